@@ -64,7 +64,11 @@ func (r runner) measure(ctx context.Context, t tool, measured result) (result, e
 
 // add returns the cost of two processes, one after the other.
 func (c cost) add(other cost) cost {
-	return cost{Seconds: c.Seconds + other.Seconds, ClientCPU: c.ClientCPU + other.ClientCPU, PeakMB: max(c.PeakMB, other.PeakMB)}
+	return cost{
+		Seconds:   c.Seconds + other.Seconds,
+		ClientCPU: c.ClientCPU + other.ClientCPU,
+		PeakMB:    max(c.PeakMB, other.PeakMB),
+	}
 }
 
 // command runs a command in a launcher.
@@ -75,7 +79,8 @@ func (r runner) command(ctx context.Context, c command) (cost, error) {
 	}
 	defer func() { _ = output.Close() }()
 	report := filepath.Join(r.home, "cost")
-	process := interruptible(ctx, r.programs[launcher], append([]string{launcher, report, r.programs[c[0]]}, c[1:]...)...)
+	process := interruptible(ctx, r.programs[launcher],
+		append([]string{launcher, report, r.programs[c[0]]}, c[1:]...)...)
 	process.Stdout, process.Stderr = output, output
 	process.Env = append(os.Environ(), "HOME="+r.home, "KUBECONFIG="+r.server.kubeconfig)
 	if err := process.Run(); err != nil {

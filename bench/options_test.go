@@ -9,12 +9,15 @@ import (
 func TestOptions(t *testing.T) {
 	for _, test := range []struct{ arguments, want string }{
 		{"", "100: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 7 times; " +
-			"1000: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 2 times; 5000: floor floor-wait runlevel runlevel-no-wait helm kapp, 2 times"},
+			"1000: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 2 times; 5000: floor floor-wait " +
+			"runlevel runlevel-no-wait helm kapp, 2 times"},
 		{"--quick", "100: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 1 times"},
-		{"--sizes 50,500 --tools runlevel,helm --most-for helm=100 --rounds 5", "50: floor runlevel helm, 5 times; 500: floor runlevel, 5 times"},
+		{"--sizes 50,500 --tools runlevel,helm --most-for helm=100 --rounds 5",
+			"50: floor runlevel helm, 5 times; 500: floor runlevel, 5 times"},
 		{"--sizes 1e3", `--sizes: "1e3" is not a number of objects: use 10 or more`},
 		{"--sizes 9", `--sizes: "9" is not a number of objects: use 10 or more`},
-		{"--tools flux", `--tools: there is no "flux": use floor, floor-wait, runlevel, runlevel-no-wait, kubectl, helm, kapp`},
+		{"--tools flux",
+			`--tools: there is no "flux": use floor, floor-wait, runlevel, runlevel-no-wait, kubectl, helm, kapp`},
 		{"--most-for helm", `--most-for: "helm": use TOOL=OBJECTS, with a tool of --tools`},
 		{"--tools runlevel --most-for kapp=1", `--most-for: "kapp=1": use TOOL=OBJECTS, with a tool of --tools`},
 		{"-o yaml", "-o yaml: use text or json"},

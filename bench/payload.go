@@ -38,7 +38,8 @@ func (p payload) manifests() []manifest {
 	namespaces := max(p.objects/perNamespace, 1)
 	all := []manifest{{"10-definition.yaml", p.fill(definition, "", "", 0), definitionPhase}}
 	for i := range namespaces {
-		all = append(all, manifest{fmt.Sprintf("00-namespace-%03d.yaml", i), p.fill(namespace, p.namespace(i), "", 0), namespacePhase})
+		all = append(all, manifest{fmt.Sprintf("00-namespace-%03d.yaml", i), p.fill(namespace, p.namespace(i), "", 0),
+			namespacePhase})
 	}
 	for i := range p.objects - len(all) {
 		revision := 0
@@ -71,7 +72,9 @@ type files struct {
 // write writes the files of a payload below a folder, over those of an earlier revision.
 func (p payload) write(below string) (files, error) {
 	written := files{folder: filepath.Join(below, "manifests"), chart: filepath.Join(below, "chart")}
-	texts := map[string]string{filepath.Join(written.chart, "Chart.yaml"): "{apiVersion: v2, name: payload, version: 1.0.0}\n"}
+	texts := map[string]string{
+		filepath.Join(written.chart, "Chart.yaml"): "{apiVersion: v2, name: payload, version: 1.0.0}\n",
+	}
 	for _, m := range p.manifests() {
 		file := filepath.Join(written.folder, m.file)
 		texts[file] = m.text

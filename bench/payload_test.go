@@ -12,7 +12,8 @@ import (
 )
 
 func TestPayloadsOfASizeDifferOnlyInTheirName(t *testing.T) {
-	first, second := payload{name: "tool-a", objects: 300}.manifests(), payload{name: "tool-b", objects: 300}.manifests()
+	first, second := payload{name: "tool-a", objects: 300}.manifests(),
+		payload{name: "tool-b", objects: 300}.manifests()
 	for i := range first {
 		first[i].text = strings.ReplaceAll(first[i].text, "tool-a", "tool-b")
 	}
@@ -77,7 +78,8 @@ func TestChartHasTheSameManifestsWithDefinitionsInTheirOwnFolder(t *testing.T) {
 			t.Errorf("%s/%s: %q, %v", copied, file, got, err)
 		}
 	}
-	want := []string{filepath.Join(written.folder, "10-definition.yaml"), filepath.Join(written.folder, "00-namespace-000.yaml")}
+	want := []string{filepath.Join(written.folder, "10-definition.yaml"),
+		filepath.Join(written.folder, "00-namespace-000.yaml")}
 	if !reflect.DeepEqual(written.prerequisites, want) {
 		t.Errorf("prerequisites: %v", written.prerequisites)
 	}

@@ -33,7 +33,8 @@ func (r result) String() string {
 	if r.Error != "" {
 		return run + "failed: " + r.Error
 	}
-	return run + fmt.Sprintf("%6.2f s, %5.0f requests, %5.2f s of CPU, %4.0f MB", r.Seconds, r.Requests, r.ClientCPU, r.PeakMB)
+	return run + fmt.Sprintf("%6.2f s, %5.0f requests, %5.2f s of CPU, %4.0f MB", r.Seconds, r.Requests, r.ClientCPU,
+		r.PeakMB)
 }
 
 // A benchmark runs all sizes and rounds, and collects results.
@@ -60,8 +61,8 @@ func (b *benchmark) run(ctx context.Context) error {
 	return nil
 }
 
-// groups returns the tools that share a server. Small payloads share one. Each tool with a large payload has a server of
-// its own: with 5,000 objects of another tool, and what controllers add to them, an apply takes 1.5 times as long.
+// groups returns the tools that share a server. Small payloads share one. Each tool with a large payload has a server
+// of its own: with 5,000 objects of another tool, and what controllers add to them, an apply takes 1.5 times as long.
 func groups(tools []tool, size int) [][]tool {
 	if size < 1000 {
 		return [][]tool{tools}

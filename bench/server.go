@@ -28,7 +28,11 @@ type server struct {
 
 // startServer starts a sandbox, and writes the user's kubeconfig below a folder.
 func startServer(ctx context.Context, runlevel, below string) (*server, error) {
-	s := &server{runlevel: runlevel, name: fmt.Sprint("bench-", os.Getpid()), kubeconfig: filepath.Join(below, "kubeconfig")}
+	s := &server{
+		runlevel:   runlevel,
+		name:       fmt.Sprint("bench-", os.Getpid()),
+		kubeconfig: filepath.Join(below, "kubeconfig"),
+	}
 	if _, err := s.sandbox(ctx, "up", "--detach"); err != nil {
 		return nil, errors.Join(err, s.stop(ctx))
 	}

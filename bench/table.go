@@ -19,15 +19,17 @@ type table struct {
 }
 
 var tables = []table{
-	{title: "Time, as a ratio to the floor's first apply", againstFirst: true, cell: func(rounds, yardsticks []result) string {
-		return ratio(rounds, yardsticks, func(c cost) float64 { return c.Seconds })
-	}},
+	{title: "Time, as a ratio to the floor's first apply", againstFirst: true,
+		cell: func(rounds, yardsticks []result) string {
+			return ratio(rounds, yardsticks, func(c cost) float64 { return c.Seconds })
+		}},
 	{title: "Requests", cell: func(rounds, _ []result) string {
 		return fmt.Sprintf("%.0f", median(values(rounds, func(c cost) float64 { return c.Requests })))
 	}},
-	{title: "CPU time of the client, as a ratio to the floor's in the same case", cell: func(rounds, yardsticks []result) string {
-		return ratio(rounds, yardsticks, func(c cost) float64 { return c.ClientCPU })
-	}},
+	{title: "CPU time of the client, as a ratio to the floor's in the same case",
+		cell: func(rounds, yardsticks []result) string {
+			return ratio(rounds, yardsticks, func(c cost) float64 { return c.ClientCPU })
+		}},
 	{title: "Peak memory of the client", cell: func(rounds, _ []result) string {
 		return fmt.Sprintf("%.0f MB", median(values(rounds, func(c cost) float64 { return c.PeakMB })))
 	}},
@@ -93,7 +95,8 @@ func (t table) rows(results []result) [][]string {
 				yardstick = firstApply
 			}
 			for _, tool := range measured {
-				row = append(row, t.format(filter(results, size, name, tool.name), filter(results, size, yardstick, "floor")))
+				row = append(row, t.format(filter(results, size, name, tool.name),
+					filter(results, size, yardstick, "floor")))
 			}
 			all = append(all, row)
 		}
@@ -186,7 +189,8 @@ func writeInto(file string, text func(io.Writer) error) error {
 	before, rest, ok := strings.Cut(string(content), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		return fmt.Errorf("%s has no place for the tables: add the lines %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+		return fmt.Errorf("%s has no place for the tables: add the lines %q and %q", file, strings.TrimSpace(begin),
+			strings.TrimSpace(end))
 	}
 	var whole strings.Builder
 	whole.WriteString(before + begin + "\n")

@@ -9,7 +9,13 @@ import (
 )
 
 func measured(tool, name string, round int, seconds float64) result {
-	return result{Objects: 100, Case: name, Tool: tool, Round: round, cost: cost{Seconds: seconds, ClientCPU: seconds / 10, PeakMB: 20}}
+	return result{
+		Objects: 100,
+		Case:    name,
+		Tool:    tool,
+		Round:   round,
+		cost:    cost{Seconds: seconds, ClientCPU: seconds / 10, PeakMB: 20},
+	}
 }
 
 func TestTablesHaveMediansOfTheRatiosOfRounds(t *testing.T) {

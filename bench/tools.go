@@ -26,15 +26,18 @@ func tools() []tool {
 		{name: "runlevel", title: "Runlevel", program: "runlevel", commands: func(written files, _ bool) []command {
 			return []command{runlevelApply("runlevel", written)}
 		}},
-		{name: "runlevel-no-wait", title: "Runlevel --no-wait", program: "runlevel", commands: func(written files, _ bool) []command {
-			return []command{append(runlevelApply("runlevel-no-wait", written), "--no-wait")}
-		}},
+		{name: "runlevel-no-wait", title: "Runlevel --no-wait", program: "runlevel",
+			commands: func(written files, _ bool) []command {
+				return []command{append(runlevelApply("runlevel-no-wait", written), "--no-wait")}
+			}},
 		{name: "kubectl", title: "kubectl", program: "kubectl", most: 1000, commands: kubectlApply},
 		{name: "helm", title: "helm", program: "helm", commands: func(written files, _ bool) []command {
-			return []command{{"helm", "upgrade", "--install", "helm", written.chart, "--namespace=default", "--wait=false"}}
+			return []command{{"helm", "upgrade", "--install", "helm", written.chart, "--namespace=default",
+				"--wait=false"}}
 		}},
 		{name: "kapp", title: "kapp", program: "kapp", commands: func(written files, _ bool) []command {
-			return []command{{"kapp", "deploy", "--yes", "--app=kapp", "--namespace=default", "--file", written.folder, "--wait=false"}}
+			return []command{{"kapp", "deploy", "--yes", "--app=kapp", "--namespace=default", "--file", written.folder,
+				"--wait=false"}}
 		}},
 	}
 }

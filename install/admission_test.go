@@ -63,12 +63,19 @@ func setVersion(t *testing.T, c *cluster.Cluster, spec string) {
 		"availableUpdates": []any{map[string]any{"version": "1.1.0", "image": images["AVAILABLE"]}},
 		"conditionalUpdates": []any{map[string]any{
 			"release": map[string]any{"version": "1.2.0", "image": images["CONDITIONAL"]},
-			"risks":   []any{map[string]any{"name": "Slow", "message": "it is slow", "url": "https://example.com", "matchingRules": []any{map[string]any{"type": "Always"}}}},
+			"risks": []any{map[string]any{
+				"name":          "Slow",
+				"message":       "it is slow",
+				"url":           "https://example.com",
+				"matchingRules": []any{map[string]any{"type": "Always"}},
+			}},
 		}},
 		"history": []any{map[string]any{
-			"version": "1.0.0", "image": images["APPLIED"], "state": "Completed", "verified": false, "startedTime": "2026-01-01T00:00:00Z", "completionTime": nil,
+			"version": "1.0.0", "image": images["APPLIED"], "state": "Completed", "verified": false,
+			"startedTime": "2026-01-01T00:00:00Z", "completionTime": nil,
 		}},
-		"desired": map[string]any{"version": "1.0.0", "image": images["APPLIED"]}, "observedGeneration": int64(1), "versionHash": "",
+		"desired": map[string]any{"version": "1.0.0", "image": images["APPLIED"]}, "observedGeneration": int64(1),
+		"versionHash": "",
 	}
 	if _, err := versions.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -79,7 +86,8 @@ func setVersion(t *testing.T, c *cluster.Cluster, spec string) {
 func newVersion(t *testing.T, spec string) *unstructured.Unstructured {
 	t.Helper()
 	made := &unstructured.Unstructured{}
-	text := withImages(`{apiVersion: config.openshift.io/v1, kind: ClusterVersion, metadata: {name: version}, spec: ` + spec + `}`)
+	text := withImages(`{apiVersion: config.openshift.io/v1, kind: ClusterVersion, metadata: {name: version}, spec: ` +
+		spec + `}`)
 	if err := yaml.Unmarshal([]byte(text), &made.Object); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +98,11 @@ func newVersion(t *testing.T, spec string) *unstructured.Unstructured {
 func editor(t *testing.T, name string, verbs ...string) dynamic.ResourceInterface {
 	t.Helper()
 	all := append([]string{"get", "list", "watch", "create", "update", "patch", "delete"}, verbs...)
-	grant(t, name, rbacv1.PolicyRule{APIGroups: []string{inVersions.Group}, Resources: []string{inVersions.Resource}, Verbs: all})
+	grant(t, name, rbacv1.PolicyRule{
+		APIGroups: []string{inVersions.Group},
+		Resources: []string{inVersions.Resource},
+		Verbs:     all,
+	})
 	return shared.ConnectAs(t, name).Objects.Resource(inVersions)
 }
 
@@ -130,7 +142,8 @@ func as(t *testing.T, user string, groups ...string) dynamic.ResourceInterface {
 // edit tries a merge patch of the spec, and changes nothing.
 func edit(ctx context.Context, versions dynamic.ResourceInterface, spec string) error {
 	patch := []byte(withImages(`{"spec":` + spec + `}`))
-	_, err := versions.Patch(ctx, "version", types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err := versions.Patch(ctx, "version", types.MergePatchType, patch,
+		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
@@ -156,7 +169,9 @@ var edits = []struct{ name, before, spec, verb, says string }{
 	{"a version", "", `{"desiredUpdate":{"version":"1.1.0"}}`, "", ""},
 	{"another image", "", `{"desiredUpdate":{"image":"OTHER"}}`, "update-to-any-image", "spec.desiredUpdate.image"},
 	{"force", "", `{"desiredUpdate":{"image":"AVAILABLE","force":true}}`, "force", "spec.desiredUpdate.force"},
-	{"an override", "", `{"overrides":[{"kind":"ConfigMap","group":"","namespace":"shop","name":"a","unmanaged":true}]}`, "override", "spec.overrides"},
+	{"an override", "",
+		`{"overrides":[{"kind":"ConfigMap","group":"","namespace":"shop","name":"a","unmanaged":true}]}`, "override",
+		"spec.overrides"},
 	{"a server for updates", "", `{"upstream":"https://updates.example"}`, "update-to-any-image", "spec.upstream"},
 
 	{"the channel beside all", all, `{"channel":"stable"}`, "", ""},
@@ -164,7 +179,8 @@ var edits = []struct{ name, before, spec, verb, says string }{
 	{"take the update back", all, `{"desiredUpdate":null}`, "", ""},
 	{"no force any more", all, `{"desiredUpdate":{"force":false}}`, "", ""},
 	{"force for another image", all, `{"desiredUpdate":{"image":"AVAILABLE"}}`, "force", "spec.desiredUpdate.force"},
-	{"another server for updates", all, `{"upstream":"https://updates.example/b"}`, "update-to-any-image", "spec.upstream"},
+	{"another server for updates", all, `{"upstream":"https://updates.example/b"}`, "update-to-any-image",
+		"spec.upstream"},
 	{"no server for updates", all, `{"upstream":null}`, "", ""},
 	{"no overrides", all, `{"overrides":null}`, "override", "spec.overrides"},
 }
@@ -193,12 +209,21 @@ func TestAnEditorOfClusterVersionsNeedsAVerb(t *testing.T) {
 				}
 				return
 			}
-			sandboxtest.Eventually(t, "with the verb it passes", func(ctx context.Context) bool { return edit(ctx, with[item.verb], item.spec) == nil })
-			for name, user := range map[string]dynamic.ResourceInterface{"ana": plain, "without-" + item.verb: without[item.verb]} {
-				sandboxtest.Eventually(t, "it may edit", func(ctx context.Context) bool { return edit(ctx, user, `{"channel":"fast"}`) == nil })
+			sandboxtest.Eventually(t, "with the verb it passes", func(ctx context.Context) bool {
+				return edit(ctx, with[item.verb], item.spec) == nil
+			})
+			for name, user := range map[string]dynamic.ResourceInterface{"ana": plain,
+				"without-" + item.verb: without[item.verb]} {
+				sandboxtest.Eventually(t, "it may edit", func(ctx context.Context) bool {
+					return edit(ctx, user, `{"channel":"fast"}`) == nil
+				})
 				err := edit(t.Context(), user, item.spec)
-				wanted := []string{`user "` + name + `" may not`, item.says, `the verb "` + item.verb + `" on clusterversions.config.openshift.io`}
-				if !apierrors.IsForbidden(err) || slices.ContainsFunc(wanted, func(part string) bool { return !strings.Contains(err.Error(), part) }) {
+				wanted := []string{`user "` + name + `" may not`, item.says,
+					`the verb "` + item.verb + `" on clusterversions.config.openshift.io`}
+				if !apierrors.IsForbidden(err) ||
+					slices.ContainsFunc(wanted, func(part string) bool {
+						return !strings.Contains(err.Error(), part)
+					}) {
 					t.Errorf("%s gets %v", name, err)
 				}
 			}
@@ -215,18 +240,22 @@ func TestAdministratorsAndTheOperatorNeedNoVerb(t *testing.T) {
 		as(t, operator, "system:serviceaccounts", "system:serviceaccounts:runlevel-system"),
 	} {
 		// the first is what "oc adm upgrade --to-image OTHER --allow-explicit-upgrade --force" sends
-		for _, spec := range []string{`{"desiredUpdate":{"architecture":"","force":true,"image":"OTHER","version":""}}`, `{"overrides":[]}`, `{"upstream":"https://updates.example"}`} {
-			sandboxtest.Eventually(t, "it passes: "+spec, func(ctx context.Context) bool { return edit(ctx, user, spec) == nil })
+		for _, spec := range []string{`{"desiredUpdate":{"architecture":"","force":true,"image":"OTHER","version":""}}`,
+			`{"overrides":[]}`, `{"upstream":"https://updates.example"}`} {
+			sandboxtest.Eventually(t, "it passes: "+spec, func(ctx context.Context) bool {
+				return edit(ctx, user, spec) == nil
+			})
 		}
 	}
 }
 
-// To delete the ClusterVersion and make another one is no way round: a new one has no list of updates, whatever status it
-// is made with.
+// To delete the ClusterVersion and make another one is no way round: a new one has no list of updates, whatever status
+// it is made with.
 func TestANewClusterVersionIsGuardedAsWell(t *testing.T) {
 	admin := guarded(t, "")
 	plain := editor(t, "ana")
-	for spec, passes := range map[string]bool{"": true, `, desiredUpdate: {image: AVAILABLE}`: false, `, desiredUpdate: {version: 1.1.0, force: true}`: false} {
+	for spec, passes := range map[string]bool{"": true, `, desiredUpdate: {image: AVAILABLE}`: false,
+		`, desiredUpdate: {version: 1.1.0, force: true}`: false} {
 		before, err := plain.Get(t.Context(), "version", metav1.GetOptions{})
 		if err == nil {
 			err = plain.Delete(t.Context(), "version", metav1.DeleteOptions{})
@@ -267,11 +296,16 @@ func TestAnEditorOfClusterVersionsCantForgeTheHistory(t *testing.T) {
 	}
 	for _, what := range []authorizationv1.ResourceAttributes{
 		{Resource: "configmaps", Name: "runlevel-release-default"}, {Resource: "pods"}, {Resource: "secrets"},
-		{Group: "coordination.k8s.io", Resource: "leases", Name: "runlevel-release-default"}, {Group: "apps", Resource: "deployments", Name: "runlevel-operator"},
+		{Group: "coordination.k8s.io", Resource: "leases", Name: "runlevel-release-default"},
+		{Group: "apps", Resource: "deployments", Name: "runlevel-operator"},
 	} {
 		what.Namespace = "runlevel-system"
 		for _, what.Verb = range []string{"create", "update", "patch", "delete"} {
-			if may(t, admin, authorizationv1.SubjectAccessReviewSpec{User: "ana", Groups: []string{"system:authenticated"}, ResourceAttributes: &what}) {
+			if may(t, admin, authorizationv1.SubjectAccessReviewSpec{
+				User:               "ana",
+				Groups:             []string{"system:authenticated"},
+				ResourceAttributes: &what,
+			}) {
 				t.Errorf("the editor may %s %s", what.Verb, what.Resource)
 			}
 		}
@@ -283,13 +317,14 @@ func TestThePolicyFitsTheDefinition(t *testing.T) {
 	guarded(t, "")
 	policies := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
 	var warnings []admissionregistrationv1.ExpressionWarning
-	sandboxtest.Await(t, shared, policies, "runlevel-clusterversions", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
-		if p.Status.TypeChecking == nil {
-			return false
-		}
-		warnings = p.Status.TypeChecking.ExpressionWarnings
-		return p.Status.ObservedGeneration == p.Generation
-	})
+	sandboxtest.Await(t, shared, policies, "runlevel-clusterversions",
+		func(p *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+			if p.Status.TypeChecking == nil {
+				return false
+			}
+			warnings = p.Status.TypeChecking.ExpressionWarnings
+			return p.Status.ObservedGeneration == p.Generation
+		})
 	for _, warning := range warnings {
 		t.Errorf("%s: %s", warning.FieldRef, warning.Warning)
 	}

@@ -74,7 +74,8 @@ func asOperator(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	config := rest.CopyConfig(shared.Sandbox(t).Config)
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: operator, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:runlevel-system", "system:authenticated"},
+		UserName: operator, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:runlevel-system",
+			"system:authenticated"},
 	}
 	return sandboxtest.Connect(t, config)
 }
@@ -84,7 +85,10 @@ func TestTheOperatorMayGiveRightsThatItDoesNotHave(t *testing.T) {
 	installed(t)
 	rights := asOperator(t).Client.RbacV1()
 	meta := metav1.ObjectMeta{Name: "reads-metrics"}
-	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: meta,
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	}
 	if _, err := rights.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
@@ -117,26 +121,35 @@ func TestTheOperatorMayNotDoWhatNoApplyNeeds(t *testing.T) {
 func TestPrometheusIsGivenATokenForMetrics(t *testing.T) {
 	admin := installed(t)
 	for _, object := range Monitoring() {
-		if in, err := admin.Find(t.Context(), object.GroupVersionKind()); err == nil { // Prometheus' own kinds are not served here
+		// Prometheus' own kinds are not served here
+		if in, err := admin.Find(t.Context(), object.GroupVersionKind()); err == nil {
 			if _, err := admin.Apply(t.Context(), in, object, cluster.Force); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	secret := sandboxtest.Await(t, shared, corev1.SchemeGroupVersion.WithResource("secrets"), "runlevel-system/runlevel-metrics-reader",
+	secret := sandboxtest.Await(t, shared, corev1.SchemeGroupVersion.WithResource("secrets"),
+		"runlevel-system/runlevel-metrics-reader",
 		func(s *corev1.Secret) bool { return s != nil && len(s.Data["token"]) > 0 })
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: string(secret.Data["token"])}}
 	answer, err := admin.Client.AuthenticationV1().TokenReviews().Create(t.Context(), review, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := authorizationv1.SubjectAccessReviewSpec{User: answer.Status.User.Username, Groups: answer.Status.User.Groups}
+	reader := authorizationv1.SubjectAccessReviewSpec{
+		User:   answer.Status.User.Username,
+		Groups: answer.Status.User.Groups,
+	}
 	reader.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
 	for !may(t, admin, reader) {
 		runtime.Gosched()
 	}
 	reader.NonResourceAttributes = nil
-	reader.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Namespace: "runlevel-system"}
+	reader.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb:      "get",
+		Resource:  "configmaps",
+		Namespace: "runlevel-system",
+	}
 	if may(t, admin, reader) {
 		t.Error("it may read ConfigMaps")
 	}
@@ -152,11 +165,28 @@ func TestWithoutTheRoleForReleasesTheOperatorDoesItsOwnWork(t *testing.T) {
 	defer installed(t)
 	awaitRight(t, admin, false)
 	for _, what := range []authorizationv1.ResourceAttributes{
-		{Verb: "update", Group: "config.openshift.io", Resource: "clusterversions", Subresource: "status", Name: "version"},
+		{
+			Verb:        "update",
+			Group:       "config.openshift.io",
+			Resource:    "clusterversions",
+			Subresource: "status",
+			Name:        "version",
+		},
 		{Verb: "create", Group: "config.openshift.io", Resource: "clusterversions"},
-		{Verb: "patch", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Name: "clusterversions.config.openshift.io"},
+		{
+			Verb:     "patch",
+			Group:    "apiextensions.k8s.io",
+			Resource: "customresourcedefinitions",
+			Name:     "clusterversions.config.openshift.io",
+		},
 		{Verb: "update", Resource: "configmaps", Namespace: "runlevel-system", Name: "runlevel-release-default"},
-		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "runlevel-system", Name: "runlevel-release-default"},
+		{
+			Verb:      "update",
+			Group:     "coordination.k8s.io",
+			Resource:  "leases",
+			Namespace: "runlevel-system",
+			Name:      "runlevel-release-default",
+		},
 		{Verb: "create", Resource: "events", Namespace: "default"},
 		{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"},
 		{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
@@ -185,7 +215,8 @@ func mayOperator(t *testing.T, admin *cluster.Cluster, what authorizationv1.Reso
 func may(t *testing.T, admin *cluster.Cluster, asked authorizationv1.SubjectAccessReviewSpec) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: asked}
-	answer, err := admin.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	answer, err := admin.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review,
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,8 @@ func TestAllObjectsAreOfTheProfileOfTheDefinitions(t *testing.T) {
 
 func TestObjectsSayWhatTheyArePartOf(t *testing.T) {
 	for _, object := range Objects() {
-		if object.GetKind() != "CustomResourceDefinition" && object.GetLabels()["app.kubernetes.io/part-of"] != "runlevel" {
+		if object.GetKind() != "CustomResourceDefinition" &&
+			object.GetLabels()["app.kubernetes.io/part-of"] != "runlevel" {
 			t.Errorf("%s %s lacks the label app.kubernetes.io/part-of", object.GetKind(), object.GetName())
 		}
 	}
@@ -163,7 +164,8 @@ func TestKustomizationReplacesTheRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	args, _, _ := unstructured.NestedStringSlice(operatorContainer(t), "args")
-	if len(operations) != 1 || operations[0].Path != "/spec/template/spec/containers/0/args/0" || !strings.HasPrefix(args[0], "--release-image=") {
+	if len(operations) != 1 || operations[0].Path != "/spec/template/spec/containers/0/args/0" ||
+		!strings.HasPrefix(args[0], "--release-image=") {
 		t.Errorf("the patch %v does not replace the release of the arguments %q", operations, args)
 	}
 }
@@ -195,7 +197,9 @@ func TestFilesAreNumbered(t *testing.T) {
 func operatorContainer(t *testing.T) map[string]any {
 	t.Helper()
 	objects := Objects()
-	deployment := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })]
+	deployment := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Deployment"
+	})]
 	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 {
 		t.Fatalf("%d containers, %v", len(containers), err)

@@ -17,7 +17,8 @@ import (
 func newControlPlane(t *testing.T, namespace, role, fields, value string) *machinev1.ControlPlaneMachineSet {
 	t.Helper()
 	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cluster"}}
-	text := `{replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: ` + role + `}}, template: {
+	text := `{replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: ` + role +
+		`}}, template: {
 		machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {` + fields + `
 			metadata: {labels: {machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}},
 			spec: {providerSpec: {value: ` + value + `}}}}}`
@@ -47,14 +48,16 @@ func TestAdmissionOfControlPlanes(t *testing.T) {
 		{"worker", "", `{` + external + `}`, `selector does not match template labels`},
 		{"master", "", `{kind: ExternalMachine}`, `name the apiVersion and the kind`},
 	} {
-		err := c.Create(t.Context(), newControlPlane(t, namespace, test.role, test.fields, test.value), client.DryRunAll)
+		err := c.Create(t.Context(), newControlPlane(t, namespace, test.role, test.fields, test.value),
+			client.DryRunAll)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v", test, err)
 		}
 	}
 	other := newControlPlane(t, namespace, "master", "", `{`+external+`}`)
 	other.Name = "other"
-	if err := c.Create(t.Context(), other); err == nil || !strings.Contains(err.Error(), "control plane machine set name must be cluster") {
+	if err := c.Create(t.Context(), other); err == nil ||
+		!strings.Contains(err.Error(), "control plane machine set name must be cluster") {
 		t.Errorf("another name: %v", err)
 	}
 	set := newControlPlane(t, namespace, "master", "", `{`+external+`}`)
@@ -66,16 +69,19 @@ func TestAdmissionOfControlPlanes(t *testing.T) {
 	if err := patch(t, c, set, active); err != nil {
 		t.Errorf("it can't be activated: %v", err)
 	}
-	if err := patch(t, c, set, `{spec: {replicas: 5}}`); err == nil || !strings.Contains(err.Error(), "replicas is immutable") {
+	if err := patch(t, c, set, `{spec: {replicas: 5}}`); err == nil ||
+		!strings.Contains(err.Error(), "replicas is immutable") {
 		t.Errorf("its replicas are changed: %v", err)
 	}
 	if err := c.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	if err := patch(t, c, set, active); err == nil || !strings.Contains(err.Error(), "with deletion timestamp cannot be activated") {
+	if err := patch(t, c, set, active); err == nil ||
+		!strings.Contains(err.Error(), "with deletion timestamp cannot be activated") {
 		t.Errorf("it is activated while it is deleted: %v", err)
 	}
-	if err := c.Patch(t.Context(), set, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+	if err := c.Patch(t.Context(), set,
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Error(err)
 	}
 }
@@ -91,14 +97,17 @@ func TestDeletionsOfControlPlanes(t *testing.T) {
 	}
 	sandboxtest.Eventually(t, "the policy is in force", func(ctx context.Context) bool {
 		err := c.Delete(ctx, set, client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationForeground))
-		return err != nil && strings.Contains(err.Error(), "would delete the machines of the control plane: delete with --cascade=background")
+		return err != nil && strings.Contains(err.Error(),
+			"would delete the machines of the control plane: delete with --cascade=background")
 	})
-	all := []client.DeleteAllOfOption{client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationForeground)}
+	all := []client.DeleteAllOfOption{client.InNamespace(namespace),
+		client.PropagationPolicy(metav1.DeletePropagationForeground)}
 	if err := c.DeleteAllOf(t.Context(), set.DeepCopy(), all...); err == nil {
 		t.Error("all sets of a namespace are deleted in the foreground")
 	}
 	for _, option := range []client.DeleteOption{
-		&client.DeleteOptions{}, client.PropagationPolicy(metav1.DeletePropagationBackground), client.PropagationPolicy(metav1.DeletePropagationOrphan),
+		&client.DeleteOptions{}, client.PropagationPolicy(metav1.DeletePropagationBackground),
+		client.PropagationPolicy(metav1.DeletePropagationOrphan),
 	} {
 		if err := c.Delete(t.Context(), set, client.DryRunAll, option); err != nil {
 			t.Errorf("%v: %v", option, err)

@@ -34,7 +34,8 @@ func TestExtensionConfigsThatAreRefused(t *testing.T) {
 	}{
 		{runtimev1.ClientConfig{URL: "example.com"}, begin},
 		{runtimev1.ClientConfig{URL: "HTTP://example.com"}, begin},
-		{runtimev1.ClientConfig{URL: "https://example.com/prefix", Service: service}, "name the extension by its url or by its service"},
+		{runtimev1.ClientConfig{URL: "https://example.com/prefix", Service: service},
+			"name the extension by its url or by its service"},
 		{runtimev1.ClientConfig{CABundle: []byte("a")}, "name the extension by its url or by its service"},
 		{runtimev1.ClientConfig{URL: "https://example.com:9443/prefix"}, ""},
 		{runtimev1.ClientConfig{Service: service}, ""},
@@ -50,7 +51,8 @@ func TestExtensionConfigsThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Delete(context.Background(), config) })
-	if err := patch(t, c, config.DeepCopy(), `spec: {clientConfig: {url: "http://example.com"}}`); err == nil || !strings.Contains(err.Error(), begin) {
+	if err := patch(t, c, config.DeepCopy(), `spec: {clientConfig: {url: "http://example.com"}}`); err == nil ||
+		!strings.Contains(err.Error(), begin) {
 		t.Errorf("%v", err)
 	}
 	if err := patch(t, c, config, `metadata: {labels: {a: b}}`); err != nil {

@@ -28,7 +28,8 @@ func TestAdmissionOfRunlevelControlPlanes(t *testing.T) {
 		{`{version: v1.36.0, replicas: 2, ` + template + `}`, `has to be odd: write 1, 3, 5 or 7`},
 		{`{version: v1.36.0, replicas: 0, ` + template + `}`, `should be greater than or equal to 1`},
 		{`{version: "1.36", ` + template + `}`, `spec.version in body should match`},
-		{`{version: v1.36.0, ` + noSurge + `, ` + template + `}`, `maxSurge is 0, which needs spec.replicas of 3 or more`},
+		{`{version: v1.36.0, ` + noSurge + `, ` + template + `}`,
+			`maxSurge is 0, which needs spec.replicas of 3 or more`},
 		{`{version: v1.36.0, ` + manySurge + `, ` + template + `}`, `should be less than or equal to 1`},
 		{`{version: v1.36.0, ` + unbooted + `}`, `write configRef or dataSecretName`},
 	} {
@@ -42,9 +43,12 @@ func TestAdmissionOfRunlevelControlPlanes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for version, want := range map[string]string{
-		"v1.36.1": "", "v1.37.0": "", "v1.38.0": "skips a minor version", "v1.35.9": "goes back to an older minor version",
+		"v1.36.1": "", "v1.37.0": "", "v1.38.0": "skips a minor version",
+		"v1.35.9": "goes back to an older minor version",
 	} {
-		err := c.Patch(t.Context(), plane.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"version":"`+version+`"}}`)), client.DryRunAll)
+		err := c.Patch(t.Context(), plane.DeepCopy(),
+			client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"version":"`+version+`"}}`)),
+			client.DryRunAll)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("to %s: %v", version, err)
 		}

@@ -75,7 +75,8 @@ func deleting(t *testing.T, c client.Client, namespace, hooks string) *machinev1
 
 // release lets a Machine go.
 func release(c client.Client, machine *machinev1beta1.Machine) {
-	_ = c.Patch(context.Background(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+	_ = c.Patch(context.Background(), machine,
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
 // patch patches an object as an editor would, in YAML, and changes nothing.
@@ -86,7 +87,8 @@ func patch(t *testing.T, c client.Client, object client.Object, text string, opt
 		t.Fatal(err)
 	}
 	options = append(options, client.DryRunAll)
-	return c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", data), options...)
+	return c.Patch(t.Context(), object.DeepCopyObject().(client.Object),
+		client.RawPatch("application/merge-patch+json", data), options...)
 }
 
 // TestA5AdmissionOfHooks is scenario A5: hooks of a machine that is deleted can be removed, and nothing else.
@@ -94,7 +96,8 @@ func TestA5AdmissionOfHooks(t *testing.T) {
 	t.Parallel()
 	c, namespace := admission(t)
 	for list, name := range map[string]string{"preDrain": "pre-drain", "preTerminate": "pre-terminate"} {
-		machine := deleting(t, c, namespace, `{`+list+`: [{name: MigrateApp, owner: app-op}, {name: Backup, owner: app-op}]}`)
+		machine := deleting(t, c, namespace,
+			`{`+list+`: [{name: MigrateApp, owner: app-op}, {name: Backup, owner: app-op}]}`)
 		hooks := func(text string) string { return `{spec: {lifecycleHooks: {` + list + `: ` + text + `}}}` }
 		for change, text := range map[string]string{
 			"{Name:Late Owner:app-op}":      `[{name: MigrateApp, owner: app-op}, {name: Backup, owner: app-op}, {name: Late, owner: app-op}]`,
@@ -103,7 +106,8 @@ func TestA5AdmissionOfHooks(t *testing.T) {
 		} {
 			err := patch(t, c, machine, hooks(text))
 			want := "spec.lifecycleHooks." + list + ": Forbidden: " + name +
-				" hooks are immutable when machine is marked for deletion: the following hooks are new or changed: [" + change + "]"
+				" hooks are immutable when machine is marked for deletion: the following hooks are new or changed: [" +
+				change + "]"
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s to %s: %v, want %s", list, text, err, want)
 			}
@@ -121,13 +125,15 @@ func TestA5AdmissionOfHooks(t *testing.T) {
 			}
 		}
 	}
-	for _, lost := range []string{`null`, `{value: null}`, `{value: {kind: null}}`, `{value: {kind: KwokMachine}}`, `{value: {apiVersion: example.com/v1}}`} {
+	for _, lost := range []string{`null`, `{value: null}`, `{value: {kind: null}}`, `{value: {kind: KwokMachine}}`,
+		`{value: {apiVersion: example.com/v1}}`} {
 		err := patch(t, c, deleting(t, c, namespace, `{}`), `{spec: {providerSpec: `+lost+`}}`)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "make another Machine") {
 			t.Errorf("a machine whose infrastructure would be lost by %s: %v", lost, err)
 		}
 	}
-	late := patch(t, c, deleting(t, c, namespace, `{preDrain: [{name: Same, owner: app-op}]}`), `{spec: {lifecycleHooks: {preTerminate: [{name: Same, owner: app-op}]}}}`)
+	late := patch(t, c, deleting(t, c, namespace, `{preDrain: [{name: Same, owner: app-op}]}`),
+		`{spec: {lifecycleHooks: {preTerminate: [{name: Same, owner: app-op}]}}}`)
 	if !apierrors.IsForbidden(late) {
 		t.Errorf("a hook that is in the other list: %v", late)
 	}
@@ -147,17 +153,20 @@ func TestA5SchemaOfHooks(t *testing.T) {
 	} {
 		machine := newMachine(t, namespace, `{`+readyToRun+`, lifecycleHooks: {preDrain: `+hooks+`}}`)
 		err := c.Create(t.Context(), machine, client.DryRunAll)
-		if (want == "") != (err == nil) || err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want)) {
+		if (want == "") != (err == nil) ||
+			err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", hooks, err, want)
 		}
 	}
-	both := newMachine(t, namespace, `{`+readyToRun+`, lifecycleHooks: {preDrain: [{name: Same, owner: abc}], preTerminate: [{name: Same, owner: abc}]}}`)
+	both := newMachine(t, namespace, `{`+readyToRun+
+		`, lifecycleHooks: {preDrain: [{name: Same, owner: abc}], preTerminate: [{name: Same, owner: abc}]}}`)
 	if err := c.Create(t.Context(), both, client.DryRunAll); err != nil {
 		t.Errorf("one name in both lists: %v", err)
 	}
 }
 
-// TestAdmissionOfMachines: hooks of a machine that is not deleted are free, and infrastructure is asked for where it is new.
+// TestAdmissionOfMachines: hooks of a machine that is not deleted are free, and infrastructure is asked for where it is
+// new.
 func TestAdmissionOfMachines(t *testing.T) {
 	t.Parallel()
 	c, namespace := admission(t)
@@ -175,11 +184,13 @@ func TestAdmissionOfMachines(t *testing.T) {
 		`{spec: {providerSpec: {value: {kind: ""}}}}`:                                                     `name the apiVersion and the kind`,
 		`{spec: {providerSpec: null}}`:                                                                    `name the apiVersion and the kind`,
 	} {
-		if err := patch(t, c, machine, text); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+		if err := patch(t, c, machine, text); (want == "") != (err == nil) ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	for _, spec := range []string{`{}`, `{providerSpec: {}}`, `{providerSpec: {value: {apiVersion: v1}}}`, `{providerSpec: {value: {kind: 5, apiVersion: v1}}}`} {
+	for _, spec := range []string{`{}`, `{providerSpec: {}}`, `{providerSpec: {value: {apiVersion: v1}}}`,
+		`{providerSpec: {value: {kind: 5, apiVersion: v1}}}`} {
 		if err := c.Create(t.Context(), newMachine(t, namespace, spec), client.DryRunAll); !refused(err) {
 			t.Errorf("%s: %v", spec, err)
 		}
@@ -198,20 +209,29 @@ func TestAdmissionOfMachineSets(t *testing.T) {
 		return `, template: {metadata: {labels: ` + labels + `}, spec: {` + readyToRun + `}}}`
 	}
 	for spec, want := range map[string]string{
-		`{selector: {matchLabels: {set: a}}` + template(`{set: a, more: b}`):                                                      ``,
-		`{selector: {matchLabels: {set: a}}` + template(`{set: b}`):                                                               `does not select machines of this template`,
-		`{selector: {matchLabels: {set: ""}}` + template(`{more: b}`):                                                             `does not select machines of this template`,
-		`{selector: {matchLabels: {set: a}}` + template(`{}`):                                                                     `does not select machines of this template`,
-		`{selector: {}` + template(`{set: a}`):                                                                                    `an empty selector`,
-		`{selector: {matchExpressions: [{key: set, operator: In, values: [a, b]}]}` + template(`{set: b}`):                        ``,
-		`{selector: {matchExpressions: [{key: set, operator: In, values: [a, b]}]}` + template(`{}`):                              `does not select machines of this template`,
-		`{selector: {matchExpressions: [{key: set, operator: NotIn, values: [a]}]}` + template(`{set: b}`):                        ``,
-		`{selector: {matchExpressions: [{key: set, operator: NotIn, values: [b]}]}` + template(`{set: b}`):                        `does not select machines of this template`,
-		`{selector: {matchExpressions: [{key: set, operator: Exists}]}` + template(`{set: b}`):                                    ``,
-		`{selector: {matchExpressions: [{key: set, operator: Exists}]}` + template(`{}`):                                          `does not select machines of this template`,
-		`{selector: {matchExpressions: [{key: old, operator: DoesNotExist}]}` + template(`{set: b}`):                              ``,
-		`{selector: {matchExpressions: [{key: old, operator: DoesNotExist}]}` + template(`{old: b}`):                              `does not select machines of this template`,
-		`{selector: {matchExpressions: [{key: set, operator: Like, values: [a]}]}` + template(`{set: a}`):                         `does not select machines of this template`,
+		`{selector: {matchLabels: {set: a}}` +
+			template(`{set: a, more: b}`): ``,
+		`{selector: {matchLabels: {set: a}}` + template(`{set: b}`): `does not select machines of this template`,
+		`{selector: {matchLabels: {set: ""}}` +
+			template(`{more: b}`): `does not select machines of this template`,
+		`{selector: {matchLabels: {set: a}}` + template(`{}`): `does not select machines of this template`,
+		`{selector: {}` + template(
+			`{set: a}`,
+		): `an empty selector`,
+		`{selector: {matchExpressions: [{key: set, operator: In, values: [a, b]}]}` + template(`{set: b}`): ``,
+		`{selector: {matchExpressions: [{key: set, operator: In, values: [a, b]}]}` +
+			template(`{}`): `does not select machines of this template`,
+		`{selector: {matchExpressions: [{key: set, operator: NotIn, values: [a]}]}` + template(`{set: b}`): ``,
+		`{selector: {matchExpressions: [{key: set, operator: NotIn, values: [b]}]}` +
+			template(`{set: b}`): `does not select machines of this template`,
+		`{selector: {matchExpressions: [{key: set, operator: Exists}]}` + template(`{set: b}`): ``,
+		`{selector: {matchExpressions: [{key: set, operator: Exists}]}` +
+			template(`{}`): `does not select machines of this template`,
+		`{selector: {matchExpressions: [{key: old, operator: DoesNotExist}]}` + template(`{set: b}`): ``,
+		`{selector: {matchExpressions: [{key: old, operator: DoesNotExist}]}` +
+			template(`{old: b}`): `does not select machines of this template`,
+		`{selector: {matchExpressions: [{key: set, operator: Like, values: [a]}]}` +
+			template(`{set: a}`): `does not select machines of this template`,
 		`{selector: {matchLabels: {set: a}}, template: {metadata: {labels: {set: a}}, spec: {}}}`:                                 `spec.template.spec.providerSpec.value: name the apiVersion`,
 		`{selector: {matchLabels: {set: a}}, template: {metadata: {labels: {set: a}}, spec: {providerSpec: {value: {kind: K}}}}}`: `spec.template.spec.providerSpec.value: name the apiVersion`,
 	} {
@@ -229,7 +249,8 @@ func TestAdmissionOfMachineSets(t *testing.T) {
 		`{spec: {replicas: 0, template: {metadata: {labels: {set: b}}}}}`:                                    `does not select machines of this template`,
 		`{spec: {replicas: 0, template: {spec: {lifecycleHooks: {preDrain: [{name: New, owner: abc}]}}}}}`:   ``,
 	} {
-		if err := patch(t, c, set, text); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+		if err := patch(t, c, set, text); (want == "") != (err == nil) ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -240,14 +261,18 @@ func TestWhatWasStoredBeforeCanBeEditedAndDeleted(t *testing.T) {
 	t.Parallel()
 	c, namespace := admission(t)
 	exempt(t, namespace)
-	machine, set := newMachine(t, namespace, `{}`), newSet(t, namespace, `{selector: {matchLabels: {a: b}}, template: {spec: {}}}`)
+	machine, set := newMachine(t, namespace, `{}`),
+		newSet(t, namespace, `{selector: {matchLabels: {a: b}}, template: {spec: {}}}`)
 	machine.Finalizers, set.Finalizers = []string{finalizer}, []string{"example.com/held"}
 	for _, object := range []client.Object{machine, set} {
-		sandboxtest.Eventually(t, "it is stored", func(ctx context.Context) bool { return c.Create(ctx, object) == nil })
+		sandboxtest.Eventually(t, "it is stored", func(ctx context.Context) bool {
+			return c.Create(ctx, object) == nil
+		})
 	}
 	guard(t, namespace)
 	sandboxtest.Eventually(t, "the policies are in force again", func(ctx context.Context) bool {
-		return refused(c.Create(ctx, newMachine(t, namespace, `{}`), client.DryRunAll)) && refused(c.Create(ctx, newSet(t, namespace, `{selector: {}, template: {spec: {}}}`), client.DryRunAll))
+		return refused(c.Create(ctx, newMachine(t, namespace, `{}`), client.DryRunAll)) &&
+			refused(c.Create(ctx, newSet(t, namespace, `{selector: {}, template: {spec: {}}}`), client.DryRunAll))
 	})
 	try := func(when string) {
 		for _, object := range []client.Object{machine, set} {
@@ -269,7 +294,8 @@ func TestWhatWasStoredBeforeCanBeEditedAndDeleted(t *testing.T) {
 	}
 	try("being deleted")
 	for _, object := range []client.Object{machine, set} {
-		if err := c.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		if err := c.Patch(t.Context(), object,
+			client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 			t.Error(err)
 		}
 	}

@@ -18,7 +18,8 @@ var stage = machinetest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
-// apply applies the manifests of some kinds; all but the ClusterOperator, whose kind is not served here, if none is named.
+// apply applies the manifests of some kinds; all but the ClusterOperator, whose kind is not served here, if none is
+// named.
 func apply(t *testing.T, kinds ...string) {
 	t.Helper()
 	c := stage.Connect(t)
@@ -41,20 +42,23 @@ func isOf(object *unstructured.Unstructured, kinds []string) bool {
 	return false
 }
 
-// The API server says what pod security thinks of a Deployment, and checks the types of the expressions of policies; pods
-// are only made where security, quota and priority allow it.
+// The API server says what pod security thinks of a Deployment, and checks the types of the expressions of policies;
+// pods are only made where security, quota and priority allow it.
 func TestAClusterTakesTheManifests(t *testing.T) {
 	t.Parallel()
 	apply(t)
 	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
-	sandboxtest.Await(t, stage.SharedSandbox, deployments, "runlevel-machines/machine-controller", func(d *appsv1.Deployment) bool {
-		return d != nil && d.Status.AvailableReplicas == 1
-	})
-	policies := admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
-	for _, name := range []string{"machine-controller-machines", "machine-controller-machinesets", "machine-controller-nodes", "machine-controller-extensions-cluster-api"} {
-		checked := sandboxtest.Await(t, stage.SharedSandbox, policies, name, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
-			return p != nil && p.Status.TypeChecking != nil && p.Status.ObservedGeneration == p.Generation
+	sandboxtest.Await(t, stage.SharedSandbox, deployments, "runlevel-machines/machine-controller",
+		func(d *appsv1.Deployment) bool {
+			return d != nil && d.Status.AvailableReplicas == 1
 		})
+	policies := admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
+	for _, name := range []string{"machine-controller-machines", "machine-controller-machinesets",
+		"machine-controller-nodes", "machine-controller-extensions-cluster-api"} {
+		checked := sandboxtest.Await(t, stage.SharedSandbox, policies, name,
+			func(p *admissionv1.ValidatingAdmissionPolicy) bool {
+				return p != nil && p.Status.TypeChecking != nil && p.Status.ObservedGeneration == p.Generation
+			})
 		for _, warning := range checked.Status.TypeChecking.ExpressionWarnings {
 			t.Errorf("%s: %s: %s", name, warning.FieldRef, warning.Warning)
 		}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// openShiftNames are the names and short names of OpenShift's resources. A category or a name of another definition that equals one
-// hides it: "oc get infrastructure cluster" fails where infrastructure is a category.
+// openShiftNames are the names and short names of OpenShift's resources. A category or a name of another definition
+// that equals one hides it: "oc get infrastructure cluster" fails where infrastructure is a category.
 const openShiftNames = `
 alertmanagers alertmanager apiservers apiserver authentications authentication backups backup baremetalhosts baremetalhost bmh
 brokertemplateinstances buildconfigs buildconfig bc builds build catalogsources catalogsource catsrc cloudcredentials
@@ -34,8 +34,10 @@ rangeallocations rolebindingrestrictions routes route samples schedulers schedul
 serviceca storages storage subscriptions subscription sub templateinstances templates template tuneds tuned users user
 `
 
-// sameInOpenShift are names of Cluster API's definitions that hide OpenShift's wherever both are served, in OpenShift as well.
-var sameInOpenShift = []string{"machine", "machines", "machineset", "machinesets", "ma", "machinehealthcheck", "machinehealthchecks", "mhc", "mhcs"}
+// sameInOpenShift are names of Cluster API's definitions that hide OpenShift's wherever both are served, in OpenShift
+// as well.
+var sameInOpenShift = []string{"machine", "machines", "machineset", "machinesets", "ma", "machinehealthcheck",
+	"machinehealthchecks", "mhc", "mhcs"}
 
 func TestNoNameHidesOneOfOpenShift(t *testing.T) {
 	for _, object := range Objects() {

@@ -39,7 +39,8 @@ var clusterAPI = map[string]string{
 }
 
 func TestDefinitionsAreThoseOfTheModule(t *testing.T) {
-	found, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output()
+	found, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/openshift/api").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +50,17 @@ func TestDefinitionsAreThoseOfTheModule(t *testing.T) {
 	})
 }
 
-// withLabelSelector returns the definition of MachineSets with the field status.labelSelector, from which the scale subresource has
-// its selector. OpenShift has the field since April 2026. The module that Runlevel is built of is older, and its definition has the
-// path of the field only: the API server would drop what is written there.
+// withLabelSelector returns the definition of MachineSets with the field status.labelSelector, from which the scale
+// subresource has its selector. OpenShift has the field since April 2026. The module that Runlevel is built of is
+// older, and its definition has the path of the field only: the API server would drop what is written there.
 func withLabelSelector(t *testing.T, definition []byte) []byte {
 	t.Helper()
 	if !bytes.Contains(definition, []byte("  name: machinesets.machine.openshift.io\n")) {
 		return definition
 	}
 	if bytes.Contains(definition, []byte("\n              labelSelector:\n")) {
-		t.Fatal("the module has status.labelSelector of MachineSets by now: remove withLabelSelector, and have package machineset write the field of its type")
+		t.Fatal("the module has status.labelSelector of MachineSets by now: remove withLabelSelector, and have " +
+			"package machineset write the field of its type")
 	}
 	const next = "              observedGeneration:\n"
 	const field = `              labelSelector:
@@ -165,11 +167,12 @@ func TestObjectsComeInTheOrderInWhichTheyNeedEachOther(t *testing.T) {
 // forClusterAPI matches the names of objects that only Cluster API's kinds need.
 var forClusterAPI = regexp.MustCompile(`\.cluster\.x-k8s\.io$|^kwokconfig|machinetemplates\.|-cluster-api$`)
 
-// forControlPlanes matches the names of objects that RunlevelControlPlanes need, also beside Cluster API's own controllers.
+// forControlPlanes matches the names of objects that RunlevelControlPlanes need, also beside Cluster API's own
+// controllers.
 var forControlPlanes = regexp.MustCompile(`controlplane\.runlevel\.dev$|-controlplanes-cluster-api$|-kubeconfigs$`)
 
-// What is left out of a cluster without the capability has to be all of it. What only Cluster API's kinds need can be left
-// out alone, for clusters where another controller serves them.
+// What is left out of a cluster without the capability has to be all of it. What only Cluster API's kinds need can be
+// left out alone, for clusters where another controller serves them.
 func TestAllObjectsAreOfOneCapabilityAndProfile(t *testing.T) {
 	for _, object := range append(Objects(), Monitoring()...) {
 		capability := "MachineAPI"
@@ -192,7 +195,8 @@ func TestAllObjectsAreOfOneCapabilityAndProfile(t *testing.T) {
 
 func TestObjectsSayWhatTheyArePartOf(t *testing.T) {
 	for _, object := range append(Objects(), Monitoring()...) {
-		if object.GetKind() != "CustomResourceDefinition" && object.GetLabels()["app.kubernetes.io/part-of"] != "runlevel" {
+		if object.GetKind() != "CustomResourceDefinition" &&
+			object.GetLabels()["app.kubernetes.io/part-of"] != "runlevel" {
 			t.Errorf("%s %s lacks the label app.kubernetes.io/part-of", object.GetKind(), object.GetName())
 		}
 	}
@@ -210,7 +214,9 @@ func TestMonitoringCanBeLeftOut(t *testing.T) {
 // In a release, the image and the version are replaced where they stand as a build of releases expects them.
 func TestABuildOfAReleaseFindsImageAndVersion(t *testing.T) {
 	objects := Objects()
-	deployment := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })]
+	deployment := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Deployment"
+	})]
 	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 {
 		t.Fatal(containers, err)
@@ -231,7 +237,8 @@ func TestABuildOfAReleaseFindsImageAndVersion(t *testing.T) {
 	if tags := references.Spec.Tags; len(tags) != 1 || tags[0].From.Name != image {
 		t.Errorf("image-references has %v, and the Deployment %s", tags, image)
 	}
-	for _, file := range []string{"0000_30_machine-controller_06_deployment.yaml", "0000_30_machine-controller_07_clusteroperator.yaml"} {
+	for _, file := range []string{"0000_30_machine-controller_06_deployment.yaml",
+		"0000_30_machine-controller_07_clusteroperator.yaml"} {
 		if text, err := fs.ReadFile(Files(), file); err != nil || !bytes.Contains(text, []byte(": 0.0.1-snapshot\n")) {
 			t.Errorf("%s does not have the version of the release: %v", file, err)
 		}

@@ -34,12 +34,14 @@ func TestAClusterTakesTheQuorumGuard(t *testing.T) {
 		}
 	}
 	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
-	sandboxtest.Await(t, stage.SharedSandbox, deployments, "runlevel-etcd/etcd-quorum-guard", func(d *appsv1.Deployment) bool {
-		return d != nil && d.Status.AvailableReplicas == 1
-	})
+	sandboxtest.Await(t, stage.SharedSandbox, deployments, "runlevel-etcd/etcd-quorum-guard",
+		func(d *appsv1.Deployment) bool {
+			return d != nil && d.Status.AvailableReplicas == 1
+		})
 }
 
-// The alerts of the guard are of its capability, and can be left out; the reader of its metrics is one that a cluster takes.
+// The alerts of the guard are of its capability, and can be left out; the reader of its metrics is one that a cluster
+// takes.
 func TestMonitoringOfTheQuorumGuard(t *testing.T) {
 	t.Parallel()
 	objects := embedded.Objects(os.DirFS("etcd-quorum-guard"), "monitoring/0000_90_etcd-quorum-guard_*.yaml")
@@ -61,8 +63,10 @@ func TestMonitoringOfTheQuorumGuard(t *testing.T) {
 // In a release, the version is replaced where it stands as a build of releases expects it.
 func TestABuildOfAReleaseFindsTheVersionOfTheQuorumGuard(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"0000_40_etcd-quorum-guard_04_deployment.yaml", "0000_40_etcd-quorum-guard_05_clusteroperator.yaml"} {
-		if text, err := fs.ReadFile(manifests.QuorumGuard(), file); err != nil || !strings.Contains(string(text), ": 0.0.1-snapshot\n") {
+	for _, file := range []string{"0000_40_etcd-quorum-guard_04_deployment.yaml",
+		"0000_40_etcd-quorum-guard_05_clusteroperator.yaml"} {
+		if text, err := fs.ReadFile(manifests.QuorumGuard(), file); err != nil ||
+			!strings.Contains(string(text), ": 0.0.1-snapshot\n") {
 			t.Errorf("%s does not have the version of the release: %v", file, err)
 		}
 	}

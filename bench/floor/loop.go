@@ -57,8 +57,8 @@ type manifest struct {
 	*unstructured.Unstructured
 }
 
-// run applies a folder, and returns its objects without namespaces and definitions. The error has a line for each object
-// that the server has rejected.
+// run applies a folder, and returns its objects without namespaces and definitions. The error has a line for each
+// object that the server has rejected.
 func (l *loop) run(ctx context.Context, folder string) ([]manifest, error) {
 	first, then, err := read(folder)
 	if err != nil {
@@ -157,7 +157,8 @@ func (l *loop) send(ctx context.Context, object manifest) error {
 	defer cancel()
 	force := true
 	for {
-		_, err := in.Patch(ctx, object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "floor", Force: &force})
+		_, err := in.Patch(ctx, object.GetName(), types.ApplyPatchType, body,
+			metav1.PatchOptions{FieldManager: "floor", Force: &force})
 		if !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -1,7 +1,7 @@
 // Command floor applies a folder of manifests with a bare loop over client-go, as the yardstick for tools that do more.
 //
-// It reads the files, lists the kinds of the server once, applies namespaces and definitions, then the rest, a number of
-// objects at a time, and ends; with --wait, it ends once Deployments are rolled out. It has no other order, keeps no
+// It reads the files, lists the kinds of the server once, applies namespaces and definitions, then the rest, a number
+// of objects at a time, and ends; with --wait, it ends once Deployments are rolled out. It has no other order, keeps no
 // record, prints errors only, and never skips an object. Start with loop.go.
 package main
 

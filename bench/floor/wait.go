@@ -40,12 +40,13 @@ func (l *loop) wait(ctx context.Context, objects []manifest) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rolloutTimeout)
 	defer cancel()
-	_, err := watchtools.UntilWithSync(ctx, from, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
-		if object, isObject := event.Object.(*unstructured.Unstructured); isObject && isRolledOut(object) {
-			delete(left, nameOf(object))
-		}
-		return len(left) == 0, nil
-	})
+	_, err := watchtools.UntilWithSync(ctx, from, &unstructured.Unstructured{}, nil,
+		func(event watch.Event) (bool, error) {
+			if object, isObject := event.Object.(*unstructured.Unstructured); isObject && isRolledOut(object) {
+				delete(left, nameOf(object))
+			}
+			return len(left) == 0, nil
+		})
 	if err != nil {
 		return fmt.Errorf("wait for %d Deployments: %w", len(left), err)
 	}
@@ -64,5 +65,6 @@ func isRolledOut(object *unstructured.Unstructured) bool {
 	}
 	replicas := number("spec", "replicas")
 	return number("status", "observedGeneration") >= object.GetGeneration() &&
-		number("status", "replicas") == replicas && number("status", "updatedReplicas") == replicas && number("status", "availableReplicas") == replicas
+		number("status", "replicas") == replicas && number("status", "updatedReplicas") == replicas &&
+		number("status", "availableReplicas") == replicas
 }

@@ -23,23 +23,26 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// coveredOfMachine and coveredOfNode are the fields that change in place: of a Machine's spec, and of a KwokMachine's. The removal of a
-// label or a version is not covered: the value of the Node without it is not known.
+// coveredOfMachine and coveredOfNode are the fields that change in place: of a Machine's spec, and of a KwokMachine's.
+// The removal of a label or a version is not covered: the value of the Node without it is not known.
 var (
 	coveredOfMachine = []string{"version"}
 	coveredOfNode    = []string{"node.kubeletVersion", "node.osImage", "node.labels"}
 )
 
-func canUpdateMachineSet(_ context.Context, request *hooksv1.CanUpdateMachineSetRequest, response *hooksv1.CanUpdateMachineSetResponse) error {
+func canUpdateMachineSet(_ context.Context, request *hooksv1.CanUpdateMachineSetRequest,
+	response *hooksv1.CanUpdateMachineSetResponse) error {
 	machines, err := covers(request.Desired.MachineSet, "spec.template.spec.", coveredOfMachine)
 	response.MachineSetPatch = machines
 	if err == nil {
-		response.InfrastructureMachineTemplatePatch, err = covers(request.Desired.InfrastructureMachineTemplate, "spec.template.spec.", coveredOfNode)
+		response.InfrastructureMachineTemplatePatch, err = covers(request.Desired.InfrastructureMachineTemplate,
+			"spec.template.spec.", coveredOfNode)
 	}
 	return err
 }
 
-func canUpdateMachine(_ context.Context, request *hooksv1.CanUpdateMachineRequest, response *hooksv1.CanUpdateMachineResponse) error {
+func canUpdateMachine(_ context.Context, request *hooksv1.CanUpdateMachineRequest,
+	response *hooksv1.CanUpdateMachineResponse) error {
 	machine, err := covers(request.Desired.Machine, "spec.", coveredOfMachine)
 	response.MachinePatch = machine
 	if err == nil {
@@ -82,7 +85,8 @@ const (
 )
 
 // updateMachine changes the Node of a machine, once the delay is over that begins with the first call.
-func (e *extension) updateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest, response *hooksv1.UpdateMachineResponse) error {
+func (e *extension) updateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest,
+	response *hooksv1.UpdateMachineResponse) error {
 	var machine v1alpha1.KwokMachine
 	if err := json.Unmarshal(request.Desired.InfrastructureMachine.Raw, &machine); err != nil {
 		return fmt.Errorf("the infrastructure is no KwokMachine: %w", err)
@@ -109,8 +113,8 @@ func (e *extension) updateMachine(ctx context.Context, request *hooksv1.UpdateMa
 	return e.update(ctx, node, wanted)
 }
 
-// wantedNode returns the desired Node of a machine. As when a machine starts, the fields of the KwokMachine take precedence over the
-// Machine's version.
+// wantedNode returns the desired Node of a machine. As when a machine starts, the fields of the KwokMachine take
+// precedence over the Machine's version.
 func wantedNode(node *corev1.Node, machine *v1alpha1.KwokMachine, version string) *corev1.Node {
 	wanted := node.DeepCopy()
 	if wanted.Labels == nil {
@@ -129,7 +133,8 @@ func isUpToDate(node, wanted *corev1.Node) bool {
 	return equality.Semantic.DeepEqual(node.Labels, wanted.Labels) && node.Status.NodeInfo == wanted.Status.NodeInfo
 }
 
-// beganAnnotation on a Node is when the update of its machine began, so that a restart of the extension does not start over.
+// beganAnnotation on a Node is when the update of its machine began, so that a restart of the extension does not start
+// over.
 const beganAnnotation = "infrastructure.runlevel.dev/update-began"
 
 // wait returns how long an update still takes.
@@ -139,20 +144,27 @@ func (e *extension) wait(ctx context.Context, node, wanted *corev1.Node, delay s
 	}
 	takes, err := time.ParseDuration(delay)
 	if err != nil || takes < 0 {
-		return 0, fmt.Errorf("settings.%s of the ExtensionConfig is %q: write a duration, such as 5s", delaySetting, delay)
+		return 0, fmt.Errorf("settings.%s of the ExtensionConfig is %q: write a duration, such as 5s", delaySetting,
+			delay)
 	}
 	if began, err := time.Parse(time.RFC3339, node.Annotations[beganAnnotation]); err == nil {
 		return max(0, began.Add(takes).Sub(e.now())), nil
 	}
-	began := map[string]any{"metadata": map[string]any{"annotations": map[string]any{beganAnnotation: e.now().UTC().Format(time.RFC3339)}}}
+	began := map[string]any{"metadata": map[string]any{
+		"annotations": map[string]any{beganAnnotation: e.now().UTC().Format(time.RFC3339)},
+	}}
 	return takes, e.patch(ctx, node.Name, began)
 }
 
 // update patches the Node: the status first, so that the annotation is removed when all is done.
 func (e *extension) update(ctx context.Context, node, wanted *corev1.Node) error {
-	info := map[string]any{"kubeletVersion": wanted.Status.NodeInfo.KubeletVersion, "osImage": wanted.Status.NodeInfo.OSImage}
+	info := map[string]any{
+		"kubeletVersion": wanted.Status.NodeInfo.KubeletVersion,
+		"osImage":        wanted.Status.NodeInfo.OSImage,
+	}
 	if node.Status.NodeInfo != wanted.Status.NodeInfo {
-		if err := e.patch(ctx, node.Name, map[string]any{"status": map[string]any{"nodeInfo": info}}, "status"); err != nil {
+		if err := e.patch(ctx, node.Name, map[string]any{"status": map[string]any{"nodeInfo": info}},
+			"status"); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/extensionserver"
 )
 
-// newKwokExtension returns the command that runs a runtime extension which updates simulated machines in place. It is for
-// tests, demonstrations and rehearsals of rollouts, so it can be slow and can fail.
+// newKwokExtension returns the command that runs a runtime extension which updates simulated machines in place. It is
+// for tests, demonstrations and rehearsals of rollouts, so it can be slow and can fail.
 func newKwokExtension() *cobra.Command {
 	var serving extensionserver.ServingFlags
 	command := &cobra.Command{
@@ -32,7 +32,8 @@ long an update takes, and with which message it fails.`,
 			}
 			e := &extension{nodes: client.CoreV1().Nodes(), now: time.Now}
 			server := &extensionserver.ExtensionServer{
-				CanUpdateMachineSet: canUpdateMachineSet, CanUpdateMachine: canUpdateMachine, UpdateMachine: e.updateMachine,
+				CanUpdateMachineSet: canUpdateMachineSet, CanUpdateMachine: canUpdateMachine,
+				UpdateMachine: e.updateMachine,
 			}
 			return server.Serve(c.Context(), serving)
 		},

@@ -55,8 +55,8 @@ func TestMain(m *testing.M) {
 	os.Exit(stage.Run(m))
 }
 
-// register runs the program with the rights that come with it, and returns its ExtensionConfig once it is discovered. It serves one
-// namespace.
+// register runs the program with the rights that come with it, and returns its ExtensionConfig once it is discovered.
+// It serves one namespace.
 func register(f *machinetest.Fixture) *runtimev1.ExtensionConfig {
 	f.Helper()
 	rights, err := os.ReadFile("kwok_extension_rights.yaml")
@@ -69,14 +69,17 @@ func register(f *machinetest.Fixture) *runtimev1.ExtensionConfig {
 	}
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "kwok"}}
 	config.Spec.ClientConfig = runtimehooktest.StartProcess(f, program(f, f.Namespace))
-	config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.Namespace}}
+	config.Spec.NamespaceSelector = &metav1.LabelSelector{
+		MatchLabels: map[string]string{corev1.LabelMetadataName: f.Namespace},
+	}
 	f.MustCreate(binding, config)
 	f.DeleteAfterwards(config) // the next test registers its own
 	stage.ManageAs(f, stage.Sandbox(f).Config, func(m ctrl.Manager) error {
 		return extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{})
 	})
 	return machinetest.Await(f, f, config, client.ObjectKeyFromObject(config), func(e *runtimev1.ExtensionConfig) bool {
-		return meta.IsStatusConditionTrue(e.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition) && len(e.Status.Handlers) == 3
+		return meta.IsStatusConditionTrue(e.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition) &&
+			len(e.Status.Handlers) == 3
 	})
 }
 
@@ -105,15 +108,16 @@ func sideOf(t *testing.T, namespace, name, version, machine string) hooksv1.CanU
 	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	set.Spec.Template.Spec.Version = version
 	template := &unstructured.Unstructured{}
-	text := "apiVersion: infrastructure.runlevel.dev/v1alpha1\nkind: KwokMachineTemplate\nmetadata: {name: " + name + "}\nspec: {template: {spec: " + machine + "}}"
+	text := "apiVersion: infrastructure.runlevel.dev/v1alpha1\nkind: KwokMachineTemplate\nmetadata: {name: " + name +
+		"}\nspec: {template: {spec: " + machine + "}}"
 	if err := yaml.Unmarshal([]byte(text), &template.Object); err != nil {
 		t.Fatal(err)
 	}
 	return runtimehook.NewMachineSetObjects(set, template, nil)
 }
 
-// TestMachinesAreUpdatedInPlace asks the program by way of its ExtensionConfig what it covers, and has it change a Node: after a
-// delay, once, and not while it is to fail.
+// TestMachinesAreUpdatedInPlace asks the program by way of its ExtensionConfig what it covers, and has it change a
+// Node: after a delay, once, and not while it is to fail.
 func TestMachinesAreUpdatedInPlace(t *testing.T) {
 	f := stage.NewFixture(t)
 	config := register(f)
@@ -124,13 +128,17 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 		"{startAfter: 3s, node: {osImage: new, labels: {a: x}}}":                "replaced, since infrastructureMachineTemplate spec.template.spec.startAfter is not covered by extension can-update-machineset.kwok",
 	} {
 		request := &hooksv1.CanUpdateMachineSetRequest{
-			Current: sideOf(t, f.Namespace, "old", "v1.35.0", "{node: {osImage: old, labels: {a: b}}}"), Desired: sideOf(t, f.Namespace, "new", "v1.36.0", after),
+			Current: sideOf(t, f.Namespace, "old", "v1.35.0", "{node: {osImage: old, labels: {a: b}}}"),
+			Desired: sideOf(t, f.Namespace, "new", "v1.36.0", after),
 		}
 		if decision, err := hooks.CanUpdateMachineSet(t.Context(), request); err != nil || decision.String() != want {
 			t.Errorf("%s: %s %v, want %s", after, decision, err, want)
 		}
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace, Labels: map[string]string{"a": "b", "own": "1"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   f.Namespace,
+		Labels: map[string]string{"a": "b", "own": "1"},
+	}}
 	node.Spec.ProviderID = "kwok://" + f.Namespace
 	f.MustCreate(node)
 	set := func(settings map[string]string) {
@@ -145,7 +153,8 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 	}
 	request := updateOf(t, node, `{"providerID":"kwok://`+f.Namespace+`","node":{"osImage":"new","labels":{"a":"x"}}}`)
 	set(map[string]string{"fail": "the disk is full", "delay": "2s"})
-	if _, err := hooks.UpdateMachine(t.Context(), request); err == nil || !strings.Contains(err.Error(), "answered Failure (the disk is full)") {
+	if _, err := hooks.UpdateMachine(t.Context(), request); err == nil ||
+		!strings.Contains(err.Error(), "answered Failure (the disk is full)") {
 		t.Errorf("it does not fail: %v", err)
 	}
 	set(map[string]string{"delay": "2s"})
@@ -160,14 +169,16 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 	}
 	updated := &corev1.Node{}
 	f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(node), updated))
-	if info := updated.Status.NodeInfo; info.KubeletVersion != "v1.36.0" || info.OSImage != "new" || updated.Labels["a"] != "x" || updated.Labels["own"] != "1" || updated.Annotations[beganAnnotation] != "" {
+	if info := updated.Status.NodeInfo; info.KubeletVersion != "v1.36.0" || info.OSImage != "new" ||
+		updated.Labels["a"] != "x" || updated.Labels["own"] != "1" || updated.Annotations[beganAnnotation] != "" {
 		t.Errorf("%+v, labels %v, annotations %v", info, updated.Labels, updated.Annotations)
 	}
 	if progress, err := hooks.UpdateMachine(t.Context(), request); err != nil || !progress.Done {
 		t.Errorf("again: %+v %v", progress, err)
 	}
 	request = updateOf(t, node, `{"providerID":"kwok://other"}`)
-	if _, err := hooks.UpdateMachine(t.Context(), request); err == nil || !strings.Contains(err.Error(), "is of another machine") {
+	if _, err := hooks.UpdateMachine(t.Context(), request); err == nil ||
+		!strings.Contains(err.Error(), "is of another machine") {
 		t.Errorf("the Node of another: %v", err)
 	}
 }
@@ -175,7 +186,10 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 // updateOf returns the request for the machine of a Node, at the next version.
 func updateOf(t *testing.T, node *corev1.Node, spec string) *hooksv1.UpdateMachineRequest {
 	t.Helper()
-	machine := &v1alpha1.KwokMachine{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KwokMachine"}}
+	machine := &v1alpha1.KwokMachine{TypeMeta: metav1.TypeMeta{
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       "KwokMachine",
+	}}
 	machine.Name = node.Name
 	if err := json.Unmarshal([]byte(spec), &machine.Spec); err != nil {
 		t.Fatal(err)
@@ -188,7 +202,8 @@ func updateOf(t *testing.T, node *corev1.Node, spec string) *hooksv1.UpdateMachi
 }
 
 // awaitDone calls the extension until it is done, and shows each answer before that.
-func awaitDone(t *testing.T, hooks *runtimehook.InPlaceHooks, request *hooksv1.UpdateMachineRequest, check func(runtimehook.UpdateProgress)) {
+func awaitDone(t *testing.T, hooks *runtimehook.InPlaceHooks, request *hooksv1.UpdateMachineRequest,
+	check func(runtimehook.UpdateProgress)) {
 	t.Helper()
 	for tick := time.NewTicker(200 * time.Millisecond); ; <-tick.C {
 		progress, err := hooks.UpdateMachine(t.Context(), request)
@@ -215,7 +230,8 @@ var rollout = []string{
 			infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: KwokMachineTemplate, name: m}}}}}`,
 }
 
-// TestAVersionIsRolledOutInPlace changes the version of a MachineDeployment: its machines stay, and their Nodes have the version.
+// TestAVersionIsRolledOutInPlace changes the version of a MachineDeployment: its machines stay, and their Nodes have
+// the version.
 func TestAVersionIsRolledOutInPlace(t *testing.T) {
 	f := stage.NewFixture(t)
 	register(f)
@@ -227,7 +243,8 @@ func TestAVersionIsRolledOutInPlace(t *testing.T) {
 		)
 	})
 	for _, manifest := range rollout {
-		sandboxtest.Apply(t, stage.Connect(t), strings.ReplaceAll(strings.ReplaceAll(manifest, "NS", f.Namespace), "\t", "  "))
+		sandboxtest.Apply(t, stage.Connect(t),
+			strings.ReplaceAll(strings.ReplaceAll(manifest, "NS", f.Namespace), "\t", "  "))
 	}
 	before := awaitVersion(f, "v1.35.0")
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: f.Meta("web")}
@@ -237,13 +254,15 @@ func TestAVersionIsRolledOutInPlace(t *testing.T) {
 	}
 }
 
-// awaitVersion waits until the rollout is over, and two Nodes have the version. It returns the UIDs of the machines by their names.
+// awaitVersion waits until the rollout is over, and two Nodes have the version. It returns the UIDs of the machines by
+// their names.
 func awaitVersion(f *machinetest.Fixture, version string) map[string]types.UID {
 	f.Helper()
 	found := map[string]types.UID{}
 	machinetest.Await(f, f, &clusterv1.MachineDeployment{}, f.Key("web"), func(d *clusterv1.MachineDeployment) bool {
 		s := d.Status
-		if s.ObservedGeneration != d.Generation || ptr.Deref(s.UpToDateReplicas, 0) != 2 || ptr.Deref(s.AvailableReplicas, 0) != 2 || ptr.Deref(s.Replicas, 0) != 2 {
+		if s.ObservedGeneration != d.Generation || ptr.Deref(s.UpToDateReplicas, 0) != 2 ||
+			ptr.Deref(s.AvailableReplicas, 0) != 2 || ptr.Deref(s.Replicas, 0) != 2 {
 			return false
 		}
 		var machines clusterv1.MachineList

@@ -14,7 +14,8 @@ import (
 func newMachineController() *cobra.Command {
 	var dialects []string
 	var o manager.Options
-	o.Name, o.Container, o.Version = os.Getenv("POD_NAME"), startup.Container(), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
+	o.Name, o.Container, o.Version = os.Getenv("POD_NAME"), startup.Container(),
+		cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
 	command := &cobra.Command{
 		Use:   "machine-controller",
 		Short: "run the controllers of Machines, MachineSets and MachineHealthChecks",
@@ -41,10 +42,13 @@ controller; KUBECONFIG names a cluster other than the one it runs in.`,
 	flags := command.Flags()
 	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the Lease (default runlevel-machines)")
-	flags.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long the Lease outlives a leader that died (default 15s)")
-	flags.StringSliceVar(&dialects, "dialects", nil, "the APIs whose Machines are worked on: openshift (the default), cluster-api, or both with a comma between them; "+
-		"cluster-api-control-planes is for RunlevelControlPlanes beside Cluster API's own controllers")
-	flags.StringSliceVar(&o.Namespaces, "namespaces", nil, "whose Machines are worked on, with commas between them (default all)")
+	flags.DurationVar(&o.LeaseDuration, "lease-duration", 0,
+		"how long the Lease outlives a leader that died (default 15s)")
+	flags.StringSliceVar(&dialects, "dialects", nil,
+		"the APIs whose Machines are worked on: openshift (the default), cluster-api, or both with a comma between them; "+
+			"cluster-api-control-planes is for RunlevelControlPlanes beside Cluster API's own controllers")
+	flags.StringSliceVar(&o.Namespaces, "namespaces", nil,
+		"whose Machines are worked on, with commas between them (default all)")
 	flags.IntVar(&o.Concurrency, "concurrency", 0, "how many Machines are worked on at once (default 20)")
 	return command
 }

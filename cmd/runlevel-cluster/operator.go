@@ -43,7 +43,8 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 			case folder != "" && !filepath.IsAbs(folder):
 				return errors.New("--payload-dir: name an absolute path")
 			case o.Features.Set != "" && !slices.Contains(payload.FeatureSets(), o.Features.Set):
-				return fmt.Errorf("--feature-set: there is no feature set %q: use one of %s", o.Features.Set, strings.Join(payload.FeatureSets(), ", "))
+				return fmt.Errorf("--feature-set: there is no feature set %q: use one of %s", o.Features.Set,
+					strings.Join(payload.FeatureSets(), ", "))
 			case o.Standard != ready.Full && o.Standard != ready.Upstream:
 				return errors.New("--wait-for: use ready or upstream")
 			}
@@ -57,18 +58,29 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 	flags := command.Flags()
 	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
 	flags.StringVar(&image, "release-image", "", "the image of the release, by digest")
-	flags.StringVar(&folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"), "the folder of the release, in the operator's own image")
-	flags.StringVar(&o.Profile, "profile", os.Getenv("CLUSTER_PROFILE"), "the cluster profile: only what is included in it is applied (include.release.openshift.io/PROFILE)")
-	flags.StringVar(&o.Features.Set, "feature-set", "", `the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile)`)
-	flags.StringSliceVar(&o.Features.Gates, "feature-gates", nil, `the feature gates that are on in a cluster without FeatureGate "cluster" (default: all manifests, or none on with --profile)`)
-	flags.StringVar(&o.Exclude, "exclude", os.Getenv("EXCLUDE_MANIFESTS"), "leave out what is annotated exclude.release.openshift.io/NAME")
+	flags.StringVar(&folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"),
+		"the folder of the release, in the operator's own image")
+	flags.StringVar(&o.Profile, "profile", os.Getenv("CLUSTER_PROFILE"),
+		"the cluster profile: only what is included in it is applied (include.release.openshift.io/PROFILE)")
+	flags.StringVar(&o.Features.Set, "feature-set", "",
+		`the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile)`)
+	flags.StringSliceVar(&o.Features.Gates, "feature-gates", nil,
+		`the feature gates that are on in a cluster without FeatureGate "cluster" (default: all manifests, or none on with --profile)`)
+	flags.StringVar(&o.Exclude, "exclude", os.Getenv("EXCLUDE_MANIFESTS"),
+		"leave out what is annotated exclude.release.openshift.io/NAME")
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the release's record and lock")
 	flags.StringVar(&o.CacheDir, "cache-dir", "", "where the last images are kept that were pulled, by digest")
-	flags.StringVar(&standard, "wait-for", string(ready.Upstream), "what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
-	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false, "also pull over plain http, or from registries whose certificate proves nothing; and ask such update services")
-	flags.StringVar(&o.NotifyDir, "notify-dir", "", "a folder with the URLs to which CloudEvents on the release are sent, in a file each; it may be missing or change at any time")
+	flags.StringVar(&standard, "wait-for", string(ready.Upstream),
+		"what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
+	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false,
+		"also pull over plain http, or from registries whose certificate proves nothing; and ask such update services")
+	flags.StringVar(&o.NotifyDir, "notify-dir", "",
+		"a folder with the URLs to which CloudEvents on the release are sent, in a file each; it may be missing or "+
+			"change at any time")
 	flags.StringVar(&o.Cluster, "cluster-name", "", "the name of the cluster in what is sent to them")
-	flags.BoolVar(&o.StrictTombstones, "strict-tombstones", false, "refuse a minor update that still has tombstones of the release before, where the gate only warns")
-	flags.DurationVar(&o.LockDuration, "lock-duration", 0, "how long the lock outlives a leader that died (default 30s)")
+	flags.BoolVar(&o.StrictTombstones, "strict-tombstones", false,
+		"refuse a minor update that still has tombstones of the release before, where the gate only warns")
+	flags.DurationVar(&o.LockDuration, "lock-duration", 0,
+		"how long the lock outlives a leader that died (default 30s)")
 	return command
 }

@@ -10,14 +10,16 @@ import (
 
 var (
 	shellBlock     = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$")
-	installCommand = regexp.MustCompile(`^(runlevel (install|uninstall)|runlevel apply (manifests|examples)|kubectl apply)\b`)
-	// notAsItIs finds the commands that can't be run as they are: something is left out, is at another host, or stands in a
-	// variable or on the next lines.
+	installCommand = regexp.MustCompile(
+		`^(runlevel (install|uninstall)|runlevel apply (manifests|examples)|kubectl apply)\b`,
+	)
+	// notAsItIs finds the commands that can't be run as they are: something is left out, is at another host, or stands
+	// in a variable or on the next lines.
 	notAsItIs = regexp.MustCompile(`…|://|<<|"\$| -f -`)
 )
 
-// TestInstallCommandsOfTheDocumentation looks for the commands by which the pages have something installed in the scripts
-// that run them.
+// TestInstallCommandsOfTheDocumentation looks for the commands by which the pages have something installed in the
+// scripts that run them.
 func TestInstallCommandsOfTheDocumentation(t *testing.T) {
 	scripts := allText(t, "testdata/*.txtar")
 	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md"} {

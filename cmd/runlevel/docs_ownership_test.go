@@ -31,7 +31,8 @@ func compareTranscripts(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)<!-- (\\S+): (\\S+) -->\n```\\w*\n(.*?)```\n").FindAllStringSubmatch(string(page), -1)
+	blocks := regexp.MustCompile("(?s)<!-- (\\S+): (\\S+) -->\n```\\w*\n(.*?)```\n").FindAllStringSubmatch(string(page),
+		-1)
 	if fences := strings.Count(string(page), "\n```"); fences != 2*len(blocks) || fences == 0 {
 		t.Errorf("docs/%s has %d fences, and %d blocks that say where they are from", name, fences, len(blocks))
 	}
@@ -71,7 +72,8 @@ func show(ts *testscript.TestScript, _ bool, args []string) {
 func scale(ts *testscript.TestScript, _ bool, args []string) {
 	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
 	patch := fmt.Sprintf(`{"spec":{"replicas":%s}}`, args[2])
-	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kube-controller-manager"}, "scale")
+	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: "kube-controller-manager"}, "scale")
 	ts.Check(err)
 }
 
@@ -81,6 +83,7 @@ func applyAs(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[0])), &object.Object))
 	resource, err := guestOf(ts).FindKind(context.Background(), object.GroupVersionKind().GroupKind())
 	ts.Check(err)
-	_, err = guestOf(ts).In(resource, object.GetNamespace()).Apply(context.Background(), object.GetName(), object, metav1.ApplyOptions{FieldManager: args[1], Force: true})
+	_, err = guestOf(ts).In(resource, object.GetNamespace()).Apply(context.Background(), object.GetName(), object,
+		metav1.ApplyOptions{FieldManager: args[1], Force: true})
 	ts.Check(err)
 }

@@ -87,7 +87,8 @@ func tryOnSandbox(t *testing.T, commands string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	shell := exec.CommandContext(ctx, "sh", "-e", "-c", "trap 'test -z \"$started\" || kill $started || true' EXIT\n"+commands)
+	shell := exec.CommandContext(ctx, "sh", "-e", "-c",
+		"trap 'test -z \"$started\" || kill $started || true' EXIT\n"+commands)
 	shell.Dir, shell.WaitDelay = folder, 10*time.Second
 	shell.Env = append(os.Environ(), fmt.Sprintf("PATH=%s%c%s", programs, os.PathListSeparator, os.Getenv("PATH")))
 	if output, err := shell.CombinedOutput(); err != nil {

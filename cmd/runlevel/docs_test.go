@@ -16,9 +16,10 @@ import (
 // show it.
 func TestTranscriptsOfTheDocumentation(t *testing.T) {
 	for page, transcripts := range map[string][]string{
-		"plan.md":              {"plan-cluster.txtar/update.txt"},
-		"diff.md":              {"plan-cluster.txtar/edited.txt", "plan-cluster.txtar/diff.txt"},
-		"why.md":               {"why-blocked.txtar/file.txt", "why-retry.txtar/dead.txt", "why-deletes.txtar/held.txt", "why-changed.txtar/changed.txt", "watch-waits.txtar/missing.txt", "why-release.txtar/failed.txt"},
+		"plan.md": {"plan-cluster.txtar/update.txt"},
+		"diff.md": {"plan-cluster.txtar/edited.txt", "plan-cluster.txtar/diff.txt"},
+		"why.md": {"why-blocked.txtar/file.txt", "why-retry.txtar/dead.txt", "why-deletes.txtar/held.txt",
+			"why-changed.txtar/changed.txt", "watch-waits.txtar/missing.txt", "why-release.txtar/failed.txt"},
 		"inspect.md":           {"inspect.txtar/report.txt"},
 		"migrate-kubectl.md":   {"migrate-kubectl.txtar/diff.txt"},
 		"migrate-helm.md":      {"migrate-helm.txtar/diff.txt", "migrate-helm.txtar/graph.txt"},
@@ -50,8 +51,8 @@ func TestTranscriptsOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// TestPagesOnMigrationAreTried looks for the commands of each page in the script that tries it from its first line to its last. Commands
-// of programs that tests can't run are in its file not-run.sh.
+// TestPagesOnMigrationAreTried looks for the commands of each page in the script that tries it from its first line to
+// its last. Commands of programs that tests can't run are in its file not-run.sh.
 func TestPagesOnMigrationAreTried(t *testing.T) {
 	for _, tool := range []string{"kubectl", "helm", "kustomize", "argo-cd", "flux", "kapp"} {
 		page, err := os.ReadFile("../../docs/migrate-" + tool + ".md")
@@ -65,7 +66,8 @@ func TestPagesOnMigrationAreTried(t *testing.T) {
 		for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllSubmatch(page, -1) {
 			for line := range strings.Lines(string(block[1])) {
 				if !strings.Contains(string(script), strings.TrimSpace(line)+"\n") {
-					t.Errorf("docs/migrate-%s.md: testdata/migrate-%[1]s.txtar does not try %q", tool, strings.TrimSpace(line))
+					t.Errorf("docs/migrate-%s.md: testdata/migrate-%[1]s.txtar does not try %q", tool,
+						strings.TrimSpace(line))
 				}
 			}
 		}

@@ -34,17 +34,23 @@ func TestLogsShowNoSecret(t *testing.T) {
 		for _, item := range []string{"created", "adopted"} {
 			manifest := fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: %s-%s, namespace: default, annotations: {example.com/copy: %s}}, stringData: {a: %[3]s}, data: {b: %[4]s}}`,
 				name, item, secretValue, base64.StdEncoding.EncodeToString([]byte(secretValue)))
-			if err := os.WriteFile(filepath.Join(folder, "0000_10_shop_"+item+".yaml"), []byte(manifest), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(folder, "0000_10_shop_"+item+".yaml"), []byte(manifest),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name + "-adopted"}, StringData: map[string]string{"old": "other-" + secretValue}}
-		if _, err := shared.Client(t).CoreV1().Secrets("default").Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
+		theirs := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-adopted"},
+			StringData: map[string]string{"old": "other-" + secretValue},
+		}
+		if _, err := shared.Client(t).CoreV1().Secrets("default").Create(t.Context(), theirs,
+			metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
 			t.Fatal(err)
 		}
 		flags := []string{"--name", name, "-v", fmt.Sprint(verbosity)}
 		for _, verb := range [][]string{
-			{"gate", folder}, {"diff", folder}, {"plan", "--cluster", folder}, {"apply", folder, "--dry-run=server"}, {"apply", folder}, {"diff", folder, "--all"},
+			{"gate", folder}, {"diff", folder}, {"plan", "--cluster", folder}, {"apply", folder, "--dry-run=server"},
+			{"apply", folder}, {"diff", folder, "--all"},
 			{"why", "secret/" + name + "-adopted", "-n", "default", folder}, {"history"}, {"deletes"},
 		} {
 			command := exec.CommandContext(t.Context(), "runlevel", append(verb, flags...)...)
@@ -66,7 +72,8 @@ func TestLogsShowNoSecret(t *testing.T) {
 func setSecret(t *testing.T, name string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"data":{"a":"%s"}}`, base64.StdEncoding.EncodeToString([]byte("other-"+secretValue)))
-	_, err := shared.Client(t).CoreV1().Secrets("default").Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := shared.Client(t).CoreV1().Secrets("default").Patch(t.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: "somebody"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +118,8 @@ func showsNoSecret(t *testing.T, args []string, said string) {
 		t.Errorf("%v says nothing", args)
 	}
 	plain := []byte(secretValue)
-	for _, form := range []string{secretValue, base64.StdEncoding.EncodeToString(plain), base64.StdEncoding.EncodeToString([]byte("other-" + secretValue)), hex.EncodeToString(plain)} {
+	for _, form := range []string{secretValue, base64.StdEncoding.EncodeToString(plain),
+		base64.StdEncoding.EncodeToString([]byte("other-" + secretValue)), hex.EncodeToString(plain)} {
 		if at := strings.Index(said, form); at >= 0 {
 			t.Errorf("%v shows %q: …%s…", args, form, said[max(0, at-200):min(len(said), at+len(form)+50)])
 		}
@@ -121,14 +129,17 @@ func showsNoSecret(t *testing.T, args []string, said string) {
 // TestLogsShowNoCredentials talks to a cluster with a token, and with a password in the URL, at
 // the highest verbosity.
 func TestLogsShowNoCredentials(t *testing.T) {
-	account := shared.Account(t, "default", "logs", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
+	account := shared.Account(t, "default", "logs",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
 	config := clientcmdapi.NewConfig()
 	config.Clusters["it"] = &clientcmdapi.Cluster{Server: account.Host, CertificateAuthorityData: account.CAData}
 	config.AuthInfos["it"] = &clientcmdapi.AuthInfo{Token: account.BearerToken}
 	config.Contexts["it"] = &clientcmdapi.Context{Cluster: "it", AuthInfo: "it"}
 	config.CurrentContext = "it"
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	for _, server := range []string{account.Host, strings.Replace(account.Host, "https://", "https://me:"+secretValue+"@", 1), "https://me:" + secretValue + "@127.0.0.1:1"} {
+	for _, server := range []string{account.Host,
+		strings.Replace(account.Host, "https://", "https://me:"+secretValue+"@", 1),
+		"https://me:" + secretValue + "@127.0.0.1:1"} {
 		config.Clusters["it"].Server = server
 		if err := clientcmd.WriteToFile(*config, file); err != nil {
 			t.Fatal(err)

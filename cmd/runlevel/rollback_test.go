@@ -37,7 +37,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session"
 )
 
-// twoVersions are two versions of a release in a namespace of its own, NS. The second one changes, deletes and adds objects.
+// twoVersions are two versions of a release in a namespace of its own, NS. The second one changes, deletes and adds
+// objects.
 const twoVersions = `
 -- 1/0000_10_base_00.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS}}
@@ -72,7 +73,8 @@ func newRolledRelease(t *testing.T) *rolledRelease {
 	r := &rolledRelease{T: t, name: name, folder: t.TempDir()}
 	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(twoVersions, "NS", name))).Files {
 		path := filepath.Join(r.folder, file.Name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, file.Data, 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, file.Data, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,13 +141,15 @@ func (r *rolledRelease) fails(args ...string) string {
 func (r *rolledRelease) objects() map[string]string {
 	r.Helper()
 	c, all := sandboxtest.Connect(r, shared.Sandbox(r).Config), map[string]string{}
-	for _, kind := range []schema.GroupKind{{Kind: "ConfigMap"}, {Kind: "Secret"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"}} {
+	for _, kind := range []schema.GroupKind{{Kind: "ConfigMap"}, {Kind: "Secret"},
+		{Group: "rbac.authorization.k8s.io", Kind: "Role"}} {
 		list, err := c.List(r.Context(), kind, r.name, objectmeta.ReleaseLabel+"="+r.name)
 		if err != nil {
 			r.Fatal(err)
 		}
 		for _, object := range list {
-			text, _ := json.Marshal([]any{object.GetLabels(), object.GetAnnotations(), object.Object["data"], object.GetDeletionTimestamp()})
+			text, _ := json.Marshal([]any{object.GetLabels(), object.GetAnnotations(), object.Object["data"],
+				object.GetDeletionTimestamp()})
 			all[kind.Kind+" "+object.GetName()] = string(text)
 		}
 	}
@@ -161,7 +165,8 @@ func (r *rolledRelease) record() *record.Record {
 	return known
 }
 
-// isRolledBack checks that the first version is complete, nothing of the second one is left, and the history has one rollback.
+// isRolledBack checks that the first version is complete, nothing of the second one is left, and the history has one
+// rollback.
 func (r *rolledRelease) isRolledBack() {
 	r.Helper()
 	if diff := cmp.Diff(r.first, r.objects()); diff != "" {
@@ -170,12 +175,15 @@ func (r *rolledRelease) isRolledBack() {
 	known := r.record()
 	var texts []string
 	for _, entry := range known.History {
-		texts = append(texts, fmt.Sprint(entry.Revision, " ", entry.Version, " ", entry.State, " ", entry.Rollback != nil))
+		texts = append(texts, fmt.Sprint(entry.Revision, " ", entry.Version, " ", entry.State, " ",
+			entry.Rollback != nil))
 	}
-	if diff := cmp.Diff([]string{"3 1.0.0 Completed true", "2 1.1.0 Completed false", "1 1.0.0 Completed false"}, texts); diff != "" {
+	if diff := cmp.Diff([]string{"3 1.0.0 Completed true", "2 1.1.0 Completed false", "1 1.0.0 Completed false"},
+		texts); diff != "" {
 		r.Fatalf("the history (-want +got):\n%s", diff)
 	}
-	if of := known.History[0].Rollback; of.To != 1 || of.From != 2 || of.Version != "1.1.0" || of.By == "" || of.Reason == "" {
+	if of := known.History[0].Rollback; of.To != 1 || of.From != 2 || of.Version != "1.1.0" || of.By == "" ||
+		of.Reason == "" {
 		r.Errorf("the rollback in the history: %+v", of)
 	}
 }
@@ -210,8 +218,12 @@ func (r *rolledRelease) serve(through func(http.Handler, http.ResponseWriter, *h
 	if forward.Transport, err = rest.TransportFor(config); err != nil {
 		r.Fatal(err)
 	}
-	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) { through(forward, w, request) }))
+	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
+		w.WriteHeader(http.StatusBadGateway)
+	}
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) { through(forward, w, request) }),
+	)
 	r.Cleanup(server.Close)
 	return server.URL
 }
@@ -222,8 +234,8 @@ func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && !isQuestion && !strings.Contains(request.URL.Path, "/leases")
 }
 
-// kill rolls back, and kills the program at its write number k, counted from 1, after the server has done it or before the server
-// gets it. It returns how many writes there were.
+// kill rolls back, and kills the program at its write number k, counted from 1, after the server has done it or before
+// the server gets it. It returns how many writes there were.
 func (r *rolledRelease) kill(k int, isDone bool) (writes int, killed bool) {
 	r.Helper()
 	var count atomic.Int64
@@ -263,7 +275,8 @@ func (r *rolledRelease) kill(k int, isDone bool) (writes int, killed bool) {
 	return int(count.Load()), dead.Load()
 }
 
-// TestRollbackKilledAtEachWrite kills a rollback at each of its writes, and runs it again: then it is complete, and in the history once.
+// TestRollbackKilledAtEachWrite kills a rollback at each of its writes, and runs it again: then it is complete, and in
+// the history once.
 func TestRollbackKilledAtEachWrite(t *testing.T) {
 	undisturbed := updated(t)
 	all, killed := undisturbed.kill(0, true)
@@ -288,7 +301,8 @@ func killAndRollBack(t *testing.T, k int, isDone bool) {
 	if _, killed := r.kill(k, isDone); !killed {
 		t.Fatal("it was not killed")
 	}
-	err := shared.Client(t).CoordinationV1().Leases(session.DefaultNamespace).Delete(t.Context(), lock.Name(r.name), metav1.DeleteOptions{})
+	err := shared.Client(t).CoordinationV1().Leases(session.DefaultNamespace).Delete(t.Context(), lock.Name(r.name),
+		metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -355,7 +369,8 @@ func (r *rolledRelease) awaitLock(args ...string) (*exec.Cmd, *printed) {
 func TestTwoRollbacks(t *testing.T) {
 	r := updated(t)
 	goOn := r.pause(r.rollback("--reason", "the first")...)
-	if said := r.fails(r.rollback()...); !strings.Contains(said, "blocked by ApplyRunning: ") || !strings.Contains(said, "the rollback is not begun") {
+	if said := r.fails(r.rollback()...); !strings.Contains(said, "blocked by ApplyRunning: ") ||
+		!strings.Contains(said, "the rollback is not begun") {
 		t.Errorf("a second rollback says:\n%s", said)
 	}
 	waiting, out := r.awaitLock(r.rollback("--reason", "the third")...)

@@ -137,7 +137,8 @@ func (g *guest) kubeconfig(ts *testscript.TestScript, name, server string) strin
 }
 
 // object finds the place of an object, and its name there.
-func (g *guest) object(ctx context.Context, ts *testscript.TestScript, kind, key string) (dynamic.ResourceInterface, string) {
+func (g *guest) object(ctx context.Context, ts *testscript.TestScript, kind,
+	key string) (dynamic.ResourceInterface, string) {
 	g.Refresh() // definitions come and go
 	resource, err := g.FindKind(ctx, schema.ParseGroupKind(kind))
 	ts.Check(err)
@@ -149,7 +150,8 @@ func (g *guest) object(ctx context.Context, ts *testscript.TestScript, kind, key
 }
 
 // until waits until an object is as wanted; nil stands for none.
-func until(ts *testscript.TestScript, args []string, wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+func until(ts *testscript.TestScript, args []string,
+	wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	place, name := guestOf(ts).object(ctx, ts, args[0], args[1])
@@ -173,7 +175,11 @@ func awaitGone(ts *testscript.TestScript, _ bool, args []string) {
 // awaitRemains waits until a Namespace or a definition that goes says what is left in it:
 // await-remains KIND KEY
 func awaitRemains(ts *testscript.TestScript, _ bool, args []string) {
-	messages := map[string]bool{"NamespaceContentRemaining": true, "NamespaceFinalizersRemaining": true, "Terminating": true}
+	messages := map[string]bool{
+		"NamespaceContentRemaining":    true,
+		"NamespaceFinalizersRemaining": true,
+		"Terminating":                  true,
+	}
 	until(ts, args, func(o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
@@ -192,21 +198,23 @@ func create(ts *testscript.TestScript, _ bool, args []string) {
 	object := &unstructured.Unstructured{}
 	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[0])), &object.Object))
 	resource := guestOf(ts).awaitKind(ts, object.GroupVersionKind().GroupKind())
-	_, err := guestOf(ts).In(resource, object.GetNamespace()).Create(context.Background(), object, metav1.CreateOptions{FieldManager: managerIn(args, 1)})
+	_, err := guestOf(ts).In(resource, object.GetNamespace()).Create(context.Background(), object,
+		metav1.CreateOptions{FieldManager: managerIn(args, 1)})
 	ts.Check(err)
 }
 
 // awaitKind finds a kind. Discovery has it a moment after its definition is established.
 func (g *guest) awaitKind(ts *testscript.TestScript, kind schema.GroupKind) (found cluster.Resource) {
-	ts.Check(wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var err error
-		g.Refresh()
-		found, err = g.FindKind(ctx, kind)
-		if errors.Is(err, cluster.ErrNotServed) {
-			return false, nil
-		}
-		return err == nil, err
-	}))
+	ts.Check(wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			var err error
+			g.Refresh()
+			found, err = g.FindKind(ctx, kind)
+			if errors.Is(err, cluster.ErrNotServed) {
+				return false, nil
+			}
+			return err == nil, err
+		}))
 	return found
 }
 
@@ -221,7 +229,8 @@ func managerIn(args []string, at int) string {
 // patch changes an object as an administrator would: patch KIND KEY JSON [MANAGER]
 func patch(ts *testscript.TestScript, _ bool, args []string) {
 	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
-	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(args[2]), metav1.PatchOptions{FieldManager: managerIn(args, 3)})
+	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(args[2]),
+		metav1.PatchOptions{FieldManager: managerIn(args, 3)})
 	ts.Check(err)
 }
 
@@ -245,7 +254,8 @@ func modify(ts *testscript.TestScript, args []string, subresource string, change
 		if subresource == "" {
 			_, err = place.Update(context.Background(), object, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
 		} else {
-			_, err = place.UpdateStatus(context.Background(), object, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
+			_, err = place.UpdateStatus(context.Background(), object,
+				metav1.UpdateOptions{FieldManager: "kubectl-edit"})
 		}
 		if !isConflict(err) {
 			ts.Check(err)
@@ -260,9 +270,13 @@ func operator(ts *testscript.TestScript, _ bool, args []string) {
 	modify(ts, []string{"ClusterOperator.config.openshift.io", args[0]}, "status", func(o *unstructured.Unstructured) {
 		var conditions []any
 		for kind, status := range map[string]string{"Available": "True", "Progressing": "False", "Degraded": "False"} {
-			conditions = append(conditions, map[string]any{"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+			conditions = append(conditions,
+				map[string]any{"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"})
 		}
-		o.Object["status"] = map[string]any{"conditions": conditions, "versions": []any{map[string]any{"name": "operator", "version": args[1]}}}
+		o.Object["status"] = map[string]any{
+			"conditions": conditions,
+			"versions":   []any{map[string]any{"name": "operator", "version": args[1]}},
+		}
 	})
 }
 
@@ -287,7 +301,8 @@ func deleted(ts *testscript.TestScript, _ bool, chance []string) {
 			continue
 		}
 		what := fmt.Sprintf("of unknown UID: %+v", request.ObjectRef)
-		if only := request.RequestObject.Preconditions; only != nil && only.UID != nil && g.known[string(*only.UID)] != "" {
+		if only := request.RequestObject.Preconditions; only != nil && only.UID != nil &&
+			g.known[string(*only.UID)] != "" {
 			what = g.known[string(*only.UID)]
 		}
 		kind, _, _ := strings.Cut(what, " ")
@@ -338,7 +353,8 @@ func wrote(ts *testscript.TestScript, _ bool, _ []string) {
 	text := ""
 	for _, request := range requests[g.told:] {
 		if !strings.HasPrefix(request.ObjectRef.Resource, "selfsubject") {
-			text += fmt.Sprintln(request.Verb, request.ObjectRef.Resource, request.ObjectRef.Namespace+"/"+request.ObjectRef.Name)
+			text += fmt.Sprintln(request.Verb, request.ObjectRef.Resource,
+				request.ObjectRef.Namespace+"/"+request.ObjectRef.Name)
 		}
 	}
 	g.told = len(requests)

@@ -54,7 +54,8 @@ func killApply(ts *testscript.TestScript, _ bool, args []string) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	command := exec.CommandContext(ctx, "runlevel", append([]string{"apply", "--kubeconfig", g.kubeconfig(ts, "kubeconfig-mortal", server.URL)}, args[1:]...)...)
+	command := exec.CommandContext(ctx, "runlevel",
+		append([]string{"apply", "--kubeconfig", g.kubeconfig(ts, "kubeconfig-mortal", server.URL)}, args[1:]...)...)
 	command.Dir, command.Stdout, command.Stderr = ts.Getenv("WORK"), ts.Stdout(), ts.Stderr()
 	command.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"))
 	command.WaitDelay = time.Second

@@ -66,7 +66,8 @@ func user(ts *testscript.TestScript, _ bool, args []string) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: args[0]}}
 	for _, resource := range args[1:] {
 		name, group, _ := strings.Cut(resource, ".")
-		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{name}, Verbs: []string{"get", "list"}})
+		role.Rules = append(role.Rules,
+			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{name}, Verbs: []string{"get", "list"}})
 	}
 	_, err := g.Client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
 	ts.Check(err)

@@ -36,7 +36,8 @@ func checkedMain() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var printed bytes.Buffer
-	code := cli.Run(ctx, os.Args[1:], core.Streams{In: os.Stdin, Out: io.MultiWriter(os.Stdout, &printed), Err: os.Stderr})
+	code := cli.Run(ctx, os.Args[1:],
+		core.Streams{In: os.Stdin, Out: io.MultiWriter(os.Stdout, &printed), Err: os.Stderr})
 	if err := checkSchemas(os.Getenv(schemasVariable), os.Args[1:], &printed); err != nil {
 		fmt.Fprintln(os.Stderr, "docs/schemas:", err)
 		code = exitSchema
@@ -81,7 +82,8 @@ func checkSchemas(folder string, args []string, printed io.Reader) error {
 
 // keepEvents are the types of events after an apply.
 var keepEvents = []keep.EventType{
-	keep.Keeping, keep.Repaired, keep.Contested, keep.Failing, keep.Recovered, keep.Unwatched, keep.Watched, keep.Missed, keep.Passed,
+	keep.Keeping, keep.Repaired, keep.Contested, keep.Failing, keep.Recovered, keep.Unwatched, keep.Watched,
+	keep.Missed, keep.Passed,
 }
 
 // schemaName returns the name of the schema for a document that a command has printed.

@@ -9,7 +9,15 @@ import (
 )
 
 // changing are the fields of our JSON that differ from run to run.
-var changing = map[string]bool{"time": true, "since": true, "seconds": true, "requestedAt": true, "started": true, "completed": true, "uid": true}
+var changing = map[string]bool{
+	"time":        true,
+	"since":       true,
+	"seconds":     true,
+	"requestedAt": true,
+	"started":     true,
+	"completed":   true,
+	"uid":         true,
+}
 
 // stream prints what was on standard output again, one JSON object per line, each with its
 // fields in order and a * for what differs from run to run. A line that is no JSON object

@@ -25,12 +25,14 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	onTerminal(ts, args, func(c *exec.Cmd, device *os.File) { c.Stdout, c.Stderr = ts.Stderr(), device })
 }
 
-// terminalAnswer is terminal for a command that asks, and gets an answer with a line from the keyboard, in place of Ctrl-C:
-// terminal-answer SIZE REGEXP ANSWER COMMAND...
+// terminalAnswer is terminal for a command that asks, and gets an answer with a line from the keyboard, in place of
+// Ctrl-C: terminal-answer SIZE REGEXP ANSWER COMMAND...
 func terminalAnswer(ts *testscript.TestScript, _ bool, args []string) {
 	s := open(ts, args[0])
 	s.answer = args[2] + "\n"
-	s.run(ts, append([]string{args[0], args[1]}, args[3:]...), func(c *exec.Cmd, device *os.File) { c.Stdin, c.Stdout, c.Stderr = device, ts.Stderr(), device })
+	s.run(ts, append([]string{args[0], args[1]}, args[3:]...), func(c *exec.Cmd, device *os.File) {
+		c.Stdin, c.Stdout, c.Stderr = device, ts.Stderr(), device
+	})
 }
 
 // terminalOut is terminal for a command whose standard output is the terminal, too: terminal-out SIZE REGEXP COMMAND...
@@ -103,7 +105,13 @@ func open(ts *testscript.TestScript, size string) *shownTerminal {
 	reader, device, err := pty.Open()
 	ts.Check(err)
 	ts.Check(pty.Setsize(device, &pty.Winsize{Cols: uint16(width), Rows: uint16(height)}))
-	s := &shownTerminal{device: device, keyboard: reader, emulator: vt10x.New(vt10x.WithSize(width, height)), written: make(chan struct{}, 1), drained: make(chan struct{})}
+	s := &shownTerminal{
+		device:   device,
+		keyboard: reader,
+		emulator: vt10x.New(vt10x.WithSize(width, height)),
+		written:  make(chan struct{}, 1),
+		drained:  make(chan struct{}),
+	}
 	go func() {
 		defer close(s.drained)
 		defer reader.Close()

@@ -17,8 +17,8 @@ const (
 	release   = "examples/hello/" // and the version
 )
 
-// playCommandLine installs a release and updates it, which deletes a Deployment that an administrator holds by a finalizer.
-// The next minor update is refused until that is gone. Then the release is kept in place.
+// playCommandLine installs a release and updates it, which deletes a Deployment that an administrator holds by a
+// finalizer. The next minor update is refused until that is gone. Then the release is kept in place.
 func (d *demo) playCommandLine(ctx context.Context) error {
 	install := func(ctx context.Context) error { return d.runlevel(ctx, "apply", release+"1.0.0") }
 	update := func(ctx context.Context) error { return d.runlevel(ctx, "apply", release+"1.1.0") }
@@ -35,7 +35,8 @@ func (d *demo) hold(ctx context.Context) error {
 
 func (d *demo) setFinalizers(ctx context.Context, finalizers string) error {
 	patch := `{"metadata": {"finalizers": ` + finalizers + `}}`
-	_, err := d.client.AppsV1().Deployments(namespace).Patch(ctx, "hello-cache", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := d.client.AppsV1().Deployments(namespace).Patch(ctx, "hello-cache", types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	return err
 }
 
@@ -65,10 +66,12 @@ type drift struct {
 func (d *demo) drifts() []drift {
 	scale := func(ctx context.Context) error {
 		patch := []byte(`{"spec": {"replicas": 0}}`)
-		_, err := d.client.AppsV1().Deployments(namespace).Patch(ctx, "hello-web", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-scale"})
+		_, err := d.client.AppsV1().Deployments(namespace).Patch(ctx, "hello-web", types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: "kubectl-scale"})
 		return err
 	}
-	return []drift{{"an administrator scales Deployment hello/hello-web to 0", scale}, {"an administrator deletes Service hello/hello-web", d.deleteService}}
+	return []drift{{"an administrator scales Deployment hello/hello-web to 0", scale},
+		{"an administrator deletes Service hello/hello-web", d.deleteService}}
 }
 
 func (d *demo) deleteService(ctx context.Context) error {

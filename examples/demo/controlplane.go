@@ -62,14 +62,16 @@ func (a *machinesAct) playControlPlane(ctx context.Context) error {
 	defer stop()
 	act := &controlPlaneAct{machinesAct: a}
 	register := func(ctx context.Context) error {
-		_, err := a.resource("runtime.cluster.x-k8s.io", "v1beta2", "extensionconfigs", "").Create(ctx, config, metav1.CreateOptions{})
+		_, err := a.resource("runtime.cluster.x-k8s.io", "v1beta2", "extensionconfigs", "").Create(ctx, config,
+			metav1.CreateOptions{})
 		return err
 	}
 	return play(ctx, register, act.create, act.update, act.replace)
 }
 
 // startExtension runs the extension, and returns what registers it.
-func (a *machinesAct) startExtension(ctx context.Context, folder string) (stop func(), config *unstructured.Unstructured, err error) {
+func (a *machinesAct) startExtension(ctx context.Context,
+	folder string) (stop func(), config *unstructured.Unstructured, err error) {
 	address := "127.0.0.1"
 	certificate, key, err := cert.GenerateSelfSignedCertKey(address, []net.IP{net.ParseIP(address)}, nil)
 	if err != nil {
@@ -90,7 +92,8 @@ func (a *machinesAct) startExtension(ctx context.Context, folder string) (stop f
 	if err := listener.Close(); err != nil {
 		return nil, nil, err
 	}
-	program := exec.CommandContext(ctx, filepath.Join(a.programs, "runlevel-cluster"), "kwok-extension", "--listen="+address, "--cert-file="+certFile, "--key-file="+keyFile)
+	program := exec.CommandContext(ctx, filepath.Join(a.programs, "runlevel-cluster"), "kwok-extension",
+		"--listen="+address, "--cert-file="+certFile, "--key-file="+keyFile)
 	program.Env = append(os.Environ(), "KUBECONFIG="+a.sandbox.Kubeconfig)
 	if err := program.Start(); err != nil {
 		return nil, nil, err
@@ -100,7 +103,8 @@ func (a *machinesAct) startExtension(ctx context.Context, folder string) (stop f
 		_ = program.Wait()
 	}
 	return stop, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig", "metadata": map[string]any{"name": "kwok"},
+		"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig",
+		"metadata": map[string]any{"name": "kwok"},
 		"spec": map[string]any{
 			"clientConfig": map[string]any{"url": "https://" + address, "caBundle": certificate},
 			"settings":     map[string]any{"delay": "1s"},
@@ -124,7 +128,8 @@ func (a *controlPlaneAct) create(ctx context.Context) error {
 		a.resource("infrastructure.runlevel.dev", "v1alpha1", "kwokmachinetemplates", machinesNamespace), a.planes(),
 	}
 	for i, object := range objects {
-		if _, err := resources[i].Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
+		if _, err := resources[i].Create(ctx, &unstructured.Unstructured{Object: object},
+			metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
@@ -141,7 +146,9 @@ func (a *controlPlaneAct) update(ctx context.Context) error {
 
 // replace replaces the machines: from now on, older ones are outdated.
 func (a *controlPlaneAct) replace(ctx context.Context) error {
-	if err := a.patch(ctx, map[string]any{"rollout": map[string]any{"after": metav1.Now().UTC().Format("2006-01-02T15:04:05Z")}}); err != nil {
+	if err := a.patch(ctx, map[string]any{
+		"rollout": map[string]any{"after": metav1.Now().UTC().Format("2006-01-02T15:04:05Z")},
+	}); err != nil {
 		return err
 	}
 	return a.await(ctx, "took their place, one after the other")
@@ -172,7 +179,8 @@ func (a *controlPlaneAct) await(ctx context.Context, what string) error {
 	if err != nil {
 		return err
 	}
-	machines, err := a.resource("cluster.x-k8s.io", "v1beta2", "machines", machinesNamespace).List(ctx, metav1.ListOptions{})
+	machines, err := a.resource("cluster.x-k8s.io", "v1beta2", "machines", machinesNamespace).List(ctx,
+		metav1.ListOptions{})
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,8 @@ const (
 // playGuard ends the last act: a machine of the control plane is replaced, with its member of etcd.
 func (a *machinesAct) playGuard(ctx context.Context) error {
 	if runtime.GOOS != "linux" {
-		fmt.Fprintln(os.Stderr, "the end of the last act, with etcd, needs Linux, where each address that begins with 127 is this machine's")
+		fmt.Fprintln(os.Stderr, "the end of the last act, with etcd, needs Linux, where each address that begins "+
+			"with 127 is this machine's")
 		return nil
 	}
 	return a.withPods(ctx, guardName, guardNamespace, func(folder string) error {
@@ -51,7 +52,8 @@ func (a *machinesAct) playGuard(ctx context.Context) error {
 			return err
 		}
 		act := &guardAct{machinesAct: *a, etcd: etcd}
-		return play(ctx, act.makeControlPlane, act.printMembers, act.installGuard, act.deleteMember, act.list, act.replaceMember, act.printMembers)
+		return play(ctx, act.makeControlPlane, act.printMembers, act.installGuard, act.deleteMember, act.list,
+			act.replaceMember, act.printMembers)
 	})
 }
 
@@ -78,7 +80,8 @@ func (a *guardAct) makeMember(ctx context.Context, number int) error {
 	machine := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
 		"metadata": map[string]any{
-			"name": memberMachine(number), "labels": map[string]any{"machine.openshift.io/cluster-api-machine-role": "master"},
+			"name":   memberMachine(number),
+			"labels": map[string]any{"machine.openshift.io/cluster-api-machine-role": "master"},
 		},
 		"spec": map[string]any{"providerSpec": map[string]any{"value": map[string]any{
 			"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "KwokMachine",
@@ -105,7 +108,8 @@ func (a *guardAct) installGuard(ctx context.Context) error {
 	if _, err := a.client.CoreV1().Secrets(guardNamespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if err := a.runlevel(ctx, "apply", "manifests/etcd-quorum-guard", "--name", guardName, "--image", image); err != nil {
+	if err := a.runlevel(ctx, "apply", "manifests/etcd-quorum-guard", "--name", guardName, "--image",
+		image); err != nil {
 		return err
 	}
 	for number := 1; number <= 3; number++ {

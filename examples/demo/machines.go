@@ -48,7 +48,8 @@ func (d *demo) playMachines(ctx context.Context) error {
 		install := func(ctx context.Context) error {
 			return d.runlevel(ctx, "apply", "manifests", "--name", "machines", "--image", image)
 		}
-		return play(ctx, act.chooseDialects, install, act.makeMachines, act.list, act.deleteMachine, act.list, act.letGo, act.list, act.playControlPlane, act.playGuard)
+		return play(ctx, act.chooseDialects, install, act.makeMachines, act.list, act.deleteMachine, act.list,
+			act.letGo, act.list, act.playControlPlane, act.playGuard)
 	})
 }
 

@@ -1,10 +1,11 @@
-// Command demo installs, updates and keeps a sample release on a control plane of its own, first by the command line and
-// then by the operator, and deletes machines that are held by hooks, also those of a control plane, which it updates in place
-// as well. It runs the commands that it prints, so that a
+// Command demo installs, updates and keeps a sample release on a control plane of its own, first by the command line
+// and then by the operator, and deletes machines that are held by hooks, also those of a control plane, which it
+// updates in place as well. It runs the commands that it prints, so that a
 // reader can run them as well; what a user would do with kubectl, it does through the API.
 //
 // "make demo" runs it in the root of the repository. The acts are in commandline.go, operator.go, machines.go,
-// controlplane.go and guard.go; main has what they share: the control plane, the commands, and programs that run as pods.
+// controlplane.go and guard.go; main has what they share: the control plane, the commands, and programs that run as
+// pods.
 package main
 
 import (
@@ -105,7 +106,11 @@ func (d *demo) command(ctx context.Context, stderr io.Writer, args ...string) *e
 
 // resource returns the objects of a resource, of the whole cluster if the namespace is empty.
 func (d *demo) resource(group, version, resource, namespace string) dynamic.ResourceInterface {
-	return d.objects.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}).Namespace(namespace)
+	return d.objects.Resource(schema.GroupVersionResource{
+		Group:    group,
+		Version:  version,
+		Resource: resource,
+	}).Namespace(namespace)
 }
 
 // withPods calls a function while the pods of a Deployment run on this machine, as processes.

@@ -21,7 +21,9 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	names := regexp.MustCompile(`machines (.*) (?:are there|were updated in place|took their place)`).FindAllSubmatch(said, -1)
+	names := regexp.MustCompile(`machines (.*) (?:are there|were updated in place|took their place)`).FindAllSubmatch(
+		said, -1,
+	)
 	if len(names) != 3 || string(names[0][1]) != string(names[1][1]) || string(names[1][1]) == string(names[2][1]) {
 		t.Errorf("the machines of the control plane: %s", names)
 	}

@@ -62,7 +62,8 @@ func (a *operatorAct) update(ctx context.Context) error {
 	}
 	title("oc adm upgrade --to-image " + image + " --allow-explicit-upgrade")
 	patch := fmt.Appendf(nil, `{"spec": {"desiredUpdate": {"image": %q}}}`, image)
-	if _, err := a.resource("config.openshift.io", "v1", "clusterversions", "").Patch(ctx, "version", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := a.resource("config.openshift.io", "v1", "clusterversions", "").Patch(ctx, "version",
+		types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
 	}
 	return a.awaitVersion(ctx, "1.2.1")
@@ -79,9 +80,10 @@ func (a *operatorAct) repair(ctx context.Context) error {
 	if err := a.deleteService(ctx); err != nil {
 		return err
 	}
-	_, err = objectwatch.Await(ctx, a.resource("", "v1", "services", namespace), "hello-web", func(live *unstructured.Unstructured) bool {
-		return live != nil && live.GetUID() != before.UID
-	})
+	_, err = objectwatch.Await(ctx, a.resource("", "v1", "services", namespace), "hello-web",
+		func(live *unstructured.Unstructured) bool {
+			return live != nil && live.GetUID() != before.UID
+		})
 	if err == nil {
 		fmt.Printf("repaired after %s\n", time.Since(began).Round(time.Millisecond))
 	}
@@ -91,14 +93,15 @@ func (a *operatorAct) repair(ctx context.Context) error {
 // awaitVersion prints the progress of the ClusterVersion until a version is complete.
 func (a *operatorAct) awaitVersion(ctx context.Context, version string) error {
 	last := ""
-	_, err := objectwatch.Await(ctx, a.resource("config.openshift.io", "v1", "clusterversions", ""), "version", func(live *unstructured.Unstructured) bool {
-		message := progressOf(live)
-		if message != last && message != "" {
-			fmt.Printf("ClusterVersion: %s\n", message)
-			last = message
-		}
-		return message == "Cluster version is "+version
-	})
+	_, err := objectwatch.Await(ctx, a.resource("config.openshift.io", "v1", "clusterversions", ""), "version",
+		func(live *unstructured.Unstructured) bool {
+			message := progressOf(live)
+			if message != last && message != "" {
+				fmt.Printf("ClusterVersion: %s\n", message)
+				last = message
+			}
+			return message == "Cluster version is "+version
+		})
 	return err
 }
 

@@ -1,9 +1,10 @@
-// Command extension-external is a runtime extension of Cluster API that hands the update of a machine to a script: for a shop with
-// hosts of its own, which has scripts for that already.
+// Command extension-external is a runtime extension of Cluster API that hands the update of a machine to a script: for
+// a shop with hosts of its own, which has scripts for that already.
 //
-// It is an example of an extension. Package extensionserver serves HTTP; this program calls the script and reads its exit code.
-// The script gets the hook's request, as JSON, on its standard input, and in its environment HOOK, NAMESPACE and MACHINE (of
-// CanUpdateMachineSet the MachineSet), and of UpdateMachine VERSION and PROVIDER_ID. README.md lists its exit codes.
+// It is an example of an extension. Package extensionserver serves HTTP; this program calls the script and reads its
+// exit code. The script gets the hook's request, as JSON, on its standard input, and in its environment HOOK, NAMESPACE
+// and MACHINE (of CanUpdateMachineSet the MachineSet), and of UpdateMachine VERSION and PROVIDER_ID. README.md lists
+// its exit codes.
 package main
 
 import (
@@ -42,7 +43,8 @@ func main() {
 	flag.StringVar(&s.path, "script", "./update.sh", "the program that is called")
 	flag.Parse()
 	server := &extensionserver.ExtensionServer{
-		CanUpdateMachineSet: s.canUpdateMachineSet, CanUpdateMachine: s.canUpdateMachine, UpdateMachine: s.updateMachine, TimeoutSeconds: 30,
+		CanUpdateMachineSet: s.canUpdateMachineSet, CanUpdateMachine: s.canUpdateMachine,
+		UpdateMachine: s.updateMachine, TimeoutSeconds: 30,
 	}
 	if err := server.Serve(ctx, serving); err != nil {
 		fmt.Fprintln(os.Stderr, "extension-external:", err)
@@ -78,10 +80,13 @@ func (s *script) run(ctx context.Context, request any, environment ...string) (s
 	return message, 0, err
 }
 
-// canUpdateMachineSet calls the script to check a change: exit code 0 if it can do all of it in place, 75 if machines are to be replaced.
-func (s *script) canUpdateMachineSet(ctx context.Context, request *hooksv1.CanUpdateMachineSetRequest, response *hooksv1.CanUpdateMachineSetResponse) error {
+// canUpdateMachineSet calls the script to check a change: exit code 0 if it can do all of it in place, 75 if machines
+// are to be replaced.
+func (s *script) canUpdateMachineSet(ctx context.Context, request *hooksv1.CanUpdateMachineSetRequest,
+	response *hooksv1.CanUpdateMachineSetResponse) error {
 	set := request.Desired.MachineSet
-	message, code, err := s.run(ctx, request, "HOOK=CanUpdateMachineSet", "NAMESPACE="+set.Namespace, "MACHINE="+set.Name)
+	message, code, err := s.run(ctx, request, "HOOK=CanUpdateMachineSet", "NAMESPACE="+set.Namespace,
+		"MACHINE="+set.Name)
 	if response.Message = message; err != nil || code != 0 {
 		return err
 	}
@@ -92,9 +97,11 @@ func (s *script) canUpdateMachineSet(ctx context.Context, request *hooksv1.CanUp
 }
 
 // canUpdateMachine is the same for one machine.
-func (s *script) canUpdateMachine(ctx context.Context, request *hooksv1.CanUpdateMachineRequest, response *hooksv1.CanUpdateMachineResponse) error {
+func (s *script) canUpdateMachine(ctx context.Context, request *hooksv1.CanUpdateMachineRequest,
+	response *hooksv1.CanUpdateMachineResponse) error {
 	machine := request.Desired.Machine
-	message, code, err := s.run(ctx, request, "HOOK=CanUpdateMachine", "NAMESPACE="+machine.Namespace, "MACHINE="+machine.Name)
+	message, code, err := s.run(ctx, request, "HOOK=CanUpdateMachine", "NAMESPACE="+machine.Namespace,
+		"MACHINE="+machine.Name)
 	if response.Message = message; err != nil || code != 0 {
 		return err
 	}
@@ -104,7 +111,8 @@ func (s *script) canUpdateMachine(ctx context.Context, request *hooksv1.CanUpdat
 	return nil
 }
 
-// specOf returns the patch that sets the spec of an object to the desired one, which covers all of the change. There may be no object.
+// specOf returns the patch that sets the spec of an object to the desired one, which covers all of the change. There
+// may be no object.
 func specOf(desired any) hooksv1.Patch {
 	var object struct {
 		Spec json.RawMessage `json:"spec"`
@@ -117,13 +125,15 @@ func specOf(desired any) hooksv1.Patch {
 	return hooksv1.Patch{PatchType: hooksv1.JSONPatchType, Patch: patch}
 }
 
-// updateMachine calls the script to begin an update, or to go on with it. Exit code 75 means that the update is not done; a number at
-// the beginning of the output is the number of seconds until the next call.
-func (s *script) updateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest, response *hooksv1.UpdateMachineResponse) error {
+// updateMachine calls the script to begin an update, or to go on with it. Exit code 75 means that the update is not
+// done; a number at the beginning of the output is the number of seconds until the next call.
+func (s *script) updateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest,
+	response *hooksv1.UpdateMachineResponse) error {
 	var host struct{ Spec struct{ ProviderID string } }
 	_ = json.Unmarshal(request.Desired.InfrastructureMachine.Raw, &host) // there may be no host
 	machine := request.Desired.Machine
-	message, code, err := s.run(ctx, request, "HOOK=UpdateMachine", "NAMESPACE="+machine.Namespace, "MACHINE="+machine.Name,
+	message, code, err := s.run(ctx, request, "HOOK=UpdateMachine", "NAMESPACE="+machine.Namespace,
+		"MACHINE="+machine.Name,
 		"VERSION="+machine.Spec.Version, "PROVIDER_ID="+cmp.Or(machine.Spec.ProviderID, host.Spec.ProviderID))
 	if response.Message = message; code == again {
 		first, rest, _ := strings.Cut(message, " ")

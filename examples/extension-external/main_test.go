@@ -57,7 +57,10 @@ func start(t *testing.T, script string, environment ...string) *runtimehook.InPl
 		t.Fatal(err)
 	}
 	config.Status.Handlers = handlers
-	config.Status.Conditions = []metav1.Condition{{Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue}}
+	config.Status.Conditions = []metav1.Condition{{
+		Type:   runtimev1.ExtensionConfigDiscoveredCondition,
+		Status: metav1.ConditionTrue,
+	}}
 	return runtimehook.NewInPlaceHooks(discovered{config}, discovered{config})
 }
 
@@ -77,12 +80,16 @@ func requestOf(t *testing.T, description string) *hooksv1.CanUpdateMachineSetReq
 		set.Spec.Template.Spec.Version = version
 		set.Spec.Template.Spec.InfrastructureRef.Name = name
 		template := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "ExternalMachineTemplate", "metadata": map[string]any{"name": name},
-			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"description": description}}},
+			"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "ExternalMachineTemplate",
+			"metadata": map[string]any{"name": name},
+			"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"description": description}}},
 		}}
 		return runtimehook.NewMachineSetObjects(set, template, nil)
 	}
-	return &hooksv1.CanUpdateMachineSetRequest{Current: side("old", "v1.35.0", "64 GiB"), Desired: side("new", "v1.36.0", description)}
+	return &hooksv1.CanUpdateMachineSetRequest{
+		Current: side("old", "v1.35.0", "64 GiB"),
+		Desired: side("new", "v1.36.0", description),
+	}
 }
 
 func updateOf(t *testing.T) *hooksv1.UpdateMachineRequest {
@@ -107,16 +114,29 @@ func TestExitCodes(t *testing.T) {
 		progress runtimehook.UpdateProgress
 		err      string
 	}{
-		"done":            {does: `echo "$HOOK $NAMESPACE/$MACHINE $VERSION $PROVIDER_ID"; exit 0`, progress: runtimehook.UpdateProgress{Done: true, Message: "UpdateMachine rack/web-1 v1.36.0 metal://rack7-1"}},
-		"again":           {does: `echo 42 installs; exit 75`, progress: runtimehook.UpdateProgress{RetryAfter: 42 * time.Second, Message: "installs"}},
+		"done": {
+			does: `echo "$HOOK $NAMESPACE/$MACHINE $VERSION $PROVIDER_ID"; exit 0`,
+			progress: runtimehook.UpdateProgress{
+				Done:    true,
+				Message: "UpdateMachine rack/web-1 v1.36.0 metal://rack7-1",
+			},
+		},
+		"again": {
+			does:     `echo 42 installs; exit 75`,
+			progress: runtimehook.UpdateProgress{RetryAfter: 42 * time.Second, Message: "installs"},
+		},
 		"again some time": {does: `exit 75`, progress: runtimehook.UpdateProgress{RetryAfter: 10 * time.Second}},
-		"the request":     {does: `jq -r .desired.machine.metadata.name; exit 0`, progress: runtimehook.UpdateProgress{Done: true, Message: "web-1"}},
+		"the request": {
+			does:     `jq -r .desired.machine.metadata.name; exit 0`,
+			progress: runtimehook.UpdateProgress{Done: true, Message: "web-1"},
+		},
 		"failed":          {does: `echo the fan is broken >&2; exit 3`, err: "answered Failure (the fan is broken)"},
 		"failed silently": {does: `exit 3`, err: "script ended with exit status 3"},
 	} {
 		write(t, state, test.does)
 		progress, err := hooks.UpdateMachine(t.Context(), updateOf(t))
-		if progress != test.progress || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+		if progress != test.progress || (err == nil) != (test.err == "") ||
+			err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s: %+v %v", name, progress, err)
 		}
 	}
@@ -135,18 +155,25 @@ case $* in
 *) echo "$*" && exit 255 ;;
 esac
 `)
-	hooks := start(t, "./update.sh", "PATH="+folder+":"+os.Getenv("PATH"), "HOSTS="+filepath.Join(folder, "hosts.txt"), "KEY=key")
+	hooks := start(t, "./update.sh", "PATH="+folder+":"+os.Getenv("PATH"), "HOSTS="+filepath.Join(folder, "hosts.txt"),
+		"KEY=key")
 	for description, want := range map[string]string{
 		"64 GiB": "extension can-update-machineset.hosts can update in place",
-		"96 GiB": "replaced, since machineSet spec.template.spec.version is not covered by extension can-update-machineset.hosts; " +
-			"infrastructureMachineTemplate spec.template.spec.description is not covered by extension can-update-machineset.hosts",
+		"96 GiB": "replaced, since machineSet spec.template.spec.version is not covered by extension " +
+			"can-update-machineset.hosts; " +
+			"infrastructureMachineTemplate spec.template.spec.description is not covered by extension " +
+			"can-update-machineset.hosts",
 	} {
-		if decision, err := hooks.CanUpdateMachineSet(t.Context(), requestOf(t, description)); err != nil || decision.String() != want {
+		if decision, err := hooks.CanUpdateMachineSet(t.Context(), requestOf(t, description)); err != nil ||
+			decision.String() != want {
 			t.Errorf("%s: %s %v", description, decision, err)
 		}
 	}
 	progress, err := hooks.UpdateMachine(t.Context(), updateOf(t))
-	if err != nil || progress != (runtimehook.UpdateProgress{RetryAfter: 30 * time.Second, Message: "installs v1.36.0 on 10.0.7.1"}) {
+	if err != nil || progress != (runtimehook.UpdateProgress{
+		RetryAfter: 30 * time.Second,
+		Message:    "installs v1.36.0 on 10.0.7.1",
+	}) {
 		t.Errorf("%+v %v", progress, err)
 	}
 	if progress, err = hooks.UpdateMachine(t.Context(), updateOf(t)); err != nil || !progress.Done {
@@ -154,7 +181,8 @@ esac
 	}
 	unknown := updateOf(t)
 	unknown.Desired.Machine.Spec.ProviderID = "metal://rack9-9"
-	if _, err = hooks.UpdateMachine(t.Context(), unknown); err == nil || !strings.Contains(err.Error(), "there is no host of metal://rack9-9") {
+	if _, err = hooks.UpdateMachine(t.Context(), unknown); err == nil ||
+		!strings.Contains(err.Error(), "there is no host of metal://rack9-9") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,9 +1,9 @@
 // Command hook-storage keeps the machines of a cluster from being terminated until the volumes of their nodes are
 // detached: a volume whose node is gone without that can't be attached elsewhere for minutes, or is damaged.
 //
-// It is an example of a controller that implements a lifecycle hook with package machinehook, which does everything except decide
-// when the hook may be removed. main has the connection; storage is the hook. Volumes of pods that a drain leaves, those
-// of DaemonSets, hold the machine as well: leave them out if your cluster has such.
+// It is an example of a controller that implements a lifecycle hook with package machinehook, which does everything
+// except decide when the hook may be removed. main has the connection; storage is the hook. Volumes of pods that a
+// drain leaves, those of DaemonSets, hold the machine as well: leave them out if your cluster has such.
 package main
 
 import (
@@ -49,7 +49,8 @@ func main() {
 // run serves the hook until ctx ends.
 func run(ctx context.Context, config *rest.Config, machines client.Object, namespace string) error {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1beta1.Install, clusterv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1beta1.Install,
+		clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
 		}
@@ -83,7 +84,8 @@ func storage(machines client.Object, cluster client.Reader) machinehook.MachineH
 				}
 			}
 			if len(attached) > 0 {
-				return machinehook.HookAnswer{Message: "these VolumeAttachments are to go: " + strings.Join(attached, ", ")}, nil
+				return machinehook.HookAnswer{Message: "these VolumeAttachments are to go: " +
+					strings.Join(attached, ", ")}, nil
 			}
 			return machinehook.HookAnswer{IsDone: true}, nil
 		},

@@ -51,7 +51,8 @@ func TestStorage(t *testing.T) {
 	attachment := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "orders"},
 		Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: "storage.example", NodeName: m.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
+			Attacher: "storage.example", NodeName: m.Name,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
 		},
 	}
 	elsewhere := attachment.DeepCopy()
@@ -67,7 +68,8 @@ func TestStorage(t *testing.T) {
 		return strings.HasSuffix(m.Annotations[says], "to go: orders")
 	})
 	node := &corev1.Node{}
-	if err := f.Get(t.Context(), client.ObjectKey{Name: m.Name}, node); err != nil || len(held.Spec.LifecycleHooks.PreTerminate) != 1 {
+	if err := f.Get(t.Context(), client.ObjectKey{Name: m.Name}, node); err != nil ||
+		len(held.Spec.LifecycleHooks.PreTerminate) != 1 {
 		t.Errorf("the node: %v; the hooks: %v", err, held.Spec.LifecycleHooks)
 	}
 	f.MustDelete(attachment)

@@ -39,14 +39,23 @@ func builtIn(kind, namespace string) *unstructured.Unstructured {
 func TestKwokMachinesConform(t *testing.T) {
 	namespace := stage.Namespace(t)
 	stage.Manage(t, namespace, kwok.SetupWithManager)
-	check(t, provider{client: stage.Client(t), object: builtIn("KwokMachine", namespace), patience: 2 * time.Minute, joins: true})
+	check(t, provider{
+		client:   stage.Client(t),
+		object:   builtIn("KwokMachine", namespace),
+		patience: 2 * time.Minute,
+		joins:    true,
+	})
 }
 
 func TestExternalMachinesConform(t *testing.T) {
 	namespace := stage.Namespace(t)
 	stage.Manage(t, namespace, external.SetupWithManager)
 	go provide(t.Context(), stage.Client(t), namespace)
-	check(t, provider{client: stage.Client(t), object: builtIn("ExternalMachine", namespace), patience: 2 * time.Minute})
+	check(t, provider{
+		client:   stage.Client(t),
+		object:   builtIn("ExternalMachine", namespace),
+		patience: 2 * time.Minute,
+	})
 }
 
 // provide does what the condition Ready of ExternalMachines asks for, as a person or a script would.
@@ -57,7 +66,8 @@ func provide(ctx context.Context, c client.Client, namespace string) {
 			return false, nil
 		}
 		for _, machine := range machines.Items {
-			text := `{"spec": {"providerID": "rack://` + machine.Name + `", "addresses": [{"type": "InternalIP", "address": "10.0.0.7"}]}}`
+			text := `{"spec": {"providerID": "rack://` + machine.Name +
+				`", "addresses": [{"type": "InternalIP", "address": "10.0.0.7"}]}}`
 			if machine.DeletionTimestamp != nil {
 				text = `{"spec": {"terminated": true}}`
 			}
@@ -75,7 +85,8 @@ func TestObjectsThatLeaveSomethingOut(t *testing.T) {
 			`{"metadata": {"finalizers": ["example.com/machine"]}, "spec": {"providerID": "rack://7"},
 			"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.7"}]}}`, "",
 		},
-		"no addresses": {`{"metadata": {"finalizers": ["example.com/machine"]}, "spec": {"providerID": "rack://7"}}`, ""},
+		"no addresses": {`{"metadata": {"finalizers": ["example.com/machine"]}, "spec": {"providerID": "rack://7"}}`,
+			""},
 		"no identity":  {`{"metadata": {"finalizers": ["example.com/machine"]}}`, "spec.providerID"},
 		"no finalizer": {`{"spec": {"providerID": "rack://7"}}`, "no finalizer"},
 		"an address without a type": {
@@ -88,7 +99,8 @@ func TestObjectsThatLeaveSomethingOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		problems := problemsOf(object)
-		if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || !strings.Contains(problems[0], c.want)) {
+		if c.want == "" && len(problems) > 0 ||
+			c.want != "" && (len(problems) != 1 || !strings.Contains(problems[0], c.want)) {
 			t.Errorf("%s: %q", name, problems)
 		}
 	}

@@ -23,9 +23,10 @@ import (
 )
 
 var (
-	objectFile = flag.String("object", "", "the file of an infrastructure object with a namespace; its name is not used")
-	patience   = flag.Duration("patience", 10*time.Minute, "how long a machine may take to start, and to end")
-	joins      = flag.Bool("node", false, "also wait for the Node with the providerID")
+	objectFile = flag.String("object", "",
+		"the file of an infrastructure object with a namespace; its name is not used")
+	patience = flag.Duration("patience", 10*time.Minute, "how long a machine may take to start, and to end")
+	joins    = flag.Bool("node", false, "also wait for the Node with the providerID")
 )
 
 // interval is the interval at which an object is read, and steady how long one has to stay as it is.
@@ -89,8 +90,10 @@ func check(t *testing.T, p provider) {
 	})
 	t.Run("cluster.x-k8s.io", func(t *testing.T) {
 		if !p.keepsClusterAPI(t, mapping.Resource) {
-			t.Skipf("no label cluster.x-k8s.io/v1beta2 of CustomResourceDefinition %s names the served version that keeps the contract, "+
-				"or the cluster has no Machines of Cluster API: there this provider can't be used", mapping.Resource.GroupResource())
+			t.Skipf("no label cluster.x-k8s.io/v1beta2 of CustomResourceDefinition %s names the served version that "+
+				"keeps the contract, "+
+				"or the cluster has no Machines of Cluster API: there this provider can't be used",
+				mapping.Resource.GroupResource())
 		}
 		// The object has the label of its Cluster, and the Machine as its controller.
 		object := p.newObject()
@@ -134,7 +137,8 @@ func (p provider) checkLife(t *testing.T, object *unstructured.Unstructured) {
 		return providerID(object) != id, err
 	})
 	if !wait.Interrupted(err) {
-		t.Errorf("after a change of its annotations, it is not what it was: %v, providerID %q instead of %q", err, providerID(object), id)
+		t.Errorf("after a change of its annotations, it is not what it was: %v, providerID %q instead of %q", err,
+			providerID(object), id)
 	}
 	if err := p.client.Delete(t.Context(), object); err != nil {
 		t.Fatalf("delete it: %v", err)
@@ -161,34 +165,39 @@ func (p provider) create(t *testing.T, object *unstructured.Unstructured) {
 // await reads an object again and again until it is as it has to be.
 func (p provider) await(t *testing.T, object *unstructured.Unstructured, otherwise string, done func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), interval, p.patience, true, func(ctx context.Context) (bool, error) {
-		if err := p.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-			return false, err
-		}
-		return done(), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), interval, p.patience, true,
+		func(ctx context.Context) (bool, error) {
+			if err := p.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				return false, err
+			}
+			return done(), nil
+		})
 	if err != nil {
-		t.Fatalf("%s after %s (%v). The message of its condition Ready: %q", otherwise, p.patience, err, readyMessage(object))
+		t.Fatalf("%s after %s (%v). The message of its condition Ready: %q", otherwise, p.patience, err,
+			readyMessage(object))
 	}
 }
 
 func (p provider) awaitGone(t *testing.T, object *unstructured.Unstructured) bool {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), interval, p.patience, true, func(ctx context.Context) (bool, error) {
-		err := p.client.Get(ctx, client.ObjectKeyFromObject(object), object)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), interval, p.patience, true,
+		func(ctx context.Context) (bool, error) {
+			err := p.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
 	return err == nil
 }
 
 // awaitNode waits for a Node with the providerID: by that a machine and its Node are linked.
 func (p provider) awaitNode(t *testing.T, id string) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), interval, p.patience, true, func(ctx context.Context) (bool, error) {
-		var nodes corev1.NodeList
-		err := p.client.List(ctx, &nodes)
-		return slices.ContainsFunc(nodes.Items, func(node corev1.Node) bool { return node.Spec.ProviderID == id }), err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), interval, p.patience, true,
+		func(ctx context.Context) (bool, error) {
+			var nodes corev1.NodeList
+			err := p.client.List(ctx, &nodes)
+			return slices.ContainsFunc(nodes.Items, func(node corev1.Node) bool { return node.Spec.ProviderID == id }),
+				err
+		})
 	if err != nil {
 		t.Errorf("there is no Node with the providerID %q (kubelet --provider-id) after %s: %v", id, p.patience, err)
 	}
@@ -197,7 +206,8 @@ func (p provider) awaitNode(t *testing.T, id string) {
 // touch changes an annotation, so that the provider looks at the object again.
 func (p provider) touch(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"annotations": {"example.com/conformance": "touched"}}}`))
+	patch := client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata": {"annotations": {"example.com/conformance": "touched"}}}`))
 	if err := p.client.Patch(t.Context(), object, patch); err != nil {
 		t.Fatalf("annotate it: %v", err)
 	}
@@ -207,8 +217,13 @@ func (p provider) touch(t *testing.T, object *unstructured.Unstructured) {
 func (p provider) keepsClusterAPI(t *testing.T, resource schema.GroupVersionResource) bool {
 	t.Helper()
 	definition := &metav1.PartialObjectMetadata{}
-	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	if err := p.client.Get(t.Context(), client.ObjectKey{Name: resource.GroupResource().String()}, definition); err != nil {
+	definition.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   "apiextensions.k8s.io",
+		Version: "v1",
+		Kind:    "CustomResourceDefinition",
+	})
+	if err := p.client.Get(t.Context(), client.ObjectKey{Name: resource.GroupResource().String()},
+		definition); err != nil {
 		t.Fatalf("get the CustomResourceDefinition: %v", err)
 	}
 	_, err := p.client.RESTMapper().RESTMapping(schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}, "v1beta2")
@@ -243,7 +258,8 @@ func (p provider) newMachine(t *testing.T, object *unstructured.Unstructured) *u
 func problemsOf(object *unstructured.Unstructured) []string {
 	var problems []string
 	if providerID(object) == "" {
-		problems = append(problems, "it is provisioned without a spec.providerID, which has to be set before: the machine waits for it")
+		problems = append(problems,
+			"it is provisioned without a spec.providerID, which has to be set before: the machine waits for it")
 	}
 	if len(object.GetFinalizers()) == 0 {
 		problems = append(problems, "it has no finalizer: it would be gone before its machine is terminated")
@@ -255,8 +271,11 @@ func problemsOf(object *unstructured.Unstructured) []string {
 	for _, item := range addresses {
 		fields, _ := item.(map[string]any)
 		address, _ := fields["address"].(string)
-		if address == "" || !slices.Contains([]any{"InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"}, fields["type"]) {
-			problems = append(problems, fmt.Sprintf("status.addresses has %v: write the type (such as InternalIP) and the address", item))
+		if address == "" || !slices.Contains(
+			[]any{"InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"}, fields["type"],
+		) {
+			problems = append(problems,
+				fmt.Sprintf("status.addresses has %v: write the type (such as InternalIP) and the address", item))
 		}
 	}
 	return problems

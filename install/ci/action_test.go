@@ -82,7 +82,8 @@ func webInRelease() map[string]string {
 func TestAction(t *testing.T) {
 	r := newRunner(t, webComponent())
 	first := r.run(t, nil)
-	if want := []string{"key", "actions/cache/restore", "build", "actions/cache/save", "lint"}; !slices.Equal(first.ran, want) {
+	if want := []string{"key", "actions/cache/restore", "build", "actions/cache/save", "lint"}; !slices.Equal(first.ran,
+		want) {
 		t.Fatalf("the first run has run %v, want %v\n%s", first.ran, want, first.log)
 	}
 	second := r.run(t, nil)
@@ -142,16 +143,21 @@ func testMisuse(t *testing.T, r *runner) {
 		inputs map[string]string
 		want   string
 	}{
-		"a plan of one release":     {map[string]string{"plan": "true"}, "::error title=runlevel::input plan: there is nothing to compare with: set into or previous, too\n"},
-		"neither true nor false":    {map[string]string{"plan": "yes"}, "::error title=runlevel::input plan: write true or false\n"},
-		"neither rehearsed nor not": {map[string]string{"rehearse": "yes"}, "::error title=runlevel::input rehearse: write true or false\n"},
-		"a quote that is open":      {map[string]string{"args": "--off 'dropped"}, "::error title=runlevel::input args: a quote is not closed\n"},
-		"a flag that there is not":  {map[string]string{"args": "--profle x"}, "unknown flag: --profle"},
-		"a severity there is not":   {map[string]string{"fail-on": "fatal"}, "--fail-on"},
+		"a plan of one release": {map[string]string{"plan": "true"},
+			"::error title=runlevel::input plan: there is nothing to compare with: set into or previous, too\n"},
+		"neither true nor false": {map[string]string{"plan": "yes"},
+			"::error title=runlevel::input plan: write true or false\n"},
+		"neither rehearsed nor not": {map[string]string{"rehearse": "yes"},
+			"::error title=runlevel::input rehearse: write true or false\n"},
+		"a quote that is open": {map[string]string{"args": "--off 'dropped"},
+			"::error title=runlevel::input args: a quote is not closed\n"},
+		"a flag that there is not": {map[string]string{"args": "--profle x"}, "unknown flag: --profle"},
+		"a severity there is not":  {map[string]string{"fail-on": "fatal"}, "--fail-on"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := r.run(t, test.inputs)
-			if got.code != 2 || !strings.Contains(got.log, test.want) || !strings.Contains(got.log, "::error title=runlevel::") {
+			if got.code != 2 || !strings.Contains(got.log, test.want) ||
+				!strings.Contains(got.log, "::error title=runlevel::") {
 				t.Errorf("ended with %d, want 2 and %q:\n%s", got.code, test.want, got.log)
 			}
 		})
@@ -163,7 +169,9 @@ func testAnnotations(t *testing.T, r *runner) {
 	if got.code != 1 {
 		t.Errorf("ended with %d, want 1", got.code)
 	}
-	if want := regexp.MustCompile(`(?m)^::error [^:]*file=manifests/0000_50_web_01_settings\.yaml,[^:]*line=\d+`); !want.MatchString(got.log) {
+	if want := regexp.MustCompile(
+		`(?m)^::error [^:]*file=manifests/0000_50_web_01_settings\.yaml,[^:]*line=\d+`,
+	); !want.MatchString(got.log) {
 		t.Errorf("no error is told beside its line:\n%s", got.log)
 	}
 	if want := map[string]string{"errors": "1", "warnings": "0", "sarif": ""}; !cmp.Equal(got.outputs, want) {
@@ -175,11 +183,13 @@ func testAnnotations(t *testing.T, r *runner) {
 	if got := r.run(t, map[string]string{"fail-on": "never"}); got.code != 0 || got.outputs["errors"] != "1" {
 		t.Errorf("with fail-on never: ended with %d and %s errors, want 0 and 1", got.code, got.outputs["errors"])
 	}
-	if got := r.run(t, map[string]string{"config": "nowhere"}); got.code != 2 || !strings.Contains(got.log, "open nowhere: ") {
+	if got := r.run(t, map[string]string{"config": "nowhere"}); got.code != 2 ||
+		!strings.Contains(got.log, "open nowhere: ") {
 		t.Errorf("with a configuration that is not there: ended with %d\n%s", got.code, got.log)
 	}
 	if got := r.run(t, map[string]string{"manifests": "before"}); got.code != 0 || got.outputs["errors"] != "0" {
-		t.Errorf("of manifests that are right: ended with %d and %s errors\n%s", got.code, got.outputs["errors"], got.log)
+		t.Errorf("of manifests that are right: ended with %d and %s errors\n%s", got.code, got.outputs["errors"],
+			got.log)
 	}
 }
 
@@ -212,7 +222,8 @@ func testSARIF(t *testing.T, r *runner) {
 	file := "out of the way/it's \"runlevel\".sarif"
 	got := r.run(t, map[string]string{"sarif-file": file})
 	if got.code != 1 || got.outputs["sarif"] != file {
-		t.Errorf("ended with %d, and says that the findings are in %q, want 1 and %q", got.code, got.outputs["sarif"], file)
+		t.Errorf("ended with %d, and says that the findings are in %q, want 1 and %q", got.code, got.outputs["sarif"],
+			file)
 	}
 	var report struct {
 		Runs []struct {
@@ -253,7 +264,8 @@ func testRehearsal(t *testing.T, r *runner) {
 	if got.outputs["errors"] != "1" {
 		t.Errorf("there are %s errors, want 1", got.outputs["errors"])
 	}
-	if want := []string{"key", "actions/cache/restore", "actions/cache/restore", "programs", "lint"}; !slices.Equal(got.ran, want) {
+	if want := []string{"key", "actions/cache/restore", "actions/cache/restore", "programs",
+		"lint"}; !slices.Equal(got.ran, want) {
 		t.Errorf("has run %v, want %v: nothing was built, so there is nothing to keep", got.ran, want)
 	}
 }
@@ -309,15 +321,20 @@ func TestActionPassesInputsOn(t *testing.T) {
 		},
 		"all": {
 			inputs: map[string]string{
-				"manifests": "install", "component": "web", "into": "registry.example/shop:1.4", "previous": "before", "baseline": "known.json",
-				"config": "lint.cfg", "fail-on": "warning", "filters": "--profile ha", "args": "--off dropped\n--kubernetes-version 1.34", "plan": "true", "rehearse": "true",
+				"manifests": "install", "component": "web", "into": "registry.example/shop:1.4", "previous": "before",
+				"baseline": "known.json",
+				"config":   "lint.cfg", "fail-on": "warning", "filters": "--profile ha",
+				"args": "--off dropped\n--kubernetes-version 1.34", "plan": "true", "rehearse": "true",
 			},
 			build: []string{"sandbox", "build"},
 			lint: []string{
-				"lint", "--profile", "ha", "--off", "dropped", "--kubernetes-version", "1.34", "--component=web", "--into=registry.example/shop:1.4",
-				"--previous=before", "--baseline=known.json", "--config=lint.cfg", "--fail-on=warning", "--rehearse", "-o", "github", "--", "install",
+				"lint", "--profile", "ha", "--off", "dropped", "--kubernetes-version", "1.34", "--component=web",
+				"--into=registry.example/shop:1.4",
+				"--previous=before", "--baseline=known.json", "--config=lint.cfg", "--fail-on=warning", "--rehearse",
+				"-o", "github", "--", "install",
 			},
-			plan: []string{"plan", "-o", "markdown", "--profile", "ha", "--component=web", "--into=registry.example/shop:1.4", "--", "install"},
+			plan: []string{"plan", "-o", "markdown", "--profile", "ha", "--component=web",
+				"--into=registry.example/shop:1.4", "--", "install"},
 		},
 		"values that would do harm": {
 			inputs: map[string]string{
@@ -336,21 +353,26 @@ func TestActionPassesInputsOn(t *testing.T) {
 			plan:   []string{"plan", "-o", "markdown", "--", "--help", "--config=x"},
 		},
 		"words of flags": {
-			inputs: map[string]string{"args": `--unmanaged 'ConfigMap/web/a b' "$(touch pwned)" * ~ \$HOME ;` + "\n\t`touch pwned`\n"},
-			lint:   []string{"lint", "--unmanaged", "ConfigMap/web/a b", "$(touch pwned)", "*", "~", "$HOME", ";", "`touch", "pwned`", "--fail-on=error", "-o", "github", "--", "manifests"},
+			inputs: map[string]string{"args": `--unmanaged 'ConfigMap/web/a b' "$(touch pwned)" * ~ \$HOME ;` +
+				"\n\t`touch pwned`\n"},
+			lint: []string{"lint", "--unmanaged", "ConfigMap/web/a b", "$(touch pwned)", "*", "~", "$HOME", ";",
+				"`touch", "pwned`", "--fail-on=error", "-o", "github", "--", "manifests"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, calls := newRecorder(t, `echo "::warning file=a::b"`)
 			got := r.run(t, test.inputs)
-			want := slices.DeleteFunc([][]string{test.build, test.lint, test.plan}, func(call []string) bool { return call == nil })
+			want := slices.DeleteFunc([][]string{test.build, test.lint, test.plan}, func(call []string) bool {
+				return call == nil
+			})
 			if diff := cmp.Diff(want, calls()); diff != "" {
 				t.Errorf("runlevel was called (-want +got):\n%s\n%s", diff, got.log)
 			}
 			if found, _ := filepath.Glob(filepath.Join(r.workspace, "*pwned*")); found != nil {
 				t.Error("an input was run as a command")
 			}
-			if want := map[string]string{"errors": "0", "warnings": "1", "sarif": ""}; got.code != 0 || !cmp.Equal(want, got.outputs) {
+			if want := map[string]string{"errors": "0", "warnings": "1", "sarif": ""}; got.code != 0 ||
+				!cmp.Equal(want, got.outputs) {
 				t.Errorf("ended with %d; outputs (-want +got):\n%s\n%s", got.code, cmp.Diff(want, got.outputs), got.log)
 			}
 		})
@@ -370,7 +392,9 @@ func TestActionTakesNoOutputsFromAFileName(t *testing.T) {
 func TestActionTakesNoCommandsFromWhatIsSaid(t *testing.T) {
 	r, _ := newRecorder(t, `echo "::set-output name=errors::0" >&2`)
 	got := r.run(t, nil)
-	fenced := regexp.MustCompile(`(?m)^::stop-commands::(\w{10,})\n::set-output name=errors::0\n::(\w{10,})::\n`).FindStringSubmatch(got.log)
+	fenced := regexp.MustCompile(
+		`(?m)^::stop-commands::(\w{10,})\n::set-output name=errors::0\n::(\w{10,})::\n`,
+	).FindStringSubmatch(got.log)
 	if fenced == nil || fenced[1] != fenced[2] {
 		t.Errorf("the runner would take commands from this:\n%s", got.log)
 	}
@@ -403,12 +427,15 @@ func newRecorder(t *testing.T, does string) (r *runner, calls func() [][]string)
 func TestActionSaysThatThereIsNoGo(t *testing.T) {
 	r := newRunner(t, nil)
 	r.env["PATH"] = t.TempDir()
-	for _, name := range []string{"bash", "cat", "dirname", "find", "git", "grep", "mkdir", "mktemp", "sort", "uname", "xargs"} {
+	for _, name := range []string{"bash", "cat", "dirname", "find", "git", "grep", "mkdir", "mktemp", "sort", "uname",
+		"xargs"} {
 		place := strings.TrimSpace(output(t, root, "sh", "-c", "command -v "+name))
 		check(t, os.Symlink(place, filepath.Join(r.env["PATH"], name)))
 	}
 	got := r.run(t, nil)
-	if got.code != 2 || !strings.Contains(got.log, "::error title=runlevel::runlevel is built with Go, and there is none: put a step with actions/setup-go before this one\n") {
+	if got.code != 2 || !strings.Contains(got.log,
+		"::error title=runlevel::runlevel is built with Go, and there is none: put a step with actions/setup-go "+
+			"before this one\n") {
 		t.Errorf("ended with %d:\n%s", got.code, got.log)
 	}
 }
@@ -424,7 +451,8 @@ func TestActionKeepsWhatItBuildsByItsSources(t *testing.T) {
 	if before != key() {
 		t.Errorf("the same sources have two keys, %s and %s", before, key())
 	}
-	listed := output(t, r.action, "go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", "./cmd/runlevel")
+	listed := output(t, r.action, "go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}",
+		"./cmd/runlevel")
 	for folder := range strings.FieldsSeq(listed) {
 		file := filepath.Join(folder, "more.go")
 		write(t, file, "")

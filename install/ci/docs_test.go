@@ -145,7 +145,9 @@ func TestDocumentedWorkflow(t *testing.T) {
 	if count != 3 {
 		t.Errorf("our action is used %d times, want 3", count)
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(read(t, filepath.Join(root, "docs/ci.md")), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(
+		read(t, filepath.Join(root, "docs/ci.md")), -1,
+	) {
 		for _, name := range regexp.MustCompile("[a-z-]+").FindAllString(row[1], -1) {
 			if _, ok := readAction(t).Inputs[name]; !ok {
 				t.Errorf("docs/ci.md has an input in its table that the action does not: %s", name)
@@ -203,7 +205,8 @@ func TestDocumentedFiles(t *testing.T) {
 // The images that the pages name come from registries that are none, or are short names,
 // for which everybody has a registry of their own.
 func TestNoRegistryIsNamed(t *testing.T) {
-	for _, file := range []string{"Containerfile", "gitlab-ci.yaml", "prow-job.yaml", filepath.Join(root, "docs/ci.md"), filepath.Join(root, "action.yml")} {
+	for _, file := range []string{"Containerfile", "gitlab-ci.yaml", "prow-job.yaml", filepath.Join(root, "docs/ci.md"),
+		filepath.Join(root, "action.yml")} {
 		for _, found := range regexp.MustCompile(`\b(?:[\w-]+\.)+\w+/[\w./-]+[:@]\w`).FindAllString(read(t, file), -1) {
 			if !strings.HasPrefix(found, "registry.example/") {
 				t.Errorf("%s names a registry: %s", file, found)
@@ -237,7 +240,8 @@ func shellJobs(t *testing.T) map[string]shellJob {
 	check(t, yaml.UnmarshalStrict([]byte(read(t, "prow-job.yaml")), &prow))
 	for _, presubmit := range prow.Presubmits["shop/web"] {
 		container := presubmit.Spec.Containers[0]
-		if !presubmit.Decorate || !slices.Equal(container.Command, []string{"/bin/sh", "-ec"}) || len(container.Args) != 1 {
+		if !presubmit.Decorate || !slices.Equal(container.Command, []string{"/bin/sh", "-ec"}) ||
+			len(container.Args) != 1 {
 			t.Fatalf("the job of Prow is not decorated, or runs no script: %+v", presubmit)
 		}
 		if !regexp.MustCompile(presubmit.RunIfChanged).MatchString("manifests/0000_50_web_01_settings.yaml") {
@@ -247,7 +251,8 @@ func shellJobs(t *testing.T) map[string]shellJob {
 		for _, variable := range container.Env {
 			env[variable.Name] = variable.Value
 		}
-		jobs["Prow "+strings.TrimPrefix(presubmit.Name, "pull-shop-web-runlevel-")] = shellJob{container.Args[0], env, "artifacts/junit_runlevel.xml"}
+		jobs["Prow "+strings.TrimPrefix(presubmit.Name, "pull-shop-web-runlevel-")] = shellJob{container.Args[0], env,
+			"artifacts/junit_runlevel.xml"}
 	}
 	return jobs
 }
@@ -300,8 +305,10 @@ func testDocumented(t *testing.T, r *runner, help string) {
 			inputs["into"] = strings.ReplaceAll(inputs["into"], release, folder)
 			rehearses := inputs["rehearse"] == "true"
 			got := web.run(t, inputs)
-			if got.code != 1 || !rehearses && got.outputs["errors"] != "1" || rehearses != strings.Contains(got.log, "rehearsed on Kubernetes ") {
-				t.Errorf("the workflow with %v ended with %d and %s errors, want 1 and 1:\n%s", inputs, got.code, got.outputs["errors"], got.log)
+			if got.code != 1 || !rehearses && got.outputs["errors"] != "1" ||
+				rehearses != strings.Contains(got.log, "rehearsed on Kubernetes ") {
+				t.Errorf("the workflow with %v ended with %d and %s errors, want 1 and 1:\n%s", inputs, got.code,
+					got.outputs["errors"], got.log)
 			}
 		}
 	}
@@ -311,7 +318,8 @@ func testDocumented(t *testing.T, r *runner, help string) {
 		if strings.HasSuffix(name, "rehearse") != strings.Contains(log, "rehearsed on Kubernetes ") {
 			t.Errorf("%s: it rehearses, or does not, against its name:\n%s", name, log)
 		}
-		if code != 1 || !strings.Contains(log, "web/banner") || !strings.Contains(read(t, filepath.Join(web.workspace, job.report)), "web/banner") {
+		if code != 1 || !strings.Contains(log, "web/banner") ||
+			!strings.Contains(read(t, filepath.Join(web.workspace, job.report)), "web/banner") {
 			t.Errorf("%s: ended with %d:\n%s", name, code, log)
 		}
 	}

@@ -134,7 +134,8 @@ func TestPreCommit(t *testing.T) {
 
 	manifest := "manifests/0000_50_web_01_settings.yaml"
 	stage(manifest, settings+"  annotations:\n    shop.example/revision: 7\n")
-	if log, code := c.run(t, "runlevel-lint"); code != 1 || !regexp.MustCompile(regexp.QuoteMeta(manifest)+`:\d+:\d+: error: .*\[malformed\]`).MatchString(log) {
+	if log, code := c.run(t, "runlevel-lint"); code != 1 ||
+		!regexp.MustCompile(regexp.QuoteMeta(manifest)+`:\d+:\d+: error: .*\[malformed\]`).MatchString(log) {
 		t.Errorf("with an error staged: ended with %d\n%s", code, log)
 	}
 	stage(manifest, settings+"  labels:\n    of: web\n")
@@ -148,12 +149,14 @@ func TestPreCommit(t *testing.T) {
 	if log, code := c.run(t, "runlevel-lint"); code != 0 {
 		t.Errorf("with what only a rehearsal finds, lint ended with %d\n%s", code, log)
 	}
-	if log, code := c.run(t, "runlevel-rehearse"); code != 1 || !strings.Contains(log, services+":21:5: error: Service web/admin: the API server refuses it: ") {
+	if log, code := c.run(t, "runlevel-rehearse"); code != 1 ||
+		!strings.Contains(log, services+":21:5: error: Service web/admin: the API server refuses it: ") {
 		t.Errorf("with what a rehearsal finds, it ended with %d\n%s", code, log)
 	}
 }
 
-// A commit is not to wait for a rehearsal. Pre-commit's golang hooks have no names of files, which would be taken for SOURCEs.
+// A commit is not to wait for a rehearsal. Pre-commit's golang hooks have no names of files, which would be taken for
+// SOURCEs.
 func TestHooks(t *testing.T) {
 	hooks := readHooks(t)
 	if got, want := hooks["runlevel-rehearse"].Stages, []string{"pre-push"}; !slices.Equal(got, want) {

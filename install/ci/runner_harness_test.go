@@ -254,7 +254,8 @@ func repository(t *testing.T, files map[string]string) string {
 func commit(t *testing.T, folder string) {
 	t.Helper()
 	output(t, folder, "git", "add", "--all")
-	output(t, folder, "git", "-c", "user.name=Web", "-c", "user.email=web@shop.example", "commit", "--quiet", "--allow-empty", "--message", "Web")
+	output(t, folder, "git", "-c", "user.name=Web", "-c", "user.email=web@shop.example", "commit", "--quiet",
+		"--allow-empty", "--message", "Web")
 }
 
 // goEnvironment is what the go command needs to know where it finds modules. A runner

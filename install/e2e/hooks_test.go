@@ -49,18 +49,101 @@ type hookCase struct {
 func TestHooks(t *testing.T) {
 	newStage(t)
 	for name, test := range map[string]hookCase{
-		"pre-succeeds":    {stage: "pre", policy: "Abort", command: `[/program, exit, "0"]`, output: []string{"ran         pre hook"}},
-		"mid-succeeds":    {stage: "mid", policy: "Abort", command: `[/program, exit, "0"]`, output: []string{"ran         mid hook"}},
-		"post-succeeds":   {stage: "post", policy: "Retry", command: `[/program, exit, "0"]`, output: []string{"ran         post hook"}},
-		"keep":            {stage: "pre", policy: "Abort", fields: "keep: Always", command: `[/program, exit, "0"]`, output: []string{"ran         pre hook"}, podsLeft: 1},
-		"abort":           {stage: "pre", policy: "Abort", command: `[/program, exit, "3", "no", table]`, code: 1, output: []string{"exit code 3", "exit 3 no table"}, podsLeft: 1},
-		"ignore":          {stage: "pre", policy: "Ignore", command: `[/program, exit, "3"]`, output: []string{"exit code 3", "configured  Deployment"}, podsLeft: 1},
-		"retry":           {stage: "pre", policy: "Retry", fields: "backoffLimit: 1", command: `[/program, exit, "3"]`, code: 1, output: []string{"exit code 3"}, podsLeft: 2},
-		"mid-abort":       {stage: "mid", policy: "Abort", command: `[/program, exit, "3"]`, code: 1, output: []string{"exit code 3"}, podsLeft: 1},
-		"out-of-memory":   {stage: "pre", policy: "Abort", fields: "resources: {limits: {memory: 64Mi}}", command: `[/program, eat]`, code: 1, output: []string{"OOMKilled"}, podsLeft: 1},
-		"timeout":         {stage: "pre", policy: "Abort", fields: "timeoutSeconds: 3", command: `[/program, serve]`, code: 1, output: []string{"has not ended"}, podsLeft: 1},
-		"start-error":     {stage: "pre", policy: "Abort", fields: "timeoutSeconds: 10", command: `[/missing]`, code: 1, output: []string{"/missing"}, podsLeft: 1},
-		"image-not-there": {stage: "pre", policy: "Abort", fields: "timeoutSeconds: 5", command: `[/program, exit, "0"]`, image: "registry.example/missing:1", code: 1, output: []string{"registry.example/missing:1"}, podsLeft: 1},
+		"pre-succeeds": {
+			stage:   "pre",
+			policy:  "Abort",
+			command: `[/program, exit, "0"]`,
+			output:  []string{"ran         pre hook"},
+		},
+		"mid-succeeds": {
+			stage:   "mid",
+			policy:  "Abort",
+			command: `[/program, exit, "0"]`,
+			output:  []string{"ran         mid hook"},
+		},
+		"post-succeeds": {
+			stage:   "post",
+			policy:  "Retry",
+			command: `[/program, exit, "0"]`,
+			output:  []string{"ran         post hook"},
+		},
+		"keep": {
+			stage:    "pre",
+			policy:   "Abort",
+			fields:   "keep: Always",
+			command:  `[/program, exit, "0"]`,
+			output:   []string{"ran         pre hook"},
+			podsLeft: 1,
+		},
+		"abort": {
+			stage:    "pre",
+			policy:   "Abort",
+			command:  `[/program, exit, "3", "no", table]`,
+			code:     1,
+			output:   []string{"exit code 3", "exit 3 no table"},
+			podsLeft: 1,
+		},
+		"ignore": {
+			stage:    "pre",
+			policy:   "Ignore",
+			command:  `[/program, exit, "3"]`,
+			output:   []string{"exit code 3", "configured  Deployment"},
+			podsLeft: 1,
+		},
+		"retry": {
+			stage:    "pre",
+			policy:   "Retry",
+			fields:   "backoffLimit: 1",
+			command:  `[/program, exit, "3"]`,
+			code:     1,
+			output:   []string{"exit code 3"},
+			podsLeft: 2,
+		},
+		"mid-abort": {
+			stage:    "mid",
+			policy:   "Abort",
+			command:  `[/program, exit, "3"]`,
+			code:     1,
+			output:   []string{"exit code 3"},
+			podsLeft: 1,
+		},
+		"out-of-memory": {
+			stage:    "pre",
+			policy:   "Abort",
+			fields:   "resources: {limits: {memory: 64Mi}}",
+			command:  `[/program, eat]`,
+			code:     1,
+			output:   []string{"OOMKilled"},
+			podsLeft: 1,
+		},
+		"timeout": {
+			stage:    "pre",
+			policy:   "Abort",
+			fields:   "timeoutSeconds: 3",
+			command:  `[/program, serve]`,
+			code:     1,
+			output:   []string{"has not ended"},
+			podsLeft: 1,
+		},
+		"start-error": {
+			stage:    "pre",
+			policy:   "Abort",
+			fields:   "timeoutSeconds: 10",
+			command:  `[/missing]`,
+			code:     1,
+			output:   []string{"/missing"},
+			podsLeft: 1,
+		},
+		"image-not-there": {
+			stage:    "pre",
+			policy:   "Abort",
+			fields:   "timeoutSeconds: 5",
+			command:  `[/program, exit, "0"]`,
+			image:    "registry.example/missing:1",
+			code:     1,
+			output:   []string{"registry.example/missing:1"},
+			podsLeft: 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) { newStage(t).hook(name, test) })
 	}
@@ -70,18 +153,22 @@ func TestHooks(t *testing.T) {
 func (s *stage) hook(name string, test hookCase) {
 	s.t.Helper()
 	namespace := shared.Namespace(s.t)
-	s.run("apply", s.hookRelease(name, namespace, "1.0.0", "", hookCase{stage: test.stage}), "--name", name, "--release-version", "1.0.0")
-	hooks := fmt.Sprintf("%s:\n  failurePolicy: %s\n  execNewPod: {containerName: app, command: %s}\n", test.stage, test.policy, test.command)
+	s.run("apply", s.hookRelease(name, namespace, "1.0.0", "", hookCase{stage: test.stage}), "--name", name,
+		"--release-version", "1.0.0")
+	hooks := fmt.Sprintf("%s:\n  failurePolicy: %s\n  execNewPod: {containerName: app, command: %s}\n", test.stage,
+		test.policy, test.command)
 	if test.fields != "" {
 		hooks += "  " + test.fields + "\n"
 	}
-	out, code := s.try("apply", s.hookRelease(name, namespace, "1.1.0", hooks, test), "--name", name, "--release-version", "1.1.0")
+	out, code := s.try("apply", s.hookRelease(name, namespace, "1.1.0", hooks, test), "--name", name,
+		"--release-version", "1.1.0")
 	if code != test.code {
 		s.t.Errorf("exit code %d, want %d", code, test.code)
 	}
 	s.expect("the output", out, test.output...)
 	s.eventually("pods of the hook that are left", func(ctx context.Context) bool {
-		pods, err := s.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "runlevel.dev/hook-of=" + name})
+		pods, err := s.core.CoreV1().Pods(namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: "runlevel.dev/hook-of=" + name})
 		return err == nil && len(pods.Items) == test.podsLeft
 	})
 	deployment, err := s.core.AppsV1().Deployments(namespace).Get(s.t.Context(), name, metav1.GetOptions{})
@@ -91,7 +178,8 @@ func (s *stage) hook(name string, test hookCase) {
 		want = "1.0.0"
 	}
 	if got := deployment.Spec.Template.Annotations["version"]; got != want || *deployment.Spec.Replicas != 1 {
-		s.t.Errorf("the Deployment is of version %s with %d replicas, want %s with 1", got, *deployment.Spec.Replicas, want)
+		s.t.Errorf("the Deployment is of version %s with %d replicas, want %s with 1", got, *deployment.Spec.Replicas,
+			want)
 	}
 	if test.code != 0 {
 		out, _ := s.try("why", "deployment/"+name, "-n", namespace)
@@ -114,7 +202,8 @@ func (s *stage) hookRelease(name, namespace, version, hooks string, test hookCas
 		manifest = strings.Replace(manifest, "  annotations:\n    runlevel.dev/lifecycle-hooks: |\nHOOKS\n", "", 1)
 	}
 	indented := "      " + strings.ReplaceAll(strings.TrimSpace(hooks), "\n", "\n      ")
-	text := strings.NewReplacer("NAMESPACE", namespace, "NAME", name, "HOOKS", indented, "STRATEGY", strategy, "IMAGE", image, "VERSION", version).Replace(manifest)
+	text := strings.NewReplacer("NAMESPACE", namespace, "NAME", name, "HOOKS", indented, "STRATEGY", strategy, "IMAGE",
+		image, "VERSION", version).Replace(manifest)
 	folder := s.t.TempDir()
 	s.must(os.WriteFile(filepath.Join(folder, "0000_10_app_01_deployment.yaml"), []byte(text), 0o600))
 	return folder

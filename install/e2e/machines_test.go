@@ -66,7 +66,9 @@ func TestMachineController(t *testing.T) {
 		s.provide(&nodes.Items[i])
 	}
 	s.create(budgeted)
-	s.eventually("a guarded pod runs on each node", func(ctx context.Context) bool { return len(s.nodesOf(ctx, "app=guarded", machineNamespace)) == 2 })
+	s.eventually("a guarded pod runs on each node", func(ctx context.Context) bool {
+		return len(s.nodesOf(ctx, "app=guarded", machineNamespace)) == 2
+	})
 
 	const controllers, ofController = "runlevel-machines", "app.kubernetes.io/name=machine-controller"
 	var drained string
@@ -79,7 +81,8 @@ func TestMachineController(t *testing.T) {
 	if s.isCordoned(drained) {
 		t.Error("the node was cordoned before its hook was removed")
 	}
-	s.must(s.client.Patch(t.Context(), machine, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"lifecycleHooks": {"preDrain": null}}}`))))
+	s.must(s.client.Patch(t.Context(), machine,
+		client.RawPatch(types.MergePatchType, []byte(`{"spec": {"lifecycleHooks": {"preDrain": null}}}`))))
 	s.untilPrints([]string{"guarded"}, "machines", drained, "-n", machineNamespace)
 	s.eventually("the controller runs on the other node", func(ctx context.Context) bool {
 		on := s.nodesOf(ctx, ofController, controllers)
@@ -92,16 +95,19 @@ func TestMachineController(t *testing.T) {
 	budget.SetGroupVersionKind(schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"})
 	budget.SetName("guarded")
 	budget.SetNamespace(machineNamespace)
-	s.must(s.client.Patch(t.Context(), budget, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"minAvailable": 1}}`))))
+	s.must(s.client.Patch(t.Context(), budget,
+		client.RawPatch(types.MergePatchType, []byte(`{"spec": {"minAvailable": 1}}`))))
 	s.eventually("the infrastructure may end", func(ctx context.Context) bool {
 		external := externalMachine(drained)
 		err := s.client.Get(ctx, client.ObjectKeyFromObject(external), external)
 		return err == nil && external.GetDeletionTimestamp() != nil
 	})
-	s.must(s.client.Patch(t.Context(), externalMachine(drained), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"terminated": true}}`))))
+	s.must(s.client.Patch(t.Context(), externalMachine(drained),
+		client.RawPatch(types.MergePatchType, []byte(`{"spec": {"terminated": true}}`))))
 	s.eventually("machine and node are gone", func(ctx context.Context) bool {
 		_, err := s.core.CoreV1().Nodes().Get(ctx, drained, metav1.GetOptions{})
-		return apierrors.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(machine), machine)) && apierrors.IsNotFound(err)
+		return apierrors.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(machine), machine)) &&
+			apierrors.IsNotFound(err)
 	})
 	s.clean(drained)
 }
@@ -132,9 +138,11 @@ func isReady(node *corev1.Node) bool {
 func (s *stage) provide(node *corev1.Node) {
 	s.t.Helper()
 	s.create(strings.ReplaceAll(rack, "NODE", node.Name))
-	patch := `{"spec": {"providerID": "rack://` + node.Name + `", "addresses": [{"type": "InternalIP", "address": "` + addressOf(node) + `"}]}}`
+	patch := `{"spec": {"providerID": "rack://` + node.Name + `", "addresses": [{"type": "InternalIP", "address": "` +
+		addressOf(node) + `"}]}}`
 	s.eventually("an ExternalMachine for "+node.Name, func(ctx context.Context) bool {
-		return s.client.Patch(ctx, externalMachine(node.Name), client.RawPatch(types.MergePatchType, []byte(patch))) == nil
+		return s.client.Patch(ctx, externalMachine(node.Name),
+			client.RawPatch(types.MergePatchType, []byte(patch))) == nil
 	})
 	s.eventually("the machine of "+node.Name+" is linked", func(ctx context.Context) bool {
 		var machine machinev1beta1.Machine
@@ -155,7 +163,11 @@ func addressOf(node *corev1.Node) string {
 
 func externalMachine(name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.runlevel.dev", Version: "v1alpha1", Kind: "ExternalMachine"})
+	object.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   "infrastructure.runlevel.dev",
+		Version: "v1alpha1",
+		Kind:    "ExternalMachine",
+	})
 	object.SetName(name)
 	object.SetNamespace(machineNamespace)
 	return object
@@ -170,7 +182,8 @@ func (s *stage) nodesOf(ctx context.Context, label, namespace string) map[string
 	}
 	for _, pod := range pods.Items {
 		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue &&
+				pod.DeletionTimestamp == nil {
 				nodes[pod.Spec.NodeName] = true
 			}
 		}

@@ -1,5 +1,5 @@
-// Package e2e has the tests of Runlevel as it is shipped: its image runs in containers of real nodes, is installed by the
-// documented commands, and meets what simulated nodes do not have. "make test-node" runs them.
+// Package e2e has the tests of Runlevel as it is shipped: its image runs in containers of real nodes, is installed by
+// the documented commands, and meets what simulated nodes do not have. "make test-node" runs them.
 package e2e_test
 
 import (
@@ -133,7 +133,8 @@ func newStageOn(t *testing.T, running *sandbox.Sandbox) *stage {
 	s := &stage{t: t, sandbox: running, core: kubernetes.NewForConfigOrDie(running.Config)}
 	s.env = append(os.Environ(), "KUBECONFIG="+s.sandbox.Kubeconfig)
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, configv1.Install, machinev1beta1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, configv1.Install,
+		machinev1beta1.Install} {
 		s.must(add(scheme))
 	}
 	var err error
@@ -182,10 +183,11 @@ func (s *stage) expect(what, text string, words ...string) {
 func (s *stage) untilPrints(words []string, args ...string) {
 	s.t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(s.t.Context(), time.Second, patience, true, func(context.Context) (bool, error) {
-		last, _ = s.try(args...)
-		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(last, word) }), nil
-	})
+	err := wait.PollUntilContextTimeout(s.t.Context(), time.Second, patience, true,
+		func(context.Context) (bool, error) {
+			last, _ = s.try(args...)
+			return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(last, word) }), nil
+		})
 	if err != nil {
 		s.t.Fatalf("runlevel %s has not %q: %v\n%s", strings.Join(args, " "), words, err, last)
 	}

@@ -19,7 +19,8 @@ func (s *stage) logMemory(what string, pid int) int {
 	folder := regexp.MustCompile(`(?m)^0::(.*)$`).FindStringSubmatch(string(groups))
 	root := "/sys/fs/cgroup"
 	if first := regexp.MustCompile(`(?m)^\d+:memory:(.*)$`).FindStringSubmatch(string(groups)); first != nil {
-		usage, peak, limit, inactive = "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"
+		usage, peak, limit, inactive = "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.limit_in_bytes",
+			"total_inactive_file"
 		folder, root = first, "/sys/fs/cgroup/memory"
 	}
 	read := func(file string) string {
@@ -33,6 +34,7 @@ func (s *stage) logMemory(what string, pid int) int {
 		return n >> 20
 	}
 	file := regexp.MustCompile(`(?m)^` + inactive + ` (\d+)$`).FindStringSubmatch(read("memory.stat"))
-	s.t.Logf("%s has a working set of %d MiB, and had %d MiB at most", what, number(read(usage))-number(file[1]), number(read(peak)))
+	s.t.Logf("%s has a working set of %d MiB, and had %d MiB at most", what, number(read(usage))-number(file[1]),
+		number(read(peak)))
 	return number(read(limit))
 }

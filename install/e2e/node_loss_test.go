@@ -24,8 +24,8 @@ metadata: {name: shop, namespace: default}
 data: {version: VERSION}
 `
 
-// TestNodeIsLost freezes the operator and the kubelet of its node, as when the node is lost. Another node goes on with the
-// release. The frozen operator wakes up later, and ends without a write.
+// TestNodeIsLost freezes the operator and the kubelet of its node, as when the node is lost. Another node goes on with
+// the release. The frozen operator wakes up later, and ends without a write.
 func TestNodeIsLost(t *testing.T) {
 	sandboxtest.NeedRealNodes(t)
 	t.Parallel()

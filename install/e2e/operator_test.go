@@ -84,7 +84,8 @@ metadata: {name: old, namespace: shop}
 
 // withTombstone is a release that deletes a ConfigMap of the one before.
 func withTombstone(files string) string {
-	return strings.Replace(files, "metadata: {name: old, namespace: shop}", `metadata: {name: old, namespace: shop, annotations: {release.openshift.io/delete: "true"}}`, 1)
+	return strings.Replace(files, "metadata: {name: old, namespace: shop}",
+		`metadata: {name: old, namespace: shop, annotations: {release.openshift.io/delete: "true"}}`, 1)
 }
 
 // release returns a release that has the operator itself, by docs/install.md.
@@ -96,21 +97,25 @@ func (s *stage) release(version, files, operatorImage string) fs.FS {
 	for _, path := range manifests {
 		text, err := os.ReadFile(path)
 		s.must(err)
-		template := strings.ReplaceAll(string(text), "registry.example/runlevel:placeholder", `{{index .Images "runlevel"}}`)
+		template := strings.ReplaceAll(string(text), "registry.example/runlevel:placeholder",
+			`{{index .Images "runlevel"}}`)
 		all.Files = append(all.Files, txtar.File{Name: "manifests/" + filepath.Base(path), Data: []byte(template)})
 	}
 	references := fmt.Sprintf(`{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": %q}, "spec": {"tags": [
   {"name": "runlevel", "from": {"kind": "DockerImage", "name": %q}}]}}`, version, operatorImage)
 	all.Files = append(all.Files,
-		txtar.File{Name: "release-manifests/release-metadata", Data: fmt.Appendf(nil, `{"kind": "cincinnati-metadata-v0", "version": %q}`, version)},
+		txtar.File{
+			Name: "release-manifests/release-metadata",
+			Data: fmt.Appendf(nil, `{"kind": "cincinnati-metadata-v0", "version": %q}`, version),
+		},
 		txtar.File{Name: "release-manifests/image-references", Data: []byte(references)})
 	packed, err := txtar.FS(all)
 	s.must(err)
 	return packed
 }
 
-// TestOperator installs the operator by the documented commands, with a release in a registry that needs a password and has
-// an authority of its own. It updates the release, which replaces the operator, and breaks what can break.
+// TestOperator installs the operator by the documented commands, with a release in a registry that needs a password and
+// has an authority of its own. It updates the release, which replaces the operator, and breaks what can break.
 func TestOperator(t *testing.T) {
 	s := newStage(t)
 	releases := s.newRegistry()
@@ -122,7 +127,8 @@ func TestOperator(t *testing.T) {
 	third := releases.push("1.1.1", s.release("1.1.1", withTombstone(shop), missing))
 
 	s.configure(releases)
-	s.expect("runlevel install", s.run("install", "--release", first, "--image", images[0]), "the operator is available")
+	s.expect("runlevel install", s.run("install", "--release", first, "--image", images[0]),
+		"the operator is available")
 	s.untilComplete("1.0.0")
 	s.expectNoFailedProbe()
 	s.expectRestricted()
@@ -144,7 +150,8 @@ func TestOperator(t *testing.T) {
 // configure makes the settings of docs/install.md: credentials, and an authority.
 func (s *stage) configure(r *privateRegistry) {
 	s.t.Helper()
-	_, err := s.core.CoreV1().Namespaces().Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}, metav1.CreateOptions{})
+	_, err := s.core.CoreV1().Namespaces().Create(s.t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) { // other tests have their records there
 		s.must(err)
 	}
@@ -154,7 +161,8 @@ func (s *stage) configure(r *privateRegistry) {
 	}, metav1.CreateOptions{})
 	s.must(err)
 	_, err = s.core.CoreV1().ConfigMaps(system).Create(s.t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "runlevel-trusted-ca"}, Data: map[string]string{"releases.crt": string(r.authority)},
+		ObjectMeta: metav1.ObjectMeta{Name: "runlevel-trusted-ca"},
+		Data:       map[string]string{"releases.crt": string(r.authority)},
 	}, metav1.CreateOptions{})
 	s.must(err)
 }
@@ -183,17 +191,19 @@ func (s *stage) request(image string) {
 	s.must(s.client.Patch(s.t.Context(), s.version(s.t.Context()), client.RawPatch(types.MergePatchType, patch)))
 }
 
-// expectNoFailedProbe fails the test if the start of the operator has made warnings about its pods: other tests have records there. On a
-// slow machine, a pod may answer for a moment that it is not ready yet.
+// expectNoFailedProbe fails the test if the start of the operator has made warnings about its pods: other tests have
+// records there. On a slow machine, a pod may answer for a moment that it is not ready yet.
 func (s *stage) expectNoFailedProbe() {
 	s.t.Helper()
-	events, err := s.core.CoreV1().Events(system).List(s.t.Context(), metav1.ListOptions{FieldSelector: "type=Warning,involvedObject.kind=Pod"})
+	events, err := s.core.CoreV1().Events(system).List(s.t.Context(),
+		metav1.ListOptions{FieldSelector: "type=Warning,involvedObject.kind=Pod"})
 	s.must(err)
 	for _, event := range events.Items {
 		if strings.HasPrefix(event.Message, "Readiness probe failed: HTTP probe failed with statuscode: 500") {
 			continue
 		}
-		s.t.Errorf("a warning about %s %s: %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Reason, event.Message)
+		s.t.Errorf("a warning about %s %s: %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Reason,
+			event.Message)
 	}
 }
 
@@ -207,7 +217,8 @@ func (s *stage) operatorProcesses() []int {
 	for _, file := range files {
 		line, err := os.ReadFile(file)
 		groups, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cgroup"))
-		if err == nil && strings.HasPrefix(string(line), "/runlevel-cluster\x00operator\x00") && strings.Contains(string(groups), group) {
+		if err == nil && strings.HasPrefix(string(line), "/runlevel-cluster\x00operator\x00") &&
+			strings.Contains(string(groups), group) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			s.must(err)
 			all = append(all, pid)
@@ -232,7 +243,8 @@ func (s *stage) expectRestricted() {
 		fields[key] = strings.Join(strings.Fields(value), " ")
 	}
 	for field, want := range map[string]string{
-		"Uid": "65532 65532 65532 65532", "CapEff": "0000000000000000", "CapBnd": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2",
+		"Uid": "65532 65532 65532 65532", "CapEff": "0000000000000000", "CapBnd": "0000000000000000", "NoNewPrivs": "1",
+		"Seccomp": "2",
 	} {
 		if fields[field] != want {
 			s.t.Errorf("the operator has %s %s, want %s", field, fields[field], want)
@@ -269,11 +281,13 @@ func (s *stage) letGo(name string) {
 func (s *stage) finalize(name, finalizers string) {
 	s.t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata": {"finalizers": %s}}`, finalizers)
-	_, err := s.core.CoreV1().ConfigMaps("shop").Patch(s.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := s.core.CoreV1().ConfigMaps("shop").Patch(s.t.Context(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	s.must(err)
 }
 
-func condition(v *configv1.ClusterVersion, kind configv1.ClusterStatusConditionType) *configv1.ClusterOperatorStatusCondition {
+func condition(v *configv1.ClusterVersion,
+	kind configv1.ClusterStatusConditionType) *configv1.ClusterOperatorStatusCondition {
 	for i := range v.Status.Conditions {
 		if v.Status.Conditions[i].Type == kind {
 			return &v.Status.Conditions[i]
@@ -287,7 +301,8 @@ func (s *stage) expectPendingDelete() {
 	s.t.Helper()
 	s.eventually("a pending delete refuses minor updates", func(ctx context.Context) bool {
 		upgradeable := condition(s.version(ctx), configv1.OperatorUpgradeable)
-		return upgradeable != nil && upgradeable.Status == configv1.ConditionFalse && strings.Contains(upgradeable.Message, `"shop/old"`)
+		return upgradeable != nil && upgradeable.Status == configv1.ConditionFalse &&
+			strings.Contains(upgradeable.Message, `"shop/old"`)
 	})
 }
 
@@ -295,7 +310,10 @@ func (s *stage) expectPendingDelete() {
 func (s *stage) repairs(when string) time.Duration {
 	s.t.Helper()
 	deployments := s.core.AppsV1().Deployments("shop")
-	_, err := deployments.Patch(s.t.Context(), "web", types.MergePatchType, []byte(`{"spec": {"template": {"spec": {"containers": [{"name": "app", "image": "registry.example/other:1"}]}}}}`), metav1.PatchOptions{})
+	_, err := deployments.Patch(s.t.Context(), "web", types.MergePatchType,
+		[]byte(
+			`{"spec": {"template": {"spec": {"containers": [{"name": "app", "image": "registry.example/other:1"}]}}}}`,
+		), metav1.PatchOptions{})
 	s.must(err)
 	return s.eventually("repaired "+when, func(ctx context.Context) bool {
 		found, err := deployments.Get(ctx, "web", metav1.GetOptions{})
@@ -306,13 +324,14 @@ func (s *stage) repairs(when string) time.Duration {
 // lease returns the lock of the release.
 func (s *stage) lease() *coordinationv1.Lease {
 	s.t.Helper()
-	found, err := s.core.CoordinationV1().Leases(system).Get(s.t.Context(), "runlevel-release-default", metav1.GetOptions{})
+	found, err := s.core.CoordinationV1().Leases(system).Get(s.t.Context(), "runlevel-release-default",
+		metav1.GetOptions{})
 	s.must(err)
 	return found
 }
 
-// killOperator kills the process of the operator. Its container is started again, and takes the lock that the killed process
-// has left: long before that expires.
+// killOperator kills the process of the operator. Its container is started again, and takes the lock that the killed
+// process has left: long before that expires.
 func (s *stage) killOperator() {
 	s.t.Helper()
 	var processes []int
@@ -326,7 +345,8 @@ func (s *stage) killOperator() {
 	s.repairs("after kill -9 of the operator")
 	after := s.lease()
 	if *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions+1 {
-		s.t.Errorf("the lock went from term %d to %d, want the next one", *before.Spec.LeaseTransitions, *after.Spec.LeaseTransitions)
+		s.t.Errorf("the lock went from term %d to %d, want the next one", *before.Spec.LeaseTransitions,
+			*after.Spec.LeaseTransitions)
 	}
 	last := before.Spec.RenewTime.Time
 	if left := after.Spec.AcquireTime.Sub(last); left >= time.Duration(*before.Spec.LeaseDurationSeconds)*time.Second {
@@ -337,11 +357,12 @@ func (s *stage) killOperator() {
 // expectOldOperatorAtWork waits until the new operator can't be pulled, and expects the old one to work.
 func (s *stage) expectOldOperatorAtWork() {
 	s.t.Helper()
-	s.untilPrints([]string{"can't pull image", strings.Repeat("0", 64)}, "why", "deployment/runlevel-operator", "-n", system)
+	s.untilPrints([]string{"can't pull image", strings.Repeat("0", 64)}, "why", "deployment/runlevel-operator", "-n",
+		system)
 }
 
-// registryAway deletes the pods of the operator while the registry is away: the new one reads the files of the release from their
-// copy on the cluster. Without that it has no release, and must not be said to keep it in place.
+// registryAway deletes the pods of the operator while the registry is away: the new one reads the files of the release
+// from their copy on the cluster. Without that it has no release, and must not be said to keep it in place.
 func (s *stage) registryAway(r *privateRegistry, back string) {
 	s.t.Helper()
 	s.request(back)
@@ -354,7 +375,8 @@ func (s *stage) registryAway(r *privateRegistry, back string) {
 	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Pod{}, client.InNamespace(system)))
 	s.repairs("while the registry is away")
 	s.untilPrints([]string{"keeps it in place"}, "status") // it has waited for its own Deployment, too
-	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Secret{}, client.InNamespace(system), client.HasLabels{"runlevel.dev/files"}))
+	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Secret{}, client.InNamespace(system),
+		client.HasLabels{"runlevel.dev/files"}))
 	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Pod{}, client.InNamespace(system)))
 	s.untilPrints([]string{"is not kept in place", "can't read it", "nothing answers at "}, "status")
 	r.open()
@@ -367,6 +389,7 @@ func (s *stage) untilDeployed() {
 	s.eventually("the operator is rolled out", func(ctx context.Context) bool {
 		var d appsv1.Deployment
 		err := s.client.Get(ctx, client.ObjectKey{Namespace: system, Name: "runlevel-operator"}, &d)
-		return err == nil && d.Status.ObservedGeneration == d.Generation && d.Status.Replicas == 1 && d.Status.UpdatedReplicas == 1 && d.Status.AvailableReplicas == 1
+		return err == nil && d.Status.ObservedGeneration == d.Generation && d.Status.Replicas == 1 &&
+			d.Status.UpdatedReplicas == 1 && d.Status.AvailableReplicas == 1
 	})
 }

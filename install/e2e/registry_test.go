@@ -104,12 +104,13 @@ func (r *privateRegistry) push(version string, files fs.FS) string {
 	r.stage.must(err)
 	image, err := imageregistry.ImageOf(files)
 	r.stage.must(err)
-	r.stage.must(remote.Write(tag, image, remote.WithTransport(r.transport), remote.WithAuth(&authn.Basic{Username: registryUser, Password: registryPassword})))
+	r.stage.must(remote.Write(tag, image, remote.WithTransport(r.transport),
+		remote.WithAuth(&authn.Basic{Username: registryUser, Password: registryPassword})))
 	return r.stage.byDigest(tag, image.Digest)
 }
 
-// pushRunlevel puts the image of Runlevel into the registry of the sandbox, and returns it by digest. An image with another
-// label has another digest.
+// pushRunlevel puts the image of Runlevel into the registry of the sandbox, and returns it by digest. An image with
+// another label has another digest.
 func (s *stage) pushRunlevel(label string) string {
 	s.t.Helper()
 	folder := os.Getenv(imageVariable)

@@ -39,10 +39,14 @@ func TestRehearseOnRealNodes(t *testing.T) {
 	s.must(err)
 	t.Cleanup(func() { _ = os.RemoveAll(image) })
 	release := t.TempDir()
-	s.must(os.WriteFile(filepath.Join(release, "0000_50_shop_01_all.yaml"), []byte(strings.TrimSpace(rehearsed)), 0o600))
-	out, code := s.try("rehearse", release, "--real-nodes", "1", "--load-image", image+"="+appImage, "--patience", "15s", "-o", "github")
+	s.must(os.WriteFile(filepath.Join(release, "0000_50_shop_01_all.yaml"), []byte(strings.TrimSpace(rehearsed)),
+		0o600))
+	out, code := s.try("rehearse", release, "--real-nodes", "1", "--load-image", image+"="+appImage, "--patience",
+		"15s", "-o", "github")
 	if code != 1 {
 		t.Errorf("the exit code is %d", code)
 	}
-	s.expect("the report", out, "line=12,title=rehearsal-not-ready::Deployment default/crashes: it does not become ready: ", "container app ", "exit code 3", "1 error, 0 warnings, 0 notes")
+	s.expect("the report", out,
+		"line=12,title=rehearsal-not-ready::Deployment default/crashes: it does not become ready: ", "container app ",
+		"exit code 3", "1 error, 0 warnings, 0 notes")
 }

@@ -29,11 +29,14 @@ func TestWhyNamesWhatIsBroken(t *testing.T) {
 		pod  string
 		want []string
 	}{
-		"image":       {`{containers: [{name: app, image: "registry.example/missing:1"}]}`, []string{"can't pull image", "registry.example/missing:1"}},
-		"never":       {`{containers: [{name: app, image: "registry.example/missing:2", imagePullPolicy: Never}]}`, []string{"registry.example/missing:2"}},
-		"exit":        {`{containers: [{name: app, image: "registry.example/app:1", command: [/program, exit, "7", sorry]}]}`, []string{"exit code 7", "exit 7 sorry"}},
-		"memory":      {`{containers: [{name: app, image: "registry.example/app:1", command: [/program, eat], resources: {limits: {memory: 64Mi}}}]}`, []string{"OOMKilled"}},
-		"command":     {`{containers: [{name: app, image: "registry.example/app:1", command: [/missing]}]}`, []string{"/missing"}},
+		"image": {`{containers: [{name: app, image: "registry.example/missing:1"}]}`,
+			[]string{"can't pull image", "registry.example/missing:1"}},
+		"never": {`{containers: [{name: app, image: "registry.example/missing:2", imagePullPolicy: Never}]}`,
+			[]string{"registry.example/missing:2"}},
+		"exit":   {`{containers: [{name: app, image: "registry.example/app:1", command: [/program, exit, "7", sorry]}]}`, []string{"exit code 7", "exit 7 sorry"}},
+		"memory": {`{containers: [{name: app, image: "registry.example/app:1", command: [/program, eat], resources: {limits: {memory: 64Mi}}}]}`, []string{"OOMKilled"}},
+		"command": {`{containers: [{name: app, image: "registry.example/app:1", command: [/missing]}]}`,
+			[]string{"/missing"}},
 		"readiness":   {`{containers: [{name: app, image: "registry.example/app:1", command: [/program, serve], readinessProbe: {httpGet: {path: /, port: 9}, periodSeconds: 1}}]}`, []string{"is not ready: its probe fails"}},
 		"liveness":    {`{containers: [{name: app, image: "registry.example/app:1", command: [/program, serve], livenessProbe: {httpGet: {path: /, port: 9}, periodSeconds: 1, failureThreshold: 1}, readinessProbe: {httpGet: {path: /, port: 9}, periodSeconds: 1}}]}`, []string{"iveness"}},
 		"environment": {`{containers: [{name: app, image: "registry.example/app:1", command: [/program, serve], envFrom: [{configMapRef: {name: settings}}]}]}`, []string{"settings"}},
@@ -45,7 +48,9 @@ func TestWhyNamesWhatIsBroken(t *testing.T) {
 		"root":        {`{containers: [{name: app, image: "registry.example/app:1", command: [/program, serve], securityContext: {runAsNonRoot: true}}]}`, []string{"runAsNonRoot"}},
 	} {
 		object := &unstructured.Unstructured{}
-		s.must(yaml.Unmarshal([]byte(strings.NewReplacer("NAMESPACE", namespace, "NAME", name, "POD", test.pod).Replace(broken)), &object.Object))
+		s.must(yaml.Unmarshal([]byte(
+			strings.NewReplacer("NAMESPACE", namespace, "NAME", name, "POD", test.pod).Replace(broken),
+		), &object.Object))
 		s.must(s.client.Create(t.Context(), object, client.FieldOwner("kubectl")))
 		t.Run(name, func(t *testing.T) {
 			newStage(t).untilPrints(test.want, "why", "deployment/"+name, "-n", namespace)

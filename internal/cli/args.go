@@ -107,12 +107,15 @@ var valueHints = map[string]string{
 
 // foreignFlags are flags of other tools, with what to write instead.
 var foreignFlags = map[string]string{
-	"values": core.NoValues, "set": core.NoValues, "set-string": core.NoValues, "set-file": core.NoValues, "set-json": core.NoValues,
-	"env": core.NoValues, "environment": core.NoValues, "overlay": core.NoValues,
-	"atomic": `a failed update is taken back by "runlevel rollback NAME"`, "rollback-on-failure": `a failed update is taken back by "runlevel rollback NAME"`,
-	"create-namespace": "put the Namespace into the release, as a manifest",
-	"server-side":      "each apply is server-side", "prune": `objects are deleted by tombstones: see "runlevel plan --help"`,
-	"install": "an apply installs what is not there",
+	"values": core.NoValues, "set": core.NoValues, "set-string": core.NoValues, "set-file": core.NoValues,
+	"set-json": core.NoValues,
+	"env":      core.NoValues, "environment": core.NoValues, "overlay": core.NoValues,
+	"atomic":              `a failed update is taken back by "runlevel rollback NAME"`,
+	"rollback-on-failure": `a failed update is taken back by "runlevel rollback NAME"`,
+	"create-namespace":    "put the Namespace into the release, as a manifest",
+	"server-side":         "each apply is server-side",
+	"prune":               `objects are deleted by tombstones: see "runlevel plan --help"`,
+	"install":             "an apply installs what is not there",
 }
 
 // wrongFlag returns the misuse for an error of a flag.
@@ -120,11 +123,13 @@ func wrongFlag(command *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && foreignFlags[unknown.GetSpecifiedName()] != "" {
-		return core.Misusef("there is no flag --%s: %s", unknown.GetSpecifiedName(), foreignFlags[unknown.GetSpecifiedName()])
+		return core.Misusef("there is no flag --%s: %s", unknown.GetSpecifiedName(),
+			foreignFlags[unknown.GetSpecifiedName()])
 	}
 	isNamespace := unknown != nil && (unknown.GetSpecifiedName() == "n" || unknown.GetSpecifiedName() == "namespace")
 	if isNamespace && command.Flags().Lookup("record-namespace") != nil {
-		return core.Misusef("there is no flag -n: a release may have objects in several namespaces; --record-namespace is the one of its record")
+		return core.Misusef("there is no flag -n: a release may have objects in several namespaces; " +
+			"--record-namespace is the one of its record")
 	}
 	if !errors.As(err, &invalid) {
 		return withHelp(command, err)

@@ -17,7 +17,8 @@ func BenchmarkCommands(b *testing.B) {
 	folder := b.TempDir()
 	for i := range 2_000 {
 		name := fmt.Sprintf("0000_%02d_component-%d_%04d.yaml", i/20, i%4, i)
-		text := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c%d\n  namespace: web\ndata:\n  key: value\n", i)
+		text := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c%d\n  namespace: web\ndata:\n  "+
+			"key: value\n", i)
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			b.Fatal(err)
 		}
@@ -28,7 +29,8 @@ func BenchmarkCommands(b *testing.B) {
 	} {
 		b.Run(fmt.Sprint(args[0], args[2:]), func(b *testing.B) {
 			for b.Loop() {
-				if code := cli.Run(context.Background(), args, core.Streams{Out: io.Discard, Err: os.Stderr}); code != 0 {
+				if code := cli.Run(context.Background(), args,
+					core.Streams{Out: io.Discard, Err: os.Stderr}); code != 0 {
 					b.Fatalf("exit code %d", code)
 				}
 			}
@@ -63,7 +65,8 @@ func BenchmarkComponent(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if code := cli.Run(context.Background(), args, core.Streams{Out: io.Discard, Err: io.Discard}); code != 0 {
+				if code := cli.Run(context.Background(), args,
+					core.Streams{Out: io.Discard, Err: io.Discard}); code != 0 {
 					b.Fatalf("exit code %d", code)
 				}
 			}

@@ -71,7 +71,13 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	addVerbosity(root)
 	get := state.NewGet()
 	get.AddCommand(review.NewGetManifests(streams), state.NewGetObjects(streams))
-	root.AddCommand(get, apply.New(streams), review.NewConvert(streams), state.NewDeletes(streams), review.NewDiff(streams), lint.NewExplain(streams), apply.NewGate(streams), review.NewGraph(streams), state.NewHistory(streams), state.NewInspect(streams), install.New(streams), lint.New(streams), state.NewList(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams), lint.NewRehearse(streams), apply.NewRollback(streams), sandbox.New(streams), state.NewSnapshot(streams), state.NewStatus(streams), install.NewUninstall(streams), apply.NewTest(streams), newVersion(streams), state.NewWait(streams), state.NewWhy(streams), exitCodes(), environments())
+	root.AddCommand(get, apply.New(streams), review.NewConvert(streams), state.NewDeletes(streams),
+		review.NewDiff(streams), lint.NewExplain(streams), apply.NewGate(streams), review.NewGraph(streams),
+		state.NewHistory(streams), state.NewInspect(streams), install.New(streams), lint.New(streams),
+		state.NewList(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams),
+		lint.NewRehearse(streams), apply.NewRollback(streams), sandbox.New(streams), state.NewSnapshot(streams),
+		state.NewStatus(streams), install.NewUninstall(streams), apply.NewTest(streams), newVersion(streams),
+		state.NewWait(streams), state.NewWhy(streams), exitCodes(), environments())
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	checkDefaults(root)
@@ -100,7 +106,9 @@ func addVerbosity(root *cobra.Command) {
 	_ = flags.Set("stderrthreshold", "FATAL") // else logs that a live view prints would be printed twice
 	_ = flags.Set("one_output", "true")       // one line per log, not one per severity
 	verbosity := flags.Lookup("v")
-	root.PersistentFlags().VarPF(verbosityFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error: 1 for what is done, 6 also for the URL and duration of each request, 7 also for its headers, without credentials; bodies, which may have Secrets in them, are never logged")
+	root.PersistentFlags().VarPF(verbosityFlag{verbosity.Value}, "verbosity", "v",
+		"how much to log to standard error: 1 for what is done, 6 also for the URL and duration of each request, 7 "+
+			"also for its headers, without credentials; bodies, which may have Secrets in them, are never logged")
 }
 
 // maxVerbosity is the highest level at which client-go logs no bodies of requests and responses.
@@ -119,7 +127,8 @@ func (v verbosityFlag) Set(text string) error {
 }
 
 // fileFlags are the flags whose value is a file or a folder.
-var fileFlags = []string{"audit-policy", "baseline", "config", "crds", "extension-ca", "filename", "from", "images-from", "kubeconfig", "load-image", "output-dir", "ready", "updating-from", "with"}
+var fileFlags = []string{"audit-policy", "baseline", "config", "crds", "extension-ca", "filename", "from",
+	"images-from", "kubeconfig", "load-image", "output-dir", "ready", "updating-from", "with"}
 
 // completeFlags turns off the completion with files, except for fileFlags.
 func completeFlags(command *cobra.Command) {
@@ -128,7 +137,8 @@ func completeFlags(command *cobra.Command) {
 	}
 	register := func(flag *pflag.Flag) {
 		if !slices.Contains(fileFlags, flag.Name) {
-			_ = command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions) // fails if the flag has a completion
+			// fails if the flag has a completion
+			_ = command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions)
 		}
 	}
 	command.Flags().VisitAll(register)

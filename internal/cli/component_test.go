@@ -46,7 +46,8 @@ func TestAComponentInAnImage(t *testing.T) {
 			if !strings.Contains(out.String(), "ConfigMap default/banner") || strings.Contains(out.String(), "own") {
 				t.Errorf("%v says\n%s", args, &out)
 			}
-			if pulled := strings.Count(problems.String(), "pulling"); release == ref && pulled != 1 || release != ref && pulled != 0 {
+			if pulled := strings.Count(problems.String(), "pulling"); release == ref && pulled != 1 ||
+				release != ref && pulled != 0 {
 				t.Errorf("%v says\n%s", args, &problems)
 			}
 		}
@@ -67,7 +68,8 @@ func carry(t *testing.T, ref string) string {
 	folder := t.TempDir()
 	written, err := layout.Write(folder, empty.Index)
 	if err == nil {
-		err = written.AppendImage(image, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "v1"}))
+		err = written.AppendImage(image,
+			layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "v1"}))
 	}
 	if err != nil {
 		t.Fatal(err)

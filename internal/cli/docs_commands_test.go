@@ -18,14 +18,18 @@ var (
 	shellBlock = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$")
 	inlineCode = regexp.MustCompile("`(runlevel [^`]+)`")
 	// aCommand finds runlevel where a shell runs it, with its arguments up to the next command, redirection or comment.
-	aCommand = regexp.MustCompile(`(?m)(?:^|[|&;(] ?|until |\$ )(?:bin/)?runlevel((?: +(?:"[^"]*"|'[^']*'|[^\s'"|&;()<>#])+)*)`)
-	aWord    = regexp.MustCompile(`(?:"[^"]*"|'[^']*'|[^\s'"])+`)
+	aCommand = regexp.MustCompile(
+		`(?m)(?:^|[|&;(] ?|until |\$ )(?:bin/)?runlevel((?: +(?:"[^"]*"|'[^']*'|[^\s'"|&;()<>#])+)*)`,
+	)
+	aWord = regexp.MustCompile(`(?:"[^"]*"|'[^']*'|[^\s'"])+`)
 )
 
-// TestCommandsOfTheDocumentation parses each command of runlevel in a shell's block or in a text: the verb and its flags exist.
+// TestCommandsOfTheDocumentation parses each command of runlevel in a shell's block or in a text: the verb and its
+// flags exist.
 func TestCommandsOfTheDocumentation(t *testing.T) {
 	count := 0
-	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md", "../review/lint/rules/*.txtar"} {
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md",
+		"../review/lint/rules/*.txtar"} {
 		pages, err := filepath.Glob(pattern)
 		if err != nil || len(pages) == 0 {
 			t.Fatalf("%s: no page, %v", pattern, err)
@@ -75,7 +79,11 @@ func parse(arguments []string) error {
 	if len(arguments) == 0 || strings.HasSuffix(arguments[0], ",") { // verbs that are listed in a text
 		return nil
 	}
-	command, rest, err := newRoot(core.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}).Find(arguments)
+	command, rest, err := newRoot(core.Streams{
+		In:  strings.NewReader(""),
+		Out: io.Discard,
+		Err: io.Discard,
+	}).Find(arguments)
 	switch {
 	case err != nil:
 		return err

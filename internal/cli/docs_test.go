@@ -20,7 +20,8 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 		"../../docs/graph-install.svg": {"--mode", "install", "--edges", "all"},
 	} {
 		var drawn, problems bytes.Buffer
-		args := append([]string{"graph", "../../examples/webshop", "--name", "webshop", "--release-version", "1.4.0", "-o", "svg"}, flags...)
+		args := append([]string{"graph", "../../examples/webshop", "--name", "webshop", "--release-version", "1.4.0",
+			"-o", "svg"}, flags...)
 		if code := cli.Run(context.Background(), args, core.Streams{Out: &drawn, Err: &problems}); code != 0 {
 			t.Fatalf("exit code %d: %s", code, &problems)
 		}

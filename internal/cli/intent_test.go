@@ -36,7 +36,9 @@ func TestHalfAPreviewIsNone(t *testing.T) {
 	defer server.Close()
 	folder := t.TempDir()
 	kubeconfig := filepath.Join(folder, "kubeconfig")
-	write(t, kubeconfig, fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], clusters: [{name: a, cluster: {server: %q}}], users: [{name: a, user: {}}]}", server.URL))
+	write(t, kubeconfig,
+		fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, "+
+			"user: a}}], clusters: [{name: a, cluster: {server: %q}}], users: [{name: a, user: {}}]}", server.URL))
 	for i := range 100 {
 		write(t, filepath.Join(folder, "release", fmt.Sprintf("0000_10_shop_%02d.yaml", i)),
 			fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: half-%d, namespace: default}}", i))

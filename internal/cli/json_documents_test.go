@@ -48,37 +48,50 @@ type jsonDocument struct {
 
 // jsonDocuments are all, by the name of their schema.
 var jsonDocuments = map[string]jsonDocument{
-	"apply-start":                 {"apply", "the first line", apply.StartEvent{}},
-	"apply-event":                 {"apply", "a line for each event of the apply", apply.DryEvent{}},
-	"apply-summary":               {"apply", "the last line, or with `--watch` the one before the release is kept in place", apply.ApplySummary{}},
-	"apply-tests":                 {"apply --test", "the last line", apply.TestsEvent{}},
-	"keep-event":                  {"apply --watch", "a line for each event after that", keep.Event{}},
-	"keep-summary":                {"apply --watch", "the last line", apply.KeptSummary{}},
-	"deletes":                     {"deletes", "pending deletes", []state.PendingDelete{}},
-	"explain":                     {"explain", "rules of lint", []lint.RuleInfo{}},
-	"gate":                        {"gate", "what the gate has found", apply.GateReport{}},
-	"get-objects":                 {"get objects", "the objects of a release on the cluster", &state.ReleaseObjectList{}},
-	"graph":                       {"graph", "the nodes of the graph, with their tasks", review.GraphInfo{}},
-	"history":                     {"history", "the record of each release, as it is stored in the cluster", []*record.Record{}},
-	"inspect":                     {"inspect", "the files that were written", state.InspectReport{}},
-	"install":                     {"install, uninstall --operator", "the objects of the operator", install.OperatorReport{}},
-	"lint":                        {"lint", "findings", lint.LintReport{}},
-	"list":                        {"list", "the releases on a cluster", []state.ListedRelease{}},
-	"machines":                    {"machines", "machines; with `--watch` a line for each that has changed", []overview.MachineOverview{}},
-	"machines-plan":               {"machines plan", "what a changed MachineDeployment would do to its machines", &rolloutpreview.RolloutPreview{}},
-	"machines-plan-control-plane": {"machines plan controlplanemachineset/NAME, machines plan runlevelcontrolplane/NAME", "what a set, or a RunlevelControlPlane, does to the machines of a control plane", &rolloutpreview.ControlPlanePreview{}},
-	"notification":                {"apply --notify", "what a receiver gets for each event; so do those of `rollback` and `uninstall`, and the operator's", notify.CloudEvent{}},
-	"plan":                        {"plan, diff", "what an update does, object by object", &plan.Plan{}},
-	"render":                      {"render, get manifests", "the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},
-	"sandbox-status":              {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
-	"status":                      {"status", "how a release stands", &state.ReleaseStatus{}},
-	"test":                        {"test", "the results of the tests of a release", &releasetest.TestReport{}},
-	"uninstall":                   {"uninstall NAME", "what was deleted, what is kept, and what is left", &uninstall.UninstallReport{}},
-	"version":                     {"version", "the version of the program", core.VersionInfo{}},
-	"wait":                        {"wait", "how the release stands in the end", &state.ReleaseStatus{}},
-	"why":                         {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
-	"why-release":                 {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
-	"graph-references":            {"graph --references", "who refers to whom in a release", referrers.ReferenceReport{}},
+	"apply-start": {"apply", "the first line", apply.StartEvent{}},
+	"apply-event": {"apply", "a line for each event of the apply", apply.DryEvent{}},
+	"apply-summary": {"apply",
+		"the last line, or with `--watch` the one before the release is kept in place", apply.ApplySummary{}},
+	"apply-tests":  {"apply --test", "the last line", apply.TestsEvent{}},
+	"keep-event":   {"apply --watch", "a line for each event after that", keep.Event{}},
+	"keep-summary": {"apply --watch", "the last line", apply.KeptSummary{}},
+	"deletes":      {"deletes", "pending deletes", []state.PendingDelete{}},
+	"explain":      {"explain", "rules of lint", []lint.RuleInfo{}},
+	"gate":         {"gate", "what the gate has found", apply.GateReport{}},
+	"get-objects": {"get objects", "the objects of a release on the cluster",
+		&state.ReleaseObjectList{}},
+	"graph": {"graph", "the nodes of the graph, with their tasks", review.GraphInfo{}},
+	"history": {"history", "the record of each release, as it is stored in the cluster",
+		[]*record.Record{}},
+	"inspect": {"inspect", "the files that were written", state.InspectReport{}},
+	"install": {"install, uninstall --operator", "the objects of the operator",
+		install.OperatorReport{}},
+	"lint": {"lint", "findings", lint.LintReport{}},
+	"list": {"list", "the releases on a cluster", []state.ListedRelease{}},
+	"machines": {"machines", "machines; with `--watch` a line for each that has changed",
+		[]overview.MachineOverview{}},
+	"machines-plan": {"machines plan", "what a changed MachineDeployment would do to its machines",
+		&rolloutpreview.RolloutPreview{}},
+	"machines-plan-control-plane": {"machines plan controlplanemachineset/NAME, machines plan " +
+		"runlevelcontrolplane/NAME", "what a set, or a RunlevelControlPlane, does to the machines of a control plane",
+		&rolloutpreview.ControlPlanePreview{}},
+	"notification": {"apply --notify",
+		"what a receiver gets for each event; so do those of `rollback` and `uninstall`, and the operator's",
+		notify.CloudEvent{}},
+	"plan": {"plan, diff", "what an update does, object by object", &plan.Plan{}},
+	"render": {"render, get manifests",
+		"the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},
+	"sandbox-status": {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
+	"status":         {"status", "how a release stands", &state.ReleaseStatus{}},
+	"test":           {"test", "the results of the tests of a release", &releasetest.TestReport{}},
+	"uninstall": {"uninstall NAME", "what was deleted, what is kept, and what is left",
+		&uninstall.UninstallReport{}},
+	"version":     {"version", "the version of the program", core.VersionInfo{}},
+	"wait":        {"wait", "how the release stands in the end", &state.ReleaseStatus{}},
+	"why":         {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
+	"why-release": {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
+	"graph-references": {"graph --references", "who refers to whom in a release",
+		referrers.ReferenceReport{}},
 }
 
 // TestJSONDocumentsHaveSchemas compares docs/schemas and the tables of docs/json.md with the types that are printed.
@@ -89,7 +102,8 @@ func TestJSONDocumentsHaveSchemas(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(jsonDocuments)) {
 		document := jsonDocuments[name]
 		s := schemaOf(reflect.TypeOf(document.value), map[reflect.Type]bool{})
-		s["$schema"], s["title"] = "http://json-schema.org/draft-07/schema#", "runlevel "+document.command+" -o json: "+document.content
+		s["$schema"], s["title"] = "http://json-schema.org/draft-07/schema#", "runlevel "+document.command+" -o json: "+
+			document.content
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(false)
@@ -98,7 +112,8 @@ func TestJSONDocumentsHaveSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 		compareFile(t, filepath.Join(folder, name+".json"), text.String())
-		fmt.Fprintf(&index, "| `runlevel %s` | [%s](#%s) | [%s.json](schemas/%[4]s.json) |\n", document.command, document.content, name, name)
+		fmt.Fprintf(&index, "| `runlevel %s` | [%s](#%s) | [%s.json](schemas/%[4]s.json) |\n", document.command,
+			document.content, name, name)
 		fmt.Fprintf(&tables, "\n### %s\n\n`runlevel %s`: %s.\n\n", name, document.command, document.content)
 		tables.WriteString("| field | type |\n|---|---|\n" + strings.Join(rowsOf(s), ""))
 	}
@@ -163,7 +178,12 @@ func schemaOf(of reflect.Type, within map[reflect.Type]bool) map[string]any {
 	defer delete(within, of)
 	properties, required := map[string]any{}, []string{}
 	addFields(of, within, properties, &required)
-	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+	return map[string]any{
+		"type":                 "object",
+		"properties":           properties,
+		"required":             required,
+		"additionalProperties": false,
+	}
 }
 
 // addFields adds the fields of a struct, those of embedded ones included.

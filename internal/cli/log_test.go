@@ -24,7 +24,8 @@ func TestNoErrorIsLoggedAfterAnInterrupt(t *testing.T) {
 	say("before")
 	interrupt()
 	say("after")
-	if got := strings.Join(response, "\n"); strings.Count(got, `"msg"="before"`) != 2 || strings.Contains(got, `"msg"="after"`) || !strings.Contains(got, "info after") {
+	if got := strings.Join(response, "\n"); strings.Count(got, `"msg"="before"`) != 2 ||
+		strings.Contains(got, `"msg"="after"`) || !strings.Contains(got, "info after") {
 		t.Errorf("it logs\n%s", got)
 	}
 }

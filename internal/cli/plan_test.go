@@ -72,7 +72,8 @@ const secrets = `
 // TestSecretsAreNeverShown looks for the planted value in all that is printed.
 func TestSecretsAreNeverShown(t *testing.T) {
 	folder := t.TempDir()
-	text := strings.NewReplacer("SECRET", planted, "BASE64", base64.StdEncoding.EncodeToString([]byte(planted))).Replace(secrets)
+	text := strings.NewReplacer("SECRET", planted, "BASE64",
+		base64.StdEncoding.EncodeToString([]byte(planted))).Replace(secrets)
 	files, err := txtar.FS(txtar.Parse([]byte(text)))
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		}
 	}
 	written := filepath.Join(folder, "written")
-	for _, args := range [][]string{{}, {"-o", "json"}, {"--explain"}, {"--only-excluded", "--feature-set", "Default"}, {"--output-dir", written}} {
+	for _, args := range [][]string{{}, {"-o", "json"}, {"--explain"}, {"--only-excluded", "--feature-set", "Default"},
+		{"--output-dir", written}} {
 		hides(t, fmt.Sprint("render ", args), run(t, append([]string{"render", next}, args...)...))
 	}
 	err = fs.WalkDir(os.DirFS(written), ".", func(path string, entry fs.DirEntry, err error) error {
@@ -115,9 +117,11 @@ func TestTheCommandInACommentHasTheFlags(t *testing.T) {
 	folder := t.TempDir()
 	for _, side := range []string{"old", "new"} {
 		var text strings.Builder
-		text.WriteString("{apiVersion: v1, kind: ConfigMap, metadata: {name: other, annotations: {exclude.release.openshift.io/it's: x}}}\n")
+		text.WriteString("{apiVersion: v1, kind: ConfigMap, metadata: {name: other, annotations: " +
+			"{exclude.release.openshift.io/it's: x}}}\n")
 		for i := range 1_000 {
-			fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c%d}, data: {side: %s}}\n", i, side)
+			fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c%d}, data: {side: %s}}\n", i,
+				side)
 		}
 		if err := os.Mkdir(filepath.Join(folder, side), 0o755); err != nil {
 			t.Fatal(err)
@@ -127,8 +131,10 @@ func TestTheCommandInACommentHasTheFlags(t *testing.T) {
 		}
 	}
 	t.Chdir(folder)
-	out := run(t, "plan", "old", "./new", "-o", "markdown", "--all", "--feature-set", "Default", "--exclude", "it's", "--unmanaged", "ConfigMap/web/c1", "--unmanaged", "ConfigMap/web/c2")
-	if want := "run `runlevel plan old ./new '--exclude=it'\\''s' --feature-set=Default --unmanaged=ConfigMap/web/c1 --unmanaged=ConfigMap/web/c2`.\n"; !strings.HasSuffix(out, want) {
+	out := run(t, "plan", "old", "./new", "-o", "markdown", "--all", "--feature-set", "Default", "--exclude", "it's",
+		"--unmanaged", "ConfigMap/web/c1", "--unmanaged", "ConfigMap/web/c2")
+	if want := "run `runlevel plan old ./new '--exclude=it'\\''s' --feature-set=Default --unmanaged=ConfigMap/web/c1 " +
+		"--unmanaged=ConfigMap/web/c2`.\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("%s\nwant %s", out[len(out)-300:], want)
 	}
 }
@@ -140,7 +146,8 @@ func TestFailuresAreNoDifference(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(folder, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(folder, name, "a.yaml"), []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}\n"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name, "a.yaml"),
+			[]byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,12 +15,14 @@ import (
 // TestAReleaseInARegistry renders one whose manifest has the release's own image.
 func TestAReleaseInARegistry(t *testing.T) {
 	ref, digest := push(t, map[string]string{
-		"manifests/0000_00_own_a.yaml":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {image: '{{.ReleaseImage}}'}\n",
+		"manifests/0000_00_own_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {image: " +
+			"'{{.ReleaseImage}}'}\n",
 		"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"1.2.3"}`,
 		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"}}`,
 	})
 	var out, problems bytes.Buffer
-	if code := cli.Run(context.Background(), []string{"render", ref, "--insecure"}, core.Streams{Out: &out, Err: &problems}); code != 0 {
+	if code := cli.Run(context.Background(), []string{"render", ref, "--insecure"},
+		core.Streams{Out: &out, Err: &problems}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &problems)
 	}
 	repository, _, _ := strings.Cut(ref, ":v1")

@@ -20,10 +20,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// BenchmarkRollback rolls a release of a thousand objects back, in levels of ten components, all of which differ, and deletes a hundred that only the newer version
-// has. In turn with it, a bare loop applies the same files of a twin by server-side apply, level by level and sixteen at a time, deletes
-// the same objects, and waits until they are gone: without a plan, a gate, a lock or a record. "of-loop" is how long we take where
-// the loop takes 1, and "plan-of-loop" how long a dry run takes, which is the plan and the gate.
+// BenchmarkRollback rolls a release of a thousand objects back, in levels of ten components, all of which differ, and
+// deletes a hundred that only the newer version has. In turn with it, a bare loop applies the same files of a twin by
+// server-side apply, level by level and sixteen at a time, deletes the same objects, and waits until they are gone:
+// without a plan, a gate, a lock or a record. "of-loop" is how long we take where the loop takes 1, and "plan-of-loop"
+// how long a dry run takes, which is the plan and the gate.
 func BenchmarkRollback(b *testing.B) {
 	var we, they, plan time.Duration
 	for b.Loop() {
@@ -132,17 +133,21 @@ func (t *thousandfold) rollBackBare() {
 	t.atOnce(added, func(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {
 		return c.In(in, t.name).Delete(ctx, m.ID().Name, metav1.DeleteOptions{})
 	}, c)
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		left, err := inventory.Take(ctx, c, scopes, func(release string, id kinds.ID) bool { return release == t.name && !has[id] })
-		return err == nil && len(left.Of(t.name)) == 0, err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			left, err := inventory.Take(ctx, c, scopes, func(release string, id kinds.ID) bool {
+				return release == t.name && !has[id]
+			})
+			return err == nil && len(left.Of(t.name)) == 0, err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
 // atOnce does something with each manifest, sixteen at a time.
-func (t *thousandfold) atOnce(manifests []*payload.Manifest, do func(context.Context, cluster.Resource, *payload.Manifest) error, c *cluster.Cluster) {
+func (t *thousandfold) atOnce(manifests []*payload.Manifest,
+	do func(context.Context, cluster.Resource, *payload.Manifest) error, c *cluster.Cluster) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(16)

@@ -30,8 +30,10 @@ func TestNoPreviewTellsASecret(t *testing.T) {
 	old, next := filepath.Join(folder, "old"), filepath.Join(folder, "new")
 	preview := func(source string) {
 		for _, args := range [][]string{
-			{"diff"}, {"diff", "--all"}, {"diff", "-o", "json"}, {"diff", "-o", "json", "--all"}, {"diff", "-o", "yaml", "--all"}, {"diff", "-o", "markdown"},
-			{"plan", "--cluster"}, {"plan", "--cluster", "--all"}, {"plan", "--cluster", "-o", "json"}, {"plan", "--cluster", "-o", "yaml"}, {"plan", "--cluster", "-o", "markdown"},
+			{"diff"}, {"diff", "--all"}, {"diff", "-o", "json"}, {"diff", "-o", "json", "--all"},
+			{"diff", "-o", "yaml", "--all"}, {"diff", "-o", "markdown"},
+			{"plan", "--cluster"}, {"plan", "--cluster", "--all"}, {"plan", "--cluster", "-o", "json"},
+			{"plan", "--cluster", "-o", "yaml"}, {"plan", "--cluster", "-o", "markdown"},
 			{"apply", "--dry-run=server"}, {"apply", "--dry-run=server", "-o", "json"},
 		} {
 			args = append(args, source, "--name", "secrets", "--kubeconfig", control.Sandbox(t).Kubeconfig)
@@ -44,19 +46,25 @@ func TestNoPreviewTellsASecret(t *testing.T) {
 	}
 	preview(old) // without their Namespace
 	client := control.Client(t).CoreV1()
-	if _, err := client.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	preview(old)
 	theirs := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "changed", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: hiddenValues[3]}},
-		Data:       map[string][]byte{"password": []byte(hiddenValues[2]), "token": []byte(hiddenValues[5])},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "changed",
+			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: hiddenValues[3]},
+		},
+		Data: map[string][]byte{"password": []byte(hiddenValues[2]), "token": []byte(hiddenValues[5])},
 	}
-	if _, err := client.Secrets("shop").Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
+	if _, err := client.Secrets("shop").Create(t.Context(), theirs,
+		metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
 		t.Fatal(err)
 	}
 	preview(old)
-	if code, said := tell([]string{"apply", old, "--name", "secrets", "--kubeconfig", control.Sandbox(t).Kubeconfig}); code != 0 {
+	if code, said := tell([]string{"apply", old, "--name", "secrets", "--kubeconfig",
+		control.Sandbox(t).Kubeconfig}); code != 0 {
 		t.Fatal(said)
 	}
 	preview(old)

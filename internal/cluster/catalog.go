@@ -39,8 +39,8 @@ func (r Resource) IDOf(object metav1.Object) kinds.ID {
 	return kinds.ID{Group: r.Group, Kind: r.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// Scoped returns the ID that an object has on the cluster: the manifest of a cluster-scoped object may have a namespace all the
-// same.
+// Scoped returns the ID that an object has on the cluster: the manifest of a cluster-scoped object may have a namespace
+// all the same.
 func (r Resource) Scoped(id kinds.ID) kinds.ID {
 	if !r.Namespaced {
 		id.Namespace = ""
@@ -121,7 +121,8 @@ func (c *Cluster) FindByName(ctx context.Context, word string, group *string) ([
 	all, _, err := c.AllKinds(ctx)
 	return slices.DeleteFunc(all, func(r Resource) bool {
 		isCalled := func(name string) bool { return strings.EqualFold(name, word) }
-		return group != nil && r.Group != *group || !isCalled(r.Kind) && !isCalled(r.Resource) && !slices.ContainsFunc(r.Words, isCalled)
+		return group != nil && r.Group != *group ||
+			!isCalled(r.Kind) && !isCalled(r.Resource) && !slices.ContainsFunc(r.Words, isCalled)
 	}), err
 }
 
@@ -169,7 +170,8 @@ func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version strin
 		return Resource{}, &UnknownKind{kind, err}
 	}
 	if len(known) > 0 {
-		return Resource{}, fmt.Errorf("the cluster has %s in version %s, not in %s: %w", kind, known[0].Version, version, ErrNotServed)
+		return Resource{}, fmt.Errorf("the cluster has %s in version %s, not in %s: %w", kind, known[0].Version,
+			version, ErrNotServed)
 	}
 	return Resource{}, fmt.Errorf("the cluster has no kind %s: %w", kind, ErrNotServed)
 }
@@ -191,7 +193,8 @@ func (k *catalog) load(ctx context.Context) error {
 }
 
 func (k *catalog) discover(ctx context.Context) error {
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(k.config, &http.Client{Transport: contextTransport{ctx, k.client.Transport}})
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(k.config,
+		&http.Client{Transport: contextTransport{ctx, k.client.Transport}})
 	if err != nil {
 		return err
 	}
@@ -203,7 +206,8 @@ func (k *catalog) discover(ctx context.Context) error {
 	if err != nil && !errors.As(err, &partly) {
 		return err
 	}
-	k.read, k.served, k.listed, k.unknown = true, map[schema.GroupKind][]Resource{}, map[schema.GroupVersion]bool{}, map[string]error{}
+	k.read, k.served, k.listed, k.unknown = true, map[schema.GroupKind][]Resource{}, map[schema.GroupVersion]bool{},
+		map[string]error{}
 	if partly != nil {
 		for version, why := range partly.Groups {
 			k.unknown[version.Group] = why
@@ -238,7 +242,12 @@ func (k *catalog) add(version schema.GroupVersion, resources []metav1.APIResourc
 		if strings.Contains(listed.Name, "/") {
 			continue // a subresource, such as status
 		}
-		resource := Resource{GroupVersionResource: version.WithResource(listed.Name), Kind: listed.Kind, Namespaced: listed.Namespaced, Verbs: listed.Verbs}
+		resource := Resource{
+			GroupVersionResource: version.WithResource(listed.Name),
+			Kind:                 listed.Kind,
+			Namespaced:           listed.Namespaced,
+			Verbs:                listed.Verbs,
+		}
 		resource.Words = append(slices.Clone(listed.ShortNames), listed.SingularName)
 		k.served[resource.GroupKind()] = append(k.served[resource.GroupKind()], resource)
 	}
@@ -254,7 +263,9 @@ func (k *catalog) isListed(version schema.GroupVersion) bool {
 // serves reports whether the server lists all versions of a learnt kind.
 func (k *catalog) serves(kind schema.GroupKind, learnt []Resource) bool {
 	for _, resource := range learnt {
-		if !slices.ContainsFunc(k.served[kind], func(served Resource) bool { return served.Version == resource.Version }) {
+		if !slices.ContainsFunc(k.served[kind], func(served Resource) bool {
+			return served.Version == resource.Version
+		}) {
 			return false
 		}
 	}
@@ -289,8 +300,12 @@ func DefinedKind(definition *unstructured.Unstructured) (schema.GroupKind, []Res
 			continue
 		}
 		resources = append(resources, Resource{
-			GroupVersionResource: schema.GroupVersionResource{Group: kind.Group, Version: name, Resource: text("spec", "names", "plural")},
-			Kind:                 kind.Kind, Namespaced: text("spec", "scope") == "Namespaced",
+			GroupVersionResource: schema.GroupVersionResource{
+				Group:    kind.Group,
+				Version:  name,
+				Resource: text("spec", "names", "plural"),
+			},
+			Kind: kind.Kind, Namespaced: text("spec", "scope") == "Namespaced",
 		})
 	}
 	return kind, resources

@@ -33,15 +33,28 @@ func widgets(group string) (kind schema.GroupKind, definition string) {
 func TestFindKnowsKubernetesOwnKinds(t *testing.T) {
 	c := testbed.Connect(t)
 	for kind, wanted := range map[schema.GroupVersionKind]string{
-		{Version: "v1", Kind: "ConfigMap"}:                           "/v1 configmaps, namespaced true",
-		{Version: "v1", Kind: "Namespace"}:                           "/v1 namespaces, namespaced false",
-		{Group: "apps", Version: "v1", Kind: "Deployment"}:           "apps/v1 deployments, namespaced true",
-		{Version: "v1", Kind: "Event"}:                               "/v1 events, namespaced true",
-		{Group: "events.k8s.io", Version: "v1", Kind: "Event"}:       "events.k8s.io/v1 events, namespaced true",
-		kinds.CustomResourceDefinition.WithVersion("v1"):             "apiextensions.k8s.io/v1 customresourcedefinitions, namespaced false",
-		{Group: "autoscaling", Version: "v1", Kind: "Scale"}:         "the cluster has no kind Scale.autoscaling: the cluster does not serve it",
-		{Group: "apps", Version: "v1beta1", Kind: "Deployment"}:      "the cluster has Deployment.apps in version v1, not in v1beta1: the cluster does not serve it",
-		{Group: "nobody.example.com", Version: "v1", Kind: "Widget"}: "the cluster has no kind Widget.nobody.example.com: the cluster does not serve it",
+		{Version: "v1", Kind: "ConfigMap"}:                     "/v1 configmaps, namespaced true",
+		{Version: "v1", Kind: "Namespace"}:                     "/v1 namespaces, namespaced false",
+		{Group: "apps", Version: "v1", Kind: "Deployment"}:     "apps/v1 deployments, namespaced true",
+		{Version: "v1", Kind: "Event"}:                         "/v1 events, namespaced true",
+		{Group: "events.k8s.io", Version: "v1", Kind: "Event"}: "events.k8s.io/v1 events, namespaced true",
+		kinds.CustomResourceDefinition.WithVersion("v1"): "apiextensions.k8s.io/v1 " +
+			"customresourcedefinitions, namespaced false",
+		{
+			Group:   "autoscaling",
+			Version: "v1",
+			Kind:    "Scale",
+		}: "the cluster has no kind Scale.autoscaling: the cluster does not serve it",
+		{
+			Group:   "apps",
+			Version: "v1beta1",
+			Kind:    "Deployment",
+		}: "the cluster has Deployment.apps in version v1, not in v1beta1: the cluster does not serve it",
+		{
+			Group:   "nobody.example.com",
+			Version: "v1",
+			Kind:    "Widget",
+		}: "the cluster has no kind Widget.nobody.example.com: the cluster does not serve it",
 	} {
 		found, err := c.Find(t.Context(), kind)
 		got := fmt.Sprintf("%s/%s %s, namespaced %t", found.Group, found.Version, found.Resource, found.Namespaced)
@@ -102,7 +115,8 @@ func TestFindKnowsAKindInTwoVersions(t *testing.T) {
 		t.Errorf("in any version: found in %q, %v; want the preferred one", found.Version, err)
 	}
 	_, err := c.Find(t.Context(), widget.WithVersion("v1alpha1"))
-	if !errors.Is(err, cluster.ErrNotServed) || !strings.Contains(err.Error(), "the cluster has Widget.two.example.com in version v2, not in v1alpha1") {
+	if !errors.Is(err, cluster.ErrNotServed) ||
+		!strings.Contains(err.Error(), "the cluster has Widget.two.example.com in version v2, not in v1alpha1") {
 		t.Errorf("in a version that is not served: %v", err)
 	}
 }
@@ -130,7 +144,8 @@ func TestAllKindsAreThereOnce(t *testing.T) {
 	if found := byKind[widget]; found.Version != "v2" || found.Verbs != nil {
 		t.Errorf("what was learnt is there as %+v", found)
 	}
-	if found := byKind[schema.GroupKind{Kind: "ConfigMap"}]; found.Version != "v1" || !found.Namespaced || !slices.Contains(found.Verbs, "list") {
+	if found := byKind[schema.GroupKind{Kind: "ConfigMap"}]; found.Version != "v1" || !found.Namespaced ||
+		!slices.Contains(found.Verbs, "list") {
 		t.Errorf("ConfigMaps are there as %+v", found)
 	}
 }

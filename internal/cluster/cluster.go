@@ -124,7 +124,8 @@ const (
 const noVersion = "1"
 
 // Apply is a server-side apply of one object.
-func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured, mode ApplyMode) (WriteResult, error) {
+func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured,
+	mode ApplyMode) (WriteResult, error) {
 	if mode&CreateOnly != 0 {
 		object = withMetadata(object, map[string]any{"resourceVersion": noVersion})
 	}
@@ -153,7 +154,8 @@ func withMetadata(object *unstructured.Unstructured, more map[string]any) *unstr
 }
 
 // Create creates an object that must not exist yet. Of the modes, DryRun counts.
-func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured, mode ApplyMode) (WriteResult, error) {
+func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured,
+	mode ApplyMode) (WriteResult, error) {
 	options := metav1.CreateOptions{FieldManager: FieldManager}
 	if mode&DryRun != 0 {
 		options.DryRun = []string{metav1.DryRunAll}
@@ -174,7 +176,8 @@ func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name strin
 func DeleteUnchanged(ctx context.Context, c *Cluster, in Resource, read metav1.Object) error {
 	uid, version := read.GetUID(), read.GetResourceVersion()
 	ctx, seen := observed(ctx)
-	return seen.complete(c.In(in, read.GetNamespace()).Delete(ctx, read.GetName(), deletion(metav1.Preconditions{UID: &uid, ResourceVersion: &version})))
+	return seen.complete(c.In(in, read.GetNamespace()).Delete(ctx, read.GetName(),
+		deletion(metav1.Preconditions{UID: &uid, ResourceVersion: &version})))
 }
 
 // DryRunDelete returns the error with which Delete would be refused, and changes nothing. The dry run is also
@@ -187,7 +190,8 @@ func (c *Cluster) DryRunDelete(ctx context.Context, in Resource, namespace, name
 		return err
 	}
 	ctx, seen := observed(ctx)
-	request := c.Client.Discovery().RESTClient().Delete().AbsPath(in.path(namespace, name)...).Param("dryRun", metav1.DryRunAll)
+	request := c.Client.Discovery().RESTClient().Delete().AbsPath(in.path(namespace, name)...).Param("dryRun",
+		metav1.DryRunAll)
 	return seen.complete(request.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error())
 }
 
@@ -197,21 +201,25 @@ func deletion(as metav1.Preconditions) metav1.DeleteOptions {
 }
 
 // Patch changes an object by a JSON patch, and returns the metadata of the result.
-func (c *Cluster) Patch(ctx context.Context, in Resource, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
+func (c *Cluster) Patch(ctx context.Context, in Resource, namespace, name string,
+	patch []byte) (*metav1.PartialObjectMetadata, error) {
 	ctx, seen := observed(ctx)
-	head, err := metadataOf(c, in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	head, err := metadataOf(c, in, namespace).Patch(ctx, name, types.JSONPatchType, patch,
+		metav1.PatchOptions{FieldManager: FieldManager})
 	return head, seen.complete(err)
 }
 
 // DryRunPatch returns the result of a JSON patch without persisting it.
-func (c *Cluster) DryRunPatch(ctx context.Context, in Resource, namespace, name string, patch []byte) (WriteResult, error) {
+func (c *Cluster) DryRunPatch(ctx context.Context, in Resource, namespace, name string,
+	patch []byte) (WriteResult, error) {
 	options := metav1.PatchOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 	ctx, seen := observed(ctx)
 	return seen.written(c.In(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, options))
 }
 
 // GetMetadata reads the metadata of an object.
-func (c *Cluster) GetMetadata(ctx context.Context, in Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+func (c *Cluster) GetMetadata(ctx context.Context, in Resource, namespace,
+	name string) (*metav1.PartialObjectMetadata, error) {
 	return metadataOf(c, in, namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
@@ -226,7 +234,8 @@ func metadataOf(c *Cluster, in Resource, namespace string) metadata.ResourceInte
 
 // EachMetadata lists the metadata of the objects of a resource, page by page. The namespace is "" for all. The
 // argument of do is valid only until do returns.
-func (c *Cluster) EachMetadata(ctx context.Context, in Resource, namespace string, options metav1.ListOptions, do func(*metav1.PartialObjectMetadata)) error {
+func (c *Cluster) EachMetadata(ctx context.Context, in Resource, namespace string, options metav1.ListOptions,
+	do func(*metav1.PartialObjectMetadata)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, options)
 	})

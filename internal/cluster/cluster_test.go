@@ -55,7 +55,8 @@ func TestApplySaysWhetherItMadeTheObject(t *testing.T) {
 func TestApplyTakesFieldsFromOthers(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config"}, Data: map[string]string{"key": "theirs"}}
-	if _, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), other, metav1.CreateOptions{FieldManager: "somebody-else"}); err != nil {
+	if _, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), other,
+		metav1.CreateOptions{FieldManager: "somebody-else"}); err != nil {
 		t.Fatal(err)
 	}
 	config := configMap(namespace, "config", map[string]any{"key": "ours"})
@@ -72,7 +73,8 @@ func TestCreateLeavesWhatIsThere(t *testing.T) {
 	if made, err := c.Create(t.Context(), in, config, cluster.NoForce); err != nil || !made.Created {
 		t.Errorf("created: %t, %v", made.Created, err)
 	}
-	if made, err := c.Create(t.Context(), in, configMap(namespace, "config", nil), cluster.NoForce); !apierrors.IsAlreadyExists(err) || made.Created {
+	if made, err := c.Create(t.Context(), in, configMap(namespace, "config", nil),
+		cluster.NoForce); !apierrors.IsAlreadyExists(err) || made.Created {
 		t.Errorf("created again: %t, %v", made.Created, err)
 	}
 }
@@ -88,7 +90,8 @@ func TestWarningsOfTheServerComeWithTheirCall(t *testing.T) {
   - {name: v1, served: true, storage: false, deprecated: true, deprecationWarning: "write v2 of Gauge", schema: *any}
 `)
 	for version, wanted := range map[string]string{"v1": "write v2 of Gauge", "v2": ""} {
-		gauge := sandboxtest.ParseObject(t, "apiVersion: warnings.example.com/"+version+"\nkind: Gauge\nmetadata: {name: g, namespace: "+namespace+"}")
+		gauge := sandboxtest.ParseObject(t,
+			"apiVersion: warnings.example.com/"+version+"\nkind: Gauge\nmetadata: {name: g, namespace: "+namespace+"}")
 		if got := strings.Join(sandboxtest.ApplyObject(t, c, gauge).Warnings, "; "); got != wanted {
 			t.Errorf("%s: warnings %q, want %q", version, got, wanted)
 		}
@@ -120,22 +123,26 @@ func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
 // A reader of an audit log without bodies must not take it for a delete.
 func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	role := sandboxtest.ParseObject(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+namespace+"}")
+	role := sandboxtest.ParseObject(t,
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+namespace+"}")
 	for _, object := range []*unstructured.Unstructured{configMap(namespace, "a", nil), role} {
 		in, applied := find(t, c, object), sandboxtest.ApplyObject(t, c, object)
 		asked := ""
-		other := sandboxtest.Connect(t, sandboxtest.Before(testbed.Sandbox(t).Config, func(request *http.Request) error {
-			asked = request.Method + " " + request.URL.RawQuery
-			return nil
-		}))
+		other := sandboxtest.Connect(t,
+			sandboxtest.Before(testbed.Sandbox(t).Config, func(request *http.Request) error {
+				asked = request.Method + " " + request.URL.RawQuery
+				return nil
+			}))
 		err := other.DryRunDelete(t.Context(), in, object.GetNamespace(), object.GetName(), applied.Object.GetUID())
 		if err != nil || asked != "DELETE dryRun=All" {
 			t.Errorf("it says %v to %s", err, asked)
 		}
-		if err := other.DryRunDelete(t.Context(), in, object.GetNamespace(), object.GetName(), "other"); !apierrors.IsConflict(err) {
+		if err := other.DryRunDelete(t.Context(), in, object.GetNamespace(), object.GetName(),
+			"other"); !apierrors.IsConflict(err) {
 			t.Errorf("to one with another UID it says %v, want a conflict", err)
 		}
-		if head, err := c.GetMetadata(t.Context(), in, object.GetNamespace(), object.GetName()); err != nil || head.DeletionTimestamp != nil {
+		if head, err := c.GetMetadata(t.Context(), in, object.GetNamespace(), object.GetName()); err != nil ||
+			head.DeletionTimestamp != nil {
 			t.Errorf("it is not as it was: %+v, %v", head, err)
 		}
 	}
@@ -150,7 +157,9 @@ kind: Job
 metadata: {name: work, namespace: `+namespace+`}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: work, image: registry.example/work}]}}}`)
 	in, applied := find(t, c, job), sandboxtest.ApplyObject(t, c, job)
-	sandboxtest.Await(t, testbed, jobs, namespace+"/work", func(j *batchv1.Job) bool { return j != nil && j.Status.Active == 1 })
+	sandboxtest.Await(t, testbed, jobs, namespace+"/work", func(j *batchv1.Job) bool {
+		return j != nil && j.Status.Active == 1
+	})
 	list, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d pods, %v", len(list.Items), err)
@@ -196,10 +205,18 @@ func TestNowFollowsTheServersClock(t *testing.T) {
 // dated connects to a server of the given time, which has nothing.
 func dated(t *testing.T, now func() time.Time) *cluster.Cluster {
 	t.Helper()
-	return sandboxtest.Connect(t, &rest.Config{Host: "http://cluster.example", Transport: sandboxtest.RoundTripper(func(request *http.Request) (*http.Response, error) {
-		header := http.Header{"Date": {now().UTC().Format(http.TimeFormat)}}
-		return &http.Response{StatusCode: http.StatusNotFound, Header: header, Body: http.NoBody, Request: request}, nil
-	})})
+	return sandboxtest.Connect(t,
+		&rest.Config{Host: "http://cluster.example",
+			Transport: sandboxtest.RoundTripper(func(request *http.Request) (*http.Response, error) {
+				header := http.Header{"Date": {now().UTC().Format(http.TimeFormat)}}
+				return &http.Response{
+						StatusCode: http.StatusNotFound,
+						Header:     header,
+						Body:       http.NoBody,
+						Request:    request,
+					},
+					nil
+			})})
 }
 
 func ask(c *cluster.Cluster, ctx context.Context) {
@@ -228,14 +245,16 @@ func configMap(namespace, name string, data map[string]any) *unstructured.Unstru
 func establish(t *testing.T, c *cluster.Cluster, spec string) *unstructured.Unstructured {
 	t.Helper()
 	defined := define(t, c, spec)
-	sandboxtest.Await(t, testbed, definitions, defined.GetName(), hasCondition(apiextensionsv1.Established, apiextensionsv1.ConditionTrue))
+	sandboxtest.Await(t, testbed, definitions, defined.GetName(),
+		hasCondition(apiextensionsv1.Established, apiextensionsv1.ConditionTrue))
 	c.Learn(defined)
 	return defined
 }
 
 func define(t *testing.T, c *cluster.Cluster, spec string) *unstructured.Unstructured {
 	t.Helper()
-	definition := sandboxtest.ParseObject(t, "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec:"+spec)
+	definition := sandboxtest.ParseObject(t,
+		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec:"+spec)
 	plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	definition.SetName(plural + "." + group)
@@ -246,7 +265,8 @@ func define(t *testing.T, c *cluster.Cluster, spec string) *unstructured.Unstruc
 	return applied.Object
 }
 
-func hasCondition(name apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) func(*apiextensionsv1.CustomResourceDefinition) bool {
+func hasCondition(name apiextensionsv1.CustomResourceDefinitionConditionType,
+	status apiextensionsv1.ConditionStatus) func(*apiextensionsv1.CustomResourceDefinition) bool {
 	return func(definition *apiextensionsv1.CustomResourceDefinition) bool {
 		if definition == nil {
 			return false
@@ -273,7 +293,11 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := cluster.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap", Namespaced: true}
+	in := cluster.Resource{
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"),
+		Kind:                 "ConfigMap",
+		Namespaced:           true,
+	}
 	config := configMap("default", "config", nil)
 	_, applyError := c.Apply(t.Context(), in, config, cluster.Force)
 	_, createError := c.Create(t.Context(), in, config, cluster.NoForce)
@@ -284,7 +308,8 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 		"amend": amendError, "try to amend": tryError,
 		"try to delete": c.DryRunDelete(t.Context(), in, "default", "config", "uid"),
 	} {
-		if seconds, told := apierrors.SuggestsClientDelay(err); !told || seconds != 3600 || !apierrors.IsTooManyRequests(err) {
+		if seconds, told := apierrors.SuggestsClientDelay(err); !told || seconds != 3600 ||
+			!apierrors.IsTooManyRequests(err) {
 			t.Errorf("%s says %v, to wait %d s: %t", call, err, seconds, told)
 		}
 	}

@@ -41,13 +41,16 @@ func isCustom(t *testing.T, in cluster.Resource) bool {
 // awaitCustom waits until the API server has taken notice of a definition.
 func awaitCustom(t *testing.T, in cluster.Resource) {
 	t.Helper()
-	sandboxtest.Await(t, testbed, apiServices, in.Version+"."+in.Group, func(service *map[string]any) bool { return service != nil })
+	sandboxtest.Await(t, testbed, apiServices, in.Version+"."+in.Group, func(service *map[string]any) bool {
+		return service != nil
+	})
 }
 
 // patchAPIService changes the APIService of a version of a group.
 func patchAPIService(t *testing.T, version, patch string) {
 	t.Helper()
-	_, err := testbed.Connect(t).Objects.Resource(apiServices).Patch(t.Context(), version, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := testbed.Connect(t).Objects.Resource(apiServices).Patch(t.Context(), version, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +108,18 @@ func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 	t.Run("in the place of Kubernetes' own", func(t *testing.T) {
 		t.Cleanup(func() { // the test's own context has ended by now
 			back := "{" + labelled(`"onstart"`) + `, "spec": {"service": null}}`
-			_, _ = testbed.Connect(t).Objects.Resource(apiServices).Patch(context.Background(), "v1.node.k8s.io", types.MergePatchType, []byte(back), metav1.PatchOptions{})
+			_, _ = testbed.Connect(t).Objects.Resource(apiServices).Patch(context.Background(), "v1.node.k8s.io",
+				types.MergePatchType, []byte(back), metav1.PatchOptions{})
 		})
 		patchAPIService(t, "v1.node.k8s.io", "{"+labelled(`"true"`)+"}")
-		if isCustom(t, cluster.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}, Kind: "RuntimeClass"}) {
+		if isCustom(t, cluster.Resource{
+			GroupVersionResource: schema.GroupVersionResource{
+				Group:    "node.k8s.io",
+				Version:  "v1",
+				Resource: "runtimeclasses",
+			},
+			Kind: "RuntimeClass",
+		}) {
 			t.Error("a kind of Kubernetes' own is custom")
 		}
 		patchAPIService(t, "v1.node.k8s.io", "{"+elsewhere+"}") // which no controller corrects, in spite of its label
@@ -167,11 +178,14 @@ func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
 	c, in := sandboxtest.Connect(t, config), widgetsOf("forbidden.example.com", "v1")
 	for range 3 {
 		custom, err := c.IsCustom(t.Context(), in)
-		if custom || !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "it is not known whether kind Widget.forbidden.example.com is a definition's: ") {
+		if custom || !apierrors.IsForbidden(err) ||
+			!strings.HasPrefix(err.Error(),
+				"it is not known whether kind Widget.forbidden.example.com is a definition's: ") {
 			t.Errorf("it is custom: %t, %v", custom, err)
 		}
 	}
-	if got := times.Load(); got != 2 { // the first refusal of a connection may be that of a server that has not read its roles
+	// the first refusal of a connection may be that of a server that has not read its roles
+	if got := times.Load(); got != 2 {
 		t.Errorf("asked %d times, want twice", got)
 	}
 	c.Learn(sandboxtest.ParseObject(t, "spec:"+definition))
@@ -184,17 +198,18 @@ func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
 func slow(t *testing.T) (c *cluster.Cluster, answer chan int, times *atomic.Int32) {
 	t.Helper()
 	answer = make(chan int)
-	config, times := asked(&rest.Config{Host: "http://cluster.example", Transport: sandboxtest.RoundTripper(func(request *http.Request) (*http.Response, error) {
-		select {
-		case status := <-answer:
-			body := io.NopCloser(strings.NewReader(`{"kind": "APIServiceList", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {}, "items": [
+	config, times := asked(&rest.Config{Host: "http://cluster.example",
+		Transport: sandboxtest.RoundTripper(func(request *http.Request) (*http.Response, error) {
+			select {
+			case status := <-answer:
+				body := io.NopCloser(strings.NewReader(`{"kind": "APIServiceList", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {}, "items": [
 				{"kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {"name": "v1.slow.example.com"}, "spec": {"group": "slow.example.com", "version": "v1"}}]}`))
-			header := http.Header{"Content-Type": {"application/json"}}
-			return &http.Response{StatusCode: status, Header: header, Body: body, Request: request}, nil
-		case <-request.Context().Done():
-			return nil, request.Context().Err()
-		}
-	})})
+				header := http.Header{"Content-Type": {"application/json"}}
+				return &http.Response{StatusCode: status, Header: header, Body: body, Request: request}, nil
+			case <-request.Context().Done():
+				return nil, request.Context().Err()
+			}
+		})})
 	return sandboxtest.Connect(t, config), answer, times
 }
 

@@ -26,7 +26,12 @@ const longestMessage = 1024
 
 // RecordEvent writes an event. The server refuses it where the object's namespace is being deleted.
 func RecordEvent(ctx context.Context, c *Cluster, event ObjectEvent) error {
-	reference := corev1.ObjectReference{Kind: event.ID.Kind, Namespace: event.ID.Namespace, Name: event.ID.Name, UID: event.UID}
+	reference := corev1.ObjectReference{
+		Kind:      event.ID.Kind,
+		Namespace: event.ID.Namespace,
+		Name:      event.ID.Name,
+		UID:       event.UID,
+	}
 	if resource, err := c.FindKind(ctx, event.ID.GroupKind()); err == nil { // on an error, the kind is gone as well
 		reference.APIVersion = resource.GroupVersion().String()
 		if !resource.Namespaced {
@@ -42,7 +47,8 @@ func RecordEvent(ctx context.Context, c *Cluster, event ObjectEvent) error {
 	now := metav1.NewTime(c.Now())
 	_, err := c.Client.CoreV1().Events(namespace).Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: "runlevel-", Namespace: namespace},
-		InvolvedObject: reference, Reason: event.Reason, Message: printable.Truncate(event.Message, longestMessage), Type: kind,
+		InvolvedObject: reference, Reason: event.Reason, Message: printable.Truncate(event.Message, longestMessage),
+		Type:  kind,
 		Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: FieldManager}, ReportingController: FieldManager,
 	}, metav1.CreateOptions{})

@@ -22,7 +22,8 @@ func TestAnnounceCutsLongNews(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	for _, message := range []string{"short", strings.Repeat("long… ", 500)} {
 		err := cluster.RecordEvent(t.Context(), c, cluster.ObjectEvent{
-			ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "web"}, UID: "1", Reason: "Tested", IsWarning: true, Message: message,
+			ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "web"}, UID: "1", Reason: "Tested",
+			IsWarning: true, Message: message,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -33,7 +34,8 @@ func TestAnnounceCutsLongNews(t *testing.T) {
 		t.Fatal(err, found)
 	}
 	for _, event := range found.Items {
-		isCut := strings.HasPrefix(event.Message, "long… long…") && strings.HasSuffix(event.Message, "…") && utf8.ValidString(event.Message)
+		isCut := strings.HasPrefix(event.Message, "long… long…") && strings.HasSuffix(event.Message, "…") &&
+			utf8.ValidString(event.Message)
 		if event.Type != corev1.EventTypeWarning || event.Message != "short" && !isCut {
 			t.Errorf("%s: %q", event.Type, event.Message)
 		}

@@ -52,25 +52,31 @@ func TestEachChangeOfACustomResourceRaisesItsGeneration(t *testing.T) {
 		{"", `{"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["example.com/a"]}}`, 0},
 		{"", `{"metadata": {"finalizers": null, "generation": 99}}`, 0},
 	}
-	apart := []patch{{"", `{"status": {"replicas": 2}}`, 0}, {"status", `{"status": {"replicas": 3}, "spec": {"replicas": 7}}`, 0}}
+	apart := []patch{{"", `{"status": {"replicas": 2}}`, 0},
+		{"status", `{"status": {"replicas": 3}, "spec": {"replicas": 7}}`, 0}}
 	along := []patch{{"", `{"status": {"replicas": 2}}`, 1}}
 	scaled := []patch{{"scale", `{"spec": {"replicas": 5}}`, 1}}
 	for name, test := range map[string]struct {
 		version string
 		patches [][]patch
 	}{
-		"without subresources":                     {schema, [][]patch{body, along}},
-		"with status":                              {schema + withStatus, [][]patch{body, apart}},
-		"with scale":                               {schema + withScale, [][]patch{body, along, scaled}},
-		"with status and scale":                    {schema + withBoth, [][]patch{body, apart, scaled}},
-		"of unknown fields":                        {free, [][]patch{body, along, {{"", `{"top": 1}`, 1}, {"", `{"top": null}`, 1}}}},
-		"of unknown fields, with status and scale": {free + withBoth, [][]patch{body, apart, scaled, {{"", `{"top": 1}`, 1}}}},
+		"without subresources":  {schema, [][]patch{body, along}},
+		"with status":           {schema + withStatus, [][]patch{body, apart}},
+		"with scale":            {schema + withScale, [][]patch{body, along, scaled}},
+		"with status and scale": {schema + withBoth, [][]patch{body, apart, scaled}},
+		"of unknown fields": {free,
+			[][]patch{body, along, {{"", `{"top": 1}`, 1}, {"", `{"top": null}`, 1}}}},
+		"of unknown fields, with status and scale": {free + withBoth,
+			[][]patch{body, apart, scaled, {{"", `{"top": 1}`, 1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, group := testbed.Connect(t), strings.NewReplacer(" ", "-", ",", "").Replace(name)+".example.com"
 			establish(t, c, "\n  group: "+group+"\n  scope: Namespaced\n  names: {kind: Widget, plural: widgets}\n"+
-				"  versions: [{name: v1, served: true, storage: true, schema: "+strings.ReplaceAll(test.version, "\t", "")+"}]")
-			widget := sandboxtest.ParseObject(t, "{apiVersion: "+group+"/v1, kind: Widget, metadata: {name: w, namespace: "+testbed.Namespace(t)+"}, spec: {replicas: 1}, data: {a: b}, status: {replicas: 1}}")
+				"  versions: [{name: v1, served: true, storage: true, schema: "+
+				strings.ReplaceAll(test.version, "\t", "")+"}]")
+			widget := sandboxtest.ParseObject(t,
+				"{apiVersion: "+group+"/v1, kind: Widget, metadata: {name: w, namespace: "+testbed.Namespace(t)+
+					"}, spec: {replicas: 1}, data: {a: b}, status: {replicas: 1}}")
 			applied := sandboxtest.ApplyObject(t, c, widget)
 			if applied.Object.GetGeneration() != 1 {
 				t.Errorf("it begins with generation %d", applied.Object.GetGeneration())
@@ -88,7 +94,8 @@ func TestEachChangeOfACustomResourceRaisesItsGeneration(t *testing.T) {
 // A resource is where the objects of a kind in a namespace are.
 type resource interface {
 	Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error)
-	Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*unstructured.Unstructured, error)
+	Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions,
+		...string) (*unstructured.Unstructured, error)
 }
 
 func tryPatch(t *testing.T, in resource, p patch) {
@@ -106,7 +113,8 @@ func tryPatch(t *testing.T, in resource, p patch) {
 		parts = []string{p.at}
 	}
 	before := read()
-	if _, err := in.Patch(t.Context(), "w", types.MergePatchType, []byte(p.body), metav1.PatchOptions{}, parts...); err != nil {
+	if _, err := in.Patch(t.Context(), "w", types.MergePatchType, []byte(p.body), metav1.PatchOptions{},
+		parts...); err != nil {
 		t.Fatalf("%s: %v", p.body, err)
 	}
 	after := read()
@@ -134,7 +142,9 @@ func TestADefinitionChangesItsObjectsUnseen(t *testing.T) {
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {`+fields+`}}}}}}]`)
 	}
 	define("a: {type: string}, b: {type: string}")
-	widget := sandboxtest.ParseObject(t, "{apiVersion: unseen.example.com/v1, kind: Widget, metadata: {name: w, namespace: "+namespace+"}, spec: {a: a}}")
+	widget := sandboxtest.ParseObject(t,
+		"{apiVersion: unseen.example.com/v1, kind: Widget, metadata: {name: w, namespace: "+namespace+
+			"}, spec: {a: a}}")
 	in, before := find(t, c, widget), sandboxtest.ApplyObject(t, c, widget).Object
 	define("b: {type: string, default: b}")
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
@@ -146,7 +156,8 @@ func TestADefinitionChangesItsObjectsUnseen(t *testing.T) {
 		if b, _, _ := unstructured.NestedString(after.Object, "spec", "b"); hasA || b != "b" {
 			return errors.New("it is as it was")
 		}
-		if after.GetGeneration() != before.GetGeneration() || after.GetResourceVersion() != before.GetResourceVersion() {
+		if after.GetGeneration() != before.GetGeneration() ||
+			after.GetResourceVersion() != before.GetResourceVersion() {
 			t.Errorf("it is at generation %d, resource version %s", after.GetGeneration(), after.GetResourceVersion())
 		}
 		return nil

@@ -83,7 +83,8 @@ func (c *Cluster) Definition(ctx context.Context, kind schema.GroupKind) (*unstr
 		if err != nil {
 			return nil, err
 		}
-		if defined, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind"); defined == kind.Kind {
+		if defined, _, _ := unstructured.NestedString(definition.Object, "spec", "names",
+			"kind"); defined == kind.Kind {
 			return definition, nil
 		}
 	}
@@ -108,7 +109,8 @@ func aggregatedOf(ctx context.Context, c *Cluster, kind schema.GroupKind) (strin
 		item := &aggregated.Items[i]
 		group, _, _ := unstructured.NestedString(item.Object, "spec", "group")
 		version, _, _ := unstructured.NestedString(item.Object, "spec", "version")
-		if _, isElsewhere, _ := unstructured.NestedMap(item.Object, "spec", "service"); !isElsewhere || group != kind.Group {
+		if _, isElsewhere, _ := unstructured.NestedMap(item.Object, "spec", "service"); !isElsewhere ||
+			group != kind.Group {
 			continue
 		}
 		if !c.kinds.isListed(schema.GroupVersion{Group: group, Version: version}) {

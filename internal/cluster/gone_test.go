@@ -53,7 +53,8 @@ func verdict(_ cluster.Resource, err error) string {
 
 func TestAKindThatNeverWasIsGone(t *testing.T) {
 	c := testbed.Connect(t)
-	for _, kind := range []schema.GroupKind{{Group: "never.example.com", Kind: "Thing"}, {Group: "apps", Kind: "Thing"}, {Kind: "Thing"}} {
+	for _, kind := range []schema.GroupKind{{Group: "never.example.com", Kind: "Thing"}, {Group: "apps", Kind: "Thing"},
+		{Kind: "Thing"}} {
 		if got := verdict(c.FindOrGone(t.Context(), kind)); got != "gone" {
 			t.Errorf("%s: %s", kind, got)
 		}
@@ -64,7 +65,9 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	kind, spec := widgets("going.example.com")
 	definition := establish(t, c, spec)
-	held := sandboxtest.ParseObject(t, "apiVersion: going.example.com/v1\nkind: Widget\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/hold]}")
+	held := sandboxtest.ParseObject(t,
+		"apiVersion: going.example.com/v1\nkind: Widget\nmetadata: {name: held, namespace: "+namespace+
+			", finalizers: [example.com/hold]}")
 	in := find(t, c, held)
 	sandboxtest.ApplyObject(t, c, held)
 	fresh := testbed.Connect(t)
@@ -74,16 +77,21 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 	if err := c.Delete(t.Context(), of, "", definition.GetName(), definition.GetUID()); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, testbed, definitions, definition.GetName(), hasCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue))
+	sandboxtest.Await(t, testbed, definitions, definition.GetName(),
+		hasCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue))
 	if got := verdict(testbed.Connect(t).FindOrGone(t.Context(), kind)); got == "gone" {
 		t.Errorf("while an instance is left, it is %s", got)
 	}
 
 	release := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := c.In(in, namespace).Patch(t.Context(), "held", types.MergePatchType, release, metav1.PatchOptions{}); err != nil {
+	if _, err := c.In(in, namespace).Patch(t.Context(), "held", types.MergePatchType, release,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, testbed, definitions, definition.GetName(), func(d *apiextensionsv1.CustomResourceDefinition) bool { return d == nil })
+	sandboxtest.Await(t, testbed, definitions, definition.GetName(),
+		func(d *apiextensionsv1.CustomResourceDefinition) bool {
+			return d == nil
+		})
 	wants(t, fresh, kind, "gone")
 }
 
@@ -92,15 +100,19 @@ func TestAKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
 	c := testbed.Connect(t)
 	_, first := widgets("clash.example.com")
 	establish(t, c, strings.Replace(first, "plural: widgets", "plural: widgets, shortNames: [w]", 1))
-	second := strings.NewReplacer("plural: widgets", "plural: wings, shortNames: [w]", "kind: Widget", "kind: Wing").Replace(first)
+	second := strings.NewReplacer("plural: widgets", "plural: wings, shortNames: [w]", "kind: Widget",
+		"kind: Wing").Replace(first)
 	clashing := define(t, c, second)
-	sandboxtest.Await(t, testbed, definitions, clashing.GetName(), hasCondition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse))
+	sandboxtest.Await(t, testbed, definitions, clashing.GetName(),
+		hasCondition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse))
 
 	wing := schema.GroupKind{Group: "clash.example.com", Kind: "Wing"}
-	if got, wanted := verdict(c.FindOrGone(t.Context(), wing)), "kind Wing.clash.example.com is not served now, but CustomResourceDefinition wings.clash.example.com has it"; !strings.Contains(got, wanted) {
+	if got, wanted := verdict(c.FindOrGone(t.Context(), wing)), "kind Wing.clash.example.com is not served now, but "+
+		"CustomResourceDefinition wings.clash.example.com has it"; !strings.Contains(got, wanted) {
 		t.Errorf("%s, want %s", got, wanted)
 	}
-	if got := verdict(c.FindOrGone(t.Context(), schema.GroupKind{Group: "clash.example.com", Kind: "Other"})); got != "gone" {
+	if got := verdict(c.FindOrGone(t.Context(),
+		schema.GroupKind{Group: "clash.example.com", Kind: "Other"})); got != "gone" {
 		t.Errorf("another kind of the group is %s", got)
 	}
 }
@@ -108,11 +120,13 @@ func TestAKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
 func TestAKindIsNotGoneForThoseWhoMayNotLook(t *testing.T) {
 	config := testbed.Account(t, testbed.Namespace(t), "weak")
 	for name, test := range map[string]struct{ token, wanted string }{
-		"no right to list definitions": {config.BearerToken, "customresourcedefinitions.apiextensions.k8s.io is forbidden"},
-		"no right to ask at all":       {"nobody's", "ask the cluster for the kinds it serves"},
+		"no right to list definitions": {config.BearerToken,
+			"customresourcedefinitions.apiextensions.k8s.io is forbidden"},
+		"no right to ask at all": {"nobody's", "ask the cluster for the kinds it serves"},
 	} {
 		config.BearerToken = test.token
-		got := verdict(sandboxtest.Connect(t, config).FindOrGone(t.Context(), schema.GroupKind{Group: "never.example.com", Kind: "Thing"}))
+		got := verdict(sandboxtest.Connect(t, config).FindOrGone(t.Context(),
+			schema.GroupKind{Group: "never.example.com", Kind: "Thing"}))
 		if !strings.HasPrefix(got, "not known") || !strings.Contains(got, test.wanted) {
 			t.Errorf("%s: %s, want %s", name, got, test.wanted)
 		}
@@ -123,7 +137,8 @@ func TestAKindOfAnAggregatedAPI(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	server := httptest.NewTLSServer(http.HandlerFunc(serveThings))
 	defer server.Close()
-	thing, other := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}, schema.GroupKind{Group: "aggregated.example.com", Kind: "Other"}
+	thing, other := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"},
+		schema.GroupKind{Group: "aggregated.example.com", Kind: "Other"}
 
 	service := aggregate(t, c, namespace, closedPort(t))
 	wants(t, c, thing, "discovery of kind Thing.aggregated.example.com failed") // it is down
@@ -155,8 +170,10 @@ func TestAKindIsNotGoneBeforeItIsListed(t *testing.T) {
 	establish(t, admin, spec)
 	aggregate(t, admin, namespace, closedPort(t))
 	for kind, wanted := range map[schema.GroupKind]string{
-		kind:  "not known: kind Widget.late.example.com is not served now, but CustomResourceDefinition widgets.late.example.com has it",
-		thing: "not known: kind Thing.aggregated.example.com is not served now, but APIService v1.aggregated.example.com has it",
+		kind: "not known: kind Widget.late.example.com is not served now, but CustomResourceDefinition " +
+			"widgets.late.example.com has it",
+		thing: "not known: kind Thing.aggregated.example.com is not served now, but APIService " +
+			"v1.aggregated.example.com has it",
 	} {
 		if got := verdict(old.FindOrGone(t.Context(), kind)); got != wanted {
 			t.Errorf("%s: %s, want %s", kind, got, wanted)
@@ -172,26 +189,32 @@ func frozen(t *testing.T) *rest.Config {
 		body   []byte
 	}
 	answers := map[string]answer{}
-	return sandboxtest.Tap(testbed.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-		path := request.URL.Path
-		if path != "/api" && path != "/apis" {
-			return send.RoundTrip(request)
-		}
-		if _, isKnown := answers[path]; !isKnown {
-			response, err := send.RoundTrip(request)
-			if err != nil {
-				return nil, err
+	return sandboxtest.Tap(testbed.Sandbox(t).Config,
+		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+			path := request.URL.Path
+			if path != "/api" && path != "/apis" {
+				return send.RoundTrip(request)
 			}
-			defer response.Body.Close()
-			body, err := io.ReadAll(response.Body)
-			if err != nil {
-				return nil, err
+			if _, isKnown := answers[path]; !isKnown {
+				response, err := send.RoundTrip(request)
+				if err != nil {
+					return nil, err
+				}
+				defer response.Body.Close()
+				body, err := io.ReadAll(response.Body)
+				if err != nil {
+					return nil, err
+				}
+				answers[path] = answer{response.Header, body}
 			}
-			answers[path] = answer{response.Header, body}
-		}
-		is := answers[path]
-		return &http.Response{StatusCode: http.StatusOK, Header: is.header, Body: io.NopCloser(bytes.NewReader(is.body)), Request: request}, nil
-	})
+			is := answers[path]
+			return &http.Response{
+				StatusCode: http.StatusOK,
+				Header:     is.header,
+				Body:       io.NopCloser(bytes.NewReader(is.body)),
+				Request:    request,
+			}, nil
+		})
 }
 
 // aggregate leads an API to a port of this machine.

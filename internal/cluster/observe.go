@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A ServerClock estimates the server's time from the Date headers of its responses. The zero value is this machine's clock.
+// A ServerClock estimates the server's time from the Date headers of its responses. The zero value is this machine's
+// clock.
 type ServerClock struct {
 	ahead atomic.Int64 // how far the server's clock is ahead of the local clock
 }

@@ -16,8 +16,10 @@ import (
 // IsNoAnswer returns whether a request failed because the server gave no answer: it could not be reached, the
 // connection was cut, or the server has too much to do. The end of the caller's own context does not count.
 func IsNoAnswer(err error) bool {
-	isCut := errors.As(err, new(net.Error)) || err != nil && strings.Contains(err.Error(), "error when reading response body")
-	return isCut && !errors.Is(err, context.Canceled) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+	isCut := errors.As(err, new(net.Error)) ||
+		err != nil && strings.Contains(err.Error(), "error when reading response body")
+	return isCut && !errors.Is(err, context.Canceled) || utilnet.IsProbableEOF(err) ||
+		utilnet.IsHTTP2ConnectionLost(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err)
 }
 

@@ -19,9 +19,10 @@ func (c *Cluster) Get(ctx context.Context, id kinds.ID) (*unstructured.Unstructu
 	return c.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
 }
 
-// List reads the objects of any kind in a namespace, or in all if it is "", by a selector of labels. The error is ErrNotServed
-// if the cluster does not serve the kind.
-func (c *Cluster) List(ctx context.Context, kind schema.GroupKind, namespace, selector string) ([]unstructured.Unstructured, error) {
+// List reads the objects of any kind in a namespace, or in all if it is "", by a selector of labels. The error is
+// ErrNotServed if the cluster does not serve the kind.
+func (c *Cluster) List(ctx context.Context, kind schema.GroupKind, namespace,
+	selector string) ([]unstructured.Unstructured, error) {
 	in, err := c.FindKind(ctx, kind)
 	if err != nil {
 		return nil, err

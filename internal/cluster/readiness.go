@@ -66,7 +66,8 @@ func isRepeatable(request *http.Request) bool {
 func (t *rolesTransport) awaitReady(refused *http.Request) {
 	var last atomic.Pointer[net.Conn]
 	for range rolesTries {
-		probe := onConnection(refused.Clone(refused.Context()), func(conn net.Conn) { last.Store(&conn) }) // by the same user
+		// by the same user
+		probe := onConnection(refused.Clone(refused.Context()), func(conn net.Conn) { last.Store(&conn) })
 		probe.Method, probe.Body, probe.GetBody, probe.ContentLength = http.MethodGet, nil, nil, 0
 		probe.Header.Del("Content-Type")
 		probe.URL.Path, probe.URL.RawPath, probe.URL.RawQuery = t.path, "", ""

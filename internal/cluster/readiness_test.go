@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A startingServer is an API server that refuses everything until it has read its roles, and is ready when it has. A real
-// one is too fast for a test to say what comes before what.
+// A startingServer is an API server that refuses everything until it has read its roles, and is ready when it has. A
+// real one is too fast for a test to say what comes before what.
 type startingServer struct {
 	mu      sync.Mutex
 	isReady bool

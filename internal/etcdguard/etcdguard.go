@@ -1,10 +1,10 @@
-// Package etcdguard decides how the members of an etcd cluster follow the machines that they run on: when the machine of
-// a voting member is being deleted, which step comes next, so that the cluster never loses its quorum; and how long the
-// deletion is held; and when a machine may be updated in place. It is pure: the result, a GuardStep, depends on an
+// Package etcdguard decides how the members of an etcd cluster follow the machines that they run on: when the machine
+// of a voting member is being deleted, which step comes next, so that the cluster never loses its quorum; and how long
+// the deletion is held; and when a machine may be updated in place. It is pure: the result, a GuardStep, depends on an
 // EtcdSnapshot alone, without clock, cluster or memory.
 //
-// A step changes one thing: a member, a pod or the permission for an update. It is derived from the state in etcd and in the
-// API server, so that a guard that was killed continues with a new snapshot.
+// A step changes one thing: a member, a pod or the permission for an update. It is derived from the state in etcd and
+// in the API server, so that a guard that was killed continues with a new snapshot.
 //
 // Next, GuardPods, Hold and Permit are the calls to start from; the rules are in rules.go and updates.go.
 package etcdguard
@@ -40,8 +40,8 @@ type ControlPlaneMachine struct {
 	Zone       string   // the topology zone of its node; empty if that is not known
 	IsCordoned bool     // its node is unschedulable
 	GuardPods  []GuardPod
-	// IsNodeUnknown is true if it is not known whether the Node with the name in its nodeRef is its own: the addresses of that Node,
-	// which may be another host's, are not among its own.
+	// IsNodeUnknown is true if it is not known whether the Node with the name in its nodeRef is its own: the addresses
+	// of that Node, which may be another host's, are not among its own.
 	IsNodeUnknown bool
 
 	AsksForUpdate bool // an update in place is requested, and not permitted yet
@@ -125,7 +125,12 @@ type EtcdCount struct {
 // Count counts the members.
 func Count(s EtcdSnapshot) EtcdCount {
 	v := newView(s)
-	return EtcdCount{Voters: len(v.voters), Learners: len(v.learners), Healthy: v.healthy, Leaving: len(in(v.voters, leaving))}
+	return EtcdCount{
+		Voters:   len(v.voters),
+		Learners: len(v.learners),
+		Healthy:  v.healthy,
+		Leaving:  len(in(v.voters, leaving)),
+	}
 }
 
 // Hold returns why the deletion of a machine is held; empty if no member can be on it. While a member is on no known
@@ -133,15 +138,19 @@ func Count(s EtcdSnapshot) EtcdCount {
 func Hold(s EtcdSnapshot, machine ControlPlaneMachine) string {
 	v := newView(s)
 	lost := in(slices.Concat(v.voters, v.learners), unplaced)
-	hosted := slices.DeleteFunc(slices.Concat(v.voters, v.learners), func(m placedMember) bool { return !machine.hosts(m.EtcdMember) })
+	hosted := slices.DeleteFunc(slices.Concat(v.voters, v.learners), func(m placedMember) bool {
+		return !machine.hosts(m.EtcdMember)
+	})
 	next := Next(s)
 	switch {
 	case s.Problem != "":
 		return "the members of etcd are not known: " + s.Problem
 	case len(machine.Addresses) == 0 && len(lost) > 0:
-		return fmt.Sprintf("the machine has no addresses, and may be that of etcd members that are on no known machine: %s", list(lost))
+		return fmt.Sprintf("the machine has no addresses, and may be that of etcd members that are on no known "+
+			"machine: %s", list(lost))
 	case machine.IsNodeUnknown && len(lost) > 0:
-		return fmt.Sprintf("the Node with the name in the machine's nodeRef may be its own or that of another host, and etcd members are on no known "+
+		return fmt.Sprintf("the Node with the name in the machine's nodeRef may be its own or that of another host, "+
+			"and etcd members are on no known "+
 			"machine: %s; give that Node its providerID, or remove the members", list(lost))
 	case len(hosted) == 0:
 		return ""
@@ -210,12 +219,16 @@ func placeMember(machines []ControlPlaneMachine, member EtcdMember) placedMember
 
 // hosts reports whether a member is on the machine, by its addresses.
 func (m ControlPlaneMachine) hosts(member EtcdMember) bool {
-	return slices.ContainsFunc(member.Addresses, func(address string) bool { return slices.Contains(m.Addresses, address) })
+	return slices.ContainsFunc(member.Addresses, func(address string) bool {
+		return slices.Contains(m.Addresses, address)
+	})
 }
 
 // in returns the members that are in one of some places.
 func in(members []placedMember, places ...place) []placedMember {
-	return slices.DeleteFunc(slices.Clone(members), func(m placedMember) bool { return !slices.Contains(places, m.place) })
+	return slices.DeleteFunc(slices.Clone(members), func(m placedMember) bool {
+		return !slices.Contains(places, m.place)
+	})
 }
 
 // notHealthy returns the members that do not answer.

@@ -23,9 +23,9 @@ type world struct {
 	updates int // that were permitted
 }
 
-// TestRandomWorlds lets machines be deleted and updated, members fall silent and hooks be removed at random, and does each step that
-// is decided. Whatever comes, a step leaves a quorum of healthy voters, changes one thing, and no machine may go that has a
-// member; and when it is calm, all deletions end, and all updates are permitted.
+// TestRandomWorlds lets machines be deleted and updated, members fall silent and hooks be removed at random, and does
+// each step that is decided. Whatever comes, a step leaves a quorum of healthy voters, changes one thing, and no
+// machine may go that has a member; and when it is calm, all deletions end, and all updates are permitted.
 func TestRandomWorlds(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { liveThrough(t, seed) })
@@ -44,7 +44,8 @@ func liveThrough(t *testing.T, seed uint64) {
 	w.comeToRest()
 }
 
-// TestRandomUpdates lets machines be deleted and updated at random, while no member fails of itself: etcd never loses its quorum.
+// TestRandomUpdates lets machines be deleted and updated at random, while no member fails of itself: etcd never loses
+// its quorum.
 func TestRandomUpdates(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -68,7 +69,8 @@ func TestRandomUpdates(t *testing.T) {
 	}
 }
 
-// newWorld makes a world with three members, or five, and in every other one with a machine more, as a rollout makes one first.
+// newWorld makes a world with three members, or five, and in every other one with a machine more, as a rollout makes
+// one first.
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{T: t, EtcdSnapshot: scene(t), random: rand.New(rand.NewPCG(seed, 1)), next: 3}
 	w.surge = w.random.IntN(2)
@@ -97,8 +99,11 @@ func (w *world) comeToRest() {
 	for range calmSteps {
 		w.step()
 	}
-	isBusy := slices.ContainsFunc(w.Machines, func(m ControlPlaneMachine) bool { return m.IsDeleting || m.AsksForUpdate })
-	if step := Next(w.EtcdSnapshot); isBusy || step.Reason != AsExpected || len(newView(w.EtcdSnapshot).voters) != w.Voters {
+	isBusy := slices.ContainsFunc(w.Machines, func(m ControlPlaneMachine) bool {
+		return m.IsDeleting || m.AsksForUpdate
+	})
+	if step := Next(w.EtcdSnapshot); isBusy || step.Reason != AsExpected ||
+		len(newView(w.EtcdSnapshot).voters) != w.Voters {
 		w.Errorf("it does not come to rest: %s: %+v", text(step), w.EtcdSnapshot)
 	}
 }

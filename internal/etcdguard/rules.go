@@ -14,9 +14,9 @@ var rules = []rule{
 	awaitMembers, removeLearner, awaitQuorum, removeUnhealthy, removeHealthy, promote, awaitReplacement, permitUpdate,
 }
 
-// GuardPods returns the steps that delete pods which would block the drain of a node whose machine may be deleted. Their disruption
-// budget is for nodes that have a member. On a schedulable node they would be created again. These steps are apart from Next, and
-// need no etcd: a pod that can't be deleted holds no member.
+// GuardPods returns the steps that delete pods which would block the drain of a node whose machine may be deleted.
+// Their disruption budget is for nodes that have a member. On a schedulable node they would be created again. These
+// steps are apart from Next, and need no etcd: a pod that can't be deleted holds no member.
 func GuardPods(s EtcdSnapshot) []GuardStep {
 	var steps []GuardStep
 	for _, machine := range s.Machines {
@@ -49,7 +49,8 @@ func removeLearner(v view) (GuardStep, bool) {
 	return GuardStep{}, false
 }
 
-// awaitQuorum waits while fewer voters than the quorum answer: etcd can't agree on a change, or would lose its quorum by one.
+// awaitQuorum waits while fewer voters than the quorum answer: etcd can't agree on a change, or would lose its quorum
+// by one.
 func awaitQuorum(v view) (GuardStep, bool) {
 	quorum := Quorum(len(v.voters))
 	return GuardStep{Action: Wait, Reason: "NoQuorum", Message: fmt.Sprintf(
@@ -68,16 +69,18 @@ func removeUnhealthy(v view) (GuardStep, bool) {
 			continue
 		}
 		return GuardStep{
-			Action: RemoveMember, Machine: voter.machine.Name, Member: voter.EtcdMember, Reason: "UnhealthyMemberRemoved",
-			Message: fmt.Sprintf("member %s is removed: it does not answer, and its machine is being deleted; %d of the other %d voting members answer",
+			Action: RemoveMember, Machine: voter.machine.Name, Member: voter.EtcdMember,
+			Reason: "UnhealthyMemberRemoved",
+			Message: fmt.Sprintf("member %s is removed: it does not answer, and its machine is being deleted; %d of "+
+				"the other %d voting members answer",
 				voter, v.healthy, len(v.voters)-1),
 		}, true
 	}
 	return GuardStep{}, false
 }
 
-// removeHealthy removes a voter whose replacement votes. A leader moves the leadership first: without a leader, etcd accepts
-// no writes until it has elected another.
+// removeHealthy removes a voter whose replacement votes. A leader moves the leadership first: without a leader, etcd
+// accepts no writes until it has elected another.
 func removeHealthy(v view) (GuardStep, bool) {
 	candidates := in(v.voters, leaving)
 	if len(candidates) == 0 || len(v.voters) <= v.Voters || v.healthy < len(v.voters) {
@@ -86,13 +89,15 @@ func removeHealthy(v view) (GuardStep, bool) {
 	voter := slices.MinFunc(candidates, v.goesFirst)
 	if successors := in(v.voters, staying); voter.IsLeader && len(successors) > 0 {
 		return GuardStep{
-			Action: MoveLeadership, Machine: voter.machine.Name, Member: successors[0].EtcdMember, Reason: "LeadershipMoved",
+			Action: MoveLeadership, Machine: voter.machine.Name, Member: successors[0].EtcdMember,
+			Reason:  "LeadershipMoved",
 			Message: fmt.Sprintf("member %s leads, and is to be removed: %s leads from now on", voter, successors[0]),
 		}, true
 	}
 	return GuardStep{
 		Action: RemoveMember, Machine: voter.machine.Name, Member: voter.EtcdMember, Reason: "MemberRemoved",
-		Message: fmt.Sprintf("member %s is removed: its machine is being deleted, and %d other voting members answer", voter, v.healthy-1),
+		Message: fmt.Sprintf("member %s is removed: its machine is being deleted, and %d other voting members answer",
+			voter, v.healthy-1),
 	}, true
 }
 
@@ -117,8 +122,8 @@ func (v view) goesFirst(a, b placedMember) int {
 	return cmp.Or(cmp.Compare(zoneSize(b), zoneSize(a)), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ID, b.ID))
 }
 
-// promote promotes a learner that replaces a voter, or fills up their number. There is never more than one voter too many:
-// each one may raise the quorum.
+// promote promotes a learner that replaces a voter, or fills up their number. There is never more than one voter too
+// many: each one may raise the quorum.
 func promote(v view) (GuardStep, bool) {
 	if len(v.voters) > v.Voters || !v.lacksVoter() {
 		return GuardStep{}, false
@@ -128,7 +133,8 @@ func promote(v view) (GuardStep, bool) {
 			continue
 		}
 		return GuardStep{
-			Action: PromoteLearner, Machine: learner.machine.Name, Member: learner.EtcdMember, Reason: "LearnerPromoted",
+			Action: PromoteLearner, Machine: learner.machine.Name, Member: learner.EtcdMember,
+			Reason:  "LearnerPromoted",
 			Message: fmt.Sprintf("learner %s becomes a voting member, beside %d others", learner, len(v.voters)),
 		}, true
 	}
@@ -148,20 +154,25 @@ func awaitReplacement(v view) (GuardStep, bool) {
 		return step, false
 	case len(in(silent, leaving)) == len(silent) && slices.ContainsFunc(silent, isSilent):
 		step.Reason = "MemberSilent"
-		step.Message = fmt.Sprintf("members of machines that are being deleted do not answer, and may only be restarting: %s", list(silent))
+		step.Message = fmt.Sprintf(
+			"members of machines that are being deleted do not answer, and may only be restarting: %s", list(silent),
+		)
 	case len(in(silent, leaving)) < len(silent):
 		step.Reason = "UnhealthyMembers"
-		step.Message = fmt.Sprintf("no member that answers is removed while others do not: %s; have them answer, delete their machines, or remove them (etcdctl member remove)", list(silent))
+		step.Message = fmt.Sprintf("no member that answers is removed while others do not: %s; have them answer, "+
+			"delete their machines, or remove them (etcdctl member remove)", list(silent))
 	case len(in(members, shared)) > 0:
 		step.Reason = "SharedAddress"
-		step.Message = fmt.Sprintf("these members are, by their addresses, on a machine that is being deleted and on one that is not: %s",
+		step.Message = fmt.Sprintf("these members are, by their addresses, on a machine that is being deleted and on "+
+			"one that is not: %s",
 			list(in(members, shared)))
 	case v.lacksVoter() && len(learners) > 0:
 		step.Reason = "LearnerStarts"
 		step.Message = fmt.Sprintf("waiting for learners to start: %s", list(learners))
 	default:
 		step.Reason = "ReplacementMissing"
-		step.Message = fmt.Sprintf("%d voting members are wanted on machines that stay, and %d are there: waiting for another machine of the control plane, and a learner on it",
+		step.Message = fmt.Sprintf("%d voting members are wanted on machines that stay, and %d are there: waiting "+
+			"for another machine of the control plane, and a learner on it",
 			v.Voters, len(v.voters)-len(in(v.voters, leaving)))
 	}
 	return step, true

@@ -11,7 +11,8 @@ func permitUpdate(v view) (GuardStep, bool) {
 		if machine.AsksForUpdate && v.whyNoUpdate(machine) == "" {
 			return GuardStep{
 				Action: PermitUpdate, Machine: machine.Name, Reason: "UpdateAllowed",
-				Message: fmt.Sprintf("machine %s may be updated in place: all %d voting members of etcd answer, and no other machine is being updated",
+				Message: fmt.Sprintf("machine %s may be updated in place: all %d voting members of etcd answer, and "+
+					"no other machine is being updated",
 					machine.Name, len(v.voters)),
 			}, true
 		}
@@ -19,9 +20,10 @@ func permitUpdate(v view) (GuardStep, bool) {
 	return GuardStep{}, false
 }
 
-// Permit returns why an update in place of a machine is not permitted; empty if it is. During the update, the member of the machine
-// may stop answering; no other voter may be missing then. A learner does not count for the quorum, and stays one while no voter has
-// to be replaced: that of a machine that a rollout has created first is one until another machine is deleted.
+// Permit returns why an update in place of a machine is not permitted; empty if it is. During the update, the member of
+// the machine may stop answering; no other voter may be missing then. A learner does not count for the quorum, and
+// stays one while no voter has to be replaced: that of a machine that a rollout has created first is one until another
+// machine is deleted.
 func Permit(s EtcdSnapshot, machine ControlPlaneMachine) string {
 	return newView(s).whyNoUpdate(machine)
 }
@@ -42,14 +44,15 @@ func (v view) whyNoUpdate(machine ControlPlaneMachine) string {
 	case busy != "":
 		return busy
 	case len(lost) > 0 && left < quorum:
-		return fmt.Sprintf("without member %s, %d of %d voting members of etcd would answer, and %d have to; add members, or replace the machine instead",
+		return fmt.Sprintf("without member %s, %d of %d voting members of etcd would answer, and %d have to; add "+
+			"members, or replace the machine instead",
 			list(lost), left, len(v.voters), quorum)
 	}
 	return ""
 }
 
-// otherUpdate returns which other machine is being updated, or may be at any moment. One that is marked, and waits for the permission of
-// its first call, is not: two of these would wait for each other.
+// otherUpdate returns which other machine is being updated, or may be at any moment. One that is marked, and waits for
+// the permission of its first call, is not: two of these would wait for each other.
 func (v view) otherUpdate(machine ControlPlaneMachine) string {
 	for _, other := range v.Machines {
 		switch {
@@ -63,10 +66,12 @@ func (v view) otherUpdate(machine ControlPlaneMachine) string {
 	return ""
 }
 
-// lostWith returns the voters that may stop answering with a machine. If none has an address of the machine, each one that is on no
-// known machine may be on it.
+// lostWith returns the voters that may stop answering with a machine. If none has an address of the machine, each one
+// that is on no known machine may be on it.
 func (v view) lostWith(machine ControlPlaneMachine) []placedMember {
-	hosted := slices.DeleteFunc(slices.Clone(v.voters), func(m placedMember) bool { return !machine.hosts(m.EtcdMember) })
+	hosted := slices.DeleteFunc(slices.Clone(v.voters), func(m placedMember) bool {
+		return !machine.hosts(m.EtcdMember)
+	})
 	if len(hosted) == 0 {
 		return in(v.voters, unplaced)
 	}

@@ -31,7 +31,8 @@ func TestNoDeferredWaitRunsBeforeItsCancel(t *testing.T) {
 						}
 					case *ast.SelectorExpr:
 						if called.Sel.Name == "Wait" && deferred != "" {
-							s.complain(t, statement, "Wait runs before the deferred %s: defer one function that calls %s, then Wait", deferred, deferred)
+							s.complain(t, statement, "Wait runs before the deferred %s: defer one function that "+
+								"calls %s, then Wait", deferred, deferred)
 						}
 					}
 				}
@@ -41,7 +42,8 @@ func TestNoDeferredWaitRunsBeforeItsCancel(t *testing.T) {
 	}
 }
 
-// cancelOf returns the variable that an assignment gives the cancel function of a new context; "" for other assignments.
+// cancelOf returns the variable that an assignment gives the cancel function of a new context; "" for other
+// assignments.
 func cancelOf(statement *ast.AssignStmt) string {
 	if len(statement.Lhs) != 2 || len(statement.Rhs) != 1 {
 		return ""

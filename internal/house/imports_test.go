@@ -84,7 +84,8 @@ func upward(rows []row) []string {
 	for i, r := range rows {
 		for _, may := range r.may {
 			if !slices.ContainsFunc(rows[i+1:], func(below row) bool { return slices.Contains(below.wings, may) }) {
-				found = append(found, fmt.Sprintf("%s: %s may import %s, which has no row below it", plan, r.name(), may))
+				found = append(found, fmt.Sprintf("%s: %s may import %s, which has no row below it", plan, r.name(),
+					may))
 			}
 		}
 	}
@@ -99,7 +100,8 @@ func violations(rows []row, imports map[string][]string) []string {
 		i := slices.IndexFunc(rows, func(r row) bool { return slices.Contains(r.wings, wingOf(name)) })
 		if i < 0 {
 			if !slices.Contains(beside, name) {
-				found = append(found, fmt.Sprintf("%s is in no wing: give it a row in %s, or move its code where it belongs", name, plan))
+				found = append(found,
+					fmt.Sprintf("%s is in no wing: give it a row in %s, or move its code where it belongs", name, plan))
 			}
 			continue
 		}
@@ -113,7 +115,8 @@ func violations(rows []row, imports map[string][]string) []string {
 	for _, r := range rows {
 		for _, may := range r.may {
 			if !used[r.name()+" "+may] {
-				found = append(found, fmt.Sprintf("%s: %s may import %s, but does not: take it out of the row", plan, r.name(), may))
+				found = append(found, fmt.Sprintf("%s: %s may import %s, but does not: take it out of the row", plan,
+					r.name(), may))
 			}
 		}
 	}
@@ -154,7 +157,8 @@ func circles(imports map[string][]string) []string {
 			rooms[wing] = map[string][]string{}
 		}
 		for _, other := range imported {
-			if wingOf(other) == wing && roomOf(other) != room && room != "" && !slices.Contains(rooms[wing][room], roomOf(other)) {
+			if wingOf(other) == wing && roomOf(other) != room && room != "" &&
+				!slices.Contains(rooms[wing][room], roomOf(other)) {
 				rooms[wing][room] = append(rooms[wing][room], roomOf(other))
 			}
 		}

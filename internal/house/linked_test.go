@@ -20,22 +20,23 @@ func packagesOf(t *testing.T, program string) string {
 	return "\n" + string(listed)
 }
 
-// TestTheClusterProgramHasNoValidation: the validation of Kubernetes' own kinds is large, and a newer cluster may accept what
-// it refuses. So only the command line has it, and what a cluster runs leaves the answer to the API server.
+// TestTheClusterProgramHasNoValidation: the validation of Kubernetes' own kinds is large, and a newer cluster may
+// accept what it refuses. So only the command line has it, and what a cluster runs leaves the answer to the API server.
 func TestTheClusterProgramHasNoValidation(t *testing.T) {
 	linked := func(program string) bool {
 		return strings.Contains(packagesOf(t, program), "\nk8s.io/kubernetes/")
 	}
 	if linked("runlevel-cluster") {
-		t.Error("runlevel-cluster imports k8s.io/kubernetes: give it what internal/review/refusals finds as data, or leave it out")
+		t.Error("runlevel-cluster imports k8s.io/kubernetes: give it what internal/review/refusals finds as data, or " +
+			"leave it out")
 	}
 	if !linked("runlevel") {
 		t.Error("runlevel does not import k8s.io/kubernetes: this test looks for the wrong name")
 	}
 }
 
-// TestTheCommandLineHasNoTestServers: some servers of the sandbox are for tests and the demo alone, and would only make the command
-// line larger.
+// TestTheCommandLineHasNoTestServers: some servers of the sandbox are for tests and the demo alone, and would only make
+// the command line larger.
 func TestTheCommandLineHasNoTestServers(t *testing.T) {
 	linked := packagesOf(t, "runlevel")
 	const sandbox = "github.com/runlevel/runlevel/internal/sandbox"

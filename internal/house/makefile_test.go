@@ -44,10 +44,12 @@ func TestMakeTargetsOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// TestMakeGenerateRunsWhatItNames looks for the tests that write generated files: go test is content with a pattern that
-// matches none.
+// TestMakeGenerateRunsWhatItNames looks for the tests that write generated files: go test is content with a pattern
+// that matches none.
 func TestMakeGenerateRunsWhatItNames(t *testing.T) {
-	commands := regexp.MustCompile(`(?m)^\t\$\(GO\) test ((?:\./\S+ )+)-run "?([\w|]+)"? -update$`).FindAllStringSubmatch(readFile(t, "Makefile"), -1)
+	commands := regexp.MustCompile(
+		`(?m)^\t\$\(GO\) test ((?:\./\S+ )+)-run "?([\w|]+)"? -update$`,
+	).FindAllStringSubmatch(readFile(t, "Makefile"), -1)
 	if len(commands) < 5 {
 		t.Errorf("only %d commands were found", len(commands))
 	}
@@ -81,7 +83,8 @@ func TestMakeInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	compiler := filepath.Join(folder, "go") // stands for go, which would link for seconds
-	if err := os.WriteFile(compiler, []byte("#!/bin/sh\nmkdir -p bin && echo program >bin/runlevel\n"), 0o755); err != nil {
+	if err := os.WriteFile(compiler, []byte("#!/bin/sh\nmkdir -p bin && echo program >bin/runlevel\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	prefix := filepath.Join(folder, "a prefix")

@@ -65,7 +65,8 @@ func TestOtherModulesCanUseTheLibraries(t *testing.T) {
 	}
 	write("main.go", outsideProgram)
 	write("go.sum", string(sums))
-	write("go.mod", fmt.Sprintf("module example.com/outside\n%s\nrequire %s v0.0.0\nreplace %[2]s => %s\n", requirements, strings.TrimSuffix(module, "/"), ours))
+	write("go.mod", fmt.Sprintf("module example.com/outside\n%s\nrequire %s v0.0.0\nreplace %[2]s => %s\n",
+		requirements, strings.TrimSuffix(module, "/"), ours))
 	build := exec.Command("go", "vet", "-mod=mod", ".")
 	build.Dir = outside
 	if said, err := build.CombinedOutput(); err != nil {

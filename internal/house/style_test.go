@@ -81,7 +81,8 @@ func TestFunctionsAreShort(t *testing.T) {
 				s.complain(t, function, "%s has %d statements, at most %d", name, count, maxFunctionStatements)
 			}
 			if count := function.Type.Params.NumFields(); count > maxParameters {
-				s.complain(t, function, "%s has %d parameters: make a struct of them, at most %d", name, count, maxParameters)
+				s.complain(t, function, "%s has %d parameters: make a struct of them, at most %d", name, count,
+					maxParameters)
 			}
 			if name == "init" && function.Recv == nil {
 				s.complain(t, function, "init runs unasked: let the caller call a function")
@@ -94,7 +95,8 @@ func TestInterfacesAreSmall(t *testing.T) {
 	for _, s := range sources(t) {
 		ast.Inspect(s.file, func(node ast.Node) bool {
 			if i, ok := node.(*ast.InterfaceType); ok && i.Methods.NumFields() > maxInterfaceMethods {
-				s.complain(t, i, "an interface of %d methods: at most %d, for what the caller needs", i.Methods.NumFields(), maxInterfaceMethods)
+				s.complain(t, i, "an interface of %d methods: at most %d, for what the caller needs",
+					i.Methods.NumFields(), maxInterfaceMethods)
 			}
 			return true
 		})
@@ -112,9 +114,11 @@ func TestPackagesSayWhatTheyAre(t *testing.T) {
 	begins := regexp.MustCompile(`^(Package|Command) \S+ `)
 	for dir, comment := range comments {
 		if !begins.MatchString(comment) || strings.Count(comment, "\n") < minPackageComment {
-			t.Errorf("%s: begin the package comment with \"Package\" or \"Command\" and the name, and say in at least %d lines what it is, what it is not, and where to start", dir, minPackageComment)
+			t.Errorf("%s: begin the package comment with \"Package\" or \"Command\" and the name, and say in at "+
+				"least %d lines what it is, what it is not, and where to start", dir, minPackageComment)
 		}
-		if slices.Contains([]string{"util", "utils", "common", "helpers", "types", "constants", "misc"}, filepath.Base(dir)) {
+		if slices.Contains([]string{"util", "utils", "common", "helpers", "types", "constants", "misc"},
+			filepath.Base(dir)) {
 			t.Errorf("%s: the name says nothing; name it after what it does", dir)
 		}
 	}
@@ -122,13 +126,16 @@ func TestPackagesSayWhatTheyAre(t *testing.T) {
 
 func TestNobodySleepsOrLosesItsContext(t *testing.T) {
 	for _, s := range sources(t) {
-		hasFakeClock := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
+		hasFakeClock := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool {
+			return i.Path.Value == `"testing/synctest"`
+		})
 		choices := map[ast.Node]bool{} // the cases of selects
 		ast.Inspect(s.file, func(node ast.Node) bool {
 			if clause, ok := node.(*ast.CommClause); ok {
 				choices[clause.Comm] = true
 			}
-			if statement, ok := node.(*ast.ExprStmt); ok && s.isTest() && !hasFakeClock && !choices[statement] && isSleep(statement.X) {
+			if statement, ok := node.(*ast.ExprStmt); ok && s.isTest() && !hasFakeClock && !choices[statement] &&
+				isSleep(statement.X) {
 				s.complain(t, statement, "<-time.After: wait for a condition or a context instead")
 			}
 			selector, ok := node.(*ast.SelectorExpr)
@@ -141,7 +148,8 @@ func TestNobodySleepsOrLosesItsContext(t *testing.T) {
 			case name.Name == "time" && selector.Sel.Name == "Sleep":
 				s.complain(t, selector, "time.Sleep: wait for a condition or a context instead")
 			case name.Name == "context" && slices.Contains([]string{"Background", "TODO"}, selector.Sel.Name) &&
-				!s.forTests() && !slices.Contains([]string{"bench", "cmd", "examples", "sandbox"}, strings.Split(s.name, "/")[0]):
+				!s.forTests() && !slices.Contains([]string{"bench", "cmd", "examples", "sandbox"},
+				strings.Split(s.name, "/")[0]):
 				s.complain(t, selector, "context.%s: take the caller's context", selector.Sel.Name)
 			}
 			return true
@@ -185,7 +193,8 @@ func TestMakefileIsSmallAndSaysWhatItHas(t *testing.T) {
 
 func TestFiguresAreFew(t *testing.T) {
 	if lines := strings.Count(readFile(t, "docs/performance.md"), "\n"); lines > maxPerformanceLines {
-		t.Errorf("docs/performance.md has %d lines, at most %d: put a figure into a table, or drop one", lines, maxPerformanceLines)
+		t.Errorf("docs/performance.md has %d lines, at most %d: put a figure into a table, or drop one", lines,
+			maxPerformanceLines)
 	}
 }
 
@@ -228,7 +237,8 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "bin" || strings.HasPrefix(entry.Name(), ".git")) {
+		if entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "bin" ||
+			strings.HasPrefix(entry.Name(), ".git")) {
 			return filepath.SkipDir
 		}
 		if filepath.Ext(path) != ".go" {

@@ -20,7 +20,8 @@ var (
 func TestCodeReportsInsteadOfSpeaking(t *testing.T) {
 	for _, s := range sources(t) {
 		top, _, _ := strings.Cut(s.name, "/")
-		if s.forTests() || wingOf(s.name) == "internal/house" || !slices.Contains([]string{"cmd", "examples", "install", "internal", "manifests", "pkg", "tools"}, top) {
+		if s.forTests() || wingOf(s.name) == "internal/house" ||
+			!slices.Contains([]string{"cmd", "examples", "install", "internal", "manifests", "pkg", "tools"}, top) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, s.name))
@@ -29,7 +30,8 @@ func TestCodeReportsInsteadOfSpeaking(t *testing.T) {
 		}
 		for i, line := range strings.Split(quotes.ReplaceAllStringFunc(string(text), blank), "\n") {
 			for _, word := range speech.FindAllString(line, -1) {
-				t.Errorf("%s:%d: %q: programs report, print, record or return: use such a verb, or name the message", s.name, i+1, word)
+				t.Errorf("%s:%d: %q: programs report, print, record or return: use such a verb, or name the message",
+					s.name, i+1, word)
 			}
 			if word := vague.FindString(line); word != "" {
 				t.Errorf("%s:%d: %q: call it found or exists, and a loop variable after its type", s.name, i+1, word)

@@ -50,7 +50,11 @@ func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Pa
 	}
 	t.enter(ctx, clusterversion.Verifying)
 	if want := t.target.Version; want != "" && loaded.Version != want {
-		return nil, &reason.Error{Reason: "VerifyPayloadVersionFailed", Message: fmt.Sprintf("release image version %s does not match the expected upstream version %s", loaded.Version, want)}
+		return nil, &reason.Error{
+			Reason: "VerifyPayloadVersionFailed",
+			Message: fmt.Sprintf("release image version %s does not match the expected upstream version %s",
+				loaded.Version, want),
+		}
 	}
 	if t.packed, err = pack(opened, loaded); err != nil {
 		return nil, err
@@ -67,8 +71,9 @@ func (t *acceptance) enter(ctx context.Context, phase clusterversion.AcceptanceP
 	}
 }
 
-// publish makes the acceptance that of the status, and announces it, unless the status is about another release by now. Of the release that
-// was begun last, which is accepted before the requested one, it publishes only why that one can't be kept in place.
+// publish makes the acceptance that of the status, and announces it, unless the status is about another release by now.
+// Of the release that was begun last, which is accepted before the requested one, it publishes only why that one can't
+// be kept in place.
 func (t *acceptance) publish(ctx context.Context) {
 	isCurrent := false
 	t.applier.update(func() {
@@ -83,7 +88,8 @@ func (t *acceptance) publish(ctx context.Context) {
 	}
 }
 
-// acceptedRisks returns the checks that were overridden by force, of updates that are not recommended, and of overrides.
+// acceptedRisks returns the checks that were overridden by force, of updates that are not recommended, and of
+// overrides.
 func (t *acceptance) acceptedRisks() []string {
 	risks := slices.DeleteFunc(slices.Clone(t.now.Findings), func(f precondition.CheckFinding) bool {
 		isAccepted := f.Check == clusterversion.RiskNotRecommended || f.Check == clusterversion.RiskOverrides
@@ -95,21 +101,25 @@ func (t *acceptance) acceptedRisks() []string {
 	return precondition.CheckNames(risks)
 }
 
-// reasonUnread is the reason of a release that is not kept in place because the operator can't read the last applied one.
+// reasonUnread is the reason of a release that is not kept in place because the operator can't read the last applied
+// one.
 const reasonUnread = "ReleaseNotReadable"
 
 // unreadMessage returns why the operator can't keep the last applied release in place.
 func (t *target) unreadMessage() string {
 	if isByDigest(t.unread.Source) {
-		return fmt.Sprintf("the record says that %s was applied last, from %s, but the ClusterVersion does not: to apply it, request this image in spec.desiredUpdate",
+		return fmt.Sprintf("the record says that %s was applied last, from %s, but the ClusterVersion does not: to "+
+			"apply it, request this image in spec.desiredUpdate",
 			printable.Line(cmp.Or(t.unread.Version, "a release without a version")), printable.Line(t.unread.Source))
 	}
-	return fmt.Sprintf("%s was applied from %s, which the operator can't read: request an image with the same files in spec.desiredUpdate",
-		printable.Line(cmp.Or(t.unread.Version, "a release without a version")), printable.Line(cmp.Or(t.unread.Source, "a source without a name")))
+	return fmt.Sprintf("%s was applied from %s, which the operator can't read: request an image with the same files "+
+		"in spec.desiredUpdate",
+		printable.Line(cmp.Or(t.unread.Version, "a release without a version")),
+		printable.Line(cmp.Or(t.unread.Source, "a source without a name")))
 }
 
-// judge asks the gate of the release, and for the risks of a minor update. Force overrides what blocks. Nothing blocks the
-// release that was begun last: it is kept in place, except for objects that can't be.
+// judge asks the gate of the release, and for the risks of a minor update. Force overrides what blocks. Nothing blocks
+// the release that was begun last: it is kept in place, except for objects that can't be.
 func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 	a := t.applier
 	a.mu.Lock()
@@ -119,10 +129,12 @@ func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 	if outcome.Err != nil {
 		return outcome.Err
 	}
-	t.now.Findings, t.now.WasJudged = slices.Concat(outcome.Findings, riskFindings(risks, outcome, t.target.Previous), a.updates.warnings(p.Version)), true
+	t.now.Findings, t.now.WasJudged = slices.Concat(outcome.Findings, riskFindings(risks, outcome, t.target.Previous),
+		a.updates.warnings(p.Version)), true
 	if t.target.unread != nil && !outcome.IsSame {
 		t.now.Findings = append(t.now.Findings, precondition.CheckFinding{
-			Check: reasonUnread, Severity: precondition.Blocks, Message: t.target.unreadMessage(), Since: &t.target.unread.Started.Time,
+			Check: reasonUnread, Severity: precondition.Blocks, Message: t.target.unreadMessage(),
+			Since:      &t.target.unread.Started.Time,
 			Resolution: "a request of an image with the same files",
 		})
 	}

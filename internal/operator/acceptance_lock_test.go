@@ -16,7 +16,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestNothingIsAcceptedWithoutTheLock: what is wanted may have been cancelled since, by the replica that has the lock now.
+// TestNothingIsAcceptedWithoutTheLock: what is wanted may have been cancelled since, by the replica that has the lock
+// now.
 func TestNothingIsAcceptedWithoutTheLock(t *testing.T) {
 	t.Parallel()
 	s, err := sandbox.Start(t.Context(), sandbox.Options{})
@@ -33,7 +34,8 @@ func TestNothingIsAcceptedWithoutTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = current.Release(nil) })
-	if err := c.Client.CoordinationV1().Leases(session.DefaultNamespace).Delete(t.Context(), lock.Name(payload.DefaultName), metav1.DeleteOptions{}); err != nil {
+	if err := c.Client.CoordinationV1().Leases(session.DefaultNamespace).Delete(t.Context(),
+		lock.Name(payload.DefaultName), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	<-current.Held().Done()

@@ -18,7 +18,9 @@ import (
 func onlyGates() cache.ByObject {
 	only := cache.ByObject{Namespaces: map[string]cache.Config{}}
 	for _, namespacedName := range []types.NamespacedName{precondition.AdminGates, precondition.AdminAcks} {
-		only.Namespaces[namespacedName.Namespace] = cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", namespacedName.Name)}
+		only.Namespaces[namespacedName.Namespace] = cache.Config{
+			FieldSelector: fields.OneTermEqualSelector("metadata.name", namespacedName.Name),
+		}
 	}
 	return only
 }
@@ -30,7 +32,8 @@ func (r *reconciler) pendingAcks(ctx context.Context, version string) ([]precond
 		return nil, nil
 	}
 	var gates, acks corev1.ConfigMap
-	for name, found := range map[types.NamespacedName]*corev1.ConfigMap{precondition.AdminGates: &gates, precondition.AdminAcks: &acks} {
+	for name, found := range map[types.NamespacedName]*corev1.ConfigMap{precondition.AdminGates: &gates,
+		precondition.AdminAcks: &acks} {
 		if err := r.client.Get(ctx, name, found); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
 		}

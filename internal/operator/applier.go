@@ -21,14 +21,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An applier applies the target from its source to the cluster, and keeps it in place. Until the next target is accepted,
-// the previous release stays.
+// An applier applies the target from its source to the cluster, and keeps it in place. Until the next target is
+// accepted, the previous release stays.
 //
 //	target     retrieving  loading  verifying  judging  accepted   each refusal is retried from the beginning
 //	release                                             applying   kept   again after a failure, and in the next apply
 //
-// One loop accepts targets (run), and one keeps the accepted release (running.keep). The reconciler sets what is wanted, and
-// reads State.
+// One loop accepts targets (run), and one keeps the accepted release (running.keep). The reconciler sets what is
+// wanted, and reads State.
 type applier struct {
 	cluster  *cluster.Cluster
 	options  Options
@@ -57,7 +57,8 @@ type applier struct {
 func newApplier(c *cluster.Cluster, o Options) *applier {
 	a := &applier{
 		cluster: c, options: o, releases: newReleases(c, o), events: newAnnouncer(c), health: newHealth(o.limits),
-		changes: make(chan event.GenericEvent, 1), changed: make(chan struct{}), riskGone: make(chan struct{}, 1), completed: make(chan struct{}, 1),
+		changes: make(chan event.GenericEvent, 1), changed: make(chan struct{}), riskGone: make(chan struct{}, 1),
+		completed: make(chan struct{}, 1),
 	}
 	a.monitor = newMonitor(a)
 	a.updates = newUpdates(o.Source.Insecure, a.notify)
@@ -133,9 +134,10 @@ func (a *applier) retryOnRiskGone(err error) <-chan struct{} {
 }
 
 // tryAll accepts the target, if there is one. An operator that has just started first continues the release that was
-// begun last: the target may not be accepted for long, and only that release defines who must have signed it. Force does
-// without.
-func (a *applier) tryAll(ctx context.Context, wanted *target, changed <-chan struct{}, isRetry bool, keep func(*running)) error {
+// begun last: the target may not be accepted for long, and only that release defines who must have signed it. Force
+// does without.
+func (a *applier) tryAll(ctx context.Context, wanted *target, changed <-chan struct{}, isRetry bool,
+	keep func(*running)) error {
 	if wanted == nil {
 		return nil
 	}

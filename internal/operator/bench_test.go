@@ -35,7 +35,8 @@ func BenchmarkOperator(b *testing.B) {
 		b.ReportMetric(residentMB(b, running[0].PID), "MB")
 
 		edited := s.settings()
-		s.must(s.client.Patch(b.Context(), edited, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"version":"edited"}}`))))
+		s.must(s.client.Patch(b.Context(), edited,
+			client.RawPatch("application/merge-patch+json", []byte(`{"data":{"version":"edited"}}`))))
 		began = time.Now()
 		s.untilSettings("1.0.0")
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms/repair")

@@ -15,7 +15,8 @@ func TestACacheThatIsFull(t *testing.T) {
 	s := newStage(t)
 	large := shop + `
 -- 0000_30_large_10_map.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: large, namespace: shop}, data: {text: "` + strings.Repeat("x", 200_000) + `"}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: large, namespace: shop}, data: {text: "` + strings.Repeat("x",
+		200_000) + `"}}
 `
 	s.prepare("1.0.0", large)
 	s.options.CacheDir = filepath.Join(t.TempDir(), "full")

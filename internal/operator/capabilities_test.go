@@ -29,8 +29,8 @@ func (s *stage) of(name string) string {
 	return found.Data["version"]
 }
 
-// TestAllCapabilitiesAreEnabled where the ClusterVersion chooses none, also by an update. One that only the release knows stays
-// enabled when others are chosen, though the ClusterVersion can't name it.
+// TestAllCapabilitiesAreEnabled where the ClusterVersion chooses none, also by an update. One that only the release
+// knows stays enabled when others are chosen, though the ClusterVersion can't name it.
 func TestAllCapabilitiesAreEnabled(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+optional)
@@ -46,7 +46,9 @@ func TestAllCapabilitiesAreEnabled(t *testing.T) {
 		t.Errorf("after an update, only these are enabled: %v", updated.Status.Capabilities.EnabledCapabilities)
 	}
 	patch := client.MergeFrom(updated.DeepCopy())
-	updated.Spec.Capabilities = &configv1.ClusterVersionCapabilitiesSpec{BaselineCapabilitySet: configv1.ClusterVersionCapabilitySetCurrent}
+	updated.Spec.Capabilities = &configv1.ClusterVersionCapabilitiesSpec{
+		BaselineCapabilitySet: configv1.ClusterVersionCapabilitySetCurrent,
+	}
 	s.must(s.client.Patch(t.Context(), updated, patch))
 	s.until("one is enabled that was not chosen", func(v *configv1.ClusterVersion) bool {
 		return strings.Contains(find(v, "ImplicitlyEnabledCapabilities").Message, "Gifts")
@@ -59,7 +61,8 @@ func TestAllCapabilitiesAreEnabled(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesThatAreEnabled one after the other stay enabled when the ClusterVersion does not ask for them any more.
+// TestCapabilitiesThatAreEnabled one after the other stay enabled when the ClusterVersion does not ask for them any
+// more.
 func TestCapabilitiesThatAreEnabled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -68,7 +71,9 @@ func TestCapabilitiesThatAreEnabled(t *testing.T) {
 	}
 	wanted := &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "version"}}
 	wanted.Spec.ClusterID = "3b1f1c1e-7f2a-4b6e-9c1d-2a3b4c5d6e7f"
-	wanted.Spec.Capabilities = &configv1.ClusterVersionCapabilitiesSpec{BaselineCapabilitySet: configv1.ClusterVersionCapabilitySetNone}
+	wanted.Spec.Capabilities = &configv1.ClusterVersionCapabilitiesSpec{
+		BaselineCapabilitySet: configv1.ClusterVersionCapabilitySetNone,
+	}
 	s.await("the ClusterVersion is made", func() bool { return s.client.Create(t.Context(), wanted.DeepCopy()) == nil })
 	enable := func(names ...configv1.ClusterVersionCapability) {
 		v := s.version()
@@ -87,7 +92,8 @@ func TestCapabilitiesThatAreEnabled(t *testing.T) {
 	s.await("what is enabled is applied", func() bool { return exists("build") })
 	s.until("explicitly", has("ImplicitlyEnabledCapabilities", configv1.ConditionFalse, "AsExpected"))
 	enable()
-	s.until("it stays enabled", has("ImplicitlyEnabledCapabilities", configv1.ConditionTrue, "CapabilitiesImplicitlyEnabled"))
+	s.until("it stays enabled",
+		has("ImplicitlyEnabledCapabilities", configv1.ConditionTrue, "CapabilitiesImplicitlyEnabled"))
 	s.restart()
 	s.update(s.push("1.0.1", shop+optional))
 	s.until("updated", isAt("1.0.1"))

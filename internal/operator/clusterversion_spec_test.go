@@ -23,7 +23,8 @@ func TestAnotherClusterVersionDoesNotCount(t *testing.T) {
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
 	other := &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: configv1.ClusterVersionSpec{
-		ClusterID: "3b1f1c1e-7f2a-4b6e-9c1d-2a3b4c5d6e7f", DesiredUpdate: &configv1.Update{Image: s.push("1.0.1", shop)},
+		ClusterID:     "3b1f1c1e-7f2a-4b6e-9c1d-2a3b4c5d6e7f",
+		DesiredUpdate: &configv1.Update{Image: s.push("1.0.1", shop)},
 	}}
 	s.must(s.client.Create(t.Context(), other))
 	s.await("the other one is told", func() bool {
@@ -35,8 +36,8 @@ func TestAnotherClusterVersionDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestARegistryThatFails: it is away, then sends other bytes than the digest says, then never answers, which can be taken
-// back, and at last works. The release before stays in place meanwhile.
+// TestARegistryThatFails: it is away, then sends other bytes than the digest says, then never answers, which can be
+// taken back, and at last works. The release before stays in place meanwhile.
 func TestARegistryThatFails(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -65,7 +66,8 @@ func TestARegistryThatFails(t *testing.T) {
 	existing := func(words string) func(*configv1.ClusterVersion) bool {
 		return func(v *configv1.ClusterVersion) bool {
 			c := find(v, "ReleaseAccepted")
-			return c.Status == configv1.ConditionFalse && c.Reason == "RetrievePayload" && strings.Contains(c.Message, words)
+			return c.Status == configv1.ConditionFalse && c.Reason == "RetrievePayload" &&
+				strings.Contains(c.Message, words)
 		}
 	}
 	s.until("the registry is away", existing("503"))
@@ -108,11 +110,13 @@ func TestAClusterVersionThatIsEditedAllTheTime(t *testing.T) {
 	if len(done.Status.History) != 2 {
 		t.Errorf("the history is %+v", done.Status.History)
 	}
-	s.until("the last edit is observed", func(v *configv1.ClusterVersion) bool { return v.Status.ObservedGeneration == v.Generation })
+	s.until("the last edit is observed", func(v *configv1.ClusterVersion) bool {
+		return v.Status.ObservedGeneration == v.Generation
+	})
 }
 
-// TestTheAdministratorOptsIn: an operator holds back the minor update while something deprecated is in use, and says where
-// to read about it. When that is over, the update begins, with a tombstone that the release before had already.
+// TestTheAdministratorOptsIn: an operator holds back the minor update while something deprecated is in use, and says
+// where to read about it. When that is over, the update begins, with a tombstone that the release before had already.
 func TestTheAdministratorOptsIn(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -132,7 +136,8 @@ func TestTheAdministratorOptsIn(t *testing.T) {
 	next := s.push("1.1.0", shop+oldDeleted+till)
 	s.update(next)
 	s.until("the operator holds it back", func(v *configv1.ClusterVersion) bool {
-		return strings.Contains(find(v, "ReleaseAccepted").Message, notes) && strings.Contains(find(v, configv1.OperatorUpgradeable).Message, notes)
+		return strings.Contains(find(v, "ReleaseAccepted").Message, notes) &&
+			strings.Contains(find(v, configv1.OperatorUpgradeable).Message, notes)
 	})
 	s.report("till", "1.0.1")
 	s.until("the tombstone holds it back", func(v *configv1.ClusterVersion) bool {
@@ -156,7 +161,8 @@ func TestAnObjectThatIsOverriddenIsLeftAlone(t *testing.T) {
 		s.must(s.client.Patch(t.Context(), v, patch))
 	}
 	override(configv1.ComponentOverride{Kind: "ConfigMap", Namespace: "shop", Name: "settings", Unmanaged: true})
-	s.until("minor updates are held back", has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "ClusterVersionOverrides"))
+	s.until("minor updates are held back",
+		has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "ClusterVersionOverrides"))
 	s.await("an edit stays", func() bool {
 		s.must(s.editSettings("mine"))
 		timer := time.NewTimer(time.Second) // repairs take some milliseconds
@@ -165,7 +171,9 @@ func TestAnObjectThatIsOverriddenIsLeftAlone(t *testing.T) {
 	})
 	override()
 	s.untilSettings("1.0.0")
-	v := s.until("nothing holds back minor updates", func(v *configv1.ClusterVersion) bool { return find(v, configv1.OperatorUpgradeable).Type == "" })
+	v := s.until("nothing holds back minor updates", func(v *configv1.ClusterVersion) bool {
+		return find(v, configv1.OperatorUpgradeable).Type == ""
+	})
 	if len(v.Status.History) != 1 {
 		t.Errorf("the history is %+v", v.Status.History)
 	}
@@ -187,7 +195,8 @@ func TestAnAdministratorAcknowledges(t *testing.T) {
 	s.until("installed", isAt("1.0.0"))
 	s.until("minor updates are held back", func(v *configv1.ClusterVersion) bool {
 		c := find(v, configv1.OperatorUpgradeable)
-		return c.Reason == "AdminAck" && strings.Contains(c.Message, `prices v1 goes (lifted by an administrator who sets ack-1.0-prices: "true"`)
+		return c.Reason == "AdminAck" &&
+			strings.Contains(c.Message, `prices v1 goes (lifted by an administrator who sets ack-1.0-prices: "true"`)
 	})
 	s.update(s.push("1.0.1", shop+gate))
 	s.until("a patch goes on", isAt("1.0.1"))
@@ -195,8 +204,13 @@ func TestAnAdministratorAcknowledges(t *testing.T) {
 	s.until("the minor update is refused", func(v *configv1.ClusterVersion) bool {
 		return strings.Contains(find(v, "ReleaseAccepted").Message, "AdminAck: ack-1.0-prices: prices v1 goes")
 	})
-	acks := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "admin-acks"}, Data: map[string]string{"ack-1.0-prices": "true"}}
+	acks := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "admin-acks"},
+		Data:       map[string]string{"ack-1.0-prices": "true"},
+	}
 	s.must(s.client.Create(t.Context(), acks))
 	s.until("updated", isAt("1.1.0"))
-	s.until("nothing holds back minor updates", func(v *configv1.ClusterVersion) bool { return find(v, configv1.OperatorUpgradeable).Type == "" })
+	s.until("nothing holds back minor updates", func(v *configv1.ClusterVersion) bool {
+		return find(v, configv1.OperatorUpgradeable).Type == ""
+	})
 }

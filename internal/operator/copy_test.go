@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAReplacedPodNeedsNoRegistry to keep its release in place: the files are on the cluster. An update does, and so does a release
-// whose copy is lost.
+// TestAReplacedPodNeedsNoRegistry to keep its release in place: the files are on the cluster. An update does, and so
+// does a release whose copy is lost.
 func TestAReplacedPodNeedsNoRegistry(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -33,17 +33,20 @@ func TestAReplacedPodNeedsNoRegistry(t *testing.T) {
 
 	s.must(s.end())
 	s.ask(nil)
-	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system), client.MatchingLabels{"runlevel.dev/files": "default"}))
+	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system),
+		client.MatchingLabels{"runlevel.dev/files": "default"}))
 	s.options.CacheDir = filepath.Join(t.TempDir(), "of-a-third-node")
 	s.start()
 	s.until("the message names what is missing", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "ReleaseAccepted")
-		return c.Status == configv1.ConditionFalse && strings.Contains(c.Message, "its copy on the cluster: Secret runlevel-system/runlevel-release-default-files-")
+		return c.Status == configv1.ConditionFalse &&
+			strings.Contains(c.Message,
+				"its copy on the cluster: Secret runlevel-system/runlevel-release-default-files-")
 	})
 }
 
-// TestAForgedRecordIsNotApplied has an account that may only write ConfigMaps and Secrets in the namespace of the record name another
-// copy, or another image, as the release that was applied last.
+// TestAForgedRecordIsNotApplied has an account that may only write ConfigMaps and Secrets in the namespace of the
+// record name another copy, or another image, as the release that was applied last.
 func TestAForgedRecordIsNotApplied(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -68,7 +71,9 @@ func TestAForgedRecordIsNotApplied(t *testing.T) {
 	s.start()
 	s.until("an image that only the record has is reported", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
-		return c.Status == configv1.ConditionTrue && strings.Contains(c.Message, "the record says that 1.0.2 was applied last, from "+forged+", but the ClusterVersion does not: to apply it, request this image")
+		return c.Status == configv1.ConditionTrue &&
+			strings.Contains(c.Message, "the record says that 1.0.2 was applied last, from "+forged+
+				", but the ClusterVersion does not: to apply it, request this image")
 	})
 	s.must(s.end())
 	if got := s.version().Status.History; len(got) != 2 || got[0].Version != "1.0.1" {
@@ -83,7 +88,9 @@ func TestAForgedRecordIsNotApplied(t *testing.T) {
 	s.start()
 	s.until("a copy of other files is reported", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
-		return c.Status == configv1.ConditionTrue && strings.Contains(c.Message, "its copy on the cluster is not applied, since it is not the one that was accepted")
+		return c.Status == configv1.ConditionTrue &&
+			strings.Contains(c.Message,
+				"its copy on the cluster is not applied, since it is not the one that was accepted")
 	})
 	if got := s.settings().Data["version"]; got != "by-hand" {
 		t.Errorf("%s was applied", got)

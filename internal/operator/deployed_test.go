@@ -45,14 +45,17 @@ const system = "runlevel-system"
 func (s *stage) deploy(image string, change ...func(*appsv1.Deployment)) *hostpods.HostPods {
 	s.t.Helper()
 	for _, object := range s.installed(image, change...) {
-		err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			return s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("kubectl"), client.ForceOwnership) == nil, nil
-		})
+		err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true,
+			func(ctx context.Context) (bool, error) {
+				return s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()),
+					client.FieldOwner("kubectl"), client.ForceOwnership) == nil, nil
+			})
 		s.must(err)
 	}
 	pods, err := hostpods.Start(s.t.Context(), hostpods.Options{
 		Config: s.sandbox.Config, Namespace: system, Selector: "app.kubernetes.io/name=runlevel-operator",
-		Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(s.t, "runlevel-cluster")}, Folder: s.t.TempDir(),
+		Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(s.t, "runlevel-cluster")},
+		Folder:   s.t.TempDir(),
 	})
 	s.must(err)
 	s.t.Cleanup(func() {
@@ -69,7 +72,8 @@ func (s *stage) tail(pods *hostpods.HostPods) {
 	for _, hostProcess := range pods.Processes() {
 		text, _ := os.ReadFile(hostProcess.Log)
 		lines := strings.Split(string(text), "\n")
-		s.t.Logf("%s, %d restarts, waiting: %s\n%s", hostProcess.Pod, hostProcess.Restarts, hostProcess.Waiting, strings.Join(lines[max(0, len(lines)-30):], "\n"))
+		s.t.Logf("%s, %d restarts, waiting: %s\n%s", hostProcess.Pod, hostProcess.Restarts, hostProcess.Waiting,
+			strings.Join(lines[max(0, len(lines)-30):], "\n"))
 	}
 }
 
@@ -107,15 +111,18 @@ func (s *stage) installed(image string, change ...func(*appsv1.Deployment)) []*u
 func (s *stage) leader(others ...string) string {
 	s.t.Helper()
 	var pod string
-	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var lease coordinationv1.Lease
-		err := s.client.Get(ctx, client.ObjectKey{Namespace: system, Name: "runlevel-release-default"}, &lease)
-		if err != nil || lease.Spec.HolderIdentity == nil {
-			return false, nil
-		}
-		pod = *lease.Spec.HolderIdentity
-		return pod != "" && !slices.ContainsFunc(others, func(other string) bool { return strings.Contains(pod, other) }), nil
-	})
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			var lease coordinationv1.Lease
+			err := s.client.Get(ctx, client.ObjectKey{Namespace: system, Name: "runlevel-release-default"}, &lease)
+			if err != nil || lease.Spec.HolderIdentity == nil {
+				return false, nil
+			}
+			pod = *lease.Spec.HolderIdentity
+			return pod != "" && !slices.ContainsFunc(others, func(other string) bool {
+				return strings.Contains(pod, other)
+			}), nil
+		})
 	if err != nil {
 		s.t.Fatalf("no leader but %v", others)
 	}
@@ -127,7 +134,8 @@ func many(count int) string {
 	var text strings.Builder
 	text.WriteString(shop)
 	for i := range count {
-		fmt.Fprintf(&text, "-- 0000_%d_part-%d_10_map.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: map-%d, namespace: shop}, data: {version: VERSION}}\n", 30+i%5, i, i)
+		fmt.Fprintf(&text, "-- 0000_%d_part-%d_10_map.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: "+
+			"map-%d, namespace: shop}, data: {version: VERSION}}\n", 30+i%5, i, i)
 	}
 	return text.String()
 }
@@ -149,16 +157,17 @@ func (s *stage) at(version string) int {
 // untilAt waits until some ConfigMaps are of a version.
 func (s *stage) untilAt(version string, count int) {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(s.t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return s.at(version) >= count, nil
-	})
+	err := wait.PollUntilContextTimeout(s.t.Context(), 5*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			return s.at(version) >= count, nil
+		})
 	if err != nil {
 		s.t.Fatalf("%s\n%d ConfigMaps are of %s, want %d", s.text(), s.at(version), version, count)
 	}
 }
 
-// TestTheOperatorAsItIsShipped installs, updates and repairs with the Deployment, the arguments and the rights of install/.
-// Its process is killed at three moments of the update.
+// TestTheOperatorAsItIsShipped installs, updates and repairs with the Deployment, the arguments and the rights of
+// install/. Its process is killed at three moments of the update.
 func TestTheOperatorAsItIsShipped(t *testing.T) {
 	t.Parallel()
 	const parts = 60
@@ -191,8 +200,8 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 	s.checkRights()
 }
 
-// TestAnUpdateReplacesTheOperator: the release has the operator's own manifests. The new process goes on where the old one
-// has stopped.
+// TestAnUpdateReplacesTheOperator: the release has the operator's own manifests. The new process goes on where the old
+// one has stopped.
 func TestAnUpdateReplacesTheOperator(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -295,13 +304,15 @@ func TestTheStatusOfAnOperatorThatDoesNotRun(t *testing.T) {
 	s.until("installed", isAt("1.0.0"))
 	scale := func(replicas string) {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "runlevel-operator"}}
-		s.must(s.client.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":`+replicas+`}}`))))
+		s.must(s.client.Patch(t.Context(), deployment,
+			client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":`+replicas+`}}`))))
 	}
 	scale("0")
 	s.await("the command line says that it does not run", func() bool {
 		text, isDone := s.status()
 		return !isDone && strings.Contains(text, "release default 1.0.0: complete, and not kept in place\n") &&
-			strings.Contains(text, "the operator, Deployment runlevel-system/runlevel-operator, is scaled to 0 replicas: kubectl -n runlevel-system scale deployment/runlevel-operator --replicas=1\n")
+			strings.Contains(text, "the operator, Deployment runlevel-system/runlevel-operator, is scaled to 0 "+
+				"replicas: kubectl -n runlevel-system scale deployment/runlevel-operator --replicas=1\n")
 	})
 	scale("1")
 	s.await("the command line says that it runs", func() bool {

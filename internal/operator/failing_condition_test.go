@@ -17,8 +17,8 @@ const refused = `
 {apiVersion: v1, kind: Service, metadata: {name: refused, namespace: shop}, spec: {ports: [{port: 0}]}}
 `
 
-// TestConditionsStayWhileARefusedObjectIsTriedAgain: alerts look at how long Failing has been true. The next try is held up where
-// it has applied what comes before the object.
+// TestConditionsStayWhileARefusedObjectIsTriedAgain: alerts look at how long Failing has been true. The next try is
+// held up where it has applied what comes before the object.
 func TestConditionsStayWhileARefusedObjectIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -54,8 +54,11 @@ func TestConditionsStayWhileARefusedObjectIsTriedAgain(t *testing.T) {
 	}
 	for _, channel := range []string{"stable-1", "stable-2"} {
 		v := s.version()
-		s.must(s.client.Patch(t.Context(), v, client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"channel": "`+channel+`"}}`))))
-		after := s.until("the status is written again", func(now *configv1.ClusterVersion) bool { return now.Status.ObservedGeneration >= v.Generation })
+		s.must(s.client.Patch(t.Context(), v,
+			client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"channel": "`+channel+`"}}`))))
+		after := s.until("the status is written again", func(now *configv1.ClusterVersion) bool {
+			return now.Status.ObservedGeneration >= v.Generation
+		})
 		for _, kind := range []configv1.ClusterStatusConditionType{"Failing", configv1.OperatorProgressing} {
 			if is, was := find(after, kind), find(before, kind); is != was {
 				t.Errorf("%s was %+v, and is %+v", kind, was, is)

@@ -9,14 +9,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Features are the feature set of a cluster, and the feature gates that are on in it. Empty fields filter as those of payload.Filter.
+// Features are the feature set of a cluster, and the feature gates that are on in it. Empty fields filter as those of
+// payload.Filter.
 type Features struct {
 	Set   string
 	Gates []string
 }
 
-// featuresOf returns the features of FeatureGate "cluster" for a release: the gates of the first of some versions that its status lists. A
-// custom feature set whose status lists none of them has the gates of its spec.
+// featuresOf returns the features of FeatureGate "cluster" for a release: the gates of the first of some versions that
+// its status lists. A custom feature set whose status lists none of them has the gates of its spec.
 func featuresOf(gate *configv1.FeatureGate, versions ...string) Features {
 	found := Features{Set: cmp.Or(string(gate.Spec.FeatureSet), payload.DefaultFeatureSet), Gates: []string{}}
 	for _, name := range enabledGates(gate, versions) {
@@ -28,7 +29,9 @@ func featuresOf(gate *configv1.FeatureGate, versions ...string) Features {
 
 func enabledGates(gate *configv1.FeatureGate, versions []string) (enabled []configv1.FeatureGateName) {
 	for _, version := range versions {
-		at := slices.IndexFunc(gate.Status.FeatureGates, func(d configv1.FeatureGateDetails) bool { return d.Version == version })
+		at := slices.IndexFunc(gate.Status.FeatureGates, func(d configv1.FeatureGateDetails) bool {
+			return d.Version == version
+		})
 		if at < 0 || version == "" {
 			continue
 		}

@@ -21,13 +21,17 @@ const preview = `
 -- 0000_10_base_00_namespace.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: shop, annotations: {` + included + `}}}
 -- 0000_20_shop_10_settings.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, annotations: {` + included + `}}, data: {version: VERSION}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, annotations: {` + included +
+	`}}, data: {version: VERSION}}
 -- 0000_30_shop_10_default.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: variant, namespace: shop, annotations: {` + included + `, release.openshift.io/feature-set: Default}}, data: {version: default}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: variant, namespace: shop, annotations: {` + included +
+	`, release.openshift.io/feature-set: Default}}, data: {version: default}}
 -- 0000_30_shop_10_preview.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: variant, namespace: shop, annotations: {` + included + `, release.openshift.io/feature-set: TechPreviewNoUpgrade}}, data: {version: preview}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: variant, namespace: shop, annotations: {` + included +
+	`, release.openshift.io/feature-set: TechPreviewNoUpgrade}}, data: {version: preview}}
 -- 0000_30_shop_20_gate.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: gated, namespace: shop, annotations: {` + included + `, release.openshift.io/feature-gate: NewThing}}, data: {version: gated}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: gated, namespace: shop, annotations: {` + included +
+	`, release.openshift.io/feature-gate: NewThing}}, data: {version: gated}}
 `
 
 // featureGates are the definition of FeatureGate, and the one of a cluster that has chosen no feature set.
@@ -45,8 +49,8 @@ spec:
 {apiVersion: config.openshift.io/v1, kind: FeatureGate, metadata: {name: cluster, annotations: {release.openshift.io/create-only: "true", ` + included + `}}, spec: {}}
 `
 
-// TestTheFeaturesOfTheCluster decide which manifests are applied: those of FeatureGate "cluster", which the release itself brings, and
-// whose changes are applied while the operator runs.
+// TestTheFeaturesOfTheCluster decide which manifests are applied: those of FeatureGate "cluster", which the release
+// itself brings, and whose changes are applied while the operator runs.
 func TestTheFeaturesOfTheCluster(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -63,7 +67,8 @@ func TestTheFeaturesOfTheCluster(t *testing.T) {
 	s.must(s.client.Patch(t.Context(), &gate, patch))
 	s.await("the variant of the feature set is applied", func() bool { return s.of("variant") == "preview" })
 	s.until("the status has the feature set", func(v *configv1.ClusterVersion) bool {
-		return isAt("1.0.0")(v) && strings.HasSuffix(find(v, "ReleaseAccepted").Message, ` featureSet="TechPreviewNoUpgrade"`)
+		return isAt("1.0.0")(v) &&
+			strings.HasSuffix(find(v, "ReleaseAccepted").Message, ` featureSet="TechPreviewNoUpgrade"`)
 	})
 	if got := s.of("gated"); got != "" {
 		t.Errorf("with its gate off, there is the gated object %q", got)
@@ -84,7 +89,8 @@ func TestTheFeaturesOfTheCluster(t *testing.T) {
 func TestFeaturesOfTheFlags(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.options.Profile, s.options.Features = "ha", operator.Features{Set: "TechPreviewNoUpgrade", Gates: []string{"NewThing"}}
+	s.options.Profile, s.options.Features = "ha",
+		operator.Features{Set: "TechPreviewNoUpgrade", Gates: []string{"NewThing"}}
 	s.beginWith("1.0.0", preview)
 	s.until("installed", isAt("1.0.0"))
 	if variant, gated := s.of("variant"), s.of("gated"); variant != "preview" || gated != "gated" {
@@ -92,15 +98,16 @@ func TestFeaturesOfTheFlags(t *testing.T) {
 	}
 }
 
-// TestTheObservedGenerationIsThatOfTheConditions: at each moment when it is the generation, ReleaseAccepted is about the request of
-// that generation.
+// TestTheObservedGenerationIsThatOfTheConditions: at each moment when it is the generation, ReleaseAccepted is about
+// the request of that generation.
 func TestTheObservedGenerationIsThatOfTheConditions(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	installed := s.until("installed", isAt("1.0.0"))
 	watching, err := client.NewWithWatch(s.sandbox.Config, client.Options{Scheme: s.client.Scheme()})
 	s.must(err)
-	watched, err := watching.Watch(t.Context(), &configv1.ClusterVersionList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: installed.ResourceVersion}})
+	watched, err := watching.Watch(t.Context(), &configv1.ClusterVersionList{},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: installed.ResourceVersion}})
 	s.must(err)
 	defer watched.Stop()
 	image := func(digit string) string { return s.registry + "/team/missing@sha256:" + strings.Repeat(digit, 64) }
@@ -129,7 +136,8 @@ func TestTheObservedGenerationIsThatOfTheConditions(t *testing.T) {
 				want = installed.Status.Desired.Image
 			}
 			if !strings.Contains(accepted.Message, want) {
-				t.Fatalf("observedGeneration is that of the request of %q, and ReleaseAccepted says %s: %s", next, accepted.Status, accepted.Message)
+				t.Fatalf("observedGeneration is that of the request of %q, and ReleaseAccepted says %s: %s", next,
+					accepted.Status, accepted.Message)
 			}
 			if isAnswered = accepted.Status != configv1.ConditionUnknown; isAnswered {
 				break

@@ -44,7 +44,8 @@ type stage struct {
 // newStage returns a stage without an operator.
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	s, err := sandbox.Start(t.Context(), sandbox.Options{AuditPolicy: sandboxtest.AuditAccount("runlevel-system", "runlevel-operator")})
+	s, err := sandbox.Start(t.Context(),
+		sandbox.Options{AuditPolicy: sandboxtest.AuditAccount("runlevel-system", "runlevel-operator")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +143,15 @@ func (s *stage) release(version, files string) fs.FS {
 		}
 	}
 	all.Files = append(all.Files,
-		txtar.File{Name: "release-manifests/release-metadata", Data: []byte(`{"kind": "cincinnati-metadata-v0", "version": "` + version + `"}`)},
-		txtar.File{Name: "release-manifests/image-references", Data: []byte(`{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "` + version + `"}}`)},
+		txtar.File{
+			Name: "release-manifests/release-metadata",
+			Data: []byte(`{"kind": "cincinnati-metadata-v0", "version": "` + version + `"}`),
+		},
+		txtar.File{
+			Name: "release-manifests/image-references",
+			Data: []byte(`{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "` +
+				version + `"}}`),
+		},
 	)
 	release, err := txtar.FS(all)
 	s.must(err)
@@ -168,10 +176,11 @@ func (s *stage) version() *configv1.ClusterVersion {
 func (s *stage) until(what string, isSo func(*configv1.ClusterVersion) bool) *configv1.ClusterVersion {
 	s.t.Helper()
 	var last *configv1.ClusterVersion
-	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = s.version()
-		return isSo(last), nil
-	})
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			last = s.version()
+			return isSo(last), nil
+		})
 	if err != nil {
 		s.t.Fatalf("%s\nnever: %s", s.text(), what)
 	}
@@ -209,16 +218,19 @@ func (s *stage) ask(update *configv1.Update) {
 func (s *stage) report(name, version string, change ...func(*configv1.ClusterOperatorStatus)) {
 	s.t.Helper()
 	var operator configv1.ClusterOperator
-	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return s.client.Get(ctx, client.ObjectKey{Name: name}, &operator) == nil, nil // nor may its kind be served yet
-	})
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			// nor may its kind be served yet
+			return s.client.Get(ctx, client.ObjectKey{Name: name}, &operator) == nil, nil
+		})
 	if err != nil {
 		s.t.Fatalf("%s\nthere never is a ClusterOperator %s", s.text(), name)
 	}
 	patch := client.MergeFrom(operator.DeepCopy())
 	operator.Status.Versions = []configv1.OperandVersion{{Name: "operator", Version: version}}
 	operator.Status.Conditions = []configv1.ClusterOperatorStatusCondition{
-		condition(configv1.OperatorAvailable, configv1.ConditionTrue), condition(configv1.OperatorDegraded, configv1.ConditionFalse),
+		condition(configv1.OperatorAvailable, configv1.ConditionTrue),
+		condition(configv1.OperatorDegraded, configv1.ConditionFalse),
 		condition(configv1.OperatorProgressing, configv1.ConditionFalse),
 	}
 	for _, fn := range change {
@@ -230,7 +242,10 @@ func (s *stage) report(name, version string, change ...func(*configv1.ClusterOpe
 // await waits until something is so.
 func (s *stage) await(what string, isSo func() bool) {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) { return isSo(), nil })
+	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			return isSo(), nil
+		})
 	if err != nil {
 		s.t.Fatalf("%s\nnever: %s", s.text(), what)
 	}

@@ -24,7 +24,11 @@ type limits struct {
 	watchNotAliveAfter time.Duration // a watch is lost, and the API server answers: not alive
 }
 
-var usualLimits = limits{loopTimeout: 15 * time.Minute, watchNotReadyAfter: time.Minute, watchNotAliveAfter: 10 * time.Minute}
+var usualLimits = limits{
+	loopTimeout:        15 * time.Minute,
+	watchNotReadyAfter: time.Minute,
+	watchNotAliveAfter: 10 * time.Minute,
+}
 
 // health answers the probes of an operator. The operator is not alive when a restart may help, and not ready when it
 // can't do its work. While the API server is away, it is alive: a restart would not help.

@@ -67,7 +67,8 @@ func (t *troubledTransport) tap(request *http.Request, send http.RoundTripper) (
 	if isCut {
 		return nil, errors.New("cut")
 	}
-	if hangs != nil && request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/configmaps/runlevel-release-default") {
+	if hangs != nil && request.Method == http.MethodGet &&
+		strings.HasSuffix(request.URL.Path, "/configmaps/runlevel-release-default") {
 		<-hangs
 	}
 	answer, err := send.RoundTrip(request)
@@ -125,7 +126,8 @@ func TestAPassThatHangsIsNotAlive(t *testing.T) {
 	t.Cleanup(end)
 	edits := 0
 	s.until("a pass hangs", func(v *configv1.ClusterVersion) bool {
-		patch := fmt.Appendf(nil, `{"spec": {"channel": "stable-%d"}}`, edits) // an edit has the operator look at the record
+		// an edit has the operator look at the record
+		patch := fmt.Appendf(nil, `{"spec": {"channel": "stable-%d"}}`, edits)
 		s.must(s.client.Patch(t.Context(), v, client.RawPatch("application/merge-patch+json", patch)))
 		edits++
 		return probe(s.options.Listen+"/healthz", http.StatusInternalServerError, "[-]loops failed")
@@ -159,8 +161,8 @@ func TestAnOperatorThatHearsNothing(t *testing.T) {
 	s.untilProbed(s.options.Listen+"/readyz", http.StatusOK, "")
 }
 
-// TestAnOperatorWaitsForTheAPIServer: one that ended would be started again by the kubelet after longer and longer pauses. It is
-// alive and not ready while nothing answers at all, and when the server fails to do its work at first.
+// TestAnOperatorWaitsForTheAPIServer: one that ended would be started again by the kubelet after longer and longer
+// pauses. It is alive and not ready while nothing answers at all, and when the server fails to do its work at first.
 func TestAnOperatorWaitsForTheAPIServer(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -176,7 +178,8 @@ func TestAnOperatorWaitsForTheAPIServer(t *testing.T) {
 		case isDefinition && definitions.Add(1) <= 2, strings.Contains(r.URL.Path, "/leases/") && leases.Add(1) <= 2:
 			text := `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "message": "not now", "code": 500}`
 			return &http.Response{
-				StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
+				StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(text)), Request: r,
 			}, nil
 		default:
 			return send.RoundTrip(r)

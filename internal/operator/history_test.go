@@ -32,15 +32,19 @@ func (s *stage) checkHistories(want string) {
 	s.must(err)
 	known, _, err := record.NewStore(c.Client, session.DefaultNamespace, payload.DefaultName).Load(s.t.Context())
 	s.must(err)
-	recorded := states(known.History, func(e record.HistoryEntry) (string, string) { return e.Version, string(e.State) })
-	reported := states(s.version().Status.History, func(e configv1.UpdateHistory) (string, string) { return e.Version, string(e.State) })
+	recorded := states(known.History, func(e record.HistoryEntry) (string, string) {
+		return e.Version, string(e.State)
+	})
+	reported := states(s.version().Status.History, func(e configv1.UpdateHistory) (string, string) {
+		return e.Version, string(e.State)
+	})
 	if recorded != want || reported != want {
 		s.t.Errorf("the record has %q, and the ClusterVersion %q, want %q", recorded, reported, want)
 	}
 }
 
-// TestAnInstallWithADegradedOperator goes on beyond it, and is not complete: for the ClusterVersion, and for the record, which the
-// command line reads. An update from there leaves both Partial.
+// TestAnInstallWithADegradedOperator goes on beyond it, and is not complete: for the ClusterVersion, and for the
+// record, which the command line reads. An update from there leaves both Partial.
 func TestAnInstallWithADegradedOperator(t *testing.T) {
 	t.Parallel()
 	const late = `
@@ -60,7 +64,9 @@ func TestAnInstallWithADegradedOperator(t *testing.T) {
 	}
 	s.restart()
 	s.update(s.push("1.0.1", shop+till+late))
-	s.until("the update has begun", func(v *configv1.ClusterVersion) bool { return v.Status.Desired.Version == "1.0.1" })
+	s.until("the update has begun", func(v *configv1.ClusterVersion) bool {
+		return v.Status.Desired.Version == "1.0.1"
+	})
 	s.report("till", "1.0.1")
 	s.until("updated", isAt("1.0.1"))
 	s.checkHistories("1.0.1=Completed 1.0.0=Partial")
@@ -89,8 +95,8 @@ func TestBackToThePatchBefore(t *testing.T) {
 	})
 }
 
-// TestTheCommandLineAppliesWhileTheOperatorIsStopped: the operator reports what is on the cluster, which it can't read, and adopts it
-// when an image with the same files is requested, without force.
+// TestTheCommandLineAppliesWhileTheOperatorIsStopped: the operator reports what is on the cluster, which it can't read,
+// and adopts it when an image with the same files is requested, without force.
 func TestTheCommandLineAppliesWhileTheOperatorIsStopped(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -100,25 +106,31 @@ func TestTheCommandLineAppliesWhileTheOperatorIsStopped(t *testing.T) {
 	s.must(err)
 	release, _, err := payload.Load(t.Context(), s.release("1.0.1", shop), payload.Options{Name: payload.DefaultName})
 	s.must(err)
-	s.must(session.Run(t.Context(), c, release, session.Options{Source: "./shop", Apply: apply.Options{Standard: ready.Upstream}}).Err)
+	s.must(session.Run(t.Context(), c, release,
+		session.Options{Source: "./shop", Apply: apply.Options{Standard: ready.Upstream}}).Err)
 	s.start()
-	unread := s.until("it reports the release that it can't read", has("Failing", configv1.ConditionTrue, "RetrievePayloadFailed"))
-	want := "1.0.1 is not kept in place: 1.0.1 was applied from ./shop, which the operator can't read: request an image with the same files in spec.desiredUpdate"
+	unread := s.until("it reports the release that it can't read",
+		has("Failing", configv1.ConditionTrue, "RetrievePayloadFailed"))
+	want := "1.0.1 is not kept in place: 1.0.1 was applied from ./shop, which the operator can't read: request an " +
+		"image with the same files in spec.desiredUpdate"
 	if got := find(unread, "Failing").Message; got != want {
 		t.Errorf("Failing: %s\nwant: %s", got, want)
 	}
-	if got, want := find(unread, configv1.OperatorProgressing).Message, "Error while reconciling 1.0.1: it is not kept in place"; got != want || unread.Status.Desired.Version != "1.0.1" {
+	if got, want := find(unread, configv1.OperatorProgressing).Message, "Error while reconciling 1.0.1: it is not "+
+		"kept in place"; got != want || unread.Status.Desired.Version != "1.0.1" {
 		t.Errorf("Progressing: %s, want %s", got, want)
 	}
 	s.checkHistories("1.0.1=Completed 1.0.0=Completed")
 	if newest := unread.Status.History[0]; newest.Image != "" || unread.Status.Desired.Image != "" {
-		t.Errorf("a folder is the image %q in the history, and %q is desired", newest.Image, unread.Status.Desired.Image)
+		t.Errorf("a folder is the image %q in the history, and %q is desired", newest.Image,
+			unread.Status.Desired.Image)
 	}
 
 	checkUnread := func() {
 		t.Helper()
 		isUnread := func(n *why.NotKept) bool {
-			return n != nil && strings.HasSuffix(n.Message, "can't read it: it was applied from ./shop") && strings.HasPrefix(n.Resolution, "request an image")
+			return n != nil && strings.HasSuffix(n.Message, "can't read it: it was applied from ./shop") &&
+				strings.HasPrefix(n.Resolution, "request an image")
 		}
 		if report := s.explain(); !isUnread(report.NotKept) {
 			t.Errorf("the status of a release from a folder: %s", report.NotKept)
@@ -127,13 +139,15 @@ func TestTheCommandLineAppliesWhileTheOperatorIsStopped(t *testing.T) {
 	checkUnread()
 	s.update(s.registry + "/team/missing@sha256:" + strings.Repeat("1", 64))
 	s.until("it can't be retrieved", func(v *configv1.ClusterVersion) bool {
-		return strings.Contains(find(v, "ReleaseAccepted").Message, "missing") && find(v, "ReleaseAccepted").Status == configv1.ConditionFalse
+		return strings.Contains(find(v, "ReleaseAccepted").Message, "missing") &&
+			find(v, "ReleaseAccepted").Status == configv1.ConditionFalse
 	})
 	checkUnread()
 	s.update(s.push("1.0.2", shop))
 	s.until("another release is refused", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "ReleaseAccepted")
-		return c.Status == configv1.ConditionFalse && c.Reason == "PreconditionChecks" && strings.Contains(c.Message, "ReleaseNotReadable")
+		return c.Status == configv1.ConditionFalse && c.Reason == "PreconditionChecks" &&
+			strings.Contains(c.Message, "ReleaseNotReadable")
 	})
 	image := s.push("1.0.1", shop)
 	s.update(image)

@@ -46,7 +46,8 @@ func (s *stage) watchHooks() *sandboxtest.PodHistory {
 				continue
 			}
 			isNew := func(pod corev1.Pod) bool {
-				return pod.Labels["app"] == "web" && pod.Status.Phase == corev1.PodRunning && pod.Spec.Containers[0].Image == hook.Spec.Containers[0].Image
+				return pod.Labels["app"] == "web" && pod.Status.Phase == corev1.PodRunning &&
+					pod.Spec.Containers[0].Image == hook.Spec.Containers[0].Image
 			}
 			if ready := len(now) - len(slices.DeleteFunc(slices.Clone(now), isNew)); ready != 2 {
 				s.t.Errorf("%s is there when %d of 2 pods run", hook.Name, ready)
@@ -79,7 +80,8 @@ func TestTheOperatorRunsHooks(t *testing.T) {
 	s.until("the Deployment is new", isAt("1.0.1"))
 	s.update(s.push("1.0.2", hookedShop))
 	s.until("updated", isAt("1.0.2"))
-	want := []string{"1.0.1 post Succeeded", "1.0.1 pre Succeeded", "1.0.2 mid Succeeded", "1.0.2 post Succeeded", "1.0.2 pre Succeeded"}
+	want := []string{"1.0.1 post Succeeded", "1.0.1 pre Succeeded", "1.0.2 mid Succeeded", "1.0.2 post Succeeded",
+		"1.0.2 pre Succeeded"}
 	if diff := cmp.Diff(want, hooksOf(pods)); diff != "" {
 		t.Errorf("hooks that have run (-want +got):\n%s", diff)
 	}
@@ -90,7 +92,8 @@ func TestTheOperatorRunsHooks(t *testing.T) {
 	before := web.UID
 	s.must(s.client.Delete(t.Context(), web))
 	s.await("the Deployment is made again", func() bool {
-		return s.client.Get(t.Context(), key, web) == nil && web.UID != before && !web.Spec.Paused && web.Status.ReadyReplicas == 2
+		return s.client.Get(t.Context(), key, web) == nil && web.UID != before && !web.Spec.Paused &&
+			web.Status.ReadyReplicas == 2
 	})
 	if diff := cmp.Diff(want, hooksOf(pods)); diff != "" {
 		t.Errorf("hooks that have run after a repair (-want +got):\n%s", diff)
@@ -105,12 +108,21 @@ func TestTheOperatorMayNotRunHooks(t *testing.T) {
 	s.until("installed", isAt("1.0.0"))
 	pods := s.watchHooks()
 	all := s.setRights(
-		rbacv1.PolicyRule{APIGroups: []string{"apps", "config.openshift.io", "apiextensions.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces", "events"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+		rbacv1.PolicyRule{
+			APIGroups: []string{"apps", "config.openshift.io", "apiextensions.k8s.io"},
+			Resources: []string{"*"},
+			Verbs:     []string{"get", "list", "watch", "create", "patch", "delete"},
+		},
+		rbacv1.PolicyRule{
+			APIGroups: []string{""},
+			Resources: []string{"configmaps", "namespaces", "events"},
+			Verbs:     []string{"get", "list", "watch", "create", "patch", "delete"},
+		},
 	)
 	s.update(s.push("1.0.1", hookedShop))
 	refused := s.until("it is refused", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
-	if got := find(refused, "ReleaseAccepted").Message; !strings.Contains(got, "may not create, delete pods in namespace shop, which the lifecycle hooks of") {
+	if got := find(refused, "ReleaseAccepted").Message; !strings.Contains(got,
+		"may not create, delete pods in namespace shop, which the lifecycle hooks of") {
 		t.Errorf("it does not say which right is missing: %s", got)
 	}
 	s.setRights(all...)

@@ -43,27 +43,46 @@ func hostileReleases() map[string]struct {
 	}
 	var bulk, values []hostileFile
 	for i := range 5 {
-		bulk = append(bulk, hostileFile{name: fmt.Sprintf("release-manifests/0000_1%d_a.yaml", i), text: strings.Repeat(" ", 31<<20)})
+		bulk = append(bulk, hostileFile{
+			name: fmt.Sprintf("release-manifests/0000_1%d_a.yaml", i),
+			text: strings.Repeat(" ", 31<<20),
+		})
 	}
 	for i := range 20 {
-		values = append(values, hostileFile{name: fmt.Sprintf("release-manifests/0000_%d_a.yaml", 10+i), text: thing + "spec: [" + strings.Repeat("1,", 60_000) + "]\n"})
+		values = append(values, hostileFile{
+			name: fmt.Sprintf("release-manifests/0000_%d_a.yaml", 10+i),
+			text: thing + "spec: [" + strings.Repeat("1,", 60_000) + "]\n",
+		})
 	}
 	return map[string]struct {
 		files []hostileFile
 		says  string
 	}{
-		"a zip bomb":               {yaml(strings.Repeat("\x00", 256<<20)), "the limit for one file is 32 MiB"},
-		"many large files":         {bulk, "which is the limit"},
-		"many values":              {values, "its manifests have more than 1000000 values"},
-		"deep YAML":                {yaml(thing + "spec: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000)), "nested more than 200 levels deep"},
-		"aliases of aliases":       {yaml(thing + "a: &a [1]\n" + laughs.String()), "an alias counts as what it stands for"},
-		"many documents":           {yaml(strings.Repeat("---\n", 60_000)), "it has more than 20000 documents"},
-		"a link to the token":      {[]hostileFile{{name: "release-manifests/0000_10_a.yaml", link: "/var/run/secrets/kubernetes.io/serviceaccount/token"}}, "there is nothing, or nothing of the payload"},
-		"a link to a process":      {[]hostileFile{{name: "release-manifests/0000_10_a.yaml", link: "../../../../../../../proc/self/environ"}}, "there is nothing, or nothing of the payload"},
-		"a name that leads out":    {[]hostileFile{{name: "release-manifests/../../../tmp/a.yaml", text: "a"}}, `its name has ".." in it`},
-		"a template that asks":     {[]hostileFile{{name: "manifests/0000_10_a.yaml", text: `{{env "CANARY"}}`}}, `function "env" not defined`},
-		"a template that grows":    {[]hostileFile{{name: "manifests/0000_10_a.yaml", text: `{{printf "%1000000000d" 1}}`}}, "printf is not allowed"},
-		"a template of the fields": {[]hostileFile{{name: "manifests/0000_10_a.yaml", text: `{{.Env.CANARY}}`}}, "can't evaluate field Env"},
+		"a zip bomb":       {yaml(strings.Repeat("\x00", 256<<20)), "the limit for one file is 32 MiB"},
+		"many large files": {bulk, "which is the limit"},
+		"many values":      {values, "its manifests have more than 1000000 values"},
+		"deep YAML": {yaml(thing + "spec: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000)),
+			"nested more than 200 levels deep"},
+		"aliases of aliases": {yaml(thing + "a: &a [1]\n" + laughs.String()), "an alias counts as what it stands for"},
+		"many documents":     {yaml(strings.Repeat("---\n", 60_000)), "it has more than 20000 documents"},
+		"a link to the token": {[]hostileFile{{
+			name: "release-manifests/0000_10_a.yaml",
+			link: "/var/run/secrets/kubernetes.io/serviceaccount/token",
+		}}, "there is nothing, or nothing of the payload"},
+		"a link to a process": {[]hostileFile{{
+			name: "release-manifests/0000_10_a.yaml",
+			link: "../../../../../../../proc/self/environ",
+		}}, "there is nothing, or nothing of the payload"},
+		"a name that leads out": {[]hostileFile{{name: "release-manifests/../../../tmp/a.yaml", text: "a"}},
+			`its name has ".." in it`},
+		"a template that asks": {[]hostileFile{{name: "manifests/0000_10_a.yaml", text: `{{env "CANARY"}}`}},
+			`function "env" not defined`},
+		"a template that grows": {[]hostileFile{{
+			name: "manifests/0000_10_a.yaml",
+			text: `{{printf "%1000000000d" 1}}`,
+		}}, "printf is not allowed"},
+		"a template of the fields": {[]hostileFile{{name: "manifests/0000_10_a.yaml", text: `{{.Env.CANARY}}`}},
+			"can't evaluate field Env"},
 	}
 }
 
@@ -73,8 +92,14 @@ func (s *stage) pushFiles(version string, files []hostileFile) string {
 	var layer bytes.Buffer
 	packed := gzip.NewWriter(&layer)
 	archive := tar.NewWriter(packed)
-	metadata := hostileFile{name: "release-manifests/release-metadata", text: `{"kind": "cincinnati-metadata-v0", "version": "` + version + `"}`}
-	references := hostileFile{name: "release-manifests/image-references", text: `{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "` + version + `"}}`}
+	metadata := hostileFile{
+		name: "release-manifests/release-metadata",
+		text: `{"kind": "cincinnati-metadata-v0", "version": "` + version + `"}`,
+	}
+	references := hostileFile{
+		name: "release-manifests/image-references",
+		text: `{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "` + version + `"}}`,
+	}
 	for _, file := range append([]hostileFile{metadata, references}, files...) {
 		header := &tar.Header{Name: file.name, Mode: 0o644, Size: int64(len(file.text)), Typeflag: tar.TypeReg}
 		if file.link != "" {
@@ -110,7 +135,8 @@ func (s *stage) peak(pid int) int {
 	return kib / 1024
 }
 
-// TestHostileReleasesAreRefused, each with a sentence. The operator lives, in bounded memory, and shows nothing of its own.
+// TestHostileReleasesAreRefused, each with a sentence. The operator lives, in bounded memory, and shows nothing of its
+// own.
 func TestHostileReleasesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -126,11 +152,13 @@ func TestHostileReleasesAreRefused(t *testing.T) {
 		s.update(image)
 		s.until(what+" is refused", func(v *configv1.ClusterVersion) bool {
 			c := find(v, "ReleaseAccepted")
-			return c.Status == configv1.ConditionFalse && strings.Contains(c.Message, image) && strings.Contains(c.Message, hostile.says)
+			return c.Status == configv1.ConditionFalse && strings.Contains(c.Message, image) &&
+				strings.Contains(c.Message, hostile.says)
 		})
 	}
 
-	s.update(s.push("1.0.1", shop+"-- 0000_30_shop_10.yaml --\n"+`{apiVersion: v1, kind: ConfigMap, metadata: {name: asks, namespace: shop}, data: {a: "$(CANARY) ${CANARY} {{.Env.CANARY}}"}}`))
+	s.update(s.push("1.0.1", shop+"-- 0000_30_shop_10.yaml --\n"+
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: asks, namespace: shop}, data: {a: "$(CANARY) ${CANARY} {{.Env.CANARY}}"}}`))
 	s.until("a good one is applied", isAt("1.0.1"))
 	if got := s.configMap("asks").Data["a"]; got != "$(CANARY) ${CANARY} {{.Env.CANARY}}" {
 		t.Errorf("the ConfigMap has %q", got)
@@ -147,25 +175,33 @@ func TestHostileReleasesAreRefused(t *testing.T) {
 	s.showsNothing(pods, planted)
 }
 
-// TestAComponentThatReportsTooMuch, in messages that would fill the ClusterVersion and look like others', holds back no more
-// than what it may.
+// TestAComponentThatReportsTooMuch, in messages that would fill the ClusterVersion and look like others', holds back no
+// more than what it may.
 func TestAComponentThatReportsTooMuch(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+till)
 	s.report("till", "1.0.0")
 	s.until("installed", isAt("1.0.0"))
 	s.report("till", "1.0.0", func(o *configv1.ClusterOperatorStatus) {
-		message := "\x1b[31mno\n* all is well" + strings.Repeat(" for ever", 70_000) // of which the API server takes two
-		degraded, upgradeable := condition(configv1.OperatorDegraded, configv1.ConditionTrue), condition(configv1.OperatorUpgradeable, configv1.ConditionFalse)
+		// of which the API server takes two
+		message := "\x1b[31mno\n* all is well" + strings.Repeat(" for ever", 70_000)
+		degraded, upgradeable := condition(configv1.OperatorDegraded, configv1.ConditionTrue),
+			condition(configv1.OperatorUpgradeable, configv1.ConditionFalse)
 		degraded.Message, upgradeable.Message = message, message
-		o.Conditions = []configv1.ClusterOperatorStatusCondition{condition(configv1.OperatorAvailable, configv1.ConditionTrue), degraded, upgradeable}
+		o.Conditions = []configv1.ClusterOperatorStatusCondition{
+			condition(configv1.OperatorAvailable, configv1.ConditionTrue), degraded, upgradeable,
+		}
 	})
 	reported := s.until("that is told", func(v *configv1.ClusterVersion) bool {
-		return find(v, configv1.OperatorUpgradeable).Status == configv1.ConditionFalse && find(v, "Failing").Status == configv1.ConditionTrue
+		return find(v, configv1.OperatorUpgradeable).Status == configv1.ConditionFalse &&
+			find(v, "Failing").Status == configv1.ConditionTrue
 	})
 	for _, clusterOperatorStatusCondition := range reported.Status.Conditions {
-		if len(clusterOperatorStatusCondition.Message) > 2500 || strings.Contains(clusterOperatorStatusCondition.Message, "\x1b") || strings.Contains(clusterOperatorStatusCondition.Message, "\n* all is well") {
-			t.Errorf("%s has %d bytes: %.300q", clusterOperatorStatusCondition.Type, len(clusterOperatorStatusCondition.Message), clusterOperatorStatusCondition.Message)
+		if len(clusterOperatorStatusCondition.Message) > 2500 ||
+			strings.Contains(clusterOperatorStatusCondition.Message, "\x1b") ||
+			strings.Contains(clusterOperatorStatusCondition.Message, "\n* all is well") {
+			t.Errorf("%s has %d bytes: %.300q", clusterOperatorStatusCondition.Type,
+				len(clusterOperatorStatusCondition.Message), clusterOperatorStatusCondition.Message)
 		}
 	}
 	s.update(s.push("1.0.1", shop+till))

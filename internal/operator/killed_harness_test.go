@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A life is the connection of one operator, until a write kills it. What it is killed by reaches the API server, and the
-// answer is lost.
+// A life is the connection of one operator, until a write kills it. What it is killed by reaches the API server, and
+// the answer is lost.
 type life struct {
 	kill    context.CancelFunc
 	isDead  *atomic.Bool
@@ -51,12 +51,13 @@ func (l life) tap(request *http.Request, send http.RoundTripper) (*http.Response
 
 // isWrite returns whether a request changes anything. Reviews of rights do not.
 func isWrite(request *http.Request) bool {
-	return request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "reviews") && !strings.Contains(request.URL.RawQuery, "dryRun")
+	return request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "reviews") &&
+		!strings.Contains(request.URL.RawQuery, "dryRun")
 }
 
-// live runs one operator after the other, until ctx ends, as a kubelet does. An operator ends when a write is fatal, when
-// it has lost the lock, or when it has not reached the API server as it began. Skew is by how much the API server's clock is
-// ahead for the next one.
+// live runs one operator after the other, until ctx ends, as a kubelet does. An operator ends when a write is fatal,
+// when it has lost the lock, or when it has not reached the API server as it began. Skew is by how much the API
+// server's clock is ahead for the next one.
 func (s *stage) live(ctx context.Context, isFatal func(*http.Request) bool, skew func() time.Duration) {
 	for ctx.Err() == nil {
 		alive, kill := context.WithCancel(ctx)
@@ -64,7 +65,10 @@ func (s *stage) live(ctx context.Context, isFatal func(*http.Request) bool, skew
 		err := operator.Run(alive, sandboxtest.Tap(s.sandbox.Config, life{kill, isDead, isFatal, ahead}.tap), s.options)
 		kill()
 		if isDead.Load() { // an administrator who knows that may break the lock, which otherwise has to run out
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "runlevel-release-default"}}
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+				Namespace: system,
+				Name:      "runlevel-release-default",
+			}}
 			_ = s.client.Delete(ctx, lease) // and if the API server is away, it has to
 		} else if err != nil {
 			s.t.Log("an operator ended:", err)

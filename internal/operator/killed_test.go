@@ -99,7 +99,8 @@ func TestKilledAtEachWrite(t *testing.T) {
 	for _, entry := range done.Status.History {
 		versions = append(versions, string(entry.State)+" "+entry.Version)
 	}
-	if want := []string{"Completed 1.0.1", "Completed 1.1.0", "Completed 1.0.1", "Completed 1.0.0"}; !slices.Equal(versions, want) {
+	if want := []string{"Completed 1.0.1", "Completed 1.1.0", "Completed 1.0.1",
+		"Completed 1.0.0"}; !slices.Equal(versions, want) {
 		t.Errorf("the history is %q, want %q", versions, want)
 	}
 	s.checkThatTheFirstWasAnInstall()
@@ -123,11 +124,12 @@ func (s *stage) hold(name, finalizers string) {
 	s.must(s.client.Patch(s.t.Context(), object, patch))
 }
 
-// checkThatTheFirstWasAnInstall reads the record: an operator that was killed early may take its own first objects for those of
-// a release before.
+// checkThatTheFirstWasAnInstall reads the record: an operator that was killed early may take its own first objects for
+// those of a release before.
 func (s *stage) checkThatTheFirstWasAnInstall() {
 	s.t.Helper()
-	known, _, err := record.NewStore(kubernetes.NewForConfigOrDie(s.sandbox.Config), system, "default").Load(s.t.Context())
+	known, _, err := record.NewStore(kubernetes.NewForConfigOrDie(s.sandbox.Config), system,
+		"default").Load(s.t.Context())
 	s.must(err)
 	if first := known.History[len(known.History)-1]; first.Mode != "install" {
 		s.t.Errorf("the first release was applied in mode %s", first.Mode)

@@ -23,8 +23,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestRunReturnsIfTheLockIsLostBeforeAReleaseIsAccepted asserts that the process can end, and so be started again. A real
-// API server can't lose the Lease and never answer the watches of settings, so the server of this test does.
+// TestRunReturnsIfTheLockIsLostBeforeAReleaseIsAccepted asserts that the process can end, and so be started again. A
+// real API server can't lose the Lease and never answer the watches of settings, so the server of this test does.
 func TestRunReturnsIfTheLockIsLostBeforeAReleaseIsAccepted(t *testing.T) {
 	t.Parallel()
 	leases := &leaseServer{t: t}
@@ -69,7 +69,12 @@ func (s *leaseServer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	var answer any = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
+	var answer any = metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   "Failure",
+		Reason:   metav1.StatusReasonNotFound,
+		Code:     http.StatusNotFound,
+	}
 	switch isLease := strings.Contains(request.URL.Path, "/leases"); {
 	case isLease && !s.isRemoved && request.Method != http.MethodGet:
 		s.lease = &coordinationv1.Lease{}
@@ -85,7 +90,10 @@ func (s *leaseServer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case isLease && !s.isRemoved && s.lease != nil:
 		answer = s.lease
 	case strings.HasPrefix(request.URL.Path, "/api/v1/namespaces/") && strings.Count(request.URL.Path, "/") == 4:
-		answer = corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "x"}}
+		answer = corev1.Namespace{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: "x"},
+		}
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}

@@ -50,7 +50,8 @@ func TestAnOperatorEndsIfAnotherOneHasTakenItsLock(t *testing.T) {
 	isCut.Store(true)
 	c, err := cluster.Connect(s.sandbox.Config)
 	s.must(err)
-	other, err := session.Hold(t.Context(), c, payload.DefaultName, system, lock.Options{Wait: true, Duration: 10 * time.Second})
+	other, err := session.Hold(t.Context(), c, payload.DefaultName, system,
+		lock.Options{Wait: true, Duration: 10 * time.Second})
 	s.must(err)
 	isCut.Store(false)
 	select {
@@ -75,12 +76,15 @@ func TestAnOutageWhileAReleaseFailsEndsNoOperator(t *testing.T) {
 	isCut.Store(true)
 	s.await("the lock has run out", func() bool {
 		var lease coordinationv1.Lease
-		s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: session.DefaultNamespace, Name: lock.Name(payload.DefaultName)}, &lease))
+		s.must(s.client.Get(t.Context(),
+			client.ObjectKey{Namespace: session.DefaultNamespace, Name: lock.Name(payload.DefaultName)}, &lease))
 		return time.Since(lease.Spec.RenewTime.Time) > 2*shortLock // and the operator has waited for answers as long
 	})
 	isCut.Store(false)
 	s.update(s.push("1.0.1", shop))
-	s.until("what corrects it is applied", func(v *configv1.ClusterVersion) bool { return isAt("1.0.1")(v) || len(ended) > 0 })
+	s.until("what corrects it is applied", func(v *configv1.ClusterVersion) bool {
+		return isAt("1.0.1")(v) || len(ended) > 0
+	})
 	if len(ended) > 0 {
 		t.Errorf("the operator has ended: %v", <-ended)
 	}

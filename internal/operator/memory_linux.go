@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseMemory returns memory to the system that an apply takes and keeping a release in place does not: that of the heap,
-// and that of the program's code and constants, two thirds of which are not needed then. The kernel reads the needed pages again.
+// releaseMemory returns memory to the system that an apply takes and keeping a release in place does not: that of the
+// heap, and that of the program's code and constants, two thirds of which are not needed then. The kernel reads the
+// needed pages again.
 func releaseMemory() {
 	debug.FreeOSMemory()
 	maps, err := os.ReadFile("/proc/self/smaps")

@@ -43,7 +43,8 @@ func (r *releases) pull(ctx context.Context, image string) (*source.Release, err
 
 // mirrorSets returns the ImageDigestMirrorSets of a cluster, by name; none where that kind is not served.
 func mirrorSets(ctx context.Context, c *cluster.Cluster) ([]configv1.ImageDigestMirrorSet, error) {
-	found, err := c.Objects.Resource(configv1.GroupVersion.WithResource("imagedigestmirrorsets")).List(ctx, metav1.ListOptions{})
+	found, err := c.Objects.Resource(configv1.GroupVersion.WithResource("imagedigestmirrorsets")).List(ctx,
+		metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -63,8 +64,8 @@ func mirrorSets(ctx context.Context, c *cluster.Cluster) ([]configv1.ImageDigest
 	return sets, nil
 }
 
-// locationsOf returns where an image is to be pulled from, one after the other: its mirrors, and last where it is named,
-// unless that is forbidden. Of all sources that fit, the most exact one counts.
+// locationsOf returns where an image is to be pulled from, one after the other: its mirrors, and last where it is
+// named, unless that is forbidden. Of all sources that fit, the most exact one counts.
 func locationsOf(image string, sets []configv1.ImageDigestMirrorSet) []string {
 	var locations []string
 	best, isForbidden := "", false
@@ -110,6 +111,7 @@ func matchedPart(image, source string) string {
 func isLessExact(image, source, other string) bool {
 	isWildcard := func(s string) int { return strings.Count(s, "*") }
 	return other != "" && cmp.Or(
-		cmp.Compare(len(matchedPart(image, source)), len(matchedPart(image, other))), -cmp.Compare(isWildcard(source), isWildcard(other)), cmp.Compare(len(source), len(other)),
+		cmp.Compare(len(matchedPart(image, source)), len(matchedPart(image, other))),
+		-cmp.Compare(isWildcard(source), isWildcard(other)), cmp.Compare(len(source), len(other)),
 	) < 0
 }

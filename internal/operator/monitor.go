@@ -50,11 +50,13 @@ func (m *monitor) register(ctx context.Context, to ctrl.Manager, o metricsserver
 		return err
 	}
 	registry := prometheus.NewRegistry() // of this operator: there may be several in one process
-	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(m, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return metricsserver.Serve(to, to.GetConfig(), "runlevel-operator", registry, o)
 }
 
-var leads = prometheus.NewDesc("runlevel_leader", "1 for the replica that holds the lock of the release, 0 for one that waits for it.", nil, nil)
+var leads = prometheus.NewDesc("runlevel_leader",
+	"1 for the replica that holds the lock of the release, 0 for one that waits for it.", nil, nil)
 
 // Describe sends nothing: the metrics depend on the release.
 func (m *monitor) Describe(chan<- *prometheus.Desc) {}
@@ -98,7 +100,8 @@ func (m *monitor) read(ctx context.Context) (metrics.Reading, error) {
 		reading.Durations = recorded.Durations
 	}
 	for _, d := range deletes {
-		reading.Problems = append(reading.Problems, metrics.ObjectProblem{State: metrics.Deleting, Object: d.ID, Since: d.RequestedAt.Time})
+		reading.Problems = append(reading.Problems,
+			metrics.ObjectProblem{State: metrics.Deleting, Object: d.ID, Since: d.RequestedAt.Time})
 	}
 	reading.Retrieved = m.applier.updates.lastAnswer()
 	m.applier.measure(&reading)

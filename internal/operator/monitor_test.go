@@ -53,7 +53,10 @@ func (s *stage) allow(account string) {
 
 // get returns what is answered, and the certificate of the server; 0 if there is no answer.
 func (s scraper) get(ctx context.Context) (code int, body string, server *tls.ConnectionState) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.address+"/metrics", nil)
 	s.stage.must(err)
 	if s.token != "" {
@@ -119,18 +122,24 @@ func TestMetricsTellOfAnUpdate(t *testing.T) {
 	prometheus := s.scraper(s.options.Metrics.Address, "prometheus")
 	s.beginWith("1.0.0", shop+old)
 	s.until("installed", isAt("1.0.0"))
-	prometheus.until("runlevel_leader 1", `runlevel_problems{problem="waiting"} 0`, `cluster_operator_up{name="version",reason="",version="1.0.0"} 1`,
+	prometheus.until("runlevel_leader 1", `runlevel_problems{problem="waiting"} 0`,
+		`cluster_operator_up{name="version",reason="",version="1.0.0"} 1`,
 		"runlevel_last_full_pass_timestamp_seconds ", "runlevel_apply_duration_seconds{", "go_goroutines ")
 
 	s.update(s.push("1.0.1", shop+oldDeleted+till))
 	prometheus.until(`runlevel_problem_timestamp_seconds{kind="ClusterOperator.config.openshift.io",name="till",namespace="",problem="waiting"} `,
-		`cluster_version{from_version="1.0.0",image="`+s.registry, `cluster_version_payload{type="pending",version="1.0.1"} `)
+		`cluster_version{from_version="1.0.0",image="`+s.registry,
+		`cluster_version_payload{type="pending",version="1.0.1"} `)
 	s.report("till", "1.0.1")
 	s.until("updated", isAt("1.0.1"))
-	s.report("till", "1.0.1", func(o *configv1.ClusterOperatorStatus) { o.Conditions[0].Status = configv1.ConditionFalse })
+	s.report("till", "1.0.1", func(o *configv1.ClusterOperatorStatus) {
+		o.Conditions[0].Status = configv1.ConditionFalse
+	})
 	s.must(s.client.Delete(t.Context(), s.settings()))
-	prometheus.until(`runlevel_repairs_total{kind="ConfigMap"} 1`, `cluster_operator_condition_transitions{condition="Available",name="till"} `,
-		`cluster_operator_up{name="till",reason="AsExpected",version="1.0.1"} 0`, `cluster_version_payload{type="pending",version="1.0.1"} 0`)
+	prometheus.until(`runlevel_repairs_total{kind="ConfigMap"} 1`,
+		`cluster_operator_condition_transitions{condition="Available",name="till"} `,
+		`cluster_operator_up{name="till",reason="AsExpected",version="1.0.1"} 0`,
+		`cluster_version_payload{type="pending",version="1.0.1"} 0`)
 	if _, text, _ := prometheus.get(t.Context()); strings.Contains(text, "An error has occurred") {
 		t.Error(text)
 	}
@@ -142,7 +151,8 @@ func TestTheCertificateOfMetrics(t *testing.T) {
 	s := newStage(t)
 	folder := t.TempDir()
 	s.options.Metrics = metricsserver.Serving{
-		Address: "127.83.1.2:9099", CertFile: filepath.Join(folder, "tls.crt"), KeyFile: filepath.Join(folder, "tls.key"),
+		Address: "127.83.1.2:9099", CertFile: filepath.Join(folder, "tls.crt"),
+		KeyFile: filepath.Join(folder, "tls.key"),
 	}
 	s.beginWith("1.0.0", shop)
 	anyone := scraper{stage: s, address: s.options.Metrics.Address}

@@ -66,8 +66,8 @@ func (c *channel) got() []string {
 	return all
 }
 
-// TestTheOperatorNotifies the receivers of its Secret, which an administrator may create while it runs: once, although it tries again
-// what has failed, and what the gate blocks.
+// TestTheOperatorNotifies the receivers of its Secret, which an administrator may create while it runs: once, although
+// it tries again what has failed, and what the gate blocks.
 func TestTheOperatorNotifies(t *testing.T) {
 	t.Parallel()
 	s, receiver, folder := newStage(t), newChannel(t), filepath.Join(t.TempDir(), "notify")
@@ -82,7 +82,8 @@ func TestTheOperatorNotifies(t *testing.T) {
 	}), s.options)
 	s.until("installed", isAt("1.0.0"))
 	s.must(os.Mkdir(folder, 0o700))
-	for name, path := range map[string]string{"events": receiver.URL + "/events", "slack": "slack+" + receiver.URL + "/slack"} {
+	for name, path := range map[string]string{"events": receiver.URL + "/events",
+		"slack": "slack+" + receiver.URL + "/slack"} {
 		s.must(os.WriteFile(filepath.Join(folder, name), []byte(path+"\n"), 0o600))
 	}
 	s.update(s.push("1.0.1", shop+refused))
@@ -104,7 +105,8 @@ func TestTheOperatorNotifies(t *testing.T) {
 		receiver.mu.Lock()
 		defer receiver.mu.Unlock()
 		return slices.ContainsFunc(receiver.texts, func(text string) bool {
-			return strings.HasPrefix(text, "prod-eu: default 1.0.0 → 1.0.1: update failed after ") && strings.Contains(text, ": Service shop/refused: ")
+			return strings.HasPrefix(text, "prod-eu: default 1.0.0 → 1.0.1: update failed after ") &&
+				strings.Contains(text, ": Service shop/refused: ")
 		})
 	})
 }

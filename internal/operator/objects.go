@@ -49,11 +49,12 @@ func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
 		}
 	}
 	for _, kind := range []schema.GroupKind{kinds.ClusterVersion, kinds.ClusterOperator} {
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			c.Refresh()
-			_, err := c.FindKind(ctx, kind)
-			return err == nil, nil
-		})
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true,
+			func(ctx context.Context) (bool, error) {
+				c.Refresh()
+				_, err := c.FindKind(ctx, kind)
+				return err == nil, nil
+			})
 		if err != nil {
 			return fmt.Errorf("wait until %s is served: %w", kind, err)
 		}
@@ -72,7 +73,9 @@ func disown(ctx context.Context, c *cluster.Cluster, definition cluster.Resource
 
 // create creates the ClusterVersion.
 func (r *reconciler) create(ctx context.Context) error {
-	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterID": string(uuid.NewUUID())}}}
+	made := &unstructured.Unstructured{
+		Object: map[string]any{"spec": map[string]any{"clusterID": string(uuid.NewUUID())}},
+	}
 	made.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterVersion.Kind))
 	made.SetName(clusterVersionMeta.Name)
 	if err := r.client.Create(ctx, made); err != nil { // a typed one would have fields that the definition does not
@@ -91,20 +94,24 @@ func (r *reconciler) create(ctx context.Context) error {
 	return nil
 }
 
-// historyOf returns the history of a ClusterVersion with the entries that only the record has: all of them for one that is new or was
-// recreated, and updates that the command line has begun since. Applies of the same release, with other filters, are no updates.
+// historyOf returns the history of a ClusterVersion with the entries that only the record has: all of them for one that
+// is new or was recreated, and updates that the command line has begun since. Applies of the same release, with other
+// filters, are no updates.
 func (k *known) historyOf(v *configv1.ClusterVersion) []configv1.UpdateHistory {
 	before, known := v.Status.History, k.record
 	var history []configv1.UpdateHistory
 	for _, entry := range known.History {
 		image := k.recordedImage(v, entry)
-		isKnown := len(before) > 0 && (before[0].Version == entry.Version && before[0].Image == image || !before[0].StartedTime.Before(&entry.Started))
+		isKnown := len(before) > 0 &&
+			(before[0].Version == entry.Version && before[0].Image == image ||
+				!before[0].StartedTime.Before(&entry.Started))
 		if isKnown {
 			break
 		}
 		history = append(history, configv1.UpdateHistory{
-			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: image, StartedTime: entry.Started, CompletionTime: entry.Completed,
-			Verified: entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
+			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: image, StartedTime: entry.Started,
+			CompletionTime: entry.Completed,
+			Verified:       entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
 		})
 	}
 	before = slices.Clone(before)
@@ -120,11 +127,12 @@ func (k *known) historyOf(v *configv1.ClusterVersion) []configv1.UpdateHistory {
 	return history
 }
 
-// completeAsRecorded completes a superseded entry that is completed in the record: the next update may have begun before
-// that could be written.
+// completeAsRecorded completes a superseded entry that is completed in the record: the next update may have begun
+// before that could be written.
 func completeAsRecorded(superseded *configv1.UpdateHistory, known *record.Record) {
 	at := slices.IndexFunc(known.History, func(e record.HistoryEntry) bool {
-		return e.Version == superseded.Version && imageIn(e) == superseded.Image && !superseded.StartedTime.Before(&e.Started)
+		return e.Version == superseded.Version && imageIn(e) == superseded.Image &&
+			!superseded.StartedTime.Before(&e.Started)
 	})
 	if at >= 0 && known.History[at].State == record.Completed {
 		superseded.State, superseded.CompletionTime = configv1.CompletedUpdate, known.History[at].Completed
@@ -162,7 +170,8 @@ func precreateOperator(ctx context.Context, c *cluster.Cluster, release string, 
 	}
 	for _, item := range related {
 		if fields, isObject := item.(map[string]any); isObject && fields["name"] == nil {
-			fields["name"] = "" // all objects of the resource: the definition requires the field, manifests leave it out
+			// all objects of the resource: the definition requires the field, manifests leave it out
+			fields["name"] = ""
 		}
 	}
 	if err := unstructured.SetNestedSlice(made.Object.Object, related, "status", "relatedObjects"); err != nil {
@@ -190,25 +199,35 @@ func (a *applier) addOperators(applied *clusterversion.AppliedRelease, all []con
 }
 
 // operatorProblem returns the problem that a ClusterOperator of the release reports.
-func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator, isInstall bool) (problem clusterversion.ReleaseProblem, found bool) {
+func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator,
+	isInstall bool) (problem clusterversion.ReleaseProblem, found bool) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(reported)
 	if err != nil {
 		return problem, false // it can't be: it came from the API server
 	}
 	live := &unstructured.Unstructured{Object: object}
-	live.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterOperator.Kind)) // which a typed one does not have
+	// which a typed one does not have
+	live.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterOperator.Kind))
 	verdict := ready.Check(live, ready.Upstream, ready.Related{Manifest: m.Object(), Installing: isInstall})
 	if verdict.State == ready.Ready {
 		return problem, false
 	}
-	wait := apply.Wait{ID: m.ID(), File: m.Path, For: verdict.Message, Reason: verdict.Reason, Effect: verdict.Effect, Since: lastTransition(reported).Time}
+	wait := apply.Wait{
+		ID:     m.ID(),
+		File:   m.Path,
+		For:    verdict.Message,
+		Reason: verdict.Reason,
+		Effect: verdict.Effect,
+		Since:  lastTransition(reported).Time,
+	}
 	return clusterversion.ReleaseProblem{Wait: wait, IsWait: true}, true
 }
 
 // lastTransition returns when a ClusterOperator last changed whether it is available, or degraded.
 func lastTransition(operator *configv1.ClusterOperator) (last metav1.Time) {
 	for _, kind := range []configv1.ClusterStatusConditionType{configv1.OperatorAvailable, configv1.OperatorDegraded} {
-		if condition := v1helpers.FindStatusCondition(operator.Status.Conditions, kind); condition != nil && last.Before(&condition.LastTransitionTime) {
+		if condition := v1helpers.FindStatusCondition(operator.Status.Conditions, kind); condition != nil &&
+			last.Before(&condition.LastTransitionTime) {
 			last = condition.LastTransitionTime
 		}
 	}

@@ -41,8 +41,8 @@ func (d *diary) note(moment string) {
 	d.archive.Files = append(d.archive.Files, txtar.File{Name: moment, Data: []byte(strings.TrimSpace(text) + "\n\n")})
 }
 
-// TestWhatOpenShiftsClientShows at the moments that were recorded of the cluster-version operator: of an install, a broken, a
-// blocked, a slow and a finished update. What differs from it is in docs/status.md, with the reason.
+// TestWhatOpenShiftsClientShows at the moments that were recorded of the cluster-version operator: of an install, a
+// broken, a blocked, a slow and a finished update. What differs from it is in docs/status.md, with the reason.
 func TestWhatOpenShiftsClientShows(t *testing.T) {
 	t.Parallel()
 	needsOC(t)
@@ -76,12 +76,17 @@ func TestWhatOpenShiftsClientShows(t *testing.T) {
 	d.until("installed", isAt("1.0.0"))
 	d.note("04 installed")
 
-	gate := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config-managed", Name: "admin-gates"}, Data: map[string]string{"ack-1.0-prices": "prices v1 goes"}}
+	gate := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config-managed", Name: "admin-gates"},
+		Data:       map[string]string{"ack-1.0-prices": "prices v1 goes"},
+	}
 	d.must(d.client.Create(t.Context(), gate))
 	d.until("gated", has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "AdminAck"))
 	d.note("07 an admin gate")
 	d.must(d.client.Delete(t.Context(), gate))
-	d.until("not gated", func(v *configv1.ClusterVersion) bool { return find(v, configv1.OperatorUpgradeable).Type == "" })
+	d.until("not gated", func(v *configv1.ClusterVersion) bool {
+		return find(v, configv1.OperatorUpgradeable).Type == ""
+	})
 
 	repository, _, _ := strings.Cut(d.options.Payload, "@")
 	d.update(repository + "@sha256:" + strings.Repeat("c", 64))

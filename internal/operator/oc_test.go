@@ -35,14 +35,15 @@ func (s *stage) oc(arguments ...string) string {
 	return string(out)
 }
 
-// dump writes what "oc adm upgrade status" reads of a cluster to files, and returns that of the ClusterVersion. There are no
-// MachineConfigPools on plain Kubernetes, and nodes of none are left out.
+// dump writes what "oc adm upgrade status" reads of a cluster to files, and returns that of the ClusterVersion. There
+// are no MachineConfigPools on plain Kubernetes, and nodes of none are left out.
 func (s *stage) dump() string {
 	s.t.Helper()
 	folder := s.t.TempDir()
 	const none = "apiVersion: v1\nkind: List\nitems: []\n"
 	for name, text := range map[string]string{
-		"cv.yaml": s.oc("get", "clusterversion", "version", "-o", "yaml"), "co.yaml": s.oc("get", "clusteroperators", "-o", "yaml"),
+		"cv.yaml":  s.oc("get", "clusterversion", "version", "-o", "yaml"),
+		"co.yaml":  s.oc("get", "clusteroperators", "-o", "yaml"),
 		"mcp.yaml": none, "mc.yaml": none, "node.yaml": none,
 	} {
 		s.must(os.WriteFile(filepath.Join(folder, "now-"+name), []byte(text), 0o600))
@@ -60,8 +61,8 @@ func says(t *testing.T, text string, lines ...string) {
 	}
 }
 
-// TestOpenShiftsClient updates a cluster with oc, as an administrator of OpenShift does. The policy that guards ClusterVersions lets
-// an administrator pass.
+// TestOpenShiftsClient updates a cluster with oc, as an administrator of OpenShift does. The policy that guards
+// ClusterVersions lets an administrator pass.
 func TestOpenShiftsClient(t *testing.T) {
 	t.Parallel()
 	needsOC(t)
@@ -78,14 +79,16 @@ func TestOpenShiftsClient(t *testing.T) {
 	s.report("till", "1.0.0")
 	s.until("installed", isAt("1.0.0"))
 	says(t, s.oc("adm", "upgrade"), "Cluster version is 1.0.0")
-	says(t, s.oc("get", "clusterversion,clusteroperators"), "Cluster version is 1.0.0", "till   1.0.0     True        False         False")
+	says(t, s.oc("get", "clusterversion,clusteroperators"), "Cluster version is 1.0.0",
+		"till   1.0.0     True        False         False")
 
 	s.oc("adm", "upgrade", "--to-image", s.push("1.0.1", shop+till), "--allow-explicit-upgrade", "--force")
 	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
 		return strings.HasSuffix(find(v, configv1.OperatorProgressing).Message, "waiting on till")
 	})
 	says(t, s.oc("adm", "upgrade", "status", "--mock-clusterversion="+s.dump()), "Assessment:      Progressing",
-		"Target Version:  1.0.1 (from 1.0.0)", "Completion:      0% (0 operators updated, 0 updating, 1 waiting)", "= Update Health =")
+		"Target Version:  1.0.1 (from 1.0.0)", "Completion:      0% (0 operators updated, 0 updating, 1 waiting)",
+		"= Update Health =")
 	s.report("till", "1.0.1")
 	s.until("updated", isAt("1.0.1"))
 	says(t, s.oc("adm", "upgrade", "status", "--mock-clusterversion="+s.dump()), "The cluster is not updating.")

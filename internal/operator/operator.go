@@ -4,8 +4,8 @@
 // Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader,
 // and begins two things: the applier (applier.go) takes a release from its source to the cluster, and keeps it in
 // place; the reconciler (reconciler.go) passes the target of the ClusterVersion (target.go) to the applier, and writes
-// the status, which package clusterversion computes. Releases are read, and images kept on disk, in releases.go; the update
-// service is queried in updates.go.
+// the status, which package clusterversion computes. Releases are read, and images kept on disk, in releases.go; the
+// update service is queried in updates.go.
 package operator
 
 import (
@@ -66,8 +66,8 @@ type Options struct {
 	limits limits // of probes; the usual ones if it is empty
 }
 
-// Run runs an operator until ctx ends. It waits for an API server that does not answer, and ends with an error when the lock is
-// lost to another process.
+// Run runs an operator until ctx ends. It waits for an API server that does not answer, and ends with an error when the
+// lock is lost to another process.
 func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	o.Namespace = cmp.Or(o.Namespace, session.DefaultNamespace)
 	o.Standard = cmp.Or(o.Standard, ready.Upstream)
@@ -80,7 +80,8 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	}
 	a := newApplier(c, o)
 	if o.NotifyDir != "" {
-		a.sender = notify.NewSender(ctx, notify.Options{Folder: o.NotifyDir, Cluster: o.Cluster, Log: ctrl.Log.WithName("notify")})
+		a.sender = notify.NewSender(ctx,
+			notify.Options{Folder: o.NotifyDir, Cluster: o.Cluster, Log: ctrl.Log.WithName("notify")})
 		defer func() { _ = a.sender.Close(notifyPatience) }() // which has logged what is not delivered
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -139,8 +140,8 @@ func whenServed(ctx context.Context, connection *rest.Config, do func() error) e
 	}
 }
 
-// newManager returns a manager of the ClusterVersion controller. It has no election of its own: the holder of the lock of
-// the release leads.
+// newManager returns a manager of the ClusterVersion controller. It has no election of its own: the holder of the lock
+// of the release leads.
 func newManager(connection *rest.Config) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{configv1.Install, corev1.AddToScheme} {
@@ -152,14 +153,18 @@ func newManager(connection *rest.Config) (ctrl.Manager, error) {
 		Scheme: scheme,
 		Controller: config.Controller{
 			SkipNameValidation: ptr.To(true), // for several in one process
-			// An operator that ended because its caches can't list, without rights or without an answer, would be started
-			// again after longer and longer pauses. It is not ready until it can, and its probes fail when that takes too long.
+			// An operator that ended because its caches can't list, without rights or without an answer, would be
+			// started again after longer and longer pauses. It is not ready until it can, and its probes fail when that
+			// takes too long.
 			CacheSyncTimeout: 1000 * time.Hour,
 			// Workers of the priority queue may never end (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
 			UsePriorityQueue: ptr.To(false),
 		},
-		Cache:                  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: onlyGates()}},
-		HealthProbeBindAddress: "0", Metrics: server.Options{BindAddress: "0"}, // which are served whether there is a manager or not
+		Cache: cache.Options{
+			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: onlyGates()},
+		},
+		// which are served whether there is a manager or not
+		HealthProbeBindAddress: "0", Metrics: server.Options{BindAddress: "0"},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)

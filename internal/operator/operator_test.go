@@ -42,12 +42,20 @@ status:
   relatedObjects: [{group: "", resource: namespaces, name: shop}, {group: admissionregistration.k8s.io, resource: mutatingwebhookconfigurations}]
 `
 
-func condition(kind configv1.ClusterStatusConditionType, is configv1.ConditionStatus) configv1.ClusterOperatorStatusCondition {
-	return configv1.ClusterOperatorStatusCondition{Type: kind, Status: is, LastTransitionTime: metav1.Now(), Reason: "AsExpected", Message: "all is well"}
+func condition(kind configv1.ClusterStatusConditionType,
+	is configv1.ConditionStatus) configv1.ClusterOperatorStatusCondition {
+	return configv1.ClusterOperatorStatusCondition{
+		Type:               kind,
+		Status:             is,
+		LastTransitionTime: metav1.Now(),
+		Reason:             "AsExpected",
+		Message:            "all is well",
+	}
 }
 
 // has returns a test of a condition's status and reason.
-func has(kind configv1.ClusterStatusConditionType, is configv1.ConditionStatus, reason string) func(*configv1.ClusterVersion) bool {
+func has(kind configv1.ClusterStatusConditionType, is configv1.ConditionStatus,
+	reason string) func(*configv1.ClusterVersion) bool {
 	return func(v *configv1.ClusterVersion) bool {
 		c := find(v, kind)
 		return c.Status == is && c.Reason == reason
@@ -55,7 +63,8 @@ func has(kind configv1.ClusterStatusConditionType, is configv1.ConditionStatus, 
 }
 
 // find returns a condition; an empty one if there is none.
-func find(v *configv1.ClusterVersion, kind configv1.ClusterStatusConditionType) configv1.ClusterOperatorStatusCondition {
+func find(v *configv1.ClusterVersion,
+	kind configv1.ClusterStatusConditionType) configv1.ClusterOperatorStatusCondition {
 	for _, c := range v.Status.Conditions {
 		if c.Type == kind {
 			return c
@@ -68,13 +77,14 @@ func find(v *configv1.ClusterVersion, kind configv1.ClusterStatusConditionType) 
 func isAt(version string) func(*configv1.ClusterVersion) bool {
 	return func(v *configv1.ClusterVersion) bool {
 		c := find(v, configv1.OperatorProgressing)
-		return c.Status == configv1.ConditionFalse && c.Message == "Cluster version is "+version && len(v.Status.History) > 0 &&
+		return c.Status == configv1.ConditionFalse && c.Message == "Cluster version is "+version &&
+			len(v.Status.History) > 0 &&
 			v.Status.History[0].Version == version && v.Status.History[0].State == configv1.CompletedUpdate
 	}
 }
 
-// TestADeleteHoldsBackTheNextMinorVersion goes from an install over a patch with a tombstone to the next minor version, which
-// is held back until the delete is done, also by another process than the one that asked for it.
+// TestADeleteHoldsBackTheNextMinorVersion goes from an install over a patch with a tombstone to the next minor version,
+// which is held back until the delete is done, also by another process than the one that asked for it.
 func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+old+till)
@@ -88,7 +98,8 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 	}
 	var operator configv1.ClusterOperator
 	s.must(s.client.Get(t.Context(), client.ObjectKey{Name: "till"}, &operator))
-	related := []configv1.ObjectReference{{Resource: "namespaces", Name: "shop"}, {Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}}
+	related := []configv1.ObjectReference{{Resource: "namespaces", Name: "shop"},
+		{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}}
 	if diff := cmp.Diff(related, operator.Status.RelatedObjects); diff != "" {
 		t.Errorf("the related objects of the ClusterOperator (-want +got):\n%s", diff)
 	}
@@ -100,19 +111,24 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 
 	s.hold("prices", `["example.com/hold"]`)
 	s.update(s.push("1.0.1", shop+oldDeleted+till))
-	s.until("it says that an update runs", has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "MultipleReasons"))
+	s.until("it says that an update runs",
+		has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "MultipleReasons"))
 	s.report("till", "1.0.1")
 	s.until("the patch is applied", isAt("1.0.1"))
-	s.until("the delete is pending", has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "ResourceDeletionInProgress"))
+	s.until("the delete is pending",
+		has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "ResourceDeletionInProgress"))
 
 	s.restart()
 	next := s.push("1.1.0", shop+till)
 	s.update(next)
-	refused := s.until("the minor version is refused", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
-	if got := find(refused, "ReleaseAccepted").Message; !strings.Contains(got, "shop/prices") || !strings.Contains(got, "example.com/hold") {
+	refused := s.until("the minor version is refused",
+		has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
+	if got := find(refused, "ReleaseAccepted").Message; !strings.Contains(got, "shop/prices") ||
+		!strings.Contains(got, "example.com/hold") {
 		t.Errorf("it does not say what holds it back: %s", got)
 	}
-	if got := find(refused, configv1.OperatorUpgradeable); got.Reason != "ResourceDeletionInProgress" || s.settings().Data["version"] != "1.0.1" {
+	if got := find(refused, configv1.OperatorUpgradeable); got.Reason != "ResourceDeletionInProgress" ||
+		s.settings().Data["version"] != "1.0.1" {
 		t.Errorf("%+v, and the settings are of %s", got, s.settings().Data["version"])
 	}
 
@@ -131,14 +147,17 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 	}
 }
 
-// TestTheClusterVersionMayBeDeleted: what was applied is not deleted with it or with its definition, and both come back.
+// TestTheClusterVersionMayBeDeleted: what was applied is not deleted with it or with its definition, and both come
+// back.
 func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	first := s.until("installed", isAt("1.0.0"))
 	uid := s.settings().UID
 	s.must(s.client.Delete(t.Context(), first))
-	second := s.until("recreated", func(v *configv1.ClusterVersion) bool { return v.UID != first.UID && isAt("1.0.0")(v) })
+	second := s.until("recreated", func(v *configv1.ClusterVersion) bool {
+		return v.UID != first.UID && isAt("1.0.0")(v)
+	})
 	if got := second.Status.History; len(got) != 1 || got[0].Image != s.options.Payload {
 		t.Errorf("the history is %+v, want %+v", got, first.Status.History)
 	}
@@ -146,14 +165,16 @@ func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
 		ObjectMeta: metav1.ObjectMeta{Name: "clusterversions.config.openshift.io"},
 	}))
-	s.until("recreated with its definition", func(v *configv1.ClusterVersion) bool { return v.UID != second.UID && isAt("1.0.0")(v) })
+	s.until("recreated with its definition", func(v *configv1.ClusterVersion) bool {
+		return v.UID != second.UID && isAt("1.0.0")(v)
+	})
 	if now := s.settings(); now == nil || now.UID != uid {
 		t.Errorf("the settings went along: %v", now)
 	}
 }
 
-// TestWhatIsNotAcceptedLeavesTheReleaseInPlace asks for releases that can't be had, and takes them back. What is applied
-// stays, and is repaired meanwhile.
+// TestWhatIsNotAcceptedLeavesTheReleaseInPlace asks for releases that can't be had, and takes them back. What is
+// applied stays, and is repaired meanwhile.
 func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -168,7 +189,8 @@ func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
 	s.until("the version is another", has("ReleaseAccepted", configv1.ConditionFalse, "VerifyPayloadVersion"))
 	s.ask(&configv1.Update{Version: "9.9.9"})
 	invalid := s.until("the version is not offered", has("Invalid", configv1.ConditionTrue, "InvalidClusterVersion"))
-	if got := find(invalid, configv1.OperatorProgressing).Message; got != "Stopped at 1.0.0: the cluster version is invalid" {
+	if got := find(invalid, configv1.OperatorProgressing).
+		Message; got != "Stopped at 1.0.0: the cluster version is invalid" {
 		t.Errorf("it says %q", got)
 	}
 	s.ask(nil)
@@ -203,7 +225,12 @@ func TestAMinorUpdateThatWasBegunGoesOn(t *testing.T) {
 	s.restart()
 	v := s.version()
 	patch := client.MergeFrom(v.DeepCopy())
-	v.Spec.Overrides = []configv1.ComponentOverride{{Group: "config.openshift.io", Kind: "ClusterOperator", Name: "till", Unmanaged: true}}
+	v.Spec.Overrides = []configv1.ComponentOverride{{
+		Group:     "config.openshift.io",
+		Kind:      "ClusterOperator",
+		Name:      "till",
+		Unmanaged: true,
+	}}
 	s.must(s.client.Patch(t.Context(), v, patch))
 	done := s.until("updated", isAt("1.1.0"))
 	if got := done.Status.History[0].AcceptedRisks; got == "" {
@@ -224,7 +251,8 @@ func TestAnUpdateIsRetargeted(t *testing.T) {
 	s.update(s.push("1.0.2", shop+till))
 	s.report("till", "1.0.2")
 	done := s.until("the other one is applied", isAt("1.0.2"))
-	if got := done.Status.History[1]; got.Version != "1.0.1" || got.State != configv1.PartialUpdate || got.CompletionTime == nil {
+	if got := done.Status.History[1]; got.Version != "1.0.1" || got.State != configv1.PartialUpdate ||
+		got.CompletionTime == nil {
 		t.Errorf("the history has %+v", got)
 	}
 	if got := s.settings().Data["version"]; got != "1.0.2" {
@@ -240,7 +268,8 @@ func TestWhatWasForcedGoesOn(t *testing.T) {
 	s.until("installed", isAt("1.0.0"))
 	s.update(s.push("1.3.0", shop+till), func(u *configv1.Update) { u.Force = true })
 	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
-		return v.Status.Desired.Version == "1.3.0" && strings.Contains(find(v, configv1.OperatorProgressing).Message, "till")
+		return v.Status.Desired.Version == "1.3.0" &&
+			strings.Contains(find(v, configv1.OperatorProgressing).Message, "till")
 	})
 	s.ask(nil)
 	s.restart()
@@ -248,15 +277,16 @@ func TestWhatWasForcedGoesOn(t *testing.T) {
 	s.until("updated", isAt("1.3.0"))
 }
 
-// TestAnUpdateThatNeverBeganIsNotInTheHistory: it was accepted, and the record of it could not be written. The history says the
-// same as the record, from which the next operator goes on.
+// TestAnUpdateThatNeverBeganIsNotInTheHistory: it was accepted, and the record of it could not be written. The history
+// says the same as the record, from which the next operator goes on.
 func TestAnUpdateThatNeverBeganIsNotInTheHistory(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.prepare("1.0.0", shop)
 	var isFull atomic.Bool
 	s.run(sandboxtest.Before(s.sandbox.Config, func(request *http.Request) error {
-		if isFull.Load() && request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/configmaps/runlevel-release-default") {
+		if isFull.Load() && request.Method == http.MethodPut &&
+			strings.HasSuffix(request.URL.Path, "/configmaps/runlevel-release-default") {
 			return errors.New("the record can't be written")
 		}
 		return nil
@@ -265,10 +295,12 @@ func TestAnUpdateThatNeverBeganIsNotInTheHistory(t *testing.T) {
 	isFull.Store(true)
 	s.update(s.push("1.0.1", shop))
 	tried := s.until("the update can't begin", func(v *configv1.ClusterVersion) bool {
-		return strings.HasPrefix(find(v, configv1.OperatorProgressing).Message, "Unable to apply 1.0.1: ") && find(v, "Failing").Status == configv1.ConditionTrue
+		return strings.HasPrefix(find(v, configv1.OperatorProgressing).Message, "Unable to apply 1.0.1: ") &&
+			find(v, "Failing").Status == configv1.ConditionTrue
 	})
 	if len(tried.Status.History) != 1 || tried.Status.Desired.Version != "1.0.0" {
-		t.Errorf("before it has begun, desired is %s, and the history %+v", tried.Status.Desired.Version, tried.Status.History)
+		t.Errorf("before it has begun, desired is %s, and the history %+v", tried.Status.Desired.Version,
+			tried.Status.History)
 	}
 	s.update(s.options.Payload)
 	s.until("the release before is accepted", func(v *configv1.ClusterVersion) bool {

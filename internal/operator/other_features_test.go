@@ -17,7 +17,8 @@ import (
 // unservedFeature is an object of a feature set whose kind nothing serves.
 const unservedFeature = `
 -- 0000_30_shop_30_thing.yaml --
-{apiVersion: example.com/v1, kind: Thing, metadata: {name: thing, namespace: shop, annotations: {` + included + `, release.openshift.io/feature-set: DevPreviewNoUpgrade}}}
+{apiVersion: example.com/v1, kind: Thing, metadata: {name: thing, namespace: shop, annotations: {` + included +
+	`, release.openshift.io/feature-set: DevPreviewNoUpgrade}}}
 `
 
 // chooseFeatures chooses a feature set.
@@ -30,8 +31,8 @@ func (s *stage) chooseFeatures(set configv1.FeatureSet) {
 	s.must(s.client.Patch(s.t.Context(), &gate, patch))
 }
 
-// TestOtherFeaturesAreProgress from the moment on when ReleaseAccepted names them, not only once the record has their apply. What the
-// gate refuses of them is a failure, since the release is not as the cluster has chosen it.
+// TestOtherFeaturesAreProgress from the moment on when ReleaseAccepted names them, not only once the record has their
+// apply. What the gate refuses of them is a failure, since the release is not as the cluster has chosen it.
 func TestOtherFeaturesAreProgress(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -40,7 +41,8 @@ func TestOtherFeaturesAreProgress(t *testing.T) {
 	var isHeld atomic.Bool
 	release := make(chan struct{})
 	s.run(sandboxtest.Before(s.sandbox.Config, func(r *http.Request) error {
-		if isHeld.Load() && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/configmaps/"+lock.Name(payload.DefaultName)) {
+		if isHeld.Load() && r.Method == http.MethodPut &&
+			strings.HasSuffix(r.URL.Path, "/configmaps/"+lock.Name(payload.DefaultName)) {
 			select {
 			case <-release:
 			case <-r.Context().Done():

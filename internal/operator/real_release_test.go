@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestAWholeRelease of OpenShift goes through the operator from its image, with definitions in variants of which the cluster's feature
-// set chooses, and stays up to date.
+// TestAWholeRelease of OpenShift goes through the operator from its image, with definitions in variants of which the
+// cluster's feature set chooses, and stays up to date.
 func TestAWholeRelease(t *testing.T) {
 	folder := os.Getenv("RUNLEVEL_TEST_RELEASE")
 	if folder == "" {
@@ -36,7 +36,12 @@ func TestAWholeRelease(t *testing.T) {
 	s.makeVersion(configv1.ClusterVersionSpec{
 		ClusterID: "3b1f1c1e-7f2a-4b6e-9c1d-2a3b4c5d6e7f",
 		// It lacks fields that its definition requires: OpenShift's own API server fills them in.
-		Overrides: []configv1.ComponentOverride{{Group: "security.openshift.io", Kind: "SecurityContextConstraints", Name: "machine-api-termination-handler", Unmanaged: true}},
+		Overrides: []configv1.ComponentOverride{{
+			Group:     "security.openshift.io",
+			Kind:      "SecurityContextConstraints",
+			Name:      "machine-api-termination-handler",
+			Unmanaged: true,
+		}},
 	})
 	s.standIn(release)
 	s.labelNodes()
@@ -56,7 +61,8 @@ func TestAWholeRelease(t *testing.T) {
 				o.Versions = nil
 				for _, version := range versions {
 					named, _ := version.(map[string]any)
-					o.Versions = append(o.Versions, configv1.OperandVersion{Name: fmt.Sprint(named["name"]), Version: fmt.Sprint(named["version"])})
+					o.Versions = append(o.Versions,
+						configv1.OperandVersion{Name: fmt.Sprint(named["name"]), Version: fmt.Sprint(named["version"])})
 				}
 			})
 		}
@@ -65,7 +71,9 @@ func TestAWholeRelease(t *testing.T) {
 	installed := s.version()
 	s.restart()
 	s.until("it stays up to date after a restart", func(v *configv1.ClusterVersion) bool {
-		return isAt(release.Version)(v) && find(v, "ReleaseAccepted").LastTransitionTime == find(installed, "ReleaseAccepted").LastTransitionTime && len(v.Status.History) == 1
+		return isAt(release.Version)(v) &&
+			find(v, "ReleaseAccepted").LastTransitionTime == find(installed, "ReleaseAccepted").LastTransitionTime &&
+			len(v.Status.History) == 1
 	})
 }
 
@@ -77,7 +85,9 @@ func (s *stage) makeVersion(spec configv1.ClusterVersionSpec) {
 	}
 	version := &configv1.ClusterVersion{Spec: spec}
 	version.Name = "version"
-	s.await("there is a ClusterVersion", func() bool { return s.client.Create(s.t.Context(), version.DeepCopy()) == nil })
+	s.await("there is a ClusterVersion", func() bool {
+		return s.client.Create(s.t.Context(), version.DeepCopy()) == nil
+	})
 }
 
 // standIn makes definitions of the kinds and the namespaces that a release uses, and neither it nor the cluster has.

@@ -65,11 +65,12 @@ func (r *reconciler) register(m ctrl.Manager) error {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: clusterVersionMeta.Name}}}
 	})
 	return ctrl.NewControllerManagedBy(m).For(&configv1.ClusterVersion{}).Watches(&configv1.ClusterOperator{}, enqueue).
-		Watches(&corev1.ConfigMap{}, enqueue).WatchesRawSource(source.Channel(r.applier.changes, &handler.EnqueueRequestForObject{})).Complete(r)
+		Watches(&corev1.ConfigMap{},
+			enqueue).WatchesRawSource(source.Channel(r.applier.changes, &handler.EnqueueRequestForObject{})).Complete(r)
 }
 
-// Reconcile passes the target of the ClusterVersion to the applier, and computes the status. A replica that does not hold
-// the lock does nothing.
+// Reconcile passes the target of the ClusterVersion to the applier, and computes the status. A replica that does not
+// hold the lock does nothing.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if !r.applier.holds() {
 		return ctrl.Result{RequeueAfter: writesEvery}, nil
@@ -125,17 +126,25 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 		return r.writeUnread(ctx, version, err)
 	}
 	if unread != nil && seen.Applied != nil {
-		seen.Applied.Problems = append(seen.Applied.Problems, clusterversion.ReleaseProblem{Wait: apply.Wait{For: unread.Error(), Reason: reason.Of(unread)}})
+		seen.Applied.Problems = append(seen.Applied.Problems,
+			clusterversion.ReleaseProblem{Wait: apply.Wait{For: unread.Error(), Reason: reason.Of(unread)}})
 	}
 	mayChange := len(deletes) > 0 || unread != nil // which no watch shows
 	return r.write(ctx, version, clusterversion.Next(informed.Status, seen), mayChange)
 }
 
-// writeUnread writes into the status that the record, or settings of the cluster, can't be read: without them there is no target.
-func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion, unread error) (ctrl.Result, error) {
+// writeUnread writes into the status that the record, or settings of the cluster, can't be read: without them there is
+// no target.
+func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion,
+	unread error) (ctrl.Result, error) {
 	seen := clusterversion.Seen{
 		Now: r.cluster.Now(), Generation: version.Generation, Overrides: version.Spec.Overrides,
-		Acceptance: clusterversion.Acceptance{Release: version.Status.Desired, Architecture: architecture, Phase: clusterversion.Retrieving, Err: unread},
+		Acceptance: clusterversion.Acceptance{
+			Release:      version.Status.Desired,
+			Architecture: architecture,
+			Phase:        clusterversion.Retrieving,
+			Err:          unread,
+		},
 	}
 	if result, err := r.write(ctx, version, clusterversion.Next(version.Status, seen), false); err != nil {
 		return result, err
@@ -144,7 +153,8 @@ func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterV
 }
 
 // observe passes the target to the applier, and returns the observed state.
-func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, from known, deletes []precondition.Delete) (clusterversion.Seen, error) {
+func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, from known,
+	deletes []precondition.Delete) (clusterversion.Seen, error) {
 	var operators configv1.ClusterOperatorList
 	err := r.client.List(ctx, &operators)
 	if err != nil {
@@ -161,7 +171,8 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 		wanted.Before.configure(settings, r.options.Features, version)
 	}
 	seen := clusterversion.Seen{
-		Now: r.cluster.Now(), Generation: version.Generation, Invalid: invalid, Overrides: version.Spec.Overrides, Operators: operators.Items,
+		Now: r.cluster.Now(), Generation: version.Generation, Invalid: invalid, Overrides: version.Spec.Overrides,
+		Operators: operators.Items,
 	}
 	if seen.Gates, err = r.pendingAcks(ctx, wanted.Previous); err != nil {
 		return clusterversion.Seen{}, err
@@ -205,7 +216,8 @@ func (r *reconciler) readRecord(ctx context.Context) (*record.Record, []precondi
 }
 
 // write writes the status if it has changed. A change that comes soon after another one waits.
-func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus, mayChange bool) (ctrl.Result, error) {
+func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus,
+	mayChange bool) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(version.Status, next) {
 		return ctrl.Result{RequeueAfter: r.requeueAfter(mayChange)}, nil
 	}
@@ -222,8 +234,8 @@ func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion
 	return ctrl.Result{RequeueAfter: r.requeueAfter(mayChange)}, nil
 }
 
-// requeueAfter returns the time until the next pass if nothing happens. A pass that has not read the record itself is followed by
-// a pass that does: the change that triggered it may be in the record.
+// requeueAfter returns the time until the next pass if nothing happens. A pass that has not read the record itself is
+// followed by a pass that does: the change that triggered it may be in the record.
 func (r *reconciler) requeueAfter(mayChange bool) time.Duration {
 	switch {
 	case r.readAt.Before(r.passedAt):
@@ -252,12 +264,14 @@ func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next c
 // refuse sets the condition Invalid of a ClusterVersion with another name.
 func (r *reconciler) refuse(ctx context.Context, version *configv1.ClusterVersion) error {
 	const only = `only the ClusterVersion named "version" counts: delete this one`
-	if existing := v1helpers.FindStatusCondition(version.Status.Conditions, clusterversion.Invalid); existing != nil && existing.Message == only {
+	if existing := v1helpers.FindStatusCondition(version.Status.Conditions, clusterversion.Invalid); existing != nil &&
+		existing.Message == only {
 		return nil
 	}
 	next := version.Status
 	next.Conditions = []configv1.ClusterOperatorStatusCondition{{
-		Type: clusterversion.Invalid, Status: configv1.ConditionTrue, Reason: "NameNotVersion", Message: only, LastTransitionTime: metav1.NewTime(r.cluster.Now()),
+		Type: clusterversion.Invalid, Status: configv1.ConditionTrue, Reason: "NameNotVersion", Message: only,
+		LastTransitionTime: metav1.NewTime(r.cluster.Now()),
 	}}
 	return client.IgnoreNotFound(r.writeStatus(ctx, version, next))
 }

@@ -69,11 +69,12 @@ func (r *releases) open(ctx context.Context, t *target) (*source.Release, error)
 // pullPatience is how long a registry may take to deliver an image whose files are on the cluster, too.
 const pullPatience = 20 * time.Second
 
-// pullOrCopy pulls an image. If it is that of the release which was begun last, and can't be pulled, its files are read from their
-// copy on the cluster: keeping a release in place needs no registry. No other image is applied without being pulled.
+// pullOrCopy pulls an image. If it is that of the release which was begun last, and can't be pulled, its files are read
+// from their copy on the cluster: keeping a release in place needs no registry. No other image is applied without being
+// pulled.
 //
-// The copy has to be the one that the status of the ClusterVersion names. An account that may only write ConfigMaps and Secrets
-// in the namespace of the record can forge both a copy and the entry of the record that names it.
+// The copy has to be the one that the status of the ClusterVersion names. An account that may only write ConfigMaps and
+// Secrets in the namespace of the record can forge both a copy and the entry of the record that names it.
 func (r *releases) pullOrCopy(ctx context.Context, t *target, digest string) (*source.Release, error) {
 	image := t.Image
 	kept := r.copyOf(ctx, image)
@@ -87,22 +88,28 @@ func (r *releases) pullOrCopy(ctx context.Context, t *target, digest string) (*s
 		return pulled, unpulled
 	}
 	if kept != t.accepted {
-		return nil, fmt.Errorf("%w; its copy on the cluster is not applied, since it is not the one that was accepted: the record has files %s, and status.versionHash of the ClusterVersion is %q",
+		return nil, fmt.Errorf("%w; its copy on the cluster is not applied, since it is not the one that was "+
+			"accepted: the record has files %s, and status.versionHash of the ClusterVersion is %q",
 			unpulled, kept, t.accepted)
 	}
-	unpacked, err := files.CopyStore{Cluster: r.cluster, Namespace: r.namespace, Release: r.payload.Name}.Read(ctx, kept)
+	unpacked, err := files.CopyStore{
+		Cluster:   r.cluster,
+		Namespace: r.namespace,
+		Release:   r.payload.Name,
+	}.Read(ctx, kept)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w; its copy on the cluster: %w", unpulled, err)
 	case unpacked.Files == nil:
 		return nil, unpulled
 	}
-	ctrl.LoggerFrom(ctx).Info("release read from its copy on the cluster, since its image can't be pulled", "image", image, "reason", unpulled.Error())
+	ctrl.LoggerFrom(ctx).Info("release read from its copy on the cluster, since its image can't be pulled", "image",
+		image, "reason", unpulled.Error())
 	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: image, Digest: digest}, nil
 }
 
-// copyOf returns the digest of the copy of an image's files, if the image is that of the release which was begun last; "" if there is
-// none.
+// copyOf returns the digest of the copy of an image's files, if the image is that of the release which was begun last;
+// "" if there is none.
 func (r *releases) copyOf(ctx context.Context, image string) string {
 	known, _, err := record.NewStore(r.cluster.Client, r.namespace, r.payload.Name).Load(ctx)
 	if err != nil {
@@ -182,7 +189,8 @@ func pack(opened *source.Release, read *payload.Payload) (*files.Packed, error) 
 }
 
 // load reads the manifests of a release that is open.
-func (r *releases) load(ctx context.Context, opened *source.Release, t *target, before *payload.Payload) (*payload.Payload, error) {
+func (r *releases) load(ctx context.Context, opened *source.Release, t *target,
+	before *payload.Payload) (*payload.Payload, error) {
 	options := loader.Options{Source: r.source, Payload: r.payload, Before: before}
 	options.Payload.ReleaseImage = opened.Image
 	options.Payload.Filter.Overrides, options.Payload.Injection = t.Overrides, t.Injection
@@ -218,8 +226,8 @@ func capabilitiesOf(t *target) (*configv1.ClusterVersionCapabilitiesStatus, erro
 	return payload.ParseCapabilities(strings.Join(names, ","))
 }
 
-// knownOf returns the capabilities that a ClusterVersion can name. Others are left out: the API server refuses a status that
-// has one.
+// knownOf returns the capabilities that a ClusterVersion can name. Others are left out: the API server refuses a status
+// that has one.
 func knownOf(all configv1.ClusterVersionCapabilitiesStatus) configv1.ClusterVersionCapabilitiesStatus {
 	isUnknown := func(c configv1.ClusterVersionCapability) bool {
 		return !slices.Contains(configv1.KnownClusterVersionCapabilities, c)
@@ -239,9 +247,10 @@ func implicitOf(t *target, p *payload.Payload) []configv1.ClusterVersionCapabili
 	if err != nil {
 		return nil // it was read before
 	}
-	return slices.DeleteFunc(slices.Clone(p.Filter.Capabilities.EnabledCapabilities), func(c configv1.ClusterVersionCapability) bool {
-		return slices.Contains(requested.EnabledCapabilities, c)
-	})
+	return slices.DeleteFunc(slices.Clone(p.Filter.Capabilities.EnabledCapabilities),
+		func(c configv1.ClusterVersionCapability) bool {
+			return slices.Contains(requested.EnabledCapabilities, c)
+		})
 }
 
 // architecture is that of the images which the operator pulls.
@@ -253,7 +262,8 @@ func describe(t *target, p *payload.Payload) configv1.Release {
 	if url, isText := p.Metadata.Metadata["url"].(string); isText {
 		release.URL = configv1.URL(url)
 	}
-	if channels, isText := p.Metadata.Metadata["io.openshift.upgrades.graph.release.channels"].(string); isText && channels != "" {
+	if channels, isText := p.Metadata.Metadata["io.openshift.upgrades.graph.release.channels"].(string); isText &&
+		channels != "" {
 		release.Channels = strings.Split(channels, ",")
 	}
 	return release

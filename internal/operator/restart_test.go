@@ -18,14 +18,15 @@ import (
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
-// TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne: a finalizer holds one object of the release that is kept in place.
-// The others are kept all the same, and an update that drops it is applied.
+// TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne: a finalizer holds one object of the release that is kept in
+// place. The others are kept all the same, and an update that drops it is applied.
 func TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+old)
 	s.until("installed", isAt("1.0.0"))
 	s.hold("prices", `["example.com/hold"]`)
-	s.must(s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}}))
+	s.must(s.client.Delete(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}}))
 	s.must(s.end())
 	s.must(s.editSettings("by-hand"))
 	s.start()
@@ -37,7 +38,8 @@ func TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne(t *testing.T) {
 
 	other := s.push("1.0.0", shop+old+once)
 	s.update(other)
-	s.until("other content under the same version is refused", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
+	s.until("other content under the same version is refused",
+		has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
 	s.must(s.end())
 	s.update(s.push("1.0.1", shop))
 	s.start()
@@ -63,7 +65,8 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	s.must(s.client.Patch(t.Context(), s.version(), client.RawPatch("application/merge-patch+json", edit)))
 	s.until("it says so while the release is kept in place", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
-		return c.Status == configv1.ConditionTrue && c.Reason == "ReleaseRecordUnreadable" && strings.Contains(c.Message, "restore it from a backup")
+		return c.Status == configv1.ConditionTrue && c.Reason == "ReleaseRecordUnreadable" &&
+			strings.Contains(c.Message, "restore it from a backup")
 	})
 	s.must(s.editSettings("by-hand"))
 	s.untilSettings("1.0.0")
@@ -82,7 +85,8 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	s.start()
 	s.until("it says that the release is not kept in place", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
-		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") && strings.Contains(c.Message, "a newer runlevel wrote it, in format 99")
+		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") &&
+			strings.Contains(c.Message, "a newer runlevel wrote it, in format 99")
 	})
 	s.until("nor is it accepted", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
 	s.must(s.editSettings("by-hand"))
@@ -91,8 +95,8 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	s.until("all is well once more", has("Failing", configv1.ConditionFalse, ""))
 }
 
-// TestARestartAfterItsOwnReleaseHasLeftTheHistory goes on with the release that was begun last: histories end after a hundred
-// updates.
+// TestARestartAfterItsOwnReleaseHasLeftTheHistory goes on with the release that was begun last: histories end after a
+// hundred updates.
 func TestARestartAfterItsOwnReleaseHasLeftTheHistory(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -114,8 +118,8 @@ func TestARestartAfterItsOwnReleaseHasLeftTheHistory(t *testing.T) {
 	}
 }
 
-// TestAnotherImageOfTheSameContentIsTheOneOfTheRecord: a release may be built again. Nothing is to be applied, and the record has
-// the image that was asked for.
+// TestAnotherImageOfTheSameContentIsTheOneOfTheRecord: a release may be built again. Nothing is to be applied, and the
+// record has the image that was asked for.
 func TestAnotherImageOfTheSameContentIsTheOneOfTheRecord(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -130,12 +134,16 @@ func TestAnotherImageOfTheSameContentIsTheOneOfTheRecord(t *testing.T) {
 	s.must(s.end())
 	s.ask(nil)
 	source := ""
-	s.editRecord(func(known map[string]any) { source = known["history"].([]any)[0].(map[string]any)["source"].(string) })
+	s.editRecord(func(known map[string]any) {
+		source = known["history"].([]any)[0].(map[string]any)["source"].(string)
+	})
 	if source != rebuilt {
 		t.Errorf("the record has the image %s, want %s", source, rebuilt)
 	}
 	s.start()
-	s.until("accepted again", func(v *configv1.ClusterVersion) bool { return v.Status.ObservedGeneration == v.Generation })
+	s.until("accepted again", func(v *configv1.ClusterVersion) bool {
+		return v.Status.ObservedGeneration == v.Generation
+	})
 	s.until("a restart keeps it", isAsked)
 }
 
@@ -154,7 +162,8 @@ func (s *stage) editRecord(change func(known map[string]any)) {
 	s.must(s.client.Patch(s.t.Context(), &config, patch))
 }
 
-// TestARegistryThatDoesNotAnswer keeps a new operator from its release: no report says that the operator keeps it in place.
+// TestARegistryThatDoesNotAnswer keeps a new operator from its release: no report says that the operator keeps it in
+// place.
 func TestARegistryThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -171,12 +180,13 @@ func TestARegistryThatDoesNotAnswer(t *testing.T) {
 	s.start()
 	s.await("the report says that the release has not been read", func() bool {
 		report := s.explain()
-		return report.NotKept != nil && report.NotKept.Reason == why.ReasonNotRead && strings.HasSuffix(report.NotKept.Message, ", and has not read it yet")
+		return report.NotKept != nil && report.NotKept.Reason == why.ReasonNotRead &&
+			strings.HasSuffix(report.NotKept.Message, ", and has not read it yet")
 	})
 }
 
-// TestAnInterruptedApplyIsNotKept has the operator before be interrupted while it applied the release again: the one that can't read the
-// release does not keep it in place either.
+// TestAnInterruptedApplyIsNotKept has the operator before be interrupted while it applied the release again: the one
+// that can't read the release does not keep it in place either.
 func TestAnInterruptedApplyIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -186,12 +196,14 @@ func TestAnInterruptedApplyIsNotKept(t *testing.T) {
 	s.editRecord(func(known map[string]any) {
 		known["run"] = map[string]any{"told": "2026-01-01T00:00:00Z", "ended": true, "error": "interrupted"}
 	})
-	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system), client.HasLabels{"runlevel.dev/files"}))
+	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system),
+		client.HasLabels{"runlevel.dev/files"}))
 	s.options.CacheDir = filepath.Join(t.TempDir(), "empty")
 	s.start()
 	s.await("the report says that the release can't be read", func() bool {
 		report := s.explain()
-		return report.NotKept != nil && report.NotKept.Reason == why.ReasonNotRead && strings.Contains(report.NotKept.Message, "can't read it: ")
+		return report.NotKept != nil && report.NotKept.Reason == why.ReasonNotRead &&
+			strings.Contains(report.NotKept.Message, "can't read it: ")
 	})
 }
 

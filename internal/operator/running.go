@@ -90,7 +90,8 @@ func (r *running) keep() error {
 		switch {
 		case r.ctx.Err() != nil, errors.Is(outcome.Err, session.ErrSuperseded):
 			return nil
-		case lock.IsTaken(outcome.Err), errors.As(outcome.Err, new(*lock.HeldError)), errors.Is(outcome.Err, session.ErrYielded):
+		case lock.IsTaken(outcome.Err), errors.As(outcome.Err, new(*lock.HeldError)),
+			errors.Is(outcome.Err, session.ErrYielded):
 			return outcome.Err
 		}
 		select {
@@ -101,8 +102,8 @@ func (r *running) keep() error {
 	}
 }
 
-// failures returns the steps that have failed: in this apply, and in those before it until this one has done the same steps.
-// Otherwise, conditions would change with each attempt. A failure that recurs keeps the time of the first one.
+// failures returns the steps that have failed: in this apply, and in those before it until this one has done the same
+// steps. Otherwise, conditions would change with each attempt. A failure that recurs keeps the time of the first one.
 func (r *running) failures() []apply.RunStepState {
 	now := map[object.StepID]apply.RunStepState{}
 	var all []apply.RunStepState
@@ -125,8 +126,8 @@ func (r *running) failures() []apply.RunStepState {
 	return all
 }
 
-// isUnresolved reports whether a step that has failed before has not been done since. An object that never became ready, and
-// that this apply has not changed, has failed until it is ready.
+// isUnresolved reports whether a step that has failed before has not been done since. An object that never became
+// ready, and that this apply has not changed, has failed until it is ready.
 func isUnresolved(before, now apply.RunStepState) bool {
 	switch now.Phase {
 	case apply.Done, apply.Skipped:
@@ -213,8 +214,8 @@ func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
 	return precreate(ctx, c, r.payload)
 }
 
-// sessionOptions returns how a release is applied. Fields that the cluster does not know are dropped, as by the cluster-version operator:
-// releases that were made for it have some.
+// sessionOptions returns how a release is applied. Fields that the cluster does not know are dropped, as by the
+// cluster-version operator: releases that were made for it have some.
 func (a *applier) sessionOptions(t *target) session.Options {
 	return session.Options{
 		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force, Notify: a.sender,
@@ -227,8 +228,9 @@ func (a *applier) sessionOptions(t *target) session.Options {
 // seen returns the state of the release. The caller holds the lock of the applier.
 func (r *running) seen() *clusterversion.AppliedRelease {
 	applied := &clusterversion.AppliedRelease{
-		Release: r.release, Hash: r.packed.Digest, Forced: r.signed.acceptedRisks(r.forced), Verified: r.signed.isVerified,
-		Total: len(r.payload.Manifests), IsComplete: r.isComplete,
+		Release: r.release, Hash: r.packed.Digest, Forced: r.signed.acceptedRisks(r.forced),
+		Verified: r.signed.isVerified,
+		Total:    len(r.payload.Manifests), IsComplete: r.isComplete,
 	}
 	if r.isRecorded {
 		applied.Mode = r.mode
@@ -237,7 +239,10 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 		applied.Capabilities, applied.Implicit = knownOf(*filter), implicitOf(r.target, r.payload)
 	} else {
 		all := configv1.KnownClusterVersionCapabilities
-		applied.Capabilities = configv1.ClusterVersionCapabilitiesStatus{KnownCapabilities: all, EnabledCapabilities: all}
+		applied.Capabilities = configv1.ClusterVersionCapabilitiesStatus{
+			KnownCapabilities:   all,
+			EnabledCapabilities: all,
+		}
 	}
 	far := progress.Of(r.intent, r.state)
 	r.done = max(r.done, far.Done) // an object that was ready may break, and is not applied less for that
@@ -247,14 +252,20 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 	}
 	for _, event := range r.applier.session.Kept().Problems() {
 		applied.Problems = append(applied.Problems, clusterversion.ReleaseProblem{
-			Wait: apply.Wait{ID: *event.Object, File: event.File, For: event.Message, Reason: event.Reason, Since: event.Time},
+			Wait: apply.Wait{
+				ID:     *event.Object,
+				File:   event.File,
+				For:    event.Message,
+				Reason: event.Reason,
+				Since:  event.Time,
+			},
 		})
 	}
 	return applied
 }
 
-// problemsOf returns the problems of an incomplete apply: its waits, its failures, and otherwise the error with which it
-// has ended.
+// problemsOf returns the problems of an incomplete apply: its waits, its failures, and otherwise the error with which
+// it has ended.
 func problemsOf(waits []apply.Wait, failures []apply.RunStepState, ended error) []clusterversion.ReleaseProblem {
 	var all []clusterversion.ReleaseProblem
 	for _, wait := range waits {
@@ -264,8 +275,13 @@ func problemsOf(waits []apply.Wait, failures []apply.RunStepState, ended error) 
 		all = append(all, clusterversion.ReleaseProblem{Wait: failed.Wait})
 	}
 	isOfObject := func(p clusterversion.ReleaseProblem) bool { return !p.IsWait }
-	if ended != nil && !slices.ContainsFunc(all, isOfObject) && !errors.As(ended, new(*object.Failure)) && !errors.Is(ended, apply.ErrTimeout) {
-		all = append(all, clusterversion.ReleaseProblem{Wait: apply.Wait{For: ended.Error(), Reason: reason.Of(ended), Effect: reason.EffectOf(ended)}})
+	if ended != nil && !slices.ContainsFunc(all, isOfObject) && !errors.As(ended, new(*object.Failure)) &&
+		!errors.Is(ended, apply.ErrTimeout) {
+		all = append(all, clusterversion.ReleaseProblem{Wait: apply.Wait{
+			For:    ended.Error(),
+			Reason: reason.Of(ended),
+			Effect: reason.EffectOf(ended),
+		}})
 	}
 	return all
 }

@@ -40,8 +40,9 @@ func (s *stage) showsNothing(pods *hostpods.HostPods, texts ...string) {
 		shown["the log of "+hostProcess.Pod] = string(text)
 	}
 	for what, list := range map[string]client.ObjectList{
-		"events": &corev1.EventList{}, "ClusterVersions": &configv1.ClusterVersionList{}, "ClusterOperators": &configv1.ClusterOperatorList{},
-		"the lock": &coordinationv1.LeaseList{}, "the record": &corev1.ConfigMapList{},
+		"events": &corev1.EventList{}, "ClusterVersions": &configv1.ClusterVersionList{},
+		"ClusterOperators": &configv1.ClusterOperatorList{},
+		"the lock":         &coordinationv1.LeaseList{}, "the record": &corev1.ConfigMapList{},
 	} {
 		s.must(s.client.List(s.t.Context(), list))
 		text, err := yaml.Marshal(list)
@@ -58,7 +59,8 @@ func (s *stage) showsNothing(pods *hostpods.HostPods, texts ...string) {
 	for what, text := range shown {
 		for line := range strings.Lines(text) {
 			for _, name := range texts {
-				if strings.Contains(line, name) || strings.Contains(line, base64.StdEncoding.EncodeToString([]byte(name))) {
+				if strings.Contains(line, name) ||
+					strings.Contains(line, base64.StdEncoding.EncodeToString([]byte(name))) {
 					s.t.Errorf("%s: %s", what, line)
 				}
 			}
@@ -73,19 +75,27 @@ func (s *stage) showsNothing(pods *hostpods.HostPods, texts ...string) {
 // webhooks do.
 func quoting() []client.Object {
 	meta := metav1.ObjectMeta{Name: "quoting"}
-	operations := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	operations := []admissionregistrationv1.OperationType{admissionregistrationv1.Create,
+		admissionregistrationv1.Update}
 	return []client.Object{
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{Operations: operations, Rule: admissionregistrationv1.Rule{
-					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta,
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{Operations: operations,
+						Rule: admissionregistrationv1.Rule{
+							APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"},
+						}},
+				}}},
+				Validations: []admissionregistrationv1.Validation{{
+					Expression:        "object.metadata.name != 'quoted'",
+					MessageExpression: "'no ' + string(object.data.password)",
 				}},
-			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: "object.metadata.name != 'quoted'", MessageExpression: "'no ' + string(object.data.password)"}},
-		}},
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "quoting", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		}},
+			}},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta,
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        "quoting",
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			}},
 	}
 }
 
@@ -102,7 +112,10 @@ func TestNothingShowsASecret(t *testing.T) {
 	for _, object := range quoting() {
 		s.must(s.client.Create(t.Context(), object))
 	}
-	probe := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "quoted", Namespace: "default"}, Data: map[string][]byte{"password": []byte("probe")}}
+	probe := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "quoted", Namespace: "default"},
+		Data:       map[string][]byte{"password": []byte("probe")},
+	}
 	s.await("the policy quotes", func() bool {
 		err := s.client.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "cHJvYmU=")
@@ -110,7 +123,8 @@ func TestNothingShowsASecret(t *testing.T) {
 	pods := s.deploy(s.push("1.0.0", shop+fixed))
 	s.until("installed", isAt("1.0.0"))
 	kept := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kept", Namespace: "shop"}}
-	s.must(s.client.Patch(t.Context(), kept, client.RawPatch(types.MergePatchType, []byte(`{"stringData":{"password":"pl4nted-edited"}}`))))
+	s.must(s.client.Patch(t.Context(), kept,
+		client.RawPatch(types.MergePatchType, []byte(`{"stringData":{"password":"pl4nted-edited"}}`))))
 	s.await("it is repaired", func() bool {
 		s.must(s.client.Get(t.Context(), client.ObjectKeyFromObject(kept), kept))
 		return string(kept.Data["password"]) == "pl4nted-kept"
@@ -125,7 +139,9 @@ func TestNothingShowsASecret(t *testing.T) {
 `))
 	s.until("no Secret can be applied", func(v *configv1.ClusterVersion) bool {
 		message := find(v, "Failing").Message
-		return !slices.ContainsFunc([]string{"fixed", "quoted", "number", "typed"}, func(name string) bool { return !strings.Contains(message, "Secret shop/"+name) })
+		return !slices.ContainsFunc([]string{"fixed", "quoted", "number", "typed"}, func(name string) bool {
+			return !strings.Contains(message, "Secret shop/"+name)
+		})
 	})
 	s.showsNothing(pods, "pl4nted-", "48151623421")
 }

@@ -30,12 +30,14 @@ type clusterSettings struct {
 
 // settingsObjects are the objects with the settings. Their kinds are OpenShift's, and need not be served.
 var settingsObjects = []kinds.ID{
-	{Group: configv1.GroupName, Kind: "APIServer", Name: "cluster"}, {Group: configv1.GroupName, Kind: "FeatureGate", Name: "cluster"},
-	{Group: configv1.GroupName, Kind: "Infrastructure", Name: "cluster"}, {Group: configv1.GroupName, Kind: "Proxy", Name: "cluster"},
+	{Group: configv1.GroupName, Kind: "APIServer", Name: "cluster"},
+	{Group: configv1.GroupName, Kind: "FeatureGate", Name: "cluster"},
+	{Group: configv1.GroupName, Kind: "Infrastructure", Name: "cluster"},
+	{Group: configv1.GroupName, Kind: "Proxy", Name: "cluster"},
 }
 
-// watchSettings has the settings read again when one of their objects changes. A release may bring their kinds, so the watches begin
-// again when a release is complete.
+// watchSettings has the settings read again when one of their objects changes. A release may bring their kinds, so the
+// watches begin again when a release is complete.
 func (a *applier) watchSettings(ctx context.Context) {
 	for ctx.Err() == nil {
 		for range tombstone.Watch(ctx, a.cluster, settingsObjects) {
@@ -81,8 +83,8 @@ func readSettings(ctx context.Context, c *cluster.Cluster) (found clusterSetting
 	return found, err
 }
 
-// configure applies the settings of the cluster to a target. The features that the operator was started with are those of a
-// cluster without FeatureGate.
+// configure applies the settings of the cluster to a target. The features that the operator was started with are those
+// of a cluster without FeatureGate.
 func (t *target) configure(settings clusterSettings, started Features, v *configv1.ClusterVersion) {
 	t.Injection, t.Features = settings.injection, started
 	if settings.features == nil {
@@ -110,10 +112,15 @@ func readInjection(ctx context.Context, c *cluster.Cluster) (payload.Injection, 
 	if _, err := readConfig(ctx, c, "Infrastructure", &infrastructure); err != nil {
 		return payload.Injection{}, err
 	}
-	found := payload.Injection{HTTPProxy: proxy.Status.HTTPProxy, HTTPSProxy: proxy.Status.HTTPSProxy, NoProxy: proxy.Status.NoProxy}
+	found := payload.Injection{
+		HTTPProxy:  proxy.Status.HTTPProxy,
+		HTTPSProxy: proxy.Status.HTTPSProxy,
+		NoProxy:    proxy.Status.NoProxy,
+	}
 	if hasServer {
 		profile := tlsProfile(server.Spec.TLSSecurityProfile)
-		found.MinTLSVersion, found.CipherSuites = string(profile.MinTLSVersion), crypto.OpenSSLToIANACipherSuites(profile.Ciphers)
+		found.MinTLSVersion, found.CipherSuites = string(profile.MinTLSVersion),
+			crypto.OpenSSLToIANACipherSuites(profile.Ciphers)
 	}
 	if address, err := url.Parse(infrastructure.Status.APIServerInternalURL); err == nil && address.Hostname() != "" {
 		found.APIHost, found.APIPort = address.Hostname(), cmp.Or(address.Port(), "443")

@@ -21,8 +21,8 @@ type verification struct {
 	risksBefore []string // that were accepted before a restart
 }
 
-// recorded returns the verification of the image of the release that was begun last. An operator that was killed may have
-// left it in the record alone.
+// recorded returns the verification of the image of the release that was begun last. An operator that was killed may
+// have left it in the record alone.
 func recorded(v *configv1.ClusterVersion, known *record.Record, image string) (found verification) {
 	if newest := known.Newest(); newest != nil && newest.Source == image {
 		found = verification{isVerified: newest.Verified, risksBefore: newest.Forced}
@@ -50,7 +50,9 @@ func (t *acceptance) verify(ctx context.Context, current *running) error {
 		return nil
 	}
 	if current == nil { // the release before can't be read, or this would not be tried without force
-		t.signed.risk = t.forcedRisk(fmt.Errorf("release %s can't be read, which may demand signatures", t.target.Before.Image))
+		t.signed.risk = t.forcedRisk(
+			fmt.Errorf("release %s can't be read, which may demand signatures", t.target.Before.Image),
+		)
 		return nil
 	}
 	if current.target.Image == t.target.Image { // of which other objects are wanted
@@ -59,7 +61,8 @@ func (t *acceptance) verify(ctx context.Context, current *running) error {
 	}
 	policy, err := signature.PolicyOf(current.payload)
 	if policy == nil && err == nil {
-		t.signed.unverified = fmt.Sprintf("release %s has no ConfigMap with the annotation %s", current.release.Version, signature.ConfigAnnotation)
+		t.signed.unverified = fmt.Sprintf("release %s has no ConfigMap with the annotation %s", current.release.Version,
+			signature.ConfigAnnotation)
 		return nil
 	}
 	if err == nil {
@@ -78,7 +81,8 @@ func (t *acceptance) verify(ctx context.Context, current *running) error {
 
 // forcedRisk returns the risk of an image that was not verified, and is applied all the same.
 func (t *acceptance) forcedRisk(err error) string {
-	return fmt.Sprintf("Target release version=%q image=%q cannot be verified, but continuing anyway because the update was forced: %v", t.target.Version, t.target.Image, err)
+	return fmt.Sprintf("Target release version=%q image=%q cannot be verified, but continuing anyway because the "+
+		"update was forced: %v", t.target.Version, t.target.Image, err)
 }
 
 // verify looks for the signatures of an image, and keeps those that are good in the namespace of the record.
@@ -90,7 +94,8 @@ func (a *applier) verify(ctx context.Context, policy *signature.Policy, image st
 	if err != nil {
 		return err
 	}
-	if err := signature.Persist(ctx, a.cluster.Client.CoreV1(), a.options.Namespace, digest, found); err != nil { // they are looked for again the next time
+	// they are looked for again the next time
+	if err := signature.Persist(ctx, a.cluster.Client.CoreV1(), a.options.Namespace, digest, found); err != nil {
 		ctrl.LoggerFrom(ctx).Info("signatures not kept", "image", image, "reason", err.Error())
 	}
 	return nil

@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	configv1 "github.com/openshift/api/config/v1"
-	"golang.org/x/crypto/openpgp"        //lint:ignore SA1019 what OpenShift's library reads is written with the same one
+	//lint:ignore SA1019 what OpenShift's library reads is written with the same one
+	"golang.org/x/crypto/openpgp"
 	"golang.org/x/crypto/openpgp/armor"  //lint:ignore SA1019 as above
 	"golang.org/x/crypto/openpgp/packet" //lint:ignore SA1019 as above
 	corev1 "k8s.io/api/core/v1"
@@ -72,8 +73,13 @@ func (item *signer) policy() string {
 	item.stage.must(item.key.Serialize(out))
 	item.stage.must(out.Close())
 	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]string{"verifier-public-key-shop": key.String(), "store-shop": item.store},
-		"metadata": map[string]any{"name": "verification", "namespace": "shop", "annotations": map[string]string{"release.openshift.io/verification-config-map": ""}},
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"data": map[string]string{"verifier-public-key-shop": key.String(), "store-shop": item.store},
+		"metadata": map[string]any{
+			"name":        "verification",
+			"namespace":   "shop",
+			"annotations": map[string]string{"release.openshift.io/verification-config-map": ""},
+		},
 	})
 	item.stage.must(err)
 	return "\n-- 0000_20_shop_05_verification.yaml --\n" + string(text)
@@ -86,7 +92,8 @@ func (item *signer) sign(image string, others ...*signer) string {
 	var message bytes.Buffer
 	out, err := openpgp.Sign(&message, append(others, item)[0].key, nil, &packet.Config{DefaultHash: crypto.SHA256})
 	item.stage.must(err)
-	_, err = fmt.Fprintf(out, `{"critical": {"type": "atomic container signature", "image": {"docker-manifest-digest": %q}, "identity": {"docker-reference": "shop"}}}`, digest)
+	_, err = fmt.Fprintf(out,
+		`{"critical": {"type": "atomic container signature", "image": {"docker-manifest-digest": %q}, "identity": {"docker-reference": "shop"}}}`, digest)
 	item.stage.must(err)
 	item.stage.must(out.Close())
 	item.mu.Lock()
@@ -96,8 +103,8 @@ func (item *signer) sign(image string, others ...*signer) string {
 }
 
 // TestReleasesAreSigned: a release demands that the next one is signed. Without a signature it is refused; it begins as
-// soon as there is one, and history says so. Force goes on, and history has the risk. A release that demands nothing lets
-// pass what nothing has verified, and the status says that.
+// soon as there is one, and history says so. Force goes on, and history has the risk. A release that demands nothing
+// lets pass what nothing has verified, and the status says that.
 func TestReleasesAreSigned(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -111,7 +118,8 @@ func TestReleasesAreSigned(t *testing.T) {
 	refused := func(words string) func(v *configv1.ClusterVersion) bool {
 		return func(v *configv1.ClusterVersion) bool {
 			message := find(v, "ReleaseAccepted").Message
-			return has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload")(v) && strings.Contains(message, "The update cannot be verified: ") && strings.Contains(message, words)
+			return has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload")(v) &&
+				strings.Contains(message, "The update cannot be verified: ") && strings.Contains(message, words)
 		}
 	}
 	s.update(second)
@@ -133,10 +141,14 @@ func TestReleasesAreSigned(t *testing.T) {
 	third := s.push("1.0.2", shop)
 	signer.sign(third, stranger)
 	s.update(third)
-	s.until("another key has signed it", refused(fmt.Sprintf("key %016X, which has made it, is not in verifier-public-key-shop", stranger.key.PrimaryKey.KeyId)))
+	s.until("another key has signed it",
+		refused(fmt.Sprintf("key %016X, which has made it, is not in verifier-public-key-shop",
+			stranger.key.PrimaryKey.KeyId)))
 	s.update(third, func(u *configv1.Update) { u.Force = true })
 	forced := s.until("forced", isAt("1.0.2"))
-	if entry := forced.Status.History[0]; entry.Verified || !strings.Contains(entry.AcceptedRisks, "cannot be verified, but continuing anyway because the update was forced") {
+	if entry := forced.Status.History[0]; entry.Verified ||
+		!strings.Contains(entry.AcceptedRisks,
+			"cannot be verified, but continuing anyway because the update was forced") {
 		t.Errorf("history says %+v", entry)
 	}
 
@@ -149,20 +161,25 @@ func TestReleasesAreSigned(t *testing.T) {
 	s.restart()
 	s.must(s.client.Delete(t.Context(), s.settings()))
 	s.untilSettings("1.0.3") // by the new process
-	s.must(s.client.Patch(t.Context(), s.version(), client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"channel": "stable"}}`))))
-	last := s.until("the edit is observed", func(v *configv1.ClusterVersion) bool { return v.Status.ObservedGeneration == v.Generation })
+	s.must(s.client.Patch(t.Context(), s.version(),
+		client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"channel": "stable"}}`))))
+	last := s.until("the edit is observed", func(v *configv1.ClusterVersion) bool {
+		return v.Status.ObservedGeneration == v.Generation
+	})
 	if !isTold(last) || !last.Status.History[2].Verified || last.Status.History[1].AcceptedRisks == "" {
 		t.Errorf("after a restart:\n%s", s.text())
 	}
 	s.must(s.client.Delete(t.Context(), last))
-	again := s.until("recreated", func(v *configv1.ClusterVersion) bool { return v.UID != last.UID && isAt("1.0.3")(v) }).Status.History
+	again := s.until("recreated", func(v *configv1.ClusterVersion) bool {
+		return v.UID != last.UID && isAt("1.0.3")(v)
+	}).Status.History
 	if !again[2].Verified || again[1].Verified || again[1].AcceptedRisks != "ImageVerificationFailed" {
 		t.Errorf("the record has not kept who was verified, and what was forced: %+v", again)
 	}
 }
 
-// TestSignaturesAreDemandedAfterARestart, also when the release that demands them can't be read any more. Force goes on, and
-// history has the risk.
+// TestSignaturesAreDemandedAfterARestart, also when the release that demands them can't be read any more. Force goes
+// on, and history has the risk.
 func TestSignaturesAreDemandedAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -177,18 +194,22 @@ func TestSignaturesAreDemandedAfterARestart(t *testing.T) {
 	image, err := name.NewDigest(s.options.Payload, name.Insecure)
 	s.must(err)
 	s.must(remote.Delete(image))
-	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system), client.HasLabels{files.Label})) // the copies
+	// the copies
+	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system),
+		client.HasLabels{files.Label}))
 	s.start()
 	s.until("it says what it can't read", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
-		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") && strings.Contains(c.Message, "there is no such image")
+		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") &&
+			strings.Contains(c.Message, "there is no such image")
 	})
 	if got := s.of("settings"); got != "1.0.0" {
 		t.Errorf("the settings are of %s, whose image is not signed", got)
 	}
 	s.update(next, func(u *configv1.Update) { u.Force = true })
 	forced := s.until("forced", isAt("1.0.1"))
-	if got := forced.Status.History[0].AcceptedRisks; !strings.Contains(got, "can't be read, which may demand signatures") {
+	if got := forced.Status.History[0].AcceptedRisks; !strings.Contains(got,
+		"can't be read, which may demand signatures") {
 		t.Errorf("the accepted risks are %q", got)
 	}
 	s.until("all is well", has("Failing", configv1.ConditionFalse, ""))
@@ -202,7 +223,8 @@ func TestImagesArePulledFromMirrors(t *testing.T) {
 	s.until("installed", isAt("1.0.0"))
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output()
 	s.must(err)
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)), "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml"))
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)),
+		"config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml"))
 	s.must(err)
 	definition := &unstructured.Unstructured{}
 	s.must(yaml.Unmarshal(text, &definition.Object))
@@ -210,7 +232,8 @@ func TestImagesArePulledFromMirrors(t *testing.T) {
 	mirrors := &configv1.ImageDigestMirrorSet{}
 	mirrors.Name = "team"
 	mirrors.Spec.ImageDigestMirrors = []configv1.ImageDigestMirrors{{
-		Source: "registry.invalid/team", Mirrors: []configv1.ImageMirror{"127.0.0.1:1/team", configv1.ImageMirror(s.registry + "/team")},
+		Source:             "registry.invalid/team",
+		Mirrors:            []configv1.ImageMirror{"127.0.0.1:1/team", configv1.ImageMirror(s.registry + "/team")},
 		MirrorSourcePolicy: configv1.NeverContactSource,
 	}}
 	s.await("mirrors are served", func() bool { return s.client.Create(t.Context(), mirrors.DeepCopy()) == nil })

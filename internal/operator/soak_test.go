@@ -35,7 +35,13 @@ var (
 // goods are the objects of the soak's releases, and goodsOf has those that each of them deletes.
 var (
 	goods   = []string{"apples", "pears", "plums", "figs"}
-	goodsOf = map[string]string{"1.0.0": "", "1.0.1": "apples", "1.1.0": "pears", "1.1.1": "apples pears", "1.2.0": "figs"}
+	goodsOf = map[string]string{
+		"1.0.0": "",
+		"1.0.1": "apples",
+		"1.1.0": "pears",
+		"1.1.1": "apples pears",
+		"1.2.0": "figs",
+	}
 )
 
 // assortment returns a release of the soak.
@@ -47,7 +53,8 @@ func assortment(version string) string {
 		if strings.Contains(goodsOf[version], name) {
 			annotations = `, annotations: {release.openshift.io/delete: "true"}`
 		}
-		fmt.Fprintf(&files, "-- 0000_3%d_%s_10_map.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: %[2]s, namespace: shop%s}, data: {version: VERSION}}\n", i, name, annotations)
+		fmt.Fprintf(&files, "-- 0000_3%d_%s_10_map.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: "+
+			"%[2]s, namespace: shop%s}, data: {version: VERSION}}\n", i, name, annotations)
 	}
 	return files.String()
 }
@@ -65,9 +72,9 @@ type soak struct {
 	lives  int // operators that were started
 }
 
-// TestSoak goes back and forth among releases with tombstones, while objects drift, finalizers hold deletes, operators are
-// killed and lose their lock, and the API server is restarted. Nothing is lost, and nothing leaks. Half a minute of it is
-// part of the tests; for more, say -args -soak 50 -soak-operators 1000.
+// TestSoak goes back and forth among releases with tombstones, while objects drift, finalizers hold deletes, operators
+// are killed and lose their lock, and the API server is restarted. Nothing is lost, and nothing leaks. Half a minute of
+// it is part of the tests; for more, say -args -soak 50 -soak-operators 1000.
 func TestSoak(t *testing.T) { // not in parallel: it counts what the process takes
 	s := newSoak(t)
 	ctx, end := context.WithCancel(t.Context())
@@ -100,7 +107,13 @@ func newSoak(t *testing.T) *soak {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("its accidents are those of -soak-seed %d", seed)
-	s := &soak{stage: newStage(t), random: rand.New(rand.NewPCG(seed, seed)), images: map[string]string{}, versions: []string{"1.0.0"}, writes: -1}
+	s := &soak{
+		stage:    newStage(t),
+		random:   rand.New(rand.NewPCG(seed, seed)),
+		images:   map[string]string{},
+		versions: []string{"1.0.0"},
+		writes:   -1,
+	}
 	s.prepare("1.0.0", assortment("1.0.0"))
 	s.options.LockDuration = 15 * time.Second
 	for version := range goodsOf {
@@ -146,20 +159,25 @@ func (s *soak) updateOnce() {
 	s.versions = slices.Insert(s.versions, 0, version)
 	held := s.holdOne(version)
 	s.killAfter(1 + s.random.IntN(25))
-	s.update(s.images[version], func(u *configv1.Update) { u.Force = true }) // releases don't go back unless they are forced
+	// releases don't go back unless they are forced
+	s.update(s.images[version], func(u *configv1.Update) { u.Force = true })
 	s.accident()
 	s.report("till", version)
 	s.until("updated to "+version, isAt(version))
 	s.untilSettings(version)
 	if held != "" {
-		s.await("the finalizer holds "+held, func() bool { found := s.find(held); return found != nil && found.DeletionTimestamp != nil })
+		s.await("the finalizer holds "+held, func() bool {
+			found := s.find(held)
+			return found != nil && found.DeletionTimestamp != nil
+		})
 		s.hold(held, "null")
 	}
 	for _, name := range goods {
 		isDeleted := strings.Contains(goodsOf[version], name)
 		s.await(fmt.Sprintf("%s is as %s has it", name, version), func() bool {
 			found := s.find(name)
-			return isDeleted && found == nil || !isDeleted && found != nil && found.Data["version"] == version && found.DeletionTimestamp == nil
+			return isDeleted && found == nil ||
+				!isDeleted && found != nil && found.Data["version"] == version && found.DeletionTimestamp == nil
 		})
 	}
 }
@@ -167,7 +185,8 @@ func (s *soak) updateOnce() {
 // holdOne puts a finalizer on an object that is there and that the next version deletes, if any.
 func (s *soak) holdOne(version string) string {
 	for _, name := range goods {
-		if found := s.find(name); found != nil && found.DeletionTimestamp == nil && strings.Contains(goodsOf[version], name) {
+		if found := s.find(name); found != nil && found.DeletionTimestamp == nil &&
+			strings.Contains(goodsOf[version], name) {
 			s.hold(name, `["example.com/hold"]`)
 			return name
 		}
@@ -210,7 +229,8 @@ func (s *soak) checkHistory() {
 		}
 		versions = append(versions, entry.Version)
 	}
-	if !slices.Equal(versions, s.versions[:min(len(s.versions), len(versions))]) || len(versions) < min(len(s.versions), 100) {
+	if !slices.Equal(versions, s.versions[:min(len(s.versions), len(versions))]) ||
+		len(versions) < min(len(s.versions), 100) {
 		s.t.Errorf("the history is %q, want %q", versions, s.versions)
 	}
 }
@@ -219,23 +239,25 @@ func (s *soak) checkHistory() {
 type soakFigures struct{ heap, goroutines, files, watches int }
 
 func (f soakFigures) String() string {
-	return fmt.Sprintf("%.1f MB of heap, %d goroutines, %d open files, %d watches of ClusterVersions", float64(f.heap)/1e6, f.goroutines, f.files, f.watches)
+	return fmt.Sprintf("%.1f MB of heap, %d goroutines, %d open files, %d watches of ClusterVersions",
+		float64(f.heap)/1e6, f.goroutines, f.files, f.watches)
 }
 
 // measure returns what this process takes once that is steady.
 func (s *soak) measure() soakFigures {
 	s.t.Helper()
 	var last soakFigures
-	err := wait.PollUntilContextTimeout(s.t.Context(), time.Second, patience, true, func(ctx context.Context) (bool, error) {
-		runtime.GC()
-		var memory runtime.MemStats
-		runtime.ReadMemStats(&memory)
-		files, err := os.ReadDir("/proc/self/fd")
-		now := soakFigures{heap: int(memory.HeapAlloc), goroutines: runtime.NumGoroutine(), files: len(files)}
-		isSteady := now.goroutines == last.goroutines && now.files == last.files
-		last = now
-		return isSteady, err
-	})
+	err := wait.PollUntilContextTimeout(s.t.Context(), time.Second, patience, true,
+		func(ctx context.Context) (bool, error) {
+			runtime.GC()
+			var memory runtime.MemStats
+			runtime.ReadMemStats(&memory)
+			files, err := os.ReadDir("/proc/self/fd")
+			now := soakFigures{heap: int(memory.HeapAlloc), goroutines: runtime.NumGoroutine(), files: len(files)}
+			isSteady := now.goroutines == last.goroutines && now.files == last.files
+			last = now
+			return isSteady, err
+		})
 	s.must(err)
 	last.watches = s.watches()
 	return last
@@ -244,11 +266,14 @@ func (s *soak) measure() soakFigures {
 // watches returns how many watches of ClusterVersions the API server serves.
 func (s *soak) watches() int {
 	s.t.Helper()
-	text, err := kubernetes.NewForConfigOrDie(s.sandbox.Config).RESTClient().Get().AbsPath("/metrics").DoRaw(s.t.Context())
+	text, err := kubernetes.NewForConfigOrDie(s.sandbox.Config).RESTClient().Get().AbsPath("/metrics").DoRaw(
+		s.t.Context(),
+	)
 	s.must(err)
 	count := 0.0
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="clusterversions"`) && strings.Contains(line, `verb="WATCH"`) {
+		if strings.HasPrefix(line, "apiserver_longrunning_requests{") &&
+			strings.Contains(line, `resource="clusterversions"`) && strings.Contains(line, `verb="WATCH"`) {
 			_, value, _ := strings.Cut(line, "} ")
 			number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			s.must(err)
@@ -264,7 +289,9 @@ func (s *soak) addOperators() {
 	for i := range *soakOperators {
 		operator := &configv1.ClusterOperator{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("other-%d", i)}}
 		s.must(s.client.Create(s.t.Context(), operator))
-		operator.Status.Conditions = []configv1.ClusterOperatorStatusCondition{condition(configv1.OperatorAvailable, configv1.ConditionTrue)}
+		operator.Status.Conditions = []configv1.ClusterOperatorStatusCondition{
+			condition(configv1.OperatorAvailable, configv1.ConditionTrue),
+		}
 		s.must(s.client.Status().Update(s.t.Context(), operator))
 	}
 }

@@ -7,8 +7,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 )
 
-// invalidID returns the errors in spec.clusterID of a ClusterVersion, in the words of the cluster-version operator. They
-// stop no update.
+// invalidID returns the errors in spec.clusterID of a ClusterVersion, in the words of the cluster-version operator.
+// They stop no update.
 func invalidID(v *configv1.ClusterVersion) []string {
 	text := string(v.Spec.ClusterID)
 	id, err := uuid.Parse(text)

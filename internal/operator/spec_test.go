@@ -27,13 +27,16 @@ func TestAClusterIDThatIsNoUUID(t *testing.T) {
 		identify(id)
 		s.until("the ID is invalid", func(v *configv1.ClusterVersion) bool {
 			c := find(v, "Invalid")
-			return c.Reason == "InvalidClusterVersion" && strings.Contains(c.Message, `spec.clusterID: Invalid value: "`+string(id)+`": `+wrong)
+			return c.Reason == "InvalidClusterVersion" &&
+				strings.Contains(c.Message, `spec.clusterID: Invalid value: "`+string(id)+`": `+wrong)
 		})
 	}
 	s.update(s.push("1.0.1", shop))
 	s.untilSettings("1.0.1")
 	identify("3b1f1c1e-7f2a-4b6e-9c1d-2a3b4c5d6e7f")
-	s.until("it is valid again", func(v *configv1.ClusterVersion) bool { return find(v, "Invalid").Type == "" && isAt("1.0.1")(v) })
+	s.until("it is valid again", func(v *configv1.ClusterVersion) bool {
+		return find(v, "Invalid").Type == "" && isAt("1.0.1")(v)
+	})
 }
 
 // TestAnotherArchitecture is told: "oc adm upgrade --to-multi-arch" asks for it with the version that the cluster has.
@@ -43,11 +46,17 @@ func TestAnotherArchitecture(t *testing.T) {
 	s.until("installed", isAt("1.0.0"))
 	s.ask(&configv1.Update{Version: "1.0.0", Architecture: configv1.ClusterVersionArchitectureMulti})
 	v := s.until("it is invalid", func(v *configv1.ClusterVersion) bool {
-		return strings.Contains(find(v, "Invalid").Message, "spec.desiredUpdate.architecture: Runlevel does not change the architecture of a cluster: name an image")
+		return strings.Contains(find(v, "Invalid").Message,
+			"spec.desiredUpdate.architecture: Runlevel does not change the architecture of a cluster: name an image")
 	})
-	if len(v.Status.History) != 1 || slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.State != configv1.CompletedUpdate }) {
+	if len(v.Status.History) != 1 ||
+		slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool {
+			return h.State != configv1.CompletedUpdate
+		}) {
 		t.Errorf("the history is %+v", v.Status.History)
 	}
 	s.ask(nil)
-	s.until("it is taken back", func(v *configv1.ClusterVersion) bool { return find(v, "Invalid").Type == "" && isAt("1.0.0")(v) })
+	s.until("it is taken back", func(v *configv1.ClusterVersion) bool {
+		return find(v, "Invalid").Type == "" && isAt("1.0.0")(v)
+	})
 }

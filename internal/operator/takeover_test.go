@@ -37,7 +37,8 @@ func (s *stage) leave(image, version, files string) *configv1.ClusterVersion {
 		s.must(s.client.Create(s.t.Context(), definition, theirs))
 	}
 	left := &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "version"}, Spec: configv1.ClusterVersionSpec{
-		ClusterID: "11111111-2222-4333-8444-555555555555", Channel: "stable-1.0", DesiredUpdate: &configv1.Update{Version: version, Image: image},
+		ClusterID: "11111111-2222-4333-8444-555555555555", Channel: "stable-1.0",
+		DesiredUpdate: &configv1.Update{Version: version, Image: image},
 	}}
 	s.await("there is a ClusterVersion", func() bool {
 		return s.client.Create(s.t.Context(), left.DeepCopy(), client.FieldOwner("kubectl-create")) == nil
@@ -48,12 +49,28 @@ func (s *stage) leave(image, version, files string) *configv1.ClusterVersion {
 	left.Status = configv1.ClusterVersionStatus{
 		Desired: configv1.Release{Version: version, Image: image}, ObservedGeneration: left.Generation,
 		History: []configv1.UpdateHistory{
-			{State: configv1.CompletedUpdate, Version: version, Image: image, StartedTime: begun, CompletionTime: &done, Verified: true},
-			{State: configv1.CompletedUpdate, Version: "0.9.0", Image: "example.com/release@sha256:" + strings.Repeat("9", 64), StartedTime: begun, CompletionTime: &begun, AcceptedRisks: "Forced"},
+			{
+				State:          configv1.CompletedUpdate,
+				Version:        version,
+				Image:          image,
+				StartedTime:    begun,
+				CompletionTime: &done,
+				Verified:       true,
+			},
+			{
+				State:          configv1.CompletedUpdate,
+				Version:        "0.9.0",
+				Image:          "example.com/release@sha256:" + strings.Repeat("9", 64),
+				StartedTime:    begun,
+				CompletionTime: &begun,
+				AcceptedRisks:  "Forced",
+			},
 		},
 		Conditions: []configv1.ClusterOperatorStatusCondition{
-			condition(configv1.RetrievedUpdates, configv1.ConditionTrue), condition(configv1.OperatorAvailable, configv1.ConditionTrue),
-			condition("Failing", configv1.ConditionFalse), condition(configv1.OperatorProgressing, configv1.ConditionFalse),
+			condition(configv1.RetrievedUpdates, configv1.ConditionTrue),
+			condition(configv1.OperatorAvailable, configv1.ConditionTrue),
+			condition("Failing", configv1.ConditionFalse),
+			condition(configv1.OperatorProgressing, configv1.ConditionFalse),
 		},
 	}
 	s.must(s.client.Status().Update(s.t.Context(), left, theirs))
@@ -64,7 +81,13 @@ func (s *stage) leave(image, version, files string) *configv1.ClusterVersion {
 // own makes the objects of a release, and has a ClusterVersion own these and the definitions.
 func (s *stage) own(left *configv1.ClusterVersion, files string) {
 	s.t.Helper()
-	owner := metav1.OwnerReference{APIVersion: "config.openshift.io/v1", Kind: "ClusterVersion", Name: left.Name, UID: left.UID, Controller: ptr.To(true)}
+	owner := metav1.OwnerReference{
+		APIVersion: "config.openshift.io/v1",
+		Kind:       "ClusterVersion",
+		Name:       left.Name,
+		UID:        left.UID,
+		Controller: ptr.To(true),
+	}
 	for _, file := range txtar.Parse([]byte(files)).Files {
 		object := &unstructured.Unstructured{}
 		s.must(yaml.Unmarshal(file.Data, &object.Object))
@@ -127,7 +150,8 @@ func (s *stage) checkKept(by *configv1.ClusterVersion) {
 	}
 	for _, object := range all {
 		if len(object.GetOwnerReferences()) > 0 || object.GetDeletionTimestamp() != nil {
-			s.t.Errorf("%s has owners %v, and goes at %v", object.GetName(), object.GetOwnerReferences(), object.GetDeletionTimestamp())
+			s.t.Errorf("%s has owners %v, and goes at %v", object.GetName(), object.GetOwnerReferences(),
+				object.GetDeletionTimestamp())
 		}
 	}
 }
@@ -141,7 +165,8 @@ func (s *stage) watchAvailable() func() []string {
 		var all []string
 		_ = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
 			for _, c := range s.version().Status.Conditions {
-				isBad := c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue || c.Type == "Failing" && c.Status == configv1.ConditionTrue
+				isBad := c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue ||
+					c.Type == "Failing" && c.Status == configv1.ConditionTrue
 				if isBad && len(all) < 5 {
 					all = append(all, string(c.Type)+"="+string(c.Status)+": "+c.Message)
 				}

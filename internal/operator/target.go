@@ -22,12 +22,14 @@ type target struct {
 	Enabled          []configv1.ClusterVersionCapability // that stay enabled
 	Injection        payload.Injection                   // settings of the cluster that manifests may ask for
 	Features         Features                            // of the cluster
-	// Before is the release that was begun last, if that is another one: it is kept in place until this one is accepted.
+	// Before is the release that was begun last, if that is another one: it is kept in place until this one is
+	// accepted.
 	Before *target
 	signed verification // of the image, if the release was begun before
 	// Previous is the version that was applied before, by the history of the ClusterVersion.
 	Previous string
-	// unread is the release that was applied last, if the operator can't read its source, or must not trust the record on it.
+	// unread is the release that was applied last, if the operator can't read its source, or must not trust the record
+	// on it.
 	unread *record.HistoryEntry
 	// accepted is the digest of the files of the release when it was accepted, if it was begun last.
 	accepted string
@@ -35,7 +37,12 @@ type target struct {
 
 // at returns the acceptance of a target in a phase.
 func (t *target) at(phase clusterversion.AcceptancePhase) clusterversion.Acceptance {
-	return clusterversion.Acceptance{Release: t.Release, Architecture: architecture, FeatureSet: t.Features.Set, Phase: phase}
+	return clusterversion.Acceptance{
+		Release:      t.Release,
+		Architecture: architecture,
+		FeatureSet:   t.Features.Set,
+		Phase:        phase,
+	}
 }
 
 // isSame reports whether two targets are the same request. Enabled and Before do not matter.
@@ -46,7 +53,8 @@ func (t *target) isSame(other *target) bool {
 // hasSameObjects reports whether two targets have the same objects.
 func (t *target) hasSameObjects(other *target) bool {
 	return t.Image == other.Image && equality.Semantic.DeepEqual(t.Overrides, other.Overrides) &&
-		equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities) && equality.Semantic.DeepEqual(t.Injection, other.Injection) &&
+		equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities) &&
+		equality.Semantic.DeepEqual(t.Injection, other.Injection) &&
 		equality.Semantic.DeepEqual(t.Features, other.Features)
 }
 
@@ -58,10 +66,10 @@ type known struct {
 	isConfirmed bool    // the newest entry of the record is confirmed
 }
 
-// confirm sets whether the newest entry of the record is confirmed: its image is the operator's own, the current one, or one that the
-// ClusterVersion names as begun last, or requests. An account that may only write ConfigMaps in the namespace of the record could
-// otherwise have any image applied. Sources of the command line are never applied, so they need no confirmation. The ClusterVersion is as
-// it was read, without what the record adds to its history.
+// confirm sets whether the newest entry of the record is confirmed: its image is the operator's own, the current one,
+// or one that the ClusterVersion names as begun last, or requests. An account that may only write ConfigMaps in the
+// namespace of the record could otherwise have any image applied. Sources of the command line are never applied, so
+// they need no confirmation. The ClusterVersion is as it was read, without what the record adds to its history.
 func (k *known) confirm(v *configv1.ClusterVersion) {
 	newest := k.record.Newest()
 	k.isConfirmed = newest == nil || k.confirms(v, newest.Source)
@@ -76,11 +84,13 @@ func (k *known) confirms(v *configv1.ClusterVersion, image string) bool {
 	return !isByDigest(image) || image == k.own || isCurrent || isBegun || isRequested
 }
 
-// recordedImage returns the image of an entry of the record; "" if the release was applied from a folder or an archive, and if only
-// the record has the image: an image in the history can be requested by its version.
+// recordedImage returns the image of an entry of the record; "" if the release was applied from a folder or an archive,
+// and if only the record has the image: an image in the history can be requested by its version.
 func (k *known) recordedImage(v *configv1.ClusterVersion, entry record.HistoryEntry) string {
 	image := imageIn(entry)
-	isInHistory := slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == image })
+	isInHistory := slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool {
+		return h.Image == image
+	})
 	if !isInHistory && !k.confirms(v, image) {
 		return ""
 	}
@@ -92,7 +102,8 @@ func (k *known) recordedImage(v *configv1.ClusterVersion, entry record.HistoryEn
 func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	release, unread := k.begun(v)
 	begun := &target{
-		Release: release, unread: unread, Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities, Enabled: k.enabled(v),
+		Release: release, unread: unread, Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities,
+		Enabled: k.enabled(v),
 	}
 	begun.signed = recorded(v, k.record, begun.Image)
 	if v.Status.Desired.Image == begun.Image {
@@ -126,16 +137,17 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	return &chosen, nil
 }
 
-// begun returns the release that is kept in place, or was begun last, or else the operator's own. If the record is lost,
-// it is in the ClusterVersion. Histories end after a hundred updates, so the record also has the release with which the
-// operator that has begun the newest one was started. A release that the command line has applied from a folder or an archive can't
-// be read here, and one that is not confirmed must not be: its entry is returned as unread.
+// begun returns the release that is kept in place, or was begun last, or else the operator's own. If the record is
+// lost, it is in the ClusterVersion. Histories end after a hundred updates, so the record also has the release with
+// which the operator that has begun the newest one was started. A release that the command line has applied from a
+// folder or an archive can't be read here, and one that is not confirmed must not be: its entry is returned as unread.
 func (k known) begun(v *configv1.ClusterVersion) (begun configv1.Release, unread *record.HistoryEntry) {
 	if k.current != nil {
 		return k.current.Release, nil
 	}
 	own := configv1.Release{Image: k.own}
-	isKnown := k.record.Own == k.own || slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own }) ||
+	isKnown := k.record.Own == k.own ||
+		slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own }) ||
 		slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == k.own })
 	newest := k.record.Newest()
 	switch {
@@ -173,14 +185,16 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 	case update.Version == "" && update.Architecture == "":
 		return release, "spec.desiredUpdate: name a version or an image"
 	case update.Version == "", changesArchitecture(v, update):
-		return release, "spec.desiredUpdate.architecture: Runlevel does not change the architecture of a cluster: name an image"
+		return release, "spec.desiredUpdate.architecture: Runlevel does not change the architecture of a cluster: " +
+			"name an image"
 	}
 	release.Image = imageOf(v, update.Version)
 	switch {
 	case release.Image != "":
 		wrong = checkImage("the image of version "+update.Version, release.Image)
 	case update.Version != v.Status.Desired.Version:
-		wrong = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be a previous version, or an available or a conditional update", update.Version)
+		wrong = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be a "+
+			"previous version, or an available or a conditional update", update.Version)
 	}
 	return release, wrong
 }

@@ -14,8 +14,11 @@ func TestChoose(t *testing.T) {
 	entry := func(version, source string) record.HistoryEntry {
 		return record.HistoryEntry{Version: version, Source: source}
 	}
-	history := configv1.ClusterVersionStatus{History: []configv1.UpdateHistory{{State: configv1.CompletedUpdate, Version: "1.2.0", Image: image("3")}}}
-	offered := configv1.ClusterVersionStatus{AvailableUpdates: []configv1.Release{{Version: "1.3.0", Image: image("4")}, {Version: "1.4.0", Image: "r.example/shop:1.4.0"}}}
+	history := configv1.ClusterVersionStatus{
+		History: []configv1.UpdateHistory{{State: configv1.CompletedUpdate, Version: "1.2.0", Image: image("3")}},
+	}
+	offered := configv1.ClusterVersionStatus{AvailableUpdates: []configv1.Release{{Version: "1.3.0", Image: image("4")},
+		{Version: "1.4.0", Image: "r.example/shop:1.4.0"}}}
 	at := func(version, image string) configv1.ClusterVersionStatus {
 		return configv1.ClusterVersionStatus{Desired: configv1.Release{Version: version, Image: image}}
 	}
@@ -28,42 +31,134 @@ func TestChoose(t *testing.T) {
 		want   string // its image
 		wrong  string // the beginning of what is wrong
 	}{
-		"nothing is applied":        {own: image("1"), want: image("1")},
-		"a restart after an update": {own: image("1"), status: at("1.1.0", image("2")), record: record.History{entry("1.1.0", image("2")), entry("1.0.0", image("1"))}, want: image("2")},
-		"a restart before the status has the update": {own: image("1"), status: at("1.0.0", image("1")), update: &configv1.Update{Image: image("2")},
+		"nothing is applied": {own: image("1"), want: image("1")},
+		"a restart after an update": {
+			own:    image("1"),
+			status: at("1.1.0", image("2")),
+			record: record.History{entry("1.1.0", image("2")), entry("1.0.0", image("1"))},
+			want:   image("2"),
+		},
+		"a restart before the status has the update": {own: image("1"), status: at("1.0.0", image("1")),
+			update: &configv1.Update{Image: image("2")},
 			record: record.History{entry("1.1.0", image("2")), entry("1.0.0", image("1"))}, want: image("2")},
-		"a restart before the status has the update, which is requested by its version": {own: image("1"), status: offered, update: &configv1.Update{Version: "1.3.0"},
+		"a restart before the status has the update, which is requested by its version": {own: image("1"),
+			status: offered, update: &configv1.Update{Version: "1.3.0"},
 			record: record.History{entry("1.3.0", image("4")), entry("1.0.0", image("1"))}, want: image("4")},
-		"a forged record": {own: image("1"), status: at("1.1.0", image("2")), record: record.History{entry("1.2.0", image("9")), entry("1.0.0", image("1"))}, want: ""},
-		"a forged record, and the ClusterVersion was recreated": {own: image("1"), record: record.History{entry("1.2.0", image("9")), entry("1.0.0", image("1"))}, want: ""},
-		"a forged entry behind a folder": {own: image("1"), status: at("1.1.0", image("2")), update: &configv1.Update{Version: "1.2.0"},
-			record: record.History{entry("1.1.0", "/folder"), entry("1.2.0", image("9")), entry("1.0.0", image("1"))}, want: "", wrong: "spec.desiredUpdate.version: Invalid value"},
-		"a forged entry of a version that is offered": {own: image("1"), status: offered, update: &configv1.Update{Version: "1.3.0"},
+		"a forged record": {
+			own:    image("1"),
+			status: at("1.1.0", image("2")),
+			record: record.History{entry("1.2.0", image("9")), entry("1.0.0", image("1"))},
+			want:   "",
+		},
+		"a forged record, and the ClusterVersion was recreated": {
+			own:    image("1"),
+			record: record.History{entry("1.2.0", image("9")), entry("1.0.0", image("1"))},
+			want:   "",
+		},
+		"a forged entry behind a folder": {own: image("1"), status: at("1.1.0", image("2")),
+			update: &configv1.Update{Version: "1.2.0"},
+			record: record.History{entry("1.1.0", "/folder"), entry("1.2.0", image("9")), entry("1.0.0", image("1"))},
+			want:   "", wrong: "spec.desiredUpdate.version: Invalid value"},
+		"a forged entry of a version that is offered": {own: image("1"), status: offered,
+			update: &configv1.Update{Version: "1.3.0"},
 			record: record.History{entry("1.0.0", image("1")), entry("1.3.0", image("9"))}, want: image("4")},
-		"a version of the past with a forged image": {own: image("1"), status: history, update: &configv1.Update{Version: "1.2.0"},
+		"a version of the past with a forged image": {own: image("1"), status: history,
+			update: &configv1.Update{Version: "1.2.0"},
 			record: record.History{entry("1.0.0", image("1")), entry("1.2.0", image("9"))}, want: image("3")},
-		"a restart after so many updates that its own release is not in the history any more": {own: image("1"), began: image("1"), status: at("1.9.0", image("2")),
+		"a restart after so many updates that its own release is not in the history any more": {own: image("1"),
+			began: image("1"), status: at("1.9.0", image("2")),
 			record: record.History{entry("1.9.0", image("2")), entry("1.8.0", image("3"))}, want: image("2")},
-		"a new operator after as many":   {own: image("5"), began: image("1"), record: record.History{entry("1.9.0", image("2"))}, want: image("5")},
-		"a new operator":                 {own: image("5"), record: record.History{entry("1.0.0", image("1"))}, want: image("5")},
-		"the command line applied a tag": {own: image("1"), record: record.History{entry("1.0.0", "r.example/shop:1.0.0")}, want: image("1")},
-		"the record is lost, but for its newest entry": {own: image("1"), record: record.History{entry("1.2.0", image("3"))}, want: image("3"),
-			status: configv1.ClusterVersionStatus{History: []configv1.UpdateHistory{{Version: "1.2.0", Image: image("3")}, {Version: "1.0.0", Image: image("1")}}}},
-		"the record is lost":            {own: image("3"), status: history, want: image("3")},
-		"an image":                      {own: image("1"), update: &configv1.Update{Image: image("2")}, want: image("2")},
-		"a version of the past":         {own: image("2"), status: history, update: &configv1.Update{Version: "1.2.0"}, record: record.History{entry("1.1.0", image("2"))}, want: image("3")},
-		"a version that is offered":     {own: image("1"), update: &configv1.Update{Version: "1.3.0"}, status: offered, want: image("4")},
-		"a version that is not offered": {own: image("1"), update: &configv1.Update{Version: "9.9.9"}, want: image("1"), wrong: `spec.desiredUpdate.version: Invalid value: "9.9.9"`},
-		"a version offered by a tag":    {own: image("1"), update: &configv1.Update{Version: "1.4.0"}, status: offered, want: image("1"), wrong: "the image of version 1.4.0: Invalid value"},
-		"a tag":                         {own: image("1"), update: &configv1.Update{Image: "r.example/shop:1.0.0"}, want: image("1"), wrong: "spec.desiredUpdate.image: Invalid value"},
-		"a folder":                      {own: image("1"), update: &configv1.Update{Image: "/var/run/secrets"}, want: image("1"), wrong: "spec.desiredUpdate.image: Invalid value"},
-		"a digest that leads elsewhere": {own: image("1"), update: &configv1.Update{Image: "r.example/a@sha256:/../../../var/run/secrets"}, want: image("1"), wrong: "spec.desiredUpdate.image: Invalid value"},
-		"neither version nor image":     {own: image("1"), update: &configv1.Update{Force: true}, want: image("1"), wrong: "spec.desiredUpdate: name a version or an image"},
-		"another architecture of the same version": {own: image("1"), update: &configv1.Update{Version: "1.2.0", Architecture: "Multi"}, want: image("1"), wrong: "spec.desiredUpdate.architecture: ",
+		"a new operator after as many": {
+			own:    image("5"),
+			began:  image("1"),
+			record: record.History{entry("1.9.0", image("2"))},
+			want:   image("5"),
+		},
+		"a new operator": {own: image("5"), record: record.History{entry("1.0.0", image("1"))}, want: image("5")},
+		"the command line applied a tag": {
+			own:    image("1"),
+			record: record.History{entry("1.0.0", "r.example/shop:1.0.0")},
+			want:   image("1"),
+		},
+		"the record is lost, but for its newest entry": {own: image("1"),
+			record: record.History{entry("1.2.0", image("3"))}, want: image("3"),
+			status: configv1.ClusterVersionStatus{History: []configv1.UpdateHistory{{
+				Version: "1.2.0",
+				Image:   image("3"),
+			}, {Version: "1.0.0", Image: image("1")}}}},
+		"the record is lost": {own: image("3"), status: history, want: image("3")},
+		"an image": {
+			own:    image("1"),
+			update: &configv1.Update{Image: image("2")},
+			want:   image("2"),
+		},
+		"a version of the past": {
+			own:    image("2"),
+			status: history,
+			update: &configv1.Update{Version: "1.2.0"},
+			record: record.History{entry("1.1.0", image("2"))},
+			want:   image("3"),
+		},
+		"a version that is offered": {
+			own:    image("1"),
+			update: &configv1.Update{Version: "1.3.0"},
+			status: offered,
+			want:   image("4"),
+		},
+		"a version that is not offered": {
+			own:    image("1"),
+			update: &configv1.Update{Version: "9.9.9"},
+			want:   image("1"),
+			wrong:  `spec.desiredUpdate.version: Invalid value: "9.9.9"`,
+		},
+		"a version offered by a tag": {
+			own:    image("1"),
+			update: &configv1.Update{Version: "1.4.0"},
+			status: offered,
+			want:   image("1"),
+			wrong:  "the image of version 1.4.0: Invalid value",
+		},
+		"a tag": {
+			own:    image("1"),
+			update: &configv1.Update{Image: "r.example/shop:1.0.0"},
+			want:   image("1"),
+			wrong:  "spec.desiredUpdate.image: Invalid value",
+		},
+		"a folder": {
+			own:    image("1"),
+			update: &configv1.Update{Image: "/var/run/secrets"},
+			want:   image("1"),
+			wrong:  "spec.desiredUpdate.image: Invalid value",
+		},
+		"a digest that leads elsewhere": {
+			own:    image("1"),
+			update: &configv1.Update{Image: "r.example/a@sha256:/../../../var/run/secrets"},
+			want:   image("1"),
+			wrong:  "spec.desiredUpdate.image: Invalid value",
+		},
+		"neither version nor image": {
+			own:    image("1"),
+			update: &configv1.Update{Force: true},
+			want:   image("1"),
+			wrong:  "spec.desiredUpdate: name a version or an image",
+		},
+		"another architecture of the same version": {own: image("1"), update: &configv1.Update{
+			Version:      "1.2.0",
+			Architecture: "Multi",
+		}, want: image("1"), wrong: "spec.desiredUpdate.architecture: ",
 			status: configv1.ClusterVersionStatus{Desired: configv1.Release{Version: "1.2.0"}}},
-		"an available version in the architecture that the cluster has": {own: image("1"), update: &configv1.Update{Version: "1.3.0", Architecture: "Multi"}, want: image("4"),
-			status: configv1.ClusterVersionStatus{Desired: configv1.Release{Version: "1.2.0", Architecture: "Multi"}, AvailableUpdates: offered.AvailableUpdates}},
-		"an architecture": {own: image("1"), update: &configv1.Update{Architecture: "Multi"}, want: image("1"), wrong: "spec.desiredUpdate.architecture: "},
+		"an available version in the architecture that the cluster has": {own: image("1"),
+			update: &configv1.Update{Version: "1.3.0", Architecture: "Multi"}, want: image("4"),
+			status: configv1.ClusterVersionStatus{
+				Desired:          configv1.Release{Version: "1.2.0", Architecture: "Multi"},
+				AvailableUpdates: offered.AvailableUpdates,
+			}},
+		"an architecture": {
+			own:    image("1"),
+			update: &configv1.Update{Architecture: "Multi"},
+			want:   image("1"),
+			wrong:  "spec.desiredUpdate.architecture: ",
+		},
 	} {
 		v := &configv1.ClusterVersion{Spec: configv1.ClusterVersionSpec{DesiredUpdate: c.update}, Status: c.status}
 		from := known{record: &record.Record{History: c.record, Own: c.began}, own: c.own}

@@ -17,12 +17,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// fetchEvery is the least time between two requests to the update service; the jitter is as long again, so that clusters
-// that were started together do not send requests together.
+// fetchEvery is the least time between two requests to the update service; the jitter is as long again, so that
+// clusters that were started together do not send requests together.
 const fetchEvery = 2 * time.Minute
 
-// updates fetches the updates of the release from the update service: when the query has changed, and every few minutes.
-// It keeps the last good answer.
+// updates fetches the updates of the release from the update service: when the query has changed, and every few
+// minutes. It keeps the last good answer.
 type updates struct {
 	fetch    func(context.Context, updateservice.Query) (*clusterversion.Offer, error)
 	insecure bool   // plain http will do
@@ -32,7 +32,8 @@ type updates struct {
 	query     updateservice.Query
 	changed   chan struct{} // closed when the query is another one
 	retrieved clusterversion.Retrieved
-	inherits  int64 // the generation of the ClusterVersion whose lists are taken over from the operator before; -1 for none
+	// the generation of the ClusterVersion whose lists are taken over from the operator before; -1 for none
+	inherits int64
 }
 
 func newUpdates(insecure bool, notify func()) *updates {
@@ -110,12 +111,14 @@ func (u *updates) follow(v *configv1.ClusterVersion, applied *clusterversion.App
 		return nil
 	}
 	query := updateservice.Query{
-		URL: string(v.Spec.Upstream), Channel: v.Spec.Channel, Version: applied.Release.Version, Architecture: architecture,
-		ClusterID: string(v.Spec.ClusterID), Insecure: u.insecure,
+		URL: string(v.Spec.Upstream), Channel: v.Spec.Channel, Version: applied.Release.Version,
+		Architecture: architecture,
+		ClusterID:    string(v.Spec.ClusterID), Insecure: u.insecure,
 	}
 	if query != u.query {
 		u.query, u.retrieved = query, clusterversion.Retrieved{Version: query.Version, IsPending: true}
-		if offer := offerOf(v.Status); offer != nil && u.inherits == v.Generation && v.Status.Desired.Version == query.Version {
+		if offer := offerOf(v.Status); offer != nil && u.inherits == v.Generation &&
+			v.Status.Desired.Version == query.Version {
 			u.retrieved.Offer, u.retrieved.Time, u.retrieved.IsInherited = offer, time.Now(), true
 		}
 		u.inherits = -1

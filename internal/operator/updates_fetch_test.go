@@ -45,7 +45,8 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 		}
 		synctest.Wait()
 		begun := time.Now()
-		if known := u.follow(v, applied); known.IsPending || len(known.Offer.Updates) != 1 || !known.Time.Equal(begun) || notified != 1 {
+		if known := u.follow(v, applied); known.IsPending || len(known.Offer.Updates) != 1 ||
+			!known.Time.Equal(begun) || notified != 1 {
 			t.Errorf("after the first answer: %+v", known)
 		}
 
@@ -54,7 +55,8 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 		}
 		<-time.After(4 * time.Hour)
 		synctest.Wait()
-		if known := u.follow(v, applied); reason.Of(known.Err) != "RemoteFailed" || len(known.Offer.Updates) != 1 || !known.Time.Equal(begun) {
+		if known := u.follow(v, applied); reason.Of(known.Err) != "RemoteFailed" || len(known.Offer.Updates) != 1 ||
+			!known.Time.Equal(begun) {
 			t.Errorf("after hours of silence: %+v", known)
 		}
 		if requested < 60 || requested > 121 {
@@ -83,8 +85,8 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 	})
 }
 
-// TestInheritedUpdatesAreNoAnswer restarts an operator whose update service is away: it keeps the list of its status, and
-// does not say that the service has answered.
+// TestInheritedUpdatesAreNoAnswer restarts an operator whose update service is away: it keeps the list of its status,
+// and does not say that the service has answered.
 func TestInheritedUpdatesAreNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -118,8 +120,8 @@ func TestInheritedUpdatesAreNoAnswer(t *testing.T) {
 	})
 }
 
-// TestTheUpdateServiceIsAskedOverTLS asks a service whose authority the environment names, as registries are asked, and one
-// that sends the operator on to plain http.
+// TestTheUpdateServiceIsAskedOverTLS asks a service whose authority the environment names, as registries are asked, and
+// one that sends the operator on to plain http.
 func TestTheUpdateServiceIsAskedOverTLS(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
@@ -132,7 +134,12 @@ func TestTheUpdateServiceIsAskedOverTLS(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	defer server.Close()
 	fetch := func(path string) string {
-		query := updateservice.Query{URL: server.URL + path, Channel: "stable", Version: "1.0.0", Architecture: architecture}
+		query := updateservice.Query{
+			URL:          server.URL + path,
+			Channel:      "stable",
+			Version:      "1.0.0",
+			Architecture: architecture,
+		}
 		_, err := newUpdates(false, nil).fetch(t.Context(), query)
 		return fmt.Sprint(err)
 	}

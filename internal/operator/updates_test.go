@@ -25,7 +25,8 @@ func newGraphServer(t *testing.T) *graphServer {
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if requested := r.URL.Query(); g.graph == "" || requested.Get("version") == "" || requested.Get("id") == "" || requested.Get("arch") == "" {
+		if requested := r.URL.Query(); g.graph == "" || requested.Get("version") == "" || requested.Get("id") == "" ||
+			requested.Get("arch") == "" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -53,13 +54,16 @@ func (g *graphServer) serve(images ...string) {
 	}
 }
 
-// serveLargest makes the graph one whose risks are as large as they can be in an answer, with names that their conditions repeat.
+// serveLargest makes the graph one whose risks are as large as they can be in an answer, with names that their
+// conditions repeat.
 func (g *graphServer) serveLargest(version, image string) {
 	nodes, groups := []string{fmt.Sprintf(`{"version": %q}`, version)}, []string{}
 	for i := range 600 {
 		nodes = append(nodes, fmt.Sprintf(`{"version": "2.0.%d", "payload": %q}`, i, image))
-		groups = append(groups, fmt.Sprintf(`{"edges": [{"from": %q, "to": "2.0.%d"}], "risks": [{"name": %q, "url": "https://example.com",
-			"message": "large", "matchingRules": [{"type": "PromQL", "promql": {"promql": "up"}}]}]}`, version, i, strings.Repeat("r", 10_900)))
+		groups = append(groups,
+			fmt.Sprintf(`{"edges": [{"from": %q, "to": "2.0.%d"}], "risks": [{"name": %q, "url": "https://example.com",
+			"message": "large", "matchingRules": [{"type": "PromQL", "promql": {"promql": "up"}}]}]}`, version, i,
+				strings.Repeat("r", 10_900)))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +87,8 @@ func offers(want string) func(*configv1.ClusterVersion) bool {
 			all = append(all, release.Version)
 		}
 		for _, update := range v.Status.ConditionalUpdates {
-			all = append(all, fmt.Sprintf("%s %s=%s %s", update.Release.Version, update.Conditions[0].Type, update.Conditions[0].Status, update.Conditions[0].Reason))
+			all = append(all, fmt.Sprintf("%s %s=%s %s", update.Release.Version, update.Conditions[0].Type,
+				update.Conditions[0].Status, update.Conditions[0].Reason))
 		}
 		return strings.Join(all, ", ") == want
 	}
@@ -96,13 +101,15 @@ func TestOpenShiftsClientTakesUpdates(t *testing.T) {
 	service := newGraphServer(t)
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
-	says(t, s.oc("adm", "upgrade"), "Cannot display available updates", "Reason: NoUpstream", "set spec.upstream to the URL of one")
+	says(t, s.oc("adm", "upgrade"), "Cannot display available updates", "Reason: NoUpstream",
+		"set spec.upstream to the URL of one")
 	first, second := s.push("1.0.1", shop), s.push("1.1.0", shop)
 	service.serve(s.options.Payload, first, second)
 	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Upstream = configv1.URL(service.URL) })
 	s.oc("adm", "upgrade", "channel", "stable", "--allow-explicit-channel")
 	s.until("updates are listed", offers("1.0.1, 1.1.0 Recommended=False SlowDisks"))
-	says(t, s.oc("adm", "upgrade", "--include-not-recommended"), "Upstream: "+service.URL, "Channel: stable (available channels: fast, stable)",
+	says(t, s.oc("adm", "upgrade", "--include-not-recommended"), "Upstream: "+service.URL,
+		"Channel: stable (available channels: fast, stable)",
 		"Recommended updates:", first, "Updates with known issues:", "Version: 1.1.0\n  Image: "+second,
 		"Reason: SlowDisks\n  Message: Slow disks get slower. https://example.com/disks")
 
@@ -134,7 +141,8 @@ func TestUpdatesOfAnUpdateService(t *testing.T) {
 	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Channel = "fast" })
 	const both = "1.0.1, 1.1.0 Recommended=False SlowDisks"
 	listed := s.until("updates are listed", offers(both))
-	if got := find(listed, retrieved); got.Status != configv1.ConditionTrue || !strings.Contains(got.Message, `1.2.0: its image "r.example/shop:latest" is not named by digest`) {
+	if got := find(listed, retrieved); got.Status != configv1.ConditionTrue ||
+		!strings.Contains(got.Message, `1.2.0: its image "r.example/shop:latest" is not named by digest`) {
 		t.Errorf("%+v", got)
 	}
 	if got := listed.Status.Desired.Channels; strings.Join(got, ",") != "fast,stable" {
@@ -144,7 +152,8 @@ func TestUpdatesOfAnUpdateService(t *testing.T) {
 	service.serve()
 	s.restart()
 	stays := s.until("the service is broken after a restart", has(retrieved, configv1.ConditionFalse, "ResponseFailed"))
-	if message := find(stays, retrieved).Message; !offers(both)(stays) || !strings.Contains(message, "the updates that are listed were retrieved at 20") {
+	if message := find(stays, retrieved).Message; !offers(both)(stays) ||
+		!strings.Contains(message, "the updates that are listed were retrieved at 20") {
 		t.Errorf("what was known is gone: %s\n%s", message, s.text())
 	}
 	since := stays.Status.ConditionalUpdates[0].Conditions[0].LastTransitionTime
@@ -167,6 +176,7 @@ func TestUpdatesOfAnUpdateService(t *testing.T) {
 	service.serveLargest("1.1.0", s.options.Payload)
 	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Channel = "large" })
 	s.until("a ClusterVersion takes the largest answer", func(v *configv1.ClusterVersion) bool {
-		return len(v.Status.ConditionalUpdates) > 10 && strings.Contains(find(v, retrieved).Message, "a ClusterVersion has no room for it\n* and ")
+		return len(v.Status.ConditionalUpdates) > 10 &&
+			strings.Contains(find(v, retrieved).Message, "a ClusterVersion has no room for it\n* and ")
 	})
 }

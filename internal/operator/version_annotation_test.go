@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestNothingIsKnownButTheObjects: the record, its copy and the ClusterVersion are gone. An operator whose own release is older
-// than what its objects say applies nothing, and a newer one is applied.
+// TestNothingIsKnownButTheObjects: the record, its copy and the ClusterVersion are gone. An operator whose own release
+// is older than what its objects say applies nothing, and a newer one is applied.
 func TestNothingIsKnownButTheObjects(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.1.0", shop)
@@ -26,7 +26,8 @@ func TestNothingIsKnownButTheObjects(t *testing.T) {
 	s.start()
 	s.until("the older one is refused", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "ReleaseAccepted")
-		return c.Status == configv1.ConditionFalse && c.Reason == "PreconditionChecks" && strings.Contains(c.Message, "1.0.0 is older than 1.1.0")
+		return c.Status == configv1.ConditionFalse && c.Reason == "PreconditionChecks" &&
+			strings.Contains(c.Message, "1.0.0 is older than 1.1.0")
 	})
 	if got := s.settings().Data["version"]; got != "1.1.0" {
 		t.Errorf("the settings are of %s", got)

@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/record/lock"
 )
 
-// copyAnnotation is the annotation of a release's Lease with a copy of the record, without fields that are only for people:
-// so the loss of the ConfigMap turns no update into an install, and no pending delete is forgotten.
+// copyAnnotation is the annotation of a release's Lease with a copy of the record, without fields that are only for
+// people: so the loss of the ConfigMap turns no update into an install, and no pending delete is forgotten.
 const copyAnnotation = "runlevel.dev/record"
 
 // maxCopy leaves room for other annotations, of 256 KiB for all.
@@ -31,7 +31,16 @@ var copyReductions = []func(*Record){
 
 // encodeCopy returns the parts of a record that an update needs.
 func encodeCopy(r *Record) (string, error) {
-	copied := Record{Release: r.Release, Own: r.Own, LastRevision: r.LastRevision, Tombstones: r.Tombstones, Kinds: r.Kinds, Jobs: r.Jobs, Hooks: r.Hooks, Uninstall: r.Uninstall}
+	copied := Record{
+		Release:      r.Release,
+		Own:          r.Own,
+		LastRevision: r.LastRevision,
+		Tombstones:   r.Tombstones,
+		Kinds:        r.Kinds,
+		Jobs:         r.Jobs,
+		Hooks:        r.Hooks,
+		Uninstall:    r.Uninstall,
+	}
 	newest, applied := r.Newest(), r.Applied()
 	if newest != nil {
 		copied.History = append(copied.History, *newest)
@@ -46,8 +55,8 @@ func encodeCopy(r *Record) (string, error) {
 	return text, err
 }
 
-// writeCopy writes the copy of a record, unless the Lease has it already. Without a Lease, no process applies the release,
-// and there is no copy.
+// writeCopy writes the copy of a record, unless the Lease has it already. Without a Lease, no process applies the
+// release, and there is no copy.
 func (s *Store) writeCopy(ctx context.Context, r *Record) error {
 	text, err := encodeCopy(r)
 	if err != nil || text == s.copied {
@@ -74,8 +83,8 @@ func (s *Store) writeCopy(ctx context.Context, r *Record) error {
 	return nil
 }
 
-// restore returns the copy of a record whose ConfigMap does not exist; nil if there is none, or if the user may not read
-// Leases.
+// restore returns the copy of a record whose ConfigMap does not exist; nil if there is none, or if the user may not
+// read Leases.
 func (s *Store) restore(ctx context.Context) (*Record, error) {
 	lease, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, lock.Name(s.release), metav1.GetOptions{})
 	switch {
@@ -97,7 +106,8 @@ func decodeCopy(lease *coordinationv1.Lease, release string) (*Record, error) {
 }
 
 // copies returns the copies of records whose ConfigMaps do not exist.
-func copies(ctx context.Context, client kubernetes.Interface, namespace string, exists func(release string) bool) ([]*Record, []error) {
+func copies(ctx context.Context, client kubernetes.Interface, namespace string,
+	exists func(release string) bool) ([]*Record, []error) {
 	found, err := client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: lock.Label})
 	if err != nil {
 		return nil, nil // the ConfigMaps suffice, except for lost records

@@ -59,7 +59,8 @@ func decode(config *corev1.ConfigMap, release string) (*Record, error) {
 // broken returns the error of a record that can't be read.
 func (p place) broken(what string) error {
 	what = printable.Truncate(printable.Line(what), maxShown)
-	resolution := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
+	resolution := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease " +
+		"has a copy of"
 	if p.kind != "ConfigMap" {
 		resolution = "remove it; the next apply is then taken for an update of a release that nothing is known of"
 	}
@@ -74,7 +75,8 @@ func decodeText(text, release string, at place) (*Record, error) {
 	}
 	if head.Format > format {
 		return nil, &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf(
-			"%s: a newer runlevel wrote it, in format %d, and this one reads up to %d: use that one", at, head.Format, format)}
+			"%s: a newer runlevel wrote it, in format %d, and this one reads up to %d: use that one", at, head.Format,
+			format)}
 	}
 	var read document
 	if err := json.Unmarshal([]byte(text), &read); err != nil {

@@ -24,7 +24,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"format": 1, "release": "web", "history": [{"state": "Completed", "started": "2026-01-02T03:04:05.6+02:00", "tombstones": [{}]}]}`)
 	f.Add(`{"format": 1, "release": "web", "jobs": [{"kind": "Job", "name": "a", "object": {}}], "waits": [{"since": "2026-01-02T03:04:05Z"}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: lock.Name("web")}, Data: map[string]string{key: text}}
+		config := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: lock.Name("web")},
+			Data:       map[string]string{key: text},
+		}
 		read, err := decode(config, "web")
 		if err != nil {
 			if message := err.Error(); strings.ContainsAny(message, "\n\x1b") || !utf8.ValidString(message) {

@@ -11,7 +11,8 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// The history says who has skipped a hook or run it again, also of an update that was begun again; the last ones of many.
+// The history says who has skipped a hook or run it again, also of an update that was begun again; the last ones of
+// many.
 func TestWhoHasSkippedHooks(t *testing.T) {
 	web := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	r := &record.Record{Release: "shop"}
@@ -21,7 +22,8 @@ func TestWhoHasSkippedHooks(t *testing.T) {
 	}
 	begin(record.HookOverride{ID: web, Hook: deploymenthook.Pre, By: "ana", Time: at(4)})
 	begin(record.HookOverride{ID: web, Hook: deploymenthook.Post, IsRerun: true, By: "bob\n", Time: at(5)})
-	if diff := cmp.Diff("[pre hook of Deployment shop/web skipped by ana post hook of Deployment shop/web run again by bob\\n]", fmt.Sprint(r.Newest().Hooks)); diff != "" {
+	if diff := cmp.Diff("[pre hook of Deployment shop/web skipped by ana post hook of Deployment shop/web run again "+
+		"by bob\\n]", fmt.Sprint(r.Newest().Hooks)); diff != "" {
 		t.Error(diff)
 	}
 	for range 30 {

@@ -31,16 +31,19 @@ type Record struct {
 	Own     string `json:"own,omitempty"`    // the source with which the operator of the newest entry was started
 	KeptBy  string `json:"keptBy,omitempty"` // the holder of the lock that began last to keep the release in place
 	// LastRevision is the highest number that an update of the release was ever given.
-	LastRevision int           `json:"lastRevision,omitempty"`
-	History      History       `json:"history,omitempty"`    // newest first
-	Tombstones   []Tombstone   `json:"tombstones,omitempty"` // requested deletes, across versions, until the objects are gone
-	Left         []Leftover    `json:"left,omitempty"`       // objects that installs have left for the next apply to delete
-	Kinds        []AppliedKind `json:"kinds,omitempty"`      // ever applied: orphans are searched in these; sorted, each once
-	Jobs         []Job         `json:"jobs,omitempty"`       // finished Jobs, so that a Job is not run again after its TTL
-	Waits        []ObjectWait  `json:"waits,omitempty"`      // what the applier waits for now
-	Run          *Run          `json:"run,omitempty"`        // the current run, or the last one if it has failed
-	Repairs      *Repairs      `json:"repairs,omitempty"`
-	Uninstall    *Uninstall    `json:"uninstall,omitempty"` // begun and not ended: some objects of the release may be gone
+	LastRevision int     `json:"lastRevision,omitempty"`
+	History      History `json:"history,omitempty"` // newest first
+	// requested deletes, across versions, until the objects are gone
+	Tombstones []Tombstone `json:"tombstones,omitempty"`
+	Left       []Leftover  `json:"left,omitempty"` // objects that installs have left for the next apply to delete
+	// ever applied: orphans are searched in these; sorted, each once
+	Kinds   []AppliedKind `json:"kinds,omitempty"`
+	Jobs    []Job         `json:"jobs,omitempty"`  // finished Jobs, so that a Job is not run again after its TTL
+	Waits   []ObjectWait  `json:"waits,omitempty"` // what the applier waits for now
+	Run     *Run          `json:"run,omitempty"`   // the current run, or the last one if it has failed
+	Repairs *Repairs      `json:"repairs,omitempty"`
+	// begun and not ended: some objects of the release may be gone
+	Uninstall *Uninstall `json:"uninstall,omitempty"`
 	// Hooks are the states of lifecycle hooks.
 	Hooks []DeploymentHooks `json:"hooks,omitempty"`
 
@@ -63,12 +66,13 @@ type Uninstall struct {
 
 // String returns since when the release has been uninstalled, and how many objects are left, as a part of a sentence.
 func (u *Uninstall) String() string {
-	return fmt.Sprintf("being uninstalled since %s, %s left", u.Since.UTC().Format(time.RFC3339), printable.Count(u.Left, "object"))
+	return fmt.Sprintf("being uninstalled since %s, %s left", u.Since.UTC().Format(time.RFC3339),
+		printable.Count(u.Left, "object"))
 }
 
-// BeginUninstall records that the release is being uninstalled. What was known of its applies counts no longer: a Job that is
-// deleted is to run again, if the release is applied again, and so are the hooks of a Deployment. A second call keeps the
-// time of the first one.
+// BeginUninstall records that the release is being uninstalled. What was known of its applies counts no longer: a Job
+// that is deleted is to run again, if the release is applied again, and so are the hooks of a Deployment. A second call
+// keeps the time of the first one.
 func (r *Record) BeginUninstall(u Uninstall) {
 	if r.Uninstall != nil {
 		u.Since = r.Uninstall.Since
@@ -90,11 +94,12 @@ type History []HistoryEntry
 
 // A HistoryEntry is one update in the history.
 type HistoryEntry struct {
-	Revision  int          `json:"revision,omitempty"` // counted from 1, and never used again
-	State     UpdateState  `json:"state"`
-	Version   string       `json:"version,omitempty"`
-	Hash      string       `json:"hash,omitempty"`    // of the payload
-	Content   string       `json:"content,omitempty"` // the hash of all the release's files, before filters; old entries have none
+	Revision int         `json:"revision,omitempty"` // counted from 1, and never used again
+	State    UpdateState `json:"state"`
+	Version  string      `json:"version,omitempty"`
+	Hash     string      `json:"hash,omitempty"` // of the payload
+	// the hash of all the release's files, before filters; old entries have none
+	Content   string       `json:"content,omitempty"`
 	Source    string       `json:"source,omitempty"`
 	Files     *KeptFiles   `json:"files,omitempty"` // nil in old entries
 	Mode      string       `json:"mode,omitempty"`  // as package graph calls it
@@ -107,14 +112,18 @@ type HistoryEntry struct {
 	Rollback *Rollback      `json:"rollback,omitempty"` // nil if the update was none
 	// Capabilities are those that were enabled, if not all were.
 	Capabilities []configv1.ClusterVersionCapability `json:"capabilities,omitempty"`
-	Tombstones   []kinds.ID                          `json:"tombstones,omitempty"`  // of the version; missing in some old entries
-	End          *End                                `json:"end,omitempty"`         // of its last run, if that has not completed it
-	FailedTests  []ObjectFailure                     `json:"failedTests,omitempty"` // tests of the release, by the last run of each
+	// of the version; missing in some old entries
+	Tombstones []kinds.ID `json:"tombstones,omitempty"`
+	End        *End       `json:"end,omitempty"` // of its last run, if that has not completed it
+	// tests of the release, by the last run of each
+	FailedTests []ObjectFailure `json:"failedTests,omitempty"`
 }
 
 // NoteTests records which tests of the release have failed. Tests that were not run keep their result.
 func (e *HistoryEntry) NoteTests(run []kinds.ID, failed []ObjectFailure) {
-	e.FailedTests = slices.DeleteFunc(e.FailedTests, func(known ObjectFailure) bool { return slices.Contains(run, known.ID) })
+	e.FailedTests = slices.DeleteFunc(e.FailedTests, func(known ObjectFailure) bool {
+		return slices.Contains(run, known.ID)
+	})
 	e.FailedTests = append(e.FailedTests, failed...)
 }
 
@@ -189,7 +198,8 @@ func (r *Record) Begin(e HistoryEntry) {
 	if e.Mode == updates { // an update deletes the objects of all its tombstones
 		r.Left = nil
 	}
-	if newest := r.Newest(); newest != nil && newest.State == Partial && newest.Hash == e.Hash && newest.Version == e.Version && e.Hash != "" {
+	if newest := r.Newest(); newest != nil && newest.State == Partial && newest.Hash == e.Hash &&
+		newest.Version == e.Version && e.Hash != "" {
 		e.Started = newest.Started
 		e.Forced, e.Verified = joined(newest.Forced, e.Forced), newest.Verified || e.Verified
 		e.Hooks = lastOverrides(append(slices.Clone(newest.Hooks), e.Hooks...))
@@ -305,13 +315,17 @@ func (r *Record) MarkSent(id kinds.ID, uid types.UID) {
 // that a new object of the same name is not affected. The state of its hooks is removed, too.
 func (r *Record) ForgetDelete(id kinds.ID, uid types.UID) {
 	r.RememberHooks(id, deploymenthook.State{})
-	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == id && known.UID == uid })
+	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool {
+		return known.ID == id && known.UID == uid
+	})
 }
 
 // AddKinds records applied kinds.
 func (r *Record) AddKinds(kinds ...AppliedKind) {
 	r.Kinds = append(r.Kinds, kinds...)
-	slices.SortFunc(r.Kinds, func(a, b AppliedKind) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
+	slices.SortFunc(r.Kinds, func(a, b AppliedKind) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
+	})
 	r.Kinds = slices.Compact(r.Kinds)
 }
 

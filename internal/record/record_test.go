@@ -28,13 +28,43 @@ func TestUpdateThatWasBegunGoesOn(t *testing.T) {
 	r.Begin(record.HistoryEntry{Version: "1", Hash: "a", Mode: "Install", Started: at(1)})
 	r.Complete(at(2))
 	r.Complete(at(3)) // again: it says when it was first complete
-	r.Begin(record.HistoryEntry{Version: "2", Hash: "b", Mode: "Update", Started: at(4), Forced: []string{"disk", "age"}})
-	r.Begin(record.HistoryEntry{Version: "2", Hash: "b", Source: "elsewhere", Mode: "Update", Started: at(5), Forced: []string{"moon", "disk"}})
+	r.Begin(record.HistoryEntry{
+		Version: "2",
+		Hash:    "b",
+		Mode:    "Update",
+		Started: at(4),
+		Forced:  []string{"disk", "age"},
+	})
+	r.Begin(record.HistoryEntry{
+		Version: "2",
+		Hash:    "b",
+		Source:  "elsewhere",
+		Mode:    "Update",
+		Started: at(5),
+		Forced:  []string{"moon", "disk"},
+	})
 
 	completed := at(2)
 	want := record.History{
-		{Revision: 2, State: record.Partial, Version: "2", Hash: "b", Source: "elsewhere", Mode: "Update", Started: at(4), Forced: []string{"disk", "age", "moon"}},
-		{Revision: 1, State: record.Completed, Version: "1", Hash: "a", Mode: "Install", Started: at(1), Completed: &completed},
+		{
+			Revision: 2,
+			State:    record.Partial,
+			Version:  "2",
+			Hash:     "b",
+			Source:   "elsewhere",
+			Mode:     "Update",
+			Started:  at(4),
+			Forced:   []string{"disk", "age", "moon"},
+		},
+		{
+			Revision:  1,
+			State:     record.Completed,
+			Version:   "1",
+			Hash:      "a",
+			Mode:      "Install",
+			Started:   at(1),
+			Completed: &completed,
+		},
 	}
 	if diff := cmp.Diff(want, r.History); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
@@ -112,7 +142,8 @@ func TestDeleteIsAskedForUntilTheObjectIsGone(t *testing.T) {
 	r.RequestDelete(record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
 	r.RequestDelete(record.Tombstone{ID: job, UID: "second", Version: "4", RequestedAt: at(4)})
 	r.ForgetDelete(job, "first")
-	expect("came back", record.Tombstone{ID: job, UID: "second", Version: "4", RequestedAt: at(4)}, record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
+	expect("came back", record.Tombstone{ID: job, UID: "second", Version: "4", RequestedAt: at(4)},
+		record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
 
 	r.ForgetDelete(job, "second")
 	expect("gone", record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
@@ -122,9 +153,11 @@ func TestDeleteIsAskedForUntilTheObjectIsGone(t *testing.T) {
 
 func TestJobsAndKindsAreRememberedOnce(t *testing.T) {
 	r := &record.Record{Release: "web"}
-	r.AddKinds(record.AppliedKind{Kind: "Service"}, record.AppliedKind{Group: "apps", Kind: "Deployment"}, record.AppliedKind{Kind: "ConfigMap"})
+	r.AddKinds(record.AppliedKind{Kind: "Service"}, record.AppliedKind{Group: "apps", Kind: "Deployment"},
+		record.AppliedKind{Kind: "ConfigMap"})
 	r.AddKinds(record.AppliedKind{Group: "apps", Kind: "DaemonSet"}, record.AppliedKind{Kind: "Service"})
-	want := []record.AppliedKind{{Kind: "ConfigMap"}, {Kind: "Service"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "Deployment"}}
+	want := []record.AppliedKind{{Kind: "ConfigMap"}, {Kind: "Service"}, {Group: "apps", Kind: "DaemonSet"},
+		{Group: "apps", Kind: "Deployment"}}
 	if diff := cmp.Diff(want, r.Kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
@@ -160,7 +193,8 @@ func TestDurationsAreThoseOfTheLastRunOfAMode(t *testing.T) {
 	before := r.Durations
 	r.Remember("install", 5*time.Second, nil)
 	r.Remember("update", 2345*time.Millisecond, map[string]time.Duration{
-		"level 10, web": 2149 * time.Millisecond, "level 20, quick": 99 * time.Millisecond, "level 30, slower": 100 * time.Millisecond,
+		"level 10, web": 2149 * time.Millisecond, "level 20, quick": 99 * time.Millisecond,
+		"level 30, slower": 100 * time.Millisecond,
 	})
 	want := map[string]record.Durations{
 		"install": {All: 5, Nodes: map[string]float64{}},

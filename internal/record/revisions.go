@@ -19,8 +19,8 @@ type KeptFiles struct {
 	NotKept string      `json:"notKept,omitempty"` // why there is no copy
 }
 
-// Or returns what is known of the files of an update after it was applied again: a copy that exists already counts, if the last
-// apply has not written one.
+// Or returns what is known of the files of an update after it was applied again: a copy that exists already counts, if
+// the last apply has not written one.
 func (k *KeptFiles) Or(last *KeptFiles) *KeptFiles {
 	if last == nil || last.Digest == "" && k != nil && k.Digest != "" {
 		return k
@@ -28,14 +28,16 @@ func (k *KeptFiles) Or(last *KeptFiles) *KeptFiles {
 	return last
 }
 
-// number gives a revision to each entry of a record that has none, the oldest first: an older program drops the numbers.
+// number gives a revision to each entry of a record that has none, the oldest first: an older program drops the
+// numbers.
 func number(r *Record) {
 	last := 0
 	for _, entry := range slices.Backward(r.History) {
 		last = max(last+1, entry.Revision)
 	}
 	shift := 0
-	if newest := r.Newest(); newest != nil && newest.Revision == 0 { // entries in the middle of a long history are dropped
+	// entries in the middle of a long history are dropped
+	if newest := r.Newest(); newest != nil && newest.Revision == 0 {
 		shift = max(0, r.LastRevision-last)
 	}
 	last = shift
@@ -49,8 +51,8 @@ func number(r *Record) {
 // mostNamed bounds how many revisions an error names.
 const mostNamed = 8
 
-// FindRevision returns an update by its revision or by its version, of which the newest counts. An empty text is the newest
-// update. The error names the updates that there are.
+// FindRevision returns an update by its revision or by its version, of which the newest counts. An empty text is the
+// newest update. The error names the updates that there are.
 func (r *Record) FindRevision(text string) (*HistoryEntry, error) {
 	number, err := strconv.Atoi(text)
 	isNumber := err == nil
@@ -71,11 +73,12 @@ func (r *Record) FindRevision(text string) (*HistoryEntry, error) {
 	if more := len(r.History) - len(has); more > 0 {
 		has = append(has, fmt.Sprintf("%d older ones", more))
 	}
-	return nil, fmt.Errorf("release %s has no %s %s: it has %s", r.Release, what, text, printable.Line(strings.Join(has, ", ")))
+	return nil, fmt.Errorf("release %s has no %s %s: it has %s", r.Release, what, text,
+		printable.Line(strings.Join(has, ", ")))
 }
 
-// KeepFiles returns the digests of the copies to keep: those of the newest updates, as many as most, of the update that is
-// applied, and of the one that was applied before it. The other updates lose theirs.
+// KeepFiles returns the digests of the copies to keep: those of the newest updates, as many as most, of the update that
+// is applied, and of the one that was applied before it. The other updates lose theirs.
 func (h History) KeepFiles(most int) map[string]bool {
 	kept, applied := map[string]bool{}, 0
 	for i := range h {
@@ -90,7 +93,9 @@ func (h History) KeepFiles(most int) map[string]bool {
 		case isNeeded:
 			kept[entry.Files.Digest] = true
 		default:
-			entry.Files = &KeptFiles{NotKept: fmt.Sprintf("it is not among the last %d versions, whose files are kept", most)}
+			entry.Files = &KeptFiles{
+				NotKept: fmt.Sprintf("it is not among the last %d versions, whose files are kept", most),
+			}
 		}
 	}
 	return kept
@@ -98,5 +103,7 @@ func (h History) KeepFiles(most int) map[string]bool {
 
 // HasFiles reports whether files of any version were kept.
 func (h History) HasFiles() bool {
-	return slices.ContainsFunc(h, func(entry HistoryEntry) bool { return entry.Files != nil && entry.Files.Digest != "" })
+	return slices.ContainsFunc(h, func(entry HistoryEntry) bool {
+		return entry.Files != nil && entry.Files.Digest != ""
+	})
 }

@@ -67,7 +67,12 @@ func TestARecordOfAnOlderProgram(t *testing.T) {
 			delete(entry.(map[string]any), "revision")
 			delete(entry.(map[string]any), "files")
 		}
-		all["history"] = append([]any{map[string]any{"version": "1.5.0", "hash": "e", "state": "Completed", "started": at(5)}}, history...)
+		all["history"] = append([]any{map[string]any{
+			"version": "1.5.0",
+			"hash":    "e",
+			"state":   "Completed",
+			"started": at(5),
+		}}, history...)
 		text, err := json.Marshal(all)
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +101,8 @@ func TestFindRevision(t *testing.T) {
 		}
 	}
 	const has = ": it has 4 (without a version), 3 (1.0.0), 2 (1.1.0), 1 (1.0.0)"
-	for text, want := range map[string]string{"9": "release web has no revision 9" + has, "1.2.0": "release web has no version 1.2.0" + has} {
+	for text, want := range map[string]string{"9": "release web has no revision 9" + has,
+		"1.2.0": "release web has no version 1.2.0" + has} {
 		if _, err := r.FindRevision(text); err == nil || err.Error() != want {
 			t.Errorf("the error is\n%v, want\n%s", err, want)
 		}
@@ -107,7 +113,12 @@ func TestFindRevision(t *testing.T) {
 func TestWhichFilesAreKept(t *testing.T) {
 	r := &record.Record{Release: "web"}
 	next := func(version string, isDone bool) {
-		r.Begin(record.HistoryEntry{Version: version, Hash: version, Mode: "update", Files: &record.KeptFiles{Digest: "of " + version}})
+		r.Begin(record.HistoryEntry{
+			Version: version,
+			Hash:    version,
+			Mode:    "update",
+			Files:   &record.KeptFiles{Digest: "of " + version},
+		})
 		if isDone {
 			r.Complete(at(2))
 		}
@@ -118,10 +129,12 @@ func TestWhichFilesAreKept(t *testing.T) {
 	for _, version := range []string{"4", "5", "6"} {
 		next(version, false)
 	}
-	if diff := cmp.Diff([]string{"of 2", "of 3", "of 5", "of 6"}, slices.Sorted(maps.Keys(r.History.KeepFiles(2)))); diff != "" {
+	if diff := cmp.Diff([]string{"of 2", "of 3", "of 5", "of 6"},
+		slices.Sorted(maps.Keys(r.History.KeepFiles(2)))); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
-	if files := r.History[5].Files; files.Digest != "" || files.NotKept != "it is not among the last 2 versions, whose files are kept" {
+	if files := r.History[5].Files; files.Digest != "" ||
+		files.NotKept != "it is not among the last 2 versions, whose files are kept" {
 		t.Errorf("of the oldest it knows %+v", files)
 	}
 	r.Begin(record.HistoryEntry{Version: "6", Hash: "6", Mode: "update", Files: &record.KeptFiles{NotKept: "no right"}})

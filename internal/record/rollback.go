@@ -35,8 +35,9 @@ func titled(version string, revision int) string {
 	return cmp.Or(version, "revision "+strconv.Itoa(revision))
 }
 
-// FindRollback returns the rollback of a release to a revision or version; to the last completed one before the newest if the
-// text is empty, or to the one before the newest if none was ever completed. A rollback that was begun and not completed goes on.
+// FindRollback returns the rollback of a release to a revision or version; to the last completed one before the newest
+// if the text is empty, or to the one before the newest if none was ever completed. A rollback that was begun and not
+// completed goes on.
 func FindRollback(r *Record, text string) (*Rollback, error) {
 	newest := r.Newest()
 	if newest == nil {
@@ -47,7 +48,8 @@ func FindRollback(r *Record, text string) (*Rollback, error) {
 		return nil, err
 	}
 	if isCompleted(*newest) && isSame(newest, to) || newest == to && newest.Rollback == nil {
-		return nil, fmt.Errorf("release %s is at %s already: \"runlevel apply %[1]s@\" applies it again", r.Release, to.Title())
+		return nil, fmt.Errorf("release %s is at %s already: \"runlevel apply %[1]s@\" applies it again", r.Release,
+			to.Title())
 	}
 	from := newest
 	if at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return !isSame(&e, to) }); at >= 0 {
@@ -63,14 +65,16 @@ func findTarget(r *Record, text string) (*HistoryEntry, error) {
 	case text != "":
 		return findCompleted(r, text)
 	case newest.Rollback != nil && isCompleted(*newest):
-		return nil, fmt.Errorf("revision %d of release %s is %s: name the revision to go to, as \"runlevel history %[2]s\" lists them", newest.Revision, r.Release, newest.Rollback)
+		return nil, fmt.Errorf("revision %d of release %s is %s: name the revision to go to, as \"runlevel history "+
+			"%[2]s\" lists them", newest.Revision, r.Release, newest.Rollback)
 	case newest.Rollback != nil:
 		return findCompleted(r, strconv.Itoa(newest.Rollback.To))
 	}
 	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool {
 		return isCompleted(e) && !(isCompleted(*newest) && isSame(&e, newest))
 	})
-	if at < 0 && r.Applied() == nil { // its install failed: the version that was applied before is all that there is to return to
+	// its install failed: the version that was applied before is all that there is to return to
+	if at < 0 && r.Applied() == nil {
 		at = slices.IndexFunc(r.History, func(e HistoryEntry) bool { return !isSame(&e, newest) })
 	}
 	if at < 0 {
@@ -79,8 +83,8 @@ func findTarget(r *Record, text string) (*HistoryEntry, error) {
 	return &r.History[at], nil
 }
 
-// findCompleted returns an update that was completed: the one that is named, or one of the same manifests. If no update of the release
-// was ever completed, it returns the one that is named.
+// findCompleted returns an update that was completed: the one that is named, or one of the same manifests. If no update
+// of the release was ever completed, it returns the one that is named.
 func findCompleted(r *Record, text string) (*HistoryEntry, error) {
 	named, err := r.FindRevision(text)
 	if err != nil || isCompleted(*named) || r.Applied() == nil {
@@ -88,7 +92,10 @@ func findCompleted(r *Record, text string) (*HistoryEntry, error) {
 	}
 	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return isCompleted(e) && isSame(&e, named) })
 	if at < 0 {
-		return nil, fmt.Errorf("revision %d (%s) of release %s was never completed, and a rollback goes to what has run: \"runlevel apply %[3]s@%[1]d\" applies it", named.Revision, cmp.Or(named.Version, "without a version"), r.Release)
+		return nil,
+			fmt.Errorf("revision %d (%s) of release %s was never completed, and a rollback goes to what has run: "+
+				"\"runlevel apply %[3]s@%[1]d\" applies it", named.Revision, cmp.Or(named.Version, "without a version"),
+				r.Release)
 	}
 	return &r.History[at], nil
 }

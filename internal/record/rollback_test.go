@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// updates returns a record with updates of versions, the newest first. A version that ends with "..." was not completed, and one
-// that begins with "back " is a rollback to revision 1.
+// updates returns a record with updates of versions, the newest first. A version that ends with "..." was not
+// completed, and one that begins with "back " is a rollback to revision 1.
 func updates(versions ...string) *record.Record {
 	r := &record.Record{Release: "shop"}
 	for i, version := range versions {
@@ -74,7 +74,8 @@ func TestRollbackThatIsImpossible(t *testing.T) {
 		{updates("1.2.0", "1.1.0...", "1.0.0"), "2", "was never completed"},
 		{updates("back 1.0.0", "1.1.0", "1.0.0"), "", "name the revision to go to"},
 	} {
-		if _, err := record.FindRollback(test.of, test.revision); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := record.FindRollback(test.of, test.revision); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.revision, err, test.want)
 		}
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Run is the last reported state of an apply: what is not done, and why. It is removed when all is done, and stays after a
-// failed or killed run. Package apply writes it from the state of a run, and reads it as one: no one else looks into it.
+// A Run is the last reported state of an apply: what is not done, and why. It is removed when all is done, and stays
+// after a failed or killed run. Package apply writes it from the state of a run, and reads it as one: no one else looks
+// into it.
 type Run struct {
 	Version    string      `json:"version,omitempty"`
 	Mode       string      `json:"mode,omitempty"` // as package graph calls it
@@ -33,10 +34,11 @@ type RunLevel struct {
 
 // A RunNode is a node of the graph that is not done.
 type RunNode struct {
-	Name  string    `json:"name"`            // such as "level 50, shop"
-	State string    `json:"state"`           // as package graph calls it
-	After []int     `json:"after,omitempty"` // indexes in Run.Nodes of the nodes that it waits for, or of the first of them
-	More  int       `json:"more,omitempty"`  // others that it waits for
+	Name  string `json:"name"`  // such as "level 50, shop"
+	State string `json:"state"` // as package graph calls it
+	// indexes in Run.Nodes of the nodes that it waits for, or of the first of them
+	After []int     `json:"after,omitempty"`
+	More  int       `json:"more,omitempty"` // others that it waits for
 	Steps []RunStep `json:"steps,omitempty"`
 }
 
@@ -50,7 +52,8 @@ type RunStep struct {
 	Reason   string       `json:"reason,omitempty"`
 	Since    *metav1.Time `json:"since,omitempty"`
 	Deletes  bool         `json:"deletes,omitempty"` // it is a tombstone
-	Awaits   *kinds.ID    `json:"awaits,omitempty"`  // the object that it waits for, if any: it may be of another node without an edge in the graph
+	// the object that it waits for, if any: it may be of another node without an edge in the graph
+	Awaits *kinds.ID `json:"awaits,omitempty"`
 }
 
 // unsteady is how much the same moment may differ in two reports: it is the current time

@@ -65,7 +65,14 @@ func TestRunIsGivenUpWhereThereIsNoRoom(t *testing.T) {
 	r := full()
 	r.Run = running(at(1), at(0).Time, "1 of 3")
 	for i := range 8000 {
-		r.Run.Nodes[0].Steps = append(r.Run.Nodes[0].Steps, record.RunStep{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("config-map-with-a-long-name-%d", i)}, State: "blocked"})
+		r.Run.Nodes[0].Steps = append(r.Run.Nodes[0].Steps, record.RunStep{
+			ID: kinds.ID{
+				Kind:      "ConfigMap",
+				Namespace: "shop",
+				Name:      fmt.Sprintf("config-map-with-a-long-name-%d", i),
+			},
+			State: "blocked",
+		})
 	}
 	save(t, s, r)
 	got := load(t, s)

@@ -42,7 +42,10 @@ const (
 )
 
 // ErrChanged is wrapped by the error of Save if another program has written the record.
-var ErrChanged = &reason.Error{Reason: ReasonChanged, Message: "another program has written it since it was read: load it again"}
+var ErrChanged = &reason.Error{
+	Reason:  ReasonChanged,
+	Message: "another program has written it since it was read: load it again",
+}
 
 // A Store is the store of the record of one release. It is for one goroutine at a time.
 type Store struct {
@@ -89,7 +92,8 @@ func (s *Store) loadCopy(ctx context.Context) (*Record, bool, error) {
 	if err != nil || r == nil {
 		return &Record{Release: s.release}, false, err
 	}
-	s.loss = fmt.Sprintf("most of the history: ConfigMap %s/%s, the record of the release, was deleted; what updates need of it is from the copy in the Lease", s.namespace, lock.Name(s.release))
+	s.loss = fmt.Sprintf("most of the history: ConfigMap %s/%s, the record of the release, was deleted; what updates "+
+		"need of it is from the copy in the Lease", s.namespace, lock.Name(s.release))
 	return r, true, nil
 }
 
@@ -132,7 +136,8 @@ func (s *Store) saveAs(ctx context.Context, r *Record, wanted *corev1.ConfigMap)
 	err := s.write(ctx, wanted)
 	switch {
 	case apierrors.IsNotFound(err) && s.loaded != nil:
-		s.loss = fmt.Sprintf("nothing: ConfigMap %s/%s, the record of the release, was deleted meanwhile, and is written again", s.namespace, lock.Name(s.release))
+		s.loss = fmt.Sprintf("nothing: ConfigMap %s/%s, the record of the release, was deleted meanwhile, and is "+
+			"written again", s.namespace, lock.Name(s.release))
 		s.loaded = nil
 		if wanted, err = s.wanted(r); err == nil {
 			err = s.write(ctx, wanted)
@@ -143,7 +148,8 @@ func (s *Store) saveAs(ctx context.Context, r *Record, wanted *corev1.ConfigMap)
 		}
 	}
 	if isConflict(err) {
-		return fmt.Errorf("record of release %q, ConfigMap %s/%s: %w", s.release, s.namespace, lock.Name(s.release), ErrChanged)
+		return fmt.Errorf("record of release %q, ConfigMap %s/%s: %w", s.release, s.namespace, lock.Name(s.release),
+			ErrChanged)
 	}
 	return err
 }
@@ -175,7 +181,8 @@ func (s *Store) wanted(r *Record) (*corev1.ConfigMap, error) {
 
 // isLoaded reports whether the cluster has the same record already.
 func (s *Store) isLoaded(wanted *corev1.ConfigMap) bool {
-	return s.loaded != nil && len(s.sent) == 0 && s.loaded.Data[key] == wanted.Data[key] && s.loaded.Labels[lock.Label] == s.release &&
+	return s.loaded != nil && len(s.sent) == 0 && s.loaded.Data[key] == wanted.Data[key] &&
+		s.loaded.Labels[lock.Label] == s.release &&
 		bytes.Equal(s.loaded.BinaryData[fingerprintsKey], wanted.BinaryData[fingerprintsKey])
 }
 
@@ -207,7 +214,8 @@ func (s *Store) Delete(ctx context.Context) error {
 		return nil
 	}
 	only := metav1.NewUIDPreconditions(string(s.loaded.UID))
-	err := s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, s.loaded.Name, metav1.DeleteOptions{Preconditions: only})
+	err := s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, s.loaded.Name,
+		metav1.DeleteOptions{Preconditions: only})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return s.failure("delete", configMaps, err)
 	}
@@ -237,7 +245,8 @@ func (s *Store) failure(verb, resource string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	message := fmt.Sprintf("release %q: %s %s %s in namespace %q", s.release, verb, resource, lock.Name(s.release), s.namespace)
+	message := fmt.Sprintf("release %q: %s %s %s in namespace %q", s.release, verb, resource, lock.Name(s.release),
+		s.namespace)
 	why := ReasonFailed
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		why = ReasonDenied
@@ -263,7 +272,9 @@ func List(ctx context.Context, client kubernetes.Interface, namespace string) ([
 		records = append(records, r)
 	}
 	exists := func(release string) bool {
-		return slices.ContainsFunc(found.Items, func(config corev1.ConfigMap) bool { return config.Name == lock.Name(release) })
+		return slices.ContainsFunc(found.Items, func(config corev1.ConfigMap) bool {
+			return config.Name == lock.Name(release)
+		})
 	}
 	lost, unreadable := copies(ctx, client, namespace, exists)
 	records = append(records, lost...)
@@ -277,7 +288,8 @@ func Namespaces(ctx context.Context, client kubernetes.Interface, release string
 	if release != "" {
 		selector += "=" + release
 	}
-	records, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	records, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("list %s of all namespaces: %w", configMaps, printable.Error(err))
 	}

@@ -38,7 +38,11 @@ func full() *record.Record {
 	return &record.Record{
 		Release: "web", LastRevision: 1,
 		History: record.History{{
-			Revision: 1, Files: &record.KeptFiles{Digest: "sha256:abc", Pieces: []types.UID{"u"}}, State: record.Completed, Version: "1.2.3", Hash: "abc", Source: "registry.example/web@sha256:abc", Mode: "Update",
+			Revision: 1, Files: &record.KeptFiles{
+				Digest: "sha256:abc",
+				Pieces: []types.UID{"u"},
+			}, State: record.Completed, Version: "1.2.3", Hash: "abc", Source: "registry.example/web@sha256:abc",
+			Mode:    "Update",
 			Started: at(1), Completed: &completed, Forced: []string{"disk"}, Tombstones: []kinds.ID{object},
 		}},
 		Tombstones: []record.Tombstone{{ID: object, UID: "u", Version: "1.2.3", RequestedAt: at(1)}},
@@ -68,7 +72,11 @@ func save(t *testing.T, s *record.Store, r *record.Record) {
 // saveLocked saves a record while there is a Lease, which gets a copy.
 func saveLocked(t *testing.T, namespace string, s *record.Store, r *record.Record) {
 	t.Helper()
-	hold, err := lock.Lock{Client: cluster.Client(t), Namespace: namespace, Release: "web"}.Acquire(t.Context(), lock.Options{})
+	hold, err := lock.Lock{
+		Client:    cluster.Client(t),
+		Namespace: namespace,
+		Release:   "web",
+	}.Acquire(t.Context(), lock.Options{})
 	if err == nil {
 		err = hold.Release(s.Save(t.Context(), r))
 	}
@@ -91,7 +99,8 @@ func edit(t *testing.T, namespace string, change func(*corev1.ConfigMap)) {
 	t.Helper()
 	found := config(t, namespace)
 	change(found)
-	if _, err := cluster.Client(t).CoreV1().ConfigMaps(namespace).Update(t.Context(), found, metav1.UpdateOptions{}); err != nil {
+	if _, err := cluster.Client(t).CoreV1().ConfigMaps(namespace).Update(t.Context(), found,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -182,17 +191,18 @@ func TestSecondWriterIsRefused(t *testing.T) {
 func TestOwnWriteIsNoConflict(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	isLossy, isDown := false, false
-	client := sandboxtest.Tap(cluster.Sandbox(t).Config, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
-		if isDown {
-			return nil, errors.New("nobody is there")
-		}
-		response, err := next.RoundTrip(request)
-		if err == nil && isLossy && request.Method != http.MethodGet {
-			response.Body.Close()
-			return nil, errors.New("the connection broke")
-		}
-		return response, err
-	})
+	client := sandboxtest.Tap(cluster.Sandbox(t).Config,
+		func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if isDown {
+				return nil, errors.New("nobody is there")
+			}
+			response, err := next.RoundTrip(request)
+			if err == nil && isLossy && request.Method != http.MethodGet {
+				response.Body.Close()
+				return nil, errors.New("the connection broke")
+			}
+			return response, err
+		})
 	s := record.NewStore(kubernetes.NewForConfigOrDie(client), namespace, "web")
 	for _, version := range []string{"1", "2"} { // created, updated
 		r, _, err := s.Load(t.Context())
@@ -255,21 +265,30 @@ func TestWhatOthersPutThereStays(t *testing.T) {
 }
 
 func TestUnreadableRecordIsRefusedAndKept(t *testing.T) {
-	const wayOut = ": restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
+	const wayOut = ": restore it from a backup, or delete the ConfigMap; the next apply then knows only what its " +
+		"Lease has a copy of"
 	tests := map[string]struct{ text, want string }{
-		"newer":          {`{"format": 2, "history": "elsewhere"}`, ": a newer runlevel wrote it, in format 2, and this one reads up to 1: use that one"},
-		"empty":          {"", ": unexpected end of JSON input" + wayOut},
-		"cut off":        {"{\n \"format\": 1,\n \"rele", ": unexpected end of JSON input" + wayOut},
-		"no JSON":        {"{\n  format: 1\n}", ": invalid character 'f' looking for beginning of object key string" + wayOut},
-		"escapes":        {"\x1b[31m", `: invalid character '\x1b' looking for beginning of value` + wayOut},
-		"wrong type":     {"{\"format\": 1, \"release\": \"web\",\n \"history\": [{\"state\": 7}]}", ": cannot unmarshal number into Go struct field HistoryEntry.Record.history.state of type record.UpdateState" + wayOut},
-		"wrong time":     {`{"format": 1, "release": "web", "history": [{"state": "Partial", "started": "noon"}]}`, `: parsing time "noon" as "2006-01-02T15:04:05Z07:00": cannot parse "noon" as "2006"` + wayOut},
-		"no format":      {`{"release": "web"}`, ": format is 0, want 1" + wayOut},
-		"null":           {`null`, ": format is 0, want 1" + wayOut},
-		"another's":      {`{"format": 1, "release": "shop"}`, `: release is "shop", want "web"` + wayOut},
-		"unknown state":  {`{"format": 1, "release": "web", "history": [{"state": "Half"}]}`, `: history[0].state is "Half", want Partial or Completed` + wayOut},
-		"endless":        {`{"format": 1, "release": "` + strings.Repeat("é", 10_000) + `"}`, `: release is "` + strings.Repeat("é", 141) + "…" + wayOut},
-		"two of them":    {`{"format": 1, "release": "web"} {"format": 1}`, ": invalid character '{' after top-level value" + wayOut},
+		"newer": {`{"format": 2, "history": "elsewhere"}`,
+			": a newer runlevel wrote it, in format 2, and this one reads up to 1: use that one"},
+		"empty":   {"", ": unexpected end of JSON input" + wayOut},
+		"cut off": {"{\n \"format\": 1,\n \"rele", ": unexpected end of JSON input" + wayOut},
+		"no JSON": {"{\n  format: 1\n}",
+			": invalid character 'f' looking for beginning of object key string" + wayOut},
+		"escapes": {"\x1b[31m", `: invalid character '\x1b' looking for beginning of value` + wayOut},
+		"wrong type": {"{\"format\": 1, \"release\": \"web\",\n \"history\": [{\"state\": 7}]}",
+			": cannot unmarshal number into Go struct field HistoryEntry.Record.history.state of type " +
+				"record.UpdateState" + wayOut},
+		"wrong time": {`{"format": 1, "release": "web", "history": [{"state": "Partial", "started": "noon"}]}`,
+			`: parsing time "noon" as "2006-01-02T15:04:05Z07:00": cannot parse "noon" as "2006"` + wayOut},
+		"no format": {`{"release": "web"}`, ": format is 0, want 1" + wayOut},
+		"null":      {`null`, ": format is 0, want 1" + wayOut},
+		"another's": {`{"format": 1, "release": "shop"}`, `: release is "shop", want "web"` + wayOut},
+		"unknown state": {`{"format": 1, "release": "web", "history": [{"state": "Half"}]}`,
+			`: history[0].state is "Half", want Partial or Completed` + wayOut},
+		"endless": {`{"format": 1, "release": "` + strings.Repeat("é", 10_000) + `"}`,
+			`: release is "` + strings.Repeat("é", 141) + "…" + wayOut},
+		"two of them": {`{"format": 1, "release": "web"} {"format": 1}`,
+			": invalid character '{' after top-level value" + wayOut},
 		"another's list": {`[]`, ": cannot unmarshal array into Go value of type record.header" + wayOut},
 	}
 	for name, test := range tests {
@@ -300,7 +319,10 @@ func TestAllReleasesAreListed(t *testing.T) {
 	}
 	for _, name := range []string{"broken", "bad"} {
 		_, err := cluster.Client(t).CoreV1().ConfigMaps(namespace).Update(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "runlevel-release-" + name, Labels: map[string]string{lock.Label: name}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   "runlevel-release-" + name,
+				Labels: map[string]string{lock.Label: name},
+			},
 		}, metav1.UpdateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -315,7 +337,8 @@ func TestAllReleasesAreListed(t *testing.T) {
 		t.Errorf("releases are %v, want shop and web", names)
 	}
 	for _, name := range []string{"bad", "broken"} {
-		if want := fmt.Sprintf("ConfigMap %s/runlevel-release-%s, key record.json: there is none: restore", namespace, name); err == nil || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("ConfigMap %s/runlevel-release-%s, key record.json: there is none: restore", namespace,
+			name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("it says\n%v, want\n%s", err, want)
 		}
 	}
@@ -332,7 +355,8 @@ func TestOldEntriesLoseTombstonesWhenThereIsNoRoom(t *testing.T) {
 	for version := range 100 {
 		e := record.HistoryEntry{Version: fmt.Sprint(version), Hash: fmt.Sprint(version)}
 		for i := range each {
-			e.Tombstones = append(e.Tombstones, kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("%s-%d", e.Version, i)})
+			e.Tombstones = append(e.Tombstones,
+				kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("%s-%d", e.Version, i)})
 		}
 		r.Begin(e)
 	}
@@ -387,12 +411,14 @@ func TestRecordThatDoesNotFitIsRefused(t *testing.T) {
 	save(t, s, full())
 	r := load(t, s)
 	for i := range 100_000 {
-		r.Jobs = append(r.Jobs, record.Job{ID: kinds.ID{Group: "batch", Kind: "Job", Namespace: "shop", Name: fmt.Sprint("job-", i)}})
+		r.Jobs = append(r.Jobs,
+			record.Job{ID: kinds.ID{Group: "batch", Kind: "Job", Namespace: "shop", Name: fmt.Sprint("job-", i)}})
 		r.Kinds = append(r.Kinds, record.AppliedKind{Group: "shop.example", Kind: fmt.Sprint("Kind", i)})
 	}
 	err := s.Save(t.Context(), r)
 	const want = "and a ConfigMap has room for 1048576: 100001 kinds, 100001 finished jobs, 1 unfinished delete, 1 wait"
-	if err == nil || !strings.HasPrefix(err.Error(), `record of release "web": it needs `) || !strings.HasSuffix(err.Error(), want) || reason.Of(err) != record.ReasonTooBig {
+	if err == nil || !strings.HasPrefix(err.Error(), `record of release "web": it needs `) ||
+		!strings.HasSuffix(err.Error(), want) || reason.Of(err) != record.ReasonTooBig {
 		t.Errorf("it says\n%v, want\n%s", err, want)
 	}
 	if diff := cmp.Diff(full(), load(t, s), anyZone); diff != "" {
@@ -407,7 +433,8 @@ func TestNamesOfReleasesAreChecked(t *testing.T) {
 	}
 	for verb, run := range do {
 		for _, name := range []string{"", "Web", "a/b", "a.b", "-", strings.Repeat("a", 64)} {
-			want := fmt.Sprintf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", name)
+			want := fmt.Sprintf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter "+
+				"or digit at both ends", name)
 			if err := run(record.NewStore(nil, "shop", name)); err == nil || err.Error() != want {
 				t.Errorf("%s: it says\n%v, want\n%s", verb, err, want)
 			}
@@ -431,7 +458,8 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(cluster.Account(t, namespace, verb))
 		err := do(record.NewStore(client, namespace, "web"))
 		want := fmt.Sprintf(`release "web": %s configmaps runlevel-release-web in namespace %q: `, verb, namespace)
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), ":"+verb+`"`) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), ":"+verb+`"`) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("it says\n%v, want %s and the account, in one line", err, want)
 		}
 		if got := reason.Of(err); got != record.ReasonDenied {
@@ -452,7 +480,8 @@ func TestDeadlineEndsLoading(t *testing.T) {
 // deleteRecord deletes the ConfigMap of a record.
 func deleteRecord(t *testing.T, namespace string) {
 	t.Helper()
-	if err := cluster.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), configName, metav1.DeleteOptions{}); err != nil {
+	if err := cluster.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), configName,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -507,7 +536,12 @@ func TestCopyOfALargeRecordKeepsItsDeletes(t *testing.T) {
 	s := record.NewStore(cluster.Client(t), namespace, "web")
 	large := full()
 	for i := range 1500 {
-		large.RememberJob(record.Job{ID: kinds.ID{Group: "batch", Kind: "Job", Namespace: "web", Name: fmt.Sprint("job-", strings.Repeat("x", 200), i)}})
+		large.RememberJob(record.Job{ID: kinds.ID{
+			Group:     "batch",
+			Kind:      "Job",
+			Namespace: "web",
+			Name:      fmt.Sprint("job-", strings.Repeat("x", 200), i),
+		}})
 	}
 	saveLocked(t, namespace, s, large)
 	deleteRecord(t, namespace)

@@ -35,9 +35,13 @@ func ParseDeclarations(text string) (declared []Declaration, problems []string) 
 		switch {
 		case strings.TrimSpace(entry) == "":
 		case !isPair || !isName(declaration.Kind.Kind):
-			problems = append(problems, fmt.Sprintf("%q has no kind: write FIELD: KIND, such as spec.secretName: Secret", strings.TrimSpace(entry)))
+			problems = append(problems,
+				fmt.Sprintf("%q has no kind: write FIELD: KIND, such as spec.secretName: Secret",
+					strings.TrimSpace(entry)))
 		case slices.ContainsFunc(strings.Split(declaration.Field, "."), func(key string) bool { return !isName(key) }):
-			problems = append(problems, fmt.Sprintf("%q is no field: write its keys with dots between them, such as spec.secretName; lists need no brackets", declaration.Field))
+			problems = append(problems,
+				fmt.Sprintf("%q is no field: write its keys with dots between them, such as spec.secretName; lists "+
+					"need no brackets", declaration.Field))
 		default:
 			declared = append(declared, declaration)
 		}

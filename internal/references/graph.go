@@ -26,11 +26,15 @@ type ReferenceGraph[M Referrer] struct {
 	Makers     map[kinds.ID]M        // by the objects that controllers make of manifests
 }
 
-// NewGraph returns the graph of the manifests of a release. The definitions of its custom resources may be in the release
-// before, too.
+// NewGraph returns the graph of the manifests of a release. The definitions of its custom resources may be in the
+// release before, too.
 func NewGraph[M Referrer](manifests, before []M) *ReferenceGraph[M] {
 	definitions := definitionsOf(manifests, before)
-	g := &ReferenceGraph[M]{References: make([][]Reference, len(manifests)), Uses: map[kinds.ID][]Use[M]{}, Makers: map[kinds.ID]M{}}
+	g := &ReferenceGraph[M]{
+		References: make([][]Reference, len(manifests)),
+		Uses:       map[kinds.ID][]Use[M]{},
+		Makers:     map[kinds.ID]M{},
+	}
 	for i, m := range manifests {
 		if m.IsTombstone() {
 			continue

@@ -14,30 +14,38 @@ import (
 func IsBuiltIn(id kinds.ID) bool {
 	switch id.GroupKind() {
 	case configMap:
-		return slices.Contains([]string{"kube-root-ca.crt", "openshift-service-ca.crt"}, id.Name) || id.Namespace == "kube-system" && id.Name == "extension-apiserver-authentication"
+		return slices.Contains([]string{"kube-root-ca.crt", "openshift-service-ca.crt"}, id.Name) ||
+			id.Namespace == "kube-system" && id.Name == "extension-apiserver-authentication"
 	case role:
-		return id.Namespace == "kube-system" && (strings.HasPrefix(id.Name, "system:") || id.Name == "extension-apiserver-authentication-reader")
+		return id.Namespace == "kube-system" &&
+			(strings.HasPrefix(id.Name, "system:") || id.Name == "extension-apiserver-authentication-reader")
 	case serviceAccount:
 		return slices.Contains([]string{"default", "builder", "deployer"}, id.Name)
 	case priorityClass:
 		return strings.HasPrefix(id.Name, "system-")
 	case clusterRole:
-		return strings.HasPrefix(id.Name, "system:") || slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, id.Name)
+		return strings.HasPrefix(id.Name, "system:") ||
+			slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, id.Name)
 	default:
 		return false
 	}
 }
 
 // servingCert are the annotations of a Service for which a controller makes a Secret with a certificate.
-var servingCert = []string{"service.beta.openshift.io/serving-cert-secret-name", "service.alpha.openshift.io/serving-cert-secret-name"}
+var servingCert = []string{"service.beta.openshift.io/serving-cert-secret-name",
+	"service.alpha.openshift.io/serving-cert-secret-name"}
 
 // issuing are the annotations for which cert-manager makes the Secrets that an Ingress or a Gateway names.
-var issuing = []string{"cert-manager.io/issuer", "cert-manager.io/cluster-issuer", "certmanager.k8s.io/issuer", "certmanager.k8s.io/cluster-issuer"}
+var issuing = []string{"cert-manager.io/issuer", "cert-manager.io/cluster-issuer", "certmanager.k8s.io/issuer",
+	"certmanager.k8s.io/cluster-issuer"}
 
 // issued are the fields with the names of these Secrets.
 var issued = map[schema.GroupKind]rule{
-	{Group: "networking.k8s.io", Kind: "Ingress"}:         {path: "spec.tls.secretName", to: secret},
-	{Group: "gateway.networking.k8s.io", Kind: "Gateway"}: {path: "spec.listeners.tls.certificateRefs.name", to: secret},
+	{Group: "networking.k8s.io", Kind: "Ingress"}: {path: "spec.tls.secretName", to: secret},
+	{
+		Group: "gateway.networking.k8s.io",
+		Kind:  "Gateway",
+	}: {path: "spec.listeners.tls.certificateRefs.name", to: secret},
 }
 
 // isIssued reports whether cert-manager makes the Secrets that an object with some annotations names.
@@ -48,14 +56,17 @@ func isIssued(annotations map[string]string) bool {
 
 // makers are the fields of custom resources with the names of the objects that well-known controllers make of them.
 var makers = map[schema.GroupKind]rule{
-	{Group: "cert-manager.io", Kind: "Certificate"}:                     {path: "spec.secretName", to: secret},
-	{Group: "external-secrets.io", Kind: "ExternalSecret"}:              {path: "spec.target.name", to: secret},
-	{Group: "bitnami.com", Kind: "SealedSecret"}:                        {path: "metadata.name", to: secret},
-	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}: {path: "spec.secretRef.name", to: secret, hasNamespace: true},
+	{Group: "cert-manager.io", Kind: "Certificate"}:        {path: "spec.secretName", to: secret},
+	{Group: "external-secrets.io", Kind: "ExternalSecret"}: {path: "spec.target.name", to: secret},
+	{Group: "bitnami.com", Kind: "SealedSecret"}:           {path: "metadata.name", to: secret},
+	{
+		Group: "cloudcredential.openshift.io",
+		Kind:  "CredentialsRequest",
+	}: {path: "spec.secretRef.name", to: secret, hasNamespace: true},
 }
 
-// Made returns the objects that a controller makes of an object: by the custom resources and annotations of well-known ones,
-// and by what definitions declare.
+// Made returns the objects that a controller makes of an object: by the custom resources and annotations of well-known
+// ones, and by what definitions declare.
 func (d Definitions) Made(object *unstructured.Unstructured) []kinds.ID {
 	var made []kinds.ID
 	for _, key := range servingCert {
@@ -66,7 +77,8 @@ func (d Definitions) Made(object *unstructured.Unstructured) []kinds.ID {
 	kind := object.GroupVersionKind().GroupKind()
 	rules := slices.Clip(d[kind].makes)
 	if maker, isKnown := makers[kind]; isKnown {
-		if target, _, _ := unstructured.NestedString(object.Object, "spec", "target", "name"); kind.Kind == "ExternalSecret" && target == "" {
+		if target, _, _ := unstructured.NestedString(object.Object, "spec", "target",
+			"name"); kind.Kind == "ExternalSecret" && target == "" {
 			maker.path = "metadata.name" // the default
 		}
 		rules = append(rules, maker)

@@ -4,8 +4,8 @@
 // It knows the fields of built-in kinds, and those that annotations of CustomResourceDefinitions declare. It reads no
 // cluster. Optional references, and references to objects that Kubernetes creates itself, are left out.
 //
-// NewGraph is the call to start from: it finds who refers to whom in a release. Definitions.Of finds the references of one
-// object.
+// NewGraph is the call to start from: it finds who refers to whom in a release. Definitions.Of finds the references of
+// one object.
 package references
 
 import (
@@ -37,7 +37,8 @@ const (
 	Impaired  Consequence = ""          // it does not do its work
 	PodsWait  Consequence = "pods wait" // its pods do not start; of a claim, the pods that use it
 	Collected Consequence = "collected" // it is deleted with the other, which is its only owner
-	Harmless  Consequence = "harmless"  // nothing: a binding gives an account its rights, or the other is one of several owners
+	// nothing: a binding gives an account its rights, or the other is one of several owners
+	Harmless Consequence = "harmless"
 )
 
 // Field returns the path for people, such as spec.tls[0].secretName.
@@ -81,7 +82,11 @@ func (d Definitions) owners(object *unstructured.Unstructured) (found []Referenc
 		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
 		if to, isKnown := d.inScope(kind, object.GetNamespace()); isKnown {
 			to.Name = owner.Name
-			found = append(found, Reference{Path: []string{"metadata", "ownerReferences", strconv.Itoa(i), "name"}, To: to, Consequence: then})
+			found = append(found, Reference{
+				Path:        []string{"metadata", "ownerReferences", strconv.Itoa(i), "name"},
+				To:          to,
+				Consequence: then,
+			})
 		}
 	}
 	return found
@@ -122,11 +127,13 @@ func (f *finder) find(r rule, at []string, value any, path []string) {
 	instead, _ := within[r.unless].(string)
 	if to := f.target(r, within); name != r.made && name != "" && instead == "" && !isOptional && to.Kind != "" {
 		to.Name = name
-		f.found = append(f.found, Reference{Path: append(slices.Clone(at), path[0]), To: to, Keys: keysOf(within), Consequence: r.then})
+		f.found = append(f.found,
+			Reference{Path: append(slices.Clone(at), path[0]), To: to, Keys: keysOf(within), Consequence: r.then})
 	}
 }
 
-// keysOf returns the keys of a ConfigMap or a Secret that a reference needs: the one of a variable, or the items of a volume.
+// keysOf returns the keys of a ConfigMap or a Secret that a reference needs: the one of a variable, or the items of a
+// volume.
 func keysOf(within map[string]any) (keys []string) {
 	if key, isOne := within["key"].(string); isOne {
 		keys = append(keys, key)
@@ -154,8 +161,8 @@ func (f *finder) target(r rule, within map[string]any) kinds.ID {
 	return to
 }
 
-// inScope returns the object of a kind without its name: in a namespace if the kind is namespaced. It fails if that is not
-// known, or there is no namespace.
+// inScope returns the object of a kind without its name: in a namespace if the kind is namespaced. It fails if that is
+// not known, or there is no namespace.
 func (d Definitions) inScope(kind schema.GroupKind, namespace string) (to kinds.ID, isKnown bool) {
 	scope := cmp.Or(kinds.ScopeOf(kind), d[kind].scope)
 	switch {

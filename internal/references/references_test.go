@@ -42,35 +42,68 @@ func TestOf(t *testing.T) {
 	ofPods := func(prefix string) string { return strings.ReplaceAll(ofPod, "PREFIX", prefix) }
 	const rbac = "apiVersion: rbac.authorization.k8s.io/v1, "
 	for object, want := range map[string]string{
-		"{apiVersion: v1, kind: Pod, METADATA, spec: " + pod + "}":                                                                                                              ofPods("spec"),
-		"{apiVersion: v1, kind: ReplicationController, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                        ofPods("spec.template.spec"),
-		"{apiVersion: apps/v1, kind: Deployment, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                              ofPods("spec.template.spec"),
-		"{apiVersion: v1, kind: Pod, METADATA, spec: {serviceAccount: old}}":                                                                                                    "spec.serviceAccount: ServiceAccount shop/old\n",
-		"{apiVersion: v1, kind: Pod, METADATA, spec: {serviceAccount: new, serviceAccountName: new}}":                                                                           "spec.serviceAccountName: ServiceAccount shop/new\n",
-		"{apiVersion: v1, kind: Pod, METADATA, spec: {serviceAccount: default}}":                                                                                                "",
-		"{apiVersion: v1, kind: Pod, METADATA, spec: {serviceAccountName: default, imagePullSecrets: [{name: default}]}}":                                                       "spec.imagePullSecrets[0].name: Secret shop/default\n",
-		"{apiVersion: apps/v1, kind: DaemonSet, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                               ofPods("spec.template.spec"),
-		"{apiVersion: apps/v1, kind: ReplicaSet, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                              ofPods("spec.template.spec"),
-		"{apiVersion: batch/v1, kind: Job, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                                    ofPods("spec.template.spec"),
-		"{apiVersion: batch/v1, kind: CronJob, METADATA, spec: {jobTemplate: {spec: {template: {spec: " + pod + "}}}}}":                                                         ofPods("spec.jobTemplate.spec.template.spec"),
-		"{apiVersion: apps/v1, kind: StatefulSet, METADATA, spec: {serviceName: web, volumeClaimTemplates: [{spec: {storageClassName: fast}}], template: {spec: " + pod + "}}}": "spec.serviceName: Service shop/web\nspec.volumeClaimTemplates[0].spec.storageClassName: StorageClass fast\n" + ofPods("spec.template.spec"),
-		"{apiVersion: v1, kind: ServiceAccount, METADATA, secrets: [{name: made}], imagePullSecrets: [{name: a}]}":                                                              "imagePullSecrets[0].name: Secret shop/a\n",
-		"{apiVersion: v1, kind: PersistentVolumeClaim, METADATA, spec: {storageClassName: fast, volumeName: v, dataSource: {kind: PersistentVolumeClaim, name: other}}}":        "spec.storageClassName: StorageClass fast\nspec.volumeName: PersistentVolume v\nspec.dataSource.name: PersistentVolumeClaim shop/other\n",
-		"{apiVersion: v1, kind: PersistentVolumeClaim, METADATA, spec: {storageClassName: '', dataSource: {kind: VolumeSnapshot, name: other}}}":                                "",
-		"{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {storageClassName: fast, csi: {nodeStageSecretRef: {name: a, namespace: vault}}}}":                 "spec.storageClassName: StorageClass fast\nspec.csi.nodeStageSecretRef.name: Secret vault/a\n",
-		"{apiVersion: networking.k8s.io/v1, kind: Ingress, METADATA, spec: {ingressClassName: c, defaultBackend: {service: {name: a}}, rules: [{host: x}, {http: {paths: [{backend: {service: {name: b}}}, {backend: {resource: {name: r}}}]}}], tls: [{secretName: t}]}}": "spec.ingressClassName: IngressClass c\nspec.defaultBackend.service.name: Service shop/a\nspec.rules[1].http.paths[0].backend.service.name: Service shop/b\nspec.tls[0].secretName: Secret shop/t\n",
-		"{apiVersion: route.openshift.io/v1, kind: Route, METADATA, spec: {to: {kind: Service, name: a}, alternateBackends: [{kind: Service, name: b}]}}":                                                                                                                  "spec.to.name: Service shop/a\nspec.alternateBackends[0].name: Service shop/b\n",
-		"{" + rbac + "kind: RoleBinding, METADATA, roleRef: {kind: Role, name: a}, subjects: [{kind: ServiceAccount, name: s, namespace: other}, {kind: ServiceAccount, name: none}, {kind: User, name: u}]}":                                                              "roleRef.name: Role shop/a\nsubjects[0].name: ServiceAccount other/s\n",
-		"{" + rbac + "kind: RoleBinding, METADATA, roleRef: {kind: ClusterRole, name: a}}":                                                                                                                                                                                 "roleRef.name: ClusterRole a\n",
-		"{" + rbac + "kind: ClusterRoleBinding, metadata: {name: it}, roleRef: {kind: ClusterRole, name: a}}":                                                                                                                                                              "roleRef.name: ClusterRole a\n",
-		"{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, METADATA, spec: {scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: a}}}":                                                                                                                 "spec.scaleTargetRef.name: StatefulSet shop/a\n",
-		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: it}, spec: {policyName: a}}":                                                                                                                               "spec.policyName: ValidatingAdmissionPolicy a\n",
-		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: it}, webhooks: [{failurePolicy: Ignore, clientConfig: {service: {name: a, namespace: b}}}, {clientConfig: {service: {name: c, namespace: d}}}]}":             "webhooks[1].clientConfig.service.name: Service d/c\n",
-		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: it}, webhooks: [{clientConfig: {url: u}}, {clientConfig: {service: {name: c, namespace: d}}}]}":                                                                "webhooks[1].clientConfig.service.name: Service d/c\n",
-		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: it}, spec: {service: {name: a, namespace: b}}}":                                                                                                                                        "spec.service.name: Service b/a\n",
-		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: it}, spec: {conversion: {webhook: {clientConfig: {service: {name: a, namespace: b}}}}}}":                                                                                   "spec.conversion.webhook.clientConfig.service.name: Service b/a\n",
-		"{apiVersion: v1, kind: ConfigMap, METADATA, data: {secretName: a}}":                                                                                                                                                                                               "",
-		"{apiVersion: apps/v1, kind: Deployment, METADATA, spec: {template: {spec: {volumes: none, containers: 3}}}}":                                                                                                                                                      "",
+		"{apiVersion: v1, kind: Pod, METADATA, spec: " + pod +
+			"}": ofPods("spec"),
+		"{apiVersion: v1, kind: ReplicationController, METADATA, spec: {template: {spec: " + pod +
+			"}}}": ofPods("spec.template.spec"),
+		"{apiVersion: apps/v1, kind: Deployment, METADATA, spec: {template: {spec: " + pod +
+			"}}}": ofPods("spec.template.spec"),
+		"{apiVersion: v1, kind: Pod, METADATA, spec: {serviceAccount: old}}":                          "spec.serviceAccount: ServiceAccount shop/old\n",
+		"{apiVersion: v1, kind: Pod, METADATA, spec: {serviceAccount: new, serviceAccountName: new}}": "spec.serviceAccountName: ServiceAccount shop/new\n",
+		"{apiVersion: v1, kind: Pod, METADATA, spec: {serviceAccount: " +
+			"default}}": "",
+		"{apiVersion: v1, kind: Pod, METADATA, spec: {serviceAccountName: default, imagePullSecrets: [{name: " +
+			"default}]}}": "spec.imagePullSecrets[0].name: Secret shop/default\n",
+		"{apiVersion: apps/v1, kind: DaemonSet, METADATA, spec: {template: {spec: " + pod +
+			"}}}": ofPods("spec.template.spec"),
+		"{apiVersion: apps/v1, kind: ReplicaSet, METADATA, spec: {template: {spec: " + pod +
+			"}}}": ofPods("spec.template.spec"),
+		"{apiVersion: batch/v1, kind: Job, METADATA, spec: {template: {spec: " + pod +
+			"}}}": ofPods("spec.template.spec"),
+		"{apiVersion: batch/v1, kind: CronJob, METADATA, spec: {jobTemplate: {spec: {template: {spec: " + pod +
+			"}}}}}": ofPods("spec.jobTemplate.spec.template.spec"),
+		"{apiVersion: apps/v1, kind: StatefulSet, METADATA, spec: {serviceName: web, volumeClaimTemplates: [{spec: " +
+			"{storageClassName: fast}}], template: {spec: " + pod +
+			"}}}": "spec.serviceName: Service shop/web\nspec.volumeClaimTemplates[0].spec.storageClassName: " +
+			"StorageClass fast\n" + ofPods("spec.template.spec"),
+		"{apiVersion: v1, kind: ServiceAccount, METADATA, secrets: [{name: made}], imagePullSecrets: [{name: a}]}": "imagePullSecrets[0].name: Secret shop/a\n",
+		"{apiVersion: v1, kind: PersistentVolumeClaim, METADATA, spec: {storageClassName: fast, volumeName: v, " +
+			"dataSource: {kind: PersistentVolumeClaim, name: other}}}": "spec.storageClassName: StorageClass " +
+			"fast\nspec.volumeName: PersistentVolume v\nspec.dataSource.name: PersistentVolumeClaim shop/other\n",
+		"{apiVersion: v1, kind: PersistentVolumeClaim, METADATA, spec: {storageClassName: '', dataSource: {kind: " +
+			"VolumeSnapshot, name: other}}}": "",
+		"{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {storageClassName: fast, csi: " +
+			"{nodeStageSecretRef: {name: a, namespace: vault}}}}": "spec.storageClassName: StorageClass " +
+			"fast\nspec.csi.nodeStageSecretRef.name: Secret vault/a\n",
+		"{apiVersion: networking.k8s.io/v1, kind: Ingress, METADATA, spec: {ingressClassName: c, defaultBackend: " +
+			"{service: {name: a}}, rules: [{host: x}, {http: {paths: [{backend: {service: {name: b}}}, {backend: " +
+			"{resource: {name: r}}}]}}], tls: [{secretName: t}]}}": "spec.ingressClassName: IngressClass " +
+			"c\nspec.defaultBackend.service.name: Service shop/a\nspec.rules[1].http.paths[0].backend.service.name: " +
+			"Service shop/b\nspec.tls[0].secretName: Secret shop/t\n",
+		"{apiVersion: route.openshift.io/v1, kind: Route, METADATA, spec: {to: {kind: Service, name: a}, " +
+			"alternateBackends: [{kind: Service, name: b}]}}": "spec.to.name: Service " +
+			"shop/a\nspec.alternateBackends[0].name: Service shop/b\n",
+		"{" + rbac + "kind: RoleBinding, METADATA, roleRef: {kind: Role, name: a}, subjects: [{kind: ServiceAccount, " +
+			"name: s, namespace: other}, {kind: ServiceAccount, name: none}, {kind: User, name: u}]}": "roleRef.name: Role shop/a\nsubjects[0].name: ServiceAccount other/s\n",
+		"{" + rbac +
+			"kind: RoleBinding, METADATA, roleRef: {kind: ClusterRole, name: a}}": "roleRef.name: ClusterRole a\n",
+		"{" + rbac +
+			"kind: ClusterRoleBinding, metadata: {name: it}, roleRef: {kind: ClusterRole, name: a}}": "roleRef.name: ClusterRole a\n",
+		"{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, METADATA, spec: {scaleTargetRef: {apiVersion: " +
+			"apps/v1, kind: StatefulSet, name: a}}}": "spec.scaleTargetRef.name: StatefulSet shop/a\n",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: it}, " +
+			"spec: {policyName: a}}": "spec.policyName: ValidatingAdmissionPolicy a\n",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: it}, " +
+			"webhooks: [{failurePolicy: Ignore, clientConfig: {service: {name: a, namespace: b}}}, {clientConfig: " +
+			"{service: {name: c, namespace: d}}}]}": "webhooks[1].clientConfig.service.name: Service d/c\n",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: it}, " +
+			"webhooks: [{clientConfig: {url: u}}, {clientConfig: {service: {name: c, namespace: d}}}]}": "webhooks[1].clientConfig.service.name: Service d/c\n",
+		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: it}, spec: {service: {name: a, " +
+			"namespace: b}}}": "spec.service.name: Service b/a\n",
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: it}, spec: " +
+			"{conversion: {webhook: {clientConfig: {service: {name: a, namespace: b}}}}}}": "spec.conversion.webhook.clientConfig.service.name: Service b/a\n",
+		"{apiVersion: v1, kind: ConfigMap, METADATA, data: {secretName: a}}":                                          "",
+		"{apiVersion: apps/v1, kind: Deployment, METADATA, spec: {template: {spec: {volumes: none, containers: 3}}}}": "",
 	} {
 		if diff := cmp.Diff(want, textOf(t, object)); diff != "" {
 			t.Errorf("%s: %s", object, diff)
@@ -101,7 +134,8 @@ func manifestsOf(t *testing.T, text string) (found []manifest) {
 func textOf(t *testing.T, text string) string {
 	t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(strings.Replace(text, "METADATA", "metadata: {name: it, namespace: shop}", 1)), &object.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.Replace(text, "METADATA", "metadata: {name: it, namespace: shop}", 1)),
+		&object.Object); err != nil {
 		t.Fatal(err)
 	}
 	found := references.Definitions(nil).Of(object)
@@ -115,7 +149,9 @@ func textOf(t *testing.T, text string) string {
 
 func TestKeys(t *testing.T) {
 	object := &unstructured.Unstructured{}
-	text := "{apiVersion: v1, kind: Pod, metadata: {name: it, namespace: shop}, spec: {volumes: [{configMap: {name: a, items: [{key: x, path: x}, {key: w, path: w}]}}, {secret: {secretName: b}}], containers: [{env: [{valueFrom: {secretKeyRef: {name: b, key: z}}}]}]}}"
+	text := "{apiVersion: v1, kind: Pod, metadata: {name: it, namespace: shop}, spec: {volumes: [{configMap: {name: " +
+		"a, items: [{key: x, path: x}, {key: w, path: w}]}}, {secret: {secretName: b}}], containers: [{env: " +
+		"[{valueFrom: {secretKeyRef: {name: b, key: z}}}]}]}}"
 	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 		t.Fatal(err)
 	}
@@ -130,10 +166,13 @@ func TestKeys(t *testing.T) {
 
 func TestMade(t *testing.T) {
 	for text, want := range map[string]string{
-		"{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop, annotations: {service.beta.openshift.io/serving-cert-secret-name: tls}}}":                 "Secret shop/tls",
-		"{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: a, namespace: shop}, spec: {secretName: tls}}":                                            "Secret shop/tls",
-		"{apiVersion: cloudcredential.openshift.io/v1, kind: CredentialsRequest, metadata: {name: a, namespace: x}, spec: {secretRef: {name: cloud, namespace: shop}}}": "Secret shop/cloud",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}":                                                                                       "",
+		"{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop, annotations: " +
+			"{service.beta.openshift.io/serving-cert-secret-name: tls}}}": "Secret shop/tls",
+		"{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: a, namespace: shop}, spec: " +
+			"{secretName: tls}}": "Secret shop/tls",
+		"{apiVersion: cloudcredential.openshift.io/v1, kind: CredentialsRequest, metadata: {name: a, namespace: x}, " +
+			"spec: {secretRef: {name: cloud, namespace: shop}}}": "Secret shop/cloud",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}": "",
 	} {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
@@ -161,10 +200,12 @@ const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDe
 // TestDeclared follows what definitions declare: through lists, into other namespaces, to kinds whose scope is known.
 func TestDeclared(t *testing.T) {
 	const widget = "{apiVersion: shop.example/v1, kind: Widget, metadata: {name: w, namespace: shop}, " +
-		"spec: {target: tls, issuer: i, classRef: {name: gold}, parts: [{secretName: a}, {secretName: b, namespace: other}, {}]}}"
+		"spec: {target: tls, issuer: i, classRef: {name: gold}, parts: [{secretName: a}, {secretName: b, namespace: " +
+		"other}, {}]}}"
 	manifests := manifestsOf(t, definition+"\n---\n"+widget)
 	old := manifestsOf(t, strings.ReplaceAll(definition, "parts.secretName", "target"))
-	want := "spec.parts[0].secretName: Secret shop/a\nspec.parts[1].secretName: Secret other/b\nspec.classRef.name: WidgetClass gold\n"
+	want := "spec.parts[0].secretName: Secret shop/a\nspec.parts[1].secretName: Secret other/b\nspec.classRef.name: " +
+		"WidgetClass gold\n"
 	for name, graph := range map[string]*references.ReferenceGraph[manifest]{
 		"in the release":        references.NewGraph(manifests, old),
 		"in the release before": references.NewGraph(manifests[2:], manifests[:2]),
@@ -207,10 +248,13 @@ func TestParseDeclarations(t *testing.T) {
 // TestOwners: an object goes with its only owner, and stays with one of several.
 func TestOwners(t *testing.T) {
 	const owner = "{apiVersion: apps/v1, kind: Deployment, name: web, uid: u}"
-	for owners, want := range map[string]references.Consequence{owner: references.Collected, owner + ", " + owner: references.Harmless} {
-		text := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop, ownerReferences: [" + owners + "]}}"
+	for owners, want := range map[string]references.Consequence{owner: references.Collected,
+		owner + ", " + owner: references.Harmless} {
+		text := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop, ownerReferences: [" + owners +
+			"]}}"
 		found := references.NewGraph(manifestsOf(t, text), nil).References[0]
-		if linesOf(found[:1]) != "metadata.ownerReferences[0].name: Deployment shop/web\n" || found[0].Consequence != want {
+		if linesOf(found[:1]) != "metadata.ownerReferences[0].name: Deployment shop/web\n" ||
+			found[0].Consequence != want {
 			t.Errorf("%s: %v", owners, found)
 		}
 	}
@@ -229,11 +273,13 @@ func (m manifest) IsTombstone() bool                  { return m.isTombstone }
 func TestUses(t *testing.T) {
 	binding := func(name string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": name},
-			"roleRef": map[string]any{"kind": "ClusterRole", "name": "it"},
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+			"metadata": map[string]any{"name": name},
+			"roleRef":  map[string]any{"kind": "ClusterRole", "name": "it"},
 		}}
 	}
-	uses := references.NewGraph([]manifest{{binding("a"), false}, {binding("b"), true}, {binding("c"), false}}, nil).Uses
+	uses := references.NewGraph([]manifest{{binding("a"), false}, {binding("b"), true}, {binding("c"), false}},
+		nil).Uses
 	var got []string
 	for _, use := range uses[kinds.ID{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "it"}] {
 		got = append(got, use.By.GetName()+" "+use.Field())

@@ -53,7 +53,8 @@ var podSpecs = map[schema.GroupKind]string{
 // ofPods are the fields of pods. Without a pull secret, pods start if their images need none.
 var ofPods = []rule{
 	{path: "serviceAccountName", to: serviceAccount, made: "default", then: PodsWait},
-	{path: "serviceAccount", to: serviceAccount, made: "default", unless: "serviceAccountName", then: PodsWait}, // its old name
+	// its old name
+	{path: "serviceAccount", to: serviceAccount, made: "default", unless: "serviceAccountName", then: PodsWait},
 	{path: "priorityClassName", to: priorityClass, then: PodsWait},
 	{path: "runtimeClassName", to: runtimeClass, then: PodsWait},
 	{path: "imagePullSecrets.name", to: secret},
@@ -75,7 +76,14 @@ var ofPods = []rule{
 }
 
 // subjects are the accounts of a binding.
-var subjects = rule{path: "subjects.name", to: serviceAccount, hasNamespace: true, isKindNamed: true, then: Harmless, made: "default"}
+var subjects = rule{
+	path:         "subjects.name",
+	to:           serviceAccount,
+	hasNamespace: true,
+	isKindNamed:  true,
+	then:         Harmless,
+	made:         "default",
+}
 
 // rules are the fields of other kinds, and those beside the pods of a workload.
 var rules = map[schema.GroupKind][]rule{
@@ -110,15 +118,24 @@ var rules = map[schema.GroupKind][]rule{
 		{path: "roleRef.name", to: clusterRole, isKindNamed: true},
 		subjects,
 	},
-	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}:                  {{path: "roleRef.name", to: clusterRole}, subjects},
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: {{path: "spec.policyName", to: policy}},
+	{
+		Group: "rbac.authorization.k8s.io",
+		Kind:  "ClusterRoleBinding",
+	}: {{path: "roleRef.name", to: clusterRole}, subjects},
+	{
+		Group: "admissionregistration.k8s.io",
+		Kind:  "ValidatingAdmissionPolicyBinding",
+	}: {{path: "spec.policyName", to: policy}},
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: {
 		{path: "webhooks.clientConfig.service.name", to: service, hasNamespace: true},
 	},
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}: {
 		{path: "webhooks.clientConfig.service.name", to: service, hasNamespace: true},
 	},
-	{Group: "apiregistration.k8s.io", Kind: "APIService"}: {{path: "spec.service.name", to: service, hasNamespace: true}},
+	{
+		Group: "apiregistration.k8s.io",
+		Kind:  "APIService",
+	}: {{path: "spec.service.name", to: service, hasNamespace: true}},
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {
 		{path: "spec.conversion.webhook.clientConfig.service.name", to: service, hasNamespace: true},
 	},

@@ -23,7 +23,8 @@ type adapter struct {
 	left  []*payload.Manifest // of the new release, that are not applied
 }
 
-// adapt returns a release whose objects call no server that would have to run in a pod, and wait for no controller of their own.
+// adapt returns a release whose objects call no server that would have to run in a pod, and wait for no controller of
+// their own.
 func (a *adapter) adapt(release *payload.Payload, in lint.Origin) *payload.Payload {
 	if release == nil {
 		return nil
@@ -75,7 +76,8 @@ func skipWebhooks(object *unstructured.Unstructured) bool {
 	for _, webhook := range webhooks {
 		if fields, isMapping := webhook.(map[string]any); isMapping {
 			conditions, _, _ := unstructured.NestedSlice(fields, "matchConditions")
-			fields["matchConditions"] = append(conditions, map[string]any{"name": "rehearsal.runlevel.dev", "expression": "false"})
+			fields["matchConditions"] = append(conditions,
+				map[string]any{"name": "rehearsal.runlevel.dev", "expression": "false"})
 		}
 	}
 	if len(webhooks) == 0 {

@@ -22,8 +22,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// again applies the new release a second time, and reports what that changes. Objects that could not be applied the first time are
-// left out.
+// again applies the new release a second time, and reports what that changes. Objects that could not be applied the
+// first time are left out.
 func (r *rehearsal) again(ctx context.Context, first *appliedStage) {
 	if ctx.Err() != nil || first.Report == nil {
 		return
@@ -69,7 +69,8 @@ func changesOf(change object.Change) (names []string) {
 	if change.Look == nil || change.Look.Live == nil {
 		return nil
 	}
-	for _, difference := range fields.Diff(fields.WithoutServers(change.Look.Live.Object), fields.WithoutServers(change.Look.Would.Object)) {
+	for _, difference := range fields.Diff(fields.WithoutServers(change.Look.Live.Object),
+		fields.WithoutServers(change.Look.Would.Object)) {
 		if len(names) == mostFields {
 			return append(names, "and more")
 		}
@@ -99,10 +100,17 @@ func (r *rehearsal) checkDeletes(ctx context.Context, a *appliedStage) {
 		return len(pending) == 0, nil
 	})
 	if unread != nil && len(pending) == 0 && ctx.Err() == nil {
-		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: "it is not known whether all deletes end: " + printable.Line(unread.Error())})
+		r.found.add(lint.RehearsalObservation{
+			Rule:    lint.RehearsalPending,
+			Message: "it is not known whether all deletes end: " + printable.Line(unread.Error()),
+		})
 	}
 	for _, item := range pending {
-		seen := lint.RehearsalObservation{Rule: lint.RehearsalPending, Object: item.ID.String(), Message: "its delete does not end: " + item.Describe(r.cluster.Now())}
+		seen := lint.RehearsalObservation{
+			Rule:    lint.RehearsalPending,
+			Object:  item.ID.String(),
+			Message: "its delete does not end: " + item.Describe(r.cluster.Now()),
+		}
 		if item.Seen.State == tombstone.Unknown {
 			seen.Message = "it is not known whether its delete ends: " + item.Seen.Why
 		}
@@ -121,32 +129,54 @@ func (r *rehearsal) uninstall(ctx context.Context, a *appliedStage) {
 		return
 	}
 	began := time.Now()
-	options := uninstall.Options{Release: a.release.Name, Namespace: cmp.Or(r.options(graph.Update).Namespace, session.DefaultNamespace), Timeout: 6 * r.Patience, Lock: lock.Options{Duration: lockDuration}}
+	options := uninstall.Options{
+		Release:   a.release.Name,
+		Namespace: cmp.Or(r.options(graph.Update).Namespace, session.DefaultNamespace),
+		Timeout:   6 * r.Patience,
+		Lock:      lock.Options{Duration: lockDuration},
+	}
 	seen, err := uninstall.Look(ctx, r.cluster, options)
 	if err != nil {
-		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: "it can't be uninstalled: " + err.Error()})
+		r.found.add(lint.RehearsalObservation{
+			Rule:    lint.RehearsalPending,
+			Message: "it can't be uninstalled: " + err.Error(),
+		})
 		return
 	}
 	r.Progress(fmt.Sprintf("uninstall %s: %s", a.release.Version, printable.Count(len(seen.Objects()), "object")))
 	report := uninstall.Run(ctx, r.cluster, options, seen)
-	r.report.Stages = append(r.report.Stages, RehearsalStage{Name: strings.TrimSpace("uninstall " + a.release.Version), Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Objects: len(report.Deleted)})
+	r.report.Stages = append(r.report.Stages, RehearsalStage{
+		Name:    strings.TrimSpace("uninstall " + a.release.Version),
+		Seconds: time.Since(began).Round(time.Millisecond).Seconds(),
+		Objects: len(report.Deleted),
+	})
 	byID := map[string]*payload.Manifest{}
 	for _, m := range a.release.Manifests {
 		byID[m.ID().String()] = m
 	}
 	for _, left := range report.Left {
-		seen := lint.RehearsalObservation{Rule: lint.RehearsalPending, Object: left.Object.String(), Message: "an uninstall does not delete it: " + left.Message}
+		seen := lint.RehearsalObservation{
+			Rule:    lint.RehearsalPending,
+			Object:  left.Object.String(),
+			Message: "an uninstall does not delete it: " + left.Message,
+		}
 		if m := byID[seen.Object]; m != nil {
 			seen.Path, seen.Line = m.Path, m.Line
 		}
 		r.found.add(seen)
 	}
 	if report.Err != nil && len(report.Left) == 0 {
-		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: "the uninstall has failed: " + printable.Line(report.Err.Error())})
+		r.found.add(lint.RehearsalObservation{
+			Rule:    lint.RehearsalPending,
+			Message: "the uninstall has failed: " + printable.Line(report.Err.Error()),
+		})
 	}
 	for _, kept := range report.Kept {
 		if m := byID[kept.Object.String()]; m != nil {
-			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Message: fmt.Sprintf("an uninstall keeps it: %s", kept.Message)})
+			r.found.about(m, lint.RehearsalObservation{
+				Rule:    lint.RehearsalNotTried,
+				Message: fmt.Sprintf("an uninstall keeps it: %s", kept.Message),
+			})
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
-// BenchmarkRehearse300 rehearses an update of ten shops with thirty objects each, one of which gets new images. Each rehearsal starts
-// a control plane; "s-start" is the part of the time that this takes, and the other metrics are those of the stages.
+// BenchmarkRehearse300 rehearses an update of ten shops with thirty objects each, one of which gets new images. Each
+// rehearsal starts a control plane; "s-start" is the part of the time that this takes, and the other metrics are those
+// of the stages.
 func BenchmarkRehearse300(b *testing.B) {
 	shop, err := mistakes.Shop()
 	if err != nil {
@@ -33,7 +34,8 @@ func BenchmarkRehearse300(b *testing.B) {
 	var start time.Duration
 	stages := map[string]float64{}
 	for b.Loop() {
-		report, err := rehearse.Run(b.Context(), rehearse.Options{Old: previous, New: next, Sandbox: sandbox.Options{Nodes: 3}})
+		report, err := rehearse.Run(b.Context(),
+			rehearse.Options{Old: previous, New: next, Sandbox: sandbox.Options{Nodes: 3}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -22,9 +22,12 @@ import (
 func TestADeleteThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	const name = "0000_10_shop_01_config.yaml"
-	old := fstest.MapFS{name: {Data: []byte(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, finalizers: [example.com/hold]}}`)}}
+	old := fstest.MapFS{name: {Data: []byte(
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, finalizers: [example.com/hold]}}`,
+	)}}
 	deleted := fstest.MapFS{name: {Data: []byte(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, annotations: {release.openshift.io/delete: "true"}}}`)}}
-	for failing, want := range map[string]string{ // what fails once all is applied, in a path with $ at its end; and the finding
+	// what fails once all is applied, in a path with $ at its end; and the finding
+	for failing, want := range map[string]string{
 		"nothing":                              "its delete does not end: ",
 		"/namespaces/shop/configmaps/settings": "it is not known whether its delete ends: ",
 		"/configmaps$":                         "its delete does not end: ",

@@ -45,7 +45,8 @@ func (s *supplier) makeAll(ctx context.Context) error {
 			continue
 		}
 		for _, missing := range s.missingKinds(ctx, of.release) {
-			if err := s.make(ctx, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""), needer{of.in, missing.by, []string{"kind"}}); err != nil {
+			if err := s.make(ctx, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""),
+				needer{of.in, missing.by, []string{"kind"}}); err != nil {
 				return err
 			}
 		}
@@ -64,7 +65,9 @@ func (s *supplier) makeAll(ctx context.Context) error {
 // has reports whether a release of the rehearsal has an object.
 func (s *supplier) has(id kinds.ID) bool {
 	return slices.ContainsFunc([]*payload.Payload{s.old, s.new}, func(release *payload.Payload) bool {
-		return release != nil && slices.ContainsFunc(release.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })
+		return release != nil && slices.ContainsFunc(release.Manifests, func(m *payload.Manifest) bool {
+			return m.ID() == id && !m.IsTombstone()
+		})
 	})
 }
 
@@ -79,8 +82,10 @@ func (s *supplier) make(ctx context.Context, made *unstructured.Unstructured, by
 	if near := printable.Nearest(id.Name, s.names(id.GroupKind()), mostTypos); near != "" {
 		hint = ": did you mean " + near + "?"
 	}
-	s.found.about(by.manifest, lint.RehearsalObservation{Rule: lint.RehearsalMade, Field: by.field, Made: &id, Message: fmt.Sprintf(
-		"%s was made for the rehearsal, and a cluster that does not have it refuses what needs it: no release of the rehearsal has it%s", id, hint)})
+	s.found.about(by.manifest,
+		lint.RehearsalObservation{Rule: lint.RehearsalMade, Field: by.field, Made: &id, Message: fmt.Sprintf(
+			"%s was made for the rehearsal, and a cluster that does not have it refuses what needs it: no release of "+
+				"the rehearsal has it%s", id, hint)})
 	return nil
 }
 
@@ -124,8 +129,8 @@ type missingKind struct {
 	by       *payload.Manifest
 }
 
-// missingKinds returns the kinds of a release that are neither the cluster's nor defined by a release. A kind whose name, or whose group,
-// is similar to that of a defined one is probably misspelt: it is not missing.
+// missingKinds returns the kinds of a release that are neither the cluster's nor defined by a release. A kind whose
+// name, or whose group, is similar to that of a defined one is probably misspelt: it is not missing.
 func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) []missingKind {
 	defined := map[string][]string{} // by group
 	for _, of := range []*payload.Payload{s.old, s.new} {
@@ -144,7 +149,8 @@ func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) [
 		gvk := m.GroupVersionKind()
 		near := defined[printable.Nearest(gvk.Group, slices.Collect(maps.Keys(defined)), mostTypos)]
 		isKnown := printable.Nearest(gvk.Kind, defined[gvk.Group], mostTypos) != "" || slices.Contains(near, gvk.Kind)
-		if isKnown || m.IsTombstone() || !strings.Contains(gvk.Group, ".") || kinds.Scheme().IsGroupRegistered(gvk.Group) {
+		if isKnown || m.IsTombstone() || !strings.Contains(gvk.Group, ".") ||
+			kinds.Scheme().IsGroupRegistered(gvk.Group) {
 			continue
 		}
 		if _, err := s.cluster.FindKind(ctx, gvk.GroupKind()); err == nil {
@@ -178,8 +184,12 @@ func definitionOf(kind schema.GroupKind, versions []string, isNamespaced bool) *
 	var all []any
 	for i, version := range versions {
 		all = append(all, map[string]any{
-			"name": version, "served": true, "storage": i == 0, "subresources": map[string]any{"status": map[string]any{}},
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			"name": version, "served": true, "storage": i == 0,
+			"subresources": map[string]any{"status": map[string]any{}},
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{
+				"type":                                 "object",
+				"x-kubernetes-preserve-unknown-fields": true,
+			}},
 		})
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
@@ -189,7 +199,12 @@ func definitionOf(kind schema.GroupKind, versions []string, isNamespaced bool) *
 		}},
 		"spec": map[string]any{
 			"group": kind.Group, "scope": string(scope), "versions": all,
-			"names": map[string]any{"kind": kind.Kind, "listKind": kind.Kind + "List", "plural": plural, "singular": strings.ToLower(kind.Kind)},
+			"names": map[string]any{
+				"kind":     kind.Kind,
+				"listKind": kind.Kind + "List",
+				"plural":   plural,
+				"singular": strings.ToLower(kind.Kind),
+			},
 		},
 	}}
 }
@@ -200,7 +215,8 @@ func (s *supplier) makeNamespace(ctx context.Context, in lint.Origin, m *payload
 	if name == "" || m.IsTombstone() || s.has(kinds.ID{Kind: kinds.Namespace.Kind, Name: name}) {
 		return nil
 	}
-	return s.make(ctx, clusterWide("v1", kinds.Namespace.Kind, name, nil), needer{in, m, []string{"metadata", "namespace"}})
+	return s.make(ctx, clusterWide("v1", kinds.Namespace.Kind, name, nil),
+		needer{in, m, []string{"metadata", "namespace"}})
 }
 
 // classFields are the fields, beside the metadata, of the classes that are made.
@@ -208,7 +224,10 @@ var classFields = map[schema.GroupKind]map[string]any{
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: {"value": int64(0)},
 	{Group: "node.k8s.io", Kind: "RuntimeClass"}:        {"handler": "rehearsal"},
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:     {"provisioner": "rehearsal.runlevel.dev/none"},
-	{Group: "networking.k8s.io", Kind: "IngressClass"}:  {"spec": map[string]any{"controller": "rehearsal.runlevel.dev/none"}},
+	{
+		Group: "networking.k8s.io",
+		Kind:  "IngressClass",
+	}: {"spec": map[string]any{"controller": "rehearsal.runlevel.dev/none"}},
 }
 
 // makeClasses makes the classes that a release refers to, and that no release has.
@@ -218,7 +237,8 @@ func (s *supplier) makeClasses(ctx context.Context, in lint.Origin, release *pay
 		if !isClass || references.IsBuiltIn(id) || s.has(id) {
 			continue
 		}
-		if err := s.make(ctx, clusterWide(id.Group+"/v1", id.Kind, id.Name, fields), needer{in, uses[0].By, uses[0].Path}); err != nil {
+		if err := s.make(ctx, clusterWide(id.Group+"/v1", id.Kind, id.Name, fields),
+			needer{in, uses[0].By, uses[0].Path}); err != nil {
 			return err
 		}
 	}

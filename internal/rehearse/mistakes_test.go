@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestMistakes rehearses all mistakes that an API server refuses at once, each in a branch of the shop, and compares what is found of
-// them with testdata/mistakes.txt. So no mistake may hide another one.
+// TestMistakes rehearses all mistakes that an API server refuses at once, each in a branch of the shop, and compares
+// what is found of them with testdata/mistakes.txt. So no mistake may hide another one.
 func TestMistakes(t *testing.T) {
 	all, err := mistakes.All()
 	if err != nil {
@@ -30,7 +30,8 @@ func TestMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, after := fstest.MapFS{}, fstest.MapFS{}
-	all = slices.DeleteFunc(all, func(m mistakes.Mistake) bool { return m.Group == mistakes.Outage }) // no container runs
+	// no container runs
+	all = slices.DeleteFunc(all, func(m mistakes.Mistake) bool { return m.Group == mistakes.Outage })
 	for i, m := range all {
 		release, changed, err := m.Release()
 		if err != nil {
@@ -45,7 +46,10 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	report, err := rehearse.Run(t.Context(), rehearse.Options{
-		Old: parse(t, before, "1.0.0"), New: parse(t, after, "1.1.0"), Sandbox: sandbox.Options{Nodes: 3}, Progress: func(line string) { t.Log(line) },
+		Old: parse(t, before, "1.0.0"), New: parse(t, after, "1.1.0"), Sandbox: sandbox.Options{Nodes: 3},
+		Progress: func(line string) {
+			t.Log(line)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,15 +80,18 @@ func TestMistakes(t *testing.T) {
 // nameOf returns the name of a branch of the shop.
 func nameOf(i int) string { return fmt.Sprintf("shop%03d", i) }
 
-// branch returns some files of a release, and those that all need. Its objects have other names, so that it does not meet other
-// branches.
+// branch returns some files of a release, and those that all need. Its objects have other names, so that it does not
+// meet other branches.
 func branch(release fstest.MapFS, files []string, i int) fstest.MapFS {
 	named := fstest.MapFS{}
 	for name, file := range release {
-		if !strings.HasPrefix(name, "0000_10") && !strings.HasPrefix(name, "0000_20_shop_00") && !slices.Contains(files, name) {
+		if !strings.HasPrefix(name, "0000_10") && !strings.HasPrefix(name, "0000_20_shop_00") &&
+			!slices.Contains(files, name) {
 			continue
 		}
-		named[strings.ReplaceAll(name, "shop", nameOf(i))] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(string(file.Data), "shop", nameOf(i)))}
+		named[strings.ReplaceAll(name, "shop", nameOf(i))] = &fstest.MapFile{
+			Data: []byte(strings.ReplaceAll(string(file.Data), "shop", nameOf(i))),
+		}
 	}
 	return named
 }

@@ -19,10 +19,11 @@ import (
 )
 
 // nodeRoles are labels that all nodes of the rehearsal have.
-var nodeRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/worker"}
+var nodeRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
+	"node-role.kubernetes.io/worker"}
 
-// labelNodes gives the nodes the labels by which pods of the releases choose their nodes. The values of a label are dealt out
-// among the nodes, each of which is in a zone of its own.
+// labelNodes gives the nodes the labels by which pods of the releases choose their nodes. The values of a label are
+// dealt out among the nodes, each of which is in a zone of its own.
 func (s *supplier) labelNodes(ctx context.Context) error {
 	nodes, err := s.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -30,7 +31,10 @@ func (s *supplier) labelNodes(ctx context.Context) error {
 	}
 	wanted := wantedLabels(s.old, s.new)
 	for i, node := range nodes.Items {
-		labels := map[string]string{corev1.LabelTopologyRegion: "rehearsal", corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i+1)}
+		labels := map[string]string{
+			corev1.LabelTopologyRegion: "rehearsal",
+			corev1.LabelTopologyZone:   fmt.Sprintf("zone-%d", i+1),
+		}
 		for _, role := range nodeRoles {
 			labels[role] = ""
 		}
@@ -45,7 +49,8 @@ func (s *supplier) labelNodes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := s.cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}
@@ -91,7 +96,8 @@ func nodeLabelsOf(m *payload.Manifest) map[string]string {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil ||
+		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return labels
 	}
 	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

@@ -25,8 +25,8 @@ type page struct {
 	branches map[string]int // by the name of the example
 }
 
-// TestPages rehearses the examples on the pages of the rules at once, each in a branch of its own, and compares what each rule finds
-// with its page.
+// TestPages rehearses the examples on the pages of the rules at once, each in a branch of its own, and compares what
+// each rule finds with its page.
 func TestPages(t *testing.T) {
 	before, after := fstest.MapFS{}, fstest.MapFS{}
 	var pages []*page
@@ -48,7 +48,9 @@ func TestPages(t *testing.T) {
 	}
 	input := lint.Input{Previous: parse(t, before, "1.0.0"), Payload: parse(t, after, "1.1.0")}
 	report, err := rehearse.Run(t.Context(), rehearse.Options{
-		Old: input.Previous, New: input.Payload, Sandbox: sandbox.Options{Nodes: 3}, Progress: func(line string) { t.Log(line) },
+		Old: input.Previous, New: input.Payload, Sandbox: sandbox.Options{Nodes: 3}, Progress: func(line string) {
+			t.Log(line)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// podWatch watches the pods of the cluster during an update, and how many of those that a PodDisruptionBudget protects are ready.
+// podWatch watches the pods of the cluster during an update, and how many of those that a PodDisruptionBudget protects
+// are ready.
 type podWatch struct {
 	stop    func()
 	before  []corev1.Pod // when the update began
@@ -151,7 +152,8 @@ func (w *podWatch) report(ctx context.Context, r *rehearsal, before, after *payl
 func (b *budget) report(r *rehearsal, release *payload.Payload) {
 	id := kinds.ID{Group: policyv1.GroupName, Kind: "PodDisruptionBudget", Namespace: b.Namespace, Name: b.Name}
 	seen := lint.RehearsalObservation{Rule: lint.RehearsalBudget, Object: id.String(), Message: fmt.Sprintf(
-		"it demands %s, and during the update there were %d", printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)}
+		"it demands %s, and during the update there were %d",
+		printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)}
 	for _, m := range release.Manifests {
 		if m.ID() == id {
 			seen.Path, seen.Line, seen.Field = m.Path, m.Line, []string{"spec"}
@@ -189,7 +191,10 @@ func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest)
 	} else if changed := changedFields(before, after, path[:len(path)-1]); len(changed) > 0 {
 		why = "changed: " + strings.Join(changed, ", ")
 	}
-	r.found.about(after, lint.RehearsalObservation{Rule: lint.RehearsalRestarted, Message: fmt.Sprintf("the update replaces %d of its %s: %s", replaced, printable.Count(total, "pod"), why)})
+	r.found.about(after, lint.RehearsalObservation{
+		Rule:    lint.RehearsalRestarted,
+		Message: fmt.Sprintf("the update replaces %d of its %s: %s", replaced, printable.Count(total, "pod"), why),
+	})
 }
 
 // podsOf returns the pods that a workload selects, without those that are being deleted.

@@ -12,8 +12,8 @@ import (
 // ReadyRules are the statuses that make custom resources ready whose controllers do not run in a rehearsal, by kind.
 type ReadyRules map[schema.GroupKind]map[string]any
 
-// Add adds a rule that is written as KIND.GROUP=STATUS: the status is a mapping in YAML or JSON, or the name of a condition,
-// which is then true.
+// Add adds a rule that is written as KIND.GROUP=STATUS: the status is a mapping in YAML or JSON, or the name of a
+// condition, which is then true.
 func (r ReadyRules) Add(rule string) error {
 	name, status, hasStatus := strings.Cut(rule, "=")
 	if !hasStatus {
@@ -43,7 +43,8 @@ func (r ReadyRules) Read(text []byte) error {
 func (r ReadyRules) add(name, status string) error {
 	kind := schema.ParseGroupKind(name)
 	if kind.Kind == "" || kind.Group == "" {
-		return fmt.Errorf("%q is no kind of custom resources: write KIND.GROUP, as in Certificate.cert-manager.io", name)
+		return fmt.Errorf("%q is no kind of custom resources: write KIND.GROUP, as in Certificate.cert-manager.io",
+			name)
 	}
 	var value any
 	if err := yaml.Unmarshal([]byte(status), &value); err != nil {
@@ -53,7 +54,13 @@ func (r ReadyRules) add(name, status string) error {
 	case map[string]any:
 		r[kind] = value
 	case string:
-		condition := map[string]any{"type": value, "status": "True", "reason": "Rehearsal", "message": "", "lastTransitionTime": "2000-01-01T00:00:00Z"}
+		condition := map[string]any{
+			"type":               value,
+			"status":             "True",
+			"reason":             "Rehearsal",
+			"message":            "",
+			"lastTransitionTime": "2000-01-01T00:00:00Z",
+		}
 		r[kind] = map[string]any{"conditions": []any{condition}}
 	default:
 		return fmt.Errorf("%s: %q is neither the name of a condition nor a status such as {phase: Ready}", name, status)

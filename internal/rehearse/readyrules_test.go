@@ -14,16 +14,22 @@ func TestReadyRules(t *testing.T) {
 	if err := rules.Add("Database.shop.example={phase: Running}"); err != nil {
 		t.Fatal(err)
 	}
-	if err := rules.Read([]byte("Certificate.cert-manager.io: Ready\nQueue.shop.example: {ready: true}\n")); err != nil {
+	if err := rules.Read([]byte(
+		"Certificate.cert-manager.io: Ready\nQueue.shop.example: {ready: true}\n",
+	)); err != nil {
 		t.Fatal(err)
 	}
-	condition := rules[schema.GroupKind{Group: "cert-manager.io", Kind: "Certificate"}]["conditions"].([]any)[0].(map[string]any)
+	condition := rules[schema.GroupKind{
+		Group: "cert-manager.io",
+		Kind:  "Certificate",
+	}]["conditions"].([]any)[0].(map[string]any)
 	if condition["type"] != "Ready" || condition["status"] != "True" {
 		t.Errorf("the condition is %v", condition)
 	}
 	delete(rules, schema.GroupKind{Group: "cert-manager.io", Kind: "Certificate"})
 	want := rehearse.ReadyRules{
-		{Group: "shop.example", Kind: "Database"}: {"phase": "Running"}, {Group: "shop.example", Kind: "Queue"}: {"ready": true},
+		{Group: "shop.example", Kind: "Database"}: {"phase": "Running"},
+		{Group: "shop.example", Kind: "Queue"}:    {"ready": true},
 	}
 	if diff := cmp.Diff(want, rules); diff != "" {
 		t.Error(diff)

@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// refusalsOf returns why the API server refuses an object: one refusal for each field. Before is the manifest of the release that
-// was installed; nil if it has none.
+// refusalsOf returns why the API server refuses an object: one refusal for each field. Before is the manifest of the
+// release that was installed; nil if it has none.
 func refusalsOf(before, m *payload.Manifest, failure *object.Failure) []fields.FieldRefusal {
 	text := printable.Line(strings.TrimPrefix(failure.Err.Error(), failure.ID.String()+": "))
 	if found := causesOf(m, failure); len(found) > 0 {
@@ -29,7 +29,10 @@ func refusalsOf(before, m *payload.Manifest, failure *object.Failure) []fields.F
 	}
 	var found []fields.FieldRefusal
 	for _, misfit := range payload.Misfits(m) {
-		found = append(found, fields.FieldRefusal{Path: misfit.Path, Message: strings.Join(misfit.Path, ".") + ": " + text})
+		found = append(found, fields.FieldRefusal{
+			Path:    misfit.Path,
+			Message: strings.Join(misfit.Path, ".") + ": " + text,
+		})
 	}
 	if len(found) == 0 {
 		found = append(found, fields.FieldRefusal{Message: text})
@@ -45,20 +48,27 @@ func causesOf(m *payload.Manifest, failure *object.Failure) (found []fields.Fiel
 	}
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Field != "" && !strings.HasPrefix(cause.Field, "<") {
-			found = append(found, fields.FieldRefusal{Path: crd.FieldKeys(m.Object().Object, cause.Field), Message: cause.Field + ": " + printable.Line(cause.Message)})
+			found = append(found, fields.FieldRefusal{
+				Path:    crd.FieldKeys(m.Object().Object, cause.Field),
+				Message: cause.Field + ": " + printable.Line(cause.Message),
+			})
 		}
 	}
 	return found
 }
 
-// immutablesOf returns the refusals of changed fields that can't be changed: the API server often names the whole spec only.
+// immutablesOf returns the refusals of changed fields that can't be changed: the API server often names the whole spec
+// only.
 func immutablesOf(before, m *payload.Manifest, text string) (found []fields.FieldRefusal) {
 	if before == nil || before == m {
 		return nil
 	}
 	was, is := before.Object().Object, m.Object().Object
 	for _, change := range fields.Immutable(was, is, fields.Diff(was, is)) {
-		found = append(found, fields.FieldRefusal{Path: change.Path.Keys(), Message: change.Path.String() + ": " + text})
+		found = append(found, fields.FieldRefusal{
+			Path:    change.Path.Keys(),
+			Message: change.Path.String() + ": " + text,
+		})
 	}
 	return found
 }

@@ -1,13 +1,13 @@
-// Package rehearse tries a release on a control plane that is thrown away afterwards: it installs the release before, updates
-// it, applies the new one again, and uninstalls it, and reports what a user would otherwise see on a cluster.
+// Package rehearse tries a release on a control plane that is thrown away afterwards: it installs the release before,
+// updates it, applies the new one again, and uninstalls it, and reports what a user would otherwise see on a cluster.
 //
-// It has no second way to apply: each stage is a session. A failure holds nothing up (apply.Options.Patience), so that the first
-// one hides no other. No container runs: pods are simulated, and what only a running program could do is done in its place
-// (standin.go), left out, or made ready by rules of the user (readyrules.go). What a release expects from elsewhere is made
-// (missing.go), and each of these is reported.
+// It has no second way to apply: each stage is a session. A failure holds nothing up (apply.Options.Patience), so that
+// the first one hides no other. No container runs: pods are simulated, and what only a running program could do is done
+// in its place (standin.go), left out, or made ready by rules of the user (readyrules.go). What a release expects from
+// elsewhere is made (missing.go), and each of these is reported.
 //
-// Run is the call to start from: it starts a sandbox. On rehearses on a control plane that runs already. The result is for
-// the rules of lint that need a rehearsal: see lint.RehearsalRules.
+// Run is the call to start from: it starts a sandbox. On rehearses on a control plane that runs already. The result is
+// for the rules of lint that need a rehearsal: see lint.RehearsalRules.
 package rehearse
 
 import (

@@ -24,7 +24,9 @@ import (
 var update = flag.Bool("update", false, "write what rehearsals find")
 
 // small is a release that needs a moment.
-var small = fstest.MapFS{"0000_10_shop_01_config.yaml": {Data: []byte(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}}`)}}
+var small = fstest.MapFS{"0000_10_shop_01_config.yaml": {
+	Data: []byte(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}}`),
+}}
 
 // running returns the state of a sandbox; nil if there is none.
 func running(t *testing.T, name string) *sandbox.Status {
@@ -45,7 +47,9 @@ func TestInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	ctrlC := errors.New("interrupted")
 	report, err := rehearse.Run(ctx, rehearse.Options{
-		New: parse(t, small, "1.0.0"), Sandbox: sandbox.Options{Name: "rehearse-interrupted"}, Progress: func(string) { interrupt(ctrlC) },
+		New: parse(t, small, "1.0.0"), Sandbox: sandbox.Options{Name: "rehearse-interrupted"}, Progress: func(string) {
+			interrupt(ctrlC)
+		},
 	})
 	if report != nil || !errors.Is(err, ctrlC) {
 		t.Errorf("it ends with %v, %v", report, err)
@@ -86,19 +90,23 @@ spec:
 // TestLockThatCannotBeRenewed asserts that a slow machine, which can't renew the lock in time, finishes the rehearsal.
 func TestLockThatCannotBeRenewed(t *testing.T) {
 	t.Parallel()
-	const outage = 22 * time.Second // of renewals, which have no field manager: after 20 s, a lock of half a minute was lost
+	// of renewals, which have no field manager: after 20 s, a lock of half a minute was lost
+	const outage = 22 * time.Second
 	began := time.Now()
 	config := start(t, func(request *http.Request) bool {
-		return strings.Contains(request.URL.Path, "/leases/") && request.Method == http.MethodPut && request.URL.RawQuery == "" && time.Since(began) < outage
+		return strings.Contains(request.URL.Path, "/leases/") && request.Method == http.MethodPut &&
+			request.URL.RawQuery == "" && time.Since(began) < outage
 	})
 	began = time.Now()
-	report, err := rehearse.On(t.Context(), config, rehearse.Options{New: parse(t, never, "1.0.0"), Patience: outage + 3*time.Second})
+	report, err := rehearse.On(t.Context(), config,
+		rehearse.Options{New: parse(t, never, "1.0.0"), Patience: outage + 3*time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
 	for _, seen := range report.Observations {
-		if seen.Rule == lint.RehearsalNotReady || seen.Rule == lint.RehearsalRefused || seen.Rule == lint.RehearsalAgain {
+		if seen.Rule == lint.RehearsalNotReady || seen.Rule == lint.RehearsalRefused ||
+			seen.Rule == lint.RehearsalAgain {
 			found = append(found, seen.Message)
 		}
 	}
@@ -113,8 +121,10 @@ func TestControlPlaneWithoutAnswers(t *testing.T) {
 	config := start(t, func(request *http.Request) bool {
 		return strings.HasSuffix(request.URL.Path, "/configmaps/settings") && request.Method == http.MethodPatch
 	})
-	report, err := rehearse.On(t.Context(), config, rehearse.Options{New: parse(t, small, "1.0.0"), Patience: 2 * time.Second})
-	if report != nil || err == nil || !strings.HasPrefix(err.Error(), "the rehearsal could not be finished: install 1.0.0: ") {
+	report, err := rehearse.On(t.Context(), config,
+		rehearse.Options{New: parse(t, small, "1.0.0"), Patience: 2 * time.Second})
+	if report != nil || err == nil ||
+		!strings.HasPrefix(err.Error(), "the rehearsal could not be finished: install 1.0.0: ") {
 		t.Errorf("it ends with %v, %v", report, err)
 	}
 }

@@ -23,16 +23,18 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// restore makes the objects of a snapshot, with the managers that their fields had. What could not be made is reported, and so are the
-// webhooks of the cluster, which do not run here.
+// restore makes the objects of a snapshot, with the managers that their fields had. What could not be made is reported,
+// and so are the webhooks of the cluster, which do not run here.
 func (r *rehearsal) restore(ctx context.Context, from *snapshot.ReleaseSnapshot) error {
-	r.Progress(fmt.Sprintf("restore %s: %s", strings.TrimSpace(from.Release+" "+from.Version), printable.Count(len(from.Objects), "object")))
+	r.Progress(fmt.Sprintf("restore %s: %s", strings.TrimSpace(from.Release+" "+from.Version),
+		printable.Count(len(from.Objects), "object")))
 	for _, object := range from.Objects {
 		if err := r.restoreObject(ctx, object.DeepCopy()); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			r.found.add(r.atObject(object, fmt.Sprintf("the rehearsal could not restore it: %s", printable.Line(err.Error()))))
+			r.found.add(r.atObject(object,
+				fmt.Sprintf("the rehearsal could not restore it: %s", printable.Line(err.Error()))))
 		}
 	}
 	if slices.ContainsFunc(from.Objects, isPolicy) {
@@ -42,11 +44,16 @@ func (r *rehearsal) restore(ctx context.Context, from *snapshot.ReleaseSnapshot)
 	}
 	r.awaitRestored(ctx, from)
 	for _, webhook := range from.Webhooks {
-		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Object: webhook.Configuration, Message: fmt.Sprintf(
-			"webhook %s of the cluster can't run here, and is called for %s: \"runlevel gate\" asks it", webhook.Name, strings.Join(webhook.Resources, ", "))})
+		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Object: webhook.Configuration,
+			Message: fmt.Sprintf(
+				"webhook %s of the cluster can't run here, and is called for %s: \"runlevel gate\" asks it",
+				webhook.Name, strings.Join(webhook.Resources, ", "))})
 	}
 	for _, unread := range from.Unread {
-		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Message: "the snapshot lacks what could not be read: " + unread})
+		r.found.add(lint.RehearsalObservation{
+			Rule:    lint.RehearsalNotTried,
+			Message: "the snapshot lacks what could not be read: " + unread,
+		})
 	}
 	return nil
 }
@@ -84,7 +91,9 @@ func (r *rehearsal) atObject(object *unstructured.Unstructured, message string) 
 func (r *rehearsal) awaitRestored(ctx context.Context, from *snapshot.ReleaseSnapshot) {
 	waiting := slices.Clone(from.Objects)
 	_ = wait.PollUntilContextTimeout(ctx, standInEvery, r.Patience, true, func(ctx context.Context) (bool, error) {
-		waiting = slices.DeleteFunc(waiting, func(object *unstructured.Unstructured) bool { return r.isSettled(ctx, object) })
+		waiting = slices.DeleteFunc(waiting, func(object *unstructured.Unstructured) bool {
+			return r.isSettled(ctx, object)
+		})
 		return len(waiting) == 0, nil
 	})
 }
@@ -96,7 +105,8 @@ func (r *rehearsal) isSettled(ctx context.Context, object *unstructured.Unstruct
 	if path := references.PodSpec(gvk.GroupKind()); !isBudget && (len(path) < 2 || gvk.Group == "batch") {
 		return true
 	}
-	live, err := r.cluster.Get(ctx, kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+	live, err := r.cluster.Get(ctx,
+		kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 	if err != nil {
 		return apierrors.IsNotFound(err) // it could not be restored
 	}
@@ -110,10 +120,13 @@ func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unst
 	if !adaptObject(object) {
 		return nil
 	}
-	held := slices.DeleteFunc(object.GetFinalizers(), func(name string) bool { return strings.HasPrefix(name, "kubernetes.io/") })
+	held := slices.DeleteFunc(object.GetFinalizers(), func(name string) bool {
+		return strings.HasPrefix(name, "kubernetes.io/")
+	})
 	object.SetFinalizers(nil) // Kubernetes sets its own again
 	if len(held) > 0 {
-		r.found.add(r.atObject(object, "its finalizers are left out, since their controllers do not run here: "+strings.Join(held, ", ")))
+		r.found.add(r.atObject(object,
+			"its finalizers are left out, since their controllers do not run here: "+strings.Join(held, ", ")))
 	}
 	managers, status := object.GetManagedFields(), object.Object["status"]
 	object.SetManagedFields(nil)
@@ -140,7 +153,8 @@ func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unst
 	})
 }
 
-// restoreFields gives an object that every cluster has, such as a Namespace, the labels and annotations of the snapshot.
+// restoreFields gives an object that every cluster has, such as a Namespace, the labels and annotations of the
+// snapshot.
 func restoreFields(made, object *unstructured.Unstructured) {
 	labels, annotations := made.GetLabels(), made.GetAnnotations()
 	if labels == nil {
@@ -155,8 +169,8 @@ func restoreFields(made, object *unstructured.Unstructured) {
 	made.SetAnnotations(annotations)
 }
 
-// restoreStatus sets the status of an object whose controller does not run here, and the versions in which a definition has stored
-// objects. It reports whether there is one to set.
+// restoreStatus sets the status of an object whose controller does not run here, and the versions in which a definition
+// has stored objects. It reports whether there is one to set.
 func restoreStatus(made *unstructured.Unstructured, status any) bool {
 	kind := made.GroupVersionKind().GroupKind()
 	was, _ := status.(map[string]any)
@@ -179,14 +193,17 @@ func (r *rehearsal) create(ctx context.Context, object *unstructured.Unstructure
 		if in, err = r.cluster.Find(ctx, object.GroupVersionKind()); err != nil {
 			r.cluster.Refresh()
 		} else {
-			_, err = r.cluster.In(in, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: "rehearsal"})
+			_, err = r.cluster.In(in, object.GetNamespace()).Create(ctx, object,
+				metav1.CreateOptions{FieldManager: "rehearsal"})
 		}
-		return err == nil || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) || apierrors.IsBadRequest(err), nil
+		return err == nil || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) || apierrors.IsBadRequest(err),
+			nil
 	})
 	return in, err
 }
 
-// adaptObject changes what could not work in a rehearsal of an object that was in a cluster. It reports whether it is to be restored.
+// adaptObject changes what could not work in a rehearsal of an object that was in a cluster. It reports whether it is
+// to be restored.
 func adaptObject(object *unstructured.Unstructured) bool {
 	kind := object.GroupVersionKind().GroupKind()
 	switch {

@@ -79,8 +79,8 @@ webhooks:
   rules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}]
 `
 
-// TestRecordedCluster rehearses the update of a cluster from its snapshot: a policy of the cluster refuses it, its webhook can't run, and
-// what the record has of the old version is left behind.
+// TestRecordedCluster rehearses the update of a cluster from its snapshot: a policy of the cluster refuses it, its
+// webhook can't run, and what the record has of the old version is left behind.
 func TestRecordedCluster(t *testing.T) {
 	taken := snapshotOfCluster(t)
 	if bytes.Contains(taken, []byte("swordfish")) || bytes.Contains(taken, []byte("c3dvcmRmaXNo")) {
@@ -92,7 +92,8 @@ func TestRecordedCluster(t *testing.T) {
 	}
 	next := strings.Replace(shopOne[:strings.LastIndex(shopOne, "---")], "web:1", "web:latest", 1)
 	input := lint.Input{Payload: parse(t, fstest.MapFS{"0000_10_shop_01_all.yaml": {Data: []byte(next)}}, "1.1.0")}
-	report, err := rehearse.Run(t.Context(), rehearse.Options{New: input.Payload, From: from, Sandbox: sandbox.Options{Nodes: 1}})
+	report, err := rehearse.Run(t.Context(),
+		rehearse.Options{New: input.Payload, From: from, Sandbox: sandbox.Options{Nodes: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +110,11 @@ func TestRecordedCluster(t *testing.T) {
 		t.Errorf("it finds what is all right:\n%s", found.String())
 	}
 	for _, want := range []string{
-		"0000_10_shop_01_all.yaml:11:1: error: Deployment shop/web: the API server refuses it: deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'pinned-images' with binding 'pinned-images' denied request: images have versions here [rehearsal-refused]",
-		"ValidatingWebhookConfiguration costs: webhook costs.platform.example of the cluster can't run here, and is called for deployments.apps",
+		"0000_10_shop_01_all.yaml:11:1: error: Deployment shop/web: the API server refuses it: deployments.apps " +
+			"\"web\" is forbidden: ValidatingAdmissionPolicy 'pinned-images' with binding 'pinned-images' denied " +
+			"request: images have versions here [rehearsal-refused]",
+		"ValidatingWebhookConfiguration costs: webhook costs.platform.example of the cluster can't run here, and is " +
+			"called for deployments.apps",
 		"ConfigMap shop/old: it is left behind",
 	} {
 		if !strings.Contains(found.String(), want) {

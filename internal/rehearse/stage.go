@@ -24,8 +24,8 @@ import (
 // longest bounds a stage. Each object has its own patience.
 const longest = 30 * time.Minute
 
-// lockDuration is longer than a stage may take. A rehearsal is the only user of its control plane, so a lock that a slow machine
-// can't renew in time must not end a stage.
+// lockDuration is longer than a stage may take. A rehearsal is the only user of its control plane, so a lock that a
+// slow machine can't renew in time must not end a stage.
 const lockDuration = 2 * longest
 
 // An appliedStage is a stage that has ended, with what it has reported meanwhile.
@@ -40,15 +40,29 @@ type appliedStage struct {
 }
 
 // stageNames are the names of stages by their modes.
-var stageNames = map[graph.Mode]string{graph.Install: "install", graph.Update: "update to", graph.Reconcile: "apply again"}
+var stageNames = map[graph.Mode]string{
+	graph.Install:   "install",
+	graph.Update:    "update to",
+	graph.Reconcile: "apply again",
+}
 
 // stage applies a release, and reports what was refused, and what did not become ready.
-func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.Payload, options session.Options) *appliedStage {
-	a := &appliedStage{in: in, release: release, retried: map[place]string{}, failed: map[place]bool{}, at: map[place]*payload.Manifest{}}
+func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.Payload,
+	options session.Options) *appliedStage {
+	a := &appliedStage{
+		in:      in,
+		release: release,
+		retried: map[place]string{},
+		failed:  map[place]bool{},
+		at:      map[place]*payload.Manifest{},
+	}
 	for _, m := range release.Manifests {
 		a.at[placeOf(m)] = m
 	}
-	times := RehearsalStage{Name: strings.TrimSpace(stageNames[options.Apply.Mode] + " " + release.Version), Objects: len(release.Manifests)}
+	times := RehearsalStage{
+		Name:    strings.TrimSpace(stageNames[options.Apply.Mode] + " " + release.Version),
+		Objects: len(release.Manifests),
+	}
 	r.Progress(fmt.Sprintf("%s: %s", times.Name, printable.Count(times.Objects, "object")))
 	began := time.Now()
 	options.Apply.OnEvent = func(e apply.Event) {
@@ -77,7 +91,8 @@ func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.
 // options returns the options of a session. The gate overrides nothing: what it has found is reported.
 func (r *rehearsal) options(mode graph.Mode) session.Options {
 	options := session.Options{Force: true, Lock: lock.Options{Duration: lockDuration}, Apply: apply.Options{
-		Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields, Patience: r.Patience, Timeout: longest, PauseHooks: time.Millisecond,
+		Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields, Patience: r.Patience,
+		Timeout: longest, PauseHooks: time.Millisecond,
 	}}
 	if r.From != nil {
 		options.Namespace = r.From.Namespace
@@ -85,8 +100,8 @@ func (r *rehearsal) options(mode graph.Mode) session.Options {
 	return options
 }
 
-// unfinished returns why a stage could not be finished: the control plane gave no answer, or the lock was lost. Nothing that
-// follows from that is a finding about the release.
+// unfinished returns why a stage could not be finished: the control plane gave no answer, or the lock was lost. Nothing
+// that follows from that is a finding about the release.
 func (a *appliedStage) unfinished() error {
 	all := []error{a.Err}
 	if a.Report != nil {
@@ -128,7 +143,11 @@ func (r *rehearsal) before(m *payload.Manifest) *payload.Manifest {
 // reportFailures reports what a stage could not apply, and what it has waited for in vain.
 func (r *rehearsal) reportFailures(a *appliedStage) {
 	if a.Err != nil && (a.Report == nil || len(a.failing) == 0) {
-		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Message: "the release could not be applied: " + printable.Line(a.Err.Error())})
+		r.found.add(lint.RehearsalObservation{
+			Rule:    lint.RehearsalRefused,
+			In:      a.in,
+			Message: "the release could not be applied: " + printable.Line(a.Err.Error()),
+		})
 	}
 	if a.Report == nil {
 		return
@@ -155,11 +174,20 @@ func (r *rehearsal) reportFailures(a *appliedStage) {
 // reportRefused reports an object that could not be applied.
 func (r *rehearsal) reportRefused(a *appliedStage, m *payload.Manifest, failure *object.Failure) {
 	if needed := a.container(m); needed != nil {
-		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotTried, In: a.in, Message: fmt.Sprintf("it could not be tried, since %s was not applied", needed.ID())})
+		r.found.about(m, lint.RehearsalObservation{
+			Rule:    lint.RehearsalNotTried,
+			In:      a.in,
+			Message: fmt.Sprintf("it could not be tried, since %s was not applied", needed.ID()),
+		})
 		return
 	}
 	for _, refusal := range refusalsOf(r.before(m), m, failure) {
-		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Field: refusal.Path, Message: fields.Refuses + refusal.Message})
+		r.found.about(m, lint.RehearsalObservation{
+			Rule:    lint.RehearsalRefused,
+			In:      a.in,
+			Field:   refusal.Path,
+			Message: fields.Refuses + refusal.Message,
+		})
 	}
 }
 
@@ -167,7 +195,8 @@ func (r *rehearsal) reportRefused(a *appliedStage, m *payload.Manifest, failure 
 func (a *appliedStage) container(m *payload.Manifest) *payload.Manifest {
 	for _, other := range a.release.Manifests {
 		isNamespace := other.ID() == kinds.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
-		isDefinition := other.ID().GroupKind() == kinds.CustomResourceDefinition && kinds.DefinedBy(other.Object()) == m.ID().GroupKind()
+		isDefinition := other.ID().GroupKind() == kinds.CustomResourceDefinition &&
+			kinds.DefinedBy(other.Object()) == m.ID().GroupKind()
 		if (isNamespace || isDefinition) && a.failed[placeOf(other)] {
 			return other
 		}
@@ -179,8 +208,16 @@ func (a *appliedStage) container(m *payload.Manifest) *payload.Manifest {
 func (r *rehearsal) reportUnready(a *appliedStage, m *payload.Manifest, e apply.Event) {
 	text := printable.Line(strings.Join(append([]string{e.Message}, e.Why...), "; "))
 	if e.Hook != "" {
-		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotReady, In: a.in, Message: fmt.Sprintf("its %s hook has failed: %s", e.Hook, text)})
+		r.found.about(m, lint.RehearsalObservation{
+			Rule:    lint.RehearsalNotReady,
+			In:      a.in,
+			Message: fmt.Sprintf("its %s hook has failed: %s", e.Hook, text),
+		})
 	} else {
-		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotReady, In: a.in, Message: fmt.Sprintf("it does not become ready: %s", text)})
+		r.found.about(m, lint.RehearsalObservation{
+			Rule:    lint.RehearsalNotReady,
+			In:      a.in,
+			Message: fmt.Sprintf("it does not become ready: %s", text),
+		})
 	}
 }

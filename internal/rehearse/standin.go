@@ -21,8 +21,9 @@ import (
 // standInEvery is how often it is looked for work that programs would do that do not run here.
 const standInEvery = 250 * time.Millisecond
 
-// A standIn does the work of programs that do not run in a rehearsal: it reports ClusterOperators as their operators would, and
-// makes custom resources ready by rules. It ignores failures, which the next round may not have. The sandbox provides volumes.
+// A standIn does the work of programs that do not run in a rehearsal: it reports ClusterOperators as their operators
+// would, and makes custom resources ready by rules. It ignores failures, which the next round may not have. The sandbox
+// provides volumes.
 type standIn struct {
 	cluster *cluster.Cluster
 	rules   ReadyRules
@@ -74,14 +75,22 @@ func (s *standIn) round(ctx context.Context) {
 // operatorStatus returns the status of a ClusterOperator whose operator is well, and has versions.
 func operatorStatus(versions []any) map[string]any {
 	var conditions []any
-	for _, condition := range []struct{ name, status string }{{"Available", "True"}, {"Progressing", "False"}, {"Degraded", "False"}, {"Upgradeable", "True"}} {
-		conditions = append(conditions, map[string]any{"type": condition.name, "status": condition.status, "reason": "Rehearsal", "lastTransitionTime": "2000-01-01T00:00:00Z"})
+	for _, condition := range []struct {
+		name, status string
+	}{{"Available", "True"}, {"Progressing", "False"}, {"Degraded", "False"}, {"Upgradeable", "True"}} {
+		conditions = append(conditions, map[string]any{
+			"type":               condition.name,
+			"status":             condition.status,
+			"reason":             "Rehearsal",
+			"lastTransitionTime": "2000-01-01T00:00:00Z",
+		})
 	}
 	return map[string]any{"conditions": conditions, "versions": versions}
 }
 
 // report sets the status of the objects of a kind to which some of its fields are missing.
-func (s *standIn) report(ctx context.Context, kind schema.GroupKind, status func(*unstructured.Unstructured) map[string]any) {
+func (s *standIn) report(ctx context.Context, kind schema.GroupKind,
+	status func(*unstructured.Unstructured) map[string]any) {
 	objects, err := s.cluster.List(ctx, kind, "", "")
 	if err != nil {
 		return
@@ -101,8 +110,10 @@ func (s *standIn) report(ctx context.Context, kind schema.GroupKind, status func
 			continue
 		}
 		api := s.cluster.In(in, object.GetNamespace())
-		if _, err := api.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-			_, _ = api.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}) // it has no subresource for its status
+		if _, err := api.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{},
+			"status"); err != nil {
+			// it has no subresource for its status
+			_, _ = api.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 	}
 }

@@ -47,15 +47,21 @@ func (r *rehearsal) dryRun(ctx context.Context, manifests []*payload.Manifest) {
 		}
 		if err != nil && ctx.Err() == nil {
 			for _, refusal := range refusalsOf(nil, m, object.NewFailure(m, err)) {
-				r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRefused, Field: refusal.Path, Message: fields.Refuses + refusal.Message})
+				r.found.about(m, lint.RehearsalObservation{
+					Rule:    lint.RehearsalRefused,
+					Field:   refusal.Path,
+					Message: fields.Refuses + refusal.Message,
+				})
 			}
 		}
 	}
 }
 
-// notOfCluster are the checks of the gate that are about what the rehearsal itself has made, or that an object's failure shows better.
+// notOfCluster are the checks of the gate that are about what the rehearsal itself has made, or that an object's
+// failure shows better.
 var notOfCluster = []string{
-	precondition.RecordElsewhere, precondition.ApplyRunning, precondition.UnservedKinds, precondition.NoNamespace, precondition.MissingRights,
+	precondition.RecordElsewhere, precondition.ApplyRunning, precondition.UnservedKinds, precondition.NoNamespace,
+	precondition.MissingRights,
 	precondition.ForeignObject, precondition.AdminAck, precondition.StoredVersions,
 }
 
@@ -65,7 +71,11 @@ func (r *rehearsal) reportGate(a *appliedStage) {
 		if found.Severity != precondition.Blocks || slices.Contains(notOfCluster, found.Check) {
 			continue
 		}
-		seen := lint.RehearsalObservation{Rule: lint.RehearsalGate, Path: found.File, Message: found.Check + ": " + found.Message}
+		seen := lint.RehearsalObservation{
+			Rule:    lint.RehearsalGate,
+			Path:    found.File,
+			Message: found.Check + ": " + found.Message,
+		}
 		if found.Object != nil {
 			seen.Object = found.Object.String()
 			if m := a.manifest(place{found.File, *found.Object}); m != nil {
@@ -81,7 +91,12 @@ func (r *rehearsal) reportWarnings(a *appliedStage) {
 	for _, warning := range a.Report.Warnings {
 		for _, id := range warning.Objects {
 			if m := a.manifest(place{id.Path, id.ID}); m != nil {
-				r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalWarned, In: a.in, Field: fieldIn(m, warning.Text), Message: fmt.Sprintf("the API server warns: %s", printable.Line(warning.Text))})
+				r.found.about(m, lint.RehearsalObservation{
+					Rule:    lint.RehearsalWarned,
+					In:      a.in,
+					Field:   fieldIn(m, warning.Text),
+					Message: fmt.Sprintf("the API server warns: %s", printable.Line(warning.Text)),
+				})
 			}
 		}
 	}
@@ -96,10 +111,18 @@ func (r *rehearsal) reportChanges(a *appliedStage) {
 		}
 		why, wasRetried := a.retried[placeOf(m)]
 		if wasRetried && change.Err == nil && a.Mode == graph.Update && !isDelete(change) {
-			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRetried, In: a.in, Message: fmt.Sprintf("it was refused at first, and applied at a later try: %s", why)})
+			r.found.about(m, lint.RehearsalObservation{
+				Rule:    lint.RehearsalRetried,
+				In:      a.in,
+				Message: fmt.Sprintf("it was refused at first, and applied at a later try: %s", why),
+			})
 		}
 		if len(change.Lost) > 0 {
-			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalOverwritten, In: a.in, Message: fmt.Sprintf("it overwrites what others have set: %s", object.LossesInWords(change.Lost))})
+			r.found.about(m, lint.RehearsalObservation{
+				Rule:    lint.RehearsalOverwritten,
+				In:      a.in,
+				Message: fmt.Sprintf("it overwrites what others have set: %s", object.LossesInWords(change.Lost)),
+			})
 		}
 	}
 }
@@ -113,7 +136,11 @@ func isDelete(change object.Change) bool {
 func (r *rehearsal) reportOrphans(a *appliedStage) {
 	for _, orphan := range a.Orphans {
 		id := orphan.ID
-		seen := lint.RehearsalObservation{Rule: lint.RehearsalLeft, Object: id.String(), Message: "it is left behind: the release neither has nor deletes it"}
+		seen := lint.RehearsalObservation{
+			Rule:    lint.RehearsalLeft,
+			Object:  id.String(),
+			Message: "it is left behind: the release neither has nor deletes it",
+		}
 		for _, m := range manifestsOf(r.Old) {
 			if m.ID() == id { // reported in the previous release, and yet of this update
 				seen.In, seen.Path, seen.Line = lint.InPrevious, m.Path, m.Line

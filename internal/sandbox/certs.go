@@ -36,7 +36,8 @@ func newAuthority(name string) (*authority, error) {
 // valid for clients too: etcd connects to itself.
 func (a *authority) server(names ...string) (pair, error) {
 	hosts := sets.New(names...).Insert("127.0.0.1", "::1")
-	return pairOf(a.NewPeerCertificate(hosts, &authentication.DefaultInfo{Name: names[0]}, keys, crypto.WithLifetime(lifetime)))
+	return pairOf(a.NewPeerCertificate(hosts, &authentication.DefaultInfo{Name: names[0]}, keys,
+		crypto.WithLifetime(lifetime)))
 }
 
 // client issues a certificate for a client of that name.

@@ -75,7 +75,8 @@ func TestDiedReportsAnAccident(t *testing.T) {
 	killProcess(t, processOf(t, s, sandbox.ControllerManager))
 	select {
 	case err := <-s.Died():
-		if got := err.Error(); !containsAll(got, sandbox.ControllerManager, "ended by itself (signal: killed)", "its last lines") {
+		if got := err.Error(); !containsAll(got, sandbox.ControllerManager, "ended by itself (signal: killed)",
+			"its last lines") {
 			t.Errorf("the report does not say who died and quote it: %s", got)
 		}
 	case <-time.After(time.Minute):
@@ -142,12 +143,13 @@ func TestStopEndsAResumeThatWaits(t *testing.T) {
 	}
 	resumed := make(chan error, 1)
 	go func() { resumed <- s.Resume(t.Context(), sandbox.APIServer) }() // which can't become ready without etcd
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
-		state, err := sandbox.Find(s.Name)
-		return err == nil && slices.ContainsFunc(state.Components, func(c sandbox.ComponentStatus) bool {
-			return c.Name == sandbox.APIServer && c.PID != 0
-		}), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Minute, true,
+		func(context.Context) (bool, error) {
+			state, err := sandbox.Find(s.Name)
+			return err == nil && slices.ContainsFunc(state.Components, func(c sandbox.ComponentStatus) bool {
+				return c.Name == sandbox.APIServer && c.PID != 0
+			}), nil
+		})
 	if err != nil {
 		t.Fatal("the API server was not started:", err)
 	}

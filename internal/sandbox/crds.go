@@ -130,7 +130,8 @@ func decodeCRDs(content []byte) ([]*unstructured.Unstructured, error) {
 			return nil, err
 		case len(crd.Object) == 0: // an empty document
 		case crd.GetKind() != "CustomResourceDefinition":
-			return nil, fmt.Errorf("found a %s: only CustomResourceDefinitions can be loaded at the start", crd.GetKind())
+			return nil, fmt.Errorf("found a %s: only CustomResourceDefinitions can be loaded at the start",
+				crd.GetKind())
 		default:
 			crds = append(crds, crd)
 		}

@@ -16,8 +16,8 @@ const (
 	ownerInterval = 200 * time.Millisecond // at which the state of its sandbox is read
 )
 
-// StartDetached starts a program that owns a sandbox with these options, and waits until that is ready. If the program ends
-// before, the error is what it has written, without the prefix.
+// StartDetached starts a program that owns a sandbox with these options, and waits until that is ready. If the program
+// ends before, the error is what it has written, without the prefix.
 func StartDetached(ctx context.Context, o Options, owner *exec.Cmd, prefix string) error {
 	// Slow steps run here, where the user sees their progress.
 	if err := Prepare(ctx, o); err != nil {

@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// AddressAnnotation is the loopback address at which the processes of a pod listen. The API server reaches the pod there:
-// the pod's own address, which Services use, belongs to no network.
+// AddressAnnotation is the loopback address at which the processes of a pod listen. The API server reaches the pod
+// there: the pod's own address, which Services use, belongs to no network.
 const AddressAnnotation = "sandbox.runlevel.dev/address"
 
-// An egress opens the connections that the API server needs to webhooks, aggregated APIs, kubelets and pods. The API server
-// itself would look for the addresses of Services on the networks of this machine, where other hosts may have them. An
-// egress connects to the loopback, and to the network of real nodes.
+// An egress opens the connections that the API server needs to webhooks, aggregated APIs, kubelets and pods. The API
+// server itself would look for the addresses of Services on the networks of this machine, where other hosts may have
+// them. An egress connects to the loopback, and to the network of real nodes.
 type egress struct {
 	client kubernetes.Interface
 	nodes  netip.Prefix // the network of real nodes
@@ -36,7 +36,8 @@ func egressConfiguration(h *stateFolder, port int) (string, error) {
 		"transport": map[string]any{"tcp": map[string]any{
 			"url": loopbackURL(port),
 			"tlsConfig": map[string]any{
-				"caBundle": h.path("pki", "ca.crt"), "clientCert": h.path("pki", "kubelet-client.crt"), "clientKey": h.path("pki", "kubelet-client.key"),
+				"caBundle": h.path("pki", "ca.crt"), "clientCert": h.path("pki", "kubelet-client.crt"),
+				"clientKey": h.path("pki", "kubelet-client.key"),
 			},
 		}},
 	}
@@ -60,7 +61,8 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // connect answers one CONNECT with a connection to its destination, or with the reason of its refusal.
-func connect(w http.ResponseWriter, r *http.Request, dial func(ctx context.Context, destination string) (net.Conn, error)) {
+func connect(w http.ResponseWriter, r *http.Request,
+	dial func(ctx context.Context, destination string) (net.Conn, error)) {
 	server, err := dial(r.Context(), r.URL.Host)
 	client, _, hijackErr := http.NewResponseController(w).Hijack()
 	switch {
@@ -70,7 +72,8 @@ func connect(w http.ResponseWriter, r *http.Request, dial func(ctx context.Conte
 	case hijackErr != nil:
 		return
 	case err != nil:
-		fmt.Fprintf(client, "HTTP/1.1 502 %s\r\nContent-Length: 0\r\n\r\n", strings.Join(strings.Fields(err.Error()), " "))
+		fmt.Fprintf(client, "HTTP/1.1 502 %s\r\nContent-Length: 0\r\n\r\n",
+			strings.Join(strings.Fields(err.Error()), " "))
 		client.Close()
 		return
 	}
@@ -117,8 +120,10 @@ func (e *egress) locate(ctx context.Context, host, port string) (atHost, atPort 
 }
 
 // endpointOf returns the address and port of a ready pod behind a port of a Service.
-func (e *egress) endpointOf(ctx context.Context, service *corev1.Service, port string) (atHost, atPort string, _ error) {
-	slices, err := e.client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+func (e *egress) endpointOf(ctx context.Context, service *corev1.Service,
+	port string) (atHost, atPort string, _ error) {
+	slices, err := e.client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
 	if err != nil {
 		return "", "", err
 	}

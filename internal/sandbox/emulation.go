@@ -12,8 +12,8 @@ import (
 // emulatedMinors is how many minor versions back a control plane can emulate.
 const emulatedMinors = 3
 
-// emulation returns the version that the control plane of an API server is to emulate, as in 1.34; "" if it has that version, or can't
-// emulate it.
+// emulation returns the version that the control plane of an API server is to emulate, as in 1.34; "" if it has that
+// version, or can't emulate it.
 func emulation(ctx context.Context, apiServer, wanted string) (string, error) {
 	if wanted == "" {
 		return "", nil

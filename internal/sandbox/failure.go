@@ -34,9 +34,11 @@ var errPortTaken = errors.New("another program took its port; try again")
 func startError(c *component, err error) error {
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("start %s: %s may not be run: make it executable, or move it off a disk mounted noexec", c.name, c.program)
+		return fmt.Errorf("start %s: %s may not be run: make it executable, or move it off a disk mounted noexec",
+			c.name, c.program)
 	case errors.Is(err, syscall.ENOEXEC):
-		return fmt.Errorf("start %s: %s is not a program for this machine; put the right one in its place, or unset %s", c.name, c.program, binaries.AssetsVariable)
+		return fmt.Errorf("start %s: %s is not a program for this machine; put the right one in its place, or unset %s",
+			c.name, c.program, binaries.AssetsVariable)
 	default:
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
@@ -55,7 +57,8 @@ func (c *component) exitError(p *process) error {
 		if p.err != nil {
 			how = p.err.Error()
 		}
-		return fmt.Errorf("%s ended by itself (%s); its last lines (all of them: %s):\n%s", c.name, how, c.log, lastLines(end))
+		return fmt.Errorf("%s ended by itself (%s); its last lines (all of them: %s):\n%s", c.name, how, c.log,
+			lastLines(end))
 	}
 }
 
@@ -68,7 +71,8 @@ func (c *component) withLog(err error) error {
 	return fmt.Errorf("%w; the last lines of %s (all of them: %s):\n%s", err, c.name, c.log, lastLines(c.logEnd(p)))
 }
 
-// withCRIError adds to an error why containerd has not loaded its CRI service: the errors of the service's plugins in the log.
+// withCRIError adds to an error why containerd has not loaded its CRI service: the errors of the service's plugins in
+// the log.
 func (c *component) withCRIError(err error) error {
 	p := c.current()
 	if p == nil {

@@ -86,7 +86,8 @@ func TestPortLostBetweenChoosingAndListeningIsTriedAgain(t *testing.T) {
 	lost := filepath.Join(t.TempDir(), "lost")
 	real := assetsWith(t, nil, 0)
 	t.Setenv(binaries.AssetsVariable, assetsWith(t, map[string]string{
-		sandbox.Etcd: fmt.Sprintf("#!/bin/sh\nif [ ! -e %s ]; then touch %[1]s; echo address already in use; exit 1; fi\nexec %s/etcd \"$@\"\n", lost, real),
+		sandbox.Etcd: fmt.Sprintf("#!/bin/sh\nif [ ! -e %s ]; then touch %[1]s; echo address already in use; exit 1; "+
+			"fi\nexec %s/etcd \"$@\"\n", lost, real),
 	}, 0o700))
 	startOwn(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	if _, err := os.Stat(lost); err != nil {
@@ -97,7 +98,8 @@ func TestPortLostBetweenChoosingAndListeningIsTriedAgain(t *testing.T) {
 func TestTwoSandboxesSideBySide(t *testing.T) {
 	own, shared := startOwn(t, sandbox.Options{Nodes: 2}), cluster.Sandbox(t)
 	if own.Config.Host == shared.Config.Host || own.Name == shared.Name {
-		t.Errorf("two sandboxes are one: %s at %s, %s at %s", own.Name, own.Config.Host, shared.Name, shared.Config.Host)
+		t.Errorf("two sandboxes are one: %s at %s, %s at %s", own.Name, own.Config.Host, shared.Name,
+			shared.Config.Host)
 	}
 	nodes, err := kubernetes.NewForConfigOrDie(own.Config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -135,7 +137,8 @@ func TestOptionsReachTheComponents(t *testing.T) {
 		t.Errorf("a controller that nobody asked for made %d service accounts", len(accounts.Items))
 	}
 	metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	if err != nil || !strings.Contains(string(metrics), `kubernetes_feature_enabled{name="CBORServingAndStorage",stage="ALPHA"} 1`) {
+	if err != nil || !strings.Contains(string(metrics),
+		`kubernetes_feature_enabled{name="CBORServingAndStorage",stage="ALPHA"} 1`) {
 		t.Errorf("the feature gate did not reach the API server: %v", err)
 	}
 }
@@ -147,10 +150,11 @@ func awaitDeletion(t *testing.T, client kubernetes.Interface) {
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), made, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().Namespaces().Get(ctx, made, metav1.GetOptions{})
-		return apierrors.IsNotFound(err), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := client.CoreV1().Namespaces().Get(ctx, made, metav1.GetOptions{})
+			return apierrors.IsNotFound(err), nil
+		})
 	if err != nil {
 		t.Error("the namespace controller, which was asked for, does not work:", err)
 	}
@@ -164,10 +168,11 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	}, 0o700))
 	go func() {
 		defer cancel()
-		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
-			content, _ := os.ReadFile(started)
-			return len(content) > 0, nil
-		})
+		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Minute, true,
+			func(context.Context) (bool, error) {
+				content, _ := os.ReadFile(started)
+				return len(content) > 0, nil
+			})
 	}()
 	name := ownName("interrupted")
 	_, err := sandbox.Start(ctx, sandbox.Options{Name: name, Nodes: sandbox.NoNodes})

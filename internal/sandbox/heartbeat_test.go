@@ -46,9 +46,10 @@ func TestPodsRecoverFromMissedHeartbeats(t *testing.T) {
 	}
 	haveReady(true)
 	sandboxtest.Await(t, own, nodes, "node-0", func(n *corev1.Node) bool {
-		return n != nil && len(n.Spec.Taints) == 0 && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
+		return n != nil && len(n.Spec.Taints) == 0 &&
+			slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			})
 	})
 }
 

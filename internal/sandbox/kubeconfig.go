@@ -33,7 +33,8 @@ func writeTokens(file string, users ...user) error {
 	var lines bytes.Buffer
 	w := csv.NewWriter(&lines)
 	for _, user := range users {
-		_ = w.Write([]string{user.token, user.name, user.name, strings.Join(user.groups, ",")}) // a buffer takes everything
+		// a buffer takes everything
+		_ = w.Write([]string{user.token, user.name, user.name, strings.Join(user.groups, ",")})
 	}
 	w.Flush()
 	if err := os.WriteFile(file, lines.Bytes(), 0o600); err != nil {
@@ -70,5 +71,10 @@ func newKubeconfig(server string, ca []byte, users ...user) *clientcmdapi.Config
 // restConfig returns the same as a client configuration. The client has no rate limit: the server's
 // priority and fairness applies.
 func restConfig(server string, ca []byte, user user) *rest.Config {
-	return &rest.Config{Host: server, BearerToken: user.token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1}
+	return &rest.Config{
+		Host:            server,
+		BearerToken:     user.token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
+		QPS:             -1,
+	}
 }

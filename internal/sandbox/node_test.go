@@ -25,13 +25,21 @@ func TestSilentNode(t *testing.T) {
 	})
 	client, namespace := own.Client(t), own.Namespace(t)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"sandbox.runlevel.dev/stop-after": "1h"}},
-		Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web", Image: "registry.example/web"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "web",
+			Annotations: map[string]string{"sandbox.runlevel.dev/stop-after": "1h"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:   "node-1",
+			Containers: []corev1.Container{{Name: "web", Image: "registry.example/web"}},
+		},
 	}
 	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, own, pods, namespace+"/web", func(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodRunning })
+	sandboxtest.Await(t, own, pods, namespace+"/web", func(p *corev1.Pod) bool {
+		return p != nil && p.Status.Phase == corev1.PodRunning
+	})
 	if err := sandbox.SilenceNode(t.Context(), client, "node-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +73,9 @@ func TestNodeKeepsItsAddresses(t *testing.T) {
 	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "addressed-"},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}}},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.1.7"}}},
+		Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.1.7"}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +87,10 @@ func TestNodeKeepsItsAddresses(t *testing.T) {
 	awaitReadiness(t, cluster, node.Name, corev1.ConditionTrue)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "web", Image: "registry.example/web"}}},
+		Spec: corev1.PodSpec{
+			NodeName:   node.Name,
+			Containers: []corev1.Container{{Name: "web", Image: "registry.example/web"}},
+		},
 	}
 	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

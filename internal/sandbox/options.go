@@ -30,8 +30,8 @@ type Options struct {
 	Images []string
 	// Offline keeps real nodes from pulling images beyond this machine.
 	Offline bool
-	// Kubernetes is the version that the control plane emulates, as in 1.34, if its programs can: up to three minor versions
-	// before their own. Empty means their own.
+	// Kubernetes is the version that the control plane emulates, as in 1.34, if its programs can: up to three minor
+	// versions before their own. Empty means their own.
 	Kubernetes string
 	// Controllers are the controllers to run, in the syntax of
 	// kube-controller-manager's --controllers. Empty means its default.
@@ -80,7 +80,8 @@ func (o Options) validate() error {
 	for _, name := range o.Controllers {
 		// kube-controller-manager accepts short aliases too, which runs would not recognize.
 		if name != "*" && !strings.HasSuffix(name, "-controller") {
-			return fmt.Errorf("controller %q: use the whole name, which ends in -controller, with a dash before it to switch it off", name)
+			return fmt.Errorf("controller %q: use the whole name, which ends in -controller, with a dash before it "+
+				"to switch it off", name)
 		}
 	}
 	return nil

@@ -77,7 +77,8 @@ func lastRun(pod *corev1.Pod, container string, previous bool) (*containerRun, e
 	case before != nil:
 		return &containerRun{before.StartedAt.Time, true}, nil
 	default:
-		return nil, fmt.Errorf("container %q in pod %q is waiting to start: %s", container, pod.Name, waitingReason(now.Waiting))
+		return nil, fmt.Errorf("container %q in pod %q is waiting to start: %s", container, pod.Name,
+			waitingReason(now.Waiting))
 	}
 }
 

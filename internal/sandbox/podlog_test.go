@@ -32,12 +32,20 @@ func TestPodHasALogOfItsOwn(t *testing.T) {
 	}{
 		"one that is told nothing": {pod: "silent", want: "simulated by kwok\n"},
 		"the whole":                {pod: "migrate", want: "table a\ntable b\ntable c\n"},
-		"its end":                  {pod: "migrate", options: corev1.PodLogOptions{TailLines: new(int64(2))}, want: "table b\ntable c\n"},
-		"its begin":                {pod: "migrate", options: corev1.PodLogOptions{LimitBytes: new(int64(9))}, want: "table a\nt"},
-		"what is new":              {pod: "migrate", options: corev1.PodLogOptions{SinceTime: &later}, want: ""},
+		"its end": {
+			pod:     "migrate",
+			options: corev1.PodLogOptions{TailLines: new(int64(2))},
+			want:    "table b\ntable c\n",
+		},
+		"its begin":   {pod: "migrate", options: corev1.PodLogOptions{LimitBytes: new(int64(9))}, want: "table a\nt"},
+		"what is new": {pod: "migrate", options: corev1.PodLogOptions{SinceTime: &later}, want: ""},
 		"times": {pod: "migrate", options: corev1.PodLogOptions{TailLines: new(int64(1)), Timestamps: true},
 			want: start.Format("2006-01-02T15:04:05") + ".002000000Z table c\n"},
-		"followed, though it has ended": {pod: "migrate", options: corev1.PodLogOptions{Follow: true}, want: "table a\ntable b\ntable c\n"},
+		"followed, though it has ended": {
+			pod:     "migrate",
+			options: corev1.PodLogOptions{Follow: true},
+			want:    "table a\ntable b\ntable c\n",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +62,8 @@ func TestLogIsFollowedUntilThePodEnds(t *testing.T) {
 	for name, end := range map[string]func(namespace string){
 		"by itself": func(namespace string) { cluster.EndPod(t, namespace, "migrate", 1) },
 		"deleted": func(namespace string) {
-			if err := cluster.Client(t).CoreV1().Pods(namespace).Delete(t.Context(), "migrate", metav1.DeleteOptions{}); err != nil {
+			if err := cluster.Client(t).CoreV1().Pods(namespace).Delete(t.Context(), "migrate",
+				metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		},
@@ -62,9 +71,11 @@ func TestLogIsFollowedUntilThePodEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := cluster.Namespace(t)
-			createPod(t, namespace, "migrate", corev1.EnvVar{Name: "SANDBOX_POD", Value: "run"}, corev1.EnvVar{Name: "SANDBOX_LOG", Value: "table a"})
+			createPod(t, namespace, "migrate", corev1.EnvVar{Name: "SANDBOX_POD", Value: "run"},
+				corev1.EnvVar{Name: "SANDBOX_LOG", Value: "table a"})
 			awaitEnding(t, namespace, "migrate", "Running")
-			stream, err := cluster.Client(t).CoreV1().Pods(namespace).GetLogs("migrate", &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
+			stream, err := cluster.Client(t).CoreV1().Pods(namespace).GetLogs("migrate",
+				&corev1.PodLogOptions{Follow: true}).Stream(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,8 +95,10 @@ func TestLogIsFollowedUntilThePodEnds(t *testing.T) {
 func TestThereIsNoLogWithoutARun(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ told, ending, want string }{
-		"its image is missing":       {"image-pull", "Pending ImagePullBackOff", `container "main" in pod "web" is waiting to start: trying and failing to pull image`},
-		"it is being created":        {"hang", "Pending ContainerCreating", `container "main" in pod "web" is waiting to start: ContainerCreating`},
+		"its image is missing": {"image-pull", "Pending ImagePullBackOff",
+			`container "main" in pod "web" is waiting to start: trying and failing to pull image`},
+		"it is being created": {"hang", "Pending ContainerCreating",
+			`container "main" in pod "web" is waiting to start: ContainerCreating`},
 		"it runs for the first time": {"run", "Running", `previous terminated container "main" in pod "web" not found`},
 		"it has crashed":             {"crash", "Running CrashLoopBackOff Error 1", ""},
 	}
@@ -96,7 +109,8 @@ func TestThereIsNoLogWithoutARun(t *testing.T) {
 			createPod(t, namespace, "web", corev1.EnvVar{Name: "SANDBOX_POD", Value: test.told})
 			awaitEnding(t, namespace, "web", test.ending)
 			hasRun := test.told == "run" || test.told == "crash"
-			log, err := cluster.Client(t).CoreV1().Pods(namespace).GetLogs("web", &corev1.PodLogOptions{Previous: hasRun}).Stream(t.Context())
+			log, err := cluster.Client(t).CoreV1().Pods(namespace).GetLogs("web",
+				&corev1.PodLogOptions{Previous: hasRun}).Stream(t.Context())
 			if test.want == "" && err == nil {
 				defer log.Close()
 				awaitLine(t, bufio.NewReader(log), "simulated by kwok\n")
@@ -114,7 +128,8 @@ func createPod(t *testing.T, namespace, name string, variables ...corev1.EnvVar)
 	pod.Name = name
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod.Spec.Containers[0].Env = variables
-	if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+	if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -122,7 +137,9 @@ func createPod(t *testing.T, namespace, name string, variables ...corev1.EnvVar)
 // awaitEnding waits until ending says so of a pod.
 func awaitEnding(t *testing.T, namespace, name, want string) *corev1.Pod {
 	t.Helper()
-	return sandboxtest.Await(t, cluster, pods, namespace+"/"+name, func(p *corev1.Pod) bool { return p != nil && ending(p.Status) == want })
+	return sandboxtest.Await(t, cluster, pods, namespace+"/"+name, func(p *corev1.Pod) bool {
+		return p != nil && ending(p.Status) == want
+	})
 }
 
 func awaitLine(t *testing.T, log *bufio.Reader, want string) {

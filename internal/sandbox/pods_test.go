@@ -49,12 +49,16 @@ func TestPodsDoAsTheyAreTold(t *testing.T) {
 		},
 		"can't pull its image": {
 			annotations: map[string]string{"pod": "image-pull"},
-			becomes:     func(s corev1.PodStatus) bool { return waits(s, "ImagePullBackOff") && s.Phase == corev1.PodPending },
-			event:       "Failed",
+			becomes: func(s corev1.PodStatus) bool {
+				return waits(s, "ImagePullBackOff") && s.Phase == corev1.PodPending
+			},
+			event: "Failed",
 		},
 		"hangs": {
 			annotations: map[string]string{"pod": "hang"},
-			becomes:     func(s corev1.PodStatus) bool { return waits(s, "ContainerCreating") && s.Phase == corev1.PodPending },
+			becomes: func(s corev1.PodStatus) bool {
+				return waits(s, "ContainerCreating") && s.Phase == corev1.PodPending
+			},
 		},
 		"takes its time to start": {
 			annotations: map[string]string{"start-after": "1s"},
@@ -67,7 +71,8 @@ func TestPodsDoAsTheyAreTold(t *testing.T) {
 			namespace := cluster.Namespace(t)
 			pod := newPod(test.annotations)
 			began := time.Now()
-			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod,
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
@@ -90,18 +95,49 @@ func TestPodEndsAsItsVariablesSay(t *testing.T) {
 		annotations map[string]string
 		want        string
 	}{
-		"well, when told nothing":             {want: "Succeeded Completed 0"},
-		"with an exit code":                   {variables: [][2]string{{"SANDBOX_EXIT_CODE", "3"}}, want: "Failed Error 3"},
-		"with exit code 0":                    {variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}}, want: "Succeeded Completed 0"},
-		"as the last of a name says":          {variables: [][2]string{{"SANDBOX_EXIT_CODE", "1"}, {"SANDBOX_EXIT_CODE", "4"}}, want: "Failed Error 4"},
-		"as the annotation says":              {variables: [][2]string{{"SANDBOX_EXIT_CODE", "1"}}, annotations: map[string]string{"exit-code": "5"}, want: "Failed Error 5"},
-		"with a code that is none":            {variables: [][2]string{{"SANDBOX_EXIT_CODE", "one"}}, want: "Failed Error 255"},
-		"by a word":                           {variables: [][2]string{{"SANDBOX_POD", "fail"}}, want: "Failed Error 1"},
-		"by a word, with a code":              {variables: [][2]string{{"SANDBOX_POD", "fail"}, {"SANDBOX_EXIT_CODE", "6"}}, want: "Failed Error 6"},
-		"not, while it can't pull its image":  {variables: [][2]string{{"SANDBOX_POD", "image-pull"}, {"SANDBOX_EXIT_CODE", "1"}}, want: "Pending ImagePullBackOff"},
-		"well, on a restart policy OnFailure": {restart: corev1.RestartPolicyOnFailure, variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}}, want: "Succeeded Completed 0"},
-		"by a restart, after a failure":       {restart: corev1.RestartPolicyOnFailure, variables: [][2]string{{"SANDBOX_EXIT_CODE", "7"}}, want: "Running CrashLoopBackOff Error 7"},
-		"by a restart, always":                {restart: corev1.RestartPolicyAlways, variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}}, want: "Running CrashLoopBackOff Completed 0"},
+		"well, when told nothing": {want: "Succeeded Completed 0"},
+		"with an exit code": {
+			variables: [][2]string{{"SANDBOX_EXIT_CODE", "3"}},
+			want:      "Failed Error 3",
+		},
+		"with exit code 0": {variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}}, want: "Succeeded Completed 0"},
+		"as the last of a name says": {
+			variables: [][2]string{{"SANDBOX_EXIT_CODE", "1"}, {"SANDBOX_EXIT_CODE", "4"}},
+			want:      "Failed Error 4",
+		},
+		"as the annotation says": {
+			variables:   [][2]string{{"SANDBOX_EXIT_CODE", "1"}},
+			annotations: map[string]string{"exit-code": "5"},
+			want:        "Failed Error 5",
+		},
+		"with a code that is none": {
+			variables: [][2]string{{"SANDBOX_EXIT_CODE", "one"}},
+			want:      "Failed Error 255",
+		},
+		"by a word": {variables: [][2]string{{"SANDBOX_POD", "fail"}}, want: "Failed Error 1"},
+		"by a word, with a code": {
+			variables: [][2]string{{"SANDBOX_POD", "fail"}, {"SANDBOX_EXIT_CODE", "6"}},
+			want:      "Failed Error 6",
+		},
+		"not, while it can't pull its image": {
+			variables: [][2]string{{"SANDBOX_POD", "image-pull"}, {"SANDBOX_EXIT_CODE", "1"}},
+			want:      "Pending ImagePullBackOff",
+		},
+		"well, on a restart policy OnFailure": {
+			restart:   corev1.RestartPolicyOnFailure,
+			variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}},
+			want:      "Succeeded Completed 0",
+		},
+		"by a restart, after a failure": {
+			restart:   corev1.RestartPolicyOnFailure,
+			variables: [][2]string{{"SANDBOX_EXIT_CODE", "7"}},
+			want:      "Running CrashLoopBackOff Error 7",
+		},
+		"by a restart, always": {
+			restart:   corev1.RestartPolicyAlways,
+			variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}},
+			want:      "Running CrashLoopBackOff Completed 0",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -110,12 +146,16 @@ func TestPodEndsAsItsVariablesSay(t *testing.T) {
 			pod := newPod(test.annotations)
 			pod.Spec.RestartPolicy = cmp.Or(test.restart, corev1.RestartPolicyNever)
 			for _, variable := range test.variables {
-				pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: variable[0], Value: variable[1]})
+				pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env,
+					corev1.EnvVar{Name: variable[0], Value: variable[1]})
 			}
-			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod,
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ending(p.Status) == test.want })
+			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
+				return p != nil && ending(p.Status) == test.want
+			})
 		})
 	}
 }
@@ -156,7 +196,8 @@ func TestPodHasADeadline(t *testing.T) {
 			pod := newPod(nil)
 			pod.Spec.RestartPolicy, pod.Spec.ActiveDeadlineSeconds = corev1.RestartPolicyNever, &test.seconds
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: test.variable, Value: test.value}}
-			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod,
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
@@ -178,12 +219,17 @@ func TestRunningPodEndsWhenTold(t *testing.T) {
 			pod := newPod(nil)
 			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 			pod.Spec.Containers[0].Env = variables
-			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod,
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ready(p.Status) })
+			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
+				return p != nil && ready(p.Status)
+			})
 			cluster.EndPod(t, namespace, pod.Name, 1)
-			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ending(p.Status) == "Failed Error 1" })
+			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
+				return p != nil && ending(p.Status) == "Failed Error 1"
+			})
 		})
 	}
 }
@@ -195,7 +241,9 @@ func TestPodTakesItsTimeToStop(t *testing.T) {
 	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ready(p.Status) })
+	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
+		return p != nil && ready(p.Status)
+	})
 	asked := time.Now()
 	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -209,7 +257,11 @@ func TestPodTakesItsTimeToStop(t *testing.T) {
 // newPod returns a pod that is told by annotations, named without their prefix.
 func newPod(settings map[string]string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: map[string]string{"app": "test"}, Annotations: annotations(settings)},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "pod",
+			Labels:      map[string]string{"app": "test"},
+			Annotations: annotations(settings),
+		},
 		Spec: corev1.PodSpec{
 			RestartPolicy:  corev1.RestartPolicyAlways,
 			InitContainers: []corev1.Container{{Name: "init", Image: "example.com/init:1"}},
@@ -242,7 +294,8 @@ func awaitEvent(t *testing.T, namespace, reason string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	events, err := cluster.Client(t).CoreV1().Events(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
+	events, err := cluster.Client(t).CoreV1().Events(namespace).Watch(ctx,
+		metav1.ListOptions{FieldSelector: "reason=" + reason})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,8 @@ func writePKI(h *stateFolder, moreNames []string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	serverNames := append([]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}, moreNames...)
+	serverNames := append([]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		moreNames...)
 	pairs := map[string]func() (pair, error){
 		"ca":                 ca.pair,
 		"etcd-ca":            etcdCA.pair,
@@ -140,7 +141,8 @@ func kwokConfiguration(p ports) (string, error) {
 		}
 		documents = append(documents, string(content))
 	}
-	words := strings.NewReplacer("@SETTINGS@", settings, "@EXIT_CODE@", exitCode, "@KUBELET_PORT@", strconv.Itoa(p.kubelet))
+	words := strings.NewReplacer("@SETTINGS@", settings, "@EXIT_CODE@", exitCode, "@KUBELET_PORT@",
+		strconv.Itoa(p.kubelet))
 	return words.Replace(strings.Join(documents, "\n---\n")), nil
 }
 

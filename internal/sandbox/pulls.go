@@ -37,20 +37,24 @@ func startRegistry(address netip.Addr, folder string) (*http.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return serveHTTP(listener, registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(folder)))), nil
+	return serveHTTP(listener,
+		registry.New(registry.Logger(log.New(io.Discard, "", 0)),
+			registry.WithBlobHandler(registry.NewDiskBlobHandler(folder)))), nil
 }
 
-// startPullProxy starts the proxy through which the container runtimes of the nodes pull images, and returns its URL with
-// their credentials. Offline, it refuses to: without a proxy, the container runtimes would wait for names to be resolved.
+// startPullProxy starts the proxy through which the container runtimes of the nodes pull images, and returns its URL
+// with their credentials. Offline, it refuses to: without a proxy, the container runtimes would wait for names to be
+// resolved.
 func startPullProxy(address netip.Addr, offline bool) (*http.Server, *url.URL, error) {
 	listener, err := net.Listen("tcp4", net.JoinHostPort(address.String(), "0"))
 	if err != nil {
 		return nil, nil, err
 	}
 	user := url.UserPassword("containerd", rand.Text())
-	proxy := &pullProxy{authorization: basicAuthorization(user), dial: func(ctx context.Context, destination string) (net.Conn, error) {
-		return dialRegistry(ctx, destination, http.ProxyFromEnvironment)
-	}}
+	proxy := &pullProxy{authorization: basicAuthorization(user),
+		dial: func(ctx context.Context, destination string) (net.Conn, error) {
+			return dialRegistry(ctx, destination, http.ProxyFromEnvironment)
+		}}
 	if offline {
 		proxy.dial = func(context.Context, string) (net.Conn, error) { return nil, errOffline }
 	}
@@ -82,14 +86,23 @@ func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		connect(w, r, p.dial)
 	default: // a registry without TLS
-		transport := &http.Transport{DialContext: func(ctx context.Context, _, destination string) (net.Conn, error) { return p.dial(ctx, destination) }, DisableKeepAlives: true}
-		plain := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: transport, ErrorLog: log.New(io.Discard, "", 0)}
+		transport := &http.Transport{
+			DialContext: func(ctx context.Context, _, destination string) (net.Conn, error) {
+				return p.dial(ctx, destination)
+			},
+			DisableKeepAlives: true,
+		}
+		plain := &httputil.ReverseProxy{
+			Rewrite:   func(*httputil.ProxyRequest) {},
+			Transport: transport,
+			ErrorLog:  log.New(io.Discard, "", 0),
+		}
 		plain.ServeHTTP(w, r)
 	}
 }
 
-// refuseLocal refuses loopback and link-local addresses of this machine: no registry is there, but services that trust this
-// machine are.
+// refuseLocal refuses loopback and link-local addresses of this machine: no registry is there, but services that trust
+// this machine are.
 func refuseLocal(address netip.Addr) error {
 	if a := address.Unmap(); a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() {
 		return fmt.Errorf("%s: registries on the loopback or at link-local addresses are refused", address)
@@ -97,8 +110,8 @@ func refuseLocal(address netip.Addr) error {
 	return nil
 }
 
-// refuseLocalName is refuseLocal for a destination that another proxy resolves. A name that this machine does not resolve is
-// the proxy's own affair.
+// refuseLocalName is refuseLocal for a destination that another proxy resolves. A name that this machine does not
+// resolve is the proxy's own affair.
 func refuseLocalName(ctx context.Context, destination string) error {
 	host, _, err := net.SplitHostPort(destination)
 	if err != nil {
@@ -116,9 +129,10 @@ func refuseLocalName(ctx context.Context, destination string) error {
 	return nil
 }
 
-// dialRegistry connects to a registry, through the proxy that proxyFor names for it. The address is checked when it is dialed,
-// so that a name can't resolve to another one in between.
-func dialRegistry(ctx context.Context, destination string, proxyFor func(*http.Request) (*url.URL, error)) (net.Conn, error) {
+// dialRegistry connects to a registry, through the proxy that proxyFor names for it. The address is checked when it is
+// dialed, so that a name can't resolve to another one in between.
+func dialRegistry(ctx context.Context, destination string,
+	proxyFor func(*http.Request) (*url.URL, error)) (net.Conn, error) {
 	proxy, err := proxyFor(&http.Request{URL: &url.URL{Scheme: "https", Host: destination}})
 	switch {
 	case err != nil:
@@ -163,10 +177,15 @@ func hostAndPort(proxy *url.URL) string {
 	return proxy.Host
 }
 
-// requestTunnel has a proxy connect to a destination. Nothing follows the answer before this end sends, so that the reader's
-// buffer is empty.
+// requestTunnel has a proxy connect to a destination. Nothing follows the answer before this end sends, so that the
+// reader's buffer is empty.
 func requestTunnel(connection net.Conn, destination string, user *url.Userinfo) error {
-	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: destination}, Host: destination, Header: http.Header{}}
+	request := &http.Request{
+		Method: http.MethodConnect,
+		URL:    &url.URL{Opaque: destination},
+		Host:   destination,
+		Header: http.Header{},
+	}
 	if user != nil {
 		request.Header.Set("Proxy-Authorization", basicAuthorization(user))
 	}

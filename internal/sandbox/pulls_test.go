@@ -45,8 +45,8 @@ func startRegistries(t *testing.T, address string) (plain, secure *httptest.Serv
 	return plain, secure
 }
 
-// TestPullProxy connects container runtimes with registries, with and without TLS. It refuses pods, which do not have the
-// credentials, and destinations on the loopback and of the link, by address and by name.
+// TestPullProxy connects container runtimes with registries, with and without TLS. It refuses pods, which do not have
+// the credentials, and destinations on the loopback and of the link, by address and by name.
 func TestPullProxy(t *testing.T) {
 	plain, secure := startRegistries(t, machineAddress(t))
 	plainHere, secureHere := startRegistries(t, "127.0.0.1")
@@ -61,11 +61,15 @@ func TestPullProxy(t *testing.T) {
 		registry string
 		want     string
 	}{
-		"TLS":                   {registry: secure.URL, want: "registry /v2/"},
-		"no TLS":                {registry: plain.URL, want: "registry /v2/"},
-		"a pod":                 {user: url.User(""), registry: secure.URL, want: "Forbidden"},
-		"a pod without TLS":     {user: url.User(""), registry: plain.URL, want: "only container runtimes may pull"},
-		"a guess":               {user: url.UserPassword("containerd", "guess"), registry: secure.URL, want: "Forbidden"},
+		"TLS":               {registry: secure.URL, want: "registry /v2/"},
+		"no TLS":            {registry: plain.URL, want: "registry /v2/"},
+		"a pod":             {user: url.User(""), registry: secure.URL, want: "Forbidden"},
+		"a pod without TLS": {user: url.User(""), registry: plain.URL, want: "only container runtimes may pull"},
+		"a guess": {
+			user:     url.UserPassword("containerd", "guess"),
+			registry: secure.URL,
+			want:     "Forbidden",
+		},
 		"offline":               {offline: true, registry: secure.URL, want: "the sandbox is offline"},
 		"offline, no TLS":       {offline: true, registry: plain.URL, want: "Bad Gateway"},
 		"the loopback":          {registry: secureHere.URL, want: refused},
@@ -85,22 +89,28 @@ func TestPullProxy(t *testing.T) {
 				proxy.User = test.user
 			}
 			transport := secure.Client().Transport.(*http.Transport).Clone()
-			transport.Proxy, transport.TLSClientConfig.ServerName = http.ProxyURL(proxy), "example.com" // which the certificate has
-			if got := get(transport, test.registry+"/v2/"); !strings.Contains(got, test.want) || strings.Contains(got, "Basic") {
+			// which the certificate has
+			transport.Proxy, transport.TLSClientConfig.ServerName = http.ProxyURL(proxy), "example.com"
+			if got := get(transport, test.registry+"/v2/"); !strings.Contains(got, test.want) ||
+				strings.Contains(got, "Basic") {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-// TestPullsThroughTheProxyOfThisMachine go to that proxy, but not those of names of the loopback, which the proxy might resolve
-// as its own.
+// TestPullsThroughTheProxyOfThisMachine go to that proxy, but not those of names of the loopback, which the proxy might
+// resolve as its own.
 func TestPullsThroughTheProxyOfThisMachine(t *testing.T) {
-	for destination, want := range map[string]string{"registry.invalid:443": "407", "localhost:443": "are refused", "169.254.169.254:443": "are refused"} {
-		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusProxyAuthRequired) }))
+	for destination, want := range map[string]string{"registry.invalid:443": "407", "localhost:443": "are refused",
+		"169.254.169.254:443": "are refused"} {
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusProxyAuthRequired)
+		}))
 		defer proxy.Close()
 		through := func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }
-		if connection, err := dialRegistry(t.Context(), destination, through); err == nil || !strings.Contains(err.Error(), want) {
+		if connection, err := dialRegistry(t.Context(), destination, through); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v; want %s", destination, connection, err, want)
 		}
 	}
@@ -125,7 +135,9 @@ func get(transport *http.Transport, url string) string {
 
 // TestTunnelThroughTheProxyOfThisMachine reaches a target through a proxy that wants a password.
 func TestTunnelThroughTheProxyOfThisMachine(t *testing.T) {
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
+	target := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }),
+	)
 	defer target.Close()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Proxy-Authorization") != "Basic YW5hOnNlY3JldA==" {
@@ -137,7 +149,8 @@ func TestTunnelThroughTheProxyOfThisMachine(t *testing.T) {
 		})
 	}))
 	defer proxy.Close()
-	for user, want := range map[*url.Userinfo]string{url.UserPassword("ana", "secret"): "here", nil: "407 Proxy Authentication Required"} {
+	for user, want := range map[*url.Userinfo]string{url.UserPassword("ana", "secret"): "here",
+		nil: "407 Proxy Authentication Required"} {
 		transport := &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(proxy.URL, "http://"))
 			if err != nil {

@@ -40,9 +40,10 @@ func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) 
 	return nil
 }
 
-// prepareCluster creates the nodes, the ordinary user's rights, the StorageClass and the CRDs, and waits until they, and the
-// objects that controllers create at the start, exist.
-func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstructured.Unstructured, client kubernetes.Interface) error {
+// prepareCluster creates the nodes, the ordinary user's rights, the StorageClass and the CRDs, and waits until they,
+// and the objects that controllers create at the start, exist.
+func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstructured.Unstructured,
+	client kubernetes.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return bind(ctx, client, "cluster-admin", OrdinaryUser) })
 	group.Go(func() error { return installCRDs(ctx, s.Config, client, crds) })
@@ -89,7 +90,8 @@ func awaitNodes(ctx context.Context, client kubernetes.Interface, o Options) err
 		return len(ready) >= missing, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for %d ready nodes, of which there are %d: %w", missing, len(ready), objectwatch.CauseOf(ctx, err))
+		return fmt.Errorf("wait for %d ready nodes, of which there are %d: %w", missing, len(ready),
+			objectwatch.CauseOf(ctx, err))
 	}
 	return nil
 }
@@ -97,9 +99,10 @@ func awaitNodes(ctx context.Context, client kubernetes.Interface, o Options) err
 func awaitDefaultServiceAccount(ctx context.Context, client kubernetes.Interface) error {
 	accounts := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "serviceaccounts",
 		metav1.NamespaceDefault, fields.OneTermEqualSelector("metadata.name", "default"))
-	_, err := watchtools.UntilWithSync(ctx, accounts, &corev1.ServiceAccount{}, nil, func(event watch.Event) (bool, error) {
-		return event.Type == watch.Added, nil
-	})
+	_, err := watchtools.UntilWithSync(ctx, accounts, &corev1.ServiceAccount{}, nil,
+		func(event watch.Event) (bool, error) {
+			return event.Type == watch.Added, nil
+		})
 	if err != nil {
 		return fmt.Errorf("wait for the service account of namespace default: %w", objectwatch.CauseOf(ctx, err))
 	}

@@ -50,7 +50,8 @@ type realNodes struct {
 }
 
 // connectNodes makes the network of the nodes, and opens the API server's port there.
-func connectNodes(ctx context.Context, o Options, h *stateFolder, p ports, programs realnode.Programs) (*realNodes, error) {
+func connectNodes(ctx context.Context, o Options, h *stateFolder, p ports,
+	programs realnode.Programs) (*realNodes, error) {
 	if o.RealNodes == 0 {
 		return nil, nil
 	}
@@ -213,7 +214,8 @@ func (s *Sandbox) startNodes(ctx context.Context, client kubernetes.Interface, i
 }
 
 // startNode starts the container runtime of a node, and the others once it answers: a kubelet does not wait for it.
-func (s *Sandbox) startNode(ctx context.Context, n realnode.KubeletNode, components []*component, images []string) error {
+func (s *Sandbox) startNode(ctx context.Context, n realnode.KubeletNode, components []*component,
+	images []string) error {
 	runtime := components[0]
 	if err := s.restart(runtime); err != nil {
 		return err
@@ -245,7 +247,8 @@ func (r *realNodes) connectServices(ctx context.Context, client kubernetes.Inter
 	if err != nil {
 		return err
 	}
-	if err := r.createEndpoint(ctx, client, metav1.NamespaceDefault, "kubernetes", endpointPort("https", corev1.ProtocolTCP, int(gate.Port()))); err != nil {
+	if err := r.createEndpoint(ctx, client, metav1.NamespaceDefault, "kubernetes",
+		endpointPort("https", corev1.ProtocolTCP, int(gate.Port()))); err != nil {
 		return err
 	}
 	if r.dns, err = clusterdns.Serve(ctx, r.set.Gateway(), client); err != nil {
@@ -258,18 +261,21 @@ func (r *realNodes) connectServices(ctx context.Context, client kubernetes.Inter
 	_, err = client.CoreV1().Services(metav1.NamespaceSystem).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{
-			ClusterIP: realnode.DNSAddress, Ports: []corev1.ServicePort{port("dns", corev1.ProtocolUDP), port("dns-tcp", corev1.ProtocolTCP)},
+			ClusterIP: realnode.DNSAddress,
+			Ports:     []corev1.ServicePort{port("dns", corev1.ProtocolUDP), port("dns-tcp", corev1.ProtocolTCP)},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	return r.createEndpoint(ctx, client, metav1.NamespaceSystem, name,
-		endpointPort("dns", corev1.ProtocolUDP, r.dns.UDPPort), endpointPort("dns-tcp", corev1.ProtocolTCP, r.dns.TCPPort))
+		endpointPort("dns", corev1.ProtocolUDP, r.dns.UDPPort),
+		endpointPort("dns-tcp", corev1.ProtocolTCP, r.dns.TCPPort))
 }
 
 // createEndpoint makes this process the endpoint of a Service.
-func (r *realNodes) createEndpoint(ctx context.Context, client kubernetes.Interface, namespace, service string, ports ...discoveryv1.EndpointPort) error {
+func (r *realNodes) createEndpoint(ctx context.Context, client kubernetes.Interface, namespace, service string,
+	ports ...discoveryv1.EndpointPort) error {
 	_, err := client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,

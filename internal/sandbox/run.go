@@ -47,8 +47,8 @@ func RunWith(ctx context.Context, o Options, command *exec.Cmd) (err error) {
 	}
 }
 
-// forward waits for the end of a command, and forwards signals to it. The terminal sends Ctrl-C to the command itself, which
-// need not end then: an interactive shell does not.
+// forward waits for the end of a command, and forwards signals to it. The terminal sends Ctrl-C to the command itself,
+// which need not end then: an interactive shell does not.
 func forward(command *exec.Cmd, signals <-chan os.Signal) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()

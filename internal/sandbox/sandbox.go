@@ -36,7 +36,8 @@ type Sandbox struct {
 	Config, UserConfig *rest.Config
 	// Kubeconfig is a file with a context for each of the two.
 	Kubeconfig string
-	// Registry is the address of the registry of real nodes, for images of pods; empty without real nodes. It speaks http.
+	// Registry is the address of the registry of real nodes, for images of pods; empty without real nodes. It speaks
+	// http.
 	Registry string
 	// Logs is the folder with a log for each component, named after it. It is
 	// gone after Stop.
@@ -214,7 +215,8 @@ func (s *Sandbox) serve(ca []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.kubelet.serve(s.home, ca, logs), s.egress.serve(s.home, ca, &egress{client, s.nodes.network()}))
+	return errors.Join(s.kubelet.serve(s.home, ca, logs),
+		s.egress.serve(s.home, ca, &egress{client, s.nodes.network()}))
 }
 
 func (s *Sandbox) newComponents(lines map[string][]string, programs map[string]string) []*component {
@@ -228,7 +230,14 @@ func (s *Sandbox) newComponents(lines map[string][]string, programs map[string]s
 }
 
 func (s *Sandbox) newComponent(name, program string, args []string) *component {
-	return &component{name: name, program: program, args: args, home: s.home.dir, log: filepath.Join(s.Logs, name+".log"), died: s.report}
+	return &component{
+		name:    name,
+		program: program,
+		args:    args,
+		home:    s.home.dir,
+		log:     filepath.Join(s.Logs, name+".log"),
+		died:    s.report,
+	}
 }
 
 // startAll starts every component, one right after the other: they wait for each
@@ -239,7 +248,8 @@ func (s *Sandbox) startAll(ctx context.Context) error {
 		if err := s.restart(c); err != nil {
 			return err
 		}
-		klog.FromContext(ctx).V(1).Info("started", "component", c.name, "pid", c.pid(), "program", c.program, "args", c.args)
+		klog.FromContext(ctx).V(1).Info("started", "component", c.name, "pid", c.pid(), "program", c.program, "args",
+			c.args)
 	}
 	return s.publish()
 }
@@ -266,7 +276,8 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 	s.mu.Lock()
 	s.Took = Timing{APIServer: apiServer, Ready: time.Since(s.started)}
 	s.mu.Unlock()
-	klog.FromContext(ctx).V(1).Info("ready", "sandbox", s.Name, "apiServer", s.Took.APIServer, "everything", s.Took.Ready)
+	klog.FromContext(ctx).V(1).Info("ready", "sandbox", s.Name, "apiServer", s.Took.APIServer, "everything",
+		s.Took.Ready)
 	return s.publish()
 }
 

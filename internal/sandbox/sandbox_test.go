@@ -68,7 +68,8 @@ func TestReadyMeansReady(t *testing.T) {
 		s.Took.Ready.Seconds()/s.Took.APIServer.Seconds())
 
 	client := kubernetes.NewForConfigOrDie(s.Config)
-	if _, err := client.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+	if _, err := client.CoreV1().ServiceAccounts("default").Get(t.Context(), "default",
+		metav1.GetOptions{}); err != nil {
 		t.Error("the default namespace has no service account:", err)
 	}
 	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})

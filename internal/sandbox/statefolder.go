@@ -190,7 +190,8 @@ func (h *stateFolder) remove() error {
 func (h *stateFolder) removeButLogs(failure error) error {
 	return withLock(filepath.Dir(h.dir), func() error {
 		state := Status{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
-		return errors.Join(h.removeNodes(), os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state), h.lock.Unlock())
+		return errors.Join(h.removeNodes(), os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state),
+			h.lock.Unlock())
 	})
 }
 

@@ -51,7 +51,8 @@ func priorityOf(t *testing.T, config *rest.Config) string {
 		}
 		return response, err
 	})
-	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(t.Context(),
+		metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return level
@@ -66,7 +67,8 @@ func TestKubeconfigHasBothUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := kubernetes.NewForConfigOrDie(config)
-		who, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		who, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+			&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +81,8 @@ func TestKubeconfigHasBothUsers(t *testing.T) {
 func TestAuditLogHasWhatThePolicySays(t *testing.T) {
 	namespace, client := cluster.Namespace(t), cluster.Client(t)
 	audited := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "audited"}}
-	if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), audited, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), audited,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	log, err := os.ReadFile(filepath.Join(cluster.Sandbox(t).Logs, "audit.log"))

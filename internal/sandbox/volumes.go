@@ -25,24 +25,29 @@ const (
 // createStorageClass creates the default StorageClass.
 func createStorageClass(ctx context.Context, client kubernetes.Interface) error {
 	class := &storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: storageClass, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        storageClass,
+			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+		},
 		Provisioner: folderProvisioner,
 	}
 	_, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
 	return err
 }
 
-// A provisioner does the work of the provisioners of all StorageClasses, none of which run here. Each volume is a folder of
-// this machine, which all real nodes reach.
+// A provisioner does the work of the provisioners of all StorageClasses, none of which run here. Each volume is a
+// folder of this machine, which all real nodes reach.
 type provisioner struct {
 	client kubernetes.Interface
 	folder string
 }
 
-// run provides volumes until stop is closed, also after the end of ctx. It ignores failures, which the next try may not have.
+// run provides volumes until stop is closed, also after the end of ctx. It ignores failures, which the next try may not
+// have.
 func (p *provisioner) run(ctx context.Context, stop <-chan struct{}) {
 	ctx = context.WithoutCancel(ctx)
-	claims := cache.NewListWatchFromClient(p.client.CoreV1().RESTClient(), "persistentvolumeclaims", "", fields.Everything())
+	claims := cache.NewListWatchFromClient(p.client.CoreV1().RESTClient(), "persistentvolumeclaims", "",
+		fields.Everything())
 	const again = time.Second // the class of a claim may be created later
 	informer := cache.NewSharedInformer(claims, &corev1.PersistentVolumeClaim{}, again)
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -76,8 +81,8 @@ func (p *provisioner) provide(ctx context.Context, claim *corev1.PersistentVolum
 	}
 }
 
-// isProvided reports whether a claim gets a volume: if its class exists, and, for a class without provisioner, if no volume of
-// the class waits for a claim.
+// isProvided reports whether a claim gets a volume: if its class exists, and, for a class without provisioner, if no
+// volume of the class waits for a claim.
 func (p *provisioner) isProvided(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
 	name := claim.Spec.StorageClassName
 	if name == nil { // it becomes the default
@@ -100,12 +105,25 @@ func volumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + st
 func (p *provisioner) volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	name := volumeName(claim)
 	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": folderProvisioner}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": folderProvisioner},
+		},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
-			StorageClassName: *claim.Spec.StorageClassName, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(p.folder, name)}},
+			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes,
+			VolumeMode:                    claim.Spec.VolumeMode,
+			StorageClassName:              *claim.Spec.StorageClassName,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			ClaimRef: &corev1.ObjectReference{
+				Kind:       "PersistentVolumeClaim",
+				APIVersion: "v1",
+				Namespace:  claim.Namespace,
+				Name:       claim.Name,
+				UID:        claim.UID,
+			},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(p.folder, name)},
+			},
 		},
 	}
 	if claim.Spec.Selector != nil {

@@ -17,25 +17,33 @@ import (
 
 // newClaim returns a claim of a StorageClass; nil is the default.
 func newClaim(name string, class *string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-		StorageClassName: class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-	}}
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
+		}}
 }
 
-// TestClaims get a volume each: of the default class, of another class without a program of its own, and of no class. A pod
-// with a claim runs. The volume is deleted with its claim.
+// TestClaims get a volume each: of the default class, of another class without a program of its own, and of no class. A
+// pod with a claim runs. The volume is deleted with its claim.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	client, namespace := cluster.Client(t), cluster.Namespace(t)
-	other := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Provisioner: "disks.example.com", VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)}
+	other := &storagev1.StorageClass{
+		ObjectMeta:        metav1.ObjectMeta{Name: namespace},
+		Provisioner:       "disks.example.com",
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
 	claims := client.CoreV1().PersistentVolumeClaims(namespace)
 	for name, class := range map[string]*string{"of-default": nil, "of-other": &other.Name, "of-none": ptr.To("")} {
 		if _, err := claims.Create(t.Context(), newClaim(name, class), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := client.StorageV1().StorageClasses().Create(t.Context(), other, metav1.CreateOptions{}); err != nil { // after its claim
+	// after its claim
+	if _, err := client.StorageV1().StorageClasses().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	volumes := map[string]string{}
@@ -48,12 +56,19 @@ func TestClaims(t *testing.T) {
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "db", Image: "registry.example/db"}},
-		Volumes:    []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "of-default"}}}},
+		Volumes: []corev1.Volume{{
+			Name: "data",
+			VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "of-default"},
+			},
+		}},
 	}}
 	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, cluster, pods, namespace+"/db", func(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodRunning })
+	sandboxtest.Await(t, cluster, pods, namespace+"/db", func(p *corev1.Pod) bool {
+		return p != nil && p.Status.Phase == corev1.PodRunning
+	})
 
 	volume, err := client.CoreV1().PersistentVolumes().Get(t.Context(), volumes["of-other"], metav1.GetOptions{})
 	if err != nil {
@@ -74,16 +89,22 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestClaimsThatNoVolumeIsProvidedFor: one whose class does not exist waits, as on any cluster, and one without class gets the
-// volume that is there.
+// TestClaimsThatNoVolumeIsProvidedFor: one whose class does not exist waits, as on any cluster, and one without class
+// gets the volume that is there.
 func TestClaimsThatNoVolumeIsProvidedFor(t *testing.T) {
 	t.Parallel()
 	client, namespace := cluster.Client(t), cluster.Namespace(t)
-	static := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: corev1.PersistentVolumeSpec{
-		Capacity: newClaim("", nil).Spec.Resources.Requests, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: "static-" + namespace,
-		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}},
-	}}
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: static.Spec.StorageClassName}, Provisioner: "kubernetes.io/no-provisioner"}
+	static := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:               newClaim("", nil).Spec.Resources.Requests,
+			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName:       "static-" + namespace,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}},
+		}}
+	class := &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: static.Spec.StorageClassName},
+		Provisioner: "kubernetes.io/no-provisioner",
+	}
 	_, err := client.CoreV1().PersistentVolumes().Create(t.Context(), static, metav1.CreateOptions{})
 	if err == nil {
 		_, err = client.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{})
@@ -101,7 +122,8 @@ func TestClaimsThatNoVolumeIsProvidedFor(t *testing.T) {
 		got, err := claims.Get(ctx, "static", metav1.GetOptions{})
 		return err == nil && got.Status.Phase == corev1.ClaimBound && got.Spec.VolumeName == static.Name
 	})
-	if got, err := claims.Get(t.Context(), "missing", metav1.GetOptions{}); err != nil || got.Status.Phase != corev1.ClaimPending {
+	if got, err := claims.Get(t.Context(), "missing", metav1.GetOptions{}); err != nil ||
+		got.Status.Phase != corev1.ClaimPending {
 		t.Errorf("the claim of a class that does not exist: %+v, %v", got.Status, err)
 	}
 }

@@ -35,7 +35,8 @@ import (
 func TestWebhookIsReachedByURL(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(refuse))
 	defer server.Close()
-	refusal := refusalBy(t, cluster.Namespace(t), admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificateOf(server)})
+	refusal := refusalBy(t, cluster.Namespace(t),
+		admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificateOf(server)})
 	if !strings.Contains(refusal, "refused by the test") {
 		t.Errorf("the webhook refused nothing: %v", refusal)
 	}
@@ -59,31 +60,43 @@ func TestWebhookIsReachedByService(t *testing.T) {
 
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "hooks"}, Spec: corev1.ServiceSpec{
 		Selector: map[string]string{"app": "hooks"},
-		Ports:    []corev1.ServicePort{{Name: "other", Port: 80}, {Name: "https", Port: 443, TargetPort: intstr.FromInt(server.Listener.Addr().(*net.TCPAddr).Port)}},
+		Ports: []corev1.ServicePort{{Name: "other", Port: 80},
+			{Name: "https", Port: 443, TargetPort: intstr.FromInt(server.Listener.Addr().(*net.TCPAddr).Port)}},
 	}}
 	if _, err := client.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	hooks := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "hooks"}, CABundle: certificate}
-	if refusal, want := refusalBy(t, namespace, hooks), "no pod of Service "+namespace+"/hooks is ready for port 443"; !strings.Contains(refusal, want) {
+	hooks := admissionregistrationv1.WebhookClientConfig{
+		Service:  &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "hooks"},
+		CABundle: certificate,
+	}
+	if refusal, want := refusalBy(t, namespace, hooks), "no pod of Service "+namespace+
+		"/hooks is ready for port 443"; !strings.Contains(refusal, want) {
 		t.Errorf("without pods: %s\nwant: %s", refusal, want)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hooks", Labels: service.Spec.Selector}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "hooks", Image: "registry.example/hooks"}}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "hooks", Labels: service.Spec.Selector},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "hooks", Image: "registry.example/hooks"}}},
+	}
 	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		slices, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
-		return err == nil && len(slices.Items) == 1 && len(slices.Items[0].Endpoints) == 1 && *slices.Items[0].Endpoints[0].Conditions.Ready, err
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			slices, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
+			return err == nil && len(slices.Items) == 1 && len(slices.Items[0].Endpoints) == 1 &&
+				*slices.Items[0].Endpoints[0].Conditions.Ready, err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refusal, want := refusalBy(t, namespace, hooks), "pod "+namespace+"/hooks is simulated"; !strings.Contains(refusal, want) {
+	if refusal, want := refusalBy(t, namespace, hooks), "pod "+namespace+
+		"/hooks is simulated"; !strings.Contains(refusal, want) {
 		t.Errorf("with a simulated pod: %s\nwant: %s", refusal, want)
 	}
 	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "127.0.0.1"}}}`, sandbox.AddressAnnotation)
-	if _, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "hooks", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "hooks", types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if refusal := refusalBy(t, namespace, hooks); !strings.Contains(refusal, "refused by the test") {
@@ -114,10 +127,16 @@ func refusalBy(t *testing.T, namespace string, config admissionregistrationv1.We
 		ObjectMeta: metav1.ObjectMeta{GenerateName: namespace + "-"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "refuse.example.com", ClientConfig: config,
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: namespace},
+			},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups:   []string{""},
+					APIVersions: []string{"v1"},
+					Resources:   []string{"secrets"},
+				},
 			}},
 			FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
 		}},
@@ -131,11 +150,13 @@ func refusalBy(t *testing.T, namespace string, config admissionregistrationv1.We
 
 	// It takes a moment until the API server has seen its new configuration.
 	var refusal error
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "secret-"}}
-		_, refusal = client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return refusal != nil, nil
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "secret-"}}
+			_, refusal = client.CoreV1().Secrets(namespace).Create(ctx, secret,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return refusal != nil, nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +197,11 @@ func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
 		"spec": map[string]any{
 			"group": "aggregated.example.com", "version": "v1",
 			"groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
-			"service":               map[string]any{"namespace": namespace, "name": "aggregated", "port": int64(number)},
+			"service": map[string]any{
+				"namespace": namespace,
+				"name":      "aggregated",
+				"port":      int64(number),
+			},
 			"insecureSkipTLSVerify": true, // a test's certificate names no Service
 		},
 	}}
@@ -187,7 +212,8 @@ func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	if _, err := objectwatch.Await(ctx, apiServices, apiService.GetName(), objectwatch.HasCondition("Available")); err != nil {
+	if _, err := objectwatch.Await(ctx, apiServices, apiService.GetName(),
+		objectwatch.HasCondition("Available")); err != nil {
 		t.Fatal(err)
 	}
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error { // the server proxies requests a moment later

@@ -31,9 +31,13 @@ func TestEvictionIsRefusedByABudgetAndAllowedAfter(t *testing.T) {
 	intOrString := intstr.FromInt32(1)
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &intOrString, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "test"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &intOrString,
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "test"}},
+		},
 	}
-	if _, err := client.PolicyV1().PodDisruptionBudgets(namespace).Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
+	if _, err := client.PolicyV1().PodDisruptionBudgets(namespace).Create(t.Context(), budget,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	sandboxtest.Await(t, cluster, budgets, namespace+"/web", func(b *policyv1.PodDisruptionBudget) bool {
@@ -48,7 +52,8 @@ func TestEvictionIsRefusedByABudgetAndAllowedAfter(t *testing.T) {
 	if err := client.CoreV1().Pods(namespace).EvictV1(t.Context(), eviction); !apierrors.IsTooManyRequests(err) {
 		t.Fatalf("the eviction was not refused by the budget: %v", err)
 	}
-	if err := client.PolicyV1().PodDisruptionBudgets(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+	if err := client.PolicyV1().PodDisruptionBudgets(namespace).Delete(t.Context(), "web",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoreV1().Pods(namespace).EvictV1(t.Context(), eviction); err != nil {
@@ -71,9 +76,13 @@ func TestOneJobCompletesAnotherFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := &batchv1.Job{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
-				Spec:       batchv1.JobSpec{BackoffLimit: new(int32), Template: podTemplate(test.told, corev1.RestartPolicyNever)},
+				Spec: batchv1.JobSpec{
+					BackoffLimit: new(int32),
+					Template:     podTemplate(test.told, corev1.RestartPolicyNever),
+				},
 			}
-			if _, err := cluster.Client(t).BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+			if _, err := cluster.Client(t).BatchV1().Jobs(namespace).Create(t.Context(), job,
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			sandboxtest.Await(t, cluster, jobs, namespace+"/"+name, func(j *batchv1.Job) bool {
@@ -107,7 +116,8 @@ func TestNamespaceTerminatesAsARealOne(t *testing.T) {
 	if _, err := maps.Get(t.Context(), "free", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("content without a finalizer is still there: %v", err)
 	}
-	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}},
+		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a terminating namespace took new content: %v", err)
 	}
 	last, err := maps.Get(t.Context(), "held", metav1.GetOptions{})
@@ -122,7 +132,8 @@ func TestNamespaceTerminatesAsARealOne(t *testing.T) {
 }
 
 // createDeployment creates the Deployment web in a namespace of its own.
-func createDeployment(t *testing.T, on *sandboxtest.SharedSandbox, replicas int32, settings map[string]string) (namespace string) {
+func createDeployment(t *testing.T, on *sandboxtest.SharedSandbox, replicas int32,
+	settings map[string]string) (namespace string) {
 	t.Helper()
 	namespace = on.Namespace(t)
 	deployment := &appsv1.Deployment{
@@ -133,7 +144,8 @@ func createDeployment(t *testing.T, on *sandboxtest.SharedSandbox, replicas int3
 			Template: podTemplate(settings, corev1.RestartPolicyAlways),
 		},
 	}
-	if _, err := on.Client(t).AppsV1().Deployments(namespace).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
+	if _, err := on.Client(t).AppsV1().Deployments(namespace).Create(t.Context(), deployment,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return namespace

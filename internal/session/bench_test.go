@@ -47,7 +47,9 @@ func BenchmarkApply(b *testing.B) {
 		atOnce  int // as that mode has it
 	}{
 		{"again", func() {}, graph.Reconcile, 8},
-		{"hundredth-changed", func() { ours.revision, theirs.revision = ours.revision+1, theirs.revision+1 }, graph.Update, 16},
+		{"hundredth-changed", func() {
+			ours.revision, theirs.revision = ours.revision+1, theirs.revision+1
+		}, graph.Update, 16},
 		{"first", func() { ours, theirs = newEstate(), newEstate() }, graph.Install, 48},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
@@ -105,7 +107,8 @@ func (e *estate) files() fstest.MapFS {
 	put("0000_10_base_widgets", estateDefinition)
 	for part := range 10 {
 		namespace := fmt.Sprintf("%s-%d", e.name, part)
-		put(fmt.Sprint("0000_10_base_namespace-", part), "{apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE}}", "NAMESPACE", namespace)
+		put(fmt.Sprint("0000_10_base_namespace-", part),
+			"{apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE}}", "NAMESPACE", namespace)
 		for kind, text := range estateKinds {
 			for i := range 10 {
 				revision := 0
@@ -113,7 +116,8 @@ func (e *estate) files() fstest.MapFS {
 					revision = e.revision
 				}
 				put(fmt.Sprintf("0000_20_component-%d_%d-%d", part, kind, i), estateHead+text,
-					"NAMESPACE", namespace, "NAME", fmt.Sprint("part-", i), "REVISION", fmt.Sprint("revision-", revision))
+					"NAMESPACE", namespace, "NAME", fmt.Sprint("part-", i), "REVISION",
+					fmt.Sprint("revision-", revision))
 			}
 		}
 	}
@@ -122,7 +126,8 @@ func (e *estate) files() fstest.MapFS {
 
 func (e *estate) load(b *testing.B) *payload.Payload {
 	b.Helper()
-	release, _, err := payload.Load(b.Context(), e.files(), payload.Options{Name: e.name, Version: fmt.Sprint("1.0.", e.revision)})
+	release, _, err := payload.Load(b.Context(), e.files(),
+		payload.Options{Name: e.name, Version: fmt.Sprint("1.0.", e.revision)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -186,10 +191,11 @@ func applyBare(ctx context.Context, c *cluster.Cluster, object *unstructured.Uns
 	if in.GroupKind() == kinds.CustomResourceDefinition {
 		c.Learn(object)
 	}
-	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		_, err := c.Apply(ctx, in, object, cluster.Force)
-		return err == nil, ignoreNotFound(err)
-	})
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := c.Apply(ctx, in, object, cluster.Force)
+			return err == nil, ignoreNotFound(err)
+		})
 }
 
 func ignoreNotFound(err error) error {
@@ -203,12 +209,13 @@ func ignoreNotFound(err error) error {
 // time out of that of the next one.
 func settle(b *testing.B) {
 	b.Helper()
-	err := wait.PollUntilContextTimeout(b.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		all, err := test.Client(b).AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-		return err == nil && !slices.ContainsFunc(all.Items, func(deployment appsv1.Deployment) bool {
-			return deployment.Status.ObservedGeneration != deployment.Generation
-		}), err
-	})
+	err := wait.PollUntilContextTimeout(b.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			all, err := test.Client(b).AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+			return err == nil && !slices.ContainsFunc(all.Items, func(deployment appsv1.Deployment) bool {
+				return deployment.Status.ObservedGeneration != deployment.Generation
+			}), err
+		})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -252,12 +252,14 @@ func prepare(t *testing.T, release string) {
 	c := connectAs(t, release+"-before")
 	mustRun(t, c, load(t, release, "1.0.0", fleetOne))
 	holdBack := []byte(`{"metadata": {"finalizers": ["example.com/hold"]}}`)
-	if _, err := c.Client.CoreV1().ConfigMaps(release).Patch(t.Context(), "held", types.MergePatchType, holdBack, metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
+	if _, err := c.Client.CoreV1().ConfigMaps(release).Patch(t.Context(), "held", types.MergePatchType, holdBack,
+		metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-var thorough = flag.Bool("thorough", false, "kill an update at each of its writes, not at a third of them, and apply 5,000 objects, not 1,000")
+var thorough = flag.Bool("thorough", false,
+	"kill an update at each of its writes, not at a third of them, and apply 5,000 objects, not 1,000")
 
 // TestKilledAtAnyWrite kills an update at its writes, and runs it again. What is
 // there then is what an undisturbed run leaves, and nothing was deleted or run twice.
@@ -314,7 +316,8 @@ func killAndCompare(t *testing.T, at moment, want string, wantDeeds []string) er
 // breakLock deletes the Lease of a process that was killed, as an administrator may who knows that.
 func breakLock(t *testing.T, release string) {
 	t.Helper()
-	err := test.Client(t).CoordinationV1().Leases(records).Delete(t.Context(), lock.Name(release), metav1.DeleteOptions{})
+	err := test.Client(t).CoordinationV1().Leases(records).Delete(t.Context(), lock.Name(release),
+		metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -326,7 +329,8 @@ func deedsOf(t *testing.T, release string) []string {
 	var deeds []string
 	for _, w := range audited(t, func(w write) bool {
 		switch {
-		case w.Object.Namespace == release && w.Object.Resource == "pods" && w.Verb == "create" && w.Object.Subresource == "":
+		case w.Object.Namespace == release && w.Object.Resource == "pods" && w.Verb == "create" &&
+			w.Object.Subresource == "":
 			return strings.Contains(w.Agent, "job-controller") // what a Job runs
 		case w.Agent != release:
 			return false
@@ -386,7 +390,11 @@ func lasting(t *testing.T, object unstructured.Unstructured) string {
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 			t.Fatal(err)
 		}
-		owners = append(owners, map[string]any{"manager": entry.Manager, "operation": string(entry.Operation), "fields": fields})
+		owners = append(owners, map[string]any{
+			"manager":   entry.Manager,
+			"operation": string(entry.Operation),
+			"fields":    fields,
+		})
 	}
 	slices.SortFunc(owners, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	if object.GetDeletionTimestamp() != nil {

@@ -44,12 +44,15 @@ spec:
 func TestObjectsAsLargeAsTheServerTakesThem(t *testing.T) {
 	const name, kilobyte = "large", 1 << 10
 	config := func(size int) string {
-		return "{apiVersion: v1, kind: ConfigMap, metadata: {name: data, namespace: NS}, data: {text: " + strings.Repeat("x", size) + "}}\n"
+		return "{apiVersion: v1, kind: ConfigMap, metadata: {name: data, namespace: NS}, data: {text: " +
+			strings.Repeat("x", size) + "}}\n"
 	}
 	blob := func(size int) string {
-		return "{apiVersion: NS.example.com/v1, kind: Blob, metadata: {name: data, namespace: NS}, text: " + strings.Repeat("x", size) + "}\n"
+		return "{apiVersion: NS.example.com/v1, kind: Blob, metadata: {name: data, namespace: NS}, text: " +
+			strings.Repeat("x", size) + "}\n"
 	}
-	const last = "-- 0000_20_other_10_other.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: other, namespace: NS}}\n"
+	const last = "-- 0000_20_other_10_other.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: other, " +
+		"namespace: NS}}\n"
 	for what, large := range map[string]struct {
 		text    string
 		refused string // what the failure says; "" if it is applied
@@ -76,7 +79,8 @@ func TestObjectsAsLargeAsTheServerTakesThem(t *testing.T) {
 				t.Fatalf("the others are not applied: %v", got)
 			}
 			text := outcome.Err.Error()
-			if !strings.Contains(text, large.refused) || !strings.Contains(text, "(0000_20_large_10_large.yaml:1, ") || len(text) > 500 || strings.Contains(text, "\n") {
+			if !strings.Contains(text, large.refused) || !strings.Contains(text, "(0000_20_large_10_large.yaml:1, ") ||
+				len(text) > 500 || strings.Contains(text, "\n") {
 				t.Errorf("%d bytes: %.1000s", len(text), text)
 			}
 		})
@@ -113,7 +117,8 @@ func TestTheClockIsAnHourOff(t *testing.T) {
 			if len(outcome.Deletes) != 1 || outcome.Took < 0 || outcome.Took > patience {
 				t.Fatalf("it took %s, and these deletes are pending: %v", outcome.Took, outcome.Deletes)
 			}
-			if text := outcome.Deletes[0].Seen.Describe(c.Now()); !strings.HasPrefix(text, "terminating for ") || strings.Contains(text, "for -") {
+			if text := outcome.Deletes[0].Seen.Describe(c.Now()); !strings.HasPrefix(text, "terminating for ") ||
+				strings.Contains(text, "for -") {
 				t.Errorf("the age of the delete: %s", text)
 			}
 			known, _, err := record.NewStore(c.Client, records, release).Load(t.Context())
@@ -123,14 +128,20 @@ func TestTheClockIsAnHourOff(t *testing.T) {
 			if newest := known.Newest(); newest.Completed == nil || newest.Completed.Before(&newest.Started) {
 				t.Errorf("the record says that it began at %s and ended at %v", newest.Started, newest.Completed)
 			}
-			lease, err := test.Client(t).CoordinationV1().Leases(records).Get(t.Context(), "runlevel-release-"+release, metav1.GetOptions{})
+			lease, err := test.Client(t).CoordinationV1().Leases(records).Get(t.Context(), "runlevel-release-"+release,
+				metav1.GetOptions{})
 			if err != nil || lease.Spec.RenewTime == nil {
 				t.Fatalf("%v, %v", lease, err)
 			}
 			if age := c.Now().Sub(lease.Spec.RenewTime.Time); age.Abs() > patience {
 				t.Errorf("the lock was last renewed %s ago, as the server has it", age)
 			}
-			if finding := precondition.Evaluate(&precondition.Facts{Now: c.Now(), Payload: load(t, release, "1.2.0", fleetTwo), Record: known, Deletes: outcome.Deletes}); len(finding) == 0 || strings.Contains(fmt.Sprint(finding), "for -") {
+			if finding := precondition.Evaluate(&precondition.Facts{
+				Now:     c.Now(),
+				Payload: load(t, release, "1.2.0", fleetTwo),
+				Record:  known,
+				Deletes: outcome.Deletes,
+			}); len(finding) == 0 || strings.Contains(fmt.Sprint(finding), "for -") {
 				t.Errorf("the gate says %v", finding)
 			}
 		})
@@ -163,7 +174,8 @@ data: {key: "Grüße, 日本語, 🚀, e\u0301, \u202eabc\u202c, \u0000, \u2028"
 	if outcome.Err == nil {
 		t.Fatal("a key that the server refuses is applied")
 	}
-	if said := outcome.Err.Error(); !strings.Contains(said, "0000_20_日本語_10_設定 🚀.yaml:1") || strings.ContainsAny(said, "\u202e\n\u2028") {
+	if said := outcome.Err.Error(); !strings.Contains(said, "0000_20_日本語_10_設定 🚀.yaml:1") ||
+		strings.ContainsAny(said, "\u202e\n\u2028") {
 		t.Errorf("the failure is told as %q", said)
 	}
 }
@@ -201,18 +213,20 @@ func TestWhatNeverGoesHoldsUpNothing(t *testing.T) {
 		t.Fatalf("the record: %+v, %v", known, err)
 	}
 	for _, wanted := range []string{"example.com/never", "example.com/in-it"} {
-		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			var text strings.Builder
-			for _, item := range precondition.ObserveDeletes(ctx, c, known.Tombstones) {
-				fmt.Fprintln(&text, item.Seen.Describe(c.Now()))
-			}
-			return strings.Contains(text.String(), wanted), nil
-		})
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+			func(ctx context.Context) (bool, error) {
+				var text strings.Builder
+				for _, item := range precondition.ObserveDeletes(ctx, c, known.Tombstones) {
+					fmt.Fprintln(&text, item.Seen.Describe(c.Now()))
+				}
+				return strings.Contains(text.String(), wanted), nil
+			})
 		if err != nil {
 			t.Errorf("nobody is told what holds it: %s", wanted)
 		}
 	}
-	if refused := session.Inspect(t.Context(), c, load(t, name, "1.2.0", after), options()); len(precondition.Blocking(refused.Findings)) != 2 {
+	if refused := session.Inspect(t.Context(), c, load(t, name, "1.2.0", after),
+		options()); len(precondition.Blocking(refused.Findings)) != 2 {
 		t.Errorf("the next minor version: %v", refused.Findings)
 	}
 }
@@ -255,7 +269,8 @@ func TestThousandsOfObjects(t *testing.T) {
 		if run.mode == graph.Reconcile && len(alone(all)) > 0 {
 			t.Errorf("the second time it asks for %q", alone(all))
 		}
-		made, err := c.Client.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + name})
+		made, err := c.Client.CoreV1().ConfigMaps(name).List(t.Context(),
+			metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,9 +278,12 @@ func TestThousandsOfObjects(t *testing.T) {
 		for i := range made.Items {
 			versions[run.mode][made.Items[i].Name] = made.Items[i].ResourceVersion
 		}
-		t.Logf("%s: %s, at most %d MB of heap, %s, %d bytes remembered", run.mode, outcome.Took.Round(100*time.Millisecond), highest>>20, summary(all), len(outcome.Report.Fingerprints.Bytes()))
+		t.Logf("%s: %s, at most %d MB of heap, %s, %d bytes remembered", run.mode,
+			outcome.Took.Round(100*time.Millisecond), highest>>20, summary(all),
+			len(outcome.Report.Fingerprints.Bytes()))
 	}
-	if diff := cmp.Diff(versions[graph.Install], versions[graph.Reconcile]); len(versions[graph.Install]) != count || diff != "" {
+	if diff := cmp.Diff(versions[graph.Install], versions[graph.Reconcile]); len(versions[graph.Install]) != count ||
+		diff != "" {
 		t.Errorf("%d were there, and then were written again: %s", len(versions[graph.Install]), diff)
 	}
 }

@@ -78,7 +78,8 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 	o.Lock = lock.Options{Holder: "second", Duration: 10 * time.Second}
 	outcome := session.Run(t.Context(), c, release, o)
 	var held *lock.HeldError
-	if !errors.As(outcome.Err, &held) || held.Holder.Name != "first" || held.Holder.Since.IsZero() || outcome.Report != nil {
+	if !errors.As(outcome.Err, &held) || held.Holder.Name != "first" || held.Holder.Since.IsZero() ||
+		outcome.Report != nil {
 		t.Fatalf("the second one: %v, %+v", outcome.Err, outcome.Report)
 	}
 	if text := outcome.Err.Error(); !strings.Contains(text, "is locked by first since 20") {
@@ -89,7 +90,12 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 	}
 
 	waits, third := make(chan lock.Holder, 1), make(chan *session.Outcome, 1)
-	o.Lock = lock.Options{Holder: "third", Duration: 10 * time.Second, Wait: true, OnHeld: func(held lock.Holder) { waits <- held }}
+	o.Lock = lock.Options{
+		Holder:   "third",
+		Duration: 10 * time.Second,
+		Wait:     true,
+		OnHeld:   func(held lock.Holder) { waits <- held },
+	}
 	go func() { third <- session.Run(t.Context(), c, release, o) }()
 	if by := <-waits; by.Name != "first" {
 		t.Errorf("the third one waits for %q", by.Name)
@@ -98,7 +104,8 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 	if outcome := <-first; outcome.Err != nil || counts(outcome)[object.Created] != 21 {
 		t.Errorf("the first one: %v, %v", counts(outcome), outcome.Err)
 	}
-	if outcome := <-third; outcome.Err != nil || outcome.Mode != graph.Reconcile || counts(outcome)[object.Unchanged] != 21 {
+	if outcome := <-third; outcome.Err != nil || outcome.Mode != graph.Reconcile ||
+		counts(outcome)[object.Unchanged] != 21 {
 		t.Errorf("the third one: %s, %v, %v", outcome.Mode, counts(outcome), outcome.Err)
 	}
 }
@@ -139,9 +146,10 @@ spec:
 	c := connectAs(t, name)
 	go func() { ended <- session.Run(t.Context(), c, release, o) }()
 	key := records + "/runlevel-release-" + name
-	noted := sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("configmaps"), key, func(config *corev1.ConfigMap) bool {
-		return config != nil && strings.Contains(config.Data["record.json"], `"waits"`)
-	})
+	noted := sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("configmaps"), key,
+		func(config *corev1.ConfigMap) bool {
+			return config != nil && strings.Contains(config.Data["record.json"], `"waits"`)
+		})
 	steal(t, name)
 	checkStolen(t, <-ended)
 	now, err := c.Client.CoreV1().ConfigMaps(records).Get(t.Context(), noted.Name, metav1.GetOptions{})

@@ -40,7 +40,12 @@ func TestARealReleaseTwice(t *testing.T) {
 		Filter: payload.Filter{
 			Profile: "self-managed-high-availability", FeatureSet: "Default", FeatureGates: []string{},
 			// It lacks fields that its definition requires: OpenShift's own API server fills them in.
-			Overrides: []configv1.ComponentOverride{{Group: "security.openshift.io", Kind: "SecurityContextConstraints", Name: "machine-api-termination-handler", Unmanaged: true}},
+			Overrides: []configv1.ComponentOverride{{
+				Group:     "security.openshift.io",
+				Kind:      "SecurityContextConstraints",
+				Name:      "machine-api-termination-handler",
+				Unmanaged: true,
+			}},
 		},
 	})
 	if err != nil {
@@ -67,7 +72,8 @@ func TestARealReleaseTwice(t *testing.T) {
 	sent.take()
 	second := session.Run(t.Context(), c, release, o)
 	mustAskForLittle(t, release, second, sent.take())
-	if got := counts(second); second.Err != nil || second.Mode != graph.Reconcile || got[object.Unchanged]+got[object.Kept]+got[object.Left]+got[object.Absent] != len(release.Manifests) {
+	if got := counts(second); second.Err != nil || second.Mode != graph.Reconcile ||
+		got[object.Unchanged]+got[object.Kept]+got[object.Left]+got[object.Absent] != len(release.Manifests) {
 		t.Errorf("the %s: %v, %v", second.Mode, got, second.Err)
 	}
 	for _, w := range audited(t, func(w write) bool { return w.Agent == "whole" })[wrote:] {
@@ -97,7 +103,8 @@ func TestARealReleaseTwice(t *testing.T) {
 	sent.take()
 	third := session.Run(t.Context(), c, release, o)
 	mustAskForLittle(t, release, third, sent.take())
-	t.Logf("%d objects, %d of them ours alone: %s, then %s and %s", len(after), alone, first.Took, second.Took, third.Took)
+	t.Logf("%d objects, %d of them ours alone: %s, then %s and %s", len(after), alone, first.Took, second.Took,
+		third.Took)
 }
 
 // mustAskForLittle looks at what an apply has sent that has nothing to do: it lists and
@@ -124,7 +131,8 @@ func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *session.O
 		}
 	}
 	for _, item := range sent {
-		if item.Verb != "list" && item.Verb != "watch" && !isUpkeep(item) && verbs[item.Namespace+"/"+item.Name] != item.Verb {
+		if item.Verb != "list" && item.Verb != "watch" && !isUpkeep(item) &&
+			verbs[item.Namespace+"/"+item.Name] != item.Verb {
 			t.Errorf("the %s asks for a single object: %s", outcome.Mode, item)
 		}
 		if isUpkeep(item) && item.Resource == "configmaps" && item.Verb != "get" {
@@ -157,7 +165,8 @@ func headsOf(t *testing.T, c *cluster.Cluster, release *payload.Payload) map[kin
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := c.Metadata.Resource(resource.GroupVersionResource).List(t.Context(), metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release.Name})
+		found, err := c.Metadata.Resource(resource.GroupVersionResource).List(t.Context(),
+			metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release.Name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +186,8 @@ func headsOf(t *testing.T, c *cluster.Cluster, release *payload.Payload) map[kin
 
 func versionOfRecord(t *testing.T, c *cluster.Cluster, release string) string {
 	t.Helper()
-	found, err := c.Client.CoreV1().ConfigMaps(records).Get(t.Context(), "runlevel-release-"+release, metav1.GetOptions{})
+	found, err := c.Client.CoreV1().ConfigMaps(records).Get(t.Context(), "runlevel-release-"+release,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,11 +235,13 @@ spec:
 	}
 	for _, manifest := range release.Manifests {
 		namespace := manifest.ID().Namespace
-		if namespace == "" || manifest.IsTombstone() || namespaces[namespace] || strings.HasPrefix(namespace, "kube-") || namespace == "default" {
+		if namespace == "" || manifest.IsTombstone() || namespaces[namespace] ||
+			strings.HasPrefix(namespace, "kube-") || namespace == "default" {
 			continue
 		}
 		namespaces[namespace] = true
-		fmt.Fprintf(&text, "\n-- 0000_10_places_10_%[1]s.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: %[1]s}}\n", namespace)
+		fmt.Fprintf(&text, "\n-- 0000_10_places_10_%[1]s.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: "+
+			"%[1]s}}\n", namespace)
 	}
 	mustRun(t, c, load(t, "stand-ins", "1.0.0", text.String()))
 	c.Refresh()
@@ -242,9 +254,12 @@ func labelNodes(t *testing.T, c *cluster.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labels := []byte(`{"metadata": {"labels": {"node-role.kubernetes.io/master": "", "node-role.kubernetes.io/control-plane": ""}}}`)
+	labels := []byte(
+		`{"metadata": {"labels": {"node-role.kubernetes.io/master": "", "node-role.kubernetes.io/control-plane": ""}}}`,
+	)
 	for _, node := range nodes.Items {
-		if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), node.Name, types.MergePatchType, labels, metav1.PatchOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), node.Name, types.MergePatchType, labels,
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -259,15 +274,22 @@ func operate(t *testing.T, c *cluster.Cluster, release *payload.Payload, id kind
 		}
 		versions, _, _ := unstructured.NestedSlice(manifest.Object().Object, "status", "versions")
 		condition := func(kind, status string) map[string]any {
-			return map[string]any{"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "AsExpected"}
+			return map[string]any{
+				"type":               kind,
+				"status":             status,
+				"lastTransitionTime": "2026-01-01T00:00:00Z",
+				"reason":             "AsExpected",
+			}
 		}
 		status, _ := json.Marshal(map[string]any{"status": map[string]any{
-			"versions":   versions,
-			"conditions": []any{condition("Available", "True"), condition("Progressing", "False"), condition("Degraded", "False")},
+			"versions": versions,
+			"conditions": []any{condition("Available", "True"), condition("Progressing", "False"),
+				condition("Degraded", "False")},
 		}})
 		resource, err := c.Find(t.Context(), manifest.GroupVersionKind())
 		if err == nil {
-			_, err = c.In(resource, "").Patch(t.Context(), id.Name, types.MergePatchType, status, metav1.PatchOptions{FieldManager: "operator"}, "status")
+			_, err = c.In(resource, "").Patch(t.Context(), id.Name, types.MergePatchType, status,
+				metav1.PatchOptions{FieldManager: "operator"}, "status")
 		}
 		if err != nil {
 			t.Error("the operator's status:", err)

@@ -36,7 +36,8 @@ func TestTheRecordIsLost(t *testing.T) {
 	const name = "record-lost"
 	prepare(t, name)
 	c := connectAs(t, name)
-	if err := c.Client.CoreV1().ConfigMaps(records).Delete(t.Context(), "runlevel-release-"+name, metav1.DeleteOptions{}); err != nil {
+	if err := c.Client.CoreV1().ConfigMaps(records).Delete(t.Context(), "runlevel-release-"+name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	outcome := mustRun(t, c, load(t, name, "1.1.0", fleetTwo))
@@ -53,7 +54,9 @@ func TestAReconcileCompletesNoOtherUpdate(t *testing.T) {
 	c := connectAs(t, name)
 	first := load(t, name, "1.0.0", configMaps(1))
 	mustRun(t, c, first)
-	broken := load(t, name, "1.0.1", configMaps(1)+"-- 0000_30_broken_10_broken.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: broken, namespace: NS}, data: {\"no key\": x}}\n")
+	broken := load(t, name, "1.0.1",
+		configMaps(1)+"-- 0000_30_broken_10_broken.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: "+
+			"broken, namespace: NS}, data: {\"no key\": x}}\n")
 	if outcome := session.Run(t.Context(), c, broken, options()); outcome.Err == nil {
 		t.Fatal("a key that the server refuses is applied")
 	}
@@ -72,7 +75,8 @@ func TestAReconcileCompletesNoOtherUpdate(t *testing.T) {
 func TestWhoComesLateDoesNotCompleteWhatOthersBegan(t *testing.T) {
 	r := newRelease(t)
 	r.through(func(request *http.Request) error {
-		if request.Method != http.MethodPut || !strings.HasSuffix(request.URL.Path, "/configmaps/runlevel-release-"+r.name) {
+		if request.Method != http.MethodPut ||
+			!strings.HasSuffix(request.URL.Path, "/configmaps/runlevel-release-"+r.name) {
 			return nil
 		}
 		store := record.NewStore(test.Client(t), r.namespace, r.name)
@@ -91,7 +95,8 @@ func TestWhoComesLateDoesNotCompleteWhatOthersBegan(t *testing.T) {
 // deleteRecord deletes the record of a release.
 func deleteRecord(t *testing.T, c *cluster.Cluster, release string) {
 	t.Helper()
-	if err := c.Client.CoreV1().ConfigMaps(records).Delete(t.Context(), "runlevel-release-"+release, metav1.DeleteOptions{}); err != nil {
+	if err := c.Client.CoreV1().ConfigMaps(records).Delete(t.Context(), "runlevel-release-"+release,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -103,7 +108,8 @@ func TestAnUpdateWithoutARecordGoesOnAsOne(t *testing.T) {
 		"the record": deleteRecord,
 		"the record and its copy": func(t *testing.T, c *cluster.Cluster, release string) {
 			deleteRecord(t, c, release)
-			if err := c.Client.CoordinationV1().Leases(records).Delete(t.Context(), "runlevel-release-"+release, metav1.DeleteOptions{}); err != nil {
+			if err := c.Client.CoordinationV1().Leases(records).Delete(t.Context(), "runlevel-release-"+release,
+				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -117,7 +123,8 @@ func TestAnUpdateWithoutARecordGoesOnAsOne(t *testing.T) {
 				t.Fatal("it was not killed")
 			}
 			outcome := mustRun(t, c, load(t, release, "1.1.0", fleetTwo))
-			if got := counts(outcome); outcome.Mode != graph.Update || got[object.Deleted]+got[object.Absent] != 2 || got[object.Pending] != 1 {
+			if got := counts(outcome); outcome.Mode != graph.Update || got[object.Deleted]+got[object.Absent] != 2 ||
+				got[object.Pending] != 1 {
 				t.Errorf("the %s: %v", outcome.Mode, got)
 			}
 		})
@@ -136,11 +143,14 @@ func TestATerminatingObjectHoldsBackWithoutARecord(t *testing.T) {
 	if outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "PendingDelete: ConfigMap "+name+"/held") {
 		t.Errorf("the next minor version: %v", outcome.Err)
 	}
-	if err := c.Client.CoordinationV1().Leases(records).Delete(t.Context(), "runlevel-release-"+name, metav1.DeleteOptions{}); err != nil {
+	if err := c.Client.CoordinationV1().Leases(records).Delete(t.Context(), "runlevel-release-"+name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	look := session.Inspect(t.Context(), c, load(t, name, "1.2.0", fleet), options())
-	if !slices.ContainsFunc(look.Findings, func(f precondition.CheckFinding) bool { return f.Check == precondition.PendingDelete }) {
+	if !slices.ContainsFunc(look.Findings, func(f precondition.CheckFinding) bool {
+		return f.Check == precondition.PendingDelete
+	}) {
 		t.Errorf("without a record and its copy, the gate finds %v", look.Findings)
 	}
 }
@@ -153,7 +163,8 @@ func TestTheRecordIsDeletedMeanwhile(t *testing.T) {
 	outcome := r.through(func(request *http.Request) error {
 		if request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/configmaps/") && !lost {
 			lost = true
-			return test.Client(t).CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.name, metav1.DeleteOptions{})
+			return test.Client(t).CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.name,
+				metav1.DeleteOptions{})
 		}
 		return nil
 	}).roll(t.Context(), "1.0.1", settings+prices)
@@ -167,7 +178,9 @@ func TestTheRecordIsDeletedMeanwhile(t *testing.T) {
 	if got := strings.Join(history, ", "); got != "Completed 1.0.1, Completed 1.0.0" {
 		t.Errorf("the record says: %s", got)
 	}
-	if !slices.ContainsFunc(outcome.Notes, func(note string) bool { return strings.Contains(note, "was deleted meanwhile") }) {
+	if !slices.ContainsFunc(outcome.Notes, func(note string) bool {
+		return strings.Contains(note, "was deleted meanwhile")
+	}) {
 		t.Errorf("nothing says so: %q", outcome.Notes)
 	}
 }

@@ -67,7 +67,8 @@ spec:
 	if outcome.Err != nil || retried == 0 {
 		t.Fatalf("the install ended with %v, after %d failures that heal", outcome.Err, retried)
 	}
-	found, err := c.Client.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{LabelSelector: "runlevel.dev/release=" + name})
+	found, err := c.Client.CoreV1().ConfigMaps(name).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "runlevel.dev/release=" + name})
 	if err != nil || len(found.Items) != objects {
 		t.Errorf("%d of %d objects are there: %v", len(found.Items), objects, err)
 	}
@@ -77,7 +78,8 @@ spec:
 			t.Errorf("made twice: %s", w)
 		}
 	}
-	if again := mustRun(t, c, release); again.Report.Err != nil || counts(again)[object.Unchanged] != len(release.Manifests) {
+	if again := mustRun(t, c, release); again.Report.Err != nil ||
+		counts(again)[object.Unchanged] != len(release.Manifests) {
 		t.Errorf("the second time: %v", counts(again))
 	}
 }
@@ -104,7 +106,8 @@ func TestAPIServerStaysAwayForLongerThanTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := mustRun(t, c, release)
-	if got := counts(again); again.Mode != graph.Install || got[object.Created]+got[object.Unchanged] != objects+1 || got[object.Unchanged] == 0 {
+	if got := counts(again); again.Mode != graph.Install || got[object.Created]+got[object.Unchanged] != objects+1 ||
+		got[object.Unchanged] == 0 {
 		t.Errorf("the rerun, an %s: %v", again.Mode, got)
 	}
 }
@@ -131,15 +134,18 @@ func grant(t *testing.T, namespace, name string, verbs ...string) (revoke func()
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "applier"}},
 	}
-	if _, err := client.RbacV1().Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.RbacV1().Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	if _, err := client.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := client.RbacV1().RoleBindings(namespace).Create(t.Context(), binding,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitRight(t, namespace, verbs[0], true)
 	return func() {
-		if err := client.RbacV1().RoleBindings(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		if err := client.RbacV1().RoleBindings(namespace).Delete(t.Context(), name,
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 		awaitRight(t, namespace, verbs[0], false)
@@ -149,13 +155,19 @@ func grant(t *testing.T, namespace, name string, verbs ...string) (revoke func()
 // awaitRight waits until the server knows whether the service account has a right.
 func awaitRight(t *testing.T, namespace, verb string, wanted bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		answer, err := test.Client(t).AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:" + namespace + ":applier",
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Resource: "configmaps"},
-		}}, metav1.CreateOptions{})
-		return err == nil && answer.Status.Allowed == wanted, err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			answer, err := test.Client(t).AuthorizationV1().SubjectAccessReviews().Create(ctx,
+				&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: "system:serviceaccount:" + namespace + ":applier",
+					ResourceAttributes: &authorizationv1.ResourceAttributes{
+						Namespace: namespace,
+						Verb:      verb,
+						Resource:  "configmaps",
+					},
+				}}, metav1.CreateOptions{})
+			return err == nil && answer.Status.Allowed == wanted, err
+		})
 	if err != nil {
 		t.Error("the server does not know the right:", err)
 	}
@@ -163,7 +175,8 @@ func awaitRight(t *testing.T, namespace, verb string, wanted bool) {
 
 func TestARightIsLostHalfWay(t *testing.T) {
 	namespace := test.Namespace(t)
-	if _, err := test.Client(t).CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "applier"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := test.Client(t).CoreV1().ServiceAccounts(namespace).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "applier"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	grant(t, namespace, "read", "get", "list", "watch", "create", "update")
@@ -190,7 +203,8 @@ func TestARightIsLostHalfWay(t *testing.T) {
 	if outcome.Err == nil || outcome.Report == nil {
 		t.Fatalf("without the right: %v", outcome.Err)
 	}
-	for _, named := range []string{"cannot patch resource \"configmaps\"", "in the namespace \"" + namespace + "\"", "(0000_20_part-", ".yaml:1, "} {
+	for _, named := range []string{"cannot patch resource \"configmaps\"", "in the namespace \"" + namespace + "\"",
+		"(0000_20_part-", ".yaml:1, "} {
 		if !strings.Contains(outcome.Err.Error(), named) {
 			t.Errorf("the error does not name %s: %v", named, outcome.Err)
 		}

@@ -89,17 +89,20 @@ func (s *sleeper) wake(t *testing.T) (isDone bool) {
 	return <-s.ended == nil
 }
 
-// versioned are ConfigMaps that say of which version they are, in four levels. The first one is deleted by 1.1.0, and the
-// other versions have it.
+// versioned are ConfigMaps that say of which version they are, in four levels. The first one is deleted by 1.1.0, and
+// the other versions have it.
 func versioned(version string, count int) string {
 	var text strings.Builder
-	text.WriteString("\n-- 0000_10_base_10_namespace.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}\n")
+	text.WriteString(
+		"\n-- 0000_10_base_10_namespace.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}\n",
+	)
 	annotations := ""
 	if version == "1.1.0" {
 		annotations = `, annotations: {release.openshift.io/delete: "true"}`
 	}
 	for i := range count {
-		fmt.Fprintf(&text, "-- 0000_%d_part-%03d_10_part.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: part-%03d, namespace: NS%s}, data: {version: %s}}\n", 20+i%4, i, i, annotations, version)
+		fmt.Fprintf(&text, "-- 0000_%d_part-%03d_10_part.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: "+
+			"part-%03d, namespace: NS%s}, data: {version: %s}}\n", 20+i%4, i, i, annotations, version)
 		annotations = ""
 	}
 	return text.String()
@@ -127,7 +130,8 @@ func takers() []taker {
 	}
 	return []taker{
 		{"has ended", func(t *testing.T, release string, o session.Options) string {
-			outcome := session.Run(t.Context(), connectAs(t, release+"-taker"), load(t, release, "1.1.1", versioned("1.1.1", sleeperParts)), o)
+			outcome := session.Run(t.Context(), connectAs(t, release+"-taker"),
+				load(t, release, "1.1.1", versioned("1.1.1", sleeperParts)), o)
 			if outcome.Err != nil {
 				t.Fatal(outcome.Err)
 			}
@@ -158,7 +162,9 @@ func TestASleeperDoesNotUndoWhatOthersDid(t *testing.T) {
 	for _, taker := range takers() {
 		for k := 1; k <= sleeperParts+1; k += 5 {
 			several.Go(func() {
-				t.Run(fmt.Sprintf("who takes its lock %s, at write %d", taker.name, k), func(t *testing.T) { takeFromSleeper(t, taker, k) })
+				t.Run(fmt.Sprintf("who takes its lock %s, at write %d", taker.name, k), func(t *testing.T) {
+					takeFromSleeper(t, taker, k)
+				})
 			})
 		}
 	}
@@ -193,7 +199,8 @@ func takeFromSleeper(t *testing.T, taker taker, k int) {
 func TestAKeeperThatSleptRepairsNothing(t *testing.T) {
 	const release, many = "asleep-keeps", 300
 	s := sleepIn(t, mortal{Release: release, Text: versioned("1.1.0", many), Keeps: true}, 0)
-	outcome := session.Run(t.Context(), connectAs(t, release+"-taker"), load(t, release, "1.1.1", versioned("1.1.1", many)), waitsForLock())
+	outcome := session.Run(t.Context(), connectAs(t, release+"-taker"),
+		load(t, release, "1.1.1", versioned("1.1.1", many)), waitsForLock())
 	if outcome.Err != nil {
 		t.Fatal(outcome.Err)
 	}
@@ -202,7 +209,8 @@ func TestAKeeperThatSleptRepairsNothing(t *testing.T) {
 	}
 	checkVersions(t, release, "1.1.1", many)
 	saysSo := func(words string) bool { return strings.Contains(s.said.String(), words) }
-	if !saysSo("freed it") && !saysSo("something else was applied") { // which it says if its watches end before it renews the lock
+	// which it says if its watches end before it renews the lock
+	if !saysSo("freed it") && !saysSo("something else was applied") {
 		t.Errorf("it does not say why it ends: %s", s.said)
 	}
 }
@@ -220,7 +228,8 @@ func TestWhoSleptAloneGoesOn(t *testing.T) {
 			defer end()
 			<-asleep.Done()
 			isDone := s.wake(t)
-			if newest := history(t, connectAs(t, "looker"), release); isDone != strings.HasPrefix(newest, "Completed update 1.1.0") {
+			if newest := history(t, connectAs(t, "looker"), release); isDone != strings.HasPrefix(newest,
+				"Completed update 1.1.0") {
 				t.Errorf("it has done its work: %t, and the record says %s\n%s", isDone, newest, s.said)
 			}
 			if !isDone && !strings.Contains(s.said.String(), lock.ErrLost.Message) {

@@ -91,7 +91,11 @@ func load(t testing.TB, name, version, text string) *payload.Payload {
 
 // options are those of a run that has time, also to renew its lock.
 func options() session.Options {
-	return session.Options{Namespace: records, Apply: apply.Options{Timeout: patience}, Lock: lock.Options{Wait: true, Duration: time.Minute}}
+	return session.Options{
+		Namespace: records,
+		Apply:     apply.Options{Timeout: patience},
+		Lock:      lock.Options{Wait: true, Duration: time.Minute},
+	}
 }
 
 // mustRun runs a release that can be applied.
@@ -134,7 +138,9 @@ func (p proxy) start(t testing.TB) string {
 	if forward.Transport, err = rest.TransportFor(config); err != nil {
 		t.Fatal(err)
 	}
-	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
+		w.WriteHeader(http.StatusBadGateway)
+	}
 	forward.ModifyResponse = func(answer *http.Response) error {
 		if p.answered != nil && !p.answered(answer) {
 			panic(http.ErrAbortHandler)
@@ -183,24 +189,26 @@ var auditLog struct {
 func audited(t testing.TB, interesting func(write) bool) []write {
 	t.Helper()
 	mark := "mark-" + rand.String(10)
-	if _, err := test.Client(t).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: mark}}, metav1.CreateOptions{}); err != nil {
+	if _, err := test.Client(t).CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: mark}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var found []write
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		auditLog.Lock()
-		defer auditLog.Unlock()
-		err := readAudit(filepath.Join(test.Sandbox(t).Logs, "audit.log"))
-		exists := false
-		found = nil
-		for _, item := range auditLog.writes {
-			exists = exists || item.Object.Name == mark
-			if interesting(item) {
-				found = append(found, item)
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			auditLog.Lock()
+			defer auditLog.Unlock()
+			err := readAudit(filepath.Join(test.Sandbox(t).Logs, "audit.log"))
+			exists := false
+			found = nil
+			for _, item := range auditLog.writes {
+				exists = exists || item.Object.Name == mark
+				if interesting(item) {
+					found = append(found, item)
+				}
 			}
-		}
-		return exists, err
-	})
+			return exists, err
+		})
 	if err != nil {
 		t.Fatal("the audit log:", err)
 	}
@@ -234,7 +242,8 @@ func configMaps(count int) string {
 	var text strings.Builder
 	text.WriteString("-- 0000_10_many_00.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}\n")
 	for i := range count {
-		fmt.Fprintf(&text, "-- 0000_20_part-%d_%04d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: map-%04d, namespace: NS}, data: {colour: red}}\n", i%10, i, i)
+		fmt.Fprintf(&text, "-- 0000_20_part-%d_%04d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: "+
+			"map-%04d, namespace: NS}, data: {colour: red}}\n", i%10, i, i)
 	}
 	return text.String()
 }

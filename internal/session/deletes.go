@@ -26,7 +26,9 @@ func (r *run) deletesToRecord(ctx context.Context, tombstones []kinds.ID, now me
 			continue
 		}
 		item := record.Tombstone{ID: id, Version: r.payload.Version, RequestedAt: now}
-		if at := slices.IndexFunc(r.record.Tombstones, func(known record.Tombstone) bool { return known.ID == id }); at >= 0 {
+		if at := slices.IndexFunc(r.record.Tombstones, func(known record.Tombstone) bool {
+			return known.ID == id
+		}); at >= 0 {
 			item.UID = r.record.Tombstones[at].UID
 		}
 		requested = append(requested, item)
@@ -82,7 +84,8 @@ func (r *run) recordGone(ctx context.Context) {
 		if !isFinished(r, item) || item.UID == "" || item.Seen.State == tombstone.Present {
 			continue // it was never seen, or was never gone
 		}
-		if err := cluster.RecordEvent(ctx, r.cluster, tombstone.Event(item.ID, item.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {
+		if err := cluster.RecordEvent(ctx, r.cluster,
+			tombstone.Event(item.ID, item.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {
 			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", item.ID.String(), "err", err)
 		}
 	}

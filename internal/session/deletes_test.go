@@ -43,8 +43,12 @@ const (
 // hold gives an object a finalizer, or takes it off.
 func (r release) hold(name string, isHeld bool) types.UID {
 	r.Helper()
-	patch := map[bool]string{true: `{"metadata":{"finalizers":["example.com/hold"]}}`, false: `{"metadata":{"finalizers":null}}`}[isHeld]
-	config, err := test.Client(r).CoreV1().ConfigMaps(r.namespace).Patch(context.WithoutCancel(r.Context()), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	patch := map[bool]string{
+		true:  `{"metadata":{"finalizers":["example.com/hold"]}}`,
+		false: `{"metadata":{"finalizers":null}}`,
+	}[isHeld]
+	config, err := test.Client(r).CoreV1().ConfigMaps(r.namespace).Patch(context.WithoutCancel(r.Context()), name,
+		types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		r.Error(err)
 		return ""
@@ -55,7 +59,8 @@ func (r release) hold(name string, isHeld bool) types.UID {
 // bring creates an object that no release has.
 func (r release) bring(name string) {
 	r.Helper()
-	if _, err := test.Client(r).CoreV1().ConfigMaps(r.namespace).Create(r.Context(), configMap(name), metav1.CreateOptions{FieldManager: "bob"}); err != nil {
+	if _, err := test.Client(r).CoreV1().ConfigMaps(r.namespace).Create(r.Context(), configMap(name),
+		metav1.CreateOptions{FieldManager: "bob"}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -80,7 +85,8 @@ func TestTheRecordHasAllDeletesBeforeTheFirst(t *testing.T) {
 		defer mu.Unlock()
 		deletes++
 		known := r.record().Tombstones
-		if deletes == 1 && (len(known) != 2 || known[0].UID == "" || known[1].UID == "" || known[0].Version != "1.0.1") {
+		if deletes == 1 && (len(known) != 2 || known[0].UID == "" || known[1].UID == "" ||
+			known[0].Version != "1.0.1") {
 			t.Errorf("when the first delete is on its way, the record has %+v", known)
 		}
 		return nil
@@ -104,17 +110,20 @@ func TestADeleteOutlivesItsVersion(t *testing.T) {
 	r := newRelease(t)
 	r.must("1.0.0", both)
 	uid := r.hold("b", true)
-	if outcome := r.must("1.0.1", neither); len(outcome.Deletes) != 1 || outcome.Deletes[0].Seen.State != tombstone.Terminating {
+	if outcome := r.must("1.0.1", neither); len(outcome.Deletes) != 1 ||
+		outcome.Deletes[0].Seen.State != tombstone.Terminating {
 		t.Errorf("%+v", outcome.Deletes)
 	}
 	if outcome := r.must("1.0.1", neither); outcome.Mode != graph.Reconcile || done(outcome) != "absent a, pending b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
 	}
 	outcome := r.must("1.0.2", another) // a patch, without the tombstone
-	if known := r.record().Tombstones; len(known) != 1 || known[0].UID != uid || known[0].Version != "1.0.1" || len(outcome.Deletes) != 1 {
+	if known := r.record().Tombstones; len(known) != 1 || known[0].UID != uid || known[0].Version != "1.0.1" ||
+		len(outcome.Deletes) != 1 {
 		t.Errorf("the record has %+v", known)
 	}
-	if outcome := r.roll(t.Context(), "1.1.0", another); outcome.Report != nil || !strings.Contains(outcome.Err.Error(), "example.com/hold") {
+	if outcome := r.roll(t.Context(), "1.1.0", another); outcome.Report != nil ||
+		!strings.Contains(outcome.Err.Error(), "example.com/hold") {
 		t.Errorf("a minor version should not begin: %v", outcome.Err)
 	}
 	r.hold("b", false)
@@ -141,7 +150,8 @@ func TestAnUpdateThatIsKilledAsksAgain(t *testing.T) {
 	if !r.exists("b") || len(r.record().Tombstones) == 0 {
 		t.Fatalf("the record has %+v", r.record())
 	}
-	if outcome := r.must("1.0.1", neither); outcome.Mode != graph.Update || !strings.HasSuffix(done(outcome), "deleted b") || r.exists("b") {
+	if outcome := r.must("1.0.1", neither); outcome.Mode != graph.Update ||
+		!strings.HasSuffix(done(outcome), "deleted b") || r.exists("b") {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
 	}
 }
@@ -163,7 +173,8 @@ func TestAnUpdateThatCouldNotSeeAnObjectAsksAgain(t *testing.T) {
 			}
 		}
 	})
-	if !errors.Is(outcome.Err, context.Canceled) || done(outcome) != "deleted a, failed b" || outcome.Deletes[0].Seen.State != tombstone.Unknown {
+	if !errors.Is(outcome.Err, context.Canceled) || done(outcome) != "deleted a, failed b" ||
+		outcome.Deletes[0].Seen.State != tombstone.Unknown {
 		t.Errorf("%s, %+v: %v", done(outcome), outcome.Deletes, outcome.Err)
 	}
 	if newest := r.record().Newest(); newest.State == record.Completed {
@@ -191,7 +202,8 @@ func TestWhatComesBackIsDeletedAgain(t *testing.T) {
 		t.Errorf("%s, %+v", done(outcome), r.record().Tombstones)
 	}
 	for _, name := range []string{"a", "b"} {
-		if got := r.events(name); strings.Count(strings.Join(got, " "), "Reappeared") != 2 || !strings.Contains(strings.Join(got, " "), "DeleteRequested DeleteRequested") {
+		if got := r.events(name); strings.Count(strings.Join(got, " "), "Reappeared") != 2 ||
+			!strings.Contains(strings.Join(got, " "), "DeleteRequested DeleteRequested") {
 			t.Errorf("of %s it is told %q", name, got)
 		}
 	}
@@ -205,7 +217,8 @@ func TestWhatAReleaseWantsBackIsNotPending(t *testing.T) {
 	r.must("1.0.1", neither)
 	r.hold("b", false)
 	r.bring("b")
-	if outcome := r.must("1.0.2", both); done(outcome) != "created a, configured b" || len(outcome.Deletes) != 0 || len(r.record().Tombstones) != 0 {
+	if outcome := r.must("1.0.2", both); done(outcome) != "created a, configured b" || len(outcome.Deletes) != 0 ||
+		len(r.record().Tombstones) != 0 {
 		t.Errorf("%s, %+v", done(outcome), r.record().Tombstones)
 	}
 }
@@ -223,7 +236,8 @@ func TestAnotherReleasesObjectsAreLeftAlone(t *testing.T) {
 		t.Errorf("it takes what another one has for orphans: %+v", outcome.Orphans)
 	}
 	for name, claim := range map[string]string{"applies": both, "deletes": neither} {
-		if outcome := other.roll(t.Context(), "1.0.1", claim); outcome.Report != nil || !strings.Contains(outcome.Err.Error(), "are of release "+r.name) {
+		if outcome := other.roll(t.Context(), "1.0.1", claim); outcome.Report != nil ||
+			!strings.Contains(outcome.Err.Error(), "are of release "+r.name) {
 			t.Errorf("one that %s it is begun: %v", name, outcome.Err)
 		}
 		outcome := other.roll(t.Context(), "1.0.1", claim, force)

@@ -34,7 +34,11 @@ type keptCopies struct {
 
 // listCopies reads which copies of a release are on the cluster, if there may be some, or its apply is to write one.
 func listCopies(ctx context.Context, r *run) *keptCopies {
-	k := &keptCopies{store: files.CopyStore{Cluster: r.cluster, Namespace: r.options.Namespace, Release: r.payload.Name}}
+	k := &keptCopies{store: files.CopyStore{
+		Cluster:   r.cluster,
+		Namespace: r.options.Namespace,
+		Release:   r.payload.Name,
+	}}
 	if r.options.Files.Packed == nil && len(filesOf(r.record)) == 0 {
 		return k
 	}
@@ -54,8 +58,8 @@ func (k *keptCopies) nextRevision() int {
 	return next
 }
 
-// write writes the files of the version that is applied, unless the cluster has them, and returns what the record is to know of
-// the copy. A failure costs the copy only.
+// write writes the files of the version that is applied, unless the cluster has them, and returns what the record is to
+// know of the copy. A failure costs the copy only.
 func (k *keptCopies) write(ctx context.Context, r *run) *record.KeptFiles {
 	o, known := r.options.Files, r.record
 	switch {
@@ -75,7 +79,8 @@ func (k *keptCopies) write(ctx context.Context, r *run) *record.KeptFiles {
 		}
 	}
 	revision := max(k.nextRevision(), known.LastRevision+1)
-	if newest := known.Newest(); r.outcome.IsSame && (r.outcome.Mode == graph.Reconcile || newest.State == record.Partial) {
+	if newest := known.Newest(); r.outcome.IsSame &&
+		(r.outcome.Mode == graph.Reconcile || newest.State == record.Partial) {
 		revision = newest.Revision // which goes on
 	}
 	pieces, err := k.store.Write(ctx, o.Packed, r.payload.Version, revision)
@@ -92,8 +97,8 @@ func (k *keptCopies) sort(known *record.Record, most int) {
 	k.needed = known.History.KeepFiles(most)
 }
 
-// collect removes the copies that are not needed, and returns the warnings. Copies that the record does not know, because it was
-// lost, stay as long as there are no more than are kept.
+// collect removes the copies that are not needed, and returns the warnings. Copies that the record does not know,
+// because it was lost, stay as long as there are no more than are kept.
 func (k *keptCopies) collect(ctx context.Context) []string {
 	left := k.most - len(k.needed)
 	for _, of := range k.stored {

@@ -43,7 +43,8 @@ func (r release) keepVersion(version string, change ...func(*session.Options)) *
 // kept returns the Secrets of the copies.
 func (r release) kept() []corev1.Secret {
 	r.Helper()
-	found, err := test.Client(r).CoreV1().Secrets(r.namespace).List(r.Context(), metav1.ListOptions{LabelSelector: files.Label})
+	found, err := test.Client(r).CoreV1().Secrets(r.namespace).List(r.Context(),
+		metav1.ListOptions{LabelSelector: files.Label})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -91,7 +92,8 @@ func TestKeepingFilesCostsLittle(t *testing.T) {
 	if got := forFiles(sent.take()); got != "list list" {
 		t.Errorf("an apply without files and one back to the first version send %s", got)
 	}
-	if entry := r.record().Newest(); entry.Revision != 3 || entry.Files.Digest != r.record().History[2].Files.Digest || len(r.kept()) != 1 {
+	if entry := r.record().Newest(); entry.Revision != 3 || entry.Files.Digest != r.record().History[2].Files.Digest ||
+		len(r.kept()) != 1 {
 		t.Errorf("the newest entry is %+v, and there are %d Secrets", entry, len(r.kept()))
 	}
 }
@@ -114,9 +116,10 @@ func TestFilesOfTheLastVersions(t *testing.T) {
 	for patch := 3; patch < 6; patch++ { // which never complete
 		version := fmt.Sprint("1.0.", patch)
 		failed := errors.New("killed")
-		outcome := r.roll(t.Context(), version, settings, two, force, r.keeping(version, settings), func(o *session.Options) {
-			o.OnBegun = func(context.Context, *cluster.Cluster) error { return failed }
-		})
+		outcome := r.roll(t.Context(), version, settings, two, force, r.keeping(version, settings),
+			func(o *session.Options) {
+				o.OnBegun = func(context.Context, *cluster.Cluster) error { return failed }
+			})
 		if !errors.Is(outcome.Err, failed) {
 			t.Fatal(outcome.Err)
 		}
@@ -142,7 +145,8 @@ func TestCopiesOutliveTheRecord(t *testing.T) {
 	}
 	four := func(o *session.Options) { o.Files.HistoryMax = 4 }
 	r.keepVersion("1.0.3", four)
-	if got, revision := r.keptVersions(), r.record().Newest().Revision; got != "1.0.0 1.0.1 1.0.2 1.0.3" || revision != 4 {
+	if got, revision := r.keptVersions(), r.record().Newest().Revision; got != "1.0.0 1.0.1 1.0.2 1.0.3" ||
+		revision != 4 {
 		t.Errorf("kept are %s, and the newest has revision %d", got, revision)
 	}
 	r.keepVersion("1.0.4", four)
@@ -188,8 +192,16 @@ func TestWithoutTheRightToKeepFiles(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	r.config = test.Account(t, r.namespace, "user",
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
-		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+		rbacv1.PolicyRule{
+			APIGroups: []string{""},
+			Resources: []string{"configmaps"},
+			Verbs:     []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+		},
+		rbacv1.PolicyRule{
+			APIGroups: []string{"coordination.k8s.io"},
+			Resources: []string{"leases"},
+			Verbs:     []string{"get", "create", "update"},
+		},
 	)
 	awaitRights(t, r, settings)
 	outcome := r.keepVersion("1.0.0")
@@ -202,7 +214,8 @@ func TestWithoutTheRightToKeepFiles(t *testing.T) {
 	}
 }
 
-// TestKilledWhileFilesAreKept at any write of a copy of three pieces, or of the record after it: the next apply completes it.
+// TestKilledWhileFilesAreKept at any write of a copy of three pieces, or of the record after it: the next apply
+// completes it.
 func TestKilledWhileFilesAreKept(t *testing.T) {
 	t.Parallel()
 	for survived := range 5 {
@@ -212,13 +225,16 @@ func TestKilledWhileFilesAreKept(t *testing.T) {
 		killed := errors.New("killed")
 		mortal := r.through(func(request *http.Request) error {
 			parsed, _ := sandboxtest.ParseRequest(request)
-			isWrite := request.Method != http.MethodGet && (parsed.Resource == "secrets" || parsed.Resource == "configmaps")
+			isWrite := request.Method != http.MethodGet &&
+				(parsed.Resource == "secrets" || parsed.Resource == "configmaps")
 			if isWrite && int(writes.Add(1)) > survived {
 				return killed
 			}
 			return nil
 		})
-		if outcome := mortal.roll(t.Context(), "1.0.0", settings, large, func(o *session.Options) { o.Apply.Timeout = time.Second }); outcome.Err == nil {
+		if outcome := mortal.roll(t.Context(), "1.0.0", settings, large, func(o *session.Options) {
+			o.Apply.Timeout = time.Second
+		}); outcome.Err == nil {
 			t.Fatalf("after %d writes it is not killed", survived)
 		}
 		r.must("1.0.0", settings, large)

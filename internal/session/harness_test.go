@@ -89,7 +89,8 @@ func (r release) record() *record.Record {
 // events are those on an object of its namespace.
 func (r release) events(name string) []string {
 	r.Helper()
-	list, err := test.Client(r).CoreV1().Events(r.namespace).List(r.Context(), metav1.ListOptions{FieldSelector: "source=runlevel,involvedObject.name=" + name})
+	list, err := test.Client(r).CoreV1().Events(r.namespace).List(r.Context(),
+		metav1.ListOptions{FieldSelector: "source=runlevel,involvedObject.name=" + name})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -36,7 +36,8 @@ func (r hookedRelease) keepIn(version, files string) (stop func()) {
 // patch changes the Deployment as kubectl does.
 func (r hookedRelease) patch(how types.PatchType, patch string) {
 	r.Helper()
-	if _, err := test.Client(r).AppsV1().Deployments(r.namespace).Patch(r.Context(), "web", how, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+	if _, err := test.Client(r).AppsV1().Deployments(r.namespace).Patch(r.Context(), "web", how, []byte(patch),
+		metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -45,7 +46,8 @@ func (r hookedRelease) patch(how types.PatchType, patch string) {
 func (r hookedRelease) delete() (isAnother func(*appsv1.Deployment) bool) {
 	r.Helper()
 	before := r.deployment(func(*appsv1.Deployment) bool { return true })
-	if err := test.Client(r).AppsV1().Deployments(r.namespace).Delete(r.Context(), "web", metav1.DeleteOptions{}); err != nil {
+	if err := test.Client(r).AppsV1().Deployments(r.namespace).Delete(r.Context(), "web",
+		metav1.DeleteOptions{}); err != nil {
 		r.Fatal(err)
 	}
 	return func(d *appsv1.Deployment) bool { return d.UID != before.UID }
@@ -60,7 +62,8 @@ func TestRepairsRunNoHooks(t *testing.T) {
 	r.hasRun(ranOnce...)
 
 	before := r.deployment(isOf("one", 1))
-	r.patch(types.StrategicMergePatchType, `{"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "other"}]}}}}`)
+	r.patch(types.StrategicMergePatchType,
+		`{"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "other"}]}}}}`)
 	r.deployment(func(d *appsv1.Deployment) bool { return isOf("one", 1)(d) && d.Generation >= before.Generation+2 })
 	r.scale(3)
 	r.deployment(r.delete())
@@ -69,7 +72,8 @@ func TestRepairsRunNoHooks(t *testing.T) {
 	r.hasRun(ranOnce...)
 
 	r.scale(2)
-	r.patch(types.StrategicMergePatchType, `{"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "other"}]}}}}`)
+	r.patch(types.StrategicMergePatchType,
+		`{"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "other"}]}}}}`)
 	stop = r.keepIn("1.0.0", files)
 	r.deployment(isOf("one", 2))
 	stop()
@@ -83,8 +87,8 @@ func TestRepairsRunNoHooks(t *testing.T) {
 	r.hasRun(ranOnce...)
 }
 
-// TestAnUpdateIsKeptInPlaceOnceItsHooksHaveRun: what keeps a release in place does not roll out the new template while its
-// hooks run.
+// TestAnUpdateIsKeptInPlaceOnceItsHooksHaveRun: what keeps a release in place does not roll out the new template while
+// its hooks run.
 func TestAnUpdateIsKeptInPlaceOnceItsHooksHaveRun(t *testing.T) {
 	r := newHookedRelease(t)
 	r.keepIn("1.0.0", hookedWeb("one", allHooks))()

@@ -27,7 +27,8 @@ func TestHooksTakeTheRightsThatTheGateAsksFor(t *testing.T) {
 		may("", "events", "create"),
 	)
 	failing := func(image string) string {
-		files := hookedWeb(image, hooksBut(deploymenthook.Pre, hookFails+`, {name: SANDBOX_LOG, value: "no such table"}`))
+		files := hookedWeb(image,
+			hooksBut(deploymenthook.Pre, hookFails+`, {name: SANDBOX_LOG, value: "no such table"}`))
 		return strings.Replace(files, "failurePolicy: Abort", "failurePolicy: Ignore", 1)
 	}
 	awaitRights(t, user, failing("one"))

@@ -23,12 +23,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// hookedWeb is a release of one Deployment of an image, with hooks by stage: what their pods do, as the sandbox knows it.
+// hookedWeb is a release of one Deployment of an image, with hooks by stage: what their pods do, as the sandbox knows
+// it.
 func hookedWeb(image string, hooks map[deploymenthook.Stage]string) string {
 	annotation := ""
 	for _, stage := range deploymenthook.Stages {
 		if env := hooks[stage]; env != "" {
-			annotation += fmt.Sprintf("      %s:\n        failurePolicy: Abort\n        execNewPod: {containerName: web, command: [run], env: [%s]}\n", stage, env)
+			annotation += fmt.Sprintf("      %s:\n        failurePolicy: Abort\n        execNewPod: {containerName: "+
+				"web, command: [run], env: [%s]}\n", stage, env)
 		}
 	}
 	if annotation != "" {
@@ -54,11 +56,16 @@ spec:
 const (
 	hookSucceeds = `{name: SANDBOX_EXIT_CODE, value: "0"}`
 	hookFails    = `{name: SANDBOX_EXIT_CODE, value: "3"}`
-	hookRunsOn   = `{name: SANDBOX_POD, value: run}, {name: SANDBOX_STOP_AFTER, value: 1s}` // until it is ended, or deleted
+	// until it is ended, or deleted
+	hookRunsOn = `{name: SANDBOX_POD, value: run}, {name: SANDBOX_STOP_AFTER, value: 1s}`
 )
 
 // allHooks are hooks of all stages that succeed.
-var allHooks = map[deploymenthook.Stage]string{deploymenthook.Pre: hookSucceeds, deploymenthook.Mid: hookSucceeds, deploymenthook.Post: hookSucceeds}
+var allHooks = map[deploymenthook.Stage]string{
+	deploymenthook.Pre:  hookSucceeds,
+	deploymenthook.Mid:  hookSucceeds,
+	deploymenthook.Post: hookSucceeds,
+}
 
 // hooksBut are hooks of all stages of which one does something else.
 func hooksBut(stage deploymenthook.Stage, env string) map[deploymenthook.Stage]string {
@@ -84,7 +91,8 @@ func newHookedRelease(t *testing.T) hookedRelease {
 	return hookedRelease{r, sandboxtest.WatchPods(t, r.config, r.namespace, func(now []corev1.Pod) {
 		var running []string
 		for _, pod := range now {
-			if stage := pod.Labels["runlevel.dev/hook"]; stage != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			if stage := pod.Labels["runlevel.dev/hook"]; stage != "" && pod.Status.Phase != corev1.PodSucceeded &&
+				pod.Status.Phase != corev1.PodFailed {
 				running = append(running, pod.Name)
 			}
 		}
@@ -110,9 +118,12 @@ func (r hookedRelease) ran() string {
 // deployment waits until the Deployment is as wanted, and rolled out.
 func (r hookedRelease) deployment(isWanted func(*appsv1.Deployment) bool) *appsv1.Deployment {
 	r.Helper()
-	return sandboxtest.Await(r.T, test, appsv1.SchemeGroupVersion.WithResource("deployments"), r.namespace+"/web", func(d *appsv1.Deployment) bool {
-		return d != nil && isWanted(d) && d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.AvailableReplicas == *d.Spec.Replicas && !d.Spec.Paused
-	})
+	return sandboxtest.Await(r.T, test, appsv1.SchemeGroupVersion.WithResource("deployments"), r.namespace+"/web",
+		func(d *appsv1.Deployment) bool {
+			return d != nil && isWanted(d) && d.Status.ObservedGeneration == d.Generation &&
+				d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.AvailableReplicas == *d.Spec.Replicas &&
+				!d.Spec.Paused
+		})
 }
 
 // isOf returns whether a Deployment has an image, and a number of replicas.
@@ -126,13 +137,16 @@ func isOf(image string, replicas int32) func(*appsv1.Deployment) bool {
 func (r hookedRelease) awaitHook(stage deploymenthook.Stage) {
 	r.Helper()
 	r.until("the hook runs", func(ctx context.Context) (bool, error) {
-		list, err := test.Client(r).CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: "runlevel.dev/hook=" + string(stage), FieldSelector: "status.phase=Running"})
+		list, err := test.Client(r).CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{
+			LabelSelector: "runlevel.dev/hook=" + string(stage),
+			FieldSelector: "status.phase=Running",
+		})
 		return err == nil && len(list.Items) == 1, err
 	})
 }
 
-// supersede installs a version of image one with three replicas, and begins an update to image two. When the hook of a stage
-// runs, another version is applied, and its outcome returned.
+// supersede installs a version of image one with three replicas, and begins an update to image two. When the hook of a
+// stage runs, another version is applied, and its outcome returned.
 func (r hookedRelease) supersede(stage deploymenthook.Stage, next string) *session.Outcome {
 	r.Helper()
 	s, err := session.Hold(r.Context(), r.connect(), r.name, r.namespace, lock.Options{Duration: time.Minute})
@@ -161,7 +175,8 @@ func (r hookedRelease) supersede(stage deploymenthook.Stage, next string) *sessi
 func (r hookedRelease) scale(replicas int32) {
 	r.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	_, err := test.Client(r).AppsV1().Deployments(r.namespace).Patch(r.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}, "scale")
+	_, err := test.Client(r).AppsV1().Deployments(r.namespace).Patch(r.Context(), "web", types.MergePatchType, patch,
+		metav1.PatchOptions{}, "scale")
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -174,7 +189,8 @@ func (r hookedRelease) hasRun(want ...string) {
 	if diff := cmp.Diff(strings.Join(want, "\n"), r.ran()); diff != "" {
 		r.Errorf("hooks that have run (-want +got):\n%s", diff)
 	}
-	list, err := test.Client(r).CoreV1().Pods(r.namespace).List(r.Context(), metav1.ListOptions{LabelSelector: "runlevel.dev/hook", FieldSelector: "status.phase!=Failed"})
+	list, err := test.Client(r).CoreV1().Pods(r.namespace).List(r.Context(),
+		metav1.ListOptions{LabelSelector: "runlevel.dev/hook", FieldSelector: "status.phase!=Failed"})
 	if err != nil || len(list.Items) > 0 {
 		r.Errorf("%d pods of hooks are left, %v", len(list.Items), err)
 	}
@@ -193,7 +209,8 @@ func TestANewTemplateEndsTheHookThatRuns(t *testing.T) {
 				t.Fatal(outcome.Err)
 			}
 			r.deployment(isOf("three", 3))
-			want := append(ofTwo, "post one Succeeded", "pre one Succeeded", "mid three Succeeded", "post three Succeeded", "pre three Succeeded")
+			want := append(ofTwo, "post one Succeeded", "pre one Succeeded", "mid three Succeeded",
+				"post three Succeeded", "pre three Succeeded")
 			slices.Sort(want)
 			r.hasRun(want...)
 		})
@@ -245,7 +262,8 @@ func TestAReleaseWithoutHooksEndsTheHookThatRuns(t *testing.T) {
 // scaled it to 0 itself.
 func TestAnAbortAfterAMidHookThatWasSuperseded(t *testing.T) {
 	r := newHookedRelease(t)
-	if outcome := r.supersede(deploymenthook.Mid, hookedWeb("three", hooksBut(deploymenthook.Pre, hookFails))); outcome.Err == nil {
+	if outcome := r.supersede(deploymenthook.Mid,
+		hookedWeb("three", hooksBut(deploymenthook.Pre, hookFails))); outcome.Err == nil {
 		t.Error("nothing was aborted")
 	}
 	r.deployment(isOf("one", 3))

@@ -36,8 +36,9 @@ func (n *runNotifier) begin(ctx context.Context) {
 	n.report(ctx, event)
 }
 
-// end reports how the apply has ended, or that the gate blocks it. An apply that keeps its payload in place has reported that
-// it is complete. Its end is no failure if a user or another process has ended it, or if it goes on after an outage.
+// end reports how the apply has ended, or that the gate blocks it. An apply that keeps its payload in place has
+// reported that it is complete. Its end is no failure if a user or another process has ended it, or if it goes on after
+// an outage.
 func (n *runNotifier) end(ctx context.Context) {
 	outcome := n.run.outcome
 	isStopped := ctx.Err() != nil || isOutage(outcome) || lock.IsTaken(outcome.Err) || outcome.Err == nil
@@ -55,7 +56,8 @@ func (n *runNotifier) end(ctx context.Context) {
 // isRefused reports whether the gate has refused an apply.
 func isRefused(err error) bool { return reason.Of(err) == precondition.ReasonFailed }
 
-// NotifyBlocked reports a release that the gate refuses, by the outcome of Inspect. A retry is only reported if other checks block it.
+// NotifyBlocked reports a release that the gate refuses, by the outcome of Inspect. A retry is only reported if other
+// checks block it.
 func (s *Session) NotifyBlocked(ctx context.Context, to *notify.Sender, refused *Outcome, isRetry bool) {
 	if !isRetry {
 		s.notifier.ForgetBlocked()
@@ -91,7 +93,8 @@ func (n *runNotifier) event(outcome notify.EventType) notify.Event {
 	}
 	event.By = n.run.options.Apply.Lock.Holder()
 	n.run.journal.Read(func(known *record.Record) {
-		if newest := known.Newest(); newest != nil && newest.Hash == n.run.payload.Hash && newest.Version == n.run.payload.Version {
+		if newest := known.Newest(); newest != nil && newest.Hash == n.run.payload.Hash &&
+			newest.Version == n.run.payload.Version {
 			event.Revision = newest.Revision
 		}
 	})

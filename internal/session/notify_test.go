@@ -83,7 +83,8 @@ func (l *listener) expect(version, files string, change func(*session.Options), 
 	var wanted, recorded []string
 	for _, text := range want {
 		outcome, rest, _ := strings.Cut(text, " ")
-		wanted, recorded = append(wanted, "dev.runlevel.release."+outcome+": "+rest), append(recorded, reasons[outcome]+": "+rest)
+		wanted, recorded = append(wanted, "dev.runlevel.release."+outcome+": "+rest),
+			append(recorded, reasons[outcome]+": "+rest)
 	}
 	if diff := cmp.Diff(wanted, sent); diff != "" {
 		l.Errorf("%s sends (-want +got)\n%s", version, diff)
@@ -95,7 +96,8 @@ func (l *listener) expect(version, files string, change func(*session.Options), 
 }
 
 var reasons = map[string]string{
-	"begun": "Normal ReleaseBegun", "completed": "Normal ReleaseCompleted", "failed": "Warning ReleaseFailed", "blocked": "Warning ReleaseBlocked",
+	"begun": "Normal ReleaseBegun", "completed": "Normal ReleaseCompleted", "failed": "Warning ReleaseFailed",
+	"blocked":    "Warning ReleaseBlocked",
 	"rolledback": "Normal ReleaseRolledBack",
 }
 
@@ -109,12 +111,14 @@ func (r release) withoutTimes(text string) string {
 // onRecord returns the events by which kubectl describes the record, in order.
 func (r release) onRecord() []string {
 	r.Helper()
-	known, err := test.Client(r).CoreV1().ConfigMaps(r.namespace).Get(r.Context(), lock.Name(r.name), metav1.GetOptions{})
+	known, err := test.Client(r).CoreV1().ConfigMaps(r.namespace).Get(r.Context(), lock.Name(r.name),
+		metav1.GetOptions{})
 	if err != nil {
 		return nil // there is no record yet
 	}
 	list, err := test.Client(r).CoreV1().Events(r.namespace).List(r.Context(), metav1.ListOptions{
-		FieldSelector: fmt.Sprintf("involvedObject.kind=ConfigMap,involvedObject.name=%s,involvedObject.uid=%s", known.Name, known.UID),
+		FieldSelector: fmt.Sprintf("involvedObject.kind=ConfigMap,involvedObject.name=%s,involvedObject.uid=%s",
+			known.Name, known.UID),
 	})
 	if err != nil {
 		r.Fatal(err)
@@ -143,22 +147,26 @@ func TestWhatHappensToAReleaseIsReported(t *testing.T) {
 	t.Parallel()
 	l := newRelease(t).listen()
 	asIs := func(*session.Options) {}
-	l.expect("1.0.0", settings+prices, asIs, "begun NS 1.0.0: install has begun", "completed NS 1.0.0: install completed: 2 created")
-	if data := l.all[1].Data; data.Revision != 1 || data.By == "" || data.Seconds <= 0 || data.Namespace != l.namespace || !strings.HasPrefix(l.all[1].Source, l.config.Host) {
+	l.expect("1.0.0", settings+prices, asIs, "begun NS 1.0.0: install has begun",
+		"completed NS 1.0.0: install completed: 2 created")
+	if data := l.all[1].Data; data.Revision != 1 || data.By == "" || data.Seconds <= 0 ||
+		data.Namespace != l.namespace || !strings.HasPrefix(l.all[1].Source, l.config.Host) {
 		t.Errorf("the event is %+v", l.all[1])
 	}
 	l.expect("1.0.0", settings+prices, asIs)
 
 	l.expect("1.1.0", settings+prices+never, func(o *session.Options) { o.Apply.Timeout = 3 * time.Second },
 		"begun NS 1.0.0 → 1.1.0: update has begun",
-		"failed NS 1.0.0 → 1.1.0: update failed: the time is up: 1 object not ready; ConfigMap NS/never: not ready: self.data.ready == 'yes' is not true yet: no such key: data")
+		"failed NS 1.0.0 → 1.1.0: update failed: the time is up: 1 object not ready; ConfigMap NS/never: not ready: "+
+			"self.data.ready == 'yes' is not true yet: no such key: data")
 	if data := l.all[1].Data; len(data.Failures) != 1 || data.Failures[0].Name != "never" {
 		t.Errorf("its failures are %+v", data.Failures)
 	}
 	back := func(o *session.Options) {
 		o.Rollback, o.Apply.Mode = &record.Rollback{To: 1, From: 2, Version: "1.1.0"}, graph.Update
 	}
-	l.expect("1.0.0", settings+prices, back, "begun NS 1.1.0 → 1.0.0: rollback has begun", "rolledback NS 1.1.0 → 1.0.0: rolled back: 1 configured, 1 unchanged")
+	l.expect("1.0.0", settings+prices, back, "begun NS 1.1.0 → 1.0.0: rollback has begun",
+		"rolledback NS 1.1.0 → 1.0.0: rolled back: 1 configured, 1 unchanged")
 
 	maps := test.Client(t).CoreV1().ConfigMaps(l.namespace)
 	hold := []byte(`{"metadata": {"finalizers": ["example.com/hold"]}}`)
@@ -168,7 +176,10 @@ func TestWhatHappensToAReleaseIsReported(t *testing.T) {
 	if err := maps.Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.expect("1.0.1", settings, asIs, "blocked NS 1.0.0 → 1.0.1: update is blocked by TerminatingObject: ConfigMap NS/settings, which 0000_10_web_settings.yaml needs, is terminating, held by finalizer example.com/hold: it can only be recreated when it is gone")
+	l.expect("1.0.1", settings, asIs,
+		"blocked NS 1.0.0 → 1.0.1: update is blocked by TerminatingObject: ConfigMap NS/settings, which "+
+			"0000_10_web_settings.yaml needs, is terminating, held by finalizer example.com/hold: it can only be "+
+			"recreated when it is gone")
 	if data := l.all[0].Data; !slices.Equal(data.Checks, []string{"TerminatingObject"}) || data.Revision != 0 {
 		t.Errorf("the event is %+v", data)
 	}
@@ -187,7 +198,8 @@ func TestARightToWriteEventsIsNotNeeded(t *testing.T) {
 	l := user.listen()
 	notified, arrived := l.notified()
 	outcome := user.must("1.0.0", settings, notified)
-	if arrived(); len(l.all) != 2 || len(user.onRecord()) != 0 || slices.ContainsFunc(outcome.Notes, func(note string) bool { return strings.Contains(note, "event") }) {
+	if arrived(); len(l.all) != 2 || len(user.onRecord()) != 0 ||
+		slices.ContainsFunc(outcome.Notes, func(note string) bool { return strings.Contains(note, "event") }) {
 		t.Errorf("%d were sent, notes %q, events %q", len(l.all), outcome.Notes, user.onRecord())
 	}
 }
@@ -202,7 +214,8 @@ func TestWhatIsKeptInPlaceIsReported(t *testing.T) {
 	go func() {
 		if <-outcomes != nil {
 			patch := []byte(`{"data": {"ready": "yes"}}`)
-			if _, err := test.Client(t).CoreV1().ConfigMaps(l.namespace).Patch(ctx, "never", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bob"}); err != nil {
+			if _, err := test.Client(t).CoreV1().ConfigMaps(l.namespace).Patch(ctx, "never", types.MergePatchType,
+				patch, metav1.PatchOptions{FieldManager: "bob"}); err != nil {
 				t.Error(err)
 			}
 			<-outcomes

@@ -41,8 +41,8 @@ func scalar(text string) string {
 	return strings.TrimSuffix(string(written), "\n")
 }
 
-// FindOrphans returns the objects that earlier payloads of a release have applied, and that this one neither has nor deletes. It
-// changes nothing.
+// FindOrphans returns the objects that earlier payloads of a release have applied, and that this one neither has nor
+// deletes. It changes nothing.
 func FindOrphans(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) ([]Orphan, error) {
 	r := newRun(c, release, options)
 	if err := r.inspect(ctx, r.lock()); err != nil {
@@ -57,7 +57,9 @@ func (r *run) orphans(ctx context.Context) []Orphan {
 	inPayload, deleted := objectsOf(ctx, r), deletedBy(r)
 	var dropped []objectmeta.LiveMetadata
 	for _, head := range r.before.Of(r.payload.Name) {
-		isGoing := slices.ContainsFunc(objectmeta.Containers(head.ID, head.Resource), func(id kinds.ID) bool { return deleted[id] })
+		isGoing := slices.ContainsFunc(objectmeta.Containers(head.ID, head.Resource), func(id kinds.ID) bool {
+			return deleted[id]
+		})
 		if !inPayload[head.ID] && !isGoing && !head.Terminating {
 			dropped = append(dropped, head)
 		}
@@ -84,15 +86,17 @@ func (r *run) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *i
 	for _, head := range heads {
 		places = append(places, inventory.ListScope{Kind: head.Resource.GroupKind(), Namespace: head.ID.Namespace})
 	}
-	listed, err := inventory.Take(ctx, r.cluster, places, func(release string, _ kinds.ID) bool { return release == r.payload.Name })
+	listed, err := inventory.Take(ctx, r.cluster, places, func(release string, _ kinds.ID) bool {
+		return release == r.payload.Name
+	})
 	if err != nil {
 		return nil
 	}
 	return listed
 }
 
-// objectsOf returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged. An object that has
-// become a test stays until that runs, which replaces it.
+// objectsOf returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged. An
+// object that has become a test stays until that runs, which replaces it.
 func objectsOf(ctx context.Context, r *run) map[kinds.ID]bool {
 	manifests := slices.Concat(r.payload.Manifests, r.payload.Tests)
 	for _, exclusion := range r.payload.Excluded {
@@ -126,7 +130,8 @@ func deletedBy(r *run) map[kinds.ID]bool {
 	return all
 }
 
-// isLeft reports whether an object still exists, and is the same one and the release's. If it can't be read, it is assumed to.
+// isLeft reports whether an object still exists, and is the same one and the release's. If it can't be read, it is
+// assumed to.
 func isLeft(ctx context.Context, r *run, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
 	var now objectmeta.LiveMetadata
 	if listed != nil && listed.Covers(head.ID) {

@@ -94,18 +94,27 @@ func (r release) strangers() {
 		r.Fatal(err)
 	}
 	copied, controlled := configMap("copied"), configMap("controlled")
-	controlled.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true)}}
-	copied.Labels, controlled.Labels = map[string]string{objectmeta.ReleaseLabel: r.name}, map[string]string{objectmeta.ReleaseLabel: r.name}
+	controlled.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Name:       owner.Name,
+		UID:        owner.UID,
+		Controller: new(true),
+	}}
+	copied.Labels, controlled.Labels = map[string]string{objectmeta.ReleaseLabel: r.name},
+		map[string]string{objectmeta.ReleaseLabel: r.name}
 	if _, err := configs.Create(r.Context(), copied, metav1.CreateOptions{FieldManager: "bob"}); err != nil {
 		r.Fatal(err)
 	}
 	if _, err := configs.Create(r.Context(), controlled, metav1.CreateOptions{FieldManager: "runlevel"}); err != nil {
 		r.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(r.Context(), patience/1200, patience, true, func(ctx context.Context) (bool, error) {
-		slices, err := test.Client(r).DiscoveryV1().EndpointSlices(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web," + objectmeta.ReleaseLabel})
-		return err == nil && len(slices.Items) > 0, err
-	})
+	err = wait.PollUntilContextTimeout(r.Context(), patience/1200, patience, true,
+		func(ctx context.Context) (bool, error) {
+			slices, err := test.Client(r).DiscoveryV1().EndpointSlices(r.namespace).List(ctx,
+				metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web," + objectmeta.ReleaseLabel})
+			return err == nil && len(slices.Items) > 0, err
+		})
 	if err != nil {
 		r.Fatal("no EndpointSlice has copied the label of its Service: ", err)
 	}
@@ -122,7 +131,8 @@ func TestOrphansAreWhatTheirTombstonesRemove(t *testing.T) {
 	r.strangers()
 	outcome := r.must("1.0.1", kept+dead+gadget)
 	want := []string{"ClusterRole NS: all", "ConfigMap NS/123", "EndpointSlice NS/ours", "Secret NS/old"}
-	if diff := cmp.Diff(strings.ReplaceAll(strings.Join(want, "\n"), "NS", r.namespace), strings.Join(orphans(outcome), "\n")); diff != "" {
+	if diff := cmp.Diff(strings.ReplaceAll(strings.Join(want, "\n"), "NS", r.namespace),
+		strings.Join(orphans(outcome), "\n")); diff != "" {
 		t.Error(diff)
 	}
 	if again := r.must("1.0.1", kept+dead+gadget); len(again.Orphans) != len(want) {
@@ -176,7 +186,8 @@ func TestManyOrphansAreListed(t *testing.T) {
 	r := newRelease(t)
 	var many strings.Builder
 	for i := range 20 {
-		fmt.Fprintf(&many, "-- 0000_50_c_%d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: many-%d, namespace: NS}}\n", i, i)
+		fmt.Fprintf(&many, "-- 0000_50_c_%d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: many-%d, "+
+			"namespace: NS}}\n", i, i)
 	}
 	r.must("1.0.0", kept+many.String())
 	var mu sync.Mutex

@@ -19,7 +19,8 @@ import (
 func TestOutages(t *testing.T) {
 	notRenewed := fmt.Errorf("release %q: %w: it could not be renewed", "shop", lock.ErrLost)
 	noAnswer := fmt.Errorf("release %q: get leases: %w", "shop", &url.Error{Op: "Get", URL: "https://x", Err: io.EOF})
-	noStore := fmt.Errorf("release %q: get leases: %w", "shop", apierrors.NewInternalError(errors.New("etcdserver: no leader")))
+	noStore := fmt.Errorf("release %q: get leases: %w", "shop",
+		apierrors.NewInternalError(errors.New("etcdserver: no leader")))
 	for name, c := range map[string]struct {
 		report *apply.Report
 		err    error

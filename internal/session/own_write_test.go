@@ -21,8 +21,9 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
-// TestAnOutageAtTheWriteOfTheRecordEndsNoSession: the API server goes away when the record is to get the next version. Only
-// this session has applied anything, whether its write has arrived or not, and whichever version it applies after the outage.
+// TestAnOutageAtTheWriteOfTheRecordEndsNoSession: the API server goes away when the record is to get the next version.
+// Only this session has applied anything, whether its write has arrived or not, and whichever version it applies after
+// the outage.
 func TestAnOutageAtTheWriteOfTheRecordEndsNoSession(t *testing.T) {
 	blue, green := strings.ReplaceAll(oneSetting, "red", "blue"), strings.ReplaceAll(oneSetting, "red", "green")
 	for name, c := range map[string]struct {
@@ -37,28 +38,33 @@ func TestAnOutageAtTheWriteOfTheRecordEndsNoSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var isNear, isOn atomic.Bool // the outage begins with the next write of the record; it has begun
-			config := sandboxtest.Tap(configOf(t, name), func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-				isRecord := request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/configmaps/"+lock.Name(name))
-				if isRecord && isNear.Load() && isOn.CompareAndSwap(false, true) && c.arrives {
-					if response, err := send.RoundTrip(request); err == nil {
-						_ = response.Body.Close()
+			config := sandboxtest.Tap(configOf(t, name),
+				func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+					isRecord := request.Method == http.MethodPut &&
+						strings.HasSuffix(request.URL.Path, "/configmaps/"+lock.Name(name))
+					if isRecord && isNear.Load() && isOn.CompareAndSwap(false, true) && c.arrives {
+						if response, err := send.RoundTrip(request); err == nil {
+							_ = response.Body.Close()
+						}
 					}
-				}
-				if isOn.Load() {
-					return nil, &url.Error{Op: request.Method, URL: request.URL.String(), Err: syscall.ECONNREFUSED}
-				}
-				return send.RoundTrip(request)
-			})
-			s, err := session.Hold(t.Context(), sandboxtest.Connect(t, config), name, records, lock.Options{Duration: outageLock, Wait: true})
+					if isOn.Load() {
+						return nil, &url.Error{Op: request.Method, URL: request.URL.String(), Err: syscall.ECONNREFUSED}
+					}
+					return send.RoundTrip(request)
+				})
+			s, err := session.Hold(t.Context(), sandboxtest.Connect(t, config), name, records,
+				lock.Options{Duration: outageLock, Wait: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = s.Release(nil) })
-			if outcome := s.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), session.Options{}); outcome.Err != nil {
+			if outcome := s.Apply(t.Context(), load(t, name, "1.0.0", oneSetting),
+				session.Options{}); outcome.Err != nil {
 				t.Fatal(outcome.Err)
 			}
 			isNear.Store(true)
-			if outcome := s.Apply(t.Context(), load(t, name, "1.0.1", blue), session.Options{Keep: &keep.Options{}}); outcome.Err == nil || outcome.Report != nil {
+			if outcome := s.Apply(t.Context(), load(t, name, "1.0.1", blue),
+				session.Options{Keep: &keep.Options{}}); outcome.Err == nil || outcome.Report != nil {
 				t.Errorf("its record could not be written, and it ended with %v", outcome.Err)
 			}
 			<-s.Held().Done()
@@ -84,7 +90,8 @@ func TestAReleaseThatIsUninstalledDuringAnOutageIsNotInstalledAgain(t *testing.T
 		}
 		return nil
 	})
-	s, err := session.Hold(t.Context(), sandboxtest.Connect(t, config), name, records, lock.Options{Duration: outageLock, Wait: true})
+	s, err := session.Hold(t.Context(), sandboxtest.Connect(t, config), name, records,
+		lock.Options{Duration: outageLock, Wait: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,14 +109,16 @@ func TestAReleaseThatIsUninstalledDuringAnOutageIsNotInstalledAgain(t *testing.T
 	); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		_, err := direct.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err), nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := direct.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+			return apierrors.IsNotFound(err), nil
+		}); err != nil {
 		t.Fatal("the namespace is not deleted: ", err)
 	}
 	isOn.Store(false)
-	if outcome := s.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), session.Options{}); !errors.Is(outcome.Err, session.ErrYielded) {
+	if outcome := s.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), session.Options{}); !errors.Is(outcome.Err,
+		session.ErrYielded) {
 		t.Errorf("it ended with %v, want %v", outcome.Err, session.ErrYielded)
 	}
 }

@@ -30,7 +30,12 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 	}
 	preview.Notes = slices.Concat(o.Notes, notes)
 	for _, found := range o.Findings {
-		preview.Gate = append(preview.Gate, plan.GateFinding{Check: found.Check, Severity: string(found.Severity), Message: found.Message, Resolution: found.Resolution})
+		preview.Gate = append(preview.Gate, plan.GateFinding{
+			Check:      found.Check,
+			Severity:   string(found.Severity),
+			Message:    found.Message,
+			Resolution: found.Resolution,
+		})
 	}
 	manifests := map[object.StepID]*payload.Manifest{}
 	for _, m := range release.Manifests {
@@ -43,7 +48,8 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 			continue
 		}
 		objectPreview := previewOf(change)
-		objectPreview.Manifest, objectPreview.AlsoDeletes, objectPreview.DueHooks = manifests[change.StepID], counted[change.UID], due[change.StepID]
+		objectPreview.Manifest, objectPreview.AlsoDeletes, objectPreview.DueHooks = manifests[change.StepID],
+			counted[change.UID], due[change.StepID]
 		preview.Objects = append(preview.Objects, objectPreview)
 	}
 	preview.Pending = o.pendingOfOthers(release, counted, c.Now())
@@ -56,8 +62,8 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 	return plan.ForCluster(plan.ReleaseID{Name: o.Release, Version: o.Previous}, release, preview)
 }
 
-// dueHooks returns the lifecycle hooks that an apply runs, by the steps of their Deployments, and a message for each hook whose
-// pod the cluster would refuse.
+// dueHooks returns the lifecycle hooks that an apply runs, by the steps of their Deployments, and a message for each
+// hook whose pod the cluster would refuse.
 func (o *Outcome) dueHooks() (due map[object.StepID][]deploymenthook.Stage, refused []string) {
 	due = map[object.StepID][]deploymenthook.Stage{}
 	for _, change := range o.Report.Changes {
@@ -68,7 +74,8 @@ func (o *Outcome) dueHooks() (due map[object.StepID][]deploymenthook.Stage, refu
 		of.Hook = ""
 		due[of] = append(due[of], deploymenthook.Stage(change.Hook))
 		if change.Err != nil {
-			refused = append(refused, change.ID.OrHook(change.Hook)+" can't run: "+printable.Line(change.Err.Err.Error()))
+			refused = append(refused,
+				change.ID.OrHook(change.Hook)+" can't run: "+printable.Line(change.Err.Err.Error()))
 		}
 	}
 	return due, refused
@@ -77,7 +84,8 @@ func (o *Outcome) dueHooks() (due map[object.StepID][]deploymenthook.Stage, refu
 // previewOf returns the result of a preview for one manifest.
 func previewOf(change object.Change) plan.ObjectPreview {
 	found := plan.ObjectPreview{
-		Action: planned[change.Action], Why: change.Message, Adopted: change.Adopted, Foreign: change.Foreign, Recreated: change.Action == object.Recreated,
+		Action: planned[change.Action], Why: change.Message, Adopted: change.Adopted, Foreign: change.Foreign,
+		Recreated: change.Action == object.Recreated,
 	}
 	if change.Err != nil {
 		found.Why = printable.Line(change.Err.Err.Error())
@@ -89,7 +97,8 @@ func previewOf(change object.Change) plan.ObjectPreview {
 	if look == nil {
 		return found
 	}
-	found.Unchecked, found.FromManifest, found.Planned = look.Unchecked, look.Unchecked != "" || found.Recreated, look.Would.Object
+	found.Unchecked, found.FromManifest, found.Planned = look.Unchecked, look.Unchecked != "" ||
+		found.Recreated, look.Would.Object
 	if look.Live != nil {
 		found.Live, found.Owners = look.Live.Object, ownership.OwnersIn(look.Live)
 	}
@@ -98,13 +107,17 @@ func previewOf(change object.Change) plan.ObjectPreview {
 
 // planned maps the actions of an apply to those of plans.
 var planned = map[object.Action]plan.PlannedAction{
-	object.Created: plan.Created, object.Configured: plan.Changed, object.Recreated: plan.Changed, object.Unchanged: plan.Unchanged,
-	object.Kept: plan.Kept, object.Deleted: plan.Deleted, object.Pending: plan.Pending, object.Absent: plan.NotThere,
-	object.Reappeared: plan.Left, object.Left: plan.Left, object.Failed: plan.Rejected, object.NotChecked: plan.Unchecked,
+	object.Created: plan.Created, object.Configured: plan.Changed, object.Recreated: plan.Changed,
+	object.Unchanged: plan.Unchanged,
+	object.Kept:      plan.Kept, object.Deleted: plan.Deleted, object.Pending: plan.Pending,
+	object.Absent:     plan.NotThere,
+	object.Reappeared: plan.Left, object.Left: plan.Left, object.Failed: plan.Rejected,
+	object.NotChecked: plan.Unchecked,
 }
 
 // pendingOfOthers returns the pending deletes of earlier releases, of objects that this one does not name.
-func (o *Outcome) pendingOfOthers(release *payload.Payload, counted map[types.UID]*kinds.ObjectCounts, now time.Time) []plan.LeftoverObject {
+func (o *Outcome) pendingOfOthers(release *payload.Payload, counted map[types.UID]*kinds.ObjectCounts,
+	now time.Time) []plan.LeftoverObject {
 	isNamed := map[kinds.ID]bool{}
 	for _, m := range release.Manifests {
 		isNamed[m.ID()] = true
@@ -115,7 +128,8 @@ func (o *Outcome) pendingOfOthers(release *payload.Payload, counted map[types.UI
 			continue
 		}
 		pending = append(pending, plan.LeftoverObject{
-			ID: item.ID, Why: "version " + item.Version + " deletes it: " + item.Describe(now), AlsoDeletes: counted[item.UID],
+			ID: item.ID, Why: "version " + item.Version + " deletes it: " + item.Describe(now),
+			AlsoDeletes: counted[item.UID],
 		})
 	}
 	return pending
@@ -123,7 +137,8 @@ func (o *Outcome) pendingOfOthers(release *payload.Payload, counted map[types.UI
 
 // countDependents counts what goes with each object that a preview would delete, with each whose delete is pending, and
 // with each orphan if it were deleted; as if only that one was deleted. The notes name what could not be counted.
-func (o *Outcome) countDependents(ctx context.Context, c *cluster.Cluster) (map[types.UID]*kinds.ObjectCounts, []string, error) {
+func (o *Outcome) countDependents(ctx context.Context,
+	c *cluster.Cluster) (map[types.UID]*kinds.ObjectCounts, []string, error) {
 	var deleted []objectmeta.LiveMetadata
 	for uid, id := range o.deletedObjects() {
 		resource, err := c.FindKind(ctx, id.GroupKind())

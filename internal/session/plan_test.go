@@ -54,7 +54,9 @@ func TestAPlanCountsWhatGoesAlong(t *testing.T) {
 		}
 		owned[name] = owner.UID
 		dependent := configMap("of-" + name)
-		dependent.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+		dependent.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+		}
 		if _, err := client.Create(t.Context(), dependent, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +80,13 @@ func TestAPlanCountsWhatGoesAlong(t *testing.T) {
 		got[objectPlan.Name] = objectPlan.AlsoDeletes
 	}
 	objectCounts := kinds.NewObjectCounts([]kinds.Count{{Kind: "ConfigMap", Resource: "configmaps", Objects: 1}})
-	want := map[string]*kinds.ObjectCounts{"dies": &objectCounts, "held": &objectCounts, "renewed": &objectCounts, "orphan": &objectCounts, "stays": nil}
+	want := map[string]*kinds.ObjectCounts{
+		"dies":    &objectCounts,
+		"held":    &objectCounts,
+		"renewed": &objectCounts,
+		"orphan":  &objectCounts,
+		"stays":   nil,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

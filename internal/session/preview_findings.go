@@ -48,7 +48,8 @@ func (o *Outcome) PreviewFindings() []precondition.CheckFinding {
 	return found
 }
 
-// A previewCause is why objects are refused, or can't be checked. Objects whose texts only differ in their names share one.
+// A previewCause is why objects are refused, or can't be checked. Objects whose texts only differ in their names share
+// one.
 type previewCause struct {
 	check, text, shared string
 	first               object.Change
@@ -57,7 +58,9 @@ type previewCause struct {
 
 func addCause(causes []*previewCause, change object.Change, check, text string) []*previewCause {
 	shared := change.ID.Without(text)
-	at := slices.IndexFunc(causes, func(cause *previewCause) bool { return cause.check == check && cause.shared == shared })
+	at := slices.IndexFunc(causes, func(cause *previewCause) bool {
+		return cause.check == check && cause.shared == shared
+	})
 	if at < 0 {
 		return append(causes, &previewCause{check, text, shared, change, []kinds.ID{change.ID}})
 	}

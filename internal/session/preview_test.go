@@ -48,10 +48,14 @@ func TestAPreviewTellsWhatARunTells(t *testing.T) {
 	redder := strings.Replace(prices, "namespace: NS}}", "namespace: NS}, data: {red: '1'}}", 1)
 	other := strings.NewReplacer("settings", "other").Replace(settings)
 	for _, step := range []struct{ what, version, files, want string }{
-		{"a first version", "1.0.0", settings + prices + other, `install, before ""; created other, created prices, created settings`},
-		{"the same again", "1.0.0", settings + prices + other, `reconcile, before "1.0.0"; unchanged other, unchanged prices, unchanged settings`},
-		{"an update", "1.0.1", withoutSettings + redder, `update, before "1.0.0"; configured prices, deleted settings` + "\norphan other"},
-		{"the update again", "1.0.1", withoutSettings + redder, `reconcile, before "1.0.1"; unchanged prices, absent settings` + "\norphan other"},
+		{"a first version", "1.0.0", settings + prices + other,
+			`install, before ""; created other, created prices, created settings`},
+		{"the same again", "1.0.0", settings + prices + other,
+			`reconcile, before "1.0.0"; unchanged other, unchanged prices, unchanged settings`},
+		{"an update", "1.0.1", withoutSettings + redder,
+			`update, before "1.0.0"; configured prices, deleted settings` + "\norphan other"},
+		{"the update again", "1.0.1", withoutSettings + redder,
+			`reconcile, before "1.0.1"; unchanged prices, absent settings` + "\norphan other"},
 	} {
 		before := r.record()
 		saw := r.preview(step.version, step.files)
@@ -87,7 +91,8 @@ func TestAPreviewKnowsOfDeletesThatAreOver(t *testing.T) {
 	}
 	r.must("1.0.1", withoutSettings+prices)
 	saw := r.preview("1.0.1", withoutSettings+prices)
-	if want := "reconcile, before \"1.0.1\"; unchanged prices, pending settings\npending settings\n"; told(saw) != want {
+	if want := "reconcile, before \"1.0.1\"; unchanged prices, pending settings\npending " +
+		"settings\n"; told(saw) != want {
 		t.Errorf("while it is held: %s", told(saw))
 	}
 	if held, err = maps.Get(t.Context(), "settings", metav1.GetOptions{}); err == nil {
@@ -111,7 +116,8 @@ func TestAPreviewIsRefusedByTheGate(t *testing.T) {
 	r.begin("1.1.0", withoutSettings)
 	const why = precondition.PendingDelete
 	saw := r.preview("1.2.0", prices)
-	if got := precondition.CheckNames(precondition.Blocking(saw.Findings)); !slices.Equal(got, []string{why}) || saw.Err == nil || len(saw.Forced) > 0 {
+	if got := precondition.CheckNames(precondition.Blocking(saw.Findings)); !slices.Equal(got, []string{why}) ||
+		saw.Err == nil || len(saw.Forced) > 0 {
 		t.Errorf("%v, %v, forced %v", got, saw.Err, saw.Forced)
 	}
 	if want := "update, before \"1.1.0\"; created prices\npending settings\n"; told(saw) != want {
@@ -127,7 +133,8 @@ func (r release) begin(version, files string) {
 	r.Helper()
 	maps := r.connect().Client.CoreV1().ConfigMaps(r.namespace)
 	patch := func(finalizers string) error {
-		_, err := maps.Patch(r.Context(), "settings", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+finalizers+`}}`), metav1.PatchOptions{})
+		_, err := maps.Patch(r.Context(), "settings", "application/merge-patch+json",
+			[]byte(`{"metadata":{"finalizers":`+finalizers+`}}`), metav1.PatchOptions{})
 		return err
 	}
 	if err := patch(`["example.com/cleanup"]`); err != nil {
@@ -168,19 +175,25 @@ func TestAPreviewWithoutTheRecord(t *testing.T) {
 	r := newRelease(t)
 	r.must("1.0.0", settings)
 	records := test.Namespace(t)
-	r.config = test.Account(t, r.namespace, "reader", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}})
+	r.config = test.Account(t, r.namespace, "reader",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}})
 	var saw *session.Outcome
-	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(context.Context) (bool, error) { // rights take effect in a moment
-		saw = r.preview("1.0.1", settings+prices, func(options *session.Options) { options.Namespace = records })
-		return saw.Report != nil && !strings.Contains(done(saw), "failed"), nil
-	})
-	if got := done(saw); got != "created prices, configured settings" || saw.Mode != graph.Update { // by the annotation with the version
+	// rights take effect in a moment
+	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			saw = r.preview("1.0.1", settings+prices, func(options *session.Options) { options.Namespace = records })
+			return saw.Report != nil && !strings.Contains(done(saw), "failed"), nil
+		})
+	// by the annotation with the version
+	if got := done(saw); got != "created prices, configured settings" || saw.Mode != graph.Update {
 		t.Errorf("%s: %s", saw.Mode, got)
 	}
-	if len(saw.Notes) == 0 || !strings.HasPrefix(saw.Notes[0], "what was applied before: this user may not read the record") {
+	if len(saw.Notes) == 0 ||
+		!strings.HasPrefix(saw.Notes[0], "what was applied before: this user may not read the record") {
 		t.Errorf("the notes are %q", saw.Notes)
 	}
-	if blocking := precondition.Blocking(saw.Findings); len(blocking) == 0 || !strings.Contains(fmt.Sprint(saw.Err), "may not get, update, create configmaps") {
+	if blocking := precondition.Blocking(saw.Findings); len(blocking) == 0 ||
+		!strings.Contains(fmt.Sprint(saw.Err), "may not get, update, create configmaps") {
 		t.Errorf("%v: %v", saw.Err, blocking)
 	}
 }

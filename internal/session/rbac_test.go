@@ -61,8 +61,16 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: verbs},
 		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "patch", "delete"}},
-		rbacv1.PolicyRule{APIGroups: []string{admin.namespace + ".example.com"}, Resources: []string{"hats"}, Verbs: verbs},
+		rbacv1.PolicyRule{
+			APIGroups: []string{""},
+			Resources: []string{"secrets"},
+			Verbs:     []string{"get", "create", "patch", "delete"},
+		},
+		rbacv1.PolicyRule{
+			APIGroups: []string{admin.namespace + ".example.com"},
+			Resources: []string{"hats"},
+			Verbs:     verbs,
+		},
 	)
 	awaitRights(t, user, boutique)
 	sent := &traffic{}
@@ -75,17 +83,23 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	// How a Secret is must be asked for where they may not be listed: by the gate, and when it
 	// is its turn. What a Hat means is not known to whom may not read its definition.
 	// Whether the Namespace is terminating must be asked for where Namespaces may not be listed.
-	want := []string{"get customresourcedefinitions /hats.NS.example.com", "get namespaces /NS", "get secrets NS/key", "get secrets NS/key", "patch hats NS/hat"}
+	want := []string{"get customresourcedefinitions /hats.NS.example.com", "get namespaces /NS", "get secrets NS/key",
+		"get secrets NS/key", "patch hats NS/hat"}
 	for range 2 {
 		again := user.must("1.0.0", boutique)
-		if got := done(again); again.Mode != graph.Reconcile || got != "unchanged prices, unchanged settings, unchanged web, unchanged key, unchanged hat" {
+		if got := done(again); again.Mode != graph.Reconcile ||
+			got != "unchanged prices, unchanged settings, unchanged web, unchanged key, unchanged hat" {
 			t.Errorf("%s: %s", again.Mode, got)
 		}
-		if len(again.Notes) != 1 || !strings.Contains(again.Notes[0], "may not list these kinds in the whole cluster") || strings.Count(again.Notes[0], "ConfigMap") != 1 {
+		if len(again.Notes) != 1 ||
+			!strings.Contains(again.Notes[0], "may not list these kinds in the whole cluster") ||
+			strings.Count(again.Notes[0], "ConfigMap") != 1 {
 			t.Errorf("the notes are %q", again.Notes)
 		}
 		all := sent.take()
-		if diff := cmp.Diff(want, strings.Split(strings.ReplaceAll(strings.Join(alone(all), "\n"), admin.namespace, "NS"), "\n")); diff != "" {
+		if diff := cmp.Diff(want,
+			strings.Split(strings.ReplaceAll(strings.Join(alone(all), "\n"), admin.namespace, "NS"),
+				"\n")); diff != "" {
 			t.Errorf("it costs (-want +got)\n%s", diff)
 		}
 		if len(again.Report.Warnings) != 1 { // on autoscalers
@@ -94,13 +108,15 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	}
 
 	maps := test.Client(t).CoreV1().ConfigMaps(admin.namespace)
-	if _, err := maps.Patch(t.Context(), "settings", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{FieldManager: "bob"}); err != nil {
+	if _, err := maps.Patch(t.Context(), "settings", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`),
+		metav1.PatchOptions{FieldManager: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := done(user.must("1.0.0", boutique)); !strings.HasPrefix(got, "unchanged prices, configured settings") {
 		t.Errorf("what somebody changed: %s", got)
 	}
-	if orphans := user.must("1.1.0", strings.Replace(boutique, prices, "", 1)).Orphans; len(orphans) != 1 || orphans[0].ID.Name != "prices" {
+	if orphans := user.must("1.1.0", strings.Replace(boutique, prices, "", 1)).Orphans; len(orphans) != 1 ||
+		orphans[0].ID.Name != "prices" {
 		t.Errorf("orphans are %v", orphans)
 	}
 }
@@ -108,11 +124,14 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 // awaitRights waits until the server has taken notice of the rights that a release needs.
 func awaitRights(t *testing.T, user release, files string) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		looked := session.Inspect(ctx, user.connect(), user.load("1.0.0", files), session.Options{Namespace: user.namespace})
-		return looked.Err == nil && len(looked.Findings) == 0, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			looked := session.Inspect(ctx, user.connect(), user.load("1.0.0", files),
+				session.Options{Namespace: user.namespace})
+			return looked.Err == nil && len(looked.Findings) == 0, nil
+		})
 	if err != nil {
-		t.Fatal(err, session.Inspect(t.Context(), user.connect(), user.load("1.0.0", files), session.Options{Namespace: user.namespace}).Findings)
+		t.Fatal(err, session.Inspect(t.Context(), user.connect(), user.load("1.0.0", files),
+			session.Options{Namespace: user.namespace}).Findings)
 	}
 }

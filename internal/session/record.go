@@ -52,12 +52,13 @@ func kindsOf(manifests []*payload.Manifest) (has []record.AppliedKind, tombstone
 	return has, tombstones
 }
 
-// begin records what is about to be applied and deleted, in one write, for the next process if this one dies. The files of the
-// release are kept before, and the copies that are no longer needed removed after it.
+// begin records what is about to be applied and deleted, in one write, for the next process if this one dies. The files
+// of the release are kept before, and the copies that are no longer needed removed after it.
 func (r *run) begin(ctx context.Context) error {
 	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
 	entry := record.HistoryEntry{
-		Version: r.payload.Version, Hash: r.payload.Hash, Content: r.payload.Content, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now,
+		Version: r.payload.Version, Hash: r.payload.Hash, Content: r.payload.Content, Source: r.options.Source,
+		Mode: string(r.outcome.Mode), Started: now,
 		Forced: slices.Concat(r.options.Forced, r.outcome.Forced), Verified: r.options.Verified,
 	}
 	if r.options.Rollback != nil {
@@ -89,7 +90,8 @@ func (r *run) begin(ctx context.Context) error {
 		} else if newest := known.Newest(); newest != nil {
 			newest.Capabilities = entry.Capabilities // more may be enabled, for the same objects
 			newest.Files = newest.Files.Or(entry.Files)
-			// An operator that is restarted looks for the same content there; a folder of the command line is of no use to it.
+			// An operator that is restarted looks for the same content there; a folder of the command line is of no use
+			// to it.
 			if r.options.Own != "" && entry.Source != newest.Source {
 				newest.Source, newest.Verified, newest.Forced = entry.Source, entry.Verified, entry.Forced
 			}
@@ -107,15 +109,16 @@ func (r *run) begin(ctx context.Context) error {
 	return err
 }
 
-// createNamespace creates the namespace of objects whose manifests name none, if it is to be created. It is not part of the release:
-// an uninstall keeps it.
+// createNamespace creates the namespace of objects whose manifests name none, if it is to be created. It is not part of
+// the release: an uninstall keeps it.
 func (r *run) createNamespace(ctx context.Context) error {
 	name := precondition.ForeignNamespace(r.payload)
 	if !r.options.CreateNamespace || name == "" {
 		return nil
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := r.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: cluster.FieldManager})
+	_, err := r.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace,
+		metav1.CreateOptions{FieldManager: cluster.FieldManager})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create namespace %s: %w", name, printable.Error(err))
 	}
@@ -179,9 +182,11 @@ func (r *run) end(ctx context.Context) error {
 
 // hasWritten reports whether the apply has changed anything on the cluster.
 func (r *run) hasWritten() bool {
-	return r.outcome.Mode != graph.Reconcile || slices.ContainsFunc(r.outcome.Report.Changes, func(change object.Change) bool {
-		return change.Action == object.Created || change.Action == object.Configured || change.Action == object.Recreated
-	})
+	return r.outcome.Mode != graph.Reconcile ||
+		slices.ContainsFunc(r.outcome.Report.Changes, func(change object.Change) bool {
+			return change.Action == object.Created || change.Action == object.Configured ||
+				change.Action == object.Recreated
+		})
 }
 
 // Bounds of what the history keeps of a failed apply: a hundred entries have to fit into a record.
@@ -193,7 +198,10 @@ const (
 // lastEnd returns how the apply ended, for the history: the error, and the first objects that failed or were not ready.
 func (r *run) lastEnd() record.End {
 	report := r.outcome.Report
-	end := record.End{Time: metav1.NewTime(r.cluster.Now().Truncate(time.Second)), Message: "it was applied without waiting until it is ready"}
+	end := record.End{
+		Time:    metav1.NewTime(r.cluster.Now().Truncate(time.Second)),
+		Message: "it was applied without waiting until it is ready",
+	}
 	if report.Err != nil {
 		end.Reason, end.Message = reason.Of(report.Err), report.Err.Error()
 	}
@@ -203,7 +211,13 @@ func (r *run) lastEnd() record.End {
 	end.Message = shortened(strings.TrimSuffix(end.Message, ":"))
 	for _, change := range report.Changes {
 		if change.Action == object.Failed {
-			failed := record.ObjectFailure{ID: change.Err.ID, Hook: change.Err.Hook, File: change.Err.Path, Reason: change.Err.Reason, Message: shortened(change.Err.Err.Error())}
+			failed := record.ObjectFailure{
+				ID:      change.Err.ID,
+				Hook:    change.Err.Hook,
+				File:    change.Err.Path,
+				Reason:  change.Err.Reason,
+				Message: shortened(change.Err.Err.Error()),
+			}
 			end.Failures = append(end.Failures, failed)
 		}
 	}
@@ -215,7 +229,13 @@ func (r *run) lastEnd() record.End {
 		case wait.IsRetry:
 			what = "not applied: "
 		}
-		end.Failures = append(end.Failures, record.ObjectFailure{ID: wait.ID, Hook: wait.Hook, File: wait.File, Reason: wait.Reason, Message: what + shortened(wait.For)})
+		end.Failures = append(end.Failures, record.ObjectFailure{
+			ID:      wait.ID,
+			Hook:    wait.Hook,
+			File:    wait.File,
+			Reason:  wait.Reason,
+			Message: what + shortened(wait.For),
+		})
 	}
 	if end.More = len(end.Failures) - mostFailures; end.More > 0 {
 		end.Failures = end.Failures[:mostFailures]

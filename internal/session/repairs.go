@@ -46,7 +46,8 @@ func startRepairLog(ctx context.Context, r *run, keeping *keep.Options) *repairL
 func (l *repairLog) add(event keep.Event) {
 	message := shortened(strings.TrimSuffix(string(event.Action)+"; "+event.Message, "; "))
 	l.mu.Lock()
-	l.fresh = append(l.fresh, record.Repair{ID: *event.Object, Time: metav1.NewTime(event.Time.Truncate(time.Second)), Message: message})
+	l.fresh = append(l.fresh,
+		record.Repair{ID: *event.Object, Time: metav1.NewTime(event.Time.Truncate(time.Second)), Message: message})
 	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
-// TestARepairAfterAKillIsCounted changes an object while the process that kept it in place is dead. The apply of the next
-// process repairs the object, and counts that. Its other objects were not repaired.
+// TestARepairAfterAKillIsCounted changes an object while the process that kept it in place is dead. The apply of the
+// next process repairs the object, and counts that. Its other objects were not repaired.
 func TestARepairAfterAKillIsCounted(t *testing.T) {
 	const release, files = "killed-keeper", `
 -- 0000_10_base_00_namespace.yaml --
@@ -28,7 +28,8 @@ func TestARepairAfterAKillIsCounted(t *testing.T) {
 	}
 	<-s.ended
 	breakLock(t, release)
-	if _, err := test.Client(t).CoreV1().ConfigMaps(release).Patch(t.Context(), "settings", types.MergePatchType, []byte(`{"data":{"colour":"blue"}}`), metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+	if _, err := test.Client(t).CoreV1().ConfigMaps(release).Patch(t.Context(), "settings", types.MergePatchType,
+		[]byte(`{"data":{"colour":"blue"}}`), metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -43,14 +44,16 @@ func TestARepairAfterAKillIsCounted(t *testing.T) {
 	}}
 	o.OnOutcome = func(*session.Outcome) { stop() }
 	session.Run(ctx, c, load(t, release, "1.1.0", files), o)
-	if diff := cmp.Diff([]string{"ConfigMap killed-keeper/settings: configured of 0000_20_shop_10_settings.yaml"}, events); diff != "" {
+	if diff := cmp.Diff([]string{"ConfigMap killed-keeper/settings: configured of 0000_20_shop_10_settings.yaml"},
+		events); diff != "" {
 		t.Errorf("the repairs that it reports (-want +got):\n%s", diff)
 	}
 	known, _, err := record.NewStore(c.Client, records, release).Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if known.Repairs == nil || known.Repairs.Count != 1 || known.Repairs.Latest[0].Message != "configured; data.colour (kubectl)" {
+	if known.Repairs == nil || known.Repairs.Count != 1 ||
+		known.Repairs.Latest[0].Message != "configured; data.colour (kubectl)" {
 		t.Errorf("the repairs of the record: %+v", known.Repairs)
 	}
 }

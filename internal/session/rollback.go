@@ -22,7 +22,8 @@ func checkRollback(known *record.Record, wanted *record.Rollback) error {
 	}
 	if found.From != wanted.From {
 		return &reason.Error{Reason: reasonChanged, Message: fmt.Sprintf(
-			"release %s has changed meanwhile: it was to be rolled back from revision %d, and revision %d was begun: look again", known.Release, wanted.From, found.From)}
+			"release %s has changed meanwhile: it was to be rolled back from revision %d, and revision %d was begun: "+
+				"look again", known.Release, wanted.From, found.From)}
 	}
 	return nil
 }

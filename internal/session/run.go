@@ -60,8 +60,8 @@ type Options struct {
 	// OnBegun is called when the record has the update, before its first object is applied. The connection writes only
 	// while the lock is held. An error ends the apply.
 	OnBegun func(context.Context, *cluster.Cluster) error
-	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied. Its
-	// Apply and WasComplete are set by the session.
+	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied.
+	// Its Apply and WasComplete are set by the session.
 	Keep *keep.Options
 	// OnOutcome is called with the outcome of an apply that is kept in place: when all is ready, and before that,
 	// once, when not all is ready in time.
@@ -147,14 +147,23 @@ func newRun(c *cluster.Cluster, release *payload.Payload, options Options) *run 
 	if options.Namespace == "" {
 		options.Namespace = DefaultNamespace
 	}
-	r := &run{payload: withVersionAnnotations(release), options: options, outcome: &Outcome{Release: release.Name, Version: release.Version}}
+	r := &run{
+		payload: withVersionAnnotations(release),
+		options: options,
+		outcome: &Outcome{Release: release.Name, Version: release.Version},
+	}
 	r.connect(c)
 	return r
 }
 
 // lock returns the lock of the release.
 func (r *run) lock() *lock.Lock {
-	return &lock.Lock{Client: r.cluster.Client, Namespace: r.options.Namespace, Release: r.payload.Name, Now: r.cluster.Now}
+	return &lock.Lock{
+		Client:    r.cluster.Client,
+		Namespace: r.options.Namespace,
+		Release:   r.payload.Name,
+		Now:       r.cluster.Now,
+	}
 }
 
 // connect makes the run use a connection, for the record, too.
@@ -163,13 +172,15 @@ func (r *run) connect(c *cluster.Cluster) {
 	r.store = record.NewStore(c.Client, r.options.Namespace, r.payload.Name)
 }
 
-// askGate returns the refusal of the gate, or notes the checks that are overridden. None blocks the release that was begun
-// last from being kept in place: one object that can't be applied is to cost no other one, and each is checked again when it
-// is applied. A release that is being uninstalled is not kept in place.
+// askGate returns the refusal of the gate, or notes the checks that are overridden. None blocks the release that was
+// begun last from being kept in place: one object that can't be applied is to cost no other one, and each is checked
+// again when it is applied. A release that is being uninstalled is not kept in place.
 func (r *run) askGate() error {
 	blocking := precondition.Blocking(r.outcome.Findings)
 	if r.options.Keep != nil && r.outcome.IsSame && !r.options.Force { // with force, the overridden checks are recorded
-		blocking = slices.DeleteFunc(blocking, func(f precondition.CheckFinding) bool { return f.Check != precondition.BeingUninstalled })
+		blocking = slices.DeleteFunc(blocking, func(f precondition.CheckFinding) bool {
+			return f.Check != precondition.BeingUninstalled
+		})
 	}
 	if len(blocking) > 0 && !r.options.Force {
 		return precondition.Refuse(blocking)
@@ -183,7 +194,8 @@ func (r *run) finish(ctx context.Context, report *apply.Report) error {
 	r.outcome.Report = report
 	held, stop := r.options.Apply.Lock.Requests(ctx)
 	defer stop()
-	if held.Err() == nil && !errors.Is(r.outcome.Report.Err, lock.ErrLost) { // the context of a lost lock ends a moment later
+	// the context of a lost lock ends a moment later
+	if held.Err() == nil && !errors.Is(r.outcome.Report.Err, lock.ErrLost) {
 		return errors.Join(r.outcome.Report.Err, r.end(held))
 	}
 	if r.outcome.Report.Err == nil { // everything is done, but the record is another process's now
@@ -195,7 +207,8 @@ func (r *run) finish(ctx context.Context, report *apply.Report) error {
 // applyOptions returns the options of the apply, with the mode that was found.
 func (r *run) applyOptions() apply.Options {
 	options := r.options.Apply
-	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode, r.journal
+	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode,
+		r.journal
 	return options
 }
 
@@ -205,7 +218,9 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 	known, _, err := r.store.Load(ctx)
 	isDenied := reason.Of(err) == record.ReasonDenied
 	if free != nil && isDenied {
-		r.outcome.Notes = append(r.outcome.Notes, "what was applied before: this user may not read the record of the release, so the mode is a guess, and so is what is left behind")
+		r.outcome.Notes = append(r.outcome.Notes,
+			"what was applied before: this user may not read the record of the release, so the mode is a guess, and "+
+				"so is what is left behind")
 		known, err = &record.Record{Release: r.payload.Name}, nil // the gate names the right that is missing
 	}
 	if err != nil {
@@ -217,14 +232,18 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 	}
 	isRecovered := recoverHistory(known, r.before)
 	if isRecovered && !isDenied {
-		r.outcome.Notes = append(r.outcome.Notes, fmt.Sprintf("most of the history: the record of the release and its copy are gone; %s is the version in annotation %s of its objects",
-			known.Newest().Version, objectmeta.VersionAnnotation))
+		r.outcome.Notes = append(r.outcome.Notes,
+			fmt.Sprintf("most of the history: the record of the release and its copy are gone; %s is the version in "+
+				"annotation %s of its objects",
+				known.Newest().Version, objectmeta.VersionAnnotation))
 	}
 	if applied := known.Applied(); applied != nil {
 		r.outcome.Previous = applied.Version
 	}
 	facts, err := precondition.Gather(ctx, r.cluster, precondition.GatherInput{
-		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, IsShareable: r.options.Namespace != DefaultNamespace, CreateNamespace: r.options.CreateNamespace, Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered, Rollback: r.options.Rollback,
+		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace,
+		IsShareable: r.options.Namespace != DefaultNamespace, CreateNamespace: r.options.CreateNamespace,
+		Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered, Rollback: r.options.Rollback,
 	})
 	if err != nil {
 		return err
@@ -276,21 +295,24 @@ func (r *run) unlistedNotes() []string {
 	var forbidden []string
 	for _, kind := range r.before.UnlistedKinds() {
 		if why := r.before.ListError(kind); !apierrors.IsForbidden(why) {
-			notes = append(notes, fmt.Sprintf("objects of kind %s can't be listed, so none of them is known to be an orphan: %s", kind, printable.Line(why.Error())))
+			notes = append(notes, fmt.Sprintf("objects of kind %s can't be listed, so none of them is known to be an "+
+				"orphan: %s", kind, printable.Line(why.Error())))
 		} else {
 			forbidden = append(forbidden, kind.String())
 		}
 	}
 	if len(forbidden) > 0 {
-		notes = append(notes, "this user may not list these kinds in the whole cluster, so orphans are only known in namespaces of the release where that is allowed, and what can't be listed is applied one by one: "+strings.Join(forbidden, ", "))
+		notes = append(notes, "this user may not list these kinds in the whole cluster, so orphans are only known in "+
+			"namespaces of the release where that is allowed, and what can't be listed is applied one by one: "+
+			strings.Join(forbidden, ", "))
 	}
 	return notes
 }
 
 // findMode returns the mode that follows from the record: install until an install was completed, reconcile for the
 // payload that was completed last, otherwise update. An update that was killed, or whose deletes were not all sent,
-// goes on as an update. If the record is lost, the objects of the release show that there was one. After an uninstall that was
-// begun, what it has deleted is applied in order.
+// goes on as an update. If the record is lost, the objects of the release show that there was one. After an uninstall
+// that was begun, what it has deleted is applied in order.
 func (r *run) findMode() graph.Mode {
 	newest := r.record.Newest()
 	switch {
@@ -300,7 +322,8 @@ func (r *run) findMode() graph.Mode {
 		return graph.Update
 	case r.record.Applied() == nil && !r.record.HasUpdated():
 		return graph.Install
-	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version && !r.hasUnsentDeletes():
+	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version &&
+		!r.hasUnsentDeletes():
 		return graph.Reconcile
 	default:
 		return graph.Update

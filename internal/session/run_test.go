@@ -46,7 +46,9 @@ func TestModeFollowsFromTheRecord(t *testing.T) {
 		{"the update was not completed", "1.0.1", false, graph.Update},
 		{"it is all there again", "1.0.1", false, graph.Reconcile},
 	} {
-		outcome := r.roll(t.Context(), step.version, settings, func(options *session.Options) { options.Apply.NoWait = step.noWait })
+		outcome := r.roll(t.Context(), step.version, settings, func(options *session.Options) {
+			options.Apply.NoWait = step.noWait
+		})
 		if outcome.Err != nil || outcome.Mode != step.want {
 			t.Errorf("%s: mode is %s, want %s (%v)", step.what, outcome.Mode, step.want, outcome.Err)
 		}
@@ -62,16 +64,19 @@ func TestModeFollowsFromTheRecord(t *testing.T) {
 	// The Lease says what was applied, if the record is lost; and objects that there was a release, if
 	// both are.
 	client := r.connect().Client
-	if err := client.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace, metav1.DeleteOptions{}); err != nil {
+	if err := client.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if outcome := r.roll(t.Context(), "1.0.2", settings); outcome.Err != nil || outcome.Mode != graph.Reconcile {
 		t.Errorf("without its record: mode is %s (%v)", outcome.Mode, outcome.Err)
 	}
-	if err := client.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace, metav1.DeleteOptions{}); err != nil {
+	if err := client.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.CoordinationV1().Leases(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace, metav1.DeleteOptions{}); err != nil {
+	if err := client.CoordinationV1().Leases(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if outcome := r.roll(t.Context(), "1.0.2", settings); outcome.Err != nil || outcome.Mode != graph.Update {
@@ -82,14 +87,17 @@ func TestModeFollowsFromTheRecord(t *testing.T) {
 func TestLookWritesNothing(t *testing.T) {
 	r := newRelease(t)
 	c := r.connect()
-	outcome := session.Inspect(t.Context(), c, r.load("1.0.0", settings), session.Options{Namespace: r.namespace + "-records"})
+	outcome := session.Inspect(t.Context(), c, r.load("1.0.0", settings),
+		session.Options{Namespace: r.namespace + "-records"})
 	if outcome.Err != nil || outcome.Mode != graph.Install || outcome.Report != nil {
 		t.Errorf("%+v", outcome)
 	}
-	if _, err := c.Client.CoreV1().Namespaces().Get(t.Context(), r.namespace+"-records", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := c.Client.CoreV1().Namespaces().Get(t.Context(), r.namespace+"-records",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Error("a namespace was made for the record:", err)
 	}
-	if _, err := c.Client.CoreV1().ConfigMaps(r.namespace).Get(t.Context(), "settings", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := c.Client.CoreV1().ConfigMaps(r.namespace).Get(t.Context(), "settings",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Error("an object was made:", err)
 	}
 }
@@ -114,14 +122,16 @@ func TestPendingDeleteIsKnownToWhoeverComesNext(t *testing.T) {
 	}
 
 	outcome = r.roll(t.Context(), "1.2.0", prices)
-	if got := precondition.CheckNames(precondition.Blocking(outcome.Findings)); outcome.Report != nil || !slices.Equal(got, []string{precondition.PendingDelete}) {
+	if got := precondition.CheckNames(precondition.Blocking(outcome.Findings)); outcome.Report != nil ||
+		!slices.Equal(got, []string{precondition.PendingDelete}) {
 		t.Errorf("the next minor version: %v, %v", got, outcome.Err)
 	}
 	if outcome = r.roll(t.Context(), "1.1.1", prices); outcome.Err != nil || len(outcome.Deletes) != 1 {
 		t.Errorf("a patch: %v, %+v", outcome.Err, outcome.Deletes)
 	}
 	outcome = r.roll(t.Context(), "1.2.0", prices, force)
-	if diff := cmp.Diff([]string{precondition.PendingDelete}, outcome.Forced); outcome.Err != nil || diff != "" || len(outcome.Deletes) != 1 {
+	if diff := cmp.Diff([]string{precondition.PendingDelete}, outcome.Forced); outcome.Err != nil || diff != "" ||
+		len(outcome.Deletes) != 1 {
 		t.Errorf("forced: %v, %+v\n%s", outcome.Err, outcome.Deletes, diff)
 	}
 
@@ -173,8 +183,8 @@ func TestEarlierDurationsAreKnown(t *testing.T) {
 	}
 }
 
-// An operator that is restarted looks for its release where the record says: in the image, and not in a folder from which the command
-// line has applied the same content meanwhile.
+// An operator that is restarted looks for its release where the record says: in the image, and not in a folder from
+// which the command line has applied the same content meanwhile.
 func TestTheCommandLineLeavesTheImageOfAnOperatorInTheRecord(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)

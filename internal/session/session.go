@@ -25,12 +25,16 @@ import (
 var ErrSuperseded = &reason.Error{Reason: "Superseded", Message: "another payload is applied instead"}
 
 // ErrYielded ends an apply that goes on after an outage, if another process has applied something else meanwhile.
-var ErrYielded = &reason.Error{Reason: "Yielded", Message: "while the cluster did not answer, something else was applied"}
+var ErrYielded = &reason.Error{
+	Reason:  "Yielded",
+	Message: "while the cluster did not answer, something else was applied",
+}
 
 // errReleased is the cause with which an apply of a released session ends.
 var errReleased = errors.New("the session was released")
 
-// A Session holds the lock of a release, and applies payloads under it: one at a time, each until the next one supersedes it.
+// A Session holds the lock of a release, and applies payloads under it: one at a time, each until the next one
+// supersedes it.
 //
 //	           Apply                          its apply ends    another process takes the lock   Release
 //	idle       applying                                         lost                             released
@@ -66,9 +70,15 @@ type turn struct {
 func Hold(ctx context.Context, c *cluster.Cluster, release, namespace string, options lock.Options) (*Session, error) {
 	namespace = cmp.Or(namespace, DefaultNamespace)
 	if options.Holder == "" {
-		options.Holder = lock.NewHolder(options.Container) // one for the whole session, which takes the lock again after an outage
+		// one for the whole session, which takes the lock again after an outage
+		options.Holder = lock.NewHolder(options.Container)
 	}
-	s := &Session{cluster: c, lock: lock.Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now}, options: options, ctx: ctx}
+	s := &Session{
+		cluster: c,
+		lock:    lock.Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now},
+		options: options,
+		ctx:     ctx,
+	}
 	s.notifier = &notify.Notifier{Cluster: c, Namespace: namespace, Release: release}
 	return s, s.acquire(ctx, s.options)
 }
@@ -179,8 +189,8 @@ func (r *run) applyUnder(ctx context.Context, hold *lock.Hold) error {
 // with ErrSuperseded.
 //
 // With Options.Keep it returns when ctx ends, when an object can't be applied, or when another process has
-// taken the lock or applied something else. It goes on after an outage of the API server. If the lock was lost since the
-// last apply, it is acquired again, for what was begun last.
+// taken the lock or applied something else. It goes on after an outage of the API server. If the lock was lost since
+// the last apply, it is acquired again, for what was begun last.
 func (s *Session) Apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -300,8 +310,8 @@ func (s *Session) Kept() *keep.Keeper {
 }
 
 // begin supersedes the apply that runs, and waits until it has ended. The context that it returns ends when the
-// next one begins, or the session does. With a context that has ended already, it supersedes nothing: the apply that runs
-// may be its successor.
+// next one begins, or the session does. With a context that has ended already, it supersedes nothing: the apply that
+// runs may be its successor.
 func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })

@@ -65,11 +65,12 @@ func TestANewPayloadSupersedesTheOneThatIsApplied(t *testing.T) {
 			t.Parallel()
 			s := hold(t, name, lock.Options{Duration: 10 * time.Second})
 			waits := make(chan struct{}, 100)
-			first := session.Options{Keep: keeping, Apply: apply.Options{ReportWaits: 100 * time.Millisecond, OnEvent: func(event apply.Event) {
-				if event.Type == apply.Waiting {
-					waits <- struct{}{}
-				}
-			}}}
+			first := session.Options{Keep: keeping,
+				Apply: apply.Options{ReportWaits: 100 * time.Millisecond, OnEvent: func(event apply.Event) {
+					if event.Type == apply.Waiting {
+						waits <- struct{}{}
+					}
+				}}}
 			ended := make(chan *session.Outcome, 1)
 			go func() { ended <- s.Apply(t.Context(), load(t, name, "1.0.0", neverReady), first) }()
 			<-waits
@@ -84,7 +85,8 @@ func TestANewPayloadSupersedesTheOneThatIsApplied(t *testing.T) {
 			if len(history) != 2 || history[0].State != record.Completed || history[1].State != record.Partial {
 				t.Errorf("the history is %+v", history)
 			}
-			lease, err := test.Client(t).CoordinationV1().Leases(records).Get(t.Context(), lock.Name(name), metav1.GetOptions{})
+			lease, err := test.Client(t).CoordinationV1().Leases(records).Get(t.Context(), lock.Name(name),
+				metav1.GetOptions{})
 			if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.LeaseTransitions != 0 {
 				t.Errorf("the lock was not held all the time: %v, %v", lease, err)
 			}
@@ -128,11 +130,17 @@ type keeping struct {
 // ctx does.
 func keepUntilOutage(ctx context.Context, t *testing.T, name string) *keeping {
 	t.Helper()
-	k := &keeping{begun: make(chan struct{}, 10), interrupted: make(chan error, 10), ended: make(chan *session.Outcome, 1)}
+	k := &keeping{
+		begun:       make(chan struct{}, 10),
+		interrupted: make(chan error, 10),
+		ended:       make(chan *session.Outcome, 1),
+	}
 	k.Session = hold(t, name, lock.Options{Duration: outageLock, Wait: true}, k.outage.look)
 	go func() {
 		k.ended <- k.Apply(ctx, load(t, name, "1.0.0", oneSetting), session.Options{
-			Keep: &keep.Options{}, OnOutcome: func(*session.Outcome) { k.begun <- struct{}{} }, OnInterrupted: func(err error) { k.interrupted <- err },
+			Keep: &keep.Options{}, OnOutcome: func(*session.Outcome) {
+				k.begun <- struct{}{}
+			}, OnInterrupted: func(err error) { k.interrupted <- err },
 		})
 	}()
 	<-k.begun
@@ -157,7 +165,8 @@ func TestAnApplyWhoseContextHasEndedSupersedesNothing(t *testing.T) {
 	<-begun
 	over, end := context.WithCancel(t.Context())
 	end()
-	if outcome := s.Apply(over, load(t, name, "2.0.0", oneSetting), session.Options{}); !errors.Is(outcome.Err, context.Canceled) {
+	if outcome := s.Apply(over, load(t, name, "2.0.0", oneSetting), session.Options{}); !errors.Is(outcome.Err,
+		context.Canceled) {
 		t.Errorf("it ended with %v", outcome.Err)
 	}
 	paint(t, name, "blue")
@@ -182,10 +191,11 @@ func TestASessionGoesOnAfterAnOutage(t *testing.T) {
 	paint(t, name, "green")
 	awaitColour(t, name, "red")
 	takeOver(t, name, "other")
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		problems := s.Kept().Problems()
-		return len(problems) == 1 && problems[0].Type == keep.Failing && problems[0].Object.Name == "settings", nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			problems := s.Kept().Problems()
+			return len(problems) == 1 && problems[0].Type == keep.Failing && problems[0].Object.Name == "settings", nil
+		})
 	if err != nil {
 		t.Errorf("the problems of the session are %v", s.Kept().Problems())
 	}
@@ -206,14 +216,15 @@ func TestASessionYieldsToWhatWasAppliedDuringAnOutage(t *testing.T) {
 	s := keepUntilOutage(t.Context(), t, name)
 	mustRun(t, connectAs(t, "other"), load(t, name, "2.0.0", strings.ReplaceAll(oneSetting, "red", "black")))
 	s.outage.isOn.Store(false)
-	if outcome := <-s.ended; outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "something else was applied") {
+	if outcome := <-s.ended; outcome.Err == nil ||
+		!strings.Contains(outcome.Err.Error(), "something else was applied") {
 		t.Errorf("it ended with %v", outcome.Err)
 	}
 	awaitColour(t, name, "black")
 }
 
-// TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage, also one that has waited for the lock at first: what the other
-// process applies counts.
+// TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage, also one that has waited for the lock at first: what the
+// other process applies counts.
 func TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const name = "outage-taken"
@@ -233,13 +244,15 @@ func TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage(t *testing.T) {
 // refusedSetting is a release whose object can't be applied.
 var refusedSetting = strings.ReplaceAll(oneSetting, "name: settings", "name: Not_a_name")
 
-// failUntilOutage returns a session whose apply has ended because an object is refused, and that has lost its lock since.
+// failUntilOutage returns a session whose apply has ended because an object is refused, and that has lost its lock
+// since.
 func failUntilOutage(t *testing.T, name string) (s *session.Session, again func() error) {
 	t.Helper()
 	var cut outage
 	current := hold(t, name, lock.Options{Duration: outageLock, Wait: true}, cut.look)
 	apply := func() error {
-		return current.Apply(t.Context(), load(t, name, "1.0.0", refusedSetting), session.Options{Keep: &keep.Options{}}).Err
+		return current.Apply(t.Context(), load(t, name, "1.0.0", refusedSetting),
+			session.Options{Keep: &keep.Options{}}).Err
 	}
 	if err := apply(); !errors.As(err, new(*object.Failure)) {
 		t.Fatalf("it ended with %v", err)
@@ -275,7 +288,8 @@ func TestASessionYieldsToWhatWasAppliedBetweenTwoApplies(t *testing.T) {
 	}
 }
 
-// TestAReleasedSessionDoesNotTakeTheLockAgain, whether its apply has found out before that another process has it or not.
+// TestAReleasedSessionDoesNotTakeTheLockAgain, whether its apply has found out before that another process has it or
+// not.
 func TestAReleasedSessionDoesNotTakeTheLockAgain(t *testing.T) {
 	t.Parallel()
 	const name = "outage-released"
@@ -316,7 +330,8 @@ func TestAnObjectThatIsRefusedEndsASession(t *testing.T) {
 func paint(t *testing.T, namespace, colour string) {
 	t.Helper()
 	patch := []byte(`{"data": {"colour": "` + colour + `"}}`)
-	if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Patch(t.Context(), "settings", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+	if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Patch(t.Context(), "settings", types.MergePatchType,
+		patch, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -325,7 +340,8 @@ func paint(t *testing.T, namespace, colour string) {
 func takeOver(t *testing.T, namespace, release string) {
 	t.Helper()
 	patch := []byte(`{"metadata": {"labels": {"runlevel.dev/release": "` + release + `"}}}`)
-	if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Patch(t.Context(), "settings", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+	if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Patch(t.Context(), "settings", types.MergePatchType,
+		patch, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -333,10 +349,11 @@ func takeOver(t *testing.T, namespace, release string) {
 // awaitColour waits until the ConfigMap of the release has a colour.
 func awaitColour(t *testing.T, namespace, colour string) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		found, err := test.Client(t).CoreV1().ConfigMaps(namespace).Get(ctx, "settings", metav1.GetOptions{})
-		return err == nil && found.Data["colour"] == colour, err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			found, err := test.Client(t).CoreV1().ConfigMaps(namespace).Get(ctx, "settings", metav1.GetOptions{})
+			return err == nil && found.Data["colour"] == colour, err
+		})
 	if err != nil {
 		t.Fatalf("the ConfigMap never gets %s: %v", colour, err)
 	}

@@ -38,7 +38,8 @@ func (f *traffic) take() []sandboxtest.Request {
 
 // isUpkeep returns whether a request is about the record, the lock or the rights of a run.
 func isUpkeep(r sandboxtest.Request) bool {
-	return strings.HasPrefix(r.Name, "runlevel-release-") || strings.HasPrefix(r.Resource, "selfsubject") || r.Resource == "leases"
+	return strings.HasPrefix(r.Name, "runlevel-release-") || strings.HasPrefix(r.Resource, "selfsubject") ||
+		r.Resource == "leases"
 }
 
 // alone are those requests that are about single objects, or that write.

@@ -19,22 +19,25 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// annotatedKinds are the kinds of which one object of the first level and one of the last have the version of the release, in
-// the annotation objectmeta.VersionAnnotation: a copy for the case that the record and the Lease are lost. Two show how
-// far an update is, and cost two writes. The earlier kinds are taken first. An annotation does not change what runs.
+// annotatedKinds are the kinds of which one object of the first level and one of the last have the version of the
+// release, in the annotation objectmeta.VersionAnnotation: a copy for the case that the record and the Lease are lost.
+// Two show how far an update is, and cost two writes. The earlier kinds are taken first. An annotation does not change
+// what runs.
 var annotatedKinds = []schema.GroupKind{
 	{Kind: "ConfigMap"}, {Kind: "ServiceAccount"},
 	{Group: "rbac.authorization.k8s.io", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
-	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, {Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
 	{Kind: "Service"}, kinds.Namespace, kinds.CustomResourceDefinition,
 }
 
-// workloadKinds are marked where a release has nothing else: their controllers copy annotations. That of a Job would run
-// it again.
-var workloadKinds = []schema.GroupKind{{Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"}, kinds.Deployment}
+// workloadKinds are marked where a release has nothing else: their controllers copy annotations. That of a Job would
+// run it again.
+var workloadKinds = []schema.GroupKind{{Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"},
+	kinds.Deployment}
 
-// withVersionAnnotations returns a release in which one object of the first level and one of the last have the annotation of its version.
-// The rest is as the release has it, and so is its hash.
+// withVersionAnnotations returns a release in which one object of the first level and one of the last have the
+// annotation of its version. The rest is as the release has it, and so is its hash.
 func withVersionAnnotations(release *payload.Payload) *payload.Payload {
 	if release.Version == "" {
 		return release
@@ -71,8 +74,8 @@ func chooseAnnotated(release *payload.Payload, of []schema.GroupKind) map[string
 	return chosen
 }
 
-// newestAnnotated returns the newest version that objects of a release have, as an update that was applied: completely, if none has
-// another version, as orphans do. It is nil if none has a version.
+// newestAnnotated returns the newest version that objects of a release have, as an update that was applied: completely,
+// if none has another version, as orphans do. It is nil if none has a version.
 func newestAnnotated(objects []objectmeta.LiveMetadata) *record.HistoryEntry {
 	var newest *record.HistoryEntry
 	versions := map[string]bool{}
@@ -84,7 +87,13 @@ func newestAnnotated(objects []objectmeta.LiveMetadata) *record.HistoryEntry {
 		versions[of] = true
 		switch {
 		case newest == nil || compareVersions(of, newest.Version) > 0:
-			newest = &record.HistoryEntry{State: record.Completed, Version: of, Mode: string(graph.Update), Started: at, Completed: &at}
+			newest = &record.HistoryEntry{
+				State:     record.Completed,
+				Version:   of,
+				Mode:      string(graph.Update),
+				Started:   at,
+				Completed: &at,
+			}
 		case of == newest.Version && newest.Completed.Before(&at):
 			newest.Started, newest.Completed = at, &at
 		}
@@ -112,8 +121,8 @@ func compareVersions(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// recoverHistory takes the newest version of a release whose record is lost from its objects, and returns whether they have
-// one.
+// recoverHistory takes the newest version of a release whose record is lost from its objects, and returns whether they
+// have one.
 func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
 	if known.Newest() != nil {
 		return false
@@ -125,7 +134,8 @@ func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
 	return newest != nil
 }
 
-// unrecorded returns the objects that show that a release was applied, if it has no record: not those that an uninstall has kept.
+// unrecorded returns the objects that show that a release was applied, if it has no record: not those that an uninstall
+// has kept.
 func unrecorded(live *inventory.Inventory, release string) []objectmeta.LiveMetadata {
 	return slices.DeleteFunc(live.Of(release), objectmeta.LiveMetadata.WasKept)
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// twoLevels has objects of several kinds on the first and the last level that can have the version, and others between them.
+// twoLevels has objects of several kinds on the first and the last level that can have the version, and others between
+// them.
 const twoLevels = `
 -- 0000_10_web_10_secret.yaml --
 {apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}}
@@ -43,14 +44,16 @@ func (r release) marks() map[string]string {
 	r.Helper()
 	marks := map[string]string{}
 	client := test.Client(r).CoreV1()
-	configs, err := client.ConfigMaps(r.namespace).List(r.Context(), metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel})
+	configs, err := client.ConfigMaps(r.namespace).List(r.Context(),
+		metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel})
 	if err != nil {
 		r.Fatal(err)
 	}
 	for _, configMap := range configs.Items {
 		marks[configMap.Name] = configMap.Annotations[objectmeta.VersionAnnotation]
 	}
-	services, err := client.Services(r.namespace).List(r.Context(), metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel})
+	services, err := client.Services(r.namespace).List(r.Context(),
+		metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -60,11 +63,19 @@ func (r release) marks() map[string]string {
 	return marks
 }
 
-// An update to a version that changes nothing else writes two objects, and events on the record; the same version again writes none.
+// An update to a version that changes nothing else writes two objects, and events on the record; the same version again
+// writes none.
 func TestTwoObjectsHaveTheVersion(t *testing.T) {
 	r := newRelease(t)
 	r.must("1.0.0", twoLevels)
-	if diff := cmp.Diff(map[string]string{"once": "", "web": "", "settings": "1.0.0", "more": "", "middle": "", "shop": "1.0.0"}, r.marks()); diff != "" {
+	if diff := cmp.Diff(map[string]string{
+		"once":     "",
+		"web":      "",
+		"settings": "1.0.0",
+		"more":     "",
+		"middle":   "",
+		"shop":     "1.0.0",
+	}, r.marks()); diff != "" {
 		t.Errorf("the versions of objects: %s", diff)
 	}
 	sent := &traffic{}
@@ -74,7 +85,8 @@ func TestTwoObjectsHaveTheVersion(t *testing.T) {
 		writes  []string
 	}{
 		{"1.0.0", nil},
-		{"1.0.1", []string{"patch configmaps " + r.namespace + "/settings", "patch services " + r.namespace + "/shop", event, event}},
+		{"1.0.1", []string{"patch configmaps " + r.namespace + "/settings", "patch services " + r.namespace + "/shop",
+			event, event}},
 		{"1.0.1", nil},
 	} {
 		sent.take()
@@ -96,7 +108,8 @@ func (r release) loseRecord() {
 	if err := client.CoreV1().ConfigMaps(r.namespace).Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
 		r.Fatal(err)
 	}
-	if err := client.CoordinationV1().Leases(r.namespace).Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := client.CoordinationV1().Leases(r.namespace).Delete(r.Context(), name,
+		metav1.DeleteOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -123,20 +136,24 @@ func TestTheObjectsKnowTheVersionWithoutTheRecord(t *testing.T) {
 		t.Errorf("a record in another namespace: %v", got)
 	}
 	r.loseRecord()
-	for version, want := range map[string][]string{"1.0.0": {precondition.OlderVersion}, "1.1.0": nil, "1.2.0": nil, "1.3.0": {precondition.GiantHop}} {
+	for version, want := range map[string][]string{"1.0.0": {precondition.OlderVersion}, "1.1.0": nil, "1.2.0": nil,
+		"1.3.0": {precondition.GiantHop}} {
 		if got := r.blocking(version, twoLevels); !slices.Equal(got, want) {
 			t.Errorf("%s after 1.1.0 is blocked by %v, want %v", version, got, want)
 		}
 	}
-	if outcome := r.roll(t.Context(), "1.0.0", twoLevels); outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "1.0.0 is older than 1.1.0") {
+	if outcome := r.roll(t.Context(), "1.0.0", twoLevels); outcome.Err == nil ||
+		!strings.Contains(outcome.Err.Error(), "1.0.0 is older than 1.1.0") {
 		t.Errorf("an apply of 1.0.0 ends with %v", outcome.Err)
 	}
 	outcome := r.must("1.1.0", twoLevels)
-	if notes := fmt.Sprint(outcome.Notes); outcome.Mode != graph.Update || outcome.Previous != "1.1.0" || !strings.Contains(notes, "1.1.0 is the version in annotation runlevel.dev/release-version") {
+	if notes := fmt.Sprint(outcome.Notes); outcome.Mode != graph.Update || outcome.Previous != "1.1.0" ||
+		!strings.Contains(notes, "1.1.0 is the version in annotation runlevel.dev/release-version") {
 		t.Errorf("the %s after %q: %s", outcome.Mode, outcome.Previous, notes)
 	}
 	known := r.record()
-	if len(known.History) != 2 || known.Newest().Version != "1.1.0" || known.Newest().State != record.Completed || known.History[1].Version != "1.1.0" {
+	if len(known.History) != 2 || known.Newest().Version != "1.1.0" || known.Newest().State != record.Completed ||
+		known.History[1].Version != "1.1.0" {
 		t.Errorf("the record has %+v", known.History)
 	}
 	if again := r.must("1.1.0", twoLevels); again.Mode != graph.Reconcile || len(again.Notes) > 0 {
@@ -160,14 +177,17 @@ func TestALostReleaseIsFoundByItsObjects(t *testing.T) {
 		}
 		return &all[at]
 	}
-	if found := find(); found.Objects != 6 || found.Newest.Version != "1.9.0" || found.Newest.State != record.Completed || found.Newest.Completed.IsZero() {
+	if found := find(); found.Objects != 6 || found.Newest.Version != "1.9.0" ||
+		found.Newest.State != record.Completed || found.Newest.Completed.IsZero() {
 		t.Errorf("it finds %+v, %+v", found, found.Newest)
 	}
 	patch := []byte(`{"metadata":{"annotations":{"` + objectmeta.VersionAnnotation + `":"1.10.0"}}}`)
-	if _, err := test.Client(t).CoreV1().Services(r.namespace).Patch(t.Context(), "shop", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := test.Client(t).CoreV1().Services(r.namespace).Patch(t.Context(), "shop", types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if found := find(); found.Newest.Version != "1.10.0" || found.Newest.State != record.Partial || found.Newest.Completed != nil {
+	if found := find(); found.Newest.Version != "1.10.0" || found.Newest.State != record.Partial ||
+		found.Newest.Completed != nil {
 		t.Errorf("in the middle of an update it finds %+v", found.Newest)
 	}
 }

@@ -16,15 +16,21 @@ import (
 type versions struct{}
 
 func (versions) OpenApplied(_ context.Context, name, version string) (*source.Release, error) {
-	return &source.Release{FS: fstest.MapFS{"ref": {Data: []byte(name + " " + version)}}, Kind: source.Applied, Values: []byte("{}")}, nil
+	return &source.Release{
+		FS:     fstest.MapFS{"ref": {Data: []byte(name + " " + version)}},
+		Kind:   source.Applied,
+		Values: []byte("{}"),
+	}, nil
 }
 
 func TestRefsOfAppliedVersions(t *testing.T) {
 	t.Chdir(t.TempDir())
 	digest := "@sha256:" + strings.Repeat("a", 64)
 	for ref, want := range map[string]string{
-		"shop@3": "shop 3", "shop@1.4.0": "shop 1.4.0", "shop@1.4.0-rc.1+x": "shop 1.4.0-rc.1+x", "shop@": "shop ", "a-b2@x": "a-b2 x",
-		"shop": "", "@3": "", "Shop@3": "", "shop/web@3": "", "./shop@3": "", "registry.example/shop@3": "", "shop" + digest: "", "registry.example/shop" + digest: "",
+		"shop@3": "shop 3", "shop@1.4.0": "shop 1.4.0", "shop@1.4.0-rc.1+x": "shop 1.4.0-rc.1+x", "shop@": "shop ",
+		"a-b2@x": "a-b2 x",
+		"shop":   "", "@3": "", "Shop@3": "", "shop/web@3": "", "./shop@3": "", "registry.example/shop@3": "",
+		"shop" + digest: "", "registry.example/shop" + digest: "",
 	} {
 		if got := source.IsApplied(ref); got != (want != "") {
 			t.Errorf("%s is an applied version: %t", ref, got)
@@ -41,10 +47,12 @@ func TestRefsOfAppliedVersions(t *testing.T) {
 			t.Errorf("%s is %q (%v), want %q", ref, text, err, want)
 		}
 	}
-	if _, err := source.Open(t.Context(), "shop@3", source.Options{}); err == nil || err.Error() != "shop@3: a version that was applied can't be read here" {
+	if _, err := source.Open(t.Context(), "shop@3", source.Options{}); err == nil ||
+		err.Error() != "shop@3: a version that was applied can't be read here" {
 		t.Errorf("without a cluster, the error is %v", err)
 	}
-	for ref, want := range map[string]bool{"registry.example/shop" + digest: true, "registry.example/shop:1": false, "shop@3": false} {
+	for ref, want := range map[string]bool{"registry.example/shop" + digest: true, "registry.example/shop:1": false,
+		"shop@3": false} {
 		if got := source.IsByDigest(ref); got != want {
 			t.Errorf("%s is by digest: %t", ref, got)
 		}
@@ -61,7 +69,8 @@ func TestAFolderOfTheSameNameWinsOverAVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	release, err := source.Open(t.Context(), "shop@3", source.Options{Versions: versions{}})
-	if err != nil || release.Kind != source.Directory || source.IsApplied("shop@3") || !source.CanBeName("shop") || source.CanBeName("shop@3") || source.CanBeName("./shop") {
+	if err != nil || release.Kind != source.Directory || source.IsApplied("shop@3") || !source.CanBeName("shop") ||
+		source.CanBeName("shop@3") || source.CanBeName("./shop") {
 		t.Errorf("it is %v (%v)", release, err)
 	}
 }

@@ -79,7 +79,8 @@ func checkManifest(want v1.Descriptor, raw []byte) error {
 		return fmt.Errorf("manifest %s: %w", want.Digest, err)
 	}
 	if len(raw) > maxManifest {
-		return overLimit(fmt.Sprintf("manifest %s has more than %s, which is the limit", want.Digest, inBytes(maxManifest)))
+		return overLimit(fmt.Sprintf("manifest %s has more than %s, which is the limit", want.Digest,
+			inBytes(maxManifest)))
 	}
 	sum.Write(raw)
 	whole := digestReader{want: want, sum: sum, size: int64(len(raw))}

@@ -109,7 +109,8 @@ func (d *directory) charge(name string, size int64) error {
 		return overLimit(fmt.Sprintf("there are more than %d files, which is the limit", d.limits.Files))
 	}
 	if more := max(0, size-before); d.total+more > d.limits.Total {
-		return overLimit(fmt.Sprintf("the files have more than %s together, which is the limit", inBytes(d.limits.Total)))
+		return overLimit(fmt.Sprintf("the files have more than %s together, which is the limit",
+			inBytes(d.limits.Total)))
 	} else {
 		d.total += more
 	}

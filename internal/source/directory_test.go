@@ -53,7 +53,8 @@ func TestLinksInADirectory(t *testing.T) {
 	})
 	t.Run("the rest is refused", func(t *testing.T) {
 		for name, want := range map[string]string{
-			"manifests/absolute": fmt.Sprintf("open manifests/absolute: link to %q: path escapes from parent", filepath.Join(outside, "secret")),
+			"manifests/absolute": fmt.Sprintf("open manifests/absolute: link to %q: path escapes from parent",
+				filepath.Join(outside, "secret")),
 			"manifests/outside":  `open manifests/outside: link to "../../secret": path escapes from parent`,
 			"manifests/dangling": `open manifests/dangling: link to "nothing": no such file or directory`,
 			"manifests/circle":   `open manifests/circle: link to "circle": too many levels of symbolic links`,
@@ -82,11 +83,15 @@ func TestADirectoryHasBounds(t *testing.T) {
 		do     func(fs.FS) error
 		want   string
 	}{
-		"at its limits all can be read":    {source.Limits{File: 4, Total: 12, Files: 3}, read("m/a", "m/b", "m/c"), ""},
-		"a file over its limit can't":      {source.Limits{File: 3}, read("m/a"), "open m/a: it has 4 bytes: the limit for one file is 3 bytes"},
-		"nor more than all may have":       {source.Limits{Total: 11}, read("m/a", "m/b", "m/c"), "open m/c: the files have more than 11 bytes together, which is the limit"},
-		"nor more files than there may be": {source.Limits{Files: 2}, read("m/a", "m/b", "m/c"), "open m/c: there are more than 2 files, which is the limit"},
-		"what's read again counts once":    {source.Limits{Total: 4, Files: 1}, read("m/a", "m/a", "m/a"), ""},
+		"at its limits all can be read": {source.Limits{File: 4, Total: 12, Files: 3}, read("m/a", "m/b", "m/c"),
+			""},
+		"a file over its limit can't": {source.Limits{File: 3}, read("m/a"),
+			"open m/a: it has 4 bytes: the limit for one file is 3 bytes"},
+		"nor more than all may have": {source.Limits{Total: 11}, read("m/a", "m/b", "m/c"),
+			"open m/c: the files have more than 11 bytes together, which is the limit"},
+		"nor more files than there may be": {source.Limits{Files: 2}, read("m/a", "m/b", "m/c"),
+			"open m/c: there are more than 2 files, which is the limit"},
+		"what's read again counts once": {source.Limits{Total: 4, Files: 1}, read("m/a", "m/a", "m/a"), ""},
 		"a folder with too many entries isn't listed": {source.Limits{Files: 2}, func(files fs.FS) error {
 			_, err := fs.ReadDir(files, "m")
 			return err

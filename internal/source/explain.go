@@ -18,8 +18,10 @@ import (
 func explain(registry, missing string, err error) error {
 	text, cause := explainStatus(registry, missing, err), err
 	var attempt attemptError
-	if response := new(transport.Error); errors.As(err, &attempt) && (text == "" || errors.As(err, &response) && response.StatusCode == http.StatusBadRequest) {
-		text, cause = "", attempt // the error of http if the server has no TLS; or of https if http has got a 400 from a server with TLS
+	if response := new(transport.Error); errors.As(err, &attempt) &&
+		(text == "" || errors.As(err, &response) && response.StatusCode == http.StatusBadRequest) {
+		// the error of http if the server has no TLS; or of https if http has got a 400 from a server with TLS
+		text, cause = "", attempt
 	}
 	if text == "" {
 		text = explainConnection(registry, cause)
@@ -40,7 +42,8 @@ func explainStatus(registry, missing string, err error) string {
 	}
 	switch response.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Sprintf("%s denies access (%d): log in to %[1]s, for example with \"docker login %[1]s\"", registry, response.StatusCode)
+		return fmt.Sprintf("%s denies access (%d): log in to %[1]s, for example with \"docker login %[1]s\"", registry,
+			response.StatusCode)
 	case http.StatusNotFound:
 		return missing
 	}
@@ -70,13 +73,17 @@ func explainConnection(registry string, err error) string {
 	)
 	switch {
 	case errors.As(err, &unknown):
-		return fmt.Sprintf("the certificate of %s is of an authority that isn't trusted: set SSL_CERT_FILE to that authority's certificate, or use --insecure", registry)
+		return fmt.Sprintf("the certificate of %s is of an authority that isn't trusted: set SSL_CERT_FILE to that "+
+			"authority's certificate, or use --insecure", registry)
 	case errors.As(err, &otherHost), errors.As(err, &invalid):
-		return fmt.Sprintf("the certificate of %s isn't valid: %v; --insecure takes it all the same", registry, certificateError(err))
+		return fmt.Sprintf("the certificate of %s isn't valid: %v; --insecure takes it all the same", registry,
+			certificateError(err))
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Sprintf("nothing answers at %s (connection refused): check its name and port, and that it's running", registry)
+		return fmt.Sprintf("nothing answers at %s (connection refused): check its name and port, and that it's running",
+			registry)
 	case errors.As(err, &attempt) && attempt.isDropped():
-		return fmt.Sprintf("%s closes the connection without an answer: check that a registry listens there, or try again later", registry)
+		return fmt.Sprintf("%s closes the connection without an answer: check that a registry listens there, or try "+
+			"again later", registry)
 	case errors.As(err, &unknownHost):
 		return fmt.Sprintf("there is no host %s: check the registry's name and your network", unknownHost.Name)
 	case errors.As(err, &unending):

@@ -105,8 +105,10 @@ func fuzzSeeds(f *testing.F) [][]byte {
 // registry that was spelt out.
 func FuzzRef(f *testing.F) {
 	for _, seed := range []string{
-		"", ".", "testdata", "/dev/null", "paylod", "./paylod:1.0", "~/x", "repo:tag", "registry.example/repo:tag", "localhost/repo:tag",
-		"registry.example:5000/a/b@sha256:" + strings.Repeat("0", 64), "[::1]:5000/repo:tag", "a@b:c", "@", ":", "registry.example/repo",
+		"", ".", "testdata", "/dev/null", "paylod", "./paylod:1.0", "~/x", "repo:tag", "registry.example/repo:tag",
+		"localhost/repo:tag",
+		"registry.example:5000/a/b@sha256:" + strings.Repeat("0", 64), "[::1]:5000/repo:tag", "a@b:c", "@", ":",
+		"registry.example/repo",
 	} {
 		f.Add(seed)
 	}
@@ -126,7 +128,8 @@ func FuzzRef(f *testing.F) {
 		}
 		host := found.image.Context().RegistryStr()
 		spelt, _, _ := strings.Cut(ref, "/")
-		if host == "" || found.image.Identifier() == "" || strings.HasPrefix(ref, ".") || (spelt != host && "index."+spelt != host) {
+		if host == "" || found.image.Identifier() == "" || strings.HasPrefix(ref, ".") ||
+			(spelt != host && "index."+spelt != host) {
 			t.Errorf("%q is an image at registry %q", ref, host)
 		}
 	})

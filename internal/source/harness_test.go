@@ -51,7 +51,13 @@ func tarOf(t testing.TB, entries ...tarEntry) []byte {
 	var written bytes.Buffer
 	to := tar.NewWriter(&written)
 	for _, e := range entries {
-		header := &tar.Header{Name: e.name, Typeflag: e.kind, Linkname: e.link, Size: int64(len(e.content)), Mode: 0o644}
+		header := &tar.Header{
+			Name:     e.name,
+			Typeflag: e.kind,
+			Linkname: e.link,
+			Size:     int64(len(e.content)),
+			Mode:     0o644,
+		}
 		if e.kind == 0 {
 			header.Typeflag = tar.TypeReg
 		}

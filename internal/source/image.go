@@ -85,7 +85,8 @@ func (t *extractor) image(ctx context.Context, described v1.Descriptor) (*v1.Man
 		case kind.IsImage():
 			return &either.Manifest, nil
 		case !kind.IsIndex():
-			return nil, fmt.Errorf("manifest %s is of type %q, which is neither an image nor an index of some", described.Digest, kind)
+			return nil, fmt.Errorf("manifest %s is of type %q, which is neither an image nor an index of some",
+				described.Digest, kind)
 		}
 		if described, err = choosePlatform(either.Manifests, t.platform); err != nil {
 			return nil, err
@@ -111,7 +112,8 @@ func choosePlatform(among []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, e
 	if len(has) == 0 {
 		return v1.Descriptor{}, fmt.Errorf("there is no image for %s, nor for any other platform", wanted)
 	}
-	return v1.Descriptor{}, fmt.Errorf("there is no image for %s, only for %s", wanted, strings.Join(slices.Compact(has), ", "))
+	return v1.Descriptor{}, fmt.Errorf("there is no image for %s, only for %s", wanted,
+		strings.Join(slices.Compact(has), ", "))
 }
 
 // files extracts the payload from the layers of an image.
@@ -125,7 +127,9 @@ func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, er
 		payload.lay(kept)
 	}
 	if !payload.hasFolder(manifestsDir) && !payload.hasFolder(releaseManifestsDir) {
-		return nil, phrase{text: fmt.Sprintf("is no release image: it has neither %s/ nor %s/", manifestsDir, releaseManifestsDir)}
+		return nil,
+			phrase{text: fmt.Sprintf("is no release image: it has neither %s/ nor %s/", manifestsDir,
+				releaseManifestsDir)}
 	}
 	return payload.files(".", t.budget.limits)
 }
@@ -134,7 +138,9 @@ func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, er
 func (t *extractor) layer(ctx context.Context, described v1.Descriptor) (*tree, error) {
 	// A long stream may unpack to nothing, so its compressed size is checked as well.
 	if described.Size > t.budget.limits.Unpacked {
-		return nil, overLimit(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size, inBytes(t.budget.limits.Unpacked)))
+		return nil,
+			overLimit(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size,
+				inBytes(t.budget.limits.Unpacked)))
 	}
 	from, err := t.store.blob(ctx, described)
 	if err != nil {

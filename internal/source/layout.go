@@ -63,7 +63,8 @@ func chooseImage(among []v1.Descriptor, choice string, platform v1.Platform) (v1
 	case areOnePerPlatform(fitting):
 		return choosePlatform(fitting, platform)
 	default:
-		return v1.Descriptor{}, fmt.Errorf("the layout has several images: add \":\" and a tag or \"@\" and a digest to choose one of %s", listed(fitting))
+		return v1.Descriptor{}, fmt.Errorf("the layout has several images: add \":\" and a tag or \"@\" and a digest "+
+			"to choose one of %s", listed(fitting))
 	}
 }
 

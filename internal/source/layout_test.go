@@ -24,7 +24,8 @@ func newLayout(t testing.TB, images map[string]v1.Image) string {
 	dir := filepath.Join(t.TempDir(), "layout")
 	to := writeLayout(t, dir)
 	for tag, image := range images {
-		if err := to.AppendImage(image, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
+		if err := to.AppendImage(image,
+			layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,13 +72,16 @@ func TestALayoutsImageIsChosen(t *testing.T) {
 	}
 	t.Run("none of several is an error", func(t *testing.T) {
 		_, err := source.Open(t.Context(), several, source.Options{})
-		if err == nil || !strings.Contains(err.Error(), "the layout has several images: add \":\" and a tag or \"@\" and a digest to choose one of ") ||
-			!strings.Contains(err.Error(), "1.0 ("+digestOf(t, image)+")") || !strings.Contains(err.Error(), "registry.example/repo:2.0 ("+digestOf(t, two)+")") {
+		if err == nil || !strings.Contains(err.Error(),
+			"the layout has several images: add \":\" and a tag or \"@\" and a digest to choose one of ") ||
+			!strings.Contains(err.Error(), "1.0 ("+digestOf(t, image)+")") ||
+			!strings.Contains(err.Error(), "registry.example/repo:2.0 ("+digestOf(t, two)+")") {
 			t.Errorf("error is %v", err)
 		}
 	})
 	t.Run("one that isn't there is an error", func(t *testing.T) {
-		checkFailure(t, single+":3.0", source.Options{}, fmt.Sprintf(`REF: the layout has no image "3.0": it has 1.0 (%s)`, digestOf(t, image)))
+		checkFailure(t, single+":3.0", source.Options{},
+			fmt.Sprintf(`REF: the layout has no image "3.0": it has 1.0 (%s)`, digestOf(t, image)))
 	})
 	t.Run("no image at all is an error", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "layout")
@@ -108,9 +112,11 @@ func TestAPlatformOfALayoutIsChosen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for platform := range images {
 				release := open(t, dir, source.Options{Platform: platform})
-				checkFiles(t, release.FS, map[string]string{"manifests/name.yaml": strings.TrimPrefix(platform, "linux/")})
+				checkFiles(t, release.FS,
+					map[string]string{"manifests/name.yaml": strings.TrimPrefix(platform, "linux/")})
 			}
-			checkFailure(t, dir, source.Options{Platform: "linux/s390x"}, "REF: there is no image for linux/s390x, only for linux/amd64, linux/arm64")
+			checkFailure(t, dir, source.Options{Platform: "linux/s390x"},
+				"REF: there is no image for linux/s390x, only for linux/amd64, linux/arm64")
 		})
 	}
 	if got := open(t, nested, source.Options{Platform: "linux/arm64"}).Digest; got != digestOf(t, index) {
@@ -165,19 +171,31 @@ func TestALayoutIsComparedWithItsDigests(t *testing.T) {
 		by     func([]byte) []byte
 		want   string
 	}{
-		"a layer, past the tar's end":  {plain, flip(1), "REF: layer " + plain.String() + ": content has digest sha256:…"},
-		"a layer, in a file":           {plain, flip(4096 + 1024 + 500), "REF: layer " + plain.String() + ": content has digest sha256:…"},
-		"a layer, in a header":         {plain, flip(4096 + 1024 + 1024), "REF: layer " + plain.String() + ": content has digest sha256:…"},
-		"a compressed layer":           {gz, flip(20), "REF: layer " + gz.String() + ": content has digest sha256:…"},
-		"a compressed layer's sum":     {gz, flip(1), "REF: layer " + gz.String() + ": content has digest sha256:…"},
-		"a layer that's longer":        {plain, longer, fmt.Sprintf("REF: layer %s: content has more than the %d bytes that it should", plain, manifest.Layers[0].Size)},
-		"a layer that's shorter":       {plain, shorter, fmt.Sprintf("REF: layer %s: content ends after %d of %d bytes", plain, manifest.Layers[0].Size-1, manifest.Layers[0].Size)},
-		"a layer that's missing":       {gz, gone, "REF: layer " + gz.String() + ": the layout doesn't have it"},
-		"the manifest":                 {manifestDigest, flip(3), "REF: manifest " + manifestDigest.String() + ": content has digest sha256:…"},
-		"a manifest that's missing":    {manifestDigest, gone, "REF: manifest " + manifestDigest.String() + ": the layout doesn't have it"},
-		"the config":                   {config, flip(3), "REF: config " + config.String() + ": content has digest sha256:…"},
-		"a config that's missing":      {config, gone, "REF: config " + config.String() + ": the layout doesn't have it"},
-		"a manifest that has no bound": {manifestDigest, func([]byte) []byte { return make([]byte, 9<<20) }, "REF: manifest " + manifestDigest.String() + ": it has more than 8 MiB, which is the limit"},
+		"a layer, past the tar's end": {plain, flip(1),
+			"REF: layer " + plain.String() + ": content has digest sha256:…"},
+		"a layer, in a file": {plain, flip(4096 + 1024 + 500),
+			"REF: layer " + plain.String() + ": content has digest sha256:…"},
+		"a layer, in a header": {plain, flip(4096 + 1024 + 1024),
+			"REF: layer " + plain.String() + ": content has digest sha256:…"},
+		"a compressed layer":       {gz, flip(20), "REF: layer " + gz.String() + ": content has digest sha256:…"},
+		"a compressed layer's sum": {gz, flip(1), "REF: layer " + gz.String() + ": content has digest sha256:…"},
+		"a layer that's longer": {plain, longer,
+			fmt.Sprintf("REF: layer %s: content has more than the %d bytes that it should", plain,
+				manifest.Layers[0].Size)},
+		"a layer that's shorter": {plain, shorter,
+			fmt.Sprintf("REF: layer %s: content ends after %d of %d bytes", plain, manifest.Layers[0].Size-1,
+				manifest.Layers[0].Size)},
+		"a layer that's missing": {gz, gone, "REF: layer " + gz.String() + ": the layout doesn't have it"},
+		"the manifest": {manifestDigest, flip(3),
+			"REF: manifest " + manifestDigest.String() + ": content has digest sha256:…"},
+		"a manifest that's missing": {manifestDigest, gone,
+			"REF: manifest " + manifestDigest.String() + ": the layout doesn't have it"},
+		"the config": {config, flip(3),
+			"REF: config " + config.String() + ": content has digest sha256:…"},
+		"a config that's missing": {config, gone, "REF: config " + config.String() + ": the layout doesn't have it"},
+		"a manifest that has no bound": {manifestDigest, func([]byte) []byte {
+			return make([]byte, 9<<20)
+		}, "REF: manifest " + manifestDigest.String() + ": it has more than 8 MiB, which is the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newLayout(t, map[string]v1.Image{"1.0": image})
@@ -201,8 +219,9 @@ func TestALayoutIsComparedWithItsDigests(t *testing.T) {
 
 func TestWhatALayoutMayBeWrongWith(t *testing.T) {
 	for name, test := range map[string]struct{ index, want string }{
-		"no index":               {"", "REF: index.json of the layout: the layout doesn't have it"},
-		"an index of other form": {"[]", "REF: index.json of the layout: json: cannot unmarshal array into Go value of type v1.IndexManifest"},
+		"no index": {"", "REF: index.json of the layout: the layout doesn't have it"},
+		"an index of other form": {"[]",
+			"REF: index.json of the layout: json: cannot unmarshal array into Go value of type v1.IndexManifest"},
 		"a digest that leads out": {
 			`{"manifests":[{"digest":"sha256:../../../etc/passwd","size":1,"mediaType":"application/vnd.oci.image.manifest.v1+json"}]}`,
 			`REF: index.json of the layout: found non-hex character in hash: .`,
@@ -224,7 +243,10 @@ func TestTheLayersOfAnImageLieOnEachOther(t *testing.T) {
 		want   map[string]string
 	}{
 		"only the release is taken": {
-			[][]tarEntry{{file("etc/passwd", "p"), symlink("bin/sh", "../../../x"), file(`etc/a\x2db`, "odd"), {name: "dev/null", kind: tar.TypeChar}, file("manifests/a", "a"), file("release-manifests/b", "b"), file("runlevel.yaml", "name: shop")}},
+			[][]tarEntry{{file("etc/passwd", "p"), symlink("bin/sh", "../../../x"), file(`etc/a\x2db`, "odd"), {
+				name: "dev/null",
+				kind: tar.TypeChar,
+			}, file("manifests/a", "a"), file("release-manifests/b", "b"), file("runlevel.yaml", "name: shop")}},
 			map[string]string{"manifests/a": "a", "release-manifests/b": "b", "runlevel.yaml": "name: shop"},
 		},
 		"names may be absolute or begin with a dot": {
@@ -252,7 +274,8 @@ func TestTheLayersOfAnImageLieOnEachOther(t *testing.T) {
 			map[string]string{"release-manifests/b": "b"},
 		},
 		"but not of its own layer": {
-			[][]tarEntry{{file("manifests/d/a", "old"), file("manifests/d/b", "b")}, {file("manifests/.wh.d", ""), file("manifests/d/a", "new")}},
+			[][]tarEntry{{file("manifests/d/a", "old"), file("manifests/d/b", "b")},
+				{file("manifests/.wh.d", ""), file("manifests/d/a", "new")}},
 			map[string]string{"manifests/d/a": "new"},
 		},
 		"nor of a layer above": {
@@ -260,7 +283,8 @@ func TestTheLayersOfAnImageLieOnEachOther(t *testing.T) {
 			map[string]string{"manifests/a": "again"},
 		},
 		"an opaque folder hides what's below": {
-			[][]tarEntry{{file("manifests/d/a", "a"), file("manifests/e", "e")}, {file("manifests/d/.wh..wh..opq", ""), file("manifests/d/b", "b")}},
+			[][]tarEntry{{file("manifests/d/a", "a"), file("manifests/e", "e")},
+				{file("manifests/d/.wh..wh..opq", ""), file("manifests/d/b", "b")}},
 			map[string]string{"manifests/d/b": "b", "manifests/e": "e"},
 		},
 		"an opaque root hides all": {
@@ -277,8 +301,10 @@ func TestTheLayersOfAnImageLieOnEachOther(t *testing.T) {
 		},
 		"links within the release work": {
 			[][]tarEntry{{
-				file("manifests/d/a", "a"), symlink("manifests/absolute", "/manifests/d/a"), symlink("manifests/relative", "d/a"),
-				symlink("release-manifests/over", "../manifests/d/a"), symlink("manifests/above", "../../../manifests/d/a"), hardLink("manifests/hard", "manifests/d/a"),
+				file("manifests/d/a", "a"), symlink("manifests/absolute", "/manifests/d/a"),
+				symlink("manifests/relative", "d/a"),
+				symlink("release-manifests/over", "../manifests/d/a"),
+				symlink("manifests/above", "../../../manifests/d/a"), hardLink("manifests/hard", "manifests/d/a"),
 			}},
 			map[string]string{
 				"manifests/d/a": "a", "manifests/absolute": "a", "manifests/relative": "a",
@@ -290,7 +316,8 @@ func TestTheLayersOfAnImageLieOnEachOther(t *testing.T) {
 			map[string]string{"manifests/a": "a", "release-manifests/a": "a"},
 		},
 		"a hard link keeps what its layer had": {
-			[][]tarEntry{{file("manifests/a", "old"), hardLink("manifests/hard", "manifests/a")}, {file("manifests/a", "new")}},
+			[][]tarEntry{{file("manifests/a", "old"), hardLink("manifests/hard", "manifests/a")},
+				{file("manifests/a", "new")}},
 			map[string]string{"manifests/a": "new", "manifests/hard": "old"},
 		},
 	} {
@@ -313,7 +340,8 @@ func TestLayersMayBeCompressedOrNot(t *testing.T) {
 		"by gzip":    static.NewLayer(gzipped(t, plain), types.DockerLayer),
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkFiles(t, open(t, newLayout(t, map[string]v1.Image{"1.0": imageOf(t, layer)}), source.Options{}).FS, small)
+			checkFiles(t, open(t, newLayout(t, map[string]v1.Image{"1.0": imageOf(t, layer)}), source.Options{}).FS,
+				small)
 		})
 	}
 }
@@ -361,7 +389,8 @@ func TestWhatAnImageMayNotHold(t *testing.T) {
 			"REF: layer LAYER: it has more than 2 files and folders, which is the limit",
 		},
 		"an operating system over the limit": {
-			[]tarEntry{file("etc/big", strings.Repeat("0", 1<<20)), file("manifests/a", "12345")}, source.Limits{Unpacked: 4096},
+			[]tarEntry{file("etc/big", strings.Repeat("0", 1<<20)), file("manifests/a", "12345")},
+			source.Limits{Unpacked: 4096},
 			"REF: layer LAYER: it unpacks to more than 4 KiB, which is the limit",
 		},
 		"a layer over the limit": {

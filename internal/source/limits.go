@@ -29,7 +29,8 @@ const (
 
 func (l Limits) orDefaults() Limits {
 	return Limits{
-		File: cmp.Or(l.File, 32*mib), Total: cmp.Or(l.Total, 128*mib), Files: cmp.Or(l.Files, 100_000), Unpacked: cmp.Or(l.Unpacked, 4*gib),
+		File: cmp.Or(l.File, 32*mib), Total: cmp.Or(l.Total, 128*mib), Files: cmp.Or(l.Files, 100_000),
+		Unpacked: cmp.Or(l.Unpacked, 4*gib),
 	}
 }
 
@@ -64,7 +65,8 @@ func (b *budget) entry(name string) error {
 // file counts the content of one file.
 func (b *budget) file(name string, size int64) error {
 	if size > b.limits.File {
-		return overLimit(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", quoted(name), size, inBytes(b.limits.File)))
+		return overLimit(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", quoted(name), size,
+			inBytes(b.limits.File)))
 	}
 	return b.add(size)
 }
@@ -72,7 +74,8 @@ func (b *budget) file(name string, size int64) error {
 func (b *budget) add(size int64) error {
 	b.total += size
 	if b.total > b.limits.Total {
-		return overLimit(fmt.Sprintf("its files have more than %s together, which is the limit", inBytes(b.limits.Total)))
+		return overLimit(fmt.Sprintf("its files have more than %s together, which is the limit",
+			inBytes(b.limits.Total)))
 	}
 	return nil
 }

@@ -59,7 +59,8 @@ func locate(ref string, insecure bool) (location, error) {
 			return location{kind: Layout, path: ref[:i], choice: ref[i:]}, nil
 		}
 	}
-	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") || filepath.IsAbs(ref) {
+	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") ||
+		filepath.IsAbs(ref) {
 		return location{}, &rephrased{text: "no such file or folder", err: fs.ErrNotExist}
 	}
 	if parts := applied.FindStringSubmatch(ref); parts != nil {
@@ -76,7 +77,8 @@ func locate(ref string, insecure bool) (location, error) {
 	}
 	image, err := name.ParseReference(ref, options...)
 	if err != nil {
-		text := "is neither a file or folder here nor an image reference: an image needs its registry and a tag or digest, as in registry.example/repo:tag"
+		text := "is neither a file or folder here nor an image reference: an image needs its registry and a tag or " +
+			"digest, as in registry.example/repo:tag"
 		if applied.MatchString(ref + "@") {
 			text += `; a release on the cluster is written NAME@ (see "runlevel list")`
 		}

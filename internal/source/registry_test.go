@@ -85,7 +85,8 @@ func newRegistry(t *testing.T, middleware func(http.Handler) http.Handler) *test
 	})
 }
 
-func serveRegistry(t *testing.T, middleware func(http.Handler) http.Handler, start func(*httptest.Server)) *testRegistry {
+func serveRegistry(t *testing.T, middleware func(http.Handler) http.Handler,
+	start func(*httptest.Server)) *testRegistry {
 	t.Helper()
 	// Nothing of the user who runs this test is to be used.
 	t.Setenv("DOCKER_CONFIG", write(t, map[string]string{"config.json": "{}"}))
@@ -142,7 +143,12 @@ func TestAnImageByTagAndByDigest(t *testing.T) {
 		var progress bytes.Buffer
 		release := open(t, ref, source.Options{Progress: &progress})
 		checkFiles(t, release.FS, small)
-		want := source.Release{FS: release.FS, Kind: source.Image, Image: at.host + "/some/repo@" + digest, Digest: digest}
+		want := source.Release{
+			FS:     release.FS,
+			Kind:   source.Image,
+			Image:  at.host + "/some/repo@" + digest,
+			Digest: digest,
+		}
 		if release.Kind != want.Kind || release.Image != want.Image || release.Digest != want.Digest {
 			t.Errorf("it's %+v, want %+v", release, want)
 		}
@@ -155,7 +161,8 @@ func TestAnImageByTagAndByDigest(t *testing.T) {
 func TestAnImageOfSeveralLayers(t *testing.T) {
 	at := newRegistry(t, nil)
 	ref := at.has(t, "repo:1.0", imageOf(t,
-		layer(t, file("etc/passwd", "p"), file("manifests/a", "a"), file("manifests/b", "old"), file("manifests/c", "c")),
+		layer(t, file("etc/passwd", "p"), file("manifests/a", "a"), file("manifests/b", "old"),
+			file("manifests/c", "c")),
 		layer(t, file("manifests/.wh.a", ""), file("manifests/b", "new")),
 	))
 	checkFiles(t, open(t, ref, source.Options{}).FS, map[string]string{"manifests/b": "new", "manifests/c": "c"})
@@ -174,9 +181,11 @@ func TestAPlatformOfAnImageIsChosen(t *testing.T) {
 		}
 		open(t, outer, source.Options{Platform: platform})
 	}
-	checkFailure(t, ref, source.Options{Platform: "linux/s390x"}, "REF: there is no image for linux/s390x, only for linux/amd64, linux/arm64/v8")
+	checkFailure(t, ref, source.Options{Platform: "linux/s390x"},
+		"REF: there is no image for linux/s390x, only for linux/amd64, linux/arm64/v8")
 	none := at.has(t, "repo:none", mutate.IndexMediaType(empty.Index, types.DockerManifestList))
-	checkFailure(t, none, source.Options{Platform: "linux/s390x"}, "REF: there is no image for linux/s390x, nor for any other platform")
+	checkFailure(t, none, source.Options{Platform: "linux/s390x"},
+		"REF: there is no image for linux/s390x, nor for any other platform")
 }
 
 func TestIndexesAreNotNestedWithoutEnd(t *testing.T) {
@@ -205,7 +214,8 @@ func withPassword(password string) func(http.Handler) http.Handler {
 func TestCredentialsAreThoseOfDocker(t *testing.T) {
 	at := newRegistry(t, withPassword("secret"))
 	ref := at.has(t, "repo:1.0", smallImage(t))
-	denied := fmt.Sprintf("REF: %s denies access (401): log in to %[1]s, for example with \"docker login %[1]s\"", at.host)
+	denied := fmt.Sprintf("REF: %s denies access (401): log in to %[1]s, for example with \"docker login %[1]s\"",
+		at.host)
 	checkFailure(t, ref, source.Options{}, denied)
 
 	config := func(password string) {
@@ -256,14 +266,16 @@ func TestWhatARegistryAnswers(t *testing.T) {
 		where  string
 		want   string // HOST for the registry
 	}{
-		"it's overloaded":      {503, "/manifests/", "REF: HOST answers 503 Service Unavailable: try again later"},
-		"it forbids":           {403, "/manifests/", `REF: HOST denies access (403): log in to HOST, for example with "docker login HOST"`},
+		"it's overloaded": {503, "/manifests/", "REF: HOST answers 503 Service Unavailable: try again later"},
+		"it forbids": {403, "/manifests/",
+			`REF: HOST denies access (403): log in to HOST, for example with "docker login HOST"`},
 		"it has no such image": {404, "/manifests/", "REF: there is no such image"},
 		"it has no such layer": {404, "/blobs/", "REF: layer " + digest + ": the registry doesn't have it"},
-		"it forbids a layer":   {403, "/blobs/", "REF: layer " + digest + `: HOST denies access (403): log in to HOST, for example with "docker login HOST"`},
-		"it says why not":      {418, "/manifests/", "REF: HOST answers 418 I'm a teapot: [31mfor no reason"},
-		"it's too much":        {429, "/manifests/", "REF: HOST answers 429 Too Many Requests: try again later"},
-		"it's broken":          {500, "/v2/", "REF: HOST answers 500 Internal Server Error: try again later"},
+		"it forbids a layer": {403, "/blobs/", "REF: layer " + digest +
+			`: HOST denies access (403): log in to HOST, for example with "docker login HOST"`},
+		"it says why not": {418, "/manifests/", "REF: HOST answers 418 I'm a teapot: [31mfor no reason"},
+		"it's too much":   {429, "/manifests/", "REF: HOST answers 429 Too Many Requests: try again later"},
+		"it's broken":     {500, "/v2/", "REF: HOST answers 500 Internal Server Error: try again later"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := newRegistry(t, answering(test.status, 0, test.where))
@@ -343,7 +355,8 @@ func TestARegistryThatSendsSomethingElse(t *testing.T) {
 	t.Run("the index of something else", func(t *testing.T) {
 		at := newRegistry(t, sending("/manifests/", func() []byte { return []byte(`{"mediaType":"text/plain"}`) }))
 		_, err := source.Open(t.Context(), at.host+"/repo:1.0", source.Options{})
-		if err == nil || !strings.HasSuffix(err.Error(), ` is of type "text/plain", which is neither an image nor an index of some`) {
+		if err == nil || !strings.HasSuffix(err.Error(),
+			` is of type "text/plain", which is neither an image nor an index of some`) {
 			t.Errorf("error is %v", err)
 		}
 	})
@@ -354,8 +367,9 @@ func TestTheCertificateIsLookedAt(t *testing.T) {
 	t.Run("an unknown authority is refused unless told otherwise", func(t *testing.T) {
 		at := serveRegistry(t, nil, stranger)
 		ref := at.has(t, "repo:1.0", smallImage(t))
-		checkFailure(t, ref, source.Options{}, fmt.Sprintf("REF: the certificate of %s is of an authority that isn't trusted: "+
-			"set SSL_CERT_FILE to that authority's certificate, or use --insecure", at.host))
+		checkFailure(t, ref, source.Options{},
+			fmt.Sprintf("REF: the certificate of %s is of an authority that isn't trusted: "+
+				"set SSL_CERT_FILE to that authority's certificate, or use --insecure", at.host))
 		checkFiles(t, open(t, ref, source.Options{Insecure: true}).FS, small)
 	})
 	t.Run("so is a certificate for another host", func(t *testing.T) {
@@ -364,8 +378,9 @@ func TestTheCertificateIsLookedAt(t *testing.T) {
 			server.StartTLS()
 		})
 		ref := at.has(t, "repo:1.0", smallImage(t))
-		checkFailure(t, ref, source.Options{}, fmt.Sprintf("REF: the certificate of %s isn't valid: x509: cannot validate certificate for 127.0.0.1 "+
-			"because it doesn't contain any IP SANs; --insecure takes it all the same", at.host))
+		checkFailure(t, ref, source.Options{},
+			fmt.Sprintf("REF: the certificate of %s isn't valid: x509: cannot validate certificate for 127.0.0.1 "+
+				"because it doesn't contain any IP SANs; --insecure takes it all the same", at.host))
 	})
 	t.Run("a certificate file that isn't there is an error", func(t *testing.T) {
 		at := serveRegistry(t, nil, stranger)
@@ -381,7 +396,8 @@ func TestTheCertificateIsLookedAt(t *testing.T) {
 func TestPlainHTTPIsRefusedUnlessToldOtherwise(t *testing.T) {
 	at := serveRegistry(t, nil, (*httptest.Server).Start)
 	ref := at.has(t, "repo:1.0", smallImage(t))
-	checkFailure(t, ref, source.Options{}, fmt.Sprintf("REF: %s answers only plain http, which needs --insecure", at.host))
+	checkFailure(t, ref, source.Options{},
+		fmt.Sprintf("REF: %s answers only plain http, which needs --insecure", at.host))
 	if got := at.count.Load(); got != 0 {
 		t.Errorf("it was asked %d times", got)
 	}
@@ -408,10 +424,12 @@ func TestARegistryThatClosesConnections(t *testing.T) {
 	plain, secure := httptest.NewServer(drop), httptest.NewTLSServer(drop)
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
-	for name, host := range map[string]string{"http": plain.Listener.Addr().String(), "https": secure.Listener.Addr().String(), "neither": listener.Addr().String()} {
+	for name, host := range map[string]string{"http": plain.Listener.Addr().String(),
+		"https": secure.Listener.Addr().String(), "neither": listener.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
 			checkFailure(t, host+"/repo:1.0", source.Options{Insecure: true},
-				fmt.Sprintf("REF: %s closes the connection without an answer: check that a registry listens there, or try again later", host))
+				fmt.Sprintf("REF: %s closes the connection without an answer: check that a registry listens there, "+
+					"or try again later", host))
 		})
 	}
 }
@@ -433,8 +451,9 @@ func TestTLSThatRedirectsToPlainHTTPIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkFailure(t, at.has(t, "repo:1.0", image), source.Options{}, fmt.Sprintf("REF: layer %s: %s answers only plain http, which needs --insecure",
-		digestOf(t, layers[0]), plain.Listener.Addr()))
+	checkFailure(t, at.has(t, "repo:1.0", image), source.Options{},
+		fmt.Sprintf("REF: layer %s: %s answers only plain http, which needs --insecure",
+			digestOf(t, layers[0]), plain.Listener.Addr()))
 }
 
 func TestARegistryThatIsNotThere(t *testing.T) {
@@ -446,7 +465,9 @@ func TestARegistryThatIsNotThere(t *testing.T) {
 	listener.Close()
 	for _, insecure := range []bool{false, true} {
 		checkFailure(t, host+"/repo:1.0", source.Options{Insecure: insecure},
-			fmt.Sprintf("REF: nothing answers at %s (connection refused): check its name and port, and that it's running", host))
+			fmt.Sprintf(
+				"REF: nothing answers at %s (connection refused): check its name and port, and that it's running", host,
+			))
 	}
 	checkFailure(t, "registry.invalid/repo:1.0", source.Options{},
 		"REF: there is no host registry.invalid: check the registry's name and your network")

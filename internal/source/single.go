@@ -27,7 +27,10 @@ func openInput(ctx context.Context, input io.Reader, limits Limits) (*Release, e
 	}
 	if file, isFile := input.(*os.File); isFile {
 		if info, err := file.Stat(); err == nil && info.Mode()&fs.ModeCharDevice != 0 {
-			return nil, phrase{subject: "standard input", text: `is a terminal: pipe manifests into it, as in "helm template shop ./chart | runlevel apply - --name shop"`}
+			return nil, phrase{
+				subject: "standard input",
+				text:    `is a terminal: pipe manifests into it, as in "helm template shop ./chart | runlevel apply - --name shop"`,
+			}
 		}
 	}
 	return single(interruptible(ctx, input), inputName, Input, limits)
@@ -50,7 +53,9 @@ func single(from io.Reader, name string, kind Format, limits Limits) (*Release, 
 		return nil, err
 	}
 	if int64(len(text)) > limits.File {
-		return nil, overLimit(fmt.Sprintf("%s has more than %s, which is the limit for one file", quoted(name), inBytes(limits.File)))
+		return nil,
+			overLimit(fmt.Sprintf("%s has more than %s, which is the limit for one file", quoted(name),
+				inBytes(limits.File)))
 	}
 	files, err := txtar.FS(&txtar.Archive{Files: []txtar.File{{Name: name, Data: text}}})
 	return &Release{FS: files, Kind: kind}, err
@@ -66,7 +71,11 @@ type renderer struct {
 
 var renderers = []renderer{
 	{files: []string{"Chart.yaml"}, what: "a Helm chart", command: "helm template NAME %s"},
-	{files: []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, what: "a kustomization", command: "kubectl kustomize %s"},
+	{
+		files:   []string{"kustomization.yaml", "kustomization.yml", "Kustomization"},
+		what:    "a kustomization",
+		command: "kubectl kustomize %s",
+	},
 	{files: []string{"*.jsonnet"}, what: "Jsonnet", command: "jsonnet -y %s/main.jsonnet", isOnly: true},
 	{files: []string{"*.cue"}, what: "CUE", command: "cue export --out yaml %s", isOnly: true},
 }
@@ -79,11 +88,13 @@ func checkRendered(folder string) error {
 			return len(found) > 0
 		}
 		if slices.ContainsFunc(tool.files, has) && !(tool.isOnly && has("*.yaml")) {
-			return phrase{text: fmt.Sprintf(`is %s: render it, as in "`+tool.command+` | runlevel apply - --name NAME"`, tool.what, folder)}
+			return phrase{text: fmt.Sprintf(`is %s: render it, as in "`+tool.command+` | runlevel apply - --name NAME"`,
+				tool.what, folder)}
 		}
 	}
 	if _, err := os.Stat(filepath.Join(folder, "values.yaml")); !errors.Is(err, fs.ErrNotExist) {
-		return phrase{text: `has values.yaml: name the chart that they are for, as in "helm template NAME CHART -f ` + filepath.Join(folder, "values.yaml") + ` | runlevel apply - --name NAME"`}
+		return phrase{text: `has values.yaml: name the chart that they are for, as in "helm template NAME CHART -f ` +
+			filepath.Join(folder, "values.yaml") + ` | runlevel apply - --name NAME"`}
 	}
 	return nil
 }

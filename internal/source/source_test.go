@@ -54,7 +54,8 @@ func TestARefOfOddCharactersStaysOnItsLine(t *testing.T) {
 func TestAPlatformIsLookedAtFirst(t *testing.T) {
 	dir := write(t, small)
 	for _, platform := range []string{"arm64", "linux/", "/arm64", "a/b/c/d"} {
-		checkFailure(t, dir, source.Options{Platform: platform}, `REF: "`+platform+`" is no platform: write it as in linux/arm64`)
+		checkFailure(t, dir, source.Options{Platform: platform},
+			`REF: "`+platform+`" is no platform: write it as in linux/arm64`)
 	}
 }
 

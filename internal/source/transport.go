@@ -50,7 +50,8 @@ func (b limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	if !strings.Contains(first.URL.Path, "/blobs/") { // the size of blobs is known and checked
 		response.Body = &boundedBody{ReadCloser: response.Body, left: maxManifest, host: host}
 	}
-	tooSlow := limitError(fmt.Sprintf("%s sends less than %s in %s: check your network, or try again later", host, inBytes(minProgress), stallTime))
+	tooSlow := limitError(fmt.Sprintf("%s sends less than %s in %s: check your network, or try again later", host,
+		inBytes(minProgress), stallTime))
 	response.Body = &stallingBody{response.Body, ctx, cancel, time.AfterFunc(stallTime, func() { cancel(tooSlow) }), 0}
 	return response, nil
 }
@@ -65,7 +66,8 @@ type boundedBody struct {
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, limitError(fmt.Sprintf("%s answers with more than %s, which is the limit", b.host, inBytes(maxManifest)))
+		return 0,
+			limitError(fmt.Sprintf("%s answers with more than %s, which is the limit", b.host, inBytes(maxManifest)))
 	}
 	return n, err
 }
@@ -123,5 +125,6 @@ func (a attemptError) Timeout() bool {
 
 // isDropped reports whether the server has closed the connection without a response.
 func (a attemptError) isDropped() bool {
-	return errors.Is(a.error, io.EOF) || errors.Is(a.error, io.ErrUnexpectedEOF) || errors.Is(a.error, syscall.ECONNRESET)
+	return errors.Is(a.error, io.EOF) || errors.Is(a.error, io.ErrUnexpectedEOF) ||
+		errors.Is(a.error, syscall.ECONNRESET)
 }

@@ -53,9 +53,12 @@ func TestALayerThatComesTooSlowly(t *testing.T) {
 		drip drip
 		want string
 	}{
-		"a byte a second":        {drip{1, time.Second}, "registry.example sends less than 64 KiB in 30s: check your network, or try again later"},
-		"nothing for a year":     {drip{1 << 20, 365 * 24 * time.Hour}, "registry.example sends less than 64 KiB in 30s: check your network, or try again later"},
-		"slowly, without an end": {drip{8 << 10, 3 * time.Second}, "content has more than the 1048576 bytes that it should"},
+		"a byte a second": {drip{1, time.Second},
+			"registry.example sends less than 64 KiB in 30s: check your network, or try again later"},
+		"nothing for a year": {drip{1 << 20, 365 * 24 * time.Hour},
+			"registry.example sends less than 64 KiB in 30s: check your network, or try again later"},
+		"slowly, without an end": {drip{8 << 10, 3 * time.Second},
+			"content has more than the 1048576 bytes that it should"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -33,11 +33,14 @@ func TestARegistryThatGoesOnForEver(t *testing.T) {
 		"the first question, to itself":    {"/v2/", toItself, "REF: HOST redirects more than 5 times"},
 		"a manifest, to itself":            {"/v2/repo/manifests/", toItself, "REF: HOST redirects more than 5 times"},
 		"a manifest, to ever longer names": {"/v2/repo/manifests/", toLonger, "REF: HOST redirects more than 5 times"},
-		"a manifest without an end":        {"/v2/repo/manifests/", withoutEnd, "REF: HOST answers with more than 8 MiB, which is the limit"},
-		"a layer, to itself":               {"/v2/repo/blobs/", toItself, "REF: layer DIGEST: HOST redirects more than 5 times"},
-		"a layer, to ever longer names":    {"/v2/repo/blobs/", toLonger, "REF: layer DIGEST: HOST redirects more than 5 times"},
-		"a layer without an end":           {"/v2/repo/blobs/", withoutEnd, "REF: layer DIGEST: content has more than the SIZE bytes that it should"},
-		"a token, to itself":               {"/token", toItself, "REF: HOST redirects more than 5 times"},
+		"a manifest without an end": {"/v2/repo/manifests/", withoutEnd,
+			"REF: HOST answers with more than 8 MiB, which is the limit"},
+		"a layer, to itself": {"/v2/repo/blobs/", toItself, "REF: layer DIGEST: HOST redirects more than 5 times"},
+		"a layer, to ever longer names": {"/v2/repo/blobs/", toLonger,
+			"REF: layer DIGEST: HOST redirects more than 5 times"},
+		"a layer without an end": {"/v2/repo/blobs/", withoutEnd,
+			"REF: layer DIGEST: content has more than the SIZE bytes that it should"},
+		"a token, to itself": {"/token", toItself, "REF: HOST redirects more than 5 times"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := newRegistry(t, func(next http.Handler) http.Handler {
@@ -64,7 +67,8 @@ func TestARegistryThatGoesOnForEver(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // else a failure would take forever
 			defer cancel()
-			want := strings.NewReplacer("HOST", at.host, "DIGEST", digestOf(t, layers[0]), "SIZE", fmt.Sprint(size)).Replace(test.want)
+			want := strings.NewReplacer("HOST", at.host, "DIGEST", digestOf(t, layers[0]), "SIZE",
+				fmt.Sprint(size)).Replace(test.want)
 			checkFailureIn(t, ctx, at.has(t, "repo:1.0", image), source.Options{}, want)
 		})
 	}

@@ -84,7 +84,8 @@ func (a actor) merge(kind, key, patch string, subresource ...string) {
 		a.t.Fatal(err)
 	}
 	place, name := a.place(kind, key)
-	if _, err := place.Patch(a.t.Context(), name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: a.manager}, subresource...); err != nil {
+	if _, err := place.Patch(a.t.Context(), name, types.MergePatchType, body,
+		metav1.PatchOptions{FieldManager: a.manager}, subresource...); err != nil {
 		a.t.Error(err)
 	}
 }
@@ -151,7 +152,8 @@ func (a applied) told(namespace string, of ...apply.EventType) string {
 }
 
 // connectBy makes a connection whose requests go to a handler, which may pass them on.
-func connectBy(t testing.TB, tap func(request *http.Request, send http.RoundTripper) (*http.Response, error)) *cluster.Cluster {
+func connectBy(t testing.TB,
+	tap func(request *http.Request, send http.RoundTripper) (*http.Response, error)) *cluster.Cluster {
 	t.Helper()
 	return sandboxtest.Connect(t, sandboxtest.Tap(test.Sandbox(t).Config, tap))
 }
@@ -174,7 +176,8 @@ func (a actor) patch(kind, key, patch string) {
 		a.t.Fatal(err)
 	}
 	place, name := a.place(kind, key)
-	if _, err := place.Patch(a.t.Context(), name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: a.manager}); err != nil {
+	if _, err := place.Patch(a.t.Context(), name, types.JSONPatchType, body,
+		metav1.PatchOptions{FieldManager: a.manager}); err != nil {
 		a.t.Error(err)
 	}
 }

@@ -32,9 +32,11 @@ const whole = `{"colour":"blue","new":"1"}`
 
 // tools are those that objects are adopted from, each as it makes them.
 var tools = map[string]func(t *testing.T, text string){
-	"kubectl-client-side-apply": func(t *testing.T, text string) { act(t, "kubectl-client-side-apply").kubectlApply(text) },
-	"kubectl-create":            func(t *testing.T, text string) { act(t, "kubectl-create").create(text) },
-	"helm":                      func(t *testing.T, text string) { act(t, "helm").create(text) },
+	"kubectl-client-side-apply": func(t *testing.T, text string) {
+		act(t, "kubectl-client-side-apply").kubectlApply(text)
+	},
+	"kubectl-create": func(t *testing.T, text string) { act(t, "kubectl-create").create(text) },
+	"helm":           func(t *testing.T, text string) { act(t, "helm").create(text) },
 	"cluster-version-operator": func(t *testing.T, text string) { // which updates all of what it has read
 		a := act(t, "cluster-version-operator")
 		object := a.create(strings.Replace(text, "colour: red", "colour: pink", 1))
@@ -62,10 +64,12 @@ func TestObjectOfAnotherToolIsAdopted(t *testing.T) {
 			if have := other.field("ConfigMap", key, "data"); have != `{"colour":"blue","new":"1","theirs":"1"}` {
 				t.Error("its data are", have)
 			}
-			if have, want := other.field("ConfigMap", key, "metadata", "labels"), `{"controller":"yes","runlevel.dev/release":"`+namespace+`"}`; have != want {
+			if have, want := other.field("ConfigMap", key, "metadata",
+				"labels"), `{"controller":"yes","runlevel.dev/release":"`+namespace+`"}`; have != want {
 				t.Error("its labels are", have)
 			}
-			if diff := cmp.Diff("adopted ConfigMap NS/settings: from "+tool+"\n", did.told(namespace, apply.Adopted, apply.Overruled)); diff != "" {
+			if diff := cmp.Diff("adopted ConfigMap NS/settings: from "+tool+"\n",
+				did.told(namespace, apply.Adopted, apply.Overruled)); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff([]string{tool}, did.Changes[0].Adopted); diff != "" {
@@ -76,10 +80,13 @@ func TestObjectOfAnotherToolIsAdopted(t *testing.T) {
 			act(t, tool).merge("ConfigMap", key, `{data: {later: "1"}}`)
 			version := other.live("ConfigMap", key).GetResourceVersion()
 			did = run(t, t.Context(), release, apply.Options{Mode: graph.Update, Full: true})
-			if have := did.actions() + did.told(namespace, apply.Adopted, apply.Overruled); !strings.HasPrefix(have, "unchanged ConfigMap") || strings.Count(have, "\n") != 1 || did.Err != nil {
+			if have := did.actions() +
+				did.told(namespace, apply.Adopted, apply.Overruled); !strings.HasPrefix(have, "unchanged ConfigMap") ||
+				strings.Count(have, "\n") != 1 || did.Err != nil {
 				t.Error(did.Err, have)
 			}
-			if live := other.live("ConfigMap", key); live.GetResourceVersion() != version || other.field("ConfigMap", key, "data", "later") != `"1"` {
+			if live := other.live("ConfigMap", key); live.GetResourceVersion() != version ||
+				other.field("ConfigMap", key, "data", "later") != `"1"` {
 				t.Error("it was written:", live.Object["data"])
 			}
 		})
@@ -99,7 +106,8 @@ func TestFurtherToolsAreAdoptedIfAskedFor(t *testing.T) {
 			namespace := test.Namespace(t)
 			installer := act(t, "installer")
 			installer.create(strings.ReplaceAll(ofTheTool, "NS", namespace))
-			did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Mode: graph.Update, AdoptFrom: row.from})
+			did := run(t, t.Context(), load(t, namespace, namespace, settings),
+				apply.Options{Mode: graph.Update, AdoptFrom: row.from})
 			if have := installer.field("ConfigMap", namespace+"/settings", "data"); have != row.want || did.Err != nil {
 				t.Error(did.Err, have)
 			}
@@ -153,7 +161,8 @@ func TestAdoptionIsToldThoughTheApplyFailsAtFirst(t *testing.T) {
 	failed := false
 	c := connectBy(t, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 		isOurs := strings.HasSuffix(request.URL.Path, "/configmaps/settings") && request.Method == http.MethodPatch
-		if isOurs && !failed && request.Header.Get("Content-Type") == string(types.ApplyPatchType) && a.owners("ConfigMap", namespace+"/settings", "f:data", "f:old") == "runlevel" {
+		if isOurs && !failed && request.Header.Get("Content-Type") == string(types.ApplyPatchType) &&
+			a.owners("ConfigMap", namespace+"/settings", "f:data", "f:old") == "runlevel" {
 			failed = true
 			return answered(request, apierrors.NewServiceUnavailable("a moment")), nil
 		}
@@ -163,7 +172,8 @@ func TestAdoptionIsToldThoughTheApplyFailsAtFirst(t *testing.T) {
 	if did.Err != nil || !failed {
 		t.Fatal(did.Err, failed)
 	}
-	if told := did.told(namespace, apply.Adopted); told != "adopted ConfigMap NS/settings: from helm\n" || len(did.Changes[0].Adopted) != 1 {
+	if told := did.told(namespace, apply.Adopted); told != "adopted ConfigMap NS/settings: from helm\n" ||
+		len(did.Changes[0].Adopted) != 1 {
 		t.Error(told, did.Changes[0].Adopted)
 	}
 }
@@ -174,7 +184,8 @@ func TestAdoptionOfWhatIsGone(t *testing.T) {
 	namespace, a := test.Namespace(t), act(t, "helm")
 	a.create(strings.ReplaceAll(ofTheTool, "NS", namespace))
 	c := connectThrough(t, func(request *http.Request) error {
-		if strings.HasSuffix(request.URL.Path, "/configmaps/settings") && request.Header.Get("Content-Type") == string(types.JSONPatchType) {
+		if strings.HasSuffix(request.URL.Path, "/configmaps/settings") &&
+			request.Header.Get("Content-Type") == string(types.JSONPatchType) {
 			return test.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{})
 		}
 		return nil
@@ -201,10 +212,12 @@ func TestAdoptionThatLosesARaceIsTriedAgain(t *testing.T) {
 		return nil
 	})
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Mode: graph.Install})
-	if have := a.field("ConfigMap", namespace+"/settings", "data"); have != `{"colour":"blue","new":"1","theirs":"1"}` || did.Err != nil {
+	if have := a.field("ConfigMap", namespace+"/settings",
+		"data"); have != `{"colour":"blue","new":"1","theirs":"1"}` || did.Err != nil {
 		t.Error(did.Err, have)
 	}
-	if told := did.told(namespace, apply.Adopted, apply.Retrying); told != "adopted ConfigMap NS/settings: from kubectl-create\n" {
+	if told := did.told(namespace, apply.Adopted, apply.Retrying); told != "adopted ConfigMap NS/settings: from "+
+		"kubectl-create\n" {
 		t.Error(told)
 	}
 }
@@ -213,11 +226,13 @@ func TestAdoptionThatLosesARaceIsTriedAgain(t *testing.T) {
 func TestAnObjectThatAnotherReleaseTakesMeanwhile(t *testing.T) {
 	t.Parallel()
 	namespace, other := test.Namespace(t), act(t, "kubectl-edit")
-	if did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Mode: graph.Install}); did.Err != nil {
+	if did := run(t, t.Context(), load(t, namespace, namespace, settings),
+		apply.Options{Mode: graph.Install}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	take := sync.OnceFunc(func() {
-		other.merge("ConfigMap", namespace+"/settings", `{metadata: {labels: {runlevel.dev/release: other}}, data: {colour: red}}`)
+		other.merge("ConfigMap", namespace+"/settings",
+			`{metadata: {labels: {runlevel.dev/release: other}}, data: {colour: red}}`)
 	})
 	c := connectThrough(t, func(request *http.Request) error {
 		if request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/configmaps/settings") {

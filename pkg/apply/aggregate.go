@@ -92,11 +92,13 @@ func together(alike []*object.Failure) error {
 	var names, messages []string
 	var failures []error
 	for _, failure := range alike {
-		names, messages, failures = append(names, failure.ID.Name), append(messages, failure.Error()), append(failures, failure)
+		names, messages, failures = append(names, failure.ID.Name), append(messages, failure.Error()),
+			append(failures, failure)
 	}
 	return &reason.Error{
 		Reason: strings.Replace(alike[0].Reason, operatorReasons, operatorReasons+"s", 1), Effect: gravest(failures),
-		Message: "cluster operators " + strings.Join(slices.Compact(names), ", ") + " " + cmp.Or(plurals[alike[0].Reason], "fail") + ": " + strings.Join(messages, "; "),
+		Message: "cluster operators " + strings.Join(slices.Compact(names), ", ") + " " +
+			cmp.Or(plurals[alike[0].Reason], "fail") + ": " + strings.Join(messages, "; "),
 	}
 }
 

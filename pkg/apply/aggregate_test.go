@@ -28,7 +28,11 @@ func failing(name, why string, effect reason.Effect, message string) error {
 // refused is an object that could not be applied.
 func refused(name string) error {
 	return &object.Failure{
-		StepID: object.StepID{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: name}, Path: name + ".yaml", Line: 1},
+		StepID: object.StepID{
+			ID:   kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: name},
+			Path: name + ".yaml",
+			Line: 1,
+		},
 		Reason: object.ResourceInvalid, Err: errors.New("it is invalid"),
 	}
 }
@@ -49,19 +53,24 @@ var aggregated = map[string]struct {
 	},
 	"several are sorted": {
 		failures: []error{refused("b"), refused("a"), refused("b")}, reason: object.MultipleErrors,
-		want: "multiple errors are preventing progress:\n* ConfigMap shop/a (a.yaml:1): it is invalid\n* ConfigMap shop/b (b.yaml:1): it is invalid",
+		want: "multiple errors are preventing progress:\n* ConfigMap shop/a (a.yaml:1): it is invalid\n* ConfigMap " +
+			"shop/b (b.yaml:1): it is invalid",
 	},
 	"many with one cause are told once": {
-		failures: []error{refused("a"), refused("b"), refused("c"), refused("d"), errors.New("else")}, reason: object.MultipleErrors,
-		want: "multiple errors are preventing progress:\n* ConfigMap shop/a and 3 more (a.yaml:1): it is invalid\n* else",
+		failures: []error{refused("a"), refused("b"), refused("c"), refused("d"), errors.New("else")},
+		reason:   object.MultipleErrors,
+		want: "multiple errors are preventing progress:\n* ConfigMap shop/a and 3 more (a.yaml:1): it is " +
+			"invalid\n* else",
 	},
 	"one operator is itself": {
-		failures: []error{failing("dns", ready.ReasonDegraded, reason.FailAfterInterval, "sick")}, reason: "ClusterOperatorDegraded", effect: reason.FailAfterInterval,
+		failures: []error{failing("dns", ready.ReasonDegraded, reason.FailAfterInterval, "sick")},
+		reason:   "ClusterOperatorDegraded", effect: reason.FailAfterInterval,
 		want: "ClusterOperator dns (dns.yaml:1, level 10, dns): it is sick",
 	},
 	"operators with the same trouble": {
 		failures: []error{
-			failing("etcd", ready.ReasonNotAvailable, reason.Fail, "away"), failing("dns", ready.ReasonNotAvailable, reason.Fail, "gone"),
+			failing("etcd", ready.ReasonNotAvailable, reason.Fail, "away"),
+			failing("dns", ready.ReasonNotAvailable, reason.Fail, "gone"),
 			failing("dns", ready.ReasonNotAvailable, reason.Fail, "gone"),
 		},
 		reason: "ClusterOperatorsNotAvailable", effect: reason.Fail,
@@ -70,32 +79,39 @@ var aggregated = map[string]struct {
 	},
 	"operators with different troubles": {
 		failures: []error{
-			failing("b", ready.ReasonUpdating, reason.None, "slow"), failing("a", ready.ReasonUpdating, reason.None, "slow"),
+			failing("b", ready.ReasonUpdating, reason.None, "slow"),
+			failing("a", ready.ReasonUpdating, reason.None, "slow"),
 			failing("c", ready.ReasonDegraded, reason.Report, "sick"),
 		},
 		reason: object.MultipleErrors, effect: reason.None,
 		want: "multiple errors are preventing progress:\n* ClusterOperator c (c.yaml:1, level 10, c): it is sick\n" +
-			"* cluster operators a, b are updating versions: ClusterOperator a (a.yaml:1, level 10, a): it is slow; ClusterOperator b (b.yaml:1, level 10, b): it is slow",
+			"* cluster operators a, b are updating versions: ClusterOperator a (a.yaml:1, level 10, a): it is slow; " +
+			"ClusterOperator b (b.yaml:1, level 10, b): it is slow",
 	},
 	"failing after a while is graver than going on": {
-		failures: []error{failing("a", ready.ReasonDegraded, reason.Report, "sick"), failing("b", ready.ReasonDegraded, reason.FailAfterInterval, "ill")},
-		reason:   "ClusterOperatorsDegraded", effect: reason.FailAfterInterval,
-		want: "cluster operators a, b are degraded: ClusterOperator a (a.yaml:1, level 10, a): it is sick; ClusterOperator b (b.yaml:1, level 10, b): it is ill",
+		failures: []error{failing("a", ready.ReasonDegraded, reason.Report, "sick"),
+			failing("b", ready.ReasonDegraded, reason.FailAfterInterval, "ill")},
+		reason: "ClusterOperatorsDegraded", effect: reason.FailAfterInterval,
+		want: "cluster operators a, b are degraded: ClusterOperator a (a.yaml:1, level 10, a): it is sick; " +
+			"ClusterOperator b (b.yaml:1, level 10, b): it is ill",
 	},
 	"failing at once is gravest": {
-		failures: []error{failing("a", ready.ReasonNoVersions, reason.Fail, "silent"), refused("b"), failing("c", ready.ReasonUpdating, reason.None, "slow")},
-		reason:   object.MultipleErrors, effect: reason.Fail,
+		failures: []error{failing("a", ready.ReasonNoVersions, reason.Fail, "silent"), refused("b"),
+			failing("c", ready.ReasonUpdating, reason.None, "slow")},
+		reason: object.MultipleErrors, effect: reason.Fail,
 		want: "multiple errors are preventing progress:\n* ClusterOperator a (a.yaml:1, level 10, a): it is silent\n" +
 			"* ClusterOperator c (c.yaml:1, level 10, c): it is slow\n* ConfigMap shop/b (b.yaml:1): it is invalid",
 	},
 	"a failure that says nothing of its effect fails at once": {
 		failures: []error{failing("a", ready.ReasonDegraded, reason.FailAfterInterval, "sick"), refused("b")},
 		reason:   object.MultipleErrors, effect: "",
-		want: "multiple errors are preventing progress:\n* ClusterOperator a (a.yaml:1, level 10, a): it is sick\n* ConfigMap shop/b (b.yaml:1): it is invalid",
+		want: "multiple errors are preventing progress:\n* ClusterOperator a (a.yaml:1, level 10, a): it is sick\n* " +
+			"ConfigMap shop/b (b.yaml:1): it is invalid",
 	},
 	"what was cut off is no failure": {
-		failures: []error{&object.Failure{Err: object.CutOff{Cause: errors.New("the lock is lost")}}, refused("a")}, reason: object.ResourceInvalid,
-		want: "ConfigMap shop/a (a.yaml:1): it is invalid",
+		failures: []error{&object.Failure{Err: object.CutOff{Cause: errors.New("the lock is lost")}}, refused("a")},
+		reason:   object.ResourceInvalid,
+		want:     "ConfigMap shop/a (a.yaml:1): it is invalid",
 	},
 }
 
@@ -116,7 +132,9 @@ func TestAggregate(t *testing.T) {
 			}
 		})
 	}
-	if got := aggregate([]error{&object.Failure{Err: object.CutOff{Cause: errors.New("the lock is lost")}}}); got != nil {
+	if got := aggregate([]error{
+		&object.Failure{Err: object.CutOff{Cause: errors.New("the lock is lost")}},
+	}); got != nil {
 		t.Error("only cut off:", got)
 	}
 }

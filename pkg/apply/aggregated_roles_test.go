@@ -33,17 +33,19 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
 		t.Fatal(did.Err)
 	}
 	var gathered *rbacv1.ClusterRole
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var err error
-		gathered, err = test.Client(t).RbacV1().ClusterRoles().Get(ctx, name+"-all", metav1.GetOptions{})
-		return err == nil && len(gathered.Rules) == 1, err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			var err error
+			gathered, err = test.Client(t).RbacV1().ClusterRoles().Get(ctx, name+"-all", metav1.GetOptions{})
+			return err == nil && len(gathered.Rules) == 1, err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range []graph.Mode{graph.Reconcile, graph.Update} {
 		did := run(t, t.Context(), release, apply.Options{Mode: mode})
-		if want := "unchanged ClusterRole " + name + "-all\nunchanged ClusterRole " + name + "-part\n"; did.actions() != want || did.Err != nil {
+		if want := "unchanged ClusterRole " + name + "-all\nunchanged ClusterRole " + name +
+			"-part\n"; did.actions() != want || did.Err != nil {
 			t.Errorf("the %s says %v, %s", mode, did.Err, did.actions())
 		}
 	}

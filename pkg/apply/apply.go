@@ -1,15 +1,15 @@
 // Package apply walks the graph of a payload against a cluster: it applies and deletes objects, waits until objects are
 // ready, retries failures that may pass, and reports each step.
 //
-// It decides neither what to apply (the payload), nor in which order (the graph), nor whether the update is allowed (the
-// gate), nor when an object is ready (package ready).
+// It decides neither what to apply (the payload), nor in which order (the graph), nor whether the update is allowed
+// (the gate), nor when an object is ready (package ready).
 //
 // Run is the call to start from. A step is one action, such as the apply of an object: the interface is
 // object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go, and the
 // walk through them in walk.go: one loop that hands out steps to workers, and parks those that wait, in parking.go.
 // Package await tracks readiness. The results of steps are in results.go and report.go; progress is reported by
-// events.go, components.go, waits.go and why.go. The state of a run is in state.go; record_run.go writes it to the record,
-// and reads it from there.
+// events.go, components.go, waits.go and why.go. The state of a run is in state.go; record_run.go writes it to the
+// record, and reads it from there.
 //
 // Preview returns what Run would do: see preview.go.
 //
@@ -49,15 +49,17 @@ type Options struct {
 	NoWait bool
 	// Timeout is how long the run may take; 30 minutes if it is 0.
 	Timeout time.Duration
-	// Patience is how long the run tries a step, or waits for an object, before it goes on with what comes after it all the
-	// same: the steps that have failed hold nothing up. It is for a rehearsal, which is to find all failures. 0 holds up.
+	// Patience is how long the run tries a step, or waits for an object, before it goes on with what comes after it all
+	// the same: the steps that have failed hold nothing up. It is for a rehearsal, which is to find all failures. 0
+	// holds up.
 	Patience time.Duration
 	// Workers is how many objects are written at a time; a number by mode if it is 0.
 	Workers int
 	// DropUnknownFields leaves out fields that the cluster's schema does not have, as the
 	// cluster-version operator does. Otherwise such an object is refused.
 	DropUnknownFields bool
-	// DropHint is how a user sets DropUnknownFields, with a flag for example: refusals that suggest it end with the hint.
+	// DropHint is how a user sets DropUnknownFields, with a flag for example: refusals that suggest it end with the
+	// hint.
 	DropHint string
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
@@ -86,11 +88,12 @@ type Options struct {
 	OnState func(*RunState)
 	// Fingerprints collects the fingerprints of applied objects; a new cache if it is nil. A Repairer shares it.
 	Fingerprints *fingerprint.Cache
-	// Done is called with each step that is done, and takes over its object: the run does not write it again. If Done is
-	// nil, the run applies objects again that are deleted while it waits for them.
+	// Done is called with each step that is done, and takes over its object: the run does not write it again. If Done
+	// is nil, the run applies objects again that are deleted while it waits for them.
 	Done func(object.Change)
 	// NotReady is called with a report when the deadline has passed, or an object has failed. The run then goes on
-	// without a deadline until all objects are ready. It ends instead if NotReady is nil, or an object can't be applied.
+	// without a deadline until all objects are ready. It ends instead if NotReady is nil, or an object can't be
+	// applied.
 	NotReady func(*Report)
 
 	// PauseHooks is the pause before a rollout that a lifecycle hook has stopped is tried again; none if it is 0.
@@ -151,8 +154,10 @@ func (o Options) Objects() object.Options { return o.withDefaults().objects(nil)
 
 func (o Options) objects(manifests []*payload.Manifest) object.Options {
 	return object.Options{
-		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard, DropUnknownFields: o.DropUnknownFields, DropHint: o.DropHint,
-		Full: o.Full, AdoptFrom: o.AdoptFrom, RemovesForeign: o.RemovesForeign, Refusals: o.Refusals, Manifests: manifests, LookCounts: o.lookCounts,
+		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard,
+		DropUnknownFields: o.DropUnknownFields, DropHint: o.DropHint,
+		Full: o.Full, AdoptFrom: o.AdoptFrom, RemovesForeign: o.RemovesForeign, Refusals: o.Refusals,
+		Manifests: manifests, LookCounts: o.lookCounts,
 		Journal: o.Journal, Lock: o.Lock, Fingerprints: o.Fingerprints,
 	}
 }
@@ -160,7 +165,8 @@ func (o Options) objects(manifests []*payload.Manifest) object.Options {
 // hooks returns the settings of the hooks of a run or a preview.
 func (o Options) hooks(requests context.Context, c *cluster.Cluster, applier *object.Applier) hook.Settings {
 	return hook.Settings{
-		Requests: requests, Cluster: c, Applier: applier, Journal: o.Journal, Release: o.Release, Overrides: o.Hooks, Pause: o.PauseHooks,
+		Requests: requests, Cluster: c, Applier: applier, Journal: o.Journal, Release: o.Release, Overrides: o.Hooks,
+		Pause: o.PauseHooks,
 	}
 }
 

@@ -57,28 +57,98 @@ func TestActionsAreTrue(t *testing.T) {
 		part  string // of the object that the late one is about
 		want  object.Action
 	}{
-		"nobody wrote, no generation":                                     {files: config, young: true, want: object.Unchanged},
-		"nobody wrote":                                                    {files: deployed, young: true, want: object.Unchanged},
-		"a value that is put back, no generation":                         {files: config, young: true, looks: `{"data":{"colour":"blue"}}`, want: object.Configured},
-		"a value that is put back":                                        {files: deployed, young: true, looks: `{"spec":{"replicas":1}}`, want: object.Configured},
-		"a label that is put back":                                        {files: deployed, young: true, looks: `{"metadata":{"labels":{"mood":"bad"}}}`, want: object.Configured},
-		"a field of somebody else's, before":                              {files: config, young: true, looks: `{"data":{"size":"L"}}`, want: object.Unchanged},
-		"a field of somebody else's, in between, no generation":           {files: config, late: `{"data":{"size":"L"}}`, want: object.Unchanged},
-		"a field of somebody else's, in between":                          {files: deployed, late: `{"spec":{"paused":true}}`, want: object.Unchanged},
-		"its status, in between":                                          {files: deployed, young: true, late: `{"status":{"observedGeneration":7}}`, part: "status", want: object.Unchanged},
-		"a label of somebody else's, in between":                          {files: deployed, young: true, late: `{"metadata":{"labels":{"theirs":"yes"}}}`, want: object.Unchanged},
-		"a value that is put back, changed in between, no generation":     {files: config, late: `{"data":{"colour":"blue"}}`, want: object.Configured},
-		"a value that is put back, changed just now, no generation":       {files: config, young: true, late: `{"data":{"colour":"blue"}}`, want: object.Configured},
-		"a value that is put back, changed in between":                    {files: deployed, late: `{"spec":{"replicas":1}}`, want: object.Configured},
-		"a value that is put back, changed just now":                      {files: deployed, young: true, late: `{"spec":{"replicas":1}}`, want: object.Configured},
-		"a label that is put back, changed in between":                    {files: deployed, late: `{"metadata":{"labels":{"mood":"bad"}}}`, want: object.Configured},
-		"it is there without our label, and is like the manifest but for": {files: config, looks: emptied, want: object.Configured},
+		"nobody wrote, no generation": {
+			files: config,
+			young: true,
+			want:  object.Unchanged,
+		},
+		"nobody wrote": {files: deployed, young: true, want: object.Unchanged},
+		"a value that is put back, no generation": {
+			files: config,
+			young: true,
+			looks: `{"data":{"colour":"blue"}}`,
+			want:  object.Configured,
+		},
+		"a value that is put back": {
+			files: deployed,
+			young: true,
+			looks: `{"spec":{"replicas":1}}`,
+			want:  object.Configured,
+		},
+		"a label that is put back": {
+			files: deployed,
+			young: true,
+			looks: `{"metadata":{"labels":{"mood":"bad"}}}`,
+			want:  object.Configured,
+		},
+		"a field of somebody else's, before": {
+			files: config,
+			young: true,
+			looks: `{"data":{"size":"L"}}`,
+			want:  object.Unchanged,
+		},
+		"a field of somebody else's, in between, no generation": {
+			files: config,
+			late:  `{"data":{"size":"L"}}`,
+			want:  object.Unchanged,
+		},
+		"a field of somebody else's, in between": {
+			files: deployed,
+			late:  `{"spec":{"paused":true}}`,
+			want:  object.Unchanged,
+		},
+		"its status, in between": {
+			files: deployed,
+			young: true,
+			late:  `{"status":{"observedGeneration":7}}`,
+			part:  "status",
+			want:  object.Unchanged,
+		},
+		"a label of somebody else's, in between": {
+			files: deployed,
+			young: true,
+			late:  `{"metadata":{"labels":{"theirs":"yes"}}}`,
+			want:  object.Unchanged,
+		},
+		"a value that is put back, changed in between, no generation": {
+			files: config,
+			late:  `{"data":{"colour":"blue"}}`,
+			want:  object.Configured,
+		},
+		"a value that is put back, changed just now, no generation": {
+			files: config,
+			young: true,
+			late:  `{"data":{"colour":"blue"}}`,
+			want:  object.Configured,
+		},
+		"a value that is put back, changed in between": {
+			files: deployed,
+			late:  `{"spec":{"replicas":1}}`,
+			want:  object.Configured,
+		},
+		"a value that is put back, changed just now": {
+			files: deployed,
+			young: true,
+			late:  `{"spec":{"replicas":1}}`,
+			want:  object.Configured,
+		},
+		"a label that is put back, changed in between": {
+			files: deployed,
+			late:  `{"metadata":{"labels":{"mood":"bad"}}}`,
+			want:  object.Configured,
+		},
+		"it is there without our label, and is like the manifest but for": {
+			files: config,
+			looks: emptied,
+			want:  object.Configured,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
 			release := load(t, namespace, namespace, item.files)
-			if did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, NoWait: true}); did.Changes[0].Action != object.Created {
+			if did := run(t, t.Context(), release,
+				apply.Options{Mode: graph.Update, NoWait: true}); did.Changes[0].Action != object.Created {
 				t.Fatalf("first %+v", did.Changes[0])
 			}
 			their := theirs{t, resources[item.files], namespace}
@@ -117,7 +187,8 @@ func (o theirs) write(patch string, part ...string) {
 	if patch == "" {
 		return
 	}
-	if _, err := o.objects().Patch(o.Context(), "it", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "bob"}, part...); err != nil {
+	if _, err := o.objects().Patch(o.Context(), "it", types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: "bob"}, part...); err != nil {
 		o.Error(err)
 	}
 }
@@ -135,9 +206,12 @@ func (o theirs) age() {
 	}
 	ago := time.Now().Add(-time.Hour)
 	for _, entry := range object.GetManagedFields() {
-		entries = bytes.ReplaceAll(entries, []byte(entry.Time.UTC().Format(time.RFC3339)), []byte(ago.UTC().Format(time.RFC3339)))
+		entries = bytes.ReplaceAll(entries, []byte(entry.Time.UTC().Format(time.RFC3339)),
+			[]byte(ago.UTC().Format(time.RFC3339)))
 	}
-	patched, err := o.objects().Patch(o.Context(), "it", types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"managedFields":%s,"annotations":{"theirs":"yes"}}}`, entries), metav1.PatchOptions{FieldManager: "bob"})
+	patched, err := o.objects().Patch(o.Context(), "it", types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"managedFields":%s,"annotations":{"theirs":"yes"}}}`, entries),
+		metav1.PatchOptions{FieldManager: "bob"})
 	if err != nil {
 		o.Fatal(err)
 	}

@@ -86,5 +86,10 @@ func (c *components) end(name string, outcome object.Action) {
 	if component.outcome == "" {
 		c.took[name] = took
 	}
-	c.events.emit(Event{Type: Ended, Node: name, Action: component.outcome, Seconds: took.Round(time.Millisecond).Seconds()})
+	c.events.emit(Event{
+		Type:    Ended,
+		Node:    name,
+		Action:  component.outcome,
+		Seconds: took.Round(time.Millisecond).Seconds(),
+	})
 }

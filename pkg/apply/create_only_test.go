@@ -25,7 +25,8 @@ func TestCreateOnlyObjectThatGoesDuringTheRunIsMadeAnew(t *testing.T) {
 		if event.Type != apply.Applied || event.Object.Name != "first" {
 			return
 		}
-		if err := test.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), "once", metav1.DeleteOptions{}); err != nil {
+		if err := test.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), "once",
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}})

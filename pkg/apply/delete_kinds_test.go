@@ -45,7 +45,8 @@ const noItem = `
 func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	if did := run(t, t.Context(), load(t, namespace, namespace, item), apply.Options{Mode: graph.Install}); did.Err != nil {
+	if did := run(t, t.Context(), load(t, namespace, namespace, item),
+		apply.Options{Mode: graph.Install}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	release := load(t, namespace, namespace, noItem)
@@ -58,7 +59,11 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 	if got := ofGroup(t, namespace+".example.com/v2"); !slices.Equal(got, want) {
 		t.Errorf("the events of a cluster-wide object are %q", got)
 	}
-	remove(t, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "items."+namespace+".example.com")
+	remove(t, schema.GroupVersionResource{
+		Group:    "apiextensions.k8s.io",
+		Version:  "v1",
+		Resource: "customresourcedefinitions",
+	}, "items."+namespace+".example.com")
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		did := run(t, ctx, release, apply.Options{Mode: graph.Update})
 		if did.Changes[0].Action != object.Absent || did.Err != nil {
@@ -71,7 +76,8 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 // ofGroup are the events on cluster-wide objects of a version of a group.
 func ofGroup(t *testing.T, version string) []string {
 	t.Helper()
-	list, err := test.Client(t).CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.apiVersion=" + version})
+	list, err := test.Client(t).CoreV1().Events("default").List(t.Context(),
+		metav1.ListOptions{FieldSelector: "involvedObject.apiVersion=" + version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +92,8 @@ func ofGroup(t *testing.T, version string) []string {
 // remove deletes a cluster-wide object, also after the test.
 func remove(t *testing.T, resource schema.GroupVersionResource, name string) {
 	t.Helper()
-	if err := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(resource).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(resource).Delete(t.Context(), name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -100,7 +107,11 @@ func TestAKindThatNobodyKnowsIsNotGone(t *testing.T) { // not beside others: nam
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	listener.Close() // so that no server listens there
-	services := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	services := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(schema.GroupVersionResource{
+		Group:    "apiregistration.k8s.io",
+		Version:  "v1",
+		Resource: "apiservices",
+	})
 	service := fmt.Appendf(nil, `
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
@@ -110,13 +121,15 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 	if service, err = yaml.YAMLToJSON(service); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := services.Patch(t.Context(), "v1."+group, types.ApplyPatchType, service, metav1.PatchOptions{FieldManager: "bob"}); err != nil {
+	if _, err := services.Patch(t.Context(), "v1."+group, types.ApplyPatchType, service,
+		metav1.PatchOptions{FieldManager: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	defer services.Delete(context.Background(), "v1."+group, metav1.DeleteOptions{})
 
 	release := load(t, namespace, namespace, strings.ReplaceAll(noItem, "NS.example", "NS.down.example")+tombstoneFile)
-	if did := run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile}); did.Err != nil || did.Changes[0].Action != object.Pending {
+	if did := run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile}); did.Err != nil ||
+		did.Changes[0].Action != object.Pending {
 		t.Errorf("what deletes nothing should go on: %+v, %v", did.Changes[0], did.Err)
 	}
 	var tries int
@@ -124,18 +137,25 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 		if e.Type != apply.Retrying {
 			return
 		}
-		if tries++; !strings.Contains(e.Message, "it is not known whether it is still there") || e.Reason != object.ClusterDown {
+		if tries++; !strings.Contains(e.Message, "it is not known whether it is still there") ||
+			e.Reason != object.ClusterDown {
 			t.Errorf("it says %+v", e)
 		}
 		known, _, err := record.NewStore(test.Client(t), "default", namespace).Load(t.Context())
-		if err != nil || len(known.Tombstones) != 1 || known.Tombstones[0].ID != release.Manifests[0].ID() || known.Tombstones[0].UID != "" {
+		if err != nil || len(known.Tombstones) != 1 || known.Tombstones[0].ID != release.Manifests[0].ID() ||
+			known.Tombstones[0].UID != "" {
 			t.Errorf("the record has %+v, %v", known, err)
 		}
 		if tries == 1 {
-			remove(t, schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}, "v1."+group)
+			remove(t, schema.GroupVersionResource{
+				Group:    "apiregistration.k8s.io",
+				Version:  "v1",
+				Resource: "apiservices",
+			}, "v1."+group)
 		}
 	}})
-	if did.Err != nil || did.Changes[0].Action != object.Absent || did.Changes[1].Action != object.Absent || tries == 0 {
+	if did.Err != nil || did.Changes[0].Action != object.Absent || did.Changes[1].Action != object.Absent ||
+		tries == 0 {
 		t.Errorf("after %d tries: %s%v", tries, did.actions(), did.Err)
 	}
 }
@@ -157,7 +177,8 @@ func TestANamespaceThatGoes(t *testing.T) {
 		t.Errorf("it says %+v, %v", did.Changes[0], did.Err)
 	}
 	told := eventsOn(t, "default", "Namespace", g.namespace)
-	if len(told) != 2 || told[0] != "Normal DeleteRequested: the release asks for it to be deleted" || !strings.HasPrefix(told[1], "Warning StillTerminating: TIME (") {
+	if len(told) != 2 || told[0] != "Normal DeleteRequested: the release asks for it to be deleted" ||
+		!strings.HasPrefix(told[1], "Warning StillTerminating: TIME (") {
 		t.Errorf("the events on it are %q", told)
 	}
 }

@@ -57,7 +57,8 @@ func (g tombstoned) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	if change != nil {
 		change(config)
 	}
-	made, err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Create(g.Context(), config, metav1.CreateOptions{FieldManager: cmp.Or(config.Annotations["by"], "bob")})
+	made, err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Create(g.Context(), config,
+		metav1.CreateOptions{FieldManager: cmp.Or(config.Annotations["by"], "bob")})
 	if err != nil {
 		g.Fatal(err)
 	}
@@ -68,13 +69,15 @@ func (g tombstoned) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 func (g tombstoned) held(config *corev1.ConfigMap) {
 	config.Finalizers = []string{"example.com/hold"}
 	g.Cleanup(func() {
-		_, _ = test.Client(g).CoreV1().ConfigMaps(g.namespace).Patch(context.Background(), "old", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, _ = test.Client(g).CoreV1().ConfigMaps(g.namespace).Patch(context.Background(), "old", types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
 }
 
 func (g tombstoned) remove() {
 	g.Helper()
-	if err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Delete(g.Context(), "old", metav1.DeleteOptions{}); err != nil {
+	if err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Delete(g.Context(), "old",
+		metav1.DeleteOptions{}); err != nil {
 		g.Fatal(err)
 	}
 }
@@ -97,7 +100,12 @@ func (g tombstoned) remember(change func(*record.Record)) {
 func (g tombstoned) asked(uid types.UID) {
 	g.Helper()
 	g.remember(func(r *record.Record) {
-		r.RequestDelete(record.Tombstone{ID: g.release.Manifests[0].ID(), UID: uid, Version: "1.0.0", RequestedAt: metav1.Now()})
+		r.RequestDelete(record.Tombstone{
+			ID:          g.release.Manifests[0].ID(),
+			UID:         uid,
+			Version:     "1.0.0",
+			RequestedAt: metav1.Now(),
+		})
 	})
 }
 
@@ -112,7 +120,11 @@ func (g tombstoned) sent(uid types.UID) {
 func (g tombstoned) applied(mode graph.Mode) {
 	g.Helper()
 	g.remember(func(r *record.Record) {
-		r.Begin(record.HistoryEntry{Version: "1.0.0", Mode: string(mode), Tombstones: []kinds.ID{g.release.Manifests[0].ID()}})
+		r.Begin(record.HistoryEntry{
+			Version:    "1.0.0",
+			Mode:       string(mode),
+			Tombstones: []kinds.ID{g.release.Manifests[0].ID()},
+		})
 		r.Complete(metav1.Now())
 	})
 }
@@ -121,12 +133,18 @@ func (g tombstoned) applied(mode graph.Mode) {
 func eventsOn(t *testing.T, namespace, kind, name string) []string {
 	t.Helper()
 	list, err := test.Client(t).CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{
-		FieldSelector: fields.Set{"involvedObject.kind": kind, "involvedObject.name": name, "source": "runlevel"}.String(),
+		FieldSelector: fields.Set{
+			"involvedObject.kind": kind,
+			"involvedObject.name": name,
+			"source":              "runlevel",
+		}.String(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return cmp.Compare(number(a.ResourceVersion), number(b.ResourceVersion)) })
+	slices.SortFunc(list.Items, func(a, b corev1.Event) int {
+		return cmp.Compare(number(a.ResourceVersion), number(b.ResourceVersion))
+	})
 	var told []string
 	for _, event := range list.Items {
 		if event.InvolvedObject.UID == "" || event.InvolvedObject.APIVersion == "" {
@@ -171,27 +189,38 @@ var notYet = map[graph.Mode]string{
 }
 
 var stands = map[string]stand{
-	"it was never there": {func(tombstoned) {}, map[graph.Mode]string{graph.Install: "absent", graph.Update: "absent", graph.Reconcile: "absent"}},
+	"it was never there": {func(tombstoned) {},
+		map[graph.Mode]string{graph.Install: "absent", graph.Update: "absent", graph.Reconcile: "absent"}},
 	"it is there, and nobody was asked": {func(g tombstoned) { g.bring(nil) }, map[graph.Mode]string{
-		graph.Install: "left: an install deletes nothing: the next apply will", graph.Update: "deleted" + requested + gone, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
+		graph.Install: "left: an install deletes nothing: the next apply will", graph.Update: "deleted" + requested +
+			gone, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
 	}},
 	"an install left it": {func(g tombstoned) { g.applied(graph.Install); g.bring(nil) }, map[graph.Mode]string{
-		graph.Update: "deleted" + requested + gone, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
+		graph.Update:    "deleted" + requested + gone,
+		graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
 	}},
 	"it was asked for, and is gone since": {func(g tombstoned) {
 		g.asked(g.bring(nil).UID)
 		g.remove()
-	}, map[graph.Mode]string{graph.Install: "deleted" + gone, graph.Update: "deleted" + gone, graph.Reconcile: "deleted" + gone}},
+	}, map[graph.Mode]string{
+		graph.Install:   "deleted" + gone,
+		graph.Update:    "deleted" + gone,
+		graph.Reconcile: "deleted" + gone,
+	}},
 	"it was asked for, and nothing reached it": {func(g tombstoned) { g.sent(g.bring(nil).UID) }, map[graph.Mode]string{
 		graph.Install: missed, graph.Update: "deleted" + requested + gone, graph.Reconcile: missed,
 	}},
 	"it was noted, and not asked for": {func(g tombstoned) { g.asked(g.bring(nil).UID) }, map[graph.Mode]string{
-		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone, graph.Reconcile: notYet[graph.Reconcile],
+		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone,
+		graph.Reconcile: notYet[graph.Reconcile],
 	}},
 	"it was noted before anybody saw it": {func(g tombstoned) { g.asked(""); g.bring(nil) }, map[graph.Mode]string{
-		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone, graph.Reconcile: notYet[graph.Reconcile],
+		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone,
+		graph.Reconcile: notYet[graph.Reconcile],
 	}},
-	"it is held": {func(g tombstoned) { g.bring(g.held) }, map[graph.Mode]string{graph.Update: "pending: " + holding + requested + "\nasked"}},
+	"it is held": {func(g tombstoned) {
+		g.bring(g.held)
+	}, map[graph.Mode]string{graph.Update: "pending: " + holding + requested + "\nasked"}},
 	"it is terminating": {func(g tombstoned) {
 		g.asked(g.bring(g.held).UID)
 		g.remove()
@@ -211,13 +240,21 @@ var stands = map[string]stand{
 		g.asked(g.bring(nil).UID)
 		g.remove()
 		g.bring(nil)
-	}, map[graph.Mode]string{graph.Install: isBack + back + "\nasked", graph.Update: "deleted" + back + requested + gone, graph.Reconcile: isBack + back + "\nasked"}},
-	"the version before has seen it go": {func(g tombstoned) { g.applied(graph.Update); g.bring(nil) }, map[graph.Mode]string{
+	}, map[graph.Mode]string{
+		graph.Install:   isBack + back + "\nasked",
+		graph.Update:    "deleted" + back + requested + gone,
+		graph.Reconcile: isBack + back + "\nasked",
+	}},
+	"the version before has seen it go": {func(g tombstoned) {
+		g.applied(graph.Update)
+		g.bring(nil)
+	}, map[graph.Mode]string{
 		graph.Update: "deleted" + back + requested + gone, graph.Reconcile: isBack + back,
 	}},
 	"another release has it": {func(g tombstoned) {
 		g.bring(func(config *corev1.ConfigMap) {
-			config.Labels, config.Annotations = map[string]string{objectmeta.ReleaseLabel: "other"}, map[string]string{"by": "runlevel"}
+			config.Labels, config.Annotations = map[string]string{objectmeta.ReleaseLabel: "other"},
+				map[string]string{"by": "runlevel"}
 		})
 	}, map[graph.Mode]string{graph.Update: refused, graph.Reconcile: refused}},
 	"it has another release's label, and nothing else of it": {func(g tombstoned) {
@@ -274,22 +311,26 @@ func TestNothingIsDeletedBeforeTheRecordHasIt(t *testing.T) {
 		}
 		deletes.Add(1)
 		known, _, err := record.NewStore(test.Client(t), "default", g.namespace).Load(t.Context())
-		if err != nil || len(known.Tombstones) != 1 || known.Tombstones[0].UID != uid || known.Tombstones[0].ID != g.release.Manifests[0].ID() {
+		if err != nil || len(known.Tombstones) != 1 || known.Tombstones[0].UID != uid ||
+			known.Tombstones[0].ID != g.release.Manifests[0].ID() {
 			t.Errorf("when the delete is on its way, the record has %+v, %v", known, err)
 		}
 		return nil
 	})
-	if did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update}); did.Err != nil || deletes.Load() != 1 {
+	if did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update}); did.Err != nil ||
+		deletes.Load() != 1 {
 		t.Errorf("%d deletes: %v", deletes.Load(), did.Err)
 	}
 }
 
-// An object is not gone because one request for it has no answer, is answered by an error of the server, or comes while its
-// kind is not served: an update that is to delete it looks again. So does the apply that deletes what an install has left.
+// An object is not gone because one request for it has no answer, is answered by an error of the server, or comes while
+// its kind is not served: an update that is to delete it looks again. So does the apply that deletes what an install
+// has left.
 func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]*apierrors.StatusError{
-		"no answer": nil, "an error": apierrors.NewInternalError(errors.New("etcd is away")), "a timeout": apierrors.NewTimeoutError("it took too long", 0),
+		"no answer": nil, "an error": apierrors.NewInternalError(errors.New("etcd is away")),
+		"a timeout":         apierrors.NewTimeoutError("it took too long", 0),
 		"too many requests": apierrors.NewTooManyRequests("later", 0),
 	} {
 		for _, mode := range []graph.Mode{graph.Update, graph.Reconcile} {
@@ -301,7 +342,8 @@ func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
 				var reads atomic.Int32
 				c := connectBy(t, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
 					switch {
-					case r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/configmaps/old") || reads.Add(1) > 1:
+					case r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/configmaps/old") ||
+						reads.Add(1) > 1:
 						return send.RoundTrip(r)
 					case failure == nil:
 						return nil, syscall.ECONNREFUSED
@@ -309,7 +351,8 @@ func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
 						return answered(r, failure), nil
 					}
 				})
-				if diff := gocmp.Diff("deleted"+requested+gone, g.story(runOn(t, t.Context(), c, g.release, apply.Options{Mode: mode}))); diff != "" {
+				if diff := gocmp.Diff("deleted"+requested+gone,
+					g.story(runOn(t, t.Context(), c, g.release, apply.Options{Mode: mode}))); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -324,12 +367,14 @@ func TestAnObjectThatMayNotBeReadFailsTheUpdate(t *testing.T) {
 	uid := g.bring(nil).UID
 	c := connectBy(t, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/configmaps/old") {
-			return answered(r, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "old", errors.New("no role allows it"))), nil
+			return answered(r, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "old",
+				errors.New("no role allows it"))), nil
 		}
 		return send.RoundTrip(r)
 	})
 	did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update})
-	if did.Err == nil || did.Changes[0].Err == nil || did.Changes[0].Err.Reason != object.ResourceForbidden || len(did.record.Tombstones) != 1 {
+	if did.Err == nil || did.Changes[0].Err == nil || did.Changes[0].Err.Reason != object.ResourceForbidden ||
+		len(did.record.Tombstones) != 1 {
 		t.Errorf("%+v, %v; the record has %+v", did.Changes[0], did.Err, did.record.Tombstones)
 	}
 	g.wants(uid)
@@ -376,10 +421,12 @@ func TestAnUpdateThatWasKilledBeforeItsDeleteGoesOn(t *testing.T) {
 	})
 	runOn(t, ctx, c, g.release, apply.Options{Mode: graph.Update})
 	g.wants(uid)
-	if diff := gocmp.Diff(missed, g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile}))); diff != "" {
+	if diff := gocmp.Diff(missed,
+		g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile}))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := gocmp.Diff("deleted"+requested+gone, g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Update}))); diff != "" {
+	if diff := gocmp.Diff("deleted"+requested+gone,
+		g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Update}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -391,8 +438,11 @@ func TestWhatAnInstallHasLeftIsDeletedByTheNextApply(t *testing.T) {
 		between func(tombstoned)
 		want    string
 	}{
-		"it is there":          {func(tombstoned) {}, "deleted" + requested + gone},
-		"another one was made": {func(g tombstoned) { g.remove(); g.bring(nil) }, "left: a reconcile deletes nothing: the next update will"},
+		"it is there": {func(tombstoned) {}, "deleted" + requested + gone},
+		"another one was made": {func(g tombstoned) {
+			g.remove()
+			g.bring(nil)
+		}, "left: a reconcile deletes nothing: the next update will"},
 		"a preview was made": {func(g tombstoned) {
 			preview(g, g.Context(), test.Sandbox(g).Config, g.release, apply.Options{Mode: graph.Reconcile})
 		}, "deleted" + requested + gone},
@@ -405,13 +455,16 @@ func TestWhatAnInstallHasLeftIsDeletedByTheNextApply(t *testing.T) {
 			run(t, t.Context(), g.release, apply.Options{Mode: graph.Install})
 			g.wants(uid)
 			row.between(g)
-			if diff := gocmp.Diff(row.want, g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile}))); diff != "" {
+			if diff := gocmp.Diff(row.want,
+				g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile}))); diff != "" {
 				t.Error(diff)
 			}
 			if !strings.HasPrefix(row.want, "left") {
 				g.bring(nil)
 			}
-			if got := g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile})); !strings.Contains(got, "the next update") {
+			if got := g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile})); !strings.Contains(
+				got, "the next update",
+			) {
 				t.Error("what was made since:", got)
 			}
 		})
@@ -435,7 +488,8 @@ func TestWhatComesInItsPlaceIsNotHit(t *testing.T) {
 		t.Error(diff)
 	}
 	g.wants(another)
-	if diff := gocmp.Diff("deleted"+back+back+requested+gone, g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Update}))); diff != "" {
+	if diff := gocmp.Diff("deleted"+back+back+requested+gone,
+		g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Update}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -458,7 +512,8 @@ func TestWhatAnotherReleaseMakesMeanwhileIsNotDeleted(t *testing.T) {
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "it is of release other-"+namespace) {
 		t.Errorf("the tombstone of another release's object ended with: %v", did.Err)
 	}
-	if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Get(t.Context(), "old", metav1.GetOptions{}); err != nil {
+	if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Get(t.Context(), "old",
+		metav1.GetOptions{}); err != nil {
 		t.Error("the other release's object:", err)
 	}
 }

@@ -116,36 +116,61 @@ var (
 // sorts are the kinds that differ in how changes of them are noticed.
 var sorts = map[string]sort{
 	"ConfigMap": {
-		files:    "-- 0000_50_c_config.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS, labels: {mood: good}, annotations: {tone: high}}, data: {colour: red}}\n",
-		resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, name: "it", apiVersion: "v1", kind: "ConfigMap",
-		changed: `{"data":{"colour":"blue"}}`, same: `{"data":{"colour":"red"}}`, removed: `{"data":{"colour":null}}`, lever: `path: "/data/colour", value: "blue"`,
+		files: "-- 0000_50_c_config.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: " +
+			"NS, labels: {mood: good}, annotations: {tone: high}}, data: {colour: red}}\n",
+		resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, name: "it", apiVersion: "v1",
+		kind:    "ConfigMap",
+		changed: `{"data":{"colour":"blue"}}`, same: `{"data":{"colour":"red"}}`, removed: `{"data":{"colour":null}}`,
+		lever: `path: "/data/colour", value: "blue"`,
 	},
 	"Deployment": {
-		files: strings.Replace(deployed, "labels: {mood: good}}", "labels: {mood: good}, annotations: {tone: high}}", 1), resource: resources[deployed], name: "it", apiVersion: "apps/v1", kind: "Deployment",
-		changed: `{"spec":{"replicas":1}}`, same: `{"spec":{"replicas":0}}`, removed: `{"spec":{"replicas":null}}`, part: "status", status: `{"status":{"observedGeneration":7}}`, lever: `path: "/spec/replicas", value: 1`,
+		files: strings.Replace(deployed, "labels: {mood: good}}", "labels: {mood: good}, annotations: {tone: high}}",
+			1), resource: resources[deployed], name: "it", apiVersion: "apps/v1", kind: "Deployment",
+		changed: `{"spec":{"replicas":1}}`, same: `{"spec":{"replicas":0}}`, removed: `{"spec":{"replicas":null}}`,
+		part: "status", status: `{"status":{"observedGeneration":7}}`, lever: `path: "/spec/replicas", value: 1`,
 	},
 	"PriorityClass": {
-		files:    "-- 0000_50_c_class.yaml --\n{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: NS, labels: {mood: good}, annotations: {tone: high}}, value: 7, description: fine}\n",
-		resource: schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}, name: "NS", apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass",
-		changed: `{"value":7,"description":"bad"}`, same: `{"value":7,"description":"fine"}`, removed: `{"description":null}`, lever: `path: "/description", value: "bad"`,
+		files: "-- 0000_50_c_class.yaml --\n{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: " +
+			"{name: NS, labels: {mood: good}, annotations: {tone: high}}, value: 7, description: fine}\n",
+		resource: schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"},
+		name:     "NS", apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass",
+		changed: `{"value":7,"description":"bad"}`, same: `{"value":7,"description":"fine"}`,
+		removed: `{"description":null}`, lever: `path: "/description", value: "bad"`,
 	},
 	"ClusterRole": {
-		files:    "-- 0000_50_c_role.yaml --\n{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS, labels: {mood: good}, annotations: {tone: high}}, rules: [{apiGroups: [\"\"], resources: [pods], verbs: [get]}]}\n",
-		resource: schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, name: "NS", apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole",
-		changed: `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["list"]}]}`, same: `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`, removed: `{"rules":null}`, lever: `path: "/rules/0/verbs/0", value: "list"`,
+		files: "-- 0000_50_c_role.yaml --\n{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, " +
+			"metadata: {name: NS, labels: {mood: good}, annotations: {tone: high}}, rules: [{apiGroups: [\"\"], " +
+			"resources: [pods], verbs: [get]}]}\n",
+		resource: schema.GroupVersionResource{
+			Group:    "rbac.authorization.k8s.io",
+			Version:  "v1",
+			Resource: "clusterroles",
+		}, name: "NS", apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole",
+		changed: `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["list"]}]}`,
+		same:    `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`, removed: `{"rules":null}`,
+		lever: `path: "/rules/0/verbs/0", value: "list"`,
 	},
 	"CustomResourceDefinition": {
-		files: withStatus, resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, name: "things.NS.example.com",
+		files: withStatus, resource: schema.GroupVersionResource{
+			Group:    "apiextensions.k8s.io",
+			Version:  "v1",
+			Resource: "customresourcedefinitions",
+		}, name: "things.NS.example.com",
 		apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition",
-		changed: `{"spec":{"names":{"shortNames":["zz"]}}}`, same: `{"spec":{"names":{"shortNames":["th"]}}}`, removed: `{"spec":{"names":{"shortNames":null}}}`, part: "status", status: `{"status":{"acceptedNames":{"shortNames":["odd"]}}}`, lever: `path: "/spec/names/shortNames/0", value: "zz"`,
+		changed: `{"spec":{"names":{"shortNames":["zz"]}}}`, same: `{"spec":{"names":{"shortNames":["th"]}}}`,
+		removed: `{"spec":{"names":{"shortNames":null}}}`, part: "status",
+		status: `{"status":{"acceptedNames":{"shortNames":["odd"]}}}`,
+		lever:  `path: "/spec/names/shortNames/0", value: "zz"`,
 	},
 	"custom resource": {
 		files: withStatus + thing, resource: things, name: "it", apiVersion: "NS.example.com/v1", kind: "Thing",
-		changed: `{"spec":{"size":2}}`, same: `{"spec":{"size":1}}`, removed: `{"spec":{"size":null}}`, part: "status", status: `{"status":{"seen":true}}`, lever: `path: "/spec/size", value: 2`,
+		changed: `{"spec":{"size":2}}`, same: `{"spec":{"size":1}}`, removed: `{"spec":{"size":null}}`, part: "status",
+		status: `{"status":{"seen":true}}`, lever: `path: "/spec/size", value: 2`,
 	},
 	"custom resource without a status of its own": {
 		files: withoutStatus + thing, resource: things, name: "it", apiVersion: "NS.example.com/v1", kind: "Thing",
-		changed: `{"spec":{"size":2}}`, same: `{"spec":{"size":1}}`, removed: `{"spec":{"size":null}}`, status: `{"status":{"seen":true}}`, lever: `path: "/spec/size", value: 2`,
+		changed: `{"spec":{"size":2}}`, same: `{"spec":{"size":1}}`, removed: `{"spec":{"size":null}}`,
+		status: `{"status":{"seen":true}}`, lever: `path: "/spec/size", value: 2`,
 	},
 }
 
@@ -185,7 +210,8 @@ func (h hand) get() *unstructured.Unstructured {
 // write patches the object by the name of a manager.
 func (h hand) write(as, patch string, part ...string) {
 	h.Helper()
-	if _, err := h.objects().Patch(h.Context(), h.sort.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: as}, part...); err != nil {
+	if _, err := h.objects().Patch(h.Context(), h.sort.name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: as}, part...); err != nil {
 		h.Fatal(err)
 	}
 }
@@ -200,7 +226,8 @@ func (h hand) apply(as, fields string) {
 	object.SetAPIVersion(h.apiVersion)
 	object.SetKind(h.kind)
 	object.SetName(h.sort.name)
-	if _, err := h.objects().Apply(h.Context(), h.sort.name, object, metav1.ApplyOptions{FieldManager: as, Force: true}); err != nil {
+	if _, err := h.objects().Apply(h.Context(), h.sort.name, object,
+		metav1.ApplyOptions{FieldManager: as, Force: true}); err != nil {
 		h.Fatal(err)
 	}
 }
@@ -247,14 +274,16 @@ func (h hand) parts() []string { return strings.Fields(h.part) }
 func (h hand) meddle(lever string) {
 	h.Helper()
 	touch := func(of string) string {
-		return fmt.Sprintf("(has(%[1]s.metadata.annotations) && 'touch' in %[1]s.metadata.annotations ? %[1]s.metadata.annotations['touch'] : '')", of)
+		return fmt.Sprintf("(has(%[1]s.metadata.annotations) && 'touch' in %[1]s.metadata.annotations ? "+
+			"%[1]s.metadata.annotations['touch'] : '')", of)
 	}
 	h.policy(fmt.Sprintf("%s != %s", touch("object"), touch("oldObject")), lever)
 	was, turn := wordsOf(h.get()), 0
 	sandboxtest.Eventually(h.T, "the policy does nothing", func(ctx context.Context) bool {
 		turn++
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touch":"%d"}}}`, turn)
-		after, err := h.objects().Patch(ctx, h.sort.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bob"})
+		after, err := h.objects().Patch(ctx, h.sort.name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: "bob"})
 		return err == nil && wordsOf(after) != was // policies learn of new kinds late, and refuse until then
 	})
 }
@@ -284,11 +313,13 @@ spec:
 		if err != nil {
 			h.Fatal(err)
 		}
-		if _, err := c.Resource(resource.GroupVersionResource).Create(h.Context(), item, metav1.CreateOptions{}); err != nil {
+		if _, err := c.Resource(resource.GroupVersionResource).Create(h.Context(), item,
+			metav1.CreateOptions{}); err != nil {
 			h.Fatal(err)
 		}
 		end := func() {
-			_ = c.Resource(resource.GroupVersionResource).Delete(context.Background(), item.GetName(), metav1.DeleteOptions{})
+			_ = c.Resource(resource.GroupVersionResource).Delete(context.Background(), item.GetName(),
+				metav1.DeleteOptions{})
 		}
 		h.Cleanup(end)
 		ends = append(ends, end)
@@ -338,30 +369,74 @@ type meddling struct {
 func always(sort) bool { return true }
 
 var meddlings = map[string]meddling{
-	"nothing":                                     {func(hand) {}, object.Unchanged, always, nil},
-	"a field changed by an update":                {func(h hand) { h.write("bob", h.changed) }, object.Configured, nil, nil},
-	"a field changed by an apply":                 {func(h hand) { h.apply("bob", h.changed) }, object.Configured, nil, nil},
-	"a label changed by our name in an apply":     {func(h hand) { h.applyAsUs(`{"metadata":{"labels":{"mood":"bad"}}}`) }, object.Configured, nil, nil},
-	"a label removed by our name in an apply":     {func(h hand) { h.applyAsUs(`{"metadata":{"labels":{"mood":null}}}`) }, object.Configured, nil, nil},
-	"a field removed":                             {func(h hand) { h.write("bob", h.removed) }, object.Configured, nil, nil},
-	"a field changed by our name in an update":    {func(h hand) { h.write(cluster.FieldManager, h.changed) }, object.Configured, nil, nil},
-	"a field changed by our name in an apply":     {func(h hand) { h.applyAsUs(h.changed) }, object.Configured, nil, nil},
-	"the same value, applied by somebody":         {func(h hand) { h.apply("bob", h.same) }, object.Unchanged, sort.isCounted, nil},
-	"a field changed and put back":                {func(h hand) { h.write("bob", h.changed); h.write("bob", h.same) }, object.Configured, nil, nil},
-	"a label changed":                             {func(h hand) { h.write("bob", `{"metadata":{"labels":{"mood":"bad"}}}`) }, object.Configured, nil, nil},
-	"a label removed":                             {func(h hand) { h.write("bob", `{"metadata":{"labels":{"mood":null}}}`) }, object.Configured, nil, nil},
-	"a label changed by our name in an update":    {func(h hand) { h.write(cluster.FieldManager, `{"metadata":{"labels":{"mood":"bad"}}}`) }, object.Configured, nil, nil},
-	"the label of the release removed":            {func(h hand) { h.write("bob", emptied) }, object.Configured, nil, nil},
-	"an annotation changed":                       {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`) }, object.Configured, nil, nil},
-	"an annotation removed":                       {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":null}}}`) }, object.Configured, nil, nil},
-	"an annotation of somebody's own":             {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"theirs":"yes"}}}`) }, object.Unchanged, func(s sort) bool { return s.isCounted() && s.kind != "Deployment" }, nil}, // whose annotations count
-	"who owns what, forgotten":                    {func(h hand) { h.write("bob", `{"metadata":{"managedFields":[{}]}}`) }, object.Configured, nil, nil},
-	"deleted and recreated by another client":     {hand.remake, object.Configured, nil, func(s sort) bool { return s.kind != "CustomResourceDefinition" }},
-	"its status":                                  {func(h hand) { h.write("bob", h.sort.status, h.parts()...) }, object.Unchanged, sort.isCounted, func(s sort) bool { return s.status != "" }},
-	"scaled":                                      {func(h hand) { h.write("kubectl", `{"spec":{"replicas":3}}`, "scale") }, object.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
-	"a value that a policy changes in a write":    {func(h hand) { h.meddle(h.lever) }, object.Configured, nil, nil},
-	"a label that a policy changes in a write":    {func(h hand) { h.meddle(`path: "/metadata/labels/mood", value: "bad"`) }, object.Configured, nil, nil},
-	"an annotation changed along with its status": {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`, "status") }, object.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
+	"nothing": {func(hand) {}, object.Unchanged, always, nil},
+	"a field changed by an update": {func(h hand) {
+		h.write("bob", h.changed)
+	}, object.Configured, nil, nil},
+	"a field changed by an apply": {func(h hand) { h.apply("bob", h.changed) }, object.Configured, nil, nil},
+	"a label changed by our name in an apply": {func(h hand) {
+		h.applyAsUs(`{"metadata":{"labels":{"mood":"bad"}}}`)
+	}, object.Configured, nil, nil},
+	"a label removed by our name in an apply": {func(h hand) {
+		h.applyAsUs(`{"metadata":{"labels":{"mood":null}}}`)
+	}, object.Configured, nil, nil},
+	"a field removed": {func(h hand) {
+		h.write("bob", h.removed)
+	}, object.Configured, nil, nil},
+	"a field changed by our name in an update": {func(h hand) {
+		h.write(cluster.FieldManager, h.changed)
+	}, object.Configured, nil, nil},
+	"a field changed by our name in an apply": {func(h hand) {
+		h.applyAsUs(h.changed)
+	}, object.Configured, nil, nil},
+	"the same value, applied by somebody": {func(h hand) {
+		h.apply("bob", h.same)
+	}, object.Unchanged, sort.isCounted, nil},
+	"a field changed and put back": {func(h hand) {
+		h.write("bob", h.changed)
+		h.write("bob", h.same)
+	}, object.Configured, nil, nil},
+	"a label changed": {func(h hand) {
+		h.write("bob", `{"metadata":{"labels":{"mood":"bad"}}}`)
+	}, object.Configured, nil, nil},
+	"a label removed": {func(h hand) {
+		h.write("bob", `{"metadata":{"labels":{"mood":null}}}`)
+	}, object.Configured, nil, nil},
+	"a label changed by our name in an update": {func(h hand) {
+		h.write(cluster.FieldManager, `{"metadata":{"labels":{"mood":"bad"}}}`)
+	}, object.Configured, nil, nil},
+	"the label of the release removed": {func(h hand) {
+		h.write("bob", emptied)
+	}, object.Configured, nil, nil},
+	"an annotation changed": {func(h hand) {
+		h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`)
+	}, object.Configured, nil, nil},
+	"an annotation removed": {func(h hand) {
+		h.write("bob", `{"metadata":{"annotations":{"tone":null}}}`)
+	}, object.Configured, nil, nil},
+	// whose annotations count
+	"an annotation of somebody's own": {func(h hand) {
+		h.write("bob", `{"metadata":{"annotations":{"theirs":"yes"}}}`)
+	}, object.Unchanged, func(s sort) bool { return s.isCounted() && s.kind != "Deployment" }, nil},
+	"who owns what, forgotten": {func(h hand) {
+		h.write("bob", `{"metadata":{"managedFields":[{}]}}`)
+	}, object.Configured, nil, nil},
+	"deleted and recreated by another client": {hand.remake, object.Configured, nil, func(s sort) bool {
+		return s.kind != "CustomResourceDefinition"
+	}},
+	"its status": {func(h hand) {
+		h.write("bob", h.sort.status, h.parts()...)
+	}, object.Unchanged, sort.isCounted, func(s sort) bool { return s.status != "" }},
+	"scaled": {func(h hand) {
+		h.write("kubectl", `{"spec":{"replicas":3}}`, "scale")
+	}, object.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
+	"a value that a policy changes in a write": {func(h hand) { h.meddle(h.lever) }, object.Configured, nil, nil},
+	"a label that a policy changes in a write": {func(h hand) {
+		h.meddle(`path: "/metadata/labels/mood", value: "bad"`)
+	}, object.Configured, nil, nil},
+	"an annotation changed along with its status": {func(h hand) {
+		h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`, "status")
+	}, object.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
 }
 
 // isCounted says whether the generation tells of all changes that matter.
@@ -429,7 +504,8 @@ func mustBeFree(t *testing.T, release *payload.Payload, why string) {
 // What admission makes of our own apply is put right once it does so no more.
 func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
 	for kind, sort := range sorts {
-		for what, lever := range map[string]string{"a value": sort.lever, "a label": `path: "/metadata/labels/mood", value: "bad"`} {
+		for what, lever := range map[string]string{"a value": sort.lever,
+			"a label": `path: "/metadata/labels/mood", value: "bad"`} {
 			t.Run(kind+"/"+what, func(t *testing.T) {
 				t.Parallel()
 				namespace := test.Namespace(t)
@@ -445,7 +521,9 @@ func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
 				})
 				report := run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile})
 				isInList := kind == "ClusterRole" || kind == "CustomResourceDefinition" // whose fields are not told of
-				if !isInList && !slices.ContainsFunc(report.Warnings, func(w apply.Warning) bool { return strings.HasPrefix(w.Text, "admission makes .") }) {
+				if !isInList && !slices.ContainsFunc(report.Warnings, func(w apply.Warning) bool {
+					return strings.HasPrefix(w.Text, "admission makes .")
+				}) {
 					t.Errorf("nobody is told that the object is not as the release says: %v", report.Warnings)
 				}
 				callOff()

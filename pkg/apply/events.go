@@ -32,20 +32,23 @@ const (
 
 // An Event reports progress of a run.
 type Event struct {
-	Time    time.Time     `json:"time"`
-	Type    EventType     `json:"type"`
-	Action  object.Action `json:"action,omitempty"`
-	Object  *kinds.ID     `json:"object,omitempty"`
-	Hook    string        `json:"hook,omitempty"` // stage of the object's lifecycle hook, if the event is about the hook
-	File    string        `json:"file,omitempty"`
-	Node    string        `json:"node,omitempty"`
-	Reason  string        `json:"reason,omitempty"`
-	Effect  reason.Effect `json:"effect,omitempty"` // of a wait or a failure on the update, as the cluster-version operator names it
+	Time   time.Time     `json:"time"`
+	Type   EventType     `json:"type"`
+	Action object.Action `json:"action,omitempty"`
+	Object *kinds.ID     `json:"object,omitempty"`
+	// stage of the object's lifecycle hook, if the event is about the hook
+	Hook   string `json:"hook,omitempty"`
+	File   string `json:"file,omitempty"`
+	Node   string `json:"node,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// of a wait or a failure on the update, as the cluster-version operator names it
+	Effect  reason.Effect `json:"effect,omitempty"`
 	Message string        `json:"message,omitempty"`
 	Failure string        `json:"-"`                  // of a retry: the error, without the count of attempts in Message
 	Since   *time.Time    `json:"since,omitempty"`    // by the server's clock
 	IsRetry bool          `json:"retrying,omitempty"` // of a wait: the step has failed, and is tried again
-	Why     []string      `json:"why,omitempty"`      // of a wait or a failure: why its pods do not become ready, and their last log lines
+	// of a wait or a failure: why its pods do not become ready, and their last log lines
+	Why []string `json:"why,omitempty"`
 
 	From []string             `json:"from,omitempty"` // former managers of adopted fields
 	Lost []ownership.Conflict `json:"lost,omitempty"` // overwritten fields, with their former managers
@@ -99,7 +102,15 @@ func (e *emitter) waiting(wait Wait) {
 	e.mu.Lock()
 	e.waits[wait.StepID()] = true
 	e.mu.Unlock()
-	e.about(wait.StepID(), Event{Type: Waiting, Reason: wait.Reason, Effect: wait.Effect, Message: wait.For, Since: &wait.Since, IsRetry: wait.IsRetry, Why: wait.Why})
+	e.about(wait.StepID(), Event{
+		Type:    Waiting,
+		Reason:  wait.Reason,
+		Effect:  wait.Effect,
+		Message: wait.For,
+		Since:   &wait.Since,
+		IsRetry: wait.IsRetry,
+		Why:     wait.Why,
+	})
 }
 
 // minWait is the shortest wait whose end is reported although the wait itself was not.

@@ -54,7 +54,11 @@ func answer(code int32, message string) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: code == http.StatusOK, Result: &metav1.Status{Code: code, Message: message}}
+		review.Response = &admissionv1.AdmissionResponse{
+			UID:     review.Request.UID,
+			Allowed: code == http.StatusOK,
+			Result:  &metav1.Status{Code: code, Message: message},
+		}
 		_ = json.NewEncoder(w).Encode(review)
 	}
 }
@@ -70,12 +74,20 @@ func webhook(t *testing.T, namespace string, server *httptest.Server, seconds in
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
 				URL: &server.URL, CABundle: certificateOf(server),
 			},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: namespace},
+			},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps", "secrets"}},
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create,
+					admissionregistrationv1.Update},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups:   []string{""},
+					APIVersions: []string{"v1"},
+					Resources:   []string{"configmaps", "secrets"},
+				},
 			}},
-			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: &seconds,
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			TimeoutSeconds: &seconds,
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -89,7 +101,8 @@ func webhook(t *testing.T, namespace string, server *httptest.Server, seconds in
 func awaitRefusal(t *testing.T, namespace string, object *corev1.ConfigMap) {
 	t.Helper()
 	sandboxtest.Eventually(t, "nothing is refused", func(ctx context.Context) bool {
-		_, err := test.Client(t).CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := test.Client(t).CoreV1().ConfigMaps(namespace).Create(ctx, object,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil
 	})
 }
@@ -104,7 +117,8 @@ func awaitCall(t *testing.T, namespace string, called <-chan struct{}) {
 		go func() {
 			defer close(ended)
 			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
-			_, _ = test.Client(t).CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, _ = test.Client(t).CoreV1().ConfigMaps(namespace).Create(ctx, object,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		}()
 		select {
 		case <-called:
@@ -143,8 +157,9 @@ func grant(t *testing.T, namespace string) func(resources ...string) {
 		t.Fatal(err)
 	}
 	_, err := bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: deployer(namespace)}},
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: deployer(namespace)}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +167,11 @@ func grant(t *testing.T, namespace string) func(resources ...string) {
 	reviews := test.Client(t).AuthorizationV1().SubjectAccessReviews()
 	return func(resources ...string) {
 		role.Rules = []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"configmaps", "services"}, Verbs: []string{"get", "list", "watch"}},
+			{
+				APIGroups: []string{""},
+				Resources: []string{"configmaps", "services"},
+				Verbs:     []string{"get", "list", "watch"},
+			},
 			{APIGroups: []string{""}, Resources: resources, Verbs: []string{"create", "update", "patch"}},
 		}
 		if _, err := roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
@@ -160,9 +179,14 @@ func grant(t *testing.T, namespace string) func(resources ...string) {
 		}
 		for _, resource := range []string{"configmaps", "services"} {
 			sandboxtest.Eventually(t, "a right is not as wanted", func(ctx context.Context) bool {
-				review, err := reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-					User: deployer(namespace), ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "patch", Resource: resource},
-				}}, metav1.CreateOptions{})
+				review, err := reviews.Create(ctx,
+					&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+						User: deployer(namespace), ResourceAttributes: &authorizationv1.ResourceAttributes{
+							Namespace: namespace,
+							Verb:      "patch",
+							Resource:  resource,
+						},
+					}}, metav1.CreateOptions{})
 				return err == nil && review.Status.Allowed == slices.Contains(resources, resource)
 			})
 		}

@@ -34,22 +34,27 @@ var refusedCases = map[string]refusedCase{
 	"invalid": {
 		files:  `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {ports: [{port: 70000, targetPort: 1}]}}`,
 		reason: object.ResourceInvalid,
-		want:   "Service NS/web" + where + `Service "web" is invalid: spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`,
+		want: "Service NS/web" + where +
+			`Service "web" is invalid: spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`,
 	},
 	"wrong type": {
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}, data: [red]}`,
 		reason: object.ResourceInvalid,
-		want:   "ConfigMap NS/a" + where + "failed to create typed patch object (NS/a; /v1, Kind=ConfigMap): .data: expected map, got &{[red]}",
+		want: "ConfigMap NS/a" + where +
+			"failed to create typed patch object (NS/a; /v1, Kind=ConfigMap): .data: expected map, got &{[red]}",
 	},
 	"wrong base64": {
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}, binaryData: {picture: "a?"}}`,
 		reason: object.ResourceInvalid,
-		want: "ConfigMap NS/a" + where + "failed to convert new object (NS/a; /v1, Kind=ConfigMap) to proper version: " +
-			"unable to convert unstructured object to /v1, Kind=ConfigMap: error decoding from json: illegal base64 data at input byte 1",
+		want: "ConfigMap NS/a" + where +
+			"failed to convert new object (NS/a; /v1, Kind=ConfigMap) to proper version: " +
+			"unable to convert unstructured object to /v1, Kind=ConfigMap: error decoding from json: illegal base64 " +
+			"data at input byte 1",
 	},
 	"unknown fields": {
 		files: `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spce: {}, spec: {containers: [{name: web, image: registry.example/web, imagePolicy: Always}]}}`,
-		want: "Pod NS/web" + where + `the cluster knows no field .spce, .spec.containers[name="web"].imagePolicy of it: ` +
+		want: "Pod NS/web" + where +
+			`the cluster knows no field .spce, .spec.containers[name="web"].imagePolicy of it: ` +
 			"correct or remove it, or drop unknown fields",
 		reason: object.ResourceInvalid,
 	},
@@ -61,7 +66,8 @@ var refusedCases = map[string]refusedCase{
 	"version that is not there": {
 		files:  `{apiVersion: apps/v7, kind: Deployment, metadata: {name: a, namespace: NS}}`,
 		reason: object.ResourceTypeMissing,
-		want:   "Deployment NS/a" + where + "the cluster has Deployment.apps in version v1, not in v7: the cluster does not serve it",
+		want: "Deployment NS/a" + where +
+			"the cluster has Deployment.apps in version v1, not in v7: the cluster does not serve it",
 	},
 	"LimitRange": {
 		given:  `{apiVersion: v1, kind: LimitRange, metadata: {name: small, namespace: NS}, spec: {limits: [{type: PersistentVolumeClaim, max: {storage: 1Gi}}]}}`,
@@ -72,7 +78,8 @@ var refusedCases = map[string]refusedCase{
 	},
 	"quota that wants more to be said": {
 		prepare: func(t *testing.T, namespace string) {
-			quota := "-- 0000_10_shop_50_file.yaml --\n{apiVersion: v1, kind: ResourceQuota, metadata: {name: cpus, namespace: NS, annotations: {runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {limits.cpu: 2}}}\n"
+			quota := "-- 0000_10_shop_50_file.yaml --\n{apiVersion: v1, kind: ResourceQuota, metadata: {name: cpus, " +
+				"namespace: NS, annotations: {runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {limits.cpu: 2}}}\n"
 			if did := run(t, t.Context(), load(t, namespace, namespace, quota), apply.Options{}); did.Err != nil {
 				t.Fatal(did.Err)
 			}
@@ -85,17 +92,20 @@ var refusedCases = map[string]refusedCase{
 		given:  `{apiVersion: v1, kind: Namespace, metadata: {name: NS-strict, labels: {pod-security.kubernetes.io/enforce: baseline}}}`,
 		files:  `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS-strict}, spec: {automountServiceAccountToken: false, hostNetwork: true, containers: [{name: web, image: registry.example/web}]}}`,
 		reason: object.ResourceForbidden,
-		want:   "Pod NS-strict/web" + where + `pods "web" is forbidden: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`,
+		want: "Pod NS-strict/web" + where +
+			`pods "web" is forbidden: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`,
 	},
 	"ConfigMap that is too large": {
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: large, namespace: NS}, data: {text: LARGE}}`,
 		reason: object.ResourceInvalid,
-		want:   "ConfigMap NS/large" + where + `ConfigMap "large" is invalid: []: Too long: may not be more than 1048576 bytes`,
+		want: "ConfigMap NS/large" + where +
+			`ConfigMap "large" is invalid: []: Too long: may not be more than 1048576 bytes`,
 	},
 	"too large for etcd": {
 		files:  `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {automountServiceAccountToken: false, containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE]}]}}`,
 		reason: object.ResourceInvalid,
-		want:   "Pod NS/web" + where + "it is too large: rpc error: code = ResourceExhausted desc = trying to send message larger than max (N vs. 2097152)",
+		want: "Pod NS/web" + where + "it is too large: rpc error: code = ResourceExhausted desc = trying to send " +
+			"message larger than max (N vs. 2097152)",
 	},
 	"too large for the API server": {
 		files:  `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE, LARGE]}]}}`,
@@ -105,21 +115,26 @@ var refusedCases = map[string]refusedCase{
 	"policy": {
 		prepare: func(t *testing.T, namespace string) {
 			change(t, namespace, "", noColours, apply.Options{NoWait: true})
-			awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"colour": "red"}})
+			awaitRefusal(t, namespace,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"colour": "red"}})
 		},
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}, data: {colour: red}}`,
 		reason: object.ResourceForbidden,
-		want:   "ConfigMap NS/a" + where + `configmaps "a" is forbidden: ValidatingAdmissionPolicy 'NS' with binding 'NS' denied request: no colours please`,
+		want: "ConfigMap NS/a" + where +
+			`configmaps "a" is forbidden: ValidatingAdmissionPolicy 'NS' with binding 'NS' denied request: no colours please`,
 	},
 	"webhook that denies": {
 		prepare: func(t *testing.T, namespace string) {
-			webhook(t, namespace, serve(t, answer(http.StatusTooManyRequests, "come back: failed calling webhook, exceeded quota")), 5)
+			webhook(t, namespace, serve(t,
+				answer(http.StatusTooManyRequests, "come back: failed calling webhook, exceeded quota")), 5)
 			awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 		},
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}`,
 		reason: object.ResourceForbidden,
-		want: "ConfigMap NS/a" + where + `admission webhook "shop.example.com" denied the request: come back: failed calling webhook, exceeded quota` +
-			"\n  ValidatingWebhookConfiguration NS: its webhook shop.example.com has denied the request\n  see \"kubectl get validatingwebhookconfigurations NS -o yaml\"",
+		want: "ConfigMap NS/a" + where +
+			`admission webhook "shop.example.com" denied the request: come back: failed calling webhook, exceeded quota` +
+			"\n  ValidatingWebhookConfiguration NS: its webhook shop.example.com has denied the request\n  see " +
+			"\"kubectl get validatingwebhookconfigurations NS -o yaml\"",
 	},
 }
 
@@ -171,7 +186,8 @@ func change(t *testing.T, namespace, given, files string, options apply.Options)
 	t.Helper()
 	const file = "-- 0000_10_shop_50_file.yaml --\n"
 	if given != "" {
-		if did := run(t, t.Context(), load(t, namespace, namespace, file+given+"\n"), apply.Options{NoWait: true}); did.Err != nil {
+		if did := run(t, t.Context(), load(t, namespace, namespace, file+given+"\n"),
+			apply.Options{NoWait: true}); did.Err != nil {
 			t.Fatal("what was to be there before:", did.Err)
 		}
 	}
@@ -221,19 +237,22 @@ func TestRightThatIsLostAndComesBack(t *testing.T) {
 		}
 	}})
 	want := "Service NS/web (0000_20_shop_10_web.yaml:1, level 20, shop): services \"web\" is forbidden: " +
-		"User \"system:serviceaccount:NS:deployer\" cannot patch resource \"services\" in API group \"\" in the namespace \"NS\""
+		"User \"system:serviceaccount:NS:deployer\" cannot patch resource \"services\" in API group \"\" in the " +
+		"namespace \"NS\""
 	if diff := cmp.Diff(want, did.sentence(namespace)); diff != "" || reason.Of(did.Err) != object.ResourceForbidden {
 		t.Error(diff)
 	}
 	if retries := did.retries(namespace); len(retries) > 0 {
 		t.Error("it was tried again:", retries)
 	}
-	if diff := cmp.Diff("created ConfigMap NS/first\nfailed Service NS/web\nnot done ConfigMap NS/last\n", strings.ReplaceAll(did.actions(), namespace, "NS")); diff != "" {
+	if diff := cmp.Diff("created ConfigMap NS/first\nfailed Service NS/web\nnot done ConfigMap NS/last\n",
+		strings.ReplaceAll(did.actions(), namespace, "NS")); diff != "" {
 		t.Error(diff)
 	}
 	may("configmaps", "services")
 	did = runOn(t, t.Context(), as(t, namespace), release, apply.Options{})
-	if diff := cmp.Diff("unchanged ConfigMap NS/first\ncreated Service NS/web\ncreated ConfigMap NS/last\n", strings.ReplaceAll(did.actions(), namespace, "NS")); diff != "" || did.Err != nil {
+	if diff := cmp.Diff("unchanged ConfigMap NS/first\ncreated Service NS/web\ncreated ConfigMap NS/last\n",
+		strings.ReplaceAll(did.actions(), namespace, "NS")); diff != "" || did.Err != nil {
 		t.Error(did.Err, diff)
 	}
 }
@@ -263,7 +282,8 @@ func TestRunThatIsCutOffSaysWhy(t *testing.T) {
 		<-arrived
 		lose(errLost)
 	}()
-	release := load(t, namespace, namespace, "-- 0000_10_shop_50_file.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: NS}}\n")
+	release := load(t, namespace, namespace,
+		"-- 0000_10_shop_50_file.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: NS}}\n")
 	did := run(t, ctx, release, apply.Options{})
 	if did.Changes[0].Err == nil {
 		t.Fatal(did.Err, did.actions())
@@ -271,7 +291,8 @@ func TestRunThatIsCutOffSaysWhy(t *testing.T) {
 	if diff := cmp.Diff(errLost.Error()+": 1 object not applied", did.sentence(namespace)); diff != "" {
 		t.Error(diff)
 	}
-	if message := did.Changes[0].Err.Err.Error(); message != "it was cut off, and may be applied or not: "+errLost.Error() {
+	if message := did.Changes[0].Err.Err.Error(); message != "it was cut off, and may be applied or not: "+
+		errLost.Error() {
 		t.Error(message)
 	}
 }

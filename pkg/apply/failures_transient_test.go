@@ -37,7 +37,8 @@ var retriedCases = map[string]retriedCase{
 		prepare: func(t *testing.T, namespace string) func() {
 			quotas := test.Client(t).CoreV1().ResourceQuotas(namespace)
 			_, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
-				ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services": {}}},
+				ObjectMeta: metav1.ObjectMeta{Name: "few"},
+				Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services": {}}},
 			}, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -57,7 +58,8 @@ var retriedCases = map[string]retriedCase{
 			return func() {
 				letGo()
 				made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-old"}}
-				if _, err := test.Client(t).CoreV1().Namespaces().Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+				if _, err := test.Client(t).CoreV1().Namespaces().Create(t.Context(), made,
+					metav1.CreateOptions{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -74,7 +76,8 @@ var retriedCases = map[string]retriedCase{
 		prepare: func(t *testing.T, namespace string) func() {
 			return func() {
 				made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-late"}}
-				if _, err := test.Client(t).CoreV1().Namespaces().Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+				if _, err := test.Client(t).CoreV1().Namespaces().Create(t.Context(), made,
+					metav1.CreateOptions{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -86,7 +89,8 @@ var retriedCases = map[string]retriedCase{
 		prepare: func(t *testing.T, namespace string) func() {
 			return func() {
 				account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "app"}}
-				if _, err := test.Client(t).CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+				if _, err := test.Client(t).CoreV1().ServiceAccounts(namespace).Create(t.Context(), account,
+					metav1.CreateOptions{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -177,7 +181,9 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 }
 
 // patch changes an object, as JSON merge patches do.
-func patch[T any](t *testing.T, with func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error), name, change string) {
+func patch[T any](t *testing.T,
+	with func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error), name,
+	change string) {
 	t.Helper()
 	if _, err := with(t.Context(), name, types.MergePatchType, []byte(change), metav1.PatchOptions{}); err != nil {
 		t.Error(err)
@@ -188,10 +194,14 @@ func patch[T any](t *testing.T, with func(context.Context, string, types.PatchTy
 func hold(t *testing.T, namespace string) (letGo func()) {
 	t.Helper()
 	core, old := test.Client(t).CoreV1(), namespace+"-old"
-	if _, err := core.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: old}}, metav1.CreateOptions{}); err != nil {
+	if _, err := core.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: old}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"shop.example.com/hold"}}}
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name:       "held",
+		Finalizers: []string{"shop.example.com/hold"},
+	}}
 	if _, err := core.ConfigMaps(old).Create(t.Context(), held, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +260,9 @@ spec:
 	conversion := fmt.Sprintf(`{"spec": {"conversion": {"strategy": "Webhook", "webhook":
 		{"conversionReviewVersions": ["v1"], "clientConfig": {"url": %q, "caBundle": %s}}}}}`, server.URL, certificate)
 	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/items." + namespace + ".example.com"
-	if err := test.Client(t).CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path).Body([]byte(conversion)).Do(t.Context()).Error(); err != nil {
+	if err := test.Client(t).CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path).Body(
+		[]byte(conversion),
+	).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	sandboxtest.Eventually(t, "the kind is not served", func(ctx context.Context) bool {
@@ -276,7 +288,11 @@ func convert(w http.ResponseWriter, r *http.Request) {
 	for _, object := range objects {
 		object.(map[string]any)["apiVersion"] = review.Request["desiredAPIVersion"]
 	}
-	review.Response = map[string]any{"uid": review.Request["uid"], "convertedObjects": objects, "result": map[string]any{"status": "Success"}}
+	review.Response = map[string]any{
+		"uid":              review.Request["uid"],
+		"convertedObjects": objects,
+		"result":           map[string]any{"status": "Success"},
+	}
 	review.Request = nil
 	_ = json.NewEncoder(w).Encode(review)
 }
@@ -328,7 +344,8 @@ func aggregated(group string) http.HandlerFunc {
 			_, _ = w.Write(body)
 		default:
 			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":`+strconv.Itoa(http.StatusNotFound)+`}`)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":`+
+				strconv.Itoa(http.StatusNotFound)+`}`)
 		}
 	}
 }

@@ -41,23 +41,29 @@ func TestWhoIsOverruledIsTold(t *testing.T) {
 	files := scaledFiles(scaledKinds["Deployment"].manifest, "3")
 	key := namespace + "/web"
 	scales(t, namespace, files, apply.Options{})
-	a.merge("Deployment.apps", key, `{spec: {replicas: 1, paused: true}, metadata: {annotations: {is: mine, more: mine}}}`)
+	a.merge("Deployment.apps", key,
+		`{spec: {replicas: 1, paused: true}, metadata: {annotations: {is: mine, more: mine}}}`)
 	did := scales(t, namespace, files, apply.Options{})
-	want := []ownership.Conflict{{Manager: "kubectl-edit", Field: "metadata.annotations.is"}, {Manager: "kubectl-edit", Field: "spec.replicas"}}
+	want := []ownership.Conflict{{Manager: "kubectl-edit", Field: "metadata.annotations.is"},
+		{Manager: "kubectl-edit", Field: "spec.replicas"}}
 	if diff := cmp.Diff(want, did.Changes[0].Lost); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff("overruled Deployment NS/web: metadata.annotations.is (kubectl-edit), spec.replicas (kubectl-edit)\n", did.told(namespace, apply.Overruled)); diff != "" {
+	if diff := cmp.Diff("overruled Deployment NS/web: metadata.annotations.is (kubectl-edit), spec.replicas "+
+		"(kubectl-edit)\n", did.told(namespace, apply.Overruled)); diff != "" {
 		t.Error(diff)
 	}
-	if have := a.field("Deployment.apps", key, "spec", "replicas") + a.field("Deployment.apps", key, "spec", "paused"); have != "3true" {
+	if have := a.field("Deployment.apps", key, "spec", "replicas") +
+		a.field("Deployment.apps", key, "spec", "paused"); have != "3true" {
 		t.Error("replicas and paused are", have)
 	}
-	wantEvent := "Deployment Warning FieldsOverruled: release NS has other values, and has set again: metadata.annotations.is (kubectl-edit), spec.replicas (kubectl-edit)\n"
+	wantEvent := "Deployment Warning FieldsOverruled: release NS has other values, and has set again: " +
+		"metadata.annotations.is (kubectl-edit), spec.replicas (kubectl-edit)\n"
 	if diff := cmp.Diff(wantEvent, warningsOn(t, namespace, "web")); diff != "" {
 		t.Error(diff)
 	}
-	if did := scales(t, namespace, files, apply.Options{Full: true}); did.told(namespace, apply.Overruled) != "" || did.Changes[0].Action != object.Unchanged {
+	if did := scales(t, namespace, files, apply.Options{Full: true}); did.told(namespace, apply.Overruled) != "" ||
+		did.Changes[0].Action != object.Unchanged {
 		t.Error("it was said again:", did.actions())
 	}
 }
@@ -66,7 +72,8 @@ func TestWhoIsOverruledIsTold(t *testing.T) {
 func TestWhoAgreesIsNotOverruled(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
-	a.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: ` + namespace + `}, data: {colour: blue}}`)
+	a.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: ` + namespace +
+		`}, data: {colour: blue}}`)
 	did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Mode: graph.Update})
 	if told := did.told(namespace, apply.Overruled, apply.Adopted); told != "" || did.Err != nil {
 		t.Error(did.Err, told)
@@ -89,7 +96,8 @@ func TestOverruledWhereNoEventCanBeWritten(t *testing.T) {
 		return nil
 	})
 	did := runOn(t, t.Context(), c, release, apply.Options{})
-	if told := did.told(namespace, apply.Overruled); told != "overruled ConfigMap NS/settings: data.colour (kubectl-edit)\n" || did.Err != nil {
+	if told := did.told(namespace, apply.Overruled); told != "overruled ConfigMap NS/settings: data.colour "+
+		"(kubectl-edit)\n" || did.Err != nil {
 		t.Error(did.Err, told)
 	}
 }
@@ -104,15 +112,18 @@ func TestNothingSecretIsToldOfWhatOthersHadSet(t *testing.T) {
 -- 0000_10_web_secret.yaml --
 apiVersion: v1
 kind: Secret
-metadata: {name: keys, namespace: NS, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: `+uid+`, blockOwnerDeletion: false}]}
+metadata: {name: keys, namespace: NS, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: `+uid+
+		`, blockOwnerDeletion: false}]}
 data: {password: aHVudGVy}
 `)
 	if did := run(t, t.Context(), release, apply.Options{}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
-	a.merge("Secret", namespace+"/keys", `{data: {password: bWluZQ==}, metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: `+uid+`, blockOwnerDeletion: true}]}}`)
+	a.merge("Secret", namespace+"/keys",
+		`{data: {password: bWluZQ==}, metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: `+uid+`, blockOwnerDeletion: true}]}}`)
 	did := run(t, t.Context(), release, apply.Options{Full: true})
-	if diff := cmp.Diff("overruled Secret NS/keys: data.password (kubectl-edit), metadata.ownerReferences[***] (kubectl-edit)\n", did.told(namespace, apply.Overruled)); diff != "" || did.Err != nil {
+	if diff := cmp.Diff("overruled Secret NS/keys: data.password (kubectl-edit), metadata.ownerReferences[***] "+
+		"(kubectl-edit)\n", did.told(namespace, apply.Overruled)); diff != "" || did.Err != nil {
 		t.Error(did.Err, diff)
 	}
 	said, _ := json.Marshal(did.events)

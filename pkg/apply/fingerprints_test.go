@@ -71,7 +71,8 @@ func mustApply(t *testing.T, release *payload.Payload, options apply.Options) st
 
 // stock has a kind of each sort that is remembered in a way of its own.
 func stock(t *testing.T, namespace string, changes ...string) *payload.Payload {
-	files := strings.NewReplacer(changes...).Replace(withStatus + strings.Replace(sorts["ConfigMap"].files, "c_config", "a_config", 1) + deployed + thing)
+	files := strings.NewReplacer(changes...).Replace(withStatus +
+		strings.Replace(sorts["ConfigMap"].files, "c_config", "a_config", 1) + deployed + thing)
 	return load(t, namespace, namespace, files)
 }
 
@@ -95,7 +96,8 @@ func TestALostCacheCostsRequestsOnly(t *testing.T) {
 			config := hand{t, sorts["ConfigMap"].in(namespace), namespace, release}
 			version := config.get().GetResourceVersion()
 			remember(t, release, spoil)
-			if got := mustApply(t, release, apply.Options{}); got != allUnchanged || config.get().GetResourceVersion() != version {
+			if got := mustApply(t, release, apply.Options{}); got != allUnchanged ||
+				config.get().GetResourceVersion() != version {
 				t.Error(got)
 			}
 			mustBeFree(t, release, "the next one")
@@ -114,7 +116,8 @@ func TestTheCacheOfAnotherReleaseKnowsNothing(t *testing.T) {
 	remember(t, release, func([]byte) []byte { return their })
 	config := hand{t, sorts["ConfigMap"].in(namespace), namespace, release}
 	config.write("bob", config.changed)
-	if got := mustApply(t, release, apply.Options{}); got != strings.Replace(allUnchanged, "unchanged ConfigMap", "configured ConfigMap", 1) {
+	if got := mustApply(t, release, apply.Options{}); got != strings.Replace(allUnchanged, "unchanged ConfigMap",
+		"configured ConfigMap", 1) {
 		t.Error(got)
 	}
 	mustBeFree(t, release, "the next one")
@@ -127,10 +130,13 @@ func TestUpdatesAndBackAgain(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
 			first := stock(t, namespace)
-			newer := stock(t, namespace, "colour: red", "colour: blue", "replicas: 0", "replicas: 0\n  minReadySeconds: 3", "size: 1}", "size: 2}", "mood: good", "mood: better")
+			newer := stock(t, namespace, "colour: red", "colour: blue", "replicas: 0",
+				"replicas: 0\n  minReadySeconds: 3", "size: 1}", "size: 2}", "mood: good", "mood: better")
 			mustApply(t, first, apply.Options{})
 			were := []string{}
-			hands := []hand{{t, sorts["ConfigMap"].in(namespace), namespace, first}, {t, sorts["Deployment"].in(namespace), namespace, first}, {t, sorts["custom resource"].in(namespace), namespace, first}}
+			hands := []hand{{t, sorts["ConfigMap"].in(namespace), namespace, first},
+				{t, sorts["Deployment"].in(namespace), namespace, first},
+				{t, sorts["custom resource"].in(namespace), namespace, first}}
 			for _, item := range hands {
 				were = append(were, wordsOf(item.get()))
 			}
@@ -170,7 +176,8 @@ func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
 		if did := runOn(t, t.Context(), c, newer, apply.Options{Mode: graph.Update}); did.Err != nil {
 			t.Fatal(did.Err)
 		}
-		if sent := log.about("it"); len(sent) != 1 || !strings.HasPrefix(sent[0], "PATCH /apis/"+namespace+".example.com/") {
+		if sent := log.about("it"); len(sent) != 1 ||
+			!strings.HasPrefix(sent[0], "PATCH /apis/"+namespace+".example.com/") {
 			t.Errorf("besides the definition it asks for %q", sent)
 		}
 		mustBeFree(t, newer, "the next one")
@@ -181,8 +188,10 @@ func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
 		release := stock(t, namespace)
 		mustApply(t, release, apply.Options{})
 		their := hand{t, sorts["CustomResourceDefinition"].in(namespace), namespace, release}
-		change := fmt.Appendf(nil, `[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/shape", "value": {"type": "string", "default": "round"}}]`)
-		if _, err := their.objects().Patch(t.Context(), their.sort.name, types.JSONPatchType, change, metav1.PatchOptions{FieldManager: "bob"}); err != nil {
+		change := fmt.Appendf(nil,
+			`[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/shape", "value": {"type": "string", "default": "round"}}]`)
+		if _, err := their.objects().Patch(t.Context(), their.sort.name, types.JSONPatchType, change,
+			metav1.PatchOptions{FieldManager: "bob"}); err != nil {
 			t.Fatal(err)
 		}
 		mustApply(t, release, apply.Options{})
@@ -195,9 +204,11 @@ func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
 		release := load(t, namespace, namespace, thing)
 		mustApply(t, release, apply.Options{})
 		mustBeFree(t, release, "the next one")
-		mustApply(t, load(t, namespace+"-kinds", namespace, strings.Replace(withStatus, "# NEW", learnt, 1)), apply.Options{})
+		mustApply(t, load(t, namespace+"-kinds", namespace, strings.Replace(withStatus, "# NEW", learnt, 1)),
+			apply.Options{})
 		c, log := connectLogged(t, release)
-		if did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update}); did.Err != nil || len(log.about("it")) != 1 {
+		if did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update}); did.Err != nil ||
+			len(log.about("it")) != 1 {
 			t.Errorf("of a new definition: %v, %q", did.Err, log.sent)
 		}
 		mustBeFree(t, release, "the last one")
@@ -223,11 +234,15 @@ func TestWhatARunHasNotComeToIsStillKnown(t *testing.T) {
 		colour  string // of the one in the middle; "7" is refused
 		cut     bool
 	}{
-		"it fails":                       {colour: "7"},
-		"it fails after a long time":     {colour: "7", options: apply.Options{}.Trusting(time.Nanosecond)},
-		"it fails, and applies all":      {colour: "7", options: apply.Options{Full: true}},
-		"it is interrupted":              {colour: "blue", cut: true},
-		"it is interrupted after a time": {colour: "blue", cut: true, options: apply.Options{}.Trusting(time.Nanosecond)},
+		"it fails":                   {colour: "7"},
+		"it fails after a long time": {colour: "7", options: apply.Options{}.Trusting(time.Nanosecond)},
+		"it fails, and applies all":  {colour: "7", options: apply.Options{Full: true}},
+		"it is interrupted":          {colour: "blue", cut: true},
+		"it is interrupted after a time": {
+			colour:  "blue",
+			cut:     true,
+			options: apply.Options{}.Trusting(time.Nanosecond),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -312,7 +327,9 @@ func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
 func TestFieldsThatWereLeftOutComeLater(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	kinds, newer := load(t, namespace+"-kinds", namespace, withStatus), load(t, namespace+"-kinds", namespace, strings.Replace(withStatus, "# NEW", "# NEW\n      shape: {type: string},", 1))
+	kinds, newer := load(t, namespace+"-kinds", namespace, withStatus),
+		load(t, namespace+"-kinds", namespace,
+			strings.Replace(withStatus, "# NEW", "# NEW\n      shape: {type: string},", 1))
 	mustApply(t, kinds, apply.Options{})
 	release := load(t, namespace, namespace, strings.Replace(thing, "size: 1}", "size: 1, shape: round}", 1))
 	their := hand{t, sorts["custom resource"].in(namespace), namespace, release}
@@ -323,7 +340,8 @@ func TestFieldsThatWereLeftOutComeLater(t *testing.T) {
 		}
 	}
 	mustApply(t, newer, apply.Options{})
-	if got := mustApply(t, release, drop); got != "configured Thing" || !strings.Contains(wordsOf(their.get()), `"shape":"round"`) {
+	if got := mustApply(t, release, drop); got != "configured Thing" ||
+		!strings.Contains(wordsOf(their.get()), `"shape":"round"`) {
 		t.Errorf("once the field is known, it is %s: %s", got, wordsOf(their.get()))
 	}
 	mustBeFree(t, release, "the next one")
@@ -342,7 +360,9 @@ func TestOwnersAndFinalizersComeBack(t *testing.T) {
 				namespace := test.Namespace(t)
 				owner := configMapNamed(t, namespace, "owner")
 				sort := sorts[kind].in(namespace)
-				sort.files = strings.Replace(sort.files, "name: it, ", "name: it, finalizers: [example.com/ours], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: "+string(owner)+"}], ", 1)
+				sort.files = strings.Replace(sort.files, "name: it, ",
+					"name: it, finalizers: [example.com/ours], ownerReferences: [{apiVersion: v1, kind: ConfigMap, "+
+						"name: owner, uid: "+string(owner)+"}], ", 1)
 				release := load(t, namespace, namespace, sort.files)
 				their := hand{t, sort, namespace, release}
 				mustApply(t, release, apply.Options{})
@@ -352,7 +372,8 @@ func TestOwnersAndFinalizersComeBack(t *testing.T) {
 					t.Error(got)
 				}
 				live := their.get()
-				if !strings.Contains(strings.Join(live.GetFinalizers(), " "), "example.com/ours") || len(live.GetOwnerReferences()) != 1 {
+				if !strings.Contains(strings.Join(live.GetFinalizers(), " "), "example.com/ours") ||
+					len(live.GetOwnerReferences()) != 1 {
 					t.Errorf("finalizers %q, owners %v", live.GetFinalizers(), live.GetOwnerReferences())
 				}
 				mustBeFree(t, release, "after")
@@ -365,7 +386,9 @@ func TestOwnersAndFinalizersComeBack(t *testing.T) {
 func configMapNamed(t *testing.T, namespace, name string) types.UID {
 	t.Helper()
 	their := hand{t, sorts["ConfigMap"], namespace, nil}
-	made, err := their.objects().Create(t.Context(), sandboxtest.ParseObject(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}"), metav1.CreateOptions{})
+	made, err := their.objects().Create(t.Context(),
+		sandboxtest.ParseObject(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}"),
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,23 +430,29 @@ func TestWhatIsUntouchedIsAwaited(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, strings.Replace(deployed, "replicas: 0", "replicas: 1", 1))
 	quotas := test.Client(t).CoreV1().ResourceQuotas(namespace)
-	none := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}}
+	none := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "none"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}},
+	}
 	if _, err := quotas.Create(t.Context(), none, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	mustApply(t, release, apply.Options{NoWait: true})
 	c, log := connectLogged(t, release)
 	var once sync.Once
-	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
-		if event.Type == apply.Waiting {
-			once.Do(func() { _ = quotas.Delete(context.Background(), "none", metav1.DeleteOptions{}) })
-		}
-	}})
+	did := runOn(t, t.Context(), c, release,
+		apply.Options{Mode: graph.Update, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
+			if event.Type == apply.Waiting {
+				once.Do(func() { _ = quotas.Delete(context.Background(), "none", metav1.DeleteOptions{}) })
+			}
+		}})
 	isWrite := func(request string) bool { return !strings.HasPrefix(request, "GET ") } // why it is not ready is read
 	if did.Err != nil || did.Changes[0].Action != object.Unchanged || slices.ContainsFunc(log.sent, isWrite) {
 		t.Errorf("%s%v: %q", did.actions(), did.Err, log.sent)
 	}
-	if ready, _, _ := unstructured.NestedInt64(hand{t, sorts["Deployment"].in(namespace), namespace, release}.get().Object, "status", "readyReplicas"); ready != 1 {
+	if ready, _, _ := unstructured.NestedInt64(
+		hand{t, sorts["Deployment"].in(namespace), namespace, release}.get().Object, "status", "readyReplicas",
+	); ready != 1 {
 		t.Error("it was not waited for")
 	}
 }
@@ -465,7 +494,11 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 			return err == nil && job.Status.Succeeded == 1 && job.Status.CompletionTime != nil
 		})
 	}
-	services := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	services := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(schema.GroupVersionResource{
+		Group:    "apiregistration.k8s.io",
+		Version:  "v1",
+		Resource: "apiservices",
+	})
 	sandboxtest.Eventually(t, "the APIService has conditions", func(ctx context.Context) bool {
 		service, err := services.Get(ctx, "v1.api-"+namespace+".example.com", metav1.GetOptions{})
 		if err != nil {
@@ -480,7 +513,8 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 		journal = did.record.Jobs
 		return len(journal) == 2
 	})
-	if err := jobs.Delete(t.Context(), "gone", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
+	if err := jobs.Delete(t.Context(), "gone",
+		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
 		t.Fatal(err)
 	}
 	sandboxtest.Eventually(t, "the Job is not gone", func(ctx context.Context) bool {
@@ -506,5 +540,6 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 }
 
 func migrationOf(name string) string {
-	return strings.NewReplacer("_50_job", "_50_"+name, "migrate", name, "ANNOTATIONS", "labels: {}", "VALUE", "it").Replace(migration)
+	return strings.NewReplacer("_50_job", "_50_"+name, "migrate", name, "ANNOTATIONS", "labels: {}", "VALUE",
+		"it").Replace(migration)
 }

@@ -54,10 +54,11 @@ func TestInjectedCertificatesStay(t *testing.T) {
 	bundle := `"` + strings.ReplaceAll(certificates()[0], "NS", `N\x53`) + `"` // which would stand for a namespace
 	for what, item := range certified {
 		for title, row := range map[string]struct{ bundle, note string }{
-			"none":                        {"", ""},
-			"a placeholder":               {`caBundle: Cg==,`, ""},
-			"cert-manager's":              {"caBundle: " + bundle + ",", `cert-manager.io/inject-ca-from: a/b`},
-			"service-ca's":                {"caBundle: " + bundle + ",", `service.beta.openshift.io/inject-cabundle: "true"`},
+			"none":           {"", ""},
+			"a placeholder":  {`caBundle: Cg==,`, ""},
+			"cert-manager's": {"caBundle: " + bundle + ",", `cert-manager.io/inject-ca-from: a/b`},
+			"service-ca's": {"caBundle: " + bundle + ",",
+				`service.beta.openshift.io/inject-cabundle: "true"`},
 			"a real one, replaced later":  {"caBundle: " + bundle + ",", ""},
 			"none, and another tool made": {"", "tool: made"},
 		} {
@@ -84,7 +85,8 @@ func TestInjectedCertificatesStay(t *testing.T) {
 						t.Error(told)
 					}
 				}
-				quiet(t, namespace, "-- 0000_10_web.yaml --"+strings.Replace(manifest, "is: old", "is: new", 1), item.kind, name)
+				quiet(t, namespace, "-- 0000_10_web.yaml --"+strings.Replace(manifest, "is: old", "is: new", 1),
+					item.kind, name)
 			})
 		}
 	}
@@ -138,7 +140,9 @@ func TestWhatAServiceWasGivenStays(t *testing.T) {
 		"ours": func(t *testing.T, namespace, _ string) {
 			scales(t, namespace, "-- 0000_10_web.yaml --"+service, apply.Options{})
 		},
-		"of kubectl apply":  func(t *testing.T, _, text string) { act(t, "kubectl-client-side-apply").kubectlApply(text) },
+		"of kubectl apply": func(t *testing.T, _, text string) {
+			act(t, "kubectl-client-side-apply").kubectlApply(text)
+		},
 		"of kubectl create": func(t *testing.T, _, text string) { act(t, "kubectl-create").create(text) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,23 +166,27 @@ func TestWhatAServiceWasGivenStays(t *testing.T) {
 func TestWhatAServiceAccountWasGivenStays(t *testing.T) {
 	for name, row := range map[string]struct{ manifest, given, want string }{
 		"nothing": {"", `{secrets: [{name: a}], imagePullSecrets: [{name: b}]}`, `[{"name":"a"}][{"name":"b"}]`},
-		"secrets": {", secrets: [{name: ours}], imagePullSecrets: [{name: ours}]", `{secrets: [{name: ours}, {name: a}], imagePullSecrets: [{name: ours}, {name: b}]}`,
+		"secrets": {", secrets: [{name: ours}], imagePullSecrets: [{name: ours}]",
+			`{secrets: [{name: ours}, {name: a}], imagePullSecrets: [{name: ours}, {name: b}]}`,
 			`[{"name":"ours"},{"name":"a"}][{"name":"ours"},{"name":"b"}]`},
-		"secrets that were thrown out": {", secrets: [{name: ours}], imagePullSecrets: [{name: ours}]", `{secrets: [{name: ours}, {name: a}], imagePullSecrets: [{name: b}]}`,
+		"secrets that were thrown out": {", secrets: [{name: ours}], imagePullSecrets: [{name: ours}]",
+			`{secrets: [{name: ours}, {name: a}], imagePullSecrets: [{name: b}]}`,
 			`[{"name":"ours"},{"name":"a"}][{"name":"b"},{"name":"ours"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace, a := test.Namespace(t), act(t, "openshift-controller-manager")
 			key := namespace + "/web"
-			files := "-- 0000_10_web.yaml --\n{apiVersion: v1, kind: ServiceAccount, metadata: {name: web, namespace: NS}" + row.manifest + "}\n"
+			files := "-- 0000_10_web.yaml --\n{apiVersion: v1, kind: ServiceAccount, metadata: {name: web, " +
+				"namespace: NS}" + row.manifest + "}\n"
 			scales(t, namespace, files, apply.Options{})
 			a.merge("ServiceAccount", key, row.given)
 			did := scales(t, namespace, files, apply.Options{Full: true})
 			if told := did.told(namespace, apply.Overruled); told != "" {
 				t.Error(told)
 			}
-			if have := a.field("ServiceAccount", key, "secrets") + a.field("ServiceAccount", key, "imagePullSecrets"); have != row.want {
+			if have := a.field("ServiceAccount", key, "secrets") +
+				a.field("ServiceAccount", key, "imagePullSecrets"); have != row.want {
 				t.Errorf("it has %s, want %s", have, row.want)
 			}
 			quiet(t, namespace, files, "ServiceAccount", key)
@@ -192,14 +200,31 @@ func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 	for name, row := range map[string]struct{ kind, manifest string }{
 		"Deployment":  {"Deployment.apps", strings.ReplaceAll(scaledKinds["Deployment"].manifest, "REPLICAS", "")},
 		"StatefulSet": {"StatefulSet.apps", strings.ReplaceAll(scaledKinds["StatefulSet"].manifest, "REPLICAS", "")},
-		"Service":     {"Service", "\n{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {selector: {app: web}, ports: [{port: 80}]}}\n"},
-		"CronJob":     {"CronJob.batch", "\n{apiVersion: batch/v1, kind: CronJob, metadata: {name: web, namespace: NS}, spec: {schedule: '0 0 1 1 *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}}}}}}\n"},
-		"Secret":      {"Secret", "\n{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: NS}, data: {a: Yg==}}\n"},
-		"Ingress":     {"Ingress.networking.k8s.io", "\n{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web, namespace: NS}, spec: {rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}}\n"},
-		"Claim":       {"PersistentVolumeClaim", "\n{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: web, namespace: NS}, spec: {storageClassName: none, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}\n"},
-		"Job":         {"Job.batch", "\n{apiVersion: batch/v1, kind: Job, metadata: {name: web, namespace: NS}, spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}}}}\n"},
-		"Disruption":  {"PodDisruptionBudget.policy", "\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: NS}, spec: {selector: {matchLabels: {app: web}}, minAvailable: 1}}\n"},
-		"Policy":      {"NetworkPolicy.networking.k8s.io", "\n{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: NS}, spec: {podSelector: {}}}\n"},
+		"Service": {"Service",
+			"\n{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {selector: {app: web}, " +
+				"ports: [{port: 80}]}}\n"},
+		"CronJob": {"CronJob.batch",
+			"\n{apiVersion: batch/v1, kind: CronJob, metadata: {name: web, namespace: NS}, spec: {schedule: '0 0 1 1 " +
+				"*', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: " +
+				"registry.example/web}]}}}}}}\n"},
+		"Secret": {"Secret",
+			"\n{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: NS}, data: {a: Yg==}}\n"},
+		"Ingress": {"Ingress.networking.k8s.io",
+			"\n{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web, namespace: NS}, spec: {rules: " +
+				"[{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: " +
+				"80}}}}]}}]}}\n"},
+		"Claim": {"PersistentVolumeClaim",
+			"\n{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: web, namespace: NS}, spec: " +
+				"{storageClassName: none, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}\n"},
+		"Job": {"Job.batch", "\n{apiVersion: batch/v1, kind: Job, metadata: {name: web, namespace: NS}, spec: " +
+			"{suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: web, image: " +
+			"registry.example/web}]}}}}\n"},
+		"Disruption": {"PodDisruptionBudget.policy",
+			"\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: NS}, spec: " +
+				"{selector: {matchLabels: {app: web}}, minAvailable: 1}}\n"},
+		"Policy": {"NetworkPolicy.networking.k8s.io",
+			"\n{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: NS}, spec: " +
+				"{podSelector: {}}}\n"},
 	} {
 		for _, tool := range []string{"kubectl-create", "kubectl-client-side-apply"} {
 			t.Run(name+" of "+tool, func(t *testing.T) {
@@ -209,7 +234,8 @@ func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 				tools[tool](t, strings.ReplaceAll(row.manifest, "NS", namespace))
 				before := a.field(row.kind, key, "spec")
 				did := scales(t, namespace, "-- 0000_10_web.yaml --"+row.manifest, apply.Options{})
-				if told := did.told(namespace, apply.Adopted, apply.Overruled); told != "adopted "+did.Changes[0].ID.Kind+" NS/web: from "+tool+"\n" {
+				if told := did.told(namespace, apply.Adopted, apply.Overruled); told != "adopted "+
+					did.Changes[0].ID.Kind+" NS/web: from "+tool+"\n" {
 					t.Error(told)
 				}
 				if diff := cmp.Diff(before, a.field(row.kind, key, "spec")); diff != "" {
@@ -221,14 +247,15 @@ func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 	}
 }
 
-// The fields of a manager that are to be removed go in one change of the object, together with those that it has set to other
-// values, as a preview says before. Those of another manager stay, unless the object is named.
+// The fields of a manager that are to be removed go in one change of the object, together with those that it has set to
+// other values, as a preview says before. Those of another manager stay, unless the object is named.
 func TestForeignFieldsAreRemovedOnRequest(t *testing.T) {
 	t.Parallel()
 	namespace, bob, ann := test.Namespace(t), act(t, "bob"), act(t, "ann")
 	key, text := namespace+"/it", withPod("Deployment", "replicas: 1, ", containers)
 	scales(t, namespace, one(text), apply.Options{})
-	bob.merge("Deployment.apps", key, `{metadata: {labels: {bobs: x}}, spec: {replicas: 2, template: {spec: {nodeSelector: {disk: fast}}}}}`)
+	bob.merge("Deployment.apps", key,
+		`{metadata: {labels: {bobs: x}}, spec: {replicas: 2, template: {spec: {nodeSelector: {disk: fast}}}}}`)
 	ann.merge("Deployment.apps", key, `{metadata: {labels: {anns: x}}, spec: {paused: true}}`)
 	generation := bob.live("Deployment.apps", key).GetGeneration()
 	for _, row := range []struct {
@@ -237,14 +264,17 @@ func TestForeignFieldsAreRemovedOnRequest(t *testing.T) {
 	}{
 		{apply.Options{}, []ownership.Conflict{{Manager: "bob", Field: "spec.replicas"}}},
 		{apply.Options{RemovesForeign: func(_ kinds.ID, manager string) bool { return manager == "bob" }},
-			[]ownership.Conflict{{Manager: "bob", Field: "metadata.labels.bobs"}, {Manager: "bob", Field: "spec.replicas"}, {Manager: "bob", Field: "spec.template.spec.nodeSelector"}}},
+			[]ownership.Conflict{{Manager: "bob", Field: "metadata.labels.bobs"},
+				{Manager: "bob", Field: "spec.replicas"}, {Manager: "bob", Field: "spec.template.spec.nodeSelector"}}},
 		{apply.Options{RemovesForeign: func(id kinds.ID, _ string) bool { return id.Name == "it" }},
-			[]ownership.Conflict{{Manager: "ann", Field: "metadata.labels.anns"}, {Manager: "ann", Field: "spec.paused"}, {Manager: "bob", Field: "spec.replicas"}}},
+			[]ownership.Conflict{{Manager: "ann", Field: "metadata.labels.anns"},
+				{Manager: "ann", Field: "spec.paused"}, {Manager: "bob", Field: "spec.replicas"}}},
 	} {
 		saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(text)), row.options)
 		did := scales(t, namespace, one(text), row.options)
 		for who, found := range map[string]applied{"preview": saw, "apply": did} {
-			if diff := cmp.Diff(row.lost, sortedLosses(found.Changes[0].Lost)); diff != "" || found.Changes[0].Action != object.Configured {
+			if diff := cmp.Diff(row.lost, sortedLosses(found.Changes[0].Lost)); diff != "" ||
+				found.Changes[0].Action != object.Configured {
 				t.Errorf("%s: %s, which has lost (-want +got):\n%s", who, found.Changes[0].Action, diff)
 			}
 		}
@@ -255,7 +285,8 @@ func TestForeignFieldsAreRemovedOnRequest(t *testing.T) {
 		bob.merge("Deployment.apps", key, `{spec: {replicas: 2}}`)
 		generation++
 	}
-	if have := bob.field("Deployment.apps", key, "metadata", "labels"); strings.Contains(have, "bobs") || strings.Contains(have, "anns") {
+	if have := bob.field("Deployment.apps", key, "metadata", "labels"); strings.Contains(have, "bobs") ||
+		strings.Contains(have, "anns") {
 		t.Errorf("it has the labels %s", have)
 	}
 }

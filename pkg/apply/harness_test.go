@@ -39,8 +39,8 @@ func connectThrough(t testing.TB, before func(*http.Request) error) *cluster.Clu
 	return sandboxtest.Connect(t, sandboxtest.Before(test.Sandbox(t).Config, before))
 }
 
-// load reads a payload of files in txtar, in which NS stands for a namespace. Its APIServices are deleted after the test:
-// no namespace of any test is emptied while an API does not answer.
+// load reads a payload of files in txtar, in which NS stands for a namespace. Its APIServices are deleted after the
+// test: no namespace of any test is emptied while an API does not answer.
 func load(t *testing.T, name, namespace, files string) *payload.Payload {
 	t.Helper()
 	release := sandboxtest.LoadRelease(t, namespace, files, payload.Options{Name: name})
@@ -69,7 +69,8 @@ func run(t testing.TB, ctx context.Context, release *payload.Payload, options ap
 }
 
 // runOn is run over a connection, which may do something at some requests.
-func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *payload.Payload, options apply.Options) applied {
+func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *payload.Payload,
+	options apply.Options) applied {
 	t.Helper()
 	store := record.NewStore(c.Client, "default", release.Name)
 	known, _, err := store.Load(ctx)
@@ -78,7 +79,10 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 	}
 	var places []inventory.ListScope
 	for _, manifest := range release.Manifests {
-		places = append(places, inventory.ListScope{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
+		places = append(places, inventory.ListScope{
+			Kind:      manifest.ID().GroupKind(),
+			Namespace: manifest.ID().Namespace,
+		})
 	}
 	before, err := inventory.Take(ctx, c, places, nil)
 	if err != nil {

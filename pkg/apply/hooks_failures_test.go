@@ -76,7 +76,8 @@ var hookTroubles = map[string]hookTrouble{
 		pods:   []string{"pre 1 Failed"},
 	},
 	"a pod that does not start": {
-		env: `{name: SANDBOX_POD, value: hang}, {name: SANDBOX_STOP_AFTER, value: 1ms}`, fields: []string{"timeoutSeconds: 10"},
+		env:    `{name: SANDBOX_POD, value: hang}, {name: SANDBOX_STOP_AFTER, value: 1ms}`,
+		fields: []string{"timeoutSeconds: 10"},
 		waits:  "pod POD waits: ContainerCreating",
 		wants:  "pod POD has not ended within 10s: it waits: ContainerCreating; its failure policy is Abort",
 		reason: deploymenthook.HookTimedOut,
@@ -91,7 +92,8 @@ var hookTroubles = map[string]hookTrouble{
 	},
 	"a pod that is evicted": {
 		env: staysAtSeven, disturb: func(s hookedShop, pod string) {
-			s.setStatus(pod, `{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. "}`)
+			s.setStatus(pod,
+				`{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. "}`)
 		},
 		waits:  "pod POD runs",
 		wants:  "pod POD has failed: The node was low on resource: memory: table 7 of 9; its failure policy is Abort",
@@ -123,19 +125,24 @@ var hookTroubles = map[string]hookTrouble{
 func (s hookedShop) allowNoPods() {
 	s.Helper()
 	quotas := connect(s).Client.CoreV1().ResourceQuotas(s.namespace)
-	none := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}}
+	none := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "none"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}},
+	}
 	if _, err := quotas.Create(s.Context(), none, metav1.CreateOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	sandboxtest.Await(s, test, corev1.SchemeGroupVersion.WithResource("resourcequotas"), s.namespace+"/none", func(quota *corev1.ResourceQuota) bool {
-		return quota != nil && len(quota.Status.Used) > 0
-	})
+	sandboxtest.Await(s, test, corev1.SchemeGroupVersion.WithResource("resourcequotas"), s.namespace+"/none",
+		func(quota *corev1.ResourceQuota) bool {
+			return quota != nil && len(quota.Status.Used) > 0
+		})
 }
 
 // setStatus sets the status of a pod.
 func (s hookedShop) setStatus(pod, status string) {
 	s.Helper()
-	_, err := connect(s).Client.CoreV1().Pods(s.namespace).Patch(s.Context(), pod, types.MergePatchType, []byte(`{"status": `+status+`}`), metav1.PatchOptions{}, "status")
+	_, err := connect(s).Client.CoreV1().Pods(s.namespace).Patch(s.Context(), pod, types.MergePatchType,
+		[]byte(`{"status": `+status+`}`), metav1.PatchOptions{}, "status")
 	if err != nil {
 		s.Error(err)
 	}
@@ -144,7 +151,8 @@ func (s hookedShop) setStatus(pod, status string) {
 // deletePod deletes a pod, as an administrator does.
 func (s hookedShop) deletePod(pod string) {
 	s.Helper()
-	if err := connect(s).Client.CoreV1().Pods(s.namespace).Delete(s.Context(), pod, metav1.DeleteOptions{}); err != nil {
+	if err := connect(s).Client.CoreV1().Pods(s.namespace).Delete(s.Context(), pod,
+		metav1.DeleteOptions{}); err != nil {
 		s.Error(err)
 	}
 }
@@ -152,7 +160,8 @@ func (s hookedShop) deletePod(pod string) {
 // forceDeletePod deletes a pod that is gone at once, as after "kubectl delete pod --force".
 func (s hookedShop) forceDeletePod(pod string) {
 	s.Helper()
-	err := connect(s).Client.CoreV1().Pods(s.namespace).Delete(s.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	err := connect(s).Client.CoreV1().Pods(s.namespace).Delete(s.Context(), pod,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	if err != nil {
 		s.Error(err)
 	}
@@ -162,9 +171,11 @@ func (s hookedShop) forceDeletePod(pod string) {
 func (s hookedShop) loseNode(pod string) {
 	s.Helper()
 	now := time.Now().UTC().Format(time.RFC3339)
-	s.setStatus(pod, `{"phase": "Running", "startTime": "`+now+`", "containerStatuses": [{"name": "app", "image": "one", "imageID": "one", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "`+now+`"}}}]}`)
+	s.setStatus(pod, `{"phase": "Running", "startTime": "`+now+
+		`", "containerStatuses": [{"name": "app", "image": "one", "imageID": "one", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "`+now+`"}}}]}`)
 	s.Cleanup(func() {
-		_ = connect(s).Client.CoreV1().Pods(s.namespace).Delete(context.Background(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		_ = connect(s).Client.CoreV1().Pods(s.namespace).Delete(context.Background(), pod,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	})
 }
 
@@ -191,22 +202,29 @@ func (s hookedShop) troubledBy(trouble hookTrouble) {
 		trouble.prepare(s)
 	}
 	var said []string
-	release := hookedRelease{image: "one", replicas: "progressDeadlineSeconds: 5", hooks: hookWith("pre", "Abort", trouble.env, trouble.fields...)}
+	release := hookedRelease{
+		image:    "one",
+		replicas: "progressDeadlineSeconds: 5",
+		hooks:    hookWith("pre", "Abort", trouble.env, trouble.fields...),
+	}
 	files := strings.Replace(release.files(), "containers:", "terminationGracePeriodSeconds: 1\n      containers:", 1)
 	disturb := sync.OnceFunc(func() {
 		if trouble.disturb != nil {
 			trouble.disturb(s, s.hookPodNames()[0])
 		}
 	})
-	did := run(s.T, s.Context(), load(s.T, s.namespace, s.namespace, files), apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
-		if event.Hook == "pre" && (event.Type == apply.Waiting || event.Type == apply.Retrying) {
-			said = append(said, s.general(event.Message))
-		}
-		if event.Hook == "pre" && strings.HasSuffix(event.Message, cmp.Or(trouble.after, " runs")) {
-			disturb()
-		}
-	}})
-	if !trouble.isFinal && !slices.ContainsFunc(said, func(line string) bool { return strings.Contains(line, trouble.waits) }) {
+	did := run(s.T, s.Context(), load(s.T, s.namespace, s.namespace, files),
+		apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+			if event.Hook == "pre" && (event.Type == apply.Waiting || event.Type == apply.Retrying) {
+				said = append(said, s.general(event.Message))
+			}
+			if event.Hook == "pre" && strings.HasSuffix(event.Message, cmp.Or(trouble.after, " runs")) {
+				disturb()
+			}
+		}})
+	if !trouble.isFinal && !slices.ContainsFunc(said, func(line string) bool {
+		return strings.Contains(line, trouble.waits)
+	}) {
 		s.Errorf("it does not say %q meanwhile, but\n%s", trouble.waits, strings.Join(slices.Compact(said), "\n"))
 	}
 	if did.Err == nil || !strings.Contains(s.general(did.Err.Error()), trouble.wants) {
@@ -232,7 +250,8 @@ func (s hookedShop) general(text string) string {
 // hasEvent checks that an event of a reason tells about the Deployment, with some words.
 func (s hookedShop) hasEvent(reason string, words ...string) {
 	s.Helper()
-	list, err := connect(s).Client.CoreV1().Events(s.namespace).List(s.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Deployment,involvedObject.name=web"})
+	list, err := connect(s).Client.CoreV1().Events(s.namespace).List(s.Context(),
+		metav1.ListOptions{FieldSelector: "involvedObject.kind=Deployment,involvedObject.name=web"})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -265,7 +284,8 @@ func TestWhoMayNotCreatePodsIsTold(t *testing.T) {
 		return request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/pods")
 	})
 	release := hookedRelease{image: "one", hooks: hookWith("pre", "Retry", succeeds, "backoffLimit: 1")}
-	did := runOn(t, t.Context(), c, load(t, s.namespace, s.namespace, release.files()), apply.Options{Mode: graph.Install})
+	did := runOn(t, t.Context(), c, load(t, s.namespace, s.namespace, release.files()),
+		apply.Options{Mode: graph.Install})
 	want := `its pod can't be created: pods is forbidden: User "jane" cannot create resource "pods" in API group "" in the namespace "NS"; it has failed 2 times, and its backoffLimit is 1`
 	if did.Err == nil || !strings.Contains(s.general(did.Err.Error()), want) {
 		t.Errorf("it ended with %v", did.Err)
@@ -285,13 +305,15 @@ func TestWhoMayNotSetTheConditionIsWarned(t *testing.T) {
 	if got := linesOfHooks(did); did.Err != nil || !slices.Equal(got, []string{"pre ran"}) {
 		t.Errorf("%v: %q", did.Err, got)
 	}
-	s.warns(did, `the condition LifecycleHookFailed can't be set: deployments.apps "web" is forbidden: User "jane" cannot patch resource "deployments/status"`)
+	s.warns(did,
+		`the condition LifecycleHookFailed can't be set: deployments.apps "web" is forbidden: User "jane" cannot patch resource "deployments/status"`)
 	release.image = "two"
 	did = runOn(t, t.Context(), c, load(t, s.namespace, s.namespace, release.files()), s.ending(3))
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "exit code 3: no such table; its failure policy is Abort") {
 		t.Errorf("it ended with %v", did.Err)
 	}
-	s.warns(did, `an event about a failed hook can't be written: events is forbidden: User "jane" cannot create resource "events"`)
+	s.warns(did,
+		`an event about a failed hook can't be written: events is forbidden: User "jane" cannot create resource "events"`)
 }
 
 // warns checks that an apply has warned, with some words.
@@ -303,7 +325,8 @@ func (s hookedShop) warns(did applied, words string) {
 	}
 }
 
-// TestAPostHookOfAPausedDeployment waits for as long as the apply may take, which says that another writer has paused it.
+// TestAPostHookOfAPausedDeployment waits for as long as the apply may take, which says that another writer has paused
+// it.
 func TestAPostHookOfAPausedDeployment(t *testing.T) {
 	s := newHookedShop(t)
 	s.apply(hookedRelease{image: "one"}, apply.Options{Mode: graph.Install})

@@ -9,11 +9,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// TestAPreHookOfAnInstallWaitsForTheLevelsBefore, such as that of the database which it migrates, and holds up those after it.
-// Other components of its level do not wait.
+// TestAPreHookOfAnInstallWaitsForTheLevelsBefore, such as that of the database which it migrates, and holds up those
+// after it. Other components of its level do not wait.
 func TestAPreHookOfAnInstallWaitsForTheLevelsBefore(t *testing.T) {
 	s := newHookedShop(t)
-	release := load(t, s.namespace, s.namespace, strings.ReplaceAll(hookedRelease{image: "one", hooks: hookThat("pre", "Abort", succeeds)}.files(), "0000_10_shop_20", "0000_20_shop_20")+`
+	release := load(t, s.namespace, s.namespace,
+		strings.ReplaceAll(hookedRelease{image: "one", hooks: hookThat("pre", "Abort", succeeds)}.files(),
+			"0000_10_shop_20", "0000_20_shop_20")+`
 -- 0000_05_db_10.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: db, namespace: NS, annotations: {runlevel.dev/ready: has(self.data)}}}
 -- 0000_10_api_10.yaml --
@@ -29,7 +31,8 @@ func TestAPreHookOfAnInstallWaitsForTheLevelsBefore(t *testing.T) {
 	}
 	patch(t, connect(t).Client.CoreV1().ConfigMaps(s.namespace).Patch, "db", `{"data": {"is": "open"}}`)
 	again := run(t, t.Context(), release, apply.Options{Mode: graph.Install})
-	s.tells(again, "unchanged ConfigMap NS/db", "unchanged ConfigMap NS/api", "ran pre hook of "+webDeployment, "created "+webDeployment, "created "+afterIt)
+	s.tells(again, "unchanged ConfigMap NS/db", "unchanged ConfigMap NS/api", "ran pre hook of "+webDeployment,
+		"created "+webDeployment, "created "+afterIt)
 	if again.Err != nil {
 		t.Error(again.Err)
 	}

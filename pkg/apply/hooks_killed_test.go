@@ -92,35 +92,45 @@ func (s hookedShop) killedAfter(writes int, release hookedRelease, options apply
 func (s hookedShop) isRolledOut(image string, left ...string) {
 	s.Helper()
 	live := s.deployment()
-	if got := live.Spec.Template.Spec.Containers[0].Image; got != image || *live.Spec.Replicas != 2 || live.Spec.Paused {
+	if got := live.Spec.Template.Spec.Containers[0].Image; got != image || *live.Spec.Replicas != 2 ||
+		live.Spec.Paused {
 		s.Errorf("it has %d replicas of %s, paused: %t", *live.Spec.Replicas, got, live.Spec.Paused)
 	}
-	if status := live.Status; status.ObservedGeneration != live.Generation || status.UpdatedReplicas != 2 || status.AvailableReplicas != 2 {
+	if status := live.Status; status.ObservedGeneration != live.Generation || status.UpdatedReplicas != 2 ||
+		status.AvailableReplicas != 2 {
 		s.Errorf("it is not rolled out: %+v", status)
 	}
-	if state, _ := deploymenthook.ReadState(live); state.Rollout != "" || state.Template == "" || state.Replicas != nil {
+	if state, _ := deploymenthook.ReadState(live); state.Rollout != "" || state.Template == "" ||
+		state.Replicas != nil {
 		s.Errorf("its state is %s", state.Text())
 	}
 	if pods := s.hookPods(); !slices.Equal(pods, left) {
 		s.Errorf("these pods of hooks are left: %q", pods)
 	}
-	if _, err := connect(s).Client.CoreV1().ConfigMaps(s.namespace).Get(s.Context(), "after", metav1.GetOptions{}); err != nil {
+	if _, err := connect(s).Client.CoreV1().ConfigMaps(s.namespace).Get(s.Context(), "after",
+		metav1.GetOptions{}); err != nil {
 		s.Error("what comes after it is not there:", err)
 	}
 }
 
 // threeHooks is a release with all hooks.
 func threeHooks(image string) hookedRelease {
-	return hookedRelease{image: image, strategy: "Recreate", hooks: hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds) + hookThat("post", "Abort", succeeds)}
+	return hookedRelease{
+		image:    image,
+		strategy: "Recreate",
+		hooks: hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds) +
+			hookThat("post", "Abort", succeeds),
+	}
 }
 
-// rollOutKilled installs a release with three hooks, and updates it. Both are killed after some writes, and run again. The
-// pre hook fails, which is ignored: its failure is told by more writes.
+// rollOutKilled installs a release with three hooks, and updates it. Both are killed after some writes, and run again.
+// The pre hook fails, which is ignored: its failure is told by more writes.
 func (s hookedShop) rollOutKilled(writes int) (install, update int) {
 	s.Helper()
 	release := func(image string) hookedRelease {
 		release := threeHooks(image)
-		release.hooks = hookThat("pre", "Ignore", fails) + hookThat("mid", "Abort", succeeds) + hookThat("post", "Abort", succeeds)
+		release.hooks = hookThat("pre", "Ignore", fails) + hookThat("mid", "Abort", succeeds) +
+			hookThat("post", "Abort", succeeds)
 		return release
 	}
 	runs := s.watchHooks()
@@ -154,10 +164,11 @@ func (s hookedShop) haveRun(runs hookHistory, want ...string) {
 	}
 }
 
-var thorough = flag.Bool("thorough", false, "kill the apply of hooks after each of its writes, not after a quarter of them")
+var thorough = flag.Bool("thorough", false,
+	"kill the apply of hooks after each of its writes, not after a quarter of them")
 
-// TestKilledAfterAnyWriteOfAHook kills an install and an update with three hooks after their writes. The apply that goes on
-// runs no hook again.
+// TestKilledAfterAnyWriteOfAHook kills an install and an update with three hooks after their writes. The apply that
+// goes on runs no hook again.
 func TestKilledAfterAnyWriteOfAHook(t *testing.T) {
 	all := 0
 	t.Run("never", func(t *testing.T) {
@@ -173,7 +184,9 @@ func TestKilledAfterAnyWriteOfAHook(t *testing.T) {
 	}
 	for writes := 1 + rand.IntN(every); writes <= all; writes += every {
 		several.Go(func() error {
-			t.Run(fmt.Sprintf("after %d", writes), func(t *testing.T) { hookedShop{t, test.Namespace(t)}.rollOutKilled(writes) })
+			t.Run(fmt.Sprintf("after %d", writes), func(t *testing.T) {
+				hookedShop{t, test.Namespace(t)}.rollOutKilled(writes)
+			})
 			return nil
 		})
 	}

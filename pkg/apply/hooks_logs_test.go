@@ -22,19 +22,20 @@ func TestLogsOfHooksAreFollowed(t *testing.T) {
 	s := newHookedShop(t)
 	pod := ""
 	var once sync.Once
-	options := apply.Options{Mode: graph.Install, FollowHooks: true, ReportWaits: quickly, OnEvent: func(event apply.Event) {
-		switch {
-		case event.Type == apply.Logged && event.Message == "table 1 of 2":
-			test.LogPod(t, s.namespace, pod, "begins\ntable 1 of 2\ntable 2 of 2")
-		case event.Type == apply.Logged && event.Message == "table 2 of 2":
-			test.EndPod(t, s.namespace, pod, 0)
-		case event.Hook == "pre" && strings.HasSuffix(event.Message, " runs"):
-			once.Do(func() {
-				pod = s.hookPodNames()[0]
-				test.LogPod(t, s.namespace, pod, "begins\ntable 1 of 2")
-			})
-		}
-	}}
+	options := apply.Options{Mode: graph.Install, FollowHooks: true, ReportWaits: quickly,
+		OnEvent: func(event apply.Event) {
+			switch {
+			case event.Type == apply.Logged && event.Message == "table 1 of 2":
+				test.LogPod(t, s.namespace, pod, "begins\ntable 1 of 2\ntable 2 of 2")
+			case event.Type == apply.Logged && event.Message == "table 2 of 2":
+				test.EndPod(t, s.namespace, pod, 0)
+			case event.Hook == "pre" && strings.HasSuffix(event.Message, " runs"):
+				once.Do(func() {
+					pod = s.hookPodNames()[0]
+					test.LogPod(t, s.namespace, pod, "begins\ntable 1 of 2")
+				})
+			}
+		}}
 	env := runsOn + `, {name: SANDBOX_LOG, value: begins}`
 	did := s.apply(hookedRelease{image: "one", hooks: hookThat("pre", "Abort", env)}, options)
 	want := []string{"pre begins", "pre table 1 of 2", "pre table 2 of 2", "pre ran"}
@@ -49,15 +50,17 @@ func TestTheLogOfAQuickHookIsTold(t *testing.T) {
 	c := connectThrough(s, func(request *http.Request) error {
 		if strings.HasSuffix(request.URL.Path, "/pods") && request.Method == http.MethodGet {
 			for _, pod := range s.hookPodNames() {
-				sandboxtest.Await(s, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+pod, func(pod *corev1.Pod) bool {
-					return pod == nil || deploymenthook.HasEnded(pod)
-				})
+				sandboxtest.Await(s, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+pod,
+					func(pod *corev1.Pod) bool {
+						return pod == nil || deploymenthook.HasEnded(pod)
+					})
 			}
 		}
 		return nil
 	})
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", `{name: SANDBOX_LOG, value: is quick}`)}
-	did := runOn(t, t.Context(), c, load(t, s.namespace, s.namespace, release.files()), apply.Options{Mode: graph.Install, FollowHooks: true})
+	did := runOn(t, t.Context(), c, load(t, s.namespace, s.namespace, release.files()),
+		apply.Options{Mode: graph.Install, FollowHooks: true})
 	if got := linesOfHooks(did); !slices.Equal(got, []string{"pre is quick", "pre ran"}) {
 		t.Errorf("%v: %q", did.Err, got)
 	}
@@ -95,7 +98,8 @@ func TestScalingRunsNoHook(t *testing.T) {
 	isLeftAlone := func() {
 		t.Helper()
 		did := s.apply(release, apply.Options{})
-		if got := linesOfHooks(did); did.Err != nil || !slices.Equal(got, []string{"pre not needed", "mid not needed", "post not needed"}) {
+		if got := linesOfHooks(did); did.Err != nil ||
+			!slices.Equal(got, []string{"pre not needed", "mid not needed", "post not needed"}) {
 			t.Errorf("%v: %q", did.Err, got)
 		}
 	}

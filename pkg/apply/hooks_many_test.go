@@ -21,7 +21,11 @@ const runsOn = `{name: SANDBOX_POD, value: run}`
 func manyHooked(count int) string {
 	var files strings.Builder
 	for i := range count {
-		name := hookedRelease{image: "one", replicas: "replicas: 1", hooks: hookThat("pre", "Abort", runsOn) + hookThat("post", "Ignore", succeeds)}.files()
+		name := hookedRelease{
+			image:    "one",
+			replicas: "replicas: 1",
+			hooks:    hookThat("pre", "Abort", runsOn) + hookThat("post", "Ignore", succeeds),
+		}.files()
 		name, _, _ = strings.Cut(name, "-- 0000_10_shop_20")
 		name = strings.ReplaceAll(name, "0000_10_shop_10", fmt.Sprintf("0000_10_shop%d_10", i))
 		name = strings.ReplaceAll(name, "name: web", fmt.Sprintf("name: web-%d", i))
@@ -44,12 +48,14 @@ func TestFiftyHooksRunSideBySide(t *testing.T) {
 		})
 	})
 	began := time.Now()
-	did := run(t, t.Context(), load(t, s.namespace, s.namespace, manyHooked(count)), apply.Options{Mode: graph.Install, Workers: workers})
+	did := run(t, t.Context(), load(t, s.namespace, s.namespace, manyHooked(count)),
+		apply.Options{Mode: graph.Install, Workers: workers})
 	ended.Wait()
 	if did.Err != nil {
 		t.Fatal(did.Err)
 	}
-	t.Logf("%d Deployments with two hooks each, applied by %d workers, took %s", count, workers, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d Deployments with two hooks each, applied by %d workers, took %s", count, workers,
+		time.Since(began).Round(time.Millisecond))
 	found := map[string]int{}
 	for _, name := range runs.ended() {
 		found[name]++

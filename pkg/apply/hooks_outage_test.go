@@ -27,19 +27,20 @@ func TestServerIsKilledWhileAHookRuns(t *testing.T) {
 	t.Cleanup(func() { must(t, own.Stop()) })
 	var made atomic.Int32
 	inVain := make(chan struct{}, 1)
-	c, err := cluster.Connect(sandboxtest.Tap(own.Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-		if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/pods") {
-			made.Add(1)
-		}
-		answer, err := send.RoundTrip(request)
-		if err != nil && strings.HasSuffix(request.URL.Path, "/deployments/web") {
-			select {
-			case inVain <- struct{}{}:
-			default: // the test knows
+	c, err := cluster.Connect(sandboxtest.Tap(own.Config,
+		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+			if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/pods") {
+				made.Add(1)
 			}
-		}
-		return answer, err
-	}))
+			answer, err := send.RoundTrip(request)
+			if err != nil && strings.HasSuffix(request.URL.Path, "/deployments/web") {
+				select {
+				case inVain <- struct{}{}:
+				default: // the test knows
+				}
+			}
+			return answer, err
+		}))
 	must(t, err)
 	var once sync.Once
 	var outage sync.WaitGroup
@@ -55,7 +56,10 @@ func TestServerIsKilledWhileAHookRuns(t *testing.T) {
 			})
 		}
 	}}
-	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", runsOn) + hookThat("post", "Ignore", succeeds)}
+	release := hookedRelease{
+		image: "one",
+		hooks: hookThat("pre", "Abort", runsOn) + hookThat("post", "Ignore", succeeds),
+	}
 	did := runOn(t, t.Context(), c, load(t, "outage", "default", release.files()), options)
 	outage.Wait()
 	if did.Err != nil || made.Load() != 2 {

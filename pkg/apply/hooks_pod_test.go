@@ -35,11 +35,12 @@ func (s hookedShop) applyWith(release hookedRelease, more string, options apply.
 	return did
 }
 
-// TestNobodyElseHasThePodsOfHooks: no Service leads to them, no ReplicaSet takes them or gives them up, and they go with
-// their owner.
+// TestNobodyElseHasThePodsOfHooks: no Service leads to them, no ReplicaSet takes them or gives them up, and they go
+// with their owner.
 func TestNobodyElseHasThePodsOfHooks(t *testing.T) {
 	s := newHookedShop(t)
-	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"} // in place of replicas, which are then not of the release
+	// in place of replicas, which are then not of the release
+	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"}
 	s.applyWith(release, webService, apply.Options{})
 	release.image = "two"
 	for _, stage := range []string{"pre", "mid", "post"} {
@@ -61,16 +62,21 @@ func TestNobodyElseHasThePodsOfHooks(t *testing.T) {
 	}))
 	stop()
 	set := s.newReplicaSet("two")
-	for stage, want := range map[string]string{"pre": "Deployment web", "mid": "Deployment web", "post": "ReplicaSet " + set} {
+	for stage, want := range map[string]string{"pre": "Deployment web", "mid": "Deployment web",
+		"post": "ReplicaSet " + set} {
 		if got := owners[stage]; len(got) != 1 || !got[want] {
 			t.Errorf("the owners of the %s hook's pod were %v, want %s", stage, got, want)
 		}
 	}
-	if err := connect(t).Client.AppsV1().Deployments(s.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+	if err := connect(t).Client.AppsV1().Deployments(s.namespace).Delete(t.Context(), "web",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range s.hookPodNames() {
-		sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+pod, func(pod *corev1.Pod) bool { return pod == nil })
+		sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+pod,
+			func(pod *corev1.Pod) bool {
+				return pod == nil
+			})
 	}
 }
 
@@ -99,8 +105,8 @@ func (s hookedShop) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// awaitEndpoints scales the Deployment, and waits until its Service leads to all of its pods: by then it would lead to the
-// pod of a hook, too.
+// awaitEndpoints scales the Deployment, and waits until its Service leads to all of its pods: by then it would lead to
+// the pod of a hook, too.
 func (s hookedShop) awaitEndpoints(hook string) {
 	s.Helper()
 	if pod := s.pod(hook); pod.Status.PodIP == "" || pod.Labels["app"] != "" {
@@ -148,10 +154,12 @@ func TestPreOfAnInstall(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", runsOn)}
 	did := s.apply(release, onceRunning(func(pod string) {
-		live := sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), s.namespace+"/web", func(live *appsv1.Deployment) bool {
-			return live != nil && live.Status.ObservedGeneration == live.Generation
-		})
-		list, err := connect(t).Client.CoreV1().Pods(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+		live := sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), s.namespace+"/web",
+			func(live *appsv1.Deployment) bool {
+				return live != nil && live.Status.ObservedGeneration == live.Generation
+			})
+		list, err := connect(t).Client.CoreV1().Pods(s.namespace).List(t.Context(),
+			metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil || len(list.Items) > 0 || !live.Spec.Paused {
 			t.Errorf("it has %d pods, paused: %t, %v", len(list.Items), live.Spec.Paused, err)
 		}
@@ -165,35 +173,38 @@ func TestPreOfAnInstall(t *testing.T) {
 
 // TestAnAutoscalersCountOutlivesMid, whether the manifest has replicas or not.
 func TestAnAutoscalersCountOutlivesMid(t *testing.T) {
-	together(t, map[string]string{"with replicas": "replicas: 2", "without": "minReadySeconds: 0"}, func(s hookedShop, spec string) {
-		hpa := "-- 0000_05_shop_10.yaml --" + onDeployment
-		release := hookedRelease{image: "one", strategy: "Recreate", replicas: spec}
-		s.applyWith(release, hpa, apply.Options{})
-		s.scale(5)
-		release.image, release.hooks = "two", hookThat("mid", "Abort", runsOn)
-		s.applyWith(release, hpa, onceRunning(func(pod string) {
-			if live := s.deployment(); *live.Spec.Replicas != 0 {
-				s.Errorf("it has %d replicas while mid runs", *live.Spec.Replicas)
+	together(t, map[string]string{"with replicas": "replicas: 2", "without": "minReadySeconds: 0"},
+		func(s hookedShop, spec string) {
+			hpa := "-- 0000_05_shop_10.yaml --" + onDeployment
+			release := hookedRelease{image: "one", strategy: "Recreate", replicas: spec}
+			s.applyWith(release, hpa, apply.Options{})
+			s.scale(5)
+			release.image, release.hooks = "two", hookThat("mid", "Abort", runsOn)
+			s.applyWith(release, hpa, onceRunning(func(pod string) {
+				if live := s.deployment(); *live.Spec.Replicas != 0 {
+					s.Errorf("it has %d replicas while mid runs", *live.Spec.Replicas)
+				}
+				test.EndPod(s, s.namespace, pod, 0)
+			}))
+			if live := s.deployment(); *live.Spec.Replicas != 5 || live.Status.AvailableReplicas != 5 {
+				s.Errorf("it has %d replicas, and %d are available", *live.Spec.Replicas, live.Status.AvailableReplicas)
 			}
-			test.EndPod(s, s.namespace, pod, 0)
-		}))
-		if live := s.deployment(); *live.Spec.Replicas != 5 || live.Status.AvailableReplicas != 5 {
-			s.Errorf("it has %d replicas, and %d are available", *live.Spec.Replicas, live.Status.AvailableReplicas)
-		}
-	})
+		})
 }
 
-// TestAKeptPodWhosePhaseComesLater: a kubelet reports that the container of a hook has ended, and the phase of its pod a
-// moment later. What is kept stays, whichever is seen.
+// TestAKeptPodWhosePhaseComesLater: a kubelet reports that the container of a hook has ended, and the phase of its pod
+// a moment later. What is kept stays, whichever is seen.
 func TestAKeptPodWhosePhaseComesLater(t *testing.T) {
 	s := newHookedShop(t)
 	s.whenRunning(1, func(pods []corev1.Pod) {
 		ended := fmt.Sprintf(`{"status": {"containerStatuses": [{"name": "app", "image": "one", "imageID": "", "ready": false, "restartCount": 0,
 			"state": {"terminated": {"exitCode": 0, "finishedAt": %q}}}]}}`, time.Now().UTC().Format(time.RFC3339))
-		_, err := connect(s).Client.CoreV1().Pods(s.namespace).Patch(t.Context(), pods[0].Name, types.MergePatchType, []byte(ended), metav1.PatchOptions{}, "status")
+		_, err := connect(s).Client.CoreV1().Pods(s.namespace).Patch(t.Context(), pods[0].Name, types.MergePatchType,
+			[]byte(ended), metav1.PatchOptions{}, "status")
 		must(t, err)
 	})
-	did := s.apply(hookedRelease{image: "one", hooks: hookWith("pre", "Abort", runsOn, "keep: Always")}, apply.Options{Mode: graph.Install})
+	did := s.apply(hookedRelease{image: "one", hooks: hookWith("pre", "Abort", runsOn, "keep: Always")},
+		apply.Options{Mode: graph.Install})
 	s.tells(did, "ran pre hook of "+webDeployment, "created "+webDeployment, "created "+afterIt)
 	if pods := s.hookPods(); !slices.Equal(pods, []string{"pre 1 Running"}) {
 		t.Errorf("the pods of hooks are %q", pods)

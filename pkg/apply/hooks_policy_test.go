@@ -58,18 +58,24 @@ func linesOfHooks(did applied) []string {
 
 // TestRetryHeals: a hook that fails once runs again, and which pods are kept.
 func TestRetryHeals(t *testing.T) {
-	kept := map[string][]string{"keep: Never": nil, "keep: Failed": {"post 1 Failed"}, "keep: Always": {"post 1 Failed", "post 2 Succeeded"}}
+	kept := map[string][]string{
+		"keep: Never":  nil,
+		"keep: Failed": {"post 1 Failed"},
+		"keep: Always": {"post 1 Failed", "post 2 Succeeded"},
+	}
 	rows := map[string]string{}
 	for keep := range kept {
 		rows[keep] = keep
 	}
 	together(t, rows, func(s hookedShop, keep string) {
 		did := s.apply(hookedRelease{image: "one", hooks: hookWith("post", "Retry", runsOn, keep)}, s.ending(3, 0))
-		s.tells(did, "created "+webDeployment, "retrying post hook of "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
+		s.tells(did, "created "+webDeployment, "retrying post hook of "+webDeployment,
+			"ran post hook of "+webDeployment, "created "+afterIt)
 		if got := s.hookPods(); !slices.Equal(got, kept[keep]) {
 			s.Errorf("the pods of hooks are %q", got)
 		}
-		s.hasEvent(deploymenthook.HookFailed, "the post hook, attempt 1: pod "+s.namespace, "exit code 3: no such table", "step one\nno such table")
+		s.hasEvent(deploymenthook.HookFailed, "the post hook, attempt 1: pod "+s.namespace,
+			"exit code 3: no such table", "step one\nno such table")
 		s.hasCondition(s.deployment(), corev1.ConditionFalse, "")
 	})
 }
@@ -80,10 +86,17 @@ type retryEnd struct{ field, spec, wants, pods string }
 // TestRetryEnds at the limit of the hook, or at the deadline of the Deployment.
 func TestRetryEnds(t *testing.T) {
 	together(t, map[string]retryEnd{
-		"backoffLimit":            {"backoffLimit: 1", "replicas: 2", "exit code 3: no such table; it has failed 2 times, and its backoffLimit is 1", "pre 1 Failed, pre 2 Failed"},
-		"progressDeadlineSeconds": {"timeoutSeconds: 9", "progressDeadlineSeconds: 1", "exit code 3: no such table; it has failed once, and the progress deadline of 1s is over", "pre 1 Failed"},
+		"backoffLimit": {"backoffLimit: 1", "replicas: 2",
+			"exit code 3: no such table; it has failed 2 times, and its backoffLimit is 1",
+			"pre 1 Failed, pre 2 Failed"},
+		"progressDeadlineSeconds": {"timeoutSeconds: 9", "progressDeadlineSeconds: 1",
+			"exit code 3: no such table; it has failed once, and the progress deadline of 1s is over", "pre 1 Failed"},
 	}, func(s hookedShop, row retryEnd) {
-		did := s.apply(hookedRelease{image: "one", replicas: row.spec, hooks: hookWith("pre", "Retry", fails, row.field)}, apply.Options{})
+		did := s.apply(hookedRelease{
+			image:    "one",
+			replicas: row.spec,
+			hooks:    hookWith("pre", "Retry", fails, row.field),
+		}, apply.Options{})
 		if did.Err == nil || !strings.Contains(did.Err.Error(), row.wants) {
 			s.Errorf("it ended with %v", did.Err)
 		}
@@ -104,16 +117,18 @@ func TestAnAbortInMidGoesBack(t *testing.T) {
 	release.image, release.hooks = "two", hookThat("pre", "Abort", runsOn)+hookThat("mid", "Abort", runsOn)
 	did := s.apply(release, s.ending(0, 3))
 	s.tells(did, "ran pre hook of "+webDeployment, "failed mid hook of "+webDeployment)
-	back := sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), s.namespace+"/web", func(live *appsv1.Deployment) bool {
-		return live.Status.AvailableReplicas == 3 && live.Status.ObservedGeneration == live.Generation
-	})
+	back := sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), s.namespace+"/web",
+		func(live *appsv1.Deployment) bool {
+			return live.Status.AvailableReplicas == 3 && live.Status.ObservedGeneration == live.Generation
+		})
 	if image := back.Spec.Template.Spec.Containers[0].Image; image != "one" || back.Spec.Paused {
 		t.Errorf("it runs %s, paused: %t", image, back.Spec.Paused)
 	}
 	s.hasEvent(deploymenthook.HookFailed, "the mid hook, attempt 1", "exit code 3", "step one\nno such table")
 	s.hasCondition(back, corev1.ConditionTrue, "exit code 3: no such table") // which the scaling has left there
 
-	s.tells(s.apply(release, s.ending(0)), "not needed pre hook of "+webDeployment, "ran mid hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
+	s.tells(s.apply(release, s.ending(0)), "not needed pre hook of "+webDeployment, "ran mid hook of "+webDeployment,
+		"configured "+webDeployment, "unchanged "+afterIt)
 	if got := s.hookPods(); !slices.Equal(got, []string{"mid 1 Failed"}) {
 		t.Errorf("the pods of hooks are %q", got)
 	}
@@ -144,11 +159,13 @@ func TestUsersOverruleHooks(t *testing.T) {
 	}
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", runsOn) + hookThat("post", "Retry", runsOn)}
 	s.apply(release, s.ending(3))
-	did := s.apply(release, overruled(s.ending(0), deploymenthook.Override{Skip: []deploymenthook.Stage{deploymenthook.Pre}}))
+	did := s.apply(release, overruled(s.ending(0),
+		deploymenthook.Override{Skip: []deploymenthook.Stage{deploymenthook.Pre}}))
 	tells(did, "pre not needed", "post ran")
 	wasBy(did, deploymenthook.Pre, deploymenthook.Skipped)
 
-	did = s.apply(release, overruled(s.ending(0), deploymenthook.Override{Rerun: []deploymenthook.Stage{deploymenthook.Post}}))
+	did = s.apply(release, overruled(s.ending(0),
+		deploymenthook.Override{Rerun: []deploymenthook.Stage{deploymenthook.Post}}))
 	tells(did, "pre not needed", "post ran")
 	wasBy(did, deploymenthook.Post, deploymenthook.Succeeded)
 
@@ -158,12 +175,14 @@ func TestUsersOverruleHooks(t *testing.T) {
 // TestTheConditionStays while the deployment controller writes its own.
 func TestTheConditionStays(t *testing.T) {
 	s := newHookedShop(t)
-	s.apply(hookedRelease{image: "one", replicas: "minReadySeconds: 0", hooks: hookThat("post", "Ignore", fails)}, apply.Options{})
+	s.apply(hookedRelease{image: "one", replicas: "minReadySeconds: 0", hooks: hookThat("post", "Ignore", fails)},
+		apply.Options{})
 	before := s.deployment()
 	s.scale(4)
-	live := sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), s.namespace+"/web", func(live *appsv1.Deployment) bool {
-		return live.Status.AvailableReplicas == 4
-	})
+	live := sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), s.namespace+"/web",
+		func(live *appsv1.Deployment) bool {
+			return live.Status.AvailableReplicas == 4
+		})
 	if diff := cmp.Diff(before.Status.Replicas, live.Status.Replicas); diff == "" {
 		t.Error("the controller has written nothing")
 	}

@@ -16,14 +16,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// TestWhatHooksHaveRunIsKnownTwice: neither without its record, nor without the annotation of the Deployment, does an apply
-// run hooks again. It makes good what was lost as soon as there is something to be noted.
+// TestWhatHooksHaveRunIsKnownTwice: neither without its record, nor without the annotation of the Deployment, does an
+// apply run hooks again. It makes good what was lost as soon as there is something to be noted.
 func TestWhatHooksHaveRunIsKnownTwice(t *testing.T) {
 	for name, lose := range map[string]func(hookedShop) error{
 		"the record": hookedShop.loseRecord,
 		"the annotation": func(s hookedShop) error {
 			none := []byte(`{"metadata": {"annotations": {"` + deploymenthook.StateAnnotation + `": null}}}`)
-			_, err := connect(s).Client.AppsV1().Deployments(s.namespace).Patch(s.Context(), "web", types.MergePatchType, none, metav1.PatchOptions{})
+			_, err := connect(s).Client.AppsV1().Deployments(s.namespace).Patch(s.Context(), "web",
+				types.MergePatchType, none, metav1.PatchOptions{})
 			return err
 		},
 	} {
@@ -33,12 +34,14 @@ func TestWhatHooksHaveRunIsKnownTwice(t *testing.T) {
 			s.apply(threeHooks("one"), apply.Options{Mode: graph.Install})
 			must(t, lose(s))
 			again := s.apply(threeHooks("one"), apply.Options{})
-			s.tells(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "unchanged "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
+			s.tells(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+				"unchanged "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
 			must(t, lose(s))
 			if did := s.apply(threeHooks("two"), apply.Options{}); did.Err != nil {
 				t.Error(did.Err)
 			}
-			s.isRolledOutWith("two", runs, "mid Succeeded", "post Succeeded", "post Succeeded", "pre Succeeded", "pre Succeeded")
+			s.isRolledOutWith("two", runs, "mid Succeeded", "post Succeeded", "post Succeeded", "pre Succeeded",
+				"pre Succeeded")
 		})
 	}
 }
@@ -50,11 +53,13 @@ func TestHooksOfADeploymentThatIsOnlyCreated(t *testing.T) {
 	release := threeHooks("one")
 	release.isCreateOnly = true
 	install := s.apply(release, apply.Options{Mode: graph.Install})
-	s.tells(install, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
+	s.tells(install, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+		"created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
 	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
 	release.image = "two"
 	update := s.apply(release, apply.Options{})
-	s.tells(update, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "kept "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
+	s.tells(update, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+		"kept "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
 	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
 }
 
@@ -70,7 +75,8 @@ func TestNoHookRunsOfACreateOnlyDeploymentThatWasThere(t *testing.T) {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "zero"}}},
 		},
 	}}
-	if _, err := connect(t).Client.AppsV1().Deployments(s.namespace).Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+	if _, err := connect(t).Client.AppsV1().Deployments(s.namespace).Create(t.Context(), theirs,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	release := threeHooks("one")
@@ -79,15 +85,17 @@ func TestNoHookRunsOfACreateOnlyDeploymentThatWasThere(t *testing.T) {
 		t.Error("the preview:", report.Err)
 	}
 	did := s.apply(release, apply.Options{})
-	s.tells(did, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "kept "+webDeployment, "not needed post hook of "+webDeployment, "created "+afterIt)
+	s.tells(did, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+		"kept "+webDeployment, "not needed post hook of "+webDeployment, "created "+afterIt)
 	s.haveRun(runs)
 	if live := s.deployment(); live.Generation != 1 || live.Annotations[deploymenthook.StateAnnotation] != "" {
-		t.Errorf("it was changed: %d replicas of %s, %v", *live.Spec.Replicas, live.Spec.Template.Spec.Containers[0].Image, live.Annotations)
+		t.Errorf("it was changed: %d replicas of %s, %v", *live.Spec.Replicas,
+			live.Spec.Template.Spec.Containers[0].Image, live.Annotations)
 	}
 }
 
-// TestAReleaseThatDropsHooksForgetsThem, also if the record was lost that knew of them: when they come back with the same
-// template, that is rolled out with them.
+// TestAReleaseThatDropsHooksForgetsThem, also if the record was lost that knew of them: when they come back with the
+// same template, that is rolled out with them.
 func TestAReleaseThatDropsHooksForgetsThem(t *testing.T) {
 	s := newHookedShop(t)
 	runs := s.watchHooks()
@@ -99,7 +107,8 @@ func TestAReleaseThatDropsHooksForgetsThem(t *testing.T) {
 	if did := s.apply(threeHooks("one"), apply.Options{}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
-	s.isRolledOutWith("one", runs, "mid Succeeded", "post Succeeded", "post Succeeded", "pre Succeeded", "pre Succeeded")
+	s.isRolledOutWith("one", runs, "mid Succeeded", "post Succeeded", "post Succeeded", "pre Succeeded",
+		"pre Succeeded")
 }
 
 // TestAReleaseThatDeletesADeploymentForgetsItsHooks: another one with the same template is created with them.
@@ -107,8 +116,10 @@ func TestAReleaseThatDeletesADeploymentForgetsItsHooks(t *testing.T) {
 	s := newHookedShop(t)
 	runs := s.watchHooks()
 	s.apply(threeHooks("one"), apply.Options{Mode: graph.Install})
-	tombstone := strings.Replace(hookedRelease{image: "one", hooks: " "}.files(), "runlevel.dev/lifecycle-hooks: |\n", "release.openshift.io/delete: \"true\"\n", 1)
-	if did := run(t, t.Context(), load(t, s.namespace, s.namespace, tombstone), apply.Options{Mode: graph.Update}); did.Err != nil {
+	tombstone := strings.Replace(hookedRelease{image: "one", hooks: " "}.files(), "runlevel.dev/lifecycle-hooks: |\n",
+		"release.openshift.io/delete: \"true\"\n", 1)
+	if did := run(t, t.Context(), load(t, s.namespace, s.namespace, tombstone),
+		apply.Options{Mode: graph.Update}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	if did := s.apply(threeHooks("one"), apply.Options{}); did.Err != nil {
@@ -120,7 +131,8 @@ func TestAReleaseThatDeletesADeploymentForgetsItsHooks(t *testing.T) {
 // loseRecord deletes the record.
 func (s hookedShop) loseRecord() error {
 	s.Helper()
-	return connect(s).Client.CoreV1().ConfigMaps("default").Delete(s.Context(), lock.Name(s.namespace), metav1.DeleteOptions{})
+	return connect(s).Client.CoreV1().ConfigMaps("default").Delete(s.Context(), lock.Name(s.namespace),
+		metav1.DeleteOptions{})
 }
 
 // TestADeploymentThatIsDeletedWhileItsHookRuns takes the pod with it. Both are made again, and the rollout goes on.
@@ -133,7 +145,8 @@ func TestADeploymentThatIsDeletedWhileItsHookRuns(t *testing.T) {
 	deployment, wasDeleted, isEnded := s.deployment(), false, false
 	s.Cleanup(s.watchPods(func(pods []corev1.Pod) {
 		for _, pod := range pods {
-			isRunning := pod.Labels[deploymenthook.DeploymentLabel] != "" && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+			isRunning := pod.Labels[deploymenthook.DeploymentLabel] != "" && pod.Status.Phase == corev1.PodRunning &&
+				pod.DeletionTimestamp == nil
 			switch {
 			case isRunning && pod.OwnerReferences[0].UID != deployment.UID && !isEnded:
 				isEnded = true
@@ -141,7 +154,8 @@ func TestADeploymentThatIsDeletedWhileItsHookRuns(t *testing.T) {
 			case isRunning && pod.OwnerReferences[0].UID == deployment.UID && !wasDeleted:
 				wasDeleted = true
 				others.Go(func() {
-					must(t, connect(t).Client.AppsV1().Deployments(s.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
+					must(t, connect(t).Client.AppsV1().Deployments(s.namespace).Delete(t.Context(), "web",
+						metav1.DeleteOptions{}))
 				})
 			}
 		}

@@ -46,7 +46,8 @@ func (s hookedRelease) files() string {
 	}
 	annotations := ""
 	if s.hooks != "" {
-		annotations = "annotations:\n    runlevel.dev/lifecycle-hooks: |\n" + strings.ReplaceAll("\n"+strings.TrimSpace(s.hooks), "\n", "\n      ")[1:]
+		annotations = "annotations:\n    runlevel.dev/lifecycle-hooks: |\n" +
+			strings.ReplaceAll("\n"+strings.TrimSpace(s.hooks), "\n", "\n      ")[1:]
 	}
 	if s.isCreateOnly {
 		annotations += "\n    release.openshift.io/create-only: \"true\""
@@ -77,7 +78,8 @@ spec:
 
 // hookThat is a hook of the app's image: its pod ends as the sandbox is told.
 func hookThat(stage, policy, env string) string {
-	return fmt.Sprintf("%s:\n  failurePolicy: %s\n  execNewPod: {containerName: app, command: [run], env: [%s]}\n", stage, policy, env)
+	return fmt.Sprintf("%s:\n  failurePolicy: %s\n  execNewPod: {containerName: app, command: [run], env: [%s]}\n",
+		stage, policy, env)
 }
 
 const (
@@ -119,7 +121,8 @@ func (s hookedShop) deployment() *appsv1.Deployment {
 func (s hookedShop) hookPods() []string {
 	s.Helper()
 	return s.eachHookPod(func(pod corev1.Pod) string {
-		return pod.Labels["runlevel.dev/hook"] + " " + pod.Labels["runlevel.dev/hook-attempt"] + " " + string(pod.Status.Phase)
+		return pod.Labels["runlevel.dev/hook"] + " " + pod.Labels["runlevel.dev/hook-attempt"] + " " +
+			string(pod.Status.Phase)
 	})
 }
 
@@ -131,7 +134,8 @@ func (s hookedShop) hookPodNames() []string {
 
 func (s hookedShop) eachHookPod(text func(corev1.Pod) string) []string {
 	s.Helper()
-	list, err := connect(s).Client.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{LabelSelector: deploymenthook.DeploymentLabel})
+	list, err := connect(s).Client.CoreV1().Pods(s.namespace).List(s.Context(),
+		metav1.ListOptions{LabelSelector: deploymenthook.DeploymentLabel})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -166,17 +170,26 @@ const (
 // nothing runs them again.
 func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
 	s := newHookedShop(t)
-	release := hookedRelease{image: "one", strategy: "Recreate", hooks: hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds) + hookThat("post", "Abort", succeeds)}
+	release := hookedRelease{
+		image:    "one",
+		strategy: "Recreate",
+		hooks: hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds) +
+			hookThat("post", "Abort", succeeds),
+	}
 	first := s.apply(release, apply.Options{Mode: graph.Install})
-	s.tells(first, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
+	s.tells(first, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment,
+		"ran post hook of "+webDeployment, "created "+afterIt)
 
 	again := s.apply(release, apply.Options{})
-	s.tells(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "unchanged "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
+	s.tells(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+		"unchanged "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
 
 	release.image = "two"
 	update := s.apply(release, apply.Options{})
-	s.tells(update, "ran pre hook of "+webDeployment, "ran mid hook of "+webDeployment, "configured "+webDeployment, "ran post hook of "+webDeployment, "unchanged "+afterIt)
-	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Spec.Template.Spec.Containers[0].Image != "two" || live.Spec.Paused {
+	s.tells(update, "ran pre hook of "+webDeployment, "ran mid hook of "+webDeployment, "configured "+webDeployment,
+		"ran post hook of "+webDeployment, "unchanged "+afterIt)
+	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Spec.Template.Spec.Containers[0].Image != "two" ||
+		live.Spec.Paused {
 		t.Errorf("it has %d replicas of %s", *live.Spec.Replicas, live.Spec.Template.Spec.Containers[0].Image)
 	}
 	if pods := s.hookPods(); len(pods) > 0 {
@@ -225,14 +238,16 @@ func (s hookedShop) hasCondition(live *appsv1.Deployment, status corev1.Conditio
 func TestIgnoreGoesOn(t *testing.T) {
 	s := newHookedShop(t)
 	did := s.apply(hookedRelease{image: "one", hooks: hookThat("post", "Ignore", fails)}, apply.Options{})
-	s.tells(did, "created "+webDeployment, "retrying post hook of "+webDeployment, "ignored post hook of "+webDeployment, "created "+afterIt)
+	s.tells(did, "created "+webDeployment, "retrying post hook of "+webDeployment,
+		"ignored post hook of "+webDeployment, "created "+afterIt)
 	s.hasCondition(s.deployment(), corev1.ConditionTrue, "no such table")
 }
 
 // TestPostAwaitsTheRollout, also where nothing else is awaited.
 func TestPostAwaitsTheRollout(t *testing.T) {
 	for name, options := range map[string]apply.Options{
-		"no wait": {NoWait: true}, "upstream's standard": {Standard: ready.Upstream}, "upstream's install": {Mode: graph.Install, Standard: ready.Upstream, NoWait: true},
+		"no wait": {NoWait: true}, "upstream's standard": {Standard: ready.Upstream},
+		"upstream's install": {Mode: graph.Install, Standard: ready.Upstream, NoWait: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHookedShop(t)
@@ -249,7 +264,11 @@ func TestPostAwaitsTheRollout(t *testing.T) {
 					t.Errorf("the hook runs before the rollout is complete: %d pods have not started", notReady)
 				}
 			})
-			did := s.apply(hookedRelease{image: "one", hooks: hookThat("post", "Retry", succeeds), env: `{name: SANDBOX_START_AFTER, value: 1.5s}`}, options)
+			did := s.apply(hookedRelease{
+				image: "one",
+				hooks: hookThat("post", "Retry", succeeds),
+				env:   `{name: SANDBOX_START_AFTER, value: 1.5s}`,
+			}, options)
 			stop()
 			s.tells(did, "created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
 		})
@@ -259,13 +278,15 @@ func TestPostAwaitsTheRollout(t *testing.T) {
 // TestMidRunsWhileNoPodDoes is D2: the old pods are gone, and the replicas come back.
 func TestMidRunsWhileNoPodDoes(t *testing.T) {
 	s := newHookedShop(t)
-	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"} // in place of replicas, which are then not of the release
+	// in place of replicas, which are then not of the release
+	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"}
 	s.apply(release, apply.Options{Mode: graph.Install})
 	s.scale(3)
 	release.image, release.hooks = "two", hookThat("mid", "Abort", succeeds)
 	stop := s.watchPods(func(pods []corev1.Pod) {
 		isHook := func(pod corev1.Pod) bool { return pod.Labels["runlevel.dev/hook"] != "" }
-		if hook := slices.IndexFunc(pods, isHook); hook >= 0 && pods[hook].Status.Phase != corev1.PodSucceeded && len(pods) > 1 {
+		if hook := slices.IndexFunc(pods, isHook); hook >= 0 && pods[hook].Status.Phase != corev1.PodSucceeded &&
+			len(pods) > 1 {
 			t.Errorf("%d pods are there while the hook runs", len(pods)-1)
 		}
 	})
@@ -281,14 +302,15 @@ func TestMidRunsWhileNoPodDoes(t *testing.T) {
 func (s hookedShop) scale(replicas int32) {
 	s.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	_, err := connect(s).Client.AppsV1().Deployments(s.namespace).Patch(s.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}, "scale")
+	_, err := connect(s).Client.AppsV1().Deployments(s.namespace).Patch(s.Context(), "web", types.MergePatchType, patch,
+		metav1.PatchOptions{}, "scale")
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-// watchPods calls a function with all pods of the namespace after each change of one, until the function that it returns
-// is called.
+// watchPods calls a function with all pods of the namespace after each change of one, until the function that it
+// returns is called.
 func (s hookedShop) watchPods(look func([]corev1.Pod)) (stop func()) {
 	s.Helper()
 	pods := connect(s).Client.CoreV1().Pods(s.namespace)
@@ -327,7 +349,11 @@ func (s hookedShop) watchPods(look func([]corev1.Pod)) (stop func()) {
 // TestPreviewOfHooks: a dry run says which hooks would run, and whether the cluster takes their pods; it runs none.
 func TestPreviewOfHooks(t *testing.T) {
 	s := newHookedShop(t)
-	release := hookedRelease{image: "one", strategy: "Recreate", hooks: hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds)}
+	release := hookedRelease{
+		image:    "one",
+		strategy: "Recreate",
+		hooks:    hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds),
+	}
 	s.apply(release, apply.Options{Mode: graph.Install})
 	preview := func(want ...string) {
 		t.Helper()
@@ -375,23 +401,29 @@ func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
 	release.image, release.hooks = "two", hookThat("mid", "Abort", `{name: SANDBOX_POD, value: run}`)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	run(t, ctx, load(t, s.namespace, s.namespace, release.files()), apply.Options{Mode: graph.Update, ReportWaits: quickly, OnEvent: func(event apply.Event) {
-		if event.Hook == "mid" && strings.HasSuffix(event.Message, " runs") {
-			interrupt()
-		}
-	}})
+	run(t, ctx, load(t, s.namespace, s.namespace, release.files()),
+		apply.Options{Mode: graph.Update, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+			if event.Hook == "mid" && strings.HasSuffix(event.Message, " runs") {
+				interrupt()
+			}
+		}})
 	if pods := s.hookPods(); !slices.Equal(pods, []string{"mid 1 Running"}) {
 		t.Fatalf("the pods of hooks are %q", pods)
 	}
 	names := s.hookPodNames()
 	_, rest, _ := strings.Cut(release.files(), "-- 0000_10_shop_20.yaml --\n")
-	did := run(t, t.Context(), load(t, s.namespace, s.namespace, "-- 0000_10_shop_20.yaml --\n"+rest), apply.Options{Mode: graph.Update})
+	did := run(t, t.Context(), load(t, s.namespace, s.namespace, "-- 0000_10_shop_20.yaml --\n"+rest),
+		apply.Options{Mode: graph.Update})
 	s.tells(did, "unchanged "+afterIt)
 	for _, name := range names {
-		sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+name, func(pod *corev1.Pod) bool { return pod == nil })
+		sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+name,
+			func(pod *corev1.Pod) bool {
+				return pod == nil
+			})
 	}
 	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Annotations[deploymenthook.StateAnnotation] != "" {
-		t.Errorf("it has %d replicas, and the state %s", *live.Spec.Replicas, live.Annotations[deploymenthook.StateAnnotation])
+		t.Errorf("it has %d replicas, and the state %s", *live.Spec.Replicas,
+			live.Annotations[deploymenthook.StateAnnotation])
 	}
 }
 
@@ -401,7 +433,8 @@ func TestARolloutThatAHookHasStoppedIsLeftAlone(t *testing.T) {
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", fails)}
 	s.apply(release, apply.Options{PauseHooks: time.Hour})
 	left := s.apply(release, apply.Options{PauseHooks: time.Hour})
-	if left.Err == nil || !strings.Contains(left.Err.Error(), "no such table; its failure policy is Abort; it begins again after ") {
+	if left.Err == nil || !strings.Contains(left.Err.Error(),
+		"no such table; its failure policy is Abort; it begins again after ") {
 		t.Errorf("it ended with %v", left.Err)
 	}
 	s.apply(release, apply.Options{})
@@ -413,7 +446,8 @@ func TestARolloutThatAHookHasStoppedIsLeftAlone(t *testing.T) {
 	s.tells(fixed, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
 }
 
-// TestNoHookRunsOfADeploymentThatIsRefused by the API server: it is the Deployment that fails, and to skip the hook would not help.
+// TestNoHookRunsOfADeploymentThatIsRefused by the API server: it is the Deployment that fails, and to skip the hook
+// would not help.
 func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
 	for mode, exists := range map[graph.Mode]bool{graph.Install: false, graph.Update: true} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -426,20 +460,24 @@ func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
 			release.image, release.replicas = "two", "replicas: 2\n  minReadySeconds: -1"
 			did := s.apply(release, apply.Options{Mode: mode})
 			s.tells(did, "failed "+webDeployment)
-			if did.Err == nil || !strings.HasPrefix(did.Err.Error(), "Deployment ") || !strings.Contains(did.Err.Error(), "spec.minReadySeconds") {
+			if did.Err == nil || !strings.HasPrefix(did.Err.Error(), "Deployment ") ||
+				!strings.Contains(did.Err.Error(), "spec.minReadySeconds") {
 				t.Errorf("it ended with %v", did.Err)
 			}
 			if exists && *s.deployment().Spec.Replicas != 2 {
 				t.Errorf("it has %d replicas", *s.deployment().Spec.Replicas)
 			}
-			if _, step, _ := apply.StateOf(did.Left).Find(did.Changes[0].ID); step.Phase != apply.HasFailed || step.Hook != "" {
+			if _, step, _ := apply.StateOf(did.Left).Find(did.Changes[0].ID); step.Phase != apply.HasFailed ||
+				step.Hook != "" {
 				t.Errorf("the record has %s, %s", step.Name(), step.Phase)
 			}
-			if first := did.Changes[0]; first.Hook != "pre" || first.Action != object.NotDone || first.Message != "the Deployment is refused" {
+			if first := did.Changes[0]; first.Hook != "pre" || first.Action != object.NotDone ||
+				first.Message != "the Deployment is refused" {
 				t.Errorf("of the hook: %s, %s", first.Action, first.Message)
 			}
 			preview := s.preview(release)
-			if preview.Err == nil || strings.Contains(preview.Err.Error(), "hook") || !strings.Contains(preview.Err.Error(), "spec.minReadySeconds") {
+			if preview.Err == nil || strings.Contains(preview.Err.Error(), "hook") ||
+				!strings.Contains(preview.Err.Error(), "spec.minReadySeconds") {
 				t.Errorf("the preview ends with %v", preview.Err)
 			}
 		})

@@ -46,7 +46,8 @@ func TestJobThatHasEndedIsNotRunAgain(t *testing.T) {
 					t.Errorf("%s: %s", mode, diff)
 				}
 			}
-			if diff := cmp.Diff("created Job NS/migrate\n", applied(strings.ReplaceAll(files, "old", "new"), graph.Reconcile)); diff != "" {
+			if diff := cmp.Diff("created Job NS/migrate\n",
+				applied(strings.ReplaceAll(files, "old", "new"), graph.Reconcile)); diff != "" {
 				t.Error(diff)
 			}
 			tidy(t, namespace)

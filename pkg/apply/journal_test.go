@@ -19,7 +19,9 @@ func TestNoteInARecordThatWasBroken(t *testing.T) {
 	store := record.NewStore(connect(t).Client, namespace, "shop")
 	journal := object.NewJournal(store, &record.Record{Release: "shop"})
 	note := func() error {
-		return journal.Note(t.Context(), func(known *record.Record) { known.ForgetJob(kinds.ID{Kind: "Job", Name: "import"}) })
+		return journal.Note(t.Context(), func(known *record.Record) {
+			known.ForgetJob(kinds.ID{Kind: "Job", Name: "import"})
+		})
 	}
 	if err := note(); err != nil {
 		t.Fatal(err)
@@ -27,13 +29,16 @@ func TestNoteInARecordThatWasBroken(t *testing.T) {
 	edit := func(text string) {
 		t.Helper()
 		patch := `{"data": {"record.json": ` + text + `}}`
-		if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Patch(t.Context(), "runlevel-release-shop", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Patch(t.Context(), "runlevel-release-shop",
+			types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	edit(`"{"`)
 	change := func() error {
-		return journal.Note(t.Context(), func(known *record.Record) { known.Begin(record.HistoryEntry{Version: "1.0.0"}) })
+		return journal.Note(t.Context(), func(known *record.Record) {
+			known.Begin(record.HistoryEntry{Version: "1.0.0"})
+		})
 	}
 	for range 2 {
 		if err := change(); err == nil || !strings.Contains(err.Error(), "runlevel-release-shop") {

@@ -60,9 +60,12 @@ spec:
   names: {plural: PLURAL, kind: KIND, shortNames: [w]}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `
-	widgets := "-- 0000_10_first_crd.yaml --" + strings.NewReplacer("PLURAL", "widgets", "KIND", "Widget").Replace(definition)
-	gadgets := "-- 0000_20_second_crd.yaml --" + strings.NewReplacer("PLURAL", "gadgets", "KIND", "Gadget").Replace(definition)
-	if did := run(t, t.Context(), load(t, namespace, namespace, widgets), apply.Options{Mode: graph.Install}); did.Err != nil {
+	widgets := "-- 0000_10_first_crd.yaml --" +
+		strings.NewReplacer("PLURAL", "widgets", "KIND", "Widget").Replace(definition)
+	gadgets := "-- 0000_20_second_crd.yaml --" +
+		strings.NewReplacer("PLURAL", "gadgets", "KIND", "Gadget").Replace(definition)
+	if did := run(t, t.Context(), load(t, namespace, namespace, widgets),
+		apply.Options{Mode: graph.Install}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	did := run(t, t.Context(), load(t, namespace, namespace, gadgets+`

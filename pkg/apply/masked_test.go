@@ -55,7 +55,8 @@ var secretRows = map[string]struct {
 	},
 	"invalid": {
 		files: `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, type: kubernetes.io/dockerconfigjson, stringData: {.dockerconfigjson: "SECRET"}}`,
-		want:  "the server refuses it with 422 Invalid (invalid), for data[.dockerconfigjson] (FieldValueInvalid)" + notShown,
+		want: "the server refuses it with 422 Invalid (invalid), for data[.dockerconfigjson] (FieldValueInvalid)" +
+			notShown,
 	},
 	"unknown field": {
 		files: `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, strinData: {password: SECRET}}`,
@@ -77,7 +78,10 @@ var secretRows = map[string]struct {
 	},
 	"values that only the cluster has": {
 		prepare: func(t *testing.T, namespace string) {
-			key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "key"}, StringData: map[string]string{"password": secret}}
+			key := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Name: "key"},
+				StringData: map[string]string{"password": secret},
+			}
 			_, err := test.Client(t).CoreV1().Secrets(namespace).Create(t.Context(), key, metav1.CreateOptions{})
 			must(t, err)
 			quote(t, namespace, http.StatusForbidden, false)
@@ -118,7 +122,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
-// quote has a webhook quote all that it sees, in a refusal or in a warning; in a refusal that it has filled in whole, if asked.
+// quote has a webhook quote all that it sees, in a refusal or in a warning; in a refusal that it has filled in whole,
+// if asked.
 func quote(t *testing.T, namespace string, code int32, isWhole bool) {
 	t.Helper()
 	called := make(chan struct{}, 100)
@@ -133,11 +138,14 @@ func quote(t *testing.T, namespace string, code int32, isWhole bool) {
 		text := fmt.Sprintf("seen %s in %s", seen.Data["password"], review.Request.Object.Raw)
 		review.Response = &admissionv1.AdmissionResponse{
 			UID: review.Request.UID, Allowed: code == http.StatusOK,
-			Result: &metav1.Status{Code: code, Message: text, Reason: metav1.StatusReasonForbidden}, Warnings: []string{text},
+			Result:   &metav1.Status{Code: code, Message: text, Reason: metav1.StatusReasonForbidden},
+			Warnings: []string{text},
 		}
 		if isWhole { // as older frameworks for webhooks do
 			review.Response.Result.Message, review.Response.Result.Reason = "", metav1.StatusReason(text)
-			review.Response.Result.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseType(text), Field: text}}}
+			review.Response.Result.Details = &metav1.StatusDetails{
+				Causes: []metav1.StatusCause{{Type: metav1.CauseType(text), Field: text}},
+			}
 		}
 		_ = json.NewEncoder(w).Encode(review)
 		called <- struct{}{}

@@ -17,7 +17,8 @@ func (a applied) course() []string {
 	var course []string
 	for _, event := range a.events {
 		if event.Type == apply.Began || event.Type == apply.Ended {
-			course = append(course, strings.TrimSpace(strings.Join([]string{string(event.Type), event.Node, string(event.Action)}, " ")))
+			course = append(course,
+				strings.TrimSpace(strings.Join([]string{string(event.Type), event.Node, string(event.Action)}, " ")))
 		}
 	}
 	return course

@@ -37,7 +37,8 @@ func (t task) File() string { return t.file }
 
 // newOrder orders manifests. A definition or a Namespace that the cluster lacks, and that comes after an object that
 // needs it, is moved ahead of that object: in the order of the files neither could ever be applied.
-func newOrder(manifests []*payload.Manifest, options graph.Options, applier *object.Applier, newSteps stepMaker) (*order, error) {
+func newOrder(manifests []*payload.Manifest, options graph.Options, applier *object.Applier,
+	newSteps stepMaker) (*order, error) {
 	tasks := make([]task, len(manifests))
 	for i, manifest := range manifests {
 		tasks[i] = task{manifest, manifest.File(), i}
@@ -65,7 +66,8 @@ func (o *order) addSteps(newSteps stepMaker) {
 	for _, dependency := range o.graph.Implied {
 		needs[dependency.Task] = append(needs[dependency.Task], dependency.Needs)
 	}
-	o.steps, o.taskOf, o.firsts = make([]object.WalkStep, 0, len(o.tasks)), make([]int, 0, len(o.tasks)), make([]int, 0, len(o.tasks)+1)
+	o.steps, o.taskOf, o.firsts = make([]object.WalkStep, 0, len(o.tasks)), make([]int, 0, len(o.tasks)),
+		make([]int, 0, len(o.tasks)+1)
 	for i, task := range o.tasks {
 		o.firsts = append(o.firsts, len(o.steps))
 		o.steps = newSteps(o.steps, i, task.Manifest, needs[i])
@@ -85,13 +87,14 @@ func (o *order) addSteps(newSteps stepMaker) {
 	}
 }
 
-// holdHooks makes the first step of each Deployment with lifecycle hooks wait until all objects of earlier levels are ready.
-// An install waits for nothing else before its end.
+// holdHooks makes the first step of each Deployment with lifecycle hooks wait until all objects of earlier levels are
+// ready. An install waits for nothing else before its end.
 func (o *order) holdHooks() {
 	o.holds = map[int][]int{}
 	var awaited, level []int // tasks of earlier levels, and of the current level
 	for i, task := range o.tasks {
-		if name := graph.ParseName(task.file); i == 0 || !name.IsKnown() || name.Level != graph.ParseName(o.tasks[i-1].file).Level {
+		if name := graph.ParseName(task.file); i == 0 || !name.IsKnown() ||
+			name.Level != graph.ParseName(o.tasks[i-1].file).Level {
 			awaited, level = append(awaited, level...), nil
 		}
 		if graph.HasHooks(task) {

@@ -35,7 +35,8 @@ func (a applied) sequence(namespace string) string {
 	var lines []string
 	for _, event := range a.events {
 		if event.Type == apply.Applied {
-			lines = append(lines, strings.ReplaceAll(string(event.Action)+" "+event.Object.Kind+" "+event.Object.Name, namespace, "NS"))
+			lines = append(lines, strings.ReplaceAll(string(event.Action)+" "+event.Object.Kind+" "+event.Object.Name,
+				namespace, "NS"))
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -49,7 +50,8 @@ func TestFoundationsComeFirstUnlessTheyAreThere(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
 			did := run(t, t.Context(), load(t, namespace, namespace, upsideDown), apply.Options{Mode: mode})
-			want := []string{"created CustomResourceDefinition gadgets.NS.example.com", "created Namespace NS-late", "created Gadget g"}
+			want := []string{"created CustomResourceDefinition gadgets.NS.example.com", "created Namespace NS-late",
+				"created Gadget g"}
 			got := strings.Split(did.sequence(namespace), "\n")
 			if mode == graph.Install {
 				slices.Sort(got[:min(2, len(got))]) // side by side
@@ -59,7 +61,8 @@ func TestFoundationsComeFirstUnlessTheyAreThere(t *testing.T) {
 			}
 			bigger := load(t, namespace, namespace, strings.ReplaceAll(upsideDown, "size: 1", "size: 2"))
 			did = run(t, t.Context(), bigger, apply.Options{Mode: graph.Update})
-			again := "configured Gadget g\nunchanged CustomResourceDefinition gadgets.NS.example.com\nunchanged Namespace NS-late"
+			again := "configured Gadget g\nunchanged CustomResourceDefinition gadgets.NS.example.com\nunchanged " +
+				"Namespace NS-late"
 			if diff := cmp.Diff(again, did.sequence(namespace)); diff != "" || did.Err != nil {
 				t.Error("again:", did.Err, diff)
 			}
@@ -75,10 +78,12 @@ func TestWebhookBeforeItsServiceHoldsNothingUp(t *testing.T) {
 	release := load(t, namespace, namespace, "-- 0000_10_hook_hook.yaml --"+webhookConfiguration+barrier+`
 -- 0000_90_web_service.yaml --
 {apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, spec: {selector: {app: web}, ports: [{port: 443}]}}
--- 0000_90_web_web.yaml --`+strings.ReplaceAll(workload("Deployment", "web", "run", ""), "minReadySeconds: 300", "replicas: 1"))
+-- 0000_90_web_web.yaml --`+strings.ReplaceAll(workload("Deployment", "web", "run", ""), "minReadySeconds: 300",
+		"replicas: 1"))
 	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
 	got := did.sequence(namespace)
-	if !strings.HasPrefix(got, "created ValidatingWebhookConfiguration NS\n") || !strings.HasSuffix(got, "created Service hook\ncreated Deployment web") || did.Err != nil {
+	if !strings.HasPrefix(got, "created ValidatingWebhookConfiguration NS\n") ||
+		!strings.HasSuffix(got, "created Service hook\ncreated Deployment web") || did.Err != nil {
 		t.Error(did.Err, got)
 	}
 }
@@ -104,8 +109,9 @@ func TestUpstreamIsDoneEarlier(t *testing.T) {
 	if did := run(t, t.Context(), release, apply.Options{Standard: ready.Upstream}); did.Err != nil {
 		t.Error(did.Err)
 	}
-	did := runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web", "waiting: 0 of 1 replicas are available\n"+
-		"Pod NS/web-POD: its containers are not created yet, and node node-0 reports no reason")
+	did := runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web",
+		"waiting: 0 of 1 replicas are available\n"+
+			"Pod NS/web-POD: its containers are not created yet, and node node-0 reports no reason")
 	if did.Err == nil {
 		t.Error("it is done")
 	}

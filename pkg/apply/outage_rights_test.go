@@ -65,7 +65,8 @@ func TestServerThatHasNotReadItsRoles(t *testing.T) {
 	}))
 	var files strings.Builder
 	for i := range 60 {
-		fmt.Fprintf(&files, "-- 0000_10_n%d_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: n%d, namespace: NS}}\n", i, i)
+		fmt.Fprintf(&files, "-- 0000_10_n%d_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: n%d, "+
+			"namespace: NS}}\n", i, i)
 	}
 	did := runOn(t, t.Context(), c, load(t, "roles", "default", files.String()), apply.Options{Mode: graph.Install})
 	resumed.Wait()
@@ -74,15 +75,16 @@ func TestServerThatHasNotReadItsRoles(t *testing.T) {
 	}
 }
 
-// asDeployer returns how to connect as a user who may do everything by a role, and not, as administrators of Kubernetes,
-// without one.
+// asDeployer returns how to connect as a user who may do everything by a role, and not, as administrators of
+// Kubernetes, without one.
 func asDeployer(t *testing.T, admin *rest.Config) *rest.Config {
 	t.Helper()
 	c, err := cluster.Connect(admin)
 	must(t, err)
 	_, err = c.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "deployer"}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "deployer"}},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		ObjectMeta: metav1.ObjectMeta{Name: "deployer"},
+		Subjects:   []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "deployer"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	config := rest.CopyConfig(admin)
@@ -103,20 +105,24 @@ func restricted(t *testing.T, namespace string, rules ...rbacv1.PolicyRule) *clu
 	record := []rbacv1.PolicyRule{may("", "configmaps", "create"), may("", "configmaps", "get", "update")}
 	record[1].ResourceNames = []string{"runlevel-release-" + namespace}
 	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: name}}
-	_, err := client.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: record}, metav1.CreateOptions{})
+	_, err := client.ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: record}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = client.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subject,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
 		_ = client.ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
 		_ = client.ClusterRoles().Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
-	_, err = client.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
+	_, err = client.Roles(namespace).Create(t.Context(),
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = client.RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subject,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	config := rest.CopyConfig(test.Sandbox(t).Config)
@@ -164,7 +170,8 @@ func TestWaitingSaysWhichRightIsMissing(t *testing.T) {
 	owner := test.Client(t).RbacV1().Roles(namespace)
 	isGranted := false
 	audience := &spectator{hears: func(_, text string) {
-		if text != "waiting: how it stands is not known, since it may not be watched: allow this user to list and watch configmaps in namespace NS" || isGranted {
+		if text != "waiting: how it stands is not known, since it may not be watched: allow this user to list and "+
+			"watch configmaps in namespace NS" || isGranted {
 			return
 		}
 		isGranted = true

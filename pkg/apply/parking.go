@@ -30,7 +30,8 @@ func (w *walk) queueAfter(pause time.Duration, step int) {
 	p.parkFor(w, pause)
 }
 
-// waits parks a step until its wait is over. If the walk ends before, the step is not done, and the report names its wait.
+// waits parks a step until its wait is over. If the walk ends before, the step is not done, and the report names its
+// wait.
 func (w *walk) waits(step int, wait *object.StepWait) {
 	w.forgetFailure(step)
 	waiting, isNew := w.run.results.waiting(step, w.run.order.steps[step].ID(), wait, w.run.cluster.Now())
@@ -41,7 +42,8 @@ func (w *walk) waits(step int, wait *object.StepWait) {
 		wait.Stop()
 		w.giveUp(step, object.TryResult{Change: object.Change{
 			StepID: waiting.StepID(), Action: object.Failed,
-			Err: object.FailureOf(waiting.StepID(), &reason.Error{Reason: object.WorkloadFailed, Err: errors.New("it waits: " + waiting.For)}),
+			Err: object.FailureOf(waiting.StepID(),
+				&reason.Error{Reason: object.WorkloadFailed, Err: errors.New("it waits: " + waiting.For)}),
 		}})
 		return
 	}
@@ -61,8 +63,8 @@ func (p *parking) parkFor(w *walk, pause time.Duration) {
 	p.timer = time.AfterFunc(pause, func() { w.run.inbox.put(event{woken: p}) })
 }
 
-// wake continues a parked step, or ends a wait for objects that has taken too long. The wait may be over already: a timer
-// and a change may both end it.
+// wake continues a parked step, or ends a wait for objects that has taken too long. The wait may be over already: a
+// timer and a change may both end it.
 func (p *parking) wake(w *walk) {
 	switch {
 	case !w.parked[p]:

@@ -10,8 +10,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// patience is after how long a walk goes on although a step has failed, or an object is not ready: see Options.Patience. Without a
-// limit, and once the walk has been interrupted, it does not. On a slow cluster it lasts as long as others become ready.
+// patience is after how long a walk goes on although a step has failed, or an object is not ready: see
+// Options.Patience. Without a limit, and once the walk has been interrupted, it does not. On a slow cluster it lasts as
+// long as others become ready.
 type patience struct {
 	ctx       context.Context // of the walk
 	limit     time.Duration

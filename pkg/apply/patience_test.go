@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// TestPatience: an object that is refused, one that waits for a Namespace that never comes, and a Deployment that never becomes ready
-// hold up neither what comes after them nor the end of the run, and each is reported once.
+// TestPatience: an object that is refused, one that waits for a Namespace that never comes, and a Deployment that never
+// becomes ready hold up neither what comes after them nor the end of the run, and each is reported once.
 func TestPatience(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, "patient", namespace, `

@@ -18,9 +18,11 @@ import (
 // reported as not checked, or validated against the definition in the payload itself.
 //
 // A failure holds up no other object.
-func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
+func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory,
+	options Options) *Report {
 	options = options.withDefaults()
-	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout,
+		fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
 	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent)), inbox: newInbox()}
 	p.requests, p.cut = context.WithCancel(ctx)
@@ -29,7 +31,8 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	p.previewer = object.NewPreviewer(applier, release)
 	hooks := options.hooks(p.requests, c, applier)
 	hooks.IsPreview = true
-	order, err := newOrder(release.Manifests, graph.Options{Mode: options.Mode}, applier, stepsWithHooks(applier, hooks))
+	order, err := newOrder(release.Manifests, graph.Options{Mode: options.Mode}, applier,
+		stepsWithHooks(applier, hooks))
 	if err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}
@@ -38,7 +41,8 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	p.all(order, options.Workers)
 	p.explainNotDone(ctx)
 	return &Report{
-		Mode: options.Mode, Changes: order.inPayload(p.results.changes), Warnings: p.results.allWarnings(), Err: p.results.err(ctx, nil),
+		Mode: options.Mode, Changes: order.inPayload(p.results.changes), Warnings: p.results.allWarnings(),
+		Err: p.results.err(ctx, nil),
 	}
 }
 

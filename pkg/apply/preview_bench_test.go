@@ -41,7 +41,8 @@ func manyObjects(b *testing.B, count int) *payload.Payload {
 	folder := fstest.MapFS{}
 	for i := range count {
 		folder[fmt.Sprintf("0000_10_component-%d_%04d.yaml", i%10, i)] = &fstest.MapFile{Data: fmt.Appendf(nil,
-			"{apiVersion: v1, kind: ConfigMap, metadata: {name: object-%04d, namespace: %s}, data: {key: %s}}", i, namespace, strings.Repeat("x", 200))}
+			"{apiVersion: v1, kind: ConfigMap, metadata: {name: object-%04d, namespace: %s}, data: {key: %s}}", i,
+			namespace, strings.Repeat("x", 200))}
 	}
 	release, _, err := payload.Load(b.Context(), folder, payload.Options{Name: namespace})
 	if err != nil {

@@ -23,98 +23,153 @@ spec:
 }
 
 func hat(spec string) string {
-	return "-- 0000_10_shop_50_hat.yaml --\n{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, namespace: NS}, spec: {" + spec + "}}\n"
+	return "-- 0000_10_shop_50_hat.yaml --\n{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, " +
+		"namespace: NS}, spec: {" + spec + "}}\n"
 }
 
 const (
 	price      = `price: {type: integer, minimum: 1}`
 	ofHats     = "CustomResourceDefinition hats.NS.example.com"
 	isNewToo   = ": " + ofHats + " is new, too: it was held against that\n"
-	notAllowed = "failed Hat NS/hat: UpdatePayloadResourceInvalid: its definition, which comes with this release, does not allow it: "
-	isAnother  = ": the cluster has another version of its definition: it was held against that of this release\n"
+	notAllowed = "failed Hat NS/hat: UpdatePayloadResourceInvalid: its definition, which comes with this release, " +
+		"does not allow it: "
+	isAnother = ": the cluster has another version of its definition: it was held against that of this release\n"
 )
 
 func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 	withBrand := hatDefinition(price + `, brand: {type: string}`)
 	runAll(t, map[string]previewCase{
-		"new, and good":  {files: hatDefinition(price) + hat("price: 3"), want: "created " + ofHats + "\ncreated Hat NS/hat" + isNewToo},
-		"new, and bad":   {files: hatDefinition(price) + hat("price: 0"), want: "created " + ofHats + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n", done: "created " + ofHats + "\nfailed Hat NS/hat\n"},
-		"new, and wrong": {files: hatDefinition(price) + hat("price: x"), want: "created " + ofHats + "\n" + notAllowed + "spec.price: must be of type integer, not string\n", done: "created " + ofHats + "\nfailed Hat NS/hat\n"},
+		"new, and good": {
+			files: hatDefinition(price) + hat("price: 3"),
+			want:  "created " + ofHats + "\ncreated Hat NS/hat" + isNewToo,
+		},
+		"new, and bad": {
+			files: hatDefinition(price) + hat("price: 0"),
+			want:  "created " + ofHats + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n",
+			done:  "created " + ofHats + "\nfailed Hat NS/hat\n",
+		},
+		"new, and wrong": {
+			files: hatDefinition(price) + hat("price: x"),
+			want:  "created " + ofHats + "\n" + notAllowed + "spec.price: must be of type integer, not string\n",
+			done:  "created " + ofHats + "\nfailed Hat NS/hat\n",
+		},
 		"new, and unknown field": {
 			files: hatDefinition(price) + hat("prize: 3"), done: "nothing",
 			want: "created " + ofHats + "\n" + notAllowed + "spec.prize: is not in the schema\n",
 		},
 		"new, and unknown field that is left out": {
-			files: hatDefinition(price) + hat("prize: 3"), options: apply.Options{DropUnknownFields: true}, done: "nothing",
+			files: hatDefinition(price) + hat("prize: 3"), options: apply.Options{DropUnknownFields: true},
+			done: "nothing",
 			want: "created " + ofHats + "\ncreated Hat NS/hat" + isNewToo,
 		},
 		"new, and other version": {
 			files: hatDefinition(price) + strings.Replace(hat("price: 3"), "/v1", "/v2", 1), done: "nothing",
-			want: "created " + ofHats + "\n" + notAllowed + "apiVersion: \"NS.example.com/v2\" is not served: write \"NS.example.com/v1\"\n",
+			want: "created " + ofHats + "\n" + notAllowed +
+				"apiVersion: \"NS.example.com/v2\" is not served: write \"NS.example.com/v1\"\n",
 		},
 		"new, and in no namespace": {
-			files: hatDefinition(price) + strings.Replace(hat("price: 3"), ", namespace: NS", "", 1), done: "created " + ofHats + "\nfailed Hat hat\n",
-			want: "created " + ofHats + "\nfailed Hat hat: UpdatePayloadResourceInvalid: it is in no namespace: write metadata.namespace\n",
+			files: hatDefinition(price) + strings.Replace(hat("price: 3"), ", namespace: NS", "", 1),
+			done:  "created " + ofHats + "\nfailed Hat hat\n",
+			want: "created " + ofHats +
+				"\nfailed Hat hat: UpdatePayloadResourceInvalid: it is in no namespace: write metadata.namespace\n",
 		},
-		"unchanged, and new object": {given: hatDefinition(price), files: hatDefinition(price) + hat("price: 3"), want: "unchanged " + ofHats + "\ncreated Hat NS/hat\n"},
+		"unchanged, and new object": {
+			given: hatDefinition(price),
+			files: hatDefinition(price) + hat("price: 3"),
+			want:  "unchanged " + ofHats + "\ncreated Hat NS/hat\n",
+		},
 		"unchanged, and bad object": {
 			given: hatDefinition(price), files: hatDefinition(price) + hat("price: 0"),
-			want: "unchanged " + ofHats + "\nfailed Hat NS/hat: UpdatePayloadResourceInvalid: Hat.NS.example.com \"hat\" is invalid: spec.price: Invalid value: 0: spec.price in body should be greater than or equal to 1\n",
+			want: "unchanged " + ofHats +
+				"\nfailed Hat NS/hat: UpdatePayloadResourceInvalid: Hat.NS.example.com \"hat\" is invalid: " +
+				"spec.price: Invalid value: 0: spec.price in body should be greater than or equal to 1\n",
 		},
-		"unchanged, and unchanged": {given: hatDefinition(price) + hat("price: 3"), files: hatDefinition(price) + hat("price: 3"), want: "unchanged " + ofHats + "\nunchanged Hat NS/hat\n"},
+		"unchanged, and unchanged": {
+			given: hatDefinition(price) + hat("price: 3"),
+			files: hatDefinition(price) + hat("price: 3"),
+			want:  "unchanged " + ofHats + "\nunchanged Hat NS/hat\n",
+		},
 		"labelled, and unchanged": {
-			given: hatDefinition(price) + hat("price: 3"), files: strings.Replace(hatDefinition(price), "{name: hats.", "{labels: {a: b}, name: hats.", 1) + hat("price: 3"),
+			given: hatDefinition(price) + hat("price: 3"),
+			files: strings.Replace(hatDefinition(price), "{name: hats.", "{labels: {a: b}, name: hats.", 1) +
+				hat("price: 3"),
 			want: "configured " + ofHats + "\nunchanged Hat NS/hat\n",
 		},
-		"changed, and the object fits both": {given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3"), want: "configured " + ofHats + "\nunchanged Hat NS/hat\n"},
-		"changed, and the object changes":   {given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 4"), want: "configured " + ofHats + "\nconfigured Hat NS/hat\n"},
+		"changed, and the object fits both": {
+			given: hatDefinition(price) + hat("price: 3"),
+			files: withBrand + hat("price: 3"),
+			want:  "configured " + ofHats + "\nunchanged Hat NS/hat\n",
+		},
+		"changed, and the object changes": {
+			given: hatDefinition(price) + hat("price: 3"),
+			files: withBrand + hat("price: 4"),
+			want:  "configured " + ofHats + "\nconfigured Hat NS/hat\n",
+		},
 		"changed, and the object fits only it": {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3, brand: a"),
 			want: "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
 		},
 		"changed, and the object fits only it, and what is unknown is left out": {
-			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3, brand: a"), options: apply.Options{DropUnknownFields: true},
-			want: "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
+			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3, brand: a"),
+			options: apply.Options{DropUnknownFields: true},
+			want:    "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
 		},
 		"changed, and a new object fits only it": {
 			given: hatDefinition(price), files: withBrand + hat("price: 3, brand: a"),
 			want: "configured " + ofHats + "\ncreated Hat NS/hat" + isAnother,
 		},
 		"changed, and the object fits only it, by a value": {
-			given: hatDefinition(price) + hat("price: 3"), files: hatDefinition(`price: {type: integer, minimum: 0}`) + hat("price: 0"),
-			want: "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
+			given: hatDefinition(price) + hat("price: 3"),
+			files: hatDefinition(`price: {type: integer, minimum: 0}`) + hat("price: 0"),
+			want:  "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
 		},
 		"changed, and the object fits only the old one": {
-			given: hatDefinition(price) + hat("price: 3"), files: hatDefinition(`price: {type: integer, minimum: 5}`) + hat("price: 4"),
-			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n", done: "nothing",
+			given: hatDefinition(price) + hat("price: 3"),
+			files: hatDefinition(`price: {type: integer, minimum: 5}`) + hat("price: 4"),
+			want:  "configured " + ofHats + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n",
+			done:  "nothing",
 		},
 		"changed, and a new object fits only the old one": {
 			given: hatDefinition(price), files: hatDefinition(`price: {type: integer, minimum: 5}`) + hat("price: 4"),
-			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n", done: "nothing",
+			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n",
+			done: "nothing",
 		},
 		"changed, and the object has a field that is no more": {
-			given: withBrand + hat("price: 3, brand: a"), files: hatDefinition(price) + hat("price: 3, brand: a"), done: "nothing",
+			given: withBrand + hat("price: 3, brand: a"), files: hatDefinition(price) + hat("price: 3, brand: a"),
+			done: "nothing",
 			want: "configured " + ofHats + "\n" + notAllowed + "spec.brand: is not in the schema\n",
 		},
 		"changed, and the object fits neither": {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 0"),
-			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n", done: "configured " + ofHats + "\nfailed Hat NS/hat\n",
+			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n",
+			done: "configured " + ofHats + "\nfailed Hat NS/hat\n",
 		},
 		"new, and a bad object with a Secret in it": {
 			files: hatDefinition(`key: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true, properties: {stringData: {type: object, additionalProperties: {type: string, pattern: "^x$"}}}}`) +
-				hat(`key: {apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {a: hunter2}}`), done: "nothing",
-			want: "created " + ofHats + "\n" + notAllowed + "spec.key.stringData.a is wrong; its value is not shown, for it may be a Secret's\n",
+				hat(`key: {apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {a: hunter2}}`),
+			done: "nothing",
+			want: "created " + ofHats + "\n" + notAllowed +
+				"spec.key.stringData.a is wrong; its value is not shown, for it may be a Secret's\n",
 		},
 		"in a new version": {
 			given: hatDefinition(price) + hat("price: 3"),
-			files: strings.Replace(hatDefinition(price), "versions: [", "versions: [{name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}, ", 1) + strings.Replace(hat("price: 3"), "/v1", "/v2", 1),
-			want:  "configured " + ofHats + "\nnot checkable Hat NS/hat" + isNewToo, done: "nothing",
+			files: strings.Replace(hatDefinition(price), "versions: [",
+				"versions: [{name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, "+
+					"x-kubernetes-preserve-unknown-fields: true}}}, ", 1) +
+				strings.Replace(hat("price: 3"), "/v1", "/v2", 1),
+			want: "configured " + ofHats + "\nnot checkable Hat NS/hat" + isNewToo, done: "nothing",
 		},
 		"none": {
-			files: strings.Replace(hatDefinition(price), "type: integer", "type: integr", 1) + hat("price: 3"), done: "nothing",
-			want: "failed " + ofHats + ": UpdatePayloadResourceInvalid: CustomResourceDefinition.apiextensions.k8s.io \"hats.NS.example.com\" is invalid: spec.validation.openAPIV3Schema.properties[spec].properties[price].type: " +
-				"Unsupported value: \"integr\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"\n" +
-				"failed Hat NS/hat: UpdatePayloadResourceInvalid: its definition, " + ofHats + ", would not be applied\n",
+			files: strings.Replace(hatDefinition(price), "type: integer", "type: integr", 1) + hat("price: 3"),
+			done:  "nothing",
+			want: "failed " + ofHats +
+				": UpdatePayloadResourceInvalid: CustomResourceDefinition.apiextensions.k8s.io " +
+				"\"hats.NS.example.com\" is invalid: " +
+				"spec.validation.openAPIV3Schema.properties[spec].properties[price].type: " +
+				"Unsupported value: \"integr\": supported values: \"array\", \"boolean\", \"integer\", \"number\", " +
+				"\"object\", \"string\"\n" +
+				"failed Hat NS/hat: UpdatePayloadResourceInvalid: its definition, " + ofHats +
+				", would not be applied\n",
 		},
 	})
 }
@@ -129,21 +184,32 @@ func inNew(text string) string { return strings.ReplaceAll(text, "namespace: NS"
 func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
 	const needsSpace = ": it needs Namespace NS-new, which is new, too: it was tried in namespace kube-public\n"
 	runAll(t, map[string]previewCase{
-		"a namespace":                           {files: space + one(inNew(red)), want: "created Namespace NS-new\ncreated ConfigMap NS-new/it" + needsSpace},
-		"a namespace, and a create-only object": {files: space + one(inNew(once)), want: "created Namespace NS-new\ncreated ConfigMap NS-new/it" + needsSpace},
+		"a namespace": {
+			files: space + one(inNew(red)),
+			want:  "created Namespace NS-new\ncreated ConfigMap NS-new/it" + needsSpace,
+		},
+		"a namespace, and a create-only object": {
+			files: space + one(inNew(once)),
+			want:  "created Namespace NS-new\ncreated ConfigMap NS-new/it" + needsSpace,
+		},
 		"a namespace, and an unknown field": {
 			files: space + one(inNew(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1))),
-			want:  "created Namespace NS-new\nfailed ConfigMap NS-new/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or drop unknown fields\n",
+			want: "created Namespace NS-new\nfailed ConfigMap NS-new/it: UpdatePayloadResourceInvalid: the cluster " +
+				"knows no field .dada of it: correct or remove it, or drop unknown fields\n",
 		},
 		"a namespace, and a custom resource": {
-			files: space + hatDefinition(price) + inNew(hat("price: 3")), want: "created Namespace NS-new\ncreated " + ofHats + "\ncreated Hat NS-new/hat" + isNewToo,
+			files: space + hatDefinition(price) + inNew(hat("price: 3")),
+			want:  "created Namespace NS-new\ncreated " + ofHats + "\ncreated Hat NS-new/hat" + isNewToo,
 		},
 		"a namespace, and a custom resource that is known": {
-			given: hatDefinition(price), files: space + hatDefinition(price) + inNew(hat("price: 3")), want: "created Namespace NS-new\nunchanged " + ofHats + "\ncreated Hat NS-new/hat" + needsSpace,
+			given: hatDefinition(price), files: space + hatDefinition(price) + inNew(hat("price: 3")),
+			want: "created Namespace NS-new\nunchanged " + ofHats + "\ncreated Hat NS-new/hat" + needsSpace,
 		},
 		"a namespace, and a bad custom resource that is known": {
 			given: hatDefinition(price), files: space + hatDefinition(price) + inNew(hat("price: 0")), done: "nothing",
-			want: "created Namespace NS-new\nunchanged " + ofHats + "\nfailed Hat NS-new/hat: UpdatePayloadResourceInvalid: Hat.NS.example.com \"hat\" is invalid: spec.price: Invalid value: 0: spec.price in body should be greater than or equal to 1\n",
+			want: "created Namespace NS-new\nunchanged " + ofHats +
+				"\nfailed Hat NS-new/hat: UpdatePayloadResourceInvalid: Hat.NS.example.com \"hat\" is invalid: " +
+				"spec.price: Invalid value: 0: spec.price in body should be greater than or equal to 1\n",
 		},
 		"a service account": {
 			files: one(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: app, namespace: NS}}
@@ -169,8 +235,10 @@ func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
 {apiVersion: NS.example.com/v1, kind: Thing, metadata: {name: it, namespace: NS}}
 ---
 {apiVersion: NS.example.com/v2, kind: Thing, metadata: {name: other, namespace: NS}}`), done: "nothing",
-			want: "created APIService v1.NS.example.com\ncreated Thing NS/it: its API is new, too: APIService v1.NS.example.com\n" +
-				"failed Thing NS/other: UpdatePayloadResourceTypeMissing: the cluster has no kind Thing.NS.example.com: the cluster does not serve it\n",
+			want: "created APIService v1.NS.example.com\ncreated Thing NS/it: its API is new, too: APIService " +
+				"v1.NS.example.com\n" +
+				"failed Thing NS/other: UpdatePayloadResourceTypeMissing: the cluster has no kind " +
+				"Thing.NS.example.com: the cluster does not serve it\n",
 		},
 	})
 }

@@ -50,29 +50,40 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 				webhook(t, namespace, serve(t, answer(http.StatusForbidden, "no hats")), 5)
 				awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
 			},
-			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceForbidden: admission webhook \"shop.example.com\" denied the request: no hats\n",
+			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceForbidden: admission webhook " +
+				"\"shop.example.com\" denied the request: no hats\n",
 		},
 		"webhook that is down": {
 			prepare: retriedCases["webhook that has an error"].asObstacle(), files: one(red), done: "nothing",
-			want: "not checkable ConfigMap NS/it: the server does not take it now, and an apply would try again: Internal error occurred: failed calling webhook \"shop.example.com\": " +
-				"failed to call webhook: an error on the server (\"out of order\") has prevented the request from succeeding; " +
+			want: "not checkable ConfigMap NS/it: the server does not take it now, and an apply would try again: " +
+				"Internal error occurred: failed calling webhook \"shop.example.com\": " +
+				"failed to call webhook: an error on the server (\"out of order\") has prevented the request from " +
+				"succeeding; " +
 				"ValidatingWebhookConfiguration ...\n",
 		},
 		"quota": {
 			prepare: retriedCases["quota"].asObstacle(), files: one(retriedCases["quota"].files), done: "nothing",
-			want: "not checkable Service NS/web: the server does not take it now, and an apply would try again: services \"web\" is forbidden: exceeded quota: few, requested: services=1, used: services=0, limited: services=0\n",
+			want: "not checkable Service NS/web: the server does not take it now, and an apply would try again: " +
+				"services \"web\" is forbidden: exceeded quota: few, requested: services=1, used: services=0, " +
+				"limited: services=0\n",
 		},
 		"namespace that is being deleted": {
-			prepare: retriedCases["namespace that is being deleted"].asObstacle(), files: one(retriedCases["namespace that is being deleted"].files), done: "nothing",
-			want: "not checkable ConfigMap NS-old/a: the server does not take it now, and an apply would try again: configmaps \"a\" is forbidden: unable to create new content in namespace NS-old because it is being terminated: it was tried in namespace kube-public\n",
+			prepare: retriedCases["namespace that is being deleted"].asObstacle(),
+			files:   one(retriedCases["namespace that is being deleted"].files), done: "nothing",
+			want: "not checkable ConfigMap NS-old/a: the server does not take it now, and an apply would try again: " +
+				"configmaps \"a\" is forbidden: unable to create new content in namespace NS-old because it is being " +
+				"terminated: it was tried in namespace kube-public\n",
 		},
 		"aggregated API that is down": {
-			prepare: retriedCases["aggregated API that is down"].asObstacle(), files: one(retriedCases["aggregated API that is down"].files), done: "nothing",
-			want: "not checkable Thing NS/hat: discovery of kind Thing.NS.aggregated.example.com failed: stale GroupVersion discovery: NS.aggregated.example.com/v1; APIService ...\n",
+			prepare: retriedCases["aggregated API that is down"].asObstacle(),
+			files:   one(retriedCases["aggregated API that is down"].files), done: "nothing",
+			want: "not checkable Thing NS/hat: discovery of kind Thing.NS.aggregated.example.com failed: stale " +
+				"GroupVersion discovery: NS.aggregated.example.com/v1; APIService ...\n",
 		},
 		"policy that denies": {
 			prepare: deny, files: one(red),
-			want: "failed ConfigMap NS/it: UpdatePayloadResourceForbidden: configmaps \"it\" is forbidden: ValidatingAdmissionPolicy 'NS' with binding 'NS' denied request: no hats\n",
+			want: "failed ConfigMap NS/it: UpdatePayloadResourceForbidden: configmaps \"it\" is forbidden: " +
+				"ValidatingAdmissionPolicy 'NS' with binding 'NS' denied request: no hats\n",
 		},
 		"webhook with dry run": {
 			prepare: noneOnDryRun, files: one(red), want: "created ConfigMap NS/it\n",
@@ -97,12 +108,14 @@ func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
 	create("bob", strings.Replace(red, "name: it", "name: old", 1))(t, namespace)
 	config := answering(t, func(request *http.Request) (int, string) {
 		isDry := request.URL.Query().Get("dryRun") != ""
-		return http.StatusBadRequest, map[bool]string{true: `admission webhook "shop.example.com" does not support dry run: BadRequest`}[isDry]
+		return http.StatusBadRequest,
+			map[bool]string{true: `admission webhook "shop.example.com" does not support dry run: BadRequest`}[isDry]
 	})
 	files := one(blue+"\n---\n"+strings.Replace(red, "name: it", "name: new", 1)) + tombstoneFile
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, files), apply.Options{})
 	const why = ": a webhook that would be called does not support dry runs\n"
-	want := "not checkable ConfigMap NS/it" + why + "not checkable ConfigMap NS/new" + why + "not checkable ConfigMap NS/old" + why
+	want := "not checkable ConfigMap NS/it" + why + "not checkable ConfigMap NS/new" + why +
+		"not checkable ConfigMap NS/old" + why
 	if diff := cmp.Diff(want, saw.previewed(namespace)); diff != "" || saw.Err != nil {
 		t.Error(saw.Err, diff)
 	}
@@ -114,17 +127,20 @@ func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
 // answering connects to a server that refuses some requests: those for which it says why.
 func answering(t *testing.T, refuse func(*http.Request) (code int, why string)) *rest.Config {
 	t.Helper()
-	return sandboxtest.Tap(test.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-		code, why := refuse(request)
-		if why == "" {
-			return send.RoundTrip(request)
-		}
-		message, reason, _ := strings.Cut(why, ": ")
-		body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason, code, message)
-		return &http.Response{
-			StatusCode: code, Request: request, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
-		}, nil
-	})
+	return sandboxtest.Tap(test.Sandbox(t).Config,
+		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+			code, why := refuse(request)
+			if why == "" {
+				return send.RoundTrip(request)
+			}
+			message, reason, _ := strings.Cut(why, ": ")
+			body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`,
+				reason, code, message)
+			return &http.Response{
+				StatusCode: code, Request: request, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(body)),
+			}, nil
+		})
 }
 
 // deny has a policy deny all ConfigMaps of a namespace.
@@ -134,29 +150,41 @@ func deny(t *testing.T, namespace string) { denyIn(t, namespace, namespace, nil)
 func denyIn(t *testing.T, policy, namespace string, labels map[string]string) {
 	t.Helper()
 	registration := test.Client(t).AdmissionregistrationV1()
-	_, err := registration.ValidatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: policy},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: labels}, ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{"*"},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-				},
-			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "no hats"}},
-		},
-	}, metav1.CreateOptions{})
+	_, err := registration.ValidatingAdmissionPolicies().Create(t.Context(),
+		&admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: policy},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{
+					MatchLabels: labels,
+				}, ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{"*"},
+						Rule: admissionregistrationv1.Rule{
+							APIGroups:   []string{""},
+							APIVersions: []string{"v1"},
+							Resources:   []string{"configmaps"},
+						},
+					},
+				}}},
+				Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "no hats"}},
+			},
+		}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = registration.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: policy},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: policy, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}},
-		},
-	}, metav1.CreateOptions{})
+	_, err = registration.ValidatingAdmissionPolicyBindings().Create(t.Context(),
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: policy},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        policy,
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+				MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{corev1.LabelMetadataName: namespace},
+				}},
+			},
+		}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		_ = registration.ValidatingAdmissionPolicyBindings().Delete(context.Background(), policy, metav1.DeleteOptions{})
+		_ = registration.ValidatingAdmissionPolicyBindings().Delete(context.Background(), policy,
+			metav1.DeleteOptions{})
 		_ = registration.ValidatingAdmissionPolicies().Delete(context.Background(), policy, metav1.DeleteOptions{})
 	})
 	awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: labels}})
@@ -174,7 +202,8 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 			`failed ConfigMap NS/it: UpdatePayloadResourceForbidden: configmaps "it" is forbidden: User "USER" cannot patch resource "configmaps" in API group "" in the namespace "NS"` + "\n",
 		},
 		"create": {
-			[]rbacv1.PolicyRule{may("", "serviceaccounts", "get", "list", "patch")}, one(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: it, namespace: NS}}`),
+			[]rbacv1.PolicyRule{may("", "serviceaccounts", "get", "list", "patch")},
+			one(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: it, namespace: NS}}`),
 			`failed ServiceAccount NS/it: UpdatePayloadResourceForbidden: serviceaccounts "it" is forbidden: User "USER" cannot create resource "serviceaccounts" in API group "" in the namespace "NS"` + "\n",
 		},
 		"delete": {
@@ -182,19 +211,23 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 			`failed ConfigMap NS/old: UpdatePayloadResourceForbidden: configmaps "old" is forbidden: User "USER" cannot delete resource "configmaps" in API group "" in the namespace "NS"` + "\n",
 		},
 		"none: a binding to a role that is new": {
-			[]rbacv1.PolicyRule{may("rbac.authorization.k8s.io", "*", "get", "list", "patch", "create"), may("", "pods", "get")},
+			[]rbacv1.PolicyRule{may("rbac.authorization.k8s.io", "*", "get", "list", "patch", "create"),
+				may("", "pods", "get")},
 			one(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: readers, namespace: NS}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}, subjects: [{kind: User, name: bob, apiGroup: rbac.authorization.k8s.io}]}`),
 			"created Role NS/reader\ncreated RoleBinding NS/readers: it needs Role NS/reader, which is new, too\n",
 		},
 		"none: a broken binding to a role that is new": {
-			[]rbacv1.PolicyRule{may("rbac.authorization.k8s.io", "*", "get", "list", "patch", "create"), may("", "pods", "get")},
+			[]rbacv1.PolicyRule{may("rbac.authorization.k8s.io", "*", "get", "list", "patch", "create"),
+				may("", "pods", "get")},
 			one(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: readers, namespace: NS}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}, subjects: [{kind: Robot, name: bob}]}`),
-			"created Role NS/reader\nfailed RoleBinding NS/readers: UpdatePayloadResourceInvalid: subjects[0].kind: Unsupported value: \"Robot\": supported values: " +
-				"\"ServiceAccount\", \"User\", \"Group\" (by Kubernetes' own validation, as the cluster can't be asked yet)\n",
+			"created Role NS/reader\nfailed RoleBinding NS/readers: UpdatePayloadResourceInvalid: subjects[0].kind: " +
+				"Unsupported value: \"Robot\": supported values: " +
+				"\"ServiceAccount\", \"User\", \"Group\" (by Kubernetes' own validation, as the cluster can't be " +
+				"asked yet)\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,9 +239,11 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 			config.Impersonate.UserName = "somebody-" + namespace
 			var got string
 			want := strings.ReplaceAll(c.want, "USER", "somebody-NS")
-			sandboxtest.Eventually(t, "the rights are not as wanted", func(context.Context) bool { // which take effect in a moment
+			// which take effect in a moment
+			sandboxtest.Eventually(t, "the rights are not as wanted", func(context.Context) bool {
 				release := load(t, namespace, namespace, c.files)
-				got = preview(t, t.Context(), config, release, apply.Options{Refusals: knownRefusals(t, release)}).previewed(namespace)
+				got = preview(t, t.Context(), config, release,
+					apply.Options{Refusals: knownRefusals(t, release)}).previewed(namespace)
 				return got == want || !strings.Contains(got, "cannot get")
 			})
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -223,7 +258,8 @@ func manyFiles(count int) string {
 	var text strings.Builder
 	for i := range count {
 		name := "it-" + string(rune('a'+i/26)) + string(rune('a'+i%26))
-		text.WriteString(strings.Replace(one(strings.Replace(red, "name: it", "name: "+name, 1)), "50_file", "50_"+name, 1))
+		text.WriteString(strings.Replace(one(strings.Replace(red, "name: it", "name: "+name, 1)), "50_file", "50_"+name,
+			1))
 	}
 	return text.String()
 }
@@ -256,7 +292,8 @@ func TestAPreviewFailsWithoutAServer(t *testing.T) {
 		return 0, ""
 	})
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{})
-	if got := saw.previewed(namespace); got != "failed ConfigMap NS/it: UpdatePayloadClusterDown: gone\n" || saw.Err == nil {
+	if got := saw.previewed(namespace); got != "failed ConfigMap NS/it: UpdatePayloadClusterDown: gone\n" ||
+		saw.Err == nil {
 		t.Error(saw.Err, got)
 	}
 }
@@ -277,7 +314,8 @@ func TestAPreviewEndsWithTheServer(t *testing.T) {
 	text := saw.previewed(namespace)
 	first := "failed ConfigMap NS/it-aa: UpdatePayloadClusterDown: Patch \"https://"
 	rest := strings.Count(text, ": the server gave no answer\n")
-	if !strings.HasPrefix(text, first) || rest != 19 || asked.Load() > 10 || saw.Err == nil || errors.Is(saw.Err, context.Canceled) {
+	if !strings.HasPrefix(text, first) || rest != 19 || asked.Load() > 10 || saw.Err == nil ||
+		errors.Is(saw.Err, context.Canceled) {
 		t.Errorf("%v, after %d requests: %s", saw.Err, asked.Load(), text)
 	}
 }
@@ -299,7 +337,8 @@ func TestAPreviewEndsWhenItIsInterrupted(t *testing.T) {
 		return http.StatusServiceUnavailable, "gone: ServiceUnavailable"
 	})
 	saw := preview(t, ctx, config, load(t, namespace, namespace, manyFiles(20)), apply.Options{Workers: 2})
-	if !errors.Is(saw.Err, context.Canceled) || !strings.HasSuffix(saw.Err.Error(), ": 20 objects not applied") || asked.Load() > 2 {
+	if !errors.Is(saw.Err, context.Canceled) || !strings.HasSuffix(saw.Err.Error(), ": 20 objects not applied") ||
+		asked.Load() > 2 {
 		t.Errorf("%v; %d were asked for", saw.Err, asked.Load())
 	}
 }
@@ -315,7 +354,8 @@ func TestAPreviewEndsWhenItsTimeIsUp(t *testing.T) {
 		return 0, ""
 	})
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{Timeout: time.Second})
-	if got := saw.previewed(namespace); got != "not done ConfigMap NS/it: the time is up after 1s\n" || !errors.Is(saw.Err, apply.ErrTimeout) {
+	if got := saw.previewed(namespace); got != "not done ConfigMap NS/it: the time is up after 1s\n" ||
+		!errors.Is(saw.Err, apply.ErrTimeout) {
 		t.Error(saw.Err, got)
 	}
 }
@@ -389,7 +429,8 @@ func TestAPreviewShowsNoSecrets(t *testing.T) {
 			if row.given != "" {
 				change(t, namespace, "", show.Replace(row.given), apply.Options{NoWait: true})
 			}
-			saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(show.Replace(row.files))), apply.Options{})
+			saw := preview(t, t.Context(), test.Sandbox(t).Config,
+				load(t, namespace, namespace, one(show.Replace(row.files))), apply.Options{})
 			want := row.want
 			if want != "" {
 				want = "Secret NS/key" + where + want

@@ -31,27 +31,34 @@ func TestAPreviewKnowsWhatServersRefuse(t *testing.T) {
 	const (
 		unasked = " (by Kubernetes' own validation, as the cluster can't be asked yet)\n"
 		isNew   = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: app, namespace: NS}}\n---\n"
-		pod     = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {serviceAccountName: app, containers: [{name: web}, {name: proxy, image: registry.example/proxy, imagePullPolicy: Sometimes}]}}"
-		badKey  = "{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS}, data: {no key: red}}"
+		pod     = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {serviceAccountName: app, " +
+			"containers: [{name: web}, {name: proxy, image: registry.example/proxy, imagePullPolicy: Sometimes}]}}"
+		badKey = "{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS}, data: {no key: red}}"
 	)
 	runAll(t, map[string]previewCase{
 		"a pod with a service account that is new, too": {
 			files: one(isNew + pod),
-			want: "created ServiceAccount NS/app\nfailed Pod NS/web: UpdatePayloadResourceInvalid: spec.containers[0].image: Required value; " +
-				"spec.containers[1].imagePullPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"IfNotPresent\", \"Never\"" + unasked,
+			want: "created ServiceAccount NS/app\nfailed Pod NS/web: UpdatePayloadResourceInvalid: " +
+				"spec.containers[0].image: Required value; " +
+				"spec.containers[1].imagePullPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", " +
+				"\"IfNotPresent\", \"Never\"" + unasked,
 		},
 		"in the place of one that is being deleted": {
 			prepare: func(t *testing.T, namespace string) {
-				create("bob", strings.Replace(red, "name: it", "name: it, finalizers: [shop.example.com/hold]", 1))(t, namespace)
+				create("bob", strings.Replace(red, "name: it", "name: it, finalizers: [shop.example.com/hold]", 1))(t,
+					namespace)
 				must(t, test.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), "it", metav1.DeleteOptions{}))
 				t.Cleanup(func() {
-					_, err := test.Client(t).CoreV1().ConfigMaps(namespace).Patch(context.Background(), "it", types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
+					_, err := test.Client(t).CoreV1().ConfigMaps(namespace).Patch(context.Background(), "it",
+						types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
 					must(t, err)
 				})
 			},
 			files: one(badKey), done: "nothing",
-			want: "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: data[no key]: Invalid value: \"no key\": a valid config key must consist of alphanumeric characters, '-', '_' or '.' " +
-				"(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')" + unasked,
+			want: "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: data[no key]: Invalid value: \"no key\": a " +
+				"valid config key must consist of alphanumeric characters, '-', '_' or '.' " +
+				"(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')" +
+				unasked,
 		},
 	})
 }
@@ -66,7 +73,8 @@ func TestAPreviewBelievesTheServer(t *testing.T) {
 		known[object.StepOf(m)] = []fields.FieldRefusal{{Message: "data: Forbidden: by an older version"}}
 	}
 	saw := preview(t, t.Context(), test.Sandbox(t).Config, release, apply.Options{Refusals: known})
-	want := "created Namespace NS-new\ncreated ConfigMap NS/it\ncreated ConfigMap NS-new/it: it needs Namespace NS-new, which is new, too: it was tried in namespace kube-public\n"
+	want := "created Namespace NS-new\ncreated ConfigMap NS/it\ncreated ConfigMap NS-new/it: it needs Namespace " +
+		"NS-new, which is new, too: it was tried in namespace kube-public\n"
 	if diff := cmp.Diff(want, saw.previewed(namespace)); diff != "" || saw.Err != nil {
 		t.Error(saw.Err, diff)
 	}

@@ -26,7 +26,8 @@ import (
 
 // preview looks at what an apply of a payload would do, as a user, and fails the test if
 // anything is written.
-func preview(t testing.TB, ctx context.Context, config *rest.Config, release *payload.Payload, options apply.Options) applied {
+func preview(t testing.TB, ctx context.Context, config *rest.Config, release *payload.Payload,
+	options apply.Options) applied {
 	t.Helper()
 	known, _, err := record.NewStore(test.Client(t), "default", release.Name).Load(t.Context())
 	if err != nil {
@@ -38,13 +39,17 @@ func preview(t testing.TB, ctx context.Context, config *rest.Config, release *pa
 	}
 	var places []inventory.ListScope
 	for _, manifest := range release.Manifests {
-		places = append(places, inventory.ListScope{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
+		places = append(places, inventory.ListScope{
+			Kind:      manifest.ID().GroupKind(),
+			Namespace: manifest.ID().Namespace,
+		})
 	}
 	before, err := inventory.Take(t.Context(), c, places, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.Release, options.Journal = release.Name, object.NewJournal(record.NewStore(c.Client, "default", release.Name), known)
+	options.Release, options.Journal = release.Name,
+		object.NewJournal(record.NewStore(c.Client, "default", release.Name), known)
 	return applied{Report: apply.Preview(ctx, c, release, before, options), record: known}
 }
 
@@ -140,7 +145,8 @@ func (f previewCase) check(t *testing.T) {
 		if diff := cmp.Diff(whatCounts(change.Look.Would), whatCounts(liveOf(t, release.Manifests[i]))); diff != "" {
 			t.Errorf("%s is not as previewed (-previewed +is): %s", change.ID, diff)
 		}
-		if diff := cmp.Diff(fmt.Sprint(change.Adopted, change.Lost), fmt.Sprint(did.Changes[i].Adopted, did.Changes[i].Lost)); diff != "" {
+		if diff := cmp.Diff(fmt.Sprint(change.Adopted, change.Lost),
+			fmt.Sprint(did.Changes[i].Adopted, did.Changes[i].Lost)); diff != "" {
 			t.Errorf("of %s other fields are taken: %s", change.ID, diff)
 		}
 	}
@@ -192,7 +198,8 @@ func create(manager, text string) func(*testing.T, string) {
 		c := connect(t)
 		in, err := c.Find(t.Context(), object.GroupVersionKind())
 		must(t, err)
-		_, err = c.In(in, object.Object().GetNamespace()).Create(t.Context(), object.Object(), metav1.CreateOptions{FieldManager: manager})
+		_, err = c.In(in, object.Object().GetNamespace()).Create(t.Context(), object.Object(),
+			metav1.CreateOptions{FieldManager: manager})
 		must(t, err)
 	}
 }
@@ -240,13 +247,15 @@ func merged(resource string, name, change string, part ...string) func(*testing.
 		for _, item := range part {
 			path += "/" + item
 		}
-		request := test.Client(t).CoreV1().RESTClient().Patch("application/merge-patch+json").AbsPath(path).Param("fieldManager", "bob").Body([]byte(change))
+		request := test.Client(t).CoreV1().RESTClient().Patch("application/merge-patch+json").AbsPath(path).Param(
+			"fieldManager", "bob",
+		).Body([]byte(change))
 		must(t, request.Do(t.Context()).Error())
 	}
 }
 
-// settled waits until the Deployment web is rolled out. Before that, its controller may write the status between each look
-// of a preview and the dry run after it, which then seems to change something.
+// settled waits until the Deployment web is rolled out. Before that, its controller may write the status between each
+// look of a preview and the dry run after it, which then seems to change something.
 func settled(t *testing.T, namespace string) {
 	t.Helper()
 	a := act(t, "")
@@ -256,7 +265,8 @@ func settled(t *testing.T, namespace string) {
 		available, _, _ := unstructured.NestedInt64(live.Object, "status", "availableReplicas")
 		seen, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
 		if available != wanted || seen != live.GetGeneration() {
-			return fmt.Errorf("%d of %d replicas are available, in generation %d of %d", available, wanted, seen, live.GetGeneration())
+			return fmt.Errorf("%d of %d replicas are available, in generation %d of %d", available, wanted, seen,
+				live.GetGeneration())
 		}
 		return nil
 	})
@@ -264,61 +274,137 @@ func settled(t *testing.T, namespace string) {
 
 func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 	runAll(t, map[string]previewCase{
-		"new":                                   {files: one(red), want: "created ConfigMap NS/it\n"},
-		"changed":                               {given: one(red), files: one(blue), want: "configured ConfigMap NS/it\n"},
-		"unchanged":                             {given: one(red), files: one(red), want: "unchanged ConfigMap NS/it\n"},
-		"unchanged, and nothing is known of it": {given: one(red), then: forget, files: one(red), want: "unchanged ConfigMap NS/it\n"},
-		"changed by somebody":                   {given: one(red), then: merged("configmaps", "it", `{"data":{"colour":"blue"}}`), files: one(red), want: "configured ConfigMap NS/it, data.colour of bob\n"},
-		"a field of somebody else's":            {given: one(red), then: merged("configmaps", "it", `{"data":{"size":"L"}}`), files: one(red), want: "unchanged ConfigMap NS/it\n"},
-		"somebody's field becomes ours, with their value": {given: one(red), then: merged("configmaps", "it", `{"data":{"size":"L"}}`), files: one(strings.Replace(red, "red", "red, size: L", 1)), want: "configured ConfigMap NS/it\n"},
-		"somebody's field becomes ours, with our value":   {given: one(red), then: merged("configmaps", "it", `{"data":{"size":"L"}}`), files: one(strings.Replace(red, "red", "red, size: M", 1)), want: "configured ConfigMap NS/it, data.size of bob\n"},
-		"without our label":                      {given: one(red), then: merged("configmaps", "it", emptied), files: one(red), want: "configured ConfigMap NS/it\n"},
-		"a field that the release no longer has": {given: one(strings.Replace(red, "red", "red, size: L", 1)), files: one(red), want: "configured ConfigMap NS/it\n"},
-		"create-only and new":                    {files: one(once), want: "created ConfigMap NS/it\n"},
-		"create-only and there":                  {given: one(once), files: one(strings.Replace(once, "red", "blue", 1)), want: "kept ConfigMap NS/it: it is create-only, and was there\n"},
-		"create-only and somebody else's":        {prepare: create("bob", red), files: one(once), want: "kept ConfigMap NS/it: it is create-only, and was there\n"},
-		"create-only and unknown field":          {files: one(strings.Replace(once, "}, data:", "}, dada: {}, data:", 1)), want: "created ConfigMap NS/it\n"},
-		"a Deployment that runs":                 {given: one(web), then: also(forget, settled), files: one(web), want: "unchanged Deployment NS/web\n"},
-		"a Deployment that changes":              {given: one(web), files: one(strings.Replace(web, "/web}", "/web:2}", 1)), want: "configured Deployment NS/web\n"},
-		"a Job that has not finished":            {given: one(`{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: NS}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/a}]}}}}`), then: forget, files: one(`{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: NS}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/a}]}}}}`), want: "unchanged Job NS/a\n"},
-		"several objects":                        {given: one(red + "\n---\n" + web), files: one(blue + "\n---\n" + web + "\n---\n" + strings.Replace(red, "name: it", "name: other", 1)), want: "configured ConfigMap NS/it\nunchanged Deployment NS/web\ncreated ConfigMap NS/other\n"},
+		"new": {files: one(red), want: "created ConfigMap NS/it\n"},
+		"changed": {
+			given: one(red),
+			files: one(blue),
+			want:  "configured ConfigMap NS/it\n",
+		},
+		"unchanged": {given: one(red), files: one(red), want: "unchanged ConfigMap NS/it\n"},
+		"unchanged, and nothing is known of it": {
+			given: one(red),
+			then:  forget,
+			files: one(red),
+			want:  "unchanged ConfigMap NS/it\n",
+		},
+		"changed by somebody": {
+			given: one(red),
+			then:  merged("configmaps", "it", `{"data":{"colour":"blue"}}`),
+			files: one(red),
+			want:  "configured ConfigMap NS/it, data.colour of bob\n",
+		},
+		"a field of somebody else's": {
+			given: one(red),
+			then:  merged("configmaps", "it", `{"data":{"size":"L"}}`),
+			files: one(red),
+			want:  "unchanged ConfigMap NS/it\n",
+		},
+		"somebody's field becomes ours, with their value": {
+			given: one(red),
+			then:  merged("configmaps", "it", `{"data":{"size":"L"}}`),
+			files: one(strings.Replace(red, "red", "red, size: L", 1)),
+			want:  "configured ConfigMap NS/it\n",
+		},
+		"somebody's field becomes ours, with our value": {
+			given: one(red),
+			then:  merged("configmaps", "it", `{"data":{"size":"L"}}`),
+			files: one(strings.Replace(red, "red", "red, size: M", 1)),
+			want:  "configured ConfigMap NS/it, data.size of bob\n",
+		},
+		"without our label": {
+			given: one(red),
+			then:  merged("configmaps", "it", emptied),
+			files: one(red),
+			want:  "configured ConfigMap NS/it\n",
+		},
+		"a field that the release no longer has": {
+			given: one(strings.Replace(red, "red", "red, size: L", 1)),
+			files: one(red),
+			want:  "configured ConfigMap NS/it\n",
+		},
+		"create-only and new": {files: one(once), want: "created ConfigMap NS/it\n"},
+		"create-only and there": {
+			given: one(once),
+			files: one(strings.Replace(once, "red", "blue", 1)),
+			want:  "kept ConfigMap NS/it: it is create-only, and was there\n",
+		},
+		"create-only and somebody else's": {
+			prepare: create("bob", red),
+			files:   one(once),
+			want:    "kept ConfigMap NS/it: it is create-only, and was there\n",
+		},
+		"create-only and unknown field": {
+			files: one(strings.Replace(once, "}, data:", "}, dada: {}, data:", 1)),
+			want:  "created ConfigMap NS/it\n",
+		},
+		"a Deployment that runs": {
+			given: one(web),
+			then:  also(forget, settled),
+			files: one(web),
+			want:  "unchanged Deployment NS/web\n",
+		},
+		"a Deployment that changes": {
+			given: one(web),
+			files: one(strings.Replace(web, "/web}", "/web:2}", 1)),
+			want:  "configured Deployment NS/web\n",
+		},
+		"a Job that has not finished": {
+			given: one(`{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: NS}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/a}]}}}}`),
+			then:  forget,
+			files: one(`{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: NS}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/a}]}}}}`),
+			want:  "unchanged Job NS/a\n",
+		},
+		"several objects": {
+			given: one(red + "\n---\n" + web),
+			files: one(blue + "\n---\n" + web + "\n---\n" + strings.Replace(red, "name: it", "name: other", 1)),
+			want:  "configured ConfigMap NS/it\nunchanged Deployment NS/web\ncreated ConfigMap NS/other\n",
+		},
 		"in no namespace that is there, nor in the release": {
 			files: one(strings.Replace(red, "namespace: NS", "namespace: NS-none", 1)), done: "nothing",
-			want: "not checkable ConfigMap NS-none/it: namespace NS-none is neither there nor in this release: an apply would wait for it: it was tried in namespace kube-public\n",
+			want: "not checkable ConfigMap NS-none/it: namespace NS-none is neither there nor in this release: an " +
+				"apply would wait for it: it was tried in namespace kube-public\n",
 		},
 		"a kind that nobody has": {
 			files: one(`{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, namespace: NS}}`),
-			want:  "failed Hat NS/hat: UpdatePayloadResourceTypeMissing: the cluster has no kind Hat.NS.example.com: the cluster does not serve it\n",
+			want: "failed Hat NS/hat: UpdatePayloadResourceTypeMissing: the cluster has no kind Hat.NS.example.com: " +
+				"the cluster does not serve it\n",
 		},
 		"unknown field": {
 			files: one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)),
-			want:  "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or drop unknown fields\n",
+			want: "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: " +
+				"correct or remove it, or drop unknown fields\n",
 		},
 		"unknown field that is left out": {
-			files: one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)), options: apply.Options{DropUnknownFields: true},
-			want: "created ConfigMap NS/it\n",
+			files:   one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)),
+			options: apply.Options{DropUnknownFields: true},
+			want:    "created ConfigMap NS/it\n",
 		},
 		"invalid": {
 			files: one(`{apiVersion: v1, kind: Service, metadata: {name: it, namespace: NS}, spec: {ports: [{port: 80, nodePort: -1}]}}`),
-			want:  "failed Service NS/it: UpdatePayloadResourceInvalid: Service \"it\" is invalid: spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'\n",
+			want: "failed Service NS/it: UpdatePayloadResourceInvalid: Service \"it\" is invalid: " +
+				"spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'\n",
 		},
 		"malformed": {
 			files: one(strings.Replace(red, "{colour: red}", "7", 1)),
-			want:  "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: failed to create typed patch object (NS/it; /v1, Kind=ConfigMap): .data: expected map, got &{7}\n",
+			want: "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: failed to create typed patch object " +
+				"(NS/it; /v1, Kind=ConfigMap): .data: expected map, got &{7}\n",
 		},
 		"more than etcd takes": {
 			files: one(strings.ReplaceAll(`{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {automountServiceAccountToken: false, containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE]}]}}`, "LARGE", large)),
-			want:  "not checkable Pod NS/web: it would be N bytes, and most clusters store no more than 1572864\n", done: "failed Pod NS/web\n",
+			want:  "not checkable Pod NS/web: it would be N bytes, and most clusters store no more than 1572864\n",
+			done:  "failed Pod NS/web\n",
 		},
 		"more than the server takes": {
 			files: one(strings.ReplaceAll(`{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE, LARGE]}]}}`, "LARGE", large)),
-			want:  "failed Pod NS/web: UpdatePayloadResourceInvalid: it is too large: Request entity too large: limit is 3145728\n",
+			want: "failed Pod NS/web: UpdatePayloadResourceInvalid: it is too large: Request entity too large: " +
+				"limit is 3145728\n",
 		},
 		"of another release": {
 			prepare: func(t *testing.T, namespace string) {
 				must(t, run(t, t.Context(), load(t, namespace+"-other", namespace, one(red)), apply.Options{}).Err)
 			},
-			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceConflict: it is of release NS-other: only one release may have an object\n",
+			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceConflict: it is of release " +
+				"NS-other: only one release may have an object\n",
 		},
 		"being deleted": {
 			prepare: func(t *testing.T, namespace string) {
@@ -327,7 +413,8 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 				g.remove()
 			},
 			files: one(strings.Replace(red, "name: it", "name: old", 1)), done: "nothing",
-			want: "not checkable ConfigMap NS/old: it is being deleted, and can only be recreated when it is gone: terminating since NOW, held by finalizer example.com/hold\n",
+			want: "not checkable ConfigMap NS/old: it is being deleted, and can only be recreated when it is gone: " +
+				"terminating since NOW, held by finalizer example.com/hold\n",
 		},
 	})
 }
@@ -335,9 +422,21 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 func TestAPreviewForeseesJobsThatHaveFinished(t *testing.T) {
 	old := strings.NewReplacer("ANNOTATIONS", "labels: {}", "VALUE", "old").Replace(migration)
 	runAll(t, map[string]previewCase{
-		"and are gone":              {given: old, then: tidy, files: old, want: "kept Job NS/migrate: it has finished before, and is not run again\n"},
-		"and are there":             {given: old, files: old, want: "unchanged Job NS/migrate\n"},
-		"and are gone, and changed": {given: old, then: tidy, files: strings.ReplaceAll(old, "old", "new"), want: "created Job NS/migrate\n", isOther: true}, // controllers write labels of its UID
+		"and are gone": {
+			given: old,
+			then:  tidy,
+			files: old,
+			want:  "kept Job NS/migrate: it has finished before, and is not run again\n",
+		},
+		"and are there": {given: old, files: old, want: "unchanged Job NS/migrate\n"},
+		// controllers write labels of its UID
+		"and are gone, and changed": {
+			given:   old,
+			then:    tidy,
+			files:   strings.ReplaceAll(old, "old", "new"),
+			want:    "created Job NS/migrate\n",
+			isOther: true,
+		},
 	})
 }
 
@@ -367,35 +466,75 @@ func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
 		settled(t, namespace)
 	}
 	runAll(t, map[string]previewCase{
-		"made by kubectl":  {prepare: create("kubectl-client-side-apply", theirs), files: one(red), want: "configured ConfigMap NS/it, adopted from kubectl-client-side-apply\n"},
-		"made by somebody": {prepare: create("bob", theirs), files: one(red), want: "configured ConfigMap NS/it, data.colour of bob\n"},
+		"made by kubectl": {
+			prepare: create("kubectl-client-side-apply", theirs),
+			files:   one(red),
+			want:    "configured ConfigMap NS/it, adopted from kubectl-client-side-apply\n",
+		},
+		"made by somebody": {
+			prepare: create("bob", theirs),
+			files:   one(red),
+			want:    "configured ConfigMap NS/it, data.colour of bob\n",
+		},
 		"made by helm and changed by somebody": {
 			prepare: also(create("helm", theirs), merged("configmaps", "it", `{"data":{"colour":"blue","more":"x"}}`)),
 			files:   one(red), want: "configured ConfigMap NS/it, adopted from helm, data.colour of bob\n",
 		},
 		"a Deployment made by helm": {
-			prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 3, minReadySeconds: 3", 1)), files: one(web),
-			want: "configured Deployment NS/web, adopted from helm\n",
+			prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 3, minReadySeconds: 3", 1)),
+			files:   one(web),
+			want:    "configured Deployment NS/web, adopted from helm\n",
 		},
 		"a Secret of another type made by helm": {
-			prepare: create("helm", `{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, type: example.com/a, data: {a: eA==}}`),
-			files:   one(`{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, data: {a: eA==}}`),
-			want: "failed Secret NS/a: UpdatePayloadResourceInvalid: type can't be changed: keep the fields as they were, give the object another name and this one a tombstone, " +
+			prepare: create("helm",
+				`{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, type: example.com/a, data: {a: eA==}}`),
+			files: one(`{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, data: {a: eA==}}`),
+			want: "failed Secret NS/a: UpdatePayloadResourceInvalid: type can't be changed: keep the fields as they " +
+				"were, give the object another name and this one a tombstone, " +
 				"or allow to delete it and recreate it with the annotation runlevel.dev/recreate: \"true\"\n",
 		},
-		"scaled":                      {given: one(web) + webScaler, then: scaled, files: one(web) + webScaler, want: "unchanged Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
-		"scaled, and changed":         {given: one(web) + webScaler, then: scaled, files: one(strings.Replace(web, "/web}", "/web:2}", 1)) + webScaler, want: "configured Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
-		"scaled with this version":    {given: one(web), then: settled, files: one(web) + webScaler, want: "unchanged Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
-		"scaled by hand":              {given: one(web), then: scaled, files: one(web), want: "configured Deployment NS/web, spec.replicas of bob/scale\n"},
-		"scaled, and made by helm":    {prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + webScaler, want: "configured Deployment NS/web, adopted from helm\ncreated HorizontalPodAutoscaler NS/web\n"},
-		"scaled and made by somebody": {prepare: create("bob", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + webScaler, want: "configured Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
+		"scaled": {
+			given: one(web) + webScaler,
+			then:  scaled,
+			files: one(web) + webScaler,
+			want:  "unchanged Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n",
+		},
+		"scaled, and changed": {
+			given: one(web) + webScaler,
+			then:  scaled,
+			files: one(strings.Replace(web, "/web}", "/web:2}", 1)) + webScaler,
+			want:  "configured Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n",
+		},
+		"scaled with this version": {
+			given: one(web),
+			then:  settled,
+			files: one(web) + webScaler,
+			want:  "unchanged Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n",
+		},
+		"scaled by hand": {
+			given: one(web),
+			then:  scaled,
+			files: one(web),
+			want:  "configured Deployment NS/web, spec.replicas of bob/scale\n",
+		},
+		"scaled, and made by helm": {
+			prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 4", 1)),
+			files:   one(web) + webScaler,
+			want:    "configured Deployment NS/web, adopted from helm\ncreated HorizontalPodAutoscaler NS/web\n",
+		},
+		"scaled and made by somebody": {
+			prepare: create("bob", strings.Replace(web, "replicas: 2", "replicas: 4", 1)),
+			files:   one(web) + webScaler,
+			want:    "configured Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n",
+		},
 	})
 }
 
 // Some lists others add to, and some fields are left to them.
 func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 	account := func(secrets string) string {
-		return "{apiVersion: v1, kind: ServiceAccount, metadata: {name: it, namespace: NS}, imagePullSecrets: [" + secrets + "]}"
+		return "{apiVersion: v1, kind: ServiceAccount, metadata: {name: it, namespace: NS}, imagePullSecrets: [" +
+			secrets + "]}"
 	}
 	hook := func(bundle string) string {
 		return `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS}, webhooks: [
@@ -403,7 +542,8 @@ func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 	}
 	runAll(t, map[string]previewCase{
 		"pull secrets that were thrown out": {
-			given: one(account("{name: ours}")), then: merged("serviceaccounts", "it", `{"imagePullSecrets":[{"name":"b"}]}`),
+			given: one(account("{name: ours}")),
+			then:  merged("serviceaccounts", "it", `{"imagePullSecrets":[{"name":"b"}]}`),
 			files: one(account("{name: ours}")), want: "configured ServiceAccount NS/it\n",
 		},
 		"all pull secrets were thrown out": {
@@ -411,7 +551,8 @@ func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 			files: one(account("{name: ours}")), want: "configured ServiceAccount NS/it\n",
 		},
 		"pull secrets that somebody has added to": {
-			given: one(account("{name: ours}")), then: merged("serviceaccounts", "it", `{"imagePullSecrets":[{"name":"ours"},{"name":"b"}]}`),
+			given: one(account("{name: ours}")),
+			then:  merged("serviceaccounts", "it", `{"imagePullSecrets":[{"name":"ours"},{"name":"b"}]}`),
 			files: one(account("{name: ours}")), want: "unchanged ServiceAccount NS/it\n",
 		},
 		"pull secrets of helm": {
@@ -423,7 +564,8 @@ func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 			want: "configured ValidatingWebhookConfiguration NS, adopted from helm\n",
 		},
 		"certificates of somebody": {
-			prepare: create("bob", hook("Yg==")), files: one(hook("Yw==")), want: "configured ValidatingWebhookConfiguration NS\n",
+			prepare: create("bob", hook("Yg==")), files: one(hook("Yw==")),
+			want: "configured ValidatingWebhookConfiguration NS\n",
 		},
 	})
 }
@@ -439,7 +581,8 @@ func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
 	if after == before {
 		t.Fatal("the selector stays")
 	}
-	saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(after)+webScaler), apply.Options{})
+	saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(after)+webScaler),
+		apply.Options{})
 	change := saw.Changes[0]
 	if change.Action != object.Recreated {
 		t.Fatal(saw.previewed(namespace))
@@ -452,19 +595,24 @@ func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
 // What can't be changed is refused with the words of an apply, or recreated.
 func TestAPreviewForeseesWhatCannotChange(t *testing.T) {
 	for name, row := range fixedRows {
-		row.from, row.to = strings.Replace(row.from, "10.96.0.20", "10.96.0.21", 1), strings.Replace(row.to, "10.96.0.20", "10.96.0.21", 1) // others may still have those
+		// others may still have those
+		row.from, row.to = strings.Replace(row.from, "10.96.0.20", "10.96.0.21", 1),
+			strings.Replace(row.to, "10.96.0.20", "10.96.0.21", 1)
 		before, after := versions(row.object, row.from, row.to, "")
 		_, allowed := versions(row.object, row.from, row.to, mayRecreate)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
 			did := change(t, namespace, before, after, apply.Options{NoWait: true})
-			saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(after)), apply.Options{})
+			saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(after)),
+				apply.Options{})
 			if diff := cmp.Diff(did.sentence(namespace), saw.sentence(namespace)); diff != "" {
 				t.Error(diff)
 			}
-			saw = preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(allowed)), apply.Options{})
-			if got := saw.Changes[0]; saw.Err != nil || got.Action != object.Recreated || got.Message != row.want+" can't be changed" || got.Look.Unchecked == "" {
+			saw = preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(allowed)),
+				apply.Options{})
+			if got := saw.Changes[0]; saw.Err != nil || got.Action != object.Recreated ||
+				got.Message != row.want+" can't be changed" || got.Look.Unchecked == "" {
 				t.Errorf("%v: %+v", saw.Err, got)
 			}
 		})

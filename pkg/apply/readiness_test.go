@@ -62,7 +62,8 @@ const (
 	forLong = `{"spec":{"minReadySeconds":300}}`
 	slow    = "\nPod NS/web-POD: its containers are not created yet, and node node-0 reports no reason"
 
-	barePod    = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS, annotations: {sandbox.runlevel.dev/pod: DOES}}, spec: {containers: [{name: web, image: registry.example/web}]}}"
+	barePod = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS, annotations: " +
+		"{sandbox.runlevel.dev/pod: DOES}}, spec: {containers: [{name: web, image: registry.example/web}]}}"
 	controller = `
 apiVersion: v1
 kind: ReplicationController
@@ -96,8 +97,12 @@ var (
 	controllers      = corev1.SchemeGroupVersion.WithResource("replicationcontrollers")
 	replicaSets      = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	gadgetsOfTheTest = schema.GroupVersionResource{Group: "NS.example.com", Version: "v1", Resource: "gadgets"}
-	definitions      = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	operators        = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusteroperators"}
+	definitions      = schema.GroupVersionResource{
+		Group:    "apiextensions.k8s.io",
+		Version:  "v1",
+		Resource: "customresourcedefinitions",
+	}
+	operators = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusteroperators"}
 )
 
 // standings are all kinds that can be other than ready. Of what a Job says when it fails,
@@ -106,95 +111,129 @@ var standings = map[string]standing{
 	"deployment": {
 		object: "Deployment NS/web", becomes: runs("Deployment"),
 		never: workload("Deployment", "web", "hang", ""), says: "0 of 1 replicas are available" + slow,
-		breaks: patched(deployments, "NS/web", forLong), broken: "0 of 1 replicas are available", fixes: patched(deployments, "NS/web", aBit),
+		breaks: patched(deployments, "NS/web", forLong), broken: "0 of 1 replicas are available",
+		fixes: patched(deployments, "NS/web", aBit),
 	},
 	"stateful": {
 		object: "StatefulSet NS/web", becomes: runs("StatefulSet"),
 		never: workload("StatefulSet", "web", "hang", ""), says: "0 of 1 replicas are available" + slow,
-		breaks: patched(statefuls, "NS/web", forLong), broken: "0 of 1 replicas are available", fixes: patched(statefuls, "NS/web", aBit),
+		breaks: patched(statefuls, "NS/web", forLong), broken: "0 of 1 replicas are available",
+		fixes: patched(statefuls, "NS/web", aBit),
 	},
 	"daemons": {
 		object: "DaemonSet NS/web", becomes: runs("DaemonSet"),
 		never: workload("DaemonSet", "web", "hang", ""), says: "0 of 1 pods are available" + slow,
-		breaks: patched(daemons, "NS/web", forLong), broken: "0 of 1 pods are available", fixes: patched(daemons, "NS/web", aBit),
+		breaks: patched(daemons, "NS/web", forLong), broken: "0 of 1 pods are available",
+		fixes: patched(daemons, "NS/web", aBit),
 	},
 	"replicas": {
 		object: "ReplicaSet NS/web", becomes: runs("ReplicaSet"),
 		never: workload("ReplicaSet", "web", "hang", ""), says: "0 of 1 replicas are available" + slow,
-		breaks: patched(replicaSets, "NS/web", forLong), broken: "0 of 1 replicas are available", fixes: patched(replicaSets, "NS/web", aBit),
+		breaks: patched(replicaSets, "NS/web", forLong), broken: "0 of 1 replicas are available",
+		fixes: patched(replicaSets, "NS/web", aBit),
 	},
 	"controller": {
 		object: "ReplicationController NS/web", becomes: strings.Replace(controller, "DOES", "run", 1),
 		never: strings.Replace(controller, "DOES", "hang", 1), says: "0 of 1 replicas are available",
-		breaks: patched(controllers, "NS/web", forLong), broken: "0 of 1 replicas are available", fixes: patched(controllers, "NS/web", aBit),
+		breaks: patched(controllers, "NS/web", forLong), broken: "0 of 1 replicas are available",
+		fixes: patched(controllers, "NS/web", aBit),
 	},
 	"job": { // one that is done stays done: see TestJobIsRunOnce
 		object: "Job NS/job", becomes: job("complete"),
-		never: job("hang"), says: "0 of 1 pods have succeeded\nPod NS/job-POD: its containers are not created yet, and node node-0 reports no reason",
+		never: job("hang"), says: "0 of 1 pods have succeeded\nPod NS/job-POD: its containers are not created yet, " +
+			"and node node-0 reports no reason",
 	},
 	"pod": {
 		object: "Pod NS/web", becomes: strings.Replace(barePod, "DOES", "run", 1),
-		never: strings.Replace(barePod, "DOES", "hang", 1), says: "it is not ready: ContainersNotReady\nPod NS/web: its containers are not created yet, and node node-0 reports no reason",
-		breaks: patched(pods, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Sick","message":"it has a cold"}]}}`, "status"),
+		never: strings.Replace(barePod, "DOES", "hang", 1),
+		says: "it is not ready: ContainersNotReady\nPod NS/web: its containers are not created yet, and node " +
+			"node-0 reports no reason",
+		breaks: patched(pods, "NS/web",
+			`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Sick","message":"it has a cold"}]}}`,
+			"status"),
 		broken: "it is not ready: it has a cold\nPod NS/web: it is not ready: it has a cold",
 		fixes:  patched(pods, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
 	},
 	"space": { // one that is not Active is being deleted: see TestNamespaceThatNeverGoesIsSaid
-		object: "Namespace NS-own", becomes: "{apiVersion: v1, kind: Namespace, metadata: {name: NS-own}}\n-- 0000_20_web_held.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: held, namespace: NS-own, finalizers: [example.com/never]}}",
+		object: "Namespace NS-own",
+		becomes: "{apiVersion: v1, kind: Namespace, metadata: {name: NS-own}}\n-- 0000_20_web_held.yaml " +
+			"--\n{apiVersion: v1, kind: ConfigMap, metadata: {name: held, namespace: NS-own, finalizers: " +
+			"[example.com/never]}}",
 		breaks: removeSpace, broken: "it is being deleted",
 	},
 	"definition": {
 		object: "CustomResourceDefinition others.NS.example.com", becomes: others + gadgets,
-		given: gadgetDefinition, never: strings.Replace(others, "kind: Other,", "kind: Other, listKind: GadgetList,", 1) + "{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS}}", says: `its names are not accepted: "GadgetList" is already in use`,
+		given: gadgetDefinition, never: strings.Replace(others, "kind: Other,", "kind: Other, listKind: GadgetList,",
+			1) + "{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS}}",
+		says:   `its names are not accepted: "GadgetList" is already in use`,
 		breaks: patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["gadget"]}}}`),
 		broken: `its names are not accepted: "gadget" is already in use`,
-		fixes:  patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["other-short"]}}}`), // to go back to none changes nothing for the server
+		// to go back to none changes nothing for the server
+		fixes: patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["other-short"]}}}`),
 	},
 	"api": {
 		object: "APIService v1.NS.example.com", becomes: api + "\n-- 0000_05_web_service.yaml --\n" + apiService,
-		never: api, says: "it is not available: service/api in \"NS\" is not present\nService NS/api: it does not exist",
-		breaks: removeService, broken: "it is not available: service/api in \"NS\" is not present\nService NS/api: it does not exist",
+		never:  api,
+		says:   "it is not available: service/api in \"NS\" is not present\nService NS/api: it does not exist",
+		breaks: removeService, broken: "it is not available: service/api in \"NS\" is not present\nService NS/api: " +
+			"it does not exist",
 	},
 	"webhook": {
 		object: "ValidatingWebhookConfiguration NS", becomes: webhookConfiguration + hook,
 		never: webhookConfiguration, says: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
-		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[]}`), broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
-		fixes: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
+		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[]}`),
+		broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
+		fixes:  patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
 	},
 	"mutating": {
-		object: "MutatingWebhookConfiguration NS", becomes: strings.Replace(webhookConfiguration, "Validating", "Mutating", 1) + hook,
-		never: strings.Replace(webhookConfiguration, "Validating", "Mutating", 1), says: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
-		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`), broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
-		fixes: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
+		object:  "MutatingWebhookConfiguration NS",
+		becomes: strings.Replace(webhookConfiguration, "Validating", "Mutating", 1) + hook,
+		never:   strings.Replace(webhookConfiguration, "Validating", "Mutating", 1),
+		says:    "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
+		breaks: patched(endpoints, "NS/hook-1",
+			`{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`),
+		broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
+		fixes:  patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
 	},
 	"operator": {
 		object: "ClusterOperator NS", becomes: operator, helps: patched(operators, "/NS", healthy, "status"),
 		never: operator, says: "it is not available: it has not reported Available=True yet",
-		breaks: patched(operators, "/NS", `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","reason":"Ill","message":"a cold"}]}}`, "status"),
+		breaks: patched(operators, "/NS",
+			`{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","reason":"Ill","message":"a cold"}]}}`, "status"),
 		broken: "it is degraded: Ill: a cold", fixes: patched(operators, "/NS", healthy, "status"),
 	},
 	"conditions": {
 		object: "Gadget NS/web", becomes: gadgets,
-		never: strings.Replace(gadgets, "namespace: NS}}", "namespace: NS}, status: {conditions: [{type: Ready, status: \"False\", message: It has no battery.}]}}", 1), says: "it has no battery",
-		breaks: patched(gadgetsOfTheTest, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Broken","message":"it lost its battery"}]}}`),
+		never: strings.Replace(gadgets, "namespace: NS}}",
+			"namespace: NS}, status: {conditions: [{type: Ready, status: \"False\", message: It has no battery.}]}}",
+			1), says: "it has no battery",
+		breaks: patched(gadgetsOfTheTest, "NS/web",
+			`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Broken","message":"it lost its battery"}]}}`),
 		broken: "it lost its battery", fixes: patched(gadgetsOfTheTest, "NS/web", `{"status":{"conditions":[]}}`),
 	},
 	"marked": {
-		object: "Gadget NS/web", becomes: strings.Replace(gadgets, "namespace: NS}}", marked+`, status: {phase: "On"}}`, 1),
-		never: strings.Replace(gadgets, "namespace: NS}}", marked+`}`, 1), says: `self.status.phase == "On" is not true yet: no such key: status`,
-		breaks: patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"Off"}}`), broken: `self.status.phase == "On" is not true yet`,
-		fixes: patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"On"}}`),
+		object: "Gadget NS/web", becomes: strings.Replace(gadgets, "namespace: NS}}", marked+`, status: {phase: "On"}}`,
+			1),
+		never:  strings.Replace(gadgets, "namespace: NS}}", marked+`}`, 1),
+		says:   `self.status.phase == "On" is not true yet: no such key: status`,
+		breaks: patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"Off"}}`),
+		broken: `self.status.phase == "On" is not true yet`,
+		fixes:  patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"On"}}`),
 	},
 	"expression": {
 		object: "ConfigMap NS/web", becomes: expressed,
-		never: strings.Replace(expressed, `data: {state: "on"}`, `data: {state: "off"}`, 1), says: `self.data.state == "on" is not true yet`,
-		breaks: patched(configMaps, "NS/web", `{"data":{"state":"off"}}`), broken: `self.data.state == "on" is not true yet`,
-		fixes: patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
+		never:  strings.Replace(expressed, `data: {state: "on"}`, `data: {state: "off"}`, 1),
+		says:   `self.data.state == "on" is not true yet`,
+		breaks: patched(configMaps, "NS/web", `{"data":{"state":"off"}}`),
+		broken: `self.data.state == "on" is not true yet`,
+		fixes:  patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
 	},
 	"unlabelled": { // another client removes our label, by which we watch
 		object: "ConfigMap NS/web", becomes: expressed,
-		breaks: patched(configMaps, "NS/web", `{"metadata":{"labels":{"runlevel.dev/release":null}},"data":{"state":"off"}}`),
-		broken: `self.data.state == "on" is not true yet`, fixes: patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
+		breaks: patched(configMaps, "NS/web",
+			`{"metadata":{"labels":{"runlevel.dev/release":null}},"data":{"state":"off"}}`),
+		broken: `self.data.state == "on" is not true yet`,
+		fixes:  patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
 	},
 }
 
@@ -204,7 +243,8 @@ func removeSpace(t *testing.T, c *cluster.Cluster, namespace string) {
 	must(t, c.Client.CoreV1().Namespaces().Delete(t.Context(), namespace+"-own", metav1.DeleteOptions{}))
 	t.Cleanup(func() { // the test's own context has ended by now
 		held := c.Objects.Resource(configMaps).Namespace(namespace + "-own")
-		_, err := held.Patch(context.Background(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, err := held.Patch(context.Background(), "held", types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		must(t, err)
 	})
 }
@@ -226,7 +266,8 @@ func prepare(t *testing.T, c *cluster.Cluster, namespace, files string) string {
 	}
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s.example.com/v1","resources":[]}`, namespace)
+		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s.example.com/v1","resources":[]}`,
+			namespace)
 	})
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	must(t, err)
@@ -242,7 +283,8 @@ func defineOperators(t *testing.T, c *cluster.Cluster) {
 	if !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
-	_, err = objectwatch.Await(t.Context(), c.Objects.Resource(definitions), definition.GetName(), objectwatch.HasCondition("Established"))
+	_, err = objectwatch.Await(t.Context(), c.Objects.Resource(definitions), definition.GetName(),
+		objectwatch.HasCondition("Established"))
 	must(t, err)
 }
 
@@ -252,7 +294,8 @@ func TestWhatBreaksAfterItWasReadyIsWaitedForAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace, c := test.Namespace(t), connect(t)
-			release := load(t, namespace, namespace, prepare(t, c, namespace, "-- 0000_10_web_web.yaml --\n"+s.becomes+barrier+last))
+			release := load(t, namespace, namespace,
+				prepare(t, c, namespace, "-- 0000_10_web_web.yaml --\n"+s.becomes+barrier+last))
 			b := &breaking{standing: s, t: t, cluster: c, namespace: namespace}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -260,7 +303,8 @@ func TestWhatBreaksAfterItWasReadyIsWaitedForAgain(t *testing.T) {
 			audience := &spectator{hears: b.hears}
 			did := run(t, ctx, release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
 			if !b.isOver || (did.Err != nil) != (s.breaks != nil && s.fixes == nil) {
-				t.Errorf("told %d times, over: %t, and the run ended with %v; said last: %s", b.told, b.isOver, did.Err, audience.last)
+				t.Errorf("told %d times, over: %t, and the run ended with %v; said last: %s", b.told, b.isOver, did.Err,
+					audience.last)
 			}
 		})
 	}
@@ -334,7 +378,8 @@ func TestTimeoutListsEverything(t *testing.T) {
 			given := run(t, t.Context(), load(t, own, own, "-- 0000_10_web_web.yaml --"+s.given), apply.Options{})
 			must(t, given.Err)
 		}
-		text := "-- 0000_01_web_space.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}\n-- 0000_10_web_web.yaml --\n" + s.never + "\n"
+		text := "-- 0000_01_web_space.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}\n-- " +
+			"0000_10_web_web.yaml --\n" + s.never + "\n"
 		text = strings.ReplaceAll(prepare(t, c, own, text), "NS", own)
 		files.WriteString(strings.ReplaceAll(text, "_web_", "_"+name+"_"))
 		object := strings.ReplaceAll(s.object, "NS", own)
@@ -366,7 +411,8 @@ func TestTimeoutListsEverything(t *testing.T) {
 	if took := time.Since(began); took < 8*time.Second {
 		t.Errorf("the time was up after %s", took)
 	}
-	if wanted := fmt.Sprintf("the time is up after 8s: %d objects not ready", len(want)); !errors.Is(did.Err, apply.ErrTimeout) || did.Err.Error() != wanted {
+	if wanted := fmt.Sprintf("the time is up after 8s: %d objects not ready", len(want)); !errors.Is(did.Err,
+		apply.ErrTimeout) || did.Err.Error() != wanted {
 		t.Errorf("it ended with: %v", did.Err)
 	}
 	waits := map[string]string{}

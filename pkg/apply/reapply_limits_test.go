@@ -82,7 +82,8 @@ func TestJobIsRunOnce(t *testing.T) {
 		if about != "ConfigMap NS/last" || text != "created" {
 			return
 		}
-		if err := cluster.Client.BatchV1().Jobs(namespace).Delete(t.Context(), "job", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}); err != nil {
+		if err := cluster.Client.BatchV1().Jobs(namespace).Delete(t.Context(), "job",
+			metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}); err != nil {
 			t.Error(err)
 		}
 		sandboxtest.Await(t, test, jobs, namespace+"/job", func(j *batchv1.Job) bool { return j == nil })
@@ -97,7 +98,8 @@ func TestJobIsRunOnce(t *testing.T) {
 	if did.Err != nil || !strings.Contains(did.actions(), "kept Job "+namespace+"/job") {
 		t.Errorf("again: %v\n%s", did.Err, did.actions())
 	}
-	changed := load(t, namespace, namespace, strings.ReplaceAll(files, "registry.example/job", "registry.example/other"))
+	changed := load(t, namespace, namespace,
+		strings.ReplaceAll(files, "registry.example/job", "registry.example/other"))
 	did = run(t, t.Context(), changed, apply.Options{})
 	if did.Err != nil || !strings.Contains(did.actions(), "created Job "+namespace+"/job") {
 		t.Errorf("with another image: %v\n%s", did.Err, did.actions())
@@ -119,7 +121,8 @@ func TestWhatIsDeletedAgainAndAgainIsSaid(t *testing.T) {
 			cancel()
 		}
 	}}
-	did := run(t, ctx, release, apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: audience.tell(namespace)})
+	did := run(t, ctx, release,
+		apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: audience.tell(namespace)})
 	if !errors.Is(did.Err, context.Canceled) {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}

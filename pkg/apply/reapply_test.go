@@ -31,9 +31,12 @@ func TestWhatIsDeletedDuringTheRunIsAppliedAgain(t *testing.T) {
 		full bool // it was applied before, as it is
 		want string
 	}{
-		"update":           {graph.Update, false, "created ConfigMap gate\ncreated ConfigMap gate\ncreated ConfigMap gate\ncreated ConfigMap settings"},
-		"install":          {graph.Install, false, "created ConfigMap gate\ncreated ConfigMap settings\ncreated ConfigMap gate\ncreated ConfigMap gate"},
-		"it was unchanged": {graph.Update, true, "unchanged ConfigMap gate\ncreated ConfigMap gate\ncreated ConfigMap gate\nunchanged ConfigMap settings"},
+		"update": {graph.Update, false,
+			"created ConfigMap gate\ncreated ConfigMap gate\ncreated ConfigMap gate\ncreated ConfigMap settings"},
+		"install": {graph.Install, false,
+			"created ConfigMap gate\ncreated ConfigMap settings\ncreated ConfigMap gate\ncreated ConfigMap gate"},
+		"it was unchanged": {graph.Update, true,
+			"unchanged ConfigMap gate\ncreated ConfigMap gate\ncreated ConfigMap gate\nunchanged ConfigMap settings"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +58,8 @@ func TestWhatIsDeletedDuringTheRunIsAppliedAgain(t *testing.T) {
 					}
 					return
 				}
-				_, err = maps.Patch(context.Background(), "gate", types.MergePatchType, []byte(`{"data":{"open":"yes"}}`), metav1.PatchOptions{})
+				_, err = maps.Patch(context.Background(), "gate", types.MergePatchType,
+					[]byte(`{"data":{"open":"yes"}}`), metav1.PatchOptions{})
 				if err != nil && !apierrors.IsNotFound(err) { // it was just deleted
 					t.Error(err)
 				}
@@ -78,7 +82,8 @@ func TestWhatIsDeletedAndCantBeAppliedAgainEndsTheRun(t *testing.T) {
 		Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 			if event.Type == apply.Waiting && !strings.Contains(event.Message, "deleted") {
 				may("services")
-				_ = test.Client(t).CoreV1().ConfigMaps(namespace).Delete(context.Background(), "gate", metav1.DeleteOptions{})
+				_ = test.Client(t).CoreV1().ConfigMaps(namespace).Delete(context.Background(), "gate",
+					metav1.DeleteOptions{})
 			}
 		},
 	})

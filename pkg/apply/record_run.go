@@ -27,7 +27,8 @@ const (
 // Record returns the compact form of a state for the record, which has only what is not done.
 func (s *RunState) Record() *record.Run {
 	recorded := &record.Run{
-		Version: s.Version, Mode: string(s.Mode), ReportedAt: metav1.NewTime(s.Now.UTC().Truncate(time.Second)), Error: s.Error, Ended: s.IsOver, More: s.More,
+		Version: s.Version, Mode: string(s.Mode), ReportedAt: metav1.NewTime(s.Now.UTC().Truncate(time.Second)),
+		Error: s.Error, Ended: s.IsOver, More: s.More,
 	}
 	recorded.Total, _ = s.Count()
 	places, room := map[int]int{}, mostSteps
@@ -58,14 +59,15 @@ func (s *RunState) Record() *record.Run {
 	return recorded
 }
 
-// StateOf returns the state that a record has of a run; nil if it has none. Users may have edited the record, so all of it
-// may be wrong.
+// StateOf returns the state that a record has of a run; nil if it has none. Users may have edited the record, so all of
+// it may be wrong.
 func StateOf(run *record.Run) *RunState {
 	if run == nil {
 		return nil
 	}
 	s := &RunState{
-		Version: run.Version, Mode: graph.Mode(run.Mode), Now: run.ReportedAt.Time, Error: run.Error, IsOver: run.Ended, More: run.More, recorded: run,
+		Version: run.Version, Mode: graph.Mode(run.Mode), Now: run.ReportedAt.Time, Error: run.Error, IsOver: run.Ended,
+		More: run.More, recorded: run,
 	}
 	for _, node := range run.Nodes {
 		n := RunNodeState{Name: node.Name, State: graph.NodeState(node.State), More: node.More}
@@ -88,7 +90,14 @@ func StateOf(run *record.Run) *RunState {
 // stepOf returns the state that a record has of a step.
 func stepOf(of record.RunStep) RunStepState {
 	step := RunStepState{
-		Wait:  Wait{ID: of.ID, Hook: of.Hook, File: of.File, Node: graph.ParseName(path.Base(of.File)).Words(), For: of.For, Reason: of.Reason},
+		Wait: Wait{
+			ID:     of.ID,
+			Hook:   of.Hook,
+			File:   of.File,
+			Node:   graph.ParseName(path.Base(of.File)).Words(),
+			For:    of.For,
+			Reason: of.Reason,
+		},
 		Phase: StepPhase(of.State), Deletes: of.Deletes, Awaits: of.Awaits,
 	}
 	if of.Since != nil {
@@ -129,7 +138,14 @@ func manifestsIn(steps []RunStepState) (count int) {
 
 // record returns a step for the record.
 func (s RunStepState) record() record.RunStep {
-	step := record.RunStep{ID: s.ID, Hook: s.Hook, File: s.File, State: string(Blocked), Deletes: s.Deletes, Awaits: s.Awaits}
+	step := record.RunStep{
+		ID:      s.ID,
+		Hook:    s.Hook,
+		File:    s.File,
+		State:   string(Blocked),
+		Deletes: s.Deletes,
+		Awaits:  s.Awaits,
+	}
 	if !s.IsTried() {
 		return step
 	}

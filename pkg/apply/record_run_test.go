@@ -25,7 +25,8 @@ import (
 // recording calls back before each write of a record.
 func recording(t *testing.T, writes func()) *cluster.Cluster {
 	return connectThrough(t, func(request *http.Request) error {
-		if request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/configmaps") && !strings.Contains(request.URL.Path, "-config") {
+		if request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/configmaps") &&
+			!strings.Contains(request.URL.Path, "-config") {
 			writes()
 		}
 		return nil
@@ -51,21 +52,29 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := recording(t, cancel)
-	did := runOn(t, ctx, c, load(t, namespace, namespace, blockedFiles), apply.Options{Version: "2", Mode: graph.Update})
+	did := runOn(t, ctx, c, load(t, namespace, namespace, blockedFiles),
+		apply.Options{Version: "2", Mode: graph.Update})
 	secret := func(name string) kinds.ID { return kinds.ID{Kind: "Secret", Namespace: namespace, Name: name} }
 	step := func(name, file string) []record.RunStep {
 		return []record.RunStep{{ID: secret(name), File: file, State: string(apply.Blocked)}}
 	}
-	levels := []record.RunLevel{{Name: "10", Total: 1, Left: 1}, {Name: "20", Total: 2, Left: 2}, {Name: "30", Total: 1, Left: 1}}
+	levels := []record.RunLevel{{Name: "10", Total: 1, Left: 1}, {Name: "20", Total: 2, Left: 2},
+		{Name: "30", Total: 1, Left: 1}}
 	want := &record.Run{Version: "2", Mode: "update", Total: 4, Levels: levels, Nodes: []record.RunNode{
 		{Name: "level 10, db", State: "running", Steps: []record.RunStep{
-			{ID: secret("db"), File: "0000_10_db_10.yaml", State: string(apply.InWait), For: "has(self.data) is not true yet"},
+			{
+				ID:    secret("db"),
+				File:  "0000_10_db_10.yaml",
+				State: string(apply.InWait),
+				For:   "has(self.data) is not true yet",
+			},
 		}},
 		{Name: "level 20, api", State: "blocked", After: []int{0}, Steps: step("api", "0000_20_api_10.yaml")},
 		{Name: "level 20, web", State: "blocked", After: []int{0}, Steps: step("web", "0000_20_web_10.yaml")},
 		{Name: "level 30, shop", State: "blocked", After: []int{1, 2}, Steps: step("shop", "0000_30_shop_10.yaml")},
 	}}
-	clocks := cmp.Options{cmpopts.IgnoreFields(record.Run{}, "ReportedAt"), cmpopts.IgnoreFields(record.RunStep{}, "Since")}
+	clocks := cmp.Options{cmpopts.IgnoreFields(record.Run{}, "ReportedAt"),
+		cmpopts.IgnoreFields(record.RunStep{}, "Since")}
 	if diff := cmp.Diff(want, did.record.Run, clocks); diff != "" {
 		t.Errorf("while it ran (-want +got):\n%s", diff)
 	}
@@ -88,7 +97,10 @@ func TestShortRunTellsTheRecordNothing(t *testing.T) {
 	namespace := test.Namespace(t)
 	var writes atomic.Int32
 	c := recording(t, func() { writes.Add(1) })
-	did := runOn(t, t.Context(), c, load(t, namespace, namespace, strings.ReplaceAll(blockedFiles, ", annotations: {runlevel.dev/ready: has(self.data)}", "")), apply.Options{Mode: graph.Update})
+	did := runOn(t, t.Context(), c,
+		load(t, namespace, namespace,
+			strings.ReplaceAll(blockedFiles, ", annotations: {runlevel.dev/ready: has(self.data)}", "")),
+		apply.Options{Mode: graph.Update})
 	if did.Err != nil || did.Left != nil {
 		t.Errorf("%v, left %v", did.Err, did.Left)
 	}
@@ -111,8 +123,13 @@ func TestRecordTellsOfRetries(t *testing.T) {
 -- 0000_20_web_10.yaml --
 {apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {ports: [{port: 80}]}}
 `), apply.Options{})
-	node, step, found := apply.StateOf(did.record.Run).Find(kinds.ID{Kind: "Service", Namespace: namespace, Name: "web"})
-	if !found || node != 0 || step.Phase != apply.InRetry || !strings.Contains(step.For, "exceeded quota: none") || step.Reason == "" ||
+	node, step, found := apply.StateOf(did.record.Run).Find(kinds.ID{
+		Kind:      "Service",
+		Namespace: namespace,
+		Name:      "web",
+	})
+	if !found || node != 0 || step.Phase != apply.InRetry || !strings.Contains(step.For, "exceeded quota: none") ||
+		step.Reason == "" ||
 		step.Since.Before(metav1.NewTime(began).Time) {
 		t.Errorf("of what fails it says %v, %d, %t", step, node, found)
 	}
@@ -122,10 +139,12 @@ func TestRecordTellsOfRetries(t *testing.T) {
 func TestRecordOfALargeRunIsCut(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	files := "-- 0000_10_db_10.yaml --\n{apiVersion: v1, kind: Secret, metadata: {name: db, namespace: NS}, data: {key: [no, text]}}\n"
+	files := "-- 0000_10_db_10.yaml --\n{apiVersion: v1, kind: Secret, metadata: {name: db, namespace: NS}, data: " +
+		"{key: [no, text]}}\n"
 	for component := range 12 {
 		for i := range 50 {
-			files += fmt.Sprintf("-- 0000_20_c%02d_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c%02d-%02d, namespace: NS}}\n", component, i, component, i)
+			files += fmt.Sprintf("-- 0000_20_c%02d_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: "+
+				"c%02d-%02d, namespace: NS}}\n", component, i, component, i)
 		}
 	}
 	files += "-- 0000_30_last_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}\n"
@@ -136,7 +155,9 @@ func TestRecordOfALargeRunIsCut(t *testing.T) {
 	}
 	last := left.Nodes[len(left.Nodes)-1]
 	all, undone := apply.StateOf(left).Count()
-	if told != 500 || left.More != 102 || all != 602 || undone != 602 || left.Total != 602 || left.Levels[1] != (record.RunLevel{Name: "20", Total: 600, Left: 600}) || len(left.Nodes) != 14 || len(last.After) != 10 || last.More != 2 {
+	if told != 500 || left.More != 102 || all != 602 || undone != 602 || left.Total != 602 ||
+		left.Levels[1] != (record.RunLevel{Name: "20", Total: 600, Left: 600}) || len(left.Nodes) != 14 ||
+		len(last.After) != 10 || last.More != 2 {
 		t.Errorf("of 602 steps it tells %d and leaves out %d, in %d nodes; the last is after %d and %d more",
 			told, left.More, len(left.Nodes), len(last.After), last.More)
 	}
@@ -148,21 +169,41 @@ func TestStateIsReadBackFromTheRecord(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	wait := func(name, hook, node string) apply.Wait {
 		file := map[string]string{"level 10, db": "0000_10_db_10.yaml", "level 20, web": "0000_20_web_10.yaml"}[node]
-		return apply.Wait{ID: kinds.ID{Kind: "Secret", Namespace: "shop", Name: name}, Hook: hook, File: file, Node: node}
+		return apply.Wait{
+			ID:   kinds.ID{Kind: "Secret", Namespace: "shop", Name: name},
+			Hook: hook,
+			File: file,
+			Node: node,
+		}
 	}
 	slow, refused := wait("slow", "", "level 10, db"), wait("refused", "", "level 10, db")
 	slow.For, slow.Reason, slow.Since = "no data", "NotReady", since
 	refused.For, refused.Reason = "no", "Invalid"
 	done := apply.RunStepState{Wait: wait("done", "", "level 10, db"), Phase: apply.Done, Action: object.Created}
-	running := apply.RunStepState{Wait: wait("web", "pre", "level 20, web"), Phase: apply.InProgress, Action: object.NotDone}
-	blocked := apply.RunStepState{Wait: wait("web", "", "level 20, web"), Phase: apply.Blocked, Action: object.NotDone, Awaits: &slow.ID}
+	running := apply.RunStepState{
+		Wait:   wait("web", "pre", "level 20, web"),
+		Phase:  apply.InProgress,
+		Action: object.NotDone,
+	}
+	blocked := apply.RunStepState{
+		Wait:   wait("web", "", "level 20, web"),
+		Phase:  apply.Blocked,
+		Action: object.NotDone,
+		Awaits: &slow.ID,
+	}
 	state := &apply.RunState{
 		Version: "2", Mode: graph.Update, Now: since,
 		Nodes: []apply.RunNodeState{
 			{Name: "level 10, db", State: graph.Running, Steps: []apply.RunStepState{
-				{Wait: slow, Phase: apply.InWait, Action: object.Created}, done, {Wait: refused, Phase: apply.HasFailed, Action: object.Failed},
+				{Wait: slow, Phase: apply.InWait, Action: object.Created}, done,
+				{Wait: refused, Phase: apply.HasFailed, Action: object.Failed},
 			}},
-			{Name: "level 20, web", State: graph.Blocked, After: []int{0}, Steps: []apply.RunStepState{running, blocked}},
+			{
+				Name:  "level 20, web",
+				State: graph.Blocked,
+				After: []int{0},
+				Steps: []apply.RunStepState{running, blocked},
+			},
 		},
 	}
 	text, err := json.Marshal(state.Record())
@@ -187,7 +228,12 @@ func TestStateIsReadBackFromTheRecord(t *testing.T) {
 	got := apply.StateOf(run)
 	running.Phase = apply.Blocked // a record does not tell them apart
 	wanted := []apply.RunNodeState{
-		{Name: "level 10, db", State: graph.Running, Steps: []apply.RunStepState{{Wait: slow, Phase: apply.InWait}, {Wait: refused, Phase: apply.HasFailed, Action: object.Failed}}},
+		{
+			Name:  "level 10, db",
+			State: graph.Running,
+			Steps: []apply.RunStepState{{Wait: slow, Phase: apply.InWait},
+				{Wait: refused, Phase: apply.HasFailed, Action: object.Failed}},
+		},
 		{Name: "level 20, web", State: graph.Blocked, After: []int{0}, Steps: []apply.RunStepState{running, blocked}},
 	}
 	if diff := cmp.Diff(wanted, got.Nodes); diff != "" {

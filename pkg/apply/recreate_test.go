@@ -60,7 +60,9 @@ var fixedRows = map[string]struct{ object, from, to, want string }{
 	},
 	"StorageClass's policies": {
 		object: `apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: NS}, provisioner: a, VALUE`,
-		from:   "reclaimPolicy: Delete, volumeBindingMode: Immediate", to: "reclaimPolicy: Retain, volumeBindingMode: WaitForFirstConsumer", want: "reclaimPolicy, volumeBindingMode",
+		from:   "reclaimPolicy: Delete, volumeBindingMode: Immediate",
+		to:     "reclaimPolicy: Retain, volumeBindingMode: WaitForFirstConsumer",
+		want:   "reclaimPolicy, volumeBindingMode",
 	},
 	"IngressClass": {
 		object: `apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: NS}, spec: {controller: example.com/VALUE}`,
@@ -112,9 +114,11 @@ func TestWhatCannotChangeIsRefusedWithTheField(t *testing.T) {
 			namespace := test.Namespace(t)
 			before, after := versions(row.object, row.from, row.to, "")
 			did := change(t, namespace, before, after, apply.Options{NoWait: true})
-			want := row.want + " can't be changed: keep the fields as they were, give the object another name and this one a tombstone, " +
+			want := row.want + " can't be changed: keep the fields as they were, give the object another name and " +
+				"this one a tombstone, " +
 				`or allow to delete it and recreate it with the annotation runlevel.dev/recreate: "true"`
-			if _, got, _ := strings.Cut(did.sentence(namespace), "): "); got != want || did.Changes[0].Err.Reason != object.ResourceInvalid {
+			if _, got, _ := strings.Cut(did.sentence(namespace), "): "); got != want ||
+				did.Changes[0].Err.Reason != object.ResourceInvalid {
 				t.Error(did.Changes[0].Err, cmp.Diff(want, got))
 			}
 			if retries := did.retries(namespace); len(retries) > 0 {
@@ -135,8 +139,10 @@ func TestWhatIsPreciousIsNotRecreated(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
 			for metadata, want := range map[string]string{
-				"":          row.want + " can't be changed: keep the fields as they were, or give the object another name",
-				mayRecreate: row.want + " can't be changed, and to recreate a " + name + " would lose all that is in it: runlevel.dev/recreate does not hold for it",
+				"": row.want +
+					" can't be changed: keep the fields as they were, or give the object another name",
+				mayRecreate: row.want + " can't be changed, and to recreate a " + name +
+					" would lose all that is in it: runlevel.dev/recreate does not hold for it",
 			} {
 				before, after := versions(row.object, row.from, row.to, metadata)
 				did := change(t, namespace, before, after, apply.Options{NoWait: true})
@@ -162,7 +168,8 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 	did := change(t, namespace, before, after, apply.Options{NoWait: true, Timeout: 2 * time.Second})
 	want := "the time is up after 2s: Job NS/a (0000_10_shop_50_file.yaml:1, level 10, shop): " +
 		"it is being deleted, and can only be recreated when it is gone: terminating since NOW, held by finalizer"
-	if got := moments.ReplaceAllString(did.sentence(namespace), "since NOW"); !strings.HasPrefix(got, want) || !strings.Contains(got, "shop.example.com/hold") {
+	if got := moments.ReplaceAllString(did.sentence(namespace), "since NOW"); !strings.HasPrefix(got, want) ||
+		!strings.Contains(got, "shop.example.com/hold") {
 		t.Error(cmp.Diff(want, got))
 	}
 	jobs := test.Client(t).BatchV1().Jobs(namespace)
@@ -174,7 +181,8 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 		})
 	})
 	t.Cleanup(func() {
-		_, _ = jobs.Patch(context.Background(), "a", "application/merge-patch+json", []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
+		_, _ = jobs.Patch(context.Background(), "a", "application/merge-patch+json",
+			[]byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
 	})
 	did = change(t, namespace, "", after, apply.Options{NoWait: true, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Retrying {
@@ -195,7 +203,8 @@ func TestWhatWasDeletedAndNotMadeAnewIsMadeByTheNextRun(t *testing.T) {
 	if did := change(t, namespace, "", before, apply.Options{NoWait: true}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
-	if err := test.Client(t).RbacV1().RoleBindings(namespace).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+	if err := test.Client(t).RbacV1().RoleBindings(namespace).Delete(t.Context(), "a",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	did := change(t, namespace, "", after, apply.Options{NoWait: true})

@@ -11,15 +11,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// How often a changed state of the run is written to the record, for commands such as why. A run that is over in seconds
-// writes none.
+// How often a changed state of the run is written to the record, for commands such as why. A run that is over in
+// seconds writes none.
 const (
 	noteFirst = 3 * time.Second
 	noteEvery = 10 * time.Second
 )
 
-// A reporter reports from time to time, during a walk, what the run waits for, and writes its state to the record. The loop
-// of the walk calls it; what takes requests runs beside the loop.
+// A reporter reports from time to time, during a walk, what the run waits for, and writes its state to the record. The
+// loop of the walk calls it; what takes requests runs beside the loop.
 type reporter struct {
 	run    *run
 	ctx    context.Context
@@ -45,7 +45,8 @@ func newReporter(ctx context.Context, r *run) *reporter {
 	ctx, cancel := context.WithCancel(ctx)
 	reporter := &reporter{
 		run: r, ctx: ctx, cancel: cancel,
-		reports: time.NewTicker(r.options.ReportWaits), explainAt: time.Now().Add(r.options.AskWhy), notes: time.NewTimer(noteFirst),
+		reports: time.NewTicker(r.options.ReportWaits), explainAt: time.Now().Add(r.options.AskWhy),
+		notes: time.NewTimer(noteFirst),
 	}
 	if r.options.OnState != nil {
 		reporter.states = time.NewTicker(publishEvery)
@@ -98,7 +99,8 @@ func (r *reporter) publish() {
 // reportWaits reports the present waits, with the last known reasons, or asks for the reasons first.
 func (r *reporter) reportWaits() {
 	all, objects := r.run.allWaits()
-	switch isDue := !time.Now().Add(r.run.options.ReportWaits / 2).Before(r.explainAt); { // the next tick would be too late
+	// the next tick would be too late
+	switch isDue := !time.Now().Add(r.run.options.ReportWaits / 2).Before(r.explainAt); {
 	case r.isExplaining || r.ctx.Err() != nil:
 	case isDue:
 		r.isExplaining, r.explainAt = true, time.Now().Add(r.run.options.AskWhy)
@@ -163,7 +165,8 @@ func (r *reporter) write(standing *record.Run, waits []Wait) error {
 		known.Run, known.Waits = standing, nil
 		known.Fingerprints = r.run.options.Fingerprints.MergeInto(known.Fingerprints)
 		for _, wait := range waits[:min(mostWaits, len(waits))] {
-			known.Waits = append(known.Waits, record.ObjectWait{ID: wait.ID, Hook: wait.Hook, For: wait.For, Since: metav1.NewTime(wait.Since)})
+			known.Waits = append(known.Waits,
+				record.ObjectWait{ID: wait.ID, Hook: wait.Hook, For: wait.For, Since: metav1.NewTime(wait.Since)})
 		}
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// results are the results of the steps of a run, or of a preview, until now. Each is reported as an event. Only the loop of
-// the run uses them.
+// results are the results of the steps of a run, or of a preview, until now. Each is reported as an event. Only the
+// loop of the run uses them.
 type results struct {
 	events   *emitter
 	changes  []object.Change // by step
@@ -30,7 +30,8 @@ type results struct {
 
 func newResults(events *emitter) *results {
 	return &results{
-		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{}, running: map[int]bool{}, refused: map[int]bool{},
+		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{}, running: map[int]bool{},
+		refused:  map[int]bool{},
 		warnings: map[string][]object.StepID{}, adopted: map[object.StepID][]string{},
 	}
 }
@@ -62,7 +63,8 @@ func (r *results) done(i int, change object.Change) object.Change {
 	delete(r.waits, i)
 	r.events.about(change.StepID, Event{Type: Applied, Action: change.Action, Message: change.Message})
 	if len(change.Lost) > 0 {
-		r.events.about(change.StepID, Event{Type: Overruled, Lost: change.Lost, Message: object.LossesInWords(change.Lost)})
+		r.events.about(change.StepID,
+			Event{Type: Overruled, Lost: change.Lost, Message: object.LossesInWords(change.Lost)})
 	}
 	return change
 }
@@ -81,18 +83,26 @@ func (r *results) failed(i int, change object.Change) {
 	failure := change.Err
 	r.changes[at], failure.At = change, r.events.now()
 	delete(r.waits, i)
-	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect(), Message: textOf(failure)})
+	r.events.about(change.StepID, Event{
+		Type:    Failing,
+		Action:  object.Failed,
+		Reason:  failure.Reason,
+		Effect:  failure.Effect(),
+		Message: textOf(failure),
+	})
 }
 
 // retrying notes that a step has failed, and is tried again. Began is the time of its first try, by the server's clock.
 func (r *results) retrying(i int, failure *object.Failure, attempt int, next time.Duration, began time.Time) {
 	text := textOf(failure)
 	wait := waitOf(failure.StepID)
-	wait.For, wait.Since, wait.Reason, wait.Effect, wait.IsRetry = text, began.UTC(), failure.Reason, failure.Effect(), true
+	wait.For, wait.Since, wait.Reason, wait.Effect, wait.IsRetry = text, began.UTC(), failure.Reason, failure.Effect(),
+		true
 	r.waits[i] = wait
 	r.events.about(failure.StepID, Event{
 		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect(), Failure: text,
-		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), text),
+		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond),
+			text),
 	})
 }
 
@@ -112,15 +122,21 @@ func (r *results) waiting(i int, step object.StepID, what *object.StepWait, now 
 	return wait, !before.IsOfStep || before.For != wait.For
 }
 
-// addUnready notes failures of objects that will never be ready, each once. The messages of their pods are in the failures,
-// since they may be gone when a user looks.
+// addUnready notes failures of objects that will never be ready, each once. The messages of their pods are in the
+// failures, since they may be gone when a user looks.
 func (r *results) addUnready(failures ...*object.Failure) {
 	for _, failure := range failures {
 		if r.unready[failure.StepID] != nil {
 			continue
 		}
 		r.unready[failure.StepID], failure.At = failure, r.events.now()
-		r.events.about(failure.StepID, Event{Type: Failing, Reason: failure.Reason, Effect: failure.Effect(), Message: textOf(failure), Why: failure.Why})
+		r.events.about(failure.StepID, Event{
+			Type:    Failing,
+			Reason:  failure.Reason,
+			Effect:  failure.Effect(),
+			Message: textOf(failure),
+			Why:     failure.Why,
+		})
 	}
 }
 
@@ -171,7 +187,9 @@ func isDone(change object.Change) bool {
 
 // hasFailed reports whether a failure of a step meets a condition.
 func (r *results) hasFailed(condition func(*object.Failure) bool) bool {
-	return slices.ContainsFunc(r.changes, func(change object.Change) bool { return change.Err != nil && condition(change.Err) })
+	return slices.ContainsFunc(r.changes, func(change object.Change) bool {
+		return change.Err != nil && condition(change.Err)
+	})
 }
 
 // resetFailures makes failed steps not done yet, and drops all waits.

@@ -22,9 +22,11 @@ import (
 // Run applies a payload. Before has the objects that the cluster had until then, of the payload's
 // kinds. A run that ends early reports what is not done. When ctx ends, pending requests may still
 // complete, unless the lock is lost.
-func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
+func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory,
+	options Options) *Report {
 	options = options.withDefaults()
-	timed, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
+	timed, cancel := context.WithTimeoutCause(ctx, options.Timeout,
+		fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
 	if options.NotReady == nil {
 		ctx = timed
@@ -65,9 +67,16 @@ type run struct {
 }
 
 // newRun begins to send requests.
-func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, manifests []*payload.Manifest, options Options) *run {
+func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, manifests []*payload.Manifest,
+	options Options) *run {
 	events := newEmitter(c.Now, options.OnEvent)
-	r := &run{cluster: c, options: options, results: newResults(events), explainer: &explainer{c, options.Done != nil}, inbox: newInbox()}
+	r := &run{
+		cluster:   c,
+		options:   options,
+		results:   newResults(events),
+		explainer: &explainer{c, options.Done != nil},
+		inbox:     newInbox(),
+	}
 	r.requests, r.cut = object.Requests(ctx, options.Lock)
 	r.tracker = await.New(r.requests, c, await.Options{
 		Release: options.Release, Standard: options.standardOf, Installing: options.Mode == graph.Install,
@@ -92,7 +101,9 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	r.components = newComponents(r.order, r.results.events)
 	r.results.expect(r.order.steps)
 	hooks.Abandon(func(id kinds.ID) bool {
-		return slices.ContainsFunc(manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })
+		return slices.ContainsFunc(manifests, func(m *payload.Manifest) bool {
+			return m.ID() == id && !m.IsTombstone()
+		})
 	})
 	r.applier.Begin()
 	return nil
@@ -126,7 +137,8 @@ func (r *run) attempt(ctx context.Context) (isDone bool) {
 
 // mayGoOn reports whether a run may go on past its deadline: its context has not ended, and no object was refused.
 func (r *run) mayGoOn(ctx context.Context) bool {
-	return r.options.NotReady != nil && ctx.Err() == nil && !r.results.hasFailed(func(failure *object.Failure) bool { return failure.IsFinal })
+	return r.options.NotReady != nil && ctx.Err() == nil &&
+		!r.results.hasFailed(func(failure *object.Failure) bool { return failure.IsFinal })
 }
 
 // passDeadline reports the state of the run, and lets it go on without a deadline. Objects that have failed may become
@@ -182,13 +194,17 @@ func (r *run) observe(e await.Event) {
 func (r *run) finished(job *payload.Manifest, uid types.UID) {
 	r.jobs.Go(func() {
 		if err := r.options.Journal.RememberJob(r.requests, job, uid); err != nil {
-			r.inbox.put(event{found: &found{manifest: job, warnings: []string{"that it is done could not be noted, so it may run again: " + printable.Line(err.Error())}}})
+			r.inbox.put(event{found: &found{
+				manifest: job,
+				warnings: []string{"that it is done could not be noted, so it may run again: " +
+					printable.Line(err.Error())},
+			}})
 		}
 	})
 }
 
-// A stepMaker appends the steps of a task, in their order. One of them is about the object itself. Needs are the tasks that
-// the first step needs.
+// A stepMaker appends the steps of a task, in their order. One of them is about the object itself. Needs are the tasks
+// that the first step needs.
 type stepMaker func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep
 
 // stepsWithHooks returns the stepMaker of a release whose Deployments may have hooks.

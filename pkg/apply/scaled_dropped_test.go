@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// TestReplicasAreHandedToARealAutoscaler: the manifest drops them, and the cluster's own controller takes them over when it
-// scales for the first time.
+// TestReplicasAreHandedToARealAutoscaler: the manifest drops them, and the cluster's own controller takes them over
+// when it scales for the first time.
 func TestReplicasAreHandedToARealAutoscaler(t *testing.T) {
 	t.Parallel()
 	web, namespace, a := scaledKinds["Deployment"], test.Namespace(t), act(t, scaler)
@@ -23,13 +23,18 @@ func TestReplicasAreHandedToARealAutoscaler(t *testing.T) {
 	scales(t, namespace, scaledFiles(web.manifest, "6"), apply.Options{})
 	lowest := watchReplicas(t, a, web.kind, key)
 	scales(t, namespace, scaledFiles(web.manifest, "", atLeast("4")), apply.Options{})
-	if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec", "f:replicas"); have != "6" || owners != "runlevel" {
+	if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec",
+		"f:replicas"); have != "6" || owners != "runlevel" {
 		t.Errorf("before it scales: %s replicas, owned by %s", have, owners)
 	}
 	scales(t, namespace, scaledFiles(web.manifest, "", atLeast("8")), apply.Options{})
-	sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), key, func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 8 })
+	sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), key,
+		func(d *appsv1.Deployment) bool {
+			return *d.Spec.Replicas == 8
+		})
 	scales(t, namespace, scaledFiles(web.manifest, "", atLeast("8")), apply.Options{})
-	if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec", "f:replicas"); have != "8" || owners != scaler {
+	if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec",
+		"f:replicas"); have != "8" || owners != scaler {
 		t.Errorf("after it has scaled: %s replicas, owned by %s", have, owners)
 	}
 	if have := lowest(); have != 6 {
@@ -51,7 +56,8 @@ spec:
 {apiVersion: NS.example.com/v1, kind: ScaledObject, metadata: {name: web, namespace: NS}, spec: {scaleTargetRef: {name: web}}}
 `
 
-// TestReplicasThatAreDropped stay where another manager has set them, or an autoscaler is to. Else the server sets its default.
+// TestReplicasThatAreDropped stay where another manager has set them, or an autoscaler is to. Else the server sets its
+// default.
 func TestReplicasThatAreDropped(t *testing.T) {
 	web := scaledKinds["Deployment"]
 	for name, row := range map[string]struct {
@@ -59,10 +65,11 @@ func TestReplicasThatAreDropped(t *testing.T) {
 		brought  string
 		want     string
 	}{
-		"no other manager":                {false, "", "1"},
-		"a user has scaled":               {true, "", "5"},
-		"an autoscaler will be made":      {false, scaledObject, "6"},
-		"an autoscaler of something else": {false, strings.Replace(scaledObject, "{name: web}}}", "{name: other}}}", 1), "1"},
+		"no other manager":           {false, "", "1"},
+		"a user has scaled":          {true, "", "5"},
+		"an autoscaler will be made": {false, scaledObject, "6"},
+		"an autoscaler of something else": {false, strings.Replace(scaledObject, "{name: web}}}", "{name: other}}}", 1),
+			"1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -73,7 +73,8 @@ func watchReplicas(t *testing.T, a actor, kind, key string) (stop func() (lowest
 	first := a.live(kind, key)
 	lowest, _, _ := unstructured.NestedInt64(first.Object, "spec", "replicas")
 	watch, err := place.Watch(t.Context(), metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), ResourceVersion: first.GetResourceVersion(),
+		FieldSelector:   fields.OneTermEqualSelector("metadata.name", name).String(),
+		ResourceVersion: first.GetResourceVersion(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +126,8 @@ func TestReplicasNeverFallUnderAnAutoscaler(t *testing.T) {
 				if owners := a.owners(item.kind, key, "f:spec", "f:replicas"); owners != scaler {
 					t.Error("the replicas are owned by", owners)
 				}
-				if have := did.actions() + did.told(namespace, apply.Overruled); strings.Contains(have, "configured") || strings.Contains(have, "overruled") {
+				if have := did.actions() + did.told(namespace, apply.Overruled); strings.Contains(have, "configured") ||
+					strings.Contains(have, "overruled") {
 					t.Error(have)
 				}
 			})
@@ -160,13 +162,15 @@ func TestReplicasAreReleasedOnceSomebodyElseHasThem(t *testing.T) {
 			next := scaledFiles(web.manifest, row.replicas, more...)
 			for range 2 {
 				scales(t, namespace, next, apply.Options{})
-				if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec", "f:replicas"); have != "3" || owners != "runlevel" {
+				if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec",
+					"f:replicas"); have != "3" || owners != "runlevel" {
 					t.Errorf("%s replicas, owned by %s", have, owners)
 				}
 			}
 			a.scale(web.kind, key, 5)
 			scales(t, namespace, next, apply.Options{})
-			if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec", "f:replicas"); have != "5" || owners != scaler {
+			if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec",
+				"f:replicas"); have != "5" || owners != scaler {
 				t.Errorf("%s replicas, owned by %s", have, owners)
 			}
 			if have := lowest(); have != 3 {
@@ -225,8 +229,10 @@ func TestAutoscalerScalesBeforeOurPatchArrives(t *testing.T) {
 		return nil
 	})
 	next := strings.Replace(scaledFiles(web.manifest, "3", onDeployment), "is: old", "is: new", 1)
-	did := runOn(t, t.Context(), c, load(t, namespace, namespace, next), apply.Options{Mode: graph.Update, NoWait: true})
-	if have := a.field(web.kind, key, "spec", "replicas"); have != "6" || did.Err != nil || did.told(namespace, apply.Overruled) != "" {
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, next),
+		apply.Options{Mode: graph.Update, NoWait: true})
+	if have := a.field(web.kind, key, "spec", "replicas"); have != "6" || did.Err != nil ||
+		did.told(namespace, apply.Overruled) != "" {
 		t.Errorf("%s replicas, %v, %s", have, did.Err, did.told(namespace, apply.Overruled))
 	}
 	if have := lowest(); have != 3 {
@@ -237,7 +243,8 @@ func TestAutoscalerScalesBeforeOurPatchArrives(t *testing.T) {
 // Once no autoscaler is to be there, the manifest's replicas count again.
 func TestReplicasWithoutTheAutoscaler(t *testing.T) {
 	web := scaledKinds["Deployment"]
-	tombstone := strings.Replace(onDeployment, "namespace: NS", `namespace: NS, annotations: {release.openshift.io/delete: "true"}`, 1)
+	tombstone := strings.Replace(onDeployment, "namespace: NS",
+		`namespace: NS, annotations: {release.openshift.io/delete: "true"}`, 1)
 	for name, row := range map[string]struct {
 		mode      graph.Mode
 		byHand    bool
@@ -248,7 +255,8 @@ func TestReplicasWithoutTheAutoscaler(t *testing.T) {
 		"tombstone in an update":         {graph.Update, false, []string{tombstone}, "3"},
 		"tombstone, but nothing deletes": {graph.Reconcile, false, []string{tombstone}, "5"},
 		"left behind":                    {graph.Update, false, nil, "5"},
-		"scales something else now":      {graph.Update, false, []string{strings.Replace(onDeployment, "name: web}", "name: other}", 1)}, "3"},
+		"scales something else now": {graph.Update, false,
+			[]string{strings.Replace(onDeployment, "name: web}", "name: other}", 1)}, "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -282,7 +290,8 @@ func TestScaledObjectIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	web, namespace, a := scaledKinds["Deployment"], test.Namespace(t), act(t, scaler)
 	key := namespace + "/web"
-	files := strings.Replace(scaledFiles(web.manifest, "3", onDeployment), "is: old", `runlevel.dev/recreate: "true"`, 1)
+	files := strings.Replace(scaledFiles(web.manifest, "3", onDeployment), "is: old", `runlevel.dev/recreate: "true"`,
+		1)
 	scales(t, namespace, files, apply.Options{})
 	a.scale(web.kind, key, 5)
 	did := scales(t, namespace, strings.ReplaceAll(files, "app: web", "app: new"), apply.Options{})
@@ -334,17 +343,22 @@ func TestNobodyMayListAutoscalers(t *testing.T) {
 	key := namespace + "/web"
 	c := connectBy(t, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 		if strings.HasSuffix(request.URL.Path, "/horizontalpodautoscalers") {
-			return answered(request, apierrors.NewForbidden(schema.GroupResource{Group: "autoscaling", Resource: "horizontalpodautoscalers"}, "", errors.New("no"))), nil
+			return answered(request, apierrors.NewForbidden(schema.GroupResource{
+				Group:    "autoscaling",
+				Resource: "horizontalpodautoscalers",
+			}, "", errors.New("no"))), nil
 		}
 		return send.RoundTrip(request)
 	})
 	files := scaledFiles(web.manifest, "3") + "-- 0000_10_web_30_other.yaml --" +
-		strings.NewReplacer("name: web, namespace", "name: other, namespace", "REPLICAS", "replicas: 2,").Replace(web.manifest)
+		strings.NewReplacer("name: web, namespace", "name: other, namespace", "REPLICAS",
+			"replicas: 2,").Replace(web.manifest)
 	release := load(t, namespace, namespace, files)
 	act(t, "kubectl-create").create(strings.ReplaceAll(onDeployment, "NS", namespace))
 	for range 2 {
 		did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, NoWait: true, Full: true})
-		if did.Err != nil || len(did.Warnings) != 1 || len(did.Warnings[0].Files) != 2 || !strings.Contains(did.Warnings[0].Text, "horizontalpodautoscalers.autoscaling") {
+		if did.Err != nil || len(did.Warnings) != 1 || len(did.Warnings[0].Files) != 2 ||
+			!strings.Contains(did.Warnings[0].Text, "horizontalpodautoscalers.autoscaling") {
 			t.Errorf("%v, warnings: %v", did.Err, did.Warnings)
 		}
 		if told := strings.Count(did.told(namespace, apply.Warned), "\n"); told != 1 {

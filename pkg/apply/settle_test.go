@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// TestACrashLoopIsNotReady: a container that ends at once is Ready for an instant each time it is started, and the next level
-// does not begin. Nodes can't be listed, so that nothing is known of the nodes being simulated.
+// TestACrashLoopIsNotReady: a container that ends at once is Ready for an instant each time it is started, and the next
+// level does not begin. Nodes can't be listed, so that nothing is known of the nodes being simulated.
 func TestACrashLoopIsNotReady(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A RunState is a run at one moment: one of this process, or one of another process, as the record has it. It does not change
-// after it was published.
+// A RunState is a run at one moment: one of this process, or one of another process, as the record has it. It does not
+// change after it was published.
 type RunState struct {
 	Version    string
 	Mode       graph.Mode
@@ -73,12 +73,18 @@ type RunStepState struct {
 func Planned(manifests []*payload.Manifest) *RunState {
 	var all RunNodeState
 	for _, m := range manifests {
-		all.Steps = append(all.Steps, RunStepState{Wait: waitOf(object.StepOf(m)), Phase: Blocked, Action: object.NotDone, Deletes: m.IsTombstone()})
+		all.Steps = append(all.Steps, RunStepState{
+			Wait:    waitOf(object.StepOf(m)),
+			Phase:   Blocked,
+			Action:  object.NotDone,
+			Deletes: m.IsTombstone(),
+		})
 	}
 	return &RunState{Nodes: []RunNodeState{all}}
 }
 
-// Manifests returns the steps of each manifest, which are adjacent, with the index of their node. A nil RunState has none.
+// Manifests returns the steps of each manifest, which are adjacent, with the index of their node. A nil RunState has
+// none.
 func (s *RunState) Manifests() iter.Seq2[int, []RunStepState] {
 	return func(yield func(int, []RunStepState) bool) {
 		if s == nil {
@@ -163,7 +169,8 @@ func (s RunStepState) IsFailing() bool {
 // Failure returns the event of a step that has failed.
 func (s RunStepState) Failure() Event {
 	return Event{
-		Time: s.Since, Type: Failing, Object: &s.ID, Hook: s.Hook, File: s.File, Node: s.Node, Reason: s.Reason, Effect: s.Effect, Message: s.For, Why: s.Why,
+		Time: s.Since, Type: Failing, Object: &s.ID, Hook: s.Hook, File: s.File, Node: s.Node, Reason: s.Reason,
+		Effect: s.Effect, Message: s.For, Why: s.Why,
 	}
 }
 
@@ -177,7 +184,13 @@ func (s RunStepState) IsTried() bool {
 
 // state returns the present state of the run, whose waits are known.
 func (r *run) state(waits []Wait) *RunState {
-	s := &RunState{Version: r.options.Version, Mode: r.options.Mode, Now: r.cluster.Now(), Error: r.deadlineError, Components: r.components.states()}
+	s := &RunState{
+		Version:    r.options.Version,
+		Mode:       r.options.Mode,
+		Now:        r.cluster.Now(),
+		Error:      r.deadlineError,
+		Components: r.components.states(),
+	}
 	for i := range s.Components {
 		s.Components[i].Began = r.cluster.ServerTime(s.Components[i].Began)
 	}
@@ -201,12 +214,19 @@ func (r *run) state(waits []Wait) *RunState {
 // stepState returns the state of a step.
 func (r *run) stepState(i int, awaited map[object.StepID]Wait) RunStepState {
 	id, change := r.order.steps[i].ID(), r.results.changes[i]
-	step := RunStepState{Wait: waitOf(id), Phase: Blocked, Action: change.Action, Result: change.Message, Deletes: r.order.tasks[r.order.taskOf[i]].IsTombstone()}
+	step := RunStepState{
+		Wait:    waitOf(id),
+		Phase:   Blocked,
+		Action:  change.Action,
+		Result:  change.Message,
+		Deletes: r.order.tasks[r.order.taskOf[i]].IsTombstone(),
+	}
 	failure := r.results.failureOf(i)
 	wait, isAwaited := awaited[id]
 	switch {
 	case failure != nil:
-		step.Phase, step.For, step.Reason, step.Effect, step.Why = HasFailed, textOf(failure), failure.Reason, failure.Effect(), failure.Why
+		step.Phase, step.For, step.Reason, step.Effect, step.Why = HasFailed, textOf(failure), failure.Reason,
+			failure.Effect(), failure.Why
 		step.Since = failure.At
 	case isAwaited && wait.IsRetry:
 		step.Wait, step.Phase = wait, InRetry
@@ -226,7 +246,9 @@ func (r *run) stepState(i int, awaited map[object.StepID]Wait) RunStepState {
 
 // unfinished returns the nodes that have steps left, and those that run or have failed first, since they explain most.
 func (s *RunState) unfinished(nodes []int) []int {
-	nodes = slices.DeleteFunc(nodes, func(node int) bool { return !slices.ContainsFunc(s.Nodes[node].Steps, RunStepState.IsLeft) })
+	nodes = slices.DeleteFunc(nodes, func(node int) bool {
+		return !slices.ContainsFunc(s.Nodes[node].Steps, RunStepState.IsLeft)
+	})
 	isBlocked := func(node int) int {
 		if s.Nodes[node].State == graph.Blocked {
 			return 1

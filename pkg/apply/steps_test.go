@@ -123,8 +123,10 @@ func TestWhatComesAfterAWaitingStepBeginsOnlyThen(t *testing.T) {
 	}}.WithHooks(ofSecrets(pre.hook("pre"), post.hook("post")))
 	did := run(t, t.Context(), load(t, namespace, namespace, hooked), options)
 	want := []string{
-		"waiting pre hook of Secret NS/web: the gate is closed", "ran pre hook of Secret NS/web", "created Secret NS/web",
-		"waiting post hook of Secret NS/web: the gate is closed", "ran post hook of Secret NS/web", "created ConfigMap NS/after",
+		"waiting pre hook of Secret NS/web: the gate is closed", "ran pre hook of Secret NS/web",
+		"created Secret NS/web",
+		"waiting post hook of Secret NS/web: the gate is closed", "ran post hook of Secret NS/web",
+		"created ConfigMap NS/after",
 	}
 	got := strings.Split(strings.ReplaceAll(strings.Join(did.tale(), "\n"), namespace, "NS"), "\n")
 	if diff := cmp.Diff(want, got); diff != "" || did.Err != nil || len(did.Waits) > 0 {
@@ -133,7 +135,8 @@ func TestWhatComesAfterAWaitingStepBeginsOnlyThen(t *testing.T) {
 	if pre.ended.Load() != 1 || post.ended.Load() != 1 {
 		t.Errorf("waits were ended %d and %d times", pre.ended.Load(), post.ended.Load())
 	}
-	if len(did.Changes) != 4 || did.Changes[0].Hook != "pre" || did.Changes[1].UID == "" || did.Changes[2].Action != object.Ran || did.Changes[3].ID.Name != "after" {
+	if len(did.Changes) != 4 || did.Changes[0].Hook != "pre" || did.Changes[1].UID == "" ||
+		did.Changes[2].Action != object.Ran || did.Changes[3].ID.Name != "after" {
 		t.Errorf("the report has %s", did.actions())
 	}
 }
@@ -145,9 +148,11 @@ func TestStepsThatWaitHoldNoWorker(t *testing.T) {
 	const count = 50
 	var files strings.Builder
 	for i := range count {
-		fmt.Fprintf(&files, "-- 0000_10_web%d_10.yaml --\n{apiVersion: v1, kind: Secret, metadata: {name: web-%d, namespace: NS}}\n", i, i)
+		fmt.Fprintf(&files, "-- 0000_10_web%d_10.yaml --\n{apiVersion: v1, kind: Secret, metadata: {name: web-%d, "+
+			"namespace: NS}}\n", i, i)
 	}
-	fmt.Fprintln(&files, "-- 0000_10_zzz_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}")
+	fmt.Fprintln(&files, "-- 0000_10_zzz_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, "+
+		"namespace: NS}}")
 	var all latch
 	waiting := map[string]bool{}
 	options := apply.Options{Mode: graph.Update, Workers: 1, ReportWaits: quickly, OnEvent: func(event apply.Event) {
@@ -184,12 +189,16 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 					cancel()
 				}
 			})
-			options := apply.Options{Mode: graph.Update, Timeout: end.timeout}.WithHooks(ofSecrets(closed.hook("pre"), closed.hook("post")))
+			options := apply.Options{
+				Mode:    graph.Update,
+				Timeout: end.timeout,
+			}.WithHooks(ofSecrets(closed.hook("pre"), closed.hook("post")))
 			did := runOn(t, ctx, c, load(t, namespace, namespace, hooked), options)
 			if did.Err == nil || did.Err.Error() != end.says {
 				t.Errorf("it ended with %v", did.Err)
 			}
-			if len(did.Waits) != 1 || did.Waits[0].Name() != "pre hook of Secret "+namespace+"/web" || did.Waits[0].For != "the gate is closed" || did.Waits[0].Since.IsZero() {
+			if len(did.Waits) != 1 || did.Waits[0].Name() != "pre hook of Secret "+namespace+"/web" ||
+				did.Waits[0].For != "the gate is closed" || did.Waits[0].Since.IsZero() {
 				t.Errorf("it waited for %+v", did.Waits)
 			}
 			var messages []string
@@ -206,16 +215,27 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 			secret := kinds.ID{Kind: "Secret", Namespace: namespace, Name: "web"}
 			clocks := cmp.Options{cmpopts.IgnoreFields(record.RunStep{}, "Since")}
 			left := []record.RunStep{
-				{ID: secret, Hook: "pre", File: "0000_10_web_10.yaml", State: string(apply.InWait), For: "the gate is closed"},
+				{
+					ID:    secret,
+					Hook:  "pre",
+					File:  "0000_10_web_10.yaml",
+					State: string(apply.InWait),
+					For:   "the gate is closed",
+				},
 				{ID: secret, File: "0000_10_web_10.yaml", State: string(apply.Blocked)},
 				{ID: secret, Hook: "post", File: "0000_10_web_10.yaml", State: string(apply.Blocked)},
-				{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "after"}, File: "0000_10_web_20.yaml", State: string(apply.Blocked)},
+				{
+					ID:    kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "after"},
+					File:  "0000_10_web_20.yaml",
+					State: string(apply.Blocked),
+				},
 			}
 			for what, run := range map[string]*record.Run{"while it ran": did.record.Run, "at its end": did.Left} {
 				if diff := cmp.Diff(left, run.Nodes[0].Steps, clocks); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", what, diff)
 				}
-				if all, undone := apply.StateOf(run).Count(); all != 2 || undone != 2 || run.Nodes[0].Steps[0].Since == nil {
+				if all, undone := apply.StateOf(run).Count(); all != 2 || undone != 2 ||
+					run.Nodes[0].Steps[0].Since == nil {
 					t.Errorf("%s: %+v", what, run)
 				}
 			}
@@ -245,7 +265,8 @@ func TestAStepNeedsItsOwnObject(t *testing.T) {
 	options := apply.Options{Mode: graph.Install, NoWait: true, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Waiting && event.Hook == "" {
 			once.Do(func() {
-				_, err := secrets.Patch(context.Background(), "web", types.MergePatchType, []byte(`{"stringData":{"is":"there"}}`), metav1.PatchOptions{})
+				_, err := secrets.Patch(context.Background(), "web", types.MergePatchType,
+					[]byte(`{"stringData":{"is":"there"}}`), metav1.PatchOptions{})
 				must(t, err)
 			})
 		}
@@ -276,10 +297,13 @@ func TestAWaitingStepIsTriedAgainAfterTheDeadline(t *testing.T) {
 func TestAPostHookNeedsTheWholeRollout(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	const hooks = "annotations: {runlevel.dev/lifecycle-hooks: 'post: {execNewPod: {containerName: main, command: [run]}}'}}"
-	files := "-- 0000_10_web_web.yaml --" + strings.Replace(workload("Deployment", "web", "hang", ""), "namespace: NS}", "namespace: NS, "+hooks, 1)
+	const hooks = "annotations: {runlevel.dev/lifecycle-hooks: 'post: {execNewPod: {containerName: main, command: " +
+		"[run]}}'}}"
+	files := "-- 0000_10_web_web.yaml --" +
+		strings.Replace(workload("Deployment", "web", "hang", ""), "namespace: NS}", "namespace: NS, "+hooks, 1)
 	options := apply.Options{Mode: graph.Update, Standard: ready.Upstream, NoWait: true}
-	did := runUntil(t, namespace, load(t, namespace, namespace, files), options, "Deployment NS/web", "waiting: 0 of 1 replicas are available\n…")
+	did := runUntil(t, namespace, load(t, namespace, namespace, files), options, "Deployment NS/web",
+		"waiting: 0 of 1 replicas are available\n…")
 	if len(did.Changes) != 2 || did.Changes[1].Hook != "post" || did.Changes[1].Action != object.NotDone {
 		t.Error(did.actions())
 	}

@@ -38,14 +38,16 @@ webhooks:
 	merge(t, c, endpoints, slice, `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`)
 	var again sync.Once
 	hasWaited := false
-	did := run(t, t.Context(), release, apply.Options{ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
-		if event.Type == apply.Waiting {
-			hasWaited = true
-			again.Do(func() {
-				merge(t, c, endpoints, slice, `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":true}}]}`)
-			})
-		}
-	}})
+	did := run(t, t.Context(), release,
+		apply.Options{ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
+			if event.Type == apply.Waiting {
+				hasWaited = true
+				again.Do(func() {
+					merge(t, c, endpoints, slice,
+						`{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":true}}]}`)
+				})
+			}
+		}})
 	if did.Err != nil || did.Changes[0].Action != object.Unchanged || !hasWaited {
 		t.Errorf("%s%v, it has waited: %t", did.actions(), did.Err, hasWaited)
 	}

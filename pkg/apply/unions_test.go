@@ -29,7 +29,8 @@ func replaced(t *testing.T, namespace, text string) {
 		return err == nil
 	})
 	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with controllers
-		live, err := c.In(in, manifest.Object().GetNamespace()).Get(t.Context(), manifest.Object().GetName(), metav1.GetOptions{})
+		live, err := c.In(in, manifest.Object().GetNamespace()).Get(t.Context(), manifest.Object().GetName(),
+			metav1.GetOptions{})
 		must(t, err)
 		object := manifest.Object().DeepCopy()
 		object.SetResourceVersion(live.GetResourceVersion())
@@ -48,62 +49,92 @@ func withPod(kind, spec, pod string) string {
 }
 
 func inContainer(fields string) string {
-	return withPod("Deployment", "", "containers: [{name: side, image: registry.example/it, "+fields+"}, {name: it, image: registry.example/it, "+fields+"}]")
+	return withPod("Deployment", "", "containers: [{name: side, image: registry.example/it, "+fields+
+		"}, {name: it, image: registry.example/it, "+fields+"}]")
 }
 
 const (
 	containers = "containers: [{name: it, image: registry.example/it}]"
 	request    = "httpGet: {port: 80}"
 	command    = "exec: {command: [a]}"
-	hookOf     = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS}, webhooks: [{name: it.example.com, sideEffects: None, " +
-		"admissionReviewVersions: [v1], failurePolicy: Ignore, rules: [{apiGroups: [NS.example.com], apiVersions: [v1], resources: [hats], operations: [CREATE]}], clientConfig: {XX}}]}"
-	definitionOf = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: hats.NS.example.com}, spec: {group: NS.example.com, scope: Namespaced, " +
-		"names: {kind: Hat, plural: hats}, conversion: {XX}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}"
-	toService = "strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {service: {name: a, namespace: NS}}}"
-	toURL     = "strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: \"https://it.example.com\"}}"
-	budget    = "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: it, namespace: NS}, spec: {selector: {matchLabels: {a: b}}, XX}}"
-	ingress   = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: it, namespace: NS}, spec: {defaultBackend: {XX}}}"
-	apiOf     = "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.NS.example.com}, spec: {group: NS.example.com, version: v1, " +
+	hookOf     = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: " +
+		"{name: NS}, webhooks: [{name: it.example.com, sideEffects: None, " +
+		"admissionReviewVersions: [v1], failurePolicy: Ignore, rules: [{apiGroups: [NS.example.com], apiVersions: " +
+		"[v1], resources: [hats], operations: [CREATE]}], clientConfig: {XX}}]}"
+	definitionOf = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: " +
+		"hats.NS.example.com}, spec: {group: NS.example.com, scope: Namespaced, " +
+		"names: {kind: Hat, plural: hats}, conversion: {XX}, versions: [{name: v1, served: true, storage: true, " +
+		"schema: {openAPIV3Schema: {type: object}}}]}}"
+	toService = "strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {service: {name: a, " +
+		"namespace: NS}}}"
+	toURL = "strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: " +
+		"\"https://it.example.com\"}}"
+	budget = "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: it, namespace: NS}, spec: " +
+		"{selector: {matchLabels: {a: b}}, XX}}"
+	ingress = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: it, namespace: NS}, spec: " +
+		"{defaultBackend: {XX}}}"
+	apiOf = "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.NS.example.com}, " +
+		"spec: {group: NS.example.com, version: v1, " +
 		"groupPriorityMinimum: 1, versionPriority: 1, service: {name: a, namespace: NS}, XX}}"
-	cron = "{apiVersion: batch/v1, kind: CronJob, metadata: {name: it, namespace: NS}, spec: {schedule: \"0 0 1 1 *\", jobTemplate: {spec: {template: {spec: {restartPolicy: Never, " +
+	cron = "{apiVersion: batch/v1, kind: CronJob, metadata: {name: it, namespace: NS}, spec: {schedule: \"0 0 1 1 " +
+		"*\", jobTemplate: {spec: {template: {spec: {restartPolicy: Never, " +
 		containers + ", volumes: [{name: v, XX}]}}}}}}"
 	serviceOf = "{apiVersion: v1, kind: Service, metadata: {name: it, namespace: NS}, spec: {XX}}"
 )
 
 // unions are those that server-side apply leaves half where another manager has chosen a member, and a few that the API
-// server itself sets right. Of each, an apply sets the member of the manifest, whichever it was, and wherever it came from.
+// server itself sets right. Of each, an apply sets the member of the manifest, whichever it was, and wherever it came
+// from.
 var unions = map[string]union{
-	"strategy of a Deployment":          {withPod("Deployment", "strategy: {XX}, ", containers), "type: Recreate", "type: RollingUpdate, rollingUpdate: {maxSurge: 3}"},
-	"strategy of a StatefulSet":         {withPod("StatefulSet", "serviceName: it, updateStrategy: {XX}, ", containers), "type: OnDelete", "type: RollingUpdate, rollingUpdate: {partition: 1}"},
-	"no conversion":                     {definitionOf, "strategy: None", toService},
-	"conversion by a URL":               {definitionOf, toURL, toService},
-	"conversion by a Service":           {definitionOf, toService, toURL},
-	"volume of a Secret":                {withPod("Deployment", "", containers+", volumes: [{name: v, XX}, {name: w, configMap: {name: a}}]"), "secret: {secretName: a}", "configMap: {name: a}"},
-	"volume of a claim":                 {withPod("Deployment", "", containers+", volumes: [{name: w, emptyDir: {}}, {name: v, XX}]"), "persistentVolumeClaim: {claimName: a}", "hostPath: {path: /a}"},
-	"volume that is empty":              {withPod("StatefulSet", "serviceName: it, ", containers+", volumes: [{name: v, XX}]"), "emptyDir: {}", "projected: {sources: [{secret: {name: a}}]}"},
-	"volume of a CronJob":               {cron, "configMap: {name: a}", "secret: {secretName: a}"},
-	"probe by a command":                {inContainer("livenessProbe: {XX}"), command, request},
-	"probe by a request":                {inContainer("readinessProbe: {XX}"), request, command},
-	"probe by gRPC":                     {inContainer("startupProbe: {XX}"), "grpc: {port: 80}", "tcpSocket: {port: 80}"},
-	"hook of a container":               {inContainer("lifecycle: {preStop: {XX}}"), command, request},
-	"value of a variable":               {inContainer("env: [{name: B, value: c}, {name: A, XX}]"), "value: b", "valueFrom: {fieldRef: {fieldPath: metadata.name}}"},
-	"variable from a field":             {inContainer("env: [{name: A, XX}]"), "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "value: b"},
-	"variable from a Secret":            {inContainer("env: [{name: A, valueFrom: {XX}}]"), "secretKeyRef: {name: a, key: b}", "fieldRef: {fieldPath: metadata.name}"},
-	"seccomp profile":                   {withPod("Deployment", "", containers+", securityContext: {seccompProfile: {XX}}"), "type: RuntimeDefault", "type: Localhost, localhostProfile: a"},
-	"webhook at a URL":                  {hookOf, "url: \"https://it.example.com\"", "service: {name: a, namespace: NS}"},
-	"webhook at a Service":              {hookOf, "service: {name: a, namespace: NS}", "url: \"https://it.example.com\""},
-	"budget":                            {budget, "minAvailable: 1", "maxUnavailable: 1"},
-	"backend of an Ingress":             {ingress, "service: {name: a, port: {number: 80}}", "resource: {apiGroup: a.b, kind: C, name: d}"},
-	"certificate of an API":             {apiOf, "caBundle: YQ==", "insecureSkipTLSVerify: true"},
-	"key of a ConfigMap":                {"{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS}, XX}", "data: {a: b}", "binaryData: {a: Yg==}"},
-	"Service outside":                   {serviceOf, "type: ExternalName, externalName: a.example.com, ports: [{port: 80}]", "type: NodePort, ports: [{port: 80}]"},
-	"Service inside, of a LoadBalancer": {serviceOf, "type: ClusterIP, ports: [{port: 80}]", "type: LoadBalancer, externalTrafficPolicy: Local, loadBalancerSourceRanges: [10.0.0.0/8], ports: [{port: 80}]"},
-	"Service inside, of NodePorts":      {serviceOf, "type: ClusterIP, ports: [{port: 80}]", "type: NodePort, ports: [{port: 80}]"},
-	"Service without sessions":          {serviceOf, "sessionAffinity: None, ports: [{port: 80}]", "sessionAffinity: ClientIP, ports: [{port: 80}]"},
+	"strategy of a Deployment": {withPod("Deployment", "strategy: {XX}, ", containers), "type: Recreate",
+		"type: RollingUpdate, rollingUpdate: {maxSurge: 3}"},
+	"strategy of a StatefulSet": {withPod("StatefulSet", "serviceName: it, updateStrategy: {XX}, ", containers),
+		"type: OnDelete", "type: RollingUpdate, rollingUpdate: {partition: 1}"},
+	"no conversion":           {definitionOf, "strategy: None", toService},
+	"conversion by a URL":     {definitionOf, toURL, toService},
+	"conversion by a Service": {definitionOf, toService, toURL},
+	"volume of a Secret": {withPod("Deployment", "",
+		containers+", volumes: [{name: v, XX}, {name: w, configMap: {name: a}}]"), "secret: {secretName: a}",
+		"configMap: {name: a}"},
+	"volume of a claim": {withPod("Deployment", "", containers+", volumes: [{name: w, emptyDir: {}}, {name: v, XX}]"),
+		"persistentVolumeClaim: {claimName: a}", "hostPath: {path: /a}"},
+	"volume that is empty": {withPod("StatefulSet", "serviceName: it, ",
+		containers+", volumes: [{name: v, XX}]"), "emptyDir: {}", "projected: {sources: [{secret: {name: a}}]}"},
+	"volume of a CronJob": {cron, "configMap: {name: a}", "secret: {secretName: a}"},
+	"probe by a command":  {inContainer("livenessProbe: {XX}"), command, request},
+	"probe by a request":  {inContainer("readinessProbe: {XX}"), request, command},
+	"probe by gRPC": {inContainer("startupProbe: {XX}"), "grpc: {port: 80}",
+		"tcpSocket: {port: 80}"},
+	"hook of a container": {inContainer("lifecycle: {preStop: {XX}}"), command, request},
+	"value of a variable": {inContainer("env: [{name: B, value: c}, {name: A, XX}]"), "value: b",
+		"valueFrom: {fieldRef: {fieldPath: metadata.name}}"},
+	"variable from a field": {inContainer("env: [{name: A, XX}]"), "valueFrom: {fieldRef: {fieldPath: metadata.name}}",
+		"value: b"},
+	"variable from a Secret": {inContainer("env: [{name: A, valueFrom: {XX}}]"),
+		"secretKeyRef: {name: a, key: b}", "fieldRef: {fieldPath: metadata.name}"},
+	"seccomp profile": {withPod("Deployment", "", containers+", securityContext: {seccompProfile: {XX}}"),
+		"type: RuntimeDefault", "type: Localhost, localhostProfile: a"},
+	"webhook at a URL": {hookOf, "url: \"https://it.example.com\"",
+		"service: {name: a, namespace: NS}"},
+	"webhook at a Service": {hookOf, "service: {name: a, namespace: NS}", "url: \"https://it.example.com\""},
+	"budget":               {budget, "minAvailable: 1", "maxUnavailable: 1"},
+	"backend of an Ingress": {ingress, "service: {name: a, port: {number: 80}}",
+		"resource: {apiGroup: a.b, kind: C, name: d}"},
+	"certificate of an API": {apiOf, "caBundle: YQ==", "insecureSkipTLSVerify: true"},
+	"key of a ConfigMap": {"{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS}, XX}",
+		"data: {a: b}", "binaryData: {a: Yg==}"},
+	"Service outside": {serviceOf, "type: ExternalName, externalName: a.example.com, ports: [{port: 80}]",
+		"type: NodePort, ports: [{port: 80}]"},
+	"Service inside, of a LoadBalancer": {serviceOf, "type: ClusterIP, ports: [{port: 80}]",
+		"type: LoadBalancer, externalTrafficPolicy: Local, loadBalancerSourceRanges: [10.0.0.0/8], ports: [{port: 80}]"},
+	"Service inside, of NodePorts": {serviceOf, "type: ClusterIP, ports: [{port: 80}]",
+		"type: NodePort, ports: [{port: 80}]"},
+	"Service without sessions": {serviceOf, "sessionAffinity: None, ports: [{port: 80}]",
+		"sessionAffinity: ClientIP, ports: [{port: 80}]"},
 }
 
-// TestAnApplySetsUnions: after another manager has chosen another member, and after the release itself has, the object is
-// what it was at first, as the preview has said.
+// TestAnApplySetsUnions: after another manager has chosen another member, and after the release itself has, the object
+// is what it was at first, as the preview has said.
 func TestAnApplySetsUnions(t *testing.T) {
 	for name, u := range unions {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +149,8 @@ func TestAnApplySetsUnions(t *testing.T) {
 				saw := preview(t, t.Context(), test.Sandbox(t).Config, ours, apply.Options{})
 				did := run(t, t.Context(), ours, apply.Options{NoWait: true})
 				if saw.Err != nil || did.Err != nil || saw.actions() != did.actions() {
-					t.Fatalf("after %s has changed it: the preview says %s%v, and the apply %s%v", who, saw.actions(), saw.Err, did.actions(), did.Err)
+					t.Fatalf("after %s has changed it: the preview says %s%v, and the apply %s%v", who, saw.actions(),
+						saw.Err, did.actions(), did.Err)
 				}
 				if diff := cmp.Diff(want, whatCounts(saw.Changes[0].Look.Would)); diff != "" {
 					t.Errorf("after %s has changed it, it is previewed otherwise than it was at first: %s", who, diff)
@@ -143,10 +175,26 @@ func TestAnApplySetsUnionsOfOtherTools(t *testing.T) {
 	budgetOf := func(spec string) string { return strings.ReplaceAll(budget, "XX", spec) }
 	const want = "configured PodDisruptionBudget NS/it"
 	runAll(t, map[string]previewCase{
-		"of a controller":     {prepare: create("bob", budgetOf("minAvailable: 1")), files: one(budgetOf("maxUnavailable: 1")), want: want + ", spec.minAvailable of bob\n"},
-		"of a tool":           {prepare: create("helm", budgetOf("minAvailable: 1")), files: one(budgetOf("maxUnavailable: 1")), want: want + ", adopted from helm\n"},
-		"strategy of a tool":  {prepare: create("helm", withPod("Deployment", "", containers)), files: one(withPod("Deployment", "strategy: {type: Recreate}, ", containers)), want: "configured Deployment NS/it, adopted from helm\n"},
-		"strategy of another": {prepare: create("bob", withPod("Deployment", "", containers)), files: one(withPod("Deployment", "strategy: {type: Recreate}, ", containers)), want: "configured Deployment NS/it, spec.strategy.type of bob, spec.strategy.rollingUpdate of bob\n"},
+		"of a controller": {
+			prepare: create("bob", budgetOf("minAvailable: 1")),
+			files:   one(budgetOf("maxUnavailable: 1")),
+			want:    want + ", spec.minAvailable of bob\n",
+		},
+		"of a tool": {
+			prepare: create("helm", budgetOf("minAvailable: 1")),
+			files:   one(budgetOf("maxUnavailable: 1")),
+			want:    want + ", adopted from helm\n",
+		},
+		"strategy of a tool": {
+			prepare: create("helm", withPod("Deployment", "", containers)),
+			files:   one(withPod("Deployment", "strategy: {type: Recreate}, ", containers)),
+			want:    "configured Deployment NS/it, adopted from helm\n",
+		},
+		"strategy of another": {
+			prepare: create("bob", withPod("Deployment", "", containers)),
+			files:   one(withPod("Deployment", "strategy: {type: Recreate}, ", containers)),
+			want:    "configured Deployment NS/it, spec.strategy.type of bob, spec.strategy.rollingUpdate of bob\n",
+		},
 	})
 }
 
@@ -161,10 +209,16 @@ func TestAnApplySetsUnionsOfCustomResources(t *testing.T) {
 	cases := map[string]previewCase{}
 	for name, definition := range map[string]string{
 		"by a schema": hatDefinition(source + `oneOf: [{required: [git]}, {required: [image]}]}`),
-		"by a rule":   hatDefinition(source + `x-kubernetes-validations: [{rule: "has(self.git) != has(self.image)"}]}`),
+		"by a rule": hatDefinition(source +
+			`x-kubernetes-validations: [{rule: "has(self.git) != has(self.image)"}]}`),
 	} {
 		files := definition + hat(`source: {git: a}`)
-		cases[name] = previewCase{given: files, then: then, files: files, want: "unchanged " + ofHats + "\nconfigured Hat NS/hat, spec.source.image of bob\n"}
+		cases[name] = previewCase{
+			given: files,
+			then:  then,
+			files: files,
+			want:  "unchanged " + ofHats + "\nconfigured Hat NS/hat, spec.source.image of bob\n",
+		}
 	}
 	runAll(t, cases)
 }
@@ -194,8 +248,10 @@ func TestAnApplyRemovesNoMoreThanItHasTo(t *testing.T) {
 func TestAnApplyRemovesNothingInVain(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	must(t, run(t, t.Context(), load(t, namespace, namespace, one(withPod("Deployment", "", containers))), apply.Options{NoWait: true}).Err)
-	bad := load(t, namespace, namespace, one(withPod("Deployment", "strategy: {type: Recreate}, minReadySeconds: -1, ", containers)))
+	must(t, run(t, t.Context(), load(t, namespace, namespace, one(withPod("Deployment", "", containers))),
+		apply.Options{NoWait: true}).Err)
+	bad := load(t, namespace, namespace,
+		one(withPod("Deployment", "strategy: {type: Recreate}, minReadySeconds: -1, ", containers)))
 	before := liveOf(t, bad.Manifests[0]).GetManagedFields()
 	did := run(t, t.Context(), bad, apply.Options{NoWait: true})
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "spec.minReadySeconds: Invalid value: -1") {

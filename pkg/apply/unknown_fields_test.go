@@ -68,7 +68,8 @@ func TestUnknownFieldsAreAllNamed(t *testing.T) {
 	namespace := test.Namespace(t)
 	install(t, namespace, hats)
 	did := run(t, t.Context(), load(t, namespace, namespace, unknownHat), apply.Options{})
-	want := "Hat NS/hat (0000_10_shop_50_hat.yaml:1, level 10, shop): the cluster knows no field " + strings.Join(place, ", ") +
+	want := "Hat NS/hat (0000_10_shop_50_hat.yaml:1, level 10, shop): the cluster knows no field " +
+		strings.Join(place, ", ") +
 		" of it: correct or remove it, or drop unknown fields"
 	if diff := cmp.Diff(want, did.sentence(namespace)); diff != "" {
 		t.Error(diff)
@@ -120,8 +121,10 @@ func TestFieldThatIsNewInThisRun(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
 			install(t, namespace, hats)
-			files := "-- 0000_10_shop_10_hats.crd.yaml --" + strings.Replace(hats, "# NEW", "brand: {type: string}", 1) +
-				"-- 0000_10_shop_50_hat.yaml --\n{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, namespace: NS}, spec: {brand: new}}\n"
+			files := "-- 0000_10_shop_10_hats.crd.yaml --" +
+				strings.Replace(hats, "# NEW", "brand: {type: string}", 1) +
+				"-- 0000_10_shop_50_hat.yaml --\n{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, " +
+				"namespace: NS}, spec: {brand: new}}\n"
 			did := run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{DropUnknownFields: drop})
 			if did.Err != nil || len(did.Warnings) > 0 {
 				t.Fatal(did.Err, did.Warnings)
@@ -158,7 +161,8 @@ func TestWarningsAreTold(t *testing.T) {
 // install applies a definition by a release of its own, and waits until it is served.
 func install(t *testing.T, namespace, definition string) {
 	t.Helper()
-	did := run(t, t.Context(), load(t, namespace, namespace, "-- 0000_10_shop_10_hats.crd.yaml --"+definition), apply.Options{})
+	did := run(t, t.Context(), load(t, namespace, namespace, "-- 0000_10_shop_10_hats.crd.yaml --"+definition),
+		apply.Options{})
 	if did.Err != nil {
 		t.Fatal(did.Err)
 	}
@@ -187,7 +191,8 @@ func TestWhatIsLargeAndInAnyScriptArrives(t *testing.T) {
 	text := strings.Repeat("grüß Gott ☃ 你好 🎩 ", 40_000)[:1_040_000]
 	text = strings.ToValidUTF8(text, "")
 	manifest, _ := json.Marshal(map[string]any{ // never fails
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "large", "namespace": namespace}, "data": map[string]any{"text": text},
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "large", "namespace": namespace},
+		"data": map[string]any{"text": text},
 	})
 	did := change(t, namespace, "", string(manifest), apply.Options{NoWait: true})
 	if did.Err != nil {
@@ -197,7 +202,8 @@ func TestWhatIsLargeAndInAnyScriptArrives(t *testing.T) {
 	if err != nil || arrived.Data["text"] != text {
 		t.Errorf("%v; %d bytes arrived of %d", err, len(arrived.Data["text"]), len(text))
 	}
-	if did = change(t, namespace, "", string(manifest), apply.Options{NoWait: true}); did.Changes[0].Action != object.Unchanged {
+	if did = change(t, namespace, "", string(manifest),
+		apply.Options{NoWait: true}); did.Changes[0].Action != object.Unchanged {
 		t.Errorf("applied again, it is %s", did.Changes[0].Action)
 	}
 }

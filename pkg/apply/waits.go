@@ -51,8 +51,8 @@ func (w Wait) Component() graph.Name {
 	return graph.Name{Level: level, Component: component}
 }
 
-// allWaits returns the present waits: of steps that wait or are tried again, and then of the objects that are not ready,
-// which are returned as well.
+// allWaits returns the present waits: of steps that wait or are tried again, and then of the objects that are not
+// ready, which are returned as well.
 func (r *run) allWaits() ([]Wait, []await.Object) {
 	objects := r.tracker.Waiting()
 	var all []Wait
@@ -68,7 +68,8 @@ func (r *run) allWaits() ([]Wait, []await.Object) {
 // waitFor returns the wait for an object.
 func (r *run) waitFor(o await.Object) Wait {
 	wait := waitOf(object.StepOf(o.Manifest))
-	wait.For, wait.Since, wait.Reason, wait.Effect = o.Verdict.Message, r.cluster.ServerTime(o.Since).UTC(), o.Verdict.Reason, o.Verdict.Effect
+	wait.For, wait.Since, wait.Reason, wait.Effect = o.Verdict.Message, r.cluster.ServerTime(o.Since).UTC(),
+		o.Verdict.Reason, o.Verdict.Effect
 	wait.HasFailed = o.Verdict.State == ready.Failed
 	return wait
 }

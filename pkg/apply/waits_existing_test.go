@@ -22,12 +22,15 @@ import (
 func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	text := "-- 0000_10_web_web.yaml --" + strings.ReplaceAll(workload("Deployment", "web", "hang", ""), "minReadySeconds: 300", "progressDeadlineSeconds: 2")
+	text := "-- 0000_10_web_web.yaml --" +
+		strings.ReplaceAll(workload("Deployment", "web", "hang", ""), "minReadySeconds: 300",
+			"progressDeadlineSeconds: 2")
 	const late = "it made no progress within 2 seconds: 0 of 1 replicas are available\n" +
 		"Pod NS/web-POD: its containers are not created yet, and node node-0 reports no reason"
 	release := load(t, namespace, namespace, text)
 	did := run(t, t.Context(), release, apply.Options{})
-	if did.Err == nil || !strings.HasSuffix(said(namespace, apply.Event{Message: did.Err.Error()}), strings.ReplaceAll(late, "\n", "\n  ")) {
+	if did.Err == nil || !strings.HasSuffix(said(namespace, apply.Event{Message: did.Err.Error()}),
+		strings.ReplaceAll(late, "\n", "\n  ")) {
 		t.Errorf("the first time: %v", did.Err)
 	}
 	did = runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web", "waiting: "+late)
@@ -45,10 +48,14 @@ func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
 func TestWhatWasThereBeforeIsWaitedForToo(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
-	there := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last", Annotations: map[string]string{"runlevel.dev/ready": `self.?data.state.orValue("") == "on"`}}}
+	there := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name:        "last",
+		Annotations: map[string]string{"runlevel.dev/ready": `self.?data.state.orValue("") == "on"`},
+	}}
 	_, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), there, metav1.CreateOptions{})
 	must(t, err)
-	release := load(t, namespace, namespace, strings.Replace(last, "annotations:", "annotations:\n    release.openshift.io/create-only: \"true\"", 1))
+	release := load(t, namespace, namespace,
+		strings.Replace(last, "annotations:", "annotations:\n    release.openshift.io/create-only: \"true\"", 1))
 	audience := &spectator{hears: func(_, text string) {
 		if text == `waiting: self.?data.state.orValue("") == "on" is not true yet` {
 			merge(t, c, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
@@ -68,11 +75,14 @@ func TestNamespaceThatNeverGoesIsSaid(t *testing.T) {
 	_, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), held, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { // the test's own context has ended by now
-		_, _ = c.Client.CoreV1().ConfigMaps(namespace).Patch(context.Background(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, _ = c.Client.CoreV1().ConfigMaps(namespace).Patch(context.Background(), "held", types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
 	must(t, c.Client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
-	release := load(t, namespace, namespace, "-- 0000_10_web_ns.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}"+last)
-	did := runUntil(t, namespace, release, apply.Options{}, "Namespace NS", "waiting: it is being deleted, and can only be recreated when it is gone: terminating since …")
+	release := load(t, namespace, namespace,
+		"-- 0000_10_web_ns.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}"+last)
+	did := runUntil(t, namespace, release, apply.Options{}, "Namespace NS",
+		"waiting: it is being deleted, and can only be recreated when it is gone: terminating since …")
 	if !strings.HasSuffix(did.actions(), "not done ConfigMap "+namespace+"/last\n") {
 		t.Error(did.actions())
 	}
@@ -124,11 +134,13 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 	merge(t, c, operators, "/"+namespace, `{"status":{"conditions":[]}}`, "status")
 	audience.hears = func(about, text string) {
 		if about == "ClusterOperator NS" && strings.HasPrefix(text, "waiting: it is not available") {
-			merge(t, c, operators, "/"+namespace, `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","message":"a cold"}]}}`, "status")
+			merge(t, c, operators, "/"+namespace,
+				`{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","message":"a cold"}]}}`, "status")
 		}
 	}
 	did = run(t, t.Context(), release, apply.Options{
-		Mode: graph.Install, Standard: ready.Upstream, ReportWaits: quickly, OnEvent: audience.tell(namespace), Timeout: 2 * time.Second,
+		Mode: graph.Install, Standard: ready.Upstream, ReportWaits: quickly, OnEvent: audience.tell(namespace),
+		Timeout: 2 * time.Second,
 	})
 	if !errors.Is(did.Err, apply.ErrTimeout) || len(did.Waits) != 1 || did.Waits[0].For != "it is degraded: a cold" {
 		t.Errorf("%v, reported %v", did.Err, did.Waits)
@@ -143,7 +155,8 @@ func TestWaitsAreDatedByTheServer(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
 			c := sandboxtest.Connect(t, sandboxtest.ShiftClock(test.Sandbox(t).Config, wrong))
-			did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
+			did := runOn(t, t.Context(), c, load(t, namespace, namespace, last),
+				apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
 			told := 0
 			for _, event := range did.events {
 				if off := time.Until(event.Time) - wrong; off.Abs() > patience {
@@ -170,7 +183,8 @@ func TestAWaitHasOneAge(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
 	began := c.Now()
-	did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, last),
+		apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
 	moments := map[string]time.Time{} // by what is waited for
 	note := func(cause string, since time.Time) {
 		since = since.Round(0)

@@ -67,7 +67,8 @@ func (s *spectator) tell(namespace string) func(apply.Event) {
 // runUntil applies a payload until something is said of an object; "…" at its end stands for
 // anything. What was said last is
 // in the failure, if it never is.
-func runUntil(t *testing.T, namespace string, release *payload.Payload, options apply.Options, object, wanted string) applied {
+func runUntil(t *testing.T, namespace string, release *payload.Payload, options apply.Options, object,
+	wanted string) applied {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -82,16 +83,19 @@ func runUntil(t *testing.T, namespace string, release *payload.Payload, options 
 	options.ReportWaits, options.OnEvent = quickly, audience.tell(namespace)
 	did := run(t, ctx, release, options)
 	if !heard {
-		t.Errorf("never said of %s: %s\nbut last:\n%s\nand at the end: %v", object, wanted, audience.last[object], did.Err)
+		t.Errorf("never said of %s: %s\nbut last:\n%s\nand at the end: %v", object, wanted, audience.last[object],
+			did.Err)
 	}
 	return did
 }
 
 // merge changes an object as another client.
-func merge(t *testing.T, c *cluster.Cluster, resource schema.GroupVersionResource, key, body string, subresource ...string) {
+func merge(t *testing.T, c *cluster.Cluster, resource schema.GroupVersionResource, key, body string,
+	subresource ...string) {
 	t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
-	if _, err := c.Objects.Resource(resource).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "somebody"}, subresource...); err != nil {
+	if _, err := c.Objects.Resource(resource).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType,
+		[]byte(body), metav1.PatchOptions{FieldManager: "somebody"}, subresource...); err != nil {
 		t.Error(err)
 	}
 }
@@ -128,7 +132,8 @@ spec:
 func TestWaitsSayWhy(t *testing.T) {
 	for name, c := range map[string]struct{ files, object, says string }{
 		"image that can't be pulled": {
-			workload("Deployment", "web", "image-pull", ""), "Deployment NS/web", `waiting: 0 of 1 replicas are available
+			workload("Deployment", "web", "image-pull", ""), "Deployment NS/web",
+			`waiting: 0 of 1 replicas are available
 Pod NS/web-POD: container main can't pull image registry.example/web: back-off pulling image "registry.example/web": not found`,
 		},
 		"crash loop": {
@@ -137,12 +142,16 @@ Pod NS/web-POD: container main crashes: exit code 1, some restarts
   | simulated by kwok`,
 		},
 		"pod that no node takes": {
-			workload("StatefulSet", "web", "run", `, resources: {requests: {cpu: "5000"}}`), "StatefulSet NS/web", `waiting: 0 of 1 replicas are available
+			workload("StatefulSet", "web", "run", `, resources: {requests: {cpu: "5000"}}`), "StatefulSet NS/web",
+			`waiting: 0 of 1 replicas are available
 Pod NS/web-POD: it has no node: 0/1 nodes are available: 1 Insufficient cpu`,
 		},
 		"quota": {
-			"{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: NS, annotations: {runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {pods: 0}}}\n-- 0000_20_web_web.yaml --" + workload("Deployment", "web", "run", ""),
-			"Deployment NS/web", `waiting: 0 of 1 replicas are updated: pods "web-POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0
+			"{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: NS, annotations: " +
+				"{runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {pods: 0}}}\n-- 0000_20_web_web.yaml --" +
+				workload("Deployment", "web", "run", ""),
+			"Deployment NS/web",
+			`waiting: 0 of 1 replicas are updated: pods "web-POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0
 ReplicaSet NS/web-POD: can't make pods: pods "web-POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
 		},
 		"job that fails": {
@@ -151,7 +160,8 @@ Pod NS/job-POD: container main ended with exit code 1
   | simulated by kwok`,
 		},
 		"webhook that nothing answers": {
-			webhookConfiguration + "---\n{apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, spec: {selector: {app: hook}, ports: [{port: 443}]}}",
+			webhookConfiguration + "---\n{apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, " +
+				"spec: {selector: {app: hook}, ports: [{port: 443}]}}",
 			"ValidatingWebhookConfiguration NS", `waiting: nothing serves Service NS/hook yet
 Service NS/hook: it has no endpoints: no pod has the labels that it selects, app=hook`,
 		},
@@ -186,17 +196,19 @@ func TestEachWaitEnds(t *testing.T) {
 	var files strings.Builder
 	for i := range 40 {
 		name := fmt.Sprint("web-", i)
-		fmt.Fprintf(&files, "-- 0000_10_%s_10.yaml --\n%s", name, strings.Replace(workload("Deployment", name, "run", ""), "minReadySeconds: 300", "replicas: 1", 1))
+		fmt.Fprintf(&files, "-- 0000_10_%s_10.yaml --\n%s", name,
+			strings.Replace(workload("Deployment", name, "run", ""), "minReadySeconds: 300", "replicas: 1", 1))
 	}
 	open := map[string]bool{}
-	did := run(t, t.Context(), load(t, "ends", namespace, files.String()), apply.Options{Mode: graph.Install, ReportWaits: time.Millisecond, OnEvent: func(event apply.Event) {
-		switch event.Type {
-		case apply.Waiting:
-			open[event.Object.Name] = true
-		case apply.BeReady:
-			delete(open, event.Object.Name)
-		}
-	}})
+	did := run(t, t.Context(), load(t, "ends", namespace, files.String()),
+		apply.Options{Mode: graph.Install, ReportWaits: time.Millisecond, OnEvent: func(event apply.Event) {
+			switch event.Type {
+			case apply.Waiting:
+				open[event.Object.Name] = true
+			case apply.BeReady:
+				delete(open, event.Object.Name)
+			}
+		}})
 	if did.Err != nil || len(open) > 0 {
 		t.Errorf("%v; never heard to be over: %v", did.Err, open)
 	}

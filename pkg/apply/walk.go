@@ -13,9 +13,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and handles events:
-// a step was tried, a wait has ended, an object has changed. A step that waits is an entry in parked, and takes no worker.
-// Only the loop uses the fields.
+// A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and handles
+// events: a step was tried, a wait has ended, an object has changed. A step that waits is an entry in parked, and takes
+// no worker. Only the loop uses the fields.
 type walk struct {
 	run    *run
 	ctx    context.Context
@@ -53,12 +53,13 @@ func newWalk(ctx context.Context, r *run) *walk {
 	r.nodes = r.order.graph.Walk()
 	return &walk{
 		run: r, ctx: ctx, before: before, steps: make(chan int, r.options.Workers),
-		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, patience: newPatience(ctx, r.options.Patience), parked: map[*parking]bool{},
+		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{},
+		isMissing: map[int]bool{}, patience: newPatience(ctx, r.options.Patience), parked: map[*parking]bool{},
 	}
 }
 
-// do goes through the graph, and then waits until all objects are ready at the same time. It reports whether all is done.
-// A failed node holds up only the nodes after it. After a failure, do does not wait for readiness.
+// do goes through the graph, and then waits until all objects are ready at the same time. It reports whether all is
+// done. A failed node holds up only the nodes after it. After a failure, do does not wait for readiness.
 func (w *walk) do() (isDone bool) {
 	defer close(w.steps)
 	for range min(w.run.options.Workers, len(w.run.order.steps)) {
@@ -240,7 +241,8 @@ func (w *walk) triesOf(step int, began time.Time) *tries {
 	return w.tries[step]
 }
 
-// doAgain repeats a step whose object was deleted after its apply: at once the first time, and then after growing pauses.
+// doAgain repeats a step whose object was deleted after its apply: at once the first time, and then after growing
+// pauses.
 func (w *walk) doAgain(id kinds.ID) {
 	step, exists := w.run.order.stepOn(id)
 	if !exists || w.ctx.Err() != nil {
@@ -344,8 +346,8 @@ func (w *walk) ended(step int, isDone bool) {
 	}
 }
 
-// awaitPart waits, in an update, until all objects of a part are ready. A node may have several parts, since consecutive
-// levels of one component each share a node.
+// awaitPart waits, in an update, until all objects of a part are ready. A node may have several parts, since
+// consecutive levels of one component each share a node.
 func (n *nodeWalk) awaitPart(w *walk) {
 	if w.run.options.Mode != graph.Update || w.run.options.NoWait {
 		n.endPart(w, true)

@@ -78,7 +78,8 @@ func TestPausesGrowUpToACap(t *testing.T) {
 func TestServerSaysHowLongToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runOf(t, thing)
-		at, _ := attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 90), apierrors.NewTooManyRequests("slow down", 0))
+		at, _ := attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 90),
+			apierrors.NewTooManyRequests("slow down", 0))
 		if at[1] != 90*time.Second {
 			t.Errorf("it was tried again after %s", at[1])
 		}
@@ -98,7 +99,8 @@ func TestPauseEndsWithTheRun(t *testing.T) {
 		if waited := time.Since(began); isDone || len(at) != 1 || waited != 10*time.Second {
 			t.Errorf("%d attempts, and it ended after %s", len(at), waited)
 		}
-		if change := r.results.changes[0]; change.Action != object.Failed || change.Err.Reason != object.ClusterOverloaded {
+		if change := r.results.changes[0]; change.Action != object.Failed ||
+			change.Err.Reason != object.ClusterOverloaded {
 			t.Errorf("it ended as %+v", change)
 		}
 	})
@@ -154,7 +156,11 @@ func runOf(t *testing.T, manifests ...string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := Options{Journal: object.NewJournal(nil, &record.Record{}), Workers: 1, Mode: graph.Install}.withDefaults()
+	options := Options{
+		Journal: object.NewJournal(nil, &record.Record{}),
+		Workers: 1,
+		Mode:    graph.Install,
+	}.withDefaults()
 	r := newRun(t.Context(), c, &inventory.Inventory{}, release.Manifests, options)
 	t.Cleanup(r.close)
 	if err := r.plan(release.Manifests); err != nil {

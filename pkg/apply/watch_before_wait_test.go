@@ -39,26 +39,28 @@ func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
 	mustApply(t, release, apply.Options{})
 	their := hand{t, sorts["Deployment"].in(namespace), namespace, release}
 	was := their.get()
-	_, err := their.objects().Patch(t.Context(), "early", types.MergePatchType, []byte(`{"metadata":{"labels":{"mood":"bad"}}}`), metav1.PatchOptions{})
+	_, err := their.objects().Patch(t.Context(), "early", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"mood":"bad"}}}`), metav1.PatchOptions{})
 	must(t, err)
 	var gone, back sync.Once
 	var waits []string
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
-		switch {
-		case event.Type == apply.Applied && event.Object.Name == "early":
-			gone.Do(func() { _ = their.objects().Delete(context.Background(), "it", metav1.DeleteOptions{}) })
-		case event.Type == apply.Waiting && event.Object.Name == "it":
-			waits = append(waits, event.Message)
-			if !strings.Contains(event.Message, "deleted") {
-				return
+	did := run(t, t.Context(), release,
+		apply.Options{Mode: graph.Update, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
+			switch {
+			case event.Type == apply.Applied && event.Object.Name == "early":
+				gone.Do(func() { _ = their.objects().Delete(context.Background(), "it", metav1.DeleteOptions{}) })
+			case event.Type == apply.Waiting && event.Object.Name == "it":
+				waits = append(waits, event.Message)
+				if !strings.Contains(event.Message, "deleted") {
+					return
+				}
+				back.Do(func() {
+					was.SetResourceVersion("")
+					was.SetUID("")
+					_, _ = their.objects().Create(context.Background(), was, metav1.CreateOptions{})
+				})
 			}
-			back.Do(func() {
-				was.SetResourceVersion("")
-				was.SetUID("")
-				_, _ = their.objects().Create(context.Background(), was, metav1.CreateOptions{})
-			})
-		}
-	}})
+		}})
 	if did.Err != nil || len(waits) == 0 {
 		t.Errorf("%v, it waited for %q", did.Err, waits)
 	}

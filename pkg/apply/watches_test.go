@@ -28,7 +28,9 @@ func TestWhoWaitsWatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
-			release := load(t, namespace, namespace, deployed+strings.NewReplacer("0000_50_c", "0000_60_d", "{name: it, namespace", "{name: later, namespace").Replace(deployed))
+			release := load(t, namespace, namespace,
+				deployed+strings.NewReplacer("0000_50_c", "0000_60_d", "{name: it, namespace",
+					"{name: later, namespace").Replace(deployed))
 			var mu sync.Mutex
 			var sent []string
 			c := connectThrough(t, func(request *http.Request) error {
@@ -87,14 +89,16 @@ spec:
 	var mu sync.Mutex
 	watched := map[string]bool{}
 	c := connectThrough(t, func(request *http.Request) error {
-		if request.URL.Query().Get("watch") == "true" && strings.Contains(request.URL.Query().Get("labelSelector"), namespace) {
+		if request.URL.Query().Get("watch") == "true" &&
+			strings.Contains(request.URL.Query().Get("labelSelector"), namespace) {
 			mu.Lock()
 			defer mu.Unlock()
 			watched[path.Base(request.URL.Path)] = true
 		}
 		return nil
 	})
-	did := runOn(t, t.Context(), c, load(t, namespace, namespace, strings.Replace(files, "size: 1", "size: 2", 1)), apply.Options{Mode: graph.Update})
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, strings.Replace(files, "size: 1", "size: 2", 1)),
+		apply.Options{Mode: graph.Update})
 	if want := map[string]bool{"things": true, "deployments": true}; did.Err != nil || !maps.Equal(watched, want) {
 		t.Errorf("it has watched %v, want %v; %v", watched, want, did.Err)
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// Limits of the diagnosis of pods that do not come up: the text, the workloads and the time that a user has patience for.
+// Limits of the diagnosis of pods that do not come up: the text, the workloads and the time that a user has patience
+// for.
 const (
 	mostExplained = 20
 	explainAtOnce = 4
@@ -36,7 +37,8 @@ func (e *explainer) failuresOf(ctx context.Context, objects []await.Object) []*o
 	var failures []*object.Failure
 	for _, o := range slices.Backward(objects) {
 		failure := object.FailureOf(object.StepOf(o.Manifest), &reason.Error{
-			Reason: cmp.Or(o.Verdict.Reason, object.WorkloadFailed), Effect: o.Verdict.Effect, Err: errors.New(o.Verdict.Message),
+			Reason: cmp.Or(o.Verdict.Reason, object.WorkloadFailed), Effect: o.Verdict.Effect,
+			Err: errors.New(o.Verdict.Message),
 		})
 		ctx, cancel := context.WithTimeout(ctx, explainFor)
 		failure.Why = e.explainObject(ctx, &diagnosis.Diagnoser{Cluster: e.cluster}, o)
@@ -56,7 +58,8 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 	left, asker, steps := mostExplained, &diagnosis.Diagnoser{Cluster: e.cluster}, len(waits)-len(objects)
 	for i := range waits {
 		isRetry := i < steps
-		if waits[i].IsOfStep || isRetry && !diagnosis.IsCallFailure(waits[i].For) || !isRetry && !diagnosis.CanExplain(objects[i-steps].Live) {
+		if waits[i].IsOfStep || isRetry && !diagnosis.IsCallFailure(waits[i].For) ||
+			!isRetry && !diagnosis.CanExplain(objects[i-steps].Live) {
 			continue
 		}
 		if left--; left < 0 {
@@ -74,8 +77,8 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 	_ = group.Wait()
 }
 
-// explainObject returns the fields that other managers have added to an object that is not ready, and why its pods are not
-// ready. What can't be read is left out.
+// explainObject returns the fields that other managers have added to an object that is not ready, and why its pods are
+// not ready. What can't be read is left out.
 func (e *explainer) explainObject(ctx context.Context, asker *diagnosis.Diagnoser, o await.Object) []string {
 	lines, _ := asker.Explain(ctx, o.Live)
 	live, err := e.cluster.Get(ctx, o.Manifest.ID()) // with managedFields, which the watches leave out

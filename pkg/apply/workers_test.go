@@ -25,10 +25,13 @@ func TestWhoWaitsLetsOthersBegin(t *testing.T) {
 			namespace := test.Namespace(t)
 			var files strings.Builder
 			for _, component := range []string{"a", "b", "c"} {
-				fmt.Fprintf(&files, "-- 0000_10_%s_10.yaml --\n%s\n", component, strings.ReplaceAll(waits, "COMPONENT", component))
+				fmt.Fprintf(&files, "-- 0000_10_%s_10.yaml --\n%s\n", component,
+					strings.ReplaceAll(waits, "COMPONENT", component))
 			}
-			fmt.Fprintln(&files, "-- 0000_10_d_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}")
-			did := run(t, t.Context(), load(t, namespace, namespace, files.String()), apply.Options{Mode: graph.Update, Workers: 1, Timeout: 3 * time.Second})
+			fmt.Fprintln(&files, "-- 0000_10_d_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, "+
+				"namespace: NS}}")
+			did := run(t, t.Context(), load(t, namespace, namespace, files.String()),
+				apply.Options{Mode: graph.Update, Workers: 1, Timeout: 3 * time.Second})
 			if last := did.Changes[len(did.Changes)-1]; last.Action != object.Created {
 				t.Errorf("it is %s: %v", last.Action, did.Err)
 			}

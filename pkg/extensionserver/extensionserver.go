@@ -1,6 +1,6 @@
-// Package extensionserver serves the runtime hooks of updates in place (Discovery, CanUpdateMachineSet, CanUpdateMachine and
-// UpdateMachine) for programs that are runtime extensions: HTTPS, and JSON of Cluster API's own wire types. The program decides
-// what it can change, and changes it. Other hooks are not served.
+// Package extensionserver serves the runtime hooks of updates in place (Discovery, CanUpdateMachineSet,
+// CanUpdateMachine and UpdateMachine) for programs that are runtime extensions: HTTPS, and JSON of Cluster API's own
+// wire types. The program decides what it can change, and changes it. Other hooks are not served.
 //
 // The client is package runtimehook; the two share no code but Cluster API's types.
 //
@@ -21,12 +21,13 @@ import (
 // mostOfRequest bounds the size of a request: far more than the objects that the API server accepts.
 const mostOfRequest = 20 << 20
 
-// An ExtensionServer serves hooks by calling the functions of an extension. The status of the response is Success, or Failure with
-// the message of the returned error.
+// An ExtensionServer serves hooks by calling the functions of an extension. The status of the response is Success, or
+// Failure with the message of the returned error.
 type ExtensionServer struct {
-	CanUpdateMachineSet func(context.Context, *hooksv1.CanUpdateMachineSetRequest, *hooksv1.CanUpdateMachineSetResponse) error
-	CanUpdateMachine    func(context.Context, *hooksv1.CanUpdateMachineRequest, *hooksv1.CanUpdateMachineResponse) error
-	UpdateMachine       func(context.Context, *hooksv1.UpdateMachineRequest, *hooksv1.UpdateMachineResponse) error
+	CanUpdateMachineSet func(context.Context, *hooksv1.CanUpdateMachineSetRequest,
+		*hooksv1.CanUpdateMachineSetResponse) error
+	CanUpdateMachine func(context.Context, *hooksv1.CanUpdateMachineRequest, *hooksv1.CanUpdateMachineResponse) error
+	UpdateMachine    func(context.Context, *hooksv1.UpdateMachineRequest, *hooksv1.UpdateMachineResponse) error
 	// TimeoutSeconds is how long a call may take, 30 at most; 10 if it is 0.
 	TimeoutSeconds int32
 }
@@ -88,11 +89,14 @@ func call[Request any, Response any, R interface {
 	*Response
 	response
 }](w http.ResponseWriter, r *http.Request, body []byte, do func(context.Context, *Request, R) error) {
-	answer(w, body, new(Request), R(new(Response)), func(request *Request, response R) error { return do(r.Context(), request, response) })
+	answer(w, body, new(Request), R(new(Response)), func(request *Request, response R) error {
+		return do(r.Context(), request, response)
+	})
 }
 
 // answer decodes a request, calls a function with it, and writes the response.
-func answer[Request any, R response](w http.ResponseWriter, body []byte, request *Request, resp R, do func(*Request, R) error) {
+func answer[Request any, R response](w http.ResponseWriter, body []byte, request *Request, resp R,
+	do func(*Request, R) error) {
 	if err := json.Unmarshal(body, request); err != nil {
 		http.Error(w, fmt.Sprintf("the request is no JSON of a %T: %v", request, err), http.StatusBadRequest)
 		return

@@ -18,14 +18,16 @@ type ServingFlags struct{ address, certFile, keyFile string }
 // AddFlags adds the flags to those of a program.
 func (f *ServingFlags) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&f.address, "listen", ":9443", "the address where hooks are answered")
-	flags.StringVar(&f.certFile, "cert-file", "", "the certificate, as PEM, for the host name in the ExtensionConfig; it may change at any time")
+	flags.StringVar(&f.certFile, "cert-file", "",
+		"the certificate, as PEM, for the host name in the ExtensionConfig; it may change at any time")
 	flags.StringVar(&f.keyFile, "key-file", "", "the key of --cert-file")
 }
 
 // slowest bounds the time to read a request, and to write its response: more than any call may last.
 const slowest = time.Minute
 
-// Serve serves hooks until ctx ends. The certificate is read for each connection, so that a renewed one is used at once.
+// Serve serves hooks until ctx ends. The certificate is read for each connection, so that a renewed one is used at
+// once.
 func (s *ExtensionServer) Serve(ctx context.Context, f ServingFlags) error {
 	certificate := func() (*tls.Certificate, error) {
 		found, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)

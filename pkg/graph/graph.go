@@ -93,7 +93,8 @@ func Build[T Task](tasks []T, options Options) *Graph {
 	return g
 }
 
-// build adds the nodes: a chain of Jobs, in an install also of levels with lifecycle hooks, and of the tasks between them.
+// build adds the nodes: a chain of Jobs, in an install also of levels with lifecycle hooks, and of the tasks between
+// them.
 func (g *Graph) build(options Options) {
 	layout := newLayout(g.Tasks, options)
 	last := none

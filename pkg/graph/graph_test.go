@@ -23,8 +23,8 @@ func (t task) File() string                       { return t.file }
 func (t task) Object() *unstructured.Unstructured { return t.object }
 func (t task) IsTombstone() bool                  { return t.tombstone }
 
-// newTask makes a task of a line: FILE, or FILE KIND for one that is no ConfigMap, such as Job, or Hooked for a Deployment
-// with lifecycle hooks.
+// newTask makes a task of a line: FILE, or FILE KIND for one that is no ConfigMap, such as Job, or Hooked for a
+// Deployment with lifecycle hooks.
 func newTask(line string) task {
 	file, kind, _ := strings.Cut(line, " ")
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
@@ -107,8 +107,10 @@ func TestReconcileIsTheSameForTheSameAttempt(t *testing.T) {
 
 func TestParseName(t *testing.T) {
 	for name, want := range map[string]graph.Name{
-		"0000_50_a-b_x.yaml": {Level: "50", Component: "a-b"}, "0000_50_a_b_x.yaml": {Level: "50", Component: "a"}, "0000_5_a_": {Level: "5", Component: "a"},
-		"0000_50_a": {}, "0000__a_": {}, "0000_50__x": {}, "0000_50_-a_x": {}, "0000_50_a-_x": {}, "0000_50_a--b_x": {}, "000_50_a_x": {},
+		"0000_50_a-b_x.yaml": {Level: "50", Component: "a-b"}, "0000_50_a_b_x.yaml": {Level: "50", Component: "a"},
+		"0000_5_a_": {Level: "5", Component: "a"},
+		"0000_50_a": {}, "0000__a_": {}, "0000_50__x": {}, "0000_50_-a_x": {}, "0000_50_a-_x": {}, "0000_50_a--b_x": {},
+		"000_50_a_x":  {},
 		"0000_5x_a_x": {}, "0000_٥_a_x": {}, "0000_50_ä_x": {}, "": {}, "0000_50_a.b_x": {},
 	} {
 		if got := graph.ParseName(name); got != want {
@@ -152,14 +154,16 @@ func TestWalkGoesThroughEverythingOnce(t *testing.T) {
 func TestWalk(t *testing.T) {
 	// Two components, a Job, and two components: spacers in between.
 	g := graph.Build([]task{
-		newTask("0000_10_a_x"), newTask("0000_10_b_x"), newTask("0000_20_job_x Job"), newTask("0000_30_c_x"), newTask("0000_30_d_x"),
+		newTask("0000_10_a_x"), newTask("0000_10_b_x"), newTask("0000_20_job_x Job"), newTask("0000_30_c_x"),
+		newTask("0000_30_d_x"),
 	}, graph.Options{})
 	node := func(file string) int {
 		return slices.IndexFunc(g.Nodes, func(n graph.Node) bool {
 			return len(n.Tasks) > 0 && g.Tasks[n.Tasks[0]].File() == file
 		})
 	}
-	a, b, job, c, d := node("0000_10_a_x"), node("0000_10_b_x"), node("0000_20_job_x"), node("0000_30_c_x"), node("0000_30_d_x")
+	a, b, job, c, d := node("0000_10_a_x"), node("0000_10_b_x"), node("0000_20_job_x"), node("0000_30_c_x"),
+		node("0000_30_d_x")
 
 	w := g.Walk()
 	if ready := w.Ready(); !slices.Equal(ready, []int{a, b}) {
@@ -195,7 +199,8 @@ func TestWalk(t *testing.T) {
 }
 
 func TestAFailureLeavesTheRestAlone(t *testing.T) {
-	g := graph.Build([]task{newTask("0000_10_a_x"), newTask("0000_10_b_x"), newTask("0000_10_b_y"), newTask("0000_20_c_x")}, graph.Options{Mode: graph.Install})
+	g := graph.Build([]task{newTask("0000_10_a_x"), newTask("0000_10_b_x"), newTask("0000_10_b_y"),
+		newTask("0000_20_c_x")}, graph.Options{Mode: graph.Install})
 	w := g.Walk()
 	ready := w.Ready()
 	w.Done(ready[0], graph.Failed)

@@ -79,8 +79,10 @@ func Dependencies(tasks []Task) []Dependency {
 
 func newIndex(tasks []Task) *index {
 	x := &index{
-		kindOf: make([]schema.GroupKind, len(tasks)), kinds: map[schema.GroupKind][]int{}, namespaces: map[string][]int{},
-		services: map[types.NamespacedName]int{}, workloads: PodIndex[int]{}, served: map[types.NamespacedName][]int{}, tasks: tasks,
+		kindOf: make([]schema.GroupKind, len(tasks)), kinds: map[schema.GroupKind][]int{},
+		namespaces: map[string][]int{},
+		services:   map[types.NamespacedName]int{}, workloads: PodIndex[int]{},
+		served: map[types.NamespacedName][]int{}, tasks: tasks,
 	}
 	for i, task := range tasks {
 		if task.IsTombstone() {
@@ -133,7 +135,8 @@ type PodIndex[T comparable] map[podLabel][]T
 // A podLabel is a label of pods in a namespace.
 type podLabel struct{ namespace, key, value string }
 
-// Add adds a workload under the pod labels of an object. A workload that is added for several objects in a row has each label once.
+// Add adds a workload under the pod labels of an object. A workload that is added for several objects in a row has each
+// label once.
 func (x PodIndex[T]) Add(object *unstructured.Unstructured, workload T) {
 	pods, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
 	for key, value := range pods {

@@ -47,8 +47,10 @@ func say(tasks []graph.Task, dependencies []graph.Dependency) []string {
 
 func TestDependencies(t *testing.T) {
 	tasks := []graph.Task{
-		object(t, "a", widget), object(t, "b", webhook), object(t, "c", apiService), object(t, "d", localAPI), object(t, "e", crd),
-		object(t, "f", namespace), object(t, "g", service), object(t, "h", workload), object(t, "i", otherwise), object(t, "j", nothingElse),
+		object(t, "a", widget), object(t, "b", webhook), object(t, "c", apiService), object(t, "d", localAPI),
+		object(t, "e", crd),
+		object(t, "f", namespace), object(t, "g", service), object(t, "h", workload), object(t, "i", otherwise),
+		object(t, "j", nothingElse),
 	}
 	want := []string{
 		"widget there/w < customresourcedefinition widgets.example.com",
@@ -93,8 +95,9 @@ func TestImpliedEdges(t *testing.T) {
 		conflicts []string
 	}{
 		"an install waits for a definition in a later level": {
-			mode:  graph.Install,
-			tasks: []task{object(t, "0000_10_a_a", widget), object(t, "0000_90_b_a", nothingElse), object(t, "0000_90_b_b", crd)},
+			mode: graph.Install,
+			tasks: []task{object(t, "0000_10_a_a", widget), object(t, "0000_90_b_a", nothingElse),
+				object(t, "0000_90_b_b", crd)},
 			order: []string{"0000_90_b_b", "0000_10_a_a"},
 		},
 		"an update waits inside of a level": {
@@ -107,8 +110,9 @@ func TestImpliedEdges(t *testing.T) {
 			conflicts: []string{"widget there/w < customresourcedefinition widgets.example.com"},
 		},
 		"the files win inside of a component": {
-			mode:      graph.Install,
-			tasks:     []task{object(t, "0000_10_a_a", widget), object(t, "0000_10_a_b", crd), object(t, "0000_20_b_a", namespace)},
+			mode: graph.Install,
+			tasks: []task{object(t, "0000_10_a_a", widget), object(t, "0000_10_a_b", crd),
+				object(t, "0000_20_b_a", namespace)},
 			order:     []string{"0000_10_a_a", "0000_10_a_b", "0000_20_b_a", "0000_10_a_a"},
 			conflicts: []string{"widget there/w < customresourcedefinition widgets.example.com"},
 		},
@@ -167,7 +171,8 @@ func TestNodesAreCutOnBothSides(t *testing.T) {
 
 // TestAnEdgeIsDrawnOnce though both the files and the objects ask for it.
 func TestAnEdgeIsDrawnOnce(t *testing.T) {
-	g := graph.Build([]task{object(t, "0000_10_a_a", crd), newTask("0000_10_b_a"), object(t, "0000_20_c_a", widget)}, graph.Options{Implied: true})
+	g := graph.Build([]task{object(t, "0000_10_a_a", crd), newTask("0000_10_b_a"), object(t, "0000_20_c_a", widget)},
+		graph.Options{Implied: true})
 	want := `0: (spacer)
 1: 0000_10_a_a <- 0
 2: 0000_10_b_a <- 0

@@ -89,7 +89,8 @@ func (l *layout) splitAtHooks(tasks []Task, segment []int) [][]int {
 // HasHooks reports whether a task is a Deployment with lifecycle hooks.
 func HasHooks(task Task) bool {
 	object := task.Object()
-	return !task.IsTombstone() && object.GroupVersionKind().GroupKind() == kinds.Deployment && object.GetAnnotations()[deploymenthook.Annotation] != ""
+	return !task.IsTombstone() && object.GroupVersionKind().GroupKind() == kinds.Deployment &&
+		object.GetAnnotations()[deploymenthook.Annotation] != ""
 }
 
 // IsBarrier reports whether a task is a Job: all earlier tasks are done before it, and

@@ -31,7 +31,8 @@ func TestRandomPayloads(t *testing.T) {
 			}
 			for _, d := range g.Implied {
 				if place[d.Needs] > place[d.Task] {
-					t.Fatalf("round %d, %s: %s is done before %s\n%s", round, mode, tasks[d.Task].file, tasks[d.Needs].file, print(g))
+					t.Fatalf("round %d, %s: %s is done before %s\n%s", round, mode, tasks[d.Task].file,
+						tasks[d.Needs].file, print(g))
 				}
 			}
 			if got, want := len(g.Implied)+len(g.Conflicts), len(graph.Dependencies(g.Tasks)); got != want {
@@ -56,7 +57,8 @@ func keepsOrder(t *testing.T, plain *graph.Graph, place []int) {
 			t.Fatalf("tasks %v are not done in this order", node.Tasks)
 		}
 		for _, next := range node.Out {
-			if to := plain.Nodes[next].Tasks; len(node.Tasks) > 0 && len(to) > 0 && place[node.Tasks[len(node.Tasks)-1]] > place[to[0]] {
+			if to := plain.Nodes[next].Tasks; len(node.Tasks) > 0 && len(to) > 0 &&
+				place[node.Tasks[len(node.Tasks)-1]] > place[to[0]] {
 				t.Fatalf("task %d is done before task %d", to[0], node.Tasks[len(node.Tasks)-1])
 			}
 		}
@@ -74,7 +76,10 @@ func randomTasks(random *rand.Rand) []task {
 		case 0:
 			object.SetAPIVersion("apiextensions.k8s.io/v1")
 			object.SetKind("CustomResourceDefinition")
-			object.Object["spec"] = map[string]any{"group": "example.com", "names": map[string]any{"kind": "Kind" + name}}
+			object.Object["spec"] = map[string]any{
+				"group": "example.com",
+				"names": map[string]any{"kind": "Kind" + name},
+			}
 		case 1:
 			object.SetKind("Namespace")
 		case 2:

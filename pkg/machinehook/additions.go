@@ -27,8 +27,8 @@ type addition struct {
 	isReported bool
 }
 
-// pruned returns the last addition of the hook to a machine that lacks it, if there is one, and whether this is the first
-// call since then.
+// pruned returns the last addition of the hook to a machine that lacks it, if there is one, and whether this is the
+// first call since then.
 func (a *additions) pruned(m client.Object) (last addition, isNew bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -22,23 +22,29 @@ import (
 )
 
 // The keys of hooks, as a user reads them in Cluster API's book.
-const preDrain, preTerminate = "pre-drain.delete.hook.machine.cluster.x-k8s.io/", "pre-terminate.delete.hook.machine.cluster.x-k8s.io/"
+const preDrain, preTerminate = "pre-drain.delete.hook.machine.cluster.x-k8s.io/",
+	"pre-terminate.delete.hook.machine.cluster.x-k8s.io/"
 
 // TestClusterAPI has a hook in each stage of a Machine of Cluster API, beside those of others.
 func TestClusterAPI(t *testing.T) {
 	t.Parallel()
 	s := newClusterAPISite(t)
 	drain, terminate := newScript(), newScript()
-	before, after := drain.clusterAPIHook("migrate-app", deletion.BeforeDrain), terminate.clusterAPIHook("ship-logs", deletion.BeforeTerminate)
+	before, after := drain.clusterAPIHook("migrate-app", deletion.BeforeDrain),
+		terminate.clusterAPIHook("ship-logs", deletion.BeforeTerminate)
 	s.serve(before)
 	s.serve(after)
-	m := s.addClusterAPI("m", map[string]string{preTerminate + "other": "admin", preDrain + "migrate-app": "its predecessor"})
-	s.awaitAnnotations(m, preDrain+"migrate-app=migrate-app-operator", preTerminate+"ship-logs=ship-logs-operator", preTerminate+"other=admin")
+	m := s.addClusterAPI("m",
+		map[string]string{preTerminate + "other": "admin", preDrain + "migrate-app": "its predecessor"})
+	s.awaitAnnotations(m, preDrain+"migrate-app=migrate-app-operator", preTerminate+"ship-logs=ship-logs-operator",
+		preTerminate+"other=admin")
 	s.MustDelete(m)
 	s.AwaitEvent(m.Name, "HookWaits", "migrate-app")
 	seen := drain.acted()[0]
-	if seen.NodeName != m.Name || seen.ProviderID != m.Spec.ProviderID || seen.Name != m.Name || seen.Namespace != m.Namespace || len(terminate.acted()) > 0 {
-		t.Errorf("the hook before the drain was called with %+v; the one after it %d times", seen, len(terminate.acted()))
+	if seen.NodeName != m.Name || seen.ProviderID != m.Spec.ProviderID || seen.Name != m.Name ||
+		seen.Namespace != m.Namespace || len(terminate.acted()) > 0 {
+		t.Errorf("the hook before the drain was called with %+v; the one after it %d times", seen,
+			len(terminate.acted()))
 	}
 	s.expectCordoned(m, false)
 	drain.say(done)
@@ -62,14 +68,16 @@ func (s *site) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
 	}
 }
 
-// Two controllers agree on an order by an annotation of their own. The machine controller knows of none: both hooks hold
-// the machine from the beginning, each controller looks at once, and the deletion goes on when both hooks are gone.
+// Two controllers agree on an order by an annotation of their own. The machine controller knows of none: both hooks
+// hold the machine from the beginning, each controller looks at once, and the deletion goes on when both hooks are
+// gone.
 func TestClusterAPICoordination(t *testing.T) {
 	t.Parallel()
 	const isMigrated = "shop.example/migrated"
 	s := newClusterAPISite(t)
 	migrate, backup := newScript(), newScript()
-	first, second := migrate.clusterAPIHook("migrate-app", deletion.BeforeDrain), backup.clusterAPIHook("back-up", deletion.BeforeDrain)
+	first, second := migrate.clusterAPIHook("migrate-app", deletion.BeforeDrain),
+		backup.clusterAPIHook("back-up", deletion.BeforeDrain)
 	first.Act = func(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 		answer, err := migrate.act(ctx, held)
 		if err != nil || !answer.IsDone {
@@ -163,7 +171,9 @@ func (s *site) addClusterAPI(name string, annotations map[string]string) *cluste
 	s.MustCreate(infrastructure)
 	s.MustCreate(m)
 	s.DeleteAfterwards(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}})
-	return machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name != "" })
+	return machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
+		return m.Status.NodeRef.Name != ""
+	})
 }
 
 // clusterAPIMachine returns a Machine that is not made yet.
@@ -173,7 +183,11 @@ func (s *site) clusterAPIMachine(name string) *clusterv1.Machine {
 		ObjectMeta: s.Meta(name),
 		Spec: clusterv1.MachineSpec{
 			ClusterName: "shop", Bootstrap: clusterv1.Bootstrap{DataSecretName: &name},
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.runlevel.dev", Kind: "KwokMachine", Name: name},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: "infrastructure.runlevel.dev",
+				Kind:     "KwokMachine",
+				Name:     name,
+			},
 		},
 	}
 }

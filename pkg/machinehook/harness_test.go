@@ -65,14 +65,22 @@ func (s *site) serveBy(config *rest.Config, h machinehook.MachineHook) (stop fun
 	return stage.ManageIn(s, s.Namespace, config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
 }
 
-// add makes a machine that runs once its node is there. Nodes have the names of their machines, so a name is the test's own.
+// add makes a machine that runs once its node is there. Nodes have the names of their machines, so a name is the test's
+// own.
 func (s *site) add(name string, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
 	s.Helper()
 	m := &machinev1beta1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Namespace + "-" + name, Labels: map[string]string{"role": "web"}},
-		Spec: machinev1beta1.MachineSpec{LifecycleHooks: hooks, ProviderSpec: machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{
-			Raw: fmt.Appendf(nil, `{"apiVersion":"infrastructure.runlevel.dev/v1alpha1","kind":"KwokMachine","spec":{"address":%q}}`, newAddress()),
-		}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace,
+			Name:      s.Namespace + "-" + name,
+			Labels:    map[string]string{"role": "web"},
+		},
+		Spec: machinev1beta1.MachineSpec{LifecycleHooks: hooks,
+			ProviderSpec: machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{
+				Raw: fmt.Appendf(nil,
+					`{"apiVersion":"infrastructure.runlevel.dev/v1alpha1","kind":"KwokMachine","spec":{"address":%q}}`,
+					newAddress()),
+			}}},
 	}
 	s.MustCreate(m)
 	s.DeleteAfterwards(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}})
@@ -93,7 +101,9 @@ func (s *site) await(m *machinev1beta1.Machine, isWanted func(*machinev1beta1.Ma
 // awaitHook waits until a machine has a hook, or has it no more.
 func (s *site) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, exists bool) *machinev1beta1.Machine {
 	s.Helper()
-	return s.await(m, func(m *machinev1beta1.Machine) bool { return slices.Contains(hooksOf(m), described(h)) == exists })
+	return s.await(m, func(m *machinev1beta1.Machine) bool {
+		return slices.Contains(hooksOf(m), described(h)) == exists
+	})
 }
 
 // hooksOf are the hooks of a machine, as stage, name and owner.

@@ -1,7 +1,7 @@
 // Package machinehook is for controllers that hold the deletion of machines until they have done something: moved an
 // application, shipped logs, waited for volumes. A controller provides the work for a machine; this package
-// adds the lifecycle hook while the machine is not being deleted, calls the controller when it is the hook's turn, and removes
-// the hook when the work is done. It supports Machines of machine.openshift.io and of cluster.x-k8s.io.
+// adds the lifecycle hook while the machine is not being deleted, calls the controller when it is the hook's turn, and
+// removes the hook when the work is done. It supports Machines of machine.openshift.io and of cluster.x-k8s.io.
 //
 // It has no state of its own: a controller that is killed at any moment continues from the state in the API server. So
 // a hook may act twice, and has to be idempotent. The package does not order hooks, and gives up none.
@@ -47,9 +47,9 @@ type MachineHook struct {
 	// Selector selects the machines that get the hook; nil selects all. The hook of this name and owner is also served
 	// on machines that have it from another source, such as the template of a MachineSet.
 	Selector labels.Selector
-	// Act does the hook's work for a machine that is held by the hook, or as much of it as can be done now. It is called
-	// again after each change of the machine, after the time that it returns, and after a failure, so it has to be
-	// idempotent. After an error or a panic the machine stays held, and Act is called again after growing pauses.
+	// Act does the hook's work for a machine that is held by the hook, or as much of it as can be done now. It is
+	// called again after each change of the machine, after the time that it returns, and after a failure, so it has to
+	// be idempotent. After an error or a panic the machine stays held, and Act is called again after growing pauses.
 	Act func(context.Context, HeldMachine) (HookAnswer, error)
 }
 
@@ -88,14 +88,16 @@ func (h MachineHook) SetupWithManager(mgr ctrl.Manager) error {
 		h.Selector = labels.Everything()
 	}
 	r := &hookReconciler{
-		hook: h, api: api, client: mgr.GetClient(), server: mgr.GetAPIReader(), events: mgr.GetEventRecorder(h.Name), now: time.Now,
+		hook: h, api: api, client: mgr.GetClient(), server: mgr.GetAPIReader(), events: mgr.GetEventRecorder(h.Name),
+		now: time.Now,
 	}
 	name := fmt.Sprintf("hook-%s-%s-%s", api.name, strings.ToLower(string(h.Stage)), h.Name)
 	return ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(h.Machine, builder.WithPredicates(machineChanges)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon,
+				retrySeldom),
 		}).
 		Complete(r)
 }
@@ -104,16 +106,19 @@ func (h MachineHook) SetupWithManager(mgr ctrl.Manager) error {
 func (h MachineHook) validate() error {
 	var wrong []error
 	if len(h.Name) < 3 || strings.Contains(h.Name, "/") || len(validation.IsQualifiedName(h.Name)) > 0 {
-		wrong = append(wrong, errors.New("its Name must have 3 to 63 letters, digits, '-', '_' or '.', as in MigrateApp"))
+		wrong = append(wrong,
+			errors.New("its Name must have 3 to 63 letters, digits, '-', '_' or '.', as in MigrateApp"))
 	}
 	if len(h.Owner) < 3 || len(h.Owner) > 512 {
 		wrong = append(wrong, fmt.Errorf("its Owner %q must have 3 to 512 characters, as in app-operator", h.Owner))
 	}
 	if h.Stage != BeforeDrain && h.Stage != BeforeTerminate {
-		wrong = append(wrong, fmt.Errorf("its Stage is %q: set machinehook.BeforeDrain or machinehook.BeforeTerminate", h.Stage))
+		wrong = append(wrong, fmt.Errorf("its Stage is %q: set machinehook.BeforeDrain or machinehook.BeforeTerminate",
+			h.Stage))
 	}
 	if _, ok := machineAPIOf(h.Machine); !ok {
-		wrong = append(wrong, fmt.Errorf("its Machine is %T: set an empty Machine of machine.openshift.io/v1beta1 or cluster.x-k8s.io/v1beta2", h.Machine))
+		wrong = append(wrong, fmt.Errorf("its Machine is %T: set an empty Machine of machine.openshift.io/v1beta1 or "+
+			"cluster.x-k8s.io/v1beta2", h.Machine))
 	}
 	if h.Act == nil {
 		wrong = append(wrong, errors.New("its Act is nil: set the function that does the hook's part"))

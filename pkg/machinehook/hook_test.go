@@ -39,11 +39,13 @@ func TestStory(t *testing.T) {
 			isDrained := slices.ContainsFunc(held.Status.Conditions, func(c machinev1beta1.Condition) bool {
 				return c.Type == machinev1beta1.MachineDrained && c.Status == corev1.ConditionTrue
 			})
-			if isAfter := stage == deletion.BeforeTerminate; node.Spec.Unschedulable != isAfter || isDrained != isAfter {
+			if isAfter := stage == deletion.BeforeTerminate; node.Spec.Unschedulable != isAfter ||
+				isDrained != isAfter {
 				t.Errorf("the node is cordoned: %t, drained: %t", node.Spec.Unschedulable, isDrained)
 			}
 			seen := script.acted()[0]
-			if seen.Name != m.Name || seen.Namespace != s.Namespace || seen.NodeName != node.Name || seen.ProviderID != node.Spec.ProviderID ||
+			if seen.Name != m.Name || seen.Namespace != s.Namespace || seen.NodeName != node.Name ||
+				seen.ProviderID != node.Spec.ProviderID ||
 				seen.Object.GetUID() != m.UID {
 				t.Errorf("the hook was called with %+v", seen)
 			}
@@ -59,7 +61,8 @@ func TestStory(t *testing.T) {
 // A machine that is being deleted when the controller of the hook is installed does not get it.
 func TestNoHookDuringDeletion(t *testing.T) {
 	s, script := newSite(t), newScript()
-	m := s.add("m", machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: "Other", Owner: "admin"}}})
+	m := s.add("m",
+		machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: "Other", Owner: "admin"}}})
 	s.MustDelete(m)
 	s.await(m, isDrained)
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
@@ -115,7 +118,8 @@ func TestCoordinationByAnnotation(t *testing.T) {
 	first, second := migrate.hook("MigrateApp", deletion.BeforeDrain), backup.hook("BackUp", deletion.BeforeDrain)
 	second.Owner = "backup-operator"
 	first.Act = func(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
-		if _, err := migrate.act(ctx, held); err != nil || held.Object.GetAnnotations()["shop.example/may-migrate"] == "" {
+		if _, err := migrate.act(ctx, held); err != nil ||
+			held.Object.GetAnnotations()["shop.example/may-migrate"] == "" {
 			return machinehook.HookAnswer{Message: "the shop is open"}, err
 		}
 		m := held.Object.(*machinev1beta1.Machine)
@@ -182,7 +186,8 @@ func TestFailure(t *testing.T) {
 			s.MustDelete(m)
 			s.AwaitEvent(m.Name, "HookFailed", "no such bucket")
 			m = s.await(m, func(*machinev1beta1.Machine) bool { return len(script.acted()) > 2 })
-			if !slices.Contains(hooksOf(m), described(h)) || !strings.Contains(m.Annotations["pre-drain.hook.machine.runlevel.dev/ShipLogs"], "no such bucket") {
+			if !slices.Contains(hooksOf(m), described(h)) ||
+				!strings.Contains(m.Annotations["pre-drain.hook.machine.runlevel.dev/ShipLogs"], "no such bucket") {
 				t.Errorf("the machine has the hooks %q and the annotations %q", hooksOf(m), m.Annotations)
 			}
 			script.say(done)
@@ -235,8 +240,11 @@ func TestMachineThatIsNotChosen(t *testing.T) {
 	s, script := newSite(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	script.say(done)
-	template := machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: h.Name, Owner: h.Owner}}}
-	without, with, chosen := s.add("without", machinev1beta1.LifecycleHooks{}), s.add("with", template), s.add("chosen", machinev1beta1.LifecycleHooks{})
+	template := machinev1beta1.LifecycleHooks{
+		PreTerminate: []machinev1beta1.LifecycleHook{{Name: h.Name, Owner: h.Owner}},
+	}
+	without, with, chosen := s.add("without", machinev1beta1.LifecycleHooks{}), s.add("with", template),
+		s.add("chosen", machinev1beta1.LifecycleHooks{})
 	s.MustPatch(without, `{"metadata":{"labels":{"role":"db"}}}`)
 	s.MustPatch(with, `{"metadata":{"labels":{"role":"db"}}}`)
 	s.serve(h)

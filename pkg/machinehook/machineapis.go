@@ -53,12 +53,14 @@ func viewOpenShift(o client.Object) HeldMachine {
 	return view
 }
 
-// turnOpenShift: a machine without a node, or one that is excluded from draining, is not held by hooks before the drain.
+// turnOpenShift: a machine without a node, or one that is excluded from draining, is not held by hooks before the
+// drain.
 func turnOpenShift(o client.Object, stage HookStage) turn {
 	m := o.(*machinev1beta1.Machine)
 	_, isExcluded := m.Annotations[deletion.ExcludeNodeDraining]
 	isDrained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status == corev1.ConditionTrue
-	isTerminating := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
+	isTerminating := conditions.Find(m.Status.Conditions,
+		machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
 	switch {
 	case ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseDeleting:
 		return notYet
@@ -82,7 +84,9 @@ func ownerOpenShift(o client.Object, h MachineHook) (string, bool) {
 
 func setOpenShift(o client.Object, h MachineHook, exists bool) {
 	list := listOpenShift(o, h.Stage)
-	*list = slices.DeleteFunc(*list, func(hook machinev1beta1.LifecycleHook) bool { return hook.Name == h.Name && !exists })
+	*list = slices.DeleteFunc(*list, func(hook machinev1beta1.LifecycleHook) bool {
+		return hook.Name == h.Name && !exists
+	})
 	wanted := machinev1beta1.LifecycleHook{Name: h.Name, Owner: h.Owner}
 	switch i := indexOpenShift(*list, h.Name); {
 	case i >= 0:
@@ -106,7 +110,13 @@ func indexOpenShift(list []machinev1beta1.LifecycleHook, name string) int {
 
 func viewClusterAPI(o client.Object) HeldMachine {
 	m := o.(*clusterv1.Machine)
-	return HeldMachine{Namespace: m.Namespace, Name: m.Name, NodeName: m.Status.NodeRef.Name, ProviderID: m.Spec.ProviderID, Object: m}
+	return HeldMachine{
+		Namespace:  m.Namespace,
+		Name:       m.Name,
+		NodeName:   m.Status.NodeRef.Name,
+		ProviderID: m.Spec.ProviderID,
+		Object:     m,
+	}
 }
 
 // turnClusterAPI: the condition Deleting has the hooks that the machine waits for.

@@ -28,7 +28,8 @@ func TestTurn(t *testing.T) {
 		{"excluded, the drain not skipped yet", openShift(deleting, onNode, excluded), notYet, notYet},
 		{"drained", openShift(deleting, onNode, drained(corev1.ConditionTrue)), isPassed, isNow},
 		{"drain skipped", openShift(deleting, drained(corev1.ConditionTrue)), isPassed, isNow},
-		{"infrastructure goes", openShift(deleting, onNode, drained(corev1.ConditionTrue), terminating), isPassed, isPassed},
+		{"infrastructure goes", openShift(deleting, onNode, drained(corev1.ConditionTrue), terminating), isPassed,
+			isPassed},
 		{"deletion not noticed", &clusterv1.Machine{}, notYet, notYet},
 		{"not deleting", clusterAPI(clusterv1.MachineNotDeletingReason), notYet, notYet},
 		{"deletion begun", clusterAPI(clusterv1.MachineDeletingReason), notYet, notYet},
@@ -37,13 +38,15 @@ func TestTurn(t *testing.T) {
 		{"drain", clusterAPI(clusterv1.MachineDeletingDrainingNodeReason), notYet, notYet},
 		{"volumes", clusterAPI(clusterv1.MachineDeletingWaitingForVolumeDetachReason), notYet, notYet},
 		{"pre-terminate", clusterAPI(clusterv1.MachineDeletingWaitingForPreTerminateHookReason), isPassed, isNow},
-		{"infrastructure", clusterAPI(clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason), isPassed, isPassed},
+		{"infrastructure", clusterAPI(clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason), isPassed,
+			isPassed},
 		{"completed", clusterAPI(clusterv1.MachineDeletingDeletionCompletedReason), isPassed, isPassed},
 	} {
 		api, _ := machineAPIOf(c.machine)
 		drain, terminate := api.turn(c.machine, deletion.BeforeDrain), api.turn(c.machine, deletion.BeforeTerminate)
 		if drain != c.drain || terminate != c.terminate {
-			t.Errorf("%s, %s: %d before the drain, want %d; %d before the end, want %d", api.name, c.moment, drain, c.drain, terminate, c.terminate)
+			t.Errorf("%s, %s: %d before the drain, want %d; %d before the end, want %d", api.name, c.moment, drain,
+				c.drain, terminate, c.terminate)
 		}
 	}
 }
@@ -64,19 +67,25 @@ func excluded(m *machinev1beta1.Machine) { annotate(m, deletion.ExcludeNodeDrain
 
 func drained(status corev1.ConditionStatus) func(*machinev1beta1.Machine) {
 	return func(m *machinev1beta1.Machine) {
-		m.Status.Conditions = append(m.Status.Conditions, machinev1beta1.Condition{Type: machinev1beta1.MachineDrained, Status: status})
+		m.Status.Conditions = append(m.Status.Conditions,
+			machinev1beta1.Condition{Type: machinev1beta1.MachineDrained, Status: status})
 	}
 }
 
 func terminating(m *machinev1beta1.Machine) {
 	m.Status.Conditions = append(m.Status.Conditions, machinev1beta1.Condition{
-		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: deletion.InstanceTerminating,
+		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
+		Reason: deletion.InstanceTerminating,
 	})
 }
 
 func clusterAPI(reason string) *clusterv1.Machine {
 	m := &clusterv1.Machine{}
-	m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: reason}}
+	m.Status.Conditions = []metav1.Condition{{
+		Type:   clusterv1.MachineDeletingCondition,
+		Status: metav1.ConditionTrue,
+		Reason: reason,
+	}}
 	return m
 }
 

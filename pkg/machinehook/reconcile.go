@@ -133,7 +133,8 @@ func (r *hookReconciler) add(ctx context.Context, m client.Object) (ctrl.Result,
 	last, isNew := r.additions.pruned(m)
 	if isNew {
 		r.events.Eventf(m, nil, corev1.EventTypeWarning, "HookPruned", "Hook",
-			"hook %s was removed or changed by another writer; it is put back %s after it was added last, and the machine is not "+
+			"hook %s was removed or changed by another writer; it is put back %s after it was added last, and the "+
+				"machine is not "+
 				"protected until then: have that writer leave hooks alone", r.hook.Name, last.pause)
 	}
 	if wait := last.at.Add(last.pause).Sub(r.now()); wait > 0 {

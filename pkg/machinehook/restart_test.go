@@ -86,7 +86,9 @@ func restart(t *testing.T, after int, isLate bool) {
 	<-b.broken
 	stop()
 	if after > 0 && !isLate {
-		if m = s.await(m, func(*machinev1beta1.Machine) bool { return true }); !slices.Contains(hooksOf(m), described(h)) {
+		if m = s.await(m, func(*machinev1beta1.Machine) bool {
+			return true
+		}); !slices.Contains(hooksOf(m), described(h)) {
 			t.Error("the hook was removed while its controller was dead")
 		}
 	}

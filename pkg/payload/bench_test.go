@@ -19,7 +19,9 @@ import (
 func largeRelease(count, size int) fs.FS {
 	files := fstest.MapFS{}
 	for i := range count {
-		files[fmt.Sprintf("0000_%02d_component-%d_%05d.crd.yaml", i%100, i%7, i)] = &fstest.MapFile{Data: []byte(definition(i, size))}
+		files[fmt.Sprintf("0000_%02d_component-%d_%05d.crd.yaml", i%100, i%7, i)] = &fstest.MapFile{
+			Data: []byte(definition(i, size)),
+		}
 	}
 	return files
 }

@@ -30,7 +30,8 @@ func ParseCapabilities(list string) (*configv1.ClusterVersionCapabilitiesStatus,
 		case isBaseline:
 			status.EnabledCapabilities = append(status.EnabledCapabilities, baseline...)
 		case looksLikeBaseline.MatchString(name):
-			return nil, fmt.Errorf("there is no baseline %s: there are %s", name, strings.Join(CapabilityBaselines(), ", "))
+			return nil, fmt.Errorf("there is no baseline %s: there are %s", name,
+				strings.Join(CapabilityBaselines(), ", "))
 		default:
 			capability := configv1.ClusterVersionCapability(name)
 			status.EnabledCapabilities = append(status.EnabledCapabilities, capability)
@@ -98,8 +99,8 @@ func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
 	return inOrder(found)
 }
 
-// WithCapabilities returns the filter with more capabilities enabled. A filter without capabilities, which includes all of
-// them, is returned as it is if there are no more.
+// WithCapabilities returns the filter with more capabilities enabled. A filter without capabilities, which includes all
+// of them, is returned as it is if there are no more.
 func (f Filter) WithCapabilities(more []configv1.ClusterVersionCapability) Filter {
 	if f.Capabilities == nil && len(more) == 0 {
 		return f

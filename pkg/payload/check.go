@@ -31,7 +31,9 @@ type document struct {
 func (d *document) manifest() (*Manifest, []Problem) {
 	fields, isMapping := d.value.(map[string]any)
 	if !isMapping {
-		return nil, []Problem{d.problem(Unidentified, nil, "a manifest is a mapping with apiVersion, kind and metadata; this is %s", describe(d.value))}
+		return nil,
+			[]Problem{d.problem(Unidentified, nil,
+				"a manifest is a mapping with apiVersion, kind and metadata; this is %s", describe(d.value))}
 	}
 	problems := d.identityProblems(fields)
 	if len(problems) > 0 {
@@ -46,14 +48,18 @@ func (d *document) manifest() (*Manifest, []Problem) {
 		return m, problems // other checks would report the same
 	}
 	if err := validation.ValidateAnnotationsSize(m.annotations()); err != nil {
-		return m, append(problems, d.problem(Malformed, []string{"metadata", "annotations"}, "the API server refuses its annotations: %s", err))
+		return m, append(problems,
+			d.problem(Malformed, []string{"metadata", "annotations"}, "the API server refuses its annotations: %s",
+				err))
 	}
 	if value, marked := m.annotations()[DeleteAnnotation]; marked && value != "true" {
 		problems = append(problems, d.problem(WrongDelete, []string{"metadata", "annotations", DeleteAnnotation},
-			`annotation %s is %q, and only "true" deletes: write "true", or drop the annotation`, DeleteAnnotation, value))
+			`annotation %s is %q, and only "true" deletes: write "true", or drop the annotation`, DeleteAnnotation,
+			value))
 	}
 	for _, repeated := range d.repeated {
-		problem := m.problem(RepeatedKey, "the key %q stands twice in the same mapping: the last one counts", repeated.Key)
+		problem := m.problem(RepeatedKey, "the key %q stands twice in the same mapping: the last one counts",
+			repeated.Key)
 		problem.Line, problem.Column = d.text.fileLine(repeated.Line), repeated.Column
 		problems = append(problems, problem)
 	}
@@ -70,22 +76,28 @@ func (d *document) identityProblems(fields map[string]any) []Problem {
 		case value == nil:
 			problems = append(problems, d.problem(Unidentified, path[:len(path)-1], "%s is missing", name))
 		case !isString:
-			problems = append(problems, d.problem(Unidentified, path, "%s is %s, not a string: write it in quotes", name, describe(value)))
+			problems = append(problems,
+				d.problem(Unidentified, path, "%s is %s, not a string: write it in quotes", name, describe(value)))
 		case text == "":
 			problems = append(problems, d.problem(Unidentified, path, "%s is empty", name))
 		}
 	}
 	require(fields["apiVersion"], "apiVersion")
 	if text, _ := fields["apiVersion"].(string); strings.Count(text, "/") > 1 {
-		problems = append(problems, d.problem(Unidentified, []string{"apiVersion"}, "apiVersion is %q, which is neither VERSION nor GROUP/VERSION", text))
+		problems = append(problems,
+			d.problem(Unidentified, []string{"apiVersion"},
+				"apiVersion is %q, which is neither VERSION nor GROUP/VERSION", text))
 	}
 	require(fields["kind"], "kind")
-	if kind, _ := fields["kind"].(string); kind == "List" || (strings.HasSuffix(kind, "List") && fields["items"] != nil) {
-		return append(problems, d.problem(Unidentified, []string{"kind"}, `a %s is no manifest, and annotations of its items mean nothing: write them as documents of their own, with "---" between them`, kind))
+	if kind, _ := fields["kind"].(string); kind == "List" ||
+		(strings.HasSuffix(kind, "List") && fields["items"] != nil) {
+		return append(problems, d.problem(Unidentified, []string{"kind"},
+			`a %s is no manifest, and annotations of its items mean nothing: write them as documents of their own, with "---" between them`, kind))
 	}
 	metadata, isMapping := fields["metadata"].(map[string]any)
 	if fields["metadata"] != nil && !isMapping {
-		return append(problems, d.problem(Unidentified, []string{"metadata"}, "metadata is %s, not a mapping", describe(fields["metadata"])))
+		return append(problems, d.problem(Unidentified, []string{"metadata"}, "metadata is %s, not a mapping",
+			describe(fields["metadata"])))
 	}
 	require(metadata["name"], "metadata", "name")
 	if namespace := metadata["namespace"]; namespace != nil && namespace != "" {
@@ -103,7 +115,8 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 	}
 	entries, isMapping := metadata[kind].(map[string]any)
 	if !isMapping {
-		return []Problem{d.problem(Malformed, []string{"metadata", kind}, "metadata.%s is %s, not a mapping", kind, describe(metadata[kind]))}
+		return []Problem{d.problem(Malformed, []string{"metadata", kind}, "metadata.%s is %s, not a mapping", kind,
+			describe(metadata[kind]))}
 	}
 	var problems []Problem
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
@@ -150,7 +163,9 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	for _, err := range strict.Errors() {
 		problem := m.problem(UnknownField, "%s: is it misspelt?", err)
 		if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
-			problem.Line, problem.Column = d.at(strings.FieldsFunc(strings.Trim(field, `"`), func(r rune) bool { return strings.ContainsRune(".[]", r) }))
+			problem.Line, problem.Column = d.at(strings.FieldsFunc(strings.Trim(field, `"`), func(r rune) bool {
+				return strings.ContainsRune(".[]", r)
+			}))
 		}
 		problems = append(problems, problem)
 	}

@@ -35,8 +35,8 @@ func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
 	return f.findCluster([]*Manifest{m}, others, most)
 }
 
-// findCluster finds a cluster with some feature gates enabled on which all of some manifests are applied, and none of some
-// others is.
+// findCluster finds a cluster with some feature gates enabled on which all of some manifests are applied, and none of
+// some others is.
 func (f Filter) findCluster(must, others []*Manifest, gates []string) (Filter, bool) {
 	in, out := subjects(must), subjects(others)
 	for cluster := range f.clusters(must, others, gates) {
@@ -53,7 +53,8 @@ func (f Filter) findCluster(must, others []*Manifest, gates []string) (Filter, b
 // enabled: a disabled one never makes two manifests apply together.
 func (f Filter) clusters(must, others []*Manifest, gates []string) iter.Seq[Filter] {
 	manifests := slices.Concat(must, others)
-	profiles, sets, excludes, majors := []string{f.Profile}, []string{f.FeatureSet}, []string{f.Exclude}, []uint64{f.MajorVersion}
+	profiles, sets, excludes, majors := []string{f.Profile}, []string{f.FeatureSet}, []string{f.Exclude},
+		[]uint64{f.MajorVersion}
 	if f.Profile == "" {
 		profiles = orNone(collect(manifests, ByProfile))
 	}
@@ -78,7 +79,13 @@ func (f Filter) clusters(must, others []*Manifest, gates []string) iter.Seq[Filt
 			for _, profile := range profiles {
 				for _, set := range sets {
 					for _, major := range majors {
-						if !yield(Filter{Exclude: exclude, Profile: profile, FeatureSet: set, FeatureGates: gates, MajorVersion: major}) {
+						if !yield(Filter{
+							Exclude:      exclude,
+							Profile:      profile,
+							FeatureSet:   set,
+							FeatureGates: gates,
+							MajorVersion: major,
+						}) {
 							return
 						}
 					}
@@ -125,7 +132,8 @@ func withOthers(sets []string) []string {
 	if len(sets) == 0 {
 		return nil
 	}
-	others := []string{"Default", string(configv1.CustomNoUpgrade), string(configv1.TechPreviewNoUpgrade), string(configv1.DevPreviewNoUpgrade)}
+	others := []string{"Default", string(configv1.CustomNoUpgrade), string(configv1.TechPreviewNoUpgrade),
+		string(configv1.DevPreviewNoUpgrade)}
 	return slices.Concat(others[:1], sets, others[1:])
 }
 

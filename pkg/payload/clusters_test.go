@@ -22,8 +22,10 @@ func TestTogether(t *testing.T) {
 			want = want || includes(cluster, a) && includes(cluster, b)
 			wantWithout = wantWithout || includes(cluster, a) && !includes(cluster, b)
 		}
-		if where, got := (Filter{}).ClusterWithout(a, []*Manifest{b}); got != wantWithout || got && (!includes(where, a) || includes(where, b)) {
-			t.Fatalf("Without says %q, %t, and every cluster asked says %t, for %v and %v", where, got, wantWithout, a.annotations(), b.annotations())
+		if where, got := (Filter{}).ClusterWithout(a, []*Manifest{b}); got != wantWithout ||
+			got && (!includes(where, a) || includes(where, b)) {
+			t.Fatalf("Without says %q, %t, and every cluster asked says %t, for %v and %v", where, got, wantWithout,
+				a.annotations(), b.annotations())
 		} else if got {
 			apart++
 		}
@@ -32,7 +34,8 @@ func TestTogether(t *testing.T) {
 			t.Fatalf("%q does not include both %v and %v", where, a.annotations(), b.annotations())
 		}
 		if got != want {
-			t.Fatalf("Together says %t, and every cluster asked says %t, for %v and %v", got, want, a.annotations(), b.annotations())
+			t.Fatalf("Together says %t, and every cluster asked says %t, for %v and %v", got, want, a.annotations(),
+				b.annotations())
 		}
 		if got {
 			together++
@@ -57,7 +60,13 @@ func allClusters() []Filter {
 			for _, gates := range [][]string{{}, {"X"}, {"Y"}, {"X", "Y"}} {
 				for _, major := range []uint64{3, 4, 5, 6} {
 					for _, exclude := range []string{"", "e"} {
-						all = append(all, Filter{Exclude: exclude, Profile: profile, FeatureSet: set, FeatureGates: gates, MajorVersion: major})
+						all = append(all, Filter{
+							Exclude:      exclude,
+							Profile:      profile,
+							FeatureSet:   set,
+							FeatureGates: gates,
+							MajorVersion: major,
+						})
 					}
 				}
 			}
@@ -91,7 +100,8 @@ func annotatedAtRandom(random *rand.Rand) *Manifest {
 // TestFilesAreListed with what is empty in them, and what beside them is not read.
 func TestFilesAreListed(t *testing.T) {
 	read, problems, err := Parse(t.Context(), memory{
-		"a.yaml":     []byte("# a comment on the file\n---\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n---\n---\n# nothing\n---\n"),
+		"a.yaml": []byte("# a comment on the file\n---\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: " +
+			"a}\n---\n---\n# nothing\n---\n"),
 		"b.yaml":     []byte("# nothing at all\n"),
 		"c.YAML":     []byte("x"),
 		"d.yaml~":    []byte("x"),

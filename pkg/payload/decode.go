@@ -102,7 +102,8 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 
 // oddBreakMessage is for a text that yaml/v3 and Kubernetes split into different lines, so that one
 // may find aliases where the other finds a comment.
-const oddBreakMessage = "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in a document that may have aliases: write \\n or a line break instead"
+const oddBreakMessage = "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in a document that " +
+	"may have aliases: write \\n or a line break instead"
 
 // mayHaveAliases reports whether a text has the characters that anchors and aliases begin with.
 func mayHaveAliases(text []byte) bool {
@@ -160,7 +161,8 @@ func (c *converter) mapping(node *yaml3.Node) (any, bool) {
 			return nil, false
 		}
 		if _, isRepeated := fields[key]; isRepeated {
-			c.repeated = append(c.repeated, yamltext.RepeatedKey{Key: key, Line: node.Content[i].Line, Column: node.Content[i].Column})
+			c.repeated = append(c.repeated,
+				yamltext.RepeatedKey{Key: key, Line: node.Content[i].Line, Column: node.Content[i].Column})
 		}
 		fields[key] = value
 	}

@@ -22,7 +22,8 @@ import (
 var peculiar = []string{
 	"a: yes\nb: on\nc: Off\nd: n\ne: y\nf: NO\ng: true\nh: False\ni: yesterday\nj: 'yes'\n",
 	"a: 0644\nb: 0o644\nc: 0x1F\nd: 0b101\ne: -0b11\nf: 1_000\ng: +5\nh: -0\ni: 08\nj: 00\n",
-	"a: 1.0\nb: 1e3\nc: .5\nd: 5.\ne: -1.5e-3\nf: 1e400\ng: 1.2.3\nh: 9007199254740993\ni: 18446744073709551615\nj: 9223372036854775808\n",
+	"a: 1.0\nb: 1e3\nc: .5\nd: 5.\ne: -1.5e-3\nf: 1e400\ng: 1.2.3\nh: 9007199254740993\ni: 18446744073709551615\nj: " +
+		"9223372036854775808\n",
 	"a: 2001-01-01\nb: 2001-01-01T00:00:00Z\nc: 12:30:45\nd: 1:20\n",
 	"a: ~\nb: null\nc:\nd: NULL\ne: 'null'\nf: nil\n",
 	"a: .inf\n", "a: .nan\n", "a: .\n", "a: +\n", "a: -x\n", "a: <<\n", "a: =\n",
@@ -30,11 +31,15 @@ var peculiar = []string{
 	"a: &x [1, 2]\nb: *x\n", "a: &a [*a]\n", "a: *none\n",
 	"1: a\ntrue: b\n1.5: c\n'2': d\n2001-01-01: e\n", "null: a\n", "[a]: b\n", "{a: b}: c\n", "? a\n: b\n",
 	"a: 1\na: 2\nb: {c: 1, c: 2}\n",
-	"a: !!str 1\nb: !!int '1'\nc: !!float 1\nd: !!binary aGVsbG8=\ne: !!binary /w==\nf: !mine x\ng: !!set {a, b}\n", "a: !!int x\n", "a: ! 1\n", "!!map {a: 1}\n",
+	"a: !!str 1\nb: !!int '1'\nc: !!float 1\nd: !!binary aGVsbG8=\ne: !!binary /w==\nf: !mine x\ng: !!set {a, b}\n",
+	"a: !!int x\n", "a: ! 1\n", "!!map {a: 1}\n",
 	"a: |\n  text\n  more\nb: >\n  folded\n  text\nc: |-\n  x\nd: |+\n  x\n\n", "a: \"\\x41\\u00e9\\n\"\nb: 'it''s'\n",
-	"- a\n- {b: c}\n", "just text\n", "12\n", "# nothing\n", "", "{}", "[]", "...\n", "%YAML 1.1\n", "{a: b, c: [d, e,]}\n", "a: b: c\n", "a:\n\tb: c\n", "\"a\": 1\n'b': 2\n",
-	"a: b #c\nd: 'e' # f\n#g\n", "a: {\n  b: c\n}\n", "a: x\n y\n  z\n", "\xef\xbb\xbfa: 1\n", "a: \"b\nc\"\n", "a: - b\n", "a: ? b\n", "a: @b\n", "a: `b\n", "key: [a, b]: c\n", "a: 'b\n",
-	"\ufeff{a: !!bool 'true'}\n", "\"y*ay: 1\n\u2028    b\"\n", "\"a: 1\n\u0085  b\": c\n", "é: !!str 1\nü: {é: !!bool 'true'}\n",
+	"- a\n- {b: c}\n", "just text\n", "12\n", "# nothing\n", "", "{}", "[]", "...\n", "%YAML 1.1\n",
+	"{a: b, c: [d, e,]}\n", "a: b: c\n", "a:\n\tb: c\n", "\"a\": 1\n'b': 2\n",
+	"a: b #c\nd: 'e' # f\n#g\n", "a: {\n  b: c\n}\n", "a: x\n y\n  z\n", "\xef\xbb\xbfa: 1\n", "a: \"b\nc\"\n",
+	"a: - b\n", "a: ? b\n", "a: @b\n", "a: `b\n", "key: [a, b]: c\n", "a: 'b\n",
+	"\ufeff{a: !!bool 'true'}\n", "\"y*ay: 1\n\u2028    b\"\n", "\"a: 1\n\u0085  b\": c\n",
+	"é: !!str 1\nü: {é: !!bool 'true'}\n",
 	"a: ! 1\rb: !!str 2\r", "a: b\rc: ! 1\r", "a: 1\r\nb: ! 2\r\n",
 }
 
@@ -112,7 +117,8 @@ func FuzzParse(f *testing.F) {
 	for _, text := range peculiar {
 		f.Add([]byte(text), []byte("{{.ReleaseImage}}"), []byte(`{"kind":"cincinnati-metadata-v0","version":"1.2.3"}`))
 	}
-	f.Add([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}{}`), []byte("---\na: 1\n---\nb: 2"), []byte("{}"))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}{}`), []byte("---\na: 1\n---\nb: 2"),
+		[]byte("{}"))
 	f.Fuzz(func(t *testing.T, manifest, template, metadata []byte) {
 		files := memory{
 			"release-manifests/0000_10_a_a.yaml": manifest, "manifests/0000_10_a_b.yaml": template,
@@ -138,8 +144,10 @@ func FuzzParse(f *testing.F) {
 func FuzzImageReferences(f *testing.F) {
 	f.Add([]byte(`{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1"},"spec":{"tags":[{"name":"a","from":{"kind":"DockerImage","name":"r.example/a@sha256:00"}}]}}`), []byte("image: r.example/a:1"))
 	f.Add([]byte(`{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1"},"spec":{"tags":[{"name":"a","from":{"kind":"DockerImage","name":"r.example/a:1"}},{"name":"b","from":{"kind":"DockerImage","name":"r.example/a:1@sha256:00"}}]}}`),
-		[]byte("r.example/a:1 'r.example/a:1:2' \"r.example/a@sha256:0a\" xr.example/a r.example/a-b //r.example/a:x,r.example/a\tér.example/a@sha256:0 r.example/a@sha256:00:1"))
-	f.Add([]byte("kind: ImageStream\napiVersion: image.openshift.io/v1\nspec: {tags: [{name: a, from: {kind: DockerImage, name: ':'}}]}"), []byte("x"))
+		[]byte("r.example/a:1 'r.example/a:1:2' \"r.example/a@sha256:0a\" xr.example/a r.example/a-b "+
+			"//r.example/a:x,r.example/a\tér.example/a@sha256:0 r.example/a@sha256:00:1"))
+	f.Add([]byte("kind: ImageStream\napiVersion: image.openshift.io/v1\nspec: {tags: [{name: a, from: {kind: "+
+		"DockerImage, name: ':'}}]}"), []byte("x"))
 	f.Fuzz(func(t *testing.T, references, text []byte) {
 		found, err := ParseReferences(references)
 		if err != nil {

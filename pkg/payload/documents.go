@@ -8,8 +8,8 @@ type Document struct {
 	Value  any    // as Kubernetes decodes it; nil if it can't be decoded
 }
 
-// Documents decodes the text of a file as Parse does, without rendering templates and substituting images. Empty documents
-// are left out. It fails if the text can't be split into documents.
+// Documents decodes the text of a file as Parse does, without rendering templates and substituting images. Empty
+// documents are left out. It fails if the text can't be split into documents.
 func Documents(text []byte) ([]Document, error) {
 	chunks, wrong := split(text)
 	if wrong != nil {

@@ -45,7 +45,8 @@ func TestDocumentsAreThoseOfManifests(t *testing.T) {
 			if diff := cmp.Diff(test.want, numbers); diff != "" {
 				t.Errorf("documents (-want +got):\n%s", diff)
 			}
-			read, _, err := payload.Parse(t.Context(), fstest.MapFS{"a.yaml": {Data: []byte(test.text)}}, payload.Options{})
+			read, _, err := payload.Parse(t.Context(), fstest.MapFS{"a.yaml": {Data: []byte(test.text)}},
+				payload.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -37,7 +37,9 @@ func duplicates(manifests []*Manifest, filter Filter) []Problem {
 		for _, other := range same[1:] {
 			others = append(others, fmt.Sprintf("%s:%d", other.Path, other.Line))
 		}
-		problems = append(problems, m.problem(Duplicate, "the same object is in %s%s: %s", strings.Join(others, ", "), more, advice(same, filter)))
+		problems = append(problems,
+			m.problem(Duplicate, "the same object is in %s%s: %s", strings.Join(others, ", "), more,
+				advice(same, filter)))
 	}
 	return problems
 }
@@ -50,8 +52,11 @@ func advice(same []*Manifest, filter Filter) string {
 	if deletes && creates {
 		return "one deletes what another creates, without end: keep one of them"
 	}
-	for _, by := range []FilterName{ByProfile, ByExclude, ByFeatureSet, ByFeatureGates, ByMajorVersion, ByCapabilities} {
-		if filter.isSet(by) || !slices.ContainsFunc(collect(same, by), func(name string) bool { return choosesOne(by, name, same) }) {
+	for _, by := range []FilterName{ByProfile, ByExclude, ByFeatureSet, ByFeatureGates, ByMajorVersion,
+		ByCapabilities} {
+		if filter.isSet(by) || !slices.ContainsFunc(collect(same, by), func(name string) bool {
+			return choosesOne(by, name, same)
+		}) {
 			continue
 		}
 		var each []string
@@ -91,7 +96,9 @@ func selections(by FilterName, name string) []Filter {
 		number, _ := strconv.ParseUint(strings.TrimPrefix(name, "-"), 10, 64)
 		return []Filter{{MajorVersion: number}}
 	case ByCapabilities:
-		return []Filter{Filter{}.WithCapabilities([]configv1.ClusterVersionCapability{configv1.ClusterVersionCapability(name)}), Filter{}.WithCapabilities(nil)}
+		return []Filter{Filter{}.WithCapabilities(
+			[]configv1.ClusterVersionCapability{configv1.ClusterVersionCapability(name)},
+		), Filter{}.WithCapabilities(nil)}
 	default:
 		return nil
 	}

@@ -84,12 +84,14 @@ func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 	return &Exclusion{Manifest: m, Filter: ByFeatureGates, Reason: why.Error()}, nil
 }
 
-// head returns the part of a manifest that library-go filters: kind and annotations. The library refuses a manifest without
-// annotations before it evaluates any filter, so the head always has some.
+// head returns the part of a manifest that library-go filters: kind and annotations. The library refuses a manifest
+// without annotations before it evaluates any filter, so the head always has some.
 func (m *Manifest) head() *manifest.Manifest {
 	object := m.object
 	if m.annotations() == nil {
-		object = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}}}
+		object = &unstructured.Unstructured{
+			Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}},
+		}
 	}
 	return &manifest.Manifest{GVK: m.GroupVersionKind(), Obj: object}
 }
@@ -102,7 +104,11 @@ func (f Filter) subject(m *Manifest) (*manifest.Manifest, error) {
 	}
 	id := m.ID()
 	metadata := map[string]any{"namespace": id.Namespace, "name": id.Name, "annotations": head.Obj.GetAnnotations()}
-	text, err := json.Marshal(map[string]any{"apiVersion": m.object.GetAPIVersion(), "kind": id.Kind, "metadata": metadata})
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": m.object.GetAPIVersion(),
+		"kind":       id.Kind,
+		"metadata":   metadata,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +130,8 @@ func (f Filter) include(subject *manifest.Manifest) error {
 	if f.FeatureGates != nil {
 		gates = sets.New(f.FeatureGates...)
 	}
-	return subject.Include(set(f.Exclude), featureSet, set(f.Profile), f.Capabilities, f.Overrides, gates, set(f.MajorVersion))
+	return subject.Include(set(f.Exclude), featureSet, set(f.Profile), f.Capabilities, f.Overrides, gates,
+		set(f.MajorVersion))
 }
 
 // set returns nil for a zero value: a filter that is not set.
@@ -157,7 +164,9 @@ func (f Filter) single() []singleFilter {
 
 // isSet reports whether one of the filters is set.
 func (f Filter) isSet(name FilterName) bool {
-	return slices.ContainsFunc(f.single(), func(filter singleFilter) bool { return filter.name == name && !reflect.ValueOf(filter.filter).IsZero() })
+	return slices.ContainsFunc(f.single(), func(filter singleFilter) bool {
+		return filter.name == name && !reflect.ValueOf(filter.filter).IsZero()
+	})
 }
 
 // The annotations that filters evaluate.

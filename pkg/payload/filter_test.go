@@ -32,35 +32,63 @@ func TestFilters(t *testing.T) {
 		filter   payload.Filter
 		out      string // why it is left out; empty when it is in
 	}{
-		"without a filter everything is in":        {configMap("a"), payload.Filter{}, ""},
-		"even what is for one profile":             {configMap("a", `include.release.openshift.io/ha: "true"`), payload.Filter{}, ""},
-		"a profile takes what includes it":         {configMap("a", `include.release.openshift.io/ha: "true"`), payload.Filter{Profile: "ha"}, ""},
-		"a profile leaves what does not":           {configMap("a", `include.release.openshift.io/sno: "true"`), payload.Filter{Profile: "ha"}, "profile: include.release.openshift.io/ha unset"},
-		"a profile leaves what has no annotations": {configMap("a"), payload.Filter{Profile: "ha"}, "profile: include.release.openshift.io/ha unset"},
-		"a profile wants exactly true":             {configMap("a", `include.release.openshift.io/ha: "yes"`), payload.Filter{Profile: "ha"}, "profile: unrecognized value include.release.openshift.io/ha=yes"},
+		"without a filter everything is in": {configMap("a"), payload.Filter{}, ""},
+		"even what is for one profile": {configMap("a", `include.release.openshift.io/ha: "true"`),
+			payload.Filter{}, ""},
+		"a profile takes what includes it": {configMap("a", `include.release.openshift.io/ha: "true"`),
+			payload.Filter{Profile: "ha"}, ""},
+		"a profile leaves what does not": {configMap("a", `include.release.openshift.io/sno: "true"`),
+			payload.Filter{Profile: "ha"}, "profile: include.release.openshift.io/ha unset"},
+		"a profile leaves what has no annotations": {configMap("a"), payload.Filter{Profile: "ha"},
+			"profile: include.release.openshift.io/ha unset"},
+		"a profile wants exactly true": {configMap("a", `include.release.openshift.io/ha: "yes"`),
+			payload.Filter{Profile: "ha"}, "profile: unrecognized value include.release.openshift.io/ha=yes"},
 
-		"an excluded manifest is out":    {configMap("a", `exclude.release.openshift.io/hosted: "true"`), payload.Filter{Exclude: "hosted"}, "exclude: exclude.release.openshift.io/hosted=true"},
-		"one excluded elsewhere is in":   {configMap("a", `exclude.release.openshift.io/other: "true"`), payload.Filter{Exclude: "hosted"}, ""},
+		"an excluded manifest is out": {configMap("a", `exclude.release.openshift.io/hosted: "true"`),
+			payload.Filter{Exclude: "hosted"}, "exclude: exclude.release.openshift.io/hosted=true"},
+		"one excluded elsewhere is in": {configMap("a", `exclude.release.openshift.io/other: "true"`),
+			payload.Filter{Exclude: "hosted"}, ""},
 		"no annotations exclude nothing": {configMap("a"), payload.Filter{Exclude: "hosted"}, ""},
-		"the default feature set":        {configMap("a", `release.openshift.io/feature-set: "Default,OKD"`), payload.Filter{FeatureSet: "Default"}, ""},
-		"another feature set":            {configMap("a", `release.openshift.io/feature-set: "OKD"`), payload.Filter{FeatureSet: "Default"}, `feature-set: "Default" is required, and release.openshift.io/feature-set=OKD`},
-		"a preview feature set":          {configMap("a", `release.openshift.io/feature-set: "TechPreviewNoUpgrade"`), payload.Filter{FeatureSet: "TechPreviewNoUpgrade"}, ""},
+		"the default feature set": {configMap("a", `release.openshift.io/feature-set: "Default,OKD"`),
+			payload.Filter{FeatureSet: "Default"}, ""},
+		"another feature set": {configMap("a", `release.openshift.io/feature-set: "OKD"`),
+			payload.Filter{FeatureSet: "Default"},
+			`feature-set: "Default" is required, and release.openshift.io/feature-set=OKD`},
+		"a preview feature set": {configMap("a", `release.openshift.io/feature-set: "TechPreviewNoUpgrade"`),
+			payload.Filter{FeatureSet: "TechPreviewNoUpgrade"}, ""},
 		"no feature set is in every one": {configMap("a"), payload.Filter{FeatureSet: "TechPreviewNoUpgrade"}, ""},
-		"a gate that is on":              {configMap("a", `release.openshift.io/feature-gate: "New,-Old"`), payload.Filter{FeatureGates: []string{"New"}}, ""},
-		"a gate that is off":             {configMap("a", `release.openshift.io/feature-gate: "New"`), payload.Filter{FeatureGates: []string{}}, "feature-gates: feature gate New is required but not enabled"},
-		"a gate that must be off":        {configMap("a", `release.openshift.io/feature-gate: "-Old"`), payload.Filter{FeatureGates: []string{"Old"}}, "feature-gates: feature gate Old is enabled but manifest requires it to be disabled"},
-		"feature set and gate exclude":   {configMap("a", `release.openshift.io/feature-gate: "New"`, `release.openshift.io/feature-set: "Default"`), payload.Filter{FeatureSet: "Default", FeatureGates: []string{"New"}}, "feature-gates: both feature set and feature gate annotations are present: manifests may specify either a feature set or a feature gate, but not both"},
-		"the right major version":        {crd, payload.Filter{MajorVersion: 4}, ""},
-		"an excluded major version":      {crd, payload.Filter{MajorVersion: 5}, "major-version: major version 5 matches excluded version 5"},
-		"a capability that is on":        {configMap("a", `capability.openshift.io/name: Console+Build`), payload.Filter{Capabilities: capabilities("None,Console,Build")}, ""},
-		"a capability that is off":       {configMap("a", `capability.openshift.io/name: Console+Build`), payload.Filter{Capabilities: capabilities("None,Build")}, "capabilities: disabled capabilities: Console"},
-		"a capability nobody knows":      {configMap("a", `capability.openshift.io/name: Mine`), payload.Filter{Capabilities: capabilities("vCurrent")}, "capabilities: unrecognized capability names: Mine"},
-		"a capability known by its name": {configMap("a", `capability.openshift.io/name: Mine`), payload.Filter{Capabilities: capabilities("None,Mine")}, ""},
-		"an override":                    {configMap("a"), payload.Filter{Overrides: unmanaged}, "overrides: overridden"},
-		"an override of something else":  {configMap("b"), payload.Filter{Overrides: unmanaged}, ""},
+		"a gate that is on": {configMap("a", `release.openshift.io/feature-gate: "New,-Old"`),
+			payload.Filter{FeatureGates: []string{"New"}}, ""},
+		"a gate that is off": {configMap("a", `release.openshift.io/feature-gate: "New"`),
+			payload.Filter{FeatureGates: []string{}}, "feature-gates: feature gate New is required but not enabled"},
+		"a gate that must be off": {configMap("a", `release.openshift.io/feature-gate: "-Old"`),
+			payload.Filter{FeatureGates: []string{"Old"}},
+			"feature-gates: feature gate Old is enabled but manifest requires it to be disabled"},
+		"feature set and gate exclude": {configMap("a", `release.openshift.io/feature-gate: "New"`,
+			`release.openshift.io/feature-set: "Default"`), payload.Filter{
+			FeatureSet:   "Default",
+			FeatureGates: []string{"New"},
+		}, "feature-gates: both feature set and feature gate annotations are present: manifests may specify either a " +
+			"feature set or a feature gate, but not both"},
+		"the right major version": {crd, payload.Filter{MajorVersion: 4}, ""},
+		"an excluded major version": {crd, payload.Filter{MajorVersion: 5},
+			"major-version: major version 5 matches excluded version 5"},
+		"a capability that is on": {configMap("a", `capability.openshift.io/name: Console+Build`),
+			payload.Filter{Capabilities: capabilities("None,Console,Build")}, ""},
+		"a capability that is off": {configMap("a", `capability.openshift.io/name: Console+Build`),
+			payload.Filter{Capabilities: capabilities("None,Build")}, "capabilities: disabled capabilities: Console"},
+		"a capability nobody knows": {configMap("a", `capability.openshift.io/name: Mine`),
+			payload.Filter{Capabilities: capabilities("vCurrent")},
+			"capabilities: unrecognized capability names: Mine"},
+		"a capability known by its name": {configMap("a", `capability.openshift.io/name: Mine`),
+			payload.Filter{Capabilities: capabilities("None,Mine")}, ""},
+		"an override": {configMap("a"), payload.Filter{Overrides: unmanaged},
+			"overrides: overridden"},
+		"an override of something else": {configMap("b"), payload.Filter{Overrides: unmanaged}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, problems := parse(t, files(t, map[string]string{"0000_10_a_a.yaml": test.manifest}), payload.Options{Filter: test.filter})
+			p, problems := parse(t, files(t, map[string]string{"0000_10_a_a.yaml": test.manifest}),
+				payload.Options{Filter: test.filter})
 			if err := payload.Refuse(problems); err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +153,8 @@ func TestParseCapabilities(t *testing.T) {
 	}
 	status, err := payload.ParseCapabilities("vCurrent")
 	if err != nil || len(status.EnabledCapabilities) != len(status.KnownCapabilities) {
-		t.Errorf("vCurrent has %d of %d capabilities; %v", len(status.EnabledCapabilities), len(status.KnownCapabilities), err)
+		t.Errorf("vCurrent has %d of %d capabilities; %v", len(status.EnabledCapabilities),
+			len(status.KnownCapabilities), err)
 	}
 }
 
@@ -136,29 +165,35 @@ func TestDuplicates(t *testing.T) {
 	}{
 		"plainly": {configMap("x"), configMap("x"), "keep one of them"},
 		"by profile": {
-			configMap("x", `include.release.openshift.io/ha: "true"`), configMap("x", `include.release.openshift.io/sno: "true"`),
+			configMap("x", `include.release.openshift.io/ha: "true"`),
+			configMap("x", `include.release.openshift.io/sno: "true"`),
 			"--profile chooses between them (ha | sno)",
 		},
 		"by feature set": {
-			configMap("x", `release.openshift.io/feature-set: Default`), configMap("x", `release.openshift.io/feature-set: OKD`),
+			configMap("x", `release.openshift.io/feature-set: Default`),
+			configMap("x", `release.openshift.io/feature-set: OKD`),
 			"--feature-set chooses between them (Default | OKD)",
 		},
 		"by a feature set that has both": {
 			configMap("x", `release.openshift.io/feature-set: Default`), configMap("x"), "keep one of them",
 		},
 		"by feature gate": {
-			configMap("x", `release.openshift.io/feature-gate: New`), configMap("x", `release.openshift.io/feature-gate: "-New"`),
+			configMap("x", `release.openshift.io/feature-gate: New`),
+			configMap("x", `release.openshift.io/feature-gate: "-New"`),
 			"--feature-gates chooses between them (New | -New)",
 		},
 		"by exclusion": {
-			configMap("x", `exclude.release.openshift.io/hosted: "true"`), configMap("x", `exclude.release.openshift.io/alone: "true"`),
+			configMap("x", `exclude.release.openshift.io/hosted: "true"`),
+			configMap("x", `exclude.release.openshift.io/alone: "true"`),
 			"--exclude chooses between them (hosted | alone)",
 		},
 		"by a major version that is not asked of this kind": {
-			configMap("x", `release.openshift.io/major-version: "4"`), configMap("x", `release.openshift.io/major-version: "5"`), "keep one of them",
+			configMap("x", `release.openshift.io/major-version: "4"`),
+			configMap("x", `release.openshift.io/major-version: "5"`), "keep one of them",
 		},
 		"by major version": {
-			strings.Replace(crd, "4,-5", "4", 1), strings.Replace(crd, "4,-5", "5", 1), "--major-version chooses between them (4 | 5)",
+			strings.Replace(crd, "4,-5", "4", 1), strings.Replace(crd, "4,-5", "5", 1),
+			"--major-version chooses between them (4 | 5)",
 		},
 		"by capability": {
 			configMap("x", `capability.openshift.io/name: Mine`), configMap("x", `capability.openshift.io/name: Yours`),
@@ -170,11 +205,15 @@ func TestDuplicates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, problems := parse(t, files(t, map[string]string{"a.yaml": test.a, "b.yaml": configMap("other") + "---\n" + test.b}), payload.Options{})
+			_, problems := parse(t, files(t, map[string]string{
+				"a.yaml": test.a,
+				"b.yaml": configMap("other") + "---\n" + test.b,
+			}), payload.Options{})
 			if len(problems) != 1 {
 				t.Fatal(lines(problems))
 			}
-			if _, advice, _ := strings.Cut(problems[0].String(), ": the same object is in b.yaml:7: "); advice != test.want {
+			if _, advice, _ := strings.Cut(problems[0].String(),
+				": the same object is in b.yaml:7: "); advice != test.want {
 				t.Errorf("%s\nwant …%s", problems[0], test.want)
 			}
 		})
@@ -193,16 +232,19 @@ func TestAFilterInUseDoesNotChooseAnyMore(t *testing.T) {
 }
 
 func TestWhatAFilterCannotUnderstandIsSaid(t *testing.T) {
-	_, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("a", "release.openshift.io/feature-set: Tech")}),
+	_, problems := parse(t, files(t,
+		map[string]string{"a.yaml": configMap("a", "release.openshift.io/feature-set: Tech")}),
 		payload.Options{Filter: payload.Filter{FeatureSet: "Default"}})
-	if len(problems) != 1 || !problems[0].IsWarning() || !strings.Contains(problems[0].Message, `it is left out: unrecognized value "Tech"`) {
+	if len(problems) != 1 || !problems[0].IsWarning() ||
+		!strings.Contains(problems[0].Message, `it is left out: unrecognized value "Tech"`) {
 		t.Error(lines(problems))
 	}
 }
 
 func TestTheSameNameInTwoGroupsIsNoDuplicate(t *testing.T) {
 	other := strings.Replace(configMap("x"), "apiVersion: v1", "apiVersion: example.com/v1", 1)
-	if _, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("x"), "b.yaml": other}), payload.Options{}); len(problems) > 0 {
+	if _, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("x"), "b.yaml": other}),
+		payload.Options{}); len(problems) > 0 {
 		t.Error(lines(problems))
 	}
 }

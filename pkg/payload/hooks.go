@@ -27,8 +27,8 @@ func (d *document) hookProblems(m *Manifest) []Problem {
 	return problems
 }
 
-// within returns the position in the file of a line and column of a field's text, if the field is a block that begins with
-// "|"; otherwise the position of the field.
+// within returns the position in the file of a line and column of a field's text, if the field is a block that begins
+// with "|"; otherwise the position of the field.
 func (p *Places) within(line, column int, path ...string) (fileLine, fileColumn int) {
 	node := p.Node(path...)
 	if node == nil || node.Style != yaml3.LiteralStyle {

@@ -57,10 +57,13 @@ func TestPlacesOfHooks(t *testing.T) {
       pre:
         execNewPod: {containerName: web, command: [rake]}
        post: {}`, "15:7 InvalidHooks"},
-		"one line":                 {`{pre: {execNewPod: {containerName: wep, command: [rake]}}}`, "13:5 Malformed"},
-		"one line in quotes":       {`"{pre: {execNewPod: {containerName: wep, command: []}}}"`, "13:5 HookContainer, 13:5 InvalidHooks"},
-		"one line in other quotes": {`'{pre: {execNewPod: {containerName: wep, command: []}}}'`, "13:5 HookContainer, 13:5 InvalidHooks"},
-		"escapes":                  {`"pre: {execNewPod: {containerName: \"wep\", command: [rake]}}"`, "13:5 HookContainer"},
+		"one line": {`{pre: {execNewPod: {containerName: wep, command: [rake]}}}`, "13:5 Malformed"},
+		"one line in quotes": {`"{pre: {execNewPod: {containerName: wep, command: []}}}"`,
+			"13:5 HookContainer, 13:5 InvalidHooks"},
+		"one line in other quotes": {`'{pre: {execNewPod: {containerName: wep, command: []}}}'`,
+			"13:5 HookContainer, 13:5 InvalidHooks"},
+		"escapes": {`"pre: {execNewPod: {containerName: \"wep\", command: [rake]}}"`,
+			"13:5 HookContainer"},
 		"lines in quotes": {`"pre:\n  execNewPod:
           {containerName: wep, command: [rake]}"`, "13:5 HookContainer"},
 		"a folded text": {`>
@@ -70,7 +73,8 @@ func TestPlacesOfHooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, lineBreak := range []string{"\n", "\r\n"} {
 				text := strings.ReplaceAll(deploymentWith(test.hooks), "\n", lineBreak)
-				if diff := cmp.Diff(test.want, strings.Join(placesOf(t, "0000_50_web_01_all.yaml", text), ", ")); diff != "" {
+				if diff := cmp.Diff(test.want,
+					strings.Join(placesOf(t, "0000_50_web_01_all.yaml", text), ", ")); diff != "" {
 					t.Errorf("with %q (-want +got):\n%s", lineBreak, diff)
 				}
 			}
@@ -134,7 +138,8 @@ func TestHooksRefuseARelease(t *testing.T) {
 
 // TestTombstonesHaveNoHooks: of a tombstone, only the name matters.
 func TestTombstonesHaveNoHooks(t *testing.T) {
-	tombstone := strings.Replace(deploymentWith("none"), "  annotations:\n", "  annotations:\n    release.openshift.io/delete: \"true\"\n", 1)
+	tombstone := strings.Replace(deploymentWith("none"), "  annotations:\n",
+		"  annotations:\n    release.openshift.io/delete: \"true\"\n", 1)
 	if places := placesOf(t, "0000_50_web_01_all.yaml", tombstone); places != nil {
 		t.Errorf("there are problems at %s", places)
 	}

@@ -52,7 +52,8 @@ const fewHosts = 10
 // apply replaces the images in a text. An image is delimited by blanks, quotes, and the ends of the
 // text; before it there may be other text that does not end with a letter, digit or underscore.
 func (s *substitution) apply(text []byte) ([]byte, error) {
-	if s == nil || len(s.hosts) <= fewHosts && !slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) }) {
+	if s == nil || len(s.hosts) <= fewHosts &&
+		!slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) }) {
 		return text, nil
 	}
 	var out []byte
@@ -82,7 +83,9 @@ func (s *substitution) apply(text []byte) ([]byte, error) {
 var endsImage = [256]bool{'\t': true, '\n': true, '\f': true, '\r': true, ' ': true, '"': true, '\'': true}
 
 // errImages is the error of a text that is too long after substitution.
-var errImages = &yamltext.TextError{Message: "with the images of the release it has more than 32 MiB, which is the limit for a file"}
+var errImages = &yamltext.TextError{
+	Message: "with the images of the release it has more than 32 MiB, which is the limit for a file",
+}
 
 // find returns the offset of the first image in a word, and the replacement for the rest of
 // the word; -1 if there is none. Of several images at an offset it is the shortest.

@@ -25,12 +25,13 @@ const (
 // An Injection has the settings of a cluster that manifests may request by annotation. Injected fields become a part of
 // the manifest: they are applied and kept in place like all others.
 type Injection struct {
-	HTTPProxy     string   `json:"httpProxy,omitempty"` // of the Proxy
-	HTTPSProxy    string   `json:"httpsProxy,omitempty"`
-	NoProxy       string   `json:"noProxy,omitempty"`
-	MinTLSVersion string   `json:"minTLSVersion,omitempty"` // of the API server's security profile; empty leaves what manifests have
-	CipherSuites  []string `json:"cipherSuites,omitempty"`  // by their names of IANA
-	APIHost       string   `json:"apiHost,omitempty"`       // where pods reach the API server, if not by the Service
+	HTTPProxy  string `json:"httpProxy,omitempty"` // of the Proxy
+	HTTPSProxy string `json:"httpsProxy,omitempty"`
+	NoProxy    string `json:"noProxy,omitempty"`
+	// of the API server's security profile; empty leaves what manifests have
+	MinTLSVersion string   `json:"minTLSVersion,omitempty"`
+	CipherSuites  []string `json:"cipherSuites,omitempty"` // by their names of IANA
+	APIHost       string   `json:"apiHost,omitempty"`      // where pods reach the API server, if not by the Service
 	APIPort       string   `json:"apiPort,omitempty"`
 }
 
@@ -45,10 +46,12 @@ func (i Injection) inject(m *Manifest) error {
 		return err
 	}
 	if names := annotations[injectProxy]; names != "" && i.HTTPProxy+i.HTTPSProxy+i.NoProxy != "" {
-		err = setEnv(m, names, injectProxy, map[string]string{"HTTP_PROXY": i.HTTPProxy, "HTTPS_PROXY": i.HTTPSProxy, "NO_PROXY": i.NoProxy})
+		err = setEnv(m, names, injectProxy,
+			map[string]string{"HTTP_PROXY": i.HTTPProxy, "HTTPS_PROXY": i.HTTPSProxy, "NO_PROXY": i.NoProxy})
 	}
 	if names := annotations[injectAPIServer]; names != "" && i.APIHost != "" && err == nil {
-		err = setEnv(m, names, injectAPIServer, map[string]string{"KUBERNETES_SERVICE_HOST": i.APIHost, "KUBERNETES_SERVICE_PORT": i.APIPort})
+		err = setEnv(m, names, injectAPIServer,
+			map[string]string{"KUBERNETES_SERVICE_HOST": i.APIHost, "KUBERNETES_SERVICE_PORT": i.APIPort})
 	}
 	if annotations[injectTLS] == "true" && i.MinTLSVersion != "" && err == nil {
 		err = i.setTLS(m)
@@ -78,7 +81,8 @@ func setEnv(m *Manifest, names, annotation string, values map[string]string) err
 			}
 		}
 		if !found {
-			return fmt.Errorf("metadata.annotations[%s]: the pod template has no container %q", annotation, strings.TrimSpace(name))
+			return fmt.Errorf("metadata.annotations[%s]: the pod template has no container %q", annotation,
+				strings.TrimSpace(name))
 		}
 	}
 	return nil

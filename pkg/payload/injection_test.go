@@ -44,8 +44,9 @@ data:
 // TestSettingsOfTheCluster are put into manifests that ask for them, and nowhere else.
 func TestSettingsOfTheCluster(t *testing.T) {
 	settings := payload.Injection{
-		HTTPSProxy: "http://proxy:3128", NoProxy: ".svc", MinTLSVersion: "VersionTLS13", CipherSuites: []string{"TLS_AES_128_GCM_SHA256"},
-		APIHost: "api-int.example", APIPort: "6443",
+		HTTPSProxy: "http://proxy:3128", NoProxy: ".svc", MinTLSVersion: "VersionTLS13",
+		CipherSuites: []string{"TLS_AES_128_GCM_SHA256"},
+		APIHost:      "api-int.example", APIPort: "6443",
 	}
 	files := fstest.MapFS{"0000_10_web_web.yaml": {Data: []byte(injected)}}
 	load := func(with payload.Injection) *payload.Payload {
@@ -127,7 +128,9 @@ func TestSettingsOfTheCluster(t *testing.T) {
 func TestAContainerThatIsNotThere(t *testing.T) {
 	files := fstest.MapFS{"0000_10_web_web.yaml": {Data: []byte(strings.Replace(injected, "web,init", "web,inti", 1))}}
 	_, _, err := payload.Load(t.Context(), files, payload.Options{Injection: payload.Injection{NoProxy: ".svc"}})
-	if err == nil || !strings.Contains(err.Error(), `0000_10_web_web.yaml`) || !strings.Contains(err.Error(), `metadata.annotations[config.openshift.io/inject-proxy]: the pod template has no container "inti"`) {
+	if err == nil || !strings.Contains(err.Error(), `0000_10_web_web.yaml`) ||
+		!strings.Contains(err.Error(),
+			`metadata.annotations[config.openshift.io/inject-proxy]: the pod template has no container "inti"`) {
 		t.Error(err)
 	}
 }

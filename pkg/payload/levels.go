@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// This file gives levels to releases whose files have none, such as what another tool has rendered: what is needed comes before
-// what needs it. One file that begins with 0000_ is enough for the names of files to decide.
+// This file gives levels to releases whose files have none, such as what another tool has rendered: what is needed
+// comes before what needs it. One file that begins with 0000_ is enough for the names of files to decide.
 
 // The levels by kinds.
 const (
@@ -28,7 +28,8 @@ const (
 	customLevel        = "80" // custom resources whose definitions are in the release, with their controllers
 )
 
-// levelsOfKinds are the levels of kinds whose API group has others, and levelsOfGroups those of all other kinds of a group.
+// levelsOfKinds are the levels of kinds whose API group has others, and levelsOfGroups those of all other kinds of a
+// group.
 var (
 	levelsOfKinds = map[schema.GroupKind]string{
 		kinds.Namespace: namespaceLevel, kinds.CustomResourceDefinition: definitionLevel,
@@ -37,8 +38,9 @@ var (
 		{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: configurationLevel,
 	}
 	levelsOfGroups = map[string]string{
-		"rbac.authorization.k8s.io": rightsLevel, "scheduling.k8s.io": rightsLevel, "storage.k8s.io": rightsLevel, "node.k8s.io": rightsLevel,
-		"": configurationLevel, "apps": workloadLevel, "batch": workloadLevel,
+		"rbac.authorization.k8s.io": rightsLevel, "scheduling.k8s.io": rightsLevel, "storage.k8s.io": rightsLevel,
+		"node.k8s.io": rightsLevel,
+		"":            configurationLevel, "apps": workloadLevel, "batch": workloadLevel,
 		"networking.k8s.io": trafficLevel, "autoscaling": trafficLevel, "policy": trafficLevel,
 		"apiregistration.k8s.io": trafficLevel, "admissionregistration.k8s.io": trafficLevel,
 	}
@@ -50,8 +52,8 @@ const (
 	afterLevel  = "90"
 )
 
-// orderByKind gives levels to the manifests of a release without numbered files, with their kinds as the components. It reports
-// whether it has.
+// orderByKind gives levels to the manifests of a release without numbered files, with their kinds as the components. It
+// reports whether it has.
 func orderByKind(files []*manifestFile) bool {
 	own := map[schema.GroupKind]bool{}
 	var all []*Manifest
@@ -88,7 +90,8 @@ func orderByKind(files []*manifestFile) bool {
 		}
 		m.order = "0000_" + stages.prefix(stage) + level + "_" + strings.ToLower(m.object.GetKind()) + "_"
 	}
-	splitKinds(slices.DeleteFunc(all, func(m *Manifest) bool { return places[m].phase != applied })) // hooks have an order
+	// hooks have an order
+	splitKinds(slices.DeleteFunc(all, func(m *Manifest) bool { return places[m].phase != applied }))
 	return true
 }
 
@@ -101,8 +104,8 @@ func dropDepends(object *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
-// mostOfKind is how many manifests of a kind may be one component, whose manifests are applied one after the other. The components
-// of a larger kind have partOfKind manifests each.
+// mostOfKind is how many manifests of a kind may be one component, whose manifests are applied one after the other. The
+// components of a larger kind have partOfKind manifests each.
 const mostOfKind, partOfKind = 50, 12
 
 // splitKinds gives the manifests of a large kind to several components of its level, which are applied side by side.

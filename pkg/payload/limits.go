@@ -54,7 +54,8 @@ func countMarks(text []byte) int {
 func checkText(text []byte, marks int) error {
 	switch {
 	case len(text) > maxDocument:
-		return &yamltext.TextError{Message: fmt.Sprintf("it has %d bytes, and the limit for a document is 4 MiB: no API server takes an object of that size", len(text))}
+		return &yamltext.TextError{Message: fmt.Sprintf("it has %d bytes, and the limit for a document is 4 MiB: no "+
+			"API server takes an object of that size", len(text))}
 	case marks > maxValues*marksPerValue:
 		return &yamltext.TextError{Message: fmt.Sprintf(`it has %d characters that separate values, such as "," and ":" and line breaks, and the limit for a document is %d`, marks, maxValues*marksPerValue)}
 	default:
@@ -63,7 +64,9 @@ func checkText(text []byte, marks int) error {
 }
 
 // errDocuments is the error of a file that has more documents than a release may have.
-var errDocuments = &yamltext.TextError{Message: fmt.Sprintf("it has more than %d documents, which is the limit for a release", maxDocuments)}
+var errDocuments = &yamltext.TextError{
+	Message: fmt.Sprintf("it has more than %d documents, which is the limit for a release", maxDocuments),
+}
 
 // A size is the size of a value with its aliases expanded.
 type size struct {
@@ -81,11 +84,15 @@ func (s *size) add(inside size) error {
 func (s *size) check() error {
 	switch {
 	case s.values > maxValues:
-		return &yamltext.TextError{Message: fmt.Sprintf("it has more than %d values, which is the limit for a document (an alias counts as what it stands for)", maxValues)}
+		return &yamltext.TextError{Message: fmt.Sprintf("it has more than %d values, which is the limit for a "+
+			"document (an alias counts as what it stands for)", maxValues)}
 	case s.bytes > maxWritten:
-		return &yamltext.TextError{Message: "written out it has more than 8 MiB, which is the limit for a document (an alias counts as what it stands for)"}
+		return &yamltext.TextError{Message: "written out it has more than 8 MiB, which is the limit for a document " +
+			"(an alias counts as what it stands for)"}
 	case s.depth > maxDepth:
-		return &yamltext.TextError{Message: fmt.Sprintf("its values are nested more than %d levels deep, which is the limit", maxDepth)}
+		return &yamltext.TextError{
+			Message: fmt.Sprintf("its values are nested more than %d levels deep, which is the limit", maxDepth),
+		}
 	default:
 		return nil
 	}
@@ -198,7 +205,8 @@ func (b *budget) exceeded() string {
 	case b.used.bytes > maxReleaseText:
 		return "24 MiB when they are rendered and their aliases are written out"
 	case b.used.marks > maxReleaseSize*marksPerValue:
-		return fmt.Sprintf(`%d characters that separate values, such as "," and ":" and line breaks`, maxReleaseSize*marksPerValue)
+		return fmt.Sprintf(`%d characters that separate values, such as "," and ":" and line breaks`,
+			maxReleaseSize*marksPerValue)
 	case b.used.values > maxReleaseSize:
 		return fmt.Sprintf("%d values", maxReleaseSize)
 	default:

@@ -15,9 +15,11 @@ const thing = "apiVersion: example.com/v1\nkind: Thing\nmetadata:\n  name: a\n"
 
 func TestADocumentIsBounded(t *testing.T) {
 	const (
-		mib       = 1 << 20
-		values    = "it has more than 250000 values, which is the limit for a document (an alias counts as what it stands for)"
-		written   = "written out it has more than 8 MiB, which is the limit for a document (an alias counts as what it stands for)"
+		mib    = 1 << 20
+		values = "it has more than 250000 values, which is the limit for a document (an alias counts as what it " +
+			"stands for)"
+		written = "written out it has more than 8 MiB, which is the limit for a document (an alias counts as what " +
+			"it stands for)"
 		separated = `it has %d characters that separate values, such as "," and ":" and line breaks, and the limit for a document is 500000`
 		nested    = "its values are nested more than 200 levels deep, which is the limit"
 	)
@@ -25,21 +27,36 @@ func TestADocumentIsBounded(t *testing.T) {
 		return `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},"spec":` + spec + `}`
 	}
 	for name, test := range map[string]struct{ text, want string }{
-		"aliases of a large text":   {thing + "spec:\n- &a " + strings.Repeat("x", mib) + "\n" + strings.Repeat("- *a\n", 500), ":6: document 1: " + written},
-		"aliases of aliases":        {thing + "a: &a [1,2,3,4,5,6,7,8,9,0]\n" + laughs(8), ":10: document 1: " + values},
-		"merges of a large mapping": {thing + "a: &a {" + strings.Repeat("k: v, ", 1000) + "}\nspec:\n" + strings.Repeat("- <<: *a\n", 200), ":7: document 1: " + values},
-		"an alias of itself":        {thing + "a: &a [*a]\n", `:1: document 1: a value that begins with "*" stands for an anchor that it is itself a part of: write the value instead`},
-		"many keys":                 {thing + "spec:\n" + strings.Repeat("  k:\n", 130_000), ":6: document 1: " + values},
-		"many keys in JSON":         {inJSON("[" + strings.Repeat("1,", 260_000) + "1]"), ":1: document 1: " + values},
-		"many separators":           {thing + "spec: [" + strings.Repeat("a,", 600_000) + "]\n", ":1: document 1: " + fmt.Sprintf(separated, 600_011)},
-		"many separators in JSON":   {inJSON("[" + strings.Repeat("1,", 600_000) + "1]"), ":1: document 1: " + fmt.Sprintf(separated, 600_011)},
-		"a large text":              {thing + "spec: " + strings.Repeat("x", 4*mib), ":1: document 1: it has 4194369 bytes, and the limit for a document is 4 MiB: no API server takes an object of that size"},
-		"deep nesting":              {thing + "spec: " + strings.Repeat("[", 201) + strings.Repeat("]", 201), ":1: document 1: " + nested},
-		"deep nesting in JSON":      {inJSON(strings.Repeat("[", 201) + strings.Repeat("]", 201)), ":1: document 1: " + nested},
-		"deep and wide":             {thing + "spec: " + strings.Repeat("{a: ", 190) + "[" + strings.Repeat("a,", 30_000) + "]" + strings.Repeat("}", 190), ":5: document 1: " + written},
-		"an odd line break":         {thing + "a: &a [1]\nb: *a # \u0085c: 1\n", `:6: document 1: this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in a document that may have aliases: write \n or a line break instead`},
-		"many documents":            {strings.Repeat("---\n", 60_000) + thing, ": document 1: it has more than 20000 documents, which is the limit for a release"},
-		"annotations":               {thing + "  annotations:\n    a: " + strings.Repeat("x", 256<<10), ":5: document 1: Thing a: the API server refuses its annotations: annotations size 262145 is larger than limit 262144"},
+		"aliases of a large text": {thing + "spec:\n- &a " + strings.Repeat("x", mib) + "\n" +
+			strings.Repeat("- *a\n", 500), ":6: document 1: " + written},
+		"aliases of aliases": {thing + "a: &a [1,2,3,4,5,6,7,8,9,0]\n" + laughs(8), ":10: document 1: " + values},
+		"merges of a large mapping": {thing + "a: &a {" + strings.Repeat("k: v, ", 1000) + "}\nspec:\n" +
+			strings.Repeat("- <<: *a\n", 200), ":7: document 1: " + values},
+		"an alias of itself": {thing + "a: &a [*a]\n",
+			`:1: document 1: a value that begins with "*" stands for an anchor that it is itself a part of: write the value instead`},
+		"many keys": {thing + "spec:\n" + strings.Repeat("  k:\n", 130_000),
+			":6: document 1: " + values},
+		"many keys in JSON": {inJSON("[" + strings.Repeat("1,", 260_000) + "1]"), ":1: document 1: " + values},
+		"many separators": {thing + "spec: [" + strings.Repeat("a,", 600_000) + "]\n",
+			":1: document 1: " + fmt.Sprintf(separated, 600_011)},
+		"many separators in JSON": {inJSON("[" + strings.Repeat("1,", 600_000) + "1]"),
+			":1: document 1: " + fmt.Sprintf(separated, 600_011)},
+		"a large text": {thing + "spec: " + strings.Repeat("x", 4*mib),
+			":1: document 1: it has 4194369 bytes, and the limit for a document is 4 MiB: no API server takes an " +
+				"object of that size"},
+		"deep nesting": {thing + "spec: " + strings.Repeat("[", 201) + strings.Repeat("]", 201),
+			":1: document 1: " + nested},
+		"deep nesting in JSON": {inJSON(strings.Repeat("[", 201) + strings.Repeat("]", 201)),
+			":1: document 1: " + nested},
+		"deep and wide": {thing + "spec: " + strings.Repeat("{a: ", 190) + "[" + strings.Repeat("a,", 30_000) + "]" +
+			strings.Repeat("}", 190), ":5: document 1: " + written},
+		"an odd line break": {thing + "a: &a [1]\nb: *a # \u0085c: 1\n",
+			`:6: document 1: this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in a document that may have aliases: write \n or a line break instead`},
+		"many documents": {strings.Repeat("---\n", 60_000) + thing,
+			": document 1: it has more than 20000 documents, which is the limit for a release"},
+		"annotations": {thing + "  annotations:\n    a: " + strings.Repeat("x", 256<<10),
+			":5: document 1: Thing a: the API server refuses its annotations: annotations size 262145 is larger than " +
+				"limit 262144"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := parse(t, files(t, map[string]string{"a.yaml": test.text}), payload.Options{})
@@ -54,7 +71,8 @@ func TestADocumentIsBounded(t *testing.T) {
 func laughs(levels int) string {
 	var text strings.Builder
 	for i := range levels {
-		fmt.Fprintf(&text, "%c: &%c [%s]\n", 'b'+i, 'b'+i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", 'a'+i), 10), ","))
+		fmt.Fprintf(&text, "%c: &%c [%s]\n", 'b'+i, 'b'+i,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", 'a'+i), 10), ","))
 	}
 	return text.String()
 }
@@ -98,18 +116,23 @@ func TestAReleaseIsBounded(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"documents":  {many(3, func(int) string { return strings.Repeat("--- #\n", 20_000) }), "20000 documents"},
-		"JSON":       {many(3, func(int) string { return strings.Repeat("{} ", 20_000) }), "20000 documents"},
-		"values":     {many(5, func(i int) string { return named(i) + "spec: [" + strings.Repeat("a,", 240_000) + "]\n" }), "1000000 values"},
-		"separators": {many(5, func(i int) string { return named(i) + "spec: |\n" + strings.Repeat("  \n", 490_000) }), `2000000 characters that separate values, such as "," and ":" and line breaks`},
-		"text":       {many(10, func(i int) string { return named(i) + "spec: " + strings.Repeat("x", 4_000_000) }), "24 MiB when they are rendered and their aliases are written out"},
+		"documents": {many(3, func(int) string { return strings.Repeat("--- #\n", 20_000) }), "20000 documents"},
+		"JSON":      {many(3, func(int) string { return strings.Repeat("{} ", 20_000) }), "20000 documents"},
+		"values": {many(5, func(i int) string {
+			return named(i) + "spec: [" + strings.Repeat("a,", 240_000) + "]\n"
+		}), "1000000 values"},
+		"separators": {many(5, func(i int) string { return named(i) + "spec: |\n" + strings.Repeat("  \n", 490_000) }),
+			`2000000 characters that separate values, such as "," and ":" and line breaks`},
+		"text": {many(10, func(i int) string { return named(i) + "spec: " + strings.Repeat("x", 4_000_000) }),
+			"24 MiB when they are rendered and their aliases are written out"},
 		"aliases": {many(5, func(i int) string {
 			return named(i) + "spec:\n- &a " + strings.Repeat("x", 100_000) + strings.Repeat("\n- *a", 70)
 		}), "24 MiB when they are rendered and their aliases are written out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, problems := parse(t, files(t, test.files), payload.Options{})
-			want := []string{".: its manifests have more than " + test.want + ", which is the limit: is this one release?"}
+			want := []string{".: its manifests have more than " + test.want +
+				", which is the limit: is this one release?"}
 			if diff := cmp.Diff(want, lines(problems)); diff != "" || len(p.Manifests) > 0 {
 				t.Error(len(p.Manifests), diff)
 			}
@@ -123,15 +146,19 @@ func TestImagesDoNotGrowAFileBeyondItsLimit(t *testing.T) {
 		"image-references": fmt.Sprintf(`{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"},"spec":{"tags":[{"name":"web","from":{"kind":"DockerImage","name":%q}}]}}`, image),
 		"a.yaml":           thing + "spec: '" + strings.Repeat("registry.example/web:1 ", 40_000) + "'\n",
 	}), payload.Options{})
-	if diff := cmp.Diff([]string{"a.yaml: with the images of the release it has more than 32 MiB, which is the limit for a file"}, lines(problems)); diff != "" {
+	if diff := cmp.Diff([]string{
+		"a.yaml: with the images of the release it has more than 32 MiB, which is the limit for a file",
+	}, lines(problems)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestNoMoreThanSomeProblemsAreListed(t *testing.T) {
-	text := "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  labels:\n" + strings.ReplaceAll(keys(20_000), "  k", "    k")
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  labels:\n" +
+		strings.ReplaceAll(keys(20_000), "  k", "    k")
 	text = strings.ReplaceAll(text, ": x", ": 1")
-	_, problems := parse(t, files(t, map[string]string{"a.yaml": text, "b.yaml": configMap("b") + "data: {a: 1, b: 2, a: 3}\n"}), payload.Options{})
+	_, problems := parse(t, files(t,
+		map[string]string{"a.yaml": text, "b.yaml": configMap("b") + "data: {a: 1, b: 2, a: 3}\n"}), payload.Options{})
 	if got := len(problems); got != 10_001 {
 		t.Fatalf("%d problems", got)
 	}

@@ -38,8 +38,8 @@ type Manifest struct {
 	isShifted bool // its template has other lines than the rendered text
 }
 
-// File returns the name of the manifest's file, which has its level and component. They are before it if no file of the release
-// has any.
+// File returns the name of the manifest's file, which has its level and component. They are before it if no file of the
+// release has any.
 func (m *Manifest) File() string { return m.order + path.Base(m.Path) }
 
 // Object returns the object of the manifest. It must not be changed.
@@ -74,8 +74,8 @@ func (m *Manifest) IsTombstone() bool {
 	return value == "true"
 }
 
-// IsCreateOnly reports whether the object is created if it does not exist, and never changed. The value may be in any case, as
-// upstream accepts it.
+// IsCreateOnly reports whether the object is created if it does not exist, and never changed. The value may be in any
+// case, as upstream accepts it.
 func (m *Manifest) IsCreateOnly() bool {
 	value, _, _ := unstructured.NestedString(m.object.Object, "metadata", "annotations", CreateOnlyAnnotation)
 	return strings.EqualFold(value, "true")
@@ -110,10 +110,11 @@ func (m *Manifest) Sum() [sha256.Size]byte { return m.sum }
 // YAML returns the object in YAML, with sorted keys.
 func (m *Manifest) YAML() ([]byte, error) { return yaml.Marshal(m.object.Object) }
 
-// InOrder compares two manifests of a release by their files and documents, and by their kinds and the order of another tool before
-// if no file has a level.
+// InOrder compares two manifests of a release by their files and documents, and by their kinds and the order of another
+// tool before if no file has a level.
 func InOrder(a, b *Manifest) int {
-	return cmp.Or(strings.Compare(a.order, b.order), cmp.Compare(a.foreign.weightOf(), b.foreign.weightOf()), cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))
+	return cmp.Or(strings.Compare(a.order, b.order), cmp.Compare(a.foreign.weightOf(), b.foreign.weightOf()),
+		cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))
 }
 
 // annotations returns the annotations of the object.

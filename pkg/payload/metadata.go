@@ -53,7 +53,11 @@ func (r *reader) readMetadata(folder string, optional bool) {
 	}
 	text, ok := r.readFile(imagesPath, optional)
 	if !ok && optional && release != nil {
-		r.report(Problem{File: imagesPath, Cause: Suspicious, Message: "it is missing, so nothing stands for the images of the release"})
+		r.report(Problem{
+			File:    imagesPath,
+			Cause:   Suspicious,
+			Message: "it is missing, so nothing stands for the images of the release",
+		})
 	}
 	if !ok {
 		return
@@ -75,7 +79,8 @@ func (r *reader) readMetadata(folder string, optional bool) {
 	r.payload.Images = found.Images
 	switch declared := r.payload.Metadata.Version; {
 	case declared != "" && found.Name != declared:
-		r.mislabelled(imagesPath, "this is for version %q, but %s has version %q: both must come from the same release", found.Name, MetadataFile, declared)
+		r.mislabelled(imagesPath, "this is for version %q, but %s has version %q: both must come from the same release",
+			found.Name, MetadataFile, declared)
 	case declared == "" && r.options.Version != "" && found.Name != r.options.Version:
 		r.mislabelled(imagesPath, "this is for version %q, and %q was asked for", found.Name, r.options.Version)
 	case declared == "" && !IsVersion(found.Name):
@@ -126,11 +131,16 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 		return metadata
 	}
 	if err := json.Unmarshal(text, &metadata); err != nil {
-		problem := Problem{File: name, Cause: Mislabelled, Message: "this is not the JSON of a release's metadata: " + strings.TrimPrefix(err.Error(), "json: ")}
+		problem := Problem{
+			File:    name,
+			Cause:   Mislabelled,
+			Message: "this is not the JSON of a release's metadata: " + strings.TrimPrefix(err.Error(), "json: "),
+		}
 		var wrongType *json.UnmarshalTypeError
 		if errors.As(err, &wrongType) {
 			problem.Line = yamltext.LineAt(text, wrongType.Offset-1)
-			problem.Message = fmt.Sprintf("%s can't be of type %s", cmp.Or(wrongType.Field, "a release's metadata"), wrongType.Value)
+			problem.Message = fmt.Sprintf("%s can't be of type %s", cmp.Or(wrongType.Field, "a release's metadata"),
+				wrongType.Value)
 		}
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
@@ -148,7 +158,11 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 		r.mislabelled(name, "the version %q is not a semantic version such as 1.2.3", metadata.Version)
 	}
 	if field := unknownField(text); field != "" {
-		r.report(Problem{File: name, Cause: Suspicious, Message: fmt.Sprintf("unknown field %q: is it misspelt?", field)})
+		r.report(Problem{
+			File:    name,
+			Cause:   Suspicious,
+			Message: fmt.Sprintf("unknown field %q: is it misspelt?", field),
+		})
 	}
 	return metadata
 }

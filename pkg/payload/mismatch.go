@@ -16,7 +16,9 @@ import (
 
 // Misfits returns the fields of a manifest whose values have types that the fields can't have.
 func Misfits(m *Manifest) []fields.Misfit {
-	return fields.Misfits(m.object.Object, func(object map[string]any) error { return refusal(m.GroupVersionKind(), object) })
+	return fields.Misfits(m.object.Object, func(object map[string]any) error {
+		return refusal(m.GroupVersionKind(), object)
+	})
 }
 
 // refusal returns the converter's error for an object of a kind; nil if it can convert it.

@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// setNamespaces puts objects without a namespace into that of the options, if their kinds are known to be in one: Kubernetes' own
-// kinds, and those that the release defines.
+// setNamespaces puts objects without a namespace into that of the options, if their kinds are known to be in one:
+// Kubernetes' own kinds, and those that the release defines.
 func (r *reader) setNamespaces(files []*manifestFile) {
 	if r.options.Namespace == "" {
 		return
@@ -33,7 +33,8 @@ func (r *reader) setNamespaces(files []*manifestFile) {
 			}
 			m.object.SetNamespace(r.options.Namespace)
 			m.id = idOf(m.object)
-			m.sum = sha256.Sum256(slices.Concat(m.sum[:], []byte(r.options.Namespace))) // so that another namespace is another manifest
+			// so that another namespace is another manifest
+			m.sum = sha256.Sum256(slices.Concat(m.sum[:], []byte(r.options.Namespace)))
 			r.payload.Placed = append(r.payload.Placed, m)
 		}
 	}

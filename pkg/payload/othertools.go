@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// This file reads the annotations by which other tools order objects. They only count in a release without numbered files, which
-// is one that was written for another tool.
+// This file reads the annotations by which other tools order objects. They only count in a release without numbered
+// files, which is one that was written for another tool.
 
 // The annotations of other tools on the order of objects.
 const (
@@ -48,7 +48,8 @@ var phases = map[string]foreignPhase{
 	"PreSync": before, "PostSync": after, "Skip": never, "SyncFail": never, "PreDelete": never, "PostDelete": never,
 }
 
-// A ForeignPlace is the place of an object in the order of another tool. Nil is that of an object whose file has a number.
+// A ForeignPlace is the place of an object in the order of another tool. Nil is that of an object whose file has a
+// number.
 type ForeignPlace struct {
 	phase   foreignPhase // of a Job; of other kinds only never
 	needed  string       // the annotation by which an object that is no Job is there before everything else
@@ -105,8 +106,8 @@ func (p *ForeignPlace) add(annotation, reason string) {
 	p.mapped, p.reasons = append(p.mapped, annotation), append(p.reasons, reason)
 }
 
-// phaseOf returns the one phase of all points at which a hook runs, and whether there is one. Points that an apply does not have
-// only count if there are no others.
+// phaseOf returns the one phase of all points at which a hook runs, and whether there is one. Points that an apply does
+// not have only count if there are no others.
 func phaseOf(events string) (foreignPhase, bool) {
 	if events == "" {
 		return applied, false
@@ -166,8 +167,8 @@ func stagesBy(edges []edge) (stages map[any]int, areStages bool) {
 	return nil, false
 }
 
-// placeByRules sets the stages of objects by the rules of kapp that put them after or before groups of others. Rules that
-// contradict each other set none.
+// placeByRules sets the stages of objects by the rules of kapp that put them after or before groups of others. Rules
+// that contradict each other set none.
 func placeByRules(all []*Manifest, places map[*Manifest]*ForeignPlace) {
 	groups := map[string][]*Manifest{}
 	for _, m := range all {
@@ -203,8 +204,9 @@ func placeByRules(all []*Manifest, places map[*Manifest]*ForeignPlace) {
 	}
 }
 
-// placeByGroups sets the stages of objects by the resource groups of Helm. An object that no dependency is about comes last, as in
-// Helm, unless others may need it: by its kind, it comes before workloads. Groups in a circle set no stages.
+// placeByGroups sets the stages of objects by the resource groups of Helm. An object that no dependency is about comes
+// last, as in Helm, unless others may need it: by its kind, it comes before workloads. Groups in a circle set no
+// stages.
 func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace, own map[schema.GroupKind]bool) {
 	members := map[any]bool{}
 	for _, m := range all {
@@ -220,7 +222,8 @@ func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace, own map[
 		}
 		var groups []string
 		_ = json.Unmarshal([]byte(m.annotations()[HelmDependsAnnotation]), &groups)
-		if places[m].phase != applied || slices.ContainsFunc(groups, func(group string) bool { return !members[group] }) {
+		if places[m].phase != applied ||
+			slices.ContainsFunc(groups, func(group string) bool { return !members[group] }) {
 			continue
 		}
 		dependsOn[m] = groups
@@ -265,7 +268,8 @@ func (p *ForeignPlace) dropRules() {
 // simpleRule reads a rule of kapp that only orders the objects that are applied.
 func simpleRule(rule string) (group string, isAfter, isSimple bool) {
 	words := strings.Fields(rule)
-	if len(words) != 4 || words[0] != "upsert" || words[2] != "upserting" || words[1] != "after" && words[1] != "before" {
+	if len(words) != 4 || words[0] != "upsert" || words[2] != "upserting" ||
+		words[1] != "after" && words[1] != "before" {
 		return "", false, false
 	}
 	return words[3], words[1] == "after", true
@@ -291,7 +295,11 @@ func (p *ForeignPlace) leftOut(m *Manifest) *Exclusion {
 	if p == nil || p.phase != never {
 		return nil
 	}
-	return &Exclusion{Manifest: m, Filter: ByHook, Reason: fmt.Sprintf("%s is of an uninstall, a rollback or a failure: it is not run by an apply", p.Reason())}
+	return &Exclusion{
+		Manifest: m,
+		Filter:   ByHook,
+		Reason:   fmt.Sprintf("%s is of an uninstall, a rollback or a failure: it is not run by an apply", p.Reason()),
+	}
 }
 
 // weightOf returns the weight of another tool's hook.
@@ -327,7 +335,8 @@ func (m *Manifest) Foreign() *ForeignPlace { return m.foreign }
 // RecreateAnnotation allows to delete an object and create it again, if a field has to change that can't be changed.
 const RecreateAnnotation = "runlevel.dev/recreate"
 
-// IsRecreated reports whether the object may be deleted and created again, if a field has to change that can't be changed.
+// IsRecreated reports whether the object may be deleted and created again, if a field has to change that can't be
+// changed.
 func (m *Manifest) IsRecreated() bool {
 	return m.annotations()[RecreateAnnotation] == "true" || m.foreign.IsHookJob()
 }

@@ -31,13 +31,16 @@ func TestTheOrderOfOtherTools(t *testing.T) {
 		left      string
 	}{
 		"waves before kinds": {
-			manifests: []string{foreign("Deployment", "web"), foreign("ConfigMap", "late", late), foreign("Deployment", "db", early), foreign("ConfigMap", "web")},
-			want:      []string{"160 db (sync-wave -1)", "240 web", "260 web", "340 late (sync-wave 2)"},
+			manifests: []string{foreign("Deployment", "web"), foreign("ConfigMap", "late", late),
+				foreign("Deployment", "db", early), foreign("ConfigMap", "web")},
+			want: []string{"160 db (sync-wave -1)", "240 web", "260 web", "340 late (sync-wave 2)"},
 		},
 		"hooks around the workloads, by weight": {
 			manifests: []string{
-				foreign("Deployment", "web"), foreign("Job", "report", post), foreign("Job", "second", pre, `helm.sh/hook-weight: "5"`),
-				foreign("Job", "first", pre, `helm.sh/hook-weight: "-5"`), foreign("ServiceAccount", "hook", pre), foreign("ConfigMap", "web"),
+				foreign("Deployment", "web"), foreign("Job", "report", post),
+				foreign("Job", "second", pre, `helm.sh/hook-weight: "5"`),
+				foreign("Job", "first", pre, `helm.sh/hook-weight: "-5"`), foreign("ServiceAccount", "hook", pre),
+				foreign("ConfigMap", "web"),
 			},
 			want: []string{
 				"30 hook (of a hook)", "40 web", "45 first (hook pre-install,pre-upgrade, weight -5)",
@@ -46,35 +49,48 @@ func TestTheOrderOfOtherTools(t *testing.T) {
 		},
 		"hooks before the first wave with workloads": {
 			manifests: []string{
-				foreign("Deployment", "web"), foreign("Deployment", "db", early), foreign("Job", "migrate", `argocd.argoproj.io/hook: PreSync`),
-				foreign("ServiceAccount", "hook", `argocd.argoproj.io/hook: PreSync`), foreign("Job", "smoke", `argocd.argoproj.io/hook: PostSync`),
+				foreign("Deployment", "web"), foreign("Deployment", "db", early),
+				foreign("Job", "migrate", `argocd.argoproj.io/hook: PreSync`),
+				foreign("ServiceAccount", "hook", `argocd.argoproj.io/hook: PreSync`),
+				foreign("Job", "smoke", `argocd.argoproj.io/hook: PostSync`),
 			},
-			want: []string{"130 hook (of a hook)", "145 migrate (hook PreSync)", "160 db (sync-wave -1)", "260 web", "290 smoke (hook PostSync)"},
+			want: []string{"130 hook (of a hook)", "145 migrate (hook PreSync)", "160 db (sync-wave -1)", "260 web",
+				"290 smoke (hook PostSync)"},
 		},
 		"groups of kapp": {
 			manifests: []string{
-				foreign("Deployment", "web", `kapp.k14s.io/change-rule.1: "upsert after upserting shop/db"`, `kapp.k14s.io/change-rule.2: "delete before deleting shop/db"`),
-				foreign("Deployment", "db", `kapp.k14s.io/change-group: shop/db`), foreign("Job", "first", `kapp.k14s.io/change-rule: "upsert before upserting shop/db"`),
+				foreign("Deployment", "web", `kapp.k14s.io/change-rule.1: "upsert after upserting shop/db"`,
+					`kapp.k14s.io/change-rule.2: "delete before deleting shop/db"`),
+				foreign("Deployment", "db", `kapp.k14s.io/change-group: shop/db`),
+				foreign("Job", "first", `kapp.k14s.io/change-rule: "upsert before upserting shop/db"`),
 			},
-			want: []string{"160 first (upsert before upserting shop/db)", "260 db", "360 web (upsert after upserting shop/db)"},
+			want: []string{"160 first (upsert before upserting shop/db)", "260 db",
+				"360 web (upsert after upserting shop/db)"},
 		},
 		"rules in a circle": {
 			manifests: []string{
-				foreign("ConfigMap", "a", `kapp.k14s.io/change-group: a`, `kapp.k14s.io/change-rule: "upsert after upserting b"`),
-				foreign("ConfigMap", "b", `kapp.k14s.io/change-group: b`, `kapp.k14s.io/change-rule: "upsert after upserting a"`),
+				foreign("ConfigMap", "a", `kapp.k14s.io/change-group: a`,
+					`kapp.k14s.io/change-rule: "upsert after upserting b"`),
+				foreign("ConfigMap", "b", `kapp.k14s.io/change-group: b`,
+					`kapp.k14s.io/change-rule: "upsert after upserting a"`),
 			},
 			want: []string{"40 a", "40 b"},
 		},
 		"resource groups of Helm": {
 			manifests: []string{
-				foreign("Deployment", "app", `helm.sh/resource-group: app`, `helm.sh/depends-on/resource-groups: '["database", "queue"]'`),
-				foreign("ConfigMap", "app", `helm.sh/resource-group: app`), foreign("Deployment", "db", `helm.sh/resource-group: database`),
-				foreign("Deployment", "queue", `helm.sh/resource-group: queue`, `helm.sh/depends-on/resource-groups: '["database"]'`),
-				foreign("Deployment", "plain"), foreign("ServiceAccount", "plain"), foreign("Deployment", "alone", `helm.sh/resource-group: alone`),
+				foreign("Deployment", "app", `helm.sh/resource-group: app`,
+					`helm.sh/depends-on/resource-groups: '["database", "queue"]'`),
+				foreign("ConfigMap", "app", `helm.sh/resource-group: app`),
+				foreign("Deployment", "db", `helm.sh/resource-group: database`),
+				foreign("Deployment", "queue", `helm.sh/resource-group: queue`,
+					`helm.sh/depends-on/resource-groups: '["database"]'`),
+				foreign("Deployment", "plain"), foreign("ServiceAccount", "plain"),
+				foreign("Deployment", "alone", `helm.sh/resource-group: alone`),
 				foreign("Deployment", "lost", `helm.sh/depends-on/resource-groups: '["nowhere"]'`),
 			},
 			want: []string{
-				"130 plain", "160 db (resource-group database)", "260 queue (resource-group queue, depends on database)", "340 app (resource-group app)",
+				"130 plain", "160 db (resource-group database)",
+				"260 queue (resource-group queue, depends on database)", "340 app (resource-group app)",
 				"360 app (resource-group app, depends on database, queue)", "460 plain", "460 alone", "460 lost",
 			},
 		},
@@ -86,17 +102,22 @@ func TestTheOrderOfOtherTools(t *testing.T) {
 			want: []string{"40 a", "40 b"},
 		},
 		"resource groups beside waves": {
-			manifests: []string{foreign("ConfigMap", "a", `helm.sh/resource-group: a`), foreign("ConfigMap", "b", early, `helm.sh/depends-on/resource-groups: '["a"]'`)},
-			want:      []string{"140 b (sync-wave -1)", "240 a"},
+			manifests: []string{foreign("ConfigMap", "a", `helm.sh/resource-group: a`),
+				foreign("ConfigMap", "b", early, `helm.sh/depends-on/resource-groups: '["a"]'`)},
+			want: []string{"140 b (sync-wave -1)", "240 a"},
 		},
 		"hooks of an uninstall": {
-			manifests: []string{foreign("Job", "cleanup", `helm.sh/hook: pre-delete`), foreign("Job", "both", `helm.sh/hook: "post-upgrade,post-rollback"`), foreign("Job", "failed", `argocd.argoproj.io/hook: SyncFail`)},
-			want:      []string{"90 both (hook post-upgrade,post-rollback)"},
-			left:      "cleanup, failed",
+			manifests: []string{foreign("Job", "cleanup", `helm.sh/hook: pre-delete`),
+				foreign("Job", "both", `helm.sh/hook: "post-upgrade,post-rollback"`),
+				foreign("Job", "failed", `argocd.argoproj.io/hook: SyncFail`)},
+			want: []string{"90 both (hook post-upgrade,post-rollback)"},
+			left: "cleanup, failed",
 		},
 		"no place": {
-			manifests: []string{foreign("Job", "mixed", `helm.sh/hook: "post-install,pre-upgrade"`), foreign("Job", "test", `helm.sh/hook: test`), foreign("ConfigMap", "odd", `argocd.argoproj.io/sync-wave: soon`)},
-			want:      []string{"40 odd", "60 mixed"}, // the test is not applied
+			manifests: []string{foreign("Job", "mixed", `helm.sh/hook: "post-install,pre-upgrade"`),
+				foreign("Job", "test", `helm.sh/hook: test`),
+				foreign("ConfigMap", "odd", `argocd.argoproj.io/sync-wave: soon`)},
+			want: []string{"40 odd", "60 mixed"}, // the test is not applied
 		},
 	} {
 		files := fstest.MapFS{"all.yaml": {Data: []byte(strings.Join(test.manifests, ""))}}
@@ -127,14 +148,17 @@ func TestTheOrderOfOtherTools(t *testing.T) {
 
 // TestNumberedFilesDecideAlone, whatever annotations their objects have.
 func TestNumberedFilesDecideAlone(t *testing.T) {
-	files := fstest.MapFS{"0000_50_web_all.yaml": {Data: []byte(foreign("Job", "first", `helm.sh/hook: pre-delete`) + foreign("ConfigMap", "second", `argocd.argoproj.io/sync-wave: "-1"`))}}
+	files := fstest.MapFS{"0000_50_web_all.yaml": {Data: []byte(foreign("Job", "first", `helm.sh/hook: pre-delete`) +
+		foreign("ConfigMap", "second", `argocd.argoproj.io/sync-wave: "-1"`))}}
 	read, _, err := payload.Load(t.Context(), files, payload.Options{})
-	if err != nil || len(read.Manifests) != 2 || read.Manifests[0].ID().Name != "first" || read.Manifests[1].Foreign().Reason() != "" {
+	if err != nil || len(read.Manifests) != 2 || read.Manifests[0].ID().Name != "first" ||
+		read.Manifests[1].Foreign().Reason() != "" {
 		t.Errorf("it is %v (%v)", read, err)
 	}
 }
 
-// TestLargeKindsAreAppliedSideBySide has more objects of a kind than one component has. Hooks keep their order, however many there are.
+// TestLargeKindsAreAppliedSideBySide has more objects of a kind than one component has. Hooks keep their order, however
+// many there are.
 func TestLargeKindsAreAppliedSideBySide(t *testing.T) {
 	for count, want := range map[int]int{50: 1, 51: 5} {
 		var text strings.Builder
@@ -142,7 +166,8 @@ func TestLargeKindsAreAppliedSideBySide(t *testing.T) {
 			text.WriteString(foreign("ConfigMap", fmt.Sprintf("c%02d", i)))
 			text.WriteString(foreign("Job", fmt.Sprintf("j%02d", i), `helm.sh/hook: "pre-install,pre-upgrade"`))
 		}
-		read, _, err := payload.Load(t.Context(), fstest.MapFS{"all.yaml": {Data: []byte(text.String())}}, payload.Options{})
+		read, _, err := payload.Load(t.Context(), fstest.MapFS{"all.yaml": {Data: []byte(text.String())}},
+			payload.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -87,7 +87,8 @@ type File struct {
 	UnendedLine int    // the last line, if it does not end with a line break and there are manifests; 0 if it does
 }
 
-// Options are the options of Load and Parse. Their JSON is kept beside the files of a release, and read by later versions.
+// Options are the options of Load and Parse. Their JSON is kept beside the files of a release, and read by later
+// versions.
 type Options struct {
 	Filter Filter `json:"filter"`
 	// Name distinguishes several releases of one cluster.

@@ -79,9 +79,10 @@ func configMap(name string, annotations ...string) string {
 
 func TestManifestsAreInTheOrderOfTheirFiles(t *testing.T) {
 	p, problems := parse(t, release(t, map[string]string{
-		"manifests/0000_90_own_a.yaml":          configMap("own-90"),
-		"release-manifests/0000_5_b_a.yml":      configMap("five"),
-		"release-manifests/0000_10_b_b.yaml":    configMap("ten-b1") + "---\n# nothing here\n--- # a comment\n" + configMap("ten-b2"),
+		"manifests/0000_90_own_a.yaml":     configMap("own-90"),
+		"release-manifests/0000_5_b_a.yml": configMap("five"),
+		"release-manifests/0000_10_b_b.yaml": configMap("ten-b1") + "---\n# nothing here\n--- # a comment\n" +
+			configMap("ten-b2"),
 		"release-manifests/0000_10_b_a.json":    `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ten-a1"}} {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ten-a2"}}`,
 		"release-manifests/README.md":           "no manifest",
 		"release-manifests/deeper/ignored.yaml": configMap("deeper"),
@@ -107,21 +108,28 @@ func TestManifestsAreInTheOrderOfTheirFiles(t *testing.T) {
 
 func TestTemplatesAreRenderedInManifestsOnly(t *testing.T) {
 	text := configMap("a", `image: "{{.ReleaseImage}} {{.ClusterProfile}} {{index .Images "web"}}"`)
-	p, problems := parse(t, release(t, map[string]string{"manifests/a.yaml": text, "release-manifests/b.yaml": strings.Replace(text, "name: a", "name: b", 1)}),
+	p, problems := parse(t, release(t, map[string]string{
+		"manifests/a.yaml":         text,
+		"release-manifests/b.yaml": strings.Replace(text, "name: a", "name: b", 1),
+	}),
 		payload.Options{ReleaseImage: "registry.example/release:1"})
 	if len(problems) != 1 || !strings.Contains(problems[0].String(), "release-manifests/b.yaml") {
 		t.Fatalf("only release-manifests/b.yaml should be broken YAML, unrendered: %v", lines(problems))
 	}
-	if got, want := p.Manifests[0].Object().GetAnnotations()["image"], "registry.example/release:1  registry.example/team/web@sha256:aaaa"; got != want {
+	if got, want := p.Manifests[0].Object().GetAnnotations()["image"], "registry.example/release:1  "+
+		"registry.example/team/web@sha256:aaaa"; got != want {
 		t.Errorf("rendered %q, want %q", got, want)
 	}
 }
 
 func TestATemplateThatCannotBeRenderedRefusesTheRelease(t *testing.T) {
 	for name, test := range map[string]struct{ template, want string }{
-		"no such field": {"{{.Nothing}}", "manifests/a.yaml:7: its template can't be rendered: <.Nothing>: can't evaluate field Nothing in type payload.templateData"},
-		"no such image": {"{{.Images.nope}}", `manifests/a.yaml:7: its template can't be rendered: <.Images.nope>: map has no entry for key "nope"`},
-		"bad syntax":    {"{{if}}", "manifests/a.yaml:7: its template can't be rendered: missing value for if"},
+		"no such field": {"{{.Nothing}}",
+			"manifests/a.yaml:7: its template can't be rendered: <.Nothing>: can't evaluate field Nothing in type " +
+				"payload.templateData"},
+		"no such image": {"{{.Images.nope}}",
+			`manifests/a.yaml:7: its template can't be rendered: <.Images.nope>: map has no entry for key "nope"`},
+		"bad syntax": {"{{if}}", "manifests/a.yaml:7: its template can't be rendered: missing value for if"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := parse(t, release(t, map[string]string{
@@ -136,7 +144,8 @@ func TestATemplateThatCannotBeRenderedRefusesTheRelease(t *testing.T) {
 
 func TestLinesOfATemplate(t *testing.T) {
 	text := "{{/*\n\n*/}}\n" + configMap("a", "a: 1")
-	_, problems := parse(t, release(t, map[string]string{"manifests/a.yaml": text, "release-manifests/b.yaml": configMap("b")}), payload.Options{})
+	_, problems := parse(t, release(t,
+		map[string]string{"manifests/a.yaml": text, "release-manifests/b.yaml": configMap("b")}), payload.Options{})
 	if len(problems) != 1 || !strings.HasSuffix(problems[0].String(), "(the line is that of the rendered template)") {
 		t.Error(lines(problems))
 	}
@@ -153,13 +162,14 @@ func TestImagesAreSubstitutedEverywhere(t *testing.T) {
   several: "registry.example/team/web:1 registry.example/team/web:2 registry.example/team/web"
 `
 	want := map[string]string{
-		"tag":     "registry.example/team/web@sha256:aaaa",
-		"digest":  "registry.example/team/web@sha256:aaaa",
-		"bare":    "registry.example/team/web@sha256:aaaa",
-		"other":   "registry.example/team/web-console:1",
-		"longer":  "registry.example/team/web/console:1",
-		"inside":  "x=registry.example/team/api:v2 y=1",
-		"several": "registry.example/team/web@sha256:aaaa registry.example/team/web@sha256:aaaa registry.example/team/web@sha256:aaaa",
+		"tag":    "registry.example/team/web@sha256:aaaa",
+		"digest": "registry.example/team/web@sha256:aaaa",
+		"bare":   "registry.example/team/web@sha256:aaaa",
+		"other":  "registry.example/team/web-console:1",
+		"longer": "registry.example/team/web/console:1",
+		"inside": "x=registry.example/team/api:v2 y=1",
+		"several": "registry.example/team/web@sha256:aaaa registry.example/team/web@sha256:aaaa " +
+			"registry.example/team/web@sha256:aaaa",
 	}
 	p, problems := parse(t, release(t, map[string]string{
 		"manifests/a.yaml":         strings.Replace(text, "NAME", "a", 1),
@@ -182,8 +192,9 @@ func TestImagesAreSubstitutedEverywhere(t *testing.T) {
 func TestAComponentsPlaceholders(t *testing.T) {
 	component := func(references string) fs.FS {
 		return files(t, map[string]string{
-			"image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[` + references + `]}}`,
-			"a.yaml":           configMap("a", `image: 'placeholder.example/origin-api:v4.0'`),
+			"image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[` +
+				references + `]}}`,
+			"a.yaml": configMap("a", `image: 'placeholder.example/origin-api:v4.0'`),
 		})
 	}
 	images := map[string]string{"api": "registry.example/all@sha256:aaaa", "web": "registry.example/all@sha256:bbbb"}
@@ -192,12 +203,15 @@ func TestAComponentsPlaceholders(t *testing.T) {
 		image      string
 		problems   []string
 	}{
-		"one":         {`{"name":"api","from":{"kind":"DockerImage","name":"placeholder.example/origin-api"}}`, images["api"], nil},
-		"unreleased":  {`{"name":"cli","from":{"kind":"DockerImage","name":"x"}}`, "", []string{`image-references: there is no image "cli" to put in the place of x`}},
+		"one": {`{"name":"api","from":{"kind":"DockerImage","name":"placeholder.example/origin-api"}}`,
+			images["api"], nil},
+		"unreleased": {`{"name":"cli","from":{"kind":"DockerImage","name":"x"}}`, "",
+			[]string{`image-references: there is no image "cli" to put in the place of x`}},
 		"for several": {`{"name":"api","from":{"kind":"DockerImage","name":"x"}},{"name":"web","from":{"kind":"DockerImage","name":"x"}}`, "", []string{`image-references: x stands for two images, "api" and "web"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, problems := parse(t, component(test.references), payload.Options{Release: &payload.References{Images: images}})
+			p, problems := parse(t, component(test.references),
+				payload.Options{Release: &payload.References{Images: images}})
 			if diff := cmp.Diff(test.problems, lines(problems)); diff != "" {
 				t.Error(diff)
 			}
@@ -214,17 +228,20 @@ func TestPlaceholdersThatStay(t *testing.T) {
 		"image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[
 {"name":"api","from":{"kind":"DockerImage","name":"registry.example/api:v0"}},{"name":"web","from":{"kind":"DockerImage","name":"registry.example/web:v0"}},
 {"name":"pinned","from":{"kind":"DockerImage","name":"registry.example/pinned@sha256:aaaa"}}]}}`,
-		"a.yaml": configMap("a", `other: "registry.example/api:v01 aregistry.example/api:v0 registry.example/pinned"`, `image: "registry.example/api:v0"`, `again: "registry.example/api:v0"`),
+		"a.yaml": configMap("a", `other: "registry.example/api:v01 aregistry.example/api:v0 registry.example/pinned"`,
+			`image: "registry.example/api:v0"`, `again: "registry.example/api:v0"`),
 		"b.yaml": configMap("b", `image: "registry.example/web:v1"`),
 	}), payload.Options{})
-	want := []string{"a.yaml:8: registry.example/api:v0 is a placeholder of image-references, and no image takes its place: give one by --image api=IMAGE"}
+	want := []string{"a.yaml:8: registry.example/api:v0 is a placeholder of image-references, and no image takes its " +
+		"place: give one by --image api=IMAGE"}
 	if diff := cmp.Diff(want, lines(problems)); diff != "" {
 		t.Error(diff)
 	}
 	if got := p.Manifests[1].Object().GetAnnotations()["image"]; got != "registry.example/web:v1" {
 		t.Errorf("the image that is given became %q", got)
 	}
-	if got := p.Manifests[0].Object().GetAnnotations()["other"]; !strings.HasSuffix(got, " registry.example/pinned@sha256:aaaa") {
+	if got := p.Manifests[0].Object().GetAnnotations()["other"]; !strings.HasSuffix(got,
+		" registry.example/pinned@sha256:aaaa") {
 		t.Errorf("the image by digest became %q", got)
 	}
 }
@@ -235,13 +252,18 @@ func TestOnlyWhatNamesARegistryIsSubstituted(t *testing.T) {
 {"name":"a","from":{"kind":"DockerImage","name":"redis:7"}},{"name":"b","from":{"kind":"DockerImage","name":"shop/web:1"}}]}}`,
 		"release-manifests/a.yaml": configMap("redis", `uses: "shop/web"`),
 	}), payload.Options{})
-	if m := p.Manifests[0]; m.ID().Name != "redis" || m.Object().GetAnnotations()["uses"] != "shop/web" || len(problems) > 0 {
+	if m := p.Manifests[0]; m.ID().Name != "redis" || m.Object().GetAnnotations()["uses"] != "shop/web" ||
+		len(problems) > 0 {
 		t.Errorf("it became %v %v; %v", m.ID(), m.Object().GetAnnotations(), lines(problems))
 	}
 }
 
 func TestImagesForAComponentThatHasNoPlaceholders(t *testing.T) {
-	p, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("a")}), payload.Options{Release: &payload.References{Images: map[string]string{"api": "registry.example/api:1", "none": ""}}})
+	p, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("a")}),
+		payload.Options{Release: &payload.References{Images: map[string]string{
+			"api":  "registry.example/api:1",
+			"none": "",
+		}}})
 	want := []string{"image-references: it is missing, so nothing stands for the images of the release"}
 	if diff := cmp.Diff(want, lines(problems)); diff != "" || p.Images["api"] == "" {
 		t.Error(diff, p.Images)
@@ -253,15 +275,18 @@ func TestARepositoryOfSeveralImagesIsLeftAlone(t *testing.T) {
 		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"},"spec":{"tags":[
 {"name":"a","from":{"kind":"DockerImage","name":"registry.example/all@sha256:aaaa"}},
 {"name":"b","from":{"kind":"DockerImage","name":"registry.example/all@sha256:bbbb"}}]}}`,
-		"release-manifests/a.yaml": configMap("a", `images: "registry.example/all@sha256:aaaa registry.example/all@sha256:bbbb"`),
+		"release-manifests/a.yaml": configMap("a",
+			`images: "registry.example/all@sha256:aaaa registry.example/all@sha256:bbbb"`),
 	}), payload.Options{})
-	if got := p.Manifests[0].Object().GetAnnotations()["images"]; got != "registry.example/all@sha256:aaaa registry.example/all@sha256:bbbb" || len(problems) > 0 {
+	if got := p.Manifests[0].Object().GetAnnotations()["images"]; got != "registry.example/all@sha256:aaaa "+
+		"registry.example/all@sha256:bbbb" || len(problems) > 0 {
 		t.Errorf("the images became %q; %v", got, lines(problems))
 	}
 }
 
 func TestTheNameOfARelease(t *testing.T) {
-	whole, plain := release(t, map[string]string{"release-manifests/a.yaml": configMap("a")}), files(t, map[string]string{"a.yaml": configMap("a")})
+	whole, plain := release(t, map[string]string{"release-manifests/a.yaml": configMap("a")}),
+		files(t, map[string]string{"a.yaml": configMap("a")})
 	for name, test := range map[string]struct {
 		files       fs.FS
 		named, want string
@@ -320,7 +345,8 @@ func TestLoadRefusesWithAllProblems(t *testing.T) {
 }
 
 func TestLoadGivesWarningsBesideThePayload(t *testing.T) {
-	p, warnings, err := payload.Load(t.Context(), files(t, map[string]string{"a.yaml": configMap("a") + "dada: {}\n"}), payload.Options{})
+	p, warnings, err := payload.Load(t.Context(), files(t, map[string]string{"a.yaml": configMap("a") + "dada: {}\n"}),
+		payload.Options{})
 	if err != nil || len(p.Manifests) != 1 {
 		t.Fatal(err)
 	}

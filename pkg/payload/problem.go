@@ -60,7 +60,8 @@ type Problem struct {
 // IsWarning reports whether the payload can be applied nevertheless.
 func (p Problem) IsWarning() bool {
 	switch p.Cause {
-	case RepeatedKey, UnknownField, WrongType, Unrecognized, Imageless, Placeholder, Suspicious, HookVolume, HookIneffective:
+	case RepeatedKey, UnknownField, WrongType, Unrecognized, Imageless, Placeholder, Suspicious, HookVolume,
+		HookIneffective:
 		return true
 	default:
 		return false
@@ -134,7 +135,11 @@ func (r *reader) limitProblems() {
 	listed := min(len(r.problems), maxProblems)
 	rest := r.problems[listed:]
 	if count := len(rest) + r.unlisted; count > 0 {
-		more := Problem{File: ".", Cause: Suspicious, Message: fmt.Sprintf("%d more problems are not listed: correct these first", count)}
+		more := Problem{
+			File:    ".",
+			Cause:   Suspicious,
+			Message: fmt.Sprintf("%d more problems are not listed: correct these first", count),
+		}
 		if slices.ContainsFunc(rest, func(p Problem) bool { return !p.IsWarning() }) {
 			more.Cause = Malformed
 		}

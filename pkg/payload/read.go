@@ -67,7 +67,12 @@ type manifestFile struct {
 // Parse reads what can be read of a release, and returns it with all problems.
 // It fails only if the context ends, never for the content of files.
 func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
-	r := &reader{files: files, options: options, budget: newBudget(), payload: &Payload{Name: options.Name, Version: options.Version, options: options}}
+	r := &reader{
+		files:   files,
+		options: options,
+		budget:  newBudget(),
+		payload: &Payload{Name: options.Name, Version: options.Version, options: options},
+	}
 	if err := r.read(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +89,11 @@ func (r *reader) read(ctx context.Context) error {
 		return err
 	}
 	if exceeded := r.budget.exceeded(); exceeded != "" {
-		r.report(Problem{File: ".", Cause: Unreadable, Message: "its manifests have more than " + exceeded + ", which is the limit: is this one release?"})
+		r.report(Problem{
+			File:    ".",
+			Cause:   Unreadable,
+			Message: "its manifests have more than " + exceeded + ", which is the limit: is this one release?",
+		})
 		return nil
 	}
 	r.setNamespaces(found)
@@ -101,7 +110,11 @@ func (r *reader) read(ctx context.Context) error {
 		}
 	}
 	if len(found) > 0 && len(r.payload.All())+len(r.problems) == 0 {
-		r.report(Problem{File: ".", Cause: Unreadable, Message: "its files are empty: there is no manifest in any of them"})
+		r.report(Problem{
+			File:    ".",
+			Cause:   Unreadable,
+			Message: "its files are empty: there is no manifest in any of them",
+		})
 	}
 	r.finish(found)
 	return nil
@@ -117,8 +130,9 @@ func (r *reader) finish(found []*manifestFile) {
 	r.payload.Hash, r.payload.Content = hash(included), hashContent(found, r.payload.Images)
 }
 
-// filter returns the filter of the options with its defaults: the major version is that of the release, and a cluster profile
-// implies the default feature set and no enabled feature gates. Every reader of a release gets the same defaults here.
+// filter returns the filter of the options with its defaults: the major version is that of the release, and a cluster
+// profile implies the default feature set and no enabled feature gates. Every reader of a release gets the same
+// defaults here.
 func (r *reader) filter() Filter {
 	filter := r.options.Filter
 	if filter.MajorVersion == 0 {
@@ -193,7 +207,11 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 		case !IsManifest(name) || entry.IsDir():
 			r.payload.Ignored = append(r.payload.Ignored, name)
 		default:
-			found = append(found, &manifestFile{File: File{Path: name}, isTemplate: folder == TemplatesFolder, keepText: r.options.KeepText})
+			found = append(found, &manifestFile{
+				File:       File{Path: name},
+				isTemplate: folder == TemplatesFolder,
+				keepText:   r.options.KeepText,
+			})
 		}
 	}
 	return found
@@ -287,8 +305,10 @@ func (r *reader) substitution() *substitution {
 func (r *reader) reportPlaceholders(file *manifestFile, text []byte) {
 	for _, name := range slices.Sorted(maps.Keys(r.placeholders)) {
 		if at := indexOfImage(text, []byte(r.placeholders[name])); at >= 0 {
-			file.problems = append(file.problems, Problem{File: file.Path, Line: 1 + bytes.Count(text[:at], []byte("\n")), Cause: Placeholder,
-				Message: fmt.Sprintf("%s is a placeholder of %s, and no image takes its place: give one by --image %s=IMAGE", r.placeholders[name], ImagesFile, name)})
+			file.problems = append(file.problems,
+				Problem{File: file.Path, Line: 1 + bytes.Count(text[:at], []byte("\n")), Cause: Placeholder,
+					Message: fmt.Sprintf("%s is a placeholder of %s, and no image takes its place: give one by "+
+						"--image %s=IMAGE", r.placeholders[name], ImagesFile, name)})
 		}
 	}
 }
@@ -306,7 +326,8 @@ func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
 }
 
 // add adds a document of the file. Text before the first separator may be a
-// comment on the file, and Helm writes a comment for templates without manifests, too; other empty documents are probably a mistake.
+// comment on the file, and Helm writes a comment for templates without manifests, too; other empty documents are
+// probably a mistake.
 func (f *manifestFile) add(d decoded) {
 	if d.value == nil {
 		isSource := bytes.HasPrefix(bytes.TrimSpace(d.text.text), []byte("# Source: "))

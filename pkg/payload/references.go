@@ -65,9 +65,14 @@ func ParseReferences(text []byte) (*References, error) {
 		return nil, fmt.Errorf("this is no ImageStream: %w", err)
 	}
 	if stream.Kind != imageStreamKind || stream.APIVersion != imageStreamAPI {
-		return nil, fmt.Errorf("this is %q of %q: it must be %s of %s", stream.Kind, stream.APIVersion, imageStreamKind, imageStreamAPI)
+		return nil, fmt.Errorf("this is %q of %q: it must be %s of %s", stream.Kind, stream.APIVersion, imageStreamKind,
+			imageStreamAPI)
 	}
-	found := &References{Name: stream.Metadata.Name, Images: make(map[string]string, len(stream.Spec.Tags)), Parts: map[string]map[string]string{}}
+	found := &References{
+		Name:   stream.Metadata.Name,
+		Images: make(map[string]string, len(stream.Spec.Tags)),
+		Parts:  map[string]map[string]string{},
+	}
 	found.Parts[""] = parseParts(stream.Metadata.Annotations[partsAnnotation])
 	for i, tag := range stream.Spec.Tags {
 		switch {
@@ -78,7 +83,8 @@ func ParseReferences(text []byte) (*References, error) {
 		case tag.From.Name == "":
 			return nil, fmt.Errorf("the tag %q has no from.name, which is where its image is", tag.Name)
 		case len(tag.From.Name) > maxPullSpec:
-			return nil, fmt.Errorf("the tag %q has a from.name of %d bytes, and an image has no more than %d", tag.Name, len(tag.From.Name), maxPullSpec)
+			return nil, fmt.Errorf("the tag %q has a from.name of %d bytes, and an image has no more than %d", tag.Name,
+				len(tag.From.Name), maxPullSpec)
 		case !IsPullSpec(tag.From.Name):
 			return nil, fmt.Errorf("the tag %q has from.name %q, which is no image", tag.Name, tag.From.Name)
 		case found.Images[tag.Name] != "":
@@ -171,7 +177,8 @@ var versionPlaceholder = regexp.MustCompile(`(\W|^)0\.0\.1-snapshot(?:-([a-z0-9-
 
 // UnknownPart returns the message about a part whose version is unknown.
 func UnknownPart(part string) string {
-	return fmt.Sprintf("0.0.1-snapshot-%s stands for the version of %q, which the release does not declare, or declares twice", part, part)
+	return fmt.Sprintf("0.0.1-snapshot-%s stands for the version of %q, which the release does not declare, or "+
+		"declares twice", part, part)
 }
 
 // Apply rewrites a text. Unknown are the parts in it whose versions are unknown. It fails
@@ -197,7 +204,8 @@ func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string, err 
 		}
 		if at[4] >= 0 {
 			part := string(rest[at[4]:at[5]])
-			if value = r.parts[part]; value == "" && len(r.parts) > 0 && !isReported[part] && len(unknown) < maxProblems {
+			if value = r.parts[part]; value == "" && len(r.parts) > 0 && !isReported[part] &&
+				len(unknown) < maxProblems {
 				isReported[part] = true
 				unknown = append(unknown, part)
 			}

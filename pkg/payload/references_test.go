@@ -31,7 +31,11 @@ func TestRewriting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	component := &References{Images: map[string]string{"hyperkube": "dev.example/hyperkube", "cli": "dev.example/cli", "new": "dev.example/new"}}
+	component := &References{Images: map[string]string{
+		"hyperkube": "dev.example/hyperkube",
+		"cli":       "dev.example/cli",
+		"new":       "dev.example/new",
+	}}
 	rewriting, err := NewRewriting(release, component)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +60,9 @@ func TestRewriting(t *testing.T) {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
-	_, unknown, _ := rewriting.Apply([]byte("0.0.1-snapshot-kubectl 0.0.1-snapshot-kernel 0.0.1-snapshot-kubectl 0.0.1-snapshot"))
+	_, unknown, _ := rewriting.Apply(
+		[]byte("0.0.1-snapshot-kubectl 0.0.1-snapshot-kernel 0.0.1-snapshot-kubectl 0.0.1-snapshot"),
+	)
 	if diff := cmp.Diff([]string{"kubectl", "kernel"}, unknown); diff != "" {
 		t.Error(diff)
 	}
@@ -75,7 +81,9 @@ func TestRewritingWithoutVersions(t *testing.T) {
 }
 
 func TestAnImageIsNoLongerThanRegistriesAllow(t *testing.T) {
-	_, err := ParseReferences([]byte(strings.Replace(someReferences, "@sha256:aaaa", "@sha256:"+strings.Repeat("a", 1000), 1)))
+	_, err := ParseReferences(
+		[]byte(strings.Replace(someReferences, "@sha256:aaaa", "@sha256:"+strings.Repeat("a", 1000), 1)),
+	)
 	const want = `the tag "hyperkube" has a from.name of 1034 bytes, and an image has no more than 1024`
 	if err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)

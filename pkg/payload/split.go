@@ -31,7 +31,10 @@ func split(text []byte) ([]chunk, *yamltext.TextError) {
 	whole := len(text)
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	if at := invalidUTF8(text); at >= 0 {
-		return nil, &yamltext.TextError{Line: 1 + bytes.Count(text[:at], []byte("\n")), Message: "this is not UTF-8 text: save the file as UTF-8"}
+		return nil, &yamltext.TextError{
+			Line:    1 + bytes.Count(text[:at], []byte("\n")),
+			Message: "this is not UTF-8 text: save the file as UTF-8",
+		}
 	}
 	var chunks []chunk
 	line := 1
@@ -48,7 +51,10 @@ func split(text []byte) ([]chunk, *yamltext.TextError) {
 		}
 		line += bytes.Count(body, []byte("\n"))
 		if extra := bytes.TrimSpace(marker[len(separator):]); len(extra) > 0 && extra[0] != '#' {
-			return chunks, &yamltext.TextError{Line: line, Message: `only a comment may stand behind "---": put the rest on the next line`}
+			return chunks, &yamltext.TextError{
+				Line:    line,
+				Message: `only a comment may stand behind "---": put the rest on the next line`,
+			}
 		}
 		line++
 		text = rest

@@ -33,7 +33,9 @@ func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte
 		return text, nil
 	}
 	if len(text) > maxTemplate {
-		return nil, &yamltext.TextError{Message: fmt.Sprintf("its template has %d bytes, and may have 1 MiB: put what needs no template into %s/", len(text), ReleaseFolder)}
+		return nil,
+			&yamltext.TextError{Message: fmt.Sprintf("its template has %d bytes, and may have 1 MiB: put what needs "+
+				"no template into %s/", len(text), ReleaseFolder)}
 	}
 	parsed, err := template.New("manifest").Option("missingkey=error").Parse(string(text))
 	if err != nil {

@@ -48,7 +48,8 @@ type templateChecker struct{ text []byte }
 // node returns an error for the first part below a node that is not allowed.
 func (c templateChecker) node(node parse.Node) error {
 	switch node := node.(type) {
-	case *parse.TextNode, *parse.FieldNode, *parse.DotNode, *parse.StringNode, *parse.BoolNode, *parse.NumberNode, *parse.NilNode:
+	case *parse.TextNode, *parse.FieldNode, *parse.DotNode, *parse.StringNode, *parse.BoolNode, *parse.NumberNode,
+		*parse.NilNode:
 		return nil
 	case *parse.ListNode:
 		if node == nil { // an if without else
@@ -104,7 +105,8 @@ func (c templateChecker) refuse(node parse.Node, construct string) error {
 		message += ": " + advice
 	}
 	return &yamltext.TextError{
-		Line:    yamltext.LineAt(c.text, int64(node.Position())),
-		Message: fmt.Sprintf("%s (allowed are fields, texts, if, with, and the functions %s)", message, strings.Join(slices.Sorted(maps.Keys(templateFunctions)), ", ")),
+		Line: yamltext.LineAt(c.text, int64(node.Position())),
+		Message: fmt.Sprintf("%s (allowed are fields, texts, if, with, and the functions %s)", message,
+			strings.Join(slices.Sorted(maps.Keys(templateFunctions)), ", ")),
 	}
 }

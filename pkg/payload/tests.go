@@ -34,7 +34,9 @@ func (m *Manifest) IsTest() bool {
 		return false
 	}
 	annotations := m.annotations()
-	isHelms := slices.ContainsFunc(HelmHooks(annotations), func(hook string) bool { return slices.Contains(HelmTests, hook) })
+	isHelms := slices.ContainsFunc(HelmHooks(annotations), func(hook string) bool {
+		return slices.Contains(HelmTests, hook)
+	})
 	return annotations[TestAnnotation] == "true" || isHelms
 }
 
@@ -69,7 +71,8 @@ func listed(text string) []string {
 	return items
 }
 
-// inTestOrder compares two tests by Helm's weights, and then by their files. A weight that is no number counts as 0, as in Helm.
+// inTestOrder compares two tests by Helm's weights, and then by their files. A weight that is no number counts as 0, as
+// in Helm.
 func inTestOrder(a, b *Manifest) int {
 	weight := func(m *Manifest) int {
 		number, _ := strconv.Atoi(m.annotations()[HelmWeightAnnotation])

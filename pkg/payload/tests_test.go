@@ -27,7 +27,8 @@ func namesOf(manifests []*payload.Manifest) string {
 
 // annotated returns a manifest of a kind with annotations.
 func annotated(apiVersion, kind, name string, annotations ...string) string {
-	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata:\n  name: %s\n  namespace: here\n  annotations: {%s}\n---\n", apiVersion, kind, name, strings.Join(annotations, ", "))
+	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata:\n  name: %s\n  namespace: here\n  annotations: {%s}\n---\n",
+		apiVersion, kind, name, strings.Join(annotations, ", "))
 }
 
 func TestTestsAreNotAmongTheManifests(t *testing.T) {

@@ -199,7 +199,13 @@ func (input GatherInput) hasNoNamespace(ctx context.Context, c *cluster.Cluster)
 // it for some names, so each name is reviewed if it is not granted for all.
 func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) {
 	resource, subresource, _ := strings.Cut(n.Resource.Resource, "/")
-	attributes := authorizationv1.ResourceAttributes{Verb: n.Verb, Group: n.Resource.Group, Resource: resource, Subresource: subresource, Namespace: n.Namespace}
+	attributes := authorizationv1.ResourceAttributes{
+		Verb:        n.Verb,
+		Group:       n.Resource.Group,
+		Resource:    resource,
+		Subresource: subresource,
+		Namespace:   n.Namespace,
+	}
 	if granted, err := may(ctx, c, attributes); granted || err != nil {
 		return nil, err
 	}
@@ -226,7 +232,9 @@ func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) 
 
 // may reports whether we have a right.
 func may(ctx context.Context, c *cluster.Cluster, attributes authorizationv1.ResourceAttributes) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+	}
 	answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return false, err

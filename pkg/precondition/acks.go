@@ -39,17 +39,22 @@ func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
 	current := parse(version)
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
 		form := gateName.FindStringSubmatch(name)
-		isOfVersion := form == nil || current == nil || form[1] == fmt.Sprintf("%d.%d", current.Major(), current.Minor())
+		isOfVersion := form == nil || current == nil ||
+			form[1] == fmt.Sprintf("%d.%d", current.Major(), current.Minor())
 		if !isOfVersion || form != nil && gates[name] != "" && acks[name] == "true" {
 			continue
 		}
-		adminGate := AdminGate{name, printable.Line(gates[name]), fmt.Sprintf("an administrator who sets %s: \"true\" in ConfigMap %s", name, AdminAcks)}
+		adminGate := AdminGate{name, printable.Line(gates[name]),
+			fmt.Sprintf("an administrator who sets %s: \"true\" in ConfigMap %s", name, AdminAcks)}
 		switch {
 		case form == nil:
-			adminGate.Message = fmt.Sprintf("the key %q of ConfigMap %s has not the form ack-MAJOR.MINOR-NAME", printable.Line(name), AdminGates)
+			adminGate.Message = fmt.Sprintf("the key %q of ConfigMap %s has not the form ack-MAJOR.MINOR-NAME",
+				printable.Line(name), AdminGates)
 			adminGate.Resolution = "a release that names the gate right"
 		case gates[name] == "":
-			adminGate.Message = fmt.Sprintf("the gate %s of ConfigMap %s is empty: it must describe what to acknowledge", name, AdminGates)
+			adminGate.Message = fmt.Sprintf(
+				"the gate %s of ConfigMap %s is empty: it must describe what to acknowledge", name, AdminGates,
+			)
 			adminGate.Resolution = "a release that gives the gate a text"
 		}
 		pending = append(pending, adminGate)

@@ -15,7 +15,8 @@ import (
 // TestGatesThatAreNotAcknowledged are those of the minor version that the cluster has, and those that are wrong.
 func TestGatesThatAreNotAcknowledged(t *testing.T) {
 	gates := map[string]string{
-		"ack-1.0-prices": "prices go: see https://example.com/notes", "ack-1.0-taxes": "taxes go", "ack-1.1-late": "of the next version",
+		"ack-1.0-prices": "prices go: see https://example.com/notes", "ack-1.0-taxes": "taxes go",
+		"ack-1.1-late":   "of the next version",
 		"ack-4.12-early": "of another product", "ack-1.0-": "no name", "prices": "no form", "ack-1.0-silent": "",
 	}
 	for name, test := range map[string]struct {
@@ -52,14 +53,17 @@ prices: the key "prices" of ConfigMap openshift-config-managed/admin-gates has n
 	}
 }
 
-// TestAGateStopsTheUpdate until it is acknowledged. One that may not be read warns, and one that can't be read stops it, too.
+// TestAGateStopsTheUpdate until it is acknowledged. One that may not be read warns, and one that can't be read stops
+// it, too.
 func TestAGateStopsTheUpdate(t *testing.T) {
 	gates := precondition.PendingAcks(map[string]string{"ack-4.5-prices": "prices go"}, nil, "4.5.3")
 	expect(t, &precondition.Facts{Record: history("4.5.3"), Gates: gates},
 		`Blocks AdminAck: ack-4.5-prices: prices go; lifted by an administrator who sets ack-4.5-prices: "true" in ConfigMap openshift-config/admin-acks`)
-	denied := fmt.Errorf("denied: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "admin-gates", nil))
-	expect(t, &precondition.Facts{Record: history("4.5.3"), GatesErr: denied}, `Warns AdminAck: whether an administrator has something to acknowledge is not known: `+denied.Error()+
-		`; lifted by the right to read the ConfigMaps of admin gates`)
+	denied := fmt.Errorf("denied: %w",
+		apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "admin-gates", nil))
+	expect(t, &precondition.Facts{Record: history("4.5.3"), GatesErr: denied},
+		`Warns AdminAck: whether an administrator has something to acknowledge is not known: `+denied.Error()+
+			`; lifted by the right to read the ConfigMaps of admin gates`)
 	expect(t, &precondition.Facts{Record: history("4.5.3"), GatesErr: fmt.Errorf("timeout")},
 		`Blocks AdminAck: whether an administrator has something to acknowledge is not known: timeout; lifted by an API server that answers`)
 }

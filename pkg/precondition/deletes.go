@@ -23,8 +23,10 @@ func judgeDeletes(f *Facts) []CheckFinding {
 		switch {
 		case requested.Seen.State == tombstone.Reappeared:
 			back = append(back, requested)
-		case requested.Seen.State == tombstone.Present && f.has(requested.ID): // its delete was never sent, and will not be
-		case requested.Seen.State == tombstone.Terminating && f.has(requested.ID): // TerminatingObject reports it, or its Namespace
+		// its delete was never sent, and will not be
+		case requested.Seen.State == tombstone.Present && f.has(requested.ID):
+		// TerminatingObject reports it, or its Namespace
+		case requested.Seen.State == tombstone.Terminating && f.has(requested.ID):
 		case !requested.WasSent() && f.deletes(requested.ID) && !h.isMinorOrMajor(): // this update will request it
 		case requested.Seen.IsPending():
 			pending = append(pending, requested)
@@ -42,17 +44,22 @@ func judgeDeletes(f *Facts) []CheckFinding {
 
 // cause returns a key that deletes with the same cause have in common.
 func (d Delete) cause() string {
-	return fmt.Sprint(d.Version, d.WasSent(), d.Seen.State, d.Seen.Finalizers, d.Seen.Remains, d.Seen.Contents, d.ID.Without(d.Seen.Why))
+	return fmt.Sprint(d.Version, d.WasSent(), d.Seen.State, d.Seen.Finalizers, d.Seen.Remains, d.Seen.Contents,
+		d.ID.Without(d.Seen.Why))
 }
 
 // has reports whether the payload has an object, and not as a tombstone.
 func (f *Facts) has(id kinds.ID) bool {
-	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })
+	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool {
+		return m.ID() == id && !m.IsTombstone()
+	})
 }
 
 // deletes reports whether the payload has the tombstone of an object.
 func (f *Facts) deletes(id kinds.ID) bool {
-	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && m.IsTombstone() })
+	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool {
+		return m.ID() == id && m.IsTombstone()
+	})
 }
 
 // judgePending returns the finding about objects that are not gone, for one cause. It describes the
@@ -75,7 +82,8 @@ func (f *Facts) judgePending(alike []Delete, h hop) CheckFinding {
 	subject := fmt.Sprintf("%s, which %s, %s", name(objects), relation, state)
 	finding := warns(deleteResolution(oldest), "%s: %s goes on", subject, h)
 	if h.isMinorOrMajor() {
-		finding = blocks(deleteResolution(oldest), "%s: %s does not begin before %s gone", subject, h, either(count, "it is", "they are"))
+		finding = blocks(deleteResolution(oldest), "%s: %s does not begin before %s gone", subject, h,
+			either(count, "it is", "they are"))
 	}
 	return finding.since(oldest.since()).about(objects...)
 }
@@ -94,7 +102,8 @@ func deleteResolution(requested Delete) string {
 	case seen.State == tombstone.Unknown:
 		return "an answer of the cluster: it can't be asked now"
 	case !requested.WasSent():
-		return "applying " + printable.Line(cmp.Or(requested.Version, "the version that deletes it")) + " to its end, or by deleting it by hand"
+		return "applying " + printable.Line(cmp.Or(requested.Version, "the version that deletes it")) +
+			" to its end, or by deleting it by hand"
 	case seen.State == tombstone.Present:
 		return "applying the same version again, which asks for it again, or by deleting it by hand"
 	case seen.Contents == tombstone.Unclear && len(seen.Finalizers) == 0:
@@ -143,7 +152,8 @@ func judgeUses(f *Facts) []CheckFinding {
 	var found []CheckFinding
 	for _, m := range f.Payload.Manifests {
 		if by := uses[m.ID()]; m.IsTombstone() && len(by) > 0 && !f.has(m.ID()) {
-			found = append(found, blocks("dropping the tombstone, or the reference", "%s: the release deletes %s, and %s",
+			found = append(found, blocks("dropping the tombstone, or the reference",
+				"%s: the release deletes %s, and %s",
 				m.Path, m.ID(), references.Describe(by[0].By.ID(), by[0].By.Path, by[0].Field(), len(by)-1)).at(m))
 		}
 	}
@@ -170,12 +180,17 @@ func judgeTombstones(f *Facts) []CheckFinding {
 	if len(stale) == 0 {
 		return nil
 	}
-	it, were, do := either(len(stale), "it", "them"), either(len(stale), "tombstone of %s was", "tombstones of %s were"), either(len(stale), "does", "do")
-	return []CheckFinding{warns("dropping "+it+" from the release", "%s: the "+were+" in %s already, and "+do+" nothing any more",
+	it, were, do := either(len(stale), "it", "them"),
+		either(len(stale), "tombstone of %s was", "tombstones of %s were"), either(len(stale), "does", "do")
+	return []CheckFinding{warns("dropping "+it+" from the release",
+		"%s: the "+were+" in %s already, and "+do+" nothing any more",
 		files(stale), name(ids(stale)), h.from).at(stale...)}
 }
 
 // isOpen reports whether a delete may have something to do.
 func (f *Facts) isOpen(id kinds.ID) bool {
-	return slices.Contains(f.TombstoneObjects, id) || slices.ContainsFunc(f.Deletes, func(requested Delete) bool { return requested.ID == id && requested.Seen.State != tombstone.Absent })
+	return slices.Contains(f.TombstoneObjects, id) ||
+		slices.ContainsFunc(f.Deletes, func(requested Delete) bool {
+			return requested.ID == id && requested.Seen.State != tombstone.Absent
+		})
 }

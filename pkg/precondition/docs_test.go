@@ -25,43 +25,78 @@ func examples(t *testing.T) []*precondition.Facts {
 	minor := &precondition.Facts{
 		Payload: release(t, "4.6.0", map[string]string{
 			"0000_10_web_a.yaml": configMap("a", ""), "0000_10_web_b.yaml": strings.ReplaceAll(cron, "NAME", "b"),
-			"0000_10_web_c.yaml": strings.ReplaceAll(cron, "NAME", "c"), "0000_10_web_gone.yaml": configMap("gone", gone),
+			"0000_10_web_c.yaml":    strings.ReplaceAll(cron, "NAME", "c"),
+			"0000_10_web_gone.yaml": configMap("gone", gone),
 		}),
 		Record: history("4.5.3"), User: "system:serviceaccount:web:ci",
 		Held: &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now},
 		Deletes: []precondition.Delete{asked(tombstone.Observation{
-			State: tombstone.Terminating, UID: "1", Requested: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"},
+			State: tombstone.Terminating, UID: "1", Requested: "1", Since: now.Add(-5 * time.Minute),
+			Finalizers: []string{"example.com/x"},
 		})},
 	}
 	manifests := minor.Payload.Manifests
 	minor.Record.History[0].Tombstones = []kinds.ID{manifests[3].ID()}
-	minor.WithoutNamespace = []*payload.Manifest{release(t, "4.6.0", map[string]string{"0000_10_web_d.yaml": strings.ReplaceAll(configMap("d", ""), "namespace: web", "labels: {}")}).Manifests[0]}
-	minor.Terminating = []precondition.Terminating{{ID: kinds.ID{Kind: "Namespace", Name: "web"}, Manifests: manifests[:3], Seen: tombstone.Observation{
-		State: tombstone.Terminating, UID: "2", Since: now.Add(-5 * time.Minute), Remains: []string{"ConfigMap left, held by finalizer example.com/x, which backup has set"},
-	}}}
+	minor.WithoutNamespace = []*payload.Manifest{release(t, "4.6.0",
+		map[string]string{"0000_10_web_d.yaml": strings.ReplaceAll(configMap("d", ""), "namespace: web",
+			"labels: {}")}).Manifests[0]}
+	minor.Terminating = []precondition.Terminating{{ID: kinds.ID{Kind: "Namespace", Name: "web"},
+		Manifests: manifests[:3], Seen: tombstone.Observation{
+			State: tombstone.Terminating, UID: "2", Since: now.Add(-5 * time.Minute),
+			Remains: []string{"ConfigMap left, held by finalizer example.com/x, which backup has set"},
+		}}}
 	minor.Claims = []precondition.Claim{{Manifest: manifests[0], Release: "db"}}
-	minor.Gates = precondition.PendingAcks(map[string]string{"ack-4.5-prices": "Prices v1 is removed in 4.6: see https://example.com/prices"}, nil, "4.5.3")
-	minor.Unserved = []precondition.UnservedManifest{{Manifest: manifests[1], Has: "v1"}, {Manifest: manifests[2], Has: "v1"}}
+	minor.Gates = precondition.PendingAcks(
+		map[string]string{"ack-4.5-prices": "Prices v1 is removed in 4.6: see https://example.com/prices"}, nil,
+		"4.5.3",
+	)
+	minor.Unserved = []precondition.UnservedManifest{{Manifest: manifests[1], Has: "v1"},
+		{Manifest: manifests[2], Has: "v1"}}
 	for _, verb := range []string{"get", "create", "patch"} {
-		minor.Missing = append(minor.Missing, precondition.Right{Verb: verb, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "web", Manifests: manifests[:1]})
+		minor.Missing = append(minor.Missing, precondition.Right{
+			Verb:      verb,
+			Resource:  schema.GroupResource{Resource: "configmaps"},
+			Namespace: "web",
+			Manifests: manifests[:1],
+		})
 	}
-	minor.Stored = []precondition.StoredVersion{{Manifest: release(t, "4.6.0", map[string]string{"0000_10_web_ships.yaml": ships}).Manifests[0], Version: "v2"}}
+	minor.Stored = []precondition.StoredVersion{{
+		Manifest: release(t, "4.6.0", map[string]string{"0000_10_web_ships.yaml": ships}).Manifests[0],
+		Version:  "v2",
+	}}
 	edited := &precondition.Facts{Payload: release(t, "4.7.2", nil), Record: history("4.7.2")}
 	edited.Record.History[0].Content, edited.Record.History[0].Source = "sha256:c0ffee", "registry.example/web:4.7.2"
-	placed := &precondition.Facts{Payload: release(t, "4.7.0", map[string]string{"0000_10_web_a.yaml": configMap("a", "")}), Record: history(), MissingNamespace: "shop"}
+	placed := &precondition.Facts{
+		Payload:          release(t, "4.7.0", map[string]string{"0000_10_web_a.yaml": configMap("a", "")}),
+		Record:           history(),
+		MissingNamespace: "shop",
+	}
 	placed.Payload.Placed = placed.Payload.Manifests
 	uninstalled := &precondition.Facts{Payload: release(t, "4.7.0", nil), Record: history("4.7.0")}
-	uninstalled.Record.Uninstall = &record.Uninstall{Since: metav1.NewTime(now.Add(-5 * time.Minute)), By: "ana@host:7", Left: 12, ReportedAt: metav1.NewTime(now)}
+	uninstalled.Record.Uninstall = &record.Uninstall{
+		Since:      metav1.NewTime(now.Add(-5 * time.Minute)),
+		By:         "ana@host:7",
+		Left:       12,
+		ReportedAt: metav1.NewTime(now),
+	}
 	return []*precondition.Facts{
 		minor,
 		rolledBack(t),
 		uninstalled,
 		placed,
-		{Payload: release(t, "4.7.0", map[string]string{"0000_10_web_old.yaml": deletedSecret, "0000_10_web_web.yaml": usesSecret}), Record: history()},
+		{
+			Payload: release(t, "4.7.0",
+				map[string]string{"0000_10_web_old.yaml": deletedSecret, "0000_10_web_web.yaml": usesSecret}),
+			Record: history(),
+		},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.7.2", "4.7.1")},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.5.3")},
 		{Payload: release(t, "4.7.0", nil), Record: history(), Elsewhere: []string{"runlevel-system"}},
-		{Payload: release(t, "4.7.0", nil), Record: history(), Writers: []string{"group shop-developers", "system:serviceaccount:shop:ci"}},
+		{
+			Payload: release(t, "4.7.0", nil),
+			Record:  history(),
+			Writers: []string{"group shop-developers", "system:serviceaccount:shop:ci"},
+		},
 		edited,
 	}
 }
@@ -108,8 +143,9 @@ func TestTheDocumentation(t *testing.T) {
 func rolledBack(t *testing.T) *precondition.Facts {
 	const claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: web}\n"
 	f := &precondition.Facts{
-		Payload: release(t, "4.7.0", map[string]string{"0000_10_web_data.yaml": claim, "0000_10_web_prices.yaml": configMap("prices", "")}),
-		Record:  history("4.7.1", "4.7.0"), Rollback: &record.Rollback{To: 1, From: 2, Version: "4.7.1"},
+		Payload: release(t, "4.7.0",
+			map[string]string{"0000_10_web_data.yaml": claim, "0000_10_web_prices.yaml": configMap("prices", "")}),
+		Record: history("4.7.1", "4.7.0"), Rollback: &record.Rollback{To: 1, From: 2, Version: "4.7.1"},
 	}
 	f.Deleted = f.Payload.Manifests
 	newest, earlier := &f.Record.History[0], &f.Record.History[1]
@@ -120,7 +156,14 @@ func rolledBack(t *testing.T) *precondition.Facts {
 	}
 	began := metav1.NewTime(now.Add(-5 * time.Minute))
 	f.Record.Hooks = []record.DeploymentHooks{{
-		ID: kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "web"}, State: deploymenthook.State{Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{deploymenthook.Pre: {Began: &began}}},
+		ID: kinds.ID{
+			Group:     "apps",
+			Kind:      "Deployment",
+			Namespace: "web",
+			Name:      "web",
+		}, State: deploymenthook.State{
+			Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{deploymenthook.Pre: {Began: &began}},
+		},
 	}}
 	return f
 }

@@ -28,7 +28,8 @@ type GatherInput struct {
 	Record    *record.Record       // of the release, as it was loaded; it has the release's name
 	Namespace string               // of the record
 	Standard  ready.Standard       // of readiness; ready.Full, if it is empty
-	// IsShareable is true if the namespace of the record may be used by others: it is not the one that Runlevel has for records.
+	// IsShareable is true if the namespace of the record may be used by others: it is not the one that Runlevel has for
+	// records.
 	IsShareable bool
 	// IsRecovered is true if there is no record: the newest version is from the objects of the release.
 	IsRecovered bool
@@ -108,7 +109,9 @@ func Pending(known *record.Record, before *inventory.Inventory) []record.Tombsto
 		goes[head.ID] = true
 	}
 	for _, head := range terminating {
-		if !slices.ContainsFunc(objectmeta.Containers(head.ID, head.Resource), func(id kinds.ID) bool { return goes[id] }) {
+		if !slices.ContainsFunc(objectmeta.Containers(head.ID, head.Resource), func(id kinds.ID) bool {
+			return goes[id]
+		}) {
 			pending = append(pending, record.Tombstone{ID: head.ID, UID: head.UID})
 		}
 	}

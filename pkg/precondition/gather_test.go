@@ -23,7 +23,8 @@ import (
 func listOf(label string) metav1.ListOptions { return metav1.ListOptions{LabelSelector: label} }
 
 func manifest(apiVersion, kind, name, annotation string) string {
-	return "apiVersion: " + apiVersion + "\nkind: " + kind + "\nmetadata: {name: " + name + ", namespace: HERE, annotations: {" + annotation + "}}\n"
+	return "apiVersion: " + apiVersion + "\nkind: " + kind + "\nmetadata: {name: " + name +
+		", namespace: HERE, annotations: {" + annotation + "}}\n"
 }
 
 func TestKindsOfACluster(t *testing.T) {
@@ -52,8 +53,10 @@ spec: {group: example.com, scope: Namespaced, names: {kind: Relic, plural: relic
 		"0000_10_web_10_h.yaml": manifest("nobody.example.com/v1", "Nothing", "to-go", gone),
 		"0000_10_web_11_i.yaml": manifest("batch/v1beta1", "CronJob", "to-go", gone),
 		"0000_10_web_12_j.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: withoutNamespace}}",
-		"0000_10_web_13_k.yaml": "{apiVersion: rights.example.com/v1, kind: Gadget, metadata: {name: withoutNamespace}}",
-		"0000_10_web_14_l.yaml": "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: everywhere}, value: 1}",
+		"0000_10_web_13_k.yaml": "{apiVersion: rights.example.com/v1, kind: Gadget, metadata: {name: " +
+			"withoutNamespace}}",
+		"0000_10_web_14_l.yaml": "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: " +
+			"everywhere}, value: 1}",
 	})})
 	wanted := strings.TrimSpace(`
 Blocks UnservedKinds: 0000_10_web_04_b.yaml: the release defines no Gadget in rights.example.com/v2, only in rights.example.com/v1; lifted by writing rights.example.com/v1 instead, or serving v2 too | Gadget HERE/ours-in-v2 | 0000_10_web_04_b.yaml
@@ -99,12 +102,15 @@ spec:
 		return err == nil
 	})
 	gauge := map[string]string{"0000_10_web_gauge.yaml": manifest("counts.example.com/v1", "Gauge", "g", "")}
-	if got := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, gauge)}))); got != "" {
+	if got := shown(precondition.Evaluate(
+		gather(t, c, precondition.GatherInput{Payload: in(t, namespace, gauge)}),
+	)); got != "" {
 		t.Errorf("as the cluster serves it: %s", got)
 	}
 	gauge["0000_10_web_00_definition.yaml"] = strings.ReplaceAll(definition, "SERVED", "false")
 	got := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, gauge)})))
-	if want := "the release defines no Gauge in counts.example.com/v1, only in counts.example.com/v2"; !strings.Contains(got, want) {
+	if want := "the release defines no Gauge in counts.example.com/v1, only in " +
+		"counts.example.com/v2"; !strings.Contains(got, want) {
 		t.Errorf("as the release will: %s", got)
 	}
 }
@@ -128,17 +134,20 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1, versionPri
 		return !errors.Is(err, cluster.ErrNotServed)
 	})
 	f := gather(t, c, precondition.GatherInput{Payload: in(t, namespace, map[string]string{
-		"0000_10_web_a.yaml": manifest("down.example.com/v1", "Thing", "a", ""), "0000_10_web_b.yaml": manifest("v1", "ConfigMap", "b", ""),
+		"0000_10_web_a.yaml": manifest("down.example.com/v1", "Thing", "a", ""),
+		"0000_10_web_b.yaml": manifest("v1", "ConfigMap", "b", ""),
 	})})
 	got := shown(precondition.Evaluate(f))
-	if want := "Warns UnservedKinds: 0000_10_web_a.yaml: it is not known whether the cluster serves Thing in down.example.com/v1: "; !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
+	if want := "Warns UnservedKinds: 0000_10_web_a.yaml: it is not known whether the cluster serves Thing in " +
+		"down.example.com/v1: "; !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
 		t.Errorf("%s\nwant one line that begins: %s", got, want)
 	}
 }
 
 func TestAPendingDelete(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: old, namespace: " + namespace + ", finalizers: [FINALIZER]}\n"
+	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: old, namespace: " + namespace +
+		", finalizers: [FINALIZER]}\n"
 	made := sandboxtest.Apply(t, c, strings.ReplaceAll(config, "FINALIZER", "example.com/x"))
 	in, err := c.Find(t.Context(), made.GroupVersionKind())
 	if err != nil {
@@ -148,24 +157,37 @@ func TestAPendingDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := history("4.5.3")
-	known.RequestDelete(record.Tombstone{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "old"}, UID: made.GetUID(), Version: "4.5.3"})
-	known.RequestDelete(record.Tombstone{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "gone"}, UID: "1", Version: "4.5.3"})
+	known.RequestDelete(record.Tombstone{
+		ID:      kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "old"},
+		UID:     made.GetUID(),
+		Version: "4.5.3",
+	})
+	known.RequestDelete(record.Tombstone{
+		ID:      kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "gone"},
+		UID:     "1",
+		Version: "4.5.3",
+	})
 	judge := func() []precondition.CheckFinding {
-		return precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil), Record: known}))
+		return precondition.Evaluate(
+			gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil), Record: known}),
+		)
 	}
 	err = precondition.Refuse(judge())
 	if err == nil || strings.Contains(err.Error(), "\n") {
 		t.Fatalf("refused: %v", err)
 	}
 	for _, want := range []string{
-		"PendingDelete: ConfigMap " + namespace + "/old, which 4.5.3 deletes, is terminating since ", ", held by finalizer example.com/x: " +
-			"the minor update from 4.5.3 to 4.6.0 does not begin before it is gone; lifted by the holder of finalizer example.com/x",
+		"PendingDelete: ConfigMap " + namespace + "/old, which 4.5.3 deletes, is terminating since ",
+		", held by finalizer example.com/x: " +
+			"the minor update from 4.5.3 to 4.6.0 does not begin before it is gone; lifted by the holder of " +
+			"finalizer example.com/x",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q in %q", want, err)
 		}
 	}
-	if _, err := c.In(in, namespace).Patch(t.Context(), "old", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := c.In(in, namespace).Patch(t.Context(), "old", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	if err := precondition.Refuse(judge()); err != nil {
@@ -175,7 +197,8 @@ func TestAPendingDelete(t *testing.T) {
 
 func TestObjectsOfAnotherReleaseOnACluster(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	labelled := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, namespace: " + namespace + ", labels: {runlevel.dev/release: RELEASE}}\n"
+	labelled := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, namespace: " + namespace +
+		", labels: {runlevel.dev/release: RELEASE}}\n"
 	for name, of := range map[string]string{"theirs": "db", "to-go": "db", "ours": "web"} {
 		sandboxtest.Apply(t, c, strings.NewReplacer("NAME", name, "RELEASE", of).Replace(labelled))
 	}
@@ -185,22 +208,29 @@ func TestObjectsOfAnotherReleaseOnACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.In(where, namespace).Patch(t.Context(), "copied", types.JSONPatchType, []byte(`[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`), metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
+	if _, err := c.In(where, namespace).Patch(t.Context(), "copied", types.JSONPatchType,
+		[]byte(`[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`),
+		metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
 		t.Fatal(err)
 	}
 	rel := in(t, namespace, map[string]string{
-		"0000_10_web_a.yaml": manifest("v1", "ConfigMap", "theirs", ""), "0000_10_web_b.yaml": manifest("v1", "ConfigMap", "ours", ""),
-		"0000_10_web_c.yaml": manifest("v1", "ConfigMap", "copied", ""), "0000_10_web_d.yaml": manifest("v1", "ConfigMap", "nobodys", ""),
+		"0000_10_web_a.yaml": manifest("v1", "ConfigMap", "theirs", ""),
+		"0000_10_web_b.yaml": manifest("v1", "ConfigMap", "ours", ""),
+		"0000_10_web_c.yaml": manifest("v1", "ConfigMap", "copied", ""),
+		"0000_10_web_d.yaml": manifest("v1", "ConfigMap", "nobodys", ""),
 		"0000_10_web_e.yaml": manifest("v1", "ConfigMap", "to-go", gone),
 	})
 	wanted := strings.TrimSpace(`
 Blocks ForeignObject: 0000_10_web_a.yaml: ConfigMap HERE/theirs is of release db, and can't be applied by this one; lifted by dropping it here, or by release db no longer having it | ConfigMap HERE/theirs | 0000_10_web_a.yaml
 Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db, and can't be deleted by this one; lifted by dropping it here, or by release db no longer having it | ConfigMap HERE/to-go | 0000_10_web_e.yaml`)
 	// Who may not list the objects of a whole cluster is told the same.
-	narrow := sandboxtest.Connect(t, account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch", "delete"), rule("coordination.k8s.io", "leases", "get", "create", "update")))
+	narrow := sandboxtest.Connect(t,
+		account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch", "delete"),
+			rule("coordination.k8s.io", "leases", "get", "create", "update")))
 	for name, c := range map[string]*cluster.Cluster{"an admin": c, "who may not list": narrow} {
 		f := gather(t, c, precondition.GatherInput{Payload: rel, Namespace: namespace})
-		if diff := cmp.Diff(wanted, strings.ReplaceAll(shown(precondition.Evaluate(f)), namespace, "HERE")); diff != "" {
+		if diff := cmp.Diff(wanted,
+			strings.ReplaceAll(shown(precondition.Evaluate(f)), namespace, "HERE")); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -215,7 +245,8 @@ func TestAnApplyThatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = precondition.Refuse(precondition.Evaluate(gather(t, c, question)))
-	if err == nil || !strings.HasPrefix(err.Error(), "ApplyRunning: ana@host:7 has been applying the release since 20") {
+	if err == nil || !strings.HasPrefix(err.Error(),
+		"ApplyRunning: ana@host:7 has been applying the release since 20") {
 		t.Errorf("beside another: %v", err)
 	}
 	question.Lock = nil // as the process that applies does
@@ -235,7 +266,11 @@ func TestAnEndedContextIsNoFact(t *testing.T) {
 	ended, end := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	end(enough)
-	if _, err := precondition.Gather(ended, c, precondition.GatherInput{Payload: f.Payload, Record: f.Record, Namespace: "runlevel"}); !errors.Is(err, enough) {
+	if _, err := precondition.Gather(ended, c, precondition.GatherInput{
+		Payload:   f.Payload,
+		Record:    f.Record,
+		Namespace: "runlevel",
+	}); !errors.Is(err, enough) {
 		t.Errorf("%v, want %v", err, enough)
 	}
 }
@@ -243,13 +278,15 @@ func TestAnEndedContextIsNoFact(t *testing.T) {
 // TestATerminatingNamespaceWithoutTheRightToListThem is about an account that may only get Namespaces.
 func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	sandboxtest.Apply(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/x]}\n")
+	sandboxtest.Apply(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, namespace: "+namespace+
+		", finalizers: [example.com/x]}\n")
 	configMaps, err := c.FindKind(t.Context(), schema.GroupKind{Kind: "ConfigMap"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_, _ = c.In(configMaps, namespace).Patch(context.Background(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, _ = c.In(configMaps, namespace).Patch(context.Background(), "held", types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
 	if err := c.Client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -259,7 +296,8 @@ func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
 	of := in(t, namespace, map[string]string{"0000_10_web_a.yaml": manifest("v1", "ConfigMap", "a", "")})
 	for name, c := range map[string]*cluster.Cluster{"an admin": c, "who may only get": narrow} {
 		findings := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: of, Namespace: home})))
-		if want := "TerminatingObject: Namespace " + namespace + ", which 0000_10_web_a.yaml needs, is terminating since "; !strings.Contains(findings, want) {
+		if want := "TerminatingObject: Namespace " + namespace +
+			", which 0000_10_web_a.yaml needs, is terminating since "; !strings.Contains(findings, want) {
 			t.Errorf("%s: %s\nwant it to say %q", name, findings, want)
 		}
 	}

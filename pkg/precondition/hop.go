@@ -87,7 +87,8 @@ func IsMinor(from, to string) bool {
 	return before == nil || after == nil || hop{distance: distanceOf(before, after)}.isMinorOrMajor()
 }
 
-// isMinorOrMajor reports whether the update is to another minor or major version: pending deletes and admin gates stop it.
+// isMinorOrMajor reports whether the update is to another minor or major version: pending deletes and admin gates stop
+// it.
 func (h hop) isMinorOrMajor() bool { return h.distance == minor || h.distance == major }
 
 // isKnown reports whether both versions are known.

@@ -78,7 +78,10 @@ func definitionsOf(p *payload.Payload) definitions {
 			kind, resources := cluster.DefinedKind(m.Object())
 			ours.kinds[kind] = append(ours.kinds[kind], resources...)
 		case kind == kinds.APIService:
-			ours.versions[schema.GroupVersion{Group: text(m.Object(), "spec", "group"), Version: text(m.Object(), "spec", "version")}] = true
+			ours.versions[schema.GroupVersion{
+				Group:   text(m.Object(), "spec", "group"),
+				Version: text(m.Object(), "spec", "version"),
+			}] = true
 		}
 	}
 	return ours

@@ -75,7 +75,10 @@ func account(t *testing.T, namespace string, may ...rbacv1.PolicyRule) *rest.Con
 func accountOfCluster(t *testing.T, namespace string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	config, client := testbed.Account(t, namespace, "ci"), testbed.Client(t)
-	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Rules: may}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Rules:      may,
+	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
@@ -99,13 +102,20 @@ func knownRights(t *testing.T, config *rest.Config, namespace string, may []rbac
 func awaitRights(t *testing.T, c *cluster.Cluster, namespace string, may []rbacv1.PolicyRule) {
 	t.Helper()
 	for _, rule := range may {
-		requested := &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+		requested := &authorizationv1.ResourceAttributes{
+			Namespace: namespace,
+			Verb:      rule.Verbs[0],
+			Group:     rule.APIGroups[0],
+			Resource:  rule.Resources[0],
+		}
 		if len(rule.ResourceNames) > 0 {
 			requested.Name = rule.ResourceNames[0]
 		}
 		sandboxtest.Eventually(t, "the right is known", func(ctx context.Context) bool {
 			answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-				&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: requested}}, metav1.CreateOptions{})
+				&authorizationv1.SelfSubjectAccessReview{
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: requested},
+				}, metav1.CreateOptions{})
 			return err == nil && answer.Status.Allowed
 		})
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// ForeignNamespace returns the namespace of objects whose manifests name none, if the release does not create it; "" otherwise.
+// ForeignNamespace returns the namespace of objects whose manifests name none, if the release does not create it; ""
+// otherwise.
 func ForeignNamespace(p *payload.Payload) string {
 	name := p.Options().Namespace
 	isCreated := slices.ContainsFunc(p.Manifests, func(m *payload.Manifest) bool {
@@ -30,8 +31,8 @@ func placed(p *payload.Payload) []*payload.Manifest {
 	return slices.DeleteFunc(slices.Clone(p.Placed), (*payload.Manifest).IsTombstone)
 }
 
-// missingNamespace returns the namespace of objects whose manifests name none, if it does not exist and nothing creates it. It returns
-// none for a user who may not read it.
+// missingNamespace returns the namespace of objects whose manifests name none, if it does not exist and nothing creates
+// it. It returns none for a user who may not read it.
 func (input GatherInput) missingNamespace(ctx context.Context, c *cluster.Cluster) string {
 	name := ForeignNamespace(input.Payload)
 	if name == "" || input.CreateNamespace {

@@ -18,7 +18,9 @@ func judgeClaims(f *Facts) []CheckFinding {
 		deletes bool
 	}
 	var found []CheckFinding
-	for _, claims := range grouped(f.Claims, func(c Claim) cause { return cause{c.Release, c.Manifest.IsTombstone()} }) {
+	for _, claims := range grouped(f.Claims, func(c Claim) cause {
+		return cause{c.Release, c.Manifest.IsTombstone()}
+	}) {
 		var manifests []*payload.Manifest
 		for _, claim := range claims {
 			manifests = append(manifests, claim.Manifest)
@@ -30,7 +32,8 @@ func judgeClaims(f *Facts) []CheckFinding {
 		other := printable.Line(claims[0].Release)
 		resolution := "dropping it here, or by release " + other + " no longer having it"
 		if len(claims) > 1 {
-			resolution = "applying them as release " + other + ", if it is the same one, or by dropping them here, or by release " + other + " no longer having them"
+			resolution = "applying them as release " + other +
+				", if it is the same one, or by dropping them here, or by release " + other + " no longer having them"
 		}
 		found = append(found, blocks(resolution, "%s: %s %s of release %s, and %s by this one",
 			files(manifests), name(ids(manifests)), either(len(claims), "is", "are"), other, problem).at(manifests...))
@@ -43,8 +46,10 @@ func judgeNamespaces(f *Facts) []CheckFinding {
 	if len(f.WithoutNamespace) == 0 {
 		return nil
 	}
-	subject := either(len(f.WithoutNamespace), "is in no namespace, and objects of its kind are in one", "are in no namespace, and objects of their kinds are in one")
-	return []CheckFinding{blocks("writing metadata.namespace", "%s: %s %s", files(f.WithoutNamespace), name(ids(f.WithoutNamespace)), subject).at(f.WithoutNamespace...)}
+	subject := either(len(f.WithoutNamespace), "is in no namespace, and objects of its kind are in one",
+		"are in no namespace, and objects of their kinds are in one")
+	return []CheckFinding{blocks("writing metadata.namespace", "%s: %s %s", files(f.WithoutNamespace),
+		name(ids(f.WithoutNamespace)), subject).at(f.WithoutNamespace...)}
 }
 
 // judgeKinds is UnservedKinds: one finding for each kind; for all of a group and version, if their
@@ -77,15 +82,19 @@ func judgeKind(kind schema.GroupVersionKind, why UnservedManifest, manifests []*
 	other := printable.Line(schema.GroupVersion{Group: kind.Group, Version: why.Has}.String())
 	switch {
 	case why.Err != nil:
-		return warns("the server of "+printable.Line(kind.GroupVersion().String()), "%s: it is not known whether the cluster serves %s: %s",
+		return warns("the server of "+printable.Line(kind.GroupVersion().String()),
+			"%s: it is not known whether the cluster serves %s: %s",
 			at, name, printable.Line(why.Err.Error()))
 	case why.InOurs:
-		return blocks("writing "+other+" instead, or serving "+printable.Line(kind.Version)+" too", "%s: the release defines no %s, only in %s", at, name, other)
+		return blocks("writing "+other+" instead, or serving "+printable.Line(kind.Version)+" too",
+			"%s: the release defines no %s, only in %s", at, name, other)
 	case why.Has != "":
 		return blocks("writing "+other+" instead", "%s: the cluster does not serve %s, only in %s", at, name, other)
 	case kinds.ScopeOf(kind.GroupKind()) != kinds.Unknown:
-		return blocks("a cluster of another version of Kubernetes, or dropping it here", "%s: the cluster does not serve %s, nor any other version of it", at, name)
+		return blocks("a cluster of another version of Kubernetes, or dropping it here",
+			"%s: the cluster does not serve %s, nor any other version of it", at, name)
 	default:
-		return blocks("installing its CustomResourceDefinition or APIService", "%s: the cluster does not serve %s, and the release does not define it", at, name)
+		return blocks("installing its CustomResourceDefinition or APIService",
+			"%s: the cluster does not serve %s, and the release does not define it", at, name)
 	}
 }

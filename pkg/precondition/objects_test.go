@@ -13,16 +13,20 @@ import (
 // crons are three manifests of one kind, and a tombstone.
 func crons(t *testing.T) []*payload.Manifest {
 	cron := func(name, annotation string) string {
-		return "apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: " + name + ", namespace: web, annotations: {" + annotation + "}}\n"
+		return "apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: " + name +
+			", namespace: web, annotations: {" + annotation + "}}\n"
 	}
 	return release(t, "4.6.0", map[string]string{
-		"0000_10_web_a.yaml": cron("a", ""), "0000_10_web_b.yaml": cron("b", ""), "0000_10_web_c.yaml": cron("c", ""), "0000_10_web_d.yaml": cron("d", gone),
+		"0000_10_web_a.yaml": cron("a", ""), "0000_10_web_b.yaml": cron("b", ""), "0000_10_web_c.yaml": cron("c", ""),
+		"0000_10_web_d.yaml": cron("d", gone),
 	}).Manifests
 }
 
 func TestObjectsOfOtherReleases(t *testing.T) {
 	manifests := crons(t)
-	f := &precondition.Facts{Claims: []precondition.Claim{{Manifest: manifests[0], Release: "db"}, {Manifest: manifests[3], Release: "db"}}}
+	f := &precondition.Facts{
+		Claims: []precondition.Claim{{Manifest: manifests[0], Release: "db"}, {Manifest: manifests[3], Release: "db"}},
+	}
 	expect(t, f, `
 Blocks ForeignObject: 0000_10_web_a.yaml: CronJob web/a is of release db, and can't be applied by this one; lifted by dropping it here, or by release db no longer having it | CronJob web/a | 0000_10_web_a.yaml
 Blocks ForeignObject: 0000_10_web_d.yaml: CronJob web/d is of release db, and can't be deleted by this one; lifted by dropping it here, or by release db no longer having it | CronJob web/d | 0000_10_web_d.yaml`)
@@ -37,7 +41,12 @@ func TestOneCauseIsOneFinding(t *testing.T) {
 	}
 	for _, namespace := range []string{"a", "b"} {
 		for _, resource := range []string{"secrets", "services"} {
-			f.Missing = append(f.Missing, precondition.Right{Verb: "get", Resource: schema.GroupResource{Resource: resource}, Namespace: namespace, Manifests: manifests[:1]})
+			f.Missing = append(f.Missing, precondition.Right{
+				Verb:      "get",
+				Resource:  schema.GroupResource{Resource: resource},
+				Namespace: namespace,
+				Manifests: manifests[:1],
+			})
 		}
 	}
 	expect(t, f, `
@@ -56,10 +65,19 @@ func TestKindsThatAreNotServed(t *testing.T) {
 		count    int
 		wanted   string
 	}{
-		"gone for good":   {precondition.UnservedManifest{}, 1, "Blocks UnservedKinds: 0000_10_web_a.yaml: the cluster does not serve CronJob in batch/v1beta1, nor any other version of it; lifted by a cluster of another version of Kubernetes, or dropping it here"},
-		"other version":   {precondition.UnservedManifest{Has: "v1"}, 2, "Blocks UnservedKinds: 0000_10_web_a.yaml and 1 more manifest: the cluster does not serve CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead"},
-		"ours has others": {precondition.UnservedManifest{Has: "v1", InOurs: true}, 1, "Blocks UnservedKinds: 0000_10_web_a.yaml: the release defines no CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead, or serving v1beta1 too"},
-		"not known":       {precondition.UnservedManifest{Err: errors.New("no\nanswer")}, 3, `Warns UnservedKinds: 0000_10_web_a.yaml and 2 more manifests: it is not known whether the cluster serves CronJob in batch/v1beta1: no\nanswer; lifted by the server of batch/v1beta1`},
+		"gone for good": {precondition.UnservedManifest{}, 1,
+			"Blocks UnservedKinds: 0000_10_web_a.yaml: the cluster does not serve CronJob in batch/v1beta1, nor any " +
+				"other version of it; lifted by a cluster of another version of Kubernetes, or dropping it here"},
+		"other version": {precondition.UnservedManifest{Has: "v1"}, 2,
+			"Blocks UnservedKinds: 0000_10_web_a.yaml and 1 more manifest: the cluster does not serve CronJob in " +
+				"batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead"},
+		"ours has others": {precondition.UnservedManifest{
+			Has:    "v1",
+			InOurs: true,
+		}, 1, "Blocks UnservedKinds: 0000_10_web_a.yaml: the release defines no CronJob in batch/v1beta1, only in " +
+			"batch/v1; lifted by writing batch/v1 instead, or serving v1beta1 too"},
+		"not known": {precondition.UnservedManifest{Err: errors.New("no\nanswer")}, 3,
+			`Warns UnservedKinds: 0000_10_web_a.yaml and 2 more manifests: it is not known whether the cluster serves CronJob in batch/v1beta1: no\nanswer; lifted by the server of batch/v1beta1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &precondition.Facts{}
@@ -93,9 +111,18 @@ func TestRightsThatAreMissing(t *testing.T) {
 Blocks MissingRights: ana may not patch, delete, get cronjobs.batch in namespace web, which 0000_10_web_a.yaml and 3 more manifests need; lifted by an administrator who grants it, with a Role in namespace web | CronJob web/a | 0000_10_web_a.yaml
 Blocks MissingRights: ana may not list nodes, which 0000_10_web_c.yaml needs; lifted by an administrator who grants it, with a ClusterRole | CronJob web/c | 0000_10_web_c.yaml
 Blocks MissingRights: ana may not get cronjobs.batch in namespace db, which 0000_10_web_a.yaml needs; lifted by an administrator who grants it, with a Role in namespace db | CronJob web/a | 0000_10_web_a.yaml`},
-		"for the record": {missing: []precondition.Right{{Verb: "create", Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "runlevel"}},
-			wanted: "Blocks MissingRights: this account may not create configmaps in namespace runlevel, which the record of release web needs; lifted by an administrator who grants it, with a Role in namespace runlevel"},
-		"not known": {err: errors.New("no\nanswer"), wanted: `Warns MissingRights: it is not known whether this account has the rights that are needed: no\nanswer; lifted by an answer of the cluster`},
+		"for the record": {missing: []precondition.Right{{
+			Verb:      "create",
+			Resource:  schema.GroupResource{Resource: "configmaps"},
+			Namespace: "runlevel",
+		}},
+			wanted: "Blocks MissingRights: this account may not create configmaps in namespace runlevel, which the " +
+				"record of release web needs; lifted by an administrator who grants it, with a Role in namespace " +
+				"runlevel"},
+		"not known": {
+			err:    errors.New("no\nanswer"),
+			wanted: `Warns MissingRights: it is not known whether this account has the rights that are needed: no\nanswer; lifted by an answer of the cluster`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{User: test.user, Missing: test.missing, RightsErr: test.err}, test.wanted)

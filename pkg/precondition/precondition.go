@@ -36,9 +36,10 @@ type Facts struct {
 	TombstoneObjects []kinds.ID          // existing objects of tombstones
 	Claims           []Claim             // manifests whose objects other releases own
 	WithoutNamespace []*payload.Manifest // of namespaced kinds, without a namespace
-	MissingNamespace string              // that such objects get, and that neither exists nor is created; "" if there is none
-	Unserved         []UnservedManifest  // manifests whose kind is not served, or not known to be
-	Stored           []StoredVersion     // versions that definitions lack, and in which objects may be stored
+	// that such objects get, and that neither exists nor is created; "" if there is none
+	MissingNamespace string
+	Unserved         []UnservedManifest // manifests whose kind is not served, or not known to be
+	Stored           []StoredVersion    // versions that definitions lack, and in which objects may be stored
 
 	Terminating []Terminating // objects that the update needs, and that are being deleted
 	Gates       []AdminGate   // unacknowledged gates that hold back the update
@@ -72,8 +73,8 @@ func (d Delete) Describe(now time.Time) string {
 	return notSent
 }
 
-// DescribeSince is like Describe, with a time instead of an age: the text is the same as long as the state is, since findings of
-// the gate become conditions.
+// DescribeSince is like Describe, with a time instead of an age: the text is the same as long as the state is, since
+// findings of the gate become conditions.
 func (d Delete) DescribeSince() string {
 	if d.WasSent() {
 		return d.Seen.DescribeSince()

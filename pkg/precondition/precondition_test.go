@@ -43,7 +43,8 @@ func release(t testing.TB, version string, manifests map[string]string) *payload
 
 // configMap is a manifest in namespace web; one that is not empty annotates it.
 func configMap(name, annotation string) string {
-	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: web, annotations: {" + annotation + "}}\n"
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: web, annotations: {" +
+		annotation + "}}\n"
 }
 
 const gone = `release.openshift.io/delete: "true"`
@@ -56,7 +57,12 @@ func history(versions ...string) *record.Record {
 	r := &record.Record{Release: "web"}
 	for i, version := range versions {
 		done := ago(time.Duration(i+1) * 24 * time.Hour)
-		e := record.HistoryEntry{State: record.Completed, Version: version, Started: ago(time.Duration(i+1)*24*time.Hour + time.Hour), Completed: &done}
+		e := record.HistoryEntry{
+			State:     record.Completed,
+			Version:   version,
+			Started:   ago(time.Duration(i+1)*24*time.Hour + time.Hour),
+			Completed: &done,
+		}
 		if begun, isBegun := strings.CutSuffix(version, "..."); isBegun {
 			e.State, e.Version, e.Completed = record.Partial, begun, nil
 		}
@@ -67,7 +73,10 @@ func history(versions ...string) *record.Record {
 
 // asked is a delete that 4.5.0 asked for two hours ago, as it is seen now.
 func asked(seen tombstone.Observation) precondition.Delete {
-	return precondition.Delete{Tombstone: record.Tombstone{ID: old, UID: "1", Version: "4.5.0", RequestedAt: ago(2 * time.Hour), Sent: true}, Seen: seen}
+	return precondition.Delete{
+		Tombstone: record.Tombstone{ID: old, UID: "1", Version: "4.5.0", RequestedAt: ago(2 * time.Hour), Sent: true},
+		Seen:      seen,
+	}
 }
 
 // shown is what findings say, line by line: all there is of each.
@@ -104,44 +113,77 @@ func expect(t *testing.T, f *precondition.Facts, wanted string) {
 }
 
 func TestPendingDeletesStopMinorUpdates(t *testing.T) {
-	held := tombstone.Observation{State: tombstone.Terminating, UID: "1", Requested: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"}}
-	const what = "PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T11:55:00Z, held by finalizer example.com/x: "
+	held := tombstone.Observation{
+		State:      tombstone.Terminating,
+		UID:        "1",
+		Requested:  "1",
+		Since:      now.Add(-5 * time.Minute),
+		Finalizers: []string{"example.com/x"},
+	}
+	const what = "PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T11:55:00Z, " +
+		"held by finalizer example.com/x: "
 	const rest = "; lifted by the holder of finalizer example.com/x | since 2026-05-04T11:55:00Z | ConfigMap web/old"
-	const unknown = "an update between versions that are not known, which counts as a minor one, does not begin before it is gone"
+	const unknown = "an update between versions that are not known, which counts as a minor one, does not begin " +
+		"before it is gone"
 	for name, test := range map[string]struct {
 		before []string
 		to     string
 		wanted string
 	}{
-		"minor":                              {[]string{"4.5.3"}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
-		"major":                              {[]string{"4.5.3"}, "5.0.0", "Blocks " + what + "the major update from 4.5.3 to 5.0.0 does not begin before it is gone" + rest},
-		"patch":                              {[]string{"4.5.3"}, "4.5.4", "Warns " + what + "the patch update from 4.5.3 to 4.5.4 goes on" + rest},
-		"from a candidate":                   {[]string{"4.6.0-rc.1"}, "4.6.0", "Warns " + what + "the patch update from 4.6.0-rc.1 to 4.6.0 goes on" + rest},
-		"same version":                       {[]string{"4.5.3"}, "4.5.3", "Warns " + what + "applying 4.5.3 again goes on" + rest},
-		"install":                            {nil, "4.5.3", "Warns " + what + "an install goes on" + rest},
-		"none was completed":                 {[]string{"4.5.3..."}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
-		"a minor that was begun goes on":     {[]string{"4.6.0...", "4.5.3"}, "4.6.0", "Warns " + what + "applying 4.6.0 again goes on" + rest},
-		"a minor that was begun is fixed":    {[]string{"4.6.0...", "4.5.3"}, "4.6.1", "Warns " + what + "the patch update from 4.6.0 to 4.6.1 goes on" + rest},
-		"a patch that was begun, then minor": {[]string{"4.5.4...", "4.5.3"}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
-		"no version is said":                 {[]string{"4.5.3"}, "", "Blocks " + what + unknown + rest},
-		"no version was said":                {[]string{""}, "4.5.3", "Blocks " + what + unknown + rest},
+		"minor": {[]string{"4.5.3"}, "4.6.0",
+			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
+		"major": {[]string{"4.5.3"}, "5.0.0",
+			"Blocks " + what + "the major update from 4.5.3 to 5.0.0 does not begin before it is gone" + rest},
+		"patch": {[]string{"4.5.3"}, "4.5.4",
+			"Warns " + what + "the patch update from 4.5.3 to 4.5.4 goes on" + rest},
+		"from a candidate": {[]string{"4.6.0-rc.1"}, "4.6.0",
+			"Warns " + what + "the patch update from 4.6.0-rc.1 to 4.6.0 goes on" + rest},
+		"same version": {[]string{"4.5.3"}, "4.5.3",
+			"Warns " + what + "applying 4.5.3 again goes on" + rest},
+		"install": {nil, "4.5.3", "Warns " + what + "an install goes on" + rest},
+		"none was completed": {[]string{"4.5.3..."}, "4.6.0",
+			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
+		"a minor that was begun goes on": {[]string{"4.6.0...", "4.5.3"}, "4.6.0",
+			"Warns " + what + "applying 4.6.0 again goes on" + rest},
+		"a minor that was begun is fixed": {[]string{"4.6.0...", "4.5.3"}, "4.6.1",
+			"Warns " + what + "the patch update from 4.6.0 to 4.6.1 goes on" + rest},
+		"a patch that was begun, then minor": {[]string{"4.5.4...", "4.5.3"}, "4.6.0",
+			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
+		"no version is said":  {[]string{"4.5.3"}, "", "Blocks " + what + unknown + rest},
+		"no version was said": {[]string{""}, "4.5.3", "Blocks " + what + unknown + rest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...), Deletes: []precondition.Delete{asked(held)}}, test.wanted)
+			expect(t, &precondition.Facts{
+				Payload: release(t, test.to, nil),
+				Record:  history(test.before...),
+				Deletes: []precondition.Delete{asked(held)},
+			}, test.wanted)
 		})
 	}
 	t.Run("the same payload without a version", func(t *testing.T) {
-		f := &precondition.Facts{Payload: release(t, "", nil), Record: history(""), Deletes: []precondition.Delete{asked(held)}}
+		f := &precondition.Facts{
+			Payload: release(t, "", nil),
+			Record:  history(""),
+			Deletes: []precondition.Delete{asked(held)},
+		}
 		f.Record.History[0].Hash = f.Payload.Hash
 		expect(t, f, "Warns "+what+"applying the same payload again goes on"+rest)
 	})
 }
 
 func TestADeleteSaysWhoLiftsIt(t *testing.T) {
-	const update, object = ": the minor update from 4.5.3 to 4.6.0 does not begin before it is gone; lifted by ", " | ConfigMap web/old"
+	const update, object = ": the minor update from 4.5.3 to 4.6.0 does not begin before it is gone; lifted by ",
+		" | ConfigMap web/old"
 	since := now.Add(-72 * time.Hour)
 	terminating := func(finalizers []string, remains ...string) tombstone.Observation {
-		return tombstone.Observation{State: tombstone.Terminating, Requested: "1", UID: "1", Since: since, Finalizers: finalizers, Remains: remains}
+		return tombstone.Observation{
+			State:      tombstone.Terminating,
+			Requested:  "1",
+			UID:        "1",
+			Since:      since,
+			Finalizers: finalizers,
+			Remains:    remains,
+		}
 	}
 	unclear, ending := terminating(nil, "not known yet"), terminating(nil, "2 Pods")
 	unclear.Contents, ending.Contents = tombstone.Unclear, tombstone.Ending
@@ -149,36 +191,72 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		seen   tombstone.Observation
 		wanted string
 	}{
-		"gone":          {tombstone.Observation{State: tombstone.Absent, Requested: "1"}, ""},
-		"finalizers":    {terminating([]string{"a/b", "c/d"}), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z, held by finalizers a/b, c/d" + update + "the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
-		"content":       {terminating(nil, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z (2 Widgets)" + update + "removing what is left in it | since 2026-05-01T12:00:00Z" + object},
-		"both":          {terminating([]string{"a/b"}, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, and by removing what is left in it | since 2026-05-01T12:00:00Z" + object},
-		"nothing":       {terminating(nil), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z" + update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
-		"not looked at": {unclear, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z (not known yet)" + update + "itself, unless something in it is held: that is not known yet | since 2026-05-01T12:00:00Z" + object},
-		"ending":        {ending, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z (2 Pods)" + update + "itself, once what is left in it has ended | since 2026-05-01T12:00:00Z" + object},
-		"not reached": {tombstone.Observation{State: tombstone.Present, Requested: "1", UID: "1"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and not terminating" + update +
-			"applying the same version again, which asks for it again, or by deleting it by hand | since 2026-05-04T10:00:00Z" + object},
-		"not known": {tombstone.Observation{State: tombstone.Unknown, Requested: "1", Why: "the server is down"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, may still be there, which is not known: the server is down" + update +
+		"gone": {tombstone.Observation{State: tombstone.Absent, Requested: "1"}, ""},
+		"finalizers": {terminating([]string{"a/b", "c/d"}),
+			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since " +
+				"2026-05-01T12:00:00Z, held by finalizers a/b, c/d" + update +
+				"the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
+		"content": {terminating(nil, "2 Widgets"),
+			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z " +
+				"(2 Widgets)" + update + "removing what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"both": {terminating([]string{"a/b"}, "2 Widgets"),
+			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since " +
+				"2026-05-01T12:00:00Z, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, " +
+				"and by removing what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"nothing": {terminating(nil),
+			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z" +
+				update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
+		"not looked at": {unclear,
+			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z " +
+				"(not known yet)" + update + "itself, unless something in it is held: that is not known yet | since " +
+				"2026-05-01T12:00:00Z" + object},
+		"ending": {ending, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since " +
+			"2026-05-01T12:00:00Z (2 Pods)" + update +
+			"itself, once what is left in it has ended | since 2026-05-01T12:00:00Z" + object},
+		"not reached": {tombstone.Observation{
+			State:     tombstone.Present,
+			Requested: "1",
+			UID:       "1",
+		}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and not terminating" +
+			update +
+			"applying the same version again, which asks for it again, or by deleting it by hand | since " +
+			"2026-05-04T10:00:00Z" + object},
+		"not known": {tombstone.Observation{
+			State:     tombstone.Unknown,
+			Requested: "1",
+			Why:       "the server is down",
+		}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, may still be there, which is not known: " +
+			"the server is down" + update +
 			"an answer of the cluster: it can't be asked now | since 2026-05-04T10:00:00Z" + object},
-		"reappeared": {tombstone.Observation{State: tombstone.Reappeared, Requested: "1", UID: "2", MadeBy: "kubectl at noon"},
-			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: nothing deletes it any more; lifted by the client that made it | since 2026-05-04T10:00:00Z" + object},
+		"reappeared": {tombstone.Observation{
+			State:     tombstone.Reappeared,
+			Requested: "1",
+			UID:       "2",
+			MadeBy:    "kubectl at noon",
+		},
+			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
+				"nothing deletes it any more; lifted by the client that made it | since 2026-05-04T10:00:00Z" + object},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{asked(test.seen)}}, test.wanted)
+			expect(t, &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{asked(test.seen)}},
+				test.wanted)
 		})
 	}
 	t.Run("several", func(t *testing.T) {
 		item, other := asked(terminating([]string{"a/b"})), asked(terminating([]string{"a/b"}))
 		item.Seen.Since, other.ID.Name = since.Add(time.Hour), "older"
 		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{item, other}}
-		expect(t, f, "Blocks PendingDelete: ConfigMap web/older and 1 more, which 4.5.0 deletes, are terminating since 2026-05-01T12:00:00Z, held by finalizer a/b: "+
-			"the minor update from 4.5.3 to 4.6.0 does not begin before they are gone; lifted by the holder of finalizer a/b | since 2026-05-01T12:00:00Z | ConfigMap web/older")
+		expect(t, f, "Blocks PendingDelete: ConfigMap web/older and 1 more, which 4.5.0 deletes, are terminating "+
+			"since 2026-05-01T12:00:00Z, held by finalizer a/b: "+
+			"the minor update from 4.5.3 to 4.6.0 does not begin before they are gone; lifted by the holder of "+
+			"finalizer a/b | since 2026-05-01T12:00:00Z | ConfigMap web/older")
 	})
 	t.Run("not asked for yet", func(t *testing.T) {
 		item := asked(tombstone.Observation{State: tombstone.Present, Requested: "1", UID: "1"})
 		item.Sent = false
 		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{item}}
-		expect(t, f, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and its delete was not asked for yet"+update+
+		expect(t, f, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and its delete "+
+			"was not asked for yet"+update+
 			"applying 4.5.0 to its end, or by deleting it by hand | since 2026-05-04T10:00:00Z"+object)
 		f.Payload = release(t, "4.5.4", map[string]string{"0000_10_web_old.yaml": configMap("old", gone)})
 		expect(t, f, "") // which this update does
@@ -186,26 +264,45 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 	t.Run("of no version", func(t *testing.T) {
 		item := asked(terminating(nil))
 		item.Version = ""
-		expect(t, &precondition.Facts{Payload: release(t, "4.5.4", nil), Record: history("4.5.3"), Deletes: []precondition.Delete{item}},
-			"Warns PendingDelete: ConfigMap web/old, which is to be deleted, is terminating since 2026-05-01T12:00:00Z: the patch update from 4.5.3 to 4.5.4 goes on; lifted by itself: nothing holds it | since 2026-05-01T12:00:00Z"+object)
+		expect(t, &precondition.Facts{
+			Payload: release(t, "4.5.4", nil),
+			Record:  history("4.5.3"),
+			Deletes: []precondition.Delete{item},
+		},
+			"Warns PendingDelete: ConfigMap web/old, which is to be deleted, is terminating since "+
+				"2026-05-01T12:00:00Z: the patch update from 4.5.3 to 4.5.4 goes on; lifted by itself: nothing holds "+
+				"it | since 2026-05-01T12:00:00Z"+object)
 	})
 }
 
 func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
 	since := now.Add(-time.Hour)
-	const what, rest = "TerminatingObject: ConfigMap web/old, which 0000_10_web_old.yaml needs, is terminating since 2026-05-04T11:00:00Z", " | since 2026-05-04T11:00:00Z | ConfigMap web/old | 0000_10_web_old.yaml"
+	const what, rest = "TerminatingObject: ConfigMap web/old, which 0000_10_web_old.yaml needs, is terminating since " +
+		"2026-05-04T11:00:00Z", " | since 2026-05-04T11:00:00Z | ConfigMap web/old | 0000_10_web_old.yaml"
 	for name, test := range map[string]struct {
 		seen   tombstone.Observation
 		wanted string
 	}{
-		"held":              {tombstone.Observation{Finalizers: []string{"a/b"}}, "Blocks " + what + ", held by finalizer a/b: it can only be recreated when it is gone; lifted by the holder of finalizer a/b" + rest},
-		"garbage collector": {tombstone.Observation{Finalizers: []string{"foregroundDeletion"}}, "Warns " + what + ", held by finalizer foregroundDeletion: an apply waits until it is gone; lifted by the holder of finalizer foregroundDeletion" + rest},
-		"nothing":           {tombstone.Observation{}, "Warns " + what + ": an apply waits until it is gone; lifted by itself: nothing holds it" + rest},
-		"not known":         {tombstone.Observation{Contents: tombstone.Unclear, Remains: []string{"not seen"}}, "Warns " + what + " (not seen): an apply waits until it is gone; lifted by itself, unless something in it is held: that is not known yet" + rest},
+		"held": {tombstone.Observation{Finalizers: []string{"a/b"}},
+			"Blocks " + what + ", held by finalizer a/b: it can only be recreated when it is gone; lifted by the " +
+				"holder of finalizer a/b" + rest},
+		"garbage collector": {tombstone.Observation{Finalizers: []string{"foregroundDeletion"}},
+			"Warns " + what + ", held by finalizer foregroundDeletion: an apply waits until it is gone; lifted by " +
+				"the holder of finalizer foregroundDeletion" + rest},
+		"nothing": {tombstone.Observation{},
+			"Warns " + what + ": an apply waits until it is gone; lifted by itself: nothing holds it" + rest},
+		"not known": {tombstone.Observation{
+			Contents: tombstone.Unclear,
+			Remains:  []string{"not seen"},
+		}, "Warns " + what + " (not seen): an apply waits until it is gone; lifted by itself, unless something in it " +
+			"is held: that is not known yet" + rest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.seen.State, test.seen.Since = tombstone.Terminating, since
-			f := &precondition.Facts{Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", "")}), Record: history("4.5.3")}
+			f := &precondition.Facts{
+				Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", "")}),
+				Record:  history("4.5.3"),
+			}
 			f.Terminating = []precondition.Terminating{{ID: old, Manifests: f.Payload.Manifests, Seen: test.seen}}
 			f.Deletes = []precondition.Delete{asked(test.seen)} // a tombstone has begun it, which is told once
 			expect(t, f, test.wanted)
@@ -214,18 +311,27 @@ func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
 	t.Run("of the record, and more", func(t *testing.T) {
 		namespace := precondition.Terminating{ID: kinds.ID{Kind: "Namespace", Name: "runlevel-system"}}
 		namespace.Seen = tombstone.Observation{State: tombstone.Terminating, Since: since, Finalizers: []string{"a/b"}}
-		f := &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: history("4.5.3"), Terminating: []precondition.Terminating{namespace, {ID: old}}}
-		expect(t, f, `Blocks TerminatingObject: Namespace runlevel-system, which the record of release web needs, is terminating since 2026-05-04T11:00:00Z, held by finalizer a/b: nothing can be made in it before it is gone; lifted by the holder of finalizer a/b | since 2026-05-04T11:00:00Z | Namespace runlevel-system
+		f := &precondition.Facts{
+			Payload:     release(t, "4.6.0", nil),
+			Record:      history("4.5.3"),
+			Terminating: []precondition.Terminating{namespace, {ID: old}},
+		}
+		expect(t, f,
+			`Blocks TerminatingObject: Namespace runlevel-system, which the record of release web needs, is terminating since 2026-05-04T11:00:00Z, held by finalizer a/b: nothing can be made in it before it is gone; lifted by the holder of finalizer a/b | since 2026-05-04T11:00:00Z | Namespace runlevel-system
 Warns TerminatingObject: 1 more object that the update needs: being deleted, ConfigMap web/old first; lifted by the holders of their finalizers | ConfigMap web/old`)
 	})
 }
 
 func TestWhatReappearedMayBeWanted(t *testing.T) {
-	back := []precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, Requested: "1", UID: "2", MadeBy: "kubectl at noon"})}
+	back := []precondition.Delete{
+		asked(tombstone.Observation{State: tombstone.Reappeared, Requested: "1", UID: "2", MadeBy: "kubectl at noon"}),
+	}
 	for name, test := range map[string]struct{ annotation, wanted string }{
 		"the payload has it": {"", ""},
-		"the payload deletes it": {gone, "Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
-			"this update deletes it again; lifted by the client that made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
+		"the payload deletes it": {gone,
+			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
+				"this update deletes it again; lifted by the client that made it | since 2026-05-04T10:00:00Z | " +
+				"ConfigMap web/old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rel := release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", test.annotation)})
@@ -238,7 +344,8 @@ func TestReleasesDoNotGoBack(t *testing.T) {
 	const begun, done = "begun at 2026-05-03T11:00:00Z", "applied at 2026-05-03T12:00:00Z"
 	because := func(rule, resolution, to, from, verb string) string {
 		_, since, _ := strings.Cut(verb, " at ")
-		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: %s; lifted by an update to %s or newer%s | since %s", to, from, verb, rule, from, resolution, since)
+		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: %s; lifted by an update to %s or "+
+			"newer%s | since %s", to, from, verb, rule, from, resolution, since)
 	}
 	older := func(to, from, verb string) string { return because("releases don't go back", "", to, from, verb) }
 	for name, test := range map[string]struct {
@@ -249,14 +356,18 @@ func TestReleasesDoNotGoBack(t *testing.T) {
 		"patch before":                {[]string{"4.6.2", "4.6.1"}, "4.6.1", ""},
 		"patch before, as seen twice": {[]string{"4.6.2", "4.6.2", "4.6.1"}, "4.6.1", ""},
 		"two patches before": {[]string{"4.6.2", "4.6.1", "4.6.0"}, "4.6.0",
-			because("a release only goes back to the version before it, 4.6.1", ", or to 4.6.1", "4.6.0", "4.6.2", done)},
+			because("a release only goes back to the version before it, 4.6.1", ", or to 4.6.1", "4.6.0", "4.6.2",
+				done)},
 		"minor before": {[]string{"4.6.0", "4.5.3"}, "4.5.3",
-			because("a release does not go back from one minor version to another, as to 4.5.3 before it", "", "4.5.3", "4.6.0", done)},
+			because("a release does not go back from one minor version to another, as to 4.5.3 before it", "", "4.5.3",
+				"4.6.0", done)},
 		"minor before, only begun": {[]string{"4.6.0...", "4.5.3"}, "4.5.3",
-			because("a release does not go back from one minor version to another, as to 4.5.3 before it", "", "4.5.3", "4.6.0", begun)},
-		"far back":                    {[]string{"4.6.2"}, "3.1.0", older("3.1.0", "4.6.2", done)},
-		"candidate":                   {[]string{"4.6.0"}, "4.6.0-rc.1", older("4.6.0-rc.1", "4.6.0", done)},
-		"candidate of ten":            {[]string{"4.6.0-rc.10"}, "4.6.0-rc.9", older("4.6.0-rc.9", "4.6.0-rc.10", done)},
+			because("a release does not go back from one minor version to another, as to 4.5.3 before it", "", "4.5.3",
+				"4.6.0", begun)},
+		"far back":  {[]string{"4.6.2"}, "3.1.0", older("3.1.0", "4.6.2", done)},
+		"candidate": {[]string{"4.6.0"}, "4.6.0-rc.1", older("4.6.0-rc.1", "4.6.0", done)},
+		"candidate of ten": {[]string{"4.6.0-rc.10"}, "4.6.0-rc.9",
+			older("4.6.0-rc.9", "4.6.0-rc.10", done)},
 		"only begun":                  {[]string{"4.6.1...", "4.6.0"}, "4.6.0", ""},
 		"the same":                    {[]string{"4.6.2"}, "4.6.2", ""},
 		"the same, built again":       {[]string{"4.6.2+b"}, "4.6.2+a", ""},
@@ -267,7 +378,8 @@ func TestReleasesDoNotGoBack(t *testing.T) {
 		"no version before":           {[]string{""}, "4.6.2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...)}, test.wanted)
+			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...)},
+				test.wanted)
 		})
 	}
 }
@@ -276,7 +388,14 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 	same := release(t, "4.6.0", nil).Content
 	entry := func(state record.UpdateState, version, content string) record.HistoryEntry {
 		done := ago(time.Hour)
-		return record.HistoryEntry{State: state, Version: version, Content: content, Source: "./web\n", Started: ago(2 * time.Hour), Completed: &done}
+		return record.HistoryEntry{
+			State:     state,
+			Version:   version,
+			Content:   content,
+			Source:    "./web\n",
+			Started:   ago(2 * time.Hour),
+			Completed: &done,
+		}
 	}
 	withFiles := func(e record.HistoryEntry) record.HistoryEntry {
 		e.Files = &record.KeptFiles{Digest: "sha256:c0ffee"}
@@ -288,33 +407,56 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 		history []record.HistoryEntry
 		wanted  string
 	}{
-		"others":                       {record.History{entry(record.Completed, "4.6.0", "other")}, blocked},
-		"the same":                     {record.History{entry(record.Completed, "4.6.0", same)}, ""},
-		"not known":                    {record.History{entry(record.Completed, "4.6.0", "")}, ""},
-		"forged, with files":           {record.History{withFiles(entry(record.Completed, "4.6.0", ""))}, blocked},
-		"of the version before":        {record.History{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", "other")}, blocked},
-		"the same of before":           {record.History{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", same)}, ""},
-		"of another version":           {record.History{entry(record.Completed, "4.5.9", "other")}, ""},
-		"only begun":                   {record.History{entry(record.Partial, "4.6.0", "other")}, ""},
-		"begun after another version":  {record.History{entry(record.Partial, "4.6.0", "other"), entry(record.Completed, "4.5.9", "old")}, ""},
-		"forced, and not completed":    {record.History{entry(record.Partial, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
-		"others forced, not completed": {record.History{entry(record.Partial, "4.6.0", "third"), entry(record.Completed, "4.6.0", "other")}, blocked},
-		"forced, and completed":        {record.History{entry(record.Completed, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
+		"others":             {record.History{entry(record.Completed, "4.6.0", "other")}, blocked},
+		"the same":           {record.History{entry(record.Completed, "4.6.0", same)}, ""},
+		"not known":          {record.History{entry(record.Completed, "4.6.0", "")}, ""},
+		"forged, with files": {record.History{withFiles(entry(record.Completed, "4.6.0", ""))}, blocked},
+		"of the version before": {
+			record.History{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", "other")}, blocked,
+		},
+		"the same of before": {record.History{entry(record.Completed, "4.6.1", "new"),
+			entry(record.Completed, "4.6.0", same)}, ""},
+		"of another version": {record.History{entry(record.Completed, "4.5.9", "other")}, ""},
+		"only begun":         {record.History{entry(record.Partial, "4.6.0", "other")}, ""},
+		"begun after another version": {
+			record.History{entry(record.Partial, "4.6.0", "other"), entry(record.Completed, "4.5.9", "old")}, "",
+		},
+		"forced, and not completed": {
+			record.History{entry(record.Partial, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, "",
+		},
+		"others forced, not completed": {
+			record.History{entry(record.Partial, "4.6.0", "third"), entry(record.Completed, "4.6.0", "other")}, blocked,
+		},
+		"forced, and completed": {
+			record.History{entry(record.Completed, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: &record.Record{Release: "web", History: test.history}}, test.wanted)
+			expect(t, &precondition.Facts{
+				Payload: release(t, "4.6.0", nil),
+				Record:  &record.Record{Release: "web", History: test.history},
+			}, test.wanted)
 		})
 	}
-	for name, content := range map[string]string{"a rollback to other files": "other", "a rollback to files without a hash": ""} {
+	for name, content := range map[string]string{"a rollback to other files": "other",
+		"a rollback to files without a hash": ""} {
 		t.Run(name, func(t *testing.T) {
 			to := entry(record.Completed, "", content)
 			to.Revision = 1
-			expect(t, &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: &record.Record{Release: "web", History: record.History{to}}, Rollback: &record.Rollback{To: 1}},
-				"Blocks ChangedContent: the kept files of revision 1 are not those that were applied; lifted by a rollback to a version whose files are as they were")
+			expect(t, &precondition.Facts{
+				Payload:  release(t, "4.6.0", nil),
+				Record:   &record.Record{Release: "web", History: record.History{to}},
+				Rollback: &record.Rollback{To: 1},
+			},
+				"Blocks ChangedContent: the kept files of revision 1 are not those that were applied; lifted by a "+
+					"rollback to a version whose files are as they were")
 		})
 	}
 	t.Run("without a version", func(t *testing.T) {
-		expect(t, &precondition.Facts{Payload: release(t, "", nil), Record: &record.Record{Release: "web", History: record.History{entry(record.Completed, "", "other")}}}, "")
+		expect(t, &precondition.Facts{
+			Payload: release(t, "", nil),
+			Record:  &record.Record{Release: "web", History: record.History{entry(record.Completed, "", "other")}},
+		}, "")
 	})
 }
 
@@ -324,40 +466,55 @@ func TestUpdatesSkipNothing(t *testing.T) {
 		to     string
 		wanted string
 	}{
-		"next minor":             {[]string{"4.5.3"}, "4.6.7", ""},
-		"two minors":             {[]string{"4.5.3"}, "4.7.0", "Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; lifted by an update to 4.6 first"},
-		"many minors":            {[]string{"4.5.3"}, "4.15.0", "Blocks GiantHop: the minor update from 4.5.3 to 4.15.0 skips 4.6; lifted by an update to 4.6 first"},
-		"next major":             {[]string{"4.22.3"}, "5.0.1", ""},
-		"next major, not at .0":  {[]string{"4.22.3"}, "5.1.0", "Blocks GiantHop: the major update from 4.22.3 to 5.1.0 skips 5.0; lifted by an update to 5.0 first"},
-		"two majors":             {[]string{"4.22.3"}, "6.0.0", "Blocks GiantHop: the major update from 4.22.3 to 6.0.0 skips 5.0; lifted by an update to 5.0 first"},
-		"what was begun is none": {[]string{"4.6.0...", "4.5.3"}, "4.7.0", "Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; lifted by an update to 4.6 first"},
-		"nothing was completed":  {[]string{"4.6.0..."}, "4.7.0", ""},
-		"an install":             {nil, "7.7.7", ""},
-		"no version":             {[]string{"4.5.3"}, "", ""},
-		"no version before":      {[]string{""}, "4.6.2", ""},
+		"next minor": {[]string{"4.5.3"}, "4.6.7", ""},
+		"two minors": {[]string{"4.5.3"}, "4.7.0",
+			"Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; lifted by an update to 4.6 first"},
+		"many minors": {[]string{"4.5.3"}, "4.15.0",
+			"Blocks GiantHop: the minor update from 4.5.3 to 4.15.0 skips 4.6; lifted by an update to 4.6 first"},
+		"next major": {[]string{"4.22.3"}, "5.0.1", ""},
+		"next major, not at .0": {[]string{"4.22.3"}, "5.1.0",
+			"Blocks GiantHop: the major update from 4.22.3 to 5.1.0 skips 5.0; lifted by an update to 5.0 first"},
+		"two majors": {[]string{"4.22.3"}, "6.0.0",
+			"Blocks GiantHop: the major update from 4.22.3 to 6.0.0 skips 5.0; lifted by an update to 5.0 first"},
+		"what was begun is none": {[]string{"4.6.0...", "4.5.3"}, "4.7.0",
+			"Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; lifted by an update to 4.6 first"},
+		"nothing was completed": {[]string{"4.6.0..."}, "4.7.0", ""},
+		"an install":            {nil, "7.7.7", ""},
+		"no version":            {[]string{"4.5.3"}, "", ""},
+		"no version before":     {[]string{""}, "4.6.2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...)}, test.wanted)
+			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...)},
+				test.wanted)
 		})
 	}
 }
 
 func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
-	const stale = "Warns StaleTombstone: 0000_10_web_old.yaml: the tombstone of ConfigMap web/old was in 4.5.3 already, and does nothing any more; lifted by dropping it from the release | ConfigMap web/old | 0000_10_web_old.yaml"
+	const stale = "Warns StaleTombstone: 0000_10_web_old.yaml: the tombstone of ConfigMap web/old was in 4.5.3 " +
+		"already, and does nothing any more; lifted by dropping it from the release | ConfigMap web/old | " +
+		"0000_10_web_old.yaml"
 	for name, test := range map[string]struct {
 		from, to string
 		deletes  []precondition.Delete
 		wanted   string
 	}{
-		"next minor":         {"4.5.3", "4.6.0", nil, stale},
-		"seen gone just now": {"4.5.3", "4.6.0", []precondition.Delete{asked(tombstone.Observation{State: tombstone.Absent})}, stale},
-		"patch":              {"4.5.3", "4.5.4", nil, ""},
-		"no version":         {"", "4.6.0", nil, ""},
-		"came back": {"4.5.3", "4.6.0", []precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "kubectl at noon"})},
-			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: this update deletes it again; lifted by the client that made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
+		"next minor": {"4.5.3", "4.6.0", nil, stale},
+		"seen gone just now": {"4.5.3", "4.6.0",
+			[]precondition.Delete{asked(tombstone.Observation{State: tombstone.Absent})}, stale},
+		"patch":      {"4.5.3", "4.5.4", nil, ""},
+		"no version": {"", "4.6.0", nil, ""},
+		"came back": {"4.5.3", "4.6.0",
+			[]precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "kubectl at noon"})},
+			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: this " +
+				"update deletes it again; lifted by the client that made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rel := release(t, test.to, map[string]string{"0000_10_web_old.yaml": configMap("old", gone), "0000_10_web_new.yaml": configMap("new", gone), "0000_10_web_there.yaml": configMap("there", "")})
+			rel := release(t, test.to, map[string]string{
+				"0000_10_web_old.yaml":   configMap("old", gone),
+				"0000_10_web_new.yaml":   configMap("new", gone),
+				"0000_10_web_there.yaml": configMap("there", ""),
+			})
 			f := &precondition.Facts{Payload: rel, Record: history(test.from), Deletes: test.deletes}
 			there := old
 			there.Name = "there"
@@ -366,23 +523,33 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 		})
 	}
 	t.Run("install", func(t *testing.T) {
-		expect(t, &precondition.Facts{Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", gone)})}, "")
+		expect(t, &precondition.Facts{
+			Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", gone)}),
+		}, "")
 	})
 }
 
 func TestTombstonesOfWhatIsUsed(t *testing.T) {
-	const finding = "Blocks DeletedInUse: 0000_10_web_old.yaml: the release deletes Secret web/old, and Deployment web/web (0000_10_web_web.yaml) refers to it in " +
-		"spec.template.spec.imagePullSecrets[0].name; lifted by dropping the tombstone, or the reference | Secret web/old | 0000_10_web_old.yaml"
+	const finding = "Blocks DeletedInUse: 0000_10_web_old.yaml: the release deletes Secret web/old, and Deployment " +
+		"web/web (0000_10_web_web.yaml) refers to it in " +
+		"spec.template.spec.imagePullSecrets[0].name; lifted by dropping the tombstone, or the reference | Secret " +
+		"web/old | 0000_10_web_old.yaml"
 	const made = `{apiVersion: v1, kind: Secret, metadata: {name: old, namespace: web}}`
 	for name, test := range map[string]struct{ old, web, wanted string }{
 		"used":              {deletedSecret, usesSecret, finding},
 		"another is used":   {deletedSecret, strings.ReplaceAll(usesSecret, "old", "new"), ""},
 		"of another place":  {deletedSecret, strings.ReplaceAll(usesSecret, "namespace: web", "namespace: shop"), ""},
 		"it is not deleted": {made, usesSecret, ""},
-		"both go":           {deletedSecret, strings.Replace(usesSecret, "namespace: web", `namespace: web, annotations: {release.openshift.io/delete: "true"}`, 1), ""},
+		"both go": {deletedSecret,
+			strings.Replace(usesSecret, "namespace: web",
+				`namespace: web, annotations: {release.openshift.io/delete: "true"}`, 1), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, &precondition.Facts{Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": test.old, "0000_10_web_web.yaml": test.web})}, test.wanted)
+			expect(t,
+				&precondition.Facts{Payload: release(t, "4.6.0", map[string]string{
+					"0000_10_web_old.yaml": test.old,
+					"0000_10_web_web.yaml": test.web,
+				})}, test.wanted)
 		})
 	}
 }
@@ -392,16 +559,27 @@ func TestSomebodyElseApplies(t *testing.T) {
 		silent time.Duration
 		wanted string
 	}{
-		"watching": {3 * time.Second, `Blocks ApplyRunning: ana@host:7 (watching) has been keeping the release in place since 2026-05-04T11:50:00Z; lifted by ` + lock.KeeperEnd + " | since 2026-05-04T11:50:00Z"},
-		"alive":    {3 * time.Second, "Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z; lifted by its end | since 2026-05-04T11:50:00Z"},
-		"dead":     {40 * time.Second, "Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has not renewed its lock since 2026-05-04T11:59:20Z, longer than it lasts; lifted by the next apply, which takes the lock over | since 2026-05-04T11:50:00Z"},
+		"watching": {3 * time.Second,
+			`Blocks ApplyRunning: ana@host:7 (watching) has been keeping the release in place since 2026-05-04T11:50:00Z; lifted by ` + lock.KeeperEnd + " | since 2026-05-04T11:50:00Z"},
+		"alive": {3 * time.Second,
+			"Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z; lifted by its " +
+				"end | since 2026-05-04T11:50:00Z"},
+		"dead": {40 * time.Second,
+			"Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has not renewed " +
+				"its lock since 2026-05-04T11:59:20Z, longer than it lasts; lifted by the next apply, which takes " +
+				"the lock over | since 2026-05-04T11:50:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			holder := "ana@host:7"
 			if name == "watching" {
 				holder += " (watching)"
 			}
-			expect(t, &precondition.Facts{Held: &lock.Holder{Name: holder, Since: now.Add(-10 * time.Minute), Renewed: now.Add(-test.silent), Duration: 30 * time.Second}}, test.wanted)
+			expect(t, &precondition.Facts{Held: &lock.Holder{
+				Name:     holder,
+				Since:    now.Add(-10 * time.Minute),
+				Renewed:  now.Add(-test.silent),
+				Duration: 30 * time.Second,
+			}}, test.wanted)
 		})
 	}
 }
@@ -411,9 +589,21 @@ func TestFindingsHaveNoAges(t *testing.T) {
 	at := func(now time.Time) (texts []string) {
 		f := &precondition.Facts{
 			Now: now, Payload: release(t, "4.6.0", nil), Record: history("4.5.3"),
-			Held:        &lock.Holder{Name: "ana@host:7", Since: ago(time.Hour).Time, Renewed: ago(time.Second).Time, Duration: time.Hour},
-			Deletes:     []precondition.Delete{asked(tombstone.Observation{State: tombstone.Terminating, Since: ago(time.Hour).Time, Finalizers: []string{"a/b"}})},
-			Terminating: []precondition.Terminating{{ID: old, Seen: tombstone.Observation{State: tombstone.Terminating, Since: ago(time.Hour).Time}}},
+			Held: &lock.Holder{
+				Name:     "ana@host:7",
+				Since:    ago(time.Hour).Time,
+				Renewed:  ago(time.Second).Time,
+				Duration: time.Hour,
+			},
+			Deletes: []precondition.Delete{asked(tombstone.Observation{
+				State:      tombstone.Terminating,
+				Since:      ago(time.Hour).Time,
+				Finalizers: []string{"a/b"},
+			})},
+			Terminating: []precondition.Terminating{{
+				ID:   old,
+				Seen: tombstone.Observation{State: tombstone.Terminating, Since: ago(time.Hour).Time},
+			}},
 		}
 		for _, finding := range precondition.Evaluate(f) {
 			texts = append(texts, finding.String())
@@ -427,10 +617,12 @@ func TestFindingsHaveNoAges(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	f := &precondition.Facts{Now: now, Payload: release(t, "4.8.0", nil), Record: history("4.5.3"), Deletes: []precondition.Delete{
-		asked(tombstone.Observation{State: tombstone.Terminating, Since: now}), asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "x"}),
-		asked(tombstone.Observation{State: tombstone.Terminating, Since: now, Finalizers: []string{"a/b"}}),
-	}}
+	f := &precondition.Facts{Now: now, Payload: release(t, "4.8.0", nil), Record: history("4.5.3"),
+		Deletes: []precondition.Delete{
+			asked(tombstone.Observation{State: tombstone.Terminating, Since: now}),
+			asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "x"}),
+			asked(tombstone.Observation{State: tombstone.Terminating, Since: now, Finalizers: []string{"a/b"}}),
+		}}
 	findings := precondition.Evaluate(f)
 	err := precondition.Refuse(findings)
 	if reason.Of(err) != "UpgradePreconditionCheckFailed" {
@@ -442,10 +634,15 @@ PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026
 	if diff := cmp.Diff(wanted, err.Error()); diff != "" {
 		t.Error(diff)
 	}
-	if names := precondition.CheckNames(precondition.Blocking(findings)); !slices.Equal(names, []string{"GiantHop", "PendingDelete"}) {
+	if names := precondition.CheckNames(precondition.Blocking(findings)); !slices.Equal(names,
+		[]string{"GiantHop", "PendingDelete"}) {
 		t.Errorf("overridden: %v", names)
 	}
-	if err := precondition.Refuse(slices.DeleteFunc(findings, func(f precondition.CheckFinding) bool { return f.Severity == precondition.Blocks })); err != nil {
+	if err := precondition.Refuse(
+		slices.DeleteFunc(findings, func(f precondition.CheckFinding) bool {
+			return f.Severity == precondition.Blocks
+		}),
+	); err != nil {
 		t.Errorf("what only warns refuses: %v", err)
 	}
 }

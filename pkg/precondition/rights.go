@@ -26,13 +26,15 @@ type lack struct {
 func judgeRights(f *Facts) []CheckFinding {
 	user := printable.Line(cmp.Or(f.User, "this account"))
 	if f.RightsErr != nil {
-		return []CheckFinding{warns("an answer of the cluster", "it is not known whether %s has the rights that are needed: %s", user, printable.Line(f.RightsErr.Error()))}
+		return []CheckFinding{warns("an answer of the cluster",
+			"it is not known whether %s has the rights that are needed: %s", user, printable.Line(f.RightsErr.Error()))}
 	}
 	var lacks []lack
 	for _, right := range f.Missing {
 		lacks = append(lacks, lack{
-			verbs: []string{right.Verb}, resources: []string{printable.Line(right.Resource.String())}, namespaces: []string{printable.Line(right.Namespace)},
-			ofRecord: len(right.Manifests) == 0, manifests: right.Manifests, ofHooks: right.IsForHooks,
+			verbs: []string{right.Verb}, resources: []string{printable.Line(right.Resource.String())},
+			namespaces: []string{printable.Line(right.Namespace)},
+			ofRecord:   len(right.Manifests) == 0, manifests: right.Manifests, ofHooks: right.IsForHooks,
 		})
 	}
 	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.resources, l.namespaces, l.ofRecord, l.ofHooks) })
@@ -79,7 +81,8 @@ func merged(lacks []lack, key func(lack) string) []lack {
 		whole := alike[0]
 		for _, item := range alike[1:] {
 			whole.verbs, whole.resources = union(whole.verbs, item.verbs), union(whole.resources, item.resources)
-			whole.namespaces, whole.manifests = union(whole.namespaces, item.namespaces), union(whole.manifests, item.manifests)
+			whole.namespaces, whole.manifests = union(whole.namespaces, item.namespaces),
+				union(whole.manifests, item.manifests)
 			whole.rights = union(whole.rights, item.rights)
 		}
 		all = append(all, whole)
@@ -114,7 +117,8 @@ func (l lack) judge(user, release string) CheckFinding {
 	case len(l.manifests) > 0:
 		relation = files(l.manifests) + either(len(l.manifests), " needs", " need")
 	}
-	finding := blocks("an administrator who grants it, with "+by, "%s may not %s%s, which %s", user, l.inWords(), where, relation)
+	finding := blocks("an administrator who grants it, with "+by, "%s may not %s%s, which %s", user, l.inWords(), where,
+		relation)
 	if len(l.manifests) > 0 {
 		finding = finding.at(l.manifests...)
 	}

@@ -71,7 +71,8 @@ func deletedSince(r *record.Record, revision int) map[kinds.ID]string {
 
 // holdsData reports whether a new object of a kind lacks what the deleted one held, whatever its manifest has.
 func holdsData(id kinds.ID) bool {
-	return slices.Contains([]schema.GroupKind{{Kind: "PersistentVolumeClaim"}, kinds.Namespace, kinds.CustomResourceDefinition}, id.GroupKind())
+	return slices.Contains([]schema.GroupKind{{Kind: "PersistentVolumeClaim"}, kinds.Namespace,
+		kinds.CustomResourceDefinition}, id.GroupKind())
 }
 
 // judgeLost is LostData: one finding for what blocks, and one for what warns, by version.
@@ -85,12 +86,17 @@ func judgeLost(f *Facts) []CheckFinding {
 		isData  bool
 	}
 	var found []CheckFinding
-	for _, alike := range grouped(f.Deleted, func(m *payload.Manifest) cause { return cause{by[m.ID()], holdsData(m.ID())} }) {
+	for _, alike := range grouped(f.Deleted, func(m *payload.Manifest) cause {
+		return cause{by[m.ID()], holdsData(m.ID())}
+	}) {
 		first, count := alike[0].ID(), len(alike)
-		subject := fmt.Sprintf("%s, which %s has deleted, %s made again", name(ids(alike)), printable.Line(by[first]), either(count, "is", "are"))
-		finding := warns("restoring "+either(count, "it", "them")+" from a backup, if later changes are needed", "%s as the release has %[2]s: later changes are lost", subject, either(count, "it", "them"))
+		subject := fmt.Sprintf("%s, which %s has deleted, %s made again", name(ids(alike)), printable.Line(by[first]),
+			either(count, "is", "are"))
+		finding := warns("restoring "+either(count, "it", "them")+" from a backup, if later changes are needed",
+			"%s as the release has %[2]s: later changes are lost", subject, either(count, "it", "them"))
 		if holdsData(first) {
-			finding = blocks("--force, which accepts that; then a backup can be restored", "%s without what was in %s", subject, either(count, "it", "them"))
+			finding = blocks("--force, which accepts that; then a backup can be restored", "%s without what was in %s",
+				subject, either(count, "it", "them"))
 		}
 		found = append(found, finding.at(alike...))
 	}
@@ -112,7 +118,8 @@ func judgeHookEffects(f *Facts) []CheckFinding {
 	for _, of := range f.Record.Hooks {
 		for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid, deploymenthook.Post} {
 			if progress := of.Hooks[stage]; progress.Began != nil && !progress.Began.Before(&since) {
-				found = append(found, warns("undoing what the hook has changed, if that is needed", "the %s has run after %s: what it has changed, such as a database, stays",
+				found = append(found, warns("undoing what the hook has changed, if that is needed",
+					"the %s has run after %s: what it has changed, such as a database, stays",
 					of.OrHook(string(stage)), printable.Line(earlier.Title())).since(progress.Began.Time).about(of.ID))
 			}
 		}

@@ -18,8 +18,9 @@ import (
 // mostSubjects bounds how many subjects of RoleBindings are reviewed.
 const mostSubjects = 20
 
-// writers returns the accounts that a RoleBinding in the namespace of the record allows to write the record, beside our own and
-// administrators of the cluster. It returns none if we may not list RoleBindings or review the rights of others.
+// writers returns the accounts that a RoleBinding in the namespace of the record allows to write the record, beside our
+// own and administrators of the cluster. It returns none if we may not list RoleBindings or review the rights of
+// others.
 func (input GatherInput) writers(ctx context.Context, c *cluster.Cluster) []string {
 	if !input.IsShareable {
 		return nil
@@ -39,7 +40,8 @@ func (input GatherInput) writers(ctx context.Context, c *cluster.Cluster) []stri
 	us, writers := cluster.UserOf(ctx, c), make([]string, len(subjects))
 	concurrently(len(subjects), func(i int) {
 		spec, name := reviewOf(subjects[i])
-		isOurs := spec.User != "" && spec.User == us.Username || spec.User == "" && slices.Contains(us.Groups, subjects[i].Name)
+		isOurs := spec.User != "" && spec.User == us.Username ||
+			spec.User == "" && slices.Contains(us.Groups, subjects[i].Name)
 		if !isOurs && input.mayWrite(ctx, c, spec) {
 			writers[i] = name
 		}
@@ -57,23 +59,35 @@ func reviewOf(subject rbacv1.Subject) (spec authorizationv1.SubjectAccessReviewS
 	case rbacv1.ServiceAccountKind:
 		group := "system:serviceaccounts:" + subject.Namespace
 		user := "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
-		return authorizationv1.SubjectAccessReviewSpec{User: user, Groups: []string{"system:serviceaccounts", group, authenticated}}, user
+		return authorizationv1.SubjectAccessReviewSpec{
+			User:   user,
+			Groups: []string{"system:serviceaccounts", group, authenticated},
+		}, user
 	default:
-		return authorizationv1.SubjectAccessReviewSpec{User: subject.Name, Groups: []string{authenticated}}, subject.Name
+		return authorizationv1.SubjectAccessReviewSpec{User: subject.Name, Groups: []string{authenticated}},
+			subject.Name
 	}
 }
 
 // mayWrite reports whether an account may write the record, and is not an administrator of the cluster.
-func (input GatherInput) mayWrite(ctx context.Context, c *cluster.Cluster, spec authorizationv1.SubjectAccessReviewSpec) bool {
+func (input GatherInput) mayWrite(ctx context.Context, c *cluster.Cluster,
+	spec authorizationv1.SubjectAccessReviewSpec) bool {
 	isAllowed := func(attributes authorizationv1.ResourceAttributes) bool {
 		spec.ResourceAttributes = &attributes
-		answer, err := c.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		answer, err := c.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+			&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		return err == nil && answer.Status.Allowed
 	}
-	right := authorizationv1.ResourceAttributes{Namespace: input.Namespace, Resource: configMaps.Resource, Name: lock.Name(input.Record.Release), Verb: "update"}
+	right := authorizationv1.ResourceAttributes{
+		Namespace: input.Namespace,
+		Resource:  configMaps.Resource,
+		Name:      lock.Name(input.Record.Release),
+		Verb:      "update",
+	}
 	patch := right
 	patch.Verb = "patch"
-	return (isAllowed(right) || isAllowed(patch)) && !isAllowed(authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
+	return (isAllowed(right) || isAllowed(patch)) &&
+		!isAllowed(authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
 }
 
 // judgeShared is SharedRecord.
@@ -82,6 +96,7 @@ func judgeShared(f *Facts) []CheckFinding {
 		return nil
 	}
 	return []CheckFinding{warns("a namespace for records only, or by taking that right away",
-		"%s may write the record of release %s, and so choose the files that a rollback applies", printable.Line(strings.Join(f.Writers, ", ")),
+		"%s may write the record of release %s, and so choose the files that a rollback applies",
+		printable.Line(strings.Join(f.Writers, ", ")),
 		printable.Line(cmp.Or(f.Record.Release, f.Payload.Name)))}
 }

@@ -13,14 +13,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A StoredVersion is a version that a definition of the payload lacks, and in which the cluster may have stored objects.
+// A StoredVersion is a version that a definition of the payload lacks, and in which the cluster may have stored
+// objects.
 type StoredVersion struct {
 	Manifest *payload.Manifest
 	Version  string
 }
 
-// storedVersions finds the versions that the definitions of the payload lack. Definitions that were completely applied last, with
-// the same files, were accepted then, and are not read. One that can't be read is judged by its dry run.
+// storedVersions finds the versions that the definitions of the payload lack. Definitions that were completely applied
+// last, with the same files, were accepted then, and are not read. One that can't be read is judged by its dry run.
 func (input GatherInput) storedVersions(ctx context.Context, c *cluster.Cluster, places []place) []StoredVersion {
 	newest := input.Record.Newest()
 	if newest != nil && newest.State == record.Completed && newest.Hash == input.Payload.Hash {
@@ -29,7 +30,8 @@ func (input GatherInput) storedVersions(ctx context.Context, c *cluster.Cluster,
 	var definitions []*payload.Manifest
 	for _, at := range places {
 		m := at.manifest
-		if at.isServed && m.ID().GroupKind() == kinds.CustomResourceDefinition && !m.IsTombstone() && !m.IsCreateOnly() {
+		if at.isServed && m.ID().GroupKind() == kinds.CustomResourceDefinition && !m.IsTombstone() &&
+			!m.IsCreateOnly() {
 			definitions = append(definitions, m)
 		}
 	}
@@ -48,7 +50,8 @@ func (input GatherInput) storedVersions(ctx context.Context, c *cluster.Cluster,
 	return found
 }
 
-// lackingVersions returns the versions of status.storedVersions of a definition that another one of the same kind does not have.
+// lackingVersions returns the versions of status.storedVersions of a definition that another one of the same kind does
+// not have.
 func lackingVersions(live, wanted *unstructured.Unstructured) []string {
 	stored, _, _ := unstructured.NestedStringSlice(live.Object, "status", "storedVersions")
 	versions, _, _ := unstructured.NestedSlice(wanted.Object, "spec", "versions")
@@ -70,8 +73,10 @@ func judgeStored(f *Facts) []CheckFinding {
 		}
 		m, versions := alike[0].Manifest, printable.Few(lacking, len(lacking))
 		found = append(found, blocks(
-			"keeping "+versions+" in its versions; or by rewriting its objects in another version, and taking "+versions+" out of its status.storedVersions",
-			"%s: %s lacks %s, in which the cluster may have stored objects: the API server refuses it", files([]*payload.Manifest{m}), m.ID(), versions).at(m))
+			"keeping "+versions+" in its versions; or by rewriting its objects in another version, and taking "+
+				versions+" out of its status.storedVersions",
+			"%s: %s lacks %s, in which the cluster may have stored objects: the API server refuses it",
+			files([]*payload.Manifest{m}), m.ID(), versions).at(m))
 	}
 	return found
 }

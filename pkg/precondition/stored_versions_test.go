@@ -27,7 +27,8 @@ spec:
 func TestADefinitionThatLacksAStoredVersion(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	older := strings.ReplaceAll(ships, "example.com", "stored.example.com")
-	newer := strings.ReplaceAll(older, "storage: true", "storage: false") + "  - {name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n"
+	newer := strings.ReplaceAll(older, "storage: true", "storage: false") +
+		"  - {name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n"
 	made := sandboxtest.Apply(t, c, newer)
 	definitions, err := c.FindKind(t.Context(), made.GroupVersionKind().GroupKind())
 	if err != nil {
@@ -40,10 +41,14 @@ func TestADefinitionThatLacksAStoredVersion(t *testing.T) {
 			known.History[0].Hash = payload.Hash
 		}
 		found := precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: payload, Record: known}))
-		return shown(slices.DeleteFunc(found, func(f precondition.CheckFinding) bool { return f.Check != precondition.StoredVersions }))
+		return shown(slices.DeleteFunc(found, func(f precondition.CheckFinding) bool {
+			return f.Check != precondition.StoredVersions
+		}))
 	}
-	const want = "Blocks StoredVersions: 0000_10_web_ships.yaml: CustomResourceDefinition ships.stored.example.com lacks v2, in which the cluster may have stored objects: the API server refuses it; " +
-		"lifted by keeping v2 in its versions; or by rewriting its objects in another version, and taking v2 out of its status.storedVersions | CustomResourceDefinition ships.stored.example.com | 0000_10_web_ships.yaml"
+	const want = "Blocks StoredVersions: 0000_10_web_ships.yaml: CustomResourceDefinition ships.stored.example.com " +
+		"lacks v2, in which the cluster may have stored objects: the API server refuses it; " +
+		"lifted by keeping v2 in its versions; or by rewriting its objects in another version, and taking v2 out of " +
+		"its status.storedVersions | CustomResourceDefinition ships.stored.example.com | 0000_10_web_ships.yaml"
 	if got := judge(older, nil); got != want {
 		t.Errorf("the older definition:\n%s\nwant\n%s", got, want)
 	}
@@ -51,7 +56,8 @@ func TestADefinitionThatLacksAStoredVersion(t *testing.T) {
 		t.Errorf("the newer definition: %s", got)
 	}
 	for _, annotation := range []string{gone, `release.openshift.io/create-only: "true"`} {
-		annotated := strings.ReplaceAll(older, "{name: ships.stored.example.com}", "{name: ships.stored.example.com, annotations: {"+annotation+"}}")
+		annotated := strings.ReplaceAll(older, "{name: ships.stored.example.com}",
+			"{name: ships.stored.example.com, annotations: {"+annotation+"}}")
 		if got := judge(annotated, nil); got != "" {
 			t.Errorf("a definition with %s, which is not changed: %s", annotation, got)
 		}

@@ -28,7 +28,8 @@ type Terminating struct {
 
 // terminating returns the objects that the update needs and that are being deleted: Namespaces
 // first. Objects in one of those, and instances of a terminating definition, are left out.
-func (input GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places []place, deletes []Delete) []Terminating {
+func (input GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places []place,
+	deletes []Delete) []Terminating {
 	found := observeTerminating(ctx, c, input.terminatingNamespaces(ctx, c, places))
 	namespaces, definitions := map[string]bool{}, map[schema.GroupKind]bool{}
 	for _, terminating := range found {
@@ -37,7 +38,8 @@ func (input GatherInput) terminating(ctx context.Context, c *cluster.Cluster, pl
 	var others []Terminating
 	for _, p := range places {
 		id := p.id()
-		if p.manifest.IsTombstone() || id.GroupKind() == kinds.Namespace || namespaces[id.Namespace] || !input.isTerminating(id, deletes) {
+		if p.manifest.IsTombstone() || id.GroupKind() == kinds.Namespace || namespaces[id.Namespace] ||
+			!input.isTerminating(id, deletes) {
 			continue
 		}
 		if id.GroupKind() == kinds.CustomResourceDefinition {
@@ -46,7 +48,9 @@ func (input GatherInput) terminating(ctx context.Context, c *cluster.Cluster, pl
 		}
 		others = append(others, Terminating{ID: id, Manifests: []*payload.Manifest{p.manifest}})
 	}
-	others = slices.DeleteFunc(others, func(terminating Terminating) bool { return definitions[terminating.ID.GroupKind()] })
+	others = slices.DeleteFunc(others, func(terminating Terminating) bool {
+		return definitions[terminating.ID.GroupKind()]
+	})
 	return append(found, observeTerminating(ctx, c, others)...)
 }
 
@@ -64,7 +68,9 @@ func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminati
 // isTerminating reports whether an object had a deletionTimestamp when the deletes were observed, or
 // in the inventory.
 func (input GatherInput) isTerminating(id kinds.ID, deletes []Delete) bool {
-	if slices.ContainsFunc(deletes, func(item Delete) bool { return item.ID == id && item.Seen.State == tombstone.Terminating }) {
+	if slices.ContainsFunc(deletes, func(item Delete) bool {
+		return item.ID == id && item.Seen.State == tombstone.Terminating
+	}) {
 		return true
 	}
 	if input.Before == nil {
@@ -90,7 +96,8 @@ func (input GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.C
 		}
 	}
 	var names []string
-	listed, err := c.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Terminating"})
+	listed, err := c.Client.CoreV1().Namespaces().List(ctx,
+		metav1.ListOptions{FieldSelector: "status.phase=Terminating"})
 	if err != nil {
 		names = slices.Sorted(maps.Keys(needed))
 		names = names[:min(mostTerminating, len(names))]
@@ -102,7 +109,10 @@ func (input GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.C
 	var found []Terminating
 	for _, name := range names {
 		if manifests, isNeeded := needed[name]; isNeeded {
-			found = append(found, Terminating{ID: kinds.ID{Kind: kinds.Namespace.Kind, Name: name}, Manifests: manifests})
+			found = append(found, Terminating{
+				ID:        kinds.ID{Kind: kinds.Namespace.Kind, Name: name},
+				Manifests: manifests,
+			})
 		}
 	}
 	return found
@@ -124,14 +134,17 @@ func judgeTerminating(f *Facts) []CheckFinding {
 		found = append(found, f.judgeAlikeTerminating(alike))
 	}
 	if len(more) > 0 {
-		found = append(found, warns("the holders of their finalizers", "%s that the update needs: being deleted, %s first", printable.Count(len(more), "more object"), more[0].ID).about(more[0].ID))
+		found = append(found, warns("the holders of their finalizers",
+			"%s that the update needs: being deleted, %s first", printable.Count(len(more), "more object"),
+			more[0].ID).about(more[0].ID))
 	}
 	return found
 }
 
 // cause returns a key that objects with the same cause have in common.
 func (t Terminating) cause() string {
-	return fmt.Sprint(t.ID.GroupKind(), len(t.Manifests) == 0, t.Seen.IsHeld(), t.Seen.Finalizers, t.Seen.Remains, t.Seen.Contents)
+	return fmt.Sprint(t.ID.GroupKind(), len(t.Manifests) == 0, t.Seen.IsHeld(), t.Seen.Finalizers, t.Seen.Remains,
+		t.Seen.Contents)
 }
 
 // judgeAlikeTerminating returns the finding about terminating objects with the same cause.
@@ -143,13 +156,16 @@ func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	for _, other := range alike {
 		objects, manifests = append(objects, other.ID), append(manifests, other.Manifests...)
 	}
-	subject := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"), terminating.Seen.DescribeSince())
+	subject := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"),
+		terminating.Seen.DescribeSince())
 	resolution := deleteResolution(Delete{Seen: terminating.Seen})
 	finding := warns(resolution, "%s: an apply waits until %s gone", subject, either(count, "it is", "they are"))
 	if terminating.Seen.IsHeld() {
-		can := either(count, "it can only be recreated when it is gone", "they can only be recreated when they are gone")
+		can := either(count, "it can only be recreated when it is gone",
+			"they can only be recreated when they are gone")
 		if terminating.ID.GroupKind() == kinds.Namespace {
-			can = either(count, "nothing can be made in it before it is gone", "nothing can be made in them before they are gone")
+			can = either(count, "nothing can be made in it before it is gone",
+				"nothing can be made in them before they are gone")
 		}
 		finding = blocks(resolution, "%s: %s", subject, can)
 	}

@@ -22,13 +22,16 @@ func judgeLock(f *Facts) []CheckFinding {
 		verb = "uninstall"
 	}
 	if f.Held.IsDead(f.Now) {
-		return []CheckFinding{warns("the next apply, which takes the lock over", "%s began to %s the release at %s, and has not renewed its lock since %s, longer than it lasts",
+		return []CheckFinding{warns("the next apply, which takes the lock over",
+			"%s began to %s the release at %s, and has not renewed its lock since %s, longer than it lasts",
 			holder, verb, began, f.Held.Renewed.UTC().Format(time.RFC3339)).since(f.Held.Since)}
 	}
 	if f.Held.Keeps() {
-		return []CheckFinding{blocks(lock.KeeperEnd, "%s has been keeping the release in place since %s", holder, began).since(f.Held.Since)}
+		return []CheckFinding{blocks(lock.KeeperEnd, "%s has been keeping the release in place since %s", holder,
+			began).since(f.Held.Since)}
 	}
-	return []CheckFinding{blocks("its end", "%s has been %sing the release since %s", holder, verb, began).since(f.Held.Since)}
+	return []CheckFinding{blocks("its end", "%s has been %sing the release since %s", holder, verb,
+		began).since(f.Held.Since)}
 }
 
 // judgeAge is OlderVersion.
@@ -50,14 +53,16 @@ func judgeAge(f *Facts) []CheckFinding {
 	switch {
 	case previous == nil:
 	case distanceOf(parse(previous.Version), from) != patch:
-		rule = fmt.Sprintf("a release does not go back from one minor version to another, as to %s before it", printable.Line(previous.Version))
+		rule = fmt.Sprintf("a release does not go back from one minor version to another, as to %s before it",
+			printable.Line(previous.Version))
 	case to.String() != parse(previous.Version).String():
 		rule = fmt.Sprintf("a release only goes back to the version before it, %s", printable.Line(previous.Version))
 		resolution += ", or to " + printable.Line(previous.Version)
 	default:
 		return nil
 	}
-	return []CheckFinding{blocks(resolution, "%s is older than %s, which %s at %s: %s", to, from, verb, when.UTC().Format(time.RFC3339), rule).since(when)}
+	return []CheckFinding{blocks(resolution, "%s is older than %s, which %s at %s: %s", to, from, verb,
+		when.UTC().Format(time.RFC3339), rule).since(when)}
 }
 
 // previous returns the version before the newest one, to which a patch update may go back; nil if there is none.
@@ -78,7 +83,8 @@ func judgeContent(f *Facts) []CheckFinding {
 		return nil
 	}
 	if to := f.rolledBackTo(); to != nil {
-		return []CheckFinding{blocks("a rollback to a version whose files are as they were", "the kept files of revision %d are not those that were applied", to.Revision)}
+		return []CheckFinding{blocks("a rollback to a version whose files are as they were",
+			"the kept files of revision %d are not those that were applied", to.Revision)}
 	}
 	newest := f.Record.Newest()
 	at := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool {
@@ -88,7 +94,8 @@ func judgeContent(f *Facts) []CheckFinding {
 		return nil
 	}
 	applied := &f.Record.History[at]
-	isOld := applied.Content == "" && (applied.Files == nil || applied.Files.Digest == "") // an entry with files has their hash
+	// an entry with files has their hash
+	isOld := applied.Content == "" && (applied.Files == nil || applied.Files.Digest == "")
 	if isOld || applied.Content == f.Payload.Content {
 		return nil
 	}
@@ -99,11 +106,13 @@ func judgeContent(f *Facts) []CheckFinding {
 	if applied.Completed != nil {
 		when = applied.Completed.Time
 	}
-	text := fmt.Sprintf("the files of %s are not those that were applied as %[1]s at %s", applied.Version, when.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("the files of %s are not those that were applied as %[1]s at %s", applied.Version,
+		when.UTC().Format(time.RFC3339))
 	if applied.Source != "" {
 		text += " from " + applied.Source
 	}
-	return []CheckFinding{blocks("a new version for the new files, or by the files that were applied", "%s", printable.Line(text)).since(when)}
+	return []CheckFinding{blocks("a new version for the new files, or by the files that were applied", "%s",
+		printable.Line(text)).since(when)}
 }
 
 // judgeHop is GiantHop. An update to a new major version must be to its first minor version, from

@@ -31,8 +31,8 @@ const (
 	remoteQPS, remoteBurst      = 20, 30
 )
 
-// runCore runs Cluster API's controller of Clusters, with its connections to them, on the cluster of KUBECONFIG until the
-// context or standard input ends.
+// runCore runs Cluster API's controller of Clusters, with its connections to them, on the cluster of KUBECONFIG until
+// the context or standard input ends.
 func runCore(ctx context.Context) error {
 	scheme := runtime.NewScheme()
 	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme)

@@ -62,7 +62,8 @@ func addHandlers(extension *server.Server) error {
 			Hook: hooksv1.CanUpdateMachine, Name: "can-update-machine", HandlerFunc: handlers.DoCanUpdateMachine,
 		}),
 		extension.AddExtensionHandler(server.ExtensionHandler{
-			Hook: hooksv1.CanUpdateMachineSet, Name: "can-update-machineset", HandlerFunc: handlers.DoCanUpdateMachineSet,
+			Hook: hooksv1.CanUpdateMachineSet, Name: "can-update-machineset",
+			HandlerFunc: handlers.DoCanUpdateMachineSet,
 		}),
 		extension.AddExtensionHandler(server.ExtensionHandler{
 			Hook: hooksv1.UpdateMachine, Name: "update-machine", HandlerFunc: handlers.DoUpdateMachine,

@@ -1,10 +1,10 @@
-// Command clusterapi is two parts of Cluster API itself, for the tests of Runlevel's machine controller beside it: "core"
-// runs the controller of Clusters, and "extension" serves the handlers for updates in place of Cluster API's test
-// extension.
+// Command clusterapi is two parts of Cluster API itself, for the tests of Runlevel's machine controller beside it:
+// "core" runs the controller of Clusters, and "extension" serves the handlers for updates in place of Cluster API's
+// test extension.
 //
 // It has no other controller of Cluster API: those of Machines, MachineSets and so on are the machine controller's. It
-// lives in a module of its own, so that Cluster API is no dependency of Runlevel; the tests of internal/machines/manager
-// build and start it. Nothing else should need to run it. Start with core.go.
+// lives in a module of its own, so that Cluster API is no dependency of Runlevel; the tests of
+// internal/machines/manager build and start it. Nothing else should need to run it. Start with core.go.
 package main
 
 import (
@@ -21,7 +21,8 @@ import (
 
 func main() {
 	ctrl.SetLogger(klog.Background())
-	ctx, stop := signal.NotifyContext(klog.NewContext(context.Background(), klog.Background()), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(klog.NewContext(context.Background(), klog.Background()), os.Interrupt,
+		syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "clusterapi:", err)

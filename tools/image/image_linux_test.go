@@ -70,7 +70,8 @@ func TestTheImageNeedsNothingOfTheHost(t *testing.T) {
 
 	t.Run("programs", func(t *testing.T) {
 		for _, main := range glob(t, "../../cmd/*") {
-			if out, err := container.run(nil, "/"+filepath.Base(main), "--help"); err != nil || !strings.Contains(out, "Usage:") {
+			if out, err := container.run(nil, "/"+filepath.Base(main), "--help"); err != nil ||
+				!strings.Contains(out, "Usage:") {
 				t.Errorf("%s: %v\n%s", main, err, out)
 			}
 		}
@@ -106,9 +107,23 @@ func testAuthority(t *testing.T, container *container) {
 	}
 	layer, err := newLayer([]file{
 		{path: "release-manifests/", mode: 0o755},
-		{path: "release-manifests/release-metadata", mode: 0o644, content: []byte(`{"kind": "cincinnati-metadata-v0", "version": "1.4.0"}`)},
-		{path: "release-manifests/image-references", mode: 0o644, content: []byte(`{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "1.4.0"}}`)},
-		{path: "release-manifests/0000_10_shop_a.yaml", mode: 0o644, content: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: of-the-shop}}")},
+		{
+			path:    "release-manifests/release-metadata",
+			mode:    0o644,
+			content: []byte(`{"kind": "cincinnati-metadata-v0", "version": "1.4.0"}`),
+		},
+		{
+			path: "release-manifests/image-references",
+			mode: 0o644,
+			content: []byte(
+				`{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "1.4.0"}}`,
+			),
+		},
+		{
+			path:    "release-manifests/0000_10_shop_a.yaml",
+			mode:    0o644,
+			content: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: of-the-shop}}"),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +135,8 @@ func testAuthority(t *testing.T, container *container) {
 	if err := remote.Write(ref, release, remote.WithTransport(server.Client().Transport)); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := container.run(nil, "/runlevel", "render", ref.String()); err == nil || !strings.Contains(out, "isn't trusted") {
+	if out, err := container.run(nil, "/runlevel", "render", ref.String()); err == nil ||
+		!strings.Contains(out, "isn't trusted") {
 		t.Errorf("without its certificate: %v\n%s", err, out)
 	}
 	certificates := filepath.Join(container.root, "etc/pki/tls/certs")
@@ -131,7 +147,8 @@ func testAuthority(t *testing.T, container *container) {
 	if err := os.WriteFile(filepath.Join(certificates, "ours.crt"), certificate, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := container.run(nil, "/runlevel", "render", ref.String()); err != nil || !strings.Contains(out, "name: of-the-shop") {
+	if out, err := container.run(nil, "/runlevel", "render", ref.String()); err != nil ||
+		!strings.Contains(out, "name: of-the-shop") {
 		t.Errorf("with its certificate: %v\n%s", err, out)
 	}
 }
@@ -152,7 +169,8 @@ func testTimeZone(t *testing.T, container *container) {
 	now := time.Now().In(place)
 	year := now.Format("2006 ")
 	for line := range strings.Lines(out) {
-		if logged, err := time.ParseInLocation("2006 0102 15:04:05", year+line[1:min(len(line), 14)], place); err == nil {
+		if logged, err := time.ParseInLocation("2006 0102 15:04:05", year+line[1:min(len(line), 14)],
+			place); err == nil {
 			if off := now.Sub(logged).Abs(); off > 10*time.Minute {
 				t.Errorf("at %s the log says %s", now, line)
 			}

@@ -30,7 +30,8 @@ type file struct {
 // build builds the programs of a module for a platform.
 func build(source string, platform *v1.Platform) ([]file, error) {
 	folder := filepath.Join("bin", platform.OS+"-"+platform.Architecture)
-	command := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder+string(filepath.Separator), "./cmd/...")
+	command := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder+string(filepath.Separator),
+		"./cmd/...")
 	command.Dir, command.Stdout, command.Stderr = source, os.Stdout, os.Stderr
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	if err := command.Run(); err != nil {
@@ -112,7 +113,12 @@ func newLayer(files []file) (v1.Layer, error) {
 	var archive bytes.Buffer
 	writer := tar.NewWriter(&archive)
 	for _, entry := range files {
-		header := &tar.Header{Name: entry.path, Mode: entry.mode, Size: int64(len(entry.content)), Typeflag: tar.TypeReg}
+		header := &tar.Header{
+			Name:     entry.path,
+			Mode:     entry.mode,
+			Size:     int64(len(entry.content)),
+			Typeflag: tar.TypeReg,
+		}
 		if entry.path != path.Clean(entry.path) {
 			header.Typeflag = tar.TypeDir
 		}

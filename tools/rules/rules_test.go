@@ -48,79 +48,193 @@ const (
 	guard   = "runlevel_etcd_guard_"
 	set     = "runlevel_controlplane_"
 	cluster = `{kind="ControlPlaneMachineSet",namespace="shop",name="cluster"}`
-	active  = set + `progressing{kind="ControlPlaneMachineSet",namespace="shop",name="cluster",state="Active",strategy="RollingUpdate"} 1x400`
-	web4    = `{namespace="shop",name="web-4",node="node-4",phase="Running"} 1700000000x600`
+	active  = set +
+		`progressing{kind="ControlPlaneMachineSet",namespace="shop",name="cluster",state="Active",strategy="RollingUpdate"} 1x400`
+	web4 = `{namespace="shop",name="web-4",node="node-4",phase="Running"} 1700000000x600`
 )
 
 var scenarios = []scenario{
-	{"ClusterVersionOperatorDown", []string{"up 1x30"}, 9 * time.Minute, 11 * time.Minute, "No operator keeps the release in place."},
-	{"ClusterVersionOperatorDown", []string{`runlevel_leader{pod="a"} 0x30`, `runlevel_leader{pod="b"} 0x30`}, 9 * time.Minute, 11 * time.Minute, ""},
-	{"ClusterVersionOperatorDown", []string{`runlevel_leader{pod="a"} 1x5 0x25`, `runlevel_leader{pod="b"} 0x7 1x23`}, 29 * time.Minute, 0, ""},
-	{"RunlevelNoFullPass", []string{"runlevel_last_full_pass_timestamp_seconds 0x600"}, 3 * time.Hour, 200 * time.Minute, "The objects of the release were not looked at for 3h 20m 0s."},
-	{"RunlevelNoFullPass", []string{"runlevel_last_full_pass_timestamp_seconds 0x600", `runlevel_problems{problem="waiting"} 1x600`}, 300 * time.Minute, 0, ""},
-	{"RunlevelKindsUnwatched", []string{"runlevel_unwatched_kinds 0x5 2x30"}, 15 * time.Minute, 17 * time.Minute, "Changes of 2 kinds are not seen."},
-	{"CannotRetrieveUpdates", []string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="RemoteFailed"} 0x90`}, 59 * time.Minute, 61 * time.Minute, "Updates can't be retrieved, because of RemoteFailed."},
-	{"CannotRetrieveUpdates", []string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="NoUpstream"} 0x90`}, 80 * time.Minute, 0, ""},
-	{"CannotRetrieveUpdates", []string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="NoChannel"} 0x90`}, 80 * time.Minute, 0, ""},
-	{"UpdateAvailable", []string{`cluster_version_available_updates{channel="stable",upstream="https://example.com"} 2x9`}, 0, time.Minute, "Channel stable has 2 updates."},
-	{"UpdateAvailable", []string{`cluster_version_available_updates{channel="stable",upstream="https://example.com"} 0x9`}, 5 * time.Minute, 0, ""},
-	{"ClusterReleaseNotAccepted", []string{`cluster_operator_conditions{name="version",condition="ReleaseAccepted",reason="PreconditionChecks"} 0x90`}, 59 * time.Minute, 61 * time.Minute, "The release that is asked for is not begun, because of PreconditionChecks."},
-	{"ClusterNotUpgradeable", []string{`cluster_operator_conditions{name="version",condition="Upgradeable",reason="MultipleReasons"} 0x90`}, 59 * time.Minute, 61 * time.Minute, "Minor updates are held back."},
-	{"RunlevelUpdateStuck", []string{`runlevel_problem_timestamp_seconds{problem="waiting",kind="Deployment.apps",namespace="shop",name="web"} 60x120`}, 65 * time.Minute, 70 * time.Minute, "Deployment.apps shop/web has been waiting for 1h 9m 0s."},
-	{"RunlevelUpdateStuck", []string{`runlevel_problem_timestamp_seconds{problem="waiting",kind="Deployment.apps",namespace="shop",name="web"} 0x120`}, 90 * time.Minute, 0, ""}, // since when is not known
-	{"RunlevelDeletePending", []string{`runlevel_problem_timestamp_seconds{problem="deleting",kind="Namespace",namespace="",name="old"} 60x500`}, 6 * time.Hour, 370 * time.Minute, "Namespace /old was asked to go 6h 9m 0s ago, and is still there."},
-	{"RunlevelContested", []string{`runlevel_problem_timestamp_seconds{problem="contested",kind="ConfigMap",namespace="shop",name="web"} 60x30`}, 14 * time.Minute, 16 * time.Minute, "Another writer reverts ConfigMap shop/web again and again."},
-	{"ClusterOperatorDown", []string{`cluster_operator_up{name="till",version="1.0.0",reason="NoDisk"} 1x5 0x30`}, 15 * time.Minute, 17 * time.Minute, "ClusterOperator till is not available, because of NoDisk."},
-	{"ClusterOperatorDegraded", []string{`cluster_operator_conditions{name="till",condition="Degraded",reason="NoDisk"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "ClusterOperator till is degraded, because of NoDisk."},
-	{"ClusterOperatorDegraded", []string{`cluster_operator_conditions{name="version",condition="Failing",reason="MultipleErrors"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "ClusterOperator version is degraded, because of MultipleErrors."},
-	{"ClusterOperatorFlapping", []string{`cluster_operator_condition_transitions{name="till",condition="Available"} 0+1x60`}, 10 * time.Minute, 30 * time.Minute, "ClusterOperator till becomes available and unavailable again and again."},
-	{"ClusterOperatorFlapping", []string{`cluster_operator_condition_transitions{name="till",condition="Available"} 0x10 2x50`}, 40 * time.Minute, 0, ""},
+	{"ClusterVersionOperatorDown", []string{"up 1x30"}, 9 * time.Minute, 11 * time.Minute,
+		"No operator keeps the release in place."},
+	{"ClusterVersionOperatorDown", []string{`runlevel_leader{pod="a"} 0x30`, `runlevel_leader{pod="b"} 0x30`},
+		9 * time.Minute, 11 * time.Minute, ""},
+	{"ClusterVersionOperatorDown", []string{`runlevel_leader{pod="a"} 1x5 0x25`, `runlevel_leader{pod="b"} 0x7 1x23`},
+		29 * time.Minute, 0, ""},
+	{"RunlevelNoFullPass", []string{"runlevel_last_full_pass_timestamp_seconds 0x600"}, 3 * time.Hour,
+		200 * time.Minute, "The objects of the release were not looked at for 3h 20m 0s."},
+	{"RunlevelNoFullPass", []string{"runlevel_last_full_pass_timestamp_seconds 0x600",
+		`runlevel_problems{problem="waiting"} 1x600`}, 300 * time.Minute, 0, ""},
+	{"RunlevelKindsUnwatched", []string{"runlevel_unwatched_kinds 0x5 2x30"}, 15 * time.Minute, 17 * time.Minute,
+		"Changes of 2 kinds are not seen."},
+	{"CannotRetrieveUpdates",
+		[]string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="RemoteFailed"} 0x90`},
+		59 * time.Minute, 61 * time.Minute, "Updates can't be retrieved, because of RemoteFailed."},
+	{"CannotRetrieveUpdates",
+		[]string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="NoUpstream"} 0x90`},
+		80 * time.Minute, 0, ""},
+	{"CannotRetrieveUpdates",
+		[]string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="NoChannel"} 0x90`},
+		80 * time.Minute, 0, ""},
+	{"UpdateAvailable", []string{
+		`cluster_version_available_updates{channel="stable",upstream="https://example.com"} 2x9`,
+	}, 0, time.Minute, "Channel stable has 2 updates."},
+	{"UpdateAvailable", []string{
+		`cluster_version_available_updates{channel="stable",upstream="https://example.com"} 0x9`,
+	}, 5 * time.Minute, 0, ""},
+	{"ClusterReleaseNotAccepted",
+		[]string{
+			`cluster_operator_conditions{name="version",condition="ReleaseAccepted",reason="PreconditionChecks"} 0x90`,
+		}, 59 * time.Minute, 61 * time.Minute,
+		"The release that is asked for is not begun, because of PreconditionChecks."},
+	{"ClusterNotUpgradeable",
+		[]string{`cluster_operator_conditions{name="version",condition="Upgradeable",reason="MultipleReasons"} 0x90`},
+		59 * time.Minute, 61 * time.Minute, "Minor updates are held back."},
+	{"RunlevelUpdateStuck",
+		[]string{`runlevel_problem_timestamp_seconds{problem="waiting",kind="Deployment.apps",namespace="shop",name="web"} 60x120`}, 65 * time.Minute, 70 * time.Minute, "Deployment.apps shop/web has been waiting for 1h 9m 0s."},
+	// since when is not known
+	{"RunlevelUpdateStuck", []string{
+		`runlevel_problem_timestamp_seconds{problem="waiting",kind="Deployment.apps",namespace="shop",name="web"} 0x120`,
+	}, 90 * time.Minute, 0, ""},
+	{"RunlevelDeletePending",
+		[]string{
+			`runlevel_problem_timestamp_seconds{problem="deleting",kind="Namespace",namespace="",name="old"} 60x500`,
+		}, 6 * time.Hour, 370 * time.Minute, "Namespace /old was asked to go 6h 9m 0s ago, and is still there."},
+	{"RunlevelContested", []string{
+		`runlevel_problem_timestamp_seconds{problem="contested",kind="ConfigMap",namespace="shop",name="web"} 60x30`,
+	}, 14 * time.Minute, 16 * time.Minute, "Another writer reverts ConfigMap shop/web again and again."},
+	{"ClusterOperatorDown", []string{`cluster_operator_up{name="till",version="1.0.0",reason="NoDisk"} 1x5 0x30`},
+		15 * time.Minute, 17 * time.Minute, "ClusterOperator till is not available, because of NoDisk."},
+	{"ClusterOperatorDegraded",
+		[]string{`cluster_operator_conditions{name="till",condition="Degraded",reason="NoDisk"} 1x60`},
+		29 * time.Minute, 31 * time.Minute, "ClusterOperator till is degraded, because of NoDisk."},
+	{"ClusterOperatorDegraded",
+		[]string{`cluster_operator_conditions{name="version",condition="Failing",reason="MultipleErrors"} 1x60`},
+		29 * time.Minute, 31 * time.Minute, "ClusterOperator version is degraded, because of MultipleErrors."},
+	{"ClusterOperatorFlapping",
+		[]string{`cluster_operator_condition_transitions{name="till",condition="Available"} 0+1x60`}, 10 * time.Minute,
+		30 * time.Minute, "ClusterOperator till becomes available and unavailable again and again."},
+	{"ClusterOperatorFlapping",
+		[]string{`cluster_operator_condition_transitions{name="till",condition="Available"} 0x10 2x50`},
+		40 * time.Minute, 0, ""},
 
-	{"MachineControllerDown", []string{"up 1x30"}, 9 * time.Minute, 11 * time.Minute, "No machine controller is at work."},
-	{"MachineControllerDown", []string{`runlevel_machine_leader{pod="a"} 0x30`, `runlevel_machine_leader{pod="b"} 0x30`}, 9 * time.Minute, 11 * time.Minute, ""},
-	{"MachineControllerDown", []string{`runlevel_machine_leader{pod="a"} 1x5 0x25`, `runlevel_machine_leader{pod="b"} 0x7 1x23`}, 29 * time.Minute, 0, ""},
-	{"MachineAPIOperatorMetricsCollectionFailing", []string{`mapi_mao_collector_up{kind="mapi_machine_items"} 0x30`}, 4 * time.Minute, 6 * time.Minute, "mapi_machine_items can't be counted."},
-	{"MachineAPIOperatorMetricsCollectionFailing", []string{`mapi_mao_collector_up{kind="mapi_machine_items"} 1x30`}, 29 * time.Minute, 0, ""},
-	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x600`}, 359 * time.Minute, 361 * time.Minute, "Machine shop/web-4 has been in Deleting phase for more than 6 hours."},
-	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting",pod="a"} 1700000000x100`, made + `{namespace="shop",name="web-4",phase="Deleting",pod="b"} _x110 1700000000x490`}, 359 * time.Minute, 361 * time.Minute, ""}, // another replica
-	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x300`, made + `{namespace="shop",name="web-5",phase="Deleting"} _x300 1700000000x300`}, 590 * time.Minute, 0, ""},                                 // one after the other
+	{"MachineControllerDown", []string{"up 1x30"}, 9 * time.Minute, 11 * time.Minute,
+		"No machine controller is at work."},
+	{"MachineControllerDown",
+		[]string{`runlevel_machine_leader{pod="a"} 0x30`, `runlevel_machine_leader{pod="b"} 0x30`}, 9 * time.Minute,
+		11 * time.Minute, ""},
+	{"MachineControllerDown",
+		[]string{`runlevel_machine_leader{pod="a"} 1x5 0x25`, `runlevel_machine_leader{pod="b"} 0x7 1x23`},
+		29 * time.Minute, 0, ""},
+	{"MachineAPIOperatorMetricsCollectionFailing", []string{`mapi_mao_collector_up{kind="mapi_machine_items"} 0x30`},
+		4 * time.Minute, 6 * time.Minute, "mapi_machine_items can't be counted."},
+	{"MachineAPIOperatorMetricsCollectionFailing", []string{`mapi_mao_collector_up{kind="mapi_machine_items"} 1x30`},
+		29 * time.Minute, 0, ""},
+	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x600`},
+		359 * time.Minute, 361 * time.Minute, "Machine shop/web-4 has been in Deleting phase for more than 6 hours."},
+	// another replica
+	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting",pod="a"} 1700000000x100`,
+		made + `{namespace="shop",name="web-4",phase="Deleting",pod="b"} _x110 1700000000x490`}, 359 * time.Minute,
+		361 * time.Minute, ""},
+	// one after the other
+	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x300`,
+		made + `{namespace="shop",name="web-5",phase="Deleting"} _x300 1700000000x300`}, 590 * time.Minute, 0, ""},
 	{"MachineNotYetDeleted", []string{made + web4}, 590 * time.Minute, 0, ""},
-	{"MachineWithNoRunningPhase", []string{made + `{namespace="shop",name="web-4",phase="Failed"} 1700000000x90`}, 59 * time.Minute, 61 * time.Minute, "Machine shop/web-4 has not come to run for more than an hour."},
-	{"MachineWithNoRunningPhase", []string{made + `{namespace="shop",name="web-4",phase="Provisioning"} 1700000000x30`, made + `{namespace="shop",name="web-4",phase="Provisioned"} _x30 1700000000x60`}, 59 * time.Minute, 61 * time.Minute, ""},
-	{"MachineWithNoRunningPhase", []string{made + web4, made + `{namespace="shop",name="web-5",phase="Deleting"} 1700000000x600`}, 590 * time.Minute, 0, ""},
-	{"MachineWithoutValidNode", []string{nodes, made + web4, made + `{namespace="shop",name="web-5",node="node-5",phase="Running"} 1700000000x90`}, 59 * time.Minute, 61 * time.Minute, "Machine shop/web-5 has no node."},
-	{"MachineWithoutValidNode", []string{nodes, made + web4, made + `{namespace="shop",name="web-5",node="",phase="Deleting"} 1700000000x600`}, 590 * time.Minute, 0, ""},
-	{"MachineWithoutValidNode", []string{made + `{namespace="shop",name="web-5",node="",phase="Provisioned"} 1700000000x600`}, 590 * time.Minute, 0, ""}, // which nodes there are is not known
-	{"MachineHealthCheckUnterminatedShortCircuit", []string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "MachineHealthCheck shop/web has replaced no machine for 30 minutes, since too many are unhealthy."},
-	{"MachineHealthCheckUnterminatedShortCircuit", []string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 0x60`}, 59 * time.Minute, 0, ""},
-	{"MachineHealthCheckRemediationStopped", []string{`runlevel_machinehealthcheck_remediation_stopped{api="cluster.x-k8s.io",namespace="shop",name="web"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "MachineHealthCheck shop/web of Cluster API has remediated no machine for 30 minutes, since too many are unhealthy."},
-	{"MachineHealthCheckRemediationStopped", []string{`runlevel_machinehealthcheck_remediation_stopped{api="machine.openshift.io",namespace="shop",name="web"} 1x60`}, 59 * time.Minute, 0, ""}, // which has an alert of its own
-	{"MachinesNotHealthy", []string{`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x150`}, 119 * time.Minute, 121 * time.Minute, "2 machines of MachineHealthCheck shop/web are not healthy."},
-	{"MachinesNotHealthy", []string{`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x60 0x5 2x90`}, 150 * time.Minute, 0, ""},
+	{"MachineWithNoRunningPhase", []string{made + `{namespace="shop",name="web-4",phase="Failed"} 1700000000x90`},
+		59 * time.Minute, 61 * time.Minute, "Machine shop/web-4 has not come to run for more than an hour."},
+	{"MachineWithNoRunningPhase",
+		[]string{made + `{namespace="shop",name="web-4",phase="Provisioning"} 1700000000x30`,
+			made + `{namespace="shop",name="web-4",phase="Provisioned"} _x30 1700000000x60`}, 59 * time.Minute,
+		61 * time.Minute, ""},
+	{"MachineWithNoRunningPhase",
+		[]string{made + web4, made + `{namespace="shop",name="web-5",phase="Deleting"} 1700000000x600`},
+		590 * time.Minute, 0, ""},
+	{"MachineWithoutValidNode",
+		[]string{nodes, made + web4,
+			made + `{namespace="shop",name="web-5",node="node-5",phase="Running"} 1700000000x90`}, 59 * time.Minute,
+		61 * time.Minute, "Machine shop/web-5 has no node."},
+	{"MachineWithoutValidNode",
+		[]string{nodes, made + web4, made + `{namespace="shop",name="web-5",node="",phase="Deleting"} 1700000000x600`},
+		590 * time.Minute, 0, ""},
+	// which nodes there are is not known
+	{"MachineWithoutValidNode",
+		[]string{made + `{namespace="shop",name="web-5",node="",phase="Provisioned"} 1700000000x600`},
+		590 * time.Minute, 0, ""},
+	{"MachineHealthCheckUnterminatedShortCircuit",
+		[]string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 1x60`}, 29 * time.Minute,
+		31 * time.Minute, "MachineHealthCheck shop/web has replaced no machine for 30 minutes, since too many are " +
+			"unhealthy."},
+	{"MachineHealthCheckUnterminatedShortCircuit",
+		[]string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 0x60`}, 59 * time.Minute, 0, ""},
+	{"MachineHealthCheckRemediationStopped",
+		[]string{
+			`runlevel_machinehealthcheck_remediation_stopped{api="cluster.x-k8s.io",namespace="shop",name="web"} 1x60`,
+		}, 29 * time.Minute, 31 * time.Minute,
+		"MachineHealthCheck shop/web of Cluster API has remediated no machine for 30 minutes, since too many are " +
+			"unhealthy."},
+	// which has an alert of its own
+	{"MachineHealthCheckRemediationStopped",
+		[]string{`runlevel_machinehealthcheck_remediation_stopped{api="machine.openshift.io",namespace="shop",name="web"} 1x60`}, 59 * time.Minute, 0, ""},
+	{"MachinesNotHealthy", []string{
+		`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x150`,
+	}, 119 * time.Minute, 121 * time.Minute, "2 machines of MachineHealthCheck shop/web are not healthy."},
+	{"MachinesNotHealthy", []string{
+		`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x60 0x5 2x90`,
+	}, 150 * time.Minute, 0, ""},
 
-	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{kind="ControlPlaneMachineSet",namespace="shop",name="cluster",state="Active",reason="UnmanagedNodes"} 1x60`}, 14 * time.Minute, 16 * time.Minute, "ControlPlaneMachineSet shop/cluster replaces no machine, because of UnmanagedNodes."},
-	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{kind="ControlPlaneMachineSet",namespace="shop",name="cluster",state="Inactive",reason="UnmanagedNodes"} 1x60`}, 59 * time.Minute, 0, ""},
-	{"ControlPlaneMachineSetStuck", []string{active, set + "replicas" + cluster + ` 3x10 4x400`, set + "replicas_updated" + cluster + ` 1x400`}, 129 * time.Minute, 132 * time.Minute, "ControlPlaneMachineSet shop/cluster has replaced no machine for more than an hour, though some are outdated."},
-	{"ControlPlaneMachineSetStuck", []string{active, set + "replicas" + cluster + ` 3x50 4x50 3x50 4x50`, set + "replicas_updated" + cluster + ` 0x50 1x100 2x50`}, 190 * time.Minute, 0, ""},
-	{"ControlPlaneMachineSetStuck", []string{strings.Replace(active, "RollingUpdate", "OnDelete", 1), set + "replicas" + cluster + ` 3x400`, set + "replicas_updated" + cluster + ` 1x400`}, 390 * time.Minute, 0, ""}, // an administrator deletes them
-	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x60`}, 29 * time.Minute, 31 * time.Minute, "1 machines of the control plane that ControlPlaneMachineSet shop/cluster wants are not ready."},
-	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + `replicas_unavailable{kind="RunlevelControlPlane",namespace="shop",name="cluster"} 2x60`}, 29 * time.Minute, 31 * time.Minute, "2 machines of the control plane that RunlevelControlPlane shop/cluster wants are not ready."},
-	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x20 0x40`}, 59 * time.Minute, 0, ""},
+	{"ControlPlaneMachineSetDegraded",
+		[]string{set +
+			`degraded{kind="ControlPlaneMachineSet",namespace="shop",name="cluster",state="Active",reason="UnmanagedNodes"} 1x60`}, 14 * time.Minute, 16 * time.Minute, "ControlPlaneMachineSet shop/cluster replaces no machine, because of UnmanagedNodes."},
+	{"ControlPlaneMachineSetDegraded",
+		[]string{set +
+			`degraded{kind="ControlPlaneMachineSet",namespace="shop",name="cluster",state="Inactive",reason="UnmanagedNodes"} 1x60`}, 59 * time.Minute, 0, ""},
+	{"ControlPlaneMachineSetStuck",
+		[]string{active, set + "replicas" + cluster + ` 3x10 4x400`, set + "replicas_updated" + cluster + ` 1x400`},
+		129 * time.Minute, 132 * time.Minute,
+		"ControlPlaneMachineSet shop/cluster has replaced no machine for more than an hour, though some are outdated."},
+	{"ControlPlaneMachineSetStuck",
+		[]string{active, set + "replicas" + cluster + ` 3x50 4x50 3x50 4x50`,
+			set + "replicas_updated" + cluster + ` 0x50 1x100 2x50`}, 190 * time.Minute, 0, ""},
+	// an administrator deletes them
+	{"ControlPlaneMachineSetStuck",
+		[]string{strings.Replace(active, "RollingUpdate", "OnDelete", 1), set + "replicas" + cluster + ` 3x400`,
+			set + "replicas_updated" + cluster + ` 1x400`}, 390 * time.Minute, 0, ""},
+	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x60`},
+		29 * time.Minute, 31 * time.Minute,
+		"1 machines of the control plane that ControlPlaneMachineSet shop/cluster wants are not ready."},
+	{"ControlPlaneMachineSetUnavailableReplicas",
+		[]string{set + `replicas_unavailable{kind="RunlevelControlPlane",namespace="shop",name="cluster"} 2x60`},
+		29 * time.Minute, 31 * time.Minute,
+		"2 machines of the control plane that RunlevelControlPlane shop/cluster wants are not ready."},
+	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x20 0x40`},
+		59 * time.Minute, 0, ""},
 
-	{"EtcdQuorumGuardDown", []string{`runlevel_etcd_guard_leader{pod="a"} 0x30`}, 9 * time.Minute, 11 * time.Minute, "No quorum guard of etcd is at work."},
-	{"EtcdQuorumGuardDown", []string{`runlevel_etcd_guard_leader{pod="a"} 1x5 0x25`, `runlevel_etcd_guard_leader{pod="b"} 0x7 1x23`}, 29 * time.Minute, 0, ""},
-	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 1x5 0x60", guard + "last_look_timestamp_seconds 0+60x5 300x60"}, 14 * time.Minute, 17 * time.Minute, "The quorum guard does not know the members of etcd."},
-	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 0x60"}, 9 * time.Minute, 11 * time.Minute, ""}, // it has never seen them
-	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 1x60", guard + "last_look_timestamp_seconds 0+60x60"}, 59 * time.Minute, 0, ""},
-	{"EtcdMemberUnhealthy", []string{guard + "voters 3x60", guard + "voters_healthy 3x5 2x60"}, 15 * time.Minute, 17 * time.Minute, "1 voting members of etcd do not answer."},
-	{"EtcdMemberUnhealthy", []string{guard + "voters 3x60", guard + "voters_healthy 3x5 2x5 3x60"}, 59 * time.Minute, 0, ""},
-	{"EtcdQuorumAtRisk", []string{guard + "voters 3x60", guard + "voters_healthy 2x60"}, 9 * time.Minute, 11 * time.Minute, "Etcd has 2 voting members that answer: if one more is lost, the cluster is down."},
+	{"EtcdQuorumGuardDown", []string{`runlevel_etcd_guard_leader{pod="a"} 0x30`}, 9 * time.Minute, 11 * time.Minute,
+		"No quorum guard of etcd is at work."},
+	{"EtcdQuorumGuardDown", []string{`runlevel_etcd_guard_leader{pod="a"} 1x5 0x25`,
+		`runlevel_etcd_guard_leader{pod="b"} 0x7 1x23`}, 29 * time.Minute, 0, ""},
+	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 1x5 0x60",
+		guard + "last_look_timestamp_seconds 0+60x5 300x60"}, 14 * time.Minute, 17 * time.Minute,
+		"The quorum guard does not know the members of etcd."},
+	// it has never seen them
+	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 0x60"}, 9 * time.Minute, 11 * time.Minute, ""},
+	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 1x60", guard + "last_look_timestamp_seconds 0+60x60"},
+		59 * time.Minute, 0, ""},
+	{"EtcdMemberUnhealthy", []string{guard + "voters 3x60", guard + "voters_healthy 3x5 2x60"}, 15 * time.Minute,
+		17 * time.Minute, "1 voting members of etcd do not answer."},
+	{"EtcdMemberUnhealthy", []string{guard + "voters 3x60", guard + "voters_healthy 3x5 2x5 3x60"}, 59 * time.Minute, 0,
+		""},
+	{"EtcdQuorumAtRisk", []string{guard + "voters 3x60", guard + "voters_healthy 2x60"}, 9 * time.Minute,
+		11 * time.Minute, "Etcd has 2 voting members that answer: if one more is lost, the cluster is down."},
 	{"EtcdQuorumAtRisk", []string{guard + "voters 5x60", guard + "voters_healthy 4x60"}, 59 * time.Minute, 0, ""},
 	{"EtcdQuorumAtRisk", []string{guard + "voters 1x60", guard + "voters_healthy 1x60"}, 59 * time.Minute, 0, ""},
-	{"EtcdVotersMissing", []string{guard + "voters_wanted 3x90", guard + "voters 2x90"}, 59 * time.Minute, 61 * time.Minute, "Etcd has 1 voting members fewer than it is to have."},
+	{"EtcdVotersMissing", []string{guard + "voters_wanted 3x90", guard + "voters 2x90"}, 59 * time.Minute,
+		61 * time.Minute, "Etcd has 1 voting members fewer than it is to have."},
 	{"EtcdVotersMissing", []string{guard + "voters_wanted 3x90", guard + "voters 4x90"}, 89 * time.Minute, 0, ""},
-	{"EtcdHoldsMachine", []string{guard + `held_since_timestamp_seconds{namespace="shop",name="master-a"} 0x90`}, 64 * time.Minute, 67 * time.Minute, "The quorum guard has held the deletion of machine shop/master-a for 1h 7m 0s."},
-	{"EtcdHoldsMachine", []string{guard + `held_since_timestamp_seconds{namespace="shop",name="master-a"} 0x40`, guard + `held_since_timestamp_seconds{namespace="shop",name="master-b"} _x40 2400x40`}, 80 * time.Minute, 0, ""},
+	{"EtcdHoldsMachine", []string{guard + `held_since_timestamp_seconds{namespace="shop",name="master-a"} 0x90`},
+		64 * time.Minute, 67 * time.Minute,
+		"The quorum guard has held the deletion of machine shop/master-a for 1h 7m 0s."},
+	{"EtcdHoldsMachine", []string{guard + `held_since_timestamp_seconds{namespace="shop",name="master-a"} 0x40`, guard +
+		`held_since_timestamp_seconds{namespace="shop",name="master-b"} _x40 2400x40`}, 80 * time.Minute, 0, ""},
 }
 
 func TestAlertsFireWhenTheyShould(t *testing.T) {
@@ -160,8 +274,10 @@ func TestEachAlertIsTriedAndExplained(t *testing.T) {
 			t.Errorf("%s never fires in a test", rule.Alert)
 		}
 		anchor := rule.page + "#" + strings.ToLower(rule.Alert)
-		if !strings.Contains(read(t, rule.page), "\n### "+rule.Alert+"\n") || !strings.HasSuffix(rule.Annotations["runbook_url"], anchor) {
-			t.Errorf("%s is not explained in %s, or does not link there: %s", rule.Alert, rule.page, rule.Annotations["runbook_url"])
+		if !strings.Contains(read(t, rule.page), "\n### "+rule.Alert+"\n") ||
+			!strings.HasSuffix(rule.Annotations["runbook_url"], anchor) {
+			t.Errorf("%s is not explained in %s, or does not link there: %s", rule.Alert, rule.page,
+				rule.Annotations["runbook_url"])
 		}
 	}
 }
@@ -274,7 +390,8 @@ func find(t *testing.T, name string) alert {
 	return all[i]
 }
 
-// at returns whether an alert fires at a time: it was active each minute for as long as it says. It returns the summary.
+// at returns whether an alert fires at a time: it was active each minute for as long as it says. It returns the
+// summary.
 func (a alert) at(t *testing.T, series seriesSet, now time.Duration) (summary string, fires bool) {
 	t.Helper()
 	begun := now - time.Duration(a.For)
@@ -285,7 +402,9 @@ func (a alert) at(t *testing.T, series seriesSet, now time.Duration) (summary st
 	for when := begun; when <= now; when += time.Minute {
 		still := series.query(t, a.Expr, when)
 		active = slices.DeleteFunc(still, func(s promql.Sample) bool {
-			return !slices.ContainsFunc(active, func(before promql.Sample) bool { return labels.Equal(before.Metric, s.Metric) })
+			return !slices.ContainsFunc(active, func(before promql.Sample) bool {
+				return labels.Equal(before.Metric, s.Metric)
+			})
 		})
 		if len(active) == 0 {
 			return "", false
@@ -293,7 +412,8 @@ func (a alert) at(t *testing.T, series seriesSet, now time.Duration) (summary st
 	}
 	one := active[0]
 	text := "{{$labels := .Labels}}{{$value := .Value}}" + a.Annotations["summary"]
-	expander := template.NewTemplateExpander(t.Context(), text, a.Alert, template.AlertTemplateData(one.Metric.Map(), nil, "", one), 0, nil, nil, nil)
+	expander := template.NewTemplateExpander(t.Context(), text, a.Alert,
+		template.AlertTemplateData(one.Metric.Map(), nil, "", one), 0, nil, nil, nil)
 	summary, err := expander.Expand()
 	if err != nil {
 		t.Fatal(err)
@@ -341,10 +461,13 @@ func (s seriesSet) query(t *testing.T, expr string, at time.Duration) promql.Vec
 
 // Querier returns a querier of all series, whatever the time.
 func (s seriesSet) Querier(int64, int64) (storage.Querier, error) {
-	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints,
+		matchers ...*labels.Matcher) storage.SeriesSet {
 		found := &foundSeries{}
 		for _, one := range s {
-			isMatch := !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(one.Labels().Get(m.Name)) })
+			isMatch := !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool {
+				return !m.Matches(one.Labels().Get(m.Name))
+			})
 			if isMatch {
 				found.left = append(found.left, one)
 			}

@@ -134,8 +134,11 @@ func New(streams core.Streams) *cobra.Command {
 	addWatchFlags(command, &f.watch)
 	f.add(command)
 	flags := command.Flags()
-	flags.BoolVarP(&f.isConfirmed, "yes", "y", false, "do not ask before objects are deleted or replaced; without a terminal, and with -o json, no question is asked")
-	flags.BoolVar(&f.rollback, "rollback-on-failure", false, "roll a failed update back to the version before it, as \"runlevel rollback\" does, unless the gate blocks that; a test that fails is not a failed update")
+	flags.BoolVarP(&f.isConfirmed, "yes", "y", false,
+		"do not ask before objects are deleted or replaced; without a terminal, and with -o json, no question is asked")
+	flags.BoolVar(&f.rollback, "rollback-on-failure", false,
+		"roll a failed update back to the version before it, as \"runlevel rollback\" does, unless the gate blocks "+
+			"that; a test that fails is not a failed update")
 	return command
 }
 
@@ -146,17 +149,28 @@ func (f *applyFlags) add(command *cobra.Command) {
 	core.AddDryRun(command, &f.dryRun)
 	addHookFlags(command, &f.hooks, &f.Release)
 	core.AddNotify(command, &f.notify)
-	core.AddChoice(command, &f.Session.Apply.Standard, "wait", "ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for", ready.Full, ready.Upstream)
+	core.AddChoice(command, &f.Session.Apply.Standard, "wait",
+		"ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for",
+		ready.Full, ready.Upstream)
 	flags := command.Flags()
-	flags.BoolVar(&f.Session.Apply.Full, "full", false, "apply each object, even if nothing can have changed since the last time")
-	flags.BoolVar(&f.Session.Apply.NoWait, "no-wait", false, "end when everything is applied, ready or not; the record then has the state Partial")
-	flags.BoolVar(&f.test, "test", false, "run the tests of the release when all is applied, as \"runlevel test\" does, and exit with 1 if one fails; the record has the state Completed nevertheless")
+	flags.BoolVar(&f.Session.Apply.Full, "full", false,
+		"apply each object, even if nothing can have changed since the last time")
+	flags.BoolVar(&f.Session.Apply.NoWait, "no-wait", false,
+		"end when everything is applied, ready or not; the record then has the state Partial")
+	flags.BoolVar(&f.test, "test", false,
+		"run the tests of the release when all is applied, as \"runlevel test\" does, and exit with 1 if one fails; "+
+			"the record has the state Completed nevertheless")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
-	flags.BoolVar(&f.Session.Force, "force", false, "apply although the gate blocks it; the record names the checks that were overridden")
-	flags.BoolVar(&f.Session.Lock.Wait, "wait-lock", false, "wait while another process applies this release, however long that takes")
-	flags.DurationVar(&f.Session.Lock.Duration, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
-	flags.DurationVar(&f.Session.Apply.Timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready, from when the lock is held")
-	flags.IntVar(&f.Session.Apply.Workers, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
+	flags.BoolVar(&f.Session.Force, "force", false,
+		"apply although the gate blocks it; the record names the checks that were overridden")
+	flags.BoolVar(&f.Session.Lock.Wait, "wait-lock", false,
+		"wait while another process applies this release, however long that takes")
+	flags.DurationVar(&f.Session.Lock.Duration, "lock-duration", 30*time.Second,
+		"how long the lock outlives an apply that died")
+	flags.DurationVar(&f.Session.Apply.Timeout, "timeout", 30*time.Minute,
+		"how long it may take until everything is ready, from when the lock is held")
+	flags.IntVar(&f.Session.Apply.Workers, "at-once", 0,
+		"how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
 }
 
 func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) error {
@@ -214,7 +228,8 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	if report.isDry = f.dryRun.IsEnabled(); report.isDry {
 		run = report.preview
 	}
-	options.OnBegin, options.Apply.OnEvent, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests, options.Rollback), report.event, report.onHeld
+	options.OnBegin, options.Apply.OnEvent, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests,
+		options.Rollback), report.event, report.onHeld
 	report.configure(&options.Apply)
 	var kept *keptReporter
 	if f.watch.isEnabled {
@@ -228,7 +243,12 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	if err := report.finishOnce(outcome); err != nil || !f.test {
 		return err
 	}
-	recorder := releasetest.ResultRecorder{Cluster: c, Namespace: f.Cluster.Namespace, Sender: options.Notify, Event: outcome.Completed}
+	recorder := releasetest.ResultRecorder{
+		Cluster:   c,
+		Namespace: f.Cluster.Namespace,
+		Sender:    options.Notify,
+		Event:     outcome.Completed,
+	}
 	return report.test(ctx, recorder, release.Payload)
 }
 
@@ -242,7 +262,8 @@ func (f *applyFlags) check() error {
 	case lock < time.Second:
 		return core.Misusef("--lock-duration: %s is too short: a second is the least", lock)
 	case apply.Workers < 0:
-		return core.Misusef("--at-once: %d is invalid: it must be 0, which means the default, or greater", apply.Workers)
+		return core.Misusef("--at-once: %d is invalid: it must be 0, which means the default, or greater",
+			apply.Workers)
 	}
 	if err := f.checkWatch(); err != nil {
 		return err
@@ -256,8 +277,8 @@ func (f *applyFlags) check() error {
 	return f.IntentFlags.Check()
 }
 
-// withLockFlag adds --wait-lock to the error of a lock that another process holds, or how that process ends if it keeps the
-// release in place.
+// withLockFlag adds --wait-lock to the error of a lock that another process holds, or how that process ends if it keeps
+// the release in place.
 func withLockFlag(err error) error {
 	var held *lock.HeldError
 	if errors.As(err, &held) && held.Holder.Keeps() {

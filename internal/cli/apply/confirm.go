@@ -18,10 +18,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// confirm shows the plan of an apply that deletes or replaces objects, and asks whether to go on. Without a terminal, it does not ask:
-// an apply in a pipeline has been reviewed before.
+// confirm shows the plan of an apply that deletes or replaces objects, and asks whether to go on. Without a terminal,
+// it does not ask: an apply in a pipeline has been reviewed before.
 func (f *applyFlags) confirm(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) error {
-	if f.isConfirmed || f.dryRun.IsEnabled() || f.format == core.JSON || !streams.CanAsk() || !slices.ContainsFunc(release.Manifests, mayDelete) {
+	if f.isConfirmed || f.dryRun.IsEnabled() || f.format == core.JSON || !streams.CanAsk() ||
+		!slices.ContainsFunc(release.Manifests, mayDelete) {
 		return nil
 	}
 	preview, err := f.PreviewOf(ctx, c, release.Payload, release.ref)
@@ -40,7 +41,8 @@ func (f *applyFlags) confirm(ctx context.Context, c *cluster.Cluster, release lo
 	if err := (show.Printer{Plan: p, To: release.ref}).Text(streams.Out); err != nil {
 		return err
 	}
-	question := fmt.Sprintf("Apply %s? It deletes %s and replaces %d.", release.Name, printable.Count(deleted, "object"), replaced)
+	question := fmt.Sprintf("Apply %s? It deletes %s and replaces %d.", release.Name,
+		printable.Count(deleted, "object"), replaced)
 	isYes, err := streams.Ask(ctx, printable.Line(question))
 	if err == nil && !isYes {
 		err = errors.New("nothing is applied")
@@ -80,9 +82,10 @@ func (f *applyFlags) checkRollback() error {
 	}
 }
 
-// rollBack rolls a release back whose update has failed, and returns the error of the update with the result. An update that was not
-// begun, or was interrupted, stays as it is.
-func (f *applyFlags) rollBack(ctx context.Context, c *cluster.Cluster, release loaded, failed error, streams core.Streams) error {
+// rollBack rolls a release back whose update has failed, and returns the error of the update with the result. An update
+// that was not begun, or was interrupted, stays as it is.
+func (f *applyFlags) rollBack(ctx context.Context, c *cluster.Cluster, release loaded, failed error,
+	streams core.Streams) error {
 	if !f.isBegun || ctx.Err() != nil || lock.IsTaken(failed) {
 		return failed
 	}
@@ -91,13 +94,16 @@ func (f *applyFlags) rollBack(ctx context.Context, c *cluster.Cluster, release l
 		return errors.Join(failed, fmt.Errorf("not rolled back: %w", err))
 	}
 	newest := known.Newest()
-	isUpdate := newest != nil && newest.State == record.Partial && newest.Mode == string(graph.Update) && newest.Hash == release.Hash && newest.Version == release.Version
+	isUpdate := newest != nil && newest.State == record.Partial && newest.Mode == string(graph.Update) &&
+		newest.Hash == release.Hash && newest.Version == release.Version
 	if !isUpdate {
 		return failed
 	}
-	fmt.Fprintln(streams.Err, printable.Line(fmt.Sprintf("the update to %s has failed: %s: rolling back", newest.Title(), failed)))
+	fmt.Fprintln(streams.Err,
+		printable.Line(fmt.Sprintf("the update to %s has failed: %s: rolling back", newest.Title(), failed)))
 	back := rollbackFlags{applyFlags: *f, reason: "the update has failed (--rollback-on-failure)"}
-	back.isConfirmed, back.test, back.rollback, back.hooks, back.Release = true, false, false, hookFlags{}, core.ReleaseFlags{}
+	back.isConfirmed, back.test, back.rollback, back.hooks, back.Release = true, false, false, hookFlags{},
+		core.ReleaseFlags{}
 	back.Session.Apply.Mode, back.Session.Force = graph.Update, false
 	back.KeepForeign()
 	back.Release.ReadFrom(&back.Cluster)

@@ -39,7 +39,8 @@ type DryEvent struct {
 
 // preview previews an apply, and reports the events in the order of the release: the objects and their
 // hooks are previewed in parallel.
-func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options session.Options) *session.Outcome {
+func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload,
+	options session.Options) *session.Outcome {
 	type source struct {
 		object kinds.ID
 		file   string
@@ -48,7 +49,8 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 	for i, m := range release.Manifests {
 		place[source{m.ID(), m.Path}] = i
 	}
-	steps := []string{string(deploymenthook.Pre), string(deploymenthook.Mid), "", string(deploymenthook.Post)} // "" is the object
+	// "" is the object
+	steps := []string{string(deploymenthook.Pre), string(deploymenthook.Mid), "", string(deploymenthook.Post)}
 	of := func(event apply.Event) int {
 		if event.Object == nil {
 			return 0
@@ -85,5 +87,6 @@ func (r *reporter) finishDry(o *session.Outcome) error {
 
 // gateError returns the error of an apply that the gate stops.
 func gateError(stops string, o *session.Outcome) error {
-	return fmt.Errorf("the gate %s the %s of %s: resolve what blocks it, or override the gate with --force", stops, o.Mode, titleOf(o))
+	return fmt.Errorf("the gate %s the %s of %s: resolve what blocks it, or override the gate with --force", stops,
+		o.Mode, titleOf(o))
 }

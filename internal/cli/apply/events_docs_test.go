@@ -29,32 +29,40 @@ func TestTheEventsOfTheDocumentation(t *testing.T) {
 	page := eventsPage(t)
 	types, losses := constants(t, "../../../pkg/apply", "EventType"), fieldsOf(ownership.Conflict{})
 	var shown, ofEvents []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\| (.*) \\|$").FindAllStringSubmatch(between(page, "| type |", "\n\n"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\| (.*) \\|$").FindAllStringSubmatch(
+		between(page, "| type |", "\n\n"), -1,
+	) {
 		shown = append(shown, row[1])
 		if slices.Contains(types, row[1]) {
 			ofEvents = append(ofEvents, quoted(row[2])...)
 		}
 	}
 	same(t, "types", append(types, "start", "summary", "tests"), shown)
-	same(t, "fields of events", slices.Concat(fieldsOf(apply.Event{}), fieldsOf(kinds.ID{}), losses), append(ofEvents, "time", "type"))
-	same(t, "fields of start", fieldsOf(StartEvent{}), append(quoted(between(page, "| `start` |", "\n")), "time", "type"))
+	same(t, "fields of events", slices.Concat(fieldsOf(apply.Event{}), fieldsOf(kinds.ID{}), losses),
+		append(ofEvents, "time", "type"))
+	same(t, "fields of start", fieldsOf(StartEvent{}),
+		append(quoted(between(page, "| `start` |", "\n")), "time", "type"))
 
 	lists := between(page, "| list |", "\n\n")
 	var names []string
 	for name, item := range map[string]any{
 		"failures": failure{}, "waits": apply.Wait{}, "notDone": notDone{}, "deletes": state.PendingDelete{},
-		"orphans": orphan{}, "adopted": adopted{}, "overruled": overruled{}, "warnings": apply.Warning{}, "gate": precondition.CheckFinding{},
+		"orphans": orphan{}, "adopted": adopted{}, "overruled": overruled{}, "warnings": apply.Warning{},
+		"gate": precondition.CheckFinding{},
 	} {
 		names = append(names, name)
 		fields := fieldsOf(item)
 		if slices.Contains(fields, "lost") {
 			fields = append(fields, losses...)
 		}
-		same(t, "fields of "+name, fields, quoted(strings.ReplaceAll(between(lists, "| `"+name+"` |", "\n"), "`runlevel deletes -o json`", "")))
+		same(t, "fields of "+name, fields,
+			quoted(strings.ReplaceAll(between(lists, "| `"+name+"` |", "\n"), "`runlevel deletes -o json`", "")))
 	}
-	same(t, "fields of the summary", fieldsOf(ApplySummary{}), slices.Concat(quoted(between(page, "| `summary` |", "\n")), names, []string{"time", "type"}))
+	same(t, "fields of the summary", fieldsOf(ApplySummary{}),
+		slices.Concat(quoted(between(page, "| `summary` |", "\n")), names, []string{"time", "type"}))
 
-	same(t, "actions", constants(t, "../../../pkg/apply/object", "Action"), quoted(between(page, "An `action` is", "\n\n")))
+	same(t, "actions", constants(t, "../../../pkg/apply/object", "Action"),
+		quoted(between(page, "An `action` is", "\n\n")))
 	for _, reason := range []string{precondition.ReasonFailed, lock.ReasonHeld} {
 		if !strings.Contains(page, "`"+reason+"`") {
 			t.Errorf("docs/apply.md says nothing of the reason %s", reason)

@@ -55,7 +55,8 @@ func NewGate(streams core.Streams) *cobra.Command {
 	core.AddKubectlFlags(command, &f.Release)
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format)
-	core.AddChoice(command, &f.Session.Apply.Standard, "wait", "what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)
+	core.AddChoice(command, &f.Session.Apply.Standard, "wait",
+		"what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)
 	return command
 }
 
@@ -80,7 +81,9 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams core.Streams) e
 		Release: preview.Release, Version: preview.Version, Previous: preview.Previous, Mode: string(preview.Mode),
 		Blocked: slices.ContainsFunc(findings, isSerious), Findings: append([]precondition.CheckFinding{}, findings...),
 	}
-	if err := f.format.Print(streams.Out, report, func(out io.Writer) error { return report.print(out, titleOf(preview.Outcome)) }); err != nil {
+	if err := f.format.Print(streams.Out, report, func(out io.Writer) error {
+		return report.print(out, titleOf(preview.Outcome))
+	}); err != nil {
 		return err
 	}
 	return core.FailIf(report.Blocked)

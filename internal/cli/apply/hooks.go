@@ -28,8 +28,11 @@ const (
 
 func addHookFlags(command *cobra.Command, f *hookFlags, release *core.ReleaseFlags) {
 	flags := command.Flags()
-	flags.StringSliceVar(&f.skip, skipHook, nil, "go on without these lifecycle hooks, as NAMESPACE/NAME[:STAGE] of their Deployments; may be repeated")
-	flags.StringSliceVar(&f.rerun, rerunHook, nil, "run these lifecycle hooks although they have run for the pod template, as NAMESPACE/NAME[:STAGE]; may be repeated")
+	flags.StringSliceVar(&f.skip, skipHook, nil,
+		"go on without these lifecycle hooks, as NAMESPACE/NAME[:STAGE] of their Deployments; may be repeated")
+	flags.StringSliceVar(&f.rerun, rerunHook, nil,
+		"run these lifecycle hooks although they have run for the pod template, as NAMESPACE/NAME[:STAGE]; may be "+
+			"repeated")
 	for _, name := range []string{skipHook, rerunHook} {
 		_ = command.RegisterFlagCompletionFunc(name, completeHooks(release))
 	}
@@ -52,7 +55,8 @@ func (f *applyFlags) checkHooks() error {
 }
 
 // overrides returns the overrides of the hooks of a release, with the user by the name that the API server knows.
-func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster, release *payload.Payload) (map[kinds.ID]deploymenthook.Override, error) {
+func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster,
+	release *payload.Payload) (map[kinds.ID]deploymenthook.Override, error) {
 	if !f.isSet() {
 		return nil, nil
 	}
@@ -71,7 +75,8 @@ func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster, release *
 	for id, stages := range rerun {
 		for _, stage := range stages {
 			if slices.Contains(skip[id], stage) {
-				return nil, core.Misusef("--%s and --%s both name the %s: leave one of them out", skipHook, rerunHook, id.OrHook(string(stage)))
+				return nil, core.Misusef("--%s and --%s both name the %s: leave one of them out", skipHook, rerunHook,
+					id.OrHook(string(stage)))
 			}
 		}
 		overrides[id] = deploymenthook.Override{Skip: skip[id], Rerun: stages, By: by}
@@ -81,7 +86,8 @@ func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster, release *
 
 // completeHooks completes the hooks of the release on the command line, also after a comma.
 func completeHooks(release *core.ReleaseFlags) cobra.CompletionFunc {
-	return func(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(command *cobra.Command, args []string,
+		toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(command.Context(), core.CompletionTimeout)
 		defer cancel()
 		if len(args) == 0 {

@@ -41,7 +41,8 @@ func (r *reporter) state(state *apply.RunState) {
 }
 
 // startView shows the apply on the terminal until stopView is called.
-func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *session.Outcome, manifests []*payload.Manifest) {
+func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *session.Outcome,
+	manifests []*payload.Manifest) {
 	plan := progress.IntentOf(o.Mode, manifests, o.Durations)
 	plan.Title, plan.Began = string(o.Mode)+" of "+titleOf(o), r.now()
 	view := live.Start(r.terminal, plan, r.now)

@@ -69,13 +69,15 @@ type StartEvent struct {
 }
 
 // onBegin returns a function that reports the start of an apply.
-func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest, rollback *record.Rollback) func(*session.Outcome) error {
+func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest,
+	rollback *record.Rollback) func(*session.Outcome) error {
 	objects := len(manifests)
 	return func(o *session.Outcome) error {
 		r.isFinished = false // an apply may begin again after an outage
 		if r.format == core.JSON {
 			r.write(StartEvent{
-				Time: r.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
+				Time: r.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous,
+				Mode:    string(o.Mode),
 				Objects: objects, Gate: o.Findings, Forced: o.Forced, DryRun: r.isDry, Rollback: rollback,
 			})
 			return nil
@@ -87,7 +89,8 @@ func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []
 			return nil
 		}
 		if len(o.Forced) > 0 && !r.isDry {
-			fmt.Fprintf(r.streams.Err, "continuing because of --force, which the record notes: %s\n", strings.Join(o.Forced, ", "))
+			fmt.Fprintf(r.streams.Err, "continuing because of --force, which the record notes: %s\n",
+				strings.Join(o.Forced, ", "))
 		}
 		suffix := ""
 		if r.isDry {
@@ -122,7 +125,9 @@ func titleOf(o *session.Outcome) string {
 
 // onHeld reports which process holds the lock, before the apply waits for it.
 func (r *reporter) onHeld(by lock.Holder) {
-	fmt.Fprintf(r.streams.Err, "the lock of the release is held by %s since %s: waiting until it is released or renewed\n", printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
+	fmt.Fprintf(r.streams.Err,
+		"the lock of the release is held by %s since %s: waiting until it is released or renewed\n",
+		printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
 }
 
 // event reports an event of the apply.
@@ -185,30 +190,31 @@ func (r *reporter) line(out io.Writer, event apply.Event) {
 
 // An ApplySummary is the last event of the stream, and the content of the summary in text.
 type ApplySummary struct {
-	Time         time.Time                   `json:"time"`
-	Type         string                      `json:"type"` // "summary"
-	Release      string                      `json:"release"`
-	Version      string                      `json:"version,omitempty"`
-	Previous     string                      `json:"previous,omitempty"`
-	Mode         string                      `json:"mode,omitempty"`
-	DryRun       bool                        `json:"dryRun,omitempty"`
-	Done         bool                        `json:"done"`
-	Counts       map[object.Action]int       `json:"counts,omitempty"`
-	Hooks        map[object.Action]int       `json:"hooks,omitempty"` // of Deployments
-	Failures     []failure                   `json:"failures,omitempty"`
-	Waits        []apply.Wait                `json:"waits,omitempty"`
-	NotDone      []notDone                   `json:"notDone,omitempty"`
-	Deletes      []state.PendingDelete       `json:"deletes,omitempty"`
-	Orphans      []orphan                    `json:"orphans,omitempty"`
-	Adopted      []adopted                   `json:"adopted,omitempty"`
-	Overruled    []overruled                 `json:"overruled,omitempty"`
-	Warnings     []apply.Warning             `json:"warnings,omitempty"`
-	Gate         []precondition.CheckFinding `json:"gate,omitempty"`
-	Notes        []string                    `json:"notes,omitempty"`        // what could not be found out
-	FileWarnings []string                    `json:"fileWarnings,omitempty"` // why the files of the release are not kept, or those of earlier versions are
-	Seconds      float64                     `json:"seconds"`
-	Reason       string                      `json:"reason,omitempty"`
-	Error        string                      `json:"error,omitempty"`
+	Time      time.Time                   `json:"time"`
+	Type      string                      `json:"type"` // "summary"
+	Release   string                      `json:"release"`
+	Version   string                      `json:"version,omitempty"`
+	Previous  string                      `json:"previous,omitempty"`
+	Mode      string                      `json:"mode,omitempty"`
+	DryRun    bool                        `json:"dryRun,omitempty"`
+	Done      bool                        `json:"done"`
+	Counts    map[object.Action]int       `json:"counts,omitempty"`
+	Hooks     map[object.Action]int       `json:"hooks,omitempty"` // of Deployments
+	Failures  []failure                   `json:"failures,omitempty"`
+	Waits     []apply.Wait                `json:"waits,omitempty"`
+	NotDone   []notDone                   `json:"notDone,omitempty"`
+	Deletes   []state.PendingDelete       `json:"deletes,omitempty"`
+	Orphans   []orphan                    `json:"orphans,omitempty"`
+	Adopted   []adopted                   `json:"adopted,omitempty"`
+	Overruled []overruled                 `json:"overruled,omitempty"`
+	Warnings  []apply.Warning             `json:"warnings,omitempty"`
+	Gate      []precondition.CheckFinding `json:"gate,omitempty"`
+	Notes     []string                    `json:"notes,omitempty"` // what could not be found out
+	// why the files of the release are not kept, or those of earlier versions are
+	FileWarnings []string `json:"fileWarnings,omitempty"`
+	Seconds      float64  `json:"seconds"`
+	Reason       string   `json:"reason,omitempty"`
+	Error        string   `json:"error,omitempty"`
 }
 
 type failure struct {

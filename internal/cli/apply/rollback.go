@@ -117,7 +117,9 @@ func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams 
 		return err
 	}
 	if known.Applied() == nil {
-		core.Warn(streams.Err, []string{fmt.Sprintf("no version of release %s was ever completed: the files of revision %d are applied again, which may fail as before", name, f.Session.Rollback.To)})
+		core.Warn(streams.Err,
+			[]string{fmt.Sprintf("no version of release %s was ever completed: the files of revision %d are applied "+
+				"again, which may fail as before", name, f.Session.Rollback.To)})
 	}
 	release, err := f.load(ctx, name, streams)
 	if err != nil {
@@ -133,7 +135,8 @@ func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams 
 			return err
 		}
 		from := record.HistoryEntry{Version: f.Session.Rollback.Version, Revision: f.Session.Rollback.From}
-		isYes, err := streams.Ask(ctx, printable.Line(fmt.Sprintf("Roll %s back from %s to %s?", name, from.Title(), to.Title())))
+		isYes, err := streams.Ask(ctx,
+			printable.Line(fmt.Sprintf("Roll %s back from %s to %s?", name, from.Title(), to.Title())))
 		if err != nil {
 			return err
 		}
@@ -149,7 +152,8 @@ func (f *rollbackFlags) checkAnswer(streams core.Streams) error {
 	if f.isConfirmed || f.dryRun.IsEnabled() || streams.CanAsk() {
 		return nil
 	}
-	return core.Misusef("--yes is missing: without a terminal, there is no question whether to roll back; --dry-run=server shows what it would do")
+	return core.Misusef("--yes is missing: without a terminal, there is no question whether to roll back; " +
+		"--dry-run=server shows what it would do")
 }
 
 // find finds the revision to go to, and refuses a release that another process keeps in place.
@@ -159,7 +163,8 @@ func (f *rollbackFlags) find(ctx context.Context, c *cluster.Cluster, name, revi
 		return nil, err
 	}
 	if !found && len(known.History) == 0 {
-		return nil, core.Misusef("namespace %s has no record of a release %q: \"runlevel list\" lists those that there are", f.Cluster.Namespace, name)
+		return nil, core.Misusef("namespace %s has no record of a release %q: \"runlevel list\" lists those that "+
+			"there are", f.Cluster.Namespace, name)
 	}
 	wanted, err := record.FindRollback(known, revision)
 	if err != nil {
@@ -170,7 +175,8 @@ func (f *rollbackFlags) find(ctx context.Context, c *cluster.Cluster, name, revi
 	return known, refuseKept(ctx, c, f.Cluster.Namespace, known, wanted)
 }
 
-// awaitOthers waits until no other process applies the release: what is shown, and deleted, is to be what there is then.
+// awaitOthers waits until no other process applies the release: what is shown, and deleted, is to be what there is
+// then.
 func (f *rollbackFlags) awaitOthers(ctx context.Context, c *cluster.Cluster, name string, streams core.Streams) error {
 	l, o := lock.Lock{Client: c.Client, Namespace: f.Cluster.Namespace, Release: name, Now: c.Now}, f.Session.Lock
 	o.OnHeld = newReporter(streams, f.format, f.noProgress, c.Now).onHeld
@@ -188,14 +194,17 @@ func (f *rollbackFlags) load(ctx context.Context, name string, streams core.Stre
 		return loaded{}, err
 	}
 	if _, err := os.Lstat(ref); err == nil {
-		return loaded{}, core.Misusef("there is a file or folder %s here, which would be taken for the revision: run the rollback elsewhere", ref)
+		return loaded{}, core.Misusef(
+			"there is a file or folder %s here, which would be taken for the revision: run the rollback elsewhere", ref,
+		)
 	}
 	read, packed, err := f.Release.LoadPacked(ctx, ref, &f.files, streams.Err)
 	return loaded{read, packed, ref}, err
 }
 
 // complete completes the name of a release, and then its revisions.
-func (f *rollbackFlags) complete(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *rollbackFlags) complete(command *cobra.Command, args []string,
+	toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 1 {
 		return f.Cluster.CompleteRevisions(command, args[0])
 	}

@@ -25,9 +25,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// review shows what a rollback does, and returns the release to apply, with the tombstones of what is to be deleted. It returns
-// an error if the gate, or an object that the cluster would refuse, stops the rollback.
-func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) (loaded, error) {
+// review shows what a rollback does, and returns the release to apply, with the tombstones of what is to be deleted. It
+// returns an error if the gate, or an object that the cluster would refuse, stops the rollback.
+func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release loaded,
+	streams core.Streams) (loaded, error) {
 	if f.deleteNew {
 		options, err := f.Options(release.ref, release.Payload)
 		if err != nil {
@@ -65,7 +66,8 @@ func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release 
 			return release, err
 		}
 		if len(added) > 0 {
-			fmt.Fprintf(streams.Err, "only %s has %s, which would stay: --delete-new deletes those that hold no data\n", printable.Line(f.rolledBack()), printable.Count(len(added), "object"))
+			fmt.Fprintf(streams.Err, "only %s has %s, which would stay: --delete-new deletes those that hold no data\n",
+				printable.Line(f.rolledBack()), printable.Count(len(added), "object"))
 		}
 	}
 	return release, f.stop(preview.Outcome, c.Now(), streams.Out)
@@ -77,9 +79,10 @@ func (f *rollbackFlags) rolledBack() string {
 	return from.Title()
 }
 
-// findNew returns the tombstones of those orphans that the version has which is rolled back, in the places of their manifests. It
-// names the objects of that version that are not the release's any more.
-func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release loaded, orphans []session.Orphan, progress io.Writer) ([]*payload.Manifest, error) {
+// findNew returns the tombstones of those orphans that the version has which is rolled back, in the places of their
+// manifests. It names the objects of that version that are not the release's any more.
+func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release loaded, orphans []session.Orphan,
+	progress io.Writer) ([]*payload.Manifest, error) {
 	ref, err := core.AppliedRef(release.Name, f.Session.Rollback.From)
 	if err != nil {
 		return nil, err
@@ -107,14 +110,16 @@ func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release
 			added = append(added, m.WithAnnotation(payload.DeleteAnnotation, "true"))
 		case !known[m.ID()]:
 			if owner := otherOwner(ctx, c, release.Name, m.ID()); owner != "" {
-				fmt.Fprintln(progress, printable.Line(fmt.Sprintf("not deleted: %s, which %s has taken over", m.ID(), owner)))
+				fmt.Fprintln(progress,
+					printable.Line(fmt.Sprintf("not deleted: %s, which %s has taken over", m.ID(), owner)))
 			}
 		}
 	}
 	return added, nil
 }
 
-// otherOwner returns who has taken over an object that a release has applied; "" if no one has, or the object is gone or will be.
+// otherOwner returns who has taken over an object that a release has applied; "" if no one has, or the object is gone
+// or will be.
 func otherOwner(ctx context.Context, c *cluster.Cluster, release string, id kinds.ID) string {
 	in, err := c.FindKind(ctx, id.GroupKind())
 	if err != nil {
@@ -141,18 +146,23 @@ func withoutContent(tombstones []*payload.Manifest, progress io.Writer) []*paylo
 	return slices.DeleteFunc(tombstones, func(m *payload.Manifest) bool {
 		content := core.ContentOf(m.ID())
 		if content != "" {
-			fmt.Fprintln(progress, printable.Line(fmt.Sprintf("not deleted: %s, since that would delete %s: delete it by hand if that is meant", m.ID(), content)))
+			fmt.Fprintln(progress,
+				printable.Line(fmt.Sprintf(
+					"not deleted: %s, since that would delete %s: delete it by hand if that is meant", m.ID(), content,
+				)))
 		}
 		return content != ""
 	})
 }
 
-// stop returns why a rollback does not begin; nil if nothing stops it, or all is overridden. With -o json, the findings are also
-// printed, in the summary of an apply that the gate stops.
+// stop returns why a rollback does not begin; nil if nothing stops it, or all is overridden. With -o json, the findings
+// are also printed, in the summary of an apply that the gate stops.
 func (f *rollbackFlags) stop(o *session.Outcome, now time.Time, out io.Writer) error {
 	blocking, refused := precondition.Blocking(o.Findings), false
 	if f.Session.Lock.Wait {
-		blocking = slices.DeleteFunc(blocking, func(found precondition.CheckFinding) bool { return found.Check == precondition.ApplyRunning })
+		blocking = slices.DeleteFunc(blocking, func(found precondition.CheckFinding) bool {
+			return found.Check == precondition.ApplyRunning
+		})
 	}
 	for _, found := range o.PreviewFindings() {
 		if found.Check == session.RefusedObject {
@@ -172,7 +182,11 @@ func (f *rollbackFlags) stop(o *session.Outcome, now time.Time, out io.Writer) e
 	for _, found := range blocking {
 		lines = append(lines, gateText(found))
 	}
-	err := &reason.Error{Reason: precondition.ReasonFailed, Message: "the rollback is not begun: resolve what stops it, or override it with --force\n" + strings.Join(lines, "\n")}
+	err := &reason.Error{
+		Reason: precondition.ReasonFailed,
+		Message: "the rollback is not begun: resolve what stops it, or override it with --force\n" +
+			strings.Join(lines, "\n"),
+	}
 	if f.format != core.JSON {
 		return err
 	}
@@ -184,8 +198,10 @@ func (f *rollbackFlags) stop(o *session.Outcome, now time.Time, out io.Writer) e
 }
 
 // refuseKept returns an error if an operator or "apply --watch" keeps a release in place.
-func refuseKept(ctx context.Context, c *cluster.Cluster, namespace string, known *record.Record, wanted *record.Rollback) error {
-	facts := why.GatherKeeper(ctx, c, lock.Lock{Client: c.Client, Namespace: namespace, Release: known.Release, Now: c.Now}, known)
+func refuseKept(ctx context.Context, c *cluster.Cluster, namespace string, known *record.Record,
+	wanted *record.Rollback) error {
+	facts := why.GatherKeeper(ctx, c,
+		lock.Lock{Client: c.Client, Namespace: namespace, Release: known.Release, Now: c.Now}, known)
 	isKept := facts.Held != nil && facts.Held.Keeps() && !facts.Held.IsDead(facts.Now)
 	isOperated := facts.NotKept != nil && facts.NotKept.Operator != nil
 	if !isKept && !isOperated {
@@ -197,12 +213,15 @@ func refuseKept(ctx context.Context, c *cluster.Cluster, namespace string, known
 		}
 	}
 	if !isKept {
-		return errors.New("an operator is installed for the release, and would undo the rollback: change the release that it keeps in place")
+		return errors.New("an operator is installed for the release, and would undo the rollback: change the release " +
+			"that it keeps in place")
 	}
-	return fmt.Errorf("%s keeps release %s in place, and would undo the rollback: end it first", printable.Line(facts.Held.Name), known.Release)
+	return fmt.Errorf("%s keeps release %s in place, and would undo the rollback: end it first",
+		printable.Line(facts.Held.Name), known.Release)
 }
 
-// operatorError returns the error of a rollback of the operator's release, with the commands that request it from the operator.
+// operatorError returns the error of a rollback of the operator's release, with the commands that request it from the
+// operator.
 func operatorError(known *record.Record, wanted *record.Rollback) error {
 	image := "IMAGE"
 	for _, entry := range record.Since(known, wanted.To-1) {

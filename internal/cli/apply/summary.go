@@ -21,8 +21,10 @@ import (
 // summarize returns the summary of an outcome.
 func summarize(o *session.Outcome, now time.Time) ApplySummary {
 	s := ApplySummary{
-		Time: now.UTC(), Type: "summary", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
-		Done: o.Err == nil, Deletes: state.PendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes, FileWarnings: o.FileWarnings, Seconds: o.Took.Seconds(),
+		Time: now.UTC(), Type: "summary", Release: o.Release, Version: o.Version, Previous: o.Previous,
+		Mode: string(o.Mode),
+		Done: o.Err == nil, Deletes: state.PendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes,
+		FileWarnings: o.FileWarnings, Seconds: o.Took.Seconds(),
 	}
 	if o.Err != nil {
 		s.Error, s.Reason = core.ErrorText(o.Err), reason.Of(o.Err)
@@ -76,14 +78,17 @@ func (s *ApplySummary) own(change object.Change) {
 // counted are the actions in the order in which they are summed up.
 var counted = []object.Action{
 	object.Created, object.Configured, object.Recreated, object.Unchanged, object.Kept,
-	object.Deleted, object.Pending, object.Absent, object.Reappeared, object.Left, object.NotChecked, object.Failed, object.NotDone,
+	object.Deleted, object.Pending, object.Absent, object.Reappeared, object.Left, object.NotChecked, object.Failed,
+	object.NotDone,
 }
 
-// countedHooks are the actions of hooks in the order in which they are summed up. Hooks that were not needed are not counted.
+// countedHooks are the actions of hooks in the order in which they are summed up. Hooks that were not needed are not
+// counted.
 var countedHooks = []struct {
 	action object.Action
 	words  string
-}{{object.Ran, "ran"}, {object.Ignored, "failed, which was ignored"}, {object.Failed, "failed"}, {object.NotDone, "not done"}}
+}{{object.Ran, "ran"}, {object.Ignored, "failed, which was ignored"}, {object.Failed, "failed"},
+	{object.NotDone, "not done"}}
 
 // mostListed is the most lines of a section.
 const mostListed = 20
@@ -114,21 +119,35 @@ func (s ApplySummary) print(out io.Writer, now time.Time) {
 	stateOf := func(item state.PendingDelete) sectionLine {
 		return lineOf(item.Object, ": "+printable.Line(item.Message))
 	}
-	section(out, "pending deletes, which block the next minor update", slices.DeleteFunc(slices.Clone(s.Deletes), isBack), stateOf)
-	section(out, "deleted, and recreated by another manager, which blocks nothing", slices.DeleteFunc(slices.Clone(s.Deletes), isPending), stateOf)
-	section(out, "orphans, which this release neither has nor deletes; these tombstones would delete them", s.Orphans, func(item orphan) sectionLine {
-		return lineOf(item.Object, "\n      "+strings.ReplaceAll(strings.TrimRight(item.Tombstone, "\n"), "\n", "\n      "))
+	section(out, "pending deletes, which block the next minor update",
+		slices.DeleteFunc(slices.Clone(s.Deletes), isBack), stateOf)
+	section(out, "deleted, and recreated by another manager, which blocks nothing",
+		slices.DeleteFunc(slices.Clone(s.Deletes), isPending), stateOf)
+	section(out, "orphans, which this release neither has nor deletes; these tombstones would delete them", s.Orphans,
+		func(item orphan) sectionLine {
+			return lineOf(item.Object,
+				"\n      "+strings.ReplaceAll(strings.TrimRight(item.Tombstone, "\n"), "\n", "\n      "))
+		})
+	section(out, s.tense("adopted: fields of these managers that the release does not have were removed",
+		"to be adopted: fields of these managers that the release does not have would be removed"), s.Adopted,
+		func(item adopted) sectionLine {
+			return lineOf(item.Object, ": from "+printable.Line(strings.Join(item.From, ", ")))
+		})
+	section(out, s.tense("fields of other managers that were set back to the values of the release",
+		"fields of other managers that would be set back to the values of the release"), s.Overruled,
+		func(item overruled) sectionLine {
+			return lineOf(item.Object, ": "+printable.Line(object.LossesInWords(item.Lost)))
+		})
+	section(out, "not known", s.Notes, func(note string) sectionLine {
+		return sectionLine{printable.Line(note), note, ""}
 	})
-	section(out, s.tense("adopted: fields of these managers that the release does not have were removed", "to be adopted: fields of these managers that the release does not have would be removed"), s.Adopted, func(item adopted) sectionLine {
-		return lineOf(item.Object, ": from "+printable.Line(strings.Join(item.From, ", ")))
-	})
-	section(out, s.tense("fields of other managers that were set back to the values of the release", "fields of other managers that would be set back to the values of the release"), s.Overruled, func(item overruled) sectionLine {
-		return lineOf(item.Object, ": "+printable.Line(object.LossesInWords(item.Lost)))
-	})
-	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{printable.Line(note), note, ""} })
-	section(out, "the files of the release are not kept for later, or others are", s.FileWarnings, func(warning string) sectionLine { return sectionLine{printable.Line(warning), warning, ""} })
+	section(out, "the files of the release are not kept for later, or others are", s.FileWarnings,
+		func(warning string) sectionLine {
+			return sectionLine{printable.Line(warning), warning, ""}
+		})
 	section(out, "warnings of the cluster", s.Warnings, func(warning apply.Warning) sectionLine {
-		return sectionLine{printable.Line(warning.Text), warning.Text, fmt.Sprintf(" (%s)", printable.Line(printable.Few(warning.Files, core.MostFiles)))}
+		return sectionLine{printable.Line(warning.Text), warning.Text,
+			fmt.Sprintf(" (%s)", printable.Line(printable.Few(warning.Files, core.MostFiles)))}
 	})
 }
 
@@ -150,11 +169,16 @@ func (s ApplySummary) counts() string {
 
 // printStoppedHooks prints the lifecycle hooks that have stopped a rollout, and the flags that skip them.
 func (s ApplySummary) printStoppedHooks(out io.Writer) {
-	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(item failure) bool { return item.Hook == "" || s.DryRun })
-	section(out, "lifecycle hooks that have stopped their rollout, and with which the next apply begins", stopped, func(item failure) sectionLine {
-		name := item.Object.OrHook(item.Hook)
-		return sectionLine{name, name, ": " + printable.Line(fmt.Sprintf("--%s %s/%s:%s goes on without it", skipHook, item.Object.Namespace, item.Object.Name, item.Hook))}
+	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(item failure) bool {
+		return item.Hook == "" || s.DryRun
 	})
+	section(out, "lifecycle hooks that have stopped their rollout, and with which the next apply begins", stopped,
+		func(item failure) sectionLine {
+			name := item.Object.OrHook(item.Hook)
+			return sectionLine{name, name,
+				": " + printable.Line(fmt.Sprintf("--%s %s/%s:%s goes on without it", skipHook, item.Object.Namespace,
+					item.Object.Name, item.Hook))}
+		})
 }
 
 // verdict returns the result as text.

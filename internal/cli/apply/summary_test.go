@@ -44,16 +44,23 @@ func TestAnApplyEscapesWhatClustersSay(t *testing.T) {
 	var out bytes.Buffer
 	ApplySummary{
 		Version: hostile, Notes: []string{hostile},
-		Waits:     []apply.Wait{{ID: id, For: hostile, Why: []string{hostile}}},
-		NotDone:   []notDone{{Object: id, File: hostile, Why: hostile}},
-		Deletes:   []state.PendingDelete{{Object: id, Message: hostile}, {Object: id, Message: hostile, State: tombstone.Reappeared}},
+		Waits:   []apply.Wait{{ID: id, For: hostile, Why: []string{hostile}}},
+		NotDone: []notDone{{Object: id, File: hostile, Why: hostile}},
+		Deletes: []state.PendingDelete{{Object: id, Message: hostile},
+			{Object: id, Message: hostile, State: tombstone.Reappeared}},
 		Adopted:   []adopted{{Object: id, From: []string{hostile}}},
 		Overruled: []overruled{{Object: id, Lost: []ownership.Conflict{{Field: hostile, Manager: hostile}}}},
 		Warnings:  []apply.Warning{{Text: hostile, Files: []string{hostile}}},
 	}.print(&out, time.Now())
 	report := &reporter{streams: core.Streams{Out: &out, Err: &out}, now: time.Now}
 	for _, event := range []apply.EventType{apply.Waiting, apply.Failing, apply.Warned} {
-		report.line(&out, apply.Event{Type: event, Object: &id, File: hostile, Message: hostile, Why: []string{hostile}})
+		report.line(&out, apply.Event{
+			Type:    event,
+			Object:  &id,
+			File:    hostile,
+			Message: hostile,
+			Why:     []string{hostile},
+		})
 	}
 	out.WriteString(titleOf(&session.Outcome{Version: hostile, Previous: "0.9" + hostile}))
 	if strings.ContainsAny(out.String(), "\x1b\u202e\u2066") || strings.Contains(out.String(), "\nfaked") {
@@ -64,11 +71,17 @@ func TestAnApplyEscapesWhatClustersSay(t *testing.T) {
 // Hooks are counted by themselves, and named as what they are of.
 func TestHooksAreCountedByThemselves(t *testing.T) {
 	step := func(hook string) object.StepID {
-		return object.StepID{ID: kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, Hook: hook, Path: "web.yaml"}
+		return object.StepID{
+			ID:   kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"},
+			Hook: hook,
+			Path: "web.yaml",
+		}
 	}
 	report := &apply.Report{Changes: []object.Change{
-		{StepID: step("pre"), Action: object.Ran}, {StepID: step("mid"), Action: object.Ran}, {StepID: step(""), Action: object.Configured},
-		{StepID: step("pre"), Action: object.NotNeeded}, {StepID: step("post"), Action: object.NotDone, Message: "waiting: pod web-post is pending"},
+		{StepID: step("pre"), Action: object.Ran}, {StepID: step("mid"), Action: object.Ran},
+		{StepID: step(""), Action: object.Configured},
+		{StepID: step("pre"), Action: object.NotNeeded},
+		{StepID: step("post"), Action: object.NotDone, Message: "waiting: pod web-post is pending"},
 	}}
 	now := time.Now()
 	report.Waits = []apply.Wait{{ID: step("").ID, Hook: "post", For: "pod web-post is pending", Since: now}}
@@ -89,7 +102,12 @@ func TestHooksAreCountedByThemselves(t *testing.T) {
 func TestLinesOfHooksArePrinted(t *testing.T) {
 	var lines bytes.Buffer
 	report := newReporter(core.Streams{Err: &lines}, core.Text, false, time.Now)
-	event := apply.Event{Type: apply.Logged, Object: &kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, Hook: "pre", Message: "table \x1b[31morders\x1b[0m has 3 rows"}
+	event := apply.Event{
+		Type:    apply.Logged,
+		Object:  &kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"},
+		Hook:    "pre",
+		Message: "table \x1b[31morders\x1b[0m has 3 rows",
+	}
 	report.event(event)
 	report.event(event)
 	const want = `log         pre hook of Deployment shop/web: table \x1b[31morders\x1b[0m has 3 rows` + "\n"

@@ -90,7 +90,9 @@ func NewTest(streams core.Streams) *cobra.Command {
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, junit.Format)
 	f.options.Logs = releasetest.FailedLogs
-	core.AddChoice(command, &f.options.Logs, "logs", "the logs to print: failed (the last lines of tests that have not passed), all or none", releasetest.FailedLogs, releasetest.AllLogs, releasetest.NoLogs)
+	core.AddChoice(command, &f.options.Logs, "logs",
+		"the logs to print: failed (the last lines of tests that have not passed), all or none", releasetest.FailedLogs,
+		releasetest.AllLogs, releasetest.NoLogs)
 	flags := command.Flags()
 	flags.BoolVar(&f.options.Keep, "keep", false, "keep the tests that pass, too")
 	flags.DurationVar(&f.options.Timeout, "timeout", releasetest.DefaultTimeout, "how long each test may take")
@@ -165,7 +167,8 @@ func chooseTests(release *payload.Payload, names []string) ([]*payload.Manifest,
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(release.Tests, func(m *payload.Manifest) bool { return isNamed(m, name) }) {
-			return nil, fmt.Errorf("release %s has no test %q: it has %s", release.Name, name, printable.Line(strings.Join(testNames(release), ", ")))
+			return nil, fmt.Errorf("release %s has no test %q: it has %s", release.Name, name,
+				printable.Line(strings.Join(testNames(release), ", ")))
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(release.Tests), func(m *payload.Manifest) bool {
@@ -175,7 +178,8 @@ func chooseTests(release *payload.Payload, names []string) ([]*payload.Manifest,
 
 // errNoTests returns the error of a release without tests.
 func errNoTests(release *payload.Payload) error {
-	return fmt.Errorf(`release %s has no tests: a test is a Job or a Pod with the annotation %s: "true"`, release.Name, payload.TestAnnotation)
+	return fmt.Errorf(`release %s has no tests: a test is a Job or a Pod with the annotation %s: "true"`, release.Name,
+		payload.TestAnnotation)
 }
 
 // isNamed reports whether a name, or a pattern, is that of a test.
@@ -196,7 +200,8 @@ func testNames(release *payload.Payload) []string {
 }
 
 // complete completes the name of a release, or a SOURCE, and then its tests.
-func (f *testFlags) complete(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *testFlags) complete(command *cobra.Command, args []string,
+	toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		names, _ := f.cluster.CompleteReleases(command, args, toComplete)
 		return names, cobra.ShellCompDirectiveDefault

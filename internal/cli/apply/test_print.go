@@ -21,12 +21,14 @@ type testPrinter struct {
 }
 
 // run runs tests, and prints their results and the summary.
-func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, tests []*payload.Manifest, o releasetest.Options) *releasetest.TestReport {
+func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, tests []*payload.Manifest,
+	o releasetest.Options) *releasetest.TestReport {
 	o.OnEvent = p.event
 	report := releasetest.Run(ctx, c, release, tests, o)
 	fmt.Fprintln(p.out, testSummary(report))
 	if left := leftTests(report); len(left) > 0 {
-		fmt.Fprintf(p.out, "  left on the cluster until the next run of each, or an uninstall of the release: %s\n", printable.Line(strings.Join(left, ", ")))
+		fmt.Fprintf(p.out, "  left on the cluster until the next run of each, or an uninstall of the release: %s\n",
+			printable.Line(strings.Join(left, ", ")))
 	}
 	return report
 }
@@ -34,7 +36,8 @@ func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payl
 // record writes the results into the record of the release, and prints why it could not.
 func (p *testPrinter) record(ctx context.Context, recorder releasetest.ResultRecorder, report *releasetest.TestReport) {
 	if err := recorder.Record(ctx, report.Release, report, nil); err != nil {
-		core.Warn(p.progress, []string{printable.Line("the results of the tests are not in the record: " + err.Error())})
+		core.Warn(p.progress,
+			[]string{printable.Line("the results of the tests are not in the record: " + err.Error())})
 	}
 }
 
@@ -53,7 +56,8 @@ func (p *testPrinter) event(event releasetest.TestEvent) {
 		if result.Message != "" {
 			text += ": " + result.Message
 		}
-		_ = core.PrintLines(p.out, append([]string{printable.Line(text)}, testDetails(result)...)) // its reader may end before the tests do
+		// its reader may end before the tests do
+		_ = core.PrintLines(p.out, append([]string{printable.Line(text)}, testDetails(result)...))
 	}
 }
 
@@ -123,7 +127,11 @@ func testSuite(report *releasetest.TestReport) *junit.Suite {
 		case releasetest.Interrupted, releasetest.NotRun:
 			test.Skipped = &junit.CaseMessage{Message: string(result.State)}
 		default:
-			test.Failure = &junit.CaseMessage{Message: result.Message, Type: string(result.State), Text: junit.Text{Text: details}}
+			test.Failure = &junit.CaseMessage{
+				Message: result.Message,
+				Type:    string(result.State),
+				Text:    junit.Text{Text: details},
+			}
 		}
 	}
 	return suite

@@ -40,7 +40,8 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 		want string
 	}{
 		"unchanged for half an hour": {
-			everyTenSeconds(10*time.Second, 30*time.Minute, waiting("0 of 1 replicas are available", "Pod web: it has no node")),
+			everyTenSeconds(10*time.Second, 30*time.Minute,
+				waiting("0 of 1 replicas are available", "Pod web: it has no node")),
 			"10s 30s 1m0s 2m0s 4m0s 8m0s 13m0s 18m0s 23m0s 28m0s",
 		},
 		"the text changes": {
@@ -49,19 +50,26 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 			"10s 30s 1m0s 1m10s 1m30s 2m0s",
 		},
 		"the cause changes": {
-			append(everyTenSeconds(10*time.Second, time.Minute, waiting("0 of 1 replicas are available", "Pod web: it has no node")),
-				everyTenSeconds(70*time.Second, 2*time.Minute, waiting("0 of 1 replicas are available", "Pod web: container main crashes"))...),
+			append(everyTenSeconds(10*time.Second, time.Minute,
+				waiting("0 of 1 replicas are available", "Pod web: it has no node")),
+				everyTenSeconds(70*time.Second, 2*time.Minute,
+					waiting("0 of 1 replicas are available", "Pod web: container main crashes"))...),
 			"10s 30s 1m0s 1m10s 1m30s 2m0s",
 		},
 		"only restarts are counted, and logs go on": {
 			everyTenSeconds(10*time.Second, 2*time.Minute, func(i int) apply.Event {
-				return waiting("0 of 1 replicas are available", fmt.Sprintf("Pod web: container main crashes: exit code 1, %d restarts", i), fmt.Sprintf("  | at %d", i))(i)
+				return waiting("0 of 1 replicas are available",
+					fmt.Sprintf("Pod web: container main crashes: exit code 1, %d restarts", i),
+					fmt.Sprintf("  | at %d", i))(i)
 			}),
 			"10s 30s 1m0s 2m0s",
 		},
 		"a retry, and the wait for it": {
 			append(everyTenSeconds(time.Second, 2*time.Minute, func(i int) apply.Event {
-				return apply.Event{Type: apply.Retrying, Message: fmt.Sprintf("attempt %d failed, the next is in 10s: exceeded quota: none", i+1)}
+				return apply.Event{
+					Type:    apply.Retrying,
+					Message: fmt.Sprintf("attempt %d failed, the next is in 10s: exceeded quota: none", i+1),
+				}
 			}), everyTenSeconds(2*time.Minute, 5*time.Minute, waiting("exceeded quota: none"))...),
 			"1s 21s 51s 1m51s 4m0s",
 		},
@@ -73,7 +81,8 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 			"10s 25s",
 		},
 		"it breaks again": {
-			append(append(everyTenSeconds(10*time.Second, 20*time.Second, waiting("0 of 1 replicas are available")), told{25 * time.Second, apply.Event{Type: apply.BeReady, Message: "after 25s"}}),
+			append(append(everyTenSeconds(10*time.Second, 20*time.Second, waiting("0 of 1 replicas are available")),
+				told{25 * time.Second, apply.Event{Type: apply.BeReady, Message: "after 25s"}}),
 				everyTenSeconds(30*time.Second, 40*time.Second, waiting("0 of 1 replicas are available"))...),
 			"10s 25s 30s",
 		},
@@ -84,7 +93,8 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 			report := newReporter(core.Streams{Err: &lines}, core.Text, false, func() time.Time { return began })
 			var printed []string
 			for _, item := range c.told {
-				item.Time, item.Object, item.File = began.Add(item.after), &kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, "web.yaml"
+				item.Time, item.Object, item.File = began.Add(item.after),
+					&kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, "web.yaml"
 				lines.Reset()
 				if report.event(item.Event); lines.Len() > 0 {
 					printed = append(printed, item.after.String())
@@ -102,7 +112,11 @@ func TestTheStreamHasEachWaitEachTime(t *testing.T) {
 	var out bytes.Buffer
 	report := newReporter(core.Streams{Out: &out}, core.JSON, false, time.Now)
 	for range 3 {
-		report.event(apply.Event{Type: apply.Waiting, Object: &kinds.ID{Kind: "Deployment", Name: "web"}, Message: "0 of 1 replicas are available"})
+		report.event(apply.Event{
+			Type:    apply.Waiting,
+			Object:  &kinds.ID{Kind: "Deployment", Name: "web"},
+			Message: "0 of 1 replicas are available",
+		})
 	}
 	if got := strings.Count(out.String(), `"type":"waiting"`); got != 3 {
 		t.Errorf("told %d times:\n%s", got, out.String())

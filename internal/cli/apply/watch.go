@@ -22,8 +22,10 @@ type watchFlags struct {
 
 func addWatchFlags(command *cobra.Command, f *watchFlags) {
 	flags := command.Flags()
-	flags.BoolVarP(&f.isEnabled, "watch", "w", false, "keep the release in place until Ctrl-C: objects that are changed or deleted are repaired at once")
-	flags.DurationVar(&f.every, "recheck", defaultRecheck, "with --watch: how often to check all objects, besides the watches; 0 for never")
+	flags.BoolVarP(&f.isEnabled, "watch", "w", false,
+		"keep the release in place until Ctrl-C: objects that are changed or deleted are repaired at once")
+	flags.DurationVar(&f.every, "recheck", defaultRecheck,
+		"with --watch: how often to check all objects, besides the watches; 0 for never")
 }
 
 // defaultRecheck is the default of --recheck.

@@ -35,7 +35,8 @@ func (f *ClusterFlags) OpenApplied(ctx context.Context, name, version string) (*
 	if err != nil {
 		return nil, err
 	}
-	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: unpacked.Image, Values: unpacked.Values}, nil
+	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: unpacked.Image, Values: unpacked.Values},
+		nil
 }
 
 // ReadApplied returns the manifests of a release that were applied last; none if they can't be read.
@@ -50,8 +51,9 @@ func (f *ClusterFlags) ReadApplied(ctx context.Context, namespace, name string) 
 	return read.Manifests
 }
 
-// NameOrSource returns the SOURCE of an argument that is the name of a release or a SOURCE. A name means the version that was applied
-// last. If there is a file or folder of that name, too, it means the release if the release has a record, which is printed.
+// NameOrSource returns the SOURCE of an argument that is the name of a release or a SOURCE. A name means the version
+// that was applied last. If there is a file or folder of that name, too, it means the release if the release has a
+// record, which is printed.
 func (f *ClusterFlags) NameOrSource(ctx context.Context, argument string, progress io.Writer) (string, error) {
 	if !source.CanBeName(argument) {
 		return argument, nil
@@ -66,7 +68,8 @@ func (f *ClusterFlags) NameOrSource(ctx context.Context, argument string, progre
 	known, _, err := record.NewStore(c.Client, f.Namespace, argument).Load(ctx)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("cannot find out whether %[1]s is a release: write ./%[1]s for the file or folder: %[2]w", argument, err)
+		return "", fmt.Errorf("cannot find out whether %[1]s is a release: write ./%[1]s for the file or folder: %[2]w",
+			argument, err)
 	case known.Newest() == nil:
 		return argument, nil
 	}
@@ -74,7 +77,8 @@ func (f *ClusterFlags) NameOrSource(ctx context.Context, argument string, progre
 	return argument + "@", nil
 }
 
-// findCopy returns the digest of the copy of a version. If the record was lost, the annotations of the copies have their versions.
+// findCopy returns the digest of the copy of a version. If the record was lost, the annotations of the copies have
+// their versions.
 func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, version string) (string, error) {
 	known, found, err := record.NewStore(c.Client, f.Namespace, name).Load(ctx)
 	if err != nil {
@@ -100,7 +104,9 @@ func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, v
 		}
 	}
 	if !found && len(known.History) == 0 {
-		return "", fmt.Errorf("namespace %s has no record of a release %q: \"runlevel list\" lists those that there are", f.Namespace, name)
+		return "",
+			fmt.Errorf("namespace %s has no record of a release %q: \"runlevel list\" lists those that there are",
+				f.Namespace, name)
 	}
 	return "", missing
 }
@@ -138,8 +144,11 @@ const (
 // AddFileFlags adds the flags on the files of the versions that are applied.
 func AddFileFlags(command *cobra.Command, f *FileFlags) {
 	f.keep, f.flags = keepFull, command.Flags()
-	AddChoice(command, &f.keep, "keep-files", "keep the files of the release on the cluster, so that it can be read as NAME@REVISION: full, digest (only the image reference of a SOURCE that is an image by digest) or none", keepFull, keepDigest, keepNone)
-	command.Flags().IntVar(&f.Max, "history-max", session.DefaultHistoryMax, "of how many versions the files are kept; those of the version that runs and of the one before always are")
+	AddChoice(command, &f.keep, "keep-files",
+		"keep the files of the release on the cluster, so that it can be read as NAME@REVISION: full, digest (only "+
+			"the image reference of a SOURCE that is an image by digest) or none", keepFull, keepDigest, keepNone)
+	command.Flags().IntVar(&f.Max, "history-max", session.DefaultHistoryMax,
+		"of how many versions the files are kept; those of the version that runs and of the one before always are")
 }
 
 // Check refuses values that make no sense.

@@ -34,7 +34,8 @@ type ClusterFlags struct {
 // AddClusterFlags adds the flags for the connection to a cluster and the namespace of records.
 func AddClusterFlags(command *cobra.Command, f *ClusterFlags) {
 	AddConnectionFlags(command, f)
-	command.Flags().StringVar(&f.Namespace, "record-namespace", session.DefaultNamespace, "the namespace of the record of what was applied; created if it is missing")
+	command.Flags().StringVar(&f.Namespace, "record-namespace", session.DefaultNamespace,
+		"the namespace of the record of what was applied; created if it is missing")
 	_ = command.RegisterFlagCompletionFunc("name", f.CompleteReleases) // fails if the command has no such flag
 }
 
@@ -63,7 +64,8 @@ func AddReleaseName(command *cobra.Command, f *ClusterFlags, name *string, help 
 // AddConnectionFlags adds the flags for the connection to a cluster.
 func AddConnectionFlags(command *cobra.Command, f *ClusterFlags) {
 	flags := command.Flags()
-	flags.StringVar(&f.location.File, "kubeconfig", "", "the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
+	flags.StringVar(&f.location.File, "kubeconfig", "",
+		"the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
 	flags.StringVar(&f.location.Context, "context", "", "the context of the kubeconfig (default: its current one)")
 	flags.StringVar(&f.location.As, "as", "", "the user to impersonate, as in kubectl")
 	_ = command.RegisterFlagCompletionFunc("context", f.completeContexts)
@@ -100,7 +102,8 @@ func (f *ClusterFlags) Connect(ctx context.Context) (*cluster.Cluster, error) {
 	case errors.As(err, &unreached):
 		return nil, fmt.Errorf("the cluster at %s can't be reached: %w", config.Host, unreached.Err)
 	case apierrors.IsUnauthorized(err):
-		return nil, fmt.Errorf("the cluster at %s does not accept the credentials of the kubeconfig: log in again, or choose another --context", config.Host)
+		return nil, fmt.Errorf("the cluster at %s does not accept the credentials of the kubeconfig: log in again, "+
+			"or choose another --context", config.Host)
 	}
 	return c, nil
 }
@@ -114,11 +117,13 @@ func (f *ClusterFlags) withFlag(err error) error {
 	case errors.Is(err, kubeconfig.ErrNoCluster) && variable != "":
 		return fmt.Errorf("$KUBECONFIG is %q, and there is no cluster in it", variable)
 	case errors.Is(err, kubeconfig.ErrNoCluster):
-		return errors.New("there is no cluster to talk to: name a kubeconfig with --kubeconfig or $KUBECONFIG (\"runlevel sandbox up --detach\" makes a cluster to try things on)")
+		return errors.New("there is no cluster to talk to: name a kubeconfig with --kubeconfig or $KUBECONFIG " +
+			"(\"runlevel sandbox up --detach\" makes a cluster to try things on)")
 	case errors.Is(err, kubeconfig.ErrNoFile):
 		return fmt.Errorf("--kubeconfig: there is no file %s", file)
 	case errors.Is(err, kubeconfig.ErrNoContext):
-		return fmt.Errorf("--context: the kubeconfig has no context %q: it has %s", f.location.Context, strings.Join(f.location.Contexts(), ", "))
+		return fmt.Errorf("--context: the kubeconfig has no context %q: it has %s", f.location.Context,
+			strings.Join(f.location.Contexts(), ", "))
 	default:
 		return err
 	}
@@ -131,7 +136,8 @@ func (f *ClusterFlags) DefaultNamespace() string { return f.location.Namespace()
 const CompletionTimeout = 3 * time.Second
 
 // completing completes a word with the results of a function that reads the cluster.
-func (f *ClusterFlags) completing(command *cobra.Command, find func(context.Context, *cluster.Cluster) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *ClusterFlags) completing(command *cobra.Command,
+	find func(context.Context, *cluster.Cluster) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(command.Context(), CompletionTimeout)
 	defer cancel()
 	c, err := f.Connect(ctx)
@@ -142,12 +148,16 @@ func (f *ClusterFlags) completing(command *cobra.Command, find func(context.Cont
 }
 
 // CompleteMetadata completes a text of the metadata of objects of some kinds, each once.
-func (f *ClusterFlags) CompleteMetadata(command *cobra.Command, namespace string, text func(*metav1.PartialObjectMetadata) string, kinds ...schema.GroupKind) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *ClusterFlags) CompleteMetadata(command *cobra.Command, namespace string,
+	text func(*metav1.PartialObjectMetadata) string,
+	kinds ...schema.GroupKind) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
 		var found []cobra.Completion
 		for _, kind := range kinds {
 			if in, err := c.FindKind(ctx, kind); err == nil {
-				_ = c.EachMetadata(ctx, in, namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) { found = append(found, text(m)) })
+				_ = c.EachMetadata(ctx, in, namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
+					found = append(found, text(m))
+				})
 			}
 		}
 		slices.Sort(found)
@@ -156,20 +166,23 @@ func (f *ClusterFlags) CompleteMetadata(command *cobra.Command, namespace string
 }
 
 // completeContexts completes the contexts of the kubeconfig.
-func (f *ClusterFlags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *ClusterFlags) completeContexts(*cobra.Command, []string,
+	string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return f.location.Contexts(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // checkNamed refuses a release without a name: its objects are labelled with it.
 func checkNamed(release *payload.Payload) error {
 	if release.Name == "" {
-		return Misusef("a plain folder has no name, by which the cluster could know its objects: give it one with --name, or in its " + payload.SettingsFile)
+		return Misusef("a plain folder has no name, by which the cluster could know its objects: give it one with " +
+			"--name, or in its " + payload.SettingsFile)
 	}
 	return nil
 }
 
 // CompleteReleases completes the names of the releases that have a record.
-func (f *ClusterFlags) CompleteReleases(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *ClusterFlags) CompleteReleases(command *cobra.Command, _ []string,
+	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
 		records, _ := record.List(ctx, c.Client, f.Namespace)
 		var names []string
@@ -181,7 +194,8 @@ func (f *ClusterFlags) CompleteReleases(command *cobra.Command, _ []string, _ st
 }
 
 // CompleteRelease completes a single argument with the names of the releases that have a record.
-func (f *ClusterFlags) CompleteRelease(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *ClusterFlags) CompleteRelease(command *cobra.Command, args []string,
+	toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -189,7 +203,8 @@ func (f *ClusterFlags) CompleteRelease(command *cobra.Command, args []string, to
 }
 
 // CompleteRevisions completes the revisions of a release, with their versions.
-func (f *ClusterFlags) CompleteRevisions(command *cobra.Command, release string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *ClusterFlags) CompleteRevisions(command *cobra.Command,
+	release string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
 		known, _, err := record.NewStore(c.Client, f.Namespace, release).Load(ctx)
 		if err != nil {
@@ -197,7 +212,8 @@ func (f *ClusterFlags) CompleteRevisions(command *cobra.Command, release string)
 		}
 		var found []cobra.Completion
 		for _, entry := range known.History {
-			found = append(found, cobra.CompletionWithDesc(strconv.Itoa(entry.Revision), strings.TrimSpace(entry.Version+" "+string(entry.State))))
+			found = append(found, cobra.CompletionWithDesc(strconv.Itoa(entry.Revision),
+				strings.TrimSpace(entry.Version+" "+string(entry.State))))
 		}
 		return found
 	})

@@ -32,7 +32,9 @@ component's image-references names is replaced.`
 // AddComponentFlags adds --component and --into.
 func AddComponentFlags(command *cobra.Command, f *ComponentFlags) {
 	flags := command.Flags()
-	flags.StringSliceVar(&f.names, "component", nil, "the name of the component that SOURCE has the manifests of; more than one, if its files are called differently")
+	flags.StringSliceVar(&f.names, "component", nil,
+		"the name of the component that SOURCE has the manifests of; more than one, if its files are called "+
+			"differently")
 	flags.StringVar(&f.Into, "into", "", "the SOURCE of the release that the component's manifests are put into")
 	_ = command.RegisterFlagCompletionFunc("into", CompleteFiles)
 }
@@ -59,12 +61,19 @@ func (f *ComponentFlags) Check(release *ReleaseFlags) error {
 
 // Place puts the component at ref into its release. The release as it is is read with the
 // flags in released, or not at all if they are nil.
-func (f *ComponentFlags) Place(ctx context.Context, ref string, flags, released *ReleaseFlags, progress io.Writer) (*component.PlacedComponent, error) {
+func (f *ComponentFlags) Place(ctx context.Context, ref string, flags, released *ReleaseFlags,
+	progress io.Writer) (*component.PlacedComponent, error) {
 	options, err := flags.Options(progress)
 	if err != nil {
 		return nil, err
 	}
-	place := component.Placement{Names: f.names, Component: ref, Into: f.Into, Options: options, IsUpdate: f.IsUpdate && flags.Capabilities != ""}
+	place := component.Placement{
+		Names:     f.names,
+		Component: ref,
+		Into:      f.Into,
+		Options:   options,
+		IsUpdate:  f.IsUpdate && flags.Capabilities != "",
+	}
 	if released != nil {
 		options, err := released.Options(progress)
 		if err != nil {

@@ -64,8 +64,8 @@ func FailIf(isWrong bool) error {
 // its help, and an unknown subcommand is misuse.
 func NeedsVerb(command *cobra.Command, _ []string) error { return command.Help() }
 
-// ErrorText returns the text of an error that is printed. An error of a context that was canceled, without words about it,
-// is an interruption.
+// ErrorText returns the text of an error that is printed. An error of a context that was canceled, without words about
+// it, is an interruption.
 func ErrorText(err error) string {
 	switch {
 	case err == context.Canceled:

@@ -18,9 +18,11 @@ const (
 // AddDryRun adds --dry-run.
 func AddDryRun(command *cobra.Command, d *DryRun) {
 	*d = NoDryRun
-	flag := command.Flags().VarPF(d, "dry-run", "", "server: ask the cluster what the apply would do, and do nothing; or none")
+	flag := command.Flags().VarPF(d, "dry-run", "",
+		"server: ask the cluster what the apply would do, and do nothing; or none")
 	flag.NoOptDefVal = DryRunOfServer
-	_ = command.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{DryRunOfServer, NoDryRun}, cobra.ShellCompDirectiveNoFileComp))
+	_ = command.RegisterFlagCompletionFunc("dry-run",
+		cobra.FixedCompletions([]string{DryRunOfServer, NoDryRun}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // IsEnabled reports whether the cluster is only asked.

@@ -12,8 +12,8 @@ import (
 // foreignFlag is the flag that names the managers and objects whose foreign fields an apply removes.
 const foreignFlag = "remove-foreign-fields"
 
-// removesForeign returns which foreign fields the values of the flag remove; nil if there are no values. A value with a slash
-// names an object, which the release must have, and any other value a manager.
+// removesForeign returns which foreign fields the values of the flag remove; nil if there are no values. A value with a
+// slash names an object, which the release must have, and any other value a manager.
 func removesForeign(values []string, release *payload.Payload) (func(id kinds.ID, manager string) bool, error) {
 	if len(values) == 0 {
 		return nil, nil

@@ -39,17 +39,26 @@ type IntentFlags struct {
 // AddIntentFlags adds the flags, except those of the release.
 func AddIntentFlags(command *cobra.Command, f *IntentFlags) {
 	AddUpdateFlags(command, f)
-	command.Flags().BoolVar(&f.Session.CreateNamespace, "create-namespace", false, "create the namespace of --namespace, if it does not exist; it is not a part of the release")
-	AddChoice(command, &f.Session.Apply.Mode, "mode", "install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update, graph.Reconcile)
+	command.Flags().BoolVar(&f.Session.CreateNamespace, "create-namespace", false,
+		"create the namespace of --namespace, if it does not exist; it is not a part of the release")
+	AddChoice(command, &f.Session.Apply.Mode, "mode",
+		"install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update,
+		graph.Reconcile)
 }
 
 // AddUpdateFlags adds those of the flags that an apply has whose mode is known.
 func AddUpdateFlags(command *cobra.Command, f *IntentFlags) {
 	f.unknown, f.Session.Apply.Standard = "refuse", ready.Full
 	AddClusterFlags(command, &f.Cluster)
-	AddChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning", "refuse", "drop")
-	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, also take over the fields of these field managers, as NAME[,NAME]: those that the release does not have are removed; may be repeated")
-	command.Flags().StringArrayVar(&f.foreign, foreignFlag, nil, "remove the fields that this field manager has set and the release does not have, as MANAGER, or those of all other managers on an object, as KIND[.GROUP]/[NAMESPACE/]NAME; may be repeated")
+	AddChoice(command, &f.unknown, "unknown-fields",
+		"what to do with fields that the cluster does not know: refuse the object, or drop them with a warning",
+		"refuse", "drop")
+	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil,
+		"on the first apply of an object, also take over the fields of these field managers, as NAME[,NAME]: those "+
+			"that the release does not have are removed; may be repeated")
+	command.Flags().StringArrayVar(&f.foreign, foreignFlag, nil,
+		"remove the fields that this field manager has set and the release does not have, as MANAGER, or those of "+
+			"all other managers on an object, as KIND[.GROUP]/[NAMESPACE/]NAME; may be repeated")
 }
 
 // KeepForeign drops the flags on the fields of other managers, which are about the objects of one version.
@@ -84,7 +93,8 @@ func (f *IntentFlags) Options(ref string, release *payload.Payload) (options ses
 }
 
 // Parse opens a release, and reads it as far as it can be read.
-func (f *ReleaseFlags) Parse(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+func (f *ReleaseFlags) Parse(ctx context.Context, ref string,
+	progress io.Writer) (*payload.Payload, []payload.Problem, error) {
 	options, err := f.Options(progress)
 	if err != nil {
 		return nil, nil, err
@@ -104,7 +114,8 @@ func (f *ReleaseFlags) Load(ctx context.Context, ref string, progress io.Writer)
 }
 
 // LoadPacked is Load for a release whose files are to be kept. It returns them, too, unless the flags exclude that.
-func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep *FileFlags, progress io.Writer) (_ *payload.Payload, _ *files.Packed, err error) {
+func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep *FileFlags,
+	progress io.Writer) (_ *payload.Payload, _ *files.Packed, err error) {
 	options, err := f.Options(progress)
 	if err != nil {
 		return nil, nil, err
@@ -129,7 +140,8 @@ func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep *FileFla
 }
 
 // ReadFor reads a release, and connects to the cluster.
-func (f *ClusterFlags) ReadFor(ctx context.Context, release *ReleaseFlags, ref string, progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
+func (f *ClusterFlags) ReadFor(ctx context.Context, release *ReleaseFlags, ref string,
+	progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
 	read, err := release.Load(ctx, ref, progress)
 	if err != nil {
 		return nil, nil, err
@@ -169,7 +181,8 @@ func (f *IntentFlags) Preview(ctx context.Context, ref string, progress io.Write
 }
 
 // PreviewOf is Preview of a release that was read already.
-func (f *IntentFlags) PreviewOf(ctx context.Context, c *cluster.Cluster, release *payload.Payload, ref string) (*previewResult, error) {
+func (f *IntentFlags) PreviewOf(ctx context.Context, c *cluster.Cluster, release *payload.Payload,
+	ref string) (*previewResult, error) {
 	options, err := f.Options(ref, release)
 	if err != nil {
 		return nil, err
@@ -187,7 +200,8 @@ func (f *IntentFlags) PreviewOf(ctx context.Context, c *cluster.Cluster, release
 	return &previewResult{outcome, release, c}, nil
 }
 
-// KnownRefusals returns why an API server would refuse objects of a release, as far as that is known without the cluster.
+// KnownRefusals returns why an API server would refuse objects of a release, as far as that is known without the
+// cluster.
 func KnownRefusals(ctx context.Context, release *payload.Payload) map[object.StepID][]fields.FieldRefusal {
 	known := map[object.StepID][]fields.FieldRefusal{}
 	for m, found := range refusals.Find(ctx, release.Manifests, nil) {
@@ -199,7 +213,8 @@ func KnownRefusals(ctx context.Context, release *payload.Payload) map[object.Ste
 // Plan returns the plan of an apply, and prints the warnings of the server.
 func (p *previewResult) Plan(ctx context.Context, progress io.Writer) (*plan.Plan, error) {
 	for _, warning := range p.Report.Warnings {
-		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(warning.Text), printable.Line(printable.Few(warning.Files, MostFiles)))
+		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(warning.Text),
+			printable.Line(printable.Few(warning.Files, MostFiles)))
 	}
 	return p.Outcome.Plan(ctx, p.cluster, p.release), context.Cause(ctx)
 }

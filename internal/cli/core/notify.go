@@ -21,7 +21,10 @@ type NotifyFlags struct {
 
 // AddNotify adds --notify.
 func AddNotify(command *cobra.Command, f *NotifyFlags) {
-	command.Flags().StringArrayVar(&f.urlsAndCommands, "notify", nil, "send a CloudEvent when the release has begun, completed or failed, or is blocked: to an http or https `URL`, to the URL of an incoming webhook of Slack after slack+, or to the standard input of a shell command; may be repeated")
+	command.Flags().StringArrayVar(&f.urlsAndCommands, "notify", nil,
+		"send a CloudEvent when the release has begun, completed or failed, or is blocked: to an http or https "+
+			"`URL`, to the URL of an incoming webhook of Slack after slack+, or to the standard input of a shell "+
+			"command; may be repeated")
 }
 
 // Check parses the flags.
@@ -39,7 +42,8 @@ func (f *NotifyFlags) Check() error {
 // Sender returns what sends notifications to the receivers that Check has parsed; nil if there are none.
 func (f *NotifyFlags) Sender(ctx context.Context, of *ClusterFlags) *notify.Sender {
 	if len(f.receivers) > 0 {
-		f.sender = notify.NewSender(ctx, notify.Options{Receivers: f.receivers, Cluster: of.location.ClusterName(), Log: klog.FromContext(ctx).V(1)})
+		f.sender = notify.NewSender(ctx,
+			notify.Options{Receivers: f.receivers, Cluster: of.location.ClusterName(), Log: klog.FromContext(ctx).V(1)})
 	}
 	return f.sender
 }

@@ -49,7 +49,8 @@ type choice[T ~string] struct {
 
 func (c choice[T]) addTo(command *cobra.Command, name, short, help string) {
 	command.Flags().VarP(c, name, short, help)
-	_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(textsOf(c.allowed), cobra.ShellCompDirectiveNoFileComp))
+	_ = command.RegisterFlagCompletionFunc(name,
+		cobra.FixedCompletions(textsOf(c.allowed), cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (c choice[T]) String() string { return string(*c.value) }

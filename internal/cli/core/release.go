@@ -57,26 +57,41 @@ const NoValues = `manifests have no values: variants for environments are chosen
 // InsecureUsage is the help on --insecure.
 const InsecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"
 
-// AddReleaseFlags adds the flags for reading a release, and for its filters. A version that was applied is read from the cluster
-// of other flags.
+// AddReleaseFlags adds the flags for reading a release, and for its filters. A version that was applied is read from
+// the cluster of other flags.
 func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFlags) {
 	f.cluster = cluster
 	flags := command.Flags()
-	flags.StringVar(&f.only.Profile, "profile", "", "take only what is included in this cluster profile, such as self-managed-high-availability")
-	flags.StringVar(&f.only.FeatureSet, "feature-set", "", `take only what is for this feature set (default: all, or "Default" with --profile)`)
-	flags.StringSliceVar(&f.only.FeatureGates, "feature-gates", nil, "feature gates that are on (default: all manifests, or none on with --profile)")
-	flags.StringVar(&f.Capabilities, "capabilities", "", "capabilities that are on: a baseline such as vCurrent or None, and names, as in None,Console")
-	flags.StringVar(&f.UpdatingFrom, "updating-from", "", "the SOURCE of the previous release: its capabilities stay enabled, as in an update")
+	flags.StringVar(&f.only.Profile, "profile", "",
+		"take only what is included in this cluster profile, such as self-managed-high-availability")
+	flags.StringVar(&f.only.FeatureSet, "feature-set", "",
+		`take only what is for this feature set (default: all, or "Default" with --profile)`)
+	flags.StringSliceVar(&f.only.FeatureGates, "feature-gates", nil,
+		"feature gates that are on (default: all manifests, or none on with --profile)")
+	flags.StringVar(&f.Capabilities, "capabilities", "",
+		"capabilities that are on: a baseline such as vCurrent or None, and names, as in None,Console")
+	flags.StringVar(&f.UpdatingFrom, "updating-from", "",
+		"the SOURCE of the previous release: its capabilities stay enabled, as in an update")
 	flags.Uint64Var(&f.only.MajorVersion, "major-version", 0, "the cluster's major version (default: the release's)")
 	flags.Var((*once)(&f.only.Exclude), "exclude", "leave out what is annotated exclude.release.openshift.io/NAME")
-	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil, "leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME; group and namespace may be left out if only one object fits; may be repeated")
+	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil,
+		"leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME; group and namespace may be left out if only one "+
+			"object fits; may be repeated")
 
-	flags.StringVar(&f.Name, "name", "", "the name of the release, which must differ from others on the same cluster (default: default, for a release with release-metadata)")
+	flags.StringVar(&f.Name, "name", "",
+		"the name of the release, which must differ from others on the same cluster (default: default, for a release "+
+			"with release-metadata)")
 	flags.StringVar(&f.Version, "release-version", "", "the version of a release without release-metadata")
-	flags.StringVar(&f.Image, "release-image", "", "the image of the release, for templates (default: SOURCE, if it is an image)")
-	flags.StringVar(&f.ImagesFrom, "images-from", "", "the image-references file of a release, for a SOURCE that is a component's folder: its images replace the placeholders that the component's own image-references names")
-	flags.StringArrayVar(&f.Images, "image", nil, "the image to put in the place of the component's placeholder of this name, as NAME=IMAGE, also instead of that of --images-from; may be repeated")
-	flags.StringVar(&f.source.Platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
+	flags.StringVar(&f.Image, "release-image", "",
+		"the image of the release, for templates (default: SOURCE, if it is an image)")
+	flags.StringVar(&f.ImagesFrom, "images-from", "",
+		"the image-references file of a release, for a SOURCE that is a component's folder: its images replace the "+
+			"placeholders that the component's own image-references names")
+	flags.StringArrayVar(&f.Images, "image", nil,
+		"the image to put in the place of the component's placeholder of this name, as NAME=IMAGE, also instead of "+
+			"that of --images-from; may be repeated")
+	flags.StringVar(&f.source.Platform, "platform", "",
+		"which image to take of several, as in linux/arm64 (default: linux on this architecture)")
 	flags.BoolVar(&f.source.Insecure, "insecure", false, InsecureUsage)
 	for name, values := range map[string][]string{
 		"profile":     loader.Profiles(),
@@ -91,8 +106,8 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFl
 // ReadFrom makes a command without these flags read versions that were applied from a cluster.
 func (f *ReleaseFlags) ReadFrom(cluster *ClusterFlags) { f.cluster = cluster }
 
-// AddKubectlFlags adds flags that kubectl has, too, to a command whose only argument is a SOURCE: -f SOURCE, and the namespace of
-// objects without one.
+// AddKubectlFlags adds flags that kubectl has, too, to a command whose only argument is a SOURCE: -f SOURCE, and the
+// namespace of objects without one.
 func AddKubectlFlags(command *cobra.Command, f *ReleaseFlags) {
 	var file string
 	AddNamespaceFlag(command, f)
@@ -156,7 +171,8 @@ func TolerateDuplicates(problems []payload.Problem) []payload.Problem {
 
 // Accept returns an error for a release with problems, or one that flags do not fit, and prints
 // warnings.
-func (f *ReleaseFlags) Accept(ref string, release *payload.Payload, problems []payload.Problem, progress io.Writer) error {
+func (f *ReleaseFlags) Accept(ref string, release *payload.Payload, problems []payload.Problem,
+	progress io.Writer) error {
 	if err := payload.Refuse(problems); err != nil {
 		return ProblemsError(ref, err)
 	}
@@ -166,7 +182,8 @@ func (f *ReleaseFlags) Accept(ref string, release *payload.Payload, problems []p
 		placed = append(placed, m.GroupVersionKind().Kind+" "+m.ID().Name)
 	}
 	if len(placed) > 0 {
-		fmt.Fprintf(progress, "namespace %s is set in %s: %s\n", release.Options().Namespace, printable.Count(len(placed), "object"), printable.Few(placed, mostPlaced))
+		fmt.Fprintf(progress, "namespace %s is set in %s: %s\n", release.Options().Namespace,
+			printable.Count(len(placed), "object"), printable.Few(placed, mostPlaced))
 	}
 	return f.CheckFilters(release)
 }
@@ -230,15 +247,22 @@ func checkLabel(flag, value string) error {
 	if value == "" || len(validation.IsDNS1123Label(value)) == 0 {
 		return nil
 	}
-	return Misusef("--%s: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", flag, value)
+	return Misusef("--%s: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or "+
+		"digit at both ends", flag, value)
 }
 
 // Options returns the options of the flags, or an error for invalid values, before anything is pulled.
 func (f *ReleaseFlags) Options(progress io.Writer) (loader.Options, error) {
 	options := loader.Options{
-		Source:  f.source,
-		Payload: payload.Options{Name: f.Name, Version: f.Version, ReleaseImage: f.Image, Namespace: f.namespace, KeepText: f.KeepText},
-		Before:  f.Before, UpdatingFrom: f.UpdatingFrom,
+		Source: f.source,
+		Payload: payload.Options{
+			Name:         f.Name,
+			Version:      f.Version,
+			ReleaseImage: f.Image,
+			Namespace:    f.namespace,
+			KeepText:     f.KeepText,
+		},
+		Before: f.Before, UpdatingFrom: f.UpdatingFrom,
 	}
 	options.Source.Progress, options.Source.Input = progress, os.Stdin
 	if f.cluster != nil {
@@ -283,7 +307,8 @@ func (f *ReleaseFlags) references() (*payload.References, error) {
 	for _, given := range f.Images {
 		name, image, _ := strings.Cut(given, "=")
 		if name == "" || !payload.IsPullSpec(image) {
-			return nil, Misusef("--image %s: write NAME=IMAGE, with a name of the component's %s", given, payload.ImagesFile)
+			return nil, Misusef("--image %s: write NAME=IMAGE, with a name of the component's %s", given,
+				payload.ImagesFile)
 		}
 		references.Images[name] = image
 	}
@@ -329,7 +354,8 @@ func CheckVersion(flag, value string) error {
 func (f *ReleaseFlags) filter() (payload.Filter, error) {
 	filter := f.only
 	if f.UpdatingFrom != "" && f.Capabilities == "" {
-		return filter, errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")
+		return filter,
+			errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")
 	}
 	if f.Capabilities != "" {
 		capabilities, err := payload.ParseCapabilities(f.Capabilities)
@@ -360,7 +386,8 @@ func FolderOf(ref string) string {
 }
 
 // LoadAs reads a release. Its errors name the release as "the old release" or "the new release".
-func (f *ReleaseFlags) LoadAs(ctx context.Context, what, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+func (f *ReleaseFlags) LoadAs(ctx context.Context, what, ref string,
+	progress io.Writer) (*payload.Payload, []payload.Problem, error) {
 	release, problems, err := f.Parse(ctx, ref, progress)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", what, err)

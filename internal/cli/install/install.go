@@ -1,7 +1,7 @@
 // Package install is the verbs that install the operator, and uninstall it or a release.
 //
-// It parses flags, asks whether to go on, and prints what package setup of the operator changes, and what package uninstall of
-// internal/session deletes. It decides nothing about objects.
+// It parses flags, asks whether to go on, and prints what package setup of the operator changes, and what package
+// uninstall of internal/session deletes. It decides nothing about objects.
 //
 // New is the call to start from: it returns the verb install. NewUninstall returns the verb uninstall.
 package install
@@ -74,9 +74,10 @@ type OperatorReport struct {
 	Objects []setup.OperatorChange `json:"objects"`
 }
 
-// run connects to the cluster, and prints the changes that an action makes. In text, each is printed at once, and a last
-// line if the action has succeeded.
-func (f *setupFlags) run(ctx context.Context, streams core.Streams, report OperatorReport, last string, act func(*setup.Installer) error) error {
+// run connects to the cluster, and prints the changes that an action makes. In text, each is printed at once, and a
+// last line if the action has succeeded.
+func (f *setupFlags) run(ctx context.Context, streams core.Streams, report OperatorReport, last string,
+	act func(*setup.Installer) error) error {
 	c, err := f.cluster.Connect(ctx)
 	if err != nil {
 		return err
@@ -161,16 +162,27 @@ func New(streams core.Streams) *cobra.Command {
 	}
 	f.add(command, "is available")
 	flags := command.Flags()
-	flags.StringVar(&f.release, "release", "", "the release to begin with: an image, or a folder of the operator's image")
-	flags.StringVar(&f.image, "image", "", `the operator's image (default: that which the release calls "runlevel", or the release itself)`)
-	flags.StringVar(&f.profile, "profile", "", "the cluster profile, such as self-managed-high-availability: the operator applies only what is included in it. It stays in the operator's settings.")
-	flags.StringVar(&f.features.set, "feature-set", "", `the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile). It stays in the operator's settings.`)
-	flags.StringSliceVar(&f.features.gates, "feature-gates", nil, `the feature gates that are on in a cluster without FeatureGate "cluster". They stay in the operator's settings.`)
-	flags.BoolVar(&f.insecure, "insecure", false, core.InsecureUsage+", for this command and for the operator; it stays in the operator's settings, --insecure=false takes it back")
-	flags.StringVar(&f.name, "cluster-name", "", "the name of the cluster in notifications. It stays in the operator's settings.")
-	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, and don't wait until the operator is available")
-	_ = command.RegisterFlagCompletionFunc("feature-set", cobra.FixedCompletions(payload.FeatureSets(), cobra.ShellCompDirectiveNoFileComp))
-	_ = command.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(loader.Profiles(), cobra.ShellCompDirectiveNoFileComp))
+	flags.StringVar(&f.release, "release", "",
+		"the release to begin with: an image, or a folder of the operator's image")
+	flags.StringVar(&f.image, "image", "",
+		`the operator's image (default: that which the release calls "runlevel", or the release itself)`)
+	flags.StringVar(&f.profile, "profile", "",
+		"the cluster profile, such as self-managed-high-availability: the operator applies only what is included in "+
+			"it. It stays in the operator's settings.")
+	flags.StringVar(&f.features.set, "feature-set", "",
+		`the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile). It stays in the operator's settings.`)
+	flags.StringSliceVar(&f.features.gates, "feature-gates", nil,
+		`the feature gates that are on in a cluster without FeatureGate "cluster". They stay in the operator's settings.`)
+	flags.BoolVar(&f.insecure, "insecure", false, core.InsecureUsage+
+		", for this command and for the operator; it stays in the operator's settings, --insecure=false takes it back")
+	flags.StringVar(&f.name, "cluster-name", "",
+		"the name of the cluster in notifications. It stays in the operator's settings.")
+	flags.BoolVar(&f.noWait, "no-wait", false,
+		"end when everything is applied, and don't wait until the operator is available")
+	_ = command.RegisterFlagCompletionFunc("feature-set",
+		cobra.FixedCompletions(payload.FeatureSets(), cobra.ShellCompDirectiveNoFileComp))
+	_ = command.RegisterFlagCompletionFunc("profile",
+		cobra.FixedCompletions(loader.Profiles(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
@@ -184,7 +196,8 @@ func (f *installFlags) run(command *cobra.Command, streams core.Streams) error {
 		return core.ReadError(ctx, err)
 	}
 	program.Settings = f.settings(command.Flags())
-	last, waits := "the operator is available: \"oc get clusterversion\" shows how far the release is", !f.noWait && !f.dryRun.IsEnabled()
+	last, waits := "the operator is available: \"oc get clusterversion\" shows how far the release is", !f.noWait &&
+		!f.dryRun.IsEnabled()
 	if !waits {
 		last = ""
 	}
@@ -227,7 +240,8 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (setup.O
 	}
 	if path.IsAbs(f.release) {
 		if f.image == "" {
-			return program, fmt.Errorf("--release %s is a folder of the operator's image: name that image with --image", f.release)
+			return program, fmt.Errorf("--release %s is a folder of the operator's image: name that image with --image",
+				f.release)
 		}
 		program.Release = path.Clean(f.release)
 		return program, nil
@@ -250,7 +264,8 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (setup.O
 func parseImage(flag, text, alternative string) (name.Reference, error) {
 	image, err := name.ParseReference(text, name.StrictValidation)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %q is no image: it needs its registry, and a tag or digest, as in registry.example/repo:tag%s", flag, text, alternative)
+		return nil, fmt.Errorf("--%s: %q is no image: it needs its registry, and a tag or digest, as in "+
+			"registry.example/repo:tag%s", flag, text, alternative)
 	}
 	return image, nil
 }
@@ -258,10 +273,12 @@ func parseImage(flag, text, alternative string) (name.Reference, error) {
 // check refuses flags that make no sense.
 func (f *installFlags) check() error {
 	if f.release == "" {
-		return core.Misusef("--release is missing: name the release that the operator is to begin with, an image or a folder of the operator's image")
+		return core.Misusef("--release is missing: name the release that the operator is to begin with, an image or " +
+			"a folder of the operator's image")
 	}
 	if set := f.features.set; set != "" && !slices.Contains(payload.FeatureSets(), set) {
-		return core.Misusef("--feature-set: there is no feature set %q: use one of %s", set, strings.Join(payload.FeatureSets(), ", "))
+		return core.Misusef("--feature-set: there is no feature set %q: use one of %s", set,
+			strings.Join(payload.FeatureSets(), ", "))
 	}
 	return f.setupFlags.check()
 }

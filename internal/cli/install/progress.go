@@ -16,7 +16,8 @@ import (
 // drawInterval is the least time between two drawings.
 const drawInterval = 100 * time.Millisecond
 
-// An uninstallProgress shows what happens in an uninstall: in place on a terminal, and elsewhere as a line for each event.
+// An uninstallProgress shows what happens in an uninstall: in place on a terminal, and elsewhere as a line for each
+// event.
 type uninstallProgress struct {
 	out   io.Writer
 	area  *live.Area // nil where there is no terminal
@@ -31,7 +32,8 @@ func newUninstallProgress(out io.Writer, format core.Output) *uninstallProgress 
 
 // onHeld reports which process holds the lock, before the uninstall waits for it.
 func (p *uninstallProgress) onHeld(by lock.Holder) {
-	fmt.Fprintf(p.out, "the lock of the release is held by %s since %s: waiting until it is released or renewed\n", printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
+	fmt.Fprintf(p.out, "the lock of the release is held by %s since %s: waiting until it is released or renewed\n",
+		printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
 }
 
 func (p *uninstallProgress) event(event uninstall.Event) {
@@ -57,7 +59,8 @@ func (p *uninstallProgress) event(event uninstall.Event) {
 
 // lines renders the area.
 func (p *uninstallProgress) lines(_, some int) []string {
-	lines := []string{fmt.Sprintf("%s: %d of %s left", p.stage.Stage, p.stage.Left, printable.Count(p.stage.Total, "object"))}
+	lines := []string{fmt.Sprintf("%s: %d of %s left", p.stage.Stage, p.stage.Left,
+		printable.Count(p.stage.Total, "object"))}
 	for _, text := range p.waits {
 		if len(lines) <= some {
 			lines = append(lines, text)

@@ -34,22 +34,35 @@ type releaseFlags struct {
 }
 
 // releaseFlagNames are those that the operator has no use for.
-var releaseFlagNames = []string{"keep", "delete-data", "namespace", "ignore-not-found", "wait-lock", "lock-duration", "record-namespace", "notify"}
+var releaseFlagNames = []string{"keep", "delete-data", "namespace", "ignore-not-found", "wait-lock", "lock-duration",
+	"record-namespace", "notify"}
 
 func (f *releaseFlags) add(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringArrayVar(&f.keep, "keep", nil, "keep an object of the release, as KIND/NAME or KIND/NAMESPACE/NAME; NAME may be *; may be repeated")
-	flags.StringArrayVar(&f.deleteData, "delete-data", nil, "also delete an object that is kept otherwise, because it has data or the annotation "+uninstall.KeepAnnotation+"; written as for --keep; may be repeated")
-	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil, "a namespace of the release, for a user who may not list its kinds in the whole cluster; may be repeated")
+	flags.StringArrayVar(&f.keep, "keep", nil,
+		"keep an object of the release, as KIND/NAME or KIND/NAMESPACE/NAME; NAME may be *; may be repeated")
+	flags.StringArrayVar(&f.deleteData, "delete-data", nil,
+		"also delete an object that is kept otherwise, because it has data or the annotation "+uninstall.KeepAnnotation+
+			"; written as for --keep; may be repeated")
+	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil,
+		"a namespace of the release, for a user who may not list its kinds in the whole cluster; may be repeated")
 	flags.BoolVarP(&f.isConfirmed, "yes", "y", false, "don't ask")
 	flags.BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if there is no such release")
-	flags.BoolVar(&f.lock.Wait, "wait-lock", false, "wait while another process applies or uninstalls this release, however long that takes")
-	flags.DurationVar(&f.lock.Duration, "lock-duration", 30*time.Second, "how long the lock outlives an uninstall that died")
+	flags.BoolVar(&f.lock.Wait, "wait-lock", false,
+		"wait while another process applies or uninstalls this release, however long that takes")
+	flags.DurationVar(&f.lock.Duration, "lock-duration", 30*time.Second,
+		"how long the lock outlives an uninstall that died")
 }
 
 // options returns the options of the uninstall.
 func (f *uninstallFlags) options() (uninstall.Options, error) {
-	o := uninstall.Options{Release: f.name, Namespace: f.cluster.Namespace, In: f.namespaces, Lock: f.lock, Timeout: f.timeout}
+	o := uninstall.Options{
+		Release:   f.name,
+		Namespace: f.cluster.Namespace,
+		In:        f.namespaces,
+		Lock:      f.lock,
+		Timeout:   f.timeout,
+	}
 	if err := f.notify.Check(); err != nil {
 		return o, err
 	}
@@ -84,7 +97,8 @@ type releaseUninstall struct {
 func (u *releaseUninstall) run(ctx context.Context) error {
 	isDry := u.flags.dryRun.IsEnabled()
 	if !isDry && !u.flags.isConfirmed && !u.streams.CanAsk() {
-		return core.Misusef("--yes is missing: without a terminal, there is no question whether to uninstall %s; --dry-run=server shows what it would delete", u.options.Release)
+		return core.Misusef("--yes is missing: without a terminal, there is no question whether to uninstall %s; "+
+			"--dry-run=server shows what it would delete", u.options.Release)
 	}
 	p, err := uninstall.Look(ctx, u.cluster, u.options)
 	if err != nil {
@@ -137,7 +151,8 @@ func withLockFlag(err error) error {
 
 // print prints what would be deleted, and what is kept.
 func (u *releaseUninstall) print(out io.Writer, p *uninstall.UninstallPlan, withNames bool) {
-	fmt.Fprintf(out, "uninstall of release %s: %s\n", printable.Line(strings.TrimSpace(p.Release+" "+p.Version)), p.Counts())
+	fmt.Fprintf(out, "uninstall of release %s: %s\n", printable.Line(strings.TrimSpace(p.Release+" "+p.Version)),
+		p.Counts())
 	for _, stage := range p.Stages {
 		fmt.Fprintf(out, "  %s: %s\n", stage.Name, countText(stage))
 		if withNames {
@@ -211,7 +226,8 @@ func summaryOf(r *uninstall.UninstallReport) string {
 	case !r.Done:
 		return fmt.Sprintf("%s not uninstalled, after %s: %s", title, took, countsText(r))
 	case len(r.Kept) > 0:
-		return fmt.Sprintf("%s uninstalled in %s: %s; its record is gone, and a later apply takes up what is kept", title, took, countsText(r))
+		return fmt.Sprintf("%s uninstalled in %s: %s; its record is gone, and a later apply takes up what is kept",
+			title, took, countsText(r))
 	default:
 		return fmt.Sprintf("%s uninstalled in %s: %s", title, took, countsText(r))
 	}

@@ -84,7 +84,8 @@ func NewUninstall(streams core.Streams) *cobra.Command {
 	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
 	core.AddDryRun(command, &f.dryRun)
 	core.AddNotify(command, &f.notify)
-	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait until all objects are gone; or until the operator has ended (default then: 5m)")
+	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute,
+		"how long to wait until all objects are gone; or until the operator has ended (default then: 5m)")
 	command.Flags().BoolVar(&f.operator, "operator", false, "uninstall the operator, and leave what it has applied")
 	f.releaseFlags.add(command)
 	return command
@@ -93,11 +94,13 @@ func NewUninstall(streams core.Streams) *cobra.Command {
 func (f *uninstallFlags) run(command *cobra.Command, streams core.Streams) error {
 	switch {
 	case f.operator && f.name != "":
-		return core.Misusef("--operator and the name of a release don't go together: what the operator has applied is uninstalled after it")
+		return core.Misusef("--operator and the name of a release don't go together: what the operator has applied " +
+			"is uninstalled after it")
 	case f.operator:
 		return f.runOperator(command, streams)
 	case f.name == "":
-		return core.Misusef("name the release to uninstall, as in \"runlevel uninstall shop\" (\"runlevel list\" has those that there are); or --operator")
+		return core.Misusef("name the release to uninstall, as in \"runlevel uninstall shop\" (\"runlevel list\" has " +
+			"those that there are); or --operator")
 	}
 	if err := f.check(); err != nil {
 		return err

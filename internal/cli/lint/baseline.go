@@ -23,8 +23,10 @@ type baselineFlags struct {
 
 // addBaselineFlags adds the flags to a command. The shell completes the file.
 func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
-	command.Flags().StringVar(&f.file, "baseline", "", "the file of findings that are accepted until they are fixed, so that only new ones count")
-	command.Flags().BoolVar(&f.write, "write-baseline", false, "write that file from what is found now, instead of a report")
+	command.Flags().StringVar(&f.file, "baseline", "",
+		"the file of findings that are accepted until they are fixed, so that only new ones count")
+	command.Flags().BoolVar(&f.write, "write-baseline", false,
+		"write that file from what is found now, instead of a report")
 }
 
 // read reads the baseline, or checks that it may be written. It returns none when the
@@ -32,7 +34,9 @@ func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
 func (f baselineFlags) read(format core.Output) (*lint.Baseline, error) {
 	switch {
 	case f.write && f.file == "":
-		return nil, core.Misusef("--write-baseline is for --baseline: name the file to write, as in --baseline .runlevel-baseline")
+		return nil, core.Misusef(
+			"--write-baseline is for --baseline: name the file to write, as in --baseline .runlevel-baseline",
+		)
 	case f.write && format != core.Text:
 		return nil, core.Misusef("--write-baseline prints no report: leave out -o %s", format)
 	case f.file == "":
@@ -79,11 +83,14 @@ func (f baselineFlags) content() ([]byte, error) {
 
 // save writes the baseline with the findings, and prints their number.
 func (f baselineFlags) save(result *lint.Result, out io.Writer) error {
-	if err := replaceFile(f.file, func(file io.Writer) error { return lint.WriteBaseline(file, result.Findings) }); err != nil {
+	if err := replaceFile(f.file, func(file io.Writer) error {
+		return lint.WriteBaseline(file, result.Findings)
+	}); err != nil {
 		return fmt.Errorf("--write-baseline: %w", err)
 	}
 	report := newLintReport(result, lintPaths{}, nil)
-	_, err := fmt.Fprintf(out, "%s accepts %s:\n%s", f.file, printable.Count(len(result.Findings), "finding"), report.summary())
+	_, err := fmt.Fprintf(out, "%s accepts %s:\n%s", f.file, printable.Count(len(result.Findings), "finding"),
+		report.summary())
 	return err
 }
 

@@ -36,7 +36,9 @@ it finds. Without a rule, list all of them.`,
 			if err != nil {
 				return core.Misuse(err)
 			}
-			return format.Print(streams.Out, infos, func(out io.Writer) error { return printRules(out, infos, len(args) == 0) })
+			return format.Print(streams.Out, infos, func(out io.Writer) error {
+				return printRules(out, infos, len(args) == 0)
+			})
 		},
 	}
 	core.AddOutput(command, &format)

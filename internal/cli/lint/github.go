@@ -35,8 +35,8 @@ func (r LintReport) github(out io.Writer, all, inFolder bool) error {
 	return err
 }
 
-// shownAt returns the place where GitHub shows a finding; nil if its file is not in the repository. A finding in the previous
-// payload is shown at the corresponding place in this one.
+// shownAt returns the place where GitHub shows a finding; nil if its file is not in the repository. A finding in the
+// previous payload is shown at the corresponding place in this one.
 func shownAt(f lint.Finding, inFolder bool) *lint.Place {
 	at := &lint.Place{File: f.File, Line: f.Line, In: f.In}
 	if f.In == lint.InPrevious && f.Near != nil {

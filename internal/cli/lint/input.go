@@ -18,7 +18,8 @@ import (
 )
 
 // read reads the input of lint.
-func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (input lint.Input, paths lintPaths, err error) {
+func (f *lintFlags) read(ctx context.Context, ref string,
+	progress io.Writer) (input lint.Input, paths lintPaths, err error) {
 	if err := f.check(); err != nil {
 		return input, paths, err
 	}
@@ -29,7 +30,8 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (i
 		return input, paths, err
 	}
 	if input.Config.IsAhead() {
-		core.Warn(progress, []string{"Kubernetes " + input.Config.KubernetesVersion + " is newer than any that is known here: kinds that seem unknown may be in it, and are let pass"})
+		core.Warn(progress, []string{"Kubernetes " + input.Config.KubernetesVersion +
+			" is newer than any that is known here: kinds that seem unknown may be in it, and are let pass"})
 	}
 	f.release.KeepText = true
 	paths = lintPaths{source: core.FolderOf(ref), previous: core.FolderOf(f.previous)}
@@ -37,7 +39,8 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (i
 		if err = f.place(ctx, ref, progress, &input); err != nil {
 			return input, paths, err
 		}
-		paths.release, paths.previous = core.FolderOf(f.component.Into), core.FolderOf(cmp.Or(f.previous, f.component.Into))
+		paths.release, paths.previous = core.FolderOf(f.component.Into),
+			core.FolderOf(cmp.Or(f.previous, f.component.Into))
 	} else if input.Payload, input.Problems, err = f.release.Parse(ctx, ref, progress); err != nil {
 		return input, paths, err
 	}
@@ -91,12 +94,13 @@ func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, i
 		return err
 	}
 	input.Payload, input.Problems, input.Previous = p.After, p.AfterProblems, p.Released
-	input.Change = &lint.ComponentChange{Before: p.Before, Problems: p.BeforeProblems, Own: func(file string, in lint.Origin) (string, bool) {
-		if in == lint.InPrevious {
-			return p.Home(file), p.Had(file)
-		}
-		return p.Own(file)
-	}}
+	input.Change = &lint.ComponentChange{Before: p.Before, Problems: p.BeforeProblems,
+		Own: func(file string, in lint.Origin) (string, bool) {
+			if in == lint.InPrevious {
+				return p.Home(file), p.Had(file)
+			}
+			return p.Own(file)
+		}}
 	return nil
 }
 
@@ -104,7 +108,8 @@ func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, i
 // be read would seem to be new.
 func (f *lintFlags) readPrevious(ctx context.Context, progress io.Writer) (*payload.Payload, error) {
 	before := f.release
-	before.Version, before.Image, before.ImagesFrom, before.UpdatingFrom, before.Images = f.previousVersion, "", "", "", nil
+	before.Version, before.Image, before.ImagesFrom, before.UpdatingFrom, before.Images = f.previousVersion, "", "", "",
+		nil
 	read, problems, err := before.Parse(ctx, f.previous, progress)
 	if err != nil {
 		return nil, err
@@ -126,7 +131,8 @@ func warningsOfOrder(ref, previousRef string, previous, next *payload.Payload) [
 	}
 	to, err := version.ParseSemantic(next.Version)
 	if err == nil && to.LessThan(from) {
-		return []string{fmt.Sprintf("%s is %s, which is older than %s of %s: are they swapped?", ref, next.Version, previous.Version, previousRef)}
+		return []string{fmt.Sprintf("%s is %s, which is older than %s of %s: are they swapped?", ref, next.Version,
+			previous.Version, previousRef)}
 	}
 	return nil
 }

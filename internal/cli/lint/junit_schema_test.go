@@ -57,7 +57,11 @@ func readSchema(t *testing.T, file string) schema {
 		t.Fatal(err)
 	}
 	mustBeKnown(t, root)
-	s := schema{elements: map[string]node{}, types: map[string]node{}, patterns: map[string]*regexp.Regexp{"xs:string": regexp.MustCompile("")}}
+	s := schema{
+		elements: map[string]node{},
+		types:    map[string]node{},
+		patterns: map[string]*regexp.Regexp{"xs:string": regexp.MustCompile("")},
+	}
 	for _, e := range root.all("element") {
 		s.elements[e.attr("name")] = e
 	}
@@ -74,7 +78,8 @@ func readSchema(t *testing.T, file string) schema {
 // mustBeKnown fails where a schema says what would not be looked at.
 func mustBeKnown(t *testing.T, n node) {
 	t.Helper()
-	known := []string{"schema", "simpleType", "restriction", "pattern", "complexType", "attribute", "element", "sequence"}
+	known := []string{"schema", "simpleType", "restriction", "pattern", "complexType", "attribute", "element",
+		"sequence"}
 	if !slices.Contains(known, n.XMLName.Local) {
 		t.Fatalf("the schema has xs:%s, which is not looked at here", n.XMLName.Local)
 	}
@@ -119,7 +124,8 @@ func (s schema) element(n, declared node) []string {
 				wrong = append(wrong, s.element(left[0], particle)...)
 				count++
 			}
-			if count == 0 && particle.attr("minOccurs") != "0" || count > 1 && particle.attr("maxOccurs") != "unbounded" {
+			if count == 0 && particle.attr("minOccurs") != "0" ||
+				count > 1 && particle.attr("maxOccurs") != "unbounded" {
 				wrong = append(wrong, fmt.Sprintf("%s has %d of %s", n.XMLName.Local, count, particle.attr("name")))
 			}
 		}
@@ -157,14 +163,22 @@ func TestSchemaRefuses(t *testing.T) {
 		"<testsuites>": "XML syntax error on line 1: unexpected EOF",
 		"<testcase/>":  `testcase has classname="", testcase has name=""`,
 		"<tests/>":     "the root is tests",
-		head + `<testcase classname="a" name="a"><failure message="m"/><failure message="m"/></testcase>` + foot:               "testcase has 2 of failure",
-		head + `<testcase classname="a" name="a"><failure message="m"/><skipped message="m"/></testcase>` + foot:               "testcase has a skipped there",
-		head + `<testcase classname="a" name="a"><failure/></testcase>` + foot:                                                 `failure has message=""`,
-		head + `<testcase classname="a" name="a" time="0"/>` + foot:                                                            "testcase has other attributes: map[time:0]",
-		head + `<testcase classname="a" name="a">text</testcase>` + foot:                                                       "testcase has text",
-		head + `<testcase classname="a" name="a"><system-out a="b">text</system-out></testcase>` + foot:                        "system-out has other attributes: map[a:b]",
-		strings.Replace(head, `tests="1"`, `tests="-1"`, 1) + foot:                                                             `testsuites has tests="-1"`,
-		head + `<testcase classname="a" name="a"><failure message="m">t</failure><system-out>t</system-out></testcase>` + foot: "",
+		head + `<testcase classname="a" name="a"><failure message="m"/><failure message="m"/></testcase>` +
+			foot: "testcase has 2 of failure",
+		head + `<testcase classname="a" name="a"><failure message="m"/><skipped message="m"/></testcase>` +
+			foot: "testcase has a skipped there",
+		head + `<testcase classname="a" name="a"><failure/></testcase>` +
+			foot: `failure has message=""`,
+		head + `<testcase classname="a" name="a" time="0"/>` + foot: "testcase has other attributes: map[time:0]",
+		head + `<testcase classname="a" name="a">text</testcase>` +
+			foot: "testcase has text",
+		head + `<testcase classname="a" name="a"><system-out a="b">text</system-out></testcase>` +
+			foot: "system-out has other attributes: map[a:b]",
+		strings.Replace(head, `tests="1"`, `tests="-1"`, 1) +
+			foot: `testsuites has tests="-1"`,
+		head +
+			`<testcase classname="a" name="a"><failure message="m">t</failure><system-out>t</system-out></testcase>` +
+			foot: "",
 		head + foot: "",
 	} {
 		if got := strings.Join(junit.validate([]byte(text)), ", "); got != want {

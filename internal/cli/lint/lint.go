@@ -110,10 +110,12 @@ func New(streams core.Streams) *cobra.Command {
 	core.AddComponentFlags(command, &f.component)
 	f.addReportFlags(command)
 	flags := command.Flags()
-	flags.BoolVar(&f.isRehearsed, "rehearse", false, "also try the update on a control plane that is thrown away: see \"runlevel rehearse\"")
+	flags.BoolVar(&f.isRehearsed, "rehearse", false,
+		"also try the update on a control plane that is thrown away: see \"runlevel rehearse\"")
 	f.rehearsal.add(command)
 	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the previous release, to check the update as well")
-	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of the previous release, if it has no release-metadata")
+	flags.StringVar(&f.previousVersion, "previous-version", "",
+		"the version of the previous release, if it has no release-metadata")
 	_ = command.RegisterFlagCompletionFunc("previous", core.CompleteFiles)
 	return command
 }
@@ -123,12 +125,17 @@ func (f *lintFlags) addReportFlags(command *cobra.Command) {
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, junit.Format, asGitHub)
 	addBaselineFlags(command, &f.baseline)
 	flags := command.Flags()
-	flags.StringVar(&f.config, "config", "", "the file with accepted findings and settings (default: "+lintConfigFile+", if it exists)")
-	flags.StringVar(&f.kubernetes, "kubernetes-version", "", "the Kubernetes that the release is for, as in 1.34 (default: the newest that is known)")
+	flags.StringVar(&f.config, "config", "",
+		"the file with accepted findings and settings (default: "+lintConfigFile+", if it exists)")
+	flags.StringVar(&f.kubernetes, "kubernetes-version", "",
+		"the Kubernetes that the release is for, as in 1.34 (default: the newest that is known)")
 	flags.StringSliceVar(&f.off, "off", nil, "rules to turn off")
 	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
-	flags.BoolVar(&f.all, "all", false, "list every finding; else many with one cause are listed once (in text, and for GitHub)")
-	core.AddChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never", lint.Error, lint.Warning, lint.Info, never)
+	flags.BoolVar(&f.all, "all", false,
+		"list every finding; else many with one cause are listed once (in text, and for GitHub)")
+	core.AddChoice(command, &f.failOn, "fail-on",
+		"the mildest finding that gives exit code 1: error, warning, info or never", lint.Error, lint.Warning,
+		lint.Info, never)
 	_ = command.RegisterFlagCompletionFunc("off", core.CompleteList(ruleIDs()))
 }
 

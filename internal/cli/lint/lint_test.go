@@ -30,7 +30,8 @@ func TestSARIF(t *testing.T) {
 		{filepath.Join(stories, "svcat-actual/new"), "--previous", filepath.Join(stories, "svcat-actual/old")},
 	} {
 		var out, problems bytes.Buffer
-		cli.Run(context.Background(), append([]string{"lint", "-o", "sarif"}, args...), core.Streams{Out: &out, Err: &problems})
+		cli.Run(context.Background(), append([]string{"lint", "-o", "sarif"}, args...),
+			core.Streams{Out: &out, Err: &problems})
 		report, err := sarif.FromBytes(out.Bytes())
 		if err != nil || problems.Len() > 0 {
 			t.Fatalf("%v: %v, %s", args, err, &problems)
@@ -45,10 +46,13 @@ func TestSARIF(t *testing.T) {
 // ignored, and a configuration.
 func writeOddRelease(t *testing.T) {
 	t.Helper()
-	write(t, "bad/0000_50_web_01 a#b?.yaml", "# runlevel:ignore delete-misspelt it is all right\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations: {release.openshift.io/deleted: 'true'}\n")
+	write(t, "bad/0000_50_web_01 a#b?.yaml",
+		"# runlevel:ignore delete-misspelt it is all right\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  "+
+			"annotations: {release.openshift.io/deleted: 'true'}\n")
 	write(t, "bad/0000_50_web_02.yaml", "[\n")
 	write(t, "bad/0000_5_web_03.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"\\e[31m\\u2028\"}\n")
-	write(t, ".runlevel-lint", "ignore: [{rule: no-namespace, reason: <b>it</b>}, {rule: nope}, {rule: duplicate, reason: x}]\n")
+	write(t, ".runlevel-lint",
+		"ignore: [{rule: no-namespace, reason: <b>it</b>}, {rule: nope}, {rule: duplicate, reason: x}]\n")
 }
 
 // TestJUnit validates reports against the schema of what CI servers take, and counts
@@ -62,10 +66,12 @@ func TestJUnit(t *testing.T) {
 	junit := readSchema(t, "testdata/junit.xsd")
 	t.Chdir(t.TempDir())
 	writeOddRelease(t)
-	write(t, "good/0000_50_web_01.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: kube-system}\n")
+	write(t, "good/0000_50_web_01.yaml",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: kube-system}\n")
 	write(t, "none", "")
 	write(t, "odd/0000_50_web_01 ]]> <&>\x01\x7f\xff.yaml", "a: ]]>\n")
-	write(t, "odd/0000_50_web_02.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"]]>\\0\\uFFFE\\uD7FF\\U0001F4A9<a>\"}\n")
+	write(t, "odd/0000_50_web_02.yaml",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"]]>\\0\\uFFFE\\uD7FF\\U0001F4A9<a>\"}\n")
 	for _, test := range []struct {
 		args                     []string
 		failed, skipped, hasText int
@@ -89,12 +95,15 @@ func TestJUnit(t *testing.T) {
 		suite := suites.Children[0]
 		failed, skipped, texts := 0, 0, 0
 		for _, c := range suite.Children {
-			failed, skipped, texts = failed+len(c.all("failure")), skipped+len(c.all("skipped")), texts+len(c.all("system-out"))
+			failed, skipped, texts = failed+len(c.all("failure")), skipped+len(c.all("skipped")), texts+
+				len(c.all("system-out"))
 		}
 		if failed != test.failed || skipped != test.skipped || texts != test.hasText {
-			t.Errorf("%v: %d rules failed, %d are skipped, %d have other findings; want %d, %d, %d", test.args, failed, skipped, texts, test.failed, test.skipped, test.hasText)
+			t.Errorf("%v: %d rules failed, %d are skipped, %d have other findings; want %d, %d, %d", test.args, failed,
+				skipped, texts, test.failed, test.skipped, test.hasText)
 		}
-		said := []string{suite.attr("tests"), suite.attr("failures"), suite.attr("skipped"), suites.attr("tests"), suites.attr("failures")}
+		said := []string{suite.attr("tests"), suite.attr("failures"), suite.attr("skipped"), suites.attr("tests"),
+			suites.attr("failures")}
 		tests := len(suite.Children)
 		if want := fmt.Sprint([]int{tests, failed, skipped, tests, failed}); fmt.Sprint(said) != want {
 			t.Errorf("%v: it says %v tests, failures and skipped, want %s", test.args, said, want)
@@ -108,7 +117,8 @@ func TestJUnit(t *testing.T) {
 func lintJUnit(t *testing.T, args []string) []byte {
 	t.Helper()
 	var out, problems bytes.Buffer
-	cli.Run(context.Background(), append([]string{"lint", "-o", "junit"}, args...), core.Streams{Out: &out, Err: &problems})
+	cli.Run(context.Background(), append([]string{"lint", "-o", "junit"}, args...),
+		core.Streams{Out: &out, Err: &problems})
 	if problems.Len() > 0 {
 		t.Fatalf("%v: %s", args, &problems)
 	}
@@ -120,9 +130,11 @@ func lintJUnit(t *testing.T, args []string) []byte {
 func TestGitHubCommands(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "odd/0000_50_web_01 a:b,c%d\n::error::e.yaml", "apiVersion: v1\nkind: \"Config\\eMap\"\n")
-	write(t, "odd/0000_50_web_02.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"100%25\\n::warning::x\"}\n")
+	write(t, "odd/0000_50_web_02.yaml",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"100%25\\n::warning::x\"}\n")
 	var out, problems bytes.Buffer
-	cli.Run(context.Background(), []string{"lint", "odd", "-o", "github", "--off", "invalid-name"}, core.Streams{Out: &out, Err: &problems})
+	cli.Run(context.Background(), []string{"lint", "odd", "-o", "github", "--off", "invalid-name"},
+		core.Streams{Out: &out, Err: &problems})
 	commands := []string{
 		`::error file=odd/0000_50_web_01 a%3Ab%2Cc%25d%0A%3A%3Aerror%3A%3Ae.yaml,line=1,col=1,title=not-a-manifest::Config\x1bMap: metadata.name is missing`,
 		`::error file=odd/0000_50_web_02.yaml,line=3,col=1,title=no-namespace::ConfigMap 100%2525\n::warning::x: ConfigMap is a namespaced kind, and this object has no namespace: write metadata.namespace`,

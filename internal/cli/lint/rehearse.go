@@ -96,7 +96,8 @@ func NewRehearse(streams core.Streams) *cobra.Command {
 	core.AddNamespaceFlag(command, &f.release)
 	core.AddClusterFlags(command, &f.cluster)
 	f.addReportFlags(command)
-	command.Flags().StringVar(&f.previousVersion, "old-version", "", "the version of OLD, if it has no release-metadata")
+	command.Flags().StringVar(&f.previousVersion, "old-version", "",
+		"the version of OLD, if it has no release-metadata")
 	f.rehearsal.add(command)
 	return command
 }
@@ -104,17 +105,29 @@ func NewRehearse(streams core.Streams) *cobra.Command {
 // add adds the flags to a command.
 func (f *rehearsalFlags) add(command *cobra.Command) {
 	f.standard, f.unknown = ready.Full, "refuse"
-	core.AddChoice(command, &f.standard, "wait", "ready: every object must become ready; upstream: only what the cluster-version operator waits for", ready.Full, ready.Upstream)
-	core.AddChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the API server does not know: refuse the object, or drop them with a warning", "refuse", "drop")
+	core.AddChoice(command, &f.standard, "wait",
+		"ready: every object must become ready; upstream: only what the cluster-version operator waits for", ready.Full,
+		ready.Upstream)
+	core.AddChoice(command, &f.unknown, "unknown-fields",
+		"what to do with fields that the API server does not know: refuse the object, or drop them with a warning",
+		"refuse", "drop")
 	flags := command.Flags()
-	flags.StringArrayVar(&f.with, "with", nil, "a SOURCE to install before, for what the release expects from elsewhere: definitions, Namespaces, classes; may be repeated")
-	flags.StringVar(&f.from, "from", "", "the file of \"runlevel snapshot\" to begin with, instead of an install of OLD")
-	flags.StringVar(&f.cluster, "from-cluster", "", "the name of a release on the cluster to begin with as it is there, instead of an install of OLD")
-	flags.StringArrayVar(&f.ready, "ready", nil, "the status that makes custom resources ready whose controller does not run, as KIND.GROUP=CONDITION, KIND.GROUP={phase: Ready}, or a file with a mapping of them; may be repeated")
+	flags.StringArrayVar(&f.with, "with", nil,
+		"a SOURCE to install before, for what the release expects from elsewhere: definitions, Namespaces, classes; "+
+			"may be repeated")
+	flags.StringVar(&f.from, "from", "",
+		"the file of \"runlevel snapshot\" to begin with, instead of an install of OLD")
+	flags.StringVar(&f.cluster, "from-cluster", "",
+		"the name of a release on the cluster to begin with as it is there, instead of an install of OLD")
+	flags.StringArrayVar(&f.ready, "ready", nil,
+		"the status that makes custom resources ready whose controller does not run, as KIND.GROUP=CONDITION, "+
+			"KIND.GROUP={phase: Ready}, or a file with a mapping of them; may be repeated")
 	flags.BoolVar(&f.down, "down", false, "uninstall the release at the end, and report what is left")
-	flags.DurationVar(&f.patience, "patience", rehearse.DefaultPatience, "how long an object is tried, and may take until it is ready")
+	flags.DurationVar(&f.patience, "patience", rehearse.DefaultPatience,
+		"how long an object is tried, and may take until it is ready")
 	flags.IntVar(&f.nodes, "nodes", 3, "the number of simulated nodes")
-	flags.IntVar(&f.realNodes, "real-nodes", 0, "the number of nodes that run containers, instead of simulated ones (Linux, as root)")
+	flags.IntVar(&f.realNodes, "real-nodes", 0,
+		"the number of nodes that run containers, instead of simulated ones (Linux, as root)")
 	flags.StringArrayVar(&f.images, "load-image", nil, "an image for real nodes, as PATH or PATH=NAME; may be repeated")
 }
 
@@ -122,8 +135,17 @@ func (f *rehearsalFlags) add(command *cobra.Command) {
 func (f *lintFlags) options(ctx context.Context, progress io.Writer) (rehearse.Options, error) {
 	r := f.rehearsal
 	options := rehearse.Options{
-		Down: r.down, Patience: r.patience, Standard: r.standard, DropUnknownFields: r.unknown == "drop", Ready: rehearse.ReadyRules{}, Progress: func(line string) { fmt.Fprintln(progress, line) },
-		Sandbox: sandbox.Options{Nodes: r.nodes, RealNodes: r.realNodes, Images: r.images, Kubernetes: f.kubernetes, Progress: progress},
+		Down: r.down, Patience: r.patience, Standard: r.standard, DropUnknownFields: r.unknown == "drop",
+		Ready: rehearse.ReadyRules{}, Progress: func(line string) {
+			fmt.Fprintln(progress, line)
+		},
+		Sandbox: sandbox.Options{
+			Nodes:      r.nodes,
+			RealNodes:  r.realNodes,
+			Images:     r.images,
+			Kubernetes: f.kubernetes,
+			Progress:   progress,
+		},
 	}
 	if r.realNodes > 0 {
 		options.Sandbox.Nodes = 0
@@ -181,7 +203,8 @@ func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io
 	}
 	options.New, options.Old = named(input.Payload, name), named(input.Previous, name)
 	if options.From != nil && options.New.Name != name {
-		return nil, core.Misusef("the snapshot is of release %s, and SOURCE is %s: name it with --name %s, if it is that one", name, options.New.Name, name)
+		return nil, core.Misusef("the snapshot is of release %s, and SOURCE is %s: name it with --name %s, if it is "+
+			"that one", name, options.New.Name, name)
 	}
 	report, err := rehearse.Run(ctx, options)
 	switch {
@@ -191,7 +214,12 @@ func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io
 		return nil, core.ReadError(ctx, err)
 	}
 	input.Rehearsal = &report.Rehearsal
-	return &RehearsalInfo{Kubernetes: report.Kubernetes, StartSeconds: report.Start.Seconds(), Stages: report.Stages, asked: f.kubernetes}, nil
+	return &RehearsalInfo{
+		Kubernetes:   report.Kubernetes,
+		StartSeconds: report.Start.Seconds(),
+		Stages:       report.Stages,
+		asked:        f.kubernetes,
+	}, nil
 }
 
 // readSnapshot returns what to begin with, from a file or a cluster; nil if that is the install of the old release.
@@ -244,13 +272,17 @@ func (i *RehearsalInfo) text() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "rehearsed on Kubernetes %s, ready after %.1f s\n", i.Kubernetes, i.StartSeconds)
 	if i.asked != "" && !strings.Contains(i.Kubernetes, i.asked) {
-		fmt.Fprintf(&text, "  not on %s: the control plane can't behave as that version, so what it no longer has, or has not yet, is not found\n", i.asked)
+		fmt.Fprintf(&text, "  not on %s: the control plane can't behave as that version, so what it no longer has, "+
+			"or has not yet, is not found\n", i.asked)
 	}
 	for _, stage := range i.Stages {
 		fmt.Fprintf(&text, "  %s: %s in %.1f s", stage.Name, printable.Count(stage.Objects, "object"), stage.Seconds)
 		if len(stage.Levels) > 1 {
-			slowest := slices.MaxFunc(stage.Levels, func(a, b rehearse.LevelTime) int { return int(1000 * (a.Seconds - b.Seconds)) })
-			fmt.Fprintf(&text, ", the slowest of %d levels and components: %s, %.1f s", len(stage.Levels), slowest.Name, slowest.Seconds)
+			slowest := slices.MaxFunc(stage.Levels, func(a, b rehearse.LevelTime) int {
+				return int(1000 * (a.Seconds - b.Seconds))
+			})
+			fmt.Fprintf(&text, ", the slowest of %d levels and components: %s, %.1f s", len(stage.Levels), slowest.Name,
+				slowest.Seconds)
 		}
 		text.WriteString("\n")
 	}

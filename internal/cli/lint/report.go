@@ -37,7 +37,11 @@ func (p lintPaths) of(file string, in lint.Origin) string {
 
 // newLintReport returns the report of a result, with paths on disk.
 func newLintReport(result *lint.Result, paths lintPaths, rehearsal *RehearsalInfo) LintReport {
-	report := LintReport{Result: result.WithPaths(paths.of), Rehearsal: rehearsal, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
+	report := LintReport{
+		Result:    result.WithPaths(paths.of),
+		Rehearsal: rehearsal,
+		Counts:    map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0},
+	}
 	for _, f := range report.Findings {
 		report.Counts[f.Severity]++
 	}
@@ -46,7 +50,8 @@ func newLintReport(result *lint.Result, paths lintPaths, rehearsal *RehearsalInf
 
 // causeOf returns a key that is the same for findings with one cause.
 func causeOf(f lint.Finding) string {
-	return strings.Join([]string{f.Rule, string(f.Severity), string(f.In), strings.ReplaceAll(f.Message, f.Object, "")}, "\n")
+	return strings.Join([]string{f.Rule, string(f.Severity), string(f.In), strings.ReplaceAll(f.Message, f.Object, "")},
+		"\n")
 }
 
 // folds returns the findings to print: all of them, or the first of many with one cause.
@@ -71,7 +76,8 @@ func others(findings []lint.Finding) string {
 		}
 		places = append(places, printable.Line(where))
 	}
-	return fmt.Sprintf("and %d more like it, which --all lists: %s", len(findings), printable.Few(places, core.MostFiles))
+	return fmt.Sprintf("and %d more like it, which --all lists: %s", len(findings),
+		printable.Few(places, core.MostFiles))
 }
 
 // text writes a line for each finding, or for each cause of many unless all are to be listed, and the
@@ -81,7 +87,8 @@ func (r LintReport) text(out io.Writer, all, showSuppressed bool) error {
 	line := func(f lint.Finding) {
 		text.WriteString(f.String())
 		if f.Suppressed != nil {
-			fmt.Fprintf(&text, " (ignored by %s:%d: %s)", f.Suppressed.File, f.Suppressed.Line, printable.Line(f.Suppressed.Reason))
+			fmt.Fprintf(&text, " (ignored by %s:%d: %s)", f.Suppressed.File, f.Suppressed.Line,
+				printable.Line(f.Suppressed.Reason))
 		}
 		text.WriteString("\n")
 	}
@@ -103,7 +110,8 @@ func (r LintReport) text(out io.Writer, all, showSuppressed bool) error {
 // summary returns the number of findings, the rules that were skipped, and the kinds that nothing has checked.
 func (r LintReport) summary() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"), printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))
+	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"),
+		printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))
 	if len(r.Suppressed) > 0 {
 		fmt.Fprintf(&text, ", %d ignored", len(r.Suppressed))
 	}
@@ -124,10 +132,12 @@ func (r LintReport) summary() string {
 	}
 	var unchecked []string
 	for _, kind := range r.Unchecked {
-		unchecked = append(unchecked, printable.Line(fmt.Sprintf("%s in %s (%d)", kind.Kind, kind.APIVersion, kind.Count)))
+		unchecked = append(unchecked,
+			printable.Line(fmt.Sprintf("%s in %s (%d)", kind.Kind, kind.APIVersion, kind.Count)))
 	}
 	if len(unchecked) > 0 {
-		fmt.Fprintf(&text, "not checked, as nothing here has their schemas: %s: \"runlevel rehearse\" asks an API server, \"runlevel gate\" a cluster\n", printable.Few(unchecked, maxUnchecked))
+		fmt.Fprintf(&text, "not checked, as nothing here has their schemas: %s: \"runlevel rehearse\" asks an API "+
+			"server, \"runlevel gate\" a cluster\n", printable.Few(unchecked, maxUnchecked))
 	}
 	return text.String()
 }

@@ -38,16 +38,16 @@ func (s *Area) Size() (width, height int) {
 	return width, height
 }
 
-// Draw replaces the lines of the area. They are rendered for a width and a number of lines for variable parts. Long lines
-// are wrapped if there is room for that, and cut otherwise.
+// Draw replaces the lines of the area. They are rendered for a width and a number of lines for variable parts. Long
+// lines are wrapped if there is room for that, and cut otherwise.
 func (s *Area) Draw(render func(width, some int) []string) error {
 	width, height := s.Size()
 	lines := render(width, max(height/2, 1))
 	return s.replace(fitting(lines, width, height-1), width, height) // the cursor has a line of its own
 }
 
-// replace replaces the lines with lines that fit the screen. If the terminal may have garbled the screen, it draws all of it
-// again, with the lines that were printed last.
+// replace replaces the lines with lines that fit the screen. If the terminal may have garbled the screen, it draws all
+// of it again, with the lines that were printed last.
 func (s *Area) replace(lines []string, width, height int) error {
 	if os.Getenv("NO_COLOR") != "" {
 		for i := range lines {
@@ -92,6 +92,7 @@ func fitting(lines []string, width, height int) []string {
 		return short[:min(len(short), max(height, 1))]
 	default:
 		left := len(short) - height + 1
-		return append(short[:height-1], cut(fmt.Sprintf("and %d more lines, for which the screen has no room", left), width))
+		return append(short[:height-1],
+			cut(fmt.Sprintf("and %d more lines, for which the screen has no room", left), width))
 	}
 }

@@ -59,11 +59,16 @@ func TestAStillIsDrawnInItsPlace(t *testing.T) {
 		texts         []string
 		want          string
 	}{
-		"another text, what was above stays":    {40, 10, []string{"one\ntwo\nthree", "four\nfive"}, "$ runlevel\nfour\nfive"},
-		"a longer text":                         {40, 10, []string{"one", "two\nthree"}, "$ runlevel\ntwo\nthree"},
-		"a long line is wrapped":                {30, 10, []string{"one", "a line that is longer than the screen\nend"}, "$ runlevel\na line that is longer than\n  the screen\nend"},
-		"a long line is cut for want of room":   {30, 4, []string{"a line that is longer than the screen\nb\nc", "a line that is longer than the screen\nd\ne"}, "a line that is longer than th…\nd\ne"},
-		"what there is no room for is not lost": {60, 4, []string{"a\nb\nc\nd\ne", "f\ng\nh\ni\nj"}, "f\ng\nand 3 more lines, for which the screen has no room"},
+		"another text, what was above stays": {40, 10, []string{"one\ntwo\nthree", "four\nfive"},
+			"$ runlevel\nfour\nfive"},
+		"a longer text": {40, 10, []string{"one", "two\nthree"}, "$ runlevel\ntwo\nthree"},
+		"a long line is wrapped": {30, 10, []string{"one", "a line that is longer than the screen\nend"},
+			"$ runlevel\na line that is longer than\n  the screen\nend"},
+		"a long line is cut for want of room": {30, 4,
+			[]string{"a line that is longer than the screen\nb\nc", "a line that is longer than the screen\nd\ne"},
+			"a line that is longer than th…\nd\ne"},
+		"what there is no room for is not lost": {60, 4, []string{"a\nb\nc\nd\ne", "f\ng\nh\ni\nj"},
+			"f\ng\nand 3 more lines, for which the screen has no room"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := drawn(t, c.width, c.height, c.texts...); got != c.want {

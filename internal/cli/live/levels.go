@@ -44,7 +44,9 @@ func (p page) levelLines(width, room int) []string {
 	counted := len(fmt.Sprint(p.Total))
 	line := func(row progress.Level) string {
 		count := fmt.Sprintf("%*d/%-*d", counted, row.Done, counted, row.Total)
-		text := strings.TrimRight(fmt.Sprintf("  %-*s %s %s", widest, label(row), bar(barWidth, row.StateCounts), count), " ")
+		text := strings.TrimRight(
+			fmt.Sprintf("  %-*s %s %s", widest, label(row), bar(barWidth, row.StateCounts), count), " ",
+		)
 		if row.Failed > 0 {
 			text += " " + bad.of(fmt.Sprintf("%d failed", row.Failed))
 		}
@@ -84,7 +86,8 @@ func omitted(rows []progress.Level, shown []int) (texts []string) {
 	}
 	for state, count := range counts {
 		if count > 0 {
-			texts = append(texts, fmt.Sprintf("%s %s (%s)", printable.Count(count, "level"), names[state], printable.Count(objects[state], "object")))
+			texts = append(texts, fmt.Sprintf("%s %s (%s)", printable.Count(count, "level"), names[state],
+				printable.Count(objects[state], "object")))
 		}
 	}
 	return texts

@@ -84,7 +84,8 @@ type detail struct {
 const all = 1 << 20
 
 // details are tried in order, from the most to the least.
-var details = []detail{{all, 8, all}, {all, 3, all}, {all, 1, all}, {all, 1, 1}, {8, 1, 1}, {8, 0, 1}, {3, 0, 1}, {1, 0, 1}, oldestOnly}
+var details = []detail{{all, 8, all}, {all, 3, all}, {all, 1, all}, {all, 1, 1}, {8, 1, 1}, {8, 0, 1}, {3, 0, 1},
+	{1, 0, 1}, oldestOnly}
 
 // oldestOnly is a line for each job, and the cause of the oldest wait.
 var oldestOnly = detail{0, 0, 1}
@@ -184,5 +185,6 @@ func (p page) oneLine(item job) string {
 	if item.waits[0].IsRetry {
 		name += " retrying"
 	}
-	return "  " + slow.of(fmt.Sprintf("%-6s", clock(p.Now.Sub(item.waits[0].Since)))) + " " + name + ": " + cause(item.waits[0])
+	return "  " + slow.of(fmt.Sprintf("%-6s", clock(p.Now.Sub(item.waits[0].Since)))) + " " + name + ": " +
+		cause(item.waits[0])
 }

@@ -184,8 +184,10 @@ func list(title string, items []string, look style, width int) part {
 // turns are the order in which parts get lines, and up to how many: a few for each part
 // first.
 var turns = []struct{ part, upTo int }{
-	{runningPart, 2}, {failedPart, 2}, {levelPart, 1}, {deletesPart, 2}, {levelPart, 4}, {runningPart, 4}, {failedPart, 4},
-	{runningPart, 8}, {levelPart, 8}, {deletesPart, 4}, {runningPart, 12}, {recentPart, 4}, {runningPart, 16}, {levelPart, 16}, {failedPart, 8},
+	{runningPart, 2}, {failedPart, 2}, {levelPart, 1}, {deletesPart, 2}, {levelPart, 4}, {runningPart, 4},
+	{failedPart, 4},
+	{runningPart, 8}, {levelPart, 8}, {deletesPart, 4}, {runningPart, 12}, {recentPart, 4}, {runningPart, 16},
+	{levelPart, 16}, {failedPart, 8},
 	{runningPart, 40}, {levelPart, 40}, {failedPart, 20}, {deletesPart, 20}, {recentPart, 10},
 	{runningPart, 1 << 20}, {levelPart, 1 << 20},
 }

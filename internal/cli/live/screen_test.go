@@ -165,14 +165,19 @@ func (f *film) play(items []apply.Wait, each time.Duration) *film {
 }
 
 func item(level, component, kind, name string) apply.Wait {
-	return apply.Wait{Node: "level " + level + ", " + component, File: "0000_" + level + "_" + component + "_" + name + ".yaml", ID: kinds.ID{Kind: kind, Namespace: "shop", Name: name}}
+	return apply.Wait{
+		Node: "level " + level + ", " + component,
+		File: "0000_" + level + "_" + component + "_" + name + ".yaml",
+		ID:   kinds.ID{Kind: kind, Namespace: "shop", Name: name},
+	}
 }
 
 // many is a release of 600 manifests in 40 levels of three components.
 func many() []apply.Wait {
 	var items []apply.Wait
 	for i := range 600 {
-		items = append(items, item(fmt.Sprintf("%02d", 10+2*(i/15)), []string{"database", "frontend", "monitoring"}[i/5%3], "ConfigMap", fmt.Sprintf("settings-%03d", i)))
+		items = append(items, item(fmt.Sprintf("%02d", 10+2*(i/15)),
+			[]string{"database", "frontend", "monitoring"}[i/5%3], "ConfigMap", fmt.Sprintf("settings-%03d", i)))
 	}
 	return items
 }
@@ -181,8 +186,10 @@ func many() []apply.Wait {
 func few() []apply.Wait {
 	return []apply.Wait{
 		item("10", "base", "Namespace", "shop"), item("10", "base", "ServiceAccount", "web"),
-		item("20", "db", "StatefulSet", "db"), item("20", "cache", "Deployment", "cache"), item("20", "old", "ConfigMap", "old"),
-		item("25", "web", "Deployment", "web"), item("25", "api", "Deployment", "api"), item("25", "bad", "ConfigMap", "Not_a_name"),
+		item("20", "db", "StatefulSet", "db"), item("20", "cache", "Deployment", "cache"),
+		item("20", "old", "ConfigMap", "old"),
+		item("25", "web", "Deployment", "web"), item("25", "api", "Deployment", "api"),
+		item("25", "bad", "ConfigMap", "Not_a_name"),
 		item("30", "proxy", "Deployment", "proxy"), item("90", "checks", "Job", "check"),
 	}
 }
@@ -191,28 +198,49 @@ func few() []apply.Wait {
 func stuck() *film {
 	items := few()
 	f := start(progress.Intent{
-		Title: "update of release shop 1.1.0, after 1.0.0", Planned: planned(items), InOrder: true, Before: 4 * time.Minute,
-		Nodes: map[string]time.Duration{"level 25, web": 70 * time.Second, "level 25, api": 30 * time.Second, "level 30, proxy": 65 * time.Second},
+		Title: "update of release shop 1.1.0, after 1.0.0", Planned: planned(items), InOrder: true,
+		Before: 4 * time.Minute,
+		Nodes: map[string]time.Duration{
+			"level 25, web":   70 * time.Second,
+			"level 25, api":   30 * time.Second,
+			"level 30, proxy": 65 * time.Second,
+		},
 	})
 	f.play(items[:4], 2*time.Second)
-	f.tell(about(items[4], apply.Event{Type: apply.Applied, Action: object.Pending, Message: "terminating for 0s, held by finalizer example.com/hold"}))
+	f.tell(about(items[4], apply.Event{
+		Type:    apply.Applied,
+		Action:  object.Pending,
+		Message: "terminating for 0s, held by finalizer example.com/hold",
+	}))
 	f.tell(apply.Event{Type: apply.Ended, Node: "level 20, cache"})
 	for _, item := range items[5:8] {
 		f.tell(apply.Event{Type: apply.Began, Node: item.Node})
 	}
 	f.tell(applied(items[5], object.Configured))
-	f.tell(about(items[6], apply.Event{Type: apply.Retrying, Message: "attempt 1 failed, the next is in 500ms: no endpoints available for service \"hook\""}))
-	f.tell(about(items[7], apply.Event{Type: apply.Failing, Action: object.Failed, Message: `ConfigMap "Not_a_name" is invalid: metadata.name: Invalid value`}))
+	f.tell(about(items[6], apply.Event{
+		Type:    apply.Retrying,
+		Message: "attempt 1 failed, the next is in 500ms: no endpoints available for service \"hook\"",
+	}))
+	f.tell(about(items[7], apply.Event{
+		Type:    apply.Failing,
+		Action:  object.Failed,
+		Message: `ConfigMap "Not_a_name" is invalid: metadata.name: Invalid value`,
+	}))
 	f.tell(apply.Event{Type: apply.Ended, Node: "level 25, bad", Action: object.Failed})
 	return f.after(20*time.Second,
-		waiting(items[5], 5*time.Second, "0 of 1 replicas are available", "Pod shop/web-1: container main crashes: exit code 1, 3 restarts", "  | no such host: db", "  | giving up"),
+		waiting(items[5], 5*time.Second, "0 of 1 replicas are available",
+			"Pod shop/web-1: container main crashes: exit code 1, 3 restarts", "  | no such host: db", "  | giving up"),
 		retrying(waiting(items[6], 5*time.Second, `no endpoints available for service "hook"`)))
 }
 
 // midway is an update of many manifests, without a trouble, in its middle.
 func midway() *film {
 	items := many()
-	return start(progress.Intent{Title: "update of release shop 2.0.0, after 1.9.0", Planned: planned(items), InOrder: true}).play(items[:307], 3*time.Second)
+	return start(progress.Intent{
+		Title:   "update of release shop 2.0.0, after 1.9.0",
+		Planned: planned(items),
+		InOrder: true,
+	}).play(items[:307], 3*time.Second)
 }
 
 // crowded is an install of many manifests in which all levels run, and many wait.
@@ -228,14 +256,19 @@ func crowded() *film {
 			f.tell(applied(item, object.Created))
 		}
 		if i%9 == 0 && i%100 != 50 {
-			wait := waiting(item, time.Duration(i)*time.Millisecond, "0 of 3 replicas are available", "Pod shop/web-1: it has no node")
+			wait := waiting(item, time.Duration(i)*time.Millisecond, "0 of 3 replicas are available",
+				"Pod shop/web-1: it has no node")
 			if i%4 == 3 {
 				wait = retrying(wait)
 			}
 			waits = append(waits, wait)
 		}
 		if i%100 == 50 {
-			f.tell(about(item, apply.Event{Type: apply.Failing, Reason: "WorkloadFailed", Message: "BackoffLimitExceeded"}))
+			f.tell(about(item, apply.Event{
+				Type:    apply.Failing,
+				Reason:  "WorkloadFailed",
+				Message: "BackoffLimitExceeded",
+			}))
 		}
 	}
 	return f.after(45*time.Second, waits...)
@@ -310,7 +343,8 @@ func TestEverySizeFits(t *testing.T) {
 // What runs, what failed and what is stuck is to be seen in the smallest of windows.
 func TestWhatMattersIsSeenInASmallWindow(t *testing.T) {
 	screen := ansi.Strip(stuck().screen(40, 10))
-	for _, wanted := range []string{"update of", "1 failed", "2 waiting", "level 25", "running (2)", "25, api", "failed (1)", "pending (1)", "shop/old"} {
+	for _, wanted := range []string{"update of", "1 failed", "2 waiting", "level 25", "running (2)", "25, api",
+		"failed (1)", "pending (1)", "shop/old"} {
 		if !strings.Contains(screen, wanted) {
 			t.Errorf("%q is not on\n%s", wanted, screen)
 		}
@@ -334,12 +368,17 @@ func TestCausesAreWrapped(t *testing.T) {
 	} {
 		for _, width := range []int{60, 100} {
 			t.Run(fmt.Sprintf("%s at %d columns", name, width), func(t *testing.T) {
-				f := start(progress.Intent{Title: "update of release shop 1.1.0, after 1.0.0", Planned: planned(items), InOrder: true})
+				f := start(progress.Intent{
+					Title:   "update of release shop 1.1.0, after 1.0.0",
+					Planned: planned(items),
+					InOrder: true,
+				})
 				waits := []apply.Event{waiting(items[0], 0, message, why)}
 				for i, item := range items[:5*c.nodes] {
 					f.tell(apply.Event{Type: apply.Began, Node: item.Node})
 					if i >= 5 {
-						waits = append(waits, waiting(item, time.Second, "0 of 3 replicas are available", "Pod shop/web-1: it has no node"))
+						waits = append(waits, waiting(item, time.Second, "0 of 3 replicas are available",
+							"Pod shop/web-1: it has no node"))
 					}
 				}
 				f.tell(about(items[1], apply.Event{Type: apply.Failing, Message: failed}))
@@ -381,11 +420,13 @@ func TestWaitsThatAreOverGo(t *testing.T) {
 func TestDeletesAreFollowed(t *testing.T) {
 	f := stuck()
 	f.Delete(few()[4].ID, "terminating for 25s, held by finalizer example.com/other")
-	if screen := ansi.Strip(f.screen(120, 40)); !strings.Contains(screen, "pending (1)\n  ConfigMap shop/old: terminating for 25s, held by finalizer example.com/other\n") {
+	if screen := ansi.Strip(f.screen(120, 40)); !strings.Contains(screen,
+		"pending (1)\n  ConfigMap shop/old: terminating for 25s, held by finalizer example.com/other\n") {
 		t.Errorf("the new holder is not told:\n%s", screen)
 	}
 	f.Delete(few()[4].ID, "")
-	if screen := ansi.Strip(f.screen(120, 40)); strings.Contains(screen, "pending (") || !strings.Contains(screen, "deleted     ConfigMap shop/old") {
+	if screen := ansi.Strip(f.screen(120, 40)); strings.Contains(screen, "pending (") ||
+		!strings.Contains(screen, "deleted     ConfigMap shop/old") {
 		t.Errorf("it is gone:\n%s", screen)
 	}
 }
@@ -398,7 +439,8 @@ func TestAScreenNamesHooks(t *testing.T) {
 	wait := waiting(items[0], 0, "pod web-pre runs")
 	wait.Hook = "pre"
 	screen := live.Plain(f.after(5*time.Second, wait).screen(100, 20))
-	for _, want := range []string{" 0/1, 1 waiting", "waiting for 5s: pre hook of Deployment shop/web: pod web-pre runs"} {
+	for _, want := range []string{" 0/1, 1 waiting",
+		"waiting for 5s: pre hook of Deployment shop/web: pod web-pre runs"} {
 		if !strings.Contains(screen, want) {
 			t.Errorf("the screen does not say %q:\n%s", want, screen)
 		}

@@ -29,16 +29,40 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 		film *film
 		want string
 	}{
-		"nothing is known": {start(progress.Intent{Planned: planned(items), InOrder: true}).after(30 * time.Second), ""},
-		"by the rate":      {start(progress.Intent{Planned: planned(items), InOrder: true}).play(items[:307], 3*time.Second), "about 3m00s left"},
-		"by the rate, but nothing happens any more": {start(progress.Intent{Planned: planned(items)}).play(items[:307], 3*time.Second).after(6 * time.Second), ""},
-		"too early for a rate":                      {start(progress.Intent{Planned: planned(items)}).play(items[:50], time.Second), ""},
-		"an install, by the last one":               {start(progress.Intent{Planned: planned(items), Before: 5 * time.Minute}).after(100 * time.Second), "about 3m20s left"},
-		"an install that is over":                   {start(progress.Intent{Planned: planned(items[:5]), Before: 5 * time.Minute}).play(items[:5], time.Second).after(10 * time.Second), ""},
-		"an install that takes longer":              {start(progress.Intent{Planned: planned(items), Before: time.Minute}).after(100 * time.Second), ""},
-		"an update, by its slowest nodes":           {start(progress.Intent{Planned: planned(items), InOrder: true, Before: time.Hour, Nodes: minute}).after(2 * time.Second), "about 8m20s left"},
-		"an update, near its end":                   {start(progress.Intent{Planned: planned(items), InOrder: true, Before: time.Hour, Nodes: minute}).play(items[:598], time.Second), "about 20s left"},
-		"an update that is stuck":                   {stuck().after(time.Minute*3, waiting(few()[5], 5*time.Second, "0 of 1 replicas are available")), ""},
+		"nothing is known": {start(progress.Intent{Planned: planned(items), InOrder: true}).after(30 * time.Second),
+			""},
+		"by the rate": {start(progress.Intent{Planned: planned(items), InOrder: true}).play(items[:307], 3*time.Second),
+			"about 3m00s left"},
+		"by the rate, but nothing happens any more": {
+			start(progress.Intent{Planned: planned(items)}).play(items[:307], 3*time.Second).after(6 * time.Second), "",
+		},
+		"too early for a rate": {start(progress.Intent{Planned: planned(items)}).play(items[:50], time.Second), ""},
+		"an install, by the last one": {start(progress.Intent{
+			Planned: planned(items),
+			Before:  5 * time.Minute,
+		}).after(100 * time.Second), "about 3m20s left"},
+		"an install that is over": {start(progress.Intent{
+			Planned: planned(items[:5]),
+			Before:  5 * time.Minute,
+		}).play(items[:5], time.Second).after(10 * time.Second), ""},
+		"an install that takes longer": {
+			start(progress.Intent{Planned: planned(items), Before: time.Minute}).after(100 * time.Second), "",
+		},
+		"an update, by its slowest nodes": {start(progress.Intent{
+			Planned: planned(items),
+			InOrder: true,
+			Before:  time.Hour,
+			Nodes:   minute,
+		}).after(2 * time.Second), "about 8m20s left"},
+		"an update, near its end": {start(progress.Intent{
+			Planned: planned(items),
+			InOrder: true,
+			Before:  time.Hour,
+			Nodes:   minute,
+		}).play(items[:598], time.Second), "about 20s left"},
+		"an update that is stuck": {
+			stuck().after(time.Minute*3, waiting(few()[5], 5*time.Second, "0 of 1 replicas are available")), "",
+		},
 		"an update that is as fast as the last one": {stuck(), "about 1m50s left"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +77,12 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 func TestTheTimeThatIsLeftDoesNotJump(t *testing.T) {
 	items := many()
 	nodes := map[string]time.Duration{"level 10, frontend": 10 * time.Minute, "level 50, frontend": time.Minute}
-	f := start(progress.Intent{Planned: planned(items), InOrder: true, Before: 11 * time.Minute, Nodes: nodes}).after(2 * time.Second)
+	f := start(progress.Intent{
+		Planned: planned(items),
+		InOrder: true,
+		Before:  11 * time.Minute,
+		Nodes:   nodes,
+	}).after(2 * time.Second)
 	if got := f.left(); got != "about 11m00s left" {
 		t.Fatal(got)
 	}

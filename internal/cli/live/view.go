@@ -33,7 +33,13 @@ type View struct {
 
 // Start shows the progress of a plan on a terminal, until Stop is called.
 func Start(terminal *os.File, plan progress.Intent, clock func() time.Time) *View {
-	v := &View{clock: clock, stop: make(chan struct{}), area: NewArea(terminal), echo: echo{terminal: terminal}, model: progress.New(plan)}
+	v := &View{
+		clock: clock,
+		stop:  make(chan struct{}),
+		area:  NewArea(terminal),
+		echo:  echo{terminal: terminal},
+		model: progress.New(plan),
+	}
 	v.drawing.Go(v.draw)
 	return v
 }

@@ -71,7 +71,8 @@ func TestTypingDoesNotGarbleAView(t *testing.T) {
 	}
 	fmt.Fprintln(view, "a line that stays")
 	view.shows(t, "the view once, below the line", func(text string) bool {
-		return strings.HasPrefix(text, "a line that stays") && strings.Count(text, view.plan.Title) == 1 && strings.Count(text, "level 10") == 1
+		return strings.HasPrefix(text, "a line that stays") && strings.Count(text, view.plan.Title) == 1 &&
+			strings.Count(text, "level 10") == 1
 	})
 	if text := view.screen.String(); strings.Contains(text, "typed") {
 		t.Errorf("what was typed is shown:\n%s", text)
@@ -80,7 +81,9 @@ func TestTypingDoesNotGarbleAView(t *testing.T) {
 	if _, err := view.keyboard.WriteString("afterwards"); err != nil {
 		t.Fatal(err)
 	}
-	view.shows(t, "what is typed when it is over", func(text string) bool { return strings.Contains(text, "afterwards") })
+	view.shows(t, "what is typed when it is over", func(text string) bool {
+		return strings.Contains(text, "afterwards")
+	})
 }
 
 // After Ctrl-Z the shell writes to the terminal. When the program goes on, all is drawn again.
@@ -101,6 +104,7 @@ func TestAViewThatGoesOnIsDrawnAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	view.shows(t, "the view again, and nothing else", func(text string) bool {
-		return !strings.Contains(text, "$ fg") && strings.Count(text, "level 10") == 1 && strings.Count(text, view.plan.Title) == 1 && strings.Count(text, "a line that stays") == 1
+		return !strings.Contains(text, "$ fg") && strings.Count(text, "level 10") == 1 &&
+			strings.Count(text, view.plan.Title) == 1 && strings.Count(text, "a line that stays") == 1
 	})
 }

@@ -1,7 +1,7 @@
 // Package machines is the verb that lists machines, and that which previews a rollout of them.
 //
-// It prints what packages overview and rolloutpreview of internal/machines have found. It changes nothing, and handles no
-// machine.
+// It prints what packages overview and rolloutpreview of internal/machines have found. It changes nothing, and handles
+// no machine.
 //
 // New is the call to start from: it returns the verb machines.
 package machines
@@ -96,7 +96,8 @@ func New(streams core.Streams) *cobra.Command {
 	core.AddConnectionFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
 	flags := command.Flags()
-	flags.StringVarP(&f.query.Namespace, "namespace", "n", "", "only the machines of this namespace (default: all namespaces)")
+	flags.StringVarP(&f.query.Namespace, "namespace", "n", "",
+		"only the machines of this namespace (default: all namespaces)")
 	flags.BoolVar(&f.query.OnlyDeleting, "deleting", false, "only machines that are being deleted")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "show them again whenever something has changed, until Ctrl-C")
 	_ = command.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
@@ -105,14 +106,18 @@ func New(streams core.Streams) *cobra.Command {
 }
 
 // completeNames completes the names of machines.
-func (f *machinesFlags) completeNames(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names, directive := f.cluster.CompleteMetadata(command, f.query.Namespace, (*metav1.PartialObjectMetadata).GetName, overview.Kind, overview.ClusterAPIKind)
+func (f *machinesFlags) completeNames(command *cobra.Command, args []string,
+	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	names, directive := f.cluster.CompleteMetadata(command, f.query.Namespace, (*metav1.PartialObjectMetadata).GetName,
+		overview.Kind, overview.ClusterAPIKind)
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
 }
 
 // completeNamespaces completes the namespaces that have machines.
-func (f *machinesFlags) completeNamespaces(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.cluster.CompleteMetadata(command, f.query.Namespace, (*metav1.PartialObjectMetadata).GetNamespace, overview.Kind, overview.ClusterAPIKind)
+func (f *machinesFlags) completeNamespaces(command *cobra.Command, _ []string,
+	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.cluster.CompleteMetadata(command, f.query.Namespace, (*metav1.PartialObjectMetadata).GetNamespace,
+		overview.Kind, overview.ClusterAPIKind)
 }
 
 func (f *machinesFlags) run(ctx context.Context, streams core.Streams) error {
@@ -148,7 +153,8 @@ func (f *machinesFlags) in() string {
 func listMachines(ctx context.Context, c *cluster.Cluster, q overview.MachineQuery) (*overview.MachineList, error) {
 	list, err := overview.List(ctx, c, q)
 	if errors.Is(err, overview.ErrNotServed) {
-		return nil, fmt.Errorf("the cluster serves no machines (machines.%s): docs/machines.md shows how to install the machine controller", overview.Kind.Group)
+		return nil, fmt.Errorf("the cluster serves no machines (machines.%s): docs/machines.md shows how to install "+
+			"the machine controller", overview.Kind.Group)
 	}
 	return list, err
 }

@@ -83,16 +83,20 @@ func newMachinesPlan(streams core.Streams) *cobra.Command {
 			case strings.HasPrefix(strings.ToLower(kind), "machinedeployment"):
 				return f.run(command.Context(), name, streams)
 			}
-			return core.Misusef("%s: write the name of a MachineDeployment, controlplanemachineset/NAME or runlevelcontrolplane/NAME", args[0])
+			return core.Misusef("%s: write the name of a MachineDeployment, controlplanemachineset/NAME or "+
+				"runlevelcontrolplane/NAME", args[0])
 		},
 	}
 	core.AddConnectionFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format)
 	flags := command.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "the namespace of the object (default: that in NEW, or else default)")
+	flags.StringVarP(&f.namespace, "namespace", "n", "",
+		"the namespace of the object (default: that in NEW, or else default)")
 	flags.StringVarP(&f.file, "filename", "f", "", "the file with the object as it is to be, or - for standard input")
-	flags.StringVar(&f.extension, "extension", "", "the https URL of an extension that is asked instead of those of ExtensionConfigs")
-	flags.StringVar(&f.authority, "extension-ca", "", "the file with the CA of the certificate of --extension, as PEM (default: the system's)")
+	flags.StringVar(&f.extension, "extension", "",
+		"the https URL of an extension that is asked instead of those of ExtensionConfigs")
+	flags.StringVar(&f.authority, "extension-ca", "",
+		"the file with the CA of the certificate of --extension, as PEM (default: the system's)")
 	return command
 }
 
@@ -154,7 +158,8 @@ func (f *machinesPlanFlags) extensionQuery() (q rolloutpreview.ExtensionQuery, e
 // namespaceOf returns the namespace of an object: that of the flag, or of the file.
 func (f *machinesPlanFlags) namespaceOf(kind, inFile string) (string, error) {
 	if inFile != "" && f.namespace != "" && inFile != f.namespace {
-		return "", core.Misusef("--namespace is %s, and the %s in %s is in namespace %s", f.namespace, kind, f.file, inFile)
+		return "", core.Misusef("--namespace is %s, and the %s in %s is in namespace %s", f.namespace, kind, f.file,
+			inFile)
 	}
 	return cmp.Or(f.namespace, inFile, metav1.NamespaceDefault), nil
 }
@@ -168,13 +173,16 @@ func readFileOr(path string, in io.Reader) ([]byte, error) {
 }
 
 // completeNames completes the names of MachineDeployments, and of control planes with their kind.
-func (f *machinesPlanFlags) completeNames(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *machinesPlanFlags) completeNames(command *cobra.Command, args []string,
+	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	deployment := schema.GroupKind{Group: overview.ClusterAPIKind.Group, Kind: "MachineDeployment"}
-	names, directive := f.cluster.CompleteMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetName, deployment)
-	for _, kind := range []schema.GroupVersionKind{rolloutpreview.ControlPlaneMachineSetKind, rolloutpreview.RunlevelControlPlaneKind} {
+	names, directive := f.cluster.CompleteMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetName,
+		deployment)
+	for _, kind := range []schema.GroupVersionKind{rolloutpreview.ControlPlaneMachineSetKind,
+		rolloutpreview.RunlevelControlPlaneKind} {
 		withKind := func(object *metav1.PartialObjectMetadata) string {
 			return strings.ToLower(kind.Kind) + "/" + object.Name
 		}

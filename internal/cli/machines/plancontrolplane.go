@@ -11,7 +11,8 @@ import (
 )
 
 // runControlPlane previews what replaces the machines of a control plane.
-func (f *machinesPlanFlags) runControlPlane(ctx context.Context, kind schema.GroupVersionKind, name string, streams core.Streams) error {
+func (f *machinesPlanFlags) runControlPlane(ctx context.Context, kind schema.GroupVersionKind, name string,
+	streams core.Streams) error {
 	preview, err := f.previewControlPlane(ctx, kind, name, streams.In)
 	if err != nil {
 		return err
@@ -24,7 +25,8 @@ func (f *machinesPlanFlags) runControlPlane(ctx context.Context, kind schema.Gro
 }
 
 // previewControlPlane reads the file, and previews an object of a kind.
-func (f *machinesPlanFlags) previewControlPlane(ctx context.Context, kind schema.GroupVersionKind, name string, in io.Reader) (*rolloutpreview.ControlPlanePreview, error) {
+func (f *machinesPlanFlags) previewControlPlane(ctx context.Context, kind schema.GroupVersionKind, name string,
+	in io.Reader) (*rolloutpreview.ControlPlanePreview, error) {
 	var text []byte
 	if f.file != "" {
 		var err error
@@ -39,9 +41,12 @@ func (f *machinesPlanFlags) previewControlPlane(ctx context.Context, kind schema
 }
 
 // previewSet previews a ControlPlaneMachineSet: that of the cluster, or of the text of a file.
-func (f *machinesPlanFlags) previewSet(ctx context.Context, name string, text []byte) (*rolloutpreview.ControlPlanePreview, error) {
+func (f *machinesPlanFlags) previewSet(ctx context.Context, name string,
+	text []byte) (*rolloutpreview.ControlPlanePreview, error) {
 	if f.extension != "" || f.authority != "" {
-		return nil, core.Misusef("--extension is for machines of Cluster API: a ControlPlaneMachineSet updates no machine in place")
+		return nil, core.Misusef(
+			"--extension is for machines of Cluster API: a ControlPlaneMachineSet updates no machine in place",
+		)
 	}
 	q, inFile := rolloutpreview.ControlPlaneQuery{Name: name}, ""
 	var err error
@@ -62,7 +67,8 @@ func (f *machinesPlanFlags) previewSet(ctx context.Context, name string, text []
 }
 
 // previewPlane previews a RunlevelControlPlane: that of the cluster, or of the text of a file.
-func (f *machinesPlanFlags) previewPlane(ctx context.Context, name string, text []byte) (*rolloutpreview.ControlPlanePreview, error) {
+func (f *machinesPlanFlags) previewPlane(ctx context.Context, name string,
+	text []byte) (*rolloutpreview.ControlPlanePreview, error) {
 	q, inFile := rolloutpreview.RunlevelControlPlaneQuery{Name: name}, ""
 	var err error
 	if q.Extension, err = f.extensionQuery(); err != nil {

@@ -35,7 +35,8 @@ type machinesWatch struct {
 }
 
 // follow shows machines until the context ends.
-func (f *machinesFlags) follow(ctx context.Context, c *cluster.Cluster, first *overview.MachineList, streams core.Streams) error {
+func (f *machinesFlags) follow(ctx context.Context, c *cluster.Cluster, first *overview.MachineList,
+	streams core.Streams) error {
 	w := &machinesWatch{
 		flags: f, cluster: c, streams: streams, area: core.AreaOn(streams.Out, f.format),
 		shown: map[kinds.ID]overview.MachineOverview{}, shownSets: map[kinds.ID]string{},
@@ -69,7 +70,8 @@ func (w *machinesWatch) show(list *overview.MachineList, outage error) error {
 		if isNew {
 			w.silent = time.Now()
 		}
-		text := fmt.Sprintf("the API server has not responded since %s, and is retried: %s", w.silent.Format(time.TimeOnly), printable.Line(printable.RequestError(outage).Error()))
+		text := fmt.Sprintf("the API server has not responded since %s, and is retried: %s",
+			w.silent.Format(time.TimeOnly), printable.Line(printable.RequestError(outage).Error()))
 		if isNew && w.area == nil {
 			fmt.Fprintln(w.streams.Err, text)
 		}
@@ -128,8 +130,10 @@ func (w *machinesWatch) changedSets(list *overview.MachineList) []string {
 			continue
 		}
 		delete(w.shownSets, id)
-		if q := w.flags.query; len(q.Names) == 0 && !q.OnlyDeleting { // else perhaps none of its machines is selected any more
-			lines = append(lines, printable.Line(fmt.Sprintf("%s %s/%s: %s", id.Kind, id.Namespace, id.Name, phaseGone)))
+		// else perhaps none of its machines is selected any more
+		if q := w.flags.query; len(q.Names) == 0 && !q.OnlyDeleting {
+			lines = append(lines,
+				printable.Line(fmt.Sprintf("%s %s/%s: %s", id.Kind, id.Namespace, id.Name, phaseGone)))
 		}
 	}
 	return lines
@@ -153,7 +157,8 @@ func (w *machinesWatch) print(machines []overview.MachineOverview, sets []string
 	case len(machines) == 0 && hadBegun:
 		return nil
 	}
-	lines := append(w.flags.table(machines, w.cluster.Now()), unknownLines(&overview.MachineList{Machines: machines})...)
+	lines := append(w.flags.table(machines, w.cluster.Now()),
+		unknownLines(&overview.MachineList{Machines: machines})...)
 	if w.hasHeader { // without the header: the columns may be wider now
 		lines = lines[1:]
 	}

@@ -20,7 +20,8 @@ func newWatch(t *testing.T, out *bytes.Buffer) *machinesWatch {
 		t.Fatal(err)
 	}
 	return &machinesWatch{
-		flags: &machinesFlags{}, cluster: c, streams: core.Streams{Out: out}, shown: map[kinds.ID]overview.MachineOverview{},
+		flags: &machinesFlags{}, cluster: c, streams: core.Streams{Out: out},
+		shown:     map[kinds.ID]overview.MachineOverview{},
 		shownSets: map[kinds.ID]string{},
 	}
 }
@@ -30,7 +31,12 @@ func TestAMachineThatCannotBeListedIsNotGone(t *testing.T) {
 	var out bytes.Buffer
 	w := newWatch(t, &out)
 	first := overview.MachineOverview{APIGroup: overview.Kind.Group, Namespace: "shop", Name: "a", Phase: "Running"}
-	second := overview.MachineOverview{APIGroup: overview.ClusterAPIKind.Group, Namespace: "shop", Name: "b", Phase: "Running"}
+	second := overview.MachineOverview{
+		APIGroup:  overview.ClusterAPIKind.Group,
+		Namespace: "shop",
+		Name:      "b",
+		Phase:     "Running",
+	}
 	show := func(list ...overview.MachineOverview) {
 		t.Helper()
 		if err := w.append(&overview.MachineList{Machines: list}); err != nil {
@@ -50,19 +56,21 @@ func TestAMachineThatCannotBeListedIsNotGone(t *testing.T) {
 	}
 }
 
-// A control plane that is deleted and created again has a line for each, and nothing else is printed; while control planes can't be
-// listed, none is reported as gone.
+// A control plane that is deleted and created again has a line for each, and nothing else is printed; while control
+// planes can't be listed, none is reported as gone.
 func TestAControlPlaneThatIsGone(t *testing.T) {
 	var out bytes.Buffer
 	w := newWatch(t, &out)
 	set := &overview.ControlPlaneOverview{Kind: "RunlevelControlPlane", Namespace: "shop", Name: "plane"}
 	there := &overview.MachineList{ControlPlanes: []*overview.ControlPlaneOverview{set}}
-	for _, list := range []*overview.MachineList{there, there, {Unknown: []string{"this user may not list them"}}, there, {}, {}, there} {
+	for _, list := range []*overview.MachineList{there, there, {Unknown: []string{"this user may not list them"}},
+		there, {}, {}, there} {
 		if err := w.append(list); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const line, gone = "RunlevelControlPlane shop/plane: Active, ; 0 desired, 0 updated, 0 ready\n", "RunlevelControlPlane shop/plane: Gone\n"
+	const line, gone = "RunlevelControlPlane shop/plane: Active, ; 0 desired, 0 updated, 0 ready\n",
+		"RunlevelControlPlane shop/plane: Gone\n"
 	if got := out.String(); got != line+gone+line {
 		t.Errorf("printed:\n%s", got)
 	}
@@ -72,7 +80,8 @@ func TestAControlPlaneThatIsGone(t *testing.T) {
 	}
 }
 
-// A machine is printed again only if what is printed differs: a line does not have whether the machine is up to date, and JSON has.
+// A machine is printed again only if what is printed differs: a line does not have whether the machine is up to date,
+// and JSON has.
 func TestAMachineThatLooksTheSame(t *testing.T) {
 	for format, want := range map[core.Output]int{core.Text: 1, core.JSON: 2} {
 		var out bytes.Buffer

@@ -54,7 +54,8 @@ func NewConvert(streams core.Streams) *cobra.Command {
 	}
 	core.AddKubectlFlags(command, &f.release)
 	command.Flags().StringVar(&f.folder, "output-dir", "", "the new folder to write")
-	command.Flags().StringVar(&f.component, "component", "", "the component in the names of the files: the owner of the manifests")
+	command.Flags().StringVar(&f.component, "component", "",
+		"the component in the names of the files: the owner of the manifests")
 	_ = command.MarkFlagDirname("output-dir")
 	return command
 }
@@ -66,7 +67,8 @@ func (f *convertFlags) run(ctx context.Context, ref string, streams core.Streams
 	case f.component == "":
 		return core.Misusef("--component is missing: name the owner of the manifests, such as shop")
 	case graph.ParseName("0000_10_"+f.component+"_").Component != f.component:
-		return core.Misusef("--component: %q can't be in the names of files: use letters, digits and single dashes", f.component)
+		return core.Misusef("--component: %q can't be in the names of files: use letters, digits and single dashes",
+			f.component)
 	}
 	f.release.KeepText = true
 	release, err := f.release.Load(ctx, ref, streams.Err)
@@ -108,7 +110,8 @@ func converting(release *payload.Payload) []*payload.Manifest {
 
 // fileName returns the name of the file of a manifest, which has a place in its release.
 func (f *convertFlags) fileName(m *payload.Manifest, place int) string {
-	object := strings.NewReplacer(":", "-", "/", "-").Replace(strings.ToLower(m.GroupVersionKind().Kind + "-" + m.ID().Name))
+	object := strings.NewReplacer(":", "-", "/",
+		"-").Replace(strings.ToLower(m.GroupVersionKind().Kind + "-" + m.ID().Name))
 	return fmt.Sprintf("0000_%s_%s_%03d_%s.yaml", graph.ParseName(m.File()).Level, f.component, place+1, object)
 }
 

@@ -13,15 +13,17 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// withoutMapped returns the text of a manifest without the annotations of other tools that the number of its file stands for. The
-// Job of a hook may be recreated instead. Other lines stay as they are, if the annotations have lines of their own.
+// withoutMapped returns the text of a manifest without the annotations of other tools that the number of its file
+// stands for. The Job of a hook may be recreated instead. Other lines stay as they are, if the annotations have lines
+// of their own.
 func withoutMapped(m *payload.Manifest, text []byte) ([]byte, error) {
 	if len(m.Foreign().Mapped()) == 0 {
 		return text, nil
 	}
 	want := converted(m)
 	short := withoutLines(m, text)
-	if documents, err := payload.Documents(short); err == nil && len(documents) == 1 && reflect.DeepEqual(documents[0].Value, want.Object) {
+	if documents, err := payload.Documents(short); err == nil && len(documents) == 1 &&
+		reflect.DeepEqual(documents[0].Value, want.Object) {
 		return short, nil
 	}
 	return yaml.Marshal(want.Object)

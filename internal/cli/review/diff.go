@@ -72,9 +72,12 @@ func NewDiff(streams core.Streams) *cobra.Command {
 	core.AddKubectlFlags(command, &f.Release)
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown)
-	command.Flags().BoolVar(&f.all, "all", false, "show objects that are created as a whole, and cut no text or value (in text)")
-	command.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
-	command.Flags().BoolVar(&f.foreign, "exit-code-foreign", false, "like --exit-code; a field that another manager has set and the release does not have is a difference, too")
+	command.Flags().BoolVar(&f.all, "all", false,
+		"show objects that are created as a whole, and cut no text or value (in text)")
+	command.Flags().BoolVar(&f.exitCode, "exit-code", false,
+		"exit with 1 if there is a difference, and with 2 if anything goes wrong")
+	command.Flags().BoolVar(&f.foreign, "exit-code-foreign", false,
+		"like --exit-code; a field that another manager has set and the release does not have is a difference, too")
 	return command
 }
 

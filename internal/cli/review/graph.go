@@ -89,9 +89,12 @@ func NewGraph(streams core.Streams) *cobra.Command {
 	core.AddKubectlFlags(command, &f.release)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asDOT, asMermaid, asSVG)
-	core.AddChoice(command, &f.mode, "mode", "what the order is for: update, install or reconcile", graph.Update, graph.Install, graph.Reconcile)
-	core.AddChoice(command, &f.edges, "edges", "files: the order of the files; all: what the objects imply, too", "files", "all")
-	command.Flags().IntVar(&f.attempt, "attempt", 0, "which attempt of a reconciliation, each of which has another order")
+	core.AddChoice(command, &f.mode, "mode", "what the order is for: update, install or reconcile", graph.Update,
+		graph.Install, graph.Reconcile)
+	core.AddChoice(command, &f.edges, "edges", "files: the order of the files; all: what the objects imply, too",
+		"files", "all")
+	command.Flags().IntVar(&f.attempt, "attempt", 0,
+		"which attempt of a reconciliation, each of which has another order")
 	command.Flags().BoolVar(&f.manifests, "manifests", false, "list every manifest (in text)")
 	command.Flags().BoolVar(&f.references, "references", false, "show who refers to whom instead of the order")
 	return command
@@ -139,7 +142,12 @@ func (f *graphFlags) drawReferences(streams core.Streams, release *payload.Paylo
 // draw prints the graph of a release.
 func (f *graphFlags) draw(streams core.Streams, ref string, release *payload.Payload) error {
 	g := graph.Build(release.Manifests, graph.Options{Mode: f.mode, Attempt: f.attempt})
-	picture := draw.Picture{Graph: g, Title: title(ref, release, f.mode), Manifests: f.manifests, Reasons: reasonsOf(release)}
+	picture := draw.Picture{
+		Graph:     g,
+		Title:     title(ref, release, f.mode),
+		Manifests: f.manifests,
+		Reasons:   reasonsOf(release),
+	}
 	if f.edges == "all" {
 		respected := graph.Build(release.Manifests, graph.Options{Mode: f.mode, Attempt: f.attempt, Implied: true})
 		picture.Dependencies = respected.Implied
@@ -237,7 +245,8 @@ func newGraphInfo(release *payload.Payload, picture draw.Picture, mode graph.Mod
 func newTaskInfo(m *payload.Manifest) taskInfo {
 	id, name := m.ID(), graph.ParseName(m.File())
 	info := taskInfo{
-		File: m.Path, Line: m.Line, Document: m.Document, Group: id.Group, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name,
+		File: m.Path, Line: m.Line, Document: m.Document, Group: id.Group, Kind: id.Kind, Namespace: id.Namespace,
+		Name:  id.Name,
 		Level: name.Level, Component: name.Component, LevelReason: m.Foreign().Reason(), Tombstone: m.IsTombstone(),
 	}
 	if steps := draw.StepsOf(m); len(steps) > 1 {

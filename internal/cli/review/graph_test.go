@@ -25,7 +25,8 @@ func TestGraphIsTheClusterVersionOperators(t *testing.T) {
 	if release == "" || graphs == "" {
 		t.Skip("RUNLEVEL_TEST_RELEASE and RUNLEVEL_TEST_GRAPHS name no release and its graphs")
 	}
-	for mode, name := range map[string]string{"update": "*.by-number-and-component.dot", "install": "*.flatten-by-number-and-component.dot"} {
+	for mode, name := range map[string]string{"update": "*.by-number-and-component.dot",
+		"install": "*.flatten-by-number-and-component.dot"} {
 		found, err := filepath.Glob(filepath.Join(graphs, name))
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%s: %d files; %v", name, len(found), err)

@@ -126,11 +126,15 @@ func NewPlan(streams core.Streams) *cobra.Command {
 	flags.Lookup("release-version").Usage = "the version of NEW, if it has no release-metadata"
 	flags.Lookup("release-image").Usage = "the image of NEW, for templates (default: NEW, if it is an image)"
 	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of OLD, if it has no release-metadata")
-	flags.StringVar(&f.previousImage, "previous-image", "", "the image of OLD, for templates (default: OLD, if it is an image)")
-	flags.BoolVar(&f.ofCluster, "cluster", false, "show what an apply of SOURCE would do to the cluster; --mode, --unknown-fields and --adopt-from are for this")
+	flags.StringVar(&f.previousImage, "previous-image", "",
+		"the image of OLD, for templates (default: OLD, if it is an image)")
+	flags.BoolVar(&f.ofCluster, "cluster", false,
+		"show what an apply of SOURCE would do to the cluster; --mode, --unknown-fields and --adopt-from are for this")
 	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
-	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
-	flags.StringVar(&f.tombstones, "write-tombstones", "", "write the tombstones of dropped objects to new files of this `folder`")
+	flags.BoolVar(&f.exitCode, "exit-code", false,
+		"exit with 1 if there is a difference, and with 2 if anything goes wrong")
+	flags.StringVar(&f.tombstones, "write-tombstones", "",
+		"write the tombstones of dropped objects to new files of this `folder`")
 	_ = flags.MarkHidden("updating-from") // OLD is the previous release
 	return command
 }
@@ -155,7 +159,8 @@ func (f *planFlags) checkArgs(command *cobra.Command, args []string) error {
 
 // run prints a plan.
 func (f *planFlags) run(command *cobra.Command, args []string, streams core.Streams) error {
-	if err := errors.Join(f.checkFlags(command.Flags(), append(args, f.component.Into)...), f.checkTombstonesFlag()); err != nil {
+	if err := errors.Join(f.checkFlags(command.Flags(), append(args, f.component.Into)...),
+		f.checkTombstonesFlag()); err != nil {
 		return err
 	}
 	run := f.plan
@@ -210,7 +215,9 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams core.Stream
 	}
 	switch {
 	case f.Release.UpdatingFrom != "":
-		return noDifference, core.Misusef("--updating-from: a plan updates from OLD: with --capabilities, capabilities of OLD stay enabled")
+		return noDifference, core.Misusef(
+			"--updating-from: a plan updates from OLD: with --capabilities, capabilities of OLD stay enabled",
+		)
 	case filepath.Clean(oldRef) == filepath.Clean(newRef):
 		return noDifference, core.Misusef("OLD and NEW are both %s: name two releases", newRef)
 	}
@@ -229,7 +236,8 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams core.Stream
 		return noDifference, context.Cause(ctx)
 	}
 	if p.Update == plan.Downgrade {
-		fmt.Fprintf(streams.Err, "warning: OLD %s is version %s, and NEW %s is %s, which is older: are the two swapped?\n",
+		fmt.Fprintf(streams.Err, "warning: OLD %s is version %s, and NEW %s is %s, which is older: are the two "+
+			"swapped?\n",
 			oldRef, both.old.Version, newRef, both.next.Version)
 	}
 	view.Plan = p
@@ -312,7 +320,8 @@ func (f *planFlags) sides() (before, after core.ReleaseFlags, err error) {
 }
 
 // completeSources completes two releases with files; one release with --cluster.
-func (f *planFlags) completeSources(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *planFlags) completeSources(command *cobra.Command, args []string,
+	toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	most := 2
 	if f.ofCluster {
 		most = 1

@@ -18,7 +18,8 @@ var (
 	flagsOfReleases = []string{"previous-version", "previous-image", "component", "into", "write-tombstones"}
 )
 
-// checkFlags refuses flags that have no effect, with or without --cluster. A version that was applied is read from a cluster, too.
+// checkFlags refuses flags that have no effect, with or without --cluster. A version that was applied is read from a
+// cluster, too.
 func (f *planFlags) checkFlags(flags *pflag.FlagSet, releases ...string) error {
 	useless, why := flagsOfCluster, "it is for --cluster, and this compares two releases"
 	if slices.ContainsFunc(releases, source.IsApplied) {
@@ -47,5 +48,6 @@ func (f *planFlags) planCluster(ctx context.Context, args []string, streams core
 		return noDifference, err
 	}
 	core.DropWholeObjects(p)
-	return differenceOf(p, preview.IsRefused()), f.print(streams.Out, show.Printer{Plan: p, To: args[0], All: f.all, Command: f.command})
+	return differenceOf(p, preview.IsRefused()),
+		f.print(streams.Out, show.Printer{Plan: p, To: args[0], All: f.all, Command: f.command})
 }

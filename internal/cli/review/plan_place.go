@@ -14,7 +14,8 @@ import (
 )
 
 // place puts a component into a release, and reads the old release, if OLD is set.
-func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer, progress io.Writer) (both releasePair, err error) {
+func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer,
+	progress io.Writer) (both releasePair, err error) {
 	before, after, err := f.sides()
 	if err != nil {
 		return both, err
@@ -43,7 +44,8 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer
 	core.Warn(progress, core.ProblemLines(own))
 	others = slices.DeleteFunc(others, payload.Problem.IsWarning)
 	if count := len(others); count > 0 {
-		fmt.Fprintf(progress, "warning: files of other components of %s have %s, and are in the plan as far as they can be read\n", f.component.Into, printable.Count(count, "problem"))
+		fmt.Fprintf(progress, "warning: files of other components of %s have %s, and are in the plan as far as they "+
+			"can be read\n", f.component.Into, printable.Count(count, "problem"))
 	}
 	both = releasePair{cmp.Or(both.old, p.Released), p.After, p.AfterProblems}
 	core.WarnIfEmpty(progress, p.After)

@@ -31,7 +31,9 @@ func writeTombstones(folder string, view show.Printer, progress io.Writer) error
 			continue
 		}
 		if content := core.ContentOf(object.ID); content != "" {
-			fmt.Fprintln(progress, printable.Line(fmt.Sprintf("not written: a tombstone of %s would delete %s: copy it from the plan if that is meant", object.ID, content)))
+			fmt.Fprintln(progress,
+				printable.Line(fmt.Sprintf("not written: a tombstone of %s would delete %s: copy it from the plan if "+
+					"that is meant", object.ID, content)))
 			continue
 		}
 		old := object.Old.File
@@ -66,7 +68,8 @@ func tombstoneName(folder, old string) (string, error) {
 			return "", err
 		}
 	}
-	return "", core.Misusef("%s has files %s and %s already: move the latter, or name another folder", folder, old, beside)
+	return "", core.Misusef("%s has files %s and %s already: move the latter, or name another folder", folder, old,
+		beside)
 }
 
 // writeTombstoneFiles writes new files, and removes them again if one can't be written.
@@ -87,7 +90,8 @@ func writeTombstoneFiles(files map[string]*tombstoneFile, progress io.Writer) er
 		return err
 	}
 	for _, name := range names {
-		fmt.Fprintln(progress, printable.Line(fmt.Sprintf("wrote %s to %s", printable.Count(files[name].count, "tombstone"), name)))
+		fmt.Fprintln(progress,
+			printable.Line(fmt.Sprintf("wrote %s to %s", printable.Count(files[name].count, "tombstone"), name)))
 	}
 	if len(names) == 0 {
 		fmt.Fprintln(progress, "no tombstones to write")

@@ -14,7 +14,8 @@ func TestTombstonesAreAllWrittenOrNone(t *testing.T) {
 	if err := os.WriteFile(second, []byte("kept"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeTombstoneFiles(map[string]*tombstoneFile{first: {count: 1}, second: {count: 1}}, io.Discard); err == nil {
+	if err := writeTombstoneFiles(map[string]*tombstoneFile{first: {count: 1}, second: {count: 1}},
+		io.Discard); err == nil {
 		t.Error("an existing file was overwritten")
 	}
 	if _, err := os.Stat(first); err == nil {

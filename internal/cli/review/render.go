@@ -85,9 +85,13 @@ func NewRender(streams core.Streams) *cobra.Command {
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.YAML, core.JSON)
 	flags := command.Flags()
-	flags.StringVar(&f.folder, "output-dir", "", "write the manifests to files of this new folder, to read and compare (it is no release: templates are rendered)")
-	flags.BoolVar(&f.explain, "explain", false, "print of every manifest whether it is in or out, and why, instead of the manifest")
-	flags.BoolVar(&f.onlyExcluded, "only-excluded", false, "take what the filters leave out instead of what they let in")
+	flags.StringVar(&f.folder, "output-dir", "",
+		"write the manifests to files of this new folder, to read and compare (it is no release: templates are "+
+			"rendered)")
+	flags.BoolVar(&f.explain, "explain", false,
+		"print of every manifest whether it is in or out, and why, instead of the manifest")
+	flags.BoolVar(&f.onlyExcluded, "only-excluded", false,
+		"take what the filters leave out instead of what they let in")
 	flags.BoolVar(&f.onlyTests, "only-tests", false, "take the tests of the release instead of what is applied")
 	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets")
 	_ = command.MarkFlagDirname("output-dir")
@@ -135,7 +139,8 @@ func (f *renderFlags) run(command *cobra.Command, ref string, streams core.Strea
 // warnOfMasks warns that some objects are not printed as manifests.
 func (f *renderFlags) warnOfMasks(out io.Writer, manifests []rendered) {
 	if !f.explain && slices.ContainsFunc(manifests, func(m rendered) bool { return m.isMasked }) {
-		fmt.Fprintln(out, "warning: values of Secrets or of env in hooks are printed as ***, in objects below \"masked:\" that can't be applied: --show-secrets prints the manifests")
+		fmt.Fprintln(out, "warning: values of Secrets or of env in hooks are printed as ***, in objects below "+
+			"\"masked:\" that can't be applied: --show-secrets prints the manifests")
 	}
 }
 
@@ -214,7 +219,8 @@ func explain(out io.Writer, manifests []rendered) error {
 		case m.IsTest():
 			verdict = "test"
 		}
-		if _, err := fmt.Fprintf(out, "%s %s:%d  %s%s\n", verdict, printable.Line(m.Path), m.Line, m.ID(), why); err != nil {
+		if _, err := fmt.Fprintf(out, "%s %s:%d  %s%s\n", verdict, printable.Line(m.Path), m.Line, m.ID(),
+			why); err != nil {
 			return err
 		}
 	}

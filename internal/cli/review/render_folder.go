@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-// writeRendered writes each manifest to a file in a new folder. The names of the files depend on the number of documents in
-// each file of the release.
+// writeRendered writes each manifest to a file in a new folder. The names of the files depend on the number of
+// documents in each file of the release.
 func writeRendered(folder string, manifests []rendered, documents map[string]int, progress io.Writer) error {
 	bodies, err := texts(manifests)
 	if err != nil {
@@ -26,7 +26,8 @@ func writeRendered(folder string, manifests []rendered, documents map[string]int
 	return writeFolder(folder, fileNames(manifests, documents), bodies, progress)
 }
 
-// writeFolder writes texts to files in a new folder. The folder is renamed when it is complete, so that it never exists in part.
+// writeFolder writes texts to files in a new folder. The folder is renamed when it is complete, so that it never exists
+// in part.
 func writeFolder(folder string, names []string, texts [][]byte, progress io.Writer) (err error) {
 	folder = filepath.Clean(folder)
 	if err := checkFree(folder); err != nil {

@@ -203,7 +203,8 @@ func checkComponent(command *cobra.Command, args []string) error {
 		return err
 	}
 	if !slices.Contains(sandbox.Components(), args[0]) {
-		return fmt.Errorf("a sandbox has no component %q: use one of %s", args[0], strings.Join(sandbox.Components(), ", "))
+		return fmt.Errorf("a sandbox has no component %q: use one of %s", args[0],
+			strings.Join(sandbox.Components(), ", "))
 	}
 	return nil
 }

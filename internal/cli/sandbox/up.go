@@ -25,12 +25,16 @@ type startFlags struct {
 func addStartFlags(command *cobra.Command, f *startFlags) {
 	flags := command.Flags()
 	flags.IntVar(&f.nodes, "nodes", 1, "how many simulated nodes; with 0 there is no scheduler either")
-	flags.IntVar(&f.sandbox.RealNodes, "real-nodes", 0, "how many nodes that run containers, instead of simulated ones (Linux, as root)")
-	flags.StringArrayVar(&f.sandbox.Images, "image", nil, "image for real nodes: an archive, an OCI image layout or a folder of files, as PATH or PATH=NAME (repeatable)")
+	flags.IntVar(&f.sandbox.RealNodes, "real-nodes", 0,
+		"how many nodes that run containers, instead of simulated ones (Linux, as root)")
+	flags.StringArrayVar(&f.sandbox.Images, "image", nil,
+		"image for real nodes: an archive, an OCI image layout or a folder of files, as PATH or PATH=NAME (repeatable)")
 	flags.BoolVar(&f.sandbox.Offline, "offline", false, "real nodes pull no image from registries beyond this machine")
-	flags.StringSliceVar(&f.sandbox.Controllers, "controllers", nil, "which controllers run, as kube-controller-manager's flag (default: its own)")
+	flags.StringSliceVar(&f.sandbox.Controllers, "controllers", nil,
+		"which controllers run, as kube-controller-manager's flag (default: its own)")
 	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
-	flags.StringVar(&f.auditPolicy, "audit-policy", "", "file with an audit policy; the log is audit.log beside the others")
+	flags.StringVar(&f.auditPolicy, "audit-policy", "",
+		"file with an audit policy; the log is audit.log beside the others")
 	flags.StringSliceVar(&f.sandbox.CRDs, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
 }
 
@@ -92,7 +96,8 @@ stays until "runlevel sandbox down".`,
 			return up(command.Context(), o, format, streams)
 		},
 	}
-	command.Flags().StringVar(&name, "name", defaultSandbox, "what to call it; sandboxes of different names run side by side")
+	command.Flags().StringVar(&name, "name", defaultSandbox,
+		"what to call it; sandboxes of different names run side by side")
 	command.Flags().BoolVarP(&detach, "detach", "d", false, "return when it is ready, and leave it running")
 	addStartFlags(command, &flags)
 	core.AddOutput(command, &format)

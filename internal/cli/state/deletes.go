@@ -61,7 +61,9 @@ func (f *deletesFlags) run(ctx context.Context, streams core.Streams) error {
 		return broken
 	}
 	if len(records) == 0 {
-		return f.format.Print(streams.Out, []state.PendingDelete{}, func(out io.Writer) error { return core.PrintLines(out, reader.NotAppliedLines(ctx)) })
+		return f.format.Print(streams.Out, []state.PendingDelete{}, func(out io.Writer) error {
+			return core.PrintLines(out, reader.NotAppliedLines(ctx))
+		})
 	}
 	if f.watch {
 		return errors.Join(follow(ctx, reader, records, streams.Out), broken)
@@ -70,7 +72,9 @@ func (f *deletesFlags) run(ctx context.Context, streams core.Streams) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.format.Print(streams.Out, pending, func(out io.Writer) error { return printDeletes(out, pending) }), broken)
+	return errors.Join(f.format.Print(streams.Out, pending, func(out io.Writer) error {
+		return printDeletes(out, pending)
+	}), broken)
 }
 
 // records returns the records of the requested releases.
@@ -91,7 +95,9 @@ func follow(ctx context.Context, reader *state.Reader, records []*record.Record,
 	if len(requested) == 0 {
 		return printDeletes(out, nil)
 	}
-	return reader.FollowDeletes(ctx, requested, func(id kinds.ID, state string) { fmt.Fprintf(out, "%s: %s\n", id, state) })
+	return reader.FollowDeletes(ctx, requested, func(id kinds.ID, state string) {
+		fmt.Fprintf(out, "%s: %s\n", id, state)
+	})
 }
 
 func printDeletes(out io.Writer, pending []state.PendingDelete) error {

@@ -110,15 +110,18 @@ func printObjects(out io.Writer, list *state.ReleaseObjectList, isWide bool, now
 		if shown.Created != nil {
 			age = printable.Age(now, *shown.Created)
 		}
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", shown.Object.GroupKind(), cmp.Or(shown.Object.Namespace, "-"), shown.Object.Name, shown.State, age)
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", shown.Object.GroupKind(), cmp.Or(shown.Object.Namespace, "-"),
+			shown.Object.Name, shown.State, age)
 		if isWide {
-			row += fmt.Sprintf("\t%s\t%s", printable.Line(cmp.Or(strings.Join(shown.Owners, ","), "-")), printable.Line(shown.Message))
+			row += fmt.Sprintf("\t%s\t%s", printable.Line(cmp.Or(strings.Join(shown.Owners, ","), "-")),
+				printable.Line(shown.Message))
 		}
 		rows = append(rows, row)
 	}
 	lines := core.Align(rows)
 	if list.Missing > 0 {
-		lines = append(lines, fmt.Sprintf("and %s, deleted since the release was applied, whose names are not known", printable.Count(list.Missing, "object")))
+		lines = append(lines, fmt.Sprintf("and %s, deleted since the release was applied, whose names are not known",
+			printable.Count(list.Missing, "object")))
 	}
 	for _, what := range list.Unknown {
 		lines = append(lines, "not known: "+printable.Line(what))

@@ -83,7 +83,9 @@ func printReleaseList(ctx context.Context, reader *state.Reader, out io.Writer) 
 		return err
 	}
 	var list listFlags
-	return core.PrintLines(out, append(core.Align(list.rows(found, reader.Cluster.Now())), "\"runlevel history NAME\" prints the history of one"))
+	return core.PrintLines(out,
+		append(core.Align(list.rows(found, reader.Cluster.Now())),
+			"\"runlevel history NAME\" prints the history of one"))
 }
 
 // printHistory prints the record of one release.
@@ -104,14 +106,16 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 			fmt.Fprintf(out, "  %d: %s\n", entry.Revision, printable.Line(entry.Rollback.String()))
 		}
 		for _, hookOverride := range entry.Hooks {
-			fmt.Fprintf(out, "  %s: the %s at %s\n", printable.Line(cmp.Or(entry.Version, "-")), hookOverride, hookOverride.Time.UTC().Format(time.RFC3339))
+			fmt.Fprintf(out, "  %s: the %s at %s\n", printable.Line(cmp.Or(entry.Version, "-")), hookOverride,
+				hookOverride.Time.UTC().Format(time.RFC3339))
 		}
 		if entry.End != nil {
 			printEnd(out, entry, i == 0)
 		}
 	}
 	for _, wait := range of.Waits {
-		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.OrHook(wait.Hook), printable.Line(wait.For), printable.Age(now, wait.Since.Time))
+		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.OrHook(wait.Hook), printable.Line(wait.For),
+			printable.Age(now, wait.Since.Time))
 	}
 	return nil
 }
@@ -125,8 +129,10 @@ func historyRow(entry record.HistoryEntry) string {
 	case entry.End != nil:
 		took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
 	}
-	return fmt.Sprintf("  %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", entry.Revision, printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
-		entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source))
+	return fmt.Sprintf("  %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", entry.Revision, printable.Line(cmp.Or(entry.Version, "-")),
+		entry.State, printable.Line(entry.Mode),
+		entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")),
+		printable.Line(entry.Source))
 }
 
 // printOpen prints whether the newest update is being applied, if it has no end yet.
@@ -140,13 +146,15 @@ func printOpen(ctx context.Context, reader *state.Reader, of *record.Record, out
 	switch held := facts.Held; {
 	case !facts.IsHeldKnown:
 	case held != nil && !held.IsDead(facts.Now):
-		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), printable.Age(facts.Now, held.Since))
+		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name),
+			printable.Age(facts.Now, held.Since))
 	default:
 		remedy := why.Remedy(of, facts.Run, nil)
 		if facts.NotKept != nil && facts.NotKept.Operator != nil {
 			remedy = facts.NotKept.String()
 		}
-		fmt.Fprintf(out, "  %s is not completed: its apply did not record how it ended, so it was killed or has lost the lock; %s\n", version, remedy)
+		fmt.Fprintf(out, "  %s is not completed: its apply did not record how it ended, so it was killed or has lost "+
+			"the lock; %s\n", version, remedy)
 	}
 }
 
@@ -156,12 +164,14 @@ func printEnd(out io.Writer, entry record.HistoryEntry, isNewest bool) {
 	if entry.End.Reason != "" {
 		why = printable.Line(entry.End.Reason) + ": " + why
 	}
-	fmt.Fprintf(out, "  %s is not completed: its apply ended at %s: %s\n", printable.Line(cmp.Or(entry.Version, "-")), entry.End.Time.UTC().Format(time.RFC3339), why)
+	fmt.Fprintf(out, "  %s is not completed: its apply ended at %s: %s\n", printable.Line(cmp.Or(entry.Version, "-")),
+		entry.End.Time.UTC().Format(time.RFC3339), why)
 	if !isNewest {
 		return
 	}
 	for _, failed := range entry.End.Failures {
-		fmt.Fprintf(out, "    %s (%s): %s\n", failed.OrHook(failed.Hook), printable.Line(failed.File), printable.Line(failed.Message))
+		fmt.Fprintf(out, "    %s (%s): %s\n", failed.OrHook(failed.Hook), printable.Line(failed.File),
+			printable.Line(failed.Message))
 	}
 	if entry.End.More > 0 {
 		fmt.Fprintf(out, "    and %d more\n", entry.End.More)

@@ -15,8 +15,14 @@ func TestHistoryEscapesWhatARecordSays(t *testing.T) {
 	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line\tx"
 	of := &record.Record{
 		Release: hostile,
-		History: record.History{{State: record.Completed, Version: hostile, Mode: hostile, Source: hostile, Forced: []string{hostile}}},
-		Waits:   []record.ObjectWait{{ID: kinds.ID{Kind: hostile, Name: hostile}, For: hostile}},
+		History: record.History{{
+			State:   record.Completed,
+			Version: hostile,
+			Mode:    hostile,
+			Source:  hostile,
+			Forced:  []string{hostile},
+		}},
+		Waits: []record.ObjectWait{{ID: kinds.ID{Kind: hostile, Name: hostile}, For: hostile}},
 	}
 	var out bytes.Buffer
 	if err := printHistory(&out, of, time.Time{}); err != nil {

@@ -80,7 +80,9 @@ func (f *inspectFlags) run(ctx context.Context, folder string, streams core.Stre
 	if err != nil {
 		return fmt.Errorf("%s is not complete: %w", folder, err)
 	}
-	if err := f.format.Print(streams.Out, report, func(out io.Writer) error { return printInspection(out, report) }); err != nil {
+	if err := f.format.Print(streams.Out, report, func(out io.Writer) error {
+		return printInspection(out, report)
+	}); err != nil {
 		return err
 	}
 	return core.FailIf(len(report.Unreadable) > 0)
@@ -114,5 +116,7 @@ func printInspection(out io.Writer, r *state.InspectReport) error {
 	for _, what := range r.Unreadable {
 		lines = append(lines, "  "+what)
 	}
-	return core.PrintLines(out, append(lines, "no values of Secrets are in them; environment variables and custom resources are: look at the files before you send them"))
+	return core.PrintLines(out,
+		append(lines, "no values of Secrets are in them; environment variables and custom resources are: look at the "+
+			"files before you send them"))
 }

@@ -69,7 +69,8 @@ func NewList(streams core.Streams) *cobra.Command {
 	}
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
-	command.Flags().BoolVarP(&f.all, "all-namespaces", "A", false, "those with records in any namespace, not only in that of --record-namespace")
+	command.Flags().BoolVarP(&f.all, "all-namespaces", "A", false,
+		"those with records in any namespace, not only in that of --record-namespace")
 	return command
 }
 
@@ -121,12 +122,14 @@ func (f *listFlags) rows(releases []state.ListedRelease, now time.Time) []string
 		if of.Since != nil {
 			age = printable.Age(now, *of.Since)
 		}
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d", printable.Line(of.Release), printable.Line(cmp.Or(of.Version, "-")), word, age, of.KeptBy, of.Deletes, len(of.Problems))
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d", printable.Line(of.Release),
+			printable.Line(cmp.Or(of.Version, "-")), word, age, of.KeptBy, of.Deletes, len(of.Problems))
 		if f.all {
 			row = cmp.Or(of.Namespace, "-") + "\t" + row
 		}
 		if f.format == asWide {
-			row += fmt.Sprintf("\t%s\t%s\t%s", printable.Line(cmp.Or(of.Previous, "-")), printable.Line(cmp.Or(of.Source, "-")), append(of.Problems, "")[0])
+			row += fmt.Sprintf("\t%s\t%s\t%s", printable.Line(cmp.Or(of.Previous, "-")),
+				printable.Line(cmp.Or(of.Source, "-")), append(of.Problems, "")[0])
 		}
 		rows = append(rows, row)
 	}

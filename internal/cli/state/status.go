@@ -1,7 +1,8 @@
 // Package state is the verbs that show how releases stand on a cluster: status, why, history, deletes and
 // inspect.
 //
-// It parses arguments, and prints what packages state and why of internal/session have read and judged. It changes nothing.
+// It parses arguments, and prints what packages state and why of internal/session have read and judged. It changes
+// nothing.
 //
 // NewStatus and its siblings are the calls to start from: each returns a verb.
 package state
@@ -75,7 +76,8 @@ func NewStatus(streams core.Streams) *cobra.Command {
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format)
 	core.AddReleaseName(command, &f.cluster, &f.name, "the release (default: the only one, or \"default\")")
-	command.Flags().BoolVarP(&f.watch, "watch", "w", false, "show it again whenever something has changed, until Ctrl-C")
+	command.Flags().BoolVarP(&f.watch, "watch", "w", false,
+		"show it again whenever something has changed, until Ctrl-C")
 	return command
 }
 

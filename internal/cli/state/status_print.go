@@ -27,7 +27,8 @@ type statusText struct{ *state.ReleaseStatus }
 func (s statusText) lines(width, levels int) []string {
 	lines := append([]string{s.Title()}, messageLines(s.Messages, nil)...)
 	if s.LastSeconds > 0 {
-		lines = append(lines, fmt.Sprintf("  the last %s took %s", printable.Line(s.Mode), time.Duration(s.LastSeconds*float64(time.Second))))
+		lines = append(lines, fmt.Sprintf("  the last %s took %s", printable.Line(s.Mode),
+			time.Duration(s.LastSeconds*float64(time.Second))))
 	}
 	if s.Progress != nil && s.Progress.Total > 0 {
 		lines = append(lines, live.Levels(*s.Progress, width, levels)...)
@@ -38,7 +39,8 @@ func (s statusText) lines(width, levels int) []string {
 	lines = append(lines, s.versionLines()...)
 	lines = append(lines, under("what blocks the requested version:", s.gateLines(true))...)
 	lines = append(lines, under("what blocks the next minor version:", s.gateLines(false))...)
-	lines = append(lines, under("ClusterOperators that are unavailable, degraded, progressing or not upgradeable:", s.operatorLines())...)
+	lines = append(lines, under("ClusterOperators that are unavailable, degraded, progressing or not upgradeable:",
+		s.operatorLines())...)
 	lines = append(lines, under("recent events:", s.eventLines())...)
 	return append(lines, s.lastLines()...)
 }
@@ -91,7 +93,8 @@ func (s statusText) repairLines() []string {
 		}
 		lines = append(lines, "  "+printable.Line(text))
 	}
-	return under(fmt.Sprintf("repaired since the version was begun, %s:", printable.Count(s.Repairs.Count, "time")), lines)
+	return under(fmt.Sprintf("repaired since the version was begun, %s:", printable.Count(s.Repairs.Count, "time")),
+		lines)
 }
 
 // versionLines returns lines on the ClusterVersion, except the gates of an update.
@@ -175,7 +178,8 @@ func (s statusText) gateLines(isRequested bool) []string {
 func (s statusText) operatorLines() []string {
 	return firstOf(s.Operators, func(status state.OperatorStatus) (lines []string) {
 		for _, condition := range status.Conditions {
-			lines = append(lines, conditionLines(condition, strings.TrimSpace(status.Name+" "+status.Version)+": ", s.Time)...)
+			lines = append(lines, conditionLines(condition, strings.TrimSpace(status.Name+" "+status.Version)+": ",
+				s.Time)...)
 		}
 		return lines
 	})
@@ -184,7 +188,9 @@ func (s statusText) operatorLines() []string {
 func (s statusText) eventLines() []string {
 	var lines []string
 	for _, event := range s.Events {
-		lines = append(lines, "  "+printable.Line(fmt.Sprintf("%s ago %s: %s", printable.Age(s.Time, event.Time), event.Reason, event.Message)))
+		lines = append(lines, "  "+
+			printable.Line(fmt.Sprintf("%s ago %s: %s", printable.Age(s.Time, event.Time), event.Reason,
+				event.Message)))
 	}
 	return lines
 }
@@ -196,13 +202,15 @@ func (s statusText) lastLines() []string {
 		lines = append(lines, "history: "+historyLine(*s.History, s.Time))
 	}
 	if len(s.Others) > 0 {
-		lines = append(lines, "other releases, which --name shows: "+printable.Line(printable.Few(s.Others, mostOfEach)))
+		lines = append(lines, "other releases, which --name shows: "+
+			printable.Line(printable.Few(s.Others, mostOfEach)))
 	}
 	for _, what := range s.Unknown {
 		lines = append(lines, "not known: "+printable.Line(what))
 	}
 	if s.Unreachable != "" {
-		lines = append(lines, "the cluster does not respond, and is retried; this is the status of "+s.Time.Format(time.RFC3339)+": "+printable.Line(s.Unreachable))
+		lines = append(lines, "the cluster does not respond, and is retried; this is the status of "+
+			s.Time.Format(time.RFC3339)+": "+printable.Line(s.Unreachable))
 	}
 	return lines
 }

@@ -16,7 +16,15 @@ func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(after time.Duration, change func(*state.ReleaseStatus)) *state.ReleaseStatus {
 		now := began.Add(after)
-		s := &state.ReleaseStatus{Time: now, Release: "shop", State: record.Partial, Mode: "update", Version: "1.1.0", Previous: "1.0.0", Messages: []why.Message{{Text: "it is applied, for " + printable.Age(now, began)}}}
+		s := &state.ReleaseStatus{
+			Time:     now,
+			Release:  "shop",
+			State:    record.Partial,
+			Mode:     "update",
+			Version:  "1.1.0",
+			Previous: "1.0.0",
+			Messages: []why.Message{{Text: "it is applied, for " + printable.Age(now, began)}},
+		}
 		s.Gates = []state.ReleaseGate{{Reason: "AdminAck", Message: "no", Since: &began}}
 		change(s)
 		return s

@@ -39,7 +39,12 @@ func (s *statusScreen) follow(ctx context.Context, reader *state.Reader, first *
 		s.flags.name = first.Release // also when there are other releases later
 	}
 	read := func(ctx context.Context) (*state.ReleaseStatus, error) { return readAgain(ctx, reader, s.flags.name) }
-	poller := core.Poll[*state.ReleaseStatus]{Cluster: reader.Cluster, Interval: statusInterval, Read: read, Show: s.update}
+	poller := core.Poll[*state.ReleaseStatus]{
+		Cluster:  reader.Cluster,
+		Interval: statusInterval,
+		Read:     read,
+		Show:     s.update,
+	}
 	if err := poller.Run(ctx, first); err != nil {
 		return err
 	}

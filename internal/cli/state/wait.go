@@ -89,7 +89,12 @@ func (f *waitFlags) run(ctx context.Context, streams core.Streams) error {
 		err = f.checkExisted(ctx, reader, first.Release)
 	}
 	if err == nil {
-		poller := core.Poll[*state.ReleaseStatus]{Cluster: reader.Cluster, Interval: statusInterval, Read: w.read, Show: w.show}
+		poller := core.Poll[*state.ReleaseStatus]{
+			Cluster:  reader.Cluster,
+			Interval: statusInterval,
+			Read:     w.read,
+			Show:     w.show,
+		}
 		err = poller.Run(ctx, first)
 	}
 	if w.last != nil && f.format != core.Text {
@@ -115,7 +120,8 @@ func (f *waitFlags) check() error {
 func (f *waitFlags) checkExisted(ctx context.Context, reader *state.Reader, release string) error {
 	wasUninstalled, err := state.WasUninstalled(ctx, reader, release)
 	if err == nil && !wasUninstalled {
-		err = core.Misusef("%w, an object on the cluster, or an event of its uninstall: \"runlevel list\" lists those that there are", reader.NoRecord(release))
+		err = core.Misusef("%w, an object on the cluster, or an event of its uninstall: \"runlevel list\" lists "+
+			"those that there are", reader.NoRecord(release))
 	}
 	return err
 }

@@ -100,7 +100,8 @@ func NewWhy(streams core.Streams) *cobra.Command {
 	core.AddReleaseFlags(command, &f.release, &f.cluster)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, core.JSON)
-	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "the namespace of the object (default: that of the kubeconfig, or the one that has the object)")
+	command.Flags().StringVarP(&f.namespace, "namespace", "n", "",
+		"the namespace of the object (default: that of the kubeconfig, or the one that has the object)")
 	return command
 }
 
@@ -124,7 +125,12 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams core.Streams)
 	if err != nil {
 		return err
 	}
-	resolver := &why.Resolver{Cluster: reader.Cluster, Query: query, Namespace: f.namespace, Default: f.cluster.DefaultNamespace()}
+	resolver := &why.Resolver{
+		Cluster:   reader.Cluster,
+		Query:     query,
+		Namespace: f.namespace,
+		Default:   f.cluster.DefaultNamespace(),
+	}
 	objects, err := resolve(ctx, resolver, args[0], meant)
 	if err != nil {
 		return err
@@ -133,7 +139,9 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams core.Streams)
 	if err != nil {
 		return err
 	}
-	if err := f.format.PrintWhole(streams.Out, answers, func(out io.Writer) error { return printAnswers(out, answers) }); err != nil {
+	if err := f.format.PrintWhole(streams.Out, answers, func(out io.Writer) error {
+		return printAnswers(out, answers)
+	}); err != nil {
 		return err
 	}
 	return core.FailIf(slices.ContainsFunc(answers, func(a *why.Answer) bool { return !a.Done }))
@@ -162,8 +170,8 @@ func (f *whyFlags) query(ctx context.Context, reader *state.Reader, release *pay
 	return q, nil
 }
 
-// parseObject reads an argument that is an object or a file, before connecting to the cluster. It returns the parts of the
-// object's name.
+// parseObject reads an argument that is an object or a file, before connecting to the cluster. It returns the parts of
+// the object's name.
 func parseObject(text string) (kinds.ID, error) {
 	if isFileName(text) {
 		return kinds.ID{}, nil
@@ -183,7 +191,8 @@ func isFileName(text string) bool {
 }
 
 // resolve returns the objects of an argument: one by its name, or those of a file.
-func resolve(ctx context.Context, resolver *why.Resolver, text string, meant kinds.ID) (objects []why.NamedObject, err error) {
+func resolve(ctx context.Context, resolver *why.Resolver, text string,
+	meant kinds.ID) (objects []why.NamedObject, err error) {
 	if !isFileName(text) {
 		objects = make([]why.NamedObject, 1)
 		objects[0], err = resolver.Object(ctx, text, meant)
@@ -225,4 +234,5 @@ func messageLines(messages []why.Message, unknown []string) []string {
 	return lines
 }
 
-var errNoObject = errors.New("name an object as KIND[.GROUP]/[NAMESPACE/]NAME, such as deployment/web or Deployment.apps/shop/web, or a file that ends in .yaml, .yml or .json")
+var errNoObject = errors.New("name an object as KIND[.GROUP]/[NAMESPACE/]NAME, such as deployment/web or " +
+	"Deployment.apps/shop/web, or a file that ends in .yaml, .yml or .json")

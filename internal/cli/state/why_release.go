@@ -34,7 +34,9 @@ func (f *whyFlags) releases(ctx context.Context, streams core.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := f.format.PrintWhole(streams.Out, answers, func(out io.Writer) error { return printReleases(out, answers) }); err != nil {
+	if err := f.format.PrintWhole(streams.Out, answers, func(out io.Writer) error {
+		return printReleases(out, answers)
+	}); err != nil {
 		return err
 	}
 	return core.FailIf(slices.ContainsFunc(answers, func(w *why.ReleaseAnswer) bool { return !w.Done }))
@@ -73,7 +75,8 @@ func titleOfRelease(w *why.ReleaseAnswer) string {
 		return printable.Line(title + ": all of it is there and ready")
 	}
 	var counts []string
-	for _, state := range []why.ObjectState{why.Absent, why.NotReady, why.Outdated, why.Changed, why.Terminating, why.Kept, why.Unknown, why.Blocked} {
+	for _, state := range []why.ObjectState{why.Absent, why.NotReady, why.Outdated, why.Changed, why.Terminating,
+		why.Kept, why.Unknown, why.Blocked} {
 		if n := w.Counts[state]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, state.Text()))
 		}

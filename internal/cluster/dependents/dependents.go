@@ -1,9 +1,11 @@
 // Package dependents counts the objects that are deleted with an object: those in a Namespace, those of a
-// CustomResourceDefinition, and those that the garbage collector removes. It lists metadata of all objects there may be.
+// CustomResourceDefinition, and those that the garbage collector removes. It lists metadata of all objects there may
+// be.
 //
 // It deletes nothing, and reads no object's body.
 //
-// Count is the call to start from. Remaining returns the objects that keep a Namespace or a definition from being empty.
+// Count is the call to start from. Remaining returns the objects that keep a Namespace or a definition from being
+// empty.
 package dependents
 
 import (
@@ -39,7 +41,8 @@ const (
 //
 // Events don't count. A terminating object counts as long as it exists, but keeps no object that it owns.
 // The notes are about kinds that could not be counted.
-func Count(ctx context.Context, c *cluster.Cluster, deleted []objectmeta.LiveMetadata) (map[types.UID]kinds.ObjectCounts, []string, error) {
+func Count(ctx context.Context, c *cluster.Cluster,
+	deleted []objectmeta.LiveMetadata) (map[types.UID]kinds.ObjectCounts, []string, error) {
 	if len(deleted) == 0 {
 		return nil, nil, nil
 	}
@@ -60,7 +63,12 @@ func countByKind(gone []*object) kinds.ObjectCounts {
 	counted := map[schema.GroupKind]kinds.Count{}
 	for _, object := range gone {
 		kind := object.in.GroupKind()
-		counted[kind] = kinds.Count{Group: kind.Group, Kind: kind.Kind, Resource: object.in.Resource, Objects: counted[kind].Objects + 1}
+		counted[kind] = kinds.Count{
+			Group:    kind.Group,
+			Kind:     kind.Kind,
+			Resource: object.in.Resource,
+			Objects:  counted[kind].Objects + 1,
+		}
 	}
 	return kinds.NewObjectCounts(slices.Collect(maps.Values(counted)))
 }
@@ -163,5 +171,7 @@ func notesOn(listings []listing, unknown map[string]error) []string {
 	if firstErr == nil {
 		return nil
 	}
-	return []string{printable.Line(fmt.Sprintf("not counted, because it can't be listed: %s (%v)", strings.Join(names, ", "), firstErr))}
+	return []string{printable.Line(
+		fmt.Sprintf("not counted, because it can't be listed: %s (%v)", strings.Join(names, ", "), firstErr),
+	)}
 }

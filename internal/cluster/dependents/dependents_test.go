@@ -66,9 +66,14 @@ spec:
   versions:
   - {name: v2, served: true, storage: true, schema: &any {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
   - {name: v1, served: true, storage: false, schema: *any}`, group))
-	definition := headOf(t, c, kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "gadgets." + group})
+	definition := headOf(t, c,
+		kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "gadgets." + group})
 	gadget := func(namespace, name string) objectmeta.LiveMetadata {
-		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v2", "kind": "Gadget", "metadata": map[string]any{"name": name, "namespace": namespace}}}
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": group + "/v2",
+			"kind":       "Gadget",
+			"metadata":   map[string]any{"name": name, "namespace": namespace},
+		}}
 		sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { // a new kind is not served at once
 			c.Refresh()
 			resource, err := c.FindKind(ctx, object.GroupVersionKind().GroupKind())
@@ -95,7 +100,8 @@ func TestWhatGoesWithADeployment(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	sandboxtest.Apply(t, c, deployment(namespace))
-	goes(t, c, headOf(t, c, kinds.ID{Group: "apps", Kind: "Deployment", Namespace: namespace, Name: "web"}), "4 objects: 3 Pods, ReplicaSet", namespace)
+	goes(t, c, headOf(t, c, kinds.ID{Group: "apps", Kind: "Deployment", Namespace: namespace, Name: "web"}),
+		"4 objects: 3 Pods, ReplicaSet", namespace)
 }
 
 func TestWhatGoesWithAnOwner(t *testing.T) {
@@ -105,13 +111,21 @@ func TestWhatGoesWithAnOwner(t *testing.T) {
 		wanted string
 		stay   []string
 	}{
-		"what it owns, and what that owns": {map[string]string{"child": "owner", "grandchild": "child"}, "2 objects: 2 ConfigMaps", nil},
-		"with another owner that stays":    {map[string]string{"child": "owner", "shared": "owner other", "sharer": "shared"}, "1 object: ConfigMap", []string{"shared", "sharer"}},
-		"with two owners that go":          {map[string]string{"child": "owner", "shared": "owner child"}, "2 objects: 2 ConfigMaps", nil},
-		"with an owner that is not there":  {map[string]string{"child": "owner nobody"}, "1 object: ConfigMap", nil},
-		"that own each other":              {map[string]string{"child": "owner twin", "twin": "child"}, "no objects", []string{"child", "twin"}},
-		"that own the owner":               {map[string]string{"owner": "child", "child": "owner"}, "1 object: ConfigMap", nil},
-		"that own themselves":              {map[string]string{"child": "owner child"}, "no objects", []string{"child"}},
+		"what it owns, and what that owns": {map[string]string{"child": "owner", "grandchild": "child"},
+			"2 objects: 2 ConfigMaps", nil},
+		"with another owner that stays": {map[string]string{
+			"child":  "owner",
+			"shared": "owner other",
+			"sharer": "shared",
+		}, "1 object: ConfigMap", []string{"shared", "sharer"}},
+		"with two owners that go": {map[string]string{"child": "owner", "shared": "owner child"},
+			"2 objects: 2 ConfigMaps", nil},
+		"with an owner that is not there": {map[string]string{"child": "owner nobody"}, "1 object: ConfigMap", nil},
+		"that own each other": {map[string]string{"child": "owner twin", "twin": "child"}, "no objects",
+			[]string{"child", "twin"}},
+		"that own the owner": {map[string]string{"owner": "child", "child": "owner"}, "1 object: ConfigMap", nil},
+		"that own themselves": {map[string]string{"child": "owner child"}, "no objects",
+			[]string{"child"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,7 +175,8 @@ func TestATerminatingObjectGoesAndKeepsNothing(t *testing.T) {
 	finalizers := func(of objectmeta.LiveMetadata, list string) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata": {"finalizers": %s}}`, list)
-		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), of.ID.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), of.ID.Name, types.MergePatchType,
+			[]byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -213,7 +228,8 @@ func TestKindsThatCantBeCounted(t *testing.T) {
 	own(t, admin, "ConfigMap", namespace, "owned", owner)
 	own(t, admin, "ConfigMap", namespace, "shared", owner, own(t, admin, "Secret", namespace, "unseen"))
 	own(t, admin, "Secret", namespace, "owned", owner)
-	config := test.Account(t, namespace, "reader", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
+	config := test.Account(t, namespace, "reader",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
 	reader, err := cluster.Connect(config)
 	if err != nil {
 		t.Fatal(err)
@@ -225,14 +241,17 @@ func TestKindsThatCantBeCounted(t *testing.T) {
 			return err
 		case tolls[owner.UID].String() != "1 object: ConfigMap":
 			return fmt.Errorf("the owner takes %s", tolls[owner.UID])
-		case len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: ") || !strings.Contains(notes[0], " Secret, ") || strings.Contains(notes[0], " ConfigMap,"):
+		case len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: ") ||
+			!strings.Contains(notes[0], " Secret, ") || strings.Contains(notes[0], " ConfigMap,"):
 			return fmt.Errorf("it says %q", notes)
-		case !strings.Contains(notes[0], `is forbidden: User "system:serviceaccount:`+namespace+`:reader" cannot list resource`) || strings.Count(notes[0], "forbidden") != 1:
+		case !strings.Contains(notes[0], `is forbidden: User "system:serviceaccount:`+namespace+
+			`:reader" cannot list resource`) || strings.Count(notes[0], "forbidden") != 1:
 			return fmt.Errorf("of the reason it says %q", notes)
 		}
 		return nil
 	})
-	tolls, notes, err := dependents.Count(t.Context(), test.ConnectAs(t, "user-of-"+namespace), []objectmeta.LiveMetadata{headOf(t, admin, kinds.ID{Kind: "Namespace", Name: namespace})})
+	tolls, notes, err := dependents.Count(t.Context(), test.ConnectAs(t, "user-of-"+namespace),
+		[]objectmeta.LiveMetadata{headOf(t, admin, kinds.ID{Kind: "Namespace", Name: namespace})})
 	if err != nil || len(tolls) != 1 || len(notes) != 1 || !strings.Contains(notes[0], " ConfigMap, ") {
 		t.Errorf("to somebody who may list nothing it says %v, %q, %v", tolls, notes, err)
 	}
@@ -286,7 +305,8 @@ func everything(t *testing.T, c *cluster.Cluster, namespaces []string) map[types
 			if resource.Kind == "Event" || resource.Kind == "APIService" || !slices.Contains(resource.Verbs, "delete") {
 				continue
 			}
-			objects, err := c.Metadata.Resource(version.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{})
+			objects, err := c.Metadata.Resource(version.WithResource(resource.Name)).List(t.Context(),
+				metav1.ListOptions{})
 			if err != nil {
 				continue // it has just gone, or can't be listed
 			}
@@ -314,15 +334,18 @@ func tollOf(t *testing.T, c *cluster.Cluster, head objectmeta.LiveMetadata) kind
 }
 
 // own makes an object that has owners.
-func own(t *testing.T, c *cluster.Cluster, kind, namespace, name string, owners ...objectmeta.LiveMetadata) objectmeta.LiveMetadata {
+func own(t *testing.T, c *cluster.Cluster, kind, namespace, name string,
+	owners ...objectmeta.LiveMetadata) objectmeta.LiveMetadata {
 	t.Helper()
 	version := map[string]string{"ClusterRole": "rbac.authorization.k8s.io/v1"}[kind]
 	if version == "" {
 		version = "v1"
 	}
-	manifest := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %q, ownerReferences: [", version, kind, name, namespace)
+	manifest := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %q, ownerReferences: [",
+		version, kind, name, namespace)
 	for _, owner := range owners {
-		manifest += fmt.Sprintf("{apiVersion: %s, kind: %s, name: %s, uid: %s}, ", owner.Resource.GroupVersion(), owner.ID.Kind, owner.ID.Name, owner.UID)
+		manifest += fmt.Sprintf("{apiVersion: %s, kind: %s, name: %s, uid: %s}, ", owner.Resource.GroupVersion(),
+			owner.ID.Kind, owner.ID.Name, owner.UID)
 	}
 	manifest += "]}"
 	if kind == "Event" {

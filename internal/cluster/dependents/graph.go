@@ -94,7 +94,12 @@ func newGraph(listings []listing, deleted []objectmeta.LiveMetadata) *graph {
 	}
 	for i := range deleted {
 		if m := &deleted[i]; g.objects[m.UID] == nil {
-			g.objects[m.UID] = &object{in: &m.Resource, uid: m.UID, namespace: m.ID.Namespace, container: containerName(&m.Resource, m.ID.Name)}
+			g.objects[m.UID] = &object{
+				in:        &m.Resource,
+				uid:       m.UID,
+				namespace: m.ID.Namespace,
+				container: containerName(&m.Resource, m.ID.Name),
+			}
 		}
 	}
 	for _, dependent := range g.objects {
@@ -127,7 +132,9 @@ func (g *graph) goesWith(first *object) []*object {
 			}
 		}
 		for _, dependent := range g.dependents[all[i].uid] {
-			if !slices.ContainsFunc(dependent.owners, func(owner owner) bool { return g.stays(owner, dependent, gone) }) {
+			if !slices.ContainsFunc(dependent.owners, func(owner owner) bool {
+				return g.stays(owner, dependent, gone)
+			}) {
 				add(dependent)
 			}
 		}

@@ -25,7 +25,8 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 		for _, name := range names {
 			items = append(items, fmt.Sprintf(`{"metadata": {"name": %q, "namespace": "shop", "uid": %[1]q}}`, name))
 		}
-		return `{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [` + strings.Join(items, ", ") + `]}`
+		return `{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [` +
+			strings.Join(items, ", ") + `]}`
 	}
 	resource := func(name, kind, verbs string) string {
 		return fmt.Sprintf(`{"name": %q, "kind": %q, "namespaced": true, "verbs": [%s]}`, name, kind, verbs)
@@ -35,7 +36,8 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 		"/api":  `{"kind": "APIVersions", "versions": ["v1"]}`,
 		"/apis": `{"kind": "APIGroupList", "groups": [{"name": "old.example.com", "versions": [{"groupVersion": "old.example.com/v1", "version": "v1"}], "preferredVersion": {"groupVersion": "old.example.com/v1", "version": "v1"}}]}`,
 		"/api/v1": `{"kind": "APIResourceList", "groupVersion": "v1", "resources": [` + strings.Join([]string{
-			resource("configmaps", "ConfigMap", all), resource("events", "Event", all), resource("vanished", "Vanished", all),
+			resource("configmaps", "ConfigMap", all), resource("events", "Event", all),
+			resource("vanished", "Vanished", all),
 			resource("broken", "Broken", all), resource("views", "View", `"get", "list"`),
 		}, ", ") + `]}`,
 		"/apis/old.example.com/v1":         `{"kind": "APIResourceList", "groupVersion": "old.example.com/v1", "resources": [` + resource("oldmaps", "OldMap", all) + `]}`,
@@ -59,13 +61,22 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shop := objectmeta.LiveMetadata{ID: kinds.ID{Kind: "Namespace", Name: "shop"}, Resource: cluster.Resource{Kind: "Namespace"}, UID: "shop"}
+	shop := objectmeta.LiveMetadata{
+		ID:       kinds.ID{Kind: "Namespace", Name: "shop"},
+		Resource: cluster.Resource{Kind: "Namespace"},
+		UID:      "shop",
+	}
 	definition := func(name string) objectmeta.LiveMetadata {
 		in := cluster.Resource{Kind: "CustomResourceDefinition"}
 		in.Group = "apiextensions.k8s.io"
-		return objectmeta.LiveMetadata{ID: kinds.ID{Group: in.Group, Kind: in.Kind, Name: name}, Resource: in, UID: types.UID(name)}
+		return objectmeta.LiveMetadata{
+			ID:       kinds.ID{Group: in.Group, Kind: in.Kind, Name: name},
+			Resource: in,
+			UID:      types.UID(name),
+		}
 	}
-	going := []objectmeta.LiveMetadata{shop, definition("oldmaps.old.example.com"), definition("oldmaps.new.example.com")}
+	going := []objectmeta.LiveMetadata{shop, definition("oldmaps.old.example.com"),
+		definition("oldmaps.new.example.com")}
 	tolls, notes, err := dependents.Count(t.Context(), c, going)
 	if err != nil {
 		t.Fatal(err)

@@ -17,16 +17,18 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Remainder is what would be left in a Namespace, or of a CustomResourceDefinition, if some other objects were deleted.
+// A Remainder is what would be left in a Namespace, or of a CustomResourceDefinition, if some other objects were
+// deleted.
 type Remainder struct {
 	Objects []kinds.ID // in the order of their names
 	Err     error      // why there may be more
 }
 
-// Remaining returns what is left in each of some Namespaces and CustomResourceDefinitions when other objects are deleted, and with
-// them what the garbage collector removes. Objects that Kubernetes makes in every namespace don't count, and neither do
-// those that are terminating, nor Events, Endpoints and Leases, which processes leave behind.
-func Remaining(ctx context.Context, c *cluster.Cluster, containers, deleted []objectmeta.LiveMetadata) (map[types.UID]Remainder, error) {
+// Remaining returns what is left in each of some Namespaces and CustomResourceDefinitions when other objects are
+// deleted, and with them what the garbage collector removes. Objects that Kubernetes makes in every namespace don't
+// count, and neither do those that are terminating, nor Events, Endpoints and Leases, which processes leave behind.
+func Remaining(ctx context.Context, c *cluster.Cluster, containers,
+	deleted []objectmeta.LiveMetadata) (map[types.UID]Remainder, error) {
 	if len(containers) == 0 {
 		return nil, nil
 	}
@@ -115,8 +117,9 @@ func isTransient(kind schema.GroupKind) bool {
 func (l *listedKind) list(ctx context.Context, c *cluster.Cluster) {
 	l.err = c.EachMetadata(ctx, *l.in, l.namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
 		l.objects = append(l.objects, contained{
-			id: l.in.IDOf(m), uid: m.UID, owners: slices.Clone(m.OwnerReferences), terminating: m.DeletionTimestamp != nil,
-			isIgnored: isMadeByKubernetes(l.in.GroupKind(), m),
+			id: l.in.IDOf(m), uid: m.UID, owners: slices.Clone(m.OwnerReferences),
+			terminating: m.DeletionTimestamp != nil,
+			isIgnored:   isMadeByKubernetes(l.in.GroupKind(), m),
 		})
 	})
 	if apierrors.IsNotFound(l.err) { // the kind has just gone
@@ -124,7 +127,8 @@ func (l *listedKind) list(ctx context.Context, c *cluster.Cluster) {
 	}
 }
 
-// isMadeByKubernetes reports whether Kubernetes or OpenShift makes an object in every namespace, or a token of an account.
+// isMadeByKubernetes reports whether Kubernetes or OpenShift makes an object in every namespace, or a token of an
+// account.
 func isMadeByKubernetes(kind schema.GroupKind, m *metav1.PartialObjectMetadata) bool {
 	switch kind {
 	case schema.GroupKind{Kind: "ConfigMap"}:
@@ -140,8 +144,8 @@ func isMadeByKubernetes(kind schema.GroupKind, m *metav1.PartialObjectMetadata) 
 	}
 }
 
-// collected returns the objects that are gone when some objects are deleted: those, and the ones that have owners of which
-// none stays. An owner of a kind that was not listed stays.
+// collected returns the objects that are gone when some objects are deleted: those, and the ones that have owners of
+// which none stays. An owner of a kind that was not listed stays.
 func collected(lists []*listedKind, deleted []objectmeta.LiveMetadata) map[types.UID]bool {
 	gone, exists := map[types.UID]bool{}, map[types.UID]bool{}
 	isListed := map[listScope]bool{}
@@ -160,7 +164,8 @@ func collected(lists []*listedKind, deleted []objectmeta.LiveMetadata) map[types
 	stays := func(object contained) bool {
 		return slices.ContainsFunc(object.owners, func(owner metav1.OwnerReference) bool {
 			kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
-			isAbsent := !exists[owner.UID] && (isListed[listScope{kind, object.id.Namespace}] || isListed[listScope{kind, ""}])
+			isAbsent := !exists[owner.UID] &&
+				(isListed[listScope{kind, object.id.Namespace}] || isListed[listScope{kind, ""}])
 			return !gone[owner.UID] && !isAbsent
 		})
 	}
@@ -197,7 +202,8 @@ func remainderOf(container *objectmeta.LiveMetadata, lists []*listedKind, gone m
 			left.Err = fmt.Errorf("%s can't be listed: %w", l.in.GroupResource(), printable.Error(l.err))
 		}
 		for _, object := range l.objects {
-			if !gone[object.uid] && !object.isIgnored && (isDefined || object.id.Namespace == container.ID.Name) && !slices.Contains(left.Objects, object.id) {
+			if !gone[object.uid] && !object.isIgnored && (isDefined || object.id.Namespace == container.ID.Name) &&
+				!slices.Contains(left.Objects, object.id) {
 				left.Objects = append(left.Objects, object.id)
 			}
 		}

@@ -16,7 +16,8 @@ import (
 )
 
 // remaining are the objects that are left in a container when others are deleted.
-func remaining(t *testing.T, c *cluster.Cluster, in objectmeta.LiveMetadata, deleted ...objectmeta.LiveMetadata) string {
+func remaining(t *testing.T, c *cluster.Cluster, in objectmeta.LiveMetadata,
+	deleted ...objectmeta.LiveMetadata) string {
 	t.Helper()
 	found, err := dependents.Remaining(t.Context(), c, []objectmeta.LiveMetadata{in}, append(deleted, in))
 	if err != nil {
@@ -36,7 +37,8 @@ func TestWhatRemainsInANamespace(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	home := headOf(t, c, kinds.ID{Kind: "Namespace", Name: namespace})
-	for _, id := range []kinds.ID{{Kind: "ServiceAccount", Namespace: namespace, Name: "default"}, {Kind: "ConfigMap", Namespace: namespace, Name: "kube-root-ca.crt"}} {
+	for _, id := range []kinds.ID{{Kind: "ServiceAccount", Namespace: namespace, Name: "default"},
+		{Kind: "ConfigMap", Namespace: namespace, Name: "kube-root-ca.crt"}} {
 		sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { _, err := c.Get(ctx, id); return err })
 	}
 	if left := remaining(t, c, home); left != "" {
@@ -59,7 +61,8 @@ func TestWhatRemainsInANamespace(t *testing.T) {
 	if diff := cmp.Diff(want, remaining(t, c, home, web, mine)); diff != "" {
 		t.Error(diff)
 	}
-	if left := remaining(t, c, home, mine); !strings.Contains(left, "Deployment NS/web") || !strings.Contains(left, "Pod NS/web") {
+	if left := remaining(t, c, home, mine); !strings.Contains(left, "Deployment NS/web") ||
+		!strings.Contains(left, "Pod NS/web") {
 		t.Errorf("with the Deployment there remains only %s", left)
 	}
 }
@@ -85,13 +88,20 @@ spec:
 		return err
 	})
 	for _, name := range []string{"mine", "theirs"} {
-		sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: %s.example.com/v1, kind: Ship, metadata: {name: %s, namespace: %[1]s}}`, namespace, name))
+		sandboxtest.Apply(t, c, fmt.Sprintf(
+			`{apiVersion: %s.example.com/v1, kind: Ship, metadata: {name: %s, namespace: %[1]s}}`, namespace, name,
+		))
 	}
-	definition := headOf(t, c, kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: "ships." + namespace + ".example.com"})
+	definition := headOf(t, c, kinds.ID{
+		Group: kinds.CustomResourceDefinition.Group,
+		Kind:  kinds.CustomResourceDefinition.Kind,
+		Name:  "ships." + namespace + ".example.com",
+	})
 	t.Cleanup(func() {
 		_ = c.Delete(context.Background(), definition.Resource, "", definition.ID.Name, definition.UID)
 	})
-	found, err := dependents.Remaining(t.Context(), c, []objectmeta.LiveMetadata{definition}, []objectmeta.LiveMetadata{headOf(t, c, ship("mine"))})
+	found, err := dependents.Remaining(t.Context(), c, []objectmeta.LiveMetadata{definition},
+		[]objectmeta.LiveMetadata{headOf(t, c, ship("mine"))})
 	if err != nil {
 		t.Fatal(err)
 	}

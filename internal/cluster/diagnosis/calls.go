@@ -33,7 +33,8 @@ var (
 // IsCallFailure reports whether a request failed because the API server called a webhook or an aggregated
 // API, and got no answer.
 func IsCallFailure(message string) bool {
-	return failedWebhook.MatchString(message) || failedConversion.MatchString(message) || failedAPIServer.MatchString(message)
+	return failedWebhook.MatchString(message) || failedConversion.MatchString(message) ||
+		failedAPIServer.MatchString(message)
 }
 
 // A callExplanation is the result of ExplainCall for a cause.
@@ -108,7 +109,8 @@ func (e *explainer) ofWebhook(ctx context.Context, name string, isDenied bool) [
 					client, _, _ := unstructured.NestedMap(fields, "clientConfig")
 					lines = append(lines, e.ofClient(ctx, called, client)...)
 				}
-				lines = append(lines, fmt.Sprintf("see \"kubectl get %s %s -o yaml\"", resource, configuration.GetName()))
+				lines = append(lines, fmt.Sprintf("see \"kubectl get %s %s -o yaml\"", resource,
+					configuration.GetName()))
 			}
 		}
 	}
@@ -190,7 +192,9 @@ func (e *explainer) ofService(ctx context.Context, name types.NamespacedName, po
 		return nil
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return serviceLine("it stands for %s, outside of the cluster", printable.Line(service.Spec.ExternalName))
-	case port != 0 && !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int64(p.Port) == port }):
+	case port != 0 && !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
+		return int64(p.Port) == port
+	}):
 		return serviceLine("it has no port %d", port)
 	}
 	endpoints, err := ReadyEndpoints(ctx, e.Client, name)
@@ -199,7 +203,8 @@ func (e *explainer) ofService(ctx context.Context, name types.NamespacedName, po
 		e.note(e.readError("list endpointslices", err))
 		return nil
 	case endpoints > 0:
-		return serviceLine("it has %s that are ready, so look for why they don't answer", printable.Count(endpoints, "endpoint"))
+		return serviceLine("it has %s that are ready, so look for why they don't answer",
+			printable.Count(endpoints, "endpoint"))
 	case len(service.Spec.Selector) == 0:
 		return serviceLine("it has no endpoints, and no selector that would find some")
 	}
@@ -222,17 +227,21 @@ func ReadyEndpoints(ctx context.Context, client kubernetes.Interface, service ty
 }
 
 // ofSelected explains why none of the pods that a Service selects is ready.
-func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...any) []string, selector labels.Set) []string {
-	pods, err := e.Client.CoreV1().Pods(e.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String(), Limit: mostOfAKind})
+func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...any) []string,
+	selector labels.Set) []string {
+	pods, err := e.Client.CoreV1().Pods(e.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: selector.String(), Limit: mostOfAKind})
 	if err != nil {
 		e.note(e.readError("list pods", err))
 		return serviceLine("it has no endpoint that is ready")
 	}
 	makers := e.makers(ctx, selector)
 	if len(pods.Items) == 0 {
-		lines := serviceLine("it has no endpoints: no pod has the labels that it selects, %s", printable.Line(selector.String()))
+		lines := serviceLine("it has no endpoints: no pod has the labels that it selects, %s",
+			printable.Line(selector.String()))
 		for i := range makers {
-			lines = append(lines, fmt.Sprintf("Deployment %s/%s: it makes such pods, and has 0 of %d", e.namespace, makers[i].GetName(), replicas(&makers[i])))
+			lines = append(lines, fmt.Sprintf("Deployment %s/%s: it makes such pods, and has 0 of %d", e.namespace,
+				makers[i].GetName(), replicas(&makers[i])))
 			lines = append(lines, e.ofPods(ctx, &makers[i], nil)...)
 		}
 		return lines

@@ -23,15 +23,17 @@ func refusal(t *testing.T, namespace, object, text string) (schema.GroupKind, st
 		t.Fatal(err)
 	}
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		c.Refresh()
-		in, err := c.Find(ctx, made.GroupVersionKind())
-		if err == nil {
-			_, err = c.In(in, namespace).Create(ctx, made.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		}
-		last = err
-		return err != nil && strings.Contains(err.Error(), text), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			c.Refresh()
+			in, err := c.Find(ctx, made.GroupVersionKind())
+			if err == nil {
+				_, err = c.In(in, namespace).Create(ctx, made.DeepCopy(),
+					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			}
+			last = err
+			return err != nil && strings.Contains(err.Error(), text), nil
+		})
 	if err != nil {
 		t.Fatalf("it says %v, not %q", last, text)
 	}
@@ -42,11 +44,12 @@ func refusal(t *testing.T, namespace, object, text string) (schema.GroupKind, st
 func awaitCall(t *testing.T, kind schema.GroupKind, message string, want ...string) {
 	t.Helper()
 	var lines []string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		var err error
-		lines, err = (&diagnosis.Diagnoser{Cluster: testbed.Connect(t)}).ExplainCall(ctx, kind, message)
-		return strings.HasPrefix(strings.Join(lines, "\n"), strings.Join(want, "\n")), err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			var err error
+			lines, err = (&diagnosis.Diagnoser{Cluster: testbed.Connect(t)}).ExplainCall(ctx, kind, message)
+			return strings.HasPrefix(strings.Join(lines, "\n"), strings.Join(want, "\n")), err
+		})
 	if err != nil {
 		t.Errorf("%v: it says\n%s\nwant\n%s", err, strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
@@ -54,7 +57,8 @@ func awaitCall(t *testing.T, kind schema.GroupKind, message string, want ...stri
 
 func service(t *testing.T, namespace, port string) {
 	t.Helper()
-	create(t, "{apiVersion: v1, kind: Service, metadata: {name: gate, namespace: "+namespace+"}, spec: {selector: {app: web}, ports: [{port: "+port+"}]}}")
+	create(t, "{apiVersion: v1, kind: Service, metadata: {name: gate, namespace: "+namespace+
+		"}, spec: {selector: {app: web}, ports: [{port: "+port+"}]}}")
 }
 
 func TestAWebhookThatIsDownIsExplained(t *testing.T) {
@@ -72,17 +76,21 @@ webhooks:
   timeoutSeconds: 1
   admissionReviewVersions: [v1]
 `, "NS", namespace))
-	kind, message := refusal(t, namespace, "{apiVersion: v1, kind: ConfigMap, metadata: {name: it}}", `failed calling webhook "gate.example.com"`)
-	head := "ValidatingWebhookConfiguration " + namespace + ": its webhook gate.example.com is at port 443 of Service " + namespace + "/gate"
+	kind, message := refusal(t, namespace, "{apiVersion: v1, kind: ConfigMap, metadata: {name: it}}",
+		`failed calling webhook "gate.example.com"`)
+	head := "ValidatingWebhookConfiguration " + namespace +
+		": its webhook gate.example.com is at port 443 of Service " + namespace + "/gate"
 	is := "Service " + namespace + "/gate: "
 	awaitCall(t, kind, message, head, is+"it does not exist")
 	service(t, namespace, "443")
 	awaitCall(t, kind, message, head, is+"it has no endpoints: no pod has the labels that it selects, app=web")
-	create(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: "+namespace+`}, spec: {hard: {pods: "0"}}}`)
+	create(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: "+namespace+
+		`}, spec: {hard: {pods: "0"}}}`)
 	deployment(t, namespace, "1", "sandbox.runlevel.dev/pod: crash", "hostNetwork: false")
 	awaitCall(t, kind, message, head, is+"it has no endpoints: no pod has the labels that it selects, app=web",
 		"Deployment "+namespace+"/web: it makes such pods, and has 0 of 1", "ReplicaSet "+namespace+"/web-")
-	if err := testbed.Client(t).CoreV1().ResourceQuotas(namespace).Delete(t.Context(), "none", metav1.DeleteOptions{}); err != nil {
+	if err := testbed.Client(t).CoreV1().ResourceQuotas(namespace).Delete(t.Context(), "none",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitCall(t, kind, message, head, is+"it has no endpoint that is ready, of 1 pod", "Pod "+namespace+"/web-")
@@ -102,8 +110,10 @@ webhooks:
   sideEffects: None
   admissionReviewVersions: [v1]
 `, "NS", namespace))
-	awaitCall(t, schema.GroupKind{Kind: "ConfigMap"}, `admission webhook "policy.`+namespace+`.example.com" denied the request: no hats`,
-		"MutatingWebhookConfiguration policy-"+namespace+": its webhook policy."+namespace+".example.com has denied the request",
+	awaitCall(t, schema.GroupKind{Kind: "ConfigMap"},
+		`admission webhook "policy.`+namespace+`.example.com" denied the request: no hats`,
+		"MutatingWebhookConfiguration policy-"+namespace+": its webhook policy."+namespace+
+			".example.com has denied the request",
 		`see "kubectl get mutatingwebhookconfigurations policy-`+namespace+` -o yaml"`)
 }
 
@@ -123,9 +133,11 @@ spec:
   - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}
 `, "NS", namespace))
 	service(t, namespace, "443")
-	kind, message := refusal(t, namespace, "{apiVersion: "+namespace+".example.com/v2, kind: Hat, metadata: {name: it}}", "conversion webhook for ")
+	kind, message := refusal(t, namespace,
+		"{apiVersion: "+namespace+".example.com/v2, kind: Hat, metadata: {name: it}}", "conversion webhook for ")
 	awaitCall(t, kind, message,
-		"CustomResourceDefinition hats."+namespace+".example.com: its conversion webhook is at port 8443 of Service "+namespace+"/gate",
+		"CustomResourceDefinition hats."+namespace+".example.com: its conversion webhook is at port 8443 of Service "+
+			namespace+"/gate",
 		"Service "+namespace+"/gate: it has no port 8443")
 }
 
@@ -138,10 +150,13 @@ metadata: {name: v1.NS.example.com}
 spec: {group: NS.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {name: gate, namespace: NS}}
 `, "NS", namespace))
 	service(t, namespace, "443")
-	kind, message := refusal(t, namespace, "{apiVersion: "+namespace+".example.com/v1, kind: Hat, metadata: {name: it}}", "discovery of kind ")
+	kind, message := refusal(t, namespace,
+		"{apiVersion: "+namespace+".example.com/v1, kind: Hat, metadata: {name: it}}", "discovery of kind ")
 	awaitCall(t, kind, message, "APIService v1."+namespace+".example.com: it is not available: ")
 	lines, err := (&diagnosis.Diagnoser{Cluster: testbed.Connect(t)}).ExplainCall(t.Context(), kind, message)
-	if want := "Service " + namespace + "/gate: it has no endpoints: no pod has the labels that it selects, app=web"; err != nil || lines[len(lines)-1] != want {
+	if want := "Service " + namespace +
+		"/gate: it has no endpoints: no pod has the labels that it selects, app=web"; err != nil ||
+		lines[len(lines)-1] != want {
 		t.Errorf("%v: it says %q, and not %s", err, lines, want)
 	}
 }

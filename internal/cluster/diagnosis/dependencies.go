@@ -42,7 +42,8 @@ func (e *explainer) dependencies(ctx context.Context, pods []corev1.Pod) ready.D
 	}
 	e.readClaims(ctx, needs.Claims, &on)
 	for _, name := range first(needs.Secrets) {
-		_, err := e.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(e.namespace).Get(ctx, name, metav1.GetOptions{})
+		_, err := e.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(e.namespace).Get(ctx,
+			name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			on.MissingSecrets = append(on.MissingSecrets, name)

@@ -49,7 +49,8 @@ func create(t *testing.T, text string) *unstructured.Unstructured {
 // deployment makes a Deployment; the template gets the fields.
 func deployment(t *testing.T, namespace, replicas, annotations, fields string) *unstructured.Unstructured {
 	t.Helper()
-	return create(t, strings.NewReplacer("NS", namespace, "REPLICAS", replicas, "ANNOTATIONS", annotations, "FIELDS", fields).Replace(`
+	return create(t, strings.NewReplacer("NS", namespace, "REPLICAS", replicas, "ANNOTATIONS", annotations, "FIELDS",
+		fields).Replace(`
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, namespace: NS}
@@ -66,16 +67,17 @@ spec:
 func await(t *testing.T, object *unstructured.Unstructured, parts ...string) string {
 	t.Helper()
 	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		lines, err := (&diagnosis.Diagnoser{Cluster: testbed.Connect(t)}).Explain(ctx, object)
-		last = strings.Join(lines, "\n")
-		for _, part := range parts {
-			if !strings.Contains(last, part) {
-				return false, err
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			lines, err := (&diagnosis.Diagnoser{Cluster: testbed.Connect(t)}).Explain(ctx, object)
+			last = strings.Join(lines, "\n")
+			for _, part := range parts {
+				if !strings.Contains(last, part) {
+					return false, err
+				}
 			}
-		}
-		return true, err
-	})
+			return true, err
+		})
 	if err != nil {
 		t.Fatalf("%v: it says\n%s\nwant %q", err, last, parts)
 	}
@@ -84,7 +86,8 @@ func await(t *testing.T, object *unstructured.Unstructured, parts ...string) str
 
 func patchNode(t *testing.T, name, patch string) {
 	t.Helper()
-	if _, err := testbed.Client(t).CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := testbed.Client(t).CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType,
+		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -97,32 +100,42 @@ func TestCordonedAndTaintedNodesAreNamed(t *testing.T) {
 	}
 	defer patchNode(t, "node-1", `{"spec":{"unschedulable":false}}`)
 	web := deployment(t, testbed.Namespace(t), "2", "", "hostNetwork: false")
-	await(t, web, "it has no node: 0/3 nodes are available: ", "; cordoned: node-1 since 20", "; taint dedicated=gpu:NoSchedule: node-0, node-2 (2 pods like this)")
+	await(t, web, "it has no node: 0/3 nodes are available: ", "; cordoned: node-1 since 20",
+		"; taint dedicated=gpu:NoSchedule: node-0, node-2 (2 pods like this)")
 }
 
 func TestAStorageClassThatDoesNotExistIsNamed(t *testing.T) {
 	namespace := testbed.Namespace(t)
-	create(t, "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: gold}, provisioner: example.com/none}")
-	create(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: "+namespace+"}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}")
+	create(t, "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: gold}, provisioner: "+
+		"example.com/none}")
+	create(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: "+namespace+
+		"}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}")
 	web := deployment(t, namespace, "1", "", "volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]")
-	await(t, web, "PersistentVolumeClaim "+namespace+"/data: it is not bound: StorageClass fast does not exist; there are gold, sandbox")
+	await(t, web, "PersistentVolumeClaim "+namespace+
+		"/data: it is not bound: StorageClass fast does not exist; there are gold, sandbox")
 }
 
 func TestAPullSecretThatDoesNotExistIsNamed(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	create(t, "{apiVersion: v1, kind: Secret, metadata: {name: there, namespace: "+namespace+"}}")
-	web := deployment(t, namespace, "2", "sandbox.runlevel.dev/pod: image-pull", "imagePullSecrets: [{name: regcred}, {name: there}]")
-	said := await(t, web, "Secret "+namespace+"/regcred: it does not exist, and is to pull the images of 2 pods", "can't pull image")
+	web := deployment(t, namespace, "2", "sandbox.runlevel.dev/pod: image-pull",
+		"imagePullSecrets: [{name: regcred}, {name: there}]")
+	said := await(t, web, "Secret "+namespace+"/regcred: it does not exist, and is to pull the images of 2 pods",
+		"can't pull image")
 	if strings.Contains(said, "Secret "+namespace+"/there") {
 		t.Error(said)
 	}
 	// Without the right to look, the rest is said all the same.
-	config := testbed.Account(t, namespace, "narrow", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"list"}})
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		lines, err := (&diagnosis.Diagnoser{Cluster: sandboxtest.Connect(t, config)}).Explain(ctx, web)
-		said = strings.Join(lines, "\n")
-		return err != nil && strings.Contains(err.Error(), "this user may not get secrets in namespace "+namespace) && strings.Contains(said, "can't pull image"), nil
-	})
+	config := testbed.Account(t, namespace, "narrow",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"list"}})
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			lines, err := (&diagnosis.Diagnoser{Cluster: sandboxtest.Connect(t, config)}).Explain(ctx, web)
+			said = strings.Join(lines, "\n")
+			return err != nil && strings.Contains(err.Error(),
+				"this user may not get secrets in namespace "+namespace) &&
+				strings.Contains(said, "can't pull image"), nil
+		})
 	if err != nil {
 		t.Errorf("%v: it says %s", err, said)
 	}

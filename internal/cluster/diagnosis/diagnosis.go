@@ -135,7 +135,9 @@ func podsOf(object *unstructured.Unstructured) *metav1.ListOptions {
 	}
 	kind := object.GroupVersionKind().GroupKind()
 	if kind.Group == "" && kind.Kind == "Pod" {
-		return &metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName()).String()}
+		return &metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName()).String(),
+		}
 	}
 	selector, found, _ := unstructured.NestedMap(object.Object, "spec", "selector")
 	if !found || kind.Group != "apps" && kind.Group != "batch" {
@@ -150,13 +152,15 @@ func podsOf(object *unstructured.Unstructured) *metav1.ListOptions {
 
 // eventsAbout returns the events of a workload, of its pods and their claims, and of its ReplicaSets:
 // a ReplicaSet has the event if a quota forbids its pods.
-func (e *explainer) eventsAbout(ctx context.Context, object *unstructured.Unstructured, pods []corev1.Pod, claims []corev1.PersistentVolumeClaim) []corev1.Event {
+func (e *explainer) eventsAbout(ctx context.Context, object *unstructured.Unstructured, pods []corev1.Pod,
+	claims []corev1.PersistentVolumeClaim) []corev1.Event {
 	var events []corev1.Event
 	for _, selected := range []fields.Selector{
 		fields.OneTermEqualSelector("type", corev1.EventTypeWarning),
 		fields.OneTermEqualSelector("reason", "SuccessfulCreate"), // ends earlier failures to create
 	} {
-		found, err := e.Client.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{FieldSelector: selected.String(), Limit: mostOfAKind})
+		found, err := e.Client.CoreV1().Events(e.namespace).List(ctx,
+			metav1.ListOptions{FieldSelector: selected.String(), Limit: mostOfAKind})
 		if err != nil {
 			e.note(e.readError("list events", err))
 			break
@@ -187,7 +191,8 @@ func (e *explainer) eventsAbout(ctx context.Context, object *unstructured.Unstru
 func (e *explainer) lastLines(ctx context.Context, trouble ready.PodProblem) []string {
 	_, pod, _ := strings.Cut(trouble.Object, "/")
 	text, err := e.Client.CoreV1().Pods(e.namespace).GetLogs(pod, &corev1.PodLogOptions{
-		Container: trouble.Container, Previous: trouble.Previous, TailLines: new(int64(logLines)), LimitBytes: new(int64(4096)),
+		Container: trouble.Container, Previous: trouble.Previous, TailLines: new(int64(logLines)),
+		LimitBytes: new(int64(4096)),
 	}).DoRaw(ctx)
 	if err != nil {
 		if apierrors.IsForbidden(err) { // other errors may mean that there is no log

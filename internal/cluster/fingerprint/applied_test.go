@@ -29,7 +29,8 @@ func TestWhatAnApplyHasLeft(t *testing.T) {
 		}
 	}
 	object.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:spec":{"f:colour":{}}}`)
-	if !read.IsSameObject(head(object)) || read.HadFields(head(object).ID, object.ManagedFields[0].FieldsV1.GetRawBytes()) {
+	if !read.IsSameObject(head(object)) ||
+		read.HadFields(head(object).ID, object.ManagedFields[0].FieldsV1.GetRawBytes()) {
 		t.Error("an object that has lost a field is the same, without the field")
 	}
 	object.UID = "other"

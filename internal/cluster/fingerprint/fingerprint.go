@@ -74,7 +74,9 @@ func (s *Cache) Bytes() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	data := make([]byte, 0, len(s.objects)*entrySize)
-	for _, name := range slices.SortedFunc(maps.Keys(s.objects), func(a, b digest) int { return bytes.Compare(a[:], b[:]) }) {
+	for _, name := range slices.SortedFunc(maps.Keys(s.objects), func(a, b digest) int {
+		return bytes.Compare(a[:], b[:])
+	}) {
 		data = append(data, name[:]...)
 		for _, item := range s.objects[name] {
 			data = append(data, item[:]...)
@@ -107,8 +109,8 @@ func (s *Cache) forgetReady() (count int) {
 	return count
 }
 
-// MergeInto returns the bytes of others, in which the fingerprints of this cache replace those of the same objects. Objects
-// that an apply has not reached yet keep theirs.
+// MergeInto returns the bytes of others, in which the fingerprints of this cache replace those of the same objects.
+// Objects that an apply has not reached yet keep theirs.
 func (s *Cache) MergeInto(others []byte) []byte {
 	all := Read(others)
 	s.mu.Lock()
@@ -238,11 +240,12 @@ func exactOf(m objectmeta.LiveMetadata, from AppliedFrom) digest {
 	return hash("exact", from, m.ID.String(), string(m.UID), m.ResourceVersion)
 }
 
-// oursOf returns the fingerprint of an object in which our fields have not changed: the generation counts changes of the
-// body, and our entry in managedFields has the time of our last apply. The rest of the metadata is compared
+// oursOf returns the fingerprint of an object in which our fields have not changed: the generation counts changes of
+// the body, and our entry in managedFields has the time of our last apply. The rest of the metadata is compared
 // with the manifest.
 func oursOf(m objectmeta.LiveMetadata, from AppliedFrom) digest {
-	return hash("what counts", from, m.ID.String(), string(m.UID), fmt.Sprint(m.Generation), m.Entry.Since.UTC().String(), m.Entry.SortedFields())
+	return hash("what counts", from, m.ID.String(), string(m.UID), fmt.Sprint(m.Generation),
+		m.Entry.Since.UTC().String(), m.Entry.SortedFields())
 }
 
 // readinessOf returns the fingerprint of an object that was ready, and that was not written since.

@@ -18,12 +18,14 @@ import (
 func thing() (object *metav1.PartialObjectMetadata, text fingerprint.AppliedFrom) {
 	manifest := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: "it", Labels: map[string]string{"mood": "good"}, Annotations: map[string]string{"tone": "high"},
-		Finalizers: []string{"example.com/cleanup"}, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "o"}},
+		Finalizers:      []string{"example.com/cleanup"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "o"}},
 	}}
 	object = manifest.DeepCopy()
 	object.UID, object.ResourceVersion, object.Generation = "u", "7", 3
 	object.ManagedFields = []metav1.ManagedFieldsEntry{{
-		Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply, Time: &metav1.Time{Time: time.Unix(1000, 0)},
+		Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply,
+		Time:     &metav1.Time{Time: time.Unix(1000, 0)},
 		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:size":{},"f:colour":{}}}`),
 	}}
 	return object, fingerprint.AppliedFrom{Sum: sha256.Sum256([]byte("1.0")), Note: "definition", Metadata: manifest}
@@ -31,7 +33,10 @@ func thing() (object *metav1.PartialObjectMetadata, text fingerprint.AppliedFrom
 
 func head(object *metav1.PartialObjectMetadata) objectmeta.LiveMetadata {
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
-	return objectmeta.Of(cluster.Resource{GroupVersionResource: kind.GroupVersion().WithResource("things"), Kind: kind.Kind}, object)
+	return objectmeta.Of(cluster.Resource{
+		GroupVersionResource: kind.GroupVersion().WithResource("things"),
+		Kind:                 kind.Kind,
+	}, object)
 }
 
 func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
@@ -42,18 +47,31 @@ func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 		exact  bool // known of any kind
 		counts bool // known of a kind whose generation counts
 	}{
-		"nothing":                    {exact: true, counts: true},
-		"a write":                    {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8" }, counts: true},
-		"a write, and a generation":  {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion, o.Generation = "8", 4 }},
-		"a write, and no generation": {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion, o.Generation = "8", 0 }},
-		"another object":             {since: func(o *metav1.PartialObjectMetadata) { o.UID = "v" }},
-		"another name":               {since: func(o *metav1.PartialObjectMetadata) { o.Name = "them" }},
-		"our entry is younger":       {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; ours(o).Time.Time = time.Unix(1001, 0) }},
+		"nothing": {exact: true, counts: true},
+		"a write": {
+			since:  func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8" },
+			counts: true,
+		},
+		"a write, and a generation": {since: func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion, o.Generation = "8", 4
+		}},
+		"a write, and no generation": {since: func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion, o.Generation = "8", 0
+		}},
+		"another object": {since: func(o *metav1.PartialObjectMetadata) { o.UID = "v" }},
+		"another name":   {since: func(o *metav1.PartialObjectMetadata) { o.Name = "them" }},
+		"our entry is younger": {since: func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion = "8"
+			ours(o).Time.Time = time.Unix(1001, 0)
+		}},
 		"our entry is of another zone": {since: func(o *metav1.PartialObjectMetadata) {
 			o.ResourceVersion = "8"
 			ours(o).Time.Time = time.Unix(1000, 0).In(time.FixedZone("", 3600))
 		}, counts: true},
-		"our entry has no time": {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; ours(o).Time = nil }},
+		"our entry has no time": {since: func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion = "8"
+			ours(o).Time = nil
+		}},
 		"our entry in another order": {since: func(o *metav1.PartialObjectMetadata) {
 			o.ResourceVersion = "8"
 			ours(o).FieldsV1 = metav1.NewFieldsV1(`{"f:spec":{"f:colour":{},"f:size":{}}}`)
@@ -62,7 +80,10 @@ func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 			o.ResourceVersion = "8"
 			ours(o).FieldsV1 = metav1.NewFieldsV1(`{"f:spec":{"f:colour":{}}}`)
 		}},
-		"our entry is gone": {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.ManagedFields = nil }},
+		"our entry is gone": {since: func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion = "8"
+			o.ManagedFields = nil
+		}},
 		"our entry is of an update": {since: func(o *metav1.PartialObjectMetadata) {
 			o.ResourceVersion = "8"
 			ours(o).Operation = metav1.ManagedFieldsOperationUpdate
@@ -71,16 +92,31 @@ func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 			o.ResourceVersion = "8"
 			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: "bob", Operation: "Apply"})
 		}, counts: true},
-		"a label":               {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.Labels["mood"] = "bad" }},
-		"no label":              {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.Labels = nil }},
-		"a label of somebody's": {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.Labels["theirs"] = "" }, counts: true},
-		"an annotation":         {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.Annotations["tone"] = "" }},
-		"no finalizer":          {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.Finalizers = nil }},
+		"a label": {since: func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion = "8"
+			o.Labels["mood"] = "bad"
+		}},
+		"no label": {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.Labels = nil }},
+		"a label of somebody's": {
+			since:  func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.Labels["theirs"] = "" },
+			counts: true,
+		},
+		"an annotation": {since: func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion = "8"
+			o.Annotations["tone"] = ""
+		}},
+		"no finalizer": {since: func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion = "8"
+			o.Finalizers = nil
+		}},
 		"a finalizer of somebody's": {since: func(o *metav1.PartialObjectMetadata) {
 			o.ResourceVersion = "8"
 			o.Finalizers = append(o.Finalizers, "example.com/theirs")
 		}, counts: true},
-		"an owner":           {since: func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "8"; o.OwnerReferences[0].UID = "p" }},
+		"an owner": {since: func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion = "8"
+			o.OwnerReferences[0].UID = "p"
+		}},
 		"another text":       {text: func(x *fingerprint.AppliedFrom) { x.Sum = sha256.Sum256([]byte("1.1")) }},
 		"another definition": {text: func(x *fingerprint.AppliedFrom) { x.Note = "" }},
 	} {
@@ -115,7 +151,8 @@ func TestNothingIsKnownOfAnObjectWithoutAVersion(t *testing.T) {
 	known := fingerprint.Read(nil)
 	known.Add(head(object), text)
 	known.AddReady(head(object), text, "full")
-	if fingerprint.Read(nil).CarryOver(known, head(object), text, func() bool { return true }) || len(known.Bytes()) > 0 {
+	if fingerprint.Read(nil).CarryOver(known, head(object), text, func() bool { return true }) ||
+		len(known.Bytes()) > 0 {
 		t.Errorf("%d bytes are known", len(known.Bytes()))
 	}
 }
@@ -168,7 +205,8 @@ func TestBrokenFingerprintsKnowLess(t *testing.T) {
 	whole := known.Bytes()
 	object.Name, object.ResourceVersion, object.Generation = "other", "8", 4
 	for at := range len(whole) {
-		broken := [][]byte{whole[:at], whole[at:], append(bytes.Clone(whole[:at]), whole[at+1:]...), append(append(bytes.Clone(whole[:at]), 'x'), whole[at:]...)}
+		broken := [][]byte{whole[:at], whole[at:], append(bytes.Clone(whole[:at]), whole[at+1:]...),
+			append(append(bytes.Clone(whole[:at]), 'x'), whole[at:]...)}
 		for _, data := range broken {
 			read := fingerprint.Read(data)
 			if len(read.Bytes()) > len(data) {

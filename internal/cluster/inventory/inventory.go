@@ -51,8 +51,14 @@ type Inventory struct {
 //
 // Lists have the objects of all releases on the cluster. Objects for which matters returns false are dropped, as
 // if they had no label; nil drops none.
-func Take(ctx context.Context, c *cluster.Cluster, scopes []ListScope, matters func(release string, id kinds.ID) bool) (*Inventory, error) {
-	taken := &Inventory{objects: map[kinds.ID]*objectmeta.LiveMetadata{}, unlisted: map[schema.GroupKind]error{}, narrow: map[ListScope]bool{}, taken: time.Now()}
+func Take(ctx context.Context, c *cluster.Cluster, scopes []ListScope,
+	matters func(release string, id kinds.ID) bool) (*Inventory, error) {
+	taken := &Inventory{
+		objects:  map[kinds.ID]*objectmeta.LiveMetadata{},
+		unlisted: map[schema.GroupKind]error{},
+		narrow:   map[ListScope]bool{},
+		taken:    time.Now(),
+	}
 	namespaces := map[schema.GroupKind]map[string]bool{}
 	for _, scope := range scopes {
 		if namespaces[scope.Kind] == nil {
@@ -104,7 +110,8 @@ func Everywhere(of []schema.GroupKind) (scopes []ListScope) {
 
 // listAll lists the objects of the whole cluster if that is allowed, and otherwise of some namespaces. The namespaces
 // in which it was allowed are returned with the error.
-func listAll(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namespaces []string, matters func(release string, id kinds.ID) bool) (found []*objectmeta.LiveMetadata, listed []string, err error) {
+func listAll(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namespaces []string,
+	matters func(release string, id kinds.ID) bool) (found []*objectmeta.LiveMetadata, listed []string, err error) {
 	resource, err := c.FindKind(ctx, kind)
 	if err != nil {
 		return nil, nil, err
@@ -132,7 +139,8 @@ func listAll(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, nam
 const pageSize = 2000
 
 // list lists the labelled objects.
-func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string, matters func(release string, id kinds.ID) bool) ([]*objectmeta.LiveMetadata, error) {
+func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string,
+	matters func(release string, id kinds.ID) bool) ([]*objectmeta.LiveMetadata, error) {
 	var found []*objectmeta.LiveMetadata
 	options := metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel, Limit: pageSize}
 	err := c.EachMetadata(ctx, in, namespace, options, func(object *metav1.PartialObjectMetadata) {
@@ -170,7 +178,9 @@ func (i *Inventory) ListError(kind schema.GroupKind) error { return i.unlisted[k
 
 // UnlistedKinds returns the kinds whose objects are not all known, in order.
 func (i *Inventory) UnlistedKinds() []schema.GroupKind {
-	return slices.SortedFunc(maps.Keys(i.unlisted), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(i.unlisted), func(a, b schema.GroupKind) int {
+		return cmp.Compare(a.String(), b.String())
+	})
 }
 
 // Of returns the objects of a release, in the order of their names.

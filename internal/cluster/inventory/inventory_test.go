@@ -51,9 +51,13 @@ func names(heads []objectmeta.LiveMetadata) []string {
 func TestWhoseAnObjectIs(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
-	owner := sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %s, labels: {runlevel.dev/release: %[1]s}}, data: {a: b}}`, namespace))
-	sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: %s, labels: {runlevel.dev/release: other-%[1]s}}, data: {a: b}}`, namespace))
-	sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: unlabelled, namespace: %s}, data: {a: b}}`, namespace))
+	owner := sandboxtest.Apply(t, c,
+		fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %s, labels: {runlevel.dev/release: %[1]s}}, data: {a: b}}`, namespace))
+	sandboxtest.Apply(t, c,
+		fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: %s, labels: {runlevel.dev/release: other-%[1]s}}, data: {a: b}}`, namespace))
+	sandboxtest.Apply(t, c, fmt.Sprintf(
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: unlabelled, namespace: %s}, data: {a: b}}`, namespace,
+	))
 	for _, made := range []corev1.ConfigMap{
 		{ObjectMeta: metav1.ObjectMeta{Name: "copied"}, Data: map[string]string{"a": "b"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "controlled", OwnerReferences: []metav1.OwnerReference{
@@ -62,7 +66,8 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	} {
 		made.Labels = map[string]string{objectmeta.ReleaseLabel: namespace}
 		manager := map[bool]string{true: cluster.FieldManager, false: "bob"}[made.Name == "controlled"]
-		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &made, metav1.CreateOptions{FieldManager: manager}); err != nil {
+		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &made,
+			metav1.CreateOptions{FieldManager: manager}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +76,8 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	if got := names(found.Of(namespace)); !slices.Equal(got, []string{"ours"}) {
 		t.Errorf("the objects of the release are %q", got)
 	}
-	for name, want := range map[string]string{"ours": "", "theirs": "other-" + namespace, "copied": "", "controlled": "", "unlabelled": ""} {
+	for name, want := range map[string]string{"ours": "", "theirs": "other-" + namespace, "copied": "",
+		"controlled": "", "unlabelled": ""} {
 		id := kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: name}
 		if owner, isOthers := found.OwnerOf(id, namespace); owner != want || isOthers != (want != "") {
 			t.Errorf("%s is of release %q", name, owner)
@@ -80,7 +86,11 @@ func TestWhoseAnObjectIs(t *testing.T) {
 			t.Errorf("%s is found: %t, %+v", name, exists, head)
 		}
 	}
-	if head, _ := found.Find(kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "ours"}); head.UID != owner.GetUID() || head.ResourceVersion != owner.GetResourceVersion() || head.Created.IsZero() {
+	if head, _ := found.Find(kinds.ID{
+		Kind:      "ConfigMap",
+		Namespace: namespace,
+		Name:      "ours",
+	}); head.UID != owner.GetUID() || head.ResourceVersion != owner.GetResourceVersion() || head.Created.IsZero() {
 		t.Errorf("%+v", head)
 	}
 }
@@ -89,20 +99,26 @@ func TestWhatDoesNotMatterIsForgotten(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	for _, of := range []string{"ours", "theirs", "others"} {
-		sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {runlevel.dev/release: %[1]s-%[2]s}}}`, of, namespace))
+		sandboxtest.Apply(t, c,
+			fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {runlevel.dev/release: %[1]s-%[2]s}}}`, of, namespace))
 	}
 	asked := map[string]string{}
-	found, err := inventory.Take(t.Context(), c, []inventory.ListScope{{Kind: configMap, Namespace: namespace}}, func(release string, id kinds.ID) bool {
-		if id.Namespace == namespace { // other tests have some
-			asked[id.Name] = release
-		}
-		return release != "others-"+namespace
-	})
+	found, err := inventory.Take(t.Context(), c, []inventory.ListScope{{Kind: configMap, Namespace: namespace}},
+		func(release string, id kinds.ID) bool {
+			if id.Namespace == namespace { // other tests have some
+				asked[id.Name] = release
+			}
+			return release != "others-"+namespace
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ours", "theirs", "others"} {
-		if _, exists := found.Find(kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: name}); exists != (name != "others") {
+		if _, exists := found.Find(kinds.ID{
+			Kind:      "ConfigMap",
+			Namespace: namespace,
+			Name:      name,
+		}); exists != (name != "others") {
 			t.Errorf("%s is found: %t", name, exists)
 		}
 		if asked[name] != name+"-"+namespace {
@@ -120,7 +136,10 @@ func TestMoreThanAPageOfObjects(t *testing.T) {
 	for i := range many {
 		group.Go(func() error {
 			_, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%03d", i), Labels: map[string]string{objectmeta.ReleaseLabel: namespace}}, Data: map[string]string{"a": "b"},
+				ObjectMeta: metav1.ObjectMeta{
+					Name:   fmt.Sprintf("c%03d", i),
+					Labels: map[string]string{objectmeta.ReleaseLabel: namespace},
+				}, Data: map[string]string{"a": "b"},
 			}, metav1.CreateOptions{FieldManager: cluster.FieldManager})
 			return err
 		})
@@ -143,7 +162,8 @@ kind: Role
 metadata: {name: some, namespace: %s, labels: {runlevel.dev/release: %[1]s}}
 rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]`, namespace))
 	secret := schema.GroupKind{Kind: "Secret"}
-	found := take(t, test.ConnectAs(t, "user-of-"+namespace), configMap, secret, schema.GroupKind{Group: "nobody.example.com", Kind: "Thing"})
+	found := take(t, test.ConnectAs(t, "user-of-"+namespace), configMap, secret,
+		schema.GroupKind{Group: "nobody.example.com", Kind: "Thing"})
 	if got := found.UnlistedKinds(); !slices.Equal(got, []schema.GroupKind{configMap, secret}) {
 		t.Errorf("kinds that are not known: %v", got)
 	}
@@ -175,7 +195,8 @@ spec: {group: %[1]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 1
 		t.Fatal(err)
 	}
 	defer c.Delete(context.Background(), in, "", service.GetName(), service.GetUID())
-	sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %s, labels: {runlevel.dev/release: %[1]s}}, data: {a: b}}`, namespace))
+	sandboxtest.Apply(t, c,
+		fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %s, labels: {runlevel.dev/release: %[1]s}}, data: {a: b}}`, namespace))
 
 	thing := schema.GroupKind{Group: group, Kind: "Thing"}
 	fresh := test.Connect(t)
@@ -187,7 +208,8 @@ spec: {group: %[1]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 1
 		t.Errorf("of a kind that answers it finds %q", got)
 	}
 	ours := found.Of(namespace)
-	if _, notes, err := dependents.Count(t.Context(), fresh, ours); err != nil || len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: all of "+group+" (") {
+	if _, notes, err := dependents.Count(t.Context(), fresh, ours); err != nil || len(notes) != 1 ||
+		!strings.HasPrefix(notes[0], "not counted, because it can't be listed: all of "+group+" (") {
 		t.Errorf("of what goes with objects it says %q, %v", notes, err)
 	}
 }

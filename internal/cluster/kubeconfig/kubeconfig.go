@@ -35,7 +35,8 @@ type Location struct {
 func (l Location) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = l.File
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: l.Context})
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: l.Context})
 }
 
 // Config returns the configuration. Its host has no password, which would be logged and printed.
@@ -100,8 +101,8 @@ func (l Location) Namespace() string {
 	return namespace
 }
 
-// hidePassword moves a user and password from the server's URL into the fields for them. The URL's own take precedence, as
-// in net/http.
+// hidePassword moves a user and password from the server's URL into the fields for them. The URL's own take precedence,
+// as in net/http.
 func hidePassword(config *rest.Config) error {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	var unparsed *url.Error

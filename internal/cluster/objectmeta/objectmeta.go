@@ -89,9 +89,11 @@ func Containers(id kinds.ID, resource cluster.Resource) []kinds.ID {
 // Of returns the metadata of an object.
 func Of(resource cluster.Resource, object metav1.Object) LiveMetadata {
 	m := LiveMetadata{
-		ID: resource.IDOf(object), Resource: resource, UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
-		Release: object.GetLabels()[ReleaseLabel], Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
-		object: object,
+		ID: resource.IDOf(object), Resource: resource, UID: object.GetUID(),
+		ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
+		Release: object.GetLabels()[ReleaseLabel], Terminating: object.GetDeletionTimestamp() != nil,
+		Created: object.GetCreationTimestamp().Time,
+		object:  object,
 	}
 	for _, entry := range object.GetManagedFields() {
 		m.HasOthers = m.HasOthers || IsOfOthers(entry)
@@ -112,7 +114,8 @@ func Of(resource cluster.Resource, object metav1.Object) LiveMetadata {
 // ownManagers are our field managers, and those of Kubernetes' own components.
 var ownManagers = []string{
 	cluster.FieldManager, deploymenthook.FieldManager,
-	"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "cloud-controller-manager", "clusterrole-aggregation-controller",
+	"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "cloud-controller-manager",
+	"clusterrole-aggregation-controller",
 }
 
 // IsOfOthers reports whether an entry in managedFields is neither of us, nor of a component of Kubernetes, nor of a
@@ -159,28 +162,33 @@ func (m LiveMetadata) IsNeverApplied() bool { return m.Entry == ApplyEntry{} }
 // Object returns the object from which the metadata were read; nil if there is none. It must not be changed.
 func (m LiveMetadata) Object() metav1.Object { return m.object }
 
-// Trim releases the memory of metadata that are not needed later when there are many objects: of managedFields, only the
-// entries of an object that we have never applied are kept, and those that own the number of replicas.
+// Trim releases the memory of metadata that are not needed later when there are many objects: of managedFields, only
+// the entries of an object that we have never applied are kept, and those that own the number of replicas.
 func (m *LiveMetadata) Trim() {
 	object := m.object
 	var entries []metav1.ManagedFieldsEntry
 	for _, entry := range object.GetManagedFields() {
-		if m.IsNeverApplied() || entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:replicas"`)) {
+		if m.IsNeverApplied() || entry.FieldsV1 != nil &&
+			bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:replicas"`)) {
 			entries = append(entries, entry)
 		}
 	}
 	m.object = &metav1.ObjectMeta{
-		Name: object.GetName(), Namespace: object.GetNamespace(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
+		Name: object.GetName(), Namespace: object.GetNamespace(), UID: object.GetUID(),
+		ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
 		CreationTimestamp: object.GetCreationTimestamp(), DeletionTimestamp: object.GetDeletionTimestamp(),
-		Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Finalizers: object.GetFinalizers(), OwnerReferences: object.GetOwnerReferences(),
-		ManagedFields: entries,
+		Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Finalizers: object.GetFinalizers(),
+		OwnerReferences: object.GetOwnerReferences(),
+		ManagedFields:   entries,
 	}
 }
 
 // HasMetadataOf reports whether the object has all labels, annotations, finalizers and owners of a manifest.
 func (m LiveMetadata) HasMetadataOf(manifest metav1.Object) bool {
-	return isWithin(manifest.GetLabels(), m.object.GetLabels()) && isWithin(manifest.GetAnnotations(), m.object.GetAnnotations()) &&
-		areWithin(manifest.GetFinalizers(), m.object.GetFinalizers()) && areWithin(manifest.GetOwnerReferences(), m.object.GetOwnerReferences())
+	return isWithin(manifest.GetLabels(), m.object.GetLabels()) &&
+		isWithin(manifest.GetAnnotations(), m.object.GetAnnotations()) &&
+		areWithin(manifest.GetFinalizers(), m.object.GetFinalizers()) &&
+		areWithin(manifest.GetOwnerReferences(), m.object.GetOwnerReferences())
 }
 
 func isWithin(wanted, live map[string]string) bool {

@@ -39,7 +39,8 @@ func DefaultManagers() []string {
 // the managers that it found, sorted: none if there was nothing to take
 // over. If the object was written in between, it is read again; if it was recreated, Adopt
 // returns a conflict.
-func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object, from []string) (metav1.Object, []string, error) {
+func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object,
+	from []string) (metav1.Object, []string, error) {
 	var conflict error
 	for range attempts {
 		patch, err := adoption(ctx, c, in, live, from)
@@ -80,7 +81,8 @@ func Adoptable(live metav1.Object, from []string) []string {
 
 // adoption returns the patch that takes fields over, if the object is still as it was read; nil
 // if there are none to take over.
-func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object, from []string) ([]byte, error) {
+func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object,
+	from []string) ([]byte, error) {
 	entries := live.GetManagedFields()
 	isListed := func(entry metav1.ManagedFieldsEntry) bool { return isAdopted(entry, from) }
 	if slices.ContainsFunc(entries, isOurs) || !slices.ContainsFunc(entries, isListed) {
@@ -91,7 +93,10 @@ func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live
 		return nil, err
 	}
 	prepared, names := prepareEntries(entries, isListed, version)
-	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: prepared, ResourceVersion: live.GetResourceVersion()}}
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		ManagedFields:   prepared,
+		ResourceVersion: live.GetResourceVersion(),
+	}}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, names, cluster.FieldManager)
 	if err != nil {
 		return nil, fmt.Errorf("take over fields of %s %s: %w", in.Kind, live.GetName(), err)
@@ -102,7 +107,8 @@ func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live
 // versionOf returns the API version of our entry: that of the latest of the
 // entries that it merges. The server would drop an entry in a version that it does not serve any more:
 // then it is the version that we apply.
-func versionOf(ctx context.Context, c *cluster.Cluster, in cluster.Resource, entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFieldsEntry) bool) (string, error) {
+func versionOf(ctx context.Context, c *cluster.Cluster, in cluster.Resource, entries []metav1.ManagedFieldsEntry,
+	isListed func(metav1.ManagedFieldsEntry) bool) (string, error) {
 	ours := in.GroupVersion().String()
 	latest, at := ours, time.Time{}
 	for _, entry := range entries {
@@ -151,7 +157,8 @@ func timeOf(entry metav1.ManagedFieldsEntry) time.Time {
 //
 // A field that has another path in another version is not found in the end, and stays as
 // it is. If such an entry were left with its manager, all its fields would stay.
-func prepareEntries(entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFieldsEntry) bool, version string) ([]metav1.ManagedFieldsEntry, sets.Set[string]) {
+func prepareEntries(entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFieldsEntry) bool,
+	version string) ([]metav1.ManagedFieldsEntry, sets.Set[string]) {
 	ours := metav1.ManagedFieldsEntry{
 		Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version,
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),

@@ -36,7 +36,8 @@ var comings = map[string]func(b bed, manager string) *unstructured.Unstructured{
 		return b.merge(manager, b.create(manager, lean), `{data: {b: x}}`)
 	},
 	"updated after somebody else": func(b bed, manager string) *unstructured.Unstructured {
-		made := b.create("somebody", `{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {a: q}}`)
+		made := b.create("somebody",
+			`{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {a: q}}`)
 		return b.merge(manager, made, `{data: {a: x, b: x}}`)
 	},
 	"applied": func(b bed, manager string) *unstructured.Unstructured { return b.serverSide(manager, config) },
@@ -85,7 +86,8 @@ func TestMarksOfOtherToolsLeaveTheObject(t *testing.T) {
 			made := b.parse(config)
 			made.SetLabels(marks.GetLabels())
 			made.SetAnnotations(marks.GetAnnotations())
-			live, err := b.In(b.in(made), b.namespace).Create(t.Context(), made, metav1.CreateOptions{FieldManager: manager})
+			live, err := b.In(b.in(made), b.namespace).Create(t.Context(), made,
+				metav1.CreateOptions{FieldManager: manager})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,12 +103,14 @@ func TestMarksOfOtherToolsLeaveTheObject(t *testing.T) {
 func TestSeveralManagersAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	live := b.create("kubectl-create", `{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {a: x, b: x}}`)
+	live := b.create("kubectl-create",
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {a: x, b: x}}`)
 	live = b.merge("helm", live, `{data: {c: x}}`)
 	live = b.merge("kapp", live, `{data: {d: x}}`)
 	b.merge("bob", live, `{data: {e: x}}`)
 	b.serverSide("helm", `{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {f: x}}`)
-	live = b.serverSide("kubectl", `{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {g: x}}`)
+	live = b.serverSide("kubectl",
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {g: x}}`)
 	b.adopt(live, append(ownership.DefaultManagers(), "kubectl"), "helm", "kapp", "kubectl", "kubectl-create")
 	is := b.apply(lean)
 	if got := keys(is, "data"); !slices.Equal(got, []string{"a", "e"}) {
@@ -122,7 +126,8 @@ func TestWhatWeHaveMadeBecomesWhatWeApply(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.adopt(b.create(cluster.FieldManager, config), nil)
-	if is := b.apply(lean); !slices.Equal(keys(is, "data"), []string{"a"}) || !slices.Equal(owners(is), []string{"runlevel Apply"}) {
+	if is := b.apply(lean); !slices.Equal(keys(is, "data"), []string{"a"}) ||
+		!slices.Equal(owners(is), []string{"runlevel Apply"}) {
 		t.Errorf("data %q, owners %q", keys(is, "data"), owners(is))
 	}
 }
@@ -149,14 +154,16 @@ func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	manifest := func(spec string) string {
-		return `{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: NS}, spec: {` + spec + `selector: {matchLabels: {app: shop}},
+		return `{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: NS}, spec: {` + spec +
+			`selector: {matchLabels: {app: shop}},
  template: {metadata: {labels: {app: shop}}, spec: {containers: [{name: shop, image: registry.example/shop}]}}}}`
 	}
 	live := b.create("helm", manifest("minReadySeconds: 1, replicas: 1, "))
 	live = b.merge("autoscaler", live, `{spec: {replicas: 3}}`, "scale")
 	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
 	sandboxtest.Await(t, test, deployments, b.namespace+"/shop", func(is *appsv1.Deployment) bool {
-		return is != nil && is.Status.ObservedGeneration == is.Generation && is.Annotations["deployment.kubernetes.io/revision"] != ""
+		return is != nil && is.Status.ObservedGeneration == is.Generation &&
+			is.Annotations["deployment.kubernetes.io/revision"] != ""
 	})
 	live = b.get(live)
 	before := owners(live)
@@ -175,7 +182,8 @@ func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 	if is.GetAnnotations()["deployment.kubernetes.io/revision"] == "" {
 		t.Error("its revision is gone")
 	}
-	if diff := cmp.Diff([]string{"autoscaler/scale"}, ownership.Owners(is.GetManagedFields(), path("spec", "replicas"))); diff != "" {
+	if diff := cmp.Diff([]string{"autoscaler/scale"},
+		ownership.Owners(is.GetManagedFields(), path("spec", "replicas"))); diff != "" {
 		t.Errorf("who owns the replicas (-want +got):\n%s", diff)
 	}
 }
@@ -184,10 +192,13 @@ func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 func TestStatusIsNobodysToTake(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	live := b.create("helm", `{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: NS, labels: {a: x}}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
+	live := b.create("helm",
+		`{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: NS, labels: {a: x}}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
 	live = b.merge("helm", live, `{status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}}`, "status")
 	status := func(is *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
-		return slices.DeleteFunc(is.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "" })
+		return slices.DeleteFunc(is.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+			return entry.Subresource == ""
+		})
 	}
 	want := status(live)
 	b.adopt(live, ownership.DefaultManagers(), "helm")
@@ -203,18 +214,41 @@ func TestStatusIsNobodysToTake(t *testing.T) {
 // An entry need not say which fields it is of, nor when it was written.
 func TestEntryThatSaysLittle(t *testing.T) {
 	var sent []byte
-	c := sandboxtest.Connect(t, &rest.Config{Host: "http://cluster.example", Transport: sandboxtest.RoundTripper(func(request *http.Request) (*http.Response, error) {
-		sent, _ = io.ReadAll(request.Body)
-		body := `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}`
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: request}, nil
-	})})
-	in := cluster.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap", Namespaced: true}
-	entry := metav1.ManagedFieldsEntry{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1"}
+	c := sandboxtest.Connect(t,
+		&rest.Config{Host: "http://cluster.example",
+			Transport: sandboxtest.RoundTripper(func(request *http.Request) (*http.Response, error) {
+				sent, _ = io.ReadAll(request.Body)
+				body := `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}`
+				return &http.Response{
+					StatusCode: http.StatusOK,
+					Header:     http.Header{"Content-Type": {"application/json"}},
+					Body:       io.NopCloser(strings.NewReader(body)),
+					Request:    request,
+				}, nil
+			})})
+	in := cluster.Resource{
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"),
+		Kind:                 "ConfigMap",
+		Namespaced:           true,
+	}
+	entry := metav1.ManagedFieldsEntry{
+		Manager:    "helm",
+		Operation:  metav1.ManagedFieldsOperationUpdate,
+		APIVersion: "v1",
+		FieldsType: "FieldsV1",
+	}
 	applied := entry
-	applied.Operation, applied.FieldsV1 = metav1.ManagedFieldsOperationApply, metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`)
-	live := &metav1.ObjectMeta{Namespace: "shop", Name: "config", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{applied, entry}}
+	applied.Operation, applied.FieldsV1 = metav1.ManagedFieldsOperationApply,
+		metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`)
+	live := &metav1.ObjectMeta{
+		Namespace:       "shop",
+		Name:            "config",
+		ResourceVersion: "7",
+		ManagedFields:   []metav1.ManagedFieldsEntry{applied, entry},
+	}
 	before := live.DeepCopy()
-	if _, found, err := ownership.Adopt(t.Context(), c, in, live, ownership.DefaultManagers()); err != nil || !slices.Equal(found, []string{"helm"}) {
+	if _, found, err := ownership.Adopt(t.Context(), c, in, live, ownership.DefaultManagers()); err != nil ||
+		!slices.Equal(found, []string{"helm"}) {
 		t.Errorf("it took fields over from %q: %v", found, err)
 	}
 	want := `[{"op":"replace","path":"/metadata/managedFields","value":[{"manager":"runlevel","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}]},` +
@@ -244,10 +278,15 @@ func TestInjectedCertificatesStay(t *testing.T) {
 			},
 		},
 		"definition": {
-			made: strings.Replace(definition, "spec:", "spec:\n  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {service: {namespace: NS, name: a}}}}", 1),
-			ours: strings.Replace(definition, "spec:", "spec:\n  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {service: {namespace: NS, name: a}}}}", 1),
+			made: strings.Replace(definition, "spec:",
+				"spec:\n  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: "+
+					"{service: {namespace: NS, name: a}}}}", 1),
+			ours: strings.Replace(definition, "spec:",
+				"spec:\n  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: "+
+					"{service: {namespace: NS, name: a}}}}", 1),
 			client: func(object *unstructured.Unstructured) map[string]any {
-				client, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "conversion", "webhook", "clientConfig")
+				client, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "conversion", "webhook",
+					"clientConfig")
 				return client.(map[string]any)
 			},
 		},
@@ -294,8 +333,10 @@ spec:
 // Each manager has its fields in the version that it wrote last.
 func TestEntriesOfOtherVersions(t *testing.T) {
 	write := func(b bed, manager, version, fields string) *unstructured.Unstructured {
-		text := `{apiVersion: NS.example.com/` + version + `, kind: Cap, metadata: {name: cap, namespace: NS}` + fields + `}`
-		if live, err := b.In(b.in(b.parse(text)), b.namespace).Get(t.Context(), "cap", metav1.GetOptions{}); err == nil {
+		text := `{apiVersion: NS.example.com/` + version + `, kind: Cap, metadata: {name: cap, namespace: NS}` +
+			fields + `}`
+		if live, err := b.In(b.in(b.parse(text)), b.namespace).Get(t.Context(), "cap",
+			metav1.GetOptions{}); err == nil {
 			return b.merge(manager, live, `{`+strings.TrimPrefix(fields, ", ")+`}`)
 		}
 		return b.create(manager, text)
@@ -306,7 +347,9 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 		version string
 	}{
 		"an older one": {
-			writes: func(b bed) { write(b, "helm", "v1beta1", ", spec: {a: x, b: x}") }, found: []string{"helm"}, version: "v1beta1",
+			writes: func(b bed) {
+				write(b, "helm", "v1beta1", ", spec: {a: x, b: x}")
+			}, found: []string{"helm"}, version: "v1beta1",
 		},
 		"two of one manager": {
 			writes: func(b bed) {
@@ -328,7 +371,8 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 				write(b, "bob", "v1beta1", ", spec: {d: x}")
 				definition := b.get(b.parse(versioned))
 				definition.Object["spec"].(map[string]any)["versions"].([]any)[2].(map[string]any)["served"] = false
-				if _, err := b.In(b.in(definition), "").Update(t.Context(), definition, metav1.UpdateOptions{FieldManager: "somebody"}); err != nil {
+				if _, err := b.In(b.in(definition), "").Update(t.Context(), definition,
+					metav1.UpdateOptions{FieldManager: "somebody"}); err != nil {
 					b.Fatal(err)
 				}
 				b.gone(live)
@@ -344,8 +388,11 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 			b = b.through(func(string) {}) // with a fresh look at what is served
 			cap := `{apiVersion: NS.example.com/v1, kind: Cap, metadata: {name: cap, namespace: NS}, spec: {a: z}}`
 			is := b.adopt(b.get(b.parse(cap)), ownership.DefaultManagers(), row.found...)
-			at := slices.IndexFunc(is.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == cluster.FieldManager })
-			if at < 0 || row.version != "" && is.GetManagedFields()[at].APIVersion != b.namespace+".example.com/"+row.version {
+			at := slices.IndexFunc(is.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+				return entry.Manager == cluster.FieldManager
+			})
+			if at < 0 || row.version != "" && is.GetManagedFields()[at].APIVersion != b.namespace+".example.com/"+
+				row.version {
 				t.Errorf("our entry is not of %s: %v", row.version, is.GetManagedFields())
 			}
 			is = b.apply(cap)
@@ -364,10 +411,12 @@ func TestFieldThatHasAnotherNameInAnotherVersion(t *testing.T) {
 	b := newBed(t)
 	const head = `kind: HorizontalPodAutoscaler, metadata: {name: shop, namespace: NS}, spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: none}, maxReplicas: 5`
 	b.create("helm", `{apiVersion: autoscaling/v1, `+head+`, minReplicas: 2, targetCPUUtilizationPercentage: 50}}`)
-	live := b.merge("kapp", b.get(b.parse(`{apiVersion: autoscaling/v2, `+head+`}}`)), `{spec: {behavior: {scaleDown: {stabilizationWindowSeconds: 7}}}}`)
+	live := b.merge("kapp", b.get(b.parse(`{apiVersion: autoscaling/v2, `+head+`}}`)),
+		`{spec: {behavior: {scaleDown: {stabilizationWindowSeconds: 7}}}}`)
 	b.adopt(live, ownership.DefaultManagers(), "helm", "kapp")
 	is := b.apply(`{apiVersion: autoscaling/v2, ` + head + `}}`)
-	if diff := cmp.Diff([]string{"maxReplicas", "metrics", "minReplicas", "scaleTargetRef"}, keys(is, "spec")); diff != "" || is.Object["spec"].(map[string]any)["minReplicas"] != int64(1) {
+	if diff := cmp.Diff([]string{"maxReplicas", "metrics", "minReplicas", "scaleTargetRef"},
+		keys(is, "spec")); diff != "" || is.Object["spec"].(map[string]any)["minReplicas"] != int64(1) {
 		t.Errorf("the spec is %v (-want +got):\n%s", is.Object["spec"], diff)
 	}
 }
@@ -386,7 +435,8 @@ func TestAnotherWriterInBetween(t *testing.T) {
 	})
 	racing.adopt(live, ownership.DefaultManagers(), "helm")
 	is := b.apply(lean)
-	if diff := cmp.Diff(map[string]any{"a": "z", "b": "theirs", "c": "theirs"}, is.Object["data"]); diff != "" || writes != 2 {
+	if diff := cmp.Diff(map[string]any{"a": "z", "b": "theirs", "c": "theirs"}, is.Object["data"]); diff != "" ||
+		writes != 2 {
 		t.Errorf("after %d writes the data are (-want +got):\n%s", writes, diff)
 	}
 }
@@ -394,7 +444,8 @@ func TestAnotherWriterInBetween(t *testing.T) {
 // The object may become another, or be gone, or be ours, and another client may write all the time.
 func TestWhatElseMayHappenInBetween(t *testing.T) {
 	remove := func(b bed, live *unstructured.Unstructured) {
-		if err := b.In(b.in(live), b.namespace).Delete(context.Background(), live.GetName(), metav1.DeleteOptions{}); err != nil {
+		if err := b.In(b.in(live), b.namespace).Delete(context.Background(), live.GetName(),
+			metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -15,8 +15,9 @@ import (
 
 // A Writer is a manager that has written an object.
 type Writer struct {
-	Manager string    `json:"manager"`
-	Since   time.Time `json:"since,omitzero"` // of its last write; the API server records none for the scale subresource
+	Manager string `json:"manager"`
+	// of its last write; the API server records none for the scale subresource
+	Since time.Time `json:"since,omitzero"`
 }
 
 // A claim is the fields that a manager has written since we applied an object last, and that we don't
@@ -32,7 +33,8 @@ type claim struct {
 // entry. Fields that are left to others don't count. The function wasOurs reports whether we owned
 // exactly some fields after the last apply; if it never does, all managers that may have taken
 // fields are returned.
-func Changed(live *unstructured.Unstructured, isScaled func() bool, wasOurs func(fields []byte) bool) (by []Writer, isChanged bool) {
+func Changed(live *unstructured.Unstructured, isScaled func() bool,
+	wasOurs func(fields []byte) bool) (by []Writer, isChanged bool) {
 	have := ours(live.GetManagedFields())
 	if fields, err := have.ToJSON(); err != nil || wasOurs(fields) {
 		return nil, false

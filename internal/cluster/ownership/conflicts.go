@@ -32,7 +32,10 @@ func Conflicts(err error) []Conflict {
 	var losses []Conflict
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Type == metav1.CauseTypeFieldManagerConflict {
-			losses = append(losses, Conflict{Manager: managerIn(cause.Message), Field: printable.Line(strings.TrimPrefix(cause.Field, "."))})
+			losses = append(losses, Conflict{
+				Manager: managerIn(cause.Message),
+				Field:   printable.Line(strings.TrimPrefix(cause.Field, ".")),
+			})
 		}
 	}
 	slices.SortFunc(losses, inOrder)
@@ -88,7 +91,8 @@ func read(entries []metav1.ManagedFieldsEntry) []entry {
 	for _, managedFieldsEntry := range entries {
 		if set, err := fieldsOf(managedFieldsEntry); err == nil {
 			isOurs := managedFieldsEntry.Manager == cluster.FieldManager && managedFieldsEntry.Subresource == ""
-			all = append(all, entry{managerName(managedFieldsEntry.Manager, managedFieldsEntry.Subresource), set, isOurs})
+			all = append(all, entry{managerName(managedFieldsEntry.Manager, managedFieldsEntry.Subresource), set,
+				isOurs})
 		}
 	}
 	return all

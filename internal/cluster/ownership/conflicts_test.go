@@ -23,7 +23,8 @@ import (
 func (b bed) apart(text string) error {
 	b.Helper()
 	object := b.parse(text)
-	_, err := b.In(b.in(object), b.namespace).Apply(b.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: cluster.FieldManager})
+	_, err := b.In(b.in(object), b.namespace).Apply(b.Context(), object.GetName(), object,
+		metav1.ApplyOptions{FieldManager: cluster.FieldManager})
 	return err
 }
 
@@ -48,7 +49,8 @@ func TestLossesNameWhoAndWhat(t *testing.T) {
 		{`bob "the builder"`, "metadata.labels.example.com/a"},
 		{"hpa-controller/scale", "spec.replicas"},
 	}
-	if diff := cmp.Diff(want, ownership.Conflicts(fmt.Errorf("try it: %w", b.apart(deployment("ours", "1", "ours"))))); diff != "" {
+	if diff := cmp.Diff(want,
+		ownership.Conflicts(fmt.Errorf("try it: %w", b.apart(deployment("ours", "1", "ours"))))); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
 	}
 }
@@ -89,7 +91,8 @@ func TestLossesOfAnOddServer(t *testing.T) {
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	live := b.create("helm", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: NS, annotations: {a.b/c: x}}, spec: {selector: {matchLabels: {app: shop}},
+	live := b.create("helm",
+		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: NS, annotations: {a.b/c: x}}, spec: {selector: {matchLabels: {app: shop}},
  template: {metadata: {labels: {app: shop}}, spec: {tolerations: [{key: a, operator: Exists}], containers: [{name: shop, image: registry.example/a}]}}}}`)
 	b.merge("autoscaler", live, `{spec: {replicas: 3}}`, "scale")
 	b.merge("bob", live, `{metadata: {annotations: {a.b/c: theirs}}}`)
@@ -103,22 +106,26 @@ func TestOwners(t *testing.T) {
 		want []string
 		ours bool
 	}{
-		"a field that a subresource set":   {path("spec", "replicas"), []string{"autoscaler/scale"}, false},
-		"a key with dots":                  {path("metadata", "annotations", "a.b/c"), []string{"bob"}, false},
-		"something with fields in it":      {path("metadata", "annotations"), []string{"ann", "bob", "helm"}, false},
-		"a field that was theirs":          {path(append(containers, "image")...), nil, true},
-		"a field that is theirs and ours":  {path("spec", "selector"), []string{"helm"}, true},
-		"a field within a list as a whole": {path("spec", "template", "spec", "tolerations", 0, "key"), []string{"helm"}, false},
-		"a field within ours as a whole":   {path("spec", "selector", "matchLabels", "app"), []string{"helm"}, true},
-		"an item of a list":                {path(containers...), []string{"helm"}, true},
-		"another item":                     {path("spec", "template", "spec", "containers", fieldpath.KeyByFields("name", "other")), nil, false},
-		"a value":                          {path("metadata", "finalizers", value.NewValueInterface("x")), nil, false},
-		"a field that nobody has":          {path("spec", "paused"), nil, false},
-		"nothing":                          {nil, []string{"ann", "autoscaler/scale", "bob", "helm"}, true},
+		"a field that a subresource set":  {path("spec", "replicas"), []string{"autoscaler/scale"}, false},
+		"a key with dots":                 {path("metadata", "annotations", "a.b/c"), []string{"bob"}, false},
+		"something with fields in it":     {path("metadata", "annotations"), []string{"ann", "bob", "helm"}, false},
+		"a field that was theirs":         {path(append(containers, "image")...), nil, true},
+		"a field that is theirs and ours": {path("spec", "selector"), []string{"helm"}, true},
+		"a field within a list as a whole": {path("spec", "template", "spec", "tolerations", 0, "key"),
+			[]string{"helm"}, false},
+		"a field within ours as a whole": {path("spec", "selector", "matchLabels", "app"), []string{"helm"}, true},
+		"an item of a list":              {path(containers...), []string{"helm"}, true},
+		"another item": {
+			path("spec", "template", "spec", "containers", fieldpath.KeyByFields("name", "other")), nil, false,
+		},
+		"a value":                 {path("metadata", "finalizers", value.NewValueInterface("x")), nil, false},
+		"a field that nobody has": {path("spec", "paused"), nil, false},
+		"nothing":                 {nil, []string{"ann", "autoscaler/scale", "bob", "helm"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			owners := slices.DeleteFunc(ownership.Owners(entries, row.path), func(owner string) bool {
-				return owner == "kube-controller-manager" || owner == "kube-controller-manager/status" // which come as they like
+				// which come as they like
+				return owner == "kube-controller-manager" || owner == "kube-controller-manager/status"
 			})
 			if diff := cmp.Diff(row.want, owners, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("owners (-want +got):\n%s", diff)

@@ -20,7 +20,8 @@ func Disown(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live m
 	for i, owner := range slices.Backward(live.GetOwnerReferences()) {
 		if owner.Kind == "ClusterVersion" && strings.HasPrefix(owner.APIVersion, "config.openshift.io/") {
 			path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
-			patch = append(patch, operation{"test", path + "/uid", string(owner.UID)}, operation{Op: "remove", Path: path})
+			patch = append(patch, operation{"test", path + "/uid", string(owner.UID)},
+				operation{Op: "remove", Path: path})
 		}
 	}
 	if len(patch) == 0 {
@@ -31,7 +32,8 @@ func Disown(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live m
 		_, err = c.Patch(ctx, in, live.GetNamespace(), live.GetName(), body)
 	}
 	if err != nil {
-		return fmt.Errorf("remove the owner reference to the ClusterVersion from %s %s: %w", in.Kind, live.GetName(), err)
+		return fmt.Errorf("remove the owner reference to the ClusterVersion from %s %s: %w", in.Kind, live.GetName(),
+			err)
 	}
 	return nil
 }

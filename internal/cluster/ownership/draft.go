@@ -47,7 +47,8 @@ const (
 	excludePrefix    = "exclude.release.openshift.io/"
 )
 
-// completeOperator adds to a ClusterOperator the fields that its definition and OpenShift's client require, and manifests may lack.
+// completeOperator adds to a ClusterOperator the fields that its definition and OpenShift's client require, and
+// manifests may lack.
 func completeOperator(draft *unstructured.Unstructured, release string) {
 	if _, hasSpec := draft.Object["spec"]; !hasSpec { // as in real releases
 		draft.Object["spec"] = map[string]any{}

@@ -96,7 +96,8 @@ func steps(set *fieldpath.Set) []fieldpath.PathElement {
 //
 // It does not predict one refusal: an apply with {} for a mapping in a custom resource
 // that removes all fields of the mapping makes it null, which the kind's schema may forbid.
-func DryRunDefaults(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured, removed []string) (*unstructured.Unstructured, error) {
+func DryRunDefaults(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured,
+	removed []string) (*unstructured.Unstructured, error) {
 	patch, err := replacement(object, removed)
 	if err != nil {
 		return nil, err

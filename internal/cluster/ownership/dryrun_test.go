@@ -60,7 +60,8 @@ var leaves = map[string]struct {
 		made:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS, labels: {app.kubernetes.io/managed-by: Helm}, annotations: {meta.helm.sh/release-name: x, a: b}, finalizers: [example.com/a, example.com/b]}, data: {a: x, b.c: x, d: x}}`,
 		visits: []visit{{"bob", `{data: {d: theirs, e: x}, metadata: {annotations: {bob: x}}}`}},
 		ours:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS, annotations: {a: b}, finalizers: [example.com/a]}, data: {a: z}}`,
-		left:   []string{`.data.b.c`, `.metadata.annotations.meta.helm.sh/release-name`, `.metadata.finalizers[="example.com/b"]`, `.metadata.labels`},
+		left: []string{`.data.b.c`, `.metadata.annotations.meta.helm.sh/release-name`,
+			`.metadata.finalizers[="example.com/b"]`, `.metadata.labels`},
 	},
 	"ConfigMap with nothing left": {
 		made: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS, labels: {a: x}}, data: {a: x}, binaryData: {b: eA==}}`,
@@ -74,17 +75,24 @@ var leaves = map[string]struct {
   {name: a, image: registry.example/a, args: [a], env: [{name: A, value: x}, {name: B, value: x}], ports: [{containerPort: 80}, {containerPort: 80, protocol: UDP}, {containerPort: 81, name: old}],
    resources: {limits: {cpu: 1, memory: 1Gi}}, volumeMounts: [{name: tmp, mountPath: /tmp}, {name: old, mountPath: /old}], livenessProbe: {httpGet: {path: /, port: 80}}},
   {name: old, image: registry.example/b}]}}}}`,
-		visits: []visit{{"bob", `{metadata: {annotations: {bob: x}}, spec: {template: {metadata: {annotations: {bob: x}}}}}`}},
+		visits: []visit{
+			{"bob", `{metadata: {annotations: {bob: x}}, spec: {template: {metadata: {annotations: {bob: x}}}}}`},
+		},
 		ours: `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: NS}, spec: {selector: {matchLabels: {app: a}},
  template: {metadata: {labels: {app: a}}, spec: {securityContext: {}, volumes: [{name: tmp, emptyDir: {}}], containers: [
   {name: a, image: registry.example/a, env: [{name: B, value: z}], ports: [{containerPort: 80}], resources: {limits: {cpu: 1}}, volumeMounts: [{name: tmp, mountPath: /tmp}]}]}}}}`,
 		left: []string{
 			`.metadata.labels`,
 			`.spec.template.metadata.annotations.a`, `.spec.template.metadata.labels.more`,
-			`.spec.template.spec.containers[name="a"].args`, `.spec.template.spec.containers[name="a"].env[name="A"]`, `.spec.template.spec.containers[name="a"].livenessProbe`,
-			`.spec.template.spec.containers[name="a"].ports[containerPort=80,protocol="UDP"]`, `.spec.template.spec.containers[name="a"].ports[containerPort=81,protocol="TCP"]`,
-			`.spec.template.spec.containers[name="a"].resources.limits.memory`, `.spec.template.spec.containers[name="a"].volumeMounts[mountPath="/old"]`, `.spec.template.spec.containers[name="old"]`,
-			`.spec.template.spec.hostAliases`, `.spec.template.spec.nodeSelector`, `.spec.template.spec.securityContext.runAsUser`,
+			`.spec.template.spec.containers[name="a"].args`, `.spec.template.spec.containers[name="a"].env[name="A"]`,
+			`.spec.template.spec.containers[name="a"].livenessProbe`,
+			`.spec.template.spec.containers[name="a"].ports[containerPort=80,protocol="UDP"]`,
+			`.spec.template.spec.containers[name="a"].ports[containerPort=81,protocol="TCP"]`,
+			`.spec.template.spec.containers[name="a"].resources.limits.memory`,
+			`.spec.template.spec.containers[name="a"].volumeMounts[mountPath="/old"]`,
+			`.spec.template.spec.containers[name="old"]`,
+			`.spec.template.spec.hostAliases`, `.spec.template.spec.nodeSelector`,
+			`.spec.template.spec.securityContext.runAsUser`,
 			`.spec.template.spec.serviceAccount`, `.spec.template.spec.serviceAccountName`,
 			`.spec.template.spec.tolerations`, `.spec.template.spec.volumes[name="old"]`,
 		},
@@ -92,7 +100,8 @@ var leaves = map[string]struct {
 	"Deployment with somebody's field in a container that goes": {
 		made: `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: NS}, spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [
   {name: a, image: registry.example/a}, {name: old, image: registry.example/b}]}}}}`,
-		visits: []visit{{"bob", `{spec: {template: {spec: {containers: [{name: a, image: registry.example/a}, {name: old, image: registry.example/c, command: [x]}]}}}}`}},
+		visits: []visit{{"bob",
+			`{spec: {template: {spec: {containers: [{name: a, image: registry.example/a}, {name: old, image: registry.example/c, command: [x]}]}}}}`}},
 		ours: `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: NS}, spec: {selector: {matchLabels: {app: a}},
  template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: registry.example/a}]}}}}`,
 		left: []string{`.spec.template.spec.containers[name="old"]`},
@@ -100,7 +109,8 @@ var leaves = map[string]struct {
 	"Service": {
 		made: `{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NS}, spec: {type: NodePort, sessionAffinity: ClientIP, selector: {app: a, b: x}, ports: [{name: a, port: 80, targetPort: 8080}, {name: old, port: 81}]}}`,
 		ours: `{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NS}, spec: {selector: {app: a}, ports: [{name: a, port: 80}]}}`,
-		left: []string{`.spec.externalTrafficPolicy`, `.spec.ports[port=81,protocol="TCP"]`, `.spec.sessionAffinityConfig`},
+		left: []string{`.spec.externalTrafficPolicy`, `.spec.ports[port=81,protocol="TCP"]`,
+			`.spec.sessionAffinityConfig`},
 	},
 	"Service without an address": {
 		made: `{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NS}, spec: {clusterIP: None, selector: {app: a}, ports: [{port: 80}]}}`,
@@ -132,8 +142,10 @@ var leaves = map[string]struct {
 		made:   `{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: a, namespace: NS}, spec: {price: 1, sizes: [1, 2], any: {a: 1, b: {c: 1, d.e: 2}, l: [{name: a}]}, byName: {a: {size: 1}, b: {size: 2}}, set: [a, b, c], byKey: [{name: a, size: 1}, {name: b, kind: fine, size: 2}]}}`,
 		visits: []visit{{"bob", `{spec: {any: {f: 1}, byName: {c: {size: 3}}}}`}},
 		ours:   `{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: a, namespace: NS}, spec: {any: {b: {c: 1}}, byName: {a: {brim: small}}, set: [b], byKey: [{name: a}]}}`,
-		left: []string{`.spec.any.a`, `.spec.any.b.d.e`, `.spec.any.l`, `.spec.byKey[kind="fine",name="b"]`, `.spec.byKey[kind="plain",name="a"].size`,
-			`.spec.byName.a.size`, `.spec.byName.b`, `.spec.price`, `.spec.set[="a"]`, `.spec.set[="c"]`, `.spec.sizes`},
+		left: []string{`.spec.any.a`, `.spec.any.b.d.e`, `.spec.any.l`, `.spec.byKey[kind="fine",name="b"]`,
+			`.spec.byKey[kind="plain",name="a"].size`,
+			`.spec.byName.a.size`, `.spec.byName.b`, `.spec.price`, `.spec.set[="a"]`, `.spec.set[="c"]`,
+			`.spec.sizes`},
 	},
 	"custom resource with empty lists": {
 		made: `{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: a, namespace: NS}, spec: {any: {b: {c: 1}, d: {e: {f: 1}}}, byName: {a: {size: 1}}, set: [a], byKey: [{name: a}]}}`,
@@ -179,7 +191,8 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 			}
 			removed := ownership.DryRunAdopt(result.Object, live, from)
 			settled, err := ownership.DryRunDefaults(t.Context(), b.Cluster, b.in(ours), result.Object, removed)
-			if says := fmt.Sprint(err); (err != nil) != row.foreseen || !strings.Contains(says, row.fails) && row.foreseen {
+			if says := fmt.Sprint(err); (err != nil) != row.foreseen ||
+				!strings.Contains(says, row.fails) && row.foreseen {
 				t.Fatalf("it says %v, want %q", err, row.fails)
 			}
 			b.adopt(live, from, "helm")
@@ -193,7 +206,10 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			gone := slices.DeleteFunc(slices.Clone(removed), func(path string) bool { return fields.Has(settled.Object, path) }) // the rest are defaults
+			// the rest are defaults
+			gone := slices.DeleteFunc(slices.Clone(removed), func(path string) bool {
+				return fields.Has(settled.Object, path)
+			})
 			if diff := cmp.Diff(row.left, gone); diff != "" {
 				t.Errorf("what leaves (-want +got):\n%s", diff)
 			}
@@ -214,7 +230,8 @@ func TestNothingLeavesWhatWeHaveApplied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if removed := ownership.DryRunAdopt(result.Object, live, ownership.DefaultManagers()); removed != nil || !slices.Equal(keys(result.Object, "data"), []string{"a", "b"}) {
+	if removed := ownership.DryRunAdopt(result.Object, live, ownership.DefaultManagers()); removed != nil ||
+		!slices.Equal(keys(result.Object, "data"), []string{"a", "b"}) {
 		t.Errorf("%q leave it, and there are %q", removed, keys(result.Object, "data"))
 	}
 }

@@ -26,9 +26,9 @@ type foreignEntry struct {
 	set   *fieldpath.Set
 }
 
-// Foreign returns the fields of a live object that other managers have set and that we do not own, by manager; none if we
-// have never applied the object. A field of the release that another manager has taken over since our last apply is one of
-// them. Fields that are left to others are not: see docs/ownership.md.
+// Foreign returns the fields of a live object that other managers have set and that we do not own, by manager; none if
+// we have never applied the object. A field of the release that another manager has taken over since our last apply is
+// one of them. Fields that are left to others are not: see docs/ownership.md.
 func Foreign(live *unstructured.Unstructured) []fields.ForeignFields {
 	var all []fields.ForeignFields
 	for _, entry := range foreignEntries(live) {
@@ -37,12 +37,15 @@ func Foreign(live *unstructured.Unstructured) []fields.ForeignFields {
 	return all
 }
 
-// ExplainForeign returns in lines which fields that other managers have set may keep an object of a release from becoming
-// ready, and the command that removes them; none if there are none. If isHeld, a process holds the lock of the release.
+// ExplainForeign returns in lines which fields that other managers have set may keep an object of a release from
+// becoming ready, and the command that removes them; none if there are none. If isHeld, a process holds the lock of the
+// release.
 func ExplainForeign(live *unstructured.Unstructured, isHeld bool) []string {
 	var lines []string
 	for _, foreign := range Foreign(live) {
-		foreign.Fields = slices.DeleteFunc(foreign.Fields, func(field string) bool { return strings.HasPrefix(field, "metadata.") })
+		foreign.Fields = slices.DeleteFunc(foreign.Fields, func(field string) bool {
+			return strings.HasPrefix(field, "metadata.")
+		})
 		if len(foreign.Fields) > 0 {
 			lines = append(lines, foreign.String())
 		}
@@ -61,7 +64,8 @@ func ExplainForeign(live *unstructured.Unstructured, isHeld bool) []string {
 	if namespace != "" {
 		kind += "/" + namespace
 	}
-	return append(lines, fmt.Sprintf("remove with: runlevel apply %s@ --remove-foreign-fields=%s/%s", live.GetLabels()[objectmeta.ReleaseLabel], kind, name))
+	return append(lines, fmt.Sprintf("remove with: runlevel apply %s@ --remove-foreign-fields=%s/%s",
+		live.GetLabels()[objectmeta.ReleaseLabel], kind, name))
 }
 
 // foreignEntries returns the entries of other managers that have foreign fields.
@@ -80,7 +84,8 @@ func foreignEntries(live *unstructured.Unstructured) []foreignEntry {
 		if err != nil || !objectmeta.IsOfOthers(entry) {
 			continue
 		}
-		f := foreignEntry{fields.ForeignFields{Manager: managerName(entry.Manager, ""), Since: timeOf(entry)}, i, fieldpath.NewSet()}
+		f := foreignEntry{fields.ForeignFields{Manager: managerName(entry.Manager, ""), Since: timeOf(entry)}, i,
+			fieldpath.NewSet()}
 		set.Difference(applied).Iterate(func(path fieldpath.Path) {
 			if !isLeft(live, path) && fields.Has(live.Object, path.String()) { // another version may name it otherwise
 				f.set.Insert(path.Copy())
@@ -98,7 +103,8 @@ func foreignEntries(live *unstructured.Unstructured) []foreignEntry {
 func isLeft(live *unstructured.Unstructured, field fieldpath.Path) bool {
 	loss := Conflict{Field: strings.TrimPrefix(field.String(), ".")}
 	for _, left := range []string{"status", "metadata.finalizers", "metadata.ownerReferences"} {
-		if rest, isWithin := strings.CutPrefix(loss.Field, left); isWithin && (rest == "" || strings.ContainsAny(rest[:1], ".[")) {
+		if rest, isWithin := strings.CutPrefix(loss.Field, left); isWithin &&
+			(rest == "" || strings.ContainsAny(rest[:1], ".[")) {
 			return true
 		}
 	}
@@ -106,8 +112,8 @@ func isLeft(live *unstructured.Unstructured, field fieldpath.Path) bool {
 	return last != nil && *last == restartedAt || IsShared(live, loss) || Yields(live, loss, true)
 }
 
-// names returns the fields of an entry: neither mappings of which other fields are known, nor fields within an item of a list
-// that is foreign itself. Values of Secrets that name items are masked.
+// names returns the fields of an entry: neither mappings of which other fields are known, nor fields within an item of
+// a list that is foreign itself. Values of Secrets that name items are masked.
 func (f foreignEntry) names(live *unstructured.Unstructured, all *fieldpath.Set) []string {
 	var names []string
 	holdsSecrets := fields.HoldsSecrets(live.Object)
@@ -140,7 +146,8 @@ func MaskItem(field string) string {
 }
 
 // withoutForeign returns the entries of a live object without the foreign fields of some managers, and these fields.
-func withoutForeign(live *unstructured.Unstructured, isRemoved func(manager string) bool) (entries []metav1.ManagedFieldsEntry, taken *fieldpath.Set, lost []Conflict) {
+func withoutForeign(live *unstructured.Unstructured,
+	isRemoved func(manager string) bool) (entries []metav1.ManagedFieldsEntry, taken *fieldpath.Set, lost []Conflict) {
 	entries, taken = live.GetManagedFields(), fieldpath.NewSet()
 	for _, found := range foreignEntries(live) {
 		entry := &entries[found.index]
@@ -157,10 +164,11 @@ func withoutForeign(live *unstructured.Unstructured, isRemoved func(manager stri
 	return entries, taken, lost
 }
 
-// TakeForeign makes us the owner of the foreign fields of some managers, so that our next apply removes them. It returns the
-// object after that, and the fields; no object if there are none. It fails with a conflict if the object was written since
-// it was read.
-func TakeForeign(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured, isRemoved func(manager string) bool) (metav1.Object, []Conflict, error) {
+// TakeForeign makes us the owner of the foreign fields of some managers, so that our next apply removes them. It
+// returns the object after that, and the fields; no object if there are none. It fails with a conflict if the object
+// was written since it was read.
+func TakeForeign(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured,
+	isRemoved func(manager string) bool) (metav1.Object, []Conflict, error) {
 	entries, taken, lost := withoutForeign(live, isRemoved)
 	if len(lost) == 0 {
 		return nil, nil, nil
@@ -175,9 +183,10 @@ func TakeForeign(ctx context.Context, c *cluster.Cluster, in cluster.Resource, l
 	return now, lost, err
 }
 
-// DryRunTakeForeign removes the foreign fields of some managers from the result of a dry run, as an apply after TakeForeign
-// would. It returns the removed paths, for DryRunDefaults, and the fields.
-func DryRunTakeForeign(result *unstructured.Unstructured, isRemoved func(manager string) bool) (removed []string, lost []Conflict) {
+// DryRunTakeForeign removes the foreign fields of some managers from the result of a dry run, as an apply after
+// TakeForeign would. It returns the removed paths, for DryRunDefaults, and the fields.
+func DryRunTakeForeign(result *unstructured.Unstructured,
+	isRemoved func(manager string) bool) (removed []string, lost []Conflict) {
 	entries, taken, lost := withoutForeign(result, isRemoved)
 	kept := fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "name"))
 	for _, entry := range read(entries) {

@@ -21,27 +21,59 @@ const (
 	container  = `spec: {template: {spec: {containers: [{name: web, image: registry.example/web, `
 )
 
-// foreignFields are what another manager, "bob", has done to an object that we have applied, and its fields that are foreign
-// then. Their removal leaves the object as it was.
+// foreignFields are what another manager, "bob", has done to an object that we have applied, and its fields that are
+// foreign then. Their removal leaves the object as it was.
 var foreignFields = map[string]struct {
 	object, apply, merge string
 	subresource          []string
 	want                 []string
 }{
-	"an atomic mapping":           {object: ourDeployment, merge: `{spec: {template: {spec: {nodeSelector: {disk: fast}}}}}`, want: []string{"spec.template.spec.nodeSelector"}},
-	"keys of a mapping":           {object: ourDeployment, merge: `{metadata: {labels: {team: shop}, annotations: {a.b/c: x}}}`, want: []string{"metadata.annotations.a.b/c", "metadata.labels.team"}},
-	"a field in a mapping of its": {object: ourDeployment, apply: container + `resources: {limits: {cpu: "1"}}}]}}}`, want: []string{`spec.template.spec.containers[name="web"].resources.limits.cpu`}},
-	"an item of a list": {object: ourDeployment, apply: container + `env: [{name: B, value: b}]}, {name: side, image: registry.example/side, ports: [{containerPort: 80}]}]}}}`,
-		want: []string{`spec.template.spec.containers[name="side"]`, `spec.template.spec.containers[name="web"].env[name="B"]`}},
-	"a field instead of a default": {object: ourDeployment, merge: `{spec: {paused: true, minReadySeconds: 3}}`, want: []string{"spec.minReadySeconds", "spec.paused"}},
-	"a field that we set, too":     {object: ourDeployment, apply: container + `env: [{name: A, value: a}]}]}}}`},
-	"replicas":                     {object: ourDeployment, merge: `{spec: {replicas: 2}}`},
-	"scale":                        {object: ourDeployment, merge: `{spec: {replicas: 2}}`, subresource: []string{"scale"}},
-	"status":                       {object: ourDeployment, merge: `{status: {collisionCount: 1}}`, subresource: []string{"status"}},
-	"a restart":                    {object: ourDeployment, merge: `{spec: {template: {metadata: {annotations: {kubectl.kubernetes.io/restartedAt: now}}}}}`},
-	"finalizers and owners":        {object: ourRole, merge: `{metadata: {finalizers: [example.com/a], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: 5f9ef1a8-0000-4000-8000-000000000000}]}}`},
-	"what a Service is assigned":   {object: ourService, merge: `{metadata: {annotations: {a: b}}}`, want: []string{"metadata.annotations.a"}},
-	"a list of a ServiceAccount":   {object: ourAccount, merge: `{imagePullSecrets: [{name: ours}, {name: theirs}]}`},
+	"an atomic mapping": {
+		object: ourDeployment,
+		merge:  `{spec: {template: {spec: {nodeSelector: {disk: fast}}}}}`,
+		want:   []string{"spec.template.spec.nodeSelector"},
+	},
+	"keys of a mapping": {
+		object: ourDeployment,
+		merge:  `{metadata: {labels: {team: shop}, annotations: {a.b/c: x}}}`,
+		want:   []string{"metadata.annotations.a.b/c", "metadata.labels.team"},
+	},
+	"a field in a mapping of its": {
+		object: ourDeployment,
+		apply:  container + `resources: {limits: {cpu: "1"}}}]}}}`,
+		want:   []string{`spec.template.spec.containers[name="web"].resources.limits.cpu`},
+	},
+	"an item of a list": {object: ourDeployment, apply: container +
+		`env: [{name: B, value: b}]}, {name: side, image: registry.example/side, ports: [{containerPort: 80}]}]}}}`,
+		want: []string{`spec.template.spec.containers[name="side"]`,
+			`spec.template.spec.containers[name="web"].env[name="B"]`}},
+	"a field instead of a default": {
+		object: ourDeployment,
+		merge:  `{spec: {paused: true, minReadySeconds: 3}}`,
+		want:   []string{"spec.minReadySeconds", "spec.paused"},
+	},
+	"a field that we set, too": {object: ourDeployment, apply: container + `env: [{name: A, value: a}]}]}}}`},
+	"replicas":                 {object: ourDeployment, merge: `{spec: {replicas: 2}}`},
+	"scale": {
+		object:      ourDeployment,
+		merge:       `{spec: {replicas: 2}}`,
+		subresource: []string{"scale"},
+	},
+	"status": {object: ourDeployment, merge: `{status: {collisionCount: 1}}`, subresource: []string{"status"}},
+	"a restart": {
+		object: ourDeployment,
+		merge:  `{spec: {template: {metadata: {annotations: {kubectl.kubernetes.io/restartedAt: now}}}}}`,
+	},
+	"finalizers and owners": {
+		object: ourRole,
+		merge:  `{metadata: {finalizers: [example.com/a], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: 5f9ef1a8-0000-4000-8000-000000000000}]}}`,
+	},
+	"what a Service is assigned": {
+		object: ourService,
+		merge:  `{metadata: {annotations: {a: b}}}`,
+		want:   []string{"metadata.annotations.a"},
+	},
+	"a list of a ServiceAccount": {object: ourAccount, merge: `{imagePullSecrets: [{name: ours}, {name: theirs}]}`},
 }
 
 func TestForeignFieldsAreFoundAndRemoved(t *testing.T) {
@@ -52,7 +84,8 @@ func TestForeignFieldsAreFoundAndRemoved(t *testing.T) {
 			live := b.apply(row.object)
 			before := withoutStatus(live)
 			if row.apply != "" {
-				b.serverSide("bob", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: NS}, `+row.apply+"}")
+				b.serverSide("bob", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: NS}, `+
+					row.apply+"}")
 			} else {
 				b.merge("bob", live, row.merge, row.subresource...)
 			}

@@ -47,10 +47,12 @@ func stepsTo(field string) []string {
 	return strings.FieldsFunc(field, func(r rune) bool { return strings.ContainsRune(".[]", r) })
 }
 
-// find finds the mappings nearest to a field that are in both live object and draft. An index in the field is of a merged
-// list that neither object has, so all items of a list are searched.
+// find finds the mappings nearest to a field that are in both live object and draft. An index in the field is of a
+// merged list that neither object has, so all items of a list are searched.
 func (l *Leftovers) find(path fieldpath.Path, live, draft any, way []string) {
-	l.eachItem(path, live, draft, func(path fieldpath.Path, live, draft any) { l.find(path, live, draft, way[min(1, len(way)):]) })
+	l.eachItem(path, live, draft, func(path fieldpath.Path, live, draft any) {
+		l.find(path, live, draft, way[min(1, len(way)):])
+	})
 	is, isMapping := live.(map[string]any)
 	wanted, isWanted := draft.(map[string]any)
 	if !isMapping || !isWanted {
@@ -169,7 +171,8 @@ func (l *Leftovers) AsLive() *unstructured.Unstructured {
 }
 
 // DryRunRemove returns the result of a dry run of the draft with some of the leftovers removed.
-func (l *Leftovers) DryRunRemove(ctx context.Context, c *cluster.Cluster, in cluster.Resource, removed []fieldpath.Path) (cluster.WriteResult, error) {
+func (l *Leftovers) DryRunRemove(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
+	removed []fieldpath.Path) (cluster.WriteResult, error) {
 	object := l.Others.DeepCopy()
 	var names []string
 	for _, path := range removed {
@@ -218,11 +221,13 @@ func overlay(below, above map[string]any) {
 
 // TakeOver makes us the only owner of some fields of a live object, so that an apply without them removes them.
 // It fails with a conflict if the object was written since it was read.
-func TakeOver(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured, taken []fieldpath.Path) (metav1.Object, error) {
+func TakeOver(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured,
+	taken []fieldpath.Path) (metav1.Object, error) {
 	entries := live.GetManagedFields()
 	if !slices.ContainsFunc(entries, isOurs) {
 		entries = append(entries, metav1.ManagedFieldsEntry{
-			Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: in.GroupVersion().String(), FieldsType: "FieldsV1",
+			Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply,
+			APIVersion: in.GroupVersion().String(), FieldsType: "FieldsV1",
 		})
 	}
 	for i := range entries {
@@ -246,7 +251,10 @@ func HeldBy(live metav1.Object, paths []fieldpath.Path) []Conflict {
 	var held []Conflict
 	for _, path := range paths {
 		for _, manager := range Owners(live.GetManagedFields(), path) {
-			held = append(held, Conflict{Manager: manager, Field: printable.Line(strings.TrimPrefix(path.String(), "."))})
+			held = append(held, Conflict{
+				Manager: manager,
+				Field:   printable.Line(strings.TrimPrefix(path.String(), ".")),
+			})
 		}
 	}
 	slices.SortFunc(held, inOrder)

@@ -74,7 +74,8 @@ func (b bed) in(object *unstructured.Unstructured) cluster.Resource {
 func (b bed) create(manager, text string) *unstructured.Unstructured {
 	b.Helper()
 	object := b.parse(text)
-	made, err := b.In(b.in(object), object.GetNamespace()).Create(b.Context(), object, metav1.CreateOptions{FieldManager: manager})
+	made, err := b.In(b.in(object), object.GetNamespace()).Create(b.Context(), object,
+		metav1.CreateOptions{FieldManager: manager})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -87,13 +88,15 @@ func (b bed) create(manager, text string) *unstructured.Unstructured {
 }
 
 // merge changes an object by a merge patch, as a manager does, maybe of a subresource.
-func (b bed) merge(manager string, object *unstructured.Unstructured, patch string, subresource ...string) *unstructured.Unstructured {
+func (b bed) merge(manager string, object *unstructured.Unstructured, patch string,
+	subresource ...string) *unstructured.Unstructured {
 	b.Helper()
 	body, err := yaml.YAMLToJSON([]byte(patch))
 	if err != nil {
 		b.Fatal(err)
 	}
-	changed, err := b.In(b.in(object), object.GetNamespace()).Patch(b.Context(), object.GetName(), types.MergePatchType, body,
+	changed, err := b.In(b.in(object), object.GetNamespace()).Patch(b.Context(), object.GetName(), types.MergePatchType,
+		body,
 		metav1.PatchOptions{FieldManager: manager}, subresource...)
 	if err != nil {
 		b.Fatal(err)
@@ -108,7 +111,8 @@ func (b bed) merge(manager string, object *unstructured.Unstructured, patch stri
 func (b bed) serverSide(manager, text string) *unstructured.Unstructured {
 	b.Helper()
 	object := b.parse(text)
-	applied, err := b.In(b.in(object), object.GetNamespace()).Apply(b.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	applied, err := b.In(b.in(object), object.GetNamespace()).Apply(b.Context(), object.GetName(), object,
+		metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -136,7 +140,8 @@ func (b bed) adopt(live *unstructured.Unstructured, from []string, want ...strin
 	b.Helper()
 	var now metav1.Object
 	var found []string
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) { // a new Deployment's controller may write more often than Adopt tries
+	// a new Deployment's controller may write more often than Adopt tries
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		now, found, err = ownership.Adopt(b.Context(), b.Cluster, b.in(live), live, from)
 		return err
 	})
@@ -148,7 +153,9 @@ func (b bed) adopt(live *unstructured.Unstructured, from []string, want ...strin
 	}
 	is := b.get(live)
 	ours := func(object metav1.Object) []metav1.ManagedFieldsEntry { // a controller may have written its status since
-		return slices.DeleteFunc(slices.Clone(object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager != cluster.FieldManager })
+		return slices.DeleteFunc(slices.Clone(object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool {
+			return entry.Manager != cluster.FieldManager
+		})
 	}
 	if now.GetUID() != is.GetUID() || !reflect.DeepEqual(ours(now), ours(is)) {
 		b.Error("what it returns is not what there is")
@@ -185,9 +192,11 @@ func (b bed) define(text string) {
 	made := b.create("somebody", text)
 	definitions := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 	sandboxtest.Await(b, test, definitions, made.GetName(), func(is *apiextensionsv1.CustomResourceDefinition) bool {
-		return is != nil && slices.ContainsFunc(is.Status.Conditions, func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
-			return condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
-		})
+		return is != nil && slices.ContainsFunc(is.Status.Conditions,
+			func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
+				return condition.Type == apiextensionsv1.Established &&
+					condition.Status == apiextensionsv1.ConditionTrue
+			})
 	})
 	b.Learn(made)
 }
@@ -196,11 +205,12 @@ func (b bed) define(text string) {
 func (b bed) gone(object *unstructured.Unstructured) {
 	b.Helper()
 	b = b.through(func(string) {})
-	err := wait.PollUntilContextTimeout(b.Context(), 20*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		b.Refresh()
-		_, err := b.Find(ctx, object.GroupVersionKind())
-		return errors.Is(err, cluster.ErrNotServed), nil
-	})
+	err := wait.PollUntilContextTimeout(b.Context(), 20*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			b.Refresh()
+			_, err := b.Find(ctx, object.GroupVersionKind())
+			return errors.Is(err, cluster.ErrNotServed), nil
+		})
 	if err != nil {
 		b.Fatal(err)
 	}

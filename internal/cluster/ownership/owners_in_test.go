@@ -16,12 +16,14 @@ import (
 func TestOwnersOfWhatDiffers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	live := b.create("helm", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: NS, annotations: {a.b/c: x}}, spec: {selector: {matchLabels: {app: shop}},
+	live := b.create("helm",
+		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: NS, annotations: {a.b/c: x}}, spec: {selector: {matchLabels: {app: shop}},
  template: {metadata: {labels: {app: shop}}, spec: {tolerations: [{key: a, operator: Exists}], containers: [
   {name: first, image: registry.example/a},
   {name: shop, image: registry.example/a, args: [p, q], ports: [{containerPort: 53, protocol: TCP}, {containerPort: 53, protocol: UDP}]}]}}}}`)
 	b.merge("bob", live, `{metadata: {annotations: {a.b/c: theirs}, finalizers: [example.com/a]}}`)
-	live = b.serverSide("ann", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: NS}, spec: {template: {spec: {containers: [
+	live = b.serverSide("ann",
+		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: NS}, spec: {template: {spec: {containers: [
   {name: shop, image: registry.example/b, ports: [{containerPort: 53, protocol: UDP, name: dns}]}]}}}}`)
 	at := func(keys ...any) func(map[string]any, any) {
 		return func(object map[string]any, to any) { put(object, to, keys...) }
@@ -32,14 +34,16 @@ func TestOwnersOfWhatDiffers(t *testing.T) {
 		to     any
 		want   []string
 	}{
-		"a key with dots":          {at("metadata", "annotations", "a.b/c"), "r", []string{"bob"}},
-		"an item by its name":      {at(append(slices.Clone(pod), "containers", 1, "image")...), "r", []string{"ann"}},
-		"an item by two keys":      {at(append(slices.Clone(pod), "containers", 1, "ports", 1, "name")...), "r", []string{"ann"}},
-		"its neighbour":            {at(append(slices.Clone(pod), "containers", 1, "ports", 0, "hostPort")...), int64(1), nil},
-		"within a list as a whole": {at(append(slices.Clone(pod), "containers", 1, "args", 0)...), "r", []string{"helm"}},
-		"a value of a set":         {at("metadata", "finalizers", 0), "example.com/b", []string{"bob"}},
-		"a field that nobody has":  {at("spec", "paused"), true, nil},
-		"a whole list":             {at(append(slices.Clone(pod), "tolerations")...), nil, []string{"helm"}},
+		"a key with dots":     {at("metadata", "annotations", "a.b/c"), "r", []string{"bob"}},
+		"an item by its name": {at(append(slices.Clone(pod), "containers", 1, "image")...), "r", []string{"ann"}},
+		"an item by two keys": {at(append(slices.Clone(pod), "containers", 1, "ports", 1, "name")...), "r",
+			[]string{"ann"}},
+		"its neighbour": {at(append(slices.Clone(pod), "containers", 1, "ports", 0, "hostPort")...), int64(1), nil},
+		"within a list as a whole": {at(append(slices.Clone(pod), "containers", 1, "args", 0)...), "r",
+			[]string{"helm"}},
+		"a value of a set":        {at("metadata", "finalizers", 0), "example.com/b", []string{"bob"}},
+		"a field that nobody has": {at("spec", "paused"), true, nil},
+		"a whole list":            {at(append(slices.Clone(pod), "tolerations")...), nil, []string{"helm"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := live.DeepCopy()
@@ -53,7 +57,9 @@ func TestOwnersOfWhatDiffers(t *testing.T) {
 			}
 		})
 	}
-	if owners := ownership.OwnersIn(&unstructured.Unstructured{Object: map[string]any{}})(fields.Path{{Key: "spec", Index: -1}}); owners != nil {
+	if owners := ownership.OwnersIn(&unstructured.Unstructured{Object: map[string]any{}})(
+		fields.Path{{Key: "spec", Index: -1}},
+	); owners != nil {
 		t.Errorf("an object without entries has the owners %v", owners)
 	}
 }

@@ -25,7 +25,8 @@ import (
 
 // isOurs reports whether an entry is of our applies.
 func isOurs(entry metav1.ManagedFieldsEntry) bool {
-	return entry.Manager == cluster.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+	return entry.Manager == cluster.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply &&
+		entry.Subresource == ""
 }
 
 // isAdopted reports whether an entry is taken over from some managers. Our own entry for
@@ -56,9 +57,11 @@ func setFields(entry *metav1.ManagedFieldsEntry, set *fieldpath.Set) {
 }
 
 // patchEntries replaces the entries of a live object, unless it was written since it was read.
-func patchEntries(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured, entries []metav1.ManagedFieldsEntry) (metav1.Object, error) {
+func patchEntries(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured,
+	entries []metav1.ManagedFieldsEntry) (metav1.Object, error) {
 	patch, err := json.Marshal([]operation{
-		{"replace", "/metadata/managedFields", entries}, {"replace", "/metadata/resourceVersion", live.GetResourceVersion()},
+		{"replace", "/metadata/managedFields", entries},
+		{"replace", "/metadata/resourceVersion", live.GetResourceVersion()},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("take over fields of %s %s: %w", in.Kind, live.GetName(), err)

@@ -25,7 +25,8 @@ func IsShared(object *unstructured.Unstructured, lost Conflict) bool {
 
 // Unshare removes the list from a draft, and returns its items that the live object lacks: to apply the list would
 // remove the items of others.
-func Unshare(ctx context.Context, c *cluster.Cluster, in cluster.Resource, draft *unstructured.Unstructured) (missing []any, err error) {
+func Unshare(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
+	draft *unstructured.Unstructured) (missing []any, err error) {
 	live, err := c.In(in, draft.GetNamespace()).Get(ctx, draft.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return nil, err

@@ -40,7 +40,12 @@ func (s ScaleTargets) Has(id kinds.ID) bool {
 func (s ScaleTargets) Add(object *unstructured.Unstructured) {
 	if target, scales := kinds.ScaleTarget(object); scales {
 		self := object.GroupVersionKind()
-		s[kinds.ID{Group: self.Group, Kind: self.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}] = target
+		s[kinds.ID{
+			Group:     self.Group,
+			Kind:      self.Kind,
+			Namespace: object.GetNamespace(),
+			Name:      object.GetName(),
+		}] = target
 	}
 }
 
@@ -121,5 +126,6 @@ func Replicas(object *unstructured.Unstructured) (count int64, found bool) {
 
 // SetReplicas sets spec.replicas of a draft.
 func SetReplicas(draft *unstructured.Unstructured, count int64) {
-	_ = unstructured.SetNestedField(draft.Object, count, replicas...) // if spec is no mapping, the server will refuse it
+	// if spec is no mapping, the server will refuse it
+	_ = unstructured.SetNestedField(draft.Object, count, replicas...)
 }

@@ -21,9 +21,10 @@ const (
 	mostLine  = 1000
 )
 
-// LastLines returns the last lines of the log of a container; all that fit into a MiB if most is 0. It returns an error if there
-// is no log yet, or no longer.
-func LastLines(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, container string, most int64) ([]string, error) {
+// LastLines returns the last lines of the log of a container; all that fit into a MiB if most is 0. It returns an error
+// if there is no log yet, or no longer.
+func LastLines(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, container string,
+	most int64) ([]string, error) {
 	options := &corev1.PodLogOptions{Container: container, LimitBytes: new(int64(mostBytes))}
 	if most > 0 {
 		options.TailLines = &most

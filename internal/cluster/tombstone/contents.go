@@ -64,7 +64,8 @@ func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition st
 // list describes the objects of a resource in a namespace, or in all: a line for all objects with the
 // same finalizers, and objects with finalizers first.
 func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) (contents, error) {
-	found, err := c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: mostObjects})
+	found, err := c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx,
+		metav1.ListOptions{Limit: mostObjects})
 	if err != nil {
 		return contents{}, err
 	}
@@ -98,7 +99,8 @@ func few(in cluster.Resource, names []string) string {
 	if len(names) == 1 {
 		return printable.Line(in.Kind) + " " + names[0]
 	}
-	return fmt.Sprintf("%d %s: %s", len(names), printable.Line(kinds.Plural(in.Kind, in.Resource)), printable.Few(names, mostNames))
+	return fmt.Sprintf("%d %s: %s", len(names), printable.Line(kinds.Plural(in.Kind, in.Resource)),
+		printable.Few(names, mostNames))
 }
 
 // heldText returns the finalizers of an object, and the managers that have set them; empty if there are none.

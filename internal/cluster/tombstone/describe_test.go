@@ -10,11 +10,16 @@ import (
 func TestDescribeSaysItInOneLine(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for wanted, o := range map[string]tombstone.Observation{
-		"gone":                                {State: tombstone.Absent, Requested: "a"},
-		"there":                               {State: tombstone.Present, UID: "a"},
-		"still there, and not terminating":    {State: tombstone.Present, UID: "a", Requested: "a"},
-		"recreated by kubectl-create at noon": {State: tombstone.Reappeared, UID: "b", Requested: "a", MadeBy: "kubectl-create at noon"},
-		"not known: forbidden":                {State: tombstone.Unknown, Why: "forbidden"},
+		"gone":                             {State: tombstone.Absent, Requested: "a"},
+		"there":                            {State: tombstone.Present, UID: "a"},
+		"still there, and not terminating": {State: tombstone.Present, UID: "a", Requested: "a"},
+		"recreated by kubectl-create at noon": {
+			State:     tombstone.Reappeared,
+			UID:       "b",
+			Requested: "a",
+			MadeBy:    "kubectl-create at noon",
+		},
+		"not known: forbidden": {State: tombstone.Unknown, Why: "forbidden"},
 		"terminating for 4m, held by finalizer example.com/hold": {
 			State: tombstone.Terminating, Since: now.Add(-4 * time.Minute), Finalizers: []string{"example.com/hold"},
 		},
@@ -35,13 +40,18 @@ func TestWhatIsPending(t *testing.T) {
 		o      tombstone.Observation
 		wanted bool
 	}{
-		"gone":                             {tombstone.Observation{State: tombstone.Absent, Requested: "a"}, false},
-		"recreated":                        {tombstone.Observation{State: tombstone.Reappeared, UID: "b", Requested: "a"}, false},
-		"there, and its end was asked for": {tombstone.Observation{State: tombstone.Present, UID: "a", Requested: "a"}, true},
-		"there, and nobody ever saw it":    {tombstone.Observation{State: tombstone.Present, UID: "a"}, false},
-		"terminating":                      {tombstone.Observation{State: tombstone.Terminating, UID: "a"}, true},
-		"not known":                        {tombstone.Observation{State: tombstone.Unknown}, true},
-		"not even looked at":               {tombstone.Observation{}, true},
+		"gone": {tombstone.Observation{State: tombstone.Absent, Requested: "a"}, false},
+		"recreated": {tombstone.Observation{
+			State:     tombstone.Reappeared,
+			UID:       "b",
+			Requested: "a",
+		}, false},
+		"there, and its end was asked for": {tombstone.Observation{State: tombstone.Present, UID: "a", Requested: "a"},
+			true},
+		"there, and nobody ever saw it": {tombstone.Observation{State: tombstone.Present, UID: "a"}, false},
+		"terminating":                   {tombstone.Observation{State: tombstone.Terminating, UID: "a"}, true},
+		"not known":                     {tombstone.Observation{State: tombstone.Unknown}, true},
+		"not even looked at":            {tombstone.Observation{}, true},
 	} {
 		if got := test.o.IsPending(); got != test.wanted {
 			t.Errorf("%s: pending %t, want %t", name, got, test.wanted)

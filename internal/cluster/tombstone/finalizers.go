@@ -11,13 +11,17 @@ import (
 
 // removers describe which controllers remove Kubernetes' own finalizers, and when.
 var removers = map[string]string{
-	metav1.FinalizerDeleteDependents:                          "the garbage collector takes it off when all that the object owns is gone",
-	metav1.FinalizerOrphanDependents:                          "the garbage collector takes it off when nothing is owned by the object any more",
-	"kubernetes.io/pvc-protection":                            "the controller manager takes it off when no Pod uses the claim",
-	"kubernetes.io/pv-protection":                             "the controller manager takes it off when no claim is bound to the volume",
-	"batch.kubernetes.io/job-tracking":                        "the Job controller takes it off when it has counted the Pod",
-	"service.kubernetes.io/load-balancer-cleanup":             "the cloud's controller takes it off when the load balancer is gone",
-	"snapshot.storage.kubernetes.io/pvc-as-source-protection": "the snapshot controller takes it off when no snapshot is made of the claim",
+	metav1.FinalizerDeleteDependents: "the garbage collector takes it off when all that the " +
+		"object owns is gone",
+	metav1.FinalizerOrphanDependents: "the garbage collector takes it off when nothing is owned by the object any more",
+	"kubernetes.io/pvc-protection": "the controller manager takes it off when no Pod uses " +
+		"the claim",
+	"kubernetes.io/pv-protection":      "the controller manager takes it off when no claim is bound to the volume",
+	"batch.kubernetes.io/job-tracking": "the Job controller takes it off when it has counted the Pod",
+	"service.kubernetes.io/load-balancer-cleanup": "the cloud's controller takes it off when the load " +
+		"balancer is gone",
+	"snapshot.storage.kubernetes.io/pvc-as-source-protection": "the snapshot controller takes it off when no " +
+		"snapshot is made of the claim",
 }
 
 // FinalizerRemover returns which controller removes a finalizer, and when.
@@ -28,7 +32,8 @@ func FinalizerRemover(finalizer string) string {
 	return "its controller takes it off"
 }
 
-// IsForeignFinalizer reports whether a finalizer is not one of Kubernetes' own. Its controller may have been uninstalled.
+// IsForeignFinalizer reports whether a finalizer is not one of Kubernetes' own. Its controller may have been
+// uninstalled.
 func IsForeignFinalizer(finalizer string) bool { return removers[finalizer] == "" }
 
 // FinalizerSetters returns the field managers that have set the finalizers of an object, by finalizer.

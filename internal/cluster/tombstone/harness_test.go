@@ -76,7 +76,8 @@ func release(t *testing.T, c *cluster.Cluster, object kinds.ID) {
 	}
 }
 
-func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object kinds.ID, finalizers string) error {
+func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object kinds.ID,
+	finalizers string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers)
 	_, err := c.In(in, object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
@@ -86,7 +87,11 @@ func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
 // two: it may be changed to serve the other.
 func define(t *testing.T, c *cluster.Cluster, group, served string) kinds.ID {
 	t.Helper()
-	object := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: "widgets." + group}
+	object := kinds.ID{
+		Group: kinds.CustomResourceDefinition.Group,
+		Kind:  kinds.CustomResourceDefinition.Kind,
+		Name:  "widgets." + group,
+	}
 	manifest := sandboxtest.ParseObject(t, fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -97,7 +102,8 @@ spec:
   names: {kind: Widget, plural: widgets}
   versions:
   - {name: v1, served: %t, storage: true, schema: &any {openAPIV3Schema: {type: object}}}
-  - {name: v1alpha1, served: %t, storage: false, schema: *any}`, object.Name, group, served == "v1", served == "v1alpha1"))
+  - {name: v1alpha1, served: %t, storage: false, schema: *any}`, object.Name, group, served == "v1",
+		served == "v1alpha1"))
 	in := find(t, c, object)
 	if _, err := c.Apply(t.Context(), in, manifest, cluster.Force); err != nil {
 		t.Fatal(err)

@@ -44,7 +44,8 @@ func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, requested
 
 // find reads the metadata of an object. The cached resource of its kind may be outdated, so the kind is looked up again
 // if the resource is not served.
-func find(ctx context.Context, c *cluster.Cluster, object kinds.ID) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
+func find(ctx context.Context, c *cluster.Cluster,
+	object kinds.ID) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
 	resource, head, err := findOnce(ctx, c, object)
 	if isNoSuchResource(err) {
 		c.Forget(object.GroupKind())
@@ -53,7 +54,8 @@ func find(ctx context.Context, c *cluster.Cluster, object kinds.ID) (cluster.Res
 	return resource, head, err
 }
 
-func findOnce(ctx context.Context, c *cluster.Cluster, object kinds.ID) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
+func findOnce(ctx context.Context, c *cluster.Cluster,
+	object kinds.ID) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
 	resource, err := c.FindOrGone(ctx, object.GroupKind())
 	if err != nil {
 		return resource, nil, err
@@ -89,7 +91,8 @@ func creator(head *metav1.PartialObjectMetadata) string {
 		if entry.Time == nil {
 			continue
 		}
-		if oldest == nil || entry.Time.Before(oldest.Time) || entry.Time.Equal(oldest.Time) && oldest.Subresource != "" {
+		if oldest == nil || entry.Time.Before(oldest.Time) ||
+			entry.Time.Equal(oldest.Time) && oldest.Subresource != "" {
 			oldest = entry
 		}
 	}

@@ -50,7 +50,8 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted = tombstone.Observation{
-		State: tombstone.Terminating, UID: made.GetUID(), Requested: made.GetUID(), Since: deleted.DeletionTimestamp.Time, Finalizers: deleted.Finalizers,
+		State: tombstone.Terminating, UID: made.GetUID(), Requested: made.GetUID(),
+		Since: deleted.DeletionTimestamp.Time, Finalizers: deleted.Finalizers,
 	}
 	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, made.GetUID())); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
@@ -62,7 +63,8 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 	}
 
 	release(t, c, object)
-	if got := tombstone.Observe(t.Context(), c, object, made.GetUID()); got.State != tombstone.Absent || got.IsPending() {
+	if got := tombstone.Observe(t.Context(), c, object, made.GetUID()); got.State != tombstone.Absent ||
+		got.IsPending() {
 		t.Errorf("after its finalizers went: %+v", got)
 	}
 }
@@ -81,12 +83,16 @@ func TestAnObjectMadeAnewSaysByWhom(t *testing.T) {
 			object, maps := config(namespace, "phoenix"), c.Client.CoreV1().ConfigMaps(namespace)
 			first := bring(t, c, object)
 			remove(t, c, object)
-			again, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "phoenix"}, Data: test.data}, metav1.CreateOptions{FieldManager: "Köchin ☃"})
+			again, err := maps.Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "phoenix"},
+				Data:       test.data,
+			}, metav1.CreateOptions{FieldManager: "Köchin ☃"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			patch := []byte(`{"data":{"later":"by another"}}`)
-			if _, err := maps.Patch(t.Context(), "phoenix", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "a-controller"}); err != nil {
+			if _, err := maps.Patch(t.Context(), "phoenix", types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: "a-controller"}); err != nil {
 				t.Fatal(err)
 			}
 			wanted := tombstone.Observation{
@@ -121,13 +127,17 @@ func TestAGracePeriodDoesNotCountAsTheFuture(t *testing.T) {
 	pods := c.Client.CoreV1().Pods(namespace)
 	pod, err := pods.Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "slow"},
-		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "c", Image: "registry.example/slow"}}},
+		Spec: corev1.PodSpec{
+			NodeName:   "nowhere",
+			Containers: []corev1.Container{{Name: "c", Image: "registry.example/slow"}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const grace = 6 * time.Hour
-	if err := pods.Delete(t.Context(), "slow", metav1.DeleteOptions{GracePeriodSeconds: new(int64(grace / time.Second))}); err != nil {
+	if err := pods.Delete(t.Context(), "slow",
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(grace / time.Second))}); err != nil {
 		t.Fatal(err)
 	}
 	got := tombstone.Observe(t.Context(), c, kinds.ID{Kind: "Pod", Namespace: namespace, Name: "slow"}, pod.UID)
@@ -199,17 +209,24 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 		object kinds.ID
 		wanted string
 	}{
-		"no right to":       {testbed.Account(t, namespace, "weak"), config(namespace, "there"), `configmaps "there" is forbidden: User "system:serviceaccount:` + namespace + `:weak" cannot get resource`},
-		"a server's error":  {answering(t, http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd ☃\n\u001b[31mis away"}`), config(namespace, "there"), `etcd ☃\n\x1b[31mis away`},
-		"nobody home":       {answering(t, http.StatusServiceUnavailable, ""), config(namespace, "there"), "the server is currently unable to handle the request"},
-		"a strange 404":     {answering(t, http.StatusNotFound, "404 page not found"), config(namespace, "there"), "the server could not find the requested resource"},
-		"without namespace": {testbed.Sandbox(t).Config, config("", "there"), "kind ConfigMap is namespaced, and no namespace is given"},
-		"without name":      {testbed.Sandbox(t).Config, config(namespace, ""), "name is required"},
-		"no server at all":  {&rest.Config{Host: "http://localhost:1"}, config(namespace, "there"), "connection refused"},
+		"no right to": {testbed.Account(t, namespace, "weak"), config(namespace, "there"),
+			`configmaps "there" is forbidden: User "system:serviceaccount:` + namespace + `:weak" cannot get resource`},
+		"a server's error": {answering(t, http.StatusInternalServerError,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd ☃\n\u001b[31mis away"}`), config(namespace, "there"), `etcd ☃\n\x1b[31mis away`},
+		"nobody home": {answering(t, http.StatusServiceUnavailable, ""), config(namespace, "there"),
+			"the server is currently unable to handle the request"},
+		"a strange 404": {answering(t, http.StatusNotFound, "404 page not found"), config(namespace, "there"),
+			"the server could not find the requested resource"},
+		"without namespace": {testbed.Sandbox(t).Config, config("", "there"),
+			"kind ConfigMap is namespaced, and no namespace is given"},
+		"without name": {testbed.Sandbox(t).Config, config(namespace, ""), "name is required"},
+		"no server at all": {&rest.Config{Host: "http://localhost:1"}, config(namespace, "there"),
+			"connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := tombstone.Observe(t.Context(), sandboxtest.Connect(t, test.config), test.object, "")
-			if got.State != tombstone.Unknown || !got.IsPending() || !strings.Contains(got.Why, test.wanted) || strings.Contains(got.Why, "\n") {
+			if got.State != tombstone.Unknown || !got.IsPending() || !strings.Contains(got.Why, test.wanted) ||
+				strings.Contains(got.Why, "\n") {
 				t.Errorf("%+v\nwant a reason with %s", got, test.wanted)
 			}
 		})
@@ -219,10 +236,16 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 // answering is a way to the server on which a handler answers for ConfigMaps.
 func answering(t *testing.T, status int, body string) *rest.Config {
 	t.Helper()
-	return sandboxtest.Tap(testbed.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-		if !strings.Contains(request.URL.Path, "/configmaps/") {
-			return send.RoundTrip(request)
-		}
-		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: request, Header: http.Header{"Content-Type": {"application/json"}}}, nil
-	})
+	return sandboxtest.Tap(testbed.Sandbox(t).Config,
+		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+			if !strings.Contains(request.URL.Path, "/configmaps/") {
+				return send.RoundTrip(request)
+			}
+			return &http.Response{
+				StatusCode: status,
+				Body:       io.NopCloser(strings.NewReader(body)),
+				Request:    request,
+				Header:     http.Header{"Content-Type": {"application/json"}},
+			}, nil
+		})
 }

@@ -19,7 +19,8 @@ import (
 )
 
 // readContents sets the objects that are left in a terminating Namespace or definition.
-func (o *Observation) readContents(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, object kinds.ID) {
+func (o *Observation) readContents(ctx context.Context, c *cluster.Cluster, resource cluster.Resource,
+	object kinds.ID) {
 	var err error
 	switch object.GroupKind() {
 	case kinds.Namespace:
@@ -72,7 +73,8 @@ func (o *Observation) readNamespaceContents(ctx context.Context, c *cluster.Clus
 
 // readDefinitionContents lists some instances of a definition. The server counts the
 // others.
-func (o *Observation) readDefinitionContents(ctx context.Context, c *cluster.Cluster, definitions cluster.Resource, name string) error {
+func (o *Observation) readDefinitionContents(ctx context.Context, c *cluster.Cluster, definitions cluster.Resource,
+	name string) error {
 	read, err := c.In(definitions, "").Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -91,7 +93,11 @@ func (o *Observation) readDefinitionContents(ctx context.Context, c *cluster.Clu
 		}
 		names := definition.Spec.Names
 		instances := cluster.Resource{
-			GroupVersionResource: schema.GroupVersionResource{Group: definition.Spec.Group, Version: version.Name, Resource: names.Plural}, Kind: names.Kind,
+			GroupVersionResource: schema.GroupVersionResource{
+				Group:    definition.Spec.Group,
+				Version:  version.Name,
+				Resource: names.Plural,
+			}, Kind: names.Kind,
 		}
 		found, err := list(ctx, c, instances, "")
 		if err != nil {

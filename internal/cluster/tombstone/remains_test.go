@@ -44,19 +44,23 @@ func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	held := config(namespace, "held")
 	bring(t, c, held, "example.com/hold")
-	if got := tombstone.Observe(t.Context(), c, namespaceOf(namespace), ""); got.State != tombstone.Present || got.Remains != nil {
+	if got := tombstone.Observe(t.Context(), c, namespaceOf(namespace), ""); got.State != tombstone.Present ||
+		got.Remains != nil {
 		t.Errorf("before it was deleted: %+v", got)
 	}
 	remove(t, c, namespaceOf(namespace))
 	// The namespace controller takes five seconds to look. Until then it is not known.
-	if got := tombstone.Observe(t.Context(), c, namespaceOf(namespace), ""); !got.IsHeld() && !strings.HasSuffix(got.Describe(c.Now()), "(the namespace controller has not looked into it yet)") {
+	if got := tombstone.Observe(t.Context(), c, namespaceOf(namespace), ""); !got.IsHeld() &&
+		!strings.HasSuffix(got.Describe(c.Now()), "(the namespace controller has not looked into it yet)") {
 		t.Errorf("at first: %+v", got)
 	}
-	got := remaining(t, c, namespaceOf(namespace), "ConfigMap held, held by finalizer example.com/hold, which runlevel has set")
+	got := remaining(t, c, namespaceOf(namespace),
+		"ConfigMap held, held by finalizer example.com/hold, which runlevel has set")
 	if !got.IsHeld() || strings.Contains(strings.Join(got.Remains, "\n"), "resource instances") {
 		t.Errorf("%+v", got)
 	}
-	if line := got.Describe(c.Now()); got.State != tombstone.Terminating || !strings.HasPrefix(line, "terminating for ") || strings.Contains(line, "\n") {
+	if line := got.Describe(c.Now()); got.State != tombstone.Terminating ||
+		!strings.HasPrefix(line, "terminating for ") || strings.Contains(line, "\n") {
 		t.Errorf("%s: %s", got.State, line)
 	}
 	if len(got.Finalizers) != 0 {
@@ -87,7 +91,8 @@ spec: {containers: [{name: a, image: a}]}`), metav1.CreateOptions{FieldManager: 
 	}
 	t.Cleanup(func() { _ = setFinalizers(context.Background(), c, in, pod, "null") })
 	remove(t, c, namespaceOf(namespace))
-	if got := remaining(t, c, namespaceOf(namespace), "Pod held, held by finalizer example.com/hold, which some-operator has set"); !got.IsHeld() {
+	if got := remaining(t, c, namespaceOf(namespace),
+		"Pod held, held by finalizer example.com/hold, which some-operator has set"); !got.IsHeld() {
 		t.Errorf("%+v", got)
 	}
 }
@@ -100,7 +105,8 @@ func TestANamespaceGroupsWhatIsLeftInIt(t *testing.T) {
 	}
 	bring(t, c, config(namespace, "f"), "example.com/other")
 	remove(t, c, namespaceOf(namespace))
-	got := remaining(t, c, namespaceOf(namespace), "5 ConfigMaps: a, b, c and 2 more, held by finalizer example.com/hold")
+	got := remaining(t, c, namespaceOf(namespace),
+		"5 ConfigMaps: a, b, c and 2 more, held by finalizer example.com/hold")
 	if len(got.Remains) != 2 || !strings.HasPrefix(got.Remains[0], "ConfigMap f, held by finalizer example.com/other") {
 		t.Errorf("%q", got.Remains)
 	}
@@ -111,19 +117,23 @@ func TestANamespaceThatMayNotBeLookedInto(t *testing.T) {
 	t.Parallel()
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	bring(t, c, config(namespace, "held"), "example.com/hold")
-	rbac, reader, meta := testbed.Client(t).RbacV1(), rest.CopyConfig(testbed.Sandbox(t).Config), metav1.ObjectMeta{Name: "namespace-reader"}
+	rbac, reader, meta := testbed.Client(t).RbacV1(), rest.CopyConfig(testbed.Sandbox(t).Config),
+		metav1.ObjectMeta{Name: "namespace-reader"}
 	reader.Impersonate.UserName = meta.Name
 	may := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}
-	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{may}}, metav1.CreateOptions{}); err != nil {
+	if _, err := rbac.ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{may}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: meta.Name}}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		ObjectMeta: meta, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: meta.Name}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, c, namespaceOf(namespace))
-	got := remaining(t, sandboxtest.Connect(t, reader), namespaceOf(namespace), "configmaps. has 1 resource instances", "example.com/hold in 1 resource instances")
+	got := remaining(t, sandboxtest.Connect(t, reader), namespaceOf(namespace), "configmaps. has 1 resource instances",
+		"example.com/hold in 1 resource instances")
 	if !got.IsHeld() {
 		t.Errorf("%+v", got)
 	}
@@ -141,7 +151,11 @@ func TestANamespaceSaysThatAnAPIIsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	services := dynamics.Resource(schema.GroupVersionResource{Group: kinds.APIService.Group, Version: "v1", Resource: "apiservices"})
+	services := dynamics.Resource(schema.GroupVersionResource{
+		Group:    kinds.APIService.Group,
+		Version:  "v1",
+		Resource: "apiservices",
+	})
 	if _, err := services.Create(t.Context(), sandboxtest.ParseObject(t, fmt.Sprintf(`
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
@@ -150,7 +164,8 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1000, version
 		home, port)), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	defer services.Delete(context.Background(), "v1.down.example.com", metav1.DeleteOptions{}) // others can't be emptied while it is there
+	// others can't be emptied while it is there
+	defer services.Delete(context.Background(), "v1.down.example.com", metav1.DeleteOptions{})
 
 	remove(t, c, namespaceOf(namespace))
 	remaining(t, c, namespaceOf(namespace), "Discovery failed for some groups", "down.example.com/v1")
@@ -183,7 +198,8 @@ func TestADefinitionCountsItsInstances(t *testing.T) {
 		widgets = append(widgets, object)
 	}
 	remove(t, c, definition)
-	got := remaining(t, c, definition, "3 Widgets: "+namespace+"/a, "+namespace+"/b, "+namespace+"/c, held by finalizer example.com/hold")
+	got := remaining(t, c, definition,
+		"3 Widgets: "+namespace+"/a, "+namespace+"/b, "+namespace+"/c, held by finalizer example.com/hold")
 	if got.State != tombstone.Terminating || len(got.Finalizers) != 0 || !got.IsHeld() {
 		t.Errorf("%+v", got)
 	}

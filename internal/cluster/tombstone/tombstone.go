@@ -1,5 +1,5 @@
-// Package tombstone observes an object that is to be deleted: whether it is gone, is terminating and held by finalizers,
-// still exists, or was created again. The state is read from the live object each time and never cached, so
+// Package tombstone observes an object that is to be deleted: whether it is gone, is terminating and held by
+// finalizers, still exists, or was created again. The state is read from the live object each time and never cached, so
 // that it is the same after a restart.
 //
 // It deletes nothing. The caller passes the UID of the object whose delete was requested. An object that can't be

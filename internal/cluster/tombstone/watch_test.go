@@ -15,7 +15,8 @@ import (
 )
 
 // follow looks at objects whenever something may have changed, until they are as wanted.
-func follow(t *testing.T, c *cluster.Cluster, changes <-chan struct{}, objects []kinds.ID, wanted ...tombstone.DeleteState) {
+func follow(t *testing.T, c *cluster.Cluster, changes <-chan struct{}, objects []kinds.ID,
+	wanted ...tombstone.DeleteState) {
 	t.Helper()
 	var states []tombstone.DeleteState
 	for {
@@ -55,7 +56,8 @@ func TestChangesAreSeenUntilAllAreGone(t *testing.T) {
 	remove(t, c, objects[0])
 	follow(t, c, changes, objects, tombstone.Terminating, tombstone.Present, tombstone.Present, tombstone.Absent)
 	remove(t, c, definition)
-	follow(t, c, changes, objects, tombstone.Terminating, tombstone.Terminating, tombstone.Terminating, tombstone.Absent)
+	follow(t, c, changes, objects, tombstone.Terminating, tombstone.Terminating, tombstone.Terminating,
+		tombstone.Absent)
 	release(t, c, objects[0])
 	follow(t, c, changes, objects, tombstone.Absent, tombstone.Terminating, tombstone.Terminating, tombstone.Absent)
 	release(t, c, objects[1])
@@ -115,7 +117,8 @@ func TestAServerThatDiesAndComesBack(t *testing.T) {
 	if err := own.Kill(sandbox.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]*cluster.Cluster{"one that knows its kinds": c, "one that is new": sandboxtest.Connect(t, own.Config)} {
+	for name, c := range map[string]*cluster.Cluster{"one that knows its kinds": c,
+		"one that is new": sandboxtest.Connect(t, own.Config)} {
 		if got := tombstone.Observe(t.Context(), c, objects[0], ""); got.State != tombstone.Unknown || got.Why == "" {
 			t.Errorf("to %s, the object of a dead server is %+v", name, got)
 		}

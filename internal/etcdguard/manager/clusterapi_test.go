@@ -18,7 +18,8 @@ const preTerminate = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuo
 // TestClusterAPI replaces a member whose machine is one of Cluster API.
 func TestClusterAPI(t *testing.T) {
 	s := newClusterAPIScene(t)
-	provided := s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {namespace: %s, name: provided,
+	provided := s.create(t,
+		`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {namespace: %s, name: provided,
 		labels: {cluster.x-k8s.io/control-plane: "", cluster.x-k8s.io/control-plane-name: kcp}},
 		spec: {clusterName: c, bootstrap: {dataSecretName: d}, infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: none}}}`,
 		s.namespace)
@@ -33,12 +34,13 @@ func TestClusterAPI(t *testing.T) {
 	s.createClusterAPIMachine(t, 4)
 	machinetest.AwaitGone(t, s.client, first, client.ObjectKeyFromObject(first))
 	s.awaitMembers("2 3 4")
-	machinetest.Await(t, s.client, provided, client.ObjectKeyFromObject(provided), func(m *unstructured.Unstructured) bool {
-		if _, ok := m.GetAnnotations()[preTerminate]; ok {
-			t.Error("a machine of a control plane with a controller of its own has the hook")
-		}
-		return true
-	})
+	machinetest.Await(t, s.client, provided, client.ObjectKeyFromObject(provided),
+		func(m *unstructured.Unstructured) bool {
+			if _, ok := m.GetAnnotations()[preTerminate]; ok {
+				t.Error("a machine of a control plane with a controller of its own has the hook")
+			}
+			return true
+		})
 }
 
 // newClusterAPIScene returns a scene with three machines of Cluster API, a member on each, and a guard.
@@ -46,7 +48,8 @@ func newClusterAPIScene(t *testing.T) *scene {
 	t.Helper()
 	s := newEmptyScene(t)
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},
-		spec: {infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: any}}}`, s.namespace)
+		spec: {infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: any}}}`,
+		s.namespace)
 	for number := 1; number <= 3; number++ {
 		s.createClusterAPIMachine(t, number)
 	}
@@ -64,7 +67,8 @@ func newClusterAPIScene(t *testing.T) *scene {
 // createClusterAPIMachine makes a machine of the control plane, and its infrastructure.
 func (s *scene) createClusterAPIMachine(t *testing.T, number int) {
 	t.Helper()
-	s.create(t, `{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, metadata: {namespace: %s, name: m%d}}`, s.namespace, number)
+	s.create(t,
+		`{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, metadata: {namespace: %s, name: m%d}}`, s.namespace, number)
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine,
 		metadata: {namespace: %s, name: m%d, labels: {cluster.x-k8s.io/control-plane: ""}},
 		spec: {clusterName: c, version: v1.36.0, bootstrap: {dataSecretName: d}, infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: m%d}}}`,

@@ -28,7 +28,10 @@ func (s *scene) addControlPlane(t *testing.T) *machinev1.ControlPlaneMachineSet 
 	const labels = `{machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}`
 	const value = `{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, spec: {description: small}}`
 	for index := range 3 {
-		m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("%s-%d", s.namespace, index)}}
+		m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.namespace,
+			Name:      fmt.Sprintf("%s-%d", s.namespace, index),
+		}}
 		mustRead(t, `{metadata: {labels: `+labels+`}, spec: {providerSpec: {value: `+value+`}}}`, m)
 		if err := s.client.Create(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -43,7 +46,8 @@ func (s *scene) addControlPlane(t *testing.T) *machinev1.ControlPlaneMachineSet 
 	s.bootstrap(1, 2, 3)
 	s.allowMembers(true)
 	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "cluster"}}
-	mustRead(t, `{spec: {state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
+	mustRead(t,
+		`{spec: {state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
 		machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
 			metadata: {labels: `+labels+`}, spec: {providerSpec: {value: `+value+`}}}}}}`, set)
 	if err := s.client.Create(t.Context(), set); err != nil {
@@ -67,7 +71,8 @@ func (s *scene) awaitSet(set *machinev1.ControlPlaneMachineSet, kind, reason, te
 			return err
 		}
 		condition := meta.FindStatusCondition(set.Status.Conditions, kind)
-		if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, text) || condition.ObservedGeneration != set.Generation {
+		if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, text) ||
+			condition.ObservedGeneration != set.Generation {
 			return fmt.Errorf("conditions %+v", set.Status.Conditions)
 		}
 		return nil
@@ -77,15 +82,16 @@ func (s *scene) awaitSet(set *machinev1.ControlPlaneMachineSet, kind, reason, te
 // resize changes the template of a set.
 func (s *scene) resize(t *testing.T, set *machinev1.ControlPlaneMachineSet, size string) {
 	t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"spec":{"description":"`+size+`"}}}}}}}}`))
+	patch := client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"spec":{"description":"`+size+`"}}}}}}}}`))
 	if err := s.client.Patch(t.Context(), set, patch); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestControlPlaneMachineSetKeepsQuorum has a set replace all machines while etcd is written to, beginning with a machine that
-// does not join for a while; then two machines that are deleted by hand, while the guard and the machine controller are killed at their
-// writes; and one whose member is down.
+// TestControlPlaneMachineSetKeepsQuorum has a set replace all machines while etcd is written to, beginning with a
+// machine that does not join for a while; then two machines that are deleted by hand, while the guard and the machine
+// controller are killed at their writes; and one whose member is down.
 func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
 	t.Parallel()
 	own := newStage() // the nodes of other scenes would be unmanaged
@@ -103,7 +109,8 @@ func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
 
 	s.allowMembers(false)
 	s.resize(t, set, "large")
-	s.awaitSet(set, "Progressing", "NeedsUpdateReplicas", "held by the hook EtcdQuorumOperator of clusteroperator/etcd: ")
+	s.awaitSet(set, "Progressing", "NeedsUpdateReplicas",
+		"held by the hook EtcdQuorumOperator of clusteroperator/etcd: ")
 	s.awaitMembers("1 2 3")
 	s.expectExplanation(t)
 	s.allowMembers(true)
@@ -138,7 +145,8 @@ func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
 	load.check(t)
 }
 
-// killManagerAtWrites runs the machine controller, and kills it before each of its writes, until the work is done without.
+// killManagerAtWrites runs the machine controller, and kills it before each of its writes, until the work is done
+// without.
 func (s *scene) killManagerAtWrites(t *testing.T, isDone func() bool) {
 	t.Helper()
 	var cuts sandboxtest.WriteCuts
@@ -159,7 +167,8 @@ func (s *scene) killManagerAtWrites(t *testing.T, isDone func() bool) {
 			}
 			return
 		}
-		t.Logf("%s: life %d of the machine controller ended before %s", time.Now().Format(time.TimeOnly), life, cut.Missed())
+		t.Logf("%s: life %d of the machine controller ended before %s", time.Now().Format(time.TimeOnly), life,
+			cut.Missed())
 	}
 }
 
@@ -169,16 +178,23 @@ func (s *scene) isOneOf(numbers ...int) func(*machinev1beta1.Machine) bool {
 	}
 }
 
-// expectExplanation expects the explanation of the set to name the machine that the guard holds, and what the guard waits for.
+// expectExplanation expects the explanation of the set to name the machine that the guard holds, and what the guard
+// waits for.
 func (s *scene) expectExplanation(t *testing.T) {
 	t.Helper()
-	id := kinds.ID{Group: overview.ControlPlaneMachineSetKind.Group, Kind: overview.ControlPlaneMachineSetKind.Kind, Namespace: s.namespace, Name: "cluster"}
+	id := kinds.ID{
+		Group:     overview.ControlPlaneMachineSetKind.Group,
+		Kind:      overview.ControlPlaneMachineSetKind.Kind,
+		Namespace: s.namespace,
+		Name:      "cluster",
+	}
 	explained, err := overview.ExplainControlPlane(t.Context(), s.stage.Connect(t), id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	isHeld := slices.ContainsFunc(explained.Statements, func(statement overview.MachineStatement) bool {
-		return strings.Contains(statement.Text, "(Deleting): preDrain hook EtcdQuorumOperator of clusteroperator/etcd holds it") &&
+		return strings.Contains(statement.Text,
+			"(Deleting): preDrain hook EtcdQuorumOperator of clusteroperator/etcd holds it") &&
 			strings.HasPrefix(statement.Details[0], "its controller reports: waits: etcd member ")
 	})
 	if explained.IsDone || !isHeld {

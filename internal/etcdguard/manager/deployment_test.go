@@ -30,8 +30,9 @@ import (
 // rare are rights that this test has no use for: when an event about an object that has not changed is repeated.
 const rare = "events"
 
-// TestTheGuardAsItIsShipped runs the guard from its Deployment, with the flags, the rights and the Secret that it has in a
-// cluster: it replaces a member, reports how it stands, says which right it lacks and that etcd is gone. It uses each of its rights.
+// TestTheGuardAsItIsShipped runs the guard from its Deployment, with the flags, the rights and the Secret that it has
+// in a cluster: it replaces a member, reports how it stands, says which right it lacks and that etcd is gone. It uses
+// each of its rights.
 func TestTheGuardAsItIsShipped(t *testing.T) {
 	t.Parallel()
 	stage := newStage()
@@ -43,7 +44,8 @@ func TestTheGuardAsItIsShipped(t *testing.T) {
 	s.awaitHooks(3)
 	s.allowMembers(false)
 	s.delete(1)
-	s.awaitCondition(t, configv1.OperatorUpgradeable, configv1.ConditionFalse, "1 of 3 voting members of etcd are on machines that are being deleted")
+	s.awaitCondition(t, configv1.OperatorUpgradeable, configv1.ConditionFalse,
+		"1 of 3 voting members of etcd are on machines that are being deleted")
 	s.awaitMetric(t, "runlevel_etcd_guard_replacements 1")
 	s.awaitMetric(t, "runlevel_etcd_guard_held_machines 1")
 	s.allowMembers(true)
@@ -63,7 +65,8 @@ func TestTheGuardAsItIsShipped(t *testing.T) {
 	s.awaitCondition(t, configv1.OperatorDegraded, configv1.ConditionTrue, "no endpoint answers")
 	for _, role := range []string{"etcd-quorum-guard", "etcd-quorum-guard-pods"} {
 		for _, name := range sandboxtest.UnusedRights(t, stage.Sandbox(t), guardManifests(), role, rare) {
-			if !strings.HasSuffix(name, "machines.cluster.x-k8s.io") { // which the Deployment has for another value of a flag
+			// which the Deployment has for another value of a flag
+			if !strings.HasSuffix(name, "machines.cluster.x-k8s.io") {
 				t.Errorf("role %s has the right to %s, which is never used", role, name)
 			}
 		}
@@ -88,8 +91,10 @@ func (s *shippedScene) deploy(t *testing.T) {
 	}
 	if err == nil {
 		s.pods, err = hostpods.Start(t.Context(), hostpods.Options{
-			Config: s.stage.Sandbox(t).Config, Namespace: manager.DefaultNamespace, Selector: "app.kubernetes.io/name=etcd-quorum-guard",
-			Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(t, "runlevel-cluster")}, Folder: t.TempDir(),
+			Config: s.stage.Sandbox(t).Config, Namespace: manager.DefaultNamespace,
+			Selector: "app.kubernetes.io/name=etcd-quorum-guard",
+			Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(t, "runlevel-cluster")},
+			Folder:   t.TempDir(),
 		})
 	}
 	if err != nil {
@@ -123,8 +128,12 @@ func (s *shippedScene) deploy(t *testing.T) {
 // createSecret makes the Secret that the Deployment mounts.
 func (s *shippedScene) createSecret(t *testing.T) {
 	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: manager.DefaultNamespace, Name: "etcd-client"}, Data: map[string][]byte{}}
-	for key, file := range map[string]string{"ca.crt": s.options.CAFile, "tls.crt": s.options.CertFile, "tls.key": s.options.KeyFile} {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: manager.DefaultNamespace, Name: "etcd-client"},
+		Data:       map[string][]byte{},
+	}
+	for key, file := range map[string]string{"ca.crt": s.options.CAFile, "tls.crt": s.options.CertFile,
+		"tls.key": s.options.KeyFile} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -137,16 +146,21 @@ func (s *shippedScene) createSecret(t *testing.T) {
 }
 
 // awaitCondition waits until the ClusterOperator is available with the version of the Deployment, and has a condition.
-func (s *shippedScene) awaitCondition(t *testing.T, of configv1.ClusterStatusConditionType, status configv1.ConditionStatus, says string) {
+func (s *shippedScene) awaitCondition(t *testing.T, of configv1.ClusterStatusConditionType,
+	status configv1.ConditionStatus, says string) {
 	t.Helper()
-	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "etcd-quorum-guard"}, func(o *configv1.ClusterOperator) bool {
-		exists, isAvailable := false, false
-		for _, condition := range o.Status.Conditions {
-			exists = exists || condition.Type == of && condition.Status == status && strings.Contains(condition.Message, says)
-			isAvailable = isAvailable || condition.Type == configv1.OperatorAvailable && condition.Status == configv1.ConditionTrue
-		}
-		return exists && isAvailable && len(o.Status.Versions) == 1 && o.Status.Versions[0].Version == "0.0.1-snapshot"
-	})
+	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "etcd-quorum-guard"},
+		func(o *configv1.ClusterOperator) bool {
+			exists, isAvailable := false, false
+			for _, condition := range o.Status.Conditions {
+				exists = exists || condition.Type == of && condition.Status == status &&
+					strings.Contains(condition.Message, says)
+				isAvailable = isAvailable ||
+					condition.Type == configv1.OperatorAvailable && condition.Status == configv1.ConditionTrue
+			}
+			return exists && isAvailable && len(o.Status.Versions) == 1 &&
+				o.Status.Versions[0].Version == "0.0.1-snapshot"
+		})
 }
 
 // takeRight takes a right from the guard, which says so.
@@ -171,7 +185,8 @@ func (s *shippedScene) takeRight(t *testing.T) (giveBack func()) {
 		}
 	}
 	change(lacking)
-	s.awaitCondition(t, configv1.OperatorDegraded, configv1.ConditionTrue, "service account runlevel-etcd/etcd-quorum-guard lacks the right to list nodes")
+	s.awaitCondition(t, configv1.OperatorDegraded, configv1.ConditionTrue,
+		"service account runlevel-etcd/etcd-quorum-guard lacks the right to list nodes")
 	return func() { change(given.Rules) }
 }
 
@@ -186,10 +201,12 @@ func (s *shippedScene) awaitMetric(t *testing.T, line string) {
 		t.Logf("the guard was restarted, and counts again: it is not asked for %s", line)
 		return
 	}
-	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // it has made its certificate itself
+	// it has made its certificate itself
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer web.CloseIdleConnections()
 	s.eventually(line, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort(ready[0].Address, "9099")+"/metrics", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			"https://"+net.JoinHostPort(ready[0].Address, "9099")+"/metrics", nil)
 		if err != nil {
 			return err
 		}

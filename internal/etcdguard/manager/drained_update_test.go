@@ -21,8 +21,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestUpdateAfterALongDrain has a budget hold the drain before an update, and another member stop meanwhile. The extension, whose call
-// restarts the member of the machine, is called when that one answers again; and in another update, when it has been replaced.
+// TestUpdateAfterALongDrain has a budget hold the drain before an update, and another member stop meanwhile. The
+// extension, whose call restarts the member of the machine, is called when that one answers again; and in another
+// update, when it has been replaced.
 func TestUpdateAfterALongDrain(t *testing.T) {
 	s := newClusterAPIScene(t)
 	var calls [3]atomic.Int32 // by machines
@@ -45,13 +46,15 @@ func TestUpdateAfterALongDrain(t *testing.T) {
 		t.Helper()
 		s.eventually("the update ends", func(context.Context) error {
 			m := s.clusterAPIMachine(t, number)
-			if calls := calls[number].Load(); calls == 0 || rolloutrules.IsUpdating(m) || m.Annotations[requested] != "" {
+			if calls := calls[number].Load(); calls == 0 || rolloutrules.IsUpdating(m) ||
+				m.Annotations[requested] != "" {
 				return fmt.Errorf("%d calls, annotations %q", calls, m.Annotations)
 			}
 			return nil
 		})
 	}
-	if err := s.patch(t.Context(), e.Register(t, s.client, s.namespace), `{"spec":{"settings":{"drain":"true"}}}`); err != nil {
+	if err := s.patch(t.Context(), e.Register(t, s.client, s.namespace),
+		`{"spec":{"settings":{"drain":"true"}}}`); err != nil {
 		t.Fatal(err)
 	}
 	pods := &machinetest.Fixture{Client: s.client, TB: t, Namespace: s.namespace}
@@ -61,7 +64,8 @@ func TestUpdateAfterALongDrain(t *testing.T) {
 	s.awaitUpdating(t, 1, "draining Node "+s.node(1)+": * Pod "+s.namespace+"/web: cannot evict pod")
 	s.kill(3)
 	pods.MustDelete(budget)
-	s.awaitUpdating(t, 1, "waiting for the etcd quorum guard to permit it: these voting members of etcd do not answer: etcd-3 (")
+	s.awaitUpdating(t, 1, "waiting for the etcd quorum guard to permit it: these voting members of etcd do not "+
+		"answer: etcd-3 (")
 	if calls := calls[1].Load(); calls > 0 {
 		t.Fatalf("the extension was called %d times while a member does not answer", calls)
 	}
@@ -71,7 +75,8 @@ func TestUpdateAfterALongDrain(t *testing.T) {
 
 	s.kill(3)
 	s.beginUpdate(t, 2)
-	s.awaitUpdating(t, 2, "waiting for the etcd quorum guard to permit it: these voting members of etcd do not answer: etcd-3 (")
+	s.awaitUpdating(t, 2, "waiting for the etcd quorum guard to permit it: these voting members of etcd do not "+
+		"answer: etcd-3 (")
 	pods.MustDelete(s.clusterAPIMachine(t, 3))
 	s.createClusterAPIMachine(t, 4)
 	awaitEnd(2)
@@ -82,8 +87,12 @@ func TestUpdateAfterALongDrain(t *testing.T) {
 func (s *scene) beginUpdate(t *testing.T, number int) {
 	t.Helper()
 	s.annotate(t, number, clusterv1.UpdateInProgressAnnotation, "")
-	infrastructure := &v1alpha1.ExternalMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprint("m", number)}}
-	if err := s.patch(t.Context(), infrastructure, fmt.Sprintf(`{"metadata":{"annotations":{%q:""}}}`, clusterv1.UpdateInProgressAnnotation)); err != nil {
+	infrastructure := &v1alpha1.ExternalMachine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.namespace,
+		Name:      fmt.Sprint("m", number),
+	}}
+	if err := s.patch(t.Context(), infrastructure,
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:""}}}`, clusterv1.UpdateInProgressAnnotation)); err != nil {
 		t.Fatal(err)
 	}
 	s.annotate(t, number, runtimev1.PendingHooksAnnotation, "UpdateMachine")
@@ -94,7 +103,8 @@ func (s *scene) awaitUpdating(t *testing.T, number int, text string) {
 	t.Helper()
 	s.eventually(fmt.Sprintf("machine %d is updated: %s", number, text), func(context.Context) error {
 		m := s.clusterAPIMachine(t, number)
-		if updating := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition); updating == nil || !strings.Contains(updating.Message, text) {
+		if updating := meta.FindStatusCondition(m.Status.Conditions,
+			clusterv1.MachineUpdatingCondition); updating == nil || !strings.Contains(updating.Message, text) {
 			return fmt.Errorf("%+v", updating)
 		}
 		return nil

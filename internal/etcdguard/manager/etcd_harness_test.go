@@ -45,7 +45,11 @@ func newEtcdCluster(t *testing.T, g *gate) *etcdCluster {
 		t.Fatal(err)
 	}
 	c := &etcdCluster{TB: t, gate: g, fronts: map[int]*http.Server{}}
-	c.EtcdCluster, err = etcdcluster.New(etcdcluster.EtcdOptions{Program: programs["etcd"], Folder: t.TempDir(), Front: c.serveFront})
+	c.EtcdCluster, err = etcdcluster.New(etcdcluster.EtcdOptions{
+		Program: programs["etcd"],
+		Folder:  t.TempDir(),
+		Front:   c.serveFront,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +81,12 @@ func (c *etcdCluster) connect() *clientv3.Client {
 	if err != nil {
 		c.Fatal(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: config, Logger: zap.NewNop(), AutoSyncInterval: time.Second})
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:        endpoints,
+		TLS:              config,
+		Logger:           zap.NewNop(),
+		AutoSyncInterval: time.Second,
+	})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -148,7 +157,8 @@ func (c *etcdCluster) kill(number int) {
 }
 
 // members returns the members, by their names; those that have not started have none.
-func (c *etcdCluster) members(ctx context.Context, options ...clientv3.OpOption) (map[string]*etcdserverpb.Member, error) {
+func (c *etcdCluster) members(ctx context.Context,
+	options ...clientv3.OpOption) (map[string]*etcdserverpb.Member, error) {
 	listed, err := c.client.MemberList(ctx, options...)
 	if err != nil {
 		return nil, err
@@ -164,15 +174,16 @@ func (c *etcdCluster) members(ctx context.Context, options ...clientv3.OpOption)
 func (c *etcdCluster) eventually(what string, try func(context.Context) error) {
 	c.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(c.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		err := try(ctx)
-		if err == nil || ctx.Err() == nil || last == nil { // what was observed says more than the end of the time
-			last = err
-		}
-		return err == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(c.Context(), 100*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			err := try(ctx)
+			if err == nil || ctx.Err() == nil || last == nil { // what was observed says more than the end of the time
+				last = err
+			}
+			return err == nil, nil
+		})
 	if err != nil {
 		c.Fatalf("never: %s: %v", what, last)
 	}

@@ -106,8 +106,8 @@ func describeEtcd(r *http.Request) string {
 	return ""
 }
 
-// describeAPI names the writes that matter: of hooks, of permissions, and of pods. Events and what a hook says of itself do not. It
-// names the reads of a Machine of Cluster API as well, which begin a permission.
+// describeAPI names the writes that matter: of hooks, of permissions, and of pods. Events and what a hook says of
+// itself do not. It names the reads of a Machine of Cluster API as well, which begin a permission.
 func describeAPI(r *http.Request) string {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

@@ -14,13 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAGuardPodThatStaysHoldsNoMember has a member stop, and its machine be deleted, while the guard can't delete the pod that holds
-// the drain of another machine.
+// TestAGuardPodThatStaysHoldsNoMember has a member stop, and its machine be deleted, while the guard can't delete the
+// pod that holds the drain of another machine.
 func TestAGuardPodThatStaysHoldsNoMember(t *testing.T) {
 	s := newScene(t)
 	s.guardNodes(t, s.namespace, 1, 2)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "guard"}}
-	if err := s.patch(t.Context(), budget, `{"spec":{"minAvailable":100}}`); err != nil { // whatever pods there are: none is evicted
+	// whatever pods there are: none is evicted
+	if err := s.patch(t.Context(), budget, `{"spec":{"minAvailable":100}}`); err != nil {
 		t.Fatal(err)
 	}
 	s.startGuard(t)
@@ -47,17 +48,20 @@ func (s *scene) testRefusedDeletion(t *testing.T) {
 // refuseDeletions has the API server refuse deletions of pods, of which there is one.
 func (s *scene) refuseDeletions(t *testing.T, pod string) (allow func()) {
 	t.Helper()
-	s.create(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: %[1]s}, spec: {
+	s.create(t,
+		`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: %[1]s}, spec: {
 		matchConstraints: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}},
 			resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [pods]}]},
 		validations: [{expression: "false", message: pods stay}]}}`, s.namespace)
-	binding := s.create(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: %[1]s},
+	binding := s.create(t,
+		`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: %[1]s},
 		spec: {policyName: %[1]s, validationActions: [Deny]}}`, s.namespace)
 	allow = func() { _ = s.client.Delete(context.Background(), binding) } // the test's own context may have ended
 	t.Cleanup(allow)
 	s.eventually("deletions are refused", func(ctx context.Context) error {
 		refused := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: pod}}
-		if err := s.client.Delete(ctx, refused, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "pods stay") {
+		if err := s.client.Delete(ctx, refused, client.DryRunAll); err == nil ||
+			!strings.Contains(err.Error(), "pods stay") {
 			return fmt.Errorf("the answer is %v", err)
 		}
 		return nil
@@ -78,7 +82,11 @@ func (s *scene) testRecreatedPod(t *testing.T) {
 			return false
 		}
 		again := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("%s-%d", pod.Name, count.Add(1)), Labels: pod.Labels}, Spec: pod.Spec,
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: s.namespace,
+				Name:      fmt.Sprintf("%s-%d", pod.Name, count.Add(1)),
+				Labels:    pod.Labels,
+			}, Spec: pod.Spec,
 		}
 		if err := s.client.Create(s.Context(), again); err != nil {
 			t.Error(err)
@@ -100,19 +108,22 @@ func (s *scene) testRecreatedPod(t *testing.T) {
 	s.awaitMachineGone(4)
 }
 
-// testPodOfTheSameName has a pod be created again on the node of another member before the guard deletes it: that one stays.
+// testPodOfTheSameName has a pod be created again on the node of another member before the guard deletes it: that one
+// stays.
 func (s *scene) testPodOfTheSameName(t *testing.T) {
 	const guardPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: %s, name: moving, labels: {app: guard}}, spec: {nodeName: %s,
 		securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}, containers: [{
 		name: guard, image: registry.example/guard, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`
 	first := s.create(t, guardPod, s.namespace, s.node(5))
-	s.eventually("the pod runs, as one that is pending is evicted whatever its budget is", func(ctx context.Context) error {
-		pod := &corev1.Pod{}
-		if err := s.client.Get(ctx, client.ObjectKeyFromObject(first), pod); err != nil || pod.Status.Phase == corev1.PodRunning {
-			return err
-		}
-		return fmt.Errorf("it is %s", pod.Status.Phase)
-	})
+	s.eventually("the pod runs, as one that is pending is evicted whatever its budget is",
+		func(ctx context.Context) error {
+			pod := &corev1.Pod{}
+			if err := s.client.Get(ctx, client.ObjectKeyFromObject(first), pod); err != nil ||
+				pod.Status.Phase == corev1.PodRunning {
+				return err
+			}
+			return fmt.Errorf("it is %s", pod.Status.Phase)
+		})
 	var second client.Object
 	await := s.atFirst("delete moving", func() {
 		if err := s.client.Delete(s.Context(), first, client.GracePeriodSeconds(0)); err != nil {
@@ -124,7 +135,8 @@ func (s *scene) testPodOfTheSameName(t *testing.T) {
 	await(t)
 	s.awaitMachineGone(5)
 	pod := &corev1.Pod{}
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(second), pod); err != nil || pod.DeletionTimestamp != nil {
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(second), pod); err != nil ||
+		pod.DeletionTimestamp != nil {
 		t.Errorf("the pod of the node that stays is deleted: %v", err)
 	}
 }

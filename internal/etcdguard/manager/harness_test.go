@@ -97,8 +97,8 @@ func (s *guardStage) apply(t *testing.T, object *unstructured.Unstructured) {
 	sandboxtest.Apply(t, s.Connect(t), string(text))
 }
 
-// A scene is a control plane of machines that the test provides, as a person and an etcd operator would: it starts them,
-// with a node and an etcd member each, and ends those that were deleted.
+// A scene is a control plane of machines that the test provides, as a person and an etcd operator would: it starts
+// them, with a node and an etcd member each, and ends those that were deleted.
 type scene struct {
 	*etcdCluster
 	stage     *guardStage
@@ -122,12 +122,19 @@ func newSceneOn(t *testing.T, stage *guardStage) *scene {
 	t.Helper()
 	stage.prepare(t)
 	etcd := newEtcdCluster(t, &gate{})
-	s := &scene{etcdCluster: etcd, stage: stage, namespace: stage.Namespace(t), client: stage.Client(t), numbers: map[string]int{}}
+	s := &scene{
+		etcdCluster: etcd,
+		stage:       stage,
+		namespace:   stage.Namespace(t),
+		client:      stage.Client(t),
+		numbers:     map[string]int{},
+	}
 	s.giveRights(t)
 	s.api = s.serveAPI(t)
 	s.run(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
-			_ = s.provide(ctx) // etcd takes no learner while it has one, or members have just come: then it is tried again
+			// etcd takes no learner while it has one, or members have just come: then it is tried again
+			_ = s.provide(ctx)
 			pause(ctx, 200*time.Millisecond)
 		}
 		return nil
@@ -171,7 +178,8 @@ func isRunning(m *machinev1beta1.Machine) bool {
 }
 
 func hasHook(m *machinev1beta1.Machine) bool {
-	return slices.Contains(m.Spec.LifecycleHooks.PreDrain, machinev1beta1.LifecycleHook{Name: "EtcdQuorumOperator", Owner: "clusteroperator/etcd"})
+	return slices.Contains(m.Spec.LifecycleHooks.PreDrain,
+		machinev1beta1.LifecycleHook{Name: "EtcdQuorumOperator", Owner: "clusteroperator/etcd"})
 }
 
 // run runs a function until the test ends, or stop is called.
@@ -202,13 +210,14 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// serveAPI serves the API server past the gate, to the guard's service account. It shows the machines of the scene as those
-// of all namespaces, since a guard serves its hook on all machines that there are; and no ClusterOperators: there is one
-// for all guards.
+// serveAPI serves the API server past the gate, to the guard's service account. It shows the machines of the scene as
+// those of all namespaces, since a guard serves its hook on all machines that there are; and no ClusterOperators: there
+// is one for all guards.
 func (s *scene) serveAPI(t *testing.T) *rest.Config {
 	t.Helper()
 	accounts := s.stage.SharedSandbox.Client(t).CoreV1().ServiceAccounts(manager.DefaultNamespace)
-	token, err := accounts.CreateToken(t.Context(), "etcd-quorum-guard", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := accounts.CreateToken(t.Context(), "etcd-quorum-guard", &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +305,8 @@ func (s *scene) delete(number int) {
 
 func (s *scene) awaitMachineGone(number int) {
 	s.Helper()
-	machinetest.AwaitGone(s.TB, s.client, &machinev1beta1.Machine{}, client.ObjectKey{Namespace: s.namespace, Name: s.machine(number)})
+	machinetest.AwaitGone(s.TB, s.client, &machinev1beta1.Machine{},
+		client.ObjectKey{Namespace: s.namespace, Name: s.machine(number)})
 }
 
 // awaitHeld waits until the hook says of a machine what it waits for.

@@ -43,8 +43,8 @@ func (w machineWrite) isRemoval() bool {
 	return w.Machine.DeletionTimestamp != nil && len(w.Machine.Finalizers) == 0
 }
 
-// readHistory returns the writes of Machines that succeeded, in the order of their resource versions: that of the API server, in which
-// the times of writes that were made at once are not.
+// readHistory returns the writes of Machines that succeeded, in the order of their resource versions: that of the API
+// server, in which the times of writes that were made at once are not.
 func (s *planeScene) readHistory(t *testing.T) []machineWrite {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.stage.Sandbox(t).Logs, "audit*.log"))
@@ -79,8 +79,8 @@ func (s *planeScene) readHistory(t *testing.T) []machineWrite {
 // settleTime is how long a control plane may have decided before it writes.
 const settleTime = 5 * time.Second
 
-// checkHistory checks, by the audit log, that no update in place began while another machine was updated or being deleted, and that
-// each was permitted by the guard at that moment.
+// checkHistory checks, by the audit log, that no update in place began while another machine was updated or being
+// deleted, and that each was permitted by the guard at that moment.
 func (s *planeScene) checkHistory(t *testing.T) {
 	t.Helper()
 	last := map[string]machineWrite{}
@@ -104,15 +104,18 @@ func (s *planeScene) checkHistory(t *testing.T) {
 func (s *planeScene) checkBegin(t *testing.T, before, write machineWrite, last map[string]machineWrite) {
 	t.Helper()
 	if !rolloutrules.IsPermitted(&before.Machine, write.Begin) {
-		t.Errorf("%s: Machine %s is updated without permission: %q", write.Begin.Format(time.TimeOnly), write.Machine.Name, before.Machine.Annotations)
+		t.Errorf("%s: Machine %s is updated without permission: %q", write.Begin.Format(time.TimeOnly),
+			write.Machine.Name, before.Machine.Annotations)
 	}
 	for name, other := range last {
 		if other.isRemoval() && !write.End.Before(other.Begin) {
 			continue
 		}
-		isBusy := rolloutrules.IsUpdating(&other.Machine) || other.Machine.DeletionTimestamp != nil && write.Begin.Sub(other.Machine.DeletionTimestamp.Time) > settleTime
+		isBusy := rolloutrules.IsUpdating(&other.Machine) ||
+			other.Machine.DeletionTimestamp != nil && write.Begin.Sub(other.Machine.DeletionTimestamp.Time) > settleTime
 		if name != write.Machine.Name && isBusy {
-			t.Errorf("%s: Machine %s is updated while Machine %s is: %q, deleted %v", write.Begin.Format(time.TimeOnly), write.Machine.Name, name,
+			t.Errorf("%s: Machine %s is updated while Machine %s is: %q, deleted %v", write.Begin.Format(time.TimeOnly),
+				write.Machine.Name, name,
 				other.Machine.Annotations, other.Machine.DeletionTimestamp)
 		}
 	}

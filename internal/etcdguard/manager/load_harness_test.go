@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A writingLoad writes one key after the other, each until it is acknowledged, and reads it back through the quorum. Beside
-// that it watches the voters.
+// A writingLoad writes one key after the other, each until it is acknowledged, and reads it back through the quorum.
+// Beside that it watches the voters.
 type writingLoad struct {
 	cluster *etcdCluster
 	watch   *quorumWatch
@@ -127,7 +127,8 @@ func (l *writingLoad) check(t *testing.T) {
 			t.Errorf("write %d was acknowledged, and is lost", number)
 		}
 	}
-	t.Logf("%d writes were acknowledged, the slowest after %s; there were %d to %d voters", l.written, l.longest.Round(time.Millisecond),
+	t.Logf("%d writes were acknowledged, the slowest after %s; there were %d to %d voters", l.written,
+		l.longest.Round(time.Millisecond),
 		l.watch.fewest, l.watch.most)
 	for _, problem := range l.problems() {
 		t.Error(problem)

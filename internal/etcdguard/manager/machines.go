@@ -57,26 +57,29 @@ type hostFacts struct {
 	asksForUpdate, mayUpdate, isUpdating bool
 }
 
-// machineAPIs are by group. The machines of a control plane whose own controller manages its etcd members are left to that
-// controller: in Cluster API they have a label with its name.
+// machineAPIs are by group. The machines of a control plane whose own controller manages its etcd members are left to
+// that controller: in Cluster API they have a label with its name.
 var machineAPIs = map[string]machineAPI{
 	OpenShift: {
-		machine: &machinev1beta1.Machine{}, list: &machinev1beta1.MachineList{}, view: viewOpenShift, stage: deletion.BeforeDrain,
+		machine: &machinev1beta1.Machine{}, list: &machinev1beta1.MachineList{}, view: viewOpenShift,
+		stage:    deletion.BeforeDrain,
 		selector: "machine.openshift.io/cluster-api-machine-role in (master, control-plane)",
 	},
-	// In Cluster API the hook is before the termination: a machine without a node, or the last one of its cluster, is not
-	// held by hooks before the drain. A drain does not evict members.
+	// In Cluster API the hook is before the termination: a machine without a node, or the last one of its cluster, is
+	// not held by hooks before the drain. A drain does not evict members.
 	ClusterAPI: {
-		machine: &clusterv1.Machine{}, list: &clusterv1.MachineList{}, view: viewClusterAPI, stage: deletion.BeforeTerminate,
+		machine: &clusterv1.Machine{}, list: &clusterv1.MachineList{}, view: viewClusterAPI,
+		stage:    deletion.BeforeTerminate,
 		selector: clusterv1.MachineControlPlaneLabel + ",!" + clusterv1.MachineControlPlaneNameLabel,
 	},
 }
 
 func viewOpenShift(o client.Object) hostFacts {
 	m := o.(*machinev1beta1.Machine)
-	facts := hostFacts{isHeld: slices.ContainsFunc(m.Spec.LifecycleHooks.PreDrain, func(h machinev1beta1.LifecycleHook) bool {
-		return h.Name == HookName
-	}), ownership: func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipOpenShift(node, m) }}
+	facts := hostFacts{isHeld: slices.ContainsFunc(m.Spec.LifecycleHooks.PreDrain,
+		func(h machinev1beta1.LifecycleHook) bool {
+			return h.Name == HookName
+		}), ownership: func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipOpenShift(node, m) }}
 	facts.hasHook = facts.isHeld
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
@@ -90,10 +93,12 @@ func viewOpenShift(o client.Object) hostFacts {
 func viewClusterAPI(o client.Object) hostFacts {
 	m, now := o.(*clusterv1.Machine), time.Now()
 	facts := hostFacts{
-		node:          m.Status.NodeRef.Name,
-		hasHook:       slices.Contains(deletion.HooksClusterAPI(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix), clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/"+HookName),
+		node: m.Status.NodeRef.Name,
+		hasHook: slices.Contains(deletion.HooksClusterAPI(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix),
+			clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/"+HookName),
 		ownership:     func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipClusterAPI(node, m) },
-		asksForUpdate: rolloutrules.AwaitsPermission(m, now), mayUpdate: rolloutrules.MayBegin(m, now), isUpdating: rolloutrules.IsUpdating(m),
+		asksForUpdate: rolloutrules.AwaitsPermission(m, now), mayUpdate: rolloutrules.MayBegin(m, now),
+		isUpdating: rolloutrules.IsUpdating(m),
 	}
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
@@ -116,8 +121,8 @@ func (g *guard) readMachines(ctx context.Context) ([]etcdguard.ControlPlaneMachi
 	return machines, err
 }
 
-// readMachine returns the facts about a machine and its node. If another host has joined under the name of its node, the
-// addresses, by which members are found, and the guard pods of that node are not the machine's.
+// readMachine returns the facts about a machine and its node. If another host has joined under the name of its node,
+// the addresses, by which members are found, and the guard pods of that node are not the machine's.
 func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.ControlPlaneMachine, error) {
 	facts := g.api.view(o)
 	m := etcdguard.ControlPlaneMachine{
@@ -171,7 +176,8 @@ func (g *guard) guardPods(ctx context.Context, node string) ([]etcdguard.GuardPo
 	return found, nil
 }
 
-// endpoints returns the endpoints of etcd: those of the options, or else the internal addresses of the control plane's nodes.
+// endpoints returns the endpoints of etcd: those of the options, or else the internal addresses of the control plane's
+// nodes.
 func (g *guard) endpoints(ctx context.Context) ([]string, error) {
 	if len(g.options.Endpoints) > 0 {
 		return g.options.Endpoints, nil

@@ -1,12 +1,13 @@
-// Package manager runs the etcd quorum guard in one process: with leader election, probes, metrics and a ClusterOperator.
-// It carries out what package etcdguard decides: changes to the members of etcd, permissions for updates in place, and the
-// lifecycle hook that holds machines meanwhile, which package machinehook adds and removes.
+// Package manager runs the etcd quorum guard in one process: with leader election, probes, metrics and a
+// ClusterOperator. It carries out what package etcdguard decides: changes to the members of etcd, permissions for
+// updates in place, and the lifecycle hook that holds machines meanwhile, which package machinehook adds and removes.
 //
-// It has no state of its own: it can be killed between any two requests, and continues from the state in etcd and the API
-// server.
+// It has no state of its own: it can be killed between any two requests, and continues from the state in etcd and the
+// API server.
 //
-// Run is the call to start from. machines.go reads the machines, steps.go changes the members, updates.go answers requests for
-// updates in place; observation.go and metrics.go report the state of the members, to the ClusterOperator and to monitoring.
+// Run is the call to start from. machines.go reads the machines, steps.go changes the members, updates.go answers
+// requests for updates in place; observation.go and metrics.go report the state of the members, to the ClusterOperator
+// and to monitoring.
 package manager
 
 import (
@@ -45,8 +46,8 @@ type Options struct {
 	Machines string
 	// Voters is how many voting members the cluster is to have; 3 if it is 0.
 	Voters int
-	// Endpoints are the endpoints of etcd, such as https://10.0.0.1:2379. If there are none, they are the internal addresses
-	// of the nodes of the control plane.
+	// Endpoints are the endpoints of etcd, such as https://10.0.0.1:2379. If there are none, they are the internal
+	// addresses of the nodes of the control plane.
 	Endpoints []string
 	Etcd      members.Options
 	// GuardPods selects the pods that block a drain of a node with a member, by labels; app=guard if it is empty.
@@ -76,7 +77,9 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 		Manager: ctrl.Options{
 			Scheme: scheme,
 			// The guard reads from the API server itself; the cache is only for watches of machines.
-			Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Pod{}, &corev1.Node{}}}},
+			Client: client.Options{Cache: &client.CacheOptions{
+				DisableFor: []client.Object{&corev1.Pod{}, &corev1.Node{}},
+			}},
 		},
 		SetUp: func(_ context.Context, m ctrl.Manager, isLeader func() bool) (leader.Controllers, error) {
 			g, err := setUp(m, isLeader, o.withDefaults())
@@ -92,7 +95,11 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 // controllers returns the metrics and the status of the guard.
 func (g *guard) controllers() leader.Controllers {
 	return leader.Controllers{
-		Metrics: leader.ControllerMetrics{Leads: metricPrefix + "leader", Collect: g.collect, Counted: []prometheus.Collector{g.steps}},
+		Metrics: leader.ControllerMetrics{
+			Leads:   metricPrefix + "leader",
+			Collect: g.collect,
+			Counted: []prometheus.Collector{g.steps},
+		},
 		RelatedObjects: []configv1.ObjectReference{
 			{Resource: "namespaces", Name: DefaultNamespace},
 			{Group: g.options.MachineAPI, Resource: "machines"},

@@ -16,15 +16,18 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	isReachable  = describe("etcd_reachable", "1 if the members of etcd are known, 0 if not: the other numbers of members are missing then.")
+	isReachable = describe("etcd_reachable",
+		"1 if the members of etcd are known, 0 if not: the other numbers of members are missing then.")
 	wanted       = describe("voters_wanted", "How many voting members etcd is to have.")
 	voters       = describe("voters", "How many voting members etcd has.")
 	healthy      = describe("voters_healthy", "How many voting members answer a read that needs the quorum.")
 	learners     = describe("learners", "How many members are learners, which do not vote.")
 	replacements = describe("replacements", "How many voting members are on machines that are being deleted.")
-	lastLook     = describe("last_look_timestamp_seconds", "When the guard last knew the members of etcd and their machines.")
-	held         = describe("held_machines", "How many machines are being deleted that the guard's hook holds.")
-	heldSince    = describe("held_since_timestamp_seconds", "When the deletion of a machine was requested that the guard's hook holds.", "name", "namespace")
+	lastLook     = describe("last_look_timestamp_seconds",
+		"When the guard last knew the members of etcd and their machines.")
+	held      = describe("held_machines", "How many machines are being deleted that the guard's hook holds.")
+	heldSince = describe("held_since_timestamp_seconds",
+		"When the deletion of a machine was requested that the guard's hook holds.", "name", "namespace")
 )
 
 // The results of a step.

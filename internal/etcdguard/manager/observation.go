@@ -19,7 +19,12 @@ const (
 )
 
 // troubling are the reasons of steps that make the guard Degraded if they last.
-var troubling = map[string]bool{"EtcdUnreachable": true, "NoQuorum": true, "UnhealthyMembers": true, "SharedAddress": true}
+var troubling = map[string]bool{
+	"EtcdUnreachable":  true,
+	"NoQuorum":         true,
+	"UnhealthyMembers": true,
+	"SharedAddress":    true,
+}
 
 // An observation is the last snapshot of the guard, for the ClusterOperator and for monitoring.
 type observation struct {
@@ -38,14 +43,18 @@ func (o *observation) record(seen etcdguard.EtcdSnapshot, due etcdguard.GuardSte
 	case troubling[due.Reason]:
 		trouble = clusteroperator.ControllerProblem{Reason: due.Reason, Message: due.Message}
 	case stays != nil:
-		trouble = clusteroperator.ControllerProblem{Reason: ReasonGuardPodStays, Message: strings.ReplaceAll(stays.Error(), "\n", "; ")}
+		trouble = clusteroperator.ControllerProblem{
+			Reason:  ReasonGuardPodStays,
+			Message: strings.ReplaceAll(stays.Error(), "\n", "; "),
+		}
 	}
 	o.set(seen, trouble)
 }
 
 // recordFailure records that machines or nodes could not be read.
 func (o *observation) recordFailure(err error) {
-	o.set(etcdguard.EtcdSnapshot{Problem: err.Error()}, clusteroperator.ControllerProblem{Reason: ReasonLookFailed, Message: err.Error()})
+	o.set(etcdguard.EtcdSnapshot{Problem: err.Error()},
+		clusteroperator.ControllerProblem{Reason: ReasonLookFailed, Message: err.Error()})
 }
 
 func (o *observation) set(seen etcdguard.EtcdSnapshot, trouble clusteroperator.ControllerProblem) {
@@ -74,8 +83,8 @@ func (o *observation) last() (etcdguard.EtcdSnapshot, bool) {
 	return o.seen, o.isMade
 }
 
-// standing returns the status of the guard. Trouble is reported when it has lasted for longer than a member may be silent:
-// otherwise each restart of a member would be reported.
+// standing returns the status of the guard. Trouble is reported when it has lasted for longer than a member may be
+// silent: otherwise each restart of a member would be reported.
 func (o *observation) standing(patience time.Duration) (clusteroperator.ControllerStatus, error) {
 	seen, isMade := o.last()
 	if !isMade {
@@ -97,7 +106,8 @@ func replacement(seen etcdguard.EtcdSnapshot) clusteroperator.ControllerProblem 
 	case seen.Problem != "":
 	case counts.Leaving > 0:
 		return clusteroperator.ControllerProblem{Reason: ReasonReplacement, Message: fmt.Sprintf(
-			"%d of %d voting members of etcd are on machines that are being deleted, and a minor update would restart the others", counts.Leaving, counts.Voters)}
+			"%d of %d voting members of etcd are on machines that are being deleted, and a minor update would "+
+				"restart the others", counts.Leaving, counts.Voters)}
 	case counts.Voters < seen.Voters:
 		return clusteroperator.ControllerProblem{Reason: ReasonReplacement, Message: fmt.Sprintf(
 			"etcd has %d of %d voting members, and a minor update would restart them", counts.Voters, seen.Voters)}

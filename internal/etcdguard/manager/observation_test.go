@@ -16,9 +16,11 @@ import (
 
 // TestStanding tells of what was seen what the ClusterOperator's conditions say.
 func TestStanding(t *testing.T) {
-	machines := []etcdguard.ControlPlaneMachine{{Name: "a", Addresses: []string{"1"}, IsDeleting: true}, {Name: "b", Addresses: []string{"2"}}}
+	machines := []etcdguard.ControlPlaneMachine{{Name: "a", Addresses: []string{"1"}, IsDeleting: true},
+		{Name: "b", Addresses: []string{"2"}}}
 	members := []etcdguard.EtcdMember{
-		{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy}, {ID: 2, Addresses: []string{"2"}, Health: etcdguard.Healthy},
+		{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy},
+		{ID: 2, Addresses: []string{"2"}, Health: etcdguard.Healthy},
 	}
 	steady := etcdguard.EtcdSnapshot{Voters: 2, Machines: machines[1:], Members: members}
 	for name, test := range map[string]struct {
@@ -29,26 +31,52 @@ func TestStanding(t *testing.T) {
 		want    clusteroperator.ControllerStatus
 	}{
 		"nothing to be done": {seen: steady, lasting: true},
-		"a replacement": {seen: etcdguard.EtcdSnapshot{Voters: 2, Machines: machines, Members: members}, want: clusteroperator.ControllerStatus{
-			NotUpgradeable: clusteroperator.ControllerProblem{Reason: "MemberReplacement", Message: "1 of 2 voting members of etcd are on machines that are being deleted, and a minor update would restart the others"},
-		}},
-		"a missing voter": {seen: etcdguard.EtcdSnapshot{Voters: 3, Machines: machines[1:], Members: members}, want: clusteroperator.ControllerStatus{
-			NotUpgradeable: clusteroperator.ControllerProblem{Reason: "MemberReplacement", Message: "etcd has 2 of 3 voting members, and a minor update would restart them"},
-		}},
-		"no quorum, for a moment": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum", Message: "1 of 3 answer"}},
-		"no quorum": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum", Message: "1 of 3 answer"}, lasting: true, want: clusteroperator.ControllerStatus{
-			Degraded: clusteroperator.ControllerProblem{Reason: "NoQuorum", Message: "1 of 3 answer"},
-		}},
-		"etcd is not reached": {seen: etcdguard.EtcdSnapshot{Voters: 3, Problem: "no"}, due: etcdguard.GuardStep{Reason: "EtcdUnreachable", Message: "no"}, lasting: true, want: clusteroperator.ControllerStatus{
-			Degraded: clusteroperator.ControllerProblem{Reason: "EtcdUnreachable", Message: "no"},
-		}},
-		"a wait that needs no administrator": {seen: steady, due: etcdguard.GuardStep{Reason: "LearnerStarts"}, lasting: true},
-		"a guard pod stays": {seen: steady, stays: errors.New("a is refused\nb is refused"), lasting: true, want: clusteroperator.ControllerStatus{
-			Degraded: clusteroperator.ControllerProblem{Reason: "GuardPodStays", Message: "a is refused; b is refused"},
-		}},
-		"a guard pod stays, and there is no quorum": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum"}, stays: errors.New("no"), lasting: true, want: clusteroperator.ControllerStatus{
-			Degraded: clusteroperator.ControllerProblem{Reason: "NoQuorum"},
-		}},
+		"a replacement": {seen: etcdguard.EtcdSnapshot{Voters: 2, Machines: machines, Members: members},
+			want: clusteroperator.ControllerStatus{
+				NotUpgradeable: clusteroperator.ControllerProblem{
+					Reason: "MemberReplacement",
+					Message: "1 of 2 voting members of etcd are on machines that are being deleted, and a minor " +
+						"update would restart the others",
+				},
+			}},
+		"a missing voter": {seen: etcdguard.EtcdSnapshot{Voters: 3, Machines: machines[1:], Members: members},
+			want: clusteroperator.ControllerStatus{
+				NotUpgradeable: clusteroperator.ControllerProblem{
+					Reason:  "MemberReplacement",
+					Message: "etcd has 2 of 3 voting members, and a minor update would restart them",
+				},
+			}},
+		"no quorum, for a moment": {
+			seen: steady,
+			due:  etcdguard.GuardStep{Reason: "NoQuorum", Message: "1 of 3 answer"},
+		},
+		"no quorum": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum", Message: "1 of 3 answer"},
+			lasting: true, want: clusteroperator.ControllerStatus{
+				Degraded: clusteroperator.ControllerProblem{Reason: "NoQuorum", Message: "1 of 3 answer"},
+			}},
+		"etcd is not reached": {seen: etcdguard.EtcdSnapshot{
+			Voters:  3,
+			Problem: "no",
+		}, due: etcdguard.GuardStep{Reason: "EtcdUnreachable", Message: "no"}, lasting: true,
+			want: clusteroperator.ControllerStatus{
+				Degraded: clusteroperator.ControllerProblem{Reason: "EtcdUnreachable", Message: "no"},
+			}},
+		"a wait that needs no administrator": {
+			seen:    steady,
+			due:     etcdguard.GuardStep{Reason: "LearnerStarts"},
+			lasting: true,
+		},
+		"a guard pod stays": {seen: steady, stays: errors.New("a is refused\nb is refused"), lasting: true,
+			want: clusteroperator.ControllerStatus{
+				Degraded: clusteroperator.ControllerProblem{
+					Reason:  "GuardPodStays",
+					Message: "a is refused; b is refused",
+				},
+			}},
+		"a guard pod stays, and there is no quorum": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum"},
+			stays: errors.New("no"), lasting: true, want: clusteroperator.ControllerStatus{
+				Degraded: clusteroperator.ControllerProblem{Reason: "NoQuorum"},
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var o observation
@@ -92,13 +120,24 @@ func TestMetrics(t *testing.T) {
 	if served := servedBy(t, g); len(served) != 2 || served["etcd_reachable"] != 0 || served["held_machines"] != 0 {
 		t.Errorf("before the first look: %v", served)
 	}
-	held := etcdguard.ControlPlaneMachine{Name: "ns/a", Addresses: []string{"1"}, IsDeleting: true, HeldSince: time.Unix(1000, 0)}
-	members := []etcdguard.EtcdMember{{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy}, {ID: 2, Addresses: []string{"2"}, Health: etcdguard.Unhealthy}}
+	held := etcdguard.ControlPlaneMachine{
+		Name:       "ns/a",
+		Addresses:  []string{"1"},
+		IsDeleting: true,
+		HeldSince:  time.Unix(1000, 0),
+	}
+	members := []etcdguard.EtcdMember{{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy},
+		{ID: 2, Addresses: []string{"2"}, Health: etcdguard.Unhealthy}}
 	begun := float64(time.Now().Unix())
-	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held, {Name: "ns/b"}}, Members: members}, etcdguard.GuardStep{}, nil)
+	g.seen.record(etcdguard.EtcdSnapshot{
+		Voters:   3,
+		Machines: []etcdguard.ControlPlaneMachine{held, {Name: "ns/b"}},
+		Members:  members,
+	}, etcdguard.GuardStep{}, nil)
 	served := servedBy(t, g)
 	for name, want := range map[string]float64{
-		"etcd_reachable": 1, "voters_wanted": 3, "voters": 2, "voters_healthy": 1, "replacements": 1, "held_machines": 1, "held_since_timestamp_seconds": 1000,
+		"etcd_reachable": 1, "voters_wanted": 3, "voters": 2, "voters_healthy": 1, "replacements": 1,
+		"held_machines": 1, "held_since_timestamp_seconds": 1000,
 	} {
 		if served[name] != want {
 			t.Errorf("%s is %v, want %v", name, served[name], want)
@@ -108,9 +147,11 @@ func TestMetrics(t *testing.T) {
 	if looked < begun {
 		t.Errorf("the last look was at %v, and it began at %v", looked, begun)
 	}
-	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held}, Problem: "no"}, etcdguard.GuardStep{Reason: "EtcdUnreachable"}, nil)
+	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held}, Problem: "no"},
+		etcdguard.GuardStep{Reason: "EtcdUnreachable"}, nil)
 	served = servedBy(t, g)
-	if _, ok := served["voters"]; ok || served["etcd_reachable"] != 0 || served["held_machines"] != 1 || served["last_look_timestamp_seconds"] != looked {
+	if _, ok := served["voters"]; ok || served["etcd_reachable"] != 0 || served["held_machines"] != 1 ||
+		served["last_look_timestamp_seconds"] != looked {
 		t.Errorf("while etcd is not reached: %v", served)
 	}
 }
@@ -143,10 +184,13 @@ func TestHeldMachines(t *testing.T) {
 	hooked := &machinev1beta1.Machine{}
 	hooked.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{Name: HookName, Owner: HookOwner}}
 	annotated := &clusterv1.Machine{}
-	annotated.Annotations = map[string]string{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuorumOperator": HookOwner}
+	annotated.Annotations = map[string]string{
+		"pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuorumOperator": HookOwner,
+	}
 	other := &clusterv1.Machine{}
 	other.Annotations = map[string]string{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/other": ""}
-	if !viewOpenShift(hooked).hasHook || viewOpenShift(&machinev1beta1.Machine{}).hasHook || !viewClusterAPI(annotated).hasHook || viewClusterAPI(other).hasHook {
+	if !viewOpenShift(hooked).hasHook || viewOpenShift(&machinev1beta1.Machine{}).hasHook ||
+		!viewClusterAPI(annotated).hasHook || viewClusterAPI(other).hasHook {
 		t.Error("a hook is not found, or found where there is none")
 	}
 }

@@ -26,7 +26,8 @@ func (s *scene) createSet(t *testing.T) {
 	set := &machinev1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "control-plane"}}
 	spec := fmt.Sprintf(`{replicas: 3, selector: {matchLabels: {test: %s}}, template: {
 		metadata: {labels: {test: %s, machine.openshift.io/cluster-api-machine-role: master}},
-		spec: {providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine}}}}}`, s.namespace, s.namespace)
+		spec: {providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine}}}}}`,
+		s.namespace, s.namespace)
 	if err := yaml.Unmarshal([]byte(spec), &set.Spec); err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +57,9 @@ func (s *scene) provide(ctx context.Context) error {
 			if err := s.startNode(ctx, number); err != nil {
 				return err
 			}
-			err := s.patch(ctx, &m, fmt.Sprintf(`{"spec":{"providerID":%q,"addresses":[{"type":"InternalIP","address":%q}]}}`,
-				s.providerID(number), s.Address(number)))
+			err := s.patch(ctx, &m,
+				fmt.Sprintf(`{"spec":{"providerID":%q,"addresses":[{"type":"InternalIP","address":%q}]}}`,
+					s.providerID(number), s.Address(number)))
 			if err != nil {
 				return err
 			}
@@ -74,8 +76,8 @@ func (s *scene) provide(ctx context.Context) error {
 	return nil
 }
 
-// hasFailedToStart returns whether a member has ended before it joined: etcd refuses to start if the members have changed meanwhile. A
-// kubelet would start it again. One that was removed has ended, too, and is in the list no more.
+// hasFailedToStart returns whether a member has ended before it joined: etcd refuses to start if the members have
+// changed meanwhile. A kubelet would start it again. One that was removed has ended, too, and is in the list no more.
 func (s *scene) hasFailedToStart(ctx context.Context, number int) bool {
 	if !s.HasEnded(number) {
 		return false
@@ -86,7 +88,8 @@ func (s *scene) hasFailedToStart(ctx context.Context, number int) bool {
 	})
 }
 
-// dropLearner removes a member that has joined when its machine was no longer held: who adds members has to remove such a one.
+// dropLearner removes a member that has joined when its machine was no longer held: who adds members has to remove such
+// a one.
 func (s *scene) dropLearner(ctx context.Context, number int) error {
 	members, err := s.members(ctx)
 	if err != nil {
@@ -148,9 +151,14 @@ func (s *scene) node(number int) string { return fmt.Sprintf("%s-%d", s.namespac
 
 func (s *scene) startNode(ctx context.Context, number int) error {
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: s.node(number), Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}},
-		Spec:       corev1.NodeSpec{ProviderID: s.providerID(number)},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Address(number)}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   s.node(number),
+			Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""},
+		},
+		Spec: corev1.NodeSpec{ProviderID: s.providerID(number)},
+		Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Address(number)}},
+		},
 	}
 	s.Cleanup(func() { _ = s.client.Delete(context.Background(), node) }) // the test's own context has ended by then
 	if err := s.client.Create(ctx, node); !apierrors.IsAlreadyExists(err) {
@@ -177,8 +185,11 @@ func (s *scene) replaceHost(t *testing.T, replaced, by int) {
 	}
 	machinetest.AwaitGone(t, s.client, node, client.ObjectKeyFromObject(node))
 	again := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}, Spec: corev1.NodeSpec{ProviderID: s.providerID(by) + "/again"},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Address(by)}}},
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels},
+		Spec:       corev1.NodeSpec{ProviderID: s.providerID(by) + "/again"},
+		Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Address(by)}},
+		},
 	}
 	if err := s.client.Create(t.Context(), again); err != nil {
 		t.Fatal(err)

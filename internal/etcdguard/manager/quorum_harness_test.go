@@ -14,9 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// longestOutage is how long etcd may acknowledge no write, and list no members. It measures no speed: when a member ends, the others
-// elect a leader within seconds, and the slowest write of half an hour beside other work took 7.3 s. Without a quorum there are no writes
-// until another member is back.
+// longestOutage is how long etcd may acknowledge no write, and list no members. It measures no speed: when a member
+// ends, the others elect a leader within seconds, and the slowest write of half an hour beside other work took 7.3 s.
+// Without a quorum there are no writes until another member is back.
 const longestOutage = time.Minute
 
 // errOtherVoters is the result of a look during which the voters have changed.
@@ -39,8 +39,8 @@ func newQuorumWatch(c *etcdCluster) *quorumWatch {
 	return &quorumWatch{cluster: c, listed: time.Now(), fewest: 3, most: 3}
 }
 
-// count counts the voters by a list that takes a quorum. A voter that does not answer, and whose machine is being deleted, may be removed
-// before its replacement votes: it counts as a voter until there are three again.
+// count counts the voters by a list that takes a quorum. A voter that does not answer, and whose machine is being
+// deleted, may be removed before its replacement votes: it counts as a voter until there are three again.
 func (w *quorumWatch) count(ctx context.Context) {
 	answers, err := w.cluster.askVoters(ctx)
 	if ctx.Err() != nil {
@@ -67,8 +67,8 @@ func (w *quorumWatch) count(ctx context.Context) {
 	w.fewest, w.most = min(w.fewest, len(answers)+w.lost), max(w.most, len(answers))
 }
 
-// lookForMajority looks whether more than half of the voters answer, by a list that any member has. A minority is looked at again: one
-// member may have stopped after it was asked, and another one have started after that.
+// lookForMajority looks whether more than half of the voters answer, by a list that any member has. A minority is
+// looked at again: one member may have stopped after it was asked, and another one have started after that.
 func (w *quorumWatch) lookForMajority(ctx context.Context) {
 	var answers map[string]bool
 	for range 2 {
@@ -92,7 +92,8 @@ func (w *quorumWatch) problems() []string {
 		found = append(found, fmt.Sprintf("there were %d to %d voters", w.fewest, w.most))
 	}
 	if count := len(w.minorities); count > 0 {
-		found = append(found, fmt.Sprintf("no majority of the voters answered, at %d looks: %q", count, w.minorities[:min(count, 5)]))
+		found = append(found, fmt.Sprintf("no majority of the voters answered, at %d looks: %q", count,
+			w.minorities[:min(count, 5)]))
 	}
 	if w.unlisted > longestOutage {
 		found = append(found, fmt.Sprintf("the members of etcd could not be listed for %s", w.unlisted))
@@ -136,7 +137,8 @@ func (c *etcdCluster) askVoters(ctx context.Context, options ...clientv3.OpOptio
 	return answers, err
 }
 
-func (c *etcdCluster) listVoters(ctx context.Context, options []clientv3.OpOption) (map[string]*etcdserverpb.Member, error) {
+func (c *etcdCluster) listVoters(ctx context.Context,
+	options []clientv3.OpOption) (map[string]*etcdserverpb.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	found, err := c.members(ctx, options...)
@@ -144,8 +146,8 @@ func (c *etcdCluster) listVoters(ctx context.Context, options []clientv3.OpOptio
 	return found, err
 }
 
-// ask asks a member for something that it answers without the others. One that is dead refuses the connection at once; the timeout
-// is that of a busy machine.
+// ask asks a member for something that it answers without the others. One that is dead refuses the connection at once;
+// the timeout is that of a busy machine.
 func (c *etcdCluster) ask(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -33,7 +33,8 @@ type guardProcess struct {
 	kills   int
 }
 
-// startGuardProcess builds the program and has it run until the test ends. It reaches the API server and etcd past the gate.
+// startGuardProcess builds the program and has it run until the test ends. It reaches the API server and etcd past the
+// gate.
 func (s *scene) startGuardProcess(t *testing.T, o manager.Options) *guardProcess {
 	t.Helper()
 	folder := t.TempDir()
@@ -57,8 +58,11 @@ func (s *scene) startGuardProcess(t *testing.T, o manager.Options) *guardProcess
 	g := &guardProcess{}
 	s.run(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
-			command := exec.CommandContext(ctx, program, "etcd-quorum-guard", "--kubeconfig", kubeconfig, "--namespace", o.Namespace,
-				"--unhealthy-after", o.Etcd.Patience.String(), "--etcd-endpoints", strings.Join(o.Endpoints, ","), "--etcd-ca-file", s.options.CAFile, "--etcd-cert-file", s.options.CertFile, "--etcd-key-file", s.options.KeyFile)
+			command := exec.CommandContext(ctx, program, "etcd-quorum-guard", "--kubeconfig", kubeconfig, "--namespace",
+				o.Namespace,
+				"--unhealthy-after", o.Etcd.Patience.String(), "--etcd-endpoints", strings.Join(o.Endpoints, ","),
+				"--etcd-ca-file", s.options.CAFile, "--etcd-cert-file", s.options.CertFile, "--etcd-key-file",
+				s.options.KeyFile)
 			command.Stdout, command.Stderr = log, log
 			if err := g.live(command); err != nil {
 				return err
@@ -93,9 +97,9 @@ func (g *guardProcess) kill() {
 	<-ended
 }
 
-// TestControlPlaneIsReplacedUnderLoad replaces all three members of etcd, one after the other, while it is written to. The
-// program of the guard is killed at its writes: before they arrive in the first replacement, after that in the second,
-// both in the third if the test is to be thorough.
+// TestControlPlaneIsReplacedUnderLoad replaces all three members of etcd, one after the other, while it is written to.
+// The program of the guard is killed at its writes: before they arrive in the first replacement, after that in the
+// second, both in the third if the test is to be thorough.
 func TestControlPlaneIsReplacedUnderLoad(t *testing.T) {
 	s := newScene(t)
 	guard := s.startGuardProcess(t, s.guardOptions())

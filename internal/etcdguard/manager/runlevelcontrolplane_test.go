@@ -34,8 +34,8 @@ var (
 	soakSeed = flag.Uint64("soak-seed", 0, "what the accidents are chosen by; 0 takes the time")
 )
 
-// A planeScene is a scene whose machines are those of a RunlevelControlPlane, with an extension whose updates restart the member of
-// a machine, as the update of a host does.
+// A planeScene is a scene whose machines are those of a RunlevelControlPlane, with an extension whose updates restart
+// the member of a machine, as the update of a host does.
 type planeScene struct {
 	*scene
 	plane      *v1alpha1.RunlevelControlPlane
@@ -56,7 +56,8 @@ func newPlaneScene(t *testing.T) *planeScene {
 	stage.once.Do(func() { stage.applyManifests(t) }) // the scene has a machine controller of its own
 	s := &planeScene{scene: newSceneOn(t, stage), isStarted: map[string]bool{}, restarting: make(chan struct{}, 1)}
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},
-		spec: {controlPlaneRef: {apiGroup: controlplane.runlevel.dev, kind: RunlevelControlPlane, name: shop}}}`, s.namespace)
+		spec: {controlPlaneRef: {apiGroup: controlplane.runlevel.dev, kind: RunlevelControlPlane, name: shop}}}`,
+		s.namespace)
 	s.start(t)
 	for number := 1; number <= 3; number++ {
 		s.createClusterAPIMachine(t, number)
@@ -73,8 +74,10 @@ func newPlaneScene(t *testing.T) *planeScene {
 	s.guard(t)
 	s.addTemplate(t)
 	s.plane = &v1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}}
-	mustRead(t, `{spec: {replicas: 3, version: v1.36.0, rollout: {strategy: {rollingUpdate: {maxSurge: 0}}}, machineTemplate: {spec: {bootstrap: {dataSecretName: d},
-		infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachineTemplate, name: racks-1}}}}}`, s.plane)
+	mustRead(t,
+		`{spec: {replicas: 3, version: v1.36.0, rollout: {strategy: {rollingUpdate: {maxSurge: 0}}}, machineTemplate: {spec: {bootstrap: {dataSecretName: d},
+		infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachineTemplate, name: racks-1}}}}}`,
+		s.plane)
 	if err := s.client.Create(t.Context(), s.plane); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +111,8 @@ func (s *planeScene) addTemplate(t *testing.T) (name string) {
 	if s.templates == 1 {
 		fields = ""
 	}
-	s.create(t, `{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachineTemplate, metadata: {namespace: %s, name: %s},
+	s.create(t,
+		`{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachineTemplate, metadata: {namespace: %s, name: %s},
 		spec: {template: {spec: {%s}}}}`, s.namespace, name, fields)
 	return name
 }
@@ -120,8 +124,9 @@ func newUpdater(t *testing.T) *runtimehooktest.TestExtension {
 	handler := func(name, hook string) string {
 		return fmt.Sprintf(`{"name":%q,"requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":%q},"timeoutSeconds":10,"failurePolicy":"Fail"}`, name, hook)
 	}
-	e.Answer("Discovery", `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryResponse","status":"Success","handlers":[`+
-		handler("can", "CanUpdateMachine")+","+handler("update", "UpdateMachine")+"]}")
+	e.Answer("Discovery",
+		`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryResponse","status":"Success","handlers":[`+
+			handler("can", "CanUpdateMachine")+","+handler("update", "UpdateMachine")+"]}")
 	return e
 }
 
@@ -133,12 +138,16 @@ func (s *planeScene) extend(t *testing.T) {
 		var request hooksv1.CanUpdateMachineRequest
 		_ = json.NewDecoder(r.Body).Decode(&request)
 		patch := fmt.Appendf(nil, `{"spec":{"version":%q}}`, request.Desired.Machine.Spec.Version)
-		_ = json.NewEncoder(w).Encode(map[string]any{"status": "Success", "machinePatch": map[string]any{"patchType": "JSONMergePatch", "patch": patch}})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"status":       "Success",
+			"machinePatch": map[string]any{"patchType": "JSONMergePatch", "patch": patch},
+		})
 	})
 	e.Serve("UpdateMachine", func(w http.ResponseWriter, r *http.Request) {
 		var request hooksv1.UpdateMachineRequest
 		_ = json.NewDecoder(r.Body).Decode(&request)
-		_, _ = fmt.Fprintf(w, `{"status":"Success","retryAfterSeconds":%d}`, s.restart(r.Context(), request.Desired.Machine.Name))
+		_, _ = fmt.Fprintf(w, `{"status":"Success","retryAfterSeconds":%d}`,
+			s.restart(r.Context(), request.Desired.Machine.Name))
 	})
 	e.Register(t, s.client, s.namespace)
 }
@@ -170,7 +179,8 @@ func (s *planeScene) restart(ctx context.Context, machine string) int {
 func (s *planeScene) available() []string {
 	var names []string
 	for _, m := range s.planeMachines() {
-		if m.DeletionTimestamp == nil && meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition) {
+		if m.DeletionTimestamp == nil &&
+			meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition) {
 			names = append(names, m.Name)
 		}
 	}
@@ -197,7 +207,8 @@ func (s *planeScene) awaitSettled(t *testing.T) {
 			return err
 		}
 		status := s.plane.Status
-		if status.ObservedGeneration != s.plane.Generation || ptr.Deref(status.Replicas, 0) != 3 || len(s.available()) != 3 ||
+		if status.ObservedGeneration != s.plane.Generation || ptr.Deref(status.Replicas, 0) != 3 ||
+			len(s.available()) != 3 ||
 			!meta.IsStatusConditionFalse(status.Conditions, clusterv1.RollingOutCondition) || len(members) != 3 {
 			text, _ := json.Marshal(status)
 			return fmt.Errorf("members %s, %s", describeMembers(members), text)
@@ -258,9 +269,9 @@ func (s *planeScene) deleteByHand(t *testing.T, names ...string) {
 	}
 }
 
-// TestRunlevelControlPlaneKeepsQuorum updates all machines in place, of which each restarts its member, while etcd is written to; once
-// more while a member does not answer; then it replaces them, and two that are deleted by hand; and with maxSurge 1 it replaces one
-// and updates the others. With -soak, accidents follow.
+// TestRunlevelControlPlaneKeepsQuorum updates all machines in place, of which each restarts its member, while etcd is
+// written to; once more while a member does not answer; then it replaces them, and two that are deleted by hand; and
+// with maxSurge 1 it replaces one and updates the others. With -soak, accidents follow.
 func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
 	t.Parallel()
 	s := newPlaneScene(t)
@@ -274,7 +285,8 @@ func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
 
 	s.kill(3)
 	s.upgrade(t)
-	s.awaitRollingOut("waits for the etcd quorum guard to permit its update in place: these voting members of etcd do not answer: etcd-3 (")
+	s.awaitRollingOut("waits for the etcd quorum guard to permit its update in place: these voting members of etcd " +
+		"do not answer: etcd-3 (")
 	s.eventually("the member starts again", func(ctx context.Context) error { return s.Join(ctx, 3) })
 	s.awaitSettled(t)
 	s.awaitMembers("1 2 3")
@@ -292,7 +304,9 @@ func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
 	s.upgrade(t)
 	s.awaitSettled(t)
 	after := s.available()
-	if kept := slices.DeleteFunc(slices.Clone(after), func(name string) bool { return !slices.Contains(before, name) }); len(kept) != 2 {
+	if kept := slices.DeleteFunc(slices.Clone(after), func(name string) bool {
+		return !slices.Contains(before, name)
+	}); len(kept) != 2 {
 		t.Errorf("of machines %v, %v are left: %v", before, kept, after)
 	}
 	s.soak(t, load)
@@ -300,8 +314,8 @@ func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
 	s.checkHistory(t)
 }
 
-// soak has accidents in random order, and waits after some of them until the control plane is settled. It ends early if etcd has lost
-// its quorum.
+// soak has accidents in random order, and waits after some of them until the control plane is settled. It ends early if
+// etcd has lost its quorum.
 func (s *planeScene) soak(t *testing.T, load *writingLoad) {
 	seed := *soakSeed
 	if seed == 0 {
@@ -359,8 +373,8 @@ func (s *planeScene) accident(t *testing.T) string {
 
 func isInUpdate(m clusterv1.Machine) bool { return rolloutrules.IsUpdating(&m) }
 
-// stopMember stops the member of a machine for some seconds, and returns whether it did. One at a time is stopped: with two of three, a
-// quorum would be missed whatever the guard does.
+// stopMember stops the member of a machine for some seconds, and returns whether it did. One at a time is stopped: with
+// two of three, a quorum would be missed whatever the guard does.
 func (s *planeScene) stopMember(t *testing.T, name string) bool {
 	t.Helper()
 	s.restarting <- struct{}{} // not while an update restarts another one

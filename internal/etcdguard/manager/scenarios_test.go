@@ -46,7 +46,8 @@ func (s *scene) startGuard(t *testing.T) {
 		}
 		return nil
 	})
-	if alive, ready := s.probe(options.Listen, "/healthz"), s.probe(options.Listen, "/readyz"); alive != nil || ready == nil {
+	if alive, ready := s.probe(options.Listen, "/healthz"), s.probe(options.Listen, "/readyz"); alive != nil ||
+		ready == nil {
 		t.Errorf("without an API server, the guard is to live, and not to be ready: %v, %v", alive, ready)
 	}
 	isUp.Store(true)
@@ -84,7 +85,8 @@ func TestScenarios(t *testing.T) {
 	t.Run("an administrator's removal of the hook stays", s.testRemovedHook)
 }
 
-// TestAMemberOfAnotherHostDoesNotHoldAMachine has the host of a member that stays join under the name of a node whose machine is deleted.
+// TestAMemberOfAnotherHostDoesNotHoldAMachine has the host of a member that stays join under the name of a node whose
+// machine is deleted.
 func TestAMemberOfAnotherHostDoesNotHoldAMachine(t *testing.T) {
 	s := newScene(t)
 	s.startGuard(t)
@@ -100,7 +102,11 @@ func (s *scene) guardNodes(t *testing.T, namespace string, numbers ...int) {
 	t.Helper()
 	for _, number := range numbers {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.node(number), Labels: map[string]string{"app": "guard"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace,
+				Name:      s.node(number),
+				Labels:    map[string]string{"app": "guard"},
+			},
 		}
 		spec := fmt.Sprintf(`{nodeName: %s, securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}, containers: [{
 			name: guard, image: registry.example/guard, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}`, s.node(number))
@@ -114,14 +120,18 @@ func (s *scene) guardNodes(t *testing.T, namespace string, numbers ...int) {
 	all := intstr.FromInt(len(numbers))
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "guard"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guard"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &all,
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guard"}},
+		},
 	}
 	if err := s.client.Create(t.Context(), budget); err != nil {
 		t.Fatal(err)
 	}
-	machinetest.Await(t, s.client, budget, client.ObjectKeyFromObject(budget), func(b *policyv1.PodDisruptionBudget) bool {
-		return b.Status.CurrentHealthy == int32(len(numbers)) && b.Status.DisruptionsAllowed == 0
-	})
+	machinetest.Await(t, s.client, budget, client.ObjectKeyFromObject(budget),
+		func(b *policyv1.PodDisruptionBudget) bool {
+			return b.Status.CurrentHealthy == int32(len(numbers)) && b.Status.DisruptionsAllowed == 0
+		})
 }
 
 func (s *scene) testReplacement(t *testing.T) {
@@ -156,7 +166,8 @@ func (s *scene) testLearner(t *testing.T) {
 	s.awaitHooks(4)
 	s.allowMembers(false)
 	m := s.stage.AwaitMachine(t, s.namespace, s.machine(5), hasHook)
-	if err := s.patch(t.Context(), m, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`); err != nil {
+	if err := s.patch(t.Context(), m,
+		`{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`); err != nil {
 		t.Fatal(err)
 	}
 	s.scale(t, 3)

@@ -32,7 +32,8 @@ import (
 )
 
 const (
-	// busyPause is the requeue interval while a member is being replaced, or an update is requested: changes in etcd are not watched.
+	// busyPause is the requeue interval while a member is being replaced, or an update is requested: changes in etcd
+	// are not watched.
 	busyPause = 2 * time.Second
 	// calmPause is the requeue interval while no step is needed, for metrics and status.
 	calmPause = 10 * time.Second
@@ -73,17 +74,21 @@ func setUp(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
-	atStart := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	atStart := source.Func(func(_ context.Context,
+		queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{})
 		return nil
 	})
-	isSelected := predicate.NewPredicateFuncs(func(o client.Object) bool { return g.selector.Matches(labels.Set(o.GetLabels())) })
+	isSelected := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return g.selector.Matches(labels.Set(o.GetLabels()))
+	})
 	return g, ctrl.NewControllerManagedBy(m).Named("etcd-members").
 		Watches(g.api.machine, all, builder.WithPredicates(isSelected)).
 		WatchesRawSource(atStart).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon,
+				retrySeldom),
 		}).
 		Complete(reconcile.Func(g.reconcile))
 }
@@ -140,8 +145,8 @@ func (g *guard) hold(ctx context.Context, held machinehook.HeldMachine) (machine
 	return machinehook.HookAnswer{IsDone: message == "", Message: message, After: busyPause}, nil
 }
 
-// reconcile deletes the guard pods that it finds, once, and carries out steps until a step waits. A pod that can't be deleted, or is
-// created again at once, has the next reconciliation, and holds no member.
+// reconcile deletes the guard pods that it finds, once, and carries out steps until a step waits. A pod that can't be
+// deleted, or is created again at once, has the next reconciliation, and holds no member.
 func (g *guard) reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var stays error // of guard pods
 	for isFirst := true; ; isFirst = false {
@@ -206,14 +211,17 @@ func isTooEarly(err error) bool { return members.IsTooEarly(err) || errors.Is(er
 
 // pauseAfter returns the requeue interval after a step that waits.
 func pauseAfter(seen etcdguard.EtcdSnapshot, step etcdguard.GuardStep) time.Duration {
-	isBusy := slices.ContainsFunc(seen.Machines, func(m etcdguard.ControlPlaneMachine) bool { return m.IsDeleting || m.AsksForUpdate })
+	isBusy := slices.ContainsFunc(seen.Machines, func(m etcdguard.ControlPlaneMachine) bool {
+		return m.IsDeleting || m.AsksForUpdate
+	})
 	if step.Reason == etcdguard.AsExpected && !isBusy {
 		return calmPause
 	}
 	return busyPause
 }
 
-// perform carries out a step. Etcd does not check the Lease, so it is checked here, as the fence does for the API server.
+// perform carries out a step. Etcd does not check the Lease, so it is checked here, as the fence does for the API
+// server.
 func (g *guard) perform(ctx context.Context, membership *members.Membership, step etcdguard.GuardStep) error {
 	switch step.Action {
 	case etcdguard.DeleteGuardPod:

@@ -19,9 +19,9 @@ import (
 // errChanged is the error of a permission whose reason has gone since it was decided.
 var errChanged = errors.New("the machines or the members have changed meanwhile")
 
-// permitUpdate permits the update of a step, if a second snapshot permits it as well: the update of another machine may have ended
-// between the reads of the first one, after that machine's member was seen and before the member stopped answering. The Machine
-// must not have changed since before the second snapshot.
+// permitUpdate permits the update of a step, if a second snapshot permits it as well: the update of another machine may
+// have ended between the reads of the first one, after that machine's member was seen and before the member stopped
+// answering. The Machine must not have changed since before the second snapshot.
 func (g *guard) permitUpdate(ctx context.Context, step etcdguard.GuardStep) error {
 	m, err := g.clusterAPIMachine(ctx, step.Machine)
 	if err != nil {
@@ -39,7 +39,8 @@ func (g *guard) permitUpdate(ctx context.Context, step etcdguard.GuardStep) erro
 	return g.writeMachine(ctx, m, base)
 }
 
-// holdUpdates writes why requested updates are not permitted yet. A Machine that has changed meanwhile has the next pass.
+// holdUpdates writes why requested updates are not permitted yet. A Machine that has changed meanwhile has the next
+// pass.
 func (g *guard) holdUpdates(ctx context.Context, seen etcdguard.EtcdSnapshot) error {
 	for _, machine := range seen.Machines {
 		why := etcdguard.Permit(seen, machine)

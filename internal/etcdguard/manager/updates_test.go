@@ -42,7 +42,9 @@ func (s *scene) testAllowedUpdate(t *testing.T) {
 		if err := s.client.List(ctx, &list, client.InNamespace(s.namespace)); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == "m2" && e.Reason == "UpdateAllowed" }) {
+		if !slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Name == "m2" && e.Reason == "UpdateAllowed"
+		}) {
 			return fmt.Errorf("%d other events", len(list.Items))
 		}
 		return nil
@@ -137,13 +139,16 @@ func (s *scene) awaitUpdateAllowed(t *testing.T, number int) {
 // awaitUpdateHeld asks for an update until the guard says why it is not permitted.
 func (s *scene) awaitUpdateHeld(t *testing.T, number int, why string) {
 	t.Helper()
-	m := s.awaitAnswer(t, number, "is held: "+why, func(m *clusterv1.Machine) bool { return strings.HasPrefix(m.Annotations[held], why) })
+	m := s.awaitAnswer(t, number, "is held: "+why, func(m *clusterv1.Machine) bool {
+		return strings.HasPrefix(m.Annotations[held], why)
+	})
 	if m.Annotations[allowed] == m.Annotations[requested] {
 		t.Errorf("the update is permitted: %q", m.Annotations)
 	}
 }
 
-func (s *scene) awaitAnswer(t *testing.T, number int, answer string, isMeant func(*clusterv1.Machine) bool) (m *clusterv1.Machine) {
+func (s *scene) awaitAnswer(t *testing.T, number int, answer string,
+	isMeant func(*clusterv1.Machine) bool) (m *clusterv1.Machine) {
 	t.Helper()
 	s.eventually(fmt.Sprintf("the update of machine %d %s", number, answer), func(context.Context) error {
 		if m = s.clusterAPIMachine(t, number); !rolloutrules.IsRequested(m, time.Now()) {

@@ -71,7 +71,8 @@ type Membership struct {
 // Membership returns the members of the cluster of some endpoints, by a linearizable read.
 func (c *EtcdClient) Membership(ctx context.Context, endpoints []string) (*Membership, error) {
 	if len(endpoints) == 0 {
-		return nil, errors.New("no machine or node of the control plane has an address, and no endpoints are given (--etcd-endpoints)")
+		return nil, errors.New("no machine or node of the control plane has an address, and no endpoints are given " +
+			"(--etcd-endpoints)")
 	}
 	listed, err := c.list(ctx, endpoints)
 	if err != nil {
@@ -132,7 +133,8 @@ func (c *EtcdClient) list(ctx context.Context, endpoints []string) ([]*etcdserve
 			case first == nil:
 				first, stragglers = &a, time.After(stragglerTime)
 			case first.Header.ClusterId != a.Header.ClusterId:
-				return nil, fmt.Errorf("%s and %s belong to different etcd clusters (%x, %x)", first.endpoint, a.endpoint, first.Header.ClusterId, a.Header.ClusterId)
+				return nil, fmt.Errorf("%s and %s belong to different etcd clusters (%x, %x)", first.endpoint,
+					a.endpoint, first.Header.ClusterId, a.Header.ClusterId)
 			}
 		case <-stragglers:
 			return first.Members, nil
@@ -269,7 +271,8 @@ func (m *Membership) Change(ctx context.Context, step etcdguard.GuardStep) error
 	})
 }
 
-// endpoints returns where a step is requested: at the leader to move the leadership, and otherwise at other healthy voters.
+// endpoints returns where a step is requested: at the leader to move the leadership, and otherwise at other healthy
+// voters.
 func (m *Membership) endpoints(step etcdguard.GuardStep) []string {
 	var urls []string
 	for _, member := range m.Members {
@@ -281,8 +284,8 @@ func (m *Membership) endpoints(step etcdguard.GuardStep) []string {
 	return slices.Compact(urls)
 }
 
-// IsTooEarly reports whether etcd refuses a change that it will accept later: a learner is behind the leader, or members
-// have only just restarted.
+// IsTooEarly reports whether etcd refuses a change that it will accept later: a learner is behind the leader, or
+// members have only just restarted.
 func IsTooEarly(err error) bool {
 	return errors.Is(err, rpctypes.ErrMemberLearnerNotReady) || errors.Is(err, rpctypes.ErrUnhealthy) ||
 		errors.Is(err, rpctypes.ErrMemberNotEnoughStarted)

@@ -42,10 +42,15 @@ func runControllers(t *testing.T, dialect manager.MachineDialect) {
 	})
 }
 
-// addAuthority gives a control plane the address of the sandbox's API server, and the CA that signs certificates of its clients.
+// addAuthority gives a control plane the address of the sandbox's API server, and the CA that signs certificates of its
+// clients.
 func addAuthority(f *machinetest.Fixture, plane *v1alpha1.RunlevelControlPlane) {
 	f.Helper()
-	authority := &corev1.Secret{ObjectMeta: f.Meta("c-ca"), Type: clusterv1.ClusterSecretType, Data: map[string][]byte{}}
+	authority := &corev1.Secret{
+		ObjectMeta: f.Meta("c-ca"),
+		Type:       clusterv1.ClusterSecretType,
+		Data:       map[string][]byte{},
+	}
 	authority.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
 	for key, file := range map[string]string{corev1.TLSCertKey: "ca.crt", corev1.TLSPrivateKeyKey: "ca.key"} {
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(stage.Sandbox(f).Kubeconfig), "pki", file))
@@ -62,24 +67,27 @@ func addAuthority(f *machinetest.Fixture, plane *v1alpha1.RunlevelControlPlane) 
 	plane.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: host, Port: int32(number)}
 }
 
-// awaitCounts waits until core reports so many replicas of the control plane: desired, there, ready, available and up to date.
+// awaitCounts waits until core reports so many replicas of the control plane: desired, there, ready, available and up
+// to date.
 func awaitCounts(f *machinetest.Fixture, wanted string) {
 	f.Helper()
 	cluster, counts := &clusterv1.Cluster{ObjectMeta: f.Meta("c")}, ""
-	err := wait.PollUntilContextTimeout(f.Context(), time.Second/10, patience, true, func(context.Context) (bool, error) {
-		f.MustGet(cluster)
-		s := ptr.Deref(cluster.Status.ControlPlane, clusterv1.ClusterControlPlaneStatus{})
-		of := func(count *int32) int32 { return ptr.Deref(count, -1) }
-		counts = fmt.Sprint(of(s.DesiredReplicas), of(s.Replicas), of(s.ReadyReplicas), of(s.AvailableReplicas), of(s.UpToDateReplicas))
-		return counts == wanted, nil
-	})
+	err := wait.PollUntilContextTimeout(f.Context(), time.Second/10, patience, true,
+		func(context.Context) (bool, error) {
+			f.MustGet(cluster)
+			s := ptr.Deref(cluster.Status.ControlPlane, clusterv1.ClusterControlPlaneStatus{})
+			of := func(count *int32) int32 { return ptr.Deref(count, -1) }
+			counts = fmt.Sprint(of(s.DesiredReplicas), of(s.Replicas), of(s.ReadyReplicas), of(s.AvailableReplicas),
+				of(s.UpToDateReplicas))
+			return counts == wanted, nil
+		})
 	if err != nil {
 		f.Fatalf("core counts the replicas %s, not %s: %v", counts, wanted, err)
 	}
 }
 
-// TestBesideCore has the machine controller make the control plane of a Cluster, and core decide by it whether the Cluster is available,
-// and delete it with the Cluster.
+// TestBesideCore has the machine controller make the control plane of a Cluster, and core decide by it whether the
+// Cluster is available, and delete it with the Cluster.
 func TestBesideCore(t *testing.T) {
 	runCore(t)
 	applyDefinitions(t)
@@ -104,13 +112,15 @@ func TestBesideCore(t *testing.T) {
 	var machines clusterv1.MachineList
 	f.MustList(&machines)
 	// Two controllers that disagree would write the owners again and again.
-	_ = wait.PollUntilContextTimeout(t.Context(), time.Second/20, time.Second, true, func(context.Context) (bool, error) {
-		f.MustGet(plane)
-		if owners := plane.OwnerReferences; len(owners) != 1 || owners[0].UID != cluster.UID || ptr.Deref(owners[0].Controller, false) {
-			t.Fatalf("the control plane has the owners %+v", owners)
-		}
-		return false, nil
-	})
+	_ = wait.PollUntilContextTimeout(t.Context(), time.Second/20, time.Second, true,
+		func(context.Context) (bool, error) {
+			f.MustGet(plane)
+			if owners := plane.OwnerReferences; len(owners) != 1 || owners[0].UID != cluster.UID ||
+				ptr.Deref(owners[0].Controller, false) {
+				t.Fatalf("the control plane has the owners %+v", owners)
+			}
+			return false, nil
+		})
 
 	f.MustDelete(cluster)
 	f.AwaitGone(plane)

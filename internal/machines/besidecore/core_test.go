@@ -39,7 +39,8 @@ func logObjects(t *testing.T, namespace string) {
 	if !t.Failed() {
 		return
 	}
-	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &v1alpha1.RunlevelControlPlaneList{}, &clusterv1.MachineList{}} {
+	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &v1alpha1.RunlevelControlPlaneList{},
+		&clusterv1.MachineList{}} {
 		_ = stage.Client(t).List(context.Background(), list, client.InNamespace(namespace))
 		_ = meta.EachListItem(list, func(o runtime.Object) error {
 			o.(client.Object).SetManagedFields(nil)
@@ -50,7 +51,8 @@ func logObjects(t *testing.T, namespace string) {
 	}
 }
 
-// newControlPlane returns a Cluster c, whose infrastructure is there, and its control plane of three simulated machines.
+// newControlPlane returns a Cluster c, whose infrastructure is there, and its control plane of three simulated
+// machines.
 func newControlPlane(f *machinetest.Fixture) (*clusterv1.Cluster, *v1alpha1.RunlevelControlPlane) {
 	f.Helper()
 	infrastructure := newObject(f, devInfrastructure, "DevCluster", "c", "{backend: {docker: {}}}")
@@ -65,21 +67,27 @@ func newControlPlane(f *machinetest.Fixture) (*clusterv1.Cluster, *v1alpha1.Runl
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: v1alpha1.GroupVersion.Group, Kind: "RunlevelControlPlane", Name: plane.Name,
 	}
-	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: devInfrastructure.Group, Kind: "DevCluster", Name: "c"}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: devInfrastructure.Group,
+		Kind:     "DevCluster",
+		Name:     "c",
+	}
 	return cluster, plane
 }
 
-// awaitCluster waits until conditions of the Cluster are as wanted: "STATUS REASON", and the message after a colon if there is one.
+// awaitCluster waits until conditions of the Cluster are as wanted: "STATUS REASON", and the message after a colon if
+// there is one.
 func awaitCluster(f *machinetest.Fixture, wanted map[string]string) *clusterv1.Cluster {
 	f.Helper()
 	cluster, found := &clusterv1.Cluster{ObjectMeta: f.Meta("c")}, map[string]string{}
-	err := wait.PollUntilContextTimeout(f.Context(), time.Second/10, patience, true, func(context.Context) (bool, error) {
-		f.MustGet(cluster)
-		for name := range wanted {
-			found[name] = conditionText(cluster.Status.Conditions, name)
-		}
-		return maps.Equal(wanted, found), nil
-	})
+	err := wait.PollUntilContextTimeout(f.Context(), time.Second/10, patience, true,
+		func(context.Context) (bool, error) {
+			f.MustGet(cluster)
+			for name := range wanted {
+				found[name] = conditionText(cluster.Status.Conditions, name)
+			}
+			return maps.Equal(wanted, found), nil
+		})
 	if err != nil {
 		f.Fatalf("core has not set the conditions of the Cluster: %v\n%s", err, cmp.Diff(wanted, found))
 	}
@@ -97,7 +105,8 @@ func conditionText(conditions []metav1.Condition, name string) string {
 	return fmt.Sprintf("%s %s: %s", found.Status, found.Reason, found.Message)
 }
 
-// TestCoreReadsTheStatus has core read the status of a control plane that no controller keeps: every field of the contract alone.
+// TestCoreReadsTheStatus has core read the status of a control plane that no controller keeps: every field of the
+// contract alone.
 func TestCoreReadsTheStatus(t *testing.T) {
 	runCore(t)
 	applyDefinitions(t)
@@ -106,16 +115,23 @@ func TestCoreReadsTheStatus(t *testing.T) {
 	f.MustCreate(cluster, plane)
 	awaitCluster(f, map[string]string{
 		clusterv1.ClusterControlPlaneInitializedCondition: "False NotInitialized: Control plane not yet initialized",
-		clusterv1.ClusterControlPlaneAvailableCondition:   "False NotAvailable: RunlevelControlPlane status.initialization.controlPlaneInitialized is false",
+		clusterv1.ClusterControlPlaneAvailableCondition: "False NotAvailable: RunlevelControlPlane " +
+			"status.initialization.controlPlaneInitialized is false",
 	})
 	f.MustGet(plane)
-	if len(plane.OwnerReferences) != 1 || plane.OwnerReferences[0].UID != cluster.UID || plane.Labels[clusterv1.ClusterNameLabel] != "c" {
-		t.Errorf("core has connected the control plane with its Cluster by %v and %v", plane.OwnerReferences, plane.Labels)
+	if len(plane.OwnerReferences) != 1 || plane.OwnerReferences[0].UID != cluster.UID ||
+		plane.Labels[clusterv1.ClusterNameLabel] != "c" {
+		t.Errorf("core has connected the control plane with its Cluster by %v and %v", plane.OwnerReferences,
+			plane.Labels)
 	}
 
 	kubeconfig, err := os.ReadFile(stage.Sandbox(t).Kubeconfig)
 	f.Must(err)
-	secret := &corev1.Secret{ObjectMeta: f.Meta("c-kubeconfig"), Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig}}
+	secret := &corev1.Secret{
+		ObjectMeta: f.Meta("c-kubeconfig"),
+		Type:       clusterv1.ClusterSecretType,
+		Data:       map[string][]byte{"value": kubeconfig},
+	}
 	secret.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
 	f.MustCreate(secret)
 	now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
@@ -132,9 +148,12 @@ func TestCoreReadsTheStatus(t *testing.T) {
 		clusterv1.ClusterAvailableCondition:               "True Available: * ControlPlaneAvailable: two of three",
 	})
 	seen := cluster.Status.ControlPlane
-	counts := fmt.Sprint(*seen.DesiredReplicas, *seen.Replicas, *seen.ReadyReplicas, *seen.AvailableReplicas, *seen.UpToDateReplicas)
-	if counts != "3 3 2 1 0" || !*cluster.Status.Initialization.ControlPlaneInitialized || cluster.Spec.ControlPlaneEndpoint.Port != 6443 {
-		t.Errorf("core has seen the counts %s, the endpoint %v and the initialization %+v", counts, cluster.Spec.ControlPlaneEndpoint, cluster.Status.Initialization)
+	counts := fmt.Sprint(*seen.DesiredReplicas, *seen.Replicas, *seen.ReadyReplicas, *seen.AvailableReplicas,
+		*seen.UpToDateReplicas)
+	if counts != "3 3 2 1 0" || !*cluster.Status.Initialization.ControlPlaneInitialized ||
+		cluster.Spec.ControlPlaneEndpoint.Port != 6443 {
+		t.Errorf("core has seen the counts %s, the endpoint %v and the initialization %+v", counts,
+			cluster.Spec.ControlPlaneEndpoint, cluster.Status.Initialization)
 	}
 
 	f.MustDelete(cluster)

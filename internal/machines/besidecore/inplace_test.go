@@ -23,7 +23,9 @@ func registerExtension(f *machinetest.Fixture, t *testing.T) {
 	f.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}}
 	config.Spec.ClientConfig = runtimehooktest.StartProcess(t, clusterAPI(t, "extension"))
-	config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": f.Namespace}}
+	config.Spec.NamespaceSelector = &metav1.LabelSelector{
+		MatchLabels: map[string]string{"kubernetes.io/metadata.name": f.Namespace},
+	}
 	f.MustCreate(config)
 	f.DeleteAfterwards(config)
 	machinetest.Await(f, f, config, f.Key(config.Name), func(c *runtimev1.ExtensionConfig) bool {
@@ -66,8 +68,9 @@ func rollOut(f *machinetest.Fixture, plane *v1alpha1.RunlevelControlPlane, versi
 	})
 }
 
-// TestClusterAPIsTestExtension updates a control plane in place by Cluster API's test extension. That takes changes of a Machine's version, of
-// the timeout of a DevMachine, and of files and the image of etcd of a KubeadmConfig; no other kinds, and no other fields.
+// TestClusterAPIsTestExtension updates a control plane in place by Cluster API's test extension. That takes changes of
+// a Machine's version, of the timeout of a DevMachine, and of files and the image of etcd of a KubeadmConfig; no other
+// kinds, and no other fields.
 func TestClusterAPIsTestExtension(t *testing.T) {
 	runCore(t)
 	applyDefinitions(t)
@@ -84,7 +87,8 @@ func updateByTestExtension(t *testing.T) {
 	cluster, plane := newControlPlane(f)
 	plane.Spec.MachineTemplate.Spec.InfrastructureRef = refer(devInfrastructure, "DevMachineTemplate", "first")
 	plane.Spec.MachineTemplate.Spec.Bootstrap.ConfigRef = refer(kubeadmBootstrap, "KubeadmConfigTemplate", "first")
-	addTemplates(f, "first", "{backend: {docker: {customImage: one, bootstrapTimeout: 3m0s}}}", "{clusterConfiguration: {etcd: {local: {imageTag: 3.6.4}}}}")
+	addTemplates(f, "first", "{backend: {docker: {customImage: one, bootstrapTimeout: 3m0s}}}",
+		"{clusterConfiguration: {etcd: {local: {imageTag: 3.6.4}}}}")
 	addAuthority(f, plane)
 	f.MustCreate(cluster, plane)
 	awaitCounts(f, "3 3 3 3 3")
@@ -102,7 +106,8 @@ func updateByTestExtension(t *testing.T) {
 	for name := range updated {
 		config := newObject(f, kubeadmBootstrap, "KubeadmConfig", name, "{}")
 		f.MustGet(config)
-		if text := fmt.Sprint(config.Object["spec"]); !strings.Contains(text, "3.6.8") || !strings.Contains(text, "/etc/motd") {
+		if text := fmt.Sprint(config.Object["spec"]); !strings.Contains(text, "3.6.8") ||
+			!strings.Contains(text, "/etc/motd") {
 			t.Errorf("KubeadmConfig %s has not been updated: %s", name, text)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package besidecore tests the machine controller beside Cluster API itself: Cluster API's controller of Clusters, and its
-// test extension for updates in place, both from the module sandbox/clusterapi, run as processes on a sandbox.
+// Package besidecore tests the machine controller beside Cluster API itself: Cluster API's controller of Clusters, and
+// its test extension for updates in place, both from the module sandbox/clusterapi, run as processes on a sandbox.
 //
 // It has tests only. They are skipped where the modules of Cluster API can't be fetched. Start with core_test.go.
 package besidecore
@@ -37,7 +37,8 @@ var program = sync.OnceValues(func() (string, error) {
 	return built, nil
 })
 
-// isLocal reports whether the go command has named a command that corrects the module: otherwise something can't be fetched.
+// isLocal reports whether the go command has named a command that corrects the module: otherwise something can't be
+// fetched.
 func isLocal(out []byte) bool {
 	return strings.Contains(string(out), "go get ") || strings.Contains(string(out), "go mod tidy")
 }

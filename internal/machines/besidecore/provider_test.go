@@ -21,21 +21,23 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// The kinds of Cluster API's providers, which Cluster API's test extension knows. No controller of Cluster API provides them here.
+// The kinds of Cluster API's providers, which Cluster API's test extension knows. No controller of Cluster API provides
+// them here.
 var (
 	devInfrastructure = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
 	kubeadmBootstrap  = schema.GroupVersion{Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2"}
 )
 
-// definitions are where Cluster API's modules have the definitions of these kinds, and of those that only the whole core needs.
+// definitions are where Cluster API's modules have the definitions of these kinds, and of those that only the whole
+// core needs.
 var definitions = map[string]string{
 	"core/config/crd/bases/addons*.yaml":                       "sigs.k8s.io/cluster-api",
 	"bootstrap/kubeadm/config/crd/bases/*_kubeadmconfig*.yaml": "sigs.k8s.io/cluster-api",
 	"infrastructure/docker/config/crd/bases/*_dev*.yaml":       "sigs.k8s.io/cluster-api/test",
 }
 
-// applyDefinitions applies the definitions, with the label that says which version keeps Cluster API's contract: it is added to
-// them when Cluster API is released.
+// applyDefinitions applies the definitions, with the label that says which version keeps Cluster API's contract: it is
+// added to them when Cluster API is released.
 func applyDefinitions(t *testing.T) {
 	t.Helper()
 	c := stage.Connect(t)
@@ -72,7 +74,8 @@ func awaitServed(t *testing.T, definition *unstructured.Unstructured) {
 }
 
 // newObject returns an object of a kind of Cluster API's providers.
-func newObject(f *machinetest.Fixture, version schema.GroupVersion, kind, name, spec string) *unstructured.Unstructured {
+func newObject(f *machinetest.Fixture, version schema.GroupVersion, kind, name,
+	spec string) *unstructured.Unstructured {
 	f.Helper()
 	object := sandboxtest.ParseObject(f, "spec: "+spec)
 	object.SetGroupVersionKind(version.WithKind(kind))
@@ -81,8 +84,8 @@ func newObject(f *machinetest.Fixture, version schema.GroupVersion, kind, name, 
 	return object
 }
 
-// provide does what the providers of DevMachines and KubeadmConfigs do, until the test ends: each machine has a node at once, and
-// each config its data.
+// provide does what the providers of DevMachines and KubeadmConfigs do, until the test ends: each machine has a node at
+// once, and each config its data.
 func provide(f *machinetest.Fixture) {
 	go func() {
 		_ = wait.PollUntilContextCancel(f.Context(), time.Second/5, true, func(ctx context.Context) (bool, error) {
@@ -90,7 +93,8 @@ func provide(f *machinetest.Fixture) {
 				provideMachine(ctx, f, machine)
 			}
 			for _, config := range unprovided(ctx, f, kubeadmBootstrap.WithKind("KubeadmConfig"), "dataSecretCreated") {
-				_ = f.Status().Patch(ctx, config, merge(`{"status":{"dataSecretName":"data","initialization":{"dataSecretCreated":true}}}`))
+				_ = f.Status().Patch(ctx, config,
+					merge(`{"status":{"dataSecretName":"data","initialization":{"dataSecretCreated":true}}}`))
 			}
 			provideVersions(ctx, f)
 			return false, nil
@@ -99,7 +103,8 @@ func provide(f *machinetest.Fixture) {
 }
 
 // unprovided returns the objects of a kind without a field of their initialization.
-func unprovided(ctx context.Context, f *machinetest.Fixture, kind schema.GroupVersionKind, field string) []*unstructured.Unstructured {
+func unprovided(ctx context.Context, f *machinetest.Fixture, kind schema.GroupVersionKind,
+	field string) []*unstructured.Unstructured {
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(kind)
 	if err := f.List(ctx, &list, client.InNamespace(f.Namespace)); err != nil {
@@ -117,7 +122,10 @@ func unprovided(ctx context.Context, f *machinetest.Fixture, kind schema.GroupVe
 // provideMachine creates a node, and connects the machine with it. What fails is tried again.
 func provideMachine(ctx context.Context, f *machinetest.Fixture, machine *unstructured.Unstructured) {
 	providerID := "dev:////" + machine.GetName()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.GetName()}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: machine.GetName()},
+		Spec:       corev1.NodeSpec{ProviderID: providerID},
+	}
 	_ = f.Create(ctx, node)
 	if err := f.Patch(ctx, machine, merge(`{"spec":{"providerID":"`+providerID+`"}}`)); err == nil {
 		_ = f.Status().Patch(ctx, machine, merge(`{"status":{"initialization":{"provisioned":true}}}`))

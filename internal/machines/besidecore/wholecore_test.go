@@ -11,10 +11,12 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// wholeCore is the variable with the path of Cluster API's manager, whose many packages are not compiled for each run of the tests.
+// wholeCore is the variable with the path of Cluster API's manager, whose many packages are not compiled for each run
+// of the tests.
 const wholeCore = "RUNLEVEL_TEST_CLUSTER_API"
 
-// TestWholeCore has all controllers of Cluster API's core work on the machines of a control plane, by its test extension.
+// TestWholeCore has all controllers of Cluster API's core work on the machines of a control plane, by its test
+// extension.
 func TestWholeCore(t *testing.T) {
 	path := os.Getenv(wholeCore)
 	if path == "" {
@@ -32,9 +34,11 @@ func runWholeCore(t *testing.T, path string) {
 	certificates := t.TempDir()
 	runtimehooktest.WriteCertificate(t, certificates)
 	_, port, _ := strings.Cut(runtimehooktest.FreeAddress(t), ":")
-	core := exec.Command(path, "--webhook-port="+port, "--webhook-cert-dir="+certificates, "--health-addr=", "--diagnostics-address=127.0.0.1:0",
+	core := exec.Command(path, "--webhook-port="+port, "--webhook-cert-dir="+certificates, "--health-addr=",
+		"--diagnostics-address=127.0.0.1:0",
 		"--feature-gates=RuntimeSDK=true,InPlaceUpdates=true,MachinePool=false,ClusterTopology=false")
-	core.Env = append(os.Environ(), "KUBECONFIG="+stage.Sandbox(t).Kubeconfig, "POD_NAMESPACE=default", "POD_NAME=core", "POD_UID=none")
+	core.Env = append(os.Environ(), "KUBECONFIG="+stage.Sandbox(t).Kubeconfig, "POD_NAMESPACE=default", "POD_NAME=core",
+		"POD_UID=none")
 	log, err := os.Create(filepath.Join(t.TempDir(), "core.log"))
 	if err == nil {
 		core.Stdout, core.Stderr = log, log

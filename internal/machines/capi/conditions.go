@@ -61,10 +61,12 @@ func (f *passFacts) now() metav1.Time {
 }
 
 func (f *passFacts) bootstrapReady() metav1.Condition {
-	kind, isCreated := f.m.Spec.Bootstrap.ConfigRef.Kind, ptr.Deref(f.status.Initialization.BootstrapDataSecretCreated, false)
+	kind, isCreated := f.m.Spec.Bootstrap.ConfigRef.Kind,
+		ptr.Deref(f.status.Initialization.BootstrapDataSecretCreated, false)
 	if kind == "" {
 		return metav1.Condition{
-			Type: clusterv1.MachineBootstrapConfigReadyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineBootstrapDataSecretProvidedReason,
+			Type: clusterv1.MachineBootstrapConfigReadyCondition, Status: metav1.ConditionTrue,
+			Reason: clusterv1.MachineBootstrapDataSecretProvidedReason,
 		}
 	}
 	ready := mirrored(f.bootstrap, kind, isCreated, "dataSecretCreated")
@@ -76,7 +78,8 @@ func (f *passFacts) bootstrapReady() metav1.Condition {
 }
 
 func (f *passFacts) infrastructureReady() metav1.Condition {
-	kind, isProvisioned := f.m.Spec.InfrastructureRef.Kind, ptr.Deref(f.status.Initialization.InfrastructureProvisioned, false)
+	kind, isProvisioned := f.m.Spec.InfrastructureRef.Kind,
+		ptr.Deref(f.status.Initialization.InfrastructureProvisioned, false)
 	ready := mirrored(f.infrastructure, kind, isProvisioned, "provisioned")
 	ready.Type = clusterv1.MachineInfrastructureReadyCondition
 	switch {
@@ -93,9 +96,17 @@ func (f *passFacts) infrastructureReady() metav1.Condition {
 func mirrored(of referenced, kind string, isReady bool, field string) metav1.Condition {
 	switch {
 	case of.object == nil && of.isGone:
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonDoesNotExist, Message: kind + " does not exist"}
+		return metav1.Condition{
+			Status:  metav1.ConditionFalse,
+			Reason:  reasonDoesNotExist,
+			Message: kind + " does not exist",
+		}
 	case of.object == nil:
-		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: reasonInternalError, Message: "Please check controller logs for errors"}
+		return metav1.Condition{
+			Status:  metav1.ConditionUnknown,
+			Reason:  reasonInternalError,
+			Message: "Please check controller logs for errors",
+		}
 	}
 	if ready := meta.FindStatusCondition(of.object.Conditions(), clusterv1.ReadyCondition); ready != nil {
 		return metav1.Condition{Status: ready.Status, Reason: cmp.Or(ready.Reason, reasonReady), Message: ready.Message}
@@ -103,31 +114,50 @@ func mirrored(of referenced, kind string, isReady bool, field string) metav1.Con
 	if isReady {
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonReady}
 	}
-	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonNotReady, Message: fmt.Sprintf("%s status.initialization.%s is %t", kind, field, isReady)}
+	return metav1.Condition{
+		Status:  metav1.ConditionFalse,
+		Reason:  reasonNotReady,
+		Message: fmt.Sprintf("%s status.initialization.%s is %t", kind, field, isReady),
+	}
 }
 
 func (f *passFacts) deleting() metav1.Condition {
 	if f.m.DeletionTimestamp.IsZero() {
-		return metav1.Condition{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotDeletingReason}
+		return metav1.Condition{
+			Type:   clusterv1.MachineDeletingCondition,
+			Status: metav1.ConditionFalse,
+			Reason: clusterv1.MachineNotDeletingReason,
+		}
 	}
 	return metav1.Condition{
-		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: f.deletingReason, Message: f.deletingText,
+		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: f.deletingReason,
+		Message: f.deletingText,
 	}
 }
 
-// updating returns the condition Updating: whether the Machine is updated in place, and the progress. A deletion ends the update.
+// updating returns the condition Updating: whether the Machine is updated in place, and the progress. A deletion ends
+// the update.
 func (f *passFacts) updating() metav1.Condition {
 	if f.updateReason != "" {
 		return metav1.Condition{
-			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, Reason: f.updateReason, Message: f.updateText,
+			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, Reason: f.updateReason,
+			Message: f.updateText,
 		}
 	}
-	return metav1.Condition{Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotUpdatingReason}
+	return metav1.Condition{
+		Type:   clusterv1.MachineUpdatingCondition,
+		Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineNotUpdatingReason,
+	}
 }
 
 // available returns the condition Available, and after which time the Machine will have been ready for long enough.
 func (f *passFacts) available() (metav1.Condition, time.Duration) {
-	available := metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotReadyReason}
+	available := metav1.Condition{
+		Type:   clusterv1.MachineAvailableCondition,
+		Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineNotReadyReason,
+	}
 	ready := meta.FindStatusCondition(f.status.Conditions, clusterv1.MachineReadyCondition)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
 		return available, 0
@@ -174,8 +204,10 @@ var goneWhileDeleting = []string{
 // ready returns the condition Ready, which sums up the others.
 func (f *passFacts) ready() metav1.Condition {
 	types := []string{
-		clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition, clusterv1.MachineBootstrapConfigReadyCondition,
-		clusterv1.MachineInfrastructureReadyCondition, clusterv1.MachineNodeHealthyCondition, clusterv1.MachineHealthCheckSucceededCondition,
+		clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition,
+		clusterv1.MachineBootstrapConfigReadyCondition,
+		clusterv1.MachineInfrastructureReadyCondition, clusterv1.MachineNodeHealthyCondition,
+		clusterv1.MachineHealthCheckSucceededCondition,
 	}
 	negative := []string{clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition}
 	for _, gate := range f.m.Spec.ReadinessGates {
@@ -184,7 +216,11 @@ func (f *passFacts) ready() metav1.Condition {
 			negative = append(negative, gate.ConditionType)
 		}
 	}
-	ready := metav1.Condition{Type: clusterv1.MachineReadyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineReadyReason}
+	ready := metav1.Condition{
+		Type:   clusterv1.MachineReadyCondition,
+		Status: metav1.ConditionTrue,
+		Reason: clusterv1.MachineReadyReason,
+	}
 	var problems, remarks []string
 	for _, name := range types {
 		condition := meta.FindStatusCondition(f.status.Conditions, name)
@@ -192,14 +228,19 @@ func (f *passFacts) ready() metav1.Condition {
 			continue
 		}
 		if condition == nil {
-			condition = &metav1.Condition{Type: name, Status: metav1.ConditionUnknown, Message: "Condition not yet reported"}
+			condition = &metav1.Condition{
+				Type:    name,
+				Status:  metav1.ConditionUnknown,
+				Message: "Condition not yet reported",
+			}
 		}
 		line := "* " + name + ":" + indented(f.messageOf(*condition))
 		good := metav1.ConditionTrue
 		if slices.Contains(negative, name) {
 			good = metav1.ConditionFalse
 		}
-		isExpected := !f.m.DeletionTimestamp.IsZero() && slices.Contains(goneWhileDeleting, condition.Reason) && !slices.Contains(negative, name)
+		isExpected := !f.m.DeletionTimestamp.IsZero() && slices.Contains(goneWhileDeleting, condition.Reason) &&
+			!slices.Contains(negative, name)
 		switch {
 		case condition.Status == good || isExpected:
 			if condition.Message != "" {
@@ -222,8 +263,8 @@ func (f *passFacts) ready() metav1.Condition {
 	return ready
 }
 
-// messageOf returns the message of a condition for the summary. For a deletion it names the stage, and no pods, so that the
-// messages of many Machines are equal and can be grouped.
+// messageOf returns the message of a condition for the summary. For a deletion it names the stage, and no pods, so that
+// the messages of many Machines are equal and can be grouped.
 func (f *passFacts) messageOf(condition metav1.Condition) string {
 	switch {
 	case condition.Type == clusterv1.MachineDeletingCondition && condition.Status == metav1.ConditionTrue:
@@ -240,7 +281,8 @@ func (f *passFacts) stageMessage(deleting metav1.Condition) string {
 		return "Machine deletion in progress, stage: " + deleting.Reason
 	}
 	message := "Machine deletion in progress since more than 15m, stage: " + deleting.Reason
-	if deleting.Reason != clusterv1.MachineDeletingDrainingNodeReason || now.Sub(f.status.Deletion.NodeDrainStartTime.Time) <= longDrain {
+	if deleting.Reason != clusterv1.MachineDeletingDrainingNodeReason ||
+		now.Sub(f.status.Deletion.NodeDrainStartTime.Time) <= longDrain {
 		return message
 	}
 	var causes []string

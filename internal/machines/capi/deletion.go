@@ -22,8 +22,8 @@ const defaultNodeDeletionTimeout = 10
 
 // This file has the pass in which the phases of a deletion run (phases.go), with the times that it records.
 
-// A deletionPass is one pass over a Machine that is being deleted. Nothing of it outlives the pass: the next one resumes from
-// what is written.
+// A deletionPass is one pass over a Machine that is being deleted. Nothing of it outlives the pass: the next one
+// resumes from what is written.
 type deletionPass struct {
 	r *ClusterAPIReconciler
 	*passFacts
@@ -31,13 +31,15 @@ type deletionPass struct {
 	failure  error  // makes the queue back off
 }
 
-// delete runs the phases of a deletion until one waits, or the finalizer is removed. It returns when to reconcile again.
+// delete runs the phases of a deletion until one waits, or the finalizer is removed. It returns when to reconcile
+// again.
 func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 	d.deletingReason, d.deletingText = clusterv1.MachineDeletingReason, "Deletion started"
 	// A failed read is retried, whatever the deletion waits for.
 	d.failure = errors.Join(d.infrastructure.problem, d.bootstrap.problem)
 	if err := d.gather(ctx); err != nil {
-		d.deletingReason, d.deletingText = clusterv1.MachineDeletingInternalErrorReason, "Please check controller logs for errors"
+		d.deletingReason, d.deletingText = clusterv1.MachineDeletingInternalErrorReason,
+			"Please check controller logs for errors"
 		return 0, err
 	}
 	wait, err := deletion.Run(ctx, d, phases)
@@ -79,8 +81,8 @@ func (d *deletionPass) gather(ctx context.Context) error {
 	return nil
 }
 
-// whyNodeIsKept returns why the Node is kept; empty if it is drained and deleted. A Node that could not be looked for is not
-// kept for that reason.
+// whyNodeIsKept returns why the Node is kept; empty if it is drained and deleted. A Node that could not be looked for
+// is not kept for that reason.
 func (d *deletionPass) whyNodeIsKept(ctx context.Context) (string, error) {
 	switch {
 	case d.cluster.UID == "":
@@ -101,14 +103,16 @@ func (d *deletionPass) whyNodeIsKept(ctx context.Context) (string, error) {
 		case controlPlane.GetDeletionTimestamp() != nil:
 			return "the control plane is being deleted", nil
 		default:
-			if isExternal, _, _ := unstructured.NestedBool(controlPlane.Object, "status", "externalManagedControlPlane"); isExternal {
+			if isExternal, _, _ := unstructured.NestedBool(controlPlane.Object, "status",
+				"externalManagedControlPlane"); isExternal {
 				return "", nil
 			}
 		}
 	}
 	var machines clusterv1.MachineList
 	if err := d.r.server.List(ctx, &machines, client.InNamespace(d.m.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: d.cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		client.MatchingLabels{clusterv1.ClusterNameLabel: d.cluster.Name},
+		client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return "", fmt.Errorf("list the Machines of the control plane: %w", err)
 	}
 	for i := range machines.Items {
@@ -140,7 +144,8 @@ func (d *deletionPass) writeStart(ctx context.Context, wait *deletion.DeletionWa
 	const info = clusterv1.ConditionSeverityInfo
 	switch wait.Stage {
 	case deletion.Draining:
-		d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, legacyFalse(clusterv1.DrainingV1Beta1Reason, info, "Draining the node before deletion"))
+		d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition,
+			legacyFalse(clusterv1.DrainingV1Beta1Reason, info, "Draining the node before deletion"))
 	case deletion.DetachingVolumes:
 		d.setLegacy(clusterv1.VolumeDetachSucceededV1Beta1Condition,
 			legacyFalse(clusterv1.WaitingForVolumeDetachV1Beta1Reason, info, "Waiting for node volumes to be detached"))

@@ -28,18 +28,21 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	m.Spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: s.ref("TestConfig", "m1")}
 	m.Annotations = map[string]string{preDrain + "b": "b", preDrain + "a": "a", preTerminate + "x": "x"}
 	m, node := s.run(m, held)
-	if name := ptr.Deref(m.Spec.Bootstrap.DataSecretName, ""); name != "made" || m.Spec.ProviderID != s.providerID("m1") {
+	if name := ptr.Deref(m.Spec.Bootstrap.DataSecretName, ""); name != "made" ||
+		m.Spec.ProviderID != s.providerID("m1") {
 		t.Errorf("the Machine has the Secret %q and the providerID %q", name, m.Spec.ProviderID)
 	}
 	web := s.addPod(node, "web", func(p *corev1.Pod) { p.Finalizers = []string{held} })
 
 	s.MustDelete(m)
 	seen := s.awaitDeleting("WaitingForPreDrainHook", "(hooks: "+preDrain+"a,"+preDrain+"b)")
-	if seen.Status.Deletion == nil || seen.Status.Deletion.WaitForPreDrainHookStartTime.IsZero() || seen.Status.Phase != "Deleting" {
+	if seen.Status.Deletion == nil || seen.Status.Deletion.WaitForPreDrainHookStartTime.IsZero() ||
+		seen.Status.Phase != "Deleting" {
 		t.Errorf("status: %+v", seen.Status)
 	}
 	ready := meta.FindStatusCondition(seen.Status.Conditions, "Ready")
-	if ready.Message != "* Deleting: Machine deletion in progress, stage: WaitingForPreDrainHook" || ready.Reason != "NotReady" {
+	if ready.Message != "* Deleting: Machine deletion in progress, stage: WaitingForPreDrainHook" ||
+		ready.Reason != "NotReady" {
 		t.Errorf("Ready: %+v", ready)
 	}
 	s.expectUntouched(node)
@@ -49,11 +52,13 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	s.expectInfrastructure()
 
 	s.removeHook(m, preDrain+"b")
-	s.awaitDeleting("DrainingNode", "\n* Pod "+s.Namespace+"/web: deletionTimestamp set, but still not removed from the Node")
+	s.awaitDeleting("DrainingNode",
+		"\n* Pod "+s.Namespace+"/web: deletionTimestamp set, but still not removed from the Node")
 	s.MustPatch(web, `{"metadata": {"finalizers": null}}`)
 	seen = s.awaitDeleting("WaitingForPreTerminateHook", "(hooks: "+preTerminate+"x)")
 	times := seen.Status.Deletion
-	if times.NodeDrainStartTime.IsZero() || times.WaitForNodeVolumeDetachStartTime.IsZero() || times.WaitForPreTerminateHookStartTime.IsZero() {
+	if times.NodeDrainStartTime.IsZero() || times.WaitForNodeVolumeDetachStartTime.IsZero() ||
+		times.WaitForPreTerminateHookStartTime.IsZero() {
 		t.Errorf("times: %+v", times)
 	}
 	s.expectInfrastructure()
@@ -129,7 +134,8 @@ func TestB2WithTheControlPlaneTheNodeIsLeftAlone(t *testing.T) {
 	s := newScene(t)
 	plane := s.addInfrastructure("plane", held) // any object is fit to be one
 	s.MustPatch(plane, `{"status": {"externalManagedControlPlane": true}}`)
-	s.MustPatch(s.cluster, `{"spec": {"controlPlaneRef": {"apiGroup": "infra.example.com", "kind": "TestMachine", "name": "plane"}}}`)
+	s.MustPatch(s.cluster,
+		`{"spec": {"controlPlaneRef": {"apiGroup": "infra.example.com", "kind": "TestMachine", "name": "plane"}}}`)
 	s.MustDelete(s.controlPlane)
 	s.AwaitGone(s.controlPlane)
 	m := s.machine("m1")
@@ -164,7 +170,8 @@ func TestB3WithoutANode(t *testing.T) {
 	s.MustCreate(m)
 	seen := s.await("m1", func(m *clusterv1.Machine) bool { return m.Status.Phase == "Provisioned" })
 	want := "Waiting for a Node with spec.providerID " + s.providerID("m1") + " to exist"
-	if healthy := meta.FindStatusCondition(seen.Status.Conditions, "NodeHealthy"); healthy.Message != want || healthy.Reason != "InspectionFailed" {
+	if healthy := meta.FindStatusCondition(seen.Status.Conditions, "NodeHealthy"); healthy.Message != want ||
+		healthy.Reason != "InspectionFailed" {
 		t.Errorf("NodeHealthy: %+v", healthy)
 	}
 	s.MustDelete(m)
@@ -179,8 +186,9 @@ func TestB4ADrainThatTakesTooLongIsGivenUp(t *testing.T) {
 	s.addPod(node, "db", nil)
 	s.AddBudget("db", "db")
 	s.MustDelete(m)
-	s.awaitDeleting("DrainingNode", "\n* Pod "+s.Namespace+"/db: cannot evict pod as it would violate the pod's disruption budget. "+
-		"The disruption budget db needs 1 healthy pods and has 1 currently")
+	s.awaitDeleting("DrainingNode",
+		"\n* Pod "+s.Namespace+"/db: cannot evict pod as it would violate the pod's disruption budget. "+
+			"The disruption budget db needs 1 healthy pods and has 1 currently")
 	s.expectInfrastructure()
 	s.MustPatch(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 1}}}`)
 	s.AwaitGone(m)
@@ -216,11 +224,13 @@ func TestB7ANodeThatCanNotBeDeletedIsGivenUpInTime(t *testing.T) {
 	s.AwaitEvent("m1", "FailedDeleteNode", "no Node is deleted")
 	s.MustPatch(m, `{"spec": {"deletion": {"nodeDeletionTimeoutSeconds": 1}}}`)
 	s.AwaitGone(m)
-	machinetest.Await(s, s, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool { return n.DeletionTimestamp == nil })
+	machinetest.Await(s, s, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
+		return n.DeletionTimestamp == nil
+	})
 }
 
-// A controller that is started again in the middle of a drain looks at the pods again, and the time of the drain goes on from its
-// start.
+// A controller that is started again in the middle of a drain looks at the pods again, and the time of the drain goes
+// on from its start.
 func TestB4ARestartDoesNotBeginADrainAnew(t *testing.T) {
 	s := newStoppedScene(t)
 	stop := s.start()

@@ -13,11 +13,13 @@ import (
 func TestTheTimesOfADeletion(t *testing.T) {
 	t.Parallel()
 	m := &clusterv1.Machine{}
-	if drain, node := timeoutOf(m, deletion.Draining), timeoutOf(m, deletion.RemovingNode); drain != 0 || node != 10*time.Second {
+	if drain, node := timeoutOf(m, deletion.Draining), timeoutOf(m, deletion.RemovingNode); drain != 0 ||
+		node != 10*time.Second {
 		t.Errorf("by default, a drain may take %s and the deletion of a Node %s", drain, node)
 	}
 	m.Spec.Deletion = clusterv1.MachineDeletionSpec{
-		NodeDrainTimeoutSeconds: ptr.To(int32(60)), NodeVolumeDetachTimeoutSeconds: ptr.To(int32(30)), NodeDeletionTimeoutSeconds: ptr.To(int32(0)),
+		NodeDrainTimeoutSeconds: ptr.To(int32(60)), NodeVolumeDetachTimeoutSeconds: ptr.To(int32(30)),
+		NodeDeletionTimeoutSeconds: ptr.To(int32(0)),
 	}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

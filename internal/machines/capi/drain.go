@@ -20,8 +20,10 @@ import (
 
 // This file is about what leaves a Node before its Machine goes: pods, in Cluster API's words, and volumes.
 
-// podRules returns the drain rules for the pods of a Machine. A rule that can't be read stops the drain, since it may keep a pod.
-func (r *ClusterAPIReconciler) podRules(ctx context.Context, m *clusterv1.Machine, cluster *clusterv1.Cluster) (drain.PodRules, error) {
+// podRules returns the drain rules for the pods of a Machine. A rule that can't be read stops the drain, since it may
+// keep a pod.
+func (r *ClusterAPIReconciler) podRules(ctx context.Context, m *clusterv1.Machine,
+	cluster *clusterv1.Cluster) (drain.PodRules, error) {
 	var rules clusterv1.MachineDrainRuleList
 	if err := r.server.List(ctx, &rules, client.InNamespace(m.Namespace)); err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("list the MachineDrainRules: %w", err)
@@ -51,7 +53,8 @@ func bullets(left []drain.HeldPod) []string {
 	}
 	var lines []string
 	if pods := byHold[drain.Ending]; len(pods) > 0 {
-		lines = append(lines, fmt.Sprintf("* %s: deletionTimestamp set, but still not removed from the Node", podList(pods)))
+		lines = append(lines, fmt.Sprintf("* %s: deletionTimestamp set, but still not removed from the Node",
+			podList(pods)))
 	}
 	lines = append(lines, refusalLines(refusals)...)
 	if pods := byHold[drain.Completion]; len(pods) > 0 {
@@ -125,8 +128,8 @@ const (
 	onlyAttachment = "VolumeAttachment with .spec.source.persistentVolumeName not matching a PersistentVolume"
 )
 
-// attachedVolumes returns the volumes that are still attached to the Node, in words. Those of an unreachable Node are never
-// detached, so they are not waited for.
+// attachedVolumes returns the volumes that are still attached to the Node, in words. Those of an unreachable Node are
+// never detached, so they are not waited for.
 func (d *deletionPass) attachedVolumes(ctx context.Context) ([]string, error) {
 	if d.node.isGone || drain.IsUnreachable(d.node.object) {
 		return nil, nil
@@ -138,11 +141,12 @@ func (d *deletionPass) attachedVolumes(ctx context.Context) ([]string, error) {
 	return attached.lines(), nil
 }
 
-// findVolumes returns the volumes that are attached to the Node by its status and by VolumeAttachments, except for those
-// of pods that draining leaves alone.
+// findVolumes returns the volumes that are attached to the Node by its status and by VolumeAttachments, except for
+// those of pods that draining leaves alone.
 func (d *deletionPass) findVolumes(ctx context.Context) (attachedVolumes, error) {
 	left := attachedVolumes{
-		claims: sets.New[string](), withoutClaim: sets.New[string](), onlyAtNode: sets.New[string](), onlyAttachment: sets.New[string](),
+		claims: sets.New[string](), withoutClaim: sets.New[string](), onlyAtNode: sets.New[string](),
+		onlyAttachment: sets.New[string](),
 	}
 	for _, volume := range d.node.object.Status.VolumesAttached {
 		left[onlyAtNode].Insert(string(volume.Name))
@@ -152,7 +156,8 @@ func (d *deletionPass) findVolumes(ctx context.Context) (attachedVolumes, error)
 		return left, fmt.Errorf("list the VolumeAttachments: %w", err)
 	}
 	for _, attachment := range attachments.Items {
-		if name := attachment.Spec.Source.PersistentVolumeName; attachment.Status.Attached && attachment.Spec.NodeName == d.node.object.Name && name != nil {
+		if name := attachment.Spec.Source.PersistentVolumeName; attachment.Status.Attached &&
+			attachment.Spec.NodeName == d.node.object.Name && name != nil {
 			left[onlyAttachment].Insert(*name)
 		}
 	}

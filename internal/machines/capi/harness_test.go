@@ -28,7 +28,9 @@ import (
 
 // No garbage is collected, and no volume detached: what goes is to go because the controller deletes it.
 var stage = machinetest.New(sandbox.Options{
-	CRDs: []string{"testdata/crds"}, Controllers: []string{"*", "-garbage-collector-controller", "-persistentvolume-attach-detach-controller", "-persistentvolume-binder-controller"},
+	CRDs: []string{"testdata/crds"},
+	Controllers: []string{"*", "-garbage-collector-controller", "-persistentvolume-attach-detach-controller",
+		"-persistentvolume-binder-controller"},
 })
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
@@ -39,7 +41,8 @@ const (
 	held         = "infra.example.com/held" // a finalizer
 )
 
-// A scene is a Cluster in a namespace of its own, with a machine of its control plane, and a controller that sees no others.
+// A scene is a Cluster in a namespace of its own, with a machine of its control plane, and a controller that sees no
+// others.
 type scene struct {
 	*machinetest.Fixture
 	user         string       // that the controller is; the administrator if it is empty
@@ -98,10 +101,12 @@ func (s *scene) start() (stop func()) {
 
 // tap is the controller's way to the API server.
 func (s *scene) tap(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-	if request.Method == http.MethodDelete && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && s.keepsNodes.Load() {
+	if request.Method == http.MethodDelete && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") &&
+		s.keepsNodes.Load() {
 		return nil, errors.New("no Node is deleted")
 	}
-	if request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && s.overtakes.Add(-1) >= 0 {
+	if request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") &&
+		s.overtakes.Add(-1) >= 0 {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: path.Base(request.URL.Path)}}
 		s.MustPatch(node, `{"metadata": {"annotations": {"overtakes": "%d"}}}`, s.overtakes.Load())
 	}
@@ -133,7 +138,8 @@ func (s *scene) addInfrastructure(name string, finalizers ...string) *unstructur
 			"initialization": map[string]any{"provisioned": true}, "failureDomain": "rack-7",
 			"addresses": []any{map[string]any{"type": "InternalIP", "address": "10.0.0.7"}},
 			"conditions": []any{map[string]any{
-				"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+				"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+				"lastTransitionTime": "2026-01-01T00:00:00Z",
 			}},
 		},
 	}}
@@ -160,7 +166,9 @@ func (s *scene) run(m *clusterv1.Machine, finalizers ...string) (*clusterv1.Mach
 	node := s.addNode(m.Name)
 	s.addInfrastructure(m.Name, finalizers...)
 	s.MustCreate(m)
-	return s.await(m.Name, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name != "" && m.Status.Phase == "Running" }), node
+	return s.await(m.Name, func(m *clusterv1.Machine) bool {
+		return m.Status.NodeRef.Name != "" && m.Status.Phase == "Running"
+	}), node
 }
 
 // runs makes a Machine with annotations that runs.

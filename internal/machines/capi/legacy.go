@@ -66,10 +66,12 @@ func (f *passFacts) setLegacyConditions() {
 	initialization := f.status.Initialization
 	if f.m.Spec.Bootstrap.ConfigRef.IsDefined() {
 		f.setLegacyOf(clusterv1.BootstrapReadyV1Beta1Condition, f.bootstrap,
-			ptr.Deref(initialization.BootstrapDataSecretCreated, false), clusterv1.WaitingForDataSecretFallbackV1Beta1Reason)
+			ptr.Deref(initialization.BootstrapDataSecretCreated, false),
+			clusterv1.WaitingForDataSecretFallbackV1Beta1Reason)
 	}
 	f.setLegacyOf(clusterv1.InfrastructureReadyV1Beta1Condition, f.infrastructure,
-		ptr.Deref(initialization.InfrastructureProvisioned, false), clusterv1.WaitingForInfrastructureFallbackV1Beta1Reason)
+		ptr.Deref(initialization.InfrastructureProvisioned, false),
+		clusterv1.WaitingForInfrastructureFallbackV1Beta1Reason)
 	if f.node.refusal == "" {
 		f.setLegacyNode()
 	}
@@ -92,7 +94,11 @@ func (f *passFacts) setLegacyOf(name clusterv1.ConditionType, of referenced, isR
 	condition := legacyTrue
 	switch {
 	case ready != nil:
-		condition = clusterv1.Condition{Status: corev1.ConditionStatus(ready.Status), Reason: ready.Reason, Message: ready.Message}
+		condition = clusterv1.Condition{
+			Status:  corev1.ConditionStatus(ready.Status),
+			Reason:  ready.Reason,
+			Message: ready.Message,
+		}
 		if condition.Status == corev1.ConditionFalse {
 			condition.Severity = clusterv1.ConditionSeverityInfo
 		}
@@ -134,7 +140,8 @@ func legacyHealth(node *corev1.Node) clusterv1.Condition {
 		isPressure := slices.Contains([]corev1.NodeConditionType{
 			corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 		}, condition.Type)
-		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue || isPressure && condition.Status != corev1.ConditionFalse {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue ||
+			isPressure && condition.Status != corev1.ConditionFalse {
 			words = append(words, "Node condition "+string(condition.Type)+" is "+string(condition.Status))
 			isBad = isBad || condition.Status != corev1.ConditionUnknown
 		}
@@ -144,7 +151,11 @@ func legacyHealth(node *corev1.Node) clusterv1.Condition {
 	case isBad:
 		return legacyFalse(clusterv1.NodeConditionsFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning, message)
 	case len(words) == 4:
-		return clusterv1.Condition{Status: corev1.ConditionUnknown, Reason: clusterv1.NodeConditionsFailedV1Beta1Reason, Message: message}
+		return clusterv1.Condition{
+			Status:  corev1.ConditionUnknown,
+			Reason:  clusterv1.NodeConditionsFailedV1Beta1Reason,
+			Message: message,
+		}
 	}
 	return legacyTrue
 }

@@ -1,10 +1,10 @@
 // Package capi is the controller of Machines of cluster.x-k8s.io whose nodes are those of the cluster it runs in. It
-// links a Machine to its infrastructure, its bootstrap config and its Node, and reports their state in the status; and it
-// deletes Machines, phase by phase (phases.go). Finalizers, annotations, conditions and events are those
+// links a Machine to its infrastructure, its bootstrap config and its Node, and reports their state in the status; and
+// it deletes Machines, phase by phase (phases.go). Finalizers, annotations, conditions and events are those
 // of Cluster API's own core controller.
 //
-// A pass never waits. It does as many steps as it can, writes the status once at its end, and is followed by another one when
-// an object changes, or after the time that a step names.
+// A pass never waits. It does as many steps as it can, writes the status once at its end, and is followed by another
+// one when an object changes, or after the time that a step names.
 //
 // SetupWithManager is the call to start from.
 package capi
@@ -76,7 +76,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 	r := &ClusterAPIReconciler{
 		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, watcher: watcher,
 		references: contract.ObjectReferences{Client: mgr.GetClient()},
-		events:     machineevents.Recorder{Events: mgr.GetEventRecorder("machine-controller")}, options: o, hooks: o.Hooks,
+		events:     machineevents.Recorder{Events: mgr.GetEventRecorder("machine-controller")}, options: o,
+		hooks:   o.Hooks,
 		updates: updateCalls{running: semaphore.NewWeighted(int64(max(1, o.Concurrency/2)))},
 	}
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -84,7 +85,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 	}
 	watcher.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("cluster-api-machine").
 		For(&clusterv1.Machine{}, builder.WithPredicates(machineMatters)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeMatters)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode),
+			builder.WithPredicates(nodeMatters)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfCluster)).
 		WithOptions(queue.Options(o.Concurrency, r.overtakes(ctx))).
 		Build(r)

@@ -19,20 +19,25 @@ func TestAMachineComesTogetherWithItsInfrastructureAndItsNode(t *testing.T) {
 	s := newScene(t)
 	m := s.machine("m1")
 	m.Labels = map[string]string{
-		"node-role.kubernetes.io/worker": "", "zone.node-restriction.kubernetes.io/rack": "7", "node.cluster.x-k8s.io/pool": "blue",
-		"app": "other",
+		"node-role.kubernetes.io/worker": "", "zone.node-restriction.kubernetes.io/rack": "7",
+		"node.cluster.x-k8s.io/pool": "blue",
+		"app":                        "other",
 	}
 	m.Annotations = map[string]string{"node.cluster.x-k8s.io/note": "n", "other": "not for the node"}
 	s.MustCreate(m)
 	s.await("m1", func(m *clusterv1.Machine) bool {
 		ready := meta.FindStatusCondition(m.Status.Conditions, "InfrastructureReady")
-		return ready != nil && ready.Reason == "ObjectDoesNotExist" && ready.Message == "TestMachine does not exist" && m.Status.Phase == "Pending"
+		return ready != nil && ready.Reason == "ObjectDoesNotExist" && ready.Message == "TestMachine does not exist" &&
+			m.Status.Phase == "Pending"
 	})
 	s.addInfrastructure("m1")
 	s.await("m1", func(m *clusterv1.Machine) bool { return m.Status.Phase == "Provisioned" })
 	node := s.addNode("m1")
-	seen := s.await("m1", func(m *clusterv1.Machine) bool { return meta.IsStatusConditionTrue(m.Status.Conditions, "Available") })
-	if seen.Status.Phase != "Running" || seen.Status.NodeRef.Name != node.Name || seen.Status.FailureDomain != "rack-7" ||
+	seen := s.await("m1", func(m *clusterv1.Machine) bool {
+		return meta.IsStatusConditionTrue(m.Status.Conditions, "Available")
+	})
+	if seen.Status.Phase != "Running" || seen.Status.NodeRef.Name != node.Name ||
+		seen.Status.FailureDomain != "rack-7" ||
 		len(seen.Status.Addresses) != 1 || seen.Labels[clusterv1.ClusterNameLabel] != "c" {
 		t.Errorf("the Machine: %+v", seen)
 	}
@@ -41,21 +46,29 @@ func TestAMachineComesTogetherWithItsInfrastructureAndItsNode(t *testing.T) {
 		t.Errorf("owners of the Machine: %+v", owners)
 	}
 	infrastructure := s.infrastructure()
-	if owner := metav1.GetControllerOf(infrastructure); owner == nil || owner.UID != seen.UID || infrastructure.GetLabels()[clusterv1.ClusterNameLabel] != "c" {
+	if owner := metav1.GetControllerOf(infrastructure); owner == nil || owner.UID != seen.UID ||
+		infrastructure.GetLabels()[clusterv1.ClusterNameLabel] != "c" {
 		t.Errorf("the infrastructure is not the Machine's: %v", infrastructure.Object["metadata"])
 	}
-	want := map[string]string{"node-role.kubernetes.io/worker": "", "zone.node-restriction.kubernetes.io/rack": "7", "node.cluster.x-k8s.io/pool": "blue"}
+	want := map[string]string{
+		"node-role.kubernetes.io/worker":           "",
+		"zone.node-restriction.kubernetes.io/rack": "7",
+		"node.cluster.x-k8s.io/pool":               "blue",
+	}
 	s.expectNode(node, want, map[string]string{
 		"node.cluster.x-k8s.io/note": "n", clusterv1.MachineAnnotation: "m1", clusterv1.ClusterNameAnnotation: "c",
-		clusterv1.ClusterNamespaceAnnotation: s.Namespace, clusterv1.AnnotationsFromMachineAnnotation: "node.cluster.x-k8s.io/note",
-		clusterv1.TaintsFromMachineAnnotation: "",
+		clusterv1.ClusterNamespaceAnnotation:       s.Namespace,
+		clusterv1.AnnotationsFromMachineAnnotation: "node.cluster.x-k8s.io/note",
+		clusterv1.TaintsFromMachineAnnotation:      "",
 	})
 	s.MustPatch(node, `{"metadata": {"labels": {"node-role.kubernetes.io/kept": ""}}}`)
-	s.MustPatch(seen, `{"metadata": {"labels": {"node.cluster.x-k8s.io/pool": null}, "annotations": {"node.cluster.x-k8s.io/note": null}}}`)
+	s.MustPatch(seen,
+		`{"metadata": {"labels": {"node.cluster.x-k8s.io/pool": null}, "annotations": {"node.cluster.x-k8s.io/note": null}}}`)
 	delete(want, "node.cluster.x-k8s.io/pool")
 	want["node-role.kubernetes.io/kept"] = ""
 	s.expectNode(node, want, map[string]string{
-		clusterv1.MachineAnnotation: "m1", clusterv1.ClusterNameAnnotation: "c", clusterv1.ClusterNamespaceAnnotation: s.Namespace,
+		clusterv1.MachineAnnotation: "m1", clusterv1.ClusterNameAnnotation: "c",
+		clusterv1.ClusterNamespaceAnnotation:       s.Namespace,
 		clusterv1.AnnotationsFromMachineAnnotation: "", clusterv1.TaintsFromMachineAnnotation: "",
 	})
 }
@@ -67,9 +80,12 @@ func TestAMachineIsLinkedBeforeItIsAvailable(t *testing.T) {
 	s.MustCreate(s.machine("m1"))
 	s.addInfrastructure("m1")
 	node := s.addNode("m1")
-	seen := s.await("m1", func(m *clusterv1.Machine) bool { return meta.IsStatusConditionTrue(m.Status.Conditions, "Available") })
+	seen := s.await("m1", func(m *clusterv1.Machine) bool {
+		return meta.IsStatusConditionTrue(m.Status.Conditions, "Available")
+	})
 	if seen.Status.NodeRef.Name != node.Name || seen.Status.Phase != "Running" || s.overtakes.Load() > 0 {
-		t.Errorf("available with the Node %q, in phase %s; %d overtakes are left", seen.Status.NodeRef.Name, seen.Status.Phase, s.overtakes.Load())
+		t.Errorf("available with the Node %q, in phase %s; %d overtakes are left", seen.Status.NodeRef.Name,
+			seen.Status.Phase, s.overtakes.Load())
 	}
 }
 
@@ -77,8 +93,17 @@ func TestTaintsReachTheNode(t *testing.T) {
 	s := newScene(t)
 	m := s.machine("m1")
 	m.Spec.Taints = []clusterv1.MachineTaint{
-		{Key: "gpu", Value: "7", Effect: corev1.TaintEffectNoSchedule, Propagation: clusterv1.MachineTaintPropagationAlways},
-		{Key: "warm-up", Effect: corev1.TaintEffectPreferNoSchedule, Propagation: clusterv1.MachineTaintPropagationOnInitialization},
+		{
+			Key:         "gpu",
+			Value:       "7",
+			Effect:      corev1.TaintEffectNoSchedule,
+			Propagation: clusterv1.MachineTaintPropagationAlways,
+		},
+		{
+			Key:         "warm-up",
+			Effect:      corev1.TaintEffectPreferNoSchedule,
+			Propagation: clusterv1.MachineTaintPropagationOnInitialization,
+		},
 	}
 	m, node := s.run(m)
 	s.expectTaints(node, "gpu=7:NoSchedule", "warm-up:PreferNoSchedule")
@@ -125,7 +150,8 @@ func TestAPausedMachineIsLeftAlone(t *testing.T) {
 	s.MustPatch(m, `{"metadata": {"annotations": {"`+clusterv1.PausedAnnotation+`": ""}}}`)
 	s.await("m1", func(m *clusterv1.Machine) bool {
 		paused := meta.FindStatusCondition(m.Status.Conditions, "Paused")
-		return paused.Status == metav1.ConditionTrue && paused.Message == "Machine has the cluster.x-k8s.io/paused annotation"
+		return paused.Status == metav1.ConditionTrue &&
+			paused.Message == "Machine has the cluster.x-k8s.io/paused annotation"
 	})
 	s.MustDelete(m)
 	// Another Machine's deletion is complete: this one's would have begun.
@@ -146,7 +172,8 @@ func TestANodeThatHasAMachineOfOpenShiftIsNotTaken(t *testing.T) {
 	s.MustCreate(m)
 	seen := s.await("m1", func(m *clusterv1.Machine) bool {
 		healthy := meta.FindStatusCondition(m.Status.Conditions, "NodeHealthy")
-		return healthy != nil && strings.Contains(healthy.Message, "belongs to Machine shop/web-4 of machine.openshift.io, and a Node has one Machine")
+		return healthy != nil && strings.Contains(healthy.Message,
+			"belongs to Machine shop/web-4 of machine.openshift.io, and a Node has one Machine")
 	})
 	if seen.Status.NodeRef.Name != "" {
 		t.Errorf("the Node is linked: %+v", seen.Status.NodeRef)

@@ -22,7 +22,8 @@ import (
 
 // A machineNode is the Node of a Machine, as a pass knows it.
 type machineNode struct {
-	// object is the Node with the Machine's providerID as the cache has it, or nil; a deletion reads it from the API server.
+	// object is the Node with the Machine's providerID as the cache has it, or nil; a deletion reads it from the API
+	// server.
 	object              *corev1.Node
 	isGone              bool   // there is no Node that the deletion of the Machine drains and deletes
 	isDeletionRequested bool   // in this pass
@@ -87,13 +88,16 @@ func (p *machinePass) findNode(ctx context.Context) error {
 		return nil
 	case 1:
 	default:
-		return fmt.Errorf("%d Nodes have the providerID %s: delete those that are not the Machine's", len(nodes.Items), id)
+		return fmt.Errorf("%d Nodes have the providerID %s: delete those that are not the Machine's", len(nodes.Items),
+			id)
 	}
 	node := &nodes.Items[0]
 	if owner, ok := node.Annotations[deletion.OpenShiftMachineAnnotation]; ok {
 		p.node.owner = openshiftGroup
-		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: delete one of both, "+
-			"and the annotation %s of the Node if that was the other one", node.Name, owner, deletion.OpenShiftMachineAnnotation)
+		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: "+
+			"delete one of both, "+
+			"and the annotation %s of the Node if that was the other one", node.Name, owner,
+			deletion.OpenShiftMachineAnnotation)
 	}
 	if err := p.checkOwner(ctx, node); err != nil {
 		return err
@@ -116,18 +120,21 @@ func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
 		return fmt.Errorf("get Machine %s, whose Node %s is: %w", owner, node.Name, err)
 	}
 	p.node.owner = clusterv1.GroupVersion.Group
-	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name, owner)
+	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name,
+		owner)
 }
 
 // otherOwner returns the Machine that a Node's annotations name, and whether it is another Machine.
 func (p *machinePass) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
 	owner := client.ObjectKey{
-		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation],
+		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation],
+		Name:      node.Annotations[clusterv1.MachineAnnotation],
 	}
 	return owner, owner.Namespace != "" && owner.Name != "" && owner != client.ObjectKeyFromObject(p.m)
 }
 
-// providerID returns the ID of the Machine's instance. Infrastructure that is not provisioned may have it before the Machine.
+// providerID returns the ID of the Machine's instance. Infrastructure that is not provisioned may have it before the
+// Machine.
 func providerID(m *clusterv1.Machine, infrastructure *contract.ReferencedObject) string {
 	if infrastructure == nil || m.DeletionTimestamp.IsZero() && !infrastructure.IsProvisioned() {
 		return m.Spec.ProviderID
@@ -135,13 +142,16 @@ func providerID(m *clusterv1.Machine, infrastructure *contract.ReferencedObject)
 	return cmp.Or(m.Spec.ProviderID, infrastructure.ProviderID())
 }
 
-// updateNode sets the labels, annotations and taints of a Machine on its Node, and removes those that the Machine no longer
-// has. Annotations of the Node record which were set.
+// updateNode sets the labels, annotations and taints of a Machine on its Node, and removes those that the Machine no
+// longer has. Annotations of the Node record which were set.
 func updateNode(node *corev1.Node, m *clusterv1.Machine) {
 	labels, annotations := labelsForNode(m), annotationsForNode(m)
 	node.Labels = replaced(node.Labels, node.Annotations[clusterv1.LabelsFromMachineAnnotation], labels)
-	noted := slices.DeleteFunc(slices.Sorted(maps.Keys(annotations)), func(key string) bool { return slices.Contains(linkAnnotations, key) })
-	before := strings.Join(append(strings.Split(node.Annotations[clusterv1.AnnotationsFromMachineAnnotation], ","), linkAnnotations...), ",")
+	noted := slices.DeleteFunc(slices.Sorted(maps.Keys(annotations)), func(key string) bool {
+		return slices.Contains(linkAnnotations, key)
+	})
+	before := strings.Join(append(strings.Split(node.Annotations[clusterv1.AnnotationsFromMachineAnnotation], ","),
+		linkAnnotations...), ",")
 	node.Annotations = replaced(node.Annotations, before, annotations)
 	node.Annotations[clusterv1.LabelsFromMachineAnnotation] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
 	node.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = strings.Join(noted, ",")
@@ -176,7 +186,8 @@ func labelsForNode(m *clusterv1.Machine) map[string]string {
 	return labels
 }
 
-// annotationsForNode returns the annotations of a Machine that are synced to its Node, and those that identify the Machine.
+// annotationsForNode returns the annotations of a Machine that are synced to its Node, and those that identify the
+// Machine.
 func annotationsForNode(m *clusterv1.Machine) map[string]string {
 	annotations := map[string]string{
 		clusterv1.ClusterNameAnnotation: m.Spec.ClusterName, clusterv1.ClusterNamespaceAnnotation: m.Namespace,
@@ -213,7 +224,8 @@ func (f *passFacts) nodeConditions() []metav1.Condition {
 	case f.node.object != nil && !f.node.isDeletionRequested:
 		return []metav1.Condition{nodeReady(f.node.object), nodeHealthy(f.node.object)}
 	case isDeleting && name != "":
-		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason, fmt.Sprintf("Node %s has been deleted", name))
+		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason,
+			fmt.Sprintf("Node %s has been deleted", name))
 	case isDeleting:
 		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeDoesNotExistReason, "Node does not exist")
 	case name != "":
@@ -229,7 +241,8 @@ func (f *passFacts) nodeConditions() []metav1.Condition {
 
 func nodeReady(node *corev1.Node) metav1.Condition {
 	ready := metav1.Condition{
-		Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown, Reason: clusterv1.MachineNodeReadyUnknownReason,
+		Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown,
+		Reason:  clusterv1.MachineNodeReadyUnknownReason,
 		Message: "* Node.Ready: Condition not yet reported",
 	}
 	condition := nodeCondition(node, corev1.NodeReady)
@@ -252,9 +265,14 @@ func nodeReady(node *corev1.Node) metav1.Condition {
 
 // nodeHealthy sums up the conditions of a Node that report problems.
 func nodeHealthy(node *corev1.Node) metav1.Condition {
-	healthy := metav1.Condition{Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineNodeHealthyReason}
+	healthy := metav1.Condition{
+		Type:   clusterv1.MachineNodeHealthyCondition,
+		Status: metav1.ConditionTrue,
+		Reason: clusterv1.MachineNodeHealthyReason,
+	}
 	var lines, messages []string
-	for _, name := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, name := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure,
+		corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		good, condition := corev1.ConditionFalse, nodeCondition(node, name)
 		if name == corev1.NodeReady {
 			good = corev1.ConditionTrue
@@ -295,9 +313,9 @@ func nodeCondition(node *corev1.Node, name corev1.NodeConditionType) *corev1.Nod
 	return &node.Status.Conditions[at]
 }
 
-// updateTaints sets the taints of a Machine on its Node. Taints with the propagation Always are restored, and removed when
-// the Machine no longer has them: an annotation of the Node records which were set. The others are set once, on a Node
-// without that annotation.
+// updateTaints sets the taints of a Machine on its Node. Taints with the propagation Always are restored, and removed
+// when the Machine no longer has them: an annotation of the Node records which were set. The others are set once, on a
+// Node without that annotation.
 func updateTaints(node *corev1.Node, wanted []clusterv1.MachineTaint) {
 	noted, isInitialized := node.Annotations[clusterv1.TaintsFromMachineAnnotation]
 	var kept, always []string
@@ -314,7 +332,8 @@ func updateTaints(node *corev1.Node, wanted []clusterv1.MachineTaint) {
 	before := strings.Split(noted, ",")
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		id := taintID(t.Key, t.Effect)
-		return t.MatchTaint(&clusterv1.NodeUninitializedTaint) || slices.Contains(before, id) && !slices.Contains(kept, id)
+		return t.MatchTaint(&clusterv1.NodeUninitializedTaint) ||
+			slices.Contains(before, id) && !slices.Contains(kept, id)
 	})
 	slices.Sort(always)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, clusterv1.TaintsFromMachineAnnotation, strings.Join(always, ","))

@@ -10,12 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Two Machines that took a Node from each other would write it without end, and the deletion of one would delete the other's.
-// A Node whose Machine is gone can be taken.
+// Two Machines that took a Node from each other would write it without end, and the deletion of one would delete the
+// other's. A Node whose Machine is gone can be taken.
 func TestOfTwoMachinesWithOneProviderIDTheFirstHasTheNode(t *testing.T) {
 	s := newScene(t)
 	node := s.addNode("m1")
-	s.MustPatch(node, `{"metadata": {"annotations": {"cluster.x-k8s.io/cluster-namespace": %q, "cluster.x-k8s.io/machine": "gone"}}}`, s.Namespace)
+	s.MustPatch(node,
+		`{"metadata": {"annotations": {"cluster.x-k8s.io/cluster-namespace": %q, "cluster.x-k8s.io/machine": "gone"}}}`,
+		s.Namespace)
 	s.addInfrastructure("m1")
 	first, second := s.machine("m1"), s.machine("m2")
 	s.MustCreate(first)
@@ -24,7 +26,8 @@ func TestOfTwoMachinesWithOneProviderIDTheFirstHasTheNode(t *testing.T) {
 	s.MustCreate(second)
 	s.await("m2", func(m *clusterv1.Machine) bool {
 		healthy := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
-		return healthy != nil && healthy.Message == "the Node "+node.Name+" belongs to Machine "+s.Namespace+"/m1, and a Node has one Machine: delete one of both"
+		return healthy != nil && healthy.Message == "the Node "+node.Name+" belongs to Machine "+s.Namespace+
+			"/m1, and a Node has one Machine: delete one of both"
 	})
 	s.MustDelete(second)
 	s.AwaitGone(second)
@@ -38,7 +41,8 @@ func TestOfTwoMachinesWithOneProviderIDTheFirstHasTheNode(t *testing.T) {
 
 // The Node of a Machine is gone, and its host has registered again, under the same name, for another Machine.
 func TestANodeOfTheSameNameThatIsAnothersIsLeftAlone(t *testing.T) {
-	for key, owner := range map[string]string{clusterv1.MachineAnnotation: "m2", "machine.openshift.io/machine": "other/m2"} {
+	for key, owner := range map[string]string{clusterv1.MachineAnnotation: "m2",
+		"machine.openshift.io/machine": "other/m2"} {
 		t.Run(owner, func(t *testing.T) {
 			s := newScene(t)
 			m, node := s.runs(preDrain + "a")
@@ -46,7 +50,10 @@ func TestANodeOfTheSameNameThatIsAnothersIsLeftAlone(t *testing.T) {
 			s.AwaitGone(node)
 			again := &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{
-					Name: node.Name, Annotations: map[string]string{clusterv1.ClusterNamespaceAnnotation: s.Namespace, key: owner},
+					Name: node.Name, Annotations: map[string]string{
+						clusterv1.ClusterNamespaceAnnotation: s.Namespace,
+						key:                                  owner,
+					},
 				},
 				Spec: corev1.NodeSpec{ProviderID: s.providerID("m2")},
 			}
@@ -164,7 +171,10 @@ func TestAConflictOnTheNodeSkipsNoPhaseOfADeletion(t *testing.T) {
 // addSecondNode makes another Node with the providerID of one.
 func (s *scene) addSecondNode(node *corev1.Node) *corev1.Node {
 	s.Helper()
-	second := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name + "-again"}, Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID}}
+	second := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name + "-again"},
+		Spec:       corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
+	}
 	s.MustCreate(second)
 	s.DeleteAfterwards(second)
 	return second

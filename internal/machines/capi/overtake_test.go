@@ -31,10 +31,15 @@ func expectOvertaking(t *testing.T, hook, reason string) {
 	t.Helper()
 	namespace, c := stage.Namespace(t), stage.Client(t)
 	newMachine := func(name string) client.Object {
-		return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: clusterv1.MachineSpec{
-			ClusterName: "c", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: "TestMachine", Name: name},
-		}}
+		return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: clusterv1.MachineSpec{
+				ClusterName: "c", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
+				InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+					APIGroup: "infra.example.com",
+					Kind:     "TestMachine",
+					Name:     name,
+				},
+			}}
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c"}}
 	controlPlane, held := newMachine("cp"), newMachine("held")
@@ -50,7 +55,8 @@ func expectOvertaking(t *testing.T, hook, reason string) {
 		Machine: held, New: newMachine, Status: `{"status": {"nodeRef": {"name": "gone"}}}`,
 		Unhook: `{"metadata": {"annotations": {"` + hook + `": null}}}`,
 		IsHeld: func(m client.Object) bool {
-			deleting := meta.FindStatusCondition(m.(*clusterv1.Machine).Status.Conditions, clusterv1.MachineDeletingCondition)
+			deleting := meta.FindStatusCondition(m.(*clusterv1.Machine).Status.Conditions,
+				clusterv1.MachineDeletingCondition)
 			return deleting != nil && deleting.Reason == reason && m.GetAnnotations()[hook] != ""
 		},
 		SetUp: func(mgr ctrl.Manager) error {

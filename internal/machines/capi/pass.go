@@ -27,8 +27,8 @@ type machinePass struct {
 	*passFacts
 }
 
-// passFacts are the facts from which a status is computed, and the status. A pass and its parts share them: deletionPass and
-// updatePass.
+// passFacts are the facts from which a status is computed, and the status. A pass and its parts share them:
+// deletionPass and updatePass.
 type passFacts struct {
 	time    time.Time // of the pass
 	m       *clusterv1.Machine
@@ -86,7 +86,8 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 		return 0, writeErr
 	}
 	if !isDeleting && (p.infrastructure.isGone || p.bootstrap.isGone && p.m.Spec.Bootstrap.ConfigRef.IsDefined()) {
-		after = soonest(after, p.r.bounded(missingObject)) // it may be created with another name than the Machine's, and without an owner
+		// it may be created with another name than the Machine's, and without an owner
+		after = soonest(after, p.r.bounded(missingObject))
 	}
 	if isDeleting { // the phases of the deletion have reported failed reads
 		err = nil
@@ -103,8 +104,8 @@ func (p *machinePass) finishFailed(ctx context.Context, err error) error {
 	return p.r.writeStatus(ctx, p.passFacts)
 }
 
-// readCluster reads the Cluster of the Machine. Without a Cluster a Machine is left alone, unless it is being deleted: then it
-// is deleted like the Machines of a Cluster that is being deleted.
+// readCluster reads the Cluster of the Machine. Without a Cluster a Machine is left alone, unless it is being deleted:
+// then it is deleted like the Machines of a Cluster that is being deleted.
 func (p *machinePass) readCluster(ctx context.Context) error {
 	var reader client.Reader = p.r.client
 	isDeleting := !p.m.DeletionTimestamp.IsZero()
@@ -117,17 +118,25 @@ func (p *machinePass) readCluster(ctx context.Context) error {
 		return err
 	}
 	if isDeleting {
-		p.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.m.Namespace, Name: p.m.Spec.ClusterName}}
+		p.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.m.Namespace,
+			Name:      p.m.Spec.ClusterName,
+		}}
 		return nil
 	}
-	note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace, p.m.Spec.ClusterName)
+	note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace,
+		p.m.Spec.ClusterName)
 	p.r.record(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
 	return errors.New(note)
 }
 
 // setPaused sets the condition Paused, and reports whether the Machine is paused.
 func (p *machinePass) setPaused() bool {
-	condition := metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason}
+	condition := metav1.Condition{
+		Type:   clusterv1.PausedCondition,
+		Status: metav1.ConditionFalse,
+		Reason: clusterv1.NotPausedReason,
+	}
 	_, isAnnotated := p.m.Annotations[clusterv1.PausedAnnotation]
 	isClusterPaused := ptr.Deref(p.cluster.Spec.Paused, false)
 	if isClusterPaused || isAnnotated {
@@ -155,9 +164,11 @@ func (p *machinePass) adopt(ctx context.Context) error {
 	return p.r.patch(ctx, p.m, base, "give the Machine its owner and its labels")
 }
 
-// isStandAlone reports whether a Machine belongs to no MachineSet, pool or control plane, and is not owned by a Cluster yet.
+// isStandAlone reports whether a Machine belongs to no MachineSet, pool or control plane, and is not owned by a Cluster
+// yet.
 func isStandAlone(m *clusterv1.Machine) bool {
-	for _, label := range []string{clusterv1.MachineSetNameLabel, clusterv1.MachinePoolNameLabel, clusterv1.MachineControlPlaneNameLabel} {
+	for _, label := range []string{clusterv1.MachineSetNameLabel, clusterv1.MachinePoolNameLabel,
+		clusterv1.MachineControlPlaneNameLabel} {
 		if _, ok := m.Labels[label]; ok {
 			return false
 		}

@@ -16,9 +16,10 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// phases are the phases of a deletion in their order. Each pass begins with the first one, so a late hook returns a Machine
-// to its stage. Nothing is recorded as done: pods and volumes are checked again until the wait for pre-terminate hooks has
-// begun. Pre-drain hooks hold Machines that are excluded from draining too. Reasons and messages are upstream's.
+// phases are the phases of a deletion in their order. Each pass begins with the first one, so a late hook returns a
+// Machine to its stage. Nothing is recorded as done: pods and volumes are checked again until the wait for
+// pre-terminate hooks has begun. Pre-drain hooks hold Machines that are excluded from draining too. Reasons and
+// messages are upstream's.
 var phases = []deletion.DeletionPhase[*deletionPass]{
 	(*deletionPass).awaitPreDrainHooks,
 	(*deletionPass).awaitKnownInfrastructure,
@@ -43,18 +44,21 @@ func (d *deletionPass) awaitPreDrainHooks(ctx context.Context) (*deletion.Deleti
 		return nil, nil
 	}
 	return d.awaitHooks(ctx, clusterv1.PreDrainDeleteHookAnnotationPrefix, deletion.DeletionWait{
-		Stage: deletion.BeforeDrain, Reason: clusterv1.MachineDeletingWaitingForPreDrainHookReason, Message: "Waiting for pre-drain hooks to succeed",
+		Stage: deletion.BeforeDrain, Reason: clusterv1.MachineDeletingWaitingForPreDrainHookReason,
+		Message: "Waiting for pre-drain hooks to succeed",
 	})
 }
 
 func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.DeletionWait, error) {
 	return d.awaitHooks(ctx, clusterv1.PreTerminateDeleteHookAnnotationPrefix, deletion.DeletionWait{
-		Stage: deletion.BeforeTerminate, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason, Message: "Waiting for pre-terminate hooks to succeed",
+		Stage: deletion.BeforeTerminate, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
+		Message: "Waiting for pre-terminate hooks to succeed",
 	})
 }
 
 // awaitHooks waits while there are hooks with a prefix.
-func (d *deletionPass) awaitHooks(ctx context.Context, prefix string, wait deletion.DeletionWait) (*deletion.DeletionWait, error) {
+func (d *deletionPass) awaitHooks(ctx context.Context, prefix string,
+	wait deletion.DeletionWait) (*deletion.DeletionWait, error) {
 	hooks := deletion.HooksClusterAPI(d.m, prefix)
 	if len(hooks) == 0 {
 		return nil, nil
@@ -64,8 +68,8 @@ func (d *deletionPass) awaitHooks(ctx context.Context, prefix string, wait delet
 	return &wait, d.writeStart(ctx, &wait)
 }
 
-// awaitKnownInfrastructure waits until it is known whether the infrastructure exists: unreadable infrastructure would be
-// mistaken for deleted one, and the Node would not be drained.
+// awaitKnownInfrastructure waits until it is known whether the infrastructure exists: unreadable infrastructure would
+// be mistaken for deleted one, and the Node would not be drained.
 func (d *deletionPass) awaitKnownInfrastructure(context.Context) (*deletion.DeletionWait, error) {
 	if d.infrastructure.problem == nil {
 		return nil, nil
@@ -75,7 +79,8 @@ func (d *deletionPass) awaitKnownInfrastructure(context.Context) (*deletion.Dele
 
 // drainNode cordons the Node, evicts its pods, and waits until they are gone.
 func (d *deletionPass) drainNode(ctx context.Context) (*deletion.DeletionWait, error) {
-	if d.leavesNode() || metav1.HasAnnotation(d.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) || d.hasTimedOut(deletion.Draining) {
+	if d.leavesNode() || metav1.HasAnnotation(d.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) ||
+		d.hasTimedOut(deletion.Draining) {
 		return nil, nil
 	}
 	start := d.setStart(deletion.Draining)
@@ -92,7 +97,8 @@ func (d *deletionPass) drainNode(ctx context.Context) (*deletion.DeletionWait, e
 		d.failure = err
 		wait.Message = "Error draining Node, please check controller logs for errors"
 		d.setDrainingCondition(wait)
-		d.r.record(d.m, corev1.EventTypeWarning, "FailedDrainNode", fmt.Sprintf("error draining Machine's node %q: %v", d.status.NodeRef.Name, err))
+		d.r.record(d.m, corev1.EventTypeWarning, "FailedDrainNode",
+			fmt.Sprintf("error draining Machine's node %q: %v", d.status.NodeRef.Name, err))
 		return wait, nil
 	case len(left) > 0:
 		wait.Message, wait.After = wait.Message+"\n"+strings.Join(left, "\n"), nodeChecks
@@ -100,7 +106,8 @@ func (d *deletionPass) drainNode(ctx context.Context) (*deletion.DeletionWait, e
 		return wait, nil
 	}
 	d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, legacyTrue)
-	d.r.record(d.m, corev1.EventTypeNormal, "SuccessfulDrainNode", fmt.Sprintf("success draining Machine's node %q", d.status.NodeRef.Name))
+	d.r.record(d.m, corev1.EventTypeNormal, "SuccessfulDrainNode",
+		fmt.Sprintf("success draining Machine's node %q", d.status.NodeRef.Name))
 	return nil, nil
 }
 
@@ -124,20 +131,23 @@ func (d *deletionPass) evict(ctx context.Context) ([]string, error) {
 func (d *deletionPass) setDrainingCondition(wait *deletion.DeletionWait) {
 	draining := legacyFalse(clusterv1.DrainingV1Beta1Reason, clusterv1.ConditionSeverityInfo, wait.Message)
 	if d.failure != nil {
-		draining = legacyFalse(clusterv1.DrainingFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning, d.failure.Error())
+		draining = legacyFalse(clusterv1.DrainingFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning,
+			d.failure.Error())
 	}
 	d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, draining)
 }
 
 // awaitDetachedVolumes waits until the volumes of the Node are detached. Those of an unreachable Node never are.
 func (d *deletionPass) awaitDetachedVolumes(ctx context.Context) (*deletion.DeletionWait, error) {
-	if d.leavesNode() || metav1.HasAnnotation(d.m.ObjectMeta, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation) || d.hasTimedOut(deletion.DetachingVolumes) {
+	if d.leavesNode() || metav1.HasAnnotation(d.m.ObjectMeta, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation) ||
+		d.hasTimedOut(deletion.DetachingVolumes) {
 		return nil, nil
 	}
 	start := d.setStart(deletion.DetachingVolumes)
 	wait := &deletion.DeletionWait{
 		Stage: deletion.DetachingVolumes, Reason: clusterv1.MachineDeletingWaitingForVolumeDetachReason,
-		Message: fmt.Sprintf("Waiting for Node volumes to be detached (started at %s)", start.UTC().Format(time.RFC3339)),
+		Message: fmt.Sprintf("Waiting for Node volumes to be detached (started at %s)",
+			start.UTC().Format(time.RFC3339)),
 	}
 	if err := d.writeStart(ctx, wait); err != nil {
 		return nil, err
@@ -173,7 +183,8 @@ func (d *deletionPass) deleteBootstrap(ctx context.Context) (*deletion.DeletionW
 }
 
 // deleteObject deletes an object that the Machine refers to, and waits until it is gone.
-func (d *deletionPass) deleteObject(ctx context.Context, object *referenced, to clusterv1.ContractVersionedObjectReference, wait deletion.DeletionWait) (*deletion.DeletionWait, error) {
+func (d *deletionPass) deleteObject(ctx context.Context, object *referenced,
+	to clusterv1.ContractVersionedObjectReference, wait deletion.DeletionWait) (*deletion.DeletionWait, error) {
 	if object.object != nil && object.object.GetDeletionTimestamp() == nil {
 		err := d.r.references.Delete(ctx, object.object)
 		if err == nil {
@@ -197,9 +208,11 @@ func (d *deletionPass) deleteObject(ctx context.Context, object *referenced, to 
 	return &wait, nil
 }
 
-func unreadableObject(stage deletion.DeletionStage, to clusterv1.ContractVersionedObjectReference, problem error) *deletion.DeletionWait {
+func unreadableObject(stage deletion.DeletionStage, to clusterv1.ContractVersionedObjectReference,
+	problem error) *deletion.DeletionWait {
 	return &deletion.DeletionWait{
-		Stage: stage, Reason: clusterv1.MachineDeletingInternalErrorReason, Message: fmt.Sprintf("Failed to look at %s: %v", to.Kind, problem),
+		Stage: stage, Reason: clusterv1.MachineDeletingInternalErrorReason,
+		Message: fmt.Sprintf("Failed to look at %s: %v", to.Kind, problem),
 	}
 }
 
@@ -215,7 +228,8 @@ func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.DeletionWait, 
 		return nil, nil
 	}
 	d.failure, d.node.refusal = err, err.Error()
-	d.setLegacy(clusterv1.MachineNodeHealthyV1Beta1Condition, legacyFalse(clusterv1.DeletionFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning, ""))
+	d.setLegacy(clusterv1.MachineNodeHealthyV1Beta1Condition,
+		legacyFalse(clusterv1.DeletionFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning, ""))
 	d.r.record(d.m, corev1.EventTypeWarning, "FailedDeleteNode", fmt.Sprintf("error deleting Machine's Node: %v", err))
 	if d.hasTimedOut(deletion.RemovingNode) {
 		return nil, nil
@@ -230,7 +244,8 @@ func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.DeletionWait, 
 // since it was read, so that neither can miss a hook.
 func (d *deletionPass) release(ctx context.Context) (*deletion.DeletionWait, error) {
 	d.report(deletion.DeletionWait{
-		Stage: deletion.Completed, Reason: clusterv1.MachineDeletingDeletionCompletedReason, Message: "Deletion completed",
+		Stage: deletion.Completed, Reason: clusterv1.MachineDeletingDeletionCompletedReason,
+		Message: "Deletion completed",
 	})
 	d.setConditions()
 	if err := d.r.writeStatus(ctx, d.passFacts); err != nil {

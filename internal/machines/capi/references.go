@@ -36,12 +36,14 @@ func (p *machinePass) gatherReferences(ctx context.Context) error {
 }
 
 // lookAt reads an object that a Machine refers to, and makes the Machine its owner.
-func (r *ClusterAPIReconciler) lookAt(ctx context.Context, m *clusterv1.Machine, to clusterv1.ContractVersionedObjectReference) referenced {
+func (r *ClusterAPIReconciler) lookAt(ctx context.Context, m *clusterv1.Machine,
+	to clusterv1.ContractVersionedObjectReference) referenced {
 	if !isOfMachine(to) {
 		if !m.DeletionTimestamp.IsZero() {
 			return referenced{isGone: true}
 		}
-		return referenced{problem: fmt.Errorf("%s of %s is not a kind of infrastructure or bootstrap config: refer to an object that is "+
+		return referenced{problem: fmt.Errorf("%s of %s is not a kind of infrastructure or bootstrap config: refer "+
+			"to an object that is "+
 			"deleted with the Machine", to.Kind, to.APIGroup)}
 	}
 	object, err := r.references.Get(ctx, to, m.Namespace)
@@ -56,21 +58,24 @@ func (r *ClusterAPIReconciler) lookAt(ctx context.Context, m *clusterv1.Machine,
 	case err != nil:
 		return referenced{problem: err}
 	}
-	if err := errors.Join(r.watcher.Watch(object.Served.GroupVersionKind, machineOf), r.claim(ctx, m, object)); err != nil {
+	if err := errors.Join(r.watcher.Watch(object.Served.GroupVersionKind, machineOf),
+		r.claim(ctx, m, object)); err != nil {
 		return referenced{problem: err}
 	}
 	return referenced{object: object}
 }
 
-// isOfMachine reports whether a reference is to a kind whose objects belong to one Machine. Others must not be deleted by an account
-// that may only create and delete Machines.
+// isOfMachine reports whether a reference is to a kind whose objects belong to one Machine. Others must not be deleted
+// by an account that may only create and delete Machines.
 func isOfMachine(to clusterv1.ContractVersionedObjectReference) bool {
 	return to.APIGroup != clusterv1.GroupVersion.Group && !strings.HasPrefix(to.APIGroup, "controlplane.") &&
 		!strings.HasSuffix(to.Kind, clusterv1.TemplateSuffix)
 }
 
-// claim makes the Machine the controller of an object. The owner of the Machine created the object too, and owns it until then.
-func (r *ClusterAPIReconciler) claim(ctx context.Context, m *clusterv1.Machine, object *contract.ReferencedObject) error {
+// claim makes the Machine the controller of an object. The owner of the Machine created the object too, and owns it
+// until then.
+func (r *ClusterAPIReconciler) claim(ctx context.Context, m *clusterv1.Machine,
+	object *contract.ReferencedObject) error {
 	wanted := *metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine"))
 	maker := metav1.GetControllerOf(m)
 	var owners []metav1.OwnerReference
@@ -78,7 +83,8 @@ func (r *ClusterAPIReconciler) claim(ctx context.Context, m *clusterv1.Machine, 
 		switch {
 		case owner.UID == wanted.UID, maker != nil && owner.UID == maker.UID:
 		case ptr.Deref(owner.Controller, false):
-			return fmt.Errorf("%s belongs to %s %s, and a Machine needs one of its own: refer to another one, or remove that owner",
+			return fmt.Errorf("%s belongs to %s %s, and a Machine needs one of its own: refer to another one, or "+
+				"remove that owner",
 				object, owner.Kind, owner.Name)
 		default:
 			owners = append(owners, owner)
@@ -89,7 +95,9 @@ func (r *ClusterAPIReconciler) claim(ctx context.Context, m *clusterv1.Machine, 
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	if slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(o, wanted) }) &&
+	if slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+		return equality.Semantic.DeepEqual(o, wanted)
+	}) &&
 		len(owners) == len(object.GetOwnerReferences()) && labels[clusterv1.ClusterNameLabel] == m.Spec.ClusterName {
 		return nil
 	}
@@ -126,7 +134,8 @@ func (f *passFacts) copyBootstrap() {
 
 func (f *passFacts) copyInfrastructure() {
 	object, provisioned := f.infrastructure.object, &f.status.Initialization.InfrastructureProvisioned
-	if object == nil || object.GetDeletionTimestamp() != nil || !object.IsProvisioned() && !ptr.Deref(*provisioned, false) ||
+	if object == nil || object.GetDeletionTimestamp() != nil ||
+		!object.IsProvisioned() && !ptr.Deref(*provisioned, false) ||
 		object.ProviderID() == "" {
 		return
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/manifests"
 )
 
-// TestTheRightsOfThePayloadSuffice has a deletion with all phases done with the rights that the payload gives, and those of a
-// provider for its own kind.
+// TestTheRightsOfThePayloadSuffice has a deletion with all phases done with the rights that the payload gives, and
+// those of a provider for its own kind.
 func TestTheRightsOfThePayloadSuffice(t *testing.T) {
 	const user = "cluster-api-machines"
 	allow(t, user, "get", "list", "watch", "patch", "delete")
@@ -58,14 +58,19 @@ func allow(t *testing.T, user string, onInfrastructure ...string) *rbacv1.Cluste
 		t.Fatal(err)
 	}
 	if err := c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	// A controller whose first requests are refused tries again after pauses that grow.
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Group: "cluster.x-k8s.io", Resource: "machines"},
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb:     "list",
+			Group:    "cluster.x-k8s.io",
+			Resource: "machines",
+		},
 	}}
 	machinetest.Await(t, c, role, client.ObjectKeyFromObject(role), func(*rbacv1.ClusterRole) bool {
 		asked := review.DeepCopy()

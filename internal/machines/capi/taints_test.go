@@ -9,8 +9,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Taints are written as KEY=VALUE:EFFECT, or KEY:EFFECT. Those of a Machine that are given to a new Node only have "once "
-// before them.
+// Taints are written as KEY=VALUE:EFFECT, or KEY:EFFECT. Those of a Machine that are given to a new Node only have
+// "once " before them.
 func TestTaintsOfAMachineReachItsNode(t *testing.T) {
 	const notNoted = "-"
 	for name, c := range map[string]struct {
@@ -20,20 +20,30 @@ func TestTaintsOfAMachineReachItsNode(t *testing.T) {
 		want    []string
 		wanted  string // to be noted
 	}{
-		"none":                                    {nil, notNoted, nil, nil, ""},
-		"a new Node gets all":                     {nil, notNoted, []string{"a=1:NoSchedule", "once b:NoExecute"}, []string{"a=1:NoSchedule", "b:NoExecute"}, "a:NoSchedule"},
-		"those of others stay":                    {[]string{"x:NoSchedule"}, notNoted, []string{"a:NoSchedule"}, []string{"x:NoSchedule", "a:NoSchedule"}, "a:NoSchedule"},
-		"what is always there is put back":        {nil, "a:NoSchedule", []string{"a:NoSchedule"}, []string{"a:NoSchedule"}, "a:NoSchedule"},
-		"what is given once is not put back":      {nil, "", []string{"once b:NoExecute"}, nil, ""},
-		"what the Machine lacks now goes":         {[]string{"a:NoSchedule", "x:NoSchedule"}, "a:NoSchedule", nil, []string{"x:NoSchedule"}, ""},
-		"what was given once stays":               {[]string{"b:NoExecute"}, "", nil, []string{"b:NoExecute"}, ""},
-		"another effect is another taint":         {[]string{"a:NoSchedule"}, "a:NoSchedule", []string{"a:NoExecute"}, []string{"a:NoExecute"}, "a:NoExecute"},
-		"the value is the Machine's":              {[]string{"a=1:NoSchedule"}, "a:NoSchedule", []string{"a=2:NoSchedule"}, []string{"a=2:NoSchedule"}, "a:NoSchedule"},
-		"always becomes once":                     {[]string{"a:NoSchedule"}, "a:NoSchedule", []string{"once a:NoSchedule"}, []string{"a:NoSchedule"}, ""},
-		"once becomes always":                     {nil, "", []string{"a:NoSchedule"}, []string{"a:NoSchedule"}, "a:NoSchedule"},
-		"several are noted in their order":        {nil, notNoted, []string{"b:NoExecute", "a:NoSchedule"}, []string{"b:NoExecute", "a:NoSchedule"}, "a:NoSchedule,b:NoExecute"},
-		"a Node is initialized by what it gets":   {[]string{"node.cluster.x-k8s.io/uninitialized:NoSchedule"}, notNoted, nil, nil, ""},
-		"an annotation of nonsense takes nothing": {[]string{"x:NoSchedule"}, "x,:,", nil, []string{"x:NoSchedule"}, ""},
+		"none": {nil, notNoted, nil, nil, ""},
+		"a new Node gets all": {nil, notNoted, []string{"a=1:NoSchedule", "once b:NoExecute"},
+			[]string{"a=1:NoSchedule", "b:NoExecute"}, "a:NoSchedule"},
+		"those of others stay": {[]string{"x:NoSchedule"}, notNoted, []string{"a:NoSchedule"},
+			[]string{"x:NoSchedule", "a:NoSchedule"}, "a:NoSchedule"},
+		"what is always there is put back": {nil, "a:NoSchedule", []string{"a:NoSchedule"},
+			[]string{"a:NoSchedule"}, "a:NoSchedule"},
+		"what is given once is not put back": {nil, "", []string{"once b:NoExecute"}, nil, ""},
+		"what the Machine lacks now goes": {[]string{"a:NoSchedule", "x:NoSchedule"}, "a:NoSchedule", nil,
+			[]string{"x:NoSchedule"}, ""},
+		"what was given once stays": {[]string{"b:NoExecute"}, "", nil, []string{"b:NoExecute"}, ""},
+		"another effect is another taint": {[]string{"a:NoSchedule"}, "a:NoSchedule", []string{"a:NoExecute"},
+			[]string{"a:NoExecute"}, "a:NoExecute"},
+		"the value is the Machine's": {[]string{"a=1:NoSchedule"}, "a:NoSchedule", []string{"a=2:NoSchedule"},
+			[]string{"a=2:NoSchedule"}, "a:NoSchedule"},
+		"always becomes once": {[]string{"a:NoSchedule"}, "a:NoSchedule",
+			[]string{"once a:NoSchedule"}, []string{"a:NoSchedule"}, ""},
+		"once becomes always": {nil, "", []string{"a:NoSchedule"}, []string{"a:NoSchedule"}, "a:NoSchedule"},
+		"several are noted in their order": {nil, notNoted, []string{"b:NoExecute", "a:NoSchedule"},
+			[]string{"b:NoExecute", "a:NoSchedule"}, "a:NoSchedule,b:NoExecute"},
+		"a Node is initialized by what it gets": {[]string{"node.cluster.x-k8s.io/uninitialized:NoSchedule"}, notNoted,
+			nil, nil, ""},
+		"an annotation of nonsense takes nothing": {[]string{"x:NoSchedule"}, "x,:,", nil, []string{"x:NoSchedule"},
+			""},
 	} {
 		node := &corev1.Node{}
 		for _, text := range c.node {
@@ -49,15 +59,22 @@ func TestTaintsOfAMachineReachItsNode(t *testing.T) {
 			if isOnce {
 				propagation = clusterv1.MachineTaintPropagationOnInitialization
 			}
-			wanted = append(wanted, clusterv1.MachineTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect, Propagation: propagation})
+			wanted = append(wanted, clusterv1.MachineTaint{
+				Key:         taint.Key,
+				Value:       taint.Value,
+				Effect:      taint.Effect,
+				Propagation: propagation,
+			})
 		}
 		updateTaints(node, wanted)
 		var got []string
 		for _, taint := range node.Spec.Taints {
 			got = append(got, taint.ToString())
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" || node.Annotations[clusterv1.TaintsFromMachineAnnotation] != c.wanted {
-			t.Errorf("%s: noted %q, not %q (-want +got):\n%s", name, node.Annotations[clusterv1.TaintsFromMachineAnnotation], c.wanted, diff)
+		if diff := cmp.Diff(c.want, got); diff != "" ||
+			node.Annotations[clusterv1.TaintsFromMachineAnnotation] != c.wanted {
+			t.Errorf("%s: noted %q, not %q (-want +got):\n%s", name,
+				node.Annotations[clusterv1.TaintsFromMachineAnnotation], c.wanted, diff)
 		}
 	}
 }

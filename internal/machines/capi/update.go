@@ -29,33 +29,35 @@ import (
 // The beginnings of messages about an update, in Cluster API's words; the extension's message follows.
 const updateMessage, hookFailed = "In-place update in progress", "UpdateMachine hook failed: "
 
-// begunAnnotation marks a Machine whose extension may have been called for the update: its node was drained, and the quorum guard has
-// permitted the call, where that is required.
+// begunAnnotation marks a Machine whose extension may have been called for the update: its node was drained, and the
+// quorum guard has permitted the call, where that is required.
 const begunAnnotation = "machine.runlevel.dev/in-place-update-begun"
 
-// beginPause is the interval at which is checked what the first call of an extension waits for: pods that leave, or the quorum guard.
+// beginPause is the interval at which is checked what the first call of an extension waits for: pods that leave, or the
+// quorum guard.
 const beginPause = 20 * time.Second
 
 // busyPause is the pause before a retry while half of the workers wait for extensions.
 const busyPause = time.Second
 
 const (
-	// longestPause is the longest pause between two calls of an extension, whatever the extension requests. Only a call shows
-	// whether an extension has recovered, and until then it holds the Machine.
+	// longestPause is the longest pause between two calls of an extension, whatever the extension requests. Only a call
+	// shows whether an extension has recovered, and until then it holds the Machine.
 	longestPause = 10 * time.Minute
 	// notablePause is the shortest pause whose end is reported in the condition.
 	notablePause = time.Minute
 )
 
-// An updatePass is one pass of an update in place: the owner of a Machine has written the desired state into the Machine, its
-// infrastructure and its bootstrap config. The extension that does the update is called until it returns that it is done.
+// An updatePass is one pass of an update in place: the owner of a Machine has written the desired state into the
+// Machine, its infrastructure and its bootstrap config. The extension that does the update is called until it returns
+// that it is done.
 type updatePass struct {
 	r *ClusterAPIReconciler
 	*passFacts
 }
 
-// update does the next steps of an update in place, and returns when to reconcile again. A failure of the extension is no error
-// of the pass: it is reported in the condition, and the call is retried at the returned time.
+// update does the next steps of an update in place, and returns when to reconcile again. A failure of the extension is
+// no error of the pass: it is reported in the condition, and the call is retried at the returned time.
 func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 	if !rolloutrules.IsUpdating(u.m) {
 		return u.cleanUp(ctx)
@@ -69,7 +71,8 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	if u.infrastructure.isGone {
-		u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, "In-place update not possible: InfraMachine not found")
+		u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason,
+			"In-place update not possible: InfraMachine not found")
 		return 0, nil
 	}
 	if missing := u.missing(); missing != "" {
@@ -108,9 +111,11 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 			u.keepCondition()
 			return 0, err
 		case err != nil:
-			return u.failed(ctx, fmt.Sprintf("Draining Node %s for the in-place update failed: %v", u.status.NodeRef.Name, err)), nil
+			return u.failed(ctx, fmt.Sprintf("Draining Node %s for the in-place update failed: %v",
+				u.status.NodeRef.Name, err)), nil
 		case left != "":
-			u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": draining Node "+u.status.NodeRef.Name+": "+left)
+			u.setUpdating(clusterv1.MachineInPlaceUpdatingReason,
+				updateMessage+": draining Node "+u.status.NodeRef.Name+": "+left)
 			return u.r.bounded(beginPause), nil
 		}
 	}
@@ -120,10 +125,10 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 	return u.call(ctx)
 }
 
-// begin notes in the Machine that its extension is called from now on, and returns whether that is so. From the first call on, a member
-// of etcd on the Machine may stop: the quorum guard has to permit the call, since the permission for the mark may be hours old. After
-// it, the guard is not asked again, and no pods are evicted, since the update has to end: a guard that is installed later, or a drain
-// that is requested later, does not stop it.
+// begin notes in the Machine that its extension is called from now on, and returns whether that is so. From the first
+// call on, a member of etcd on the Machine may stop: the quorum guard has to permit the call, since the permission for
+// the mark may be hours old. After it, the guard is not asked again, and no pods are evicted, since the update has to
+// end: a guard that is installed later, or a drain that is requested later, does not stop it.
 func (u *updatePass) begin(ctx context.Context) (bool, error) {
 	base, now := u.m.DeepCopy(), u.r.options.Now()
 	isBegun := rolloutrules.IsPermitted(u.m, now)
@@ -189,8 +194,8 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 	return u.r.bounded(pause)
 }
 
-// failed records why the update has failed, and returns when to retry it, after growing pauses. Events in between do not shorten
-// the pause: the condition UpToDate repeats the message, so that a new message triggers another pass.
+// failed records why the update has failed, and returns when to retry it, after growing pauses. Events in between do
+// not shorten the pause: the condition UpToDate repeats the message, so that a new message triggers another pass.
 func (u *updatePass) failed(ctx context.Context, message string) time.Duration {
 	u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, message)
 	pause := u.r.updates.fail(u.m.UID, u.r.options.Now(), message)
@@ -199,7 +204,8 @@ func (u *updatePass) failed(ctx context.Context, message string) time.Duration {
 	return u.r.bounded(pause)
 }
 
-// isCurrent reports whether the Machine is unchanged and not deleted: a cached Machine may lack its deletion, or the end of the update.
+// isCurrent reports whether the Machine is unchanged and not deleted: a cached Machine may lack its deletion, or the
+// end of the update.
 func (u *updatePass) isCurrent(ctx context.Context) (bool, error) {
 	newest := &clusterv1.Machine{}
 	if err := u.r.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
@@ -215,7 +221,8 @@ func (u *updatePass) setUpdating(reason, message string) {
 
 // keepCondition keeps the reason and the message of the condition Updating.
 func (u *updatePass) keepCondition() {
-	if reported := meta.FindStatusCondition(u.status.Conditions, clusterv1.MachineUpdatingCondition); reported != nil && reported.Message != "" {
+	if reported := meta.FindStatusCondition(u.status.Conditions, clusterv1.MachineUpdatingCondition); reported != nil &&
+		reported.Message != "" {
 		u.setUpdating(reported.Reason, reported.Message)
 	}
 }
@@ -246,11 +253,12 @@ func annotationOf(to clusterv1.ContractVersionedObjectReference) string {
 	return fmt.Sprintf("the annotation %s of %s %s", clusterv1.UpdateInProgressAnnotation, to.Kind, to.Name)
 }
 
-// updateCalls are the last answers of extensions, by the UIDs of the Machines that they update. After a restart, the extension is
-// called at once, as it is by Cluster API's own controller.
+// updateCalls are the last answers of extensions, by the UIDs of the Machines that they update. After a restart, the
+// extension is called at once, as it is by Cluster API's own controller.
 type updateCalls struct {
 	known sync.Map
-	// running bounds the calls: at most half of the workers wait for extensions, so that deletions continue while extensions hang.
+	// running bounds the calls: at most half of the workers wait for extensions, so that deletions continue while
+	// extensions hang.
 	running *semaphore.Weighted
 }
 
@@ -276,7 +284,8 @@ func (c *updateCalls) fail(machine types.UID, now time.Time, message string) tim
 		pause = min(2*pause, queue.RetrySeldom)
 	}
 	c.known.Store(machine, updateCall{
-		next: now.Add(pause), failures: min(last.failures+1, 10), reason: clusterv1.MachineInPlaceUpdateFailedReason, message: message,
+		next: now.Add(pause), failures: min(last.failures+1, 10), reason: clusterv1.MachineInPlaceUpdateFailedReason,
+		message: message,
 	})
 	return pause
 }

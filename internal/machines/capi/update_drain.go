@@ -16,7 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// cordonedAnnotation of a Node names the Machine for whose update it was cordoned. Nodes that were cordoned before have none.
+// cordonedAnnotation of a Node names the Machine for whose update it was cordoned. Nodes that were cordoned before have
+// none.
 const cordonedAnnotation = "machine.runlevel.dev/cordoned-for-update"
 
 // isDrainRequested reports whether the node has to be drained before the first call of the extension.
@@ -27,8 +28,8 @@ func (u *updatePass) isDrainRequested(ctx context.Context) (bool, error) {
 	return u.r.hooks.DrainsBeforeUpdate(ctx, u.m.Namespace)
 }
 
-// makeRoom cordons and drains the node, and returns what the drain waits for. Another host that has joined under the name of the
-// Machine's node is left alone.
+// makeRoom cordons and drains the node, and returns what the drain waits for. Another host that has joined under the
+// name of the Machine's node is left alone.
 func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	node := &corev1.Node{}
 	err := u.r.server.Get(ctx, client.ObjectKey{Name: u.status.NodeRef.Name}, node)
@@ -38,7 +39,8 @@ func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("get Node %s: %w", u.status.NodeRef.Name, err)
 	case deletion.OwnershipClusterAPI(node, u.m) != deletion.OwnNode:
-		return fmt.Sprintf("neither its providerID nor its annotations identify it as the node of the Machine; annotate the Machine with %s to update "+
+		return fmt.Sprintf("neither its providerID nor its annotations identify it as the node of the Machine; "+
+			"annotate the Machine with %s to update "+
 			"without a drain", clusterv1.ExcludeNodeDrainingAnnotation), nil
 	}
 	return u.drainForUpdate(ctx, node)

@@ -36,7 +36,8 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	budget := u.AddBudget("web", "web")
 	u.answers(`{"status":"Success","retryAfterSeconds":1,"message":"half way"}`)
 	u.trigger(2)
-	u.awaitUpdating("InPlaceUpdating", "In-place update in progress: draining Node "+node.Name+": * Pod "+u.Namespace+"/web: cannot evict pod")
+	u.awaitUpdating("InPlaceUpdating",
+		"In-place update in progress: draining Node "+node.Name+": * Pod "+u.Namespace+"/web: cannot evict pod")
 	if calls := u.calls(); len(calls) > 0 || !u.isCordoned() {
 		t.Errorf("the extension was called %d times, cordoned: %t", len(calls), u.isCordoned())
 	}
@@ -56,8 +57,8 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	}
 }
 
-// TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate: the Machine's own is gone, and another host has joined under its name. The update
-// waits until the Machine's own is there, or a user has it go on.
+// TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate: the Machine's own is gone, and another host has joined under its
+// name. The update waits until the Machine's own is there, or a user has it go on.
 func TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
 	u.answers(done)
@@ -66,7 +67,8 @@ func TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate(t *testing.T) {
 	again := u.replaceHost(node, "m2")
 	pod := u.addPod(again, "web", nil)
 	u.trigger(2)
-	u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name+": neither its providerID nor its annotations identify it as the node of the Machine")
+	u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name+
+		": neither its providerID nor its annotations identify it as the node of the Machine")
 	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+clusterv1.ExcludeNodeDrainingAnnotation+`": ""}}}`)
 	u.awaitCalls(1)
 	u.expectUntouched(again, pod)
@@ -90,7 +92,8 @@ func TestADrainSettingThatIsNoneHoldsTheUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "yes"})
 	u.answers(done)
 	u.trigger(2)
-	u.awaitUpdating("InPlaceUpdateFailed", `is not called, since spec.settings.drain is "yes": write "true" or "false" into ExtensionConfig `+u.Namespace)
+	u.awaitUpdating("InPlaceUpdateFailed",
+		`is not called, since spec.settings.drain is "yes": write "true" or "false" into ExtensionConfig `+u.Namespace)
 	if calls := u.calls(); len(calls) > 0 || u.isCordoned() {
 		t.Errorf("the extension was called %d times, cordoned: %t", len(calls), u.isCordoned())
 	}
@@ -99,7 +102,8 @@ func TestADrainSettingThatIsNoneHoldsTheUpdate(t *testing.T) {
 	u.awaitUpdated()
 }
 
-// TestADrainThatIsRequestedLaterEvictsNothing: the extension may have stopped the kubelet by then, and pods would not end.
+// TestADrainThatIsRequestedLaterEvictsNothing: the extension may have stopped the kubelet by then, and pods would not
+// end.
 func TestADrainThatIsRequestedLaterEvictsNothing(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	node := &corev1.Node{}
@@ -119,8 +123,8 @@ func TestADrainThatIsRequestedLaterEvictsNothing(t *testing.T) {
 // An update with a drain has at least the first number of writes. The second is more than it needs.
 const leastUpdateWrites, writesOfAnUpdate = 7, 10
 
-// TestRestartBetweenTheWritesOfAnUpdate has the controller die at each of its writes, before the write arrives and after. Another
-// one goes on, and ends the update: with a drain, so that the writes to the Node are among them.
+// TestRestartBetweenTheWritesOfAnUpdate has the controller die at each of its writes, before the write arrives and
+// after. Another one goes on, and ends the update: with a drain, so that the writes to the Node are among them.
 func TestRestartBetweenTheWritesOfAnUpdate(t *testing.T) {
 	for name, isLate := range map[string]bool{"a write that is lost": false, "a write that arrives": true} {
 		t.Run(name, func(t *testing.T) {

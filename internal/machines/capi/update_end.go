@@ -29,7 +29,8 @@ func (u *updatePass) finish(ctx context.Context) (time.Duration, error) {
 	err := u.end(ctx, ended)
 	if apierrors.IsConflict(err) {
 		// The Machine was written during the call. If only its status was, the extension need not be called again.
-		return queue.ConflictPause, retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.endNewest(ctx) })
+		return queue.ConflictPause,
+			retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.endNewest(ctx) })
 	}
 	if err != nil {
 		return 0, err
@@ -39,8 +40,8 @@ func (u *updatePass) finish(ctx context.Context) (time.Duration, error) {
 	return u.cleanUp(ctx)
 }
 
-// end removes the annotations from the Machine, by one write, so that the update can't end halfway: from then on no extension
-// is called, and the annotations of other objects are removed by this pass or a later one.
+// end removes the annotations from the Machine, by one write, so that the update can't end halfway: from then on no
+// extension is called, and the annotations of other objects are removed by this pass or a later one.
 func (u *updatePass) end(ctx context.Context, m *clusterv1.Machine) error {
 	base := m.DeepCopy()
 	delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
@@ -48,11 +49,13 @@ func (u *updatePass) end(ctx context.Context, m *clusterv1.Machine) error {
 	if err := patch.WithLock(ctx, u.r.client, m, base); err != nil {
 		return fmt.Errorf("end the update in place: %w", err)
 	}
-	u.r.events.Events.Eventf(m, nil, corev1.EventTypeNormal, "SuccessfulInPlaceUpdate", "Reconcile", "the Machine has been updated in place")
+	u.r.events.Events.Eventf(m, nil, corev1.EventTypeNormal, "SuccessfulInPlaceUpdate", "Reconcile",
+		"the Machine has been updated in place")
 	return nil
 }
 
-// endNewest ends the update on the Machine as the API server has it, unless it is deleted or its desired state has changed.
+// endNewest ends the update on the Machine as the API server has it, unless it is deleted or its desired state has
+// changed.
 func (u *updatePass) endNewest(ctx context.Context) error {
 	newest := &clusterv1.Machine{}
 	if err := u.r.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
@@ -104,8 +107,8 @@ func pendingHooks(m *clusterv1.Machine) []string {
 	return strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
 }
 
-// dropHook removes the hook, and our annotations, from a Machine. Other hooks stay, and so does the request of a control plane for an
-// update that has no hook yet.
+// dropHook removes the hook, and our annotations, from a Machine. Other hooks stay, and so does the request of a
+// control plane for an update that has no hook yet.
 func dropHook(m *clusterv1.Machine) {
 	delete(m.Annotations, begunAnnotation)
 	hooks := pendingHooks(m)

@@ -23,7 +23,8 @@ func startGuardedUpdates(t *testing.T, settings map[string]string) *updateScene 
 // awaitRequest waits until the guard is asked, and the condition says so.
 func (u *updateScene) awaitRequest() *clusterv1.Machine {
 	u.Helper()
-	m := u.awaitUpdating("InPlaceUpdating", "In-place update in progress: waiting for the etcd quorum guard to permit it")
+	m := u.awaitUpdating("InPlaceUpdating",
+		"In-place update in progress: waiting for the etcd quorum guard to permit it")
 	if m.Annotations[rolloutrules.UpdateRequestedAnnotation] == "" || len(u.calls()) > 0 {
 		u.Errorf("the extension was called %d times: %q", len(u.calls()), m.Annotations)
 	}
@@ -34,17 +35,19 @@ func (u *updateScene) awaitRequest() *clusterv1.Machine {
 func (u *updateScene) permit(m *clusterv1.Machine) {
 	u.Helper()
 	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: %q, %q: null}}}`,
-		rolloutrules.UpdateAllowedAnnotation, m.Annotations[rolloutrules.UpdateRequestedAnnotation], rolloutrules.UpdateHeldAnnotation)
+		rolloutrules.UpdateAllowedAnnotation, m.Annotations[rolloutrules.UpdateRequestedAnnotation],
+		rolloutrules.UpdateHeldAnnotation)
 }
 
-// TestAnExtensionIsCalledOnceTheGuardPermitsIt: with the reason of the guard meanwhile, not by a permission of a minute ago, and once
-// for all calls.
+// TestAnExtensionIsCalledOnceTheGuardPermitsIt: with the reason of the guard meanwhile, not by a permission of a minute
+// ago, and once for all calls.
 func TestAnExtensionIsCalledOnceTheGuardPermitsIt(t *testing.T) {
 	u := startGuardedUpdates(t, nil)
 	u.answers(`{"status":"Success","retryAfterSeconds":1,"message":"half way"}`)
 	u.trigger(2)
 	first := u.awaitRequest()
-	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "member 3 does not answer"}}}`, rolloutrules.UpdateHeldAnnotation)
+	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "member 3 does not answer"}}}`,
+		rolloutrules.UpdateHeldAnnotation)
 	u.awaitUpdating("InPlaceUpdating", "waiting for the etcd quorum guard to permit it: member 3 does not answer")
 	u.ahead.Store(int64(time.Minute))
 	u.permit(first)
@@ -93,15 +96,16 @@ func TestAnUpdateThatIsGivenUpLeavesNoRequest(t *testing.T) {
 	u.answers(done)
 	u.trigger(2)
 	u.awaitRequest()
-	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "no", %q: null, %q: null}}}`, rolloutrules.UpdateHeldAnnotation, inProgress, quorumHook)
+	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "no", %q: null, %q: null}}}`, rolloutrules.UpdateHeldAnnotation,
+		inProgress, quorumHook)
 	u.awaitUpdated()
 	if calls := u.calls(); len(calls) > 0 {
 		t.Errorf("the extension was called %d times", len(calls))
 	}
 }
 
-// TestAGuardThatComesLaterDoesNotStopAnUpdate: the extension has stopped a member by then, for which the guard permits nothing until the
-// update has ended.
+// TestAGuardThatComesLaterDoesNotStopAnUpdate: the extension has stopped a member by then, for which the guard permits
+// nothing until the update has ended.
 func TestAGuardThatComesLaterDoesNotStopAnUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Success","retryAfterSeconds":1,"message":"half way"}`)

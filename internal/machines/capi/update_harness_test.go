@@ -24,8 +24,8 @@ const (
 	done       = `{"status":"Success","retryAfterSeconds":0}`
 )
 
-// An updateScene has a Machine that runs, with a bootstrap config, and an extension that updates it. The test is the owner of the
-// Machine: it says what the Machine is to be.
+// An updateScene has a Machine that runs, with a bootstrap config, and an extension that updates it. The test is the
+// owner of the Machine: it says what the Machine is to be.
 type updateScene struct {
 	*scene
 	*runtimehooktest.TestExtension
@@ -43,7 +43,9 @@ func startUpdates(s *scene, settings map[string]string) *updateScene {
 	u.config = &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
 	u.config.Spec.ClientConfig = u.ClientConfig()
 	u.config.Spec.Settings = settings
-	u.config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.Namespace}}
+	u.config.Spec.NamespaceSelector = &metav1.LabelSelector{
+		MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.Namespace},
+	}
 	s.MustCreate(u.config)
 	u.config.Status.Handlers = []runtimev1.ExtensionHandler{{
 		Name: "update-machine." + u.config.Name, TimeoutSeconds: 5, FailurePolicy: runtimev1.FailurePolicyFail,
@@ -67,7 +69,8 @@ func startUpdates(s *scene, settings map[string]string) *updateScene {
 func (u *updateScene) discover() {
 	u.Helper()
 	meta.SetStatusCondition(&u.config.Status.Conditions, metav1.Condition{
-		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: "Discovered", ObservedGeneration: u.config.Generation,
+		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: "Discovered",
+		ObservedGeneration: u.config.Generation,
 	})
 	u.Must(u.Status().Update(u.Context(), u.config))
 }
@@ -83,7 +86,8 @@ func (u *updateScene) answers(texts ...string) {
 	})
 }
 
-// trigger writes what the Machine is to be, as its owner does: the Machine is marked, then what it refers to is written.
+// trigger writes what the Machine is to be, as its owner does: the Machine is marked, then what it refers to is
+// written.
 func (u *updateScene) trigger(size int) {
 	u.Helper()
 	mark := `"metadata": {"annotations": {"` + inProgress + `": ""}}`
@@ -112,7 +116,8 @@ func (u *updateScene) awaitUpdated() *clusterv1.Machine {
 				left++
 			}
 		}
-		return left == 0 && m.Status.Phase == "Running" && meta.IsStatusConditionTrue(m.Status.Conditions, "Available") &&
+		return left == 0 && m.Status.Phase == "Running" &&
+			meta.IsStatusConditionTrue(m.Status.Conditions, "Available") &&
 			meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	})
 }

@@ -26,7 +26,8 @@ func TestC5TheExtensionIsCalledWhenItSays(t *testing.T) {
 		seen := u.awaitUpdating("InPlaceUpdating", fmt.Sprintf("In-place update in progress: step %d of 3", step))
 		u.MustPatch(u.m, `{"metadata": {"labels": {"nudge": "%d"}}}`, step)
 		ready := meta.FindStatusCondition(seen.Status.Conditions, "Ready")
-		if seen.Status.Phase != "Updating" || ready.Message != fmt.Sprintf("* Updating: In-place update in progress: step %d of 3", step) ||
+		if seen.Status.Phase != "Updating" ||
+			ready.Message != fmt.Sprintf("* Updating: In-place update in progress: step %d of 3", step) ||
 			!meta.IsStatusConditionFalse(seen.Status.Conditions, "Available") {
 			t.Errorf("phase %s, %+v", seen.Status.Phase, seen.Status.Conditions)
 		}
@@ -38,7 +39,8 @@ func TestC5TheExtensionIsCalledWhenItSays(t *testing.T) {
 		t.Errorf("the extension was called at %v", at)
 	}
 	asked := u.Calls()[0].Body
-	for _, want := range []string{`"kind":"UpdateMachineRequest"`, `"size":2`, `"kind":"TestConfig"`, `"settings":{"disk":"fast"}`} {
+	for _, want := range []string{`"kind":"UpdateMachineRequest"`, `"size":2`, `"kind":"TestConfig"`,
+		`"settings":{"disk":"fast"}`} {
 		if !strings.Contains(asked, want) {
 			t.Errorf("the extension was asked without %s: %s", want, asked)
 		}
@@ -53,8 +55,10 @@ func TestC6AFailureIsToldAndTriedAgain(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Failure","message":"the disk is full"}`)
 	u.trigger(2)
-	seen := u.awaitUpdating("InPlaceUpdateFailed", "UpdateMachine hook failed: extension update-machine."+u.Namespace+" answered Failure (the disk is full)")
-	if seen.Status.Phase != "Updating" || seen.DeletionTimestamp != nil || u.infrastructure().GetDeletionTimestamp() != nil {
+	seen := u.awaitUpdating("InPlaceUpdateFailed",
+		"UpdateMachine hook failed: extension update-machine."+u.Namespace+" answered Failure (the disk is full)")
+	if seen.Status.Phase != "Updating" || seen.DeletionTimestamp != nil ||
+		u.infrastructure().GetDeletionTimestamp() != nil {
 		t.Errorf("phase %s, or something is deleted", seen.Status.Phase)
 	}
 	u.AwaitEvent("m1", "FailedInPlaceUpdate", "the disk is full")
@@ -81,12 +85,18 @@ func TestWhatAnExtensionAnswersIsTold(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		{func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "answered something that is not the JSON of the hook"},
-		{func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 30<<20)) }, "answered more than 20 MiB"},
+		{func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "<html>")
+		}, "answered something that is not the JSON of the hook"},
+		{func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 30<<20))
+		}, "answered more than 20 MiB"},
 		{func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.com", http.StatusFound)
 		}, "redirects to https://example.com"},
-		{func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"status":"Success"}`) }, "answered no retryAfterSeconds"},
+		{func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"status":"Success"}`)
+		}, "answered no retryAfterSeconds"},
 	} {
 		u.Serve("UpdateMachine", c.answer)
 		u.awaitUpdating("InPlaceUpdateFailed", c.want)
@@ -118,7 +128,8 @@ func TestC10DeletionWins(t *testing.T) {
 	}
 }
 
-// TestAnUnknownExtensionDoesNotStopAnUpdate: an ExtensionConfig that is created for other hooks, and whose server does not run yet.
+// TestAnUnknownExtensionDoesNotStopAnUpdate: an ExtensionConfig that is created for other hooks, and whose server does
+// not run yet.
 func TestAnUnknownExtensionDoesNotStopAnUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Success","retryAfterSeconds":1}`)
@@ -154,10 +165,12 @@ func TestAUserEndsAnUpdate(t *testing.T) {
 func TestAnUpdateWaitsForItsOwner(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(done)
-	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+inProgress+`": "", "`+clusterv1.PendingAcknowledgeMoveAnnotation+`": "", "`+
+	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+inProgress+`": "", "`+clusterv1.PendingAcknowledgeMoveAnnotation+
+		`": "", "`+
 		runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
 	seen := u.awaitUpdating("InPlaceUpdating", "")
-	if updating := meta.FindStatusCondition(seen.Status.Conditions, "Updating"); updating.Message != "In-place update in progress" {
+	if updating := meta.FindStatusCondition(seen.Status.Conditions,
+		"Updating"); updating.Message != "In-place update in progress" {
 		t.Errorf("Updating: %+v", updating)
 	}
 	u.removeHook(u.m, clusterv1.PendingAcknowledgeMoveAnnotation)
@@ -196,7 +209,8 @@ func TestExtensionsThatHangHoldUpNoDeletion(t *testing.T) {
 	u.MustPatch(other, mark)
 	u.MustPatch(u.object("TestMachine", "m2"), mark)
 	u.MustPatch(other, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
-	for i := range 5 { // passes of the other Machine, which end: one that waited for the extension would write no status
+	// passes of the other Machine, which end: one that waited for the extension would write no status
+	for i := range 5 {
 		u.MustPatch(other, `{"spec": {"minReadySeconds": %d}}`, i+1)
 		u.await("m2", func(m *clusterv1.Machine) bool { return m.Status.ObservedGeneration == m.Generation })
 	}
@@ -207,13 +221,14 @@ func TestExtensionsThatHangHoldUpNoDeletion(t *testing.T) {
 	}
 }
 
-// TestALongPauseIsCut: an extension that asks for decades, and is repaired, does not hold its Machine for them. The condition says
-// when it is called again.
+// TestALongPauseIsCut: an extension that asks for decades, and is repaired, does not hold its Machine for them. The
+// condition says when it is called again.
 func TestALongPauseIsCut(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Success","retryAfterSeconds":2147483647,"message":"copying"}`, done)
 	u.trigger(2)
-	seen := u.awaitUpdating("InPlaceUpdating", "In-place update in progress: copying; the extension asked for 2147483647 s, and is called again after 10m, at ")
+	seen := u.awaitUpdating("InPlaceUpdating",
+		"In-place update in progress: copying; the extension asked for 2147483647 s, and is called again after 10m, at ")
 	updating := meta.FindStatusCondition(seen.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	_, nextCall, _ := strings.Cut(updating.Message, ", at ")
 	next, err := time.Parse(time.RFC3339, nextCall)

@@ -25,13 +25,17 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// TestMomentsOfADeletion compares what is shown of a Machine with what Cluster API's own core controller showed (1.14.2):
-// testdata/moments has that, line by line. Lines that a line "differs: BEGINNING: reason" of a file's comment names are
-// ours alone, and do differ.
+// TestMomentsOfADeletion compares what is shown of a Machine with what Cluster API's own core controller showed
+// (1.14.2): testdata/moments has that, line by line. Lines that a line "differs: BEGINNING: reason" of a file's comment
+// names are ours alone, and do differ.
 func TestMomentsOfADeletion(t *testing.T) {
 	s := newScene(t)
 	m := s.machine("m1")
-	m.Annotations = map[string]string{preDrain + "a": "owner-a", preDrain + "b": "owner-b", preTerminate + "x": "owner-x"}
+	m.Annotations = map[string]string{
+		preDrain + "a":     "owner-a",
+		preDrain + "b":     "owner-b",
+		preTerminate + "x": "owner-x",
+	}
 	m, node := s.run(m, held)
 	web := s.addPod(node, "web", func(p *corev1.Pod) { p.Finalizers = []string{held} })
 	db := s.addPod(node, "db", func(p *corev1.Pod) { p.Finalizers = []string{held} })
@@ -72,7 +76,8 @@ func TestMomentOfADrainByRules(t *testing.T) {
 	s.addRule("db3", clusterv1.MachineDrainRuleDrainConfig{
 		Behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain, Order: ptr.To(int32(10)),
 	})
-	s.addRule("batch", clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted})
+	s.addRule("batch",
+		clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted})
 	m, node := s.runs()
 	var web []*corev1.Pod
 	for _, name := range []string{"web3-dhw48", "web3-nml66", "web3-pm6sq", "web3-q1", "web3-q2"} {
@@ -86,7 +91,8 @@ func TestMomentOfADrainByRules(t *testing.T) {
 	for _, pod := range web {
 		s.MustPatch(pod, `{"metadata": {"finalizers": null}}`)
 	}
-	s.awaitDeleting("DrainingNode", "\n* Pod "+s.Namespace+"/batch: waiting for completion\nAfter above Pods have been removed")
+	s.awaitDeleting("DrainingNode",
+		"\n* Pod "+s.Namespace+"/batch: waiting for completion\nAfter above Pods have been removed")
 	s.MustDelete(batch)
 	s.AwaitGone(last)
 	s.AwaitGone(m)
@@ -128,10 +134,11 @@ func (s *scene) expectMoment(moment string) {
 	}
 	upstream := strings.TrimRight(string(archive.Files[0].Data), "\n")
 	got := ""
-	err := wait.PollUntilContextTimeout(s.Context(), 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
-		got = s.facts()
-		return without(got, different) == without(upstream, different), nil
-	})
+	err := wait.PollUntilContextTimeout(s.Context(), 100*time.Millisecond, 3*time.Minute, true,
+		func(context.Context) (bool, error) {
+			got = s.facts()
+			return without(got, different) == without(upstream, different), nil
+		})
 	if err != nil {
 		s.Fatalf("%s (-upstream +ours):\n%s", moment, gocmp.Diff(without(upstream, different), without(got, different)))
 	}
@@ -185,18 +192,24 @@ func (s *scene) facts() string {
 
 // statusLines returns the lines of a machine's status.
 func statusLines(m *clusterv1.Machine) []string {
-	lines := []string{"phase: " + m.Status.Phase, "finalizers: " + strings.Join(m.Finalizers, ","), "deletion: " + strings.Join(started(m), ",")}
-	conditions := slices.SortedFunc(slices.Values(m.Status.Conditions), func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+	lines := []string{"phase: " + m.Status.Phase, "finalizers: " + strings.Join(m.Finalizers, ","),
+		"deletion: " + strings.Join(started(m), ",")}
+	conditions := slices.SortedFunc(slices.Values(m.Status.Conditions), func(a, b metav1.Condition) int {
+		return strings.Compare(a.Type, b.Type)
+	})
 	for _, c := range conditions {
 		lines = append(lines, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 	}
 	lines = append(lines, "deprecated:")
 	if m.Status.Deprecated != nil && m.Status.Deprecated.V1Beta1 != nil {
-		legacy := slices.SortedFunc(slices.Values(m.Status.Deprecated.V1Beta1.Conditions), func(a, b clusterv1.Condition) int {
-			return strings.Compare(string(a.Type), string(b.Type))
-		})
+		legacy := slices.SortedFunc(slices.Values(m.Status.Deprecated.V1Beta1.Conditions),
+			func(a, b clusterv1.Condition) int {
+				return strings.Compare(string(a.Type), string(b.Type))
+			})
 		for _, c := range legacy {
-			words := strings.Join(slices.DeleteFunc([]string{string(c.Severity), c.Reason}, func(w string) bool { return w == "" }), " ")
+			words := strings.Join(slices.DeleteFunc([]string{string(c.Severity), c.Reason}, func(w string) bool {
+				return w == ""
+			}), " ")
 			lines = append(lines, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, words, c.Message))
 		}
 	}

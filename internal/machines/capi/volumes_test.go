@@ -20,7 +20,10 @@ func (s *scene) addVolume(node *corev1.Node, name string) *storagev1.VolumeAttac
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			ClaimRef:    &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: s.Namespace, Name: name},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: s.Namespace + "-" + name},
+				CSI: &corev1.CSIPersistentVolumeSource{
+					Driver:       "csi.example.com",
+					VolumeHandle: s.Namespace + "-" + name,
+				},
 			},
 		},
 	}
@@ -28,7 +31,8 @@ func (s *scene) addVolume(node *corev1.Node, name string) *storagev1.VolumeAttac
 	attachment := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: volume.Name},
 		Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: "csi.example.com", NodeName: node.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume.Name},
+			Attacher: "csi.example.com", NodeName: node.Name,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume.Name},
 		},
 	}
 	s.MustCreate(attachment)

@@ -30,14 +30,20 @@ const (
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
-		enqueue.AddIndex(ctx, indexer, nodesByProviderID, func(n *corev1.Node) []string { return []string{n.Spec.ProviderID} }),
-		enqueue.AddIndex(ctx, indexer, machinesByNodeName, func(m *clusterv1.Machine) []string { return []string{m.Status.NodeRef.Name} }),
-		enqueue.AddIndex(ctx, indexer, machinesByProviderID, func(m *clusterv1.Machine) []string { return []string{m.Spec.ProviderID} }),
+		enqueue.AddIndex(ctx, indexer, nodesByProviderID, func(n *corev1.Node) []string {
+			return []string{n.Spec.ProviderID}
+		}),
+		enqueue.AddIndex(ctx, indexer, machinesByNodeName, func(m *clusterv1.Machine) []string {
+			return []string{m.Status.NodeRef.Name}
+		}),
+		enqueue.AddIndex(ctx, indexer, machinesByProviderID, func(m *clusterv1.Machine) []string {
+			return []string{m.Spec.ProviderID}
+		}),
 	)
 }
 
-// machineOf returns the Machine that owns an object. An object without an owner may belong to the Machine of the same name,
-// which adopts it.
+// machineOf returns the Machine that owns an object. An object without an owner may belong to the Machine of the same
+// name, which adopts it.
 func machineOf(_ context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
 	name, owner := object.Name, metav1.GetControllerOf(object)
 	if owner != nil {
@@ -54,13 +60,14 @@ func groupOf(apiVersion string) string {
 	return version.Group
 }
 
-// machineMatters passes all changes of Machines except for the status that this controller writes itself: each write would
-// cause another pass, and another eviction of the remaining pods.
+// machineMatters passes all changes of Machines except for the status that this controller writes itself: each write
+// would cause another pass, and another eviction of the remaining pods.
 var machineMatters = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
 		after, isMachine := e.ObjectNew.(*clusterv1.Machine)
-		return !wasMachine || !isMachine || before.Generation != after.Generation || before.ResourceVersion == after.ResourceVersion ||
+		return !wasMachine || !isMachine || before.Generation != after.Generation ||
+			before.ResourceVersion == after.ResourceVersion ||
 			!maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels) ||
 			!slices.Equal(before.Finalizers, after.Finalizers) ||
 			!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
@@ -110,15 +117,18 @@ func (r *ClusterAPIReconciler) machinesOfNode(ctx context.Context, object client
 }
 
 func (r *ClusterAPIReconciler) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	return r.machinesWith(ctx, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
+	return r.machinesWith(ctx, client.InNamespace(cluster.GetNamespace()),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
 }
 
 func (r *ClusterAPIReconciler) machinesWith(ctx context.Context, which ...client.ListOption) []reconcile.Request {
-	return enqueue.Requests(ctx, r.client, &clusterv1.MachineList{}, func(*clusterv1.Machine) bool { return true }, which...)
+	return enqueue.Requests(ctx, r.client, &clusterv1.MachineList{}, func(*clusterv1.Machine) bool {
+		return true
+	}, which...)
 }
 
-// overtakes returns the function by which the queue decides whether the Machine of a request goes before others. It reads the
-// cache. ctx ends the wait for a cache that is not filled yet.
+// overtakes returns the function by which the queue decides whether the Machine of a request goes before others. It
+// reads the cache. ctx ends the wait for a cache that is not filled yet.
 func (r *ClusterAPIReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
 		m := &clusterv1.Machine{}

@@ -1,5 +1,5 @@
-// Package conditions sets and finds conditions of machine.openshift.io: those of Machines, and those of MachineHealthChecks.
-// The API's own package has no functions for them, and those of apimachinery are for another type.
+// Package conditions sets and finds conditions of machine.openshift.io: those of Machines, and those of
+// MachineHealthChecks. The API's own package has no functions for them, and those of apimachinery are for another type.
 //
 // The package reads and writes nothing, and knows no condition by its name.
 //
@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Set returns conditions with one of them set. The list is sorted by type, and the time of the last transition stays as it is if
-// nothing else changes.
+// Set returns conditions with one of them set. The list is sorted by type, and the time of the last transition stays as
+// it is if nothing else changes.
 func Set(all []machinev1beta1.Condition, condition machinev1beta1.Condition, now time.Time) []machinev1beta1.Condition {
 	condition.LastTransitionTime = Time(now)
 	if i := index(all, condition.Type); i < 0 {
@@ -28,7 +28,9 @@ func Set(all []machinev1beta1.Condition, condition machinev1beta1.Condition, now
 			all[i] = condition
 		}
 	}
-	slices.SortStableFunc(all, func(a, b machinev1beta1.Condition) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	slices.SortStableFunc(all, func(a, b machinev1beta1.Condition) int {
+		return strings.Compare(string(a.Type), string(b.Type))
+	})
 	return all
 }
 

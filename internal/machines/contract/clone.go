@@ -30,9 +30,10 @@ type TemplateClone struct {
 	Manager client.FieldOwner
 }
 
-// Clone creates an object from a template: its spec.template, named, labelled and owned as wanted. If an object of that name
-// exists, Clone fails (AlreadyExists).
-func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted TemplateClone) (
+// Clone creates an object from a template: its spec.template, named, labelled and owned as wanted. If an object of that
+// name exists, Clone fails (AlreadyExists).
+func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.ContractVersionedObjectReference,
+	wanted TemplateClone) (
 	clusterv1.ContractVersionedObjectReference, error,
 ) {
 	object, err := r.create(ctx, template, wanted)
@@ -45,12 +46,14 @@ func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.Contract
 }
 
 // TryClone returns the error that Clone would return. It creates nothing.
-func (r ObjectReferences) TryClone(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted TemplateClone) error {
+func (r ObjectReferences) TryClone(ctx context.Context, template clusterv1.ContractVersionedObjectReference,
+	wanted TemplateClone) error {
 	_, err := r.create(ctx, template, wanted, client.DryRunAll)
 	return err
 }
 
-func (r ObjectReferences) create(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted TemplateClone, options ...client.CreateOption) (
+func (r ObjectReferences) create(ctx context.Context, template clusterv1.ContractVersionedObjectReference,
+	wanted TemplateClone, options ...client.CreateOption) (
 	*unstructured.Unstructured, error,
 ) {
 	from, err := r.Get(ctx, template, wanted.Namespace)
@@ -59,29 +62,33 @@ func (r ObjectReferences) create(ctx context.Context, template clusterv1.Contrac
 	}
 	object := CloneOf(from.Unstructured, wanted)
 	if err := r.Client.Create(ctx, object, append(options, wanted.Manager)...); err != nil {
-		return nil, fmt.Errorf("create %s %s/%s of %s: %w", object.GetKind(), wanted.Namespace, wanted.Name, from, printable.Error(err))
+		return nil, fmt.Errorf("create %s %s/%s of %s: %w", object.GetKind(), wanted.Namespace, wanted.Name, from,
+			printable.Error(err))
 	}
 	return object, nil
 }
 
-// Update applies a template to an object that was created from another one. Fields that only the earlier template had are
-// removed; fields of other field managers stay, and so do owners.
-func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject, template clusterv1.ContractVersionedObjectReference,
+// Update applies a template to an object that was created from another one. Fields that only the earlier template had
+// are removed; fields of other field managers stay, and so do owners.
+func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject,
+	template clusterv1.ContractVersionedObjectReference,
 	wanted TemplateClone,
 ) error {
 	_, err := r.applyTemplate(ctx, object, template, wanted)
 	return err
 }
 
-// Preview returns the object that Update would write, with the defaults of the API server. It writes nothing but which fields the
-// manager owns.
-func (r ObjectReferences) Preview(ctx context.Context, object *ReferencedObject, template clusterv1.ContractVersionedObjectReference,
+// Preview returns the object that Update would write, with the defaults of the API server. It writes nothing but which
+// fields the manager owns.
+func (r ObjectReferences) Preview(ctx context.Context, object *ReferencedObject,
+	template clusterv1.ContractVersionedObjectReference,
 	wanted TemplateClone,
 ) (*unstructured.Unstructured, error) {
 	return r.applyTemplate(ctx, object, template, wanted, client.DryRunAll)
 }
 
-func (r ObjectReferences) applyTemplate(ctx context.Context, object *ReferencedObject, template clusterv1.ContractVersionedObjectReference,
+func (r ObjectReferences) applyTemplate(ctx context.Context, object *ReferencedObject,
+	template clusterv1.ContractVersionedObjectReference,
 	wanted TemplateClone, options ...client.ApplyOption,
 ) (*unstructured.Unstructured, error) {
 	from, err := r.Get(ctx, template, wanted.Namespace)
@@ -100,8 +107,8 @@ func (r ObjectReferences) applyTemplate(ctx context.Context, object *ReferencedO
 	return desired, nil
 }
 
-// ownFields gives the fields that were set by the create of an object to the applies of the same field manager: an apply
-// only removes fields that were applied before.
+// ownFields gives the fields that were set by the create of an object to the applies of the same field manager: an
+// apply only removes fields that were applied before.
 func (r ObjectReferences) ownFields(ctx context.Context, object *ReferencedObject, manager client.FieldOwner) error {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object.Unstructured, sets.New(string(manager)), string(manager))
 	if err != nil || patch == nil {
@@ -110,8 +117,8 @@ func (r ObjectReferences) ownFields(ctx context.Context, object *ReferencedObjec
 	return r.Client.Patch(ctx, object.Unstructured, client.RawPatch(types.JSONPatchType, patch))
 }
 
-// Apply creates or changes an object, except for its status, by server-side apply. It fails with a conflict if the object has a
-// resourceVersion that is outdated.
+// Apply creates or changes an object, except for its status, by server-side apply. It fails with a conflict if the
+// object has a resourceVersion that is outdated.
 func Apply(ctx context.Context, c client.Client, object client.Object, manager client.FieldOwner) error {
 	kind, err := c.GroupVersionKindFor(object)
 	if err != nil {
@@ -124,13 +131,15 @@ func Apply(ctx context.Context, c client.Client, object client.Object, manager c
 	unstructured.RemoveNestedField(fields, "status")
 	wanted := &unstructured.Unstructured{Object: fields}
 	wanted.SetGroupVersionKind(kind)
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), manager, client.ForceOwnership); err != nil {
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), manager,
+		client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), err)
 	}
 	return nil
 }
 
-// CloneOf returns the object to create from a template. Of the metadata in spec.template, labels and annotations are copied.
+// CloneOf returns the object to create from a template. Of the metadata in spec.template, labels and annotations are
+// copied.
 func CloneOf(template *unstructured.Unstructured, wanted TemplateClone) *unstructured.Unstructured {
 	inner, _, _ := unstructured.NestedMap(template.Object, "spec", "template")
 	from := &unstructured.Unstructured{Object: inner}
@@ -142,7 +151,8 @@ func CloneOf(template *unstructured.Unstructured, wanted TemplateClone) *unstruc
 	object.SetKind(strings.TrimSuffix(template.GetKind(), clusterv1.TemplateSuffix))
 	object.SetNamespace(wanted.Namespace)
 	object.SetName(wanted.Name)
-	object.SetLabels(labels.Merge(from.GetLabels(), labels.Merge(wanted.Labels, map[string]string{clusterv1.ClusterNameLabel: wanted.ClusterName})))
+	object.SetLabels(labels.Merge(from.GetLabels(),
+		labels.Merge(wanted.Labels, map[string]string{clusterv1.ClusterNameLabel: wanted.ClusterName})))
 	object.SetAnnotations(labels.Merge(from.GetAnnotations(), labels.Merge(wanted.Annotations, map[string]string{
 		clusterv1.TemplateClonedFromNameAnnotation:      template.GetName(),
 		clusterv1.TemplateClonedFromGroupKindAnnotation: template.GroupVersionKind().GroupKind().String(),

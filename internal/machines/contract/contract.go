@@ -1,11 +1,11 @@
-// Package contract is what machines and their providers have agreed on: the fields of an infrastructure object that a provider
-// writes and the controllers of machines read (ReferencedObject), the same for both APIs. docs/providers.md is for who writes
-// one.
+// Package contract is what machines and their providers have agreed on: the fields of an infrastructure object that a
+// provider writes and the controllers of machines read (ReferencedObject), the same for both APIs. docs/providers.md is
+// for who writes one.
 //
-// For Cluster API, the package also reads, clones and deletes the objects that Machines and MachineSets refer to: infrastructure,
-// bootstrap configs and the templates of both. A reference names a group, a kind and a name; a label of the
-// CustomResourceDefinition names the version of the kind that keeps the contract. The objects are of any kind, so they are read
-// as maps, and only the fields of the contract are used.
+// For Cluster API, the package also reads, clones and deletes the objects that Machines and MachineSets refer to:
+// infrastructure, bootstrap configs and the templates of both. A reference names a group, a kind and a name; a label of
+// the CustomResourceDefinition names the version of the kind that keeps the contract. The objects are of any kind, so
+// they are read as maps, and only the fields of the contract are used.
 //
 // The package decides nothing and remembers nothing. ObjectReferences.Get is the call to start from.
 package contract
@@ -39,8 +39,9 @@ const (
 	V1Beta1 = "v1beta1"
 )
 
-// ObjectReferences finds the objects that Machines and MachineSets refer to. For each kind it needs the rights get and delete,
-// for what it clones create, and for CustomResourceDefinitions get, or list and watch if the Client has a cache.
+// ObjectReferences finds the objects that Machines and MachineSets refer to. For each kind it needs the rights get and
+// delete, for what it clones create, and for CustomResourceDefinitions get, or list and watch if the Client has a
+// cache.
 type ObjectReferences struct {
 	// Client is to read the objects from the server: a manager's client does, as objects of any kind are not cached.
 	Client client.Client
@@ -85,13 +86,15 @@ func servedKind(kind schema.GroupKind, resource string, labels map[string]string
 			}, nil
 		}
 	}
-	return ServedKind{}, fmt.Errorf("CustomResourceDefinition %s.%s does not name the version that keeps Cluster API's contract: "+
-		"label it, such as %s/%s=v1", resource, kind.Group, clusterv1.GroupVersion.Group, V1Beta2)
+	return ServedKind{},
+		fmt.Errorf("CustomResourceDefinition %s.%s does not name the version that keeps Cluster API's contract: "+
+			"label it, such as %s/%s=v1", resource, kind.Group, clusterv1.GroupVersion.Group, V1Beta2)
 }
 
-// Get returns the object that a reference names, in the namespace of the referring object. The error is NotFound only if the
-// kind is served and there is no such object.
-func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersionedObjectReference, namespace string) (*ReferencedObject, error) {
+// Get returns the object that a reference names, in the namespace of the referring object. The error is NotFound only
+// if the kind is served and there is no such object.
+func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersionedObjectReference,
+	namespace string) (*ReferencedObject, error) {
 	if !to.IsDefined() {
 		return nil, errors.New("the reference is empty: write its apiGroup, kind and name")
 	}
@@ -102,9 +105,11 @@ func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersione
 	object := &ReferencedObject{Unstructured: &unstructured.Unstructured{}, Served: kind}
 	object.SetGroupVersionKind(kind.GroupVersionKind)
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: to.Name}, object.Unstructured)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return nil, fmt.Errorf("the cluster does not serve %s.%s.%s, which a label of its CustomResourceDefinition names",
-			kind.Resource.Resource, kind.Version, kind.Group)
+	if meta.IsNoMatchError(err) ||
+		apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return nil,
+			fmt.Errorf("the cluster does not serve %s.%s.%s, which a label of its CustomResourceDefinition names",
+				kind.Resource.Resource, kind.Version, kind.Group)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get %s %s/%s: %w", to.Kind, namespace, to.Name, printable.Error(err))
@@ -115,7 +120,8 @@ func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersione
 // Delete requests the deletion of an object, which is complete when Get finds none.
 func (r ObjectReferences) Delete(ctx context.Context, object *ReferencedObject) error {
 	uid := object.GetUID()
-	err := r.Client.Delete(ctx, object.Unstructured, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := r.Client.Delete(ctx, object.Unstructured, client.Preconditions{UID: &uid},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete %s: %w", object, printable.Error(err))
 	}
@@ -135,7 +141,8 @@ func FindCluster(ctx context.Context, reader client.Reader, namespace, name stri
 	return cluster, nil
 }
 
-// IsPaused reports whether an object must not be changed: it is annotated, or its Cluster is paused. The Cluster may be nil.
+// IsPaused reports whether an object must not be changed: it is annotated, or its Cluster is paused. The Cluster may be
+// nil.
 func IsPaused(object client.Object, cluster *clusterv1.Cluster) bool {
 	_, isAnnotated := object.GetAnnotations()[clusterv1.PausedAnnotation]
 	return isAnnotated || cluster != nil && ptr.Deref(cluster.Spec.Paused, false)
@@ -150,5 +157,10 @@ var ClusterPauses = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 
 // ClusterOwner returns the reference to a Cluster that owns objects.
 func ClusterOwner(cluster *clusterv1.Cluster) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID}
+	return metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(),
+		Kind:       "Cluster",
+		Name:       cluster.Name,
+		UID:        cluster.UID,
+	}
 }

@@ -44,8 +44,16 @@ func TestTheLabelOfTheDefinitionSaysWhichVersionCounts(t *testing.T) {
 	t.Parallel()
 	group := schema.GroupVersion{Group: "infra.example.com", Version: "v1"}
 	for kind, want := range map[string]contract.ServedKind{
-		"Blade": {GroupVersionKind: group.WithKind("Blade"), Resource: group.WithResource("blades"), Contract: "v1beta2"},
-		"Rack":  {GroupVersionKind: group.WithKind("Rack"), Resource: group.WithResource("rackery"), Contract: "v1beta1"},
+		"Blade": {
+			GroupVersionKind: group.WithKind("Blade"),
+			Resource:         group.WithResource("blades"),
+			Contract:         "v1beta2",
+		},
+		"Rack": {
+			GroupVersionKind: group.WithKind("Rack"),
+			Resource:         group.WithResource("rackery"),
+			Contract:         "v1beta1",
+		},
 	} {
 		got, err := references(t).Served(t.Context(), schema.GroupKind{Group: "infra.example.com", Kind: kind})
 		if err != nil {
@@ -175,7 +183,8 @@ spec:
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the clone (-want +got):\n%s", diff)
 	}
-	if _, err := references(t).Clone(t.Context(), to("BladeTemplate", "small"), wanted); !apierrors.IsAlreadyExists(err) {
+	if _, err := references(t).Clone(t.Context(), to("BladeTemplate", "small"),
+		wanted); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("a second clone of that name: %v", err)
 	}
 	for range 2 { // what is gone already counts as deleted
@@ -203,7 +212,8 @@ func TestAnotherObjectOfThatNameIsNotDeleted(t *testing.T) {
 	if err := references(t).Delete(t.Context(), found); !apierrors.IsConflict(err) {
 		t.Errorf("delete of what was replaced: %v", err)
 	}
-	if err := stage.Client(t).Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil || second.GetDeletionTimestamp() != nil {
+	if err := stage.Client(t).Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil ||
+		second.GetDeletionTimestamp() != nil {
 		t.Errorf("the other one: %v", err)
 	}
 }

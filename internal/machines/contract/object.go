@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A ReferencedObject is the object that a reference names. The methods return the fields of the contract; a field of another
-// type than the contract's counts as missing, since other controllers write it.
+// A ReferencedObject is the object that a reference names. The methods return the fields of the contract; a field of
+// another type than the contract's counts as missing, since other controllers write it.
 type ReferencedObject struct {
 	*unstructured.Unstructured
 	Served ServedKind
@@ -45,7 +45,8 @@ func (o *ReferencedObject) Addresses() clusterv1.MachineAddresses {
 	for _, fields := range o.items("addresses") {
 		kind, _ := fields["type"].(string)
 		if address, _ := fields["address"].(string); address != "" {
-			addresses = append(addresses, clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(kind), Address: address})
+			addresses = append(addresses,
+				clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(kind), Address: address})
 		}
 	}
 	return addresses
@@ -92,7 +93,8 @@ func (o *ReferencedObject) text(path ...string) string {
 	return value
 }
 
-// isInitialized returns a field of status.initialization, or its equivalent in the contract version that the object keeps.
+// isInitialized returns a field of status.initialization, or its equivalent in the contract version that the object
+// keeps.
 func (o *ReferencedObject) isInitialized(field string) bool {
 	path := []string{"status", "initialization", field}
 	if o.Served.Contract == V1Beta1 {

@@ -1,5 +1,5 @@
-// Package deletion has what the deletions of machines have in common in both APIs: the stages, what a phase returns, which Node
-// is a machine's own, and the stage that a Machine records. It is pure: it maps values to values, and
+// Package deletion has what the deletions of machines have in common in both APIs: the stages, what a phase returns,
+// which Node is a machine's own, and the stage that a Machine records. It is pure: it maps values to values, and
 // uses no clock, cluster or memory.
 //
 // It has no phase. The APIs differ in phases and in their order, so each has a list of its own, beside what they do:
@@ -24,8 +24,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
 
-// A DeletionPhase is one part of a deletion, in a pass P: it looks at what it needs, acts, and returns what it waits for. It
-// returns nil if it is over, or does not concern the machine: then the next phase begins.
+// A DeletionPhase is one part of a deletion, in a pass P: it looks at what it needs, acts, and returns what it waits
+// for. It returns nil if it is over, or does not concern the machine: then the next phase begins.
 type DeletionPhase[P any] func(pass P, ctx context.Context) (*DeletionWait, error)
 
 // Run runs phases until one waits, and returns what it waits for; nil if all are over.
@@ -75,8 +75,9 @@ const (
 	InfrastructureProblem  = "InfrastructureProblem"
 )
 
-// StageOpenShift returns the stage of the deletion of a Machine of machine.openshift.io, and the reason of the wait, as far as
-// they are recorded in the Machine: by our controller, or by OpenShift's own. Neither records that the infrastructure is gone.
+// StageOpenShift returns the stage of the deletion of a Machine of machine.openshift.io, and the reason of the wait, as
+// far as they are recorded in the Machine: by our controller, or by OpenShift's own. Neither records that the
+// infrastructure is gone.
 func StageOpenShift(m *machinev1beta1.Machine) (DeletionStage, string) {
 	drained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status
 	exists := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition)
@@ -125,14 +126,15 @@ func StageClusterAPI(m *clusterv1.Machine) DeletionStage {
 	return stagesClusterAPI[deleting.Reason]
 }
 
-// IsDrainSkipped reports whether a Machine of machine.openshift.io is not drained, and so not held by its pre-drain hooks: it is
-// excluded by an annotation, or has no node.
+// IsDrainSkipped reports whether a Machine of machine.openshift.io is not drained, and so not held by its pre-drain
+// hooks: it is excluded by an annotation, or has no node.
 func IsDrainSkipped(m *machinev1beta1.Machine) bool {
-	return metav1.HasAnnotation(m.ObjectMeta, ExcludeNodeDraining) || m.Status.NodeRef == nil || m.Status.NodeRef.Name == ""
+	return metav1.HasAnnotation(m.ObjectMeta, ExcludeNodeDraining) || m.Status.NodeRef == nil ||
+		m.Status.NodeRef.Name == ""
 }
 
-// HooksClusterAPI returns the annotations of a Machine of Cluster API that are hooks, in their order: all keys with the prefix,
-// with or without a slash behind it.
+// HooksClusterAPI returns the annotations of a Machine of Cluster API that are hooks, in their order: all keys with the
+// prefix, with or without a slash behind it.
 func HooksClusterAPI(m *clusterv1.Machine, prefix string) []string {
 	hooks := slices.Sorted(maps.Keys(m.Annotations))
 	return slices.DeleteFunc(hooks, func(key string) bool { return !strings.HasPrefix(key, prefix) })

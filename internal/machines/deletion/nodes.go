@@ -10,12 +10,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// OpenShiftMachineAnnotation is the annotation of a Node that names its Machine of machine.openshift.io, as namespace/name. Two
-// annotations name a Machine of Cluster API: its namespace, and its name.
+// OpenShiftMachineAnnotation is the annotation of a Node that names its Machine of machine.openshift.io, as
+// namespace/name. Two annotations name a Machine of Cluster API: its namespace, and its name.
 const OpenShiftMachineAnnotation = "machine.openshift.io/machine"
 
-// A NodeOwnership is the owner of the Node that a Machine's nodeRef names. The Machine's own Node may be gone, and another host
-// may have joined under its name since.
+// A NodeOwnership is the owner of the Node that a Machine's nodeRef names. The Machine's own Node may be gone, and
+// another host may have joined under its name since.
 type NodeOwnership string
 
 // The owners of a Node. A Machine's own Node is drained and deleted with it, and a Machine without one is unhealthy.
@@ -30,8 +30,8 @@ func OwnerOfNode(node *corev1.Node) string {
 	return cmp.Or(node.Annotations[clusterv1.MachineAnnotation], node.Annotations[OpenShiftMachineAnnotation])
 }
 
-// OwnershipOpenShift returns the owner of the Node that the nodeRef of a Machine of machine.openshift.io names. If its UID differs
-// from that of the nodeRef, its annotations and its providerID decide.
+// OwnershipOpenShift returns the owner of the Node that the nodeRef of a Machine of machine.openshift.io names. If its
+// UID differs from that of the nodeRef, its annotations and its providerID decide.
 func OwnershipOpenShift(node *corev1.Node, m *machinev1beta1.Machine) NodeOwnership {
 	ref := ptr.Deref(m.Status.NodeRef, corev1.ObjectReference{})
 	if ref.UID != "" && ref.UID == node.UID {
@@ -42,17 +42,19 @@ func OwnershipOpenShift(node *corev1.Node, m *machinev1beta1.Machine) NodeOwners
 	return ownership(node, ptr.Deref(m.Spec.ProviderID, ""), isNamed, owner != "", ref.UID == "")
 }
 
-// OwnershipClusterAPI returns the owner of the Node that the nodeRef of a Machine of Cluster API names. Such a nodeRef has no
-// UID.
+// OwnershipClusterAPI returns the owner of the Node that the nodeRef of a Machine of Cluster API names. Such a nodeRef
+// has no UID.
 func OwnershipClusterAPI(node *corev1.Node, m *clusterv1.Machine) NodeOwnership {
 	_, isOpenShifts := node.Annotations[OpenShiftMachineAnnotation]
-	namespace, name := node.Annotations[clusterv1.ClusterNamespaceAnnotation], node.Annotations[clusterv1.MachineAnnotation]
+	namespace, name := node.Annotations[clusterv1.ClusterNamespaceAnnotation],
+		node.Annotations[clusterv1.MachineAnnotation]
 	isNamed := namespace == m.Namespace && name == m.Name && !isOpenShifts
-	return ownership(node, m.Spec.ProviderID, isNamed, isOpenShifts || namespace != "" && name != "", m.Spec.ProviderID == "")
+	return ownership(node, m.Spec.ProviderID, isNamed, isOpenShifts || namespace != "" && name != "",
+		m.Spec.ProviderID == "")
 }
 
-// ownership is the rule of both APIs. isNamed is true if the Node names the Machine, isOwned if it names any Machine, and
-// isNameEnough if the Machine records only the name of its Node.
+// ownership is the rule of both APIs. isNamed is true if the Node names the Machine, isOwned if it names any Machine,
+// and isNameEnough if the Machine records only the name of its Node.
 func ownership(node *corev1.Node, providerID string, isNamed, isOwned, isNameEnough bool) NodeOwnership {
 	isKnown := providerID != "" && node.Spec.ProviderID != ""
 	switch {
@@ -66,5 +68,6 @@ func ownership(node *corev1.Node, providerID string, isNamed, isOwned, isNameEno
 
 // IsControlPlane reports whether a Node is one of the control plane.
 func IsControlPlane(node *corev1.Node) bool {
-	return metav1.HasLabel(node.ObjectMeta, "node-role.kubernetes.io/control-plane") || metav1.HasLabel(node.ObjectMeta, "node-role.kubernetes.io/master")
+	return metav1.HasLabel(node.ObjectMeta, "node-role.kubernetes.io/control-plane") ||
+		metav1.HasLabel(node.ObjectMeta, "node-role.kubernetes.io/master")
 }

@@ -21,7 +21,8 @@ const (
 
 func aNode(providerID string, annotations map[string]string) *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "new", Annotations: annotations}, Spec: corev1.NodeSpec{ProviderID: providerID},
+		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "new", Annotations: annotations},
+		Spec:       corev1.NodeSpec{ProviderID: providerID},
 	}
 }
 
@@ -32,21 +33,28 @@ func TestOwnershipOpenShift(t *testing.T) {
 		providerID  string // of the node; the Machine's is "p"
 		want        deletion.NodeOwnership
 	}{
-		"its own":                                 {"new", map[string]string{openShifts: "shop/b"}, "", deletion.OwnNode},
-		"another host, which nothing tells of":    {"old", nil, "", deletion.UnknownNode},
-		"another host":                            {"old", nil, "q", deletion.OthersNode},
-		"its host, which has joined again":        {"old", nil, "p", deletion.OwnNode},
-		"one that was linked to it":               {"old", map[string]string{openShifts: "shop/a"}, "", deletion.OwnNode},
-		"another Machine's":                       {"old", map[string]string{openShifts: "shop/b"}, "p", deletion.OthersNode},
-		"another namespace's":                     {"old", map[string]string{openShifts: "mall/a"}, "p", deletion.OthersNode},
-		"a Machine's of Cluster API":              {"old", map[string]string{clusterAPIs: "a"}, "p", deletion.OthersNode},
-		"one of which it knows the name":          {"", nil, "", deletion.OwnNode},
-		"one of that name, and another host":      {"", nil, "q", deletion.OthersNode},
-		"one of that name, and another Machine's": {"", map[string]string{openShifts: "shop/b"}, "", deletion.OthersNode},
+		"its own": {"new", map[string]string{openShifts: "shop/b"}, "",
+			deletion.OwnNode},
+		"another host, which nothing tells of": {"old", nil, "", deletion.UnknownNode},
+		"another host":                         {"old", nil, "q", deletion.OthersNode},
+		"its host, which has joined again":     {"old", nil, "p", deletion.OwnNode},
+		"one that was linked to it": {"old", map[string]string{openShifts: "shop/a"}, "",
+			deletion.OwnNode},
+		"another Machine's": {"old", map[string]string{openShifts: "shop/b"}, "p", deletion.OthersNode},
+		"another namespace's": {"old", map[string]string{openShifts: "mall/a"}, "p",
+			deletion.OthersNode},
+		"a Machine's of Cluster API":         {"old", map[string]string{clusterAPIs: "a"}, "p", deletion.OthersNode},
+		"one of which it knows the name":     {"", nil, "", deletion.OwnNode},
+		"one of that name, and another host": {"", nil, "q", deletion.OthersNode},
+		"one of that name, and another " +
+			"Machine's": {"", map[string]string{openShifts: "shop/b"}, "", deletion.OthersNode},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := "p"
-			m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: machinev1beta1.MachineSpec{ProviderID: &id}}
+			m := &machinev1beta1.Machine{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"},
+				Spec:       machinev1beta1.MachineSpec{ProviderID: &id},
+			}
 			m.Status.NodeRef = &corev1.ObjectReference{Kind: "Node", Name: "n", UID: test.known}
 			if got := deletion.OwnershipOpenShift(aNode(test.providerID, test.annotations), m); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
@@ -73,11 +81,15 @@ func TestOwnershipClusterAPI(t *testing.T) {
 		"another namespace's":                  {named("mall", "a"), "p", deletion.OthersNode},
 		"a Machine's of OpenShift":             {map[string]string{openShifts: "shop/a"}, "p", deletion.OthersNode},
 		"one of both APIs": {
-			map[string]string{openShifts: "shop/a", clusterAPINamespace: "shop", clusterAPIs: "a"}, "p", deletion.OthersNode,
+			map[string]string{openShifts: "shop/a", clusterAPINamespace: "shop", clusterAPIs: "a"}, "p",
+			deletion.OthersNode,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: clusterv1.MachineSpec{ProviderID: "p"}}
+			m := &clusterv1.Machine{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"},
+				Spec:       clusterv1.MachineSpec{ProviderID: "p"},
+			}
 			if got := deletion.OwnershipClusterAPI(aNode(test.providerID, test.annotations), m); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
 			}

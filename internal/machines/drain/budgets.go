@@ -41,7 +41,8 @@ func (p *pass) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDi
 	if !ok {
 		list, err := p.client.PolicyV1().PodDisruptionBudgets(pod.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("list the PodDisruptionBudgets of namespace %s: %w", pod.Namespace, requestError(err))
+			return nil, fmt.Errorf("list the PodDisruptionBudgets of namespace %s: %w", pod.Namespace,
+				requestError(err))
 		}
 		all = list.Items
 		p.budgets[pod.Namespace] = all
@@ -73,14 +74,15 @@ func heldByBudgets(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (Hel
 	case allows(&budgets[0], pod):
 		return HeldPod{}, false
 	default:
-		h := held(pod, Budget, fmt.Sprintf("is held by PodDisruptionBudget %s, %s", budgets[0].Name, blockedReason(&budgets[0])))
+		h := held(pod, Budget, fmt.Sprintf("is held by PodDisruptionBudget %s, %s", budgets[0].Name,
+			blockedReason(&budgets[0])))
 		h.Budgets = []string{budgets[0].Name}
 		return h, true
 	}
 }
 
-// allows reports whether a budget allows the eviction of a pod. A pod that is not ready may be evicted while enough others
-// are healthy, or at any time if the budget's unhealthyPodEvictionPolicy allows it.
+// allows reports whether a budget allows the eviction of a pod. A pod that is not ready may be evicted while enough
+// others are healthy, or at any time if the budget's unhealthyPodEvictionPolicy allows it.
 func allows(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	policy, status := budget.Spec.UnhealthyPodEvictionPolicy, budget.Status
 	if !isReady(pod) {
@@ -113,6 +115,7 @@ func blockedReason(budget *policyv1.PodDisruptionBudget) string {
 	case failed != nil && failed.Status == metav1.ConditionFalse && failed.Reason == policyv1.SyncFailedReason:
 		return "which could not be worked out: " + printable.Line(failed.Message)
 	default:
-		return fmt.Sprintf("which allows no disruption: %d healthy, %d needed", status.CurrentHealthy, status.DesiredHealthy)
+		return fmt.Sprintf("which allows no disruption: %d healthy, %d needed", status.CurrentHealthy,
+			status.DesiredHealthy)
 	}
 }

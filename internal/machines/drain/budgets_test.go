@@ -27,7 +27,8 @@ func TestBudget(t *testing.T) {
 	}
 
 	loosen := []byte(`{"spec": {"minAvailable": 0}}`)
-	_, err := d.client.PolicyV1().PodDisruptionBudgets(d.namespace).Patch(t.Context(), "keep-web", types.MergePatchType, loosen, metav1.PatchOptions{})
+	_, err := d.client.PolicyV1().PodDisruptionBudgets(d.namespace).Patch(t.Context(), "keep-web", types.MergePatchType,
+		loosen, metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,8 @@ func TestTwoBudgets(t *testing.T) {
 	d.awaitRunning("web")
 	d.budget("a", "web", 0, nil)
 	d.budget("b", "web", 0, nil)
-	const want = "Refused: pod web has 2 PodDisruptionBudgets (a, b), and the API server evicts none that has more than one"
+	const want = "Refused: pod web has 2 PodDisruptionBudgets (a, b), and the API server evicts none that has more " +
+		"than one"
 	d.expect(d.look(), want)
 	d.expect(d.evict(), want)
 }
@@ -65,7 +67,8 @@ func TestUnhealthyPods(t *testing.T) {
 	for _, name := range []string{"careful", "careless"} {
 		d.awaitPod(name, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 		status := []byte(`{"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Test"}]}}`)
-		_, err := d.client.CoreV1().Pods(d.namespace).Patch(t.Context(), name, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status")
+		_, err := d.client.CoreV1().Pods(d.namespace).Patch(t.Context(), name, types.StrategicMergePatchType, status,
+			metav1.PatchOptions{}, "status")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +81,8 @@ func TestUnhealthyPods(t *testing.T) {
 	for _, name := range []string{"careful", "careless"} {
 		d.awaitBudget(name, func(b *policyv1.PodDisruptionBudget) bool { return b.Status.CurrentHealthy == 0 })
 	}
-	const careful = "Budget: pod careful is held by PodDisruptionBudget careful, which allows no disruption: 0 healthy, 1 needed\n"
+	const careful = "Budget: pod careful is held by PodDisruptionBudget careful, which allows no disruption: 0 " +
+		"healthy, 1 needed\n"
 	d.expect(d.look(), careful+"ToBeEvicted: pod careless is to be evicted")
 	d.expect(d.evict(), careful+"Ending: pod careless has been ending since then, with 3600 s of grace")
 }

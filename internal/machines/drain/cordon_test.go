@@ -17,8 +17,9 @@ func TestCordonToleration(t *testing.T) {
 	t.Parallel()
 	const cordon = corev1.TaintNodeUnschedulable
 	for want, tolerations := range map[string][]corev1.Toleration{
-		"":                   {{Key: "gpu", Operator: corev1.TolerationOpExists}, {Key: cordon, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
-		"{operator: Exists}": {{Key: "gpu"}, {Operator: corev1.TolerationOpExists}},
+		"": {{Key: "gpu", Operator: corev1.TolerationOpExists},
+			{Key: cordon, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
+		"{operator: Exists}":                        {{Key: "gpu"}, {Operator: corev1.TolerationOpExists}},
 		"{key: " + cordon + ", effect: NoSchedule}": {{Key: cordon, Effect: corev1.TaintEffectNoSchedule}},
 	} {
 		if got := drain.CordonToleration(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: tolerations}}); got != want {
@@ -30,16 +31,17 @@ func TestCordonToleration(t *testing.T) {
 // awaitSecondAfter waits until a second is over.
 func (d *drainage) awaitSecondAfter(moment time.Time) {
 	d.Helper()
-	err := wait.PollUntilContextTimeout(d.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return time.Now().Unix() > moment.Unix(), nil
-	})
+	err := wait.PollUntilContextTimeout(d.Context(), 50*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			return time.Now().Unix() > moment.Unix(), nil
+		})
 	if err != nil {
 		d.Fatal(err)
 	}
 }
 
-// TestLookTellsWhatCameAfterTheCordon cordons a node that has a pod, and puts another one there, as a controller does whose pods
-// tolerate the cordon.
+// TestLookTellsWhatCameAfterTheCordon cordons a node that has a pod, and puts another one there, as a controller does
+// whose pods tolerate the cordon.
 func TestLookTellsWhatCameAfterTheCordon(t *testing.T) {
 	t.Parallel()
 	d := newDrainage(t)
@@ -52,12 +54,15 @@ func TestLookTellsWhatCameAfterTheCordon(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.node = sandboxtest.Await(t, cluster, nodes, d.node.Name, func(n *corev1.Node) bool {
-		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == corev1.TaintNodeUnschedulable
+		})
 	})
 	d.pod("later", tolerates)
 	d.awaitRunning("later")
 	want := map[string]drain.HeldPod{
-		"before": {Toleration: "{operator: Exists}"}, "plain": {}, "later": {Toleration: "{operator: Exists}", IsAfterCordon: true},
+		"before": {Toleration: "{operator: Exists}"}, "plain": {},
+		"later": {Toleration: "{operator: Exists}", IsAfterCordon: true},
 	}
 	for _, pod := range d.look() {
 		if want := want[pod.Name]; pod.Toleration != want.Toleration || pod.IsAfterCordon != want.IsAfterCordon {

@@ -2,9 +2,9 @@
 // disruption budgets are honoured, and returns what holds each remaining pod. It never waits: the
 // caller repeats the call.
 //
-// The same pods are evicted as by kubectl drain with --force, --ignore-daemonsets and --delete-emptydir-data: all except
-// for mirror pods and pods of existing DaemonSets. An unreachable node can't terminate its pods: they are evicted with one
-// second of grace, and not waited for once that is over; budgets are honoured there too.
+// The same pods are evicted as by kubectl drain with --force, --ignore-daemonsets and --delete-emptydir-data: all
+// except for mirror pods and pods of existing DaemonSets. An unreachable node can't terminate its pods: they are
+// evicted with one second of grace, and not waited for once that is over; budgets are honoured there too.
 //
 // Evict is the call to start from. HeldPods changes nothing: it is for overviews.
 package drain
@@ -29,8 +29,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Client is a connection to a cluster that knows the time of its API server: ages of pods are computed with it, since this
-// machine's clock may be wrong.
+// A Client is a connection to a cluster that knows the time of its API server: ages of pods are computed with it, since
+// this machine's clock may be wrong.
 type Client struct {
 	kubernetes.Interface
 	Now func() time.Time
@@ -56,8 +56,8 @@ type HeldPod struct {
 	Budgets []string
 	Message string // what holds the pod, in words, with its name
 	Refusal string // the API server's answer when it refused the eviction
-	// Toleration is the toleration by which the pod is scheduled to a cordoned node, and IsAfterCordon is true if it was scheduled
-	// after the cordon. HeldPods finds both.
+	// Toleration is the toleration by which the pod is scheduled to a cordoned node, and IsAfterCordon is true if it
+	// was scheduled after the cordon. HeldPods finds both.
 	Toleration    string
 	IsAfterCordon bool
 }
@@ -71,8 +71,8 @@ const (
 	Finalizers PodHold = "Finalizers" // it has terminated, and finalizers hold the object
 	Budget     PodHold = "Budget"     // a disruption budget allows no disruption
 	Refused    PodHold = "Refused"    // the eviction failed
-	// ToBeEvicted is the hold of a pod that nothing holds: HeldPods evicts nothing, and Evict leaves a pod that has changed
-	// meanwhile to the next pass.
+	// ToBeEvicted is the hold of a pod that nothing holds: HeldPods evicts nothing, and Evict leaves a pod that has
+	// changed meanwhile to the next pass.
 	ToBeEvicted PodHold = "ToBeEvicted"
 	// Later is the hold of a pod that is evicted when others are gone, by the order of rules.
 	Later PodHold = "Later"
@@ -121,12 +121,13 @@ func HeldPods(ctx context.Context, client Client, node *corev1.Node, rules PodRu
 // requestError returns the error of a request in one line, without parts that differ from try to try.
 func requestError(err error) error { return printable.Error(printable.RequestError(err)) }
 
-// cordonTaint is the taint by which the scheduler treats spec.unschedulable. The node lifecycle controller writes it into the
-// node soon after.
+// cordonTaint is the taint by which the scheduler treats spec.unschedulable. The node lifecycle controller writes it
+// into the node soon after.
 var cordonTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
-// CordonToleration returns the toleration of a pod by which it is scheduled to a cordoned node, as in a manifest; "" if the pod
-// has none. Once such a pod is evicted, its controller creates another one, which may be scheduled to the same node.
+// CordonToleration returns the toleration of a pod by which it is scheduled to a cordoned node, as in a manifest; "" if
+// the pod has none. Once such a pod is evicted, its controller creates another one, which may be scheduled to the same
+// node.
 func CordonToleration(pod *corev1.Pod) string {
 	at := slices.IndexFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.ToleratesTaint(klog.Background(), &cordonTaint, false)
@@ -137,7 +138,8 @@ func CordonToleration(pod *corev1.Pod) string {
 	toleration := pod.Spec.Tolerations[at]
 	var fields []string
 	for _, field := range [][2]string{
-		{"key", toleration.Key}, {"operator", string(toleration.Operator)}, {"value", toleration.Value}, {"effect", string(toleration.Effect)},
+		{"key", toleration.Key}, {"operator", string(toleration.Operator)}, {"value", toleration.Value},
+		{"effect", string(toleration.Effect)},
 	} {
 		if field[1] != "" {
 			fields = append(fields, fmt.Sprintf("%s: %s", field[0], field[1]))
@@ -156,8 +158,8 @@ func cordonedAt(node *corev1.Node) metav1.Time {
 	return metav1.Time{}
 }
 
-// isAfterCordon reports whether a pod was scheduled to the node after the cordon. Times are whole seconds: a pod of the same second
-// counts as a later one, since a drain evicts pods at once after the cordon, and others replace them.
+// isAfterCordon reports whether a pod was scheduled to the node after the cordon. Times are whole seconds: a pod of the
+// same second counts as a later one, since a drain evicts pods at once after the cordon, and others replace them.
 func (p *pass) isAfterCordon(pod *corev1.Pod) bool {
 	return !p.cordonedAt.IsZero() && !pod.CreationTimestamp.Before(&p.cordonedAt)
 }

@@ -52,7 +52,10 @@ func TestWhichPodsGo(t *testing.T) {
 	d.pod("mirror", func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "of a file" })
 	d.pod("orphan", ofDaemonSet("uninstalled"))
 	d.pod("scratch", func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		p.Spec.Volumes = []corev1.Volume{{
+			Name:         "tmp",
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		}}
 	})
 	d.pod("unmanaged", nil)
 	d.awaitRunning("agent", "mirror", "orphan", "scratch", "unmanaged")
@@ -106,7 +109,8 @@ func ofDaemonSet(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		controls := true
 		p.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: "apps/v1", Kind: "DaemonSet", Name: name, UID: "fc0b4e5a-0000-4000-8000-000000000000", Controller: &controls,
+			APIVersion: "apps/v1", Kind: "DaemonSet", Name: name, UID: "fc0b4e5a-0000-4000-8000-000000000000",
+			Controller: &controls,
 		}}
 	}
 }

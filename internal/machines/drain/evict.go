@@ -17,9 +17,9 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Evict evicts the pods of a node, once, each by its rule, and returns the remaining ones. The pods with the lowest order are
-// evicted, the others wait for their turn; without rules, all are. An error concerns all pods: a permission is missing, or the
-// API server does not answer; some may have been evicted nevertheless.
+// Evict evicts the pods of a node, once, each by its rule, and returns the remaining ones. The pods with the lowest
+// order are evicted, the others wait for their turn; without rules, all are. An error concerns all pods: a permission
+// is missing, or the API server does not answer; some may have been evicted nevertheless.
 func Evict(ctx context.Context, client Client, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
 	p := newPass(client, node)
 	now, waiting, err := p.turns(ctx, rules)

@@ -30,7 +30,8 @@ func TestFinalizers(t *testing.T) {
 	d.expect(d.evict(), want)
 	d.expect(d.evict(), want)
 	none := []byte(`{"metadata": {"finalizers": null}}`)
-	if _, err := d.client.CoreV1().Pods(d.namespace).Patch(t.Context(), "kept", types.MergePatchType, none, metav1.PatchOptions{}); err != nil {
+	if _, err := d.client.CoreV1().Pods(d.namespace).Patch(t.Context(), "kept", types.MergePatchType, none,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	d.awaitGone("kept")
@@ -65,7 +66,8 @@ func TestUnreachableNode(t *testing.T) {
 			t.Fatal(ctx.Err())
 		}
 	}
-	d.expect(d.evict(), "Budget: pod budgeted is held by PodDisruptionBudget keep, which allows no disruption: 1 healthy, 1 needed")
+	d.expect(d.evict(), "Budget: pod budgeted is held by PodDisruptionBudget keep, which allows no disruption: 1 "+
+		"healthy, 1 needed")
 	d.awaitPod("web", func(p *corev1.Pod) bool { return p != nil }) // still there
 }
 
@@ -98,7 +100,8 @@ func TestMissingRights(t *testing.T) {
 
 	rights := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}}
 	meta := metav1.ObjectMeta{Name: user}
-	if _, err := d.client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rights}, metav1.CreateOptions{}); err != nil {
+	if _, err := d.client.RbacV1().ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: rights}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := d.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
@@ -117,10 +120,11 @@ func TestMissingRights(t *testing.T) {
 func (d *drainage) awaitRight(user string) {
 	d.Helper()
 	client := unthrottled(d, user)
-	err := wait.PollUntilContextCancel(d.Context(), 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1})
-		return err == nil, nil
-	})
+	err := wait.PollUntilContextCancel(d.Context(), 100*time.Millisecond, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1})
+			return err == nil, nil
+		})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -148,7 +152,8 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// A machine whose clock is ahead gives up the pods of an unreachable node no earlier: their end is a time of the API server.
+// A machine whose clock is ahead gives up the pods of an unreachable node no earlier: their end is a time of the API
+// server.
 func TestThePodsOfAnUnreachableNodeEndByTheServersClock(t *testing.T) {
 	t.Parallel()
 	d := newDrainage(t)

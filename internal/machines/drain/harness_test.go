@@ -158,10 +158,13 @@ func (d *drainage) budget(name, app string, atLeast int, change func(*policyv1.P
 	if change != nil {
 		change(budget)
 	}
-	if _, err := d.client.PolicyV1().PodDisruptionBudgets(d.namespace).Create(d.Context(), budget, metav1.CreateOptions{}); err != nil {
+	if _, err := d.client.PolicyV1().PodDisruptionBudgets(d.namespace).Create(d.Context(), budget,
+		metav1.CreateOptions{}); err != nil {
 		d.Fatal(err)
 	}
-	d.awaitBudget(name, func(b *policyv1.PodDisruptionBudget) bool { return b.Status.ObservedGeneration == b.Generation })
+	d.awaitBudget(name, func(b *policyv1.PodDisruptionBudget) bool {
+		return b.Status.ObservedGeneration == b.Generation
+	})
 }
 
 func (d *drainage) awaitBudget(name string, wanted func(*policyv1.PodDisruptionBudget) bool) {

@@ -39,8 +39,8 @@ type ruledPod struct {
 	rule PodRule
 }
 
-// ruledPods returns the pods to evict or to wait for, and those that draining leaves alone. Pods that are waited for and
-// have completed are left alone.
+// ruledPods returns the pods to evict or to wait for, and those that draining leaves alone. Pods that are waited for
+// and have completed are left alone.
 func (p *pass) ruledPods(ctx context.Context, rules PodRules) (leaving []ruledPod, staying []corev1.Pod, err error) {
 	pods, staying, err := p.pods(ctx)
 	if err != nil {

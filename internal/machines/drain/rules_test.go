@@ -108,7 +108,8 @@ func TestARefusalIsQuoted(t *testing.T) {
 	d.awaitRunning("db")
 	d.budget("db", "db", 1, nil)
 	left, err := drain.Evict(t.Context(), d.client, d.node, rulesByLabel)
-	const want = "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db needs 1 healthy pods and has 1 currently"
+	const want = "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db needs 1 " +
+		"healthy pods and has 1 currently"
 	if err != nil || len(left) != 1 || left[0].Refusal != want {
 		t.Errorf("%+v, %v", left, err)
 	}
@@ -128,7 +129,8 @@ func (d *drainage) endNow(name string) {
 func (d *drainage) finish(name string) {
 	d.Helper()
 	done := []byte(`{"status": {"phase": "Succeeded"}}`)
-	if _, err := d.client.CoreV1().Pods(d.namespace).Patch(d.Context(), name, types.MergePatchType, done, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := d.client.CoreV1().Pods(d.namespace).Patch(d.Context(), name, types.MergePatchType, done,
+		metav1.PatchOptions{}, "status"); err != nil {
 		d.Fatal(err)
 	}
 	d.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodSucceeded })

@@ -1,6 +1,6 @@
-// Package enqueue finds the objects that the controllers of machines have to reconcile when another object changes: the sets
-// that may adopt a Machine, for example, or the Machine of a node. It knows no controllers: each passes a function that
-// selects objects of the cache.
+// Package enqueue finds the objects that the controllers of machines have to reconcile when another object changes: the
+// sets that may adopt a Machine, for example, or the Machine of a node. It knows no controllers: each passes a function
+// that selects objects of the cache.
 //
 // The order in which requests are worked on is the business of package queue.
 //
@@ -22,9 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Requests returns a request for each object of a list that matches. A failed list is logged. The objects belong to the cache:
-// they must not be changed.
-func Requests[T client.Object](ctx context.Context, reader client.Reader, list client.ObjectList, isMeant func(T) bool, where ...client.ListOption) []reconcile.Request {
+// Requests returns a request for each object of a list that matches. A failed list is logged. The objects belong to the
+// cache: they must not be changed.
+func Requests[T client.Object](ctx context.Context, reader client.Reader, list client.ObjectList, isMeant func(T) bool,
+	where ...client.ListOption) []reconcile.Request {
 	if err := reader.List(ctx, list, append(where, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, fmt.Sprintf("read a %T to see which a change concerns", list))
 	}
@@ -52,19 +53,22 @@ func AddIndex[T any, P interface {
 	return nil
 }
 
-// A NodeIndex finds Machines of machine.openshift.io by the names of their nodes, in the cache. Each controller has an index
-// with a name of its own, so that it can run with or without the others.
+// A NodeIndex finds Machines of machine.openshift.io by the names of their nodes, in the cache. Each controller has an
+// index with a name of its own, so that it can run with or without the others.
 type NodeIndex string
 
 // Add has the cache of a manager keep the index.
 func (i NodeIndex) Add(ctx context.Context, mgr ctrl.Manager) error {
-	return AddIndex(ctx, mgr.GetFieldIndexer(), string(i), func(m *machinev1beta1.Machine) []string { return []string{NodeName(m)} })
+	return AddIndex(ctx, mgr.GetFieldIndexer(), string(i), func(m *machinev1beta1.Machine) []string {
+		return []string{NodeName(m)}
+	})
 }
 
 // Machines returns the Machines of a node. They belong to the cache: they must not be changed.
 func (i NodeIndex) Machines(ctx context.Context, reader client.Reader, node string) []machinev1beta1.Machine {
 	var list machinev1beta1.MachineList
-	if err := reader.List(ctx, &list, client.MatchingFields{string(i): node}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, &list, client.MatchingFields{string(i): node},
+		client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "find the Machine of a node", "node", node)
 	}
 	return list.Items

@@ -51,7 +51,8 @@ func serve(t *testing.T, kind, plural string) *apiextensionsv1.CustomResourceDef
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.IgnoreNotFound(admin.Delete(context.Background(), crd)) })
-	machinetest.Await(t, admin, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(crd), isServed(t, kind))
+	machinetest.Await(t, admin, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(crd),
+		isServed(t, kind))
 	return crd
 }
 
@@ -59,7 +60,11 @@ func serve(t *testing.T, kind, plural string) *apiextensionsv1.CustomResourceDef
 func isServed(t *testing.T, kind string) func(*apiextensionsv1.CustomResourceDefinition) bool {
 	return func(*apiextensionsv1.CustomResourceDefinition) bool {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: kind + "List"})
+		list.SetGroupVersionKind(schema.GroupVersionKind{
+			Group:   "infra.example.com",
+			Version: "v1",
+			Kind:    kind + "List",
+		})
 		return admin(t).List(t.Context(), list) == nil
 	}
 }

@@ -1,10 +1,10 @@
-// Package infra creates, reads and deletes the infrastructure of machines of machine.openshift.io: for each another object, of
-// a kind that the machine's template names. It is created, has a providerID once the machine runs, is deleted, and exists until the
-// machine is terminated.
+// Package infra creates, reads and deletes the infrastructure of machines of machine.openshift.io: for each another
+// object, of a kind that the machine's template names. It is created, has a providerID once the machine runs, is
+// deleted, and exists until the machine is terminated.
 //
 // Nothing here is for a provider to implement: a provider is a controller of such a kind, for both machine APIs
-// (docs/providers.md). Two that are built in are in kwok and external. The fields that a provider writes are read in package
-// contract, for both APIs.
+// (docs/providers.md). Two that are built in are in kwok and external. The fields that a provider writes are read in
+// package contract, for both APIs.
 //
 // InfrastructureObjects is the type to start from.
 package infra
@@ -82,11 +82,13 @@ func instanceOf(m Machine, object *unstructured.Unstructured) (Instance, error) 
 	written := contract.ReferencedObject{Unstructured: object}
 	instance.ProviderID, instance.Failure = written.ProviderID(), written.NotReady()
 	for _, address := range written.Addresses() {
-		instance.Addresses = append(instance.Addresses, corev1.NodeAddress{Type: corev1.NodeAddressType(address.Type), Address: address.Address})
+		instance.Addresses = append(instance.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeAddressType(address.Type), Address: address.Address})
 	}
 	instance.IsProvisioned = written.IsProvisioned() && instance.ProviderID != ""
 	if written.IsProvisioned() && !instance.IsProvisioned {
-		instance.Failure = fmt.Sprintf("%s is provisioned without a spec.providerID, which its controller has to set", describe(m))
+		instance.Failure = fmt.Sprintf("%s is provisioned without a spec.providerID, which its controller has to set",
+			describe(m))
 	}
 	return instance, nil
 }

@@ -19,8 +19,8 @@ import (
 // the garbage collector would follow it, and delete infrastructure that a hook still holds.
 const UIDAnnotation = "machine.runlevel.dev/machine-uid"
 
-// InfrastructureObjects reads, creates and deletes the infrastructure of machines: the object of the template's kind that has
-// the machine's namespace and name. Each call can be repeated.
+// InfrastructureObjects reads, creates and deletes the infrastructure of machines: the object of the template's kind
+// that has the machine's namespace and name. Each call can be repeated.
 //
 // For each kind that templates name, it needs the rights get, list, watch, create and delete.
 type InfrastructureObjects struct {
@@ -30,7 +30,8 @@ type InfrastructureObjects struct {
 	Watcher *Watcher
 }
 
-// NewInfrastructureObjects returns the InfrastructureObjects of a manager. The caller has to set the Controller of its Watcher.
+// NewInfrastructureObjects returns the InfrastructureObjects of a manager. The caller has to set the Controller of its
+// Watcher.
 func NewInfrastructureObjects(mgr ctrl.Manager) (*InfrastructureObjects, error) {
 	direct, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -84,7 +85,8 @@ func (o *InfrastructureObjects) Delete(ctx context.Context, m Machine) (Instance
 		return instance, err
 	}
 	uid := object.GetUID()
-	err = o.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err = o.Client.Delete(ctx, object, client.Preconditions{UID: &uid},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return Instance{}, refusal(deleting, m, err)
 	}
@@ -92,8 +94,8 @@ func (o *InfrastructureObjects) Delete(ctx context.Context, m Machine) (Instance
 	return instance, nil
 }
 
-// find returns the infrastructure object of a machine, or nil if there is none. It needs only the kind of the template: the
-// object exists, and can be deleted, even after an edit with which it could not be created.
+// find returns the infrastructure object of a machine, or nil if there is none. It needs only the kind of the template:
+// the object exists, and can be deleted, even after an edit with which it could not be created.
 func (o *InfrastructureObjects) find(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
 	kind, err := o.begin(m)
 	if err != nil {
@@ -126,7 +128,8 @@ func (o *InfrastructureObjects) begin(m Machine) (schema.GroupVersionKind, error
 		return schema.GroupVersionKind{}, refusal("get", m, err)
 	}
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
-		return schema.GroupVersionKind{}, invalid("kind %s has no namespaces: infrastructure is an object of the machine's namespace", kind.Kind)
+		return schema.GroupVersionKind{},
+			invalid("kind %s has no namespaces: infrastructure is an object of the machine's namespace", kind.Kind)
 	}
 	return mapping.GroupVersionKind, o.Watcher.Watch(mapping.GroupVersionKind, sameName)
 }

@@ -49,8 +49,13 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 		o.Object["spec"] = map[string]any{"size": "small", "providerID": "blade://7"}
 		o.Object["status"] = map[string]any{
 			"initialization": map[string]any{"provisioned": true}, "failureDomain": "rack-7",
-			"addresses":  []any{map[string]any{"type": "InternalIP", "address": "10.0.0.7"}},
-			"conditions": []any{map[string]any{"type": "Ready", "status": "False", "reason": "Hot", "message": "too hot"}},
+			"addresses": []any{map[string]any{"type": "InternalIP", "address": "10.0.0.7"}},
+			"conditions": []any{map[string]any{
+				"type":    "Ready",
+				"status":  "False",
+				"reason":  "Hot",
+				"message": "too hot",
+			}},
 		}
 	})
 	got, err := objects.Get(t.Context(), m)
@@ -141,12 +146,14 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 	}{
 		{
 			"kind", `{"apiVersion": "infra.example.com/v1", "kind": "Attic"}`,
-			&infra.UnservedError{Message: "providerSpec.value: the cluster serves no kind Attic of infra.example.com/v1: install its CustomResourceDefinition, " +
+			&infra.UnservedError{Message: "providerSpec.value: the cluster serves no kind Attic of " +
+				"infra.example.com/v1: install its CustomResourceDefinition, " +
 				"or write a kind that is served (kubectl api-resources)"},
 		},
 		{
 			"version", `{"apiVersion": "infra.example.com/v2", "kind": "Drawer"}`,
-			&infra.UnservedError{Message: "providerSpec.value: the cluster serves no kind Drawer of infra.example.com/v2: install its CustomResourceDefinition, " +
+			&infra.UnservedError{Message: "providerSpec.value: the cluster serves no kind Drawer of " +
+				"infra.example.com/v2: install its CustomResourceDefinition, " +
 				"or write a kind that is served (kubectl api-resources)"},
 		},
 		{
@@ -165,15 +172,19 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 		},
 		{
 			"a status", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "spec": {}, "status": {}}`,
-			&infra.InvalidError{Message: "providerSpec.value: it has a status, which only the controller of the infrastructure writes: remove it"},
+			&infra.InvalidError{Message: "providerSpec.value: it has a status, which only the controller of the " +
+				"infrastructure writes: remove it"},
 		},
 		{
 			"fields beside the spec", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "region": "eu"}`,
-			&infra.InvalidError{Message: `providerSpec.value: it has a field "region", which is none of an object: put it under spec`},
+			&infra.InvalidError{
+				Message: `providerSpec.value: it has a field "region", which is none of an object: put it under spec`,
+			},
 		},
 	} {
 		_, err := objects.Create(t.Context(), machineOf(t, namespace, "m", c.value))
-		if err == nil || reflect.TypeOf(err) != reflect.TypeOf(c.want) || !strings.HasSuffix(err.Error(), c.want.Error()) {
+		if err == nil || reflect.TypeOf(err) != reflect.TypeOf(c.want) ||
+			!strings.HasSuffix(err.Error(), c.want.Error()) {
 			t.Errorf("%s: %T %v\nwant %T %v", c.name, err, err, c.want, c.want)
 		}
 	}
@@ -222,7 +233,11 @@ func TestRightsThatAreMissing(t *testing.T) {
 	serve(t, "Crate", "crates")
 	namespace := stage.Namespace(t)
 	config := stage.Account(t, namespace, "controller",
-		rbacv1.PolicyRule{APIGroups: []string{"infra.example.com"}, Resources: []string{"crates"}, Verbs: []string{"get"}})
+		rbacv1.PolicyRule{
+			APIGroups: []string{"infra.example.com"},
+			Resources: []string{"crates"},
+			Verbs:     []string{"get"},
+		})
 	limited, err := client.New(config, client.Options{Scheme: machinetest.NewScheme(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -230,8 +245,10 @@ func TestRightsThatAreMissing(t *testing.T) {
 	objects := &infra.InfrastructureObjects{Client: limited}
 	m := machineOf(t, namespace, "m", `{"apiVersion": "infra.example.com/v1", "kind": "Crate", "spec": {}}`)
 	_, err = objects.Create(t.Context(), m)
-	want := "create Crate " + namespace + "/m: grant the machine controller the right to create that kind (docs/machines.md): " +
-		`crates.infra.example.com is forbidden: User "system:serviceaccount:` + namespace + `:controller" cannot create resource ` +
+	want := "create Crate " + namespace +
+		"/m: grant the machine controller the right to create that kind (docs/machines.md): " +
+		`crates.infra.example.com is forbidden: User "system:serviceaccount:` + namespace +
+		`:controller" cannot create resource ` +
 		`"crates" in API group "infra.example.com" in the namespace "` + namespace + `"`
 	if err == nil || err.Error() != want || errors.As(err, new(*infra.InvalidError)) {
 		t.Errorf("%v\nwant %s", err, want)

@@ -19,9 +19,11 @@ func refusal(verb string, m Machine, err error) error {
 	template := m.Template
 	switch {
 	case isUnserved(err):
-		return &UnservedError{fmt.Sprintf("providerSpec.value: the cluster serves no kind %s of %s: install its CustomResourceDefinition, "+
+		return &UnservedError{fmt.Sprintf("providerSpec.value: the cluster serves no kind %s of %s: install its "+
+			"CustomResourceDefinition, "+
 			"or write a kind that is served (kubectl api-resources)", template.GetKind(), template.GetAPIVersion())}
-	case verb == deleting && isRefusedByAdmission(err) && !patch.IsLackOfRights(err): // the template is not used by a delete
+	// the template is not used by a delete
+	case verb == deleting && isRefusedByAdmission(err) && !patch.IsLackOfRights(err):
 		return fmt.Errorf("delete %s: the delete was refused: %w", describe(m), printable.Error(err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return invalid("the server refuses it: %s: correct it (kubectl explain %s.spec --api-version=%s)",

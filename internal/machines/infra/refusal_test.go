@@ -47,16 +47,18 @@ func TestADeleteThatAdmissionRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	machinetest.Await(t, stage.Client(t), &corev1.Namespace{}, client.ObjectKey{Name: m.Namespace}, func(*corev1.Namespace) bool {
-		return stage.Client(t).Delete(t.Context(), read(t, m), client.DryRunAll) != nil
-	})
+	machinetest.Await(t, stage.Client(t), &corev1.Namespace{}, client.ObjectKey{Name: m.Namespace},
+		func(*corev1.Namespace) bool {
+			return stage.Client(t).Delete(t.Context(), read(t, m), client.DryRunAll) != nil
+		})
 	_, err := objects.Delete(t.Context(), m)
 	if err == nil || errors.As(err, new(*infra.InvalidError)) {
 		t.Fatalf("%T %v", err, err)
 	}
 	begin := "delete Vault " + m.Namespace + "/m: the delete was refused: "
 	const by, why = "ValidatingAdmissionPolicy 'keep-vaults'", "vaults are kept until the audit"
-	if text := err.Error(); !strings.HasPrefix(text, begin) || !strings.Contains(text, by) || !strings.Contains(text, why) {
+	if text := err.Error(); !strings.HasPrefix(text, begin) || !strings.Contains(text, by) ||
+		!strings.Contains(text, why) {
 		t.Errorf("said %q", text)
 	}
 }

@@ -38,7 +38,8 @@ func checkKind(template *unstructured.Unstructured) error {
 	case template.GetAPIVersion() == "" || template.GetKind() == "":
 		return invalid("it has no apiVersion or no kind: %s", example)
 	case isOpenShifts(kind):
-		return invalid("kind %s of %s is read by OpenShift's own machine controllers, and is no kind of infrastructure: %s",
+		return invalid("kind %s of %s is read by OpenShift's own machine controllers, and is no kind of "+
+			"infrastructure: %s",
 			kind.Kind, template.GetAPIVersion(), example)
 	case isBuiltIn(kind):
 		return invalid("kind %s of %s is Kubernetes' own, and no kind of infrastructure: %s",
@@ -72,8 +73,8 @@ func isOpenShifts(kind schema.GroupVersionKind) bool {
 		strings.HasSuffix(kind.Kind, "ProviderSpec") || strings.HasSuffix(kind.Kind, "ProviderConfig")
 }
 
-// isBuiltIn reports whether a kind is Kubernetes' own. A template must not use the permissions of the machine controller
-// to create a Lease or an Event, for example.
+// isBuiltIn reports whether a kind is Kubernetes' own. A template must not use the permissions of the machine
+// controller to create a Lease or an Event, for example.
 func isBuiltIn(kind schema.GroupVersionKind) bool {
 	return !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io")
 }

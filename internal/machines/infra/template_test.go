@@ -21,12 +21,15 @@ func TestTemplatesThatNameNoInfrastructure(t *testing.T) {
 		{"no apiVersion", `{"kind":"K"}`, "providerSpec.value: it has no apiVersion or no kind: " + example},
 		{
 			"OpenShift's", `{"apiVersion":"machine.openshift.io/v1beta1","kind":"AWSMachineProviderConfig","ami":{}}`,
-			"providerSpec.value: kind AWSMachineProviderConfig of machine.openshift.io/v1beta1 is read by OpenShift's own " +
+			"providerSpec.value: kind AWSMachineProviderConfig of machine.openshift.io/v1beta1 is read by " +
+				"OpenShift's own " +
 				"machine controllers, and is no kind of infrastructure: " + example,
 		},
 		{
-			"OpenShift's of another group", `{"apiVersion":"baremetal.cluster.k8s.io/v1alpha1","kind":"BareMetalMachineProviderSpec"}`,
-			"providerSpec.value: kind BareMetalMachineProviderSpec of baremetal.cluster.k8s.io/v1alpha1 is read by OpenShift's own " +
+			"OpenShift's of another group",
+			`{"apiVersion":"baremetal.cluster.k8s.io/v1alpha1","kind":"BareMetalMachineProviderSpec"}`,
+			"providerSpec.value: kind BareMetalMachineProviderSpec of baremetal.cluster.k8s.io/v1alpha1 is read by " +
+				"OpenShift's own " +
 				"machine controllers, and is no kind of infrastructure: " + example,
 		},
 		{
@@ -36,7 +39,8 @@ func TestTemplatesThatNameNoInfrastructure(t *testing.T) {
 		},
 		{
 			"Kubernetes' own", `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{}}`,
-			"providerSpec.value: kind Lease of coordination.k8s.io/v1 is Kubernetes' own, and no kind of infrastructure: " + example,
+			"providerSpec.value: kind Lease of coordination.k8s.io/v1 is Kubernetes' own, and no kind of " +
+				"infrastructure: " + example,
 		},
 		{
 			"a core kind", `{"apiVersion":"v1","kind":"Pod","spec":{}}`,

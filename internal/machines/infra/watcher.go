@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// A Watcher starts watches of a controller for kinds that are known only when an object names one. It caches only metadata, in a
-// cache of its own: if a kind can't be listed, for lack of permissions, only its watch fails, and the process becomes ready
-// nevertheless.
+// A Watcher starts watches of a controller for kinds that are known only when an object names one. It caches only
+// metadata, in a cache of its own: if a kind can't be listed, for lack of permissions, only its watch fails, and the
+// process becomes ready nevertheless.
 type Watcher struct {
 	// Controller gets the requests. It has to be set before the controller starts.
 	Controller controller.Controller
@@ -33,7 +33,8 @@ type MapFunc = handler.TypedMapFunc[*metav1.PartialObjectMetadata, reconcile.Req
 // NewWatcher returns a Watcher for a controller of a manager.
 func NewWatcher(mgr ctrl.Manager) (*Watcher, error) {
 	own, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: trimMetadata,
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultTransform: trimMetadata,
 	})
 	if err == nil {
 		err = mgr.Add(own)
@@ -44,9 +45,10 @@ func NewWatcher(mgr ctrl.Manager) (*Watcher, error) {
 	return &Watcher{cache: own, watched: map[schema.GroupVersionKind]bool{}}, nil
 }
 
-// Watch starts the watch of a kind unless it was started. It does not wait for the first list. Existing objects are reported
-// as created.
-func (w *Watcher) Watch(kind schema.GroupVersionKind, requests MapFunc, only ...predicate.TypedPredicate[*metav1.PartialObjectMetadata]) error {
+// Watch starts the watch of a kind unless it was started. It does not wait for the first list. Existing objects are
+// reported as created.
+func (w *Watcher) Watch(kind schema.GroupVersionKind, requests MapFunc,
+	only ...predicate.TypedPredicate[*metav1.PartialObjectMetadata]) error {
 	if w == nil {
 		return nil
 	}
@@ -57,7 +59,9 @@ func (w *Watcher) Watch(kind schema.GroupVersionKind, requests MapFunc, only ...
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
-	if err := w.Controller.Watch(source.Kind(w.cache, object, handler.TypedEnqueueRequestsFromMapFunc(requests), only...)); err != nil {
+	if err := w.Controller.Watch(
+		source.Kind(w.cache, object, handler.TypedEnqueueRequestsFromMapFunc(requests), only...),
+	); err != nil {
 		return fmt.Errorf("watch %s: %w", kind.Kind, err)
 	}
 	w.watched[kind] = true

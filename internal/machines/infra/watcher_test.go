@@ -88,7 +88,8 @@ func TestChangesOfInfrastructureWakeTheMachine(t *testing.T) {
 	if err := admin(t).Create(t.Context(), crd); err != nil {
 		t.Fatal(err)
 	}
-	machinetest.Await(t, admin(t), &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(crd), isServed(t, "Tray"))
+	machinetest.Await(t, admin(t), &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(crd),
+		isServed(t, "Tray"))
 	created(t, objects, m)
 	requests.await(t, m.NamespacedName)
 }

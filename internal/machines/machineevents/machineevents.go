@@ -1,6 +1,6 @@
-// Package machineevents records the events of machines, each once for each change: a pass over a machine that waits is repeated
-// for hours, and hundreds of equal events would hide the others. What was recorded is only in memory: after a restart the last
-// event is recorded once more.
+// Package machineevents records the events of machines, each once for each change: a pass over a machine that waits is
+// repeated for hours, and hundreds of equal events would hide the others. What was recorded is only in memory: after a
+// restart the last event is recorded once more.
 //
 // Recorder.Record is the call to start from.
 package machineevents
@@ -41,7 +41,8 @@ type lastEvents struct {
 // Record records an event of a machine.
 func (r *Recorder) Record(machine client.Object, event Event) {
 	if r.isNew(machine, event) {
-		r.Events.Eventf(machine, nil, event.Type, event.Reason, event.Action, "%s", printable.Truncate(event.Note, maxNote))
+		r.Events.Eventf(machine, nil, event.Type, event.Reason, event.Action, "%s",
+			printable.Truncate(event.Note, maxNote))
 	}
 }
 

@@ -18,7 +18,13 @@ func TestAnEventIsRecordedOncePerChange(t *testing.T) {
 	recorder := machineevents.Recorder{Events: written}
 	machine := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "1"}} // any object will do
 	record := func(reason, note, cause string) {
-		recorder.Record(machine, machineevents.Event{Type: "Normal", Reason: reason, Action: "Drain", Note: note, Cause: cause})
+		recorder.Record(machine, machineevents.Event{
+			Type:   "Normal",
+			Reason: reason,
+			Action: "Drain",
+			Note:   note,
+			Cause:  cause,
+		})
 	}
 	record("Blocked", "held", "by a")
 	record("Blocked", "held", "by a")

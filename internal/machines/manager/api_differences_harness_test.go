@@ -104,11 +104,13 @@ func (a *apiSide) tryHook(list, name string, options ...client.PatchOption) erro
 	text := fmt.Sprintf(`{"spec":{"lifecycleHooks":{%q:[{"name":%q,"owner":"owner"}]}}}`, list, name)
 	if a.isClusterAPI {
 		prefix := map[string]string{
-			"preDrain": clusterv1.PreDrainDeleteHookAnnotationPrefix, "preTerminate": clusterv1.PreTerminateDeleteHookAnnotationPrefix,
+			"preDrain":     clusterv1.PreDrainDeleteHookAnnotationPrefix,
+			"preTerminate": clusterv1.PreTerminateDeleteHookAnnotationPrefix,
 		}[list]
 		text = fmt.Sprintf(`{"metadata":{"annotations":{%q:"owner"}}}`, prefix+"/"+name)
 	}
-	return a.Patch(a.t.Context(), a.machine(), client.RawPatch("application/merge-patch+json", []byte(text)), options...)
+	return a.Patch(a.t.Context(), a.machine(), client.RawPatch("application/merge-patch+json", []byte(text)),
+		options...)
 }
 
 func (a *apiSide) addHook(list, name string) {
@@ -193,5 +195,6 @@ func (a *apiSide) ownerOfInfrastructure() string {
 	case len(infrastructure.OwnerReferences) == 0 && infrastructure.Annotations[infra.UIDAnnotation] == uid:
 		return "it names its Machine in an annotation"
 	}
-	return fmt.Sprintf("it has the owners %v and the annotations %q", infrastructure.OwnerReferences, infrastructure.Annotations)
+	return fmt.Sprintf("it has the owners %v and the annotations %q", infrastructure.OwnerReferences,
+		infrastructure.Annotations)
 }

@@ -24,7 +24,8 @@ func (a *apiSide) set() []client.Object {
 		ClusterName: clusterName, Replicas: ptr.To[int32](1), Selector: metav1.LabelSelector{MatchLabels: labels},
 	}
 	set.Spec.Template.Labels = labels
-	set.Spec.Template.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/Migrate": "owner"}
+	set.Spec.Template.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix +
+		"/Migrate": "owner"}
 	set.Spec.Template.Spec = newClusterAPIMachine("").Spec
 	set.Spec.Template.Spec.InfrastructureRef.Kind, set.Spec.Template.Spec.InfrastructureRef.Name = "KwokMachineTemplate", a.name
 	return []client.Object{&v1alpha1.KwokMachineTemplate{ObjectMeta: meta}, set}

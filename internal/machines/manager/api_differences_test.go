@@ -93,7 +93,8 @@ func (s *scene) bothSides(number int, d difference) []*apiSide {
 	}
 }
 
-// checkLateHooksAreRefused has the policies of the payload in force: one of OpenShift's refuses what Cluster API allows.
+// checkLateHooksAreRefused has the policies of the payload in force: one of OpenShift's refuses what Cluster API
+// allows.
 func (s *scene) checkLateHooksAreRefused(sides []*apiSide) {
 	s.t.Helper()
 	for _, object := range manifests.Objects() {
@@ -117,7 +118,8 @@ func (s *scene) checkLateHooksAreRefused(sides []*apiSide) {
 		}
 		s.await(func() string { // the API server takes a while to know a policy
 			err := add()
-			isRefused := err != nil && strings.Contains(err.Error(), "pre-drain hooks are immutable when machine is marked for deletion")
+			isRefused := err != nil &&
+				strings.Contains(err.Error(), "pre-drain hooks are immutable when machine is marked for deletion")
 			return unless(isRefused, "a late hook of %s: %v", side.name, err)
 		})
 	}

@@ -67,8 +67,8 @@ func (r auditedRequest) span() span { return span{Begin: r.Begin, End: r.End} }
 // inDefault are the texts of which the lines of the audit log have one that are about the namespace default, or a Node.
 var inDefault = []string{`"namespace":"default"`, `"resource":"nodes"`}
 
-// readAudit returns the requests in the audit log of a sandbox whose lines have one of some texts. Those that were under way
-// when the API server was killed have ended then.
+// readAudit returns the requests in the audit log of a sandbox whose lines have one of some texts. Those that were
+// under way when the API server was killed have ended then.
 func readAudit(s *sandbox.Sandbox, crashes []time.Time, about ...string) ([]auditedRequest, error) {
 	files, err := filepath.Glob(filepath.Join(s.Logs, "audit*.log")) // those that are full come first, by their times
 	if err != nil {
@@ -114,13 +114,15 @@ func (l *auditLog) read(path string) error {
 			return nil // a line that has no end is being written
 		}
 		var request auditedRequest
-		if isAbout(line, l.about) && json.Unmarshal(line, &request) == nil { // else the API server was killed while it wrote the line
+		// else the API server was killed while it wrote the line
+		if isAbout(line, l.about) && json.Unmarshal(line, &request) == nil {
 			l.add(request)
 		}
 	}
 }
 
-// add adds what a line tells of a request. The line of its receipt may lack a name that the object has in the other one.
+// add adds what a line tells of a request. The line of its receipt may lack a name that the object has in the other
+// one.
 func (l *auditLog) add(request auditedRequest) {
 	if at, isKnown := l.received[request.AuditID]; isKnown && request.Stage != "RequestReceived" {
 		l.requests[at] = request

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/scale"
 )
 
-// A scalingClient does the requests of the cluster autoscaler's provider clusterapi, one by one, and reads the fields that the provider
-// reads. Its module is not built in: it requires those of all clouds.
+// A scalingClient does the requests of the cluster autoscaler's provider clusterapi, one by one, and reads the fields
+// that the provider reads. Its module is not built in: it requires those of all clouds.
 type scalingClient struct {
 	*scene
 	group, version string // CAPI_GROUP and CAPI_VERSION
@@ -31,8 +31,8 @@ type scalingClient struct {
 	deleteMark, bounds string
 }
 
-// newScalingClient finds the API as the provider does with the environment variables CAPI_GROUP and, for a group whose preferred version has
-// no sets, CAPI_VERSION.
+// newScalingClient finds the API as the provider does with the environment variables CAPI_GROUP and, for a group whose
+// preferred version has no sets, CAPI_VERSION.
 func (s *scene) newScalingClient(t *testing.T, group string) *scalingClient {
 	t.Helper()
 	discover, err := apidiscovery.NewDiscoveryClientForConfig(s.control.Config)
@@ -45,7 +45,8 @@ func (s *scene) newScalingClient(t *testing.T, group string) *scalingClient {
 	}
 	objects, err := dynamic.NewForConfig(s.control.Config)
 	s.must(err)
-	scales, err := scale.NewForConfig(s.control.Config, s.RESTMapper(), dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(discover))
+	scales, err := scale.NewForConfig(s.control.Config, s.RESTMapper(), dynamic.LegacyAPIPathResolverFunc,
+		scale.NewDiscoveryScaleKindResolver(discover))
 	s.must(err)
 	version := groups.Groups[i].PreferredVersion.Version
 	if group == machinev1beta1.GroupName {
@@ -63,7 +64,8 @@ func (c *scalingClient) resource(plural string) schema.GroupVersionResource {
 
 func (c *scalingClient) list(plural string, selector labels.Selector) []unstructured.Unstructured {
 	c.t.Helper()
-	list, err := c.objects.Resource(c.resource(plural)).Namespace(metav1.NamespaceDefault).List(c.t.Context(), metav1.ListOptions{LabelSelector: selector.String()})
+	list, err := c.objects.Resource(c.resource(plural)).Namespace(metav1.NamespaceDefault).List(c.t.Context(),
+		metav1.ListOptions{LabelSelector: selector.String()})
 	c.must(err)
 	return list.Items
 }
@@ -76,7 +78,8 @@ type nodeGroup struct {
 
 func (g *nodeGroup) get() *unstructured.Unstructured {
 	g.t.Helper()
-	object, err := g.objects.Resource(g.resource(g.plural)).Namespace(metav1.NamespaceDefault).Get(g.t.Context(), g.name, metav1.GetOptions{})
+	object, err := g.objects.Resource(g.resource(g.plural)).Namespace(metav1.NamespaceDefault).Get(g.t.Context(),
+		g.name, metav1.GetOptions{})
 	g.must(err)
 	return object
 }
@@ -109,7 +112,8 @@ func (g *nodeGroup) setSize(size int32) {
 	_, err := scales.Get(g.t.Context(), g.resource(g.plural).GroupResource(), g.name, metav1.GetOptions{})
 	g.must(err)
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size)
-	_, err = scales.Patch(g.t.Context(), g.resource(g.plural), g.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = scales.Patch(g.t.Context(), g.resource(g.plural), g.name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	g.must(err)
 }
 
@@ -133,8 +137,8 @@ func clusterNameOf(object *unstructured.Unstructured) string {
 	return name
 }
 
-// instances is the provider's Nodes: the providerIDs of running machines; a machine that is being deleted, or has no node, has its state
-// instead.
+// instances is the provider's Nodes: the providerIDs of running machines; a machine that is being deleted, or has no
+// node, has its state instead.
 func (g *nodeGroup) instances() []string {
 	g.t.Helper()
 	var found []string
@@ -155,8 +159,8 @@ func (g *nodeGroup) instances() []string {
 	return found
 }
 
-// awaitNodes waits until the group has so many nodes and no other machines, and returns the nodes, which the provider finds by their
-// providerIDs.
+// awaitNodes waits until the group has so many nodes and no other machines, and returns the nodes, which the provider
+// finds by their providerIDs.
 func (g *nodeGroup) awaitNodes(count int) []corev1.Node {
 	g.t.Helper()
 	var found []corev1.Node
@@ -166,8 +170,11 @@ func (g *nodeGroup) awaitNodes(count int) []corev1.Node {
 			return err.Error() // the client looks the kind up when the first definitions are being served
 		}
 		ids := g.instances()
-		found = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return !slices.Contains(ids, n.Spec.ProviderID) })
-		return unless(len(ids) == count && len(found) == count, "%s %s has %d nodes, and the instances %v", g.plural, g.name, len(found), ids)
+		found = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool {
+			return !slices.Contains(ids, n.Spec.ProviderID)
+		})
+		return unless(len(ids) == count && len(found) == count, "%s %s has %d nodes, and the instances %v", g.plural,
+			g.name, len(found), ids)
 	})
 	return found
 }
@@ -188,7 +195,8 @@ func (c *scalingClient) machineOf(node *corev1.Node) *unstructured.Unstructured 
 	return &machines[0]
 }
 
-// groupOf is the provider's NodeGroupForNode: the owner of the machine is a set, and the owner of that may be a deployment.
+// groupOf is the provider's NodeGroupForNode: the owner of the machine is a set, and the owner of that may be a
+// deployment.
 func (c *scalingClient) groupOf(node *corev1.Node) (plural, name string) {
 	c.t.Helper()
 	ownerOf := func(object *unstructured.Unstructured, kind string) string {
@@ -231,7 +239,8 @@ func (g *nodeGroup) deleteNode(node *corev1.Node) {
 // scaleOf returns the scale subresource, from which a HorizontalPodAutoscaler reads.
 func (g *nodeGroup) scaleOf() (wanted, current int32, selector string) {
 	g.t.Helper()
-	found, err := g.scales.Scales(metav1.NamespaceDefault).Get(g.t.Context(), g.resource(g.plural).GroupResource(), g.name, metav1.GetOptions{})
+	found, err := g.scales.Scales(metav1.NamespaceDefault).Get(g.t.Context(), g.resource(g.plural).GroupResource(),
+		g.name, metav1.GetOptions{})
 	g.must(err)
 	return found.Spec.Replicas, found.Status.Replicas, found.Status.Selector
 }

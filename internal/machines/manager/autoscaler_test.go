@@ -28,7 +28,8 @@ func TestClusterAutoscaler(t *testing.T) {
 	s.makeCluster()
 	for _, c := range s.scalableGroups() {
 		c.object.SetAnnotations(map[string]string{
-			c.group + "/cluster-api-autoscaler-node-group-min-size": "1", c.group + "/cluster-api-autoscaler-node-group-max-size": "3",
+			c.group + "/cluster-api-autoscaler-node-group-min-size": "1",
+			c.group + "/cluster-api-autoscaler-node-group-max-size": "3",
 		})
 		s.must(s.Create(t.Context(), c.object))
 		t.Run(c.plural+"."+c.group, func(t *testing.T) {
@@ -38,8 +39,8 @@ func TestClusterAutoscaler(t *testing.T) {
 	}
 }
 
-// TestHorizontalPodAutoscaler has Kubernetes' own controller scale each kind to the bounds of a HorizontalPodAutoscaler, for which it
-// needs no metrics.
+// TestHorizontalPodAutoscaler has Kubernetes' own controller scale each kind to the bounds of a
+// HorizontalPodAutoscaler, for which it needs no metrics.
 func TestHorizontalPodAutoscaler(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -55,7 +56,8 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 			g.must(g.Create(t.Context(), scaler))
 			g.awaitNodes(2)
 			g.awaitUnmeasured(scaler)
-			g.must(g.Patch(t.Context(), scaler, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minReplicas":1,"maxReplicas":1}}`))))
+			g.must(g.Patch(t.Context(), scaler,
+				client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minReplicas":1,"maxReplicas":1}}`))))
 			g.awaitNodes(1)
 		})
 	}
@@ -66,25 +68,36 @@ func (g *nodeGroup) newPodAutoscaler(least, most int32) *autoscalingv2.Horizonta
 	g.t.Helper()
 	scaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: g.metaOf(g.name + "-" + g.plural)}
 	scaler.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
-		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: g.group + "/" + g.version, Kind: g.get().GetKind(), Name: g.name},
-		MinReplicas:    &least, MaxReplicas: most,
-		Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
-			Metric: autoscalingv2.MetricIdentifier{Name: "jobs_waiting"},
-			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(10, resource.DecimalSI)},
-		}}},
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
+			APIVersion: g.group + "/" + g.version,
+			Kind:       g.get().GetKind(),
+			Name:       g.name,
+		},
+		MinReplicas: &least, MaxReplicas: most,
+		Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType,
+			External: &autoscalingv2.ExternalMetricSource{
+				Metric: autoscalingv2.MetricIdentifier{Name: "jobs_waiting"},
+				Target: autoscalingv2.MetricTarget{
+					Type:         autoscalingv2.AverageValueMetricType,
+					AverageValue: resource.NewQuantity(10, resource.DecimalSI),
+				},
+			}}},
 	}
 	return scaler
 }
 
-// awaitUnmeasured waits until the autoscaler has found the two machines of the group, and says that its metric is missing.
+// awaitUnmeasured waits until the autoscaler has found the two machines of the group, and says that its metric is
+// missing.
 func (g *nodeGroup) awaitUnmeasured(scaler *autoscalingv2.HorizontalPodAutoscaler) {
 	g.t.Helper()
 	g.await(func() string {
 		g.must(g.Get(g.t.Context(), client.ObjectKeyFromObject(scaler), scaler))
-		lacksMetric := slices.ContainsFunc(scaler.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
-			return c.Type == autoscalingv2.ScalingActive && c.Reason == "FailedGetExternalMetric"
-		})
-		return unless(lacksMetric && scaler.Status.CurrentReplicas == 2, "the autoscaler of %s says %+v", g.name, scaler.Status)
+		lacksMetric := slices.ContainsFunc(scaler.Status.Conditions,
+			func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+				return c.Type == autoscalingv2.ScalingActive && c.Reason == "FailedGetExternalMetric"
+			})
+		return unless(lacksMetric && scaler.Status.CurrentReplicas == 2, "the autoscaler of %s says %+v", g.name,
+			scaler.Status)
 	})
 }
 
@@ -99,7 +112,8 @@ func (s *scene) scalableGroups() []scalableGroup {
 	s.t.Helper()
 	openshift, clusterAPI := machinev1beta1.GroupName, clusterv1.GroupVersion.Group
 	for _, template := range []client.Object{
-		&v1alpha1.KwokMachineTemplate{ObjectMeta: s.metaOf("small")}, &v1alpha1.KwokConfigTemplate{ObjectMeta: s.metaOf("plain")},
+		&v1alpha1.KwokMachineTemplate{ObjectMeta: s.metaOf("small")},
+		&v1alpha1.KwokConfigTemplate{ObjectMeta: s.metaOf("plain")},
 	} {
 		s.must(s.Create(s.t.Context(), template))
 	}
@@ -108,20 +122,24 @@ func (s *scene) scalableGroups() []scalableGroup {
 	set.Spec.Template.Labels, set.Spec.Template.Spec.ProviderSpec = set.Spec.Selector.MatchLabels, simulated(0)
 	clusterSet := &clusterv1.MachineSet{ObjectMeta: s.metaOf("pool")}
 	clusterSet.Spec.Selector.MatchLabels = map[string]string{"group": "pool"}
-	clusterSet.Spec.Template.Labels, clusterSet.Spec.Template.Spec = clusterSet.Spec.Selector.MatchLabels, machinetest.MachineSpec()
+	clusterSet.Spec.Template.Labels, clusterSet.Spec.Template.Spec = clusterSet.Spec.Selector.MatchLabels,
+		machinetest.MachineSpec()
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: s.metaOf("web")}
 	deployment.Spec.Selector.MatchLabels = map[string]string{"group": "web"}
-	deployment.Spec.Template.Labels, deployment.Spec.Template.Spec = deployment.Spec.Selector.MatchLabels, machinetest.MachineSpec()
+	deployment.Spec.Template.Labels, deployment.Spec.Template.Spec = deployment.Spec.Selector.MatchLabels,
+		machinetest.MachineSpec()
 	clusterSet.Spec.ClusterName, clusterSet.Spec.Template.Spec.ClusterName = clusterName, clusterName
 	deployment.Spec.ClusterName, deployment.Spec.Template.Spec.ClusterName = clusterName, clusterName
-	return []scalableGroup{{set, openshift, "machinesets"}, {clusterSet, clusterAPI, "machinesets"}, {deployment, clusterAPI, "machinedeployments"}}
+	return []scalableGroup{{set, openshift, "machinesets"}, {clusterSet, clusterAPI, "machinesets"},
+		{deployment, clusterAPI, "machinedeployments"}}
 }
 
 func (s *scene) metaOf(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}
 }
 
-// scaleByProvider scales a group without spec.replicas from its least size up, has one node of it deleted, and scales it to none.
+// scaleByProvider scales a group without spec.replicas from its least size up, has one node of it deleted, and scales
+// it to none.
 func (g *nodeGroup) scaleByProvider() {
 	g.t.Helper()
 	g.awaitNodes(1)
@@ -140,7 +158,8 @@ func (g *nodeGroup) scaleByProvider() {
 	}
 	g.await(func() string {
 		wanted, current, selector := g.scaleOf()
-		return unless(wanted == 3 && current == 3 && selector == "group="+g.name, "the scale is %d of %d, of %q", current, wanted, selector)
+		return unless(wanted == 3 && current == 3 && selector == "group="+g.name, "the scale is %d of %d, of %q",
+			current, wanted, selector)
 	})
 	gone := lastByName(before)
 	g.deleteNode(gone)
@@ -158,7 +177,8 @@ func (g *nodeGroup) scaleByProvider() {
 	}
 }
 
-// lastByName returns a node that would not be deleted without the annotation: of machines of one rank, the first by name is.
+// lastByName returns a node that would not be deleted without the annotation: of machines of one rank, the first by
+// name is.
 func lastByName(nodes []corev1.Node) *corev1.Node {
 	last := slices.MaxFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	return &last

@@ -45,13 +45,15 @@ func relatedObjects(dialects []MachineDialect) []configv1.ObjectReference {
 		}
 	}
 	if hasRunlevelControlPlanes(dialects) {
-		related = append(related, configv1.ObjectReference{Group: controlplanev1alpha1.GroupVersion.Group, Resource: "runlevelcontrolplanes"})
+		related = append(related,
+			configv1.ObjectReference{Group: controlplanev1alpha1.GroupVersion.Group, Resource: "runlevelcontrolplanes"})
 	}
 	return related
 }
 
 // readStatus returns the status of the controllers, from the machines in the cache.
-func readStatus(ctx context.Context, cached client.Reader, dialects []MachineDialect) (clusteroperator.ControllerStatus, error) {
+func readStatus(ctx context.Context, cached client.Reader,
+	dialects []MachineDialect) (clusteroperator.ControllerStatus, error) {
 	var machines machinev1beta1.MachineList
 	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
 		return clusteroperator.ControllerStatus{}, fmt.Errorf("list machines: %w", err)
@@ -65,17 +67,20 @@ func readStatus(ctx context.Context, cached client.Reader, dialects []MachineDia
 	var members clusterv1.MachineList
 	if hasRunlevelControlPlanes(dialects) {
 		_ = cached.List(ctx, &planes, client.UnsafeDisableDeepCopy)
-		_ = cached.List(ctx, &members, client.HasLabels{clusterv1.MachineControlPlaneLabel}, client.UnsafeDisableDeepCopy)
+		_ = cached.List(ctx, &members, client.HasLabels{clusterv1.MachineControlPlaneLabel},
+			client.UnsafeDisableDeepCopy)
 	}
 	stopped := append(stoppedSets(sets.Items), stoppedPlanes(planes.Items)...)
-	return statusOf(machines.Items, stopped, append(deletedMachines(machines.Items), changingMachines(members.Items)...)), nil
+	return statusOf(machines.Items, stopped,
+		append(deletedMachines(machines.Items), changingMachines(members.Items)...)), nil
 }
 
 // syncedWithin is how long the status waits for the cache of a kind.
 const syncedWithin = time.Second
 
-// statusOf returns the status of the controllers, from all machines, what stops the replacement of those of control planes, and which of
-// these are changing. Upgradeable is false meanwhile: a minor update restarts the components on the others.
+// statusOf returns the status of the controllers, from all machines, what stops the replacement of those of control
+// planes, and which of these are changing. Upgradeable is false meanwhile: a minor update restarts the components on
+// the others.
 func statusOf(machines []machinev1beta1.Machine, stopped, changing []string) clusteroperator.ControllerStatus {
 	var failed []string
 	for _, m := range machines {
@@ -97,7 +102,8 @@ func statusOf(machines []machinev1beta1.Machine, stopped, changing []string) clu
 	}
 	if len(changing) > 0 {
 		s.NotUpgradeable = clusteroperator.ControllerProblem{Reason: ReasonControlPlaneChanging, Message: fmt.Sprintf(
-			"machines of the control plane are being deleted or updated, and a minor update would restart what runs on the others: %s", clusteroperator.List(changing))}
+			"machines of the control plane are being deleted or updated, and a minor update would restart what runs "+
+				"on the others: %s", clusteroperator.List(changing))}
 	}
 	return s
 }
@@ -124,27 +130,35 @@ func changingMachines(members []clusterv1.Machine) []string {
 	return changing
 }
 
-// stoppedSets returns the active sets that a problem stops. An inactive one is a proposal: as in OpenShift, its problems are only its own.
+// stoppedSets returns the active sets that a problem stops. An inactive one is a proposal: as in OpenShift, its
+// problems are only its own.
 func stoppedSets(sets []machinev1.ControlPlaneMachineSet) []string {
 	var stopped []string
 	for _, s := range sets {
 		degraded := meta.FindStatusCondition(s.Status.Conditions, controlplane.Degraded)
-		if s.Spec.State == machinev1.ControlPlaneMachineSetStateActive && degraded != nil && degraded.Status == metav1.ConditionTrue {
-			stopped = append(stopped, fmt.Sprintf("ControlPlaneMachineSet %s/%s (%s: %s)", s.Namespace, s.Name, degraded.Reason, degraded.Message))
+		if s.Spec.State == machinev1.ControlPlaneMachineSetStateActive && degraded != nil &&
+			degraded.Status == metav1.ConditionTrue {
+			stopped = append(stopped,
+				fmt.Sprintf("ControlPlaneMachineSet %s/%s (%s: %s)", s.Namespace, s.Name, degraded.Reason,
+					degraded.Message))
 		}
 	}
 	return stopped
 }
 
-// stoppedPlanes returns the control planes that have begun to work, and of whose machines no majority is available. Those that are paused
-// or being deleted change nothing anyway.
+// stoppedPlanes returns the control planes that have begun to work, and of whose machines no majority is available.
+// Those that are paused or being deleted change nothing anyway.
 func stoppedPlanes(planes []controlplanev1alpha1.RunlevelControlPlane) []string {
 	var stopped []string
 	for _, p := range planes {
 		available := meta.FindStatusCondition(p.Status.Conditions, clusterv1.AvailableCondition)
-		isActive := p.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(p.Status.Conditions, clusterv1.PausedCondition)
-		if isActive && ptr.Deref(p.Status.Initialization.ControlPlaneInitialized, false) && available != nil && available.Status == metav1.ConditionFalse {
-			stopped = append(stopped, fmt.Sprintf("RunlevelControlPlane %s/%s (%s: %s)", p.Namespace, p.Name, available.Reason, strings.ReplaceAll(available.Message, "\n", " ")))
+		isActive := p.DeletionTimestamp == nil &&
+			!meta.IsStatusConditionTrue(p.Status.Conditions, clusterv1.PausedCondition)
+		if isActive && ptr.Deref(p.Status.Initialization.ControlPlaneInitialized, false) && available != nil &&
+			available.Status == metav1.ConditionFalse {
+			stopped = append(stopped,
+				fmt.Sprintf("RunlevelControlPlane %s/%s (%s: %s)", p.Namespace, p.Name, available.Reason,
+					strings.ReplaceAll(available.Message, "\n", " ")))
 		}
 	}
 	return stopped

@@ -31,8 +31,9 @@ func TestStatusOf(t *testing.T) {
 			Reason: "MachinesFailed", Message: "machines have failed, and are to be deleted and made again: shop/m-1",
 		},
 		NotUpgradeable: clusteroperator.ControllerProblem{
-			Reason:  "ControlPlaneMachinesChanging",
-			Message: "machines of the control plane are being deleted or updated, and a minor update would restart what runs on the others: shop/m-2",
+			Reason: "ControlPlaneMachinesChanging",
+			Message: "machines of the control plane are being deleted or updated, and a minor update would restart " +
+				"what runs on the others: shop/m-2",
 		},
 	}
 	if got != want {
@@ -49,10 +50,18 @@ func TestStoppedControlPlanes(t *testing.T) {
 	failed.Status.Phase = ptr.To(machinev1beta1.PhaseFailed)
 	set := machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cluster"}}
 	set.Spec.State = machinev1.ControlPlaneMachineSetStateActive
-	set.Status.Conditions = []metav1.Condition{{Type: "Degraded", Status: metav1.ConditionTrue, Reason: "FailedReplacement", Message: "m-1 has failed"}}
-	got := statusOf([]machinev1beta1.Machine{failed}, stoppedSets([]machinev1.ControlPlaneMachineSet{set}), nil).Degraded
-	want := clusteroperator.ControllerProblem{Reason: "ControlPlaneDegraded", Message: "control planes replace no machine: " +
-		"ControlPlaneMachineSet shop/cluster (FailedReplacement: m-1 has failed); machines have failed, and are to be deleted and made again: shop/m-1"}
+	set.Status.Conditions = []metav1.Condition{{
+		Type:    "Degraded",
+		Status:  metav1.ConditionTrue,
+		Reason:  "FailedReplacement",
+		Message: "m-1 has failed",
+	}}
+	got := statusOf([]machinev1beta1.Machine{failed}, stoppedSets([]machinev1.ControlPlaneMachineSet{set}),
+		nil).Degraded
+	want := clusteroperator.ControllerProblem{Reason: "ControlPlaneDegraded",
+		Message: "control planes replace no machine: " +
+			"ControlPlaneMachineSet shop/cluster (FailedReplacement: m-1 has failed); machines have failed, and are " +
+			"to be deleted and made again: shop/m-1"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -61,21 +70,37 @@ func TestStoppedControlPlanes(t *testing.T) {
 		t.Errorf("an inactive one is reported: %+v", got)
 	}
 	plane := controlplanev1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "plane"}}
-	plane.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionFalse, Reason: "NotAvailable", Message: "1 of 3 machines are available\n* m: down"}}
+	plane.Status.Conditions = []metav1.Condition{{
+		Type:    "Available",
+		Status:  metav1.ConditionFalse,
+		Reason:  "NotAvailable",
+		Message: "1 of 3 machines are available\n* m: down",
+	}}
 	if got := stoppedPlanes([]controlplanev1alpha1.RunlevelControlPlane{plane}); len(got) > 0 {
 		t.Errorf("one that has not begun to work is reported: %+v", got)
 	}
 	plane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
-	if got := stoppedPlanes([]controlplanev1alpha1.RunlevelControlPlane{plane}); len(got) != 1 || got[0] != "RunlevelControlPlane shop/plane (NotAvailable: 1 of 3 machines are available * m: down)" {
+	if got := stoppedPlanes([]controlplanev1alpha1.RunlevelControlPlane{plane}); len(got) != 1 ||
+		got[0] != "RunlevelControlPlane shop/plane (NotAvailable: 1 of 3 machines are available * m: down)" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestChangingControlPlanes names the machines of Cluster API's control planes that are being deleted, or updated in place.
+// TestChangingControlPlanes names the machines of Cluster API's control planes that are being deleted, or updated in
+// place.
 func TestChangingControlPlanes(t *testing.T) {
-	deleted := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "m-1", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}}
-	updated := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "m-2", Annotations: map[string]string{clusterv1.UpdateInProgressAnnotation: ""}}}
-	if got := changingMachines([]clusterv1.Machine{deleted, updated, {}}); !slices.Equal(got, []string{"shop/m-1", "shop/m-2"}) {
+	deleted := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace:         "shop",
+		Name:              "m-1",
+		DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
+	}}
+	updated := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace:   "shop",
+		Name:        "m-2",
+		Annotations: map[string]string{clusterv1.UpdateInProgressAnnotation: ""},
+	}}
+	if got := changingMachines([]clusterv1.Machine{deleted, updated, {}}); !slices.Equal(got,
+		[]string{"shop/m-1", "shop/m-2"}) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -86,10 +111,12 @@ func TestRelatedObjects(t *testing.T) {
 		return slices.Contains(relatedObjects(dialects), configv1.ObjectReference{Group: group, Resource: resource})
 	}
 	const planes = "controlplane.runlevel.dev"
-	if has("runlevelcontrolplanes", planes, OpenShift) || has("machines", "cluster.x-k8s.io", OpenShift, ControlPlanes) {
+	if has("runlevelcontrolplanes", planes, OpenShift) ||
+		has("machines", "cluster.x-k8s.io", OpenShift, ControlPlanes) {
 		t.Error("kinds of APIs that are not served are related")
 	}
-	if !has("runlevelcontrolplanes", planes, ControlPlanes) || !has("runlevelcontrolplanes", planes, ClusterAPI) || !has("machines", "cluster.x-k8s.io", ClusterAPI) {
+	if !has("runlevelcontrolplanes", planes, ControlPlanes) || !has("runlevelcontrolplanes", planes, ClusterAPI) ||
+		!has("machines", "cluster.x-k8s.io", ClusterAPI) {
 		t.Error("a kind is missing")
 	}
 }

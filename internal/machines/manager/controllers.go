@@ -48,7 +48,8 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 		)
 	}
 	if hasRunlevelControlPlanes(o.Dialects) {
-		err = errors.Join(err, clustercontrolplane.SetupWithManager(m, runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())))
+		err = errors.Join(err, clustercontrolplane.SetupWithManager(m,
+			runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())))
 	}
 	return err
 }
@@ -60,7 +61,8 @@ type MachineDialect string
 const (
 	OpenShift  MachineDialect = "openshift"   // machine.openshift.io
 	ClusterAPI MachineDialect = "cluster-api" // cluster.x-k8s.io
-	// ControlPlanes is the part of Cluster API that its own core does not have: RunlevelControlPlanes, beside the core's controllers.
+	// ControlPlanes is the part of Cluster API that its own core does not have: RunlevelControlPlanes, beside the
+	// core's controllers.
 	ControlPlanes MachineDialect = "cluster-api-control-planes"
 )
 
@@ -73,7 +75,8 @@ func hasRunlevelControlPlanes(dialects []MachineDialect) bool {
 func checkDialects(dialects []MachineDialect) error {
 	for _, dialect := range dialects {
 		if dialect != OpenShift && dialect != ClusterAPI && dialect != ControlPlanes {
-			return fmt.Errorf("there is no dialect %q: write %s, %s or %s, or several with commas between them", dialect, OpenShift, ClusterAPI, ControlPlanes)
+			return fmt.Errorf("there is no dialect %q: write %s, %s or %s, or several with commas between them",
+				dialect, OpenShift, ClusterAPI, ControlPlanes)
 		}
 	}
 	return nil

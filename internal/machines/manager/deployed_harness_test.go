@@ -42,7 +42,8 @@ func newShippedScene(t *testing.T) *shippedScene {
 // apply has runlevel apply a version of the payload, and wait until it is at work.
 func (s *shippedScene) apply(version string) error {
 	s.t.Helper()
-	command := exec.CommandContext(s.t.Context(), sandboxtest.Program(s.t, "runlevel"), "apply", writePayload(s.t, version),
+	command := exec.CommandContext(s.t.Context(), sandboxtest.Program(s.t, "runlevel"), "apply",
+		writePayload(s.t, version),
 		"--name", "machines", "--release-version", version)
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.control.Kubeconfig)
 	out, err := command.CombinedOutput()
@@ -75,7 +76,8 @@ func runPods(t *testing.T, config *rest.Config) *hostpods.HostPods {
 	t.Helper()
 	pods, err := hostpods.Start(t.Context(), hostpods.Options{
 		Config: config, Namespace: manager.DefaultNamespace, Selector: "app.kubernetes.io/name=machine-controller",
-		Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(t, "runlevel-cluster")}, Folder: t.TempDir(),
+		Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(t, "runlevel-cluster")},
+		Folder:   t.TempDir(),
 	})
 	if err != nil {
 		t.Fatal(err)

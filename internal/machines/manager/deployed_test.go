@@ -40,7 +40,8 @@ func deploy(t *testing.T, version string) {
 			text, err := yaml.Marshal(object.Object)
 			if err == nil {
 				object = &unstructured.Unstructured{}
-				err = yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "0.0.1-snapshot", version)), &object.Object)
+				err = yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "0.0.1-snapshot", version)),
+					&object.Object)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -53,8 +54,8 @@ func deploy(t *testing.T, version string) {
 	}
 }
 
-// TestTheControllerAsItIsShipped runs it from its Deployment, with the rights of its service account: it reports, makes the
-// machines of a set, says which right it lacks, is killed, and is replaced by another version.
+// TestTheControllerAsItIsShipped runs it from its Deployment, with the rights of its service account: it reports, makes
+// the machines of a set, says which right it lacks, is killed, and is replaced by another version.
 func TestTheControllerAsItIsShipped(t *testing.T) {
 	t.Parallel()
 	deploy(t, "1.0.0")
@@ -88,7 +89,9 @@ func TestTheControllerAsItIsShipped(t *testing.T) {
 	}
 	awaitReplicas := func(replicas int32) {
 		t.Helper()
-		machinetest.Await(t, c, set, client.ObjectKeyFromObject(set), func(s *machinev1beta1.MachineSet) bool { return s.Status.Replicas == replicas })
+		machinetest.Await(t, c, set, client.ObjectKeyFromObject(set), func(s *machinev1beta1.MachineSet) bool {
+			return s.Status.Replicas == replicas
+		})
 	}
 	awaitReplicas(1)
 
@@ -102,7 +105,8 @@ func TestTheControllerAsItIsShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	scale(2)
-	awaitOperator(t, c, "1.0.0", configv1.OperatorDegraded, configv1.ConditionTrue, "lacks the right to create machines of machine.openshift.io")
+	awaitOperator(t, c, "1.0.0", configv1.OperatorDegraded, configv1.ConditionTrue,
+		"lacks the right to create machines of machine.openshift.io")
 	role.Rules = given.Rules
 	if err := c.Update(t.Context(), role); err != nil {
 		t.Fatal(err)
@@ -126,8 +130,8 @@ func TestTheControllerAsItIsShipped(t *testing.T) {
 	testLife(t, c)
 }
 
-// testLife has a machine on a simulated node made, linked, held by a hook, drained and deleted, with the rights that the
-// payload gives.
+// testLife has a machine on a simulated node made, linked, held by a hook, drained and deleted, with the rights that
+// the payload gives.
 func testLife(t *testing.T, c client.Client) {
 	t.Helper()
 	namespace := deployed.Namespace(t)
@@ -145,7 +149,9 @@ func testLife(t *testing.T, c client.Client) {
 		return func(m *machinev1beta1.Machine) bool { return ptr.Deref(m.Status.Phase, "") == phase }
 	}
 	deployed.AwaitMachine(t, namespace, name, isIn(machinev1beta1.PhaseRunning))
-	node := machinetest.Await(t, c, &corev1.Node{}, client.ObjectKey{Name: name}, func(n *corev1.Node) bool { return n.Labels["role"] == "web" })
+	node := machinetest.Await(t, c, &corev1.Node{}, client.ObjectKey{Name: name}, func(n *corev1.Node) bool {
+		return n.Labels["role"] == "web"
+	})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod"}}
 	pod.Spec = corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "main", Image: "example"}}}
 	if err := c.Create(t.Context(), pod); err != nil {
@@ -170,19 +176,21 @@ func testLife(t *testing.T, c client.Client) {
 }
 
 // awaitOperator waits until the ClusterOperator reports a version and a condition.
-func awaitOperator(t *testing.T, c client.Client, version string, of configv1.ClusterStatusConditionType, status configv1.ConditionStatus, says string) {
+func awaitOperator(t *testing.T, c client.Client, version string, of configv1.ClusterStatusConditionType,
+	status configv1.ConditionStatus, says string) {
 	t.Helper()
-	machinetest.Await(t, c, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"}, func(o *configv1.ClusterOperator) bool {
-		if len(o.Status.Versions) != 1 || o.Status.Versions[0].Version != version {
-			return false
-		}
-		for _, condition := range o.Status.Conditions {
-			if condition.Type == of {
-				return condition.Status == status && strings.Contains(condition.Message, says)
+	machinetest.Await(t, c, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"},
+		func(o *configv1.ClusterOperator) bool {
+			if len(o.Status.Versions) != 1 || o.Status.Versions[0].Version != version {
+				return false
 			}
-		}
-		return false
-	})
+			for _, condition := range o.Status.Conditions {
+				if condition.Type == of {
+					return condition.Status == status && strings.Contains(condition.Message, says)
+				}
+			}
+			return false
+		})
 }
 
 // runDaemons has a DaemonSet run a pod on a node, which a drain leaves there.
@@ -197,5 +205,7 @@ func runDaemons(t *testing.T, c client.Client, namespace, node string) {
 	if err := c.Create(t.Context(), daemons); err != nil {
 		t.Fatal(err)
 	}
-	machinetest.Await(t, c, daemons, client.ObjectKeyFromObject(daemons), func(d *appsv1.DaemonSet) bool { return d.Status.NumberReady == 1 })
+	machinetest.Await(t, c, daemons, client.ObjectKeyFromObject(daemons), func(d *appsv1.DaemonSet) bool {
+		return d.Status.NumberReady == 1
+	})
 }

@@ -41,10 +41,14 @@ var heldStages = []heldStage{{
 }, {
 	name: "draining",
 	isThere: func(m *machinev1beta1.Machine) bool {
-		return names(m, machinev1beta1.MachineDrained, machinev1beta1.LifecycleHook{Name: "PodDisruptionBudget " + m.Name})
+		return names(m, machinev1beta1.MachineDrained,
+			machinev1beta1.LifecycleHook{Name: "PodDisruptionBudget " + m.Name})
 	},
 	release: func(s *shippedScene, machine string) {
-		s.delete(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: machine}})
+		s.delete(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault,
+			Name:      machine,
+		}})
 	},
 }, {
 	name: "drained", hooks: hooksOf("", "Hold"),
@@ -53,7 +57,8 @@ var heldStages = []heldStage{{
 }, {
 	name: "ending",
 	isThere: func(m *machinev1beta1.Machine) bool {
-		return hasCondition(m, machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue) && strings.Contains(fmt.Sprint(m.Status.Conditions), "InstanceTerminating")
+		return hasCondition(m, machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue) &&
+			strings.Contains(fmt.Sprint(m.Status.Conditions), "InstanceTerminating")
 	},
 	release: func(s *shippedScene, machine string) { s.keepInfrastructure(machine, false) },
 }}
@@ -61,7 +66,10 @@ var heldStages = []heldStage{{
 // keepInfrastructure has the infrastructure of a machine go never, or now.
 func (s *shippedScene) keepInfrastructure(machine string, isKept bool) {
 	s.t.Helper()
-	infrastructure := &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: machine}}
+	infrastructure := &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceDefault,
+		Name:      machine,
+	}}
 	patch := fmt.Appendf(nil, `{"spec":{"neverDeletes":%t}}`, isKept)
 	s.must(s.Patch(s.t.Context(), infrastructure, client.RawPatch("application/merge-patch+json", patch)))
 }
@@ -70,7 +78,8 @@ func (s *shippedScene) keepInfrastructure(machine string, isKept bool) {
 func (s *shippedScene) hold(ofEach int) {
 	s.t.Helper()
 	s.each(ofEach*len(heldStages), func(i int) error {
-		name, stage := fmt.Sprintf("%s-%d", heldStages[i%len(heldStages)].name, i/len(heldStages)), heldStages[i%len(heldStages)]
+		name, stage := fmt.Sprintf("%s-%d", heldStages[i%len(heldStages)].name, i/len(heldStages)),
+			heldStages[i%len(heldStages)]
 		return s.Create(s.t.Context(), newMachine(name, 0, stage.hooks))
 	})
 	s.eachHeld(func(machine string, stage heldStage) {
@@ -169,8 +178,8 @@ func TestUpdateDuringDeletions(t *testing.T) {
 	}
 }
 
-// TestAPIServerRestartsDuringDeletions kills the API server under the controller: for a moment, and until the controller
-// has lost its Lease.
+// TestAPIServerRestartsDuringDeletions kills the API server under the controller: for a moment, and until the
+// controller has lost its Lease.
 func TestAPIServerRestartsDuringDeletions(t *testing.T) {
 	t.Parallel()
 	s := newShippedScene(t)
@@ -185,13 +194,16 @@ func TestAPIServerRestartsDuringDeletions(t *testing.T) {
 
 	before := s.awaitProcesses(func(all []hostpods.HostProcess) bool { return len(all) == 1 && all[0].PID != 0 })[0]
 	s.must(s.control.Kill(sandbox.APIServer))
-	s.awaitProcesses(func(all []hostpods.HostProcess) bool { return all[0].Restarts > before.Restarts && all[0].PID != 0 })
+	s.awaitProcesses(func(all []hostpods.HostProcess) bool {
+		return all[0].Restarts > before.Restarts && all[0].PID != 0
+	})
 	awaitProbe(t, before.Address+":8080/healthz", "ok") // it lives, and has nothing to work on
 	awaitProbe(t, before.Address+":8080/readyz", "[-]caches failed")
 	s.must(s.control.Resume(t.Context(), sandbox.APIServer))
 	// It is counted now: on a busy machine the Lease may be lost once more later.
 	if after := s.pods.Processes()[0]; after.Restarts != before.Restarts+1 {
-		t.Errorf("the controller was started again %d times, which is to wait for the API server instead", after.Restarts-before.Restarts)
+		t.Errorf("the controller was started again %d times, which is to wait for the API server instead",
+			after.Restarts-before.Restarts)
 	}
 	s.awaitLeader(before.Pod)
 	s.checkHeld()
@@ -204,6 +216,7 @@ func (s *shippedScene) awaitLeader(pod string) {
 	key := client.ObjectKey{Namespace: manager.DefaultNamespace, Name: "machine-controller"}
 	machinetest.Await(s.t, s, &coordinationv1.Lease{}, key, func(l *coordinationv1.Lease) bool {
 		holder := ptr.Deref(l.Spec.HolderIdentity, "")
-		return strings.HasPrefix(holder, pod) && l.Spec.RenewTime != nil && time.Since(l.Spec.RenewTime.Time) < time.Minute
+		return strings.HasPrefix(holder, pod) && l.Spec.RenewTime != nil &&
+			time.Since(l.Spec.RenewTime.Time) < time.Minute
 	})
 }

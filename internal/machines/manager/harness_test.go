@@ -85,10 +85,11 @@ func (s *scene) each(n int, do func(i int) error) {
 func (s *scene) await(missing func() string) {
 	s.t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(s.t.Context(), time.Second/4, patience, true, func(context.Context) (bool, error) {
-		last = missing()
-		return last == "", nil
-	})
+	err := wait.PollUntilContextTimeout(s.t.Context(), time.Second/4, patience, true,
+		func(context.Context) (bool, error) {
+			last = missing()
+			return last == "", nil
+		})
 	if err != nil {
 		s.t.Fatalf("%s: %v", last, err)
 	}
@@ -103,14 +104,20 @@ func newMachine(name string, end time.Duration, hooks machinev1beta1.LifecycleHo
 }
 
 func simulated(end time.Duration) machinev1beta1.ProviderSpec {
-	text := fmt.Appendf(nil, `{"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "KwokMachine", "spec": {"deleteAfter": %q}}`, end)
+	text := fmt.Appendf(nil,
+		`{"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "KwokMachine", "spec": {"deleteAfter": %q}}`,
+		end)
 	return machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{Raw: text}}
 }
 
 // newPod returns a pod that is bound to a node.
 func newPod(name, node string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{"app": name}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault,
+			Name:      name,
+			Labels:    map[string]string{"app": name},
+		},
 		Spec: corev1.PodSpec{
 			NodeName: node, AutomountServiceAccountToken: ptr.To(false),
 			Containers: []corev1.Container{{Name: "app", Image: "none"}},
@@ -171,8 +178,8 @@ func (s *scene) removeHook(machine, hook string) {
 	}))
 }
 
-// checkHistories finds nothing wrong in what the audit log tells of machines, which are gone: those that lines with some
-// texts are about, of which there are count or more.
+// checkHistories finds nothing wrong in what the audit log tells of machines, which are gone: those that lines with
+// some texts are about, of which there are count or more.
 func (s *scene) checkHistories(count int, about ...string) map[string]*history {
 	s.t.Helper()
 	histories := awaitReleases(s.t, s.control, s.crashes, count, about...)

@@ -63,7 +63,8 @@ func historiesOf(requests []auditedRequest) map[string]*history {
 // byVersion compares writes of an object in their order: that of resource versions, but the deletion is the last.
 func byVersion[T any](meta func(*T) metav1.Object) func(a, b recorded[T]) int {
 	version := func(state recorded[T]) int {
-		if state.Object == nil || isReleased(meta(state.Object)) { // such an answer has the version of the object before
+		// such an answer has the version of the object before
+		if state.Object == nil || isReleased(meta(state.Object)) {
 			return math.MaxInt
 		}
 		number, _ := strconv.Atoi(meta(state.Object).GetResourceVersion())
@@ -175,7 +176,8 @@ func (r *recorder) recordPod(request auditedRequest) {
 		h.Pods[name] = &timeline[corev1.Pod]{}
 	}
 	if ref.Subresource != "eviction" {
-		if request.Verb == "delete" && state.Object != nil && ptr.Deref(state.Object.DeletionGracePeriodSeconds, 1) == 0 {
+		if request.Verb == "delete" && state.Object != nil &&
+			ptr.Deref(state.Object.DeletionGracePeriodSeconds, 1) == 0 {
 			state.Object = nil
 		}
 		h.Pods[name].add(request, state)

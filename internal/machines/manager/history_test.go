@@ -168,7 +168,8 @@ func TestRecorder(t *testing.T) {
 
 	inOrder(right.delete, right.releaseDrain, right.drain, right.recordDrained)
 	inOrder(early.delete, early.drain, early.releaseDrain, early.recordDrained, early.releaseTermination)
-	inOrder(hasty.delete, hasty.releaseDrain, hasty.drain, hasty.recordDrained, hasty.terminate, hasty.releaseTermination)
+	inOrder(hasty.delete, hasty.releaseDrain, hasty.drain, hasty.recordDrained, hasty.terminate,
+		hasty.releaseTermination)
 	early.must(control.Kill(sandbox.APIServer))
 	crashes := []time.Time{time.Now()}
 	early.must(control.Resume(t.Context(), sandbox.APIServer))
@@ -228,26 +229,28 @@ func startSandbox(t *testing.T, nodes int) *sandbox.Sandbox {
 	return control
 }
 
-// awaitReleases waits until the audit log tells the whole deletion of each machine that lines with some texts are about, of
-// which there are count or more, and returns their histories.
-func awaitReleases(t *testing.T, control *sandbox.Sandbox, crashes []time.Time, count int, about ...string) map[string]*history {
+// awaitReleases waits until the audit log tells the whole deletion of each machine that lines with some texts are
+// about, of which there are count or more, and returns their histories.
+func awaitReleases(t *testing.T, control *sandbox.Sandbox, crashes []time.Time, count int,
+	about ...string) map[string]*history {
 	t.Helper()
 	var histories map[string]*history
 	missing := ""
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second/4, patience, true, func(context.Context) (bool, error) {
-		requests, err := readAudit(control, crashes, about...)
-		if err != nil {
-			return false, err
-		}
-		histories = historiesOf(requests)
-		missing = unless(len(histories) >= count, "%d of %d machines are there", len(histories), count)
-		for name, h := range histories {
-			if item := untold(h); item != "" {
-				missing = name + ": " + item
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second/4, patience, true,
+		func(context.Context) (bool, error) {
+			requests, err := readAudit(control, crashes, about...)
+			if err != nil {
+				return false, err
 			}
-		}
-		return missing == "", nil
-	})
+			histories = historiesOf(requests)
+			missing = unless(len(histories) >= count, "%d of %d machines are there", len(histories), count)
+			for name, h := range histories {
+				if item := untold(h); item != "" {
+					missing = name + ": " + item
+				}
+			}
+			return missing == "", nil
+		})
 	if err != nil {
 		t.Fatalf("the audit log does not tell of the end of all machines: %s: %v", missing, err)
 	}

@@ -8,7 +8,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// tellClusterAPI begins with a Machine of Cluster API that has a node, infrastructure and annotations, and was just deleted.
+// tellClusterAPI begins with a Machine of Cluster API that has a node, infrastructure and annotations, and was just
+// deleted.
 func tellClusterAPI(annotations ...string) *telling {
 	s := tell(0, 0)
 	s.Machine.States = nil
@@ -37,7 +38,9 @@ func (s *telling) letGo() *telling {
 
 // sparedPod has a pod run on the node that a rule spares.
 func (s *telling) sparedPod() *telling {
-	s.pod().Pods["p"].States[0].Object = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{sparedLabel: "yes"}}}
+	s.pod().Pods["p"].States[0].Object = &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{sparedLabel: "yes"}},
+	}
 	return s
 }
 
@@ -51,29 +54,50 @@ func (s *telling) complete() *telling {
 func TestInvariantsOfClusterAPI(t *testing.T) {
 	t.Parallel()
 	const (
-		preDrain, preTerminate = "pre-drain.delete.hook.machine.cluster.x-k8s.io/a", "pre-terminate.delete.hook.machine.cluster.x-k8s.io/a"
-		exclude                = "machine.cluster.x-k8s.io/exclude-node-draining"
-		draining, waiting      = "DrainingNode", "WaitingForPreTerminateHook"
+		preDrain, preTerminate = "pre-drain.delete.hook.machine.cluster.x-k8s.io/a",
+			"pre-terminate.delete.hook.machine.cluster.x-k8s.io/a"
+		exclude           = "machine.cluster.x-k8s.io/exclude-node-draining"
+		draining, waiting = "DrainingNode", "WaitingForPreTerminateHook"
 	)
 	for name, test := range map[string]struct {
 		told   *telling
 		broken []string // the invariants, by their first words
 	}{
-		"as it should be":                   {tellClusterAPI(preDrain).letGo().stage(draining).cordon().evict(controllerAgent).complete(), nil},
-		"cordoned under a hook":             {tellClusterAPI(preDrain).cordon().letGo().complete(), []string{"no node is cordoned"}},
-		"terminated under a pre-drain hook": {tellClusterAPI(preDrain, exclude).terminate().letGo().complete(), []string{"no infrastructure is deleted while"}},
-		"terminated under another hook":     {tellClusterAPI(preTerminate).terminate().letGo().complete(), []string{"no infrastructure is deleted while"}},
-		"terminated with a pod":             {tellClusterAPI().pod().stage(draining).cordon().complete(), []string{"a drain is over when"}},
-		"terminated without its pod":        {tellClusterAPI().pod().stage(draining).cordon().podEnds().complete(), nil},
-		"waiting for hooks with a pod":      {tellClusterAPI(preTerminate).pod().stage(waiting).podEnds().letGo().complete(), []string{"a drain is over when"}},
-		"excluded, with a pod":              {tellClusterAPI(exclude).pod().complete(), nil},
-		"with a pod that a rule spares":     {tellClusterAPI().sparedPod().stage(draining).cordon().complete(), nil},
-		"evicted a pod that a rule spares":  {tellClusterAPI().sparedPod().stage(draining).cordon().evict(controllerAgent).complete(), []string{"a pod that a rule spares"}},
-		"drained again":                     {tellClusterAPI(preTerminate).stage(waiting).cordon().letGo().complete(), []string{"a drain that is over"}},
-		"back to an earlier stage":          {tellClusterAPI(preTerminate).stage(waiting).letGo().stage(draining).complete(), []string{"a deletion does not go back"}},
-		"back from what can't be looked at": {tellClusterAPI().stage(draining).stage("InternalError").stage(draining).complete(), nil},
-		"released before it was complete":   {tellClusterAPI().stage(draining).terminate().infrastructureGone().deleteNode().release(), []string{"the finalizer goes last"}},
-		"released with its infrastructure":  {tellClusterAPI().stage("DeletionCompleted").release().deleteNode().infrastructureGone(), []string{"a Node is deleted after", "the finalizer goes last", "the finalizer goes last"}},
+		"as it should be": {
+			tellClusterAPI(preDrain).letGo().stage(draining).cordon().evict(controllerAgent).complete(), nil,
+		},
+		"cordoned under a hook": {tellClusterAPI(preDrain).cordon().letGo().complete(),
+			[]string{"no node is cordoned"}},
+		"terminated under a pre-drain hook": {tellClusterAPI(preDrain, exclude).terminate().letGo().complete(),
+			[]string{"no infrastructure is deleted while"}},
+		"terminated under another hook": {tellClusterAPI(preTerminate).terminate().letGo().complete(),
+			[]string{"no infrastructure is deleted while"}},
+		"terminated with a pod": {tellClusterAPI().pod().stage(draining).cordon().complete(),
+			[]string{"a drain is over when"}},
+		"terminated without its pod": {tellClusterAPI().pod().stage(draining).cordon().podEnds().complete(), nil},
+		"waiting for hooks with a pod": {tellClusterAPI(preTerminate).pod().stage(
+			waiting,
+		).podEnds().letGo().complete(), []string{"a drain is over when"}},
+		"excluded, with a pod":          {tellClusterAPI(exclude).pod().complete(), nil},
+		"with a pod that a rule spares": {tellClusterAPI().sparedPod().stage(draining).cordon().complete(), nil},
+		"evicted a pod that a rule spares": {tellClusterAPI().sparedPod().stage(draining).cordon().evict(
+			controllerAgent,
+		).complete(), []string{"a pod that a rule spares"}},
+		"drained again": {tellClusterAPI(preTerminate).stage(waiting).cordon().letGo().complete(),
+			[]string{"a drain that is over"}},
+		"back to an earlier stage": {tellClusterAPI(preTerminate).stage(waiting).letGo().stage(
+			draining,
+		).complete(), []string{"a deletion does not go back"}},
+		"back from what can't be looked at": {
+			tellClusterAPI().stage(draining).stage("InternalError").stage(draining).complete(), nil,
+		},
+		"released before it was complete": {tellClusterAPI().stage(
+			draining,
+		).terminate().infrastructureGone().deleteNode().release(), []string{"the finalizer goes last"}},
+		"released with its infrastructure": {tellClusterAPI().stage(
+			"DeletionCompleted",
+		).release().deleteNode().infrastructureGone(),
+			[]string{"a Node is deleted after", "the finalizer goes last", "the finalizer goes last"}},
 	} {
 		t.Run(name, func(t *testing.T) { test.told.expect(t, test.broken) })
 	}

@@ -31,8 +31,10 @@ func drainsOfControlPlane(histories map[string]*history) []string {
 	for i, item := range drains {
 		for _, other := range drains[i+1:] {
 			if item.Begin.Before(other.End) && other.Begin.Before(item.End) {
-				found = append(found, fmt.Sprintf("control-plane nodes are drained one at a time: those of %s and %s at once at %s",
-					min(item.machine, other.machine), max(item.machine, other.machine), clock(later(item.Begin, other.Begin))))
+				found = append(found,
+					fmt.Sprintf("control-plane nodes are drained one at a time: those of %s and %s at once at %s",
+						min(item.machine, other.machine), max(item.machine, other.machine),
+						clock(later(item.Begin, other.Begin))))
 			}
 		}
 	}

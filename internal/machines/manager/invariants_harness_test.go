@@ -63,7 +63,8 @@ func isCordoned(n *corev1.Node) bool { return n != nil && n.Spec.Unschedulable }
 func (h *history) cordons() []span {
 	var spans []span
 	for i, state := range h.Node.States {
-		if strings.HasPrefix(state.By, controllerAgent) && isCordoned(state.Object) && (i == 0 || !isCordoned(h.Node.States[i-1].Object)) {
+		if strings.HasPrefix(state.By, controllerAgent) && isCordoned(state.Object) &&
+			(i == 0 || !isCordoned(h.Node.States[i-1].Object)) {
 			spans = append(spans, state.span)
 		}
 	}
@@ -87,7 +88,8 @@ func within(what string, done, while []span) []string {
 	for _, act := range done {
 		for _, period := range while {
 			if act.isWithin(period) {
-				found = append(found, fmt.Sprintf("%s at %s, and so it was from %s on", what, clock(act.Begin), clock(period.Begin)))
+				found = append(found, fmt.Sprintf("%s at %s, and so it was from %s on", what, clock(act.Begin),
+					clock(period.Begin)))
 			}
 		}
 	}
@@ -138,10 +140,12 @@ func drainedWithPods(h *history) []string {
 	return found
 }
 
-// drainEnds is when the drain of the node was over at the latest: it was recorded as done, or the infrastructure was asked
-// to go. It is empty if it was not yet, or if there was no drain.
+// drainEnds is when the drain of the node was over at the latest: it was recorded as done, or the infrastructure was
+// asked to go. It is empty if it was not yet, or if there was no drain.
 func (h *history) drainEnds() []span {
-	if slices.ContainsFunc(h.Machine.States, func(s recorded[machineState]) bool { return s.Object != nil && s.Object.isDrainSkipped }) {
+	if slices.ContainsFunc(h.Machine.States, func(s recorded[machineState]) bool {
+		return s.Object != nil && s.Object.isDrainSkipped
+	}) {
 		return nil
 	}
 	ends := slices.Clone(h.InfrastructureDeletes)
@@ -198,9 +202,11 @@ func releasedTooEarly(h *history) []string {
 		return nil
 	}
 	var found []string
-	found = append(found, within("released with infrastructure", []span{released.span}, h.Infrastructure.during(isThere))...)
+	found = append(found, within("released with infrastructure", []span{released.span},
+		h.Infrastructure.during(isThere))...)
 	found = append(found, within("released with a Node", []span{released.span}, h.Node.during(isThere))...)
-	return append(found, within("released before it was done", []span{released.span}, h.Machine.during((*machineState).isIncomplete))...)
+	return append(found, within("released before it was done", []span{released.span},
+		h.Machine.during((*machineState).isIncomplete))...)
 }
 
 // isLetGo says of a machine that its controller is done with it, or that it is gone.

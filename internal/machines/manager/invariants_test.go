@@ -35,7 +35,8 @@ func tell(preDrain, preTerminate int) *telling {
 	s.machine.Status.NodeRef = &corev1.ObjectReference{Name: "n"}
 	s.hooks(preDrain, preTerminate)
 	s.Node.States = append(s.Node.States, recorded[corev1.Node]{span: s.now(), Object: &corev1.Node{}})
-	s.Infrastructure.States = append(s.Infrastructure.States, recorded[metav1.PartialObjectMetadata]{span: s.now(), Object: &metav1.PartialObjectMetadata{}})
+	s.Infrastructure.States = append(s.Infrastructure.States,
+		recorded[metav1.PartialObjectMetadata]{span: s.now(), Object: &metav1.PartialObjectMetadata{}})
 	s.machine.DeletionTimestamp = &metav1.Time{Time: at(s.next).Begin}
 	s.phase(machinev1beta1.PhaseDeleting)
 	return s
@@ -93,7 +94,8 @@ func (s *telling) skipped() *telling {
 
 func (s *telling) cordon() *telling {
 	s.node.Spec.Unschedulable = true
-	s.Node.States = append(s.Node.States, recorded[corev1.Node]{span: s.now(), Object: s.node.DeepCopy(), By: controllerAgent})
+	s.Node.States = append(s.Node.States,
+		recorded[corev1.Node]{span: s.now(), Object: s.node.DeepCopy(), By: controllerAgent})
 	return s
 }
 
@@ -133,7 +135,9 @@ func (s *telling) unsure() *telling {
 
 // pod has a pod run on the node.
 func (s *telling) pod() *telling {
-	s.Pods = map[string]*timeline[corev1.Pod]{"p": {States: []recorded[corev1.Pod]{{span: s.now(), Object: &corev1.Pod{}}}}}
+	s.Pods = map[string]*timeline[corev1.Pod]{
+		"p": {States: []recorded[corev1.Pod]{{span: s.now(), Object: &corev1.Pod{}}}},
+	}
 	return s
 }
 
@@ -154,27 +158,47 @@ func TestInvariants(t *testing.T) {
 		told   *telling
 		broken []string // the invariants, by their first words
 	}{
-		"as it should be":              {tell(1, 1).hooks(0, 1).cordon().evict(controllerAgent).drained("True").hooks(0, 0).end(), nil},
-		"cordoned under a hook":        {tell(1, 0).cordon().hooks(0, 0).evict(controllerAgent).end(), []string{"no node is cordoned"}},
-		"evicted under a hook":         {tell(1, 0).cordon().evict(controllerAgent).hooks(0, 0).end(), []string{"no node is cordoned", "no node is cordoned"}},
-		"drained by the hook's owner":  {tell(1, 0).evict("the owner").hooks(0, 0).cordon().end(), nil},
-		"excluded from draining":       {tell(1, 0).exclude().end(), nil},
-		"terminated under a hook":      {tell(0, 1).cordon().drained("True").terminate().hooks(0, 0).end(), []string{"no infrastructure is deleted while"}},
-		"terminated undrained":         {tell(0, 0).cordon().terminate().end(), []string{"no infrastructure is deleted before"}},
-		"evicted before the cordon":    {tell(0, 0).evict(controllerAgent).cordon().end(), []string{"a node is cordoned before"}},
-		"drained twice":                {tell(0, 0).cordon().drained("True").evict(controllerAgent).end(), []string{"a drain that is over"}},
-		"late pre-drain hook":          {tell(0, 0).cordon().drained("True").hooks(1, 0).end(), nil},
-		"Node deleted early":           {tell(0, 0).cordon().drained("True").terminate().deleteNode().infrastructureGone().release(), []string{"a Node is deleted after"}},
-		"released undrained":           {tell(0, 0).cordon().infrastructureGone().deleteNode().release(), []string{"the finalizer goes last"}},
-		"released with infrastructure": {tell(0, 0).cordon().drained("True").terminate().deleteNode().release().infrastructureGone(), []string{"a Node is deleted after", "the finalizer goes last"}},
-		"released with the Node":       {tell(0, 0).cordon().drained("True").terminate().infrastructureGone().release().deleteNode(), []string{"the finalizer goes last"}},
-		"not drained any more":         {tell(0, 0).cordon().drained("True").drained("False").end(), []string{"a deletion does not go back"}},
-		"not deleting any more":        {tell(0, 0).phase("Running").cordon().end(), []string{"a deletion does not go back"}},
-		"drained with a pod":           {tell(0, 0).pod().cordon().end(), []string{"a drain is over"}},
-		"drained without its pod":      {tell(0, 0).pod().cordon().podEnds().end(), nil},
-		"skipped the drain of a pod":   {tell(0, 0).pod().exclude().skipped().terminate().infrastructureGone().deleteNode().release(), nil},
-		"hook removed, perhaps":        {tell(1, 0).unsure().cordon().end(), nil},
-		"hook still there for sure":    {tell(1, 0).unsure().write().cordon().end(), []string{"no node is cordoned"}},
+		"as it should be": {
+			tell(1, 1).hooks(0, 1).cordon().evict(controllerAgent).drained("True").hooks(0, 0).end(), nil,
+		},
+		"cordoned under a hook": {tell(1, 0).cordon().hooks(0, 0).evict(controllerAgent).end(),
+			[]string{"no node is cordoned"}},
+		"evicted under a hook": {tell(1, 0).cordon().evict(controllerAgent).hooks(0, 0).end(),
+			[]string{"no node is cordoned", "no node is cordoned"}},
+		"drained by the hook's owner": {tell(1, 0).evict("the owner").hooks(0, 0).cordon().end(), nil},
+		"excluded from draining":      {tell(1, 0).exclude().end(), nil},
+		"terminated under a hook": {tell(0, 1).cordon().drained("True").terminate().hooks(0, 0).end(),
+			[]string{"no infrastructure is deleted while"}},
+		"terminated undrained": {tell(0, 0).cordon().terminate().end(),
+			[]string{"no infrastructure is deleted before"}},
+		"evicted before the cordon": {tell(0, 0).evict(controllerAgent).cordon().end(),
+			[]string{"a node is cordoned before"}},
+		"drained twice": {tell(0, 0).cordon().drained("True").evict(controllerAgent).end(),
+			[]string{"a drain that is over"}},
+		"late pre-drain hook": {tell(0, 0).cordon().drained("True").hooks(1, 0).end(), nil},
+		"Node deleted early": {tell(0, 0).cordon().drained(
+			"True",
+		).terminate().deleteNode().infrastructureGone().release(), []string{"a Node is deleted after"}},
+		"released undrained": {tell(0, 0).cordon().infrastructureGone().deleteNode().release(),
+			[]string{"the finalizer goes last"}},
+		"released with infrastructure": {tell(0, 0).cordon().drained(
+			"True",
+		).terminate().deleteNode().release().infrastructureGone(),
+			[]string{"a Node is deleted after", "the finalizer goes last"}},
+		"released with the Node": {tell(0, 0).cordon().drained(
+			"True",
+		).terminate().infrastructureGone().release().deleteNode(), []string{"the finalizer goes last"}},
+		"not drained any more": {tell(0, 0).cordon().drained("True").drained("False").end(),
+			[]string{"a deletion does not go back"}},
+		"not deleting any more": {tell(0, 0).phase("Running").cordon().end(),
+			[]string{"a deletion does not go back"}},
+		"drained with a pod":      {tell(0, 0).pod().cordon().end(), []string{"a drain is over"}},
+		"drained without its pod": {tell(0, 0).pod().cordon().podEnds().end(), nil},
+		"skipped the drain of a pod": {
+			tell(0, 0).pod().exclude().skipped().terminate().infrastructureGone().deleteNode().release(), nil,
+		},
+		"hook removed, perhaps":     {tell(1, 0).unsure().cordon().end(), nil},
+		"hook still there for sure": {tell(1, 0).unsure().write().cordon().end(), []string{"no node is cordoned"}},
 	} {
 		t.Run(name, func(t *testing.T) { test.told.expect(t, test.broken) })
 	}

@@ -43,7 +43,8 @@ var (
 	clusterAPIStages = []string{
 		clusterv1.MachineNotDeletingReason, clusterv1.MachineDeletingWaitingForPreDrainHookReason,
 		clusterv1.MachineDeletingDrainingNodeReason, clusterv1.MachineDeletingWaitingForVolumeDetachReason,
-		clusterv1.MachineDeletingWaitingForPreTerminateHookReason, clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason,
+		clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
+		clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason,
 		clusterv1.MachineDeletingWaitingForBootstrapDeletionReason, clusterv1.MachineDeletingDeletingNodeReason,
 		clusterv1.MachineDeletingDeletionCompletedReason,
 	}
@@ -60,8 +61,10 @@ func (m *machineState) stages() []string {
 // stateOfOpenShift returns the state of a Machine of machine.openshift.io.
 func stateOfOpenShift(m *machinev1beta1.Machine) *machineState {
 	s := &machineState{
-		ObjectMeta: m.ObjectMeta, finalizer: machinev1beta1.MachineFinalizer, waits: map[string]string{}, phase: phaseOf(m),
-		preDrain: hookNames(m.Spec.LifecycleHooks.PreDrain), preTerminate: hookNames(m.Spec.LifecycleHooks.PreTerminate),
+		ObjectMeta: m.ObjectMeta, finalizer: machinev1beta1.MachineFinalizer, waits: map[string]string{},
+		phase:        phaseOf(m),
+		preDrain:     hookNames(m.Spec.LifecycleHooks.PreDrain),
+		preTerminate: hookNames(m.Spec.LifecycleHooks.PreTerminate),
 	}
 	_, s.isExcluded = m.Annotations[excludeAnnotation]
 	if m.Status.NodeRef != nil {
@@ -131,8 +134,8 @@ func (m *machineState) isDeleting() bool { return m != nil && m.DeletionTimestam
 
 func (m *machineState) isLiving() bool { return m != nil && m.DeletionTimestamp == nil }
 
-// isDrained says that nothing is to be drained any more, as the Machine says. One of Cluster API says so when it waits for
-// pre-terminate hooks, or for what comes after those.
+// isDrained says that nothing is to be drained any more, as the Machine says. One of Cluster API says so when it waits
+// for pre-terminate hooks, or for what comes after those.
 func (m *machineState) isDrained() bool {
 	if !m.isDeleting() {
 		return false
@@ -144,8 +147,8 @@ func (m *machineState) isDrained() bool {
 	return m.stage >= drained
 }
 
-// isHeldBeforeDrain says that a hook forbids the drain. Hooks of OpenShift count neither where a drain is skipped nor after
-// it; those of Cluster API always do, where there is a node.
+// isHeldBeforeDrain says that a hook forbids the drain. Hooks of OpenShift count neither where a drain is skipped nor
+// after it; those of Cluster API always do, where there is a node.
 func (m *machineState) isHeldBeforeDrain() bool {
 	if !m.isDeleting() || m.node == "" || len(m.preDrain) == 0 {
 		return false
@@ -197,7 +200,8 @@ func phaseOf(m *machinev1beta1.Machine) string { return ptr.Deref(m.Status.Phase
 // names says whether a condition that is not as it should be names all that it waits for.
 func names(m *machinev1beta1.Machine, kind machinev1beta1.ConditionType, causes ...machinev1beta1.LifecycleHook) bool {
 	condition := conditionOf(m, kind)
-	return condition.Status == corev1.ConditionFalse && !slices.ContainsFunc(causes, func(cause machinev1beta1.LifecycleHook) bool {
-		return !strings.Contains(condition.Message, cause.Name)
-	})
+	return condition.Status == corev1.ConditionFalse &&
+		!slices.ContainsFunc(causes, func(cause machinev1beta1.LifecycleHook) bool {
+			return !strings.Contains(condition.Message, cause.Name)
+		})
 }

@@ -93,7 +93,8 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 // NewScheme returns a scheme with the kinds that the controllers use.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, machinev1.Install, machinev1beta1.Install, clusterv1.AddToScheme,
+	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, machinev1.Install,
+		machinev1beta1.Install, clusterv1.AddToScheme,
 		runtimev1.AddToScheme, v1alpha1.Install, controlplanev1alpha1.Install)
 	return scheme, kinds.AddToScheme(scheme)
 }

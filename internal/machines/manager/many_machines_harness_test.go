@@ -32,7 +32,10 @@ func (m crowdMember) objects() []client.Object {
 	if !m.isClusterAPI {
 		return []client.Object{m.machine()}
 	}
-	infrastructure := &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: m.name}}
+	infrastructure := &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceDefault,
+		Name:      m.name,
+	}}
 	infrastructure.Spec.DeleteAfter.Duration = m.end
 	return []client.Object{infrastructure, m.machine()}
 }
@@ -41,7 +44,8 @@ func (m crowdMember) machine() client.Object {
 	if m.isClusterAPI {
 		return m.clusterAPIMachine()
 	}
-	machine := newMachine(m.name, m.end, machinev1beta1.LifecycleHooks{PreDrain: owned(m.preDrain), PreTerminate: owned(m.preTerminate)})
+	machine := newMachine(m.name, m.end,
+		machinev1beta1.LifecycleHooks{PreDrain: owned(m.preDrain), PreTerminate: owned(m.preTerminate)})
 	if m.isExcluded {
 		machine.Annotations = map[string]string{excludeAnnotation: ""}
 	}
@@ -80,7 +84,8 @@ func newClusterAPIMachine(name string) *clusterv1.Machine {
 	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: v1alpha1.GroupVersion.Group, Kind: "KwokMachine", Name: name,
 	}
-	machine.Spec.Deletion.NodeDeletionTimeoutSeconds = ptr.To[int32](0) // else a Node may be left when the API server is gone
+	// else a Node may be left when the API server is gone
+	machine.Spec.Deletion.NodeDeletionTimeoutSeconds = ptr.To[int32](0)
 	return machine
 }
 
@@ -103,7 +108,9 @@ func (s *scene) makeCluster() {
 	}
 	rule := &clusterv1.MachineDrainRule{ObjectMeta: inDefault}
 	rule.Spec.Drain.Behavior = clusterv1.MachineDrainRuleDrainBehaviorSkip
-	rule.Spec.Pods = []clusterv1.MachineDrainRulePodSelector{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{sparedLabel: "yes"}}}}
+	rule.Spec.Pods = []clusterv1.MachineDrainRulePodSelector{
+		{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{sparedLabel: "yes"}}},
+	}
 	for _, object := range []client.Object{plane, cluster, rule} {
 		s.must(s.Create(s.t.Context(), object))
 	}
@@ -149,8 +156,8 @@ func (c *crowd) hooks(kind string) []string {
 	return names
 }
 
-// populate has a third of the nodes run a pod. Half of these pods must not be evicted, as budgets say; of the other ones, some
-// of Cluster API's are spared by a rule.
+// populate has a third of the nodes run a pod. Half of these pods must not be evicted, as budgets say; of the other
+// ones, some of Cluster API's are spared by a rule.
 func (c *crowd) populate() {
 	var pods []*corev1.Pod
 	sizes := map[string]int{}

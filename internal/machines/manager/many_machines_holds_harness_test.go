@@ -30,8 +30,8 @@ func (s *scene) states() []*machineState {
 	return states
 }
 
-// holdOf is what a machine that is being deleted is to say while it is held: what it waits for, and the names of that. There
-// are no names if nothing holds the machine.
+// holdOf is what a machine that is being deleted is to say while it is held: what it waits for, and the names of that.
+// There are no names if nothing holds the machine.
 func (c *crowd) holdOf(m *machineState) (wait string, names []string) {
 	budget := c.budgets[m.Name]
 	switch {
@@ -62,7 +62,8 @@ func (c *crowd) unexplained() string {
 		said, isSaid := m.waits[wait]
 		isUnnamed := func(name string) bool { return !strings.Contains(said, name) }
 		if len(names) == 0 || !isSaid || slices.ContainsFunc(names, isUnnamed) {
-			return fmt.Sprintf("%s does not say that it waits for %s %q: it is in stage %d, with %q", m.Name, wait, names, m.stage, m.waits)
+			return fmt.Sprintf("%s does not say that it waits for %s %q: it is in stage %d, with %q", m.Name, wait,
+				names, m.stage, m.waits)
 		}
 	}
 	return ""
@@ -89,12 +90,16 @@ func (c *crowd) release(m *machineState, hook string) {
 		c.removeHook(m.Name, hook)
 		return
 	}
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, hook))
+	patch := client.RawPatch("application/merge-patch+json",
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, hook))
 	c.must(client.IgnoreNotFound(c.Patch(c.t.Context(), newClusterAPIMachine(m.Name), patch)))
 }
 
 func (c *crowd) removeBudget(name string) {
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceDefault,
+		Name:      name,
+	}}
 	c.must(client.IgnoreNotFound(c.Delete(c.t.Context(), budget)))
 	maps.DeleteFunc(c.budgets, func(_, of string) bool { return of == name })
 }

@@ -20,8 +20,8 @@ var (
 	soakTime  = flag.Duration("soak", 20*time.Second, "for how long TestSoak makes and deletes machines")
 )
 
-// A crowd is many machines of both APIs, some of which are held by hooks and some by disruption budgets. When all are gone
-// another wave of them may come.
+// A crowd is many machines of both APIs, some of which are held by hooks and some by disruption budgets. When all are
+// gone another wave of them may come.
 type crowd struct {
 	*scene
 	controllers *controllerProcess
@@ -62,8 +62,8 @@ func TestCrowd(t *testing.T) {
 	c.finish()
 }
 
-// TestSoak makes and deletes wave after wave of machines. In each of them deletions, removals of hooks and of budgets, and
-// accidents come in any order.
+// TestSoak makes and deletes wave after wave of machines. In each of them deletions, removals of hooks and of budgets,
+// and accidents come in any order.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -92,7 +92,8 @@ func (c *crowd) begin(wave string, size int) {
 	c.tell("all are running")
 }
 
-// finish waits until the machines that are left say what holds them, has all of that end, and checks how they were deleted.
+// finish waits until the machines that are left say what holds them, has all of that end, and checks how they were
+// deleted.
 func (c *crowd) finish() {
 	c.await(c.unexplained)
 	c.tell("all that are left say what holds them")
@@ -149,7 +150,8 @@ func (c *crowd) awaitLeft(most int) {
 		if len(left) <= most {
 			return ""
 		}
-		return fmt.Sprintf("%d machines are left, as %s in stage %d with %q", len(left), left[0].Name, left[0].stage, left[0].waits)
+		return fmt.Sprintf("%d machines are left, as %s in stage %d with %q", len(left), left[0].Name, left[0].stage,
+			left[0].waits)
 	})
 }
 

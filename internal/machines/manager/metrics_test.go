@@ -33,26 +33,32 @@ func TestMetricsOfSetsAndHealthChecks(t *testing.T) {
 		s.MustPatchStatus(object, `{"status":%s}`, status)
 	}
 	const since = `"lastTransitionTime":"2026-01-02T03:05:00Z","message":"m"`
-	add(&machinev1.ControlPlaneMachineSet{}, `{metadata: {name: cluster}, spec: {state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
+	add(&machinev1.ControlPlaneMachineSet{},
+		`{metadata: {name: cluster}, spec: {state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
 		machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
 			metadata: {labels: {machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}},
 			spec: {providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}}}}}}}`,
 		`{"replicas":4,"readyReplicas":3,"updatedReplicas":1,"unavailableReplicas":1,"conditions":[{"type":"Degraded","status":"True","reason":"FailedReplacement",`+since+`},{"type":"Progressing","status":"False","reason":"OperatorDegraded",`+since+`}]}`)
 	add(&machinev1beta1.MachineHealthCheck{}, `{metadata: {name: web}, spec: {selector: {matchLabels: {role: web}}}}`,
 		`{"expectedMachines":5,"currentHealthy":2,"conditions":[{"type":"RemediationAllowed","status":"False","severity":"Warning","reason":"TooManyUnhealthy",`+since+`}]}`)
-	add(&clusterv1.MachineHealthCheck{}, `{metadata: {name: web}, spec: {clusterName: shop, selector: {matchLabels: {role: web}}, checks: {nodeStartupTimeoutSeconds: 600}}}`,
+	add(&clusterv1.MachineHealthCheck{},
+		`{metadata: {name: web}, spec: {clusterName: shop, selector: {matchLabels: {role: web}}, checks: {nodeStartupTimeoutSeconds: 600}}}`,
 		`{"expectedMachines":5,"currentHealthy":4,"conditions":[{"type":"RemediationAllowed","status":"True","reason":"RemediationAllowed",`+since+`}]}`)
-	add(&controlplanev1alpha1.RunlevelControlPlane{}, `{metadata: {name: plane}, spec: {replicas: 3, version: v1.36.0, machineTemplate: {spec: {
+	add(&controlplanev1alpha1.RunlevelControlPlane{},
+		`{metadata: {name: plane}, spec: {replicas: 3, version: v1.36.0, machineTemplate: {spec: {
 		infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: KwokMachineTemplate, name: small}, bootstrap: {dataSecretName: none}}}}}`,
 		`{"replicas":3,"availableReplicas":1,"upToDateReplicas":2,"conditions":[{"type":"Available","status":"False","reason":"NotAvailable",`+since+`},{"type":"RollingOut","status":"True","reason":"RollingOut",`+since+`}]}`)
 	served := collected(t, own.Client(t), manager.OpenShift, manager.ClusterAPI)
 	for _, line := range []string{
-		`runlevel_controlplane_replicas_desired{kind=ControlPlaneMachineSet,name=cluster} 3`, `runlevel_controlplane_replicas{kind=ControlPlaneMachineSet,name=cluster} 4`,
-		`runlevel_controlplane_replicas_updated{kind=ControlPlaneMachineSet,name=cluster} 1`, `runlevel_controlplane_replicas_ready{kind=ControlPlaneMachineSet,name=cluster} 3`,
+		`runlevel_controlplane_replicas_desired{kind=ControlPlaneMachineSet,name=cluster} 3`,
+		`runlevel_controlplane_replicas{kind=ControlPlaneMachineSet,name=cluster} 4`,
+		`runlevel_controlplane_replicas_updated{kind=ControlPlaneMachineSet,name=cluster} 1`,
+		`runlevel_controlplane_replicas_ready{kind=ControlPlaneMachineSet,name=cluster} 3`,
 		`runlevel_controlplane_replicas_unavailable{kind=ControlPlaneMachineSet,name=cluster} 1`,
 		`runlevel_controlplane_degraded{kind=ControlPlaneMachineSet,name=cluster,reason=FailedReplacement,state=Active} 1`,
 		`runlevel_controlplane_progressing{kind=ControlPlaneMachineSet,name=cluster,state=Active,strategy=RollingUpdate} 0`,
-		`runlevel_controlplane_replicas_desired{kind=RunlevelControlPlane,name=plane} 3`, `runlevel_controlplane_replicas_updated{kind=RunlevelControlPlane,name=plane} 2`,
+		`runlevel_controlplane_replicas_desired{kind=RunlevelControlPlane,name=plane} 3`,
+		`runlevel_controlplane_replicas_updated{kind=RunlevelControlPlane,name=plane} 2`,
 		`runlevel_controlplane_replicas_unavailable{kind=RunlevelControlPlane,name=plane} 2`,
 		`runlevel_controlplane_degraded{kind=RunlevelControlPlane,name=plane,reason=NotAvailable,state=Active} 1`,
 		`runlevel_controlplane_progressing{kind=RunlevelControlPlane,name=plane,state=Active,strategy=RollingUpdate} 1`,
@@ -93,7 +99,8 @@ func collected(t *testing.T, reader client.Reader, dialects ...manager.MachineDi
 					labels = append(labels, label.GetName()+"="+label.GetValue())
 				}
 			}
-			lines = append(lines, fmt.Sprintf("%s{%s} %v", family.GetName(), strings.Join(labels, ","), metric.GetGauge().GetValue()))
+			lines = append(lines, fmt.Sprintf("%s{%s} %v", family.GetName(), strings.Join(labels, ","),
+				metric.GetGauge().GetValue()))
 		}
 	}
 	return lines

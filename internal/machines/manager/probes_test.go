@@ -22,24 +22,30 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestProbes starts the controller while there is no API server, has it wait for one that refuses everything, as a server does
-// until it has read its roles, has it lead while a kind can't be listed, and then see all. It writes nothing but its Lease.
+// TestProbes starts the controller while there is no API server, has it wait for one that refuses everything, as a
+// server does until it has read its roles, has it lead while a kind can't be listed, and then see all. It writes
+// nothing but its Lease.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	var hasBegun, isUp, isListed atomic.Bool
 	var refused atomic.Int32
-	config := sandboxtest.Tap(deployed.Sandbox(t).Config, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
-		if hasBegun.Load() && !isUp.Load() {
-			refused.Add(1)
-			return forbidden(r), nil
-		}
-		isWrite := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases")
-		if !isUp.Load() || isWrite || strings.Contains(r.URL.Path, "/machinesets") && !isListed.Load() {
-			return nil, errors.New("the test gives no answer")
-		}
-		return send.RoundTrip(r)
-	})
-	o := manager.Options{Options: leader.Options{Namespace: deployed.Namespace(t), Name: "probed", Listen: "127.83.3.1:8080"}}
+	config := sandboxtest.Tap(deployed.Sandbox(t).Config,
+		func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
+			if hasBegun.Load() && !isUp.Load() {
+				refused.Add(1)
+				return forbidden(r), nil
+			}
+			isWrite := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases")
+			if !isUp.Load() || isWrite || strings.Contains(r.URL.Path, "/machinesets") && !isListed.Load() {
+				return nil, errors.New("the test gives no answer")
+			}
+			return send.RoundTrip(r)
+		})
+	o := manager.Options{Options: leader.Options{
+		Namespace: deployed.Namespace(t),
+		Name:      "probed",
+		Listen:    "127.83.3.1:8080",
+	}}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Run(ctx, config, o) }()
@@ -53,7 +59,10 @@ func TestProbes(t *testing.T) {
 	awaitProbe(t, o.Listen+"/readyz", "[-]caches failed")
 
 	hasBegun.Store(true)
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second/20, patience, true, func(context.Context) (bool, error) { return refused.Load() >= 6, nil })
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second/20, patience, true,
+		func(context.Context) (bool, error) {
+			return refused.Load() >= 6, nil
+		})
 	if err != nil {
 		t.Fatalf("the controller does not go on asking: %d requests", refused.Load())
 	}
@@ -75,7 +84,8 @@ func TestProbes(t *testing.T) {
 func forbidden(r *http.Request) *http.Response {
 	text := `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}`
 	return &http.Response{
-		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(text)), Request: r,
 	}
 }
 
@@ -83,10 +93,11 @@ func forbidden(r *http.Request) *http.Response {
 func awaitProbe(t *testing.T, path, want string) {
 	t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second/20, patience, true, func(ctx context.Context) (bool, error) {
-		last = probe(ctx, path)
-		return strings.HasPrefix(last, want), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second/20, patience, true,
+		func(ctx context.Context) (bool, error) {
+			last = probe(ctx, path)
+			return strings.HasPrefix(last, want), nil
+		})
 	if err != nil {
 		t.Fatalf("%s says %q, not %q", path, last, want)
 	}

@@ -41,7 +41,8 @@ func TestControllerProcess(t *testing.T) {
 		config = rest.CopyConfig(config)
 		config.UserAgent = controllerAgent
 		err = manager.Run(ctx, config, manager.Options{
-			Options: leader.Options{Namespace: metav1.NamespaceDefault}, Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI},
+			Options:  leader.Options{Namespace: metav1.NamespaceDefault},
+			Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI},
 		})
 	}
 	if err != nil {
@@ -127,6 +128,9 @@ func (c *controllerProcess) end() { c.signal(syscall.SIGTERM) }
 func (c *controllerProcess) kill() {
 	c.t.Helper()
 	c.signal(os.Kill)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "machine-controller"}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceDefault,
+		Name:      "machine-controller",
+	}}
 	c.must(client.IgnoreNotFound(c.Delete(c.t.Context(), lease)))
 }

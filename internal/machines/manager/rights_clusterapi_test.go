@@ -23,9 +23,13 @@ import (
 func (s *rightsScene) addCluster() {
 	s.Helper()
 	infrastructure := referTo("ExternalMachine", "plane")
-	cluster := &clusterv1.Cluster{ObjectMeta: s.named("c"), Spec: clusterv1.ClusterSpec{InfrastructureRef: infrastructure}}
+	cluster := &clusterv1.Cluster{
+		ObjectMeta: s.named("c"),
+		Spec:       clusterv1.ClusterSpec{InfrastructureRef: infrastructure},
+	}
 	plane := &clusterv1.Machine{ObjectMeta: s.named("plane"), Spec: clusterv1.MachineSpec{
-		ClusterName: "c", InfrastructureRef: infrastructure, Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
+		ClusterName: "c", InfrastructureRef: infrastructure,
+		Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
 	}}
 	plane.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
 	s.must(s.admin.Create(s.Context(), cluster))
@@ -41,15 +45,24 @@ func referTo(kind, name string) clusterv1.ContractVersionedObjectReference {
 	return clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: kind, Name: name}
 }
 
-// addSet makes a MachineSet of one machine, and its templates when it asks for them, and returns the set and the machine.
+// addSet makes a MachineSet of one machine, and its templates when it asks for them, and returns the set and the
+// machine.
 func (s *rightsScene) addSet(name, template string, bootstrap clusterv1.Bootstrap, templates ...client.Object,
 ) (*clusterv1.MachineSet, *clusterv1.Machine) {
 	s.Helper()
 	labels := map[string]string{"set": name}
 	set := &clusterv1.MachineSet{ObjectMeta: s.named(name)}
-	set.Spec = clusterv1.MachineSetSpec{ClusterName: "c", Replicas: ptr.To[int32](1), Selector: metav1.LabelSelector{MatchLabels: labels}}
+	set.Spec = clusterv1.MachineSetSpec{
+		ClusterName: "c",
+		Replicas:    ptr.To[int32](1),
+		Selector:    metav1.LabelSelector{MatchLabels: labels},
+	}
 	set.Spec.Template.Labels = labels
-	set.Spec.Template.Spec = clusterv1.MachineSpec{ClusterName: "c", InfrastructureRef: referTo(template, name), Bootstrap: bootstrap}
+	set.Spec.Template.Spec = clusterv1.MachineSpec{
+		ClusterName:       "c",
+		InfrastructureRef: referTo(template, name),
+		Bootstrap:         bootstrap,
+	}
 	s.must(s.admin.Create(s.Context(), set))
 	for _, missing := range templates {
 		machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *clusterv1.MachineSet) bool {
@@ -66,7 +79,8 @@ func (s *rightsScene) addSet(name, template string, bootstrap clusterv1.Bootstra
 	return set, &machines.Items[0]
 }
 
-// drainACluster has a set of simulated machines give up its machine, whose node has a pod that a rule is for, and a volume.
+// drainACluster has a set of simulated machines give up its machine, whose node has a pod that a rule is for, and a
+// volume.
 func (s *rightsScene) drainACluster() {
 	s.Helper()
 	rule := &clusterv1.MachineDrainRule{ObjectMeta: s.named("all"), Spec: clusterv1.MachineDrainRuleSpec{
@@ -76,8 +90,10 @@ func (s *rightsScene) drainACluster() {
 		}}},
 	}}
 	s.must(s.admin.Create(s.Context(), rule))
-	set, m := s.addSet("simulated", "KwokMachineTemplate", clusterv1.Bootstrap{ConfigRef: referTo("KwokConfigTemplate", "plain")},
-		&v1alpha1.KwokConfigTemplate{ObjectMeta: s.named("plain")}, &v1alpha1.KwokMachineTemplate{ObjectMeta: s.named("simulated")})
+	set, m := s.addSet("simulated", "KwokMachineTemplate",
+		clusterv1.Bootstrap{ConfigRef: referTo("KwokConfigTemplate", "plain")},
+		&v1alpha1.KwokConfigTemplate{ObjectMeta: s.named("plain")},
+		&v1alpha1.KwokMachineTemplate{ObjectMeta: s.named("simulated")})
 	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *clusterv1.MachineSet) bool {
 		return ptr.Deref(set.Status.ReadyReplicas, 0) == 1
 	})
@@ -88,7 +104,8 @@ func (s *rightsScene) drainACluster() {
 	s.patch(set, `{"spec":{"replicas":0}}`)
 	machinetest.Await(s.T, s.admin, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
 		return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type == clusterv1.MachineDeletingCondition && strings.HasSuffix(c.Message, "\n* PersistentVolumeClaims: "+s.namespace+"/data")
+			return c.Type == clusterv1.MachineDeletingCondition &&
+				strings.HasSuffix(c.Message, "\n* PersistentVolumeClaims: "+s.namespace+"/data")
 		})
 	})
 	s.must(s.admin.Delete(s.Context(), attachment))
@@ -98,15 +115,25 @@ func (s *rightsScene) drainACluster() {
 // attachAVolume has a volume of a claim be attached to a node.
 func (s *rightsScene) attachAVolume(node string) *storagev1.VolumeAttachment {
 	s.Helper()
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: corev1.PersistentVolumeSpec{
-		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: s.namespace, Name: "data"},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: "v"}},
-	}}
-	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: storagev1.VolumeAttachmentSpec{
-		Attacher: "csi.example.com", NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume.Name},
-	}}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			ClaimRef: &corev1.ObjectReference{
+				Kind:      "PersistentVolumeClaim",
+				Namespace: s.namespace,
+				Name:      "data",
+			},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:       "csi.example.com",
+				VolumeHandle: "v",
+			}},
+		}}
+	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: "csi.example.com", NodeName: node,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume.Name},
+		}}
 	s.must(s.admin.Create(s.Context(), volume))
 	s.must(s.admin.Create(s.Context(), attachment))
 	attachment.Status.Attached = true
@@ -121,22 +148,31 @@ func (s *rightsScene) terminateOfClusterByHand() {
 		&v1alpha1.ExternalMachineTemplate{ObjectMeta: s.named("racked")})
 	instance := &v1alpha1.ExternalMachine{ObjectMeta: s.named(m.Name)}
 	s.patch(instance, `{"spec":{"providerID":"hand://2"}}`)
-	machinetest.Await(s.T, s.admin, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool { return m.Spec.ProviderID == "hand://2" })
-	s.patch(set, `{"spec":{"replicas":0}}`)
-	machinetest.Await(s.T, s.admin, instance, client.ObjectKeyFromObject(instance), func(i *v1alpha1.ExternalMachine) bool {
-		return i.DeletionTimestamp != nil
+	machinetest.Await(s.T, s.admin, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
+		return m.Spec.ProviderID == "hand://2"
 	})
+	s.patch(set, `{"spec":{"replicas":0}}`)
+	machinetest.Await(s.T, s.admin, instance, client.ObjectKeyFromObject(instance),
+		func(i *v1alpha1.ExternalMachine) bool {
+			return i.DeletionTimestamp != nil
+		})
 	s.patch(instance, `{"spec":{"terminated":true}}`)
 	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
 }
 
-// deployMachines makes a deployment of the templates that are there, has its machine updated in place by another, and deletes it.
+// deployMachines makes a deployment of the templates that are there, has its machine updated in place by another, and
+// deletes it.
 func (s *rightsScene) deployMachines() {
 	s.Helper()
 	labels := map[string]string{"deployment": "rolled"}
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: s.named("rolled")}
-	deployment.Spec = clusterv1.MachineDeploymentSpec{ClusterName: "c", Replicas: ptr.To[int32](1), Selector: metav1.LabelSelector{MatchLabels: labels}}
-	deployment.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{ // with one more machine, the only one would be replaced
+	deployment.Spec = clusterv1.MachineDeploymentSpec{
+		ClusterName: "c",
+		Replicas:    ptr.To[int32](1),
+		Selector:    metav1.LabelSelector{MatchLabels: labels},
+	}
+	// with one more machine, the only one would be replaced
+	deployment.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
 		Type: clusterv1.RollingUpdateMachineDeploymentStrategyType,
 		RollingUpdate: clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{
 			MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromInt32(1)),
@@ -148,17 +184,20 @@ func (s *rightsScene) deployMachines() {
 		Bootstrap: clusterv1.Bootstrap{ConfigRef: referTo("KwokConfigTemplate", "plain")},
 	}
 	s.must(s.admin.Create(s.Context(), deployment))
-	machinetest.Await(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment), func(d *clusterv1.MachineDeployment) bool {
-		return ptr.Deref(d.Status.ReadyReplicas, 0) == 1
-	})
+	machinetest.Await(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment),
+		func(d *clusterv1.MachineDeployment) bool {
+			return ptr.Deref(d.Status.ReadyReplicas, 0) == 1
+		})
 	before := s.machineOf(labels)
 	later := &v1alpha1.KwokMachineTemplate{ObjectMeta: s.named("later")}
 	later.Spec.Template.Spec.StartAfter = metav1.Duration{Duration: time.Second}
 	s.must(s.admin.Create(s.Context(), later))
 	s.patch(deployment, `{"spec":{"template":{"spec":{"infrastructureRef":{"name":"later"}}}}}`)
-	machinetest.Await(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment), func(d *clusterv1.MachineDeployment) bool {
-		return d.Status.ObservedGeneration == d.Generation && ptr.Deref(d.Status.UpToDateReplicas, 0) == 1 && ptr.Deref(d.Status.Replicas, 0) == 1
-	})
+	machinetest.Await(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment),
+		func(d *clusterv1.MachineDeployment) bool {
+			return d.Status.ObservedGeneration == d.Generation && ptr.Deref(d.Status.UpToDateReplicas, 0) == 1 &&
+				ptr.Deref(d.Status.Replicas, 0) == 1
+		})
 	if after := s.machineOf(labels); after != before {
 		s.Errorf("machine %s was replaced by %s", before, after)
 	}
@@ -185,7 +224,8 @@ func (s *rightsScene) expectUpdated(name string) {
 	infrastructure, m := &v1alpha1.KwokMachine{}, &clusterv1.Machine{}
 	s.must(s.admin.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, infrastructure))
 	s.must(s.admin.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, m))
-	if infrastructure.Spec.StartAfter.Duration != time.Second || !meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineUpToDateCondition) {
+	if infrastructure.Spec.StartAfter.Duration != time.Second ||
+		!meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineUpToDateCondition) {
 		s.Errorf("machine %s was not updated in place: %+v, %+v", name, infrastructure.Spec, m.Status.Conditions)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// discovery is what an extension says that updates machines in place, and startsLater that it covers the template "later".
+// discovery is what an extension says that updates machines in place, and startsLater that it covers the template
+// "later".
 const (
 	discovery = `{"status":"Success","handlers":[
 		{"name":"can","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"CanUpdateMachineSet"}},
@@ -23,29 +24,42 @@ const (
 	startsLater = `{"spec":{"template":{"spec":{"startAfter":"1s"}}}}`
 )
 
-// discoverAnExtension has an extension discovered, whose certificate authority an administrator lets the controller read.
+// discoverAnExtension has an extension discovered, whose certificate authority an administrator lets the controller
+// read.
 func (s *rightsScene) discoverAnExtension() {
 	s.Helper()
 	extension := runtimehooktest.New(s.T)
 	extension.Answer("Discovery", discovery)
-	extension.Answer("CanUpdateMachineSet", `{"status":"Success","infrastructureMachineTemplatePatch":{"patchType":"JSONMergePatch","patch":"`+
-		base64.StdEncoding.EncodeToString([]byte(startsLater))+`"}}`)
+	extension.Answer("CanUpdateMachineSet",
+		`{"status":"Success","infrastructureMachineTemplatePatch":{"patchType":"JSONMergePatch","patch":"`+
+			base64.StdEncoding.EncodeToString([]byte(startsLater))+`"}}`)
 	extension.Answer("UpdateMachine", `{"status":"Success","retryAfterSeconds":0}`)
 	secret := &corev1.Secret{ObjectMeta: s.named("extension-ca"), Data: map[string][]byte{"ca.crt": extension.CA()}}
 	s.must(s.admin.Create(s.Context(), secret))
 	s.must(s.admin.Create(s.Context(), &rbacv1.Role{ObjectMeta: s.named("extension-ca"), Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret.Name}, Verbs: []string{"get"}},
+		{
+			APIGroups:     []string{""},
+			Resources:     []string{"secrets"},
+			ResourceNames: []string{secret.Name},
+			Verbs:         []string{"get"},
+		},
 	}}))
 	s.must(s.admin.Create(s.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: s.named("extension-ca"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-ca"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: manager.DefaultNamespace, Name: "machine-controller"}},
+		ObjectMeta: s.named("extension-ca"),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-ca"},
+		Subjects: []rbacv1.Subject{{
+			Kind:      rbacv1.ServiceAccountKind,
+			Namespace: manager.DefaultNamespace,
+			Name:      "machine-controller",
+		}},
 	}))
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{
 		runtimev1.InjectCAFromSecretAnnotation: s.namespace + "/" + secret.Name,
 	}}}
 	config.Spec.ClientConfig.URL = extension.ClientConfig().URL
 	s.must(s.admin.Create(s.Context(), config))
-	machinetest.Await(s.T, s.admin, config, client.ObjectKeyFromObject(config), func(c *runtimev1.ExtensionConfig) bool {
-		return meta.IsStatusConditionTrue(c.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
-	})
+	machinetest.Await(s.T, s.admin, config, client.ObjectKeyFromObject(config),
+		func(c *runtimev1.ExtensionConfig) bool {
+			return meta.IsStatusConditionTrue(c.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
+		})
 }

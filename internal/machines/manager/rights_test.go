@@ -33,15 +33,17 @@ import (
 	"github.com/runlevel/runlevel/manifests"
 )
 
-// rare are rights that this test has no use for: where clusters check owner references, and when an event about an object that
-// has not changed is repeated.
-var rare = []string{"machinedeployments/finalizers", "machinesets/finalizers", "controlplanemachinesets/finalizers", "machines/finalizers", "clusters/finalizers", "events"}
+// rare are rights that this test has no use for: where clusters check owner references, and when an event about an
+// object that has not changed is repeated.
+var rare = []string{"machinedeployments/finalizers", "machinesets/finalizers", "controlplanemachinesets/finalizers",
+	"machines/finalizers", "clusters/finalizers", "events"}
 
-// implied are rights that the API server asks for, and that its audit log does not tell of: these objects are made by an
-// apply, which is a patch.
+// implied are rights that the API server asks for, and that its audit log does not tell of: these objects are made by
+// an apply, which is a patch.
 var implied = []string{"create machines.cluster.x-k8s.io", "create machinesets.cluster.x-k8s.io"}
 
-// TestEachRightIsUsed has a controller do all it does, with the service account that the payload has, and no more rights.
+// TestEachRightIsUsed has a controller do all it does, with the service account that the payload has, and no more
+// rights.
 func TestEachRightIsUsed(t *testing.T) {
 	t.Parallel()
 	own := machinetest.New(sandbox.Options{
@@ -68,15 +70,17 @@ func TestEachRightIsUsed(t *testing.T) {
 	s.discoverAnExtension()
 	s.deployMachines()
 	s.askForMetrics(address)
-	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"}, func(o *configv1.ClusterOperator) bool {
-		lacksNone := slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
-			return c.Type == configv1.OperatorDegraded && c.Status == configv1.ConditionFalse
+	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"},
+		func(o *configv1.ClusterOperator) bool {
+			lacksNone := slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
+				return c.Type == configv1.OperatorDegraded && c.Status == configv1.ConditionFalse
+			})
+			return len(o.Status.Versions) == 1 && lacksNone
 		})
-		return len(o.Status.Versions) == 1 && lacksNone
-	})
 	for _, role := range []string{
 		"machine-controller", "machine-controller-providers",
-		"machine-controller-cluster-api", "machine-controller-sets-cluster-api", "machine-controller-providers-cluster-api",
+		"machine-controller-cluster-api", "machine-controller-sets-cluster-api",
+		"machine-controller-providers-cluster-api",
 		"machine-controller-extensions-cluster-api",
 	} {
 		for _, name := range sandboxtest.UnusedRights(t, own.Sandbox(t), manifests.Objects(), role, rare...) {
@@ -115,8 +119,8 @@ func (s *rightsScene) applyRoles() {
 	}
 }
 
-// run runs a controller of some namespaces, or of all, with the token of its service account, until the test ends. It returns where
-// it serves metrics.
+// run runs a controller of some namespaces, or of all, with the token of its service account, until the test ends. It
+// returns where it serves metrics.
 func (s *rightsScene) run(namespaces ...string) string {
 	s.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -124,7 +128,8 @@ func (s *rightsScene) run(namespaces ...string) string {
 	address := free.Addr().String()
 	s.must(free.Close())
 	accounts := s.SharedSandbox.Client(s.T).CoreV1().ServiceAccounts(manager.DefaultNamespace)
-	token, err := accounts.CreateToken(s.Context(), "machine-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := accounts.CreateToken(s.Context(), "machine-controller", &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	s.must(err)
 	config := rest.AnonymousClientConfig(s.Sandbox(s.T).Config)
 	config.BearerToken = token.Status.Token
@@ -186,24 +191,36 @@ func (s *rightsScene) replaceMachines() {
 func (s *rightsScene) drainAMachine() {
 	s.Helper()
 	name := s.namespace + "-m"
-	m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: s.template("KwokMachine")}
-	m.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{Name: "One", Owner: "test"}, {Name: "Two", Owner: "test"}}
+	m := &machinev1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec:       s.template("KwokMachine"),
+	}
+	m.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{Name: "One", Owner: "test"},
+		{Name: "Two", Owner: "test"}}
 	s.must(s.admin.Create(s.Context(), m))
 	s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web", Labels: map[string]string{"app": "web"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.namespace,
+		Name:      "web",
+		Labels:    map[string]string{"app": "web"},
+	}}
 	pod.Spec = corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "main", Image: "example"}}}
 	s.must(s.admin.Create(s.Context(), pod))
-	budget := sandboxtest.Apply(s.T, s.Connect(s.T), `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: `+s.namespace+`, name: web},
+	budget := sandboxtest.Apply(s.T, s.Connect(s.T),
+		`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: `+s.namespace+`, name: web},
 		spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}}`)
-	machinetest.Await(s.T, s.admin, budget, client.ObjectKeyFromObject(budget), func(b *unstructured.Unstructured) bool {
-		healthy, _, _ := unstructured.NestedInt64(b.Object, "status", "currentHealthy")
-		return healthy == 1
-	})
+	machinetest.Await(s.T, s.admin, budget, client.ObjectKeyFromObject(budget),
+		func(b *unstructured.Unstructured) bool {
+			healthy, _, _ := unstructured.NestedInt64(b.Object, "status", "currentHealthy")
+			return healthy == 1
+		})
 	runDaemons(s.T, s.admin, s.namespace, name)
 	s.must(s.admin.Delete(s.Context(), m))
 	conditionIs := func(of machinev1beta1.ConditionType, status corev1.ConditionStatus) {
 		s.Helper()
-		s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool { return hasCondition(m, of, status) })
+		s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool {
+			return hasCondition(m, of, status)
+		})
 	}
 	s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool {
 		return m.Status.Phase != nil && *m.Status.Phase == machinev1beta1.PhaseDeleting
@@ -223,39 +240,50 @@ func (s *rightsScene) drainAMachine() {
 // terminateByHand has a person provide a machine, and end it.
 func (s *rightsScene) terminateByHand() {
 	s.Helper()
-	m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "by-hand"}, Spec: s.template("ExternalMachine")}
+	m := &machinev1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "by-hand"},
+		Spec:       s.template("ExternalMachine"),
+	}
 	s.must(s.admin.Create(s.Context(), m))
-	instance := machinetest.Await(s.T, s.admin, &v1alpha1.ExternalMachine{}, client.ObjectKeyFromObject(m), func(i *v1alpha1.ExternalMachine) bool {
-		return len(i.Finalizers) > 0
-	})
+	instance := machinetest.Await(s.T, s.admin, &v1alpha1.ExternalMachine{}, client.ObjectKeyFromObject(m),
+		func(i *v1alpha1.ExternalMachine) bool {
+			return len(i.Finalizers) > 0
+		})
 	s.patch(instance, `{"spec":{"providerID":"hand://1"}}`)
-	s.AwaitMachine(s.T, s.namespace, "by-hand", func(m *machinev1beta1.Machine) bool { return m.Spec.ProviderID != nil })
-	s.must(s.admin.Delete(s.Context(), m))
-	machinetest.Await(s.T, s.admin, instance, client.ObjectKeyFromObject(instance), func(i *v1alpha1.ExternalMachine) bool {
-		return i.DeletionTimestamp != nil
+	s.AwaitMachine(s.T, s.namespace, "by-hand", func(m *machinev1beta1.Machine) bool {
+		return m.Spec.ProviderID != nil
 	})
+	s.must(s.admin.Delete(s.Context(), m))
+	machinetest.Await(s.T, s.admin, instance, client.ObjectKeyFromObject(instance),
+		func(i *v1alpha1.ExternalMachine) bool {
+			return i.DeletionTimestamp != nil
+		})
 	s.patch(instance, `{"spec":{"terminated":true}}`)
 	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
 }
 
-// addControlPlane has a set report that there are no machines of the control plane, which the ClusterOperator repeats, and deletes it.
+// addControlPlane has a set report that there are no machines of the control plane, which the ClusterOperator repeats,
+// and deletes it.
 func (s *rightsScene) addControlPlane() {
 	s.Helper()
 	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "cluster"}}
 	s.must(yaml.UnmarshalStrict([]byte(`{state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
 		machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
 			metadata: {labels: {machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}},
-			spec: {providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}}}}}}`), &set.Spec))
+			spec: {providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}}}}}}`),
+		&set.Spec))
 	s.must(s.admin.Create(s.Context(), set))
-	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *machinev1.ControlPlaneMachineSet) bool {
-		return meta.IsStatusConditionTrue(set.Status.Conditions, "Degraded") && len(set.Finalizers) > 0
-	})
-	machinetest.Await(s.T, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"}, func(o *configv1.ClusterOperator) bool {
-		return slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
-			return c.Type == configv1.OperatorDegraded && c.Reason == manager.ReasonControlPlaneDegraded &&
-				strings.Contains(c.Message, s.namespace+"/cluster (NoReadyMachines: ")
+	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set),
+		func(set *machinev1.ControlPlaneMachineSet) bool {
+			return meta.IsStatusConditionTrue(set.Status.Conditions, "Degraded") && len(set.Finalizers) > 0
 		})
-	})
+	machinetest.Await(s.T, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"},
+		func(o *configv1.ClusterOperator) bool {
+			return slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
+				return c.Type == configv1.OperatorDegraded && c.Reason == manager.ReasonControlPlaneDegraded &&
+					strings.Contains(c.Message, s.namespace+"/cluster (NoReadyMachines: ")
+			})
+		})
 	s.must(s.admin.Delete(s.Context(), set))
 	machinetest.AwaitGone(s.T, s.admin, set, client.ObjectKeyFromObject(set))
 }
@@ -267,7 +295,8 @@ func (s *rightsScene) askForMetrics(address string) {
 	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
 	s.must(err)
 	request.Header.Set("Authorization", "Bearer "+asker.BearerToken)
-	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // it has made its certificate itself
+	// it has made its certificate itself
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := web.Do(request)
 	s.must(err)
 	_ = answer.Body.Close()

@@ -68,7 +68,12 @@ var patchCommand = regexp.MustCompile(`^kubectl patch ([a-z]+)\.\S+ (\S+) -n def
 // runPrinted does what the first command says that `runlevel why` prints of a machine. It is to be about the object.
 func (s *scene) runPrinted(machine string, object client.Object) {
 	s.t.Helper()
-	id := kinds.ID{Group: overview.Kind.Group, Kind: overview.Kind.Kind, Namespace: metav1.NamespaceDefault, Name: machine}
+	id := kinds.ID{
+		Group:     overview.Kind.Group,
+		Kind:      overview.Kind.Kind,
+		Namespace: metav1.NamespaceDefault,
+		Name:      machine,
+	}
 	said, err := overview.Explain(s.t.Context(), sandboxtest.Connect(s.t, s.control.Config), id)
 	s.must(err)
 	for _, statement := range said.Statements {
@@ -77,12 +82,16 @@ func (s *scene) runPrinted(machine string, object client.Object) {
 			if command == nil {
 				continue
 			}
-			if kind := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", object), "*")); !strings.HasSuffix(kind, "."+command[1]) {
+			if kind := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", object), "*")); !strings.HasSuffix(kind,
+				"."+command[1]) {
 				s.t.Fatalf("%q is not about a %s", line, kind)
 			}
 			object.SetNamespace(metav1.NamespaceDefault)
 			object.SetName(command[2])
-			patchType := map[string]types.PatchType{"json": types.JSONPatchType, "merge": types.MergePatchType}[command[3]]
+			patchType := map[string]types.PatchType{
+				"json":  types.JSONPatchType,
+				"merge": types.MergePatchType,
+			}[command[3]]
 			s.must(s.Patch(s.t.Context(), object, client.RawPatch(patchType, []byte(command[4]))))
 			return
 		}
@@ -118,13 +127,15 @@ func loseNode(s *scene) {
 	s.must(s.Create(s.t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "precious"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: &intstr.IntOrString{IntVal: 1}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "precious"}},
+			MinAvailable: &intstr.IntOrString{IntVal: 1},
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "precious"}},
 		},
 	}))
 	s.create("nodeless", hooksOf("", "ShipLogs"), "precious")
 	s.deleteMachine("nodeless")
 	s.awaitMachine("nodeless", func(m *machinev1beta1.Machine) bool {
-		return names(m, machinev1beta1.MachineDrained, machinev1beta1.LifecycleHook{Name: "PodDisruptionBudget precious"})
+		return names(m, machinev1beta1.MachineDrained,
+			machinev1beta1.LifecycleHook{Name: "PodDisruptionBudget precious"})
 	})
 	s.awaitEvent("nodeless", "DrainRequeued", "PodDisruptionBudget precious")
 	s.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "nodeless"}})
@@ -133,7 +144,8 @@ func loseNode(s *scene) {
 	s.awaitGone("nodeless")
 }
 
-// loseInfrastructure has what the machine runs on go before the machine: hooks hold the rest of the deletion all the same.
+// loseInfrastructure has what the machine runs on go before the machine: hooks hold the rest of the deletion all the
+// same.
 func loseInfrastructure(s *scene) {
 	s.create("lost", hooksOf("", "ShipLogs"), "stranded")
 	s.delete(&v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "lost"}})
@@ -150,10 +162,12 @@ func keepInfrastructure(s *scene) {
 	s.create("kept", machinev1beta1.LifecycleHooks{})
 	s.patch(&v1alpha1.KwokMachine{}, "kept", `{"spec":{"neverDeletes":true}}`)
 	s.deleteMachine("kept")
-	s.awaitHeldBy("kept", "KwokMachine kept (finalizer infrastructure.runlevel.dev/kwokmachine): stays until spec.neverDeletes is false")
+	s.awaitHeldBy("kept", "KwokMachine kept (finalizer infrastructure.runlevel.dev/kwokmachine): stays until "+
+		"spec.neverDeletes is false")
 	s.awaitMachine("kept", func(m *machinev1beta1.Machine) bool {
 		exists := conditionOf(m, machinev1beta1.InstanceExistsCondition)
-		return exists.Reason == "InstanceTerminating" && strings.Contains(exists.Message, "infrastructure.runlevel.dev/kwokmachine")
+		return exists.Reason == "InstanceTerminating" &&
+			strings.Contains(exists.Message, "infrastructure.runlevel.dev/kwokmachine")
 	})
 	s.must(s.Get(s.t.Context(), client.ObjectKey{Name: "kept"}, &corev1.Node{}))
 	s.runPrinted("kept", &v1alpha1.KwokMachine{})
@@ -163,7 +177,8 @@ func keepInfrastructure(s *scene) {
 // keepByFinalizer has another controller keep the Machine: all else goes, and the Machine says who keeps it.
 func keepByFinalizer(s *scene) {
 	s.create("audited", machinev1beta1.LifecycleHooks{})
-	s.patch(&machinev1beta1.Machine{}, "audited", `{"metadata":{"finalizers":["machine.machine.openshift.io","example.com/audit"]}}`)
+	s.patch(&machinev1beta1.Machine{}, "audited",
+		`{"metadata":{"finalizers":["machine.machine.openshift.io","example.com/audit"]}}`)
 	s.deleteMachine("audited")
 	s.awaitHeldBy("audited", "finalizer example.com/audit")
 	s.awaitEvent("audited", "FinalizersRemain", "example.com/audit")
@@ -181,13 +196,16 @@ func editDeleting(s *scene) {
 	hooks.PreTerminate = append(hooks.PreTerminate, hooksOf("", "Fourth").PreTerminate...)
 	s.create("edited", hooks, "bystander")
 	s.deleteMachine("edited")
-	s.awaitHeldBy("edited", "preDrain hooks First of owner, Second of owner; later preTerminate hooks Third of owner, Fourth of owner")
+	s.awaitHeldBy("edited", "preDrain hooks First of owner, Second of owner; later preTerminate hooks Third of "+
+		"owner, Fourth of owner")
 	s.removeHook("edited", "Third")
 	s.removeHook("edited", "Second")
-	s.patch(&machinev1beta1.Machine{}, "edited", `{"metadata":{"labels":{"new":"yes"}},"spec":{"metadata":{"labels":{"new":"yes"}},
+	s.patch(&machinev1beta1.Machine{}, "edited",
+		`{"metadata":{"labels":{"new":"yes"}},"spec":{"metadata":{"labels":{"new":"yes"}},
 		"taints":[{"key":"new","effect":"NoSchedule"}]}}`)
 	s.awaitMachine("edited", func(m *machinev1beta1.Machine) bool {
-		return names(m, machinev1beta1.MachineDrainable, hooks.PreDrain[0]) && !names(m, machinev1beta1.MachineDrainable, hooks.PreDrain[1])
+		return names(m, machinev1beta1.MachineDrainable, hooks.PreDrain[0]) &&
+			!names(m, machinev1beta1.MachineDrainable, hooks.PreDrain[1])
 	})
 	s.awaitHeldBy("edited", "preDrain hook First of owner; later preTerminate hook Fourth of owner")
 
@@ -197,11 +215,14 @@ func editDeleting(s *scene) {
 	s.must(s.Get(s.t.Context(), keyOf("bystander"), &corev1.Pod{}))
 	before := &machinev1beta1.Machine{}
 	s.must(s.Get(s.t.Context(), keyOf("edited"), before))
-	s.patch(&machinev1beta1.Machine{}, "edited", `{"metadata":{"annotations":{"`+excludeAnnotation+`":null}},"spec":{"providerSpec":{"value":null}}}`)
+	s.patch(&machinev1beta1.Machine{}, "edited",
+		`{"metadata":{"annotations":{"`+excludeAnnotation+`":null}},"spec":{"providerSpec":{"value":null}}}`)
 	s.removeHook("edited", "Fourth")
-	s.awaitHeldBy("edited", "infrastructure: Failed to check if machine exists: providerSpec.value: it is missing: write an object, "+
+	s.awaitHeldBy("edited", "infrastructure: Failed to check if machine exists: providerSpec.value: it is missing: "+
+		"write an object, "+
 		`as {"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "ExternalMachine", "spec": {}}`)
 	s.must(s.Get(s.t.Context(), keyOf("edited"), &v1alpha1.KwokMachine{}))
-	s.patch(&machinev1beta1.Machine{}, "edited", `{"spec":{"providerSpec":{"value":`+string(before.Spec.ProviderSpec.Value.Raw)+`}}}`)
+	s.patch(&machinev1beta1.Machine{}, "edited",
+		`{"spec":{"providerSpec":{"value":`+string(before.Spec.ProviderSpec.Value.Raw)+`}}}`)
 	s.awaitGone("edited")
 }

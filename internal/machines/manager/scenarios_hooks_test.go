@@ -17,7 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestStories plays the owners of hooks: what OpenShift's documentation says that hooks are good for. And it plays chaos.
+// TestStories plays the owners of hooks: what OpenShift's documentation says that hooks are good for. And it plays
+// chaos.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -66,7 +67,9 @@ func (s *scene) create(name string, hooks machinev1beta1.LifecycleHooks, pods ..
 	s.awaitMachine(name, isRunning)
 	for _, pod := range pods {
 		s.must(s.Create(s.t.Context(), newPod(pod, name)))
-		machinetest.Await(s.t, s, &corev1.Pod{}, keyOf(pod), func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+		machinetest.Await(s.t, s, &corev1.Pod{}, keyOf(pod), func(p *corev1.Pod) bool {
+			return p.Status.Phase == corev1.PodRunning
+		})
 	}
 }
 
@@ -116,7 +119,9 @@ func replaceProactively(s *scene) {
 	s.must(s.Create(s.t.Context(), set))
 	old := s.awaitSet("replaced", 1, isRunning)[0]
 	s.deleteMachine(old)
-	replacement := s.awaitSet("replaced", 1, func(m *machinev1beta1.Machine) bool { return m.Name != old && isRunning(m) })[0]
+	replacement := s.awaitSet("replaced", 1, func(m *machinev1beta1.Machine) bool {
+		return m.Name != old && isRunning(m)
+	})[0]
 	node := &corev1.Node{}
 	s.must(s.Get(s.t.Context(), client.ObjectKey{Name: old}, node))
 	if node.Spec.Unschedulable || !s.isWhole(old) {
@@ -139,7 +144,8 @@ func drainInOrder(s *scene) {
 		return names(m, machinev1beta1.MachineDrainable, machinev1beta1.LifecycleHook{Name: "DrainInOrder"})
 	})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ordered"}}
-	s.must(s.Patch(s.t.Context(), node, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`))))
+	s.must(s.Patch(s.t.Context(), node,
+		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`))))
 	for _, name := range []string{"first", "second"} {
 		pod := &corev1.Pod{}
 		s.must(s.Get(s.t.Context(), keyOf(name), pod))
@@ -167,7 +173,8 @@ func detachStorage(s *scene) {
 		s.t.Error("the machine ends while storage is attached")
 	}
 	s.delete(attachment)
-	s.must(s.Patch(s.t.Context(), attachment, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	s.must(s.Patch(s.t.Context(), attachment,
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 	machinetest.AwaitGone(s.t, s, attachment, client.ObjectKey{Name: "attachment"})
 	s.removeHook("attached", "WaitForStorageDetach")
 	s.awaitGone("attached")
@@ -208,7 +215,9 @@ func deleteSet(s *scene) {
 		}
 	}
 	s.must(s.Get(s.t.Context(), client.ObjectKeyFromObject(set), set))
-	if all := s.awaitSet("foreground", 2, func(*machinev1beta1.Machine) bool { return true }); fmt.Sprint(all) != fmt.Sprint(machines) {
+	if all := s.awaitSet("foreground", 2, func(*machinev1beta1.Machine) bool {
+		return true
+	}); fmt.Sprint(all) != fmt.Sprint(machines) {
 		s.t.Errorf("machines %q are there, not %q", all, machines)
 	}
 	s.removeHook(machines[0], "Keep")

@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/program/leader"
 )
 
-// TestBusyControllersEnd ends controllers whose queues are full. A queue that keeps a worker keeps the process, until it is
-// killed, and the Lease with it.
+// TestBusyControllersEnd ends controllers whose queues are full. A queue that keeps a worker keeps the process, until
+// it is killed, and the Lease with it.
 func TestBusyControllersEnd(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -31,7 +31,8 @@ func TestBusyControllersEnd(t *testing.T) {
 // endBusyController ends a controller when it has reconciled a few hundred times, and waits for its end.
 func endBusyController(t *testing.T) {
 	t.Helper()
-	m, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{Controller: leader.ControllerConfig(), Metrics: server.Options{BindAddress: "0"}})
+	m, err := ctrl.NewManager(&rest.Config{},
+		ctrl.Options{Controller: leader.ControllerConfig(), Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,8 @@ func endBusyController(t *testing.T) {
 		}),
 	})
 	if err == nil {
-		err = busy.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		err = busy.Watch(source.Func(func(ctx context.Context,
+			queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			go func() {
 				for i := 0; ctx.Err() == nil; i++ {
 					queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: fmt.Sprint(i)}})

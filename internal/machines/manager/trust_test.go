@@ -33,7 +33,8 @@ type trustScene struct {
 	victim   *corev1.Node
 }
 
-// newTrustScene starts the controller for one namespace, and creates an account that may do everything with some resources of the namespace.
+// newTrustScene starts the controller for one namespace, and creates an account that may do everything with some
+// resources of the namespace.
 func newTrustScene(t *testing.T, resources ...string) *trustScene {
 	t.Helper()
 	own := machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
@@ -46,7 +47,10 @@ func newTrustScene(t *testing.T, resources ...string) *trustScene {
 	s.must(err)
 	s.run(s.namespace)
 	s.stranger = s.account("stranger", allOf(resources...))
-	s.victim = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "victim"}, Spec: corev1.NodeSpec{ProviderID: "cloud://victim"}}
+	s.victim = &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "victim"},
+		Spec:       corev1.NodeSpec{ProviderID: "cloud://victim"},
+	}
 	s.must(s.admin.Create(t.Context(), s.victim))
 	s.victim.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.7"}}
 	s.must(s.admin.Status().Update(t.Context(), s.victim))
@@ -73,12 +77,14 @@ func (s *trustScene) account(name string, may rbacv1.PolicyRule) client.Client {
 
 // providerSpec returns the field of a Machine for an ExternalMachine with a spec.
 func providerSpec(spec string) string {
-	return `providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, spec: ` + spec + `}}`
+	return `providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, spec: ` +
+		spec + `}}`
 }
 
 // isRefused reports whether the policy has refused a request, and says which right it takes.
 func isRefused(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'machine-controller-nodes'") && strings.Contains(err.Error(), "the right to delete nodes")
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'machine-controller-nodes'") &&
+		strings.Contains(err.Error(), "the right to delete nodes")
 }
 
 // object returns an object of the namespace.
@@ -98,23 +104,31 @@ const (
 	victimsID        = "providerID: cloud://victim"
 	victimsAddresses = "addresses: [{type: InternalIP, address: 10.0.0.7}]"
 
-	referenceToFine = "infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: fine}, bootstrap: {dataSecretName: data}"
-	ofSet           = "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: "
+	referenceToFine = "infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: " +
+		"fine}, bootstrap: {dataSecretName: data}"
+	ofSet = "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: "
 )
 
 // refusedObjects are objects that would have the controller take the victim, or create a Node.
 func refusedObjects() map[string]string {
 	ofClusterAPI := "{clusterName: c, " + victimsID + ", " + referenceToFine + "}"
 	return map[string]string{
-		"a providerID":                   openshiftAPI + ", kind: Machine, spec: {" + victimsID + ", " + providerSpec("{}") + "}",
-		"a providerID in a providerSpec": openshiftAPI + ", kind: Machine, spec: {" + providerSpec("{"+victimsID+"}") + "}",
-		"addresses in a providerSpec":    openshiftAPI + ", kind: Machine, spec: {" + providerSpec("{"+victimsAddresses+"}") + "}",
-		"a simulated machine":            openshiftAPI + ", kind: Machine, spec: {providerSpec: {value: {" + infraAPI + ", kind: KwokMachine}}}",
-		"a providerID in a set":          openshiftAPI + ", kind: MachineSet, spec: {" + ofSet + "{" + victimsID + ", " + providerSpec("{}") + "}}}",
-		"addresses in a set":             openshiftAPI + ", kind: MachineSet, spec: {" + ofSet + "{" + providerSpec("{"+victimsAddresses+"}") + "}}}",
+		"a providerID": openshiftAPI + ", kind: Machine, spec: {" + victimsID + ", " +
+			providerSpec("{}") + "}",
+		"a providerID in a providerSpec": openshiftAPI + ", kind: Machine, spec: {" + providerSpec("{"+victimsID+"}") +
+			"}",
+		"addresses in a providerSpec": openshiftAPI + ", kind: Machine, spec: {" +
+			providerSpec("{"+victimsAddresses+"}") + "}",
+		"a simulated machine": openshiftAPI + ", kind: Machine, spec: {providerSpec: {value: {" + infraAPI +
+			", kind: KwokMachine}}}",
+		"a providerID in a set": openshiftAPI + ", kind: MachineSet, spec: {" + ofSet + "{" + victimsID +
+			", " + providerSpec("{}") + "}}}",
+		"addresses in a set": openshiftAPI + ", kind: MachineSet, spec: {" + ofSet + "{" +
+			providerSpec("{"+victimsAddresses+"}") + "}}}",
 
 		"a providerID in a control plane": controlPlane("{" + victimsID + ", " + providerSpec("{}") + "}"),
-		"addresses in a failure domain": controlPlane("{providerSpec: {value: {" + infraAPI + ", kind: ExternalMachine, failureDomains: [{" +
+		"addresses in a failure domain": controlPlane("{providerSpec: {value: {" + infraAPI +
+			", kind: ExternalMachine, failureDomains: [{" +
 			victimsAddresses + "}]}}}"),
 
 		"infrastructure with a providerID": infraAPI + ", kind: ExternalMachine, spec: {" + victimsID + "}",
@@ -123,44 +137,52 @@ func refusedObjects() map[string]string {
 		"new simulated infrastructure":     infraAPI + ", kind: KwokMachine, spec: {}",
 		"a template of simulated machines": infraAPI + ", kind: KwokMachineTemplate, spec: {template: {spec: {}}}",
 
-		"Cluster API's Machine":           clusterAPI + ", kind: Machine, spec: " + ofClusterAPI,
-		"Cluster API's MachineSet":        clusterAPI + ", kind: MachineSet, spec: {clusterName: c, " + ofSet + ofClusterAPI + "}}",
-		"Cluster API's MachineDeployment": clusterAPI + ", kind: MachineDeployment, spec: {clusterName: c, " + ofSet + ofClusterAPI + "}}",
+		"Cluster API's Machine": clusterAPI + ", kind: Machine, spec: " + ofClusterAPI,
+		"Cluster API's MachineSet": clusterAPI + ", kind: MachineSet, spec: {clusterName: c, " + ofSet +
+			ofClusterAPI + "}}",
+		"Cluster API's MachineDeployment": clusterAPI + ", kind: MachineDeployment, spec: {clusterName: c, " + ofSet +
+			ofClusterAPI + "}}",
 	}
 }
 
 // controlPlane returns a ControlPlaneMachineSet with a template.
 func controlPlane(spec string) string {
-	labels := "{a: b, machine.openshift.io/cluster-api-cluster: c, machine.openshift.io/cluster-api-machine-role: master, " +
+	labels := "{a: b, machine.openshift.io/cluster-api-cluster: c, machine.openshift.io/cluster-api-machine-role: " +
+		"master, " +
 		"machine.openshift.io/cluster-api-machine-type: master}"
-	return "apiVersion: machine.openshift.io/v1, kind: ControlPlaneMachineSet, metadata: {name: cluster}, spec: {replicas: 3, " +
+	return "apiVersion: machine.openshift.io/v1, kind: ControlPlaneMachineSet, metadata: {name: cluster}, spec: " +
+		"{replicas: 3, " +
 		"selector: {matchLabels: {a: b}}, template: {machineType: machines_v1beta1_machine_openshift_io, " +
 		"machines_v1beta1_machine_openshift_io: {metadata: {labels: " + labels + "}, spec: " + spec + "}}}"
 }
 
 // refusedPatches are changes that would have the controller take the victim for machines that the account has created.
 func (s *trustScene) refusedPatches() map[string][2]string {
-	external, machine, ofClusterAPI := infraAPI+", kind: ExternalMachine", openshiftAPI+", kind: Machine", clusterAPI+", kind: Machine"
+	external, machine, ofClusterAPI := infraAPI+", kind: ExternalMachine", openshiftAPI+", kind: Machine", clusterAPI+
+		", kind: Machine"
 	return map[string][2]string{
 		"addresses of infrastructure":    {external, "spec: {" + victimsAddresses + "}"},
 		"a providerID of infrastructure": {external, "spec: {" + victimsID + "}"},
 		"the end of infrastructure":      {external, "spec: {terminated: true}"},
 		"the status of infrastructure":   {external, "status: {" + victimsAddresses + "}"},
 		"a providerID of a Machine":      {machine, "spec: {" + victimsID + "}"},
-		"the nodeRef of a Machine":       {machine, fmt.Sprintf("status: {nodeRef: {kind: Node, name: victim, uid: %s}}", s.victim.UID)},
-		"the addresses of a Machine":     {machine, "status: {" + victimsAddresses + "}"},
-		"a providerID of Cluster API":    {ofClusterAPI, "spec: {" + victimsID + "}"},
-		"the nodeRef of Cluster API":     {ofClusterAPI, "status: {nodeRef: {name: victim}}"},
+		"the nodeRef of a Machine": {machine,
+			fmt.Sprintf("status: {nodeRef: {kind: Node, name: victim, uid: %s}}", s.victim.UID)},
+		"the addresses of a Machine":  {machine, "status: {" + victimsAddresses + "}"},
+		"a providerID of Cluster API": {ofClusterAPI, "spec: {" + victimsID + "}"},
+		"the nodeRef of Cluster API":  {ofClusterAPI, "status: {nodeRef: {name: victim}}"},
 	}
 }
 
-// TestNoNodeIsTakenWithoutARightOnNodes has an account with all rights on the machines and infrastructure of a namespace try to take
-// a Node of no machine. Then an administrator creates a Machine for that Node.
+// TestNoNodeIsTakenWithoutARightOnNodes has an account with all rights on the machines and infrastructure of a
+// namespace try to take a Node of no machine. Then an administrator creates a Machine for that Node.
 func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 	t.Parallel()
 	s := newTrustScene(t, "machines", "machines/status", "machinesets", "machinedeployments", "controlplanemachinesets",
-		"externalmachines", "externalmachines/status", "kwokmachines", "externalmachinetemplates", "kwokmachinetemplates")
-	cluster := "{" + clusterAPI + ", kind: Cluster, metadata: {name: c}, spec: {infrastructureRef: {apiGroup: a.b, kind: Any, name: any}}}"
+		"externalmachines", "externalmachines/status", "kwokmachines", "externalmachinetemplates",
+		"kwokmachinetemplates")
+	cluster := "{" + clusterAPI +
+		", kind: Cluster, metadata: {name: c}, spec: {infrastructureRef: {apiGroup: a.b, kind: Any, name: any}}}"
 	s.must(s.admin.Create(t.Context(), s.object(cluster)))
 	for _, text := range []string{
 		openshiftAPI + ", kind: Machine, spec: {" + providerSpec("{description: of the account}") + "}",
@@ -168,11 +190,13 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 	} {
 		s.must(s.stranger.Create(t.Context(), s.object("{metadata: {name: fine}, "+text+"}")))
 	}
-	outside := s.object("{metadata: {name: outside}, " + openshiftAPI + ", kind: Machine, spec: {" + providerSpec("{}") + "}}")
+	outside := s.object("{metadata: {name: outside}, " + openshiftAPI + ", kind: Machine, spec: {" +
+		providerSpec("{}") + "}}")
 	outside.SetNamespace(s.Namespace(t))
 	s.must(s.admin.Create(t.Context(), outside))
 	s.AwaitMachine(t, s.namespace, "fine", func(m *machinev1beta1.Machine) bool { return m.Status.Phase != nil })
-	odd := "{metadata: {name: odd}, " + openshiftAPI + ", kind: Machine, spec: {providerSpec: {value: {" + infraAPI + ", kind: RackMachine, spec: any, failureDomains: any}}}}"
+	odd := "{metadata: {name: odd}, " + openshiftAPI + ", kind: Machine, spec: {providerSpec: {value: {" + infraAPI +
+		", kind: RackMachine, spec: any, failureDomains: any}}}}"
 	s.must(s.stranger.Create(t.Context(), s.object(odd), client.DryRunAll)) // what the provider refuses
 	for what, text := range refusedObjects() {
 		if !strings.Contains(text, "metadata: {name: ") {
@@ -183,7 +207,8 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 		}
 	}
 	for what, change := range s.refusedPatches() {
-		object, patch := s.object("{metadata: {name: fine}, "+change[0]+"}"), client.RawPatch(types.MergePatchType, s.json("{"+change[1]+"}"))
+		object, patch := s.object("{metadata: {name: fine}, "+change[0]+"}"),
+			client.RawPatch(types.MergePatchType, s.json("{"+change[1]+"}"))
 		err := s.stranger.Patch(t.Context(), object, patch)
 		if strings.HasPrefix(change[1], "status") {
 			err = s.stranger.Status().Patch(t.Context(), object, patch)
@@ -195,7 +220,9 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	s.must(s.admin.Create(t.Context(), s.object("{metadata: {name: adopts}, "+openshiftAPI+", kind: Machine, spec: {"+providerSpec("{"+victimsID+"}")+"}}")))
+	s.must(s.admin.Create(t.Context(),
+		s.object("{metadata: {name: adopts}, "+openshiftAPI+", kind: Machine, spec: {"+providerSpec("{"+victimsID+"}")+
+			"}}")))
 	s.AwaitMachine(t, s.namespace, "adopts", func(m *machinev1beta1.Machine) bool {
 		return m.Status.NodeRef != nil && m.Status.NodeRef.UID == s.victim.UID
 	})
@@ -212,12 +239,18 @@ func (s *trustScene) json(text string) []byte {
 	return data
 }
 
-// TestAccountsWithOneRight has accounts with the rights of a machine hook, of a provider or of an editor of ExtensionConfigs try more.
+// TestAccountsWithOneRight has accounts with the rights of a machine hook, of a provider or of an editor of
+// ExtensionConfigs try more.
 func TestAccountsWithOneRight(t *testing.T) {
 	t.Parallel()
 	s := newTrustScene(t, "machines")
-	s.must(s.stranger.Create(t.Context(), s.object("{metadata: {name: fine}, "+openshiftAPI+", kind: Machine, spec: {"+providerSpec("{}")+"}}")))
-	hook := s.account("hook", rbacv1.PolicyRule{APIGroups: []string{"machine.openshift.io"}, Resources: []string{"machines"}, Verbs: []string{"get", "patch"}})
+	s.must(s.stranger.Create(t.Context(),
+		s.object("{metadata: {name: fine}, "+openshiftAPI+", kind: Machine, spec: {"+providerSpec("{}")+"}}")))
+	hook := s.account("hook", rbacv1.PolicyRule{
+		APIGroups: []string{"machine.openshift.io"},
+		Resources: []string{"machines"},
+		Verbs:     []string{"get", "patch"},
+	})
 	t.Run("a hook", func(t *testing.T) {
 		machine := s.object("{metadata: {name: fine}, " + openshiftAPI + ", kind: Machine}")
 		change := func(text string) error {
@@ -230,7 +263,8 @@ func TestAccountsWithOneRight(t *testing.T) {
 			t.Errorf("a providerID: %v", err)
 		}
 	})
-	for group, also := range map[string]string{"infrastructure.cluster.x-k8s.io": "", "rack.example.com": documentedBinding(t)} {
+	for group, also := range map[string]string{"infrastructure.cluster.x-k8s.io": "",
+		"rack.example.com": documentedBinding(t)} {
 		t.Run("a user and a provider of "+group, func(t *testing.T) {
 			sandboxtest.Apply(t, s.Connect(t), strings.ReplaceAll(rackMachines, "GROUP", group))
 			if also != "" {
@@ -240,14 +274,24 @@ func TestAccountsWithOneRight(t *testing.T) {
 			rights := func(resources ...string) rbacv1.PolicyRule {
 				return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"*"}}
 			}
-			user, provider := s.account(name+"-user", rights("rackmachines")), s.account(name+"-provider", rights("rackmachines", "rackmachines/status"))
-			odd := "{metadata: {name: odd}, apiVersion: " + group + "/v1, kind: RackMachine, spec: {template: ubuntu, providerSpec: any}}"
-			sandboxtest.Eventually(t, "the user creates a machine", func(context.Context) bool { return user.Create(t.Context(), s.object(odd)) == nil })
+			user, provider := s.account(name+"-user", rights("rackmachines")),
+				s.account(name+"-provider", rights("rackmachines", "rackmachines/status"))
+			odd := "{metadata: {name: odd}, apiVersion: " + group +
+				"/v1, kind: RackMachine, spec: {template: ubuntu, providerSpec: any}}"
+			sandboxtest.Eventually(t, "the user creates a machine", func(context.Context) bool {
+				return user.Create(t.Context(), s.object(odd)) == nil
+			})
 			identified := func(by client.Client) error {
-				return by.Create(t.Context(), s.object("{metadata: {generateName: r-}, apiVersion: "+group+"/v1, kind: RackMachine, spec: {"+victimsID+"}}"))
+				return by.Create(t.Context(),
+					s.object("{metadata: {generateName: r-}, apiVersion: "+group+"/v1, kind: RackMachine, spec: {"+
+						victimsID+"}}"))
 			}
-			sandboxtest.Eventually(t, "the provider sets a providerID", func(context.Context) bool { return identified(provider) == nil })
-			sandboxtest.Eventually(t, "the user can't", func(context.Context) bool { return isRefused(identified(user)) })
+			sandboxtest.Eventually(t, "the provider sets a providerID", func(context.Context) bool {
+				return identified(provider) == nil
+			})
+			sandboxtest.Eventually(t, "the user can't", func(context.Context) bool {
+				return isRefused(identified(user))
+			})
 		})
 	}
 	t.Run("an editor of ExtensionConfigs", func(t *testing.T) {
@@ -283,30 +327,41 @@ spec:
      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// extensionsOnly has an account that may only write ExtensionConfigs name a Secret with a certificate authority: the controller
-// reads it no more than the account does.
+// extensionsOnly has an account that may only write ExtensionConfigs name a Secret with a certificate authority: the
+// controller reads it no more than the account does.
 func (s *trustScene) extensionsOnly(t *testing.T) {
 	t.Helper()
-	editor := s.account("extensions", rbacv1.PolicyRule{APIGroups: []string{"any"}, Resources: []string{"any"}, Verbs: []string{"get"}})
+	editor := s.account("extensions",
+		rbacv1.PolicyRule{APIGroups: []string{"any"}, Resources: []string{"any"}, Verbs: []string{"get"}})
 	object := metav1.ObjectMeta{Name: "extensions"}
 	s.must(s.admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: object, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"runtime.cluster.x-k8s.io"}, Resources: []string{"extensionconfigs"}, Verbs: []string{"*"}},
+		{
+			APIGroups: []string{"runtime.cluster.x-k8s.io"},
+			Resources: []string{"extensionconfigs"},
+			Verbs:     []string{"*"},
+		},
 	}}))
 	s.must(s.admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: object, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: "extensions"}},
 	}))
-	secret := &corev1.Secret{ObjectMeta: s.named("password"), Data: map[string][]byte{"ca.crt": runtimehooktest.New(t).CA()}}
+	secret := &corev1.Secret{
+		ObjectMeta: s.named("password"),
+		Data:       map[string][]byte{"ca.crt": runtimehooktest.New(t).CA()},
+	}
 	s.must(s.admin.Create(t.Context(), secret))
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{
 		runtimev1.InjectCAFromSecretAnnotation: s.namespace + "/" + secret.Name,
 	}}}
 	config.Spec.ClientConfig.URL = "https://127.0.0.1:1"
-	sandboxtest.Eventually(t, "the ExtensionConfig is created", func(context.Context) bool { return editor.Create(t.Context(), config) == nil })
-	config = machinetest.Await(t, editor, config, client.ObjectKeyFromObject(config), func(c *runtimev1.ExtensionConfig) bool {
-		condition := meta.FindStatusCondition(c.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
-		return condition != nil && strings.Contains(condition.Message, "the controller has no right to read it")
+	sandboxtest.Eventually(t, "the ExtensionConfig is created", func(context.Context) bool {
+		return editor.Create(t.Context(), config) == nil
 	})
+	config = machinetest.Await(t, editor, config, client.ObjectKeyFromObject(config),
+		func(c *runtimev1.ExtensionConfig) bool {
+			condition := meta.FindStatusCondition(c.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
+			return condition != nil && strings.Contains(condition.Message, "the controller has no right to read it")
+		})
 	if len(config.Spec.ClientConfig.CABundle) > 0 {
 		t.Error("the ExtensionConfig has the Secret's ca.crt")
 	}

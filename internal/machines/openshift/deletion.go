@@ -18,7 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/machineevents"
 )
 
-// This file has the pass in which the phases of a deletion run (phases.go), and the conditions and events that they write.
+// This file has the pass in which the phases of a deletion run (phases.go), and the conditions and events that they
+// write.
 
 // A deletionPass is one pass over a machine that is being deleted.
 type deletionPass struct {
@@ -128,7 +129,13 @@ func (d *deletionPass) reportInfrastructure(wait deletion.DeletionWait, isUnread
 }
 
 func (d *deletionPass) recordDrainEvent(reason, note, cause string) {
-	d.r.events.Record(d.m, machineevents.Event{Type: corev1.EventTypeNormal, Reason: reason, Action: "Drain", Note: note, Cause: cause})
+	d.r.events.Record(d.m, machineevents.Event{
+		Type:   corev1.EventTypeNormal,
+		Reason: reason,
+		Action: "Drain",
+		Note:   note,
+		Cause:  cause,
+	})
 }
 
 // lookAtInfrastructure reads the infrastructure, once until its deletion is requested.
@@ -140,9 +147,11 @@ func (d *deletionPass) lookAtInfrastructure(ctx context.Context) observedInfrast
 	return *d.infrastructure
 }
 
-// readInfrastructure reads the infrastructure. Invalid infrastructure of a machine that was never provisioned does not exist.
+// readInfrastructure reads the infrastructure. Invalid infrastructure of a machine that was never provisioned does not
+// exist.
 func (d *deletionPass) readInfrastructure(ctx context.Context) observedInfrastructure {
-	isRecorded := conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
+	isRecorded := conditions.Find(d.m.Status.Conditions,
+		machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
 	seen := observedInfrastructure{Instance: infra.Instance{IsDeleting: d.isRequested || isRecorded}}
 	if wait := d.known.askUntil.Sub(d.r.options.Now()); d.known.problem != "" && wait > 0 {
 		seen.problem, seen.retryAfter = d.known.problem, wait
@@ -191,5 +200,10 @@ func (d *deletionPass) requestDeletion(ctx context.Context) {
 	if errors.As(err, &retry) {
 		d.known.askUntil = d.r.options.Now().Add(d.r.bounded(retry.After))
 	}
-	d.r.events.Record(d.m, machineevents.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Action: "Delete", Note: err.Error()})
+	d.r.events.Record(d.m, machineevents.Event{
+		Type:   corev1.EventTypeWarning,
+		Reason: "FailedDelete",
+		Action: "Delete",
+		Note:   err.Error(),
+	})
 }

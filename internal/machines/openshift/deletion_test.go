@@ -58,7 +58,8 @@ func TestA2HooksAreReleasedInOrder(t *testing.T) {
 	}
 	m = stage.AwaitMachine(t, f.Namespace, "a1", phase(machinev1beta1.PhaseProvisioning))
 	drainable := conditionOf(m, machinev1beta1.MachineDrainable)
-	if drainable.Message != "Drain operation currently blocked by: [{Name:MigrateApp Owner:app-op}]" || drainable.Reason != "HookPresent" {
+	if drainable.Message != "Drain operation currently blocked by: [{Name:MigrateApp Owner:app-op}]" ||
+		drainable.Reason != "HookPresent" {
 		t.Errorf("Drainable is %+v", drainable)
 	}
 	instance := &unstructured.Unstructured{}

@@ -90,7 +90,8 @@ func (r *MachineReconciler) afterObservation(m *machinev1beta1.Machine, seen obs
 }
 
 // writeProviderID writes the ID of the instance into the Machine.
-func (r *MachineReconciler) writeProviderID(ctx context.Context, m *machinev1beta1.Machine, instance infra.Instance) error {
+func (r *MachineReconciler) writeProviderID(ctx context.Context, m *machinev1beta1.Machine,
+	instance infra.Instance) error {
 	if !instance.IsProvisioned || ptr.Deref(m.Spec.ProviderID, "") == instance.ProviderID {
 		return nil
 	}

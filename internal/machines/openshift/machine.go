@@ -1,6 +1,6 @@
 // Package openshift is the controller of Machines of machine.openshift.io. It creates the infrastructure of a machine
-// and reports its progress; and it deletes machines, phase by phase (phases.go): lifecycle hooks, draining, infrastructure,
-// Node.
+// and reports its progress; and it deletes machines, phase by phase (phases.go): lifecycle hooks, draining,
+// infrastructure, Node.
 //
 // A pass never waits. It does as many steps as it can, and is followed by another one when an object changes, or after
 // the time that a step names.
@@ -41,14 +41,16 @@ import (
 // MachineOptions configure a MachineReconciler. The zero value works.
 type MachineOptions struct {
 	Concurrency int // how many machines are reconciled at once; 20 if it is 0
-	// Infrastructure is where the infrastructure of machines is created and deleted; infra.InfrastructureObjects if it is nil.
+	// Infrastructure is where the infrastructure of machines is created and deleted; infra.InfrastructureObjects if it
+	// is nil.
 	Infrastructure MachineInfrastructure
 	// LongestWait limits the time until the next pass, for tests; 0 means no limit.
 	LongestWait time.Duration
 	Now         func() time.Time // time.Now if it is nil
 }
 
-// MachineInfrastructure is what the controller needs of infra.InfrastructureObjects, so that a test can have a script instead.
+// MachineInfrastructure is what the controller needs of infra.InfrastructureObjects, so that a test can have a script
+// instead.
 type MachineInfrastructure interface {
 	Get(ctx context.Context, m infra.Machine) (infra.Instance, error)
 	Create(ctx context.Context, m infra.Machine) (infra.Instance, error)
@@ -89,7 +91,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("machine").
 		Watches(&machinev1beta1.Machine{}, &handler.EnqueueRequestForObject{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeMatters)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode),
+			builder.WithPredicates(nodeMatters)).
 		WithOptions(queue.Options(o.Concurrency, r.overtakes(ctx)))
 	if r.infrastructure != nil {
 		return b.Complete(r)
@@ -130,7 +133,8 @@ func (r *MachineReconciler) reconcile(ctx context.Context, m *machinev1beta1.Mac
 	if m.DeletionTimestamp.IsZero() {
 		return r.reconcileLive(ctx, m)
 	}
-	// A cached Machine may lack a hook, or that its node is drained: what can't be undone is decided on the Machine of the server.
+	// A cached Machine may lack a hook, or that its node is drained: what can't be undone is decided on the Machine of
+	// the server.
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -141,7 +145,8 @@ func (r *MachineReconciler) reconcile(ctx context.Context, m *machinev1beta1.Mac
 }
 
 // writeStatus writes a status if it differs. It fails with a conflict if the Machine has changed since it was read.
-func (r *MachineReconciler) writeStatus(ctx context.Context, m *machinev1beta1.Machine, next machinev1beta1.MachineStatus) error {
+func (r *MachineReconciler) writeStatus(ctx context.Context, m *machinev1beta1.Machine,
+	next machinev1beta1.MachineStatus) error {
 	if !statusDiffers(m.Status, next) {
 		return nil
 	}
@@ -164,8 +169,8 @@ func machineForInfra(m *machinev1beta1.Machine) (infra.Machine, error) {
 	}, err
 }
 
-// overtakes returns the function by which the queue decides whether the machine of a request goes before others. It reads the
-// cache. ctx ends the wait for a cache that is not filled yet.
+// overtakes returns the function by which the queue decides whether the machine of a request goes before others. It
+// reads the cache. ctx ends the wait for a cache that is not filled yet.
 func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
 		m := &machinev1beta1.Machine{}
@@ -173,12 +178,13 @@ func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bo
 	}
 }
 
-// isEnding reports whether no hook and no pod holds a machine that is being deleted, or its last pre-drain hook was just
-// removed, so that the condition still reports it. A machine does not overtake while its node is drained: checking the same
-// pods again must not delay the drains of other nodes.
+// isEnding reports whether no hook and no pod holds a machine that is being deleted, or its last pre-drain hook was
+// just removed, so that the condition still reports it. A machine does not overtake while its node is drained: checking
+// the same pods again must not delay the drains of other nodes.
 func isEnding(m *machinev1beta1.Machine) bool {
 	stage, _ := deletion.StageOpenShift(m)
-	isHeld := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrainable).Reason == machinev1beta1.MachineHookPresent
+	isHeld := conditions.Find(m.Status.Conditions,
+		machinev1beta1.MachineDrainable).Reason == machinev1beta1.MachineHookPresent
 	return stage == deletion.Terminating || stage == deletion.Draining && isHeld
 }
 
@@ -199,7 +205,8 @@ var nodeMatters = predicate.Funcs{
 // machinesOfNode returns the machines that are being deleted, and have a node.
 func (r *MachineReconciler) machinesOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	isDeleting := func(m *machinev1beta1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
-	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineList{}, isDeleting, client.MatchingFields{string(nodeIndex): node.GetName()})
+	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineList{}, isDeleting,
+		client.MatchingFields{string(nodeIndex): node.GetName()})
 }
 
 // othersCordoned returns the other nodes of the control plane that are cordoned.

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// remembered is the state of one machine that need not survive a restart: backoffs, and the progress of its drain. One pass at a
-// time uses it.
+// remembered is the state of one machine that need not survive a restart: backoffs, and the progress of its drain. One
+// pass at a time uses it.
 type remembered struct {
 	uid   types.UID
 	drain drainProgress

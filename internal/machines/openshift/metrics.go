@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// These metrics can't be computed from Machines. Names, labels and buckets are those of the Machine API operator. The label
-// reason is one of a few words, while upstream's is the text of the error.
+// These metrics can't be computed from Machines. Names, labels and buckets are those of the Machine API operator. The
+// label reason is one of a few words, while upstream's is the text of the error.
 var (
 	phaseTransitions = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "mapi_machine_phase_transition_seconds",
@@ -26,7 +26,8 @@ var (
 	}, []string{"phase"})
 	failedCreates = failures("create", "Infrastructure could not be made, or looked at before it was.")
 	failedUpdates = failures("update", "Infrastructure that was made could not be looked at.")
-	failedDeletes = failures("delete", "Infrastructure of a Machine that is being deleted could not be looked at, or asked to go.")
+	failedDeletes = failures("delete",
+		"Infrastructure of a Machine that is being deleted could not be looked at, or asked to go.")
 )
 
 func failures(operation, help string) *prometheus.CounterVec {
@@ -46,7 +47,8 @@ func registerMetrics() error {
 	return nil
 }
 
-// countPhase counts a transition to another phase. Deleting is not counted: its duration would be the age of the machine.
+// countPhase counts a transition to another phase. Deleting is not counted: its duration would be the age of the
+// machine.
 func (r *MachineReconciler) countPhase(m *machinev1beta1.Machine, before string) {
 	phase := ptr.Deref(m.Status.Phase, "")
 	if phase != before && phase != machinev1beta1.PhaseDeleting {

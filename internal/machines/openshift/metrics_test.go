@@ -13,7 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// counted returns the values of a metric by a label: of the machines of a scenario, or of all if they have no namespace.
+// counted returns the values of a metric by a label: of the machines of a scenario, or of all if they have no
+// namespace.
 func (s *scenario) counted(name, label string) map[string]float64 {
 	s.Helper()
 	families, err := metrics.Registry.Gather()
@@ -29,7 +30,8 @@ func (s *scenario) counted(name, label string) map[string]float64 {
 			}
 			namespace, isOfMachine := labels["namespace"]
 			if family.GetName() == name && (!isOfMachine || namespace == s.Namespace) {
-				values[labels[label]] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+				values[labels[label]] += metric.GetCounter().GetValue() +
+					float64(metric.GetHistogram().GetSampleCount())
 			}
 		}
 	}
@@ -66,7 +68,8 @@ func TestMetricsOfAMachine(t *testing.T) {
 		t.Errorf("failed deletes by reason: %v", got)
 	}
 	phases := s.counted("mapi_machine_phase_transition_seconds", "phase")
-	if phases[machinev1beta1.PhaseRunning] == 0 || phases[machinev1beta1.PhaseFailed] == 0 || phases[machinev1beta1.PhaseDeleting] > 0 {
+	if phases[machinev1beta1.PhaseRunning] == 0 || phases[machinev1beta1.PhaseFailed] == 0 ||
+		phases[machinev1beta1.PhaseDeleting] > 0 {
 		t.Errorf("phases that machines came to: %v", phases)
 	}
 	s.provider.finish()
@@ -74,14 +77,16 @@ func TestMetricsOfAMachine(t *testing.T) {
 	s.AwaitGone(m)
 	s.AwaitGone(failed)
 	s.Eventually("the counts end with the machines", func() bool {
-		return len(s.counted("mapi_instance_create_failed", "name"))+len(s.counted("mapi_instance_update_failed", "name"))+
+		return len(s.counted("mapi_instance_create_failed", "name"))+
+			len(s.counted("mapi_instance_update_failed", "name"))+
 			len(s.counted("mapi_instance_delete_failed", "name")) == 0
 	})
 }
 
 // TestStageOfAMachine reads the stage of a deletion off a Machine alone.
 func TestStageOfAMachine(t *testing.T) {
-	condition := func(kind machinev1beta1.ConditionType, status corev1.ConditionStatus, reason string) machinev1beta1.Condition {
+	condition := func(kind machinev1beta1.ConditionType, status corev1.ConditionStatus,
+		reason string) machinev1beta1.Condition {
 		return machinev1beta1.Condition{Type: kind, Status: status, Reason: reason, Message: "why"}
 	}
 	drained := condition(machinev1beta1.MachineDrained, corev1.ConditionTrue, "")
@@ -93,18 +98,51 @@ func TestStageOfAMachine(t *testing.T) {
 		stage      deletion.DeletionStage
 		reason     string
 	}{
-		"a hook before the drain":     {hooks: both, stage: deletion.BeforeDrain, reason: "HookPresent"},
-		"excluded in spite of a hook": {hooks: both, isExcluded: true, stage: deletion.Draining, reason: "DrainSkipped"},
-		"pods end":                    {stage: deletion.Draining, reason: "PodsEnd"},
-		"pods are refused":            {conditions: []machinev1beta1.Condition{condition(machinev1beta1.MachineDrained, corev1.ConditionFalse, "DrainError")}, stage: deletion.Draining, reason: "DrainError"},
-		"a hook before the end":       {hooks: both, conditions: []machinev1beta1.Condition{drained}, stage: deletion.BeforeTerminate, reason: "HookPresent"},
-		"infrastructure goes":         {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, deletion.InstanceTerminating)}, stage: deletion.Terminating, reason: "InfrastructureGoes"},
-		"infrastructure is not asked": {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, deletion.ErrorDeleting)}, stage: deletion.Terminating, reason: "InfrastructureProblem"},
-		"infrastructure is not seen":  {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, machinev1beta1.ErrorCheckingProviderReason)}, stage: deletion.Terminating, reason: "InfrastructureProblem"},
+		"a hook before the drain": {hooks: both, stage: deletion.BeforeDrain, reason: "HookPresent"},
+		"excluded in spite of a hook": {
+			hooks:      both,
+			isExcluded: true,
+			stage:      deletion.Draining,
+			reason:     "DrainSkipped",
+		},
+		"pods end": {stage: deletion.Draining, reason: "PodsEnd"},
+		"pods are refused": {
+			conditions: []machinev1beta1.Condition{
+				condition(machinev1beta1.MachineDrained, corev1.ConditionFalse, "DrainError"),
+			},
+			stage:  deletion.Draining,
+			reason: "DrainError",
+		},
+		"a hook before the end": {
+			hooks:      both,
+			conditions: []machinev1beta1.Condition{drained},
+			stage:      deletion.BeforeTerminate,
+			reason:     "HookPresent",
+		},
+		"infrastructure goes": {
+			conditions: []machinev1beta1.Condition{drained,
+				condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, deletion.InstanceTerminating)},
+			stage:  deletion.Terminating,
+			reason: "InfrastructureGoes",
+		},
+		"infrastructure is not asked": {
+			conditions: []machinev1beta1.Condition{drained,
+				condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, deletion.ErrorDeleting)},
+			stage:  deletion.Terminating,
+			reason: "InfrastructureProblem",
+		},
+		"infrastructure is not seen": {
+			conditions: []machinev1beta1.Condition{drained,
+				condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown,
+					machinev1beta1.ErrorCheckingProviderReason)},
+			stage:  deletion.Terminating,
+			reason: "InfrastructureProblem",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &machinev1beta1.Machine{}
-			m.Spec.LifecycleHooks, m.Status.Conditions, m.Status.NodeRef = test.hooks, test.conditions, &corev1.ObjectReference{Name: "n"}
+			m.Spec.LifecycleHooks, m.Status.Conditions, m.Status.NodeRef = test.hooks, test.conditions,
+				&corev1.ObjectReference{Name: "n"}
 			if test.isExcluded {
 				m.Annotations = map[string]string{deletion.ExcludeNodeDraining: ""}
 			}

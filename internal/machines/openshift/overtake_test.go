@@ -47,7 +47,8 @@ func expectOvertaking(t *testing.T, heldIn deletion.DeletionStage, hooks machine
 			return in == heldIn && ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseDeleting
 		},
 		SetUp: func(mgr ctrl.Manager) error {
-			return openshift.SetupWithManager(t.Context(), mgr, openshift.MachineOptions{Concurrency: 1, Infrastructure: newScriptedProvider()})
+			return openshift.SetupWithManager(t.Context(), mgr,
+				openshift.MachineOptions{Concurrency: 1, Infrastructure: newScriptedProvider()})
 		},
 	})
 }

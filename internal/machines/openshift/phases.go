@@ -16,9 +16,10 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// phases are the phases of a deletion in their order. A machine that is excluded from draining, or has no node, is not held by
-// its pre-drain hooks: upstream decided so, and the owners of hooks rely on it. A drain that is recorded as done is never
-// repeated, and once the deletion of the infrastructure was requested, no late hook returns a machine to an earlier phase.
+// phases are the phases of a deletion in their order. A machine that is excluded from draining, or has no node, is not
+// held by its pre-drain hooks: upstream decided so, and the owners of hooks rely on it. A drain that is recorded as
+// done is never repeated, and once the deletion of the infrastructure was requested, no late hook returns a machine to
+// an earlier phase.
 var phases = []deletion.DeletionPhase[*deletionPass]{
 	(*deletionPass).skipDrain,
 	(*deletionPass).awaitPreDrainHooks,
@@ -32,7 +33,8 @@ var phases = []deletion.DeletionPhase[*deletionPass]{
 const (
 	// otherDrains is the interval at which the drain of another node of the control plane is checked.
 	otherDrains = 20 * time.Second
-	// infrastructureChecks is the interval at which infrastructure that is being deleted is checked, besides watching it.
+	// infrastructureChecks is the interval at which infrastructure that is being deleted is checked, besides watching
+	// it.
 	infrastructureChecks = 30 * time.Second
 )
 
@@ -58,8 +60,8 @@ func (d *deletionPass) awaitPreDrainHooks(context.Context) (*deletion.DeletionWa
 	return &deletion.DeletionWait{Stage: deletion.BeforeDrain, Reason: deletion.HookPresent, Message: message}, nil
 }
 
-// drainNode cordons the node, evicts its pods, and waits until they are gone. The result is recorded, and the drain is never
-// repeated.
+// drainNode cordons the node, evicts its pods, and waits until they are gone. The result is recorded, and the drain is
+// never repeated.
 func (d *deletionPass) drainNode(ctx context.Context) (*deletion.DeletionWait, error) {
 	if isDrained(d.m) {
 		return nil, nil
@@ -88,8 +90,8 @@ func (d *deletionPass) drainNode(ctx context.Context) (*deletion.DeletionWait, e
 	return nil, nil
 }
 
-// cordon cordons the node, or returns the other nodes of the control plane that are cordoned: those are drained one at a time,
-// since a disruption budget of the control plane's pods would make each of two wait for the other.
+// cordon cordons the node, or returns the other nodes of the control plane that are cordoned: those are drained one at
+// a time, since a disruption budget of the control plane's pods would make each of two wait for the other.
 func (d *deletionPass) cordon(ctx context.Context) ([]string, error) {
 	if d.node.Spec.Unschedulable {
 		return nil, nil
@@ -132,7 +134,8 @@ func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.De
 		return nil, nil
 	}
 	return &deletion.DeletionWait{
-		Stage: deletion.BeforeTerminate, Reason: deletion.HookPresent, Message: "waiting for pre-terminate hooks: " + hookNames(hooks),
+		Stage: deletion.BeforeTerminate, Reason: deletion.HookPresent,
+		Message: "waiting for pre-terminate hooks: " + hookNames(hooks),
 	}, nil
 }
 
@@ -185,7 +188,8 @@ func (d *deletionPass) release(ctx context.Context) (*deletion.DeletionWait, err
 	if len(d.m.Finalizers) > 0 {
 		d.r.events.Record(d.m, machineevents.Event{
 			Type: corev1.EventTypeNormal, Reason: "FinalizersRemain", Action: "Delete", Note: fmt.Sprintf(
-				"Node and infrastructure are gone; these finalizers of others hold the Machine: %s", strings.Join(d.m.Finalizers, ", ")),
+				"Node and infrastructure are gone; these finalizers of others hold the Machine: %s",
+				strings.Join(d.m.Finalizers, ", ")),
 		})
 	}
 	return nil, nil

@@ -39,13 +39,16 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 		given drainProgress
 		want  *deletion.DeletionWait
 	}{
-		"an empty node is drained":   {drainProgress{}.evicted(nil, false, ""), nil},
-		"a problem is no empty node": {drainProgress{}.evicted(nil, false, "list pods: no connection"), waits("DrainError", "list pods: no connection", 5*time.Second)},
+		"an empty node is drained": {drainProgress{}.evicted(nil, false, ""), nil},
+		"a problem is no empty node": {drainProgress{}.evicted(nil, false, "list pods: no connection"),
+			waits("DrainError", "list pods: no connection", 5*time.Second)},
 		"a problem is told instead of pods": {
-			drainProgress{}.evicted([]string{"pod a"}, false, "list pods: no connection"), waits("DrainError", "list pods: no connection", 5*time.Second),
+			drainProgress{}.evicted([]string{"pod a"}, false, "list pods: no connection"),
+			waits("DrainError", "list pods: no connection", 5*time.Second),
 		},
 		"a full node": {
-			drainProgress{}.evicted([]string{"a", "b", "c", "d", "e", "f", "g"}, true, ""), waits("DrainError", "a; b; c; d; e; and 2 more", 5*time.Second),
+			drainProgress{}.evicted([]string{"a", "b", "c", "d", "e", "f", "g"}, true, ""),
+			waits("DrainError", "a; b; c; d; e; and 2 more", 5*time.Second),
 		},
 	} {
 		if diff := cmp.Diff(c.want, c.given.wait()); diff != "" {
@@ -54,7 +57,8 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 	}
 }
 
-// TestHowOftenADrainIsTried has pods that stay: first they end, and an eviction that is refused waits longer from the start.
+// TestHowOftenADrainIsTried has pods that stay: first they end, and an eviction that is refused waits longer from the
+// start.
 func TestHowOftenADrainIsTried(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -75,7 +75,8 @@ func (p *scriptedProvider) callsOf(verb string) []providerCall {
 func (p *scriptedProvider) Get(_ context.Context, m infra.Machine) (infra.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.calls = append(p.calls, providerCall{verb: "look", machine: m.Name, at: time.Now(), isGone: !p.instances[m.Name].Exists})
+	p.calls = append(p.calls,
+		providerCall{verb: "look", machine: m.Name, at: time.Now(), isGone: !p.instances[m.Name].Exists})
 	return p.instances[m.Name], p.invalid
 }
 

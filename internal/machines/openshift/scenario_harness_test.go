@@ -29,7 +29,8 @@ func newScenario(t *testing.T) *scenario {
 	t.Parallel()
 	f := stage.NewFixture(t)
 	return &scenario{
-		Fixture: f, provider: newScriptedProvider(), writes: &writeLog{namespace: f.Namespace, cut: make(chan struct{})},
+		Fixture: f, provider: newScriptedProvider(),
+		writes: &writeLog{namespace: f.Namespace, cut: make(chan struct{})},
 	}
 }
 
@@ -85,7 +86,8 @@ func (s *scenario) addPod(name string, node *corev1.Node, annotations map[string
 
 // addMachine makes a machine, and waits until the controller has looked at its infrastructure. It is on a node unless
 // that is nil.
-func (s *scenario) addMachine(name string, node *corev1.Node, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
+func (s *scenario) addMachine(name string, node *corev1.Node,
+	hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
 	s.Helper()
 	m := &machinev1beta1.Machine{
 		ObjectMeta: s.Meta(name),
@@ -96,7 +98,8 @@ func (s *scenario) addMachine(name string, node *corev1.Node, hooks machinev1bet
 	}
 	s.MustCreate(m)
 	seen := s.awaitMachine(name, func(m *machinev1beta1.Machine) bool {
-		return conditionOf(m, machinev1beta1.InstanceExistsCondition).Type != "" && conditionOf(m, machinev1beta1.MachineDrainable).Type != ""
+		return conditionOf(m, machinev1beta1.InstanceExistsCondition).Type != "" &&
+			conditionOf(m, machinev1beta1.MachineDrainable).Type != ""
 	})
 	if node != nil {
 		s.MustPatchStatus(seen, `{"status":{"nodeRef":{"kind":"Node","name":%q}}}`, node.Name)
@@ -110,7 +113,8 @@ func (s *scenario) awaitMachine(name string, isWanted func(*machinev1beta1.Machi
 }
 
 // awaitCondition waits until a condition has a status, and a message with a text in it.
-func (s *scenario) awaitCondition(name string, kind machinev1beta1.ConditionType, status corev1.ConditionStatus, text string,
+func (s *scenario) awaitCondition(name string, kind machinev1beta1.ConditionType, status corev1.ConditionStatus,
+	text string,
 ) *machinev1beta1.Machine {
 	s.Helper()
 	return s.awaitMachine(name, func(m *machinev1beta1.Machine) bool {
@@ -135,7 +139,8 @@ func (s *scenario) expectUntouched(node *corev1.Node, pod *corev1.Pod) {
 	s.MustGet(node)
 	s.MustGet(pod)
 	if node.Spec.Unschedulable || pod.DeletionTimestamp != nil {
-		s.Errorf("node %s is cordoned: %t; pod %s is deleted: %v", node.Name, node.Spec.Unschedulable, pod.Name, pod.DeletionTimestamp)
+		s.Errorf("node %s is cordoned: %t; pod %s is deleted: %v", node.Name, node.Spec.Unschedulable, pod.Name,
+			pod.DeletionTimestamp)
 	}
 }
 

@@ -86,7 +86,8 @@ func TestFinalizersHoldTheDrain(t *testing.T) {
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionFalse,
 		Reason: machinev1beta1.MachineDrainError, Severity: machinev1beta1.ConditionSeverityWarning,
-		Message: "could not drain machine: pod " + s.Namespace + "/web has ended, and these finalizers hold it: example.org/keep",
+		Message: "could not drain machine: pod " + s.Namespace +
+			"/web has ended, and these finalizers hold it: example.org/keep",
 	})
 	if looks := looks.Load(); looks > 5 { // after which pods are told that end by themselves
 		t.Errorf("it was told after %d looks", looks)
@@ -108,7 +109,8 @@ func TestA8UnreachableNodeIsDrained(t *testing.T) {
 	if err := sandbox.SilenceNode(t.Context(), stage.SharedSandbox.Client(t), node.Name); err != nil {
 		t.Fatal(err)
 	}
-	silent := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`))
+	silent := client.RawPatch(types.StrategicMergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`))
 	if err := s.Status().Patch(t.Context(), node, silent); err != nil { // sooner than its controller finds it
 		t.Fatal(err)
 	}
@@ -133,8 +135,8 @@ func TestA8UnreachableNodeIsDrained(t *testing.T) {
 	s.AwaitGone(node)
 }
 
-// TestA9ControlPlaneNodesGoOneByOne deletes two nodes of the control plane at once, and has both passes see that none is
-// cordoned.
+// TestA9ControlPlaneNodesGoOneByOne deletes two nodes of the control plane at once, and has both passes see that none
+// is cordoned.
 func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 	s := newScenario(t)
 	s.haveControlPlane()
@@ -191,10 +193,11 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 	}
 }
 
-// TestNodeOfAnotherMachine deletes a machine whose node is gone, and under whose name another host has joined: as another machine's
-// node, or before a machine was linked to it.
+// TestNodeOfAnotherMachine deletes a machine whose node is gone, and under whose name another host has joined: as
+// another machine's node, or before a machine was linked to it.
 func TestNodeOfAnotherMachine(t *testing.T) {
-	for name, annotations := range map[string]string{"linked": `{"machine.openshift.io/machine":"other/b"}`, "not linked yet": `{}`} {
+	for name, annotations := range map[string]string{"linked": `{"machine.openshift.io/machine":"other/b"}`,
+		"not linked yet": `{}`} {
 		t.Run(name, func(t *testing.T) { leaveNodeOfAnotherMachine(t, annotations) })
 	}
 }
@@ -219,10 +222,12 @@ func TestALongEventIsWritten(t *testing.T) {
 	node := s.addNode("n", nil)
 	for i := range 5 {
 		pod := s.NewPod(strings.Repeat("web-", 60)+string(rune('a'+i)), node)
-		pod.Labels, pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = nil, []string{"example.org/keep"}, new(int64)
+		pod.Labels, pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = nil, []string{"example.org/keep"},
+			new(int64)
 		s.RunPod(pod)
 		s.Cleanup(func() {
-			_ = s.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			_ = s.Patch(context.Background(), pod,
+				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		})
 	}
 	s.MustDelete(s.addMachine("a", node, machinev1beta1.LifecycleHooks{}))

@@ -140,7 +140,8 @@ func TestA6LateHooks(t *testing.T) {
 	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionTrue, "")
 	s.writes.arm(0, false)
 	// A late pre-drain hook is told of, and holds nothing; a late pre-terminate hook holds the infrastructure.
-	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Late","owner":"test"}],"preTerminate":[{"name":"Later","owner":"test"}]}}}`)
+	s.MustPatch(m,
+		`{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Late","owner":"test"}],"preTerminate":[{"name":"Later","owner":"test"}]}}}`)
 	s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, "Later")
 	m = s.awaitCondition("a", machinev1beta1.MachineDrainable, corev1.ConditionFalse, "Late")
 	s.expectCondition(m, machinev1beta1.Condition{

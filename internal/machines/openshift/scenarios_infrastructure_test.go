@@ -63,8 +63,8 @@ func TestA10WhatWasNeverMadeHoldsNothing(t *testing.T) {
 	s.AwaitGone(m)
 }
 
-// TestAKindThatIsServedLater applies a machine before the definition of its infrastructure: it waits and says so. One that
-// is deleted meanwhile goes.
+// TestAKindThatIsServedLater applies a machine before the definition of its infrastructure: it waits and says so. One
+// that is deleted meanwhile goes.
 func TestAKindThatIsServedLater(t *testing.T) {
 	s := newScenario(t)
 	s.startWith(openshift.MachineOptions{})
@@ -72,10 +72,14 @@ func TestAKindThatIsServedLater(t *testing.T) {
 	s.DeleteAfterwards(crd)
 	for _, name := range []string{"a", "b"} {
 		m := &machinev1beta1.Machine{ObjectMeta: s.Meta(name)}
-		m.Spec.ProviderSpec.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion": "later.example.com/v1", "kind": "LaterMachine"}`)}
+		m.Spec.ProviderSpec.Value = &runtime.RawExtension{
+			Raw: []byte(`{"apiVersion": "later.example.com/v1", "kind": "LaterMachine"}`),
+		}
 		s.MustCreate(m)
-		m = s.awaitCondition(name, machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "serves no kind LaterMachine of later.example.com/v1")
-		if phase := ptr.Deref(m.Status.Phase, ""); phase != machinev1beta1.PhaseProvisioning || m.Status.ErrorReason != nil {
+		m = s.awaitCondition(name, machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown,
+			"serves no kind LaterMachine of later.example.com/v1")
+		if phase := ptr.Deref(m.Status.Phase, ""); phase != machinev1beta1.PhaseProvisioning ||
+			m.Status.ErrorReason != nil {
 			t.Errorf("machine %s is %s: %v", name, phase, m.Status.ErrorReason)
 		}
 		if name == "b" {
@@ -84,7 +88,8 @@ func TestAKindThatIsServedLater(t *testing.T) {
 		}
 	}
 	s.MustCreate(crd)
-	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionFalse, "Instance has not been created")
+	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionFalse,
+		"Instance has not been created")
 }
 
 // laterMachines is the definition of a kind that is not served from the start.
@@ -100,8 +105,8 @@ func laterMachines(t *testing.T) *unstructured.Unstructured {
 	return crd
 }
 
-// TestA10WhatRanHolds deletes machines whose infrastructure was made, and can't be asked for any more. One of them never had
-// an address.
+// TestA10WhatRanHolds deletes machines whose infrastructure was made, and can't be asked for any more. One of them
+// never had an address.
 func TestA10WhatRanHolds(t *testing.T) {
 	for name, addresses := range map[string][]corev1.NodeAddress{
 		"with an address": {{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}, "without addresses": nil,
@@ -136,8 +141,8 @@ func expectHeld(t *testing.T, addresses []corev1.NodeAddress) {
 	}
 }
 
-// TestInfrastructureGoesAfterABadEdit deletes machines after edits by which their infrastructure could not be made. It was
-// made, and goes with them.
+// TestInfrastructureGoesAfterABadEdit deletes machines after edits by which their infrastructure could not be made. It
+// was made, and goes with them.
 func TestInfrastructureGoesAfterABadEdit(t *testing.T) {
 	s := newScenario(t)
 	s.startWith(quick)
@@ -164,18 +169,24 @@ func TestOthersFinalizers(t *testing.T) {
 	s.startWith(quick)
 	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
 	instance := &v1alpha1.ExternalMachine{ObjectMeta: s.Meta("a")}
-	machinetest.Await(s, s, instance, client.ObjectKeyFromObject(instance), func(*v1alpha1.ExternalMachine) bool { return true })
+	machinetest.Await(s, s, instance, client.ObjectKeyFromObject(instance), func(*v1alpha1.ExternalMachine) bool {
+		return true
+	})
 	s.MustPatch(instance, `{"metadata":{"finalizers":["example.org/keep"]}}`)
 	s.MustGet(m)
 	s.MustPatch(m, `{"metadata":{"finalizers":["`+machinev1beta1.MachineFinalizer+`","example.org/audit"]}}`)
 	s.MustDelete(m)
 	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "finalizers")
 	s.expectCondition(m, machinev1beta1.Condition{
-		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: deletion.InstanceTerminating,
-		Message: "waiting for ExternalMachine " + s.Namespace + "/a to be gone, which these finalizers hold: example.org/keep",
+		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
+		Reason: deletion.InstanceTerminating,
+		Message: "waiting for ExternalMachine " + s.Namespace +
+			"/a to be gone, which these finalizers hold: example.org/keep",
 	})
 	s.MustPatch(instance, `{"metadata":{"finalizers":null}}`)
-	m = s.awaitMachine("a", func(m *machinev1beta1.Machine) bool { return slices.Equal(m.Finalizers, []string{"example.org/audit"}) })
+	m = s.awaitMachine("a", func(m *machinev1beta1.Machine) bool {
+		return slices.Equal(m.Finalizers, []string{"example.org/audit"})
+	})
 	s.MustPatch(m, `{"metadata":{"finalizers":null}}`)
 	s.AwaitGone(m)
 }

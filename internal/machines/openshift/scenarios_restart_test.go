@@ -72,15 +72,16 @@ func restartAt(t *testing.T, at int, isLate bool) {
 // awaitCutOrGone waits until the connection of the controller is cut, or there is no more to write.
 func (s *scenario) awaitCutOrGone(m *machinev1beta1.Machine) {
 	s.Helper()
-	err := wait.PollUntilContextTimeout(s.Context(), quick.LongestWait, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		select {
-		case <-s.writes.cut:
-			return true, nil
-		default:
-		}
-		err := s.Get(ctx, client.ObjectKeyFromObject(m), &machinev1beta1.Machine{})
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
+	err := wait.PollUntilContextTimeout(s.Context(), quick.LongestWait, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			select {
+			case <-s.writes.cut:
+				return true, nil
+			default:
+			}
+			err := s.Get(ctx, client.ObjectKeyFromObject(m), &machinev1beta1.Machine{})
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
 	if err != nil {
 		s.Fatal(err)
 	}

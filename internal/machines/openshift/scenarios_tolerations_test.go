@@ -26,8 +26,10 @@ func (s *scenario) addDeployment(name string, node *corev1.Node, toleration core
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{ownNode: node.Labels[ownNode]}, Tolerations: []corev1.Toleration{toleration},
-					TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "it", Image: "registry.example/it"}},
+					NodeSelector:                  map[string]string{ownNode: node.Labels[ownNode]},
+					Tolerations:                   []corev1.Toleration{toleration},
+					TerminationGracePeriodSeconds: new(int64),
+					Containers:                    []corev1.Container{{Name: "it", Image: "registry.example/it"}},
 				},
 			},
 		},
@@ -53,8 +55,9 @@ func (s *scenario) awaitPodOf(deployment, before string) *corev1.Pod {
 	return found
 }
 
-// TestDrainLeavesWhatComesBack drains a node on which the pod of a Deployment that tolerates the cordon comes back: its first pod
-// is evicted, and the next one ends with the node. A pod that does not tolerate it is held by its budget as ever.
+// TestDrainLeavesWhatComesBack drains a node on which the pod of a Deployment that tolerates the cordon comes back: its
+// first pod is evicted, and the next one ends with the node. A pod that does not tolerate it is held by its budget as
+// ever.
 func TestDrainLeavesWhatComesBack(t *testing.T) {
 	for name, isRestarted := range map[string]bool{"in one go": false, "with a restart": true} {
 		t.Run(name, func(t *testing.T) { drainWhatComesBack(t, isRestarted) })
@@ -70,7 +73,8 @@ func drainWhatComesBack(t *testing.T, isRestarted bool) {
 	budget := s.AddBudget("keep-web", "web")
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
 	s.MustDelete(m)
-	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionFalse, "pod "+s.Namespace+"/"+web.Name+" is held by PodDisruptionBudget keep-web")
+	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionFalse,
+		"pod "+s.Namespace+"/"+web.Name+" is held by PodDisruptionBudget keep-web")
 	next := s.awaitPodOf("agent", agent.Name)
 	if isRestarted { // which evicts what is there by now, once more
 		stop()

@@ -43,10 +43,11 @@ func (s *scenario) compareMoment(moment, machine string) {
 func (s *scenario) awaitFacts(moment, machine, want string) {
 	s.Helper()
 	got := ""
-	err := wait.PollUntilContextTimeout(s.Context(), 50*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
-		got = s.facts(machine)
-		return got == want, nil
-	})
+	err := wait.PollUntilContextTimeout(s.Context(), 50*time.Millisecond, 3*time.Minute, true,
+		func(context.Context) (bool, error) {
+			got = s.facts(machine)
+			return got == want, nil
+		})
 	if err != nil {
 		s.Fatalf("%s: -update writes it again (-want +got):\n%s", moment, gocmp.Diff(want, got))
 	}
@@ -79,7 +80,8 @@ func (s *scenario) compareWithUpstream(moment string, archive *transcript.Transc
 		for key := range strings.SplitSeq(words, ", ") {
 			isIt := func(fact string) bool { return fact == key || strings.HasPrefix(fact, key+" ") }
 			isNot := func(fact string) bool { return !isIt(fact) }
-			differ := !slices.Equal(slices.DeleteFunc(slices.Clone(ours), isNot), slices.DeleteFunc(slices.Clone(theirs), isNot))
+			differ := !slices.Equal(slices.DeleteFunc(slices.Clone(ours), isNot),
+				slices.DeleteFunc(slices.Clone(theirs), isNot))
 			if !differ || !hasReason || strings.TrimSpace(reason) == "" {
 				s.Errorf("%s: %q does not differ, or has no reason", moment, key)
 			}
@@ -128,7 +130,8 @@ func writeMachine(out *strings.Builder, m *machinev1beta1.Machine) {
 		fmt.Fprintf(out, "preTerminate %s %s\n", hook.Name, hook.Owner)
 	}
 	for _, c := range m.Status.Conditions {
-		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("condition %s %s %s %s", c.Type, c.Status, c.Severity, c.Reason), " "))
+		fmt.Fprintln(out,
+			strings.TrimRight(fmt.Sprintf("condition %s %s %s %s", c.Type, c.Status, c.Severity, c.Reason), " "))
 		if c.Message != "" {
 			fmt.Fprintf(out, "\t%s\n", c.Message)
 		}
@@ -143,7 +146,8 @@ func (s *scenario) writeNodes(out *strings.Builder) {
 	s.Helper()
 	var nodes corev1.NodeList
 	var pods corev1.PodList
-	for _, err := range []error{s.List(s.Context(), &nodes), s.List(s.Context(), &pods, client.InNamespace(s.Namespace))} {
+	for _, err := range []error{s.List(s.Context(), &nodes),
+		s.List(s.Context(), &pods, client.InNamespace(s.Namespace))} {
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -164,7 +168,8 @@ func (s *scenario) writeNodes(out *strings.Builder) {
 	}
 }
 
-// writeCalls writes the calls that change a machine's infrastructure, and the look that finds nothing of what was asked to go.
+// writeCalls writes the calls that change a machine's infrastructure, and the look that finds nothing of what was asked
+// to go.
 func (s *scenario) writeCalls(out *strings.Builder, name string) {
 	isRequested := false
 	for _, call := range s.provider.callsOf("") {

@@ -23,7 +23,8 @@ func TestMomentsOfHooks(t *testing.T) {
 	s.RunPod(web)
 	budget := s.AddBudget("db", "db")
 	m := s.addMachine("a1", node, machinev1beta1.LifecycleHooks{
-		PreDrain:     []machinev1beta1.LifecycleHook{{Name: "MigrateApp", Owner: "app-op"}, {Name: "Other", Owner: "other-op"}},
+		PreDrain: []machinev1beta1.LifecycleHook{{Name: "MigrateApp", Owner: "app-op"},
+			{Name: "Other", Owner: "other-op"}},
 		PreTerminate: []machinev1beta1.LifecycleHook{{Name: "WaitForStorageDetach", Owner: "storage-op"}},
 	})
 	s.compareMoment("01-running", "a1")

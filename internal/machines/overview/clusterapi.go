@@ -23,23 +23,25 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// This file is about Machines of Cluster API. Their condition Deleting names the stage of the deletion and what it waits
-// for; only hooks and pods, of which the condition lists a part, are read here.
+// This file is about Machines of Cluster API. Their condition Deleting names the stage of the deletion and what it
+// waits for; only hooks and pods, of which the condition lists a part, are read here.
 
 // clusterAPIFacts are the facts about a Machine of Cluster API.
 type clusterAPIFacts struct {
 	machine *clusterv1.Machine
 	nodes   *nodeList
 	pods    *nodePods // nil if the pods of the node were not read
-	// deployment is the MachineDeployment of a machine that is not up to date; nil if it was not read, or does not exist.
+	// deployment is the MachineDeployment of a machine that is not up to date; nil if it was not read, or does not
+	// exist.
 	deployment *clusterv1.MachineDeployment
 	checks     []*clusterv1.MachineHealthCheck // that select an unhealthy machine
-	plane      *planeFacts                     // the RunlevelControlPlane of the machine; nil if it was not read, or does not exist
-	unknown    []string
+	// the RunlevelControlPlane of the machine; nil if it was not read, or does not exist
+	plane   *planeFacts
+	unknown []string
 }
 
-// clusterAPIMachines lists Machines of Cluster API, and the pods of nodes that are being drained. Nodes of other clusters
-// are not listed.
+// clusterAPIMachines lists Machines of Cluster API, and the pods of nodes that are being drained. Nodes of other
+// clusters are not listed.
 func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery) ([]*clusterAPIFacts, error) {
 	machines, err := objectsOf[clusterv1.Machine](ctx, g, ClusterAPIKind, q)
 	var facts []*clusterAPIFacts
@@ -91,8 +93,10 @@ func (f *clusterAPIFacts) stage() deletion.DeletionStage {
 // judge returns the state of the machine, and what holds it.
 func (f *clusterAPIFacts) judge() MachineOverview {
 	m := MachineOverview{
-		APIGroup: ClusterAPIKind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name, UID: string(f.machine.UID),
-		Node: f.machine.Status.NodeRef.Name, Phase: cmp.Or(f.machine.Status.Phase, string(clusterv1.MachinePhasePending)),
+		APIGroup: ClusterAPIKind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name,
+		UID:   string(f.machine.UID),
+		Node:  f.machine.Status.NodeRef.Name,
+		Phase: cmp.Or(f.machine.Status.Phase, string(clusterv1.MachinePhasePending)),
 		Since: f.machine.CreationTimestamp.Time, ProviderID: f.machine.Spec.ProviderID, Unknown: f.unknown,
 	}
 	if updated := f.machine.Status.LastUpdated; !updated.IsZero() { // the last change of the phase
@@ -189,14 +193,15 @@ func (f *clusterAPIFacts) drainHolds(message string, since *time.Time) []Machine
 	return holds
 }
 
-// podRemedy returns how to remove a pod from the node. Pods are listed again for each eviction, so pods that tolerate the cordon hold
-// the drain for as long as others replace them.
+// podRemedy returns how to remove a pod from the node. Pods are listed again for each eviction, so pods that tolerate
+// the cordon hold the drain for as long as others replace them.
 func (f *clusterAPIFacts) podRemedy(h *MachineHold, skip string) []string {
 	if hold := drain.PodHold(h.Name); h.Toleration == "" || hold != drain.ToBeEvicted && hold != drain.Ending {
 		return h.podRemedy(skip)
 	}
 	return []string{
-		"each time that it is evicted, another pod may be scheduled to the node; let the drain skip such pods by a MachineDrainRule with the " +
+		"each time that it is evicted, another pod may be scheduled to the node; let the drain skip such pods by a " +
+			"MachineDrainRule with the " +
 			"behavior Skip, or remove the toleration from their workload",
 		"or go on without draining:", skip,
 	}
@@ -211,7 +216,14 @@ func (f *clusterAPIFacts) hooks(of MachineHoldType, since *time.Time) []MachineH
 	var holds []MachineHold
 	for _, key := range deletion.HooksClusterAPI(f.machine, prefix) {
 		name := strings.TrimPrefix(key, prefix+"/") // a key without the slash holds the machine as well
-		holds = append(holds, MachineHold{Type: of, Name: name, Owner: f.machine.Annotations[key], Message: hookMessage(f.machine, of, name), Since: since, key: key})
+		holds = append(holds, MachineHold{
+			Type:    of,
+			Name:    name,
+			Owner:   f.machine.Annotations[key],
+			Message: hookMessage(f.machine, of, name),
+			Since:   since,
+			key:     key,
+		})
 	}
 	return holds
 }
@@ -231,8 +243,10 @@ const guardCommand = "kubectl get clusteroperator etcd-quorum-guard -o yaml"
 
 // updateRemedy returns what to do about an update in place, which ends only when its extension is done.
 func (f *clusterAPIFacts) updateRemedy(command func(verb, rest string) string) []string {
-	remedy := []string{"its extension is called until it reports that it is done; see which extensions there are, and whether they are discovered:",
-		"kubectl get extensionconfigs -o custom-columns='NAME:.metadata.name,DISCOVERED:.status.conditions[?(@.type==\"Discovered\")].message'"}
+	remedy := []string{"its extension is called until it reports that it is done; see which extensions there are, " +
+		"and whether they are discovered:",
+		"kubectl get extensionconfigs -o " +
+			"custom-columns='NAME:.metadata.name,DISCOVERED:.status.conditions[?(@.type==\"Discovered\")].message'"}
 	updating := f.condition(clusterv1.MachineUpdatingCondition)
 	switch {
 	case strings.Contains(updating.Message, ": draining Node "):
@@ -242,12 +256,14 @@ func (f *clusterAPIFacts) updateRemedy(command func(verb, rest string) string) [
 		}
 	case strings.Contains(updating.Message, ": waiting for the etcd quorum guard "):
 		remedy = []string{
-			"its extension is not called while a member of etcd would be missed; if that does not come back, delete its machine; see what the guard reports:",
+			"its extension is not called while a member of etcd would be missed; if that does not come back, delete " +
+				"its machine; see what the guard reports:",
 			guardCommand,
 		}
 	case updating.Reason == clusterv1.MachineInPlaceUpdateFailedReason:
 		remedy = append(remedy,
-			"once the cause is removed, it goes on within a minute; or give up the machine, and its owner makes another one:",
+			"once the cause is removed, it goes on within a minute; or give up the machine, and its owner makes "+
+				"another one:",
 			command("delete", ""))
 	}
 	return remedy
@@ -276,8 +292,8 @@ func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 	return h.commonRemedy()
 }
 
-// deploymentKind is the kind of what rolls out Machines of Cluster API. The rollout is decided for all machines of a MachineDeployment
-// together, so its conditions are shown for a Machine that is not up to date.
+// deploymentKind is the kind of what rolls out Machines of Cluster API. The rollout is decided for all machines of a
+// MachineDeployment together, so its conditions are shown for a Machine that is not up to date.
 var deploymentKind = schema.GroupKind{Group: ClusterAPIKind.Group, Kind: "MachineDeployment"}
 
 // askDeployment reads the MachineDeployment of a machine that is not up to date.
@@ -302,15 +318,17 @@ func (g *machineGatherer) askDeployment(ctx context.Context, f *clusterAPIFacts)
 	}
 }
 
-// rollout returns statements about a machine that is not up to date: which fields of its MachineDeployment's template differ, why
-// machines are replaced rather than updated in place, and what blocks the rollout.
+// rollout returns statements about a machine that is not up to date: which fields of its MachineDeployment's template
+// differ, why machines are replaced rather than updated in place, and what blocks the rollout.
 func (f *clusterAPIFacts) rollout() []MachineStatement {
 	if f.deployment == nil {
 		return nil
 	}
-	statement := MachineStatement{Text: "it is not up to date; its MachineDeployment " + f.deployment.Name + " reports:"}
+	statement := MachineStatement{Text: "it is not up to date; its MachineDeployment " + f.deployment.Name +
+		" reports:"}
 	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition} {
-		if reported := meta.FindStatusCondition(f.deployment.Status.Conditions, kind); reported != nil && reported.Message != "" {
+		if reported := meta.FindStatusCondition(f.deployment.Status.Conditions, kind); reported != nil &&
+			reported.Message != "" {
 			statement.Details = append(statement.Details, strings.Split(reported.Message, "\n")...)
 		}
 	}

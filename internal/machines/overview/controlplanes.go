@@ -18,8 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// This file is about what replaces the machines of a control plane, and about ControlPlaneMachineSets of OpenShift's API. Their counts
-// and what they wait for are read from the status; which machine is up to date, from the judgement of the controller.
+// This file is about what replaces the machines of a control plane, and about ControlPlaneMachineSets of OpenShift's
+// API. Their counts and what they wait for are read from the status; which machine is up to date, from the judgement of
+// the controller.
 
 // ControlPlaneMachineSetKind is the kind of the sets.
 var ControlPlaneMachineSetKind = schema.GroupKind{Group: Kind.Group, Kind: "ControlPlaneMachineSet"}
@@ -87,7 +88,8 @@ type setFacts struct {
 
 // controlPlaneSets returns the sets of a namespace, or of all, with the machines of their namespaces.
 func (g *machineGatherer) controlPlaneSets(ctx context.Context, namespace string) ([]*setFacts, error) {
-	listed, err := objectsOf[machinev1.ControlPlaneMachineSet](ctx, g, ControlPlaneMachineSetKind, MachineQuery{Namespace: namespace})
+	listed, err := objectsOf[machinev1.ControlPlaneMachineSet](ctx, g, ControlPlaneMachineSetKind,
+		MachineQuery{Namespace: namespace})
 	if err != nil {
 		return nil, unlessNotServed(err)
 	}
@@ -113,7 +115,8 @@ func (g *machineGatherer) controlPlaneSets(ctx context.Context, namespace string
 	return sets, nil
 }
 
-// unlessNotServed returns an error, unless it is that the cluster does not serve a kind: then there are no objects of it.
+// unlessNotServed returns an error, unless it is that the cluster does not serve a kind: then there are no objects of
+// it.
 func unlessNotServed(err error) error {
 	if errors.Is(err, ErrNotServed) {
 		return nil
@@ -126,7 +129,8 @@ func (f *setFacts) overview() *ControlPlaneOverview {
 	o := &ControlPlaneOverview{
 		APIGroup: ControlPlaneMachineSetKind.Group, Kind: ControlPlaneMachineSetKind.Kind,
 		Namespace: f.set.Namespace, Name: f.set.Name, UID: string(f.set.UID),
-		State: string(f.set.Spec.State), Strategy: string(f.set.Spec.Strategy.Type), Desired: int(ptr.Deref(f.set.Spec.Replicas, 3)),
+		State: string(f.set.Spec.State), Strategy: string(f.set.Spec.Strategy.Type),
+		Desired: int(ptr.Deref(f.set.Spec.Replicas, 3)),
 		Updated: int(f.set.Status.UpdatedReplicas), Ready: int(f.set.Status.ReadyReplicas), Waits: f.waits(),
 	}
 	if degraded := f.condition(controlplane.Degraded); degraded.Status == metav1.ConditionTrue {
@@ -137,7 +141,8 @@ func (f *setFacts) overview() *ControlPlaneOverview {
 		if !f.judged.IsOfPlatform {
 			membership.IsUpToDate = ptr.To(!m.IsOutdated)
 		}
-		o.machines = append(o.machines, setMember{kinds.ID{Group: Kind.Group, Kind: Kind.Kind, Namespace: o.Namespace, Name: m.Name}, membership})
+		o.machines = append(o.machines,
+			setMember{kinds.ID{Group: Kind.Group, Kind: Kind.Kind, Namespace: o.Namespace, Name: m.Name}, membership})
 	}
 	return o
 }
@@ -153,8 +158,11 @@ func (f *setFacts) condition(kind string) metav1.Condition {
 
 // waits returns what the set waits for, or what stops it, as its conditions report it.
 func (f *setFacts) waits() string {
-	switch degraded, failed, progressing := f.condition(controlplane.Degraded), f.condition(controlplane.Error), f.condition(controlplane.Progressing); {
-	case f.set.DeletionTimestamp != nil && failed.Status == metav1.ConditionTrue && failed.ObservedGeneration == f.set.Generation:
+	switch degraded, failed, progressing := f.condition(controlplane.Degraded), f.condition(
+		controlplane.Error,
+	), f.condition(controlplane.Progressing); {
+	case f.set.DeletionTimestamp != nil && failed.Status == metav1.ConditionTrue &&
+		failed.ObservedGeneration == f.set.Generation:
 		return "it is being deleted, and its machines can't be released: " + failed.Message
 	case f.set.DeletionTimestamp != nil:
 		return "it is being deleted, and releases its machines"
@@ -173,9 +181,10 @@ func (f *setFacts) waits() string {
 	return ""
 }
 
-// addControlPlanes adds what replaces the machines of control planes to a list: sets, as far as they were read, and those of Cluster API.
-// Of some machines, only their sets are added.
-func (l *MachineList) addControlPlanes(ctx context.Context, g *machineGatherer, q MachineQuery, sets []*setFacts, err error) {
+// addControlPlanes adds what replaces the machines of control planes to a list: sets, as far as they were read, and
+// those of Cluster API. Of some machines, only their sets are added.
+func (l *MachineList) addControlPlanes(ctx context.Context, g *machineGatherer, q MachineQuery, sets []*setFacts,
+	err error) {
 	var all []*ControlPlaneOverview
 	for _, f := range sets {
 		all = append(all, f.overview())

@@ -12,7 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// ruledPodsOf lists the pods of the node of a machine by its drain rules, or adds why that is not possible to what is unknown.
+// ruledPodsOf lists the pods of the node of a machine by its drain rules, or adds why that is not possible to what is
+// unknown.
 func (g *machineGatherer) ruledPodsOf(ctx context.Context, node *corev1.Node, f *clusterAPIFacts) *nodePods {
 	rules, err := g.drainRules(ctx, f.machine)
 	if err != nil {
@@ -24,7 +25,8 @@ func (g *machineGatherer) ruledPodsOf(ctx context.Context, node *corev1.Node, f 
 
 // drainRules returns the rules by which the controller drains the node of a machine.
 func (g *machineGatherer) drainRules(ctx context.Context, m *clusterv1.Machine) (drain.PodRules, error) {
-	listed, err := objectsOf[clusterv1.MachineDrainRule](ctx, g, kindOfClusterAPI("MachineDrainRule"), MachineQuery{Namespace: m.Namespace})
+	listed, err := objectsOf[clusterv1.MachineDrainRule](ctx, g, kindOfClusterAPI("MachineDrainRule"),
+		MachineQuery{Namespace: m.Namespace})
 	if err != nil && !errors.Is(err, ErrNotServed) {
 		return nil, err
 	}

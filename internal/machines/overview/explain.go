@@ -78,7 +78,8 @@ func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExp
 	var conditions []metav1.Condition
 	for _, c := range f.machine.Status.Conditions {
 		conditions = append(conditions, metav1.Condition{
-			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
+			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+			LastTransitionTime: c.LastTransitionTime,
 		})
 	}
 	m.addDetails(conditions, events, now)
@@ -91,7 +92,8 @@ func (f *machineFacts) standing(stage deletion.DeletionStage) string {
 	if f.nodeName() != "" && f.nodes.byName != nil && f.node() == nil {
 		text = ", which is gone"
 	}
-	if reported := f.machine.Status.Phase; stage != "" && (reported == nil || *reported != machinev1beta1.PhaseDeleting) {
+	if reported := f.machine.Status.Phase; stage != "" &&
+		(reported == nil || *reported != machinev1beta1.PhaseDeleting) {
 		text += "; the machine controller has not noticed the deletion yet"
 	}
 	return text
@@ -105,9 +107,11 @@ func (p *nodePods) statements() []MachineStatement {
 	var statements []MachineStatement
 	for _, pod := range p.staying {
 		statements = append(statements, MachineStatement{
-			Text: fmt.Sprintf("pod %s/%s was scheduled after its node was cordoned, and tolerates that (toleration %s): it is left to end with the node",
+			Text: fmt.Sprintf("pod %s/%s was scheduled after its node was cordoned, and tolerates that (toleration "+
+				"%s): it is left to end with the node",
 				pod.Namespace, pod.Name, pod.Toleration),
-			Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, remove the toleration from their workload"},
+			Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, remove the " +
+				"toleration from their workload"},
 		})
 	}
 	return statements
@@ -120,18 +124,22 @@ func lateHooks(f *machineFacts, stage deletion.DeletionStage) []MachineStatement
 	}
 	hooks := f.machine.Spec.LifecycleHooks
 	var statements []MachineStatement
-	add := func(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, over string, condition machinev1beta1.ConditionType) {
+	add := func(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, over string,
+		condition machinev1beta1.ConditionType) {
 		for _, hold := range f.hookHolds(of, hooks, nil) {
 			statements = append(statements, MachineStatement{
-				Text:    fmt.Sprintf("%s came too late, and holds nothing: %s", hold.sentence(), over),
-				Details: []string{fmt.Sprintf("the condition %s is False for as long as the hook is there, and no step looks at it", condition)},
+				Text: fmt.Sprintf("%s came too late, and holds nothing: %s", hold.sentence(), over),
+				Details: []string{fmt.Sprintf(
+					"the condition %s is False for as long as the hook is there, and no step looks at it", condition,
+				)},
 			})
 		}
 	}
 	switch stage {
 	case deletion.Terminating, deletion.RemovingNode, deletion.Completed:
 		add(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
-		add(PreTerminateHook, hooks.PreTerminate, "the delete of its infrastructure was asked for", machinev1beta1.MachineTerminable)
+		add(PreTerminateHook, hooks.PreTerminate, "the delete of its infrastructure was asked for",
+			machinev1beta1.MachineTerminable)
 	case deletion.BeforeTerminate:
 		add(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
 	}
@@ -188,7 +196,8 @@ func conditionLine(c metav1.Condition, now time.Time) string {
 // eventsOf returns the newest events about a machine, the oldest of them first.
 func eventsOf(ctx context.Context, c *cluster.Cluster, m metav1.Object) ([]corev1.Event, error) {
 	about := fields.OneTermEqualSelector("involvedObject.uid", string(m.GetUID()))
-	list, err := c.Client.CoreV1().Events(m.GetNamespace()).List(ctx, metav1.ListOptions{FieldSelector: about.String(), Limit: 500})
+	list, err := c.Client.CoreV1().Events(m.GetNamespace()).List(ctx,
+		metav1.ListOptions{FieldSelector: about.String(), Limit: 500})
 	if err != nil {
 		return nil, err
 	}

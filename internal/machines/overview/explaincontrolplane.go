@@ -29,8 +29,8 @@ func IsControlPlane(id kinds.ID) bool {
 	return id.GroupKind() == ControlPlaneMachineSetKind || id.GroupKind() == RunlevelControlPlaneKind
 }
 
-// ExplainControlPlane returns what a set or a control plane waits for, which hooks hold its machines, and what to do. It returns nil if
-// the object does not exist.
+// ExplainControlPlane returns what a set or a control plane waits for, which hooks hold its machines, and what to do.
+// It returns nil if the object does not exist.
 func ExplainControlPlane(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*ControlPlaneExplanation, error) {
 	g := &machineGatherer{cluster: c}
 	explain := g.explainSet
@@ -54,9 +54,10 @@ func ExplainControlPlane(ctx context.Context, c *cluster.Cluster, id kinds.ID) (
 	return e, nil
 }
 
-// explainSet returns the explanation of a ControlPlaneMachineSet, without its conditions and events, and these conditions. It returns nil
-// if the set does not exist.
-func (g *machineGatherer) explainSet(ctx context.Context, id kinds.ID) (*ControlPlaneExplanation, metav1.Object, []metav1.Condition, error) {
+// explainSet returns the explanation of a ControlPlaneMachineSet, without its conditions and events, and these
+// conditions. It returns nil if the set does not exist.
+func (g *machineGatherer) explainSet(ctx context.Context,
+	id kinds.ID) (*ControlPlaneExplanation, metav1.Object, []metav1.Condition, error) {
 	sets, err := g.controlPlaneSets(ctx, id.Namespace)
 	for _, f := range sets {
 		if f.set.Name == id.Name {
@@ -73,7 +74,8 @@ func (f *setFacts) explain(ctx context.Context, g *machineGatherer) *ControlPlan
 	if f.unknown != "" {
 		e.Unknown = append(e.Unknown, f.unknown)
 	}
-	e.add(fmt.Sprintf("it is %s (%s): %d machines are desired, %d are up to date, %d are ready", f.set.Spec.State, o.Strategy, o.Desired, o.Updated, o.Ready))
+	e.add(fmt.Sprintf("it is %s (%s): %d machines are desired, %d are up to date, %d are ready", f.set.Spec.State,
+		o.Strategy, o.Desired, o.Updated, o.Ready))
 	if f.isInactive() && o.Degraded == "" {
 		e.IsDone = f.condition(controlplane.Available).Status != metav1.ConditionFalse
 		e.add("it changes nothing while it is Inactive", f.activation()...)
@@ -118,7 +120,8 @@ func (e *ControlPlaneExplanation) addMachine(m MachineOverview, remedy func(*Mac
 	e.Unknown = append(e.Unknown, m.Unknown...)
 	for i := range m.Holds {
 		hold := m.Holds[i].statement(remedy(&m.Holds[i]), now)
-		e.add(fmt.Sprintf("machine %s (%s): %s", m.Name, m.Phase, strings.TrimPrefix(hold.Text, "it ")), hold.Details...)
+		e.add(fmt.Sprintf("machine %s (%s): %s", m.Name, m.Phase, strings.TrimPrefix(hold.Text, "it ")),
+			hold.Details...)
 	}
 }
 
@@ -161,7 +164,8 @@ func (f *setFacts) standing(m controlplane.JudgedMachine) string {
 
 // command returns a kubectl command on the set.
 func (f *setFacts) command(verb, rest string) string {
-	return fmt.Sprintf("kubectl %s controlplanemachineset.%s %s -n %s%s", verb, Kind.Group, f.set.Name, f.set.Namespace, rest)
+	return fmt.Sprintf("kubectl %s controlplanemachineset.%s %s -n %s%s", verb, Kind.Group, f.set.Name, f.set.Namespace,
+		rest)
 }
 
 func (f *setFacts) plan() string {
@@ -184,11 +188,13 @@ func (f *setFacts) activation() []string {
 func (f *setFacts) remedy() []string {
 	switch degraded := f.condition(controlplane.Degraded); {
 	case f.condition(controlplane.Error).Status == metav1.ConditionTrue:
-		return []string{"it is tried again, with growing pauses; if a right is missing, the ClusterOperator machine-controller names it"}
+		return []string{"it is tried again, with growing pauses; if a right is missing, the ClusterOperator " +
+			"machine-controller names it"}
 	case f.set.DeletionTimestamp != nil, f.isInactive() && degraded.Status != metav1.ConditionTrue:
 		return nil
 	case degraded.Status == metav1.ConditionTrue:
-		return []string{"it creates and deletes no machine until an administrator has solved that; docs/control-plane.md has each reason (" + degraded.Reason + ")"}
+		return []string{"it creates and deletes no machine until an administrator has solved that; " +
+			"docs/control-plane.md has each reason (" + degraded.Reason + ")"}
 	case f.judged.IsOfPlatform: // which machines are outdated is not known
 		return nil
 	}
@@ -203,10 +209,11 @@ func (f *setFacts) remedy() []string {
 	return []string{"see what it does next:", f.plan()}
 }
 
-// isReplaceable reports whether a machine can be deleted, and is replaced then: nothing stops the set, and all its other machines are
-// ready, and stay. It is false if the nodes are not known.
+// isReplaceable reports whether a machine can be deleted, and is replaced then: nothing stops the set, and all its
+// other machines are ready, and stay. It is false if the nodes are not known.
 func (f *setFacts) isReplaceable(name string) bool {
-	if f.isInactive() || f.set.DeletionTimestamp != nil || f.condition(controlplane.Degraded).Status == metav1.ConditionTrue {
+	if f.isInactive() || f.set.DeletionTimestamp != nil ||
+		f.condition(controlplane.Degraded).Status == metav1.ConditionTrue {
 		return false
 	}
 	return !slices.ContainsFunc(f.judged.Machines, func(m controlplane.JudgedMachine) bool {
@@ -257,7 +264,8 @@ func (f *setFacts) nodeRemedy(h *MachineHold, machine, deletion string) []string
 		remedy = append(remedy, "kubectl describe node "+h.Object.Name)
 	}
 	if f.isReplaceable(machine) {
-		remedy = append(remedy, "if the node does not come back, delete the machine; its ControlPlaneMachineSet makes another one then:", deletion)
+		remedy = append(remedy, "if the node does not come back, delete the machine; its ControlPlaneMachineSet "+
+			"makes another one then:", deletion)
 	}
 	return remedy
 }
@@ -276,13 +284,17 @@ func (f *setFacts) replacing(name string) []MachineStatement {
 	case f.isInactive():
 		return nil
 	case f.condition(controlplane.Degraded).Status == metav1.ConditionTrue:
-		return []MachineStatement{{set + " is stopped, and replaces no machine: " + f.condition(controlplane.Degraded).Message, why}}
+		return []MachineStatement{
+			{set + " is stopped, and replaces no machine: " + f.condition(controlplane.Degraded).Message, why},
+		}
 	case m.IsDeleting:
 		return []MachineStatement{{set + " replaces it: " + f.successor(m), why}}
 	case m.IsOutdated && f.set.Spec.Strategy.Type == machinev1.OnDelete:
 		return []MachineStatement{{set + " replaces it once it is deleted", m.Changes}}
 	case m.IsOutdated:
-		return []MachineStatement{{set + " replaces it, as it is outdated: " + f.successor(m), append(m.Changes, why...)}}
+		return []MachineStatement{
+			{set + " replaces it, as it is outdated: " + f.successor(m), append(m.Changes, why...)},
+		}
 	}
 	return []MachineStatement{{set + " has it, and it is " + f.standing(m), nil}}
 }

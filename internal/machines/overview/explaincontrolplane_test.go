@@ -17,7 +17,8 @@ func TestNodeThatIsNotReady(t *testing.T) {
 	f := factsOf(t, "", "")
 	f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new("Running")
 	f.node().Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: metav1.NewTime(now.Add(-30 * time.Minute)),
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
+		LastTransitionTime: metav1.NewTime(now.Add(-30 * time.Minute)),
 	}}
 	f.set = &setFacts{set: &machinev1.ControlPlaneMachineSet{}, judged: &controlplane.SetJudgement{
 		Machines: []controlplane.JudgedMachine{{Name: "web-4"}, {Name: "web-5", IsReady: true}},

@@ -80,7 +80,8 @@ func (f *machineFacts) node() *corev1.Node {
 	return node
 }
 
-// hasNode reports whether the node is still to be deleted. The finalizers of a node that is being deleted don't hold the machine.
+// hasNode reports whether the node is still to be deleted. The finalizers of a node that is being deleted don't hold
+// the machine.
 func (f *machineFacts) hasNode() bool {
 	node := f.node()
 	if node == nil {
@@ -89,8 +90,8 @@ func (f *machineFacts) hasNode() bool {
 	return node.DeletionTimestamp == nil
 }
 
-// infrastructure returns whether the infrastructure exists, and whether its deletion was requested. If it can't be read, it is
-// assumed to be in deletion while the node exists: whether a provider has begun the deletion is not known.
+// infrastructure returns whether the infrastructure exists, and whether its deletion was requested. If it can't be
+// read, it is assumed to be in deletion while the node exists: whether a provider has begun the deletion is not known.
 func (f *machineFacts) infrastructure() (exists, isDeleting bool) {
 	if object := f.infra.object; object != nil {
 		return true, object.GetDeletionTimestamp() != nil
@@ -107,7 +108,8 @@ func (f *machineFacts) infrastructure() (exists, isDeleting bool) {
 // becameTrue is when a condition became true, or the deletion of the machine if that is later.
 func (f *machineFacts) becameTrue(of machinev1beta1.ConditionType) *time.Time {
 	since := f.machine.DeletionTimestamp.Time
-	if c := conditions.Find(f.machine.Status.Conditions, of); c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {
+	if c := conditions.Find(f.machine.Status.Conditions, of); c.Status == corev1.ConditionTrue &&
+		c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
 	return &since
@@ -137,7 +139,8 @@ func (n *nodeList) hold(m metav1.Object, group, providerID string, since time.Ti
 	var nodes []*corev1.Node
 	for _, node := range n.byName {
 		owner := machineOf(node)
-		if providerID != "" && node.Spec.ProviderID == providerID && owner != "" && owner != nameOf(m.GetNamespace(), m.GetName(), group) {
+		if providerID != "" && node.Spec.ProviderID == providerID && owner != "" &&
+			owner != nameOf(m.GetNamespace(), m.GetName(), group) {
 			nodes = append(nodes, node)
 		}
 	}
@@ -184,7 +187,8 @@ func nameOf(namespace, name, group string) string {
 func (h *MachineHold) nodeRemedy() []string {
 	problem := "the machine was started, and its kubelet has not joined; see which nodes there are:"
 	if h.Object != nil {
-		problem = "a node belongs to one machine: find out which of both has the wrong providerID, before you delete that one: " +
+		problem = "a node belongs to one machine: find out which of both has the wrong providerID, before you delete " +
+			"that one: " +
 			"infrastructure that both stand for would go with it"
 	}
 	return []string{problem, "kubectl get nodes -o custom-columns=NAME:.metadata.name,PROVIDERID:.spec.providerID"}

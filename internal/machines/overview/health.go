@@ -16,8 +16,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// This file is about Machines of Cluster API that a MachineHealthCheck has found unhealthy, and what holds their remediation. Two
-// conditions of the Machine name who has to remediate it; without either, the health check reports why it is not remediated.
+// This file is about Machines of Cluster API that a MachineHealthCheck has found unhealthy, and what holds their
+// remediation. Two conditions of the Machine name who has to remediate it; without either, the health check reports why
+// it is not remediated.
 
 var healthCheckKind = schema.GroupKind{Group: ClusterAPIKind.Group, Kind: "MachineHealthCheck"}
 
@@ -29,7 +30,8 @@ type healthCheckList struct {
 
 // isUnhealthy reports whether a machine is unhealthy, and is not being deleted yet.
 func (f *clusterAPIFacts) isUnhealthy() bool {
-	return !f.isDeleting() && f.condition(clusterv1.MachineHealthCheckSucceededCondition).Status == metav1.ConditionFalse
+	return !f.isDeleting() &&
+		f.condition(clusterv1.MachineHealthCheckSucceededCondition).Status == metav1.ConditionFalse
 }
 
 // askHealthChecks finds the health checks of an unhealthy machine. They are listed once for each namespace.
@@ -48,7 +50,8 @@ func (g *machineGatherer) askHealthChecks(ctx context.Context, f *clusterAPIFact
 	}
 	for _, check := range found.checks {
 		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-		if err == nil && selector.Matches(labels.Set(f.machine.Labels)) && check.Spec.ClusterName == f.machine.Spec.ClusterName {
+		if err == nil && selector.Matches(labels.Set(f.machine.Labels)) &&
+			check.Spec.ClusterName == f.machine.Spec.ClusterName {
 			f.checks = append(f.checks, check)
 		}
 	}
@@ -83,7 +86,8 @@ func (f *clusterAPIFacts) remediationHolds() []MachineHold {
 	}
 	failed := f.condition(clusterv1.MachineHealthCheckSucceededCondition)
 	return []MachineHold{{
-		Type: Remediation, Message: "unhealthy (" + problemsOf(failed) + "); " + f.remediationState(), Since: &failed.LastTransitionTime.Time,
+		Type: Remediation, Message: "unhealthy (" + problemsOf(failed) + "); " + f.remediationState(),
+		Since: &failed.LastTransitionTime.Time,
 	}}
 }
 
@@ -105,7 +109,8 @@ func linesOf(message, separator string) string {
 
 // remediationState is who remediates an unhealthy machine, or why it is not remediated.
 func (f *clusterAPIFacts) remediationState() string {
-	owned, external := f.condition(clusterv1.MachineOwnerRemediatedCondition), f.condition(clusterv1.MachineExternallyRemediatedCondition)
+	owned, external := f.condition(clusterv1.MachineOwnerRemediatedCondition),
+		f.condition(clusterv1.MachineExternallyRemediatedCondition)
 	for _, annotation := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
 		if metav1.HasAnnotation(f.machine.ObjectMeta, annotation) {
 			return "not remediated, because of its annotation " + annotation
@@ -114,13 +119,15 @@ func (f *clusterAPIFacts) remediationState() string {
 	switch owner := metav1.GetControllerOfNoCopy(f.machine); {
 	case owned.Status == metav1.ConditionFalse && owner == nil:
 		return "it has no owner that would replace it"
-	case owned.Status == metav1.ConditionFalse && owned.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
+	case owned.Status == metav1.ConditionFalse &&
+		owned.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
 		return fmt.Sprintf("%s %s has to replace it", owner.Kind, owner.Name)
 	case owned.Status == metav1.ConditionFalse && owned.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
 		return fmt.Sprintf("%s %s does not replace it: %s", owner.Kind, owner.Name, cmp.Or(owned.Message, owned.Reason))
 	case owned.Status == metav1.ConditionFalse:
 		return fmt.Sprintf("%s %s replaces it: %s", owner.Kind, owner.Name, cmp.Or(owned.Message, owned.Reason))
-	case external.Status == metav1.ConditionFalse && external.Reason == clusterv1.MachineExternallyRemediatedWaitingForRemediationReason:
+	case external.Status == metav1.ConditionFalse &&
+		external.Reason == clusterv1.MachineExternallyRemediatedWaitingForRemediationReason:
 		return "another controller has to remediate it"
 	case external.Status == metav1.ConditionFalse:
 		return cmp.Or(external.Message, external.Reason)
@@ -129,9 +136,11 @@ func (f *clusterAPIFacts) remediationState() string {
 		allowed := conditionOf(check.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 		switch { // a paused check keeps its other conditions, and one without a Cluster never gets any
 		case meta.IsStatusConditionTrue(check.Status.Conditions, clusterv1.PausedCondition):
-			return fmt.Sprintf("MachineHealthCheck %s is paused, by its annotation %s or by Cluster %s", check.Name, clusterv1.PausedAnnotation, check.Spec.ClusterName)
+			return fmt.Sprintf("MachineHealthCheck %s is paused, by its annotation %s or by Cluster %s", check.Name,
+				clusterv1.PausedAnnotation, check.Spec.ClusterName)
 		case len(check.Status.Conditions) == 0:
-			return fmt.Sprintf("MachineHealthCheck %s has examined no machine yet: it does once Cluster %s exists", check.Name, check.Spec.ClusterName)
+			return fmt.Sprintf("MachineHealthCheck %s has examined no machine yet: it does once Cluster %s exists",
+				check.Name, check.Spec.ClusterName)
 		case allowed.Status == metav1.ConditionFalse:
 			return fmt.Sprintf("MachineHealthCheck %s: %s", check.Name, allowed.Message)
 		}
@@ -143,13 +152,17 @@ func (f *clusterAPIFacts) remediationState() string {
 func (f *clusterAPIFacts) remediationRemedy(command func(verb, rest string) string) []string {
 	var remedy []string
 	for _, check := range f.checks {
-		remedy = append(remedy, fmt.Sprintf("kubectl describe %s.%s %s -n %s", strings.ToLower(healthCheckKind.Kind), healthCheckKind.Group, check.Name, check.Namespace))
+		remedy = append(remedy, fmt.Sprintf("kubectl describe %s.%s %s -n %s", strings.ToLower(healthCheckKind.Kind),
+			healthCheckKind.Group, check.Name, check.Namespace))
 	}
 	if len(remedy) > 0 {
-		remedy = append([]string{"see its health check, which has the limits and the number of unhealthy machines:"}, remedy...)
+		remedy = append([]string{"see its health check, which has the limits and the number of unhealthy machines:"},
+			remedy...)
 	}
-	refused := f.condition(clusterv1.MachineOwnerRemediatedCondition).Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason
-	if refused || metav1.GetControllerOfNoCopy(f.machine) == nil { // a deletion could cost etcd its quorum, or is for good
+	refused := f.condition(clusterv1.MachineOwnerRemediatedCondition).
+		Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason
+	// a deletion could cost etcd its quorum, or is for good
+	if refused || metav1.GetControllerOfNoCopy(f.machine) == nil {
 		return remedy
 	}
 	return append(remedy, "or give up the machine; its owner makes another one:", command("delete", ""))

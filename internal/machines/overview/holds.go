@@ -23,7 +23,8 @@ import (
 // judge returns the state of a machine, and what holds it.
 func judge(f *machineFacts) MachineOverview {
 	m := MachineOverview{
-		APIGroup: Kind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name, UID: string(f.machine.UID), Node: f.nodeName(),
+		APIGroup: Kind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name, UID: string(f.machine.UID),
+		Node:  f.nodeName(),
 		Phase: f.phase(), Since: f.since(), Unknown: f.unknown,
 	}
 	if f.machine.Spec.ProviderID != nil {
@@ -96,8 +97,8 @@ func failureOf(m *machinev1beta1.Machine) string {
 	return strings.Join(parts, ": ")
 }
 
-// stage is the stage of the deletion: as the machine's conditions record it, and after the drain by its infrastructure and its
-// node, of which they record less.
+// stage is the stage of the deletion: as the machine's conditions record it, and after the drain by its infrastructure
+// and its node, of which they record less.
 func (f *machineFacts) stage() deletion.DeletionStage {
 	if f.isReleased() {
 		return deletion.Completed
@@ -140,7 +141,8 @@ func (f *machineFacts) deletionHolds(stage deletion.DeletionStage) []MachineHold
 }
 
 // hookHolds are the hooks of a list.
-func (f *machineFacts) hookHolds(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, since *time.Time) []MachineHold {
+func (f *machineFacts) hookHolds(of MachineHoldType, hooks []machinev1beta1.LifecycleHook,
+	since *time.Time) []MachineHold {
 	list := map[MachineHoldType]string{PreDrainHook: "preDrain", PreTerminateHook: "preTerminate"}[of]
 	var holds []MachineHold
 	for i, hook := range hooks {
@@ -176,7 +178,11 @@ func (f *machineFacts) drainHolds() []MachineHold {
 	}
 	var holds []MachineHold
 	for _, name := range f.nodes.othersCordoned(node) {
-		holds = append(holds, MachineHold{Type: ControlPlaneNode, Object: &kinds.ID{Kind: "Node", Name: name}, Since: f.becameTrue(machinev1beta1.MachineDrainable)})
+		holds = append(holds, MachineHold{
+			Type:   ControlPlaneNode,
+			Object: &kinds.ID{Kind: "Node", Name: name},
+			Since:  f.becameTrue(machinev1beta1.MachineDrainable),
+		})
 	}
 	if len(holds) == 0 {
 		return controllerHold("cordon node " + f.nodeName())
@@ -202,7 +208,8 @@ var weight = map[drain.PodHold]int{
 // podHolds returns a hold for each remaining pod.
 func podHolds(pods []drain.HeldPod, since *time.Time) []MachineHold {
 	left := slices.SortedFunc(slices.Values(pods), func(a, b drain.HeldPod) int {
-		return cmp.Or(cmp.Compare(weight[a.Hold], weight[b.Hold]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(weight[a.Hold], weight[b.Hold]), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
 	})
 	var holds []MachineHold
 	for _, pod := range left {
@@ -235,10 +242,19 @@ func (f *machineFacts) infraHold() []MachineHold {
 	object := f.infra.object
 	switch {
 	case object == nil:
-		return []MachineHold{{Type: Infrastructure, Message: f.instance(), Since: f.becameTrue(machinev1beta1.MachineDrained)}}
+		return []MachineHold{{
+			Type:    Infrastructure,
+			Message: f.instance(),
+			Since:   f.becameTrue(machinev1beta1.MachineDrained),
+		}}
 	case object.GetDeletionTimestamp() == nil:
 		if problem := f.problem(); problem != "" {
-			return []MachineHold{{Type: Infrastructure, Object: f.infraID(), Message: problem, Since: f.becameTrue(machinev1beta1.MachineDrained)}}
+			return []MachineHold{{
+				Type:    Infrastructure,
+				Object:  f.infraID(),
+				Message: problem,
+				Since:   f.becameTrue(machinev1beta1.MachineDrained),
+			}}
 		}
 		return controllerHold("delete " + f.infraID().String())
 	}
@@ -269,7 +285,12 @@ func (f *machineFacts) startHolds() []MachineHold {
 
 // infraID identifies the infrastructure object.
 func (f *machineFacts) infraID() *kinds.ID {
-	return &kinds.ID{Group: f.infra.kind.Group, Kind: f.infra.kind.Kind, Namespace: f.machine.Namespace, Name: f.machine.Name}
+	return &kinds.ID{
+		Group:     f.infra.kind.Group,
+		Kind:      f.infra.kind.Kind,
+		Namespace: f.machine.Namespace,
+		Name:      f.machine.Name,
+	}
 }
 
 // instance names infrastructure that is no object of the cluster.

@@ -76,7 +76,10 @@ func TestWhatHoldsAMachine(t *testing.T) {
 		seen              func(*machineFacts)
 		want              string
 	}{
-		"hooks before the drain, and those after it": {hooks: bothHooks, want: "preDrain hooks MigrateApp of app-op, Other of o'op; later preTerminate hook ShipLogs of log-op"},
+		"hooks before the drain, and those after it": {
+			hooks: bothHooks,
+			want:  "preDrain hooks MigrateApp of app-op, Other of o'op; later preTerminate hook ShipLogs of log-op",
+		},
 		"an excluded machine is not held by preDrain hooks": {hooks: bothHooks, seen: func(f *machineFacts) {
 			f.machine.Annotations = map[string]string{deletion.ExcludeNodeDraining: ""}
 		}, want: "the machine controller has to skip the drain; later preTerminate hook ShipLogs of log-op"},
@@ -84,40 +87,73 @@ func TestWhatHoldsAMachine(t *testing.T) {
 			f.pods = &nodePods{left: []drain.HeldPod{
 				{Namespace: "shop", Name: "a", Hold: drain.Ending, Message: "pod shop/a is ending"},
 				{Namespace: "shop", Name: "b", Hold: drain.ToBeEvicted, Message: "pod shop/b is to be evicted"},
-				{Namespace: "shop", Name: "c", Hold: drain.Budget, Message: "pod shop/c is held by PodDisruptionBudget db", Budgets: []string{"db"}},
+				{
+					Namespace: "shop",
+					Name:      "c",
+					Hold:      drain.Budget,
+					Message:   "pod shop/c is held by PodDisruptionBudget db",
+					Budgets:   []string{"db"},
+				},
 			}}
 		}, want: "pod shop/c is held by PodDisruptionBudget db, pod shop/a is ending and 1 more"},
-		"a node that is not cordoned": {seen: func(f *machineFacts) { f.node().Spec.Unschedulable = false }, want: "the machine controller has to cordon node node-4"},
+		"a node that is not cordoned": {
+			seen: func(f *machineFacts) { f.node().Spec.Unschedulable = false },
+			want: "the machine controller has to cordon node node-4",
+		},
 		"another node of the control plane": {seen: func(f *machineFacts) {
 			f.node().Spec.Unschedulable, f.node().Labels = false, controlPlane
-			f.nodes.byName["node-1"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: controlPlane}, Spec: corev1.NodeSpec{Unschedulable: true}}
+			f.nodes.byName["node-1"] = &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: controlPlane},
+				Spec:       corev1.NodeSpec{Unschedulable: true},
+			}
 		}, want: "node node-1, which is drained first"},
-		"a node that is gone is drained": {seen: func(f *machineFacts) { f.nodes.byName = map[string]*corev1.Node{} }, want: "the machine controller has to record that node node-4 is drained"},
+		"a node that is gone is drained": {
+			seen: func(f *machineFacts) { f.nodes.byName = map[string]*corev1.Node{} },
+			want: "the machine controller has to record that node node-4 is drained",
+		},
 		"hooks after the drain": {hooks: bothHooks, conditions: drained, seen: func(f *machineFacts) {
 			f.infra.object = infrastructureThatGoes(t)
 			f.infra.object.SetDeletionTimestamp(nil)
 		}, want: "preTerminate hook ShipLogs of log-op"},
-		"infrastructure that goes":           {hooks: terminateHook, conditions: drained, seen: func(f *machineFacts) { f.infra.object = infrastructureThatGoes(t) }, want: "KwokMachine web-4 (finalizer example.com/power): the BMC does not answer"},
-		"infrastructure that a provider has": {conditions: drained, seen: func(f *machineFacts) { f.infra.isKnown = false }, want: "infrastructure: its provider has to terminate test://web-4"},
+		"infrastructure that goes": {
+			hooks:      terminateHook,
+			conditions: drained,
+			seen:       func(f *machineFacts) { f.infra.object = infrastructureThatGoes(t) },
+			want:       "KwokMachine web-4 (finalizer example.com/power): the BMC does not answer",
+		},
+		"infrastructure that a provider has": {
+			conditions: drained,
+			seen:       func(f *machineFacts) { f.infra.isKnown = false },
+			want:       "infrastructure: its provider has to terminate test://web-4",
+		},
 		"infrastructure that can't be asked to go": {conditions: drained, seen: func(f *machineFacts) {
 			f.infra.isKnown = false
 			f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
-				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: deletion.ErrorDeleting, Message: "the cloud is busy",
+				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
+				Reason: deletion.ErrorDeleting, Message: "the cloud is busy",
 			})
 		}, want: "infrastructure: the cloud is busy"},
 		"the Node object": {conditions: drained, want: "the machine controller has to delete node node-4"},
 		"a Node object that goes does not hold the machine": {conditions: drained, seen: func(f *machineFacts) {
 			f.node().DeletionTimestamp, f.node().Finalizers = new(metav1.Now()), []string{"example.com/node"}
 		}, want: "the machine controller has to remove its finalizer; finalizer example.com/backup"},
-		"a hook that comes after the infrastructure was asked to go": {hooks: terminateHook, conditions: drained, seen: func(f *machineFacts) {
-			f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
-				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: deletion.InstanceTerminating,
-			})
-		}, want: "the machine controller has to delete node node-4"},
-		"finalizers of others": {conditions: drained, seen: func(f *machineFacts) { f.machine.Finalizers = f.machine.Finalizers[1:] }, want: "finalizer example.com/backup"},
+		"a hook that comes after the infrastructure was asked to go": {hooks: terminateHook, conditions: drained,
+			seen: func(f *machineFacts) {
+				f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
+					Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
+					Reason: deletion.InstanceTerminating,
+				})
+			}, want: "the machine controller has to delete node node-4"},
+		"finalizers of others": {
+			conditions: drained,
+			seen:       func(f *machineFacts) { f.machine.Finalizers = f.machine.Finalizers[1:] },
+			want:       "finalizer example.com/backup",
+		},
 		"a machine that has failed": {seen: func(f *machineFacts) {
 			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseFailed)
-			f.machine.Status.ErrorReason, f.machine.Status.ErrorMessage = new(machinev1beta1.InvalidConfigurationMachineError), new("no such kind")
+			f.machine.Status.ErrorReason, f.machine.Status.ErrorMessage = new(
+				machinev1beta1.InvalidConfigurationMachineError,
+			), new("no such kind")
 		}, want: "InvalidConfiguration: no such kind"},
 		"a machine that runs": {hooks: bothHooks, seen: func(f *machineFacts) {
 			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseRunning)
@@ -176,14 +212,21 @@ func TestASecondMachineOfOneNode(t *testing.T) {
 		held, first string
 	}{
 		"of nobody": {nil, wanted, "the machine was started, and its kubelet has not joined"},
-		"its own":   {map[string]string{deletion.OpenShiftMachineAnnotation: "shop/web-4"}, wanted, "the machine was started, and its kubelet has not joined"},
+		"its own": {map[string]string{deletion.OpenShiftMachineAnnotation: "shop/web-4"}, wanted,
+			"the machine was started, and its kubelet has not joined"},
 		"of another one": {map[string]string{deletion.OpenShiftMachineAnnotation: "shop/web-3"},
-			wanted + ", which node node-4 has; it belongs to machine shop/web-3 of machine.openshift.io", "a node belongs to one machine: find out which"},
-		"of Cluster API": {map[string]string{"cluster.x-k8s.io/machine": "web-4", "cluster.x-k8s.io/cluster-namespace": "shop"},
-			wanted + ", which node node-4 has; it belongs to machine shop/web-4 of cluster.x-k8s.io", "a node belongs to one machine: find out which"},
+			wanted + ", which node node-4 has; it belongs to machine shop/web-3 of machine.openshift.io",
+			"a node belongs to one machine: find out which"},
+		"of Cluster API": {map[string]string{
+			"cluster.x-k8s.io/machine":           "web-4",
+			"cluster.x-k8s.io/cluster-namespace": "shop",
+		},
+			wanted + ", which node node-4 has; it belongs to machine shop/web-4 of cluster.x-k8s.io",
+			"a node belongs to one machine: find out which"},
 	} {
 		f := factsOf(t, "", "")
-		f.machine.DeletionTimestamp, f.machine.Status.Phase, f.machine.Status.NodeRef = nil, new(machinev1beta1.PhaseProvisioned), nil
+		f.machine.DeletionTimestamp, f.machine.Status.Phase, f.machine.Status.NodeRef = nil,
+			new(machinev1beta1.PhaseProvisioned), nil
 		node := f.nodes.byName["node-4"]
 		node.Spec.ProviderID, node.Annotations = "test://web-4", c.annotations
 		said := f.explain(nil, now)
@@ -205,9 +248,13 @@ func TestHooksThatCameTooLate(t *testing.T) {
 		want              []string
 	}{
 		"before the drain": {"preDrain: [{name: Late, owner: late-op}]", "", false, nil},
-		"after the drain":  {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, false, []string{late}},
-		"with both, terminating": {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, true, []string{late,
-			"preTerminate hook ShipLogs of log-op came too late, and holds nothing: the delete of its infrastructure was asked for"}},
+		"after the drain": {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, false,
+			[]string{late}},
+		"with both, terminating": {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, true,
+			[]string{late,
+				"preTerminate hook ShipLogs of log-op came too late, and holds nothing: the delete of its " +
+					"infrastructure " +
+					"was asked for"}},
 	} {
 		f := factsOf(t, c.hooks, c.conditions)
 		f.infra.object = infrastructureThatGoes(t)

@@ -38,15 +38,17 @@ type MachineQuery struct {
 // ErrNotServed is returned, wrapped, if the cluster does not serve this API.
 var ErrNotServed = cluster.ErrNotServed
 
-// A MachineList is the machines of a cluster, in the order of namespaces and names, and what replaces those of control planes.
+// A MachineList is the machines of a cluster, in the order of namespaces and names, and what replaces those of control
+// planes.
 type MachineList struct {
 	Machines      []MachineOverview
 	ControlPlanes []*ControlPlaneOverview
 	Unknown       []string // failed reads of control planes, which each machine has too
 }
 
-// List returns the states of machines. Machines and nodes are listed once, and the machines of a control plane once more. Pods are
-// listed only for nodes that are being drained, and infrastructure is read only if a machine waits for it.
+// List returns the states of machines. Machines and nodes are listed once, and the machines of a control plane once
+// more. Pods are listed only for nodes that are being drained, and infrastructure is read only if a machine waits for
+// it.
 func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) (*MachineList, error) {
 	g := &machineGatherer{cluster: c}
 	machines, err := objectsOf[machinev1beta1.Machine](ctx, g, Kind, q)
@@ -84,7 +86,8 @@ func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) (*MachineList
 		m.Unknown, m.Unlisted = append(m.Unknown, unknown...), unlisted
 	}
 	slices.SortStableFunc(list.Machines, func(a, b MachineOverview) int {
-		return kinds.Compare(kinds.ID{Namespace: a.Namespace, Name: a.Name}, kinds.ID{Namespace: b.Namespace, Name: b.Name})
+		return kinds.Compare(kinds.ID{Namespace: a.Namespace, Name: a.Name},
+			kinds.ID{Namespace: b.Namespace, Name: b.Name})
 	})
 	return list, nil
 }
@@ -118,7 +121,8 @@ func objectsOf[M any](ctx context.Context, g *machineGatherer, kind schema.Group
 	})
 	err = pages.EachListItem(ctx, options, func(item runtime.Object) error {
 		object := item.(*unstructured.Unstructured)
-		if q.OnlyDeleting && object.GetDeletionTimestamp() == nil || len(q.Names) > 0 && !slices.Contains(q.Names, object.GetName()) {
+		if q.OnlyDeleting && object.GetDeletionTimestamp() == nil ||
+			len(q.Names) > 0 && !slices.Contains(q.Names, object.GetName()) {
 			return nil
 		}
 		m := new(M)
@@ -200,8 +204,10 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	}
 }
 
-// podsOf lists the pods of a node that is being drained by some rules, or adds why that is not possible to what is unknown.
-func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node, rules drain.PodRules, unknown *[]string) *nodePods {
+// podsOf lists the pods of a node that is being drained by some rules, or adds why that is not possible to what is
+// unknown.
+func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node, rules drain.PodRules,
+	unknown *[]string) *nodePods {
 	left, err := drain.HeldPods(ctx, drain.Client{Interface: g.cluster.Client, Now: g.cluster.Now}, node, rules)
 	switch {
 	case apierrors.IsForbidden(err):
@@ -218,7 +224,8 @@ func (g *machineGatherer) askInfrastructure(ctx context.Context, f *machineFacts
 		return
 	}
 	in, err := g.cluster.Find(ctx, f.infra.kind)
-	if errors.Is(err, cluster.ErrNotServed) || err == nil && !in.Namespaced { // the infrastructure is no object of the cluster
+	// the infrastructure is no object of the cluster
+	if errors.Is(err, cluster.ErrNotServed) || err == nil && !in.Namespaced {
 		return
 	}
 	if err == nil {

@@ -2,12 +2,12 @@
 // which owner, which pod and disruption budget, which infrastructure object, which finalizer. It reads only the APIs
 // machine.openshift.io and cluster.x-k8s.io, so it is right about machines that other controllers manage, too.
 //
-// The stage of a deletion is read from the conditions that the controllers of both APIs write. What they leave out is read
-// from the objects that a machine waits for: all pods of a drain, the infrastructure, the node. The package changes nothing.
-// Objects that can't be read are reported as unknown.
+// The stage of a deletion is read from the conditions that the controllers of both APIs write. What they leave out is
+// read from the objects that a machine waits for: all pods of a drain, the infrastructure, the node. The package
+// changes nothing. Objects that can't be read are reported as unknown.
 //
-// List is the call to start from; Explain returns details of one machine, and ExplainControlPlane those of what replaces the machines of
-// a control plane.
+// List is the call to start from; Explain returns details of one machine, and ExplainControlPlane those of what
+// replaces the machines of a control plane.
 package overview
 
 import (
@@ -64,11 +64,12 @@ type MachineHold struct {
 	Name  string `json:"name,omitempty"`
 	Owner string `json:"owner,omitempty"` // of the hook
 	// Object is the pod, node or infrastructure object.
-	Object     *kinds.ID  `json:"object,omitempty"`
-	Budgets    []string   `json:"podDisruptionBudgets,omitempty"` // of the pod, if they allow no disruption
-	Toleration string     `json:"toleration,omitempty"`           // of the pod, by which it is scheduled to a cordoned node
-	Finalizers []string   `json:"finalizers,omitempty"`           // of the object
-	Message    string     `json:"message,omitempty"`              // details, in words
+	Object  *kinds.ID `json:"object,omitempty"`
+	Budgets []string  `json:"podDisruptionBudgets,omitempty"` // of the pod, if they allow no disruption
+	// of the pod, by which it is scheduled to a cordoned node
+	Toleration string     `json:"toleration,omitempty"`
+	Finalizers []string   `json:"finalizers,omitempty"` // of the object
+	Message    string     `json:"message,omitempty"`    // details, in words
 	Since      *time.Time `json:"since,omitempty"`
 	key        string     // of the hook's annotation, or its index in the Machine's list
 }

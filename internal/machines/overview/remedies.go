@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// This file has the remedies for holds of machines. A command is last, on a line of its own, so that it can be copied; the
-// line before warns of its consequences.
+// This file has the remedies for holds of machines. A command is last, on a line of its own, so that it can be copied;
+// the line before warns of its consequences.
 
 // statement returns a statement with what holds the machine, and what to do about that.
 func (h *MachineHold) statement(remedy []string, now time.Time) MachineStatement {
@@ -69,7 +69,8 @@ func (h *MachineHold) commonRemedy() []string {
 	case Finalizer:
 		return []string{"the controller that has set it removes it; see what it waits for"}
 	case Controller:
-		return []string{"if this lasts, look whether the machine controller runs:", "kubectl get pods --all-namespaces | grep machine"}
+		return []string{"if this lasts, look whether the machine controller runs:",
+			"kubectl get pods --all-namespaces | grep machine"}
 	}
 	return nil
 }
@@ -83,7 +84,8 @@ func (f *machineFacts) remedy(h *MachineHold) []string {
 		return h.podRemedy(f.command("annotate", " "+deletion.ExcludeNodeDraining+"="))
 	case ControlPlaneNode:
 		return []string{
-			"nodes of the control plane are drained one after the other; nothing is to be done, unless node " + h.Object.Name + " takes no pods for another reason:",
+			"nodes of the control plane are drained one after the other; nothing is to be done, unless node " +
+				h.Object.Name + " takes no pods for another reason:",
 			"kubectl uncordon " + h.Object.Name,
 		}
 	case Infrastructure:
@@ -103,7 +105,8 @@ func (h *MachineHold) hookRemedy(command string) []string {
 		remedy = append(remedy, "its controller reports: "+h.Message)
 	}
 	return append(remedy,
-		cmp.Or(h.Owner, "its owner")+" removes the hook when its part is done, and no time limit does; check whether it still runs",
+		cmp.Or(h.Owner, "its owner")+
+			" removes the hook when its part is done, and no time limit does; check whether it still runs",
 		"if it is gone for good, let go of the hook; what the hook protects is not protected then:",
 		command)
 }
@@ -153,14 +156,17 @@ func (h *MachineHold) podRemedy(skip string) []string {
 	case drain.Budget:
 		return []string{
 			"have more of its pods run elsewhere, or loosen the budget: the drain is tried again within a minute",
-			fmt.Sprintf("kubectl get poddisruptionbudget %s -n %s -o yaml", strings.Join(h.Budgets, " "), h.Object.Namespace),
+			fmt.Sprintf("kubectl get poddisruptionbudget %s -n %s -o yaml", strings.Join(h.Budgets, " "),
+				h.Object.Namespace),
 			"a delete asks no budget, so it interrupts what the budget protects:",
 			"kubectl delete pod " + pod,
 		}
 	case drain.Refused:
-		return []string{"the drain is tried again within a minute; a delete asks no budget and no webhook for evictions:", "kubectl delete pod " + pod}
+		return []string{"the drain is tried again within a minute; a delete asks no budget and no webhook for " +
+			"evictions:", "kubectl delete pod " + pod}
 	case drain.Finalizers:
-		return []string{"the controllers that have set the finalizers remove them:", "kubectl get pod " + pod + " -o jsonpath='{.metadata.finalizers}'"}
+		return []string{"the controllers that have set the finalizers remove them:",
+			"kubectl get pod " + pod + " -o jsonpath='{.metadata.finalizers}'"}
 	case drain.Ending:
 		return []string{"nothing is to be done within its grace; if its node is broken, go on without draining:", skip}
 	case drain.Later:
@@ -169,7 +175,8 @@ func (h *MachineHold) podRemedy(skip string) []string {
 		return []string{"it is not evicted: wait until it has completed, or delete it", "kubectl delete pod " + pod}
 	}
 	if h.Toleration != "" {
-		return []string{fmt.Sprintf("it is evicted, once; what takes its place tolerates the cordon as well (toleration %s), and ends with the node", h.Toleration)}
+		return []string{fmt.Sprintf("it is evicted, once; what takes its place tolerates the cordon as well "+
+			"(toleration %s), and ends with the node", h.Toleration)}
 	}
 	return []string{"nothing is to be done: it is evicted"}
 }
@@ -182,15 +189,18 @@ func (f *machineFacts) infraRemedy(h *MachineHold) []string {
 	case h.Object == nil:
 		return nil
 	case f.isDeleting() && len(h.Finalizers) > 0:
-		object := fmt.Sprintf("%s.%s %s -n %s", strings.ToLower(h.Object.Kind), h.Object.Group, h.Object.Name, h.Object.Namespace)
+		object := fmt.Sprintf("%s.%s %s -n %s", strings.ToLower(h.Object.Kind), h.Object.Group, h.Object.Name,
+			h.Object.Namespace)
 		return []string{
 			"its controller removes its finalizers once the machine is terminated:",
 			"kubectl describe " + object,
-			"if that controller is gone for good, terminate the machine by hand, and then let go of the object; a machine that still runs would be forgotten:",
+			"if that controller is gone for good, terminate the machine by hand, and then let go of the object; a " +
+				"machine that still runs would be forgotten:",
 			"kubectl patch " + object + ` --type=merge -p '{"metadata":{"finalizers":null}}'`,
 		}
 	}
-	return []string{fmt.Sprintf("kubectl describe %s.%s %s -n %s", strings.ToLower(h.Object.Kind), h.Object.Group, h.Object.Name, h.Object.Namespace)}
+	return []string{fmt.Sprintf("kubectl describe %s.%s %s -n %s", strings.ToLower(h.Object.Kind), h.Object.Group,
+		h.Object.Name, h.Object.Namespace)}
 }
 
 // mostPods is how many pods are named in a line.
@@ -275,7 +285,8 @@ func withFinalizers(finalizers []string) string {
 	if len(finalizers) == 0 {
 		return ""
 	}
-	return " (" + plural("finalizer", len(finalizers)) + " " + strings.Join(slices.Sorted(slices.Values(finalizers)), ", ") + ")"
+	return " (" + plural("finalizer", len(finalizers)) + " " +
+		strings.Join(slices.Sorted(slices.Values(finalizers)), ", ") + ")"
 }
 
 func plural(word string, n int) string {

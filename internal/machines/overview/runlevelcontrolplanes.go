@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// This file is about RunlevelControlPlanes, whose machines are those of Cluster API. All is read from their statuses, and from the
-// conditions and annotations of the machines.
+// This file is about RunlevelControlPlanes, whose machines are those of Cluster API. All is read from their statuses,
+// and from the conditions and annotations of the machines.
 
 // RunlevelControlPlaneKind is the kind of control planes of Cluster API.
 var RunlevelControlPlaneKind = schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "RunlevelControlPlane"}
@@ -33,7 +33,8 @@ type planeFacts struct {
 
 // runlevelControlPlanes returns the control planes of a namespace, or of all, with their machines.
 func (g *machineGatherer) runlevelControlPlanes(ctx context.Context, namespace string) ([]*planeFacts, error) {
-	listed, err := objectsOf[v1alpha1.RunlevelControlPlane](ctx, g, RunlevelControlPlaneKind, MachineQuery{Namespace: namespace})
+	listed, err := objectsOf[v1alpha1.RunlevelControlPlane](ctx, g, RunlevelControlPlaneKind,
+		MachineQuery{Namespace: namespace})
 	if err != nil {
 		return nil, unlessNotServed(err)
 	}
@@ -73,8 +74,9 @@ func (f *planeFacts) overview() *ControlPlaneOverview {
 	o := &ControlPlaneOverview{
 		APIGroup: RunlevelControlPlaneKind.Group, Kind: RunlevelControlPlaneKind.Kind,
 		Namespace: f.plane.Namespace, Name: f.plane.Name, UID: string(f.plane.UID), State: "Active",
-		Strategy: fmt.Sprintf("RollingUpdate, maxSurge %d", ptr.Deref(f.plane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, 1)),
-		Desired:  int(ptr.Deref(f.plane.Spec.Replicas, 1)), Updated: int(ptr.Deref(status.UpToDateReplicas, 0)),
+		Strategy: fmt.Sprintf("RollingUpdate, maxSurge %d",
+			ptr.Deref(f.plane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, 1)),
+		Desired: int(ptr.Deref(f.plane.Spec.Replicas, 1)), Updated: int(ptr.Deref(status.UpToDateReplicas, 0)),
 		Ready: int(ptr.Deref(status.AvailableReplicas, 0)), Waits: f.waits(),
 	}
 	if f.isPaused() {
@@ -85,7 +87,13 @@ func (f *planeFacts) overview() *ControlPlaneOverview {
 		if c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition); c != nil {
 			membership.IsUpToDate = ptr.To(c.Status == metav1.ConditionTrue)
 		}
-		o.machines = append(o.machines, setMember{kinds.ID{Group: ClusterAPIKind.Group, Kind: ClusterAPIKind.Kind, Namespace: m.Namespace, Name: m.Name}, membership})
+		o.machines = append(o.machines,
+			setMember{kinds.ID{
+				Group:     ClusterAPIKind.Group,
+				Kind:      ClusterAPIKind.Kind,
+				Namespace: m.Namespace,
+				Name:      m.Name,
+			}, membership})
 	}
 	return o
 }
@@ -96,7 +104,8 @@ func (f *planeFacts) waits() string {
 	case f.plane.DeletionTimestamp != nil && f.isPaused():
 		return "it is being deleted, and paused: its machines stay until the pause ends"
 	case f.plane.DeletionTimestamp != nil:
-		return "it is being deleted: " + cmp.Or(linesOf(f.condition(clusterv1.DeletingCondition).Message, "; "), "the controller has to notice that")
+		return "it is being deleted: " +
+			cmp.Or(linesOf(f.condition(clusterv1.DeletingCondition).Message, "; "), "the controller has to notice that")
 	case f.isPaused():
 		return "it is paused, and changes nothing"
 	case f.plane.Status.ObservedGeneration < f.plane.Generation:
@@ -104,7 +113,8 @@ func (f *planeFacts) waits() string {
 	case f.hasNoCluster(): // its other conditions are not written any more
 		return f.condition(clusterv1.AvailableCondition).Message
 	}
-	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition, clusterv1.ScalingDownCondition, clusterv1.RemediatingCondition} {
+	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition,
+		clusterv1.ScalingDownCondition, clusterv1.RemediatingCondition} {
 		if message := f.condition(kind).Message; message != "" {
 			return linesOf(message, "; ")
 		}
@@ -118,9 +128,10 @@ func (f *planeFacts) waits() string {
 	return ""
 }
 
-// explainPlane returns the explanation of a RunlevelControlPlane, without its conditions and events, and these conditions. It returns nil
-// if the control plane does not exist.
-func (g *machineGatherer) explainPlane(ctx context.Context, id kinds.ID) (*ControlPlaneExplanation, metav1.Object, []metav1.Condition, error) {
+// explainPlane returns the explanation of a RunlevelControlPlane, without its conditions and events, and these
+// conditions. It returns nil if the control plane does not exist.
+func (g *machineGatherer) explainPlane(ctx context.Context,
+	id kinds.ID) (*ControlPlaneExplanation, metav1.Object, []metav1.Condition, error) {
 	planes, err := g.runlevelControlPlanes(ctx, id.Namespace)
 	for _, f := range planes {
 		if f.plane.Name == id.Name {
@@ -134,14 +145,16 @@ func (g *machineGatherer) explainPlane(ctx context.Context, id kinds.ID) (*Contr
 func (f *planeFacts) explain(ctx context.Context, g *machineGatherer) *ControlPlaneExplanation {
 	o := f.overview()
 	e := &ControlPlaneExplanation{IsDone: o.Waits == ""}
-	e.add(fmt.Sprintf("it is %s (%s): %d machines are desired, %d are up to date, %d are available", o.State, o.Strategy, o.Desired, o.Updated, o.Ready))
+	e.add(fmt.Sprintf("it is %s (%s): %d machines are desired, %d are up to date, %d are available", o.State,
+		o.Strategy, o.Desired, o.Updated, o.Ready))
 	if o.Waits != "" {
 		e.add("it waits: "+o.Waits, f.remedy()...)
 	}
 	awaited := MachineQuery{Namespace: f.plane.Namespace}
 	var lines []string
 	for _, m := range f.machines {
-		if m.DeletionTimestamp != nil || rolloutrules.IsUpdating(m) || !rolloutrules.IsAvailable(m) || rolloutrules.IsMarked(m) {
+		if m.DeletionTimestamp != nil || rolloutrules.IsUpdating(m) || !rolloutrules.IsAvailable(m) ||
+			rolloutrules.IsMarked(m) {
 			awaited.Names = append(awaited.Names, m.Name)
 		}
 		line := m.Name
@@ -177,12 +190,18 @@ func (f *planeFacts) remedy() []string {
 	cluster := f.plane.Labels[clusterv1.ClusterNameLabel]
 	switch {
 	case metav1.HasAnnotation(f.plane.ObjectMeta, clusterv1.PausedAnnotation):
-		return []string{"go on:", fmt.Sprintf("kubectl annotate %s.%s %s %s-", strings.ToLower(RunlevelControlPlaneKind.Kind), RunlevelControlPlaneKind.Group, on, clusterv1.PausedAnnotation)}
+		return []string{"go on:",
+			fmt.Sprintf("kubectl annotate %s.%s %s %s-", strings.ToLower(RunlevelControlPlaneKind.Kind),
+				RunlevelControlPlaneKind.Group, on, clusterv1.PausedAnnotation)}
 	case f.isPaused() && cluster == "": // it was created after the pause began
-		return []string{"set spec.paused of its Cluster to false; see which Clusters there are:", fmt.Sprintf("kubectl get cluster.%s -n %s", ClusterAPIKind.Group, f.plane.Namespace)}
+		return []string{"set spec.paused of its Cluster to false; see which Clusters there are:",
+			fmt.Sprintf("kubectl get cluster.%s -n %s", ClusterAPIKind.Group, f.plane.Namespace)}
 	case f.isPaused():
-		return []string{"go on:", fmt.Sprintf("kubectl patch cluster.%s %s -n %s --type=merge -p '{\"spec\":{\"paused\":false}}'", ClusterAPIKind.Group, cluster, f.plane.Namespace)}
-	case f.plane.DeletionTimestamp != nil, f.hasNoCluster(): // what it waits for is to be done, and a preview of it fails
+		return []string{"go on:",
+			fmt.Sprintf("kubectl patch cluster.%s %s -n %s --type=merge -p '{\"spec\":{\"paused\":false}}'",
+				ClusterAPIKind.Group, cluster, f.plane.Namespace)}
+	// what it waits for is to be done, and a preview of it fails
+	case f.plane.DeletionTimestamp != nil, f.hasNoCluster():
 		return nil
 	}
 	return []string{"see what it does next:", "runlevel machines plan runlevelcontrolplane/" + on}
@@ -204,7 +223,8 @@ const (
 	standingUpToDate    planeStanding = "up to date"
 )
 
-// standingOf returns what becomes of a machine, and why. Annotations of an earlier rollout may be left on a machine that is up to date.
+// standingOf returns what becomes of a machine, and why. Annotations of an earlier rollout may be left on a machine
+// that is up to date.
 func standingOf(m *clusterv1.Machine, now time.Time) (standing planeStanding, why []string) {
 	upToDate := conditionOf(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
 	missing := strings.Split(linesOf(upToDate.Message, "\n"), "\n")
@@ -261,9 +281,13 @@ func (f *planeFacts) replacing(m *clusterv1.Machine, now time.Time) []MachineSta
 	on := fmt.Sprintf("runlevelcontrolplane/%s -n %s", f.plane.Name, f.plane.Namespace)
 	switch standing, why := standingOf(m, now); standing {
 	case standingReplaced:
-		return []MachineStatement{{plane + " replaces it, and does not update it in place: " + why[0], []string{"runlevel why " + on}}}
+		return []MachineStatement{
+			{plane + " replaces it, and does not update it in place: " + why[0], []string{"runlevel why " + on}},
+		}
 	case standingDeleted:
-		return []MachineStatement{{plane + " has it, and replaces it if it wants as many machines", []string{"runlevel why " + on}}}
+		return []MachineStatement{
+			{plane + " has it, and replaces it if it wants as many machines", []string{"runlevel why " + on}},
+		}
 	case standingUpdating:
 		return []MachineStatement{{plane + " updates it in place", nil}}
 	case standingHeld:
@@ -275,7 +299,9 @@ func (f *planeFacts) replacing(m *clusterv1.Machine, now time.Time) []MachineSta
 		if f.isPaused() {
 			return []MachineStatement{{plane + " is paused, and leaves it outdated", append(why, f.remedy()...)}}
 		}
-		return []MachineStatement{{plane + " updates it in place or replaces it, as it is outdated", append(why, f.remedy()...)}}
+		return []MachineStatement{
+			{plane + " updates it in place or replaces it, as it is outdated", append(why, f.remedy()...)},
+		}
 	default:
 		return []MachineStatement{{plane + " has it, and it is " + standing.with(why), nil}}
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// TestWhatBecomesOfAMachineOfAControlPlane: what the explanations of a control plane and of its machine have, of states that pass quickly.
+// TestWhatBecomesOfAMachineOfAControlPlane: what the explanations of a control plane and of its machine have, of states
+// that pass quickly.
 func TestWhatBecomesOfAMachineOfAControlPlane(t *testing.T) {
 	updating := map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
 	requested := map[string]string{rolloutrules.UpdateRequestedAnnotation: now.Add(-time.Second).Format(time.RFC3339)}
@@ -20,10 +21,13 @@ func TestWhatBecomesOfAMachineOfAControlPlane(t *testing.T) {
 		upToDate         metav1.Condition
 		standing, become string
 	}{
-		"one that is updated": {updating, metav1.Condition{Status: "False", Reason: "Updating", Message: "* step 2 of 3"},
+		"one that is updated": {updating,
+			metav1.Condition{Status: "False", Reason: "Updating", Message: "* step 2 of 3"},
 			"updated in place", "updates it in place"},
-		"one without an answer": {requested, metav1.Condition{Status: "False", Reason: "NotUpToDate", Message: "* Version v1, v2 required"},
-			"outdated, and the etcd quorum guard does not permit its update in place yet: it has not answered yet, Version v1, v2 required",
+		"one without an answer": {requested,
+			metav1.Condition{Status: "False", Reason: "NotUpToDate", Message: "* Version v1, v2 required"},
+			"outdated, and the etcd quorum guard does not permit its update in place yet: it has not answered yet, " +
+				"Version v1, v2 required",
 			"is to update it in place, and waits for the etcd quorum guard to permit that: it has not answered yet"},
 		"one whose request is left": {requested, metav1.Condition{Status: "True", Reason: "UpToDate"},
 			"up to date, and not available", "has it, and it is up to date, and not available"},

@@ -19,7 +19,8 @@ func toEvict(name string, isAfterCordon bool) drain.HeldPod {
 	}
 }
 
-// TestWhatCameAfterTheCordonIsLeft: such a pod does not hold a machine of machine.openshift.io, and is named all the same.
+// TestWhatCameAfterTheCordonIsLeft: such a pod does not hold a machine of machine.openshift.io, and is named all the
+// same.
 func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 	f := factsOf(t, "", "")
 	f.pods = &nodePods{left: []drain.HeldPod{toEvict("agent-b", true)}}
@@ -28,9 +29,12 @@ func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 		t.Errorf("the machine waits for %+v", got)
 	}
 	said := f.explain(nil, now)
-	want := MachineStatement{"pod shop/agent-b was scheduled after its node was cordoned, and tolerates that (toleration " + exists + "): it is left to end with the node",
-		[]string{"nothing is to be done; to keep such pods off nodes that are drained, remove the toleration from their workload"}}
-	if got := said.Statements[len(said.Statements)-1]; got.Text != want.Text || !slices.Equal(got.Details, want.Details) {
+	want := MachineStatement{"pod shop/agent-b was scheduled after its node was cordoned, and tolerates that " +
+		"(toleration " + exists + "): it is left to end with the node",
+		[]string{"nothing is to be done; to keep such pods off nodes that are drained, remove the toleration from " +
+			"their workload"}}
+	if got := said.Statements[len(said.Statements)-1]; got.Text != want.Text ||
+		!slices.Equal(got.Details, want.Details) {
 		t.Errorf("said %q, want %q", got, want)
 	}
 
@@ -41,12 +45,14 @@ func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 		t.Errorf("held by %q", m.HeldBy())
 	}
 	held := f.explain(nil, now).Statements[1]
-	if want := "it is evicted, once; what takes its place tolerates the cordon as well (toleration " + exists + "), and ends with the node"; held.Details[0] != want {
+	if want := "it is evicted, once; what takes its place tolerates the cordon as well (toleration " + exists +
+		"), and ends with the node"; held.Details[0] != want {
 		t.Errorf("said %q, want %q", held.Details, want)
 	}
 }
 
-// TestAPodThatComesBackHoldsAMachineOfClusterAPI: Cluster API evicts it again each time, so the toleration is what holds the drain.
+// TestAPodThatComesBackHoldsAMachineOfClusterAPI: Cluster API evicts it again each time, so the toleration is what
+// holds the drain.
 func TestAPodThatComesBackHoldsAMachineOfClusterAPI(t *testing.T) {
 	for _, hold := range []drain.PodHold{drain.ToBeEvicted, drain.Ending} {
 		f := clusterFacts(t, "DrainingNode", "")
@@ -54,11 +60,13 @@ func TestAPodThatComesBackHoldsAMachineOfClusterAPI(t *testing.T) {
 		pod.Hold = hold
 		f.pods = &nodePods{left: []drain.HeldPod{pod}}
 		said := f.explain(nil, now).Statements[1]
-		if !strings.Contains(said.Text, "pod shop/agent-b is to be evicted, and tolerates the cordon (toleration "+exists+")") {
+		if !strings.Contains(said.Text,
+			"pod shop/agent-b is to be evicted, and tolerates the cordon (toleration "+exists+")") {
 			t.Errorf("%s: said %q", hold, said.Text)
 		}
 		want := []string{
-			"each time that it is evicted, another pod may be scheduled to the node; let the drain skip such pods by a MachineDrainRule with the " +
+			"each time that it is evicted, another pod may be scheduled to the node; let the drain skip such pods by " +
+				"a MachineDrainRule with the " +
 				"behavior Skip, or remove the toleration from their workload",
 			"or go on without draining:",
 			"kubectl annotate machine.cluster.x-k8s.io web-4 -n shop machine.cluster.x-k8s.io/exclude-node-draining=",

@@ -1,9 +1,9 @@
-// Package patch writes objects of the API with a lock: a write fails with a conflict if the object has changed since it was
-// read, so that it can neither undo another controller's change of a list nor miss a hook that was added meanwhile. The
-// caller repeats its pass after a conflict.
+// Package patch writes objects of the API with a lock: a write fails with a conflict if the object has changed since it
+// was read, so that it can neither undo another controller's change of a list nor miss a hook that was added meanwhile.
+// The caller repeats its pass after a conflict.
 //
-// It decides nothing, and retries nothing. WithLock is the call to start from; AddFinalizer and RemoveFinalizer are a write of
-// their own, since what they guard must not be done before it or after it.
+// It decides nothing, and retries nothing. WithLock is the call to start from; AddFinalizer and RemoveFinalizer are a
+// write of their own, since what they guard must not be done before it or after it.
 package patch
 
 import (

@@ -14,7 +14,8 @@ import (
 // TestIsLackOfRights has the texts of RBAC and of a webhook, of which either may say that something cannot be done.
 func TestIsLackOfRights(t *testing.T) {
 	forbidden := func(text string) error {
-		return fmt.Errorf("apply: %w", apierrors.NewForbidden(schema.GroupResource{Group: "test.dev", Resource: "disks"}, "a", errors.New(text)))
+		return fmt.Errorf("apply: %w",
+			apierrors.NewForbidden(schema.GroupResource{Group: "test.dev", Resource: "disks"}, "a", errors.New(text)))
 	}
 	const byRBAC = `User "system:serviceaccount:machines:machine-controller" cannot patch resource "disks" in API group "test.dev" in the namespace "shop"`
 	for text, want := range map[string]bool{

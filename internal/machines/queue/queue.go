@@ -1,9 +1,9 @@
-// Package queue orders the work queue of a controller of Machines: machines whose deletion only has to be completed come
-// before all others. Among many deletions, a machine whose last hook was removed is then gone soon, and does not wait
-// until each of the others has begun.
+// Package queue orders the work queue of a controller of Machines: machines whose deletion only has to be completed
+// come before all others. Among many deletions, a machine whose last hook was removed is then gone soon, and does not
+// wait until each of the others has begun.
 //
-// The queue is client-go's rate limiting work queue, which owns concurrency, deduplication and shutdown. This package has only
-// the order of the items in it, and the pauses before retries. Options is the call to start from.
+// The queue is client-go's rate limiting work queue, which owns concurrency, deduplication and shutdown. This package
+// has only the order of the items in it, and the pauses before retries. Options is the call to start from.
 package queue
 
 import (
@@ -18,8 +18,8 @@ import (
 // Concurrency is how many machines are reconciled at once. A pass waits only for the API server.
 const Concurrency = 20
 
-// A failure is retried after RetrySoon, and then after twice as long each time, up to RetrySeldom: an administrator who raises a
-// quota, or creates a missing template, does not wait longer.
+// A failure is retried after RetrySoon, and then after twice as long each time, up to RetrySeldom: an administrator who
+// raises a quota, or creates a missing template, does not wait longer.
 const RetrySoon, RetrySeldom = 250 * time.Millisecond, time.Minute
 
 // ConflictPause is the pause before a retry after a conflict.
@@ -36,21 +36,31 @@ func Options(concurrency int, isFirst func(reconcile.Request) bool) controller.O
 func Backoff(concurrency int, soon time.Duration) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon, max(soon, RetrySeldom)),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon,
+			max(soon, RetrySeldom)),
 	}
 }
 
 // fairness is how many items in a row may overtake one that waits.
 const fairness = 9
 
-// NewQueue returns the option NewQueue of a controller. isFirst reports whether a request overtakes others. It is called
-// when a request is added and when it is added again while it waits, under the lock of the queue: it must neither wait
-// nor use the queue.
-func NewQueue(isFirst func(reconcile.Request) bool) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	return func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: newClassedOrder(isFirst)})
-		delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: ordered})
-		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, DelayingQueue: delaying})
+// NewQueue returns the option NewQueue of a controller. isFirst reports whether a request overtakes others. It is
+// called when a request is added and when it is added again while it waits, under the lock of the queue: it must
+// neither wait nor use the queue.
+func NewQueue(isFirst func(reconcile.Request) bool) func(string,
+	workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return func(name string,
+		limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{
+			Name:  name,
+			Queue: newClassedOrder(isFirst),
+		})
+		delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{
+			Name:  name,
+			Queue: ordered,
+		})
+		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+			workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, DelayingQueue: delaying})
 	}
 }
 

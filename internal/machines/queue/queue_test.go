@@ -85,7 +85,9 @@ func TestNoRequestIsLost(t *testing.T) {
 	const keys, writers, workers, adds = 50, 4, 5, 5000
 	var versions, seen [keys]atomic.Int64
 	var busy [keys]atomic.Bool
-	queue := NewQueue(func(reconcile.Request) bool { return rand.IntN(2) == 0 })("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := NewQueue(func(reconcile.Request) bool {
+		return rand.IntN(2) == 0
+	})("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	index := func(request reconcile.Request) (i int) { _, _ = fmt.Sscan(request.Name, &i); return i }
 	var working, writing sync.WaitGroup
 	for range workers {

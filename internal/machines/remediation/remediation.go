@@ -1,6 +1,7 @@
-// Package remediation has the rules that the MachineHealthChecks of both APIs share: when a timeout is over, how many machines
-// may be unhealthy, which changes of a Node matter, and which objects request remediation by another controller. What a
-// machine's health is, and what is done about it, differs between the APIs: the packages healthcheck of each have that.
+// Package remediation has the rules that the MachineHealthChecks of both APIs share: when a timeout is over, how many
+// machines may be unhealthy, which changes of a Node matter, and which objects request remediation by another
+// controller. What a machine's health is, and what is done about it, differs between the APIs: the packages healthcheck
+// of each have that.
 //
 // It writes nothing, except that Requests.End deletes a request.
 //
@@ -34,8 +35,8 @@ func Earliest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// MostUnhealthy returns how many of some machines may be unhealthy while machines are remediated. Percentages are rounded
-// down; without a limit, all may be.
+// MostUnhealthy returns how many of some machines may be unhealthy while machines are remediated. Percentages are
+// rounded down; without a limit, all may be.
 func MostUnhealthy(limit *intstr.IntOrString, machines int) (int, error) {
 	if limit == nil {
 		return machines, nil
@@ -53,8 +54,8 @@ func MostUnhealthy(limit *intstr.IntOrString, machines int) (int, error) {
 	return max(0, most), nil
 }
 
-// A Census is how many machines a health check selects, how many of them are healthy, and the range of unhealthy machines
-// within which machines are remediated.
+// A Census is how many machines a health check selects, how many of them are healthy, and the range of unhealthy
+// machines within which machines are remediated.
 type Census struct {
 	Machines, Healthy, Least, Most int
 }
@@ -62,7 +63,8 @@ type Census struct {
 // Unhealthy is how many machines are not known to be healthy.
 func (c Census) Unhealthy() int { return c.Machines - c.Healthy }
 
-// AllowsRemediation is false if so many machines are unhealthy that the cause is probably elsewhere, or fewer than the least.
+// AllowsRemediation is false if so many machines are unhealthy that the cause is probably elsewhere, or fewer than the
+// least.
 func (c Census) AllowsRemediation() bool { return c.Unhealthy() >= c.Least && c.Unhealthy() <= c.Most }
 
 // Left is how many further machines may become unhealthy before remediation stops.

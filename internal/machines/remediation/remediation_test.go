@@ -27,7 +27,8 @@ func TestRangeOfUnhealthyMachines(t *testing.T) {
 	for healthy, isAllowed := range map[int]bool{10: false, 9: false, 8: true, 6: true, 5: false} {
 		census := remediation.Census{Machines: 10, Healthy: healthy, Least: 2, Most: 4}
 		if census.AllowsRemediation() != isAllowed {
-			t.Errorf("%d of 10 machines are healthy, of which 2 to 4 may be unhealthy: remediation is allowed: %t", healthy, !isAllowed)
+			t.Errorf("%d of 10 machines are healthy, of which 2 to 4 may be unhealthy: remediation is allowed: %t",
+				healthy, !isAllowed)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Requests are the objects that ask another controller for remediation, by the names of their machines: an object has the name of
-// its machine, so that there is at most one.
+// Requests are the objects that ask another controller for remediation, by the names of their machines: an object has
+// the name of its machine, so that there is at most one.
 type Requests map[string]*unstructured.Unstructured
 
 // RequestKind returns the kind of the objects that are created from a kind of templates.
@@ -23,7 +23,8 @@ func RequestKind(template schema.GroupVersionKind) schema.GroupVersionKind {
 }
 
 // ListRequests reads the requests of a namespace, once for all machines. The reader is to have no cache of them.
-func ListRequests(ctx context.Context, reader client.Reader, template schema.GroupVersionKind, namespace string) (Requests, error) {
+func ListRequests(ctx context.Context, reader client.Reader, template schema.GroupVersionKind,
+	namespace string) (Requests, error) {
 	var existing unstructured.UnstructuredList
 	kind := RequestKind(template)
 	existing.SetAPIVersion(kind.GroupVersion().String())
@@ -42,7 +43,8 @@ func ListRequests(ctx context.Context, reader client.Reader, template schema.Gro
 func (r Requests) End(ctx context.Context, c client.Writer, machine metav1.Object) error {
 	request := r[machine.GetName()]
 	isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == machine.GetUID() }
-	if request == nil || request.GetDeletionTimestamp() != nil || !slices.ContainsFunc(request.GetOwnerReferences(), isOwner) {
+	if request == nil || request.GetDeletionTimestamp() != nil ||
+		!slices.ContainsFunc(request.GetOwnerReferences(), isOwner) {
 		return nil
 	}
 	uid := request.GetUID()

@@ -36,8 +36,8 @@ type Replica struct {
 	Owner      Ownership
 	IsSelected bool // its labels match the selector
 	IsDeleting bool
-	// Priority is the priority of the machine in a scale down: the highest is deleted first. Of equal ones, marked machines
-	// are, and then the first by name.
+	// Priority is the priority of the machine in a scale down: the highest is deleted first. Of equal ones, marked
+	// machines are, and then the first by name.
 	Priority float64
 	IsMarked bool
 }
@@ -82,8 +82,8 @@ func (p ReplicaPlan) IsEmpty() bool {
 	return len(p.Release) == 0 && len(p.Adopt) == 0 && p.Create == 0 && len(p.Remove) == 0
 }
 
-// Make returns a plan that leads to the wanted number of machines. Machines that are being deleted are counted if they are
-// passed, and are then the first of the surplus: their replacements are created when they are gone.
+// Make returns a plan that leads to the wanted number of machines. Machines that are being deleted are counted if they
+// are passed, and are then the first of the surplus: their replacements are created when they are gone.
 func Make(wanted int, machines []Replica) ReplicaPlan {
 	var p ReplicaPlan
 	var counted []Replica
@@ -128,8 +128,8 @@ func rank(isFirst bool) int {
 // highestByAge is what PriorityByAge comes close to.
 const highestByAge = 50.0
 
-// PriorityByAge returns a priority that grows with the age of a machine from 0 to 50, of which it has reached 63% after the
-// time constant. It is zero if the creation is in the future.
+// PriorityByAge returns a priority that grows with the age of a machine from 0 to 50, of which it has reached 63% after
+// the time constant. It is zero if the creation is in the future.
 func PriorityByAge(created, now time.Time, constant time.Duration) float64 {
 	age := now.Sub(created)
 	if created.IsZero() || age < 0 {
@@ -167,8 +167,8 @@ type Scaler struct {
 	Requests int
 }
 
-// SettleOwnership releases and adopts machines. It has to succeed first: a machine that could not be adopted must neither be
-// replaced nor deleted.
+// SettleOwnership releases and adopts machines. It has to succeed first: a machine that could not be adopted must
+// neither be replaced nor deleted.
 func SettleOwnership[M client.Object](ctx context.Context, s Scaler, p ReplicaPlan, machines map[string]M) error {
 	for _, name := range p.Release {
 		owners := slices.DeleteFunc(slices.Clone(machines[name].GetOwnerReferences()),
@@ -210,7 +210,8 @@ func (s Scaler) Create(ctx context.Context, count int, create func() (string, er
 	if made > 0 {
 		slices.Sort(names)
 		ctrl.LoggerFrom(ctx).Info("machines created", "count", made, "missing", count-made)
-		s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulCreate", "Scale", "Created machines: %s", printable.Few(names, shownNames))
+		s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulCreate", "Scale", "Created machines: %s",
+			printable.Few(names, shownNames))
 	}
 	if failure == nil || apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
 		return nil
@@ -230,7 +231,8 @@ func MessageOf(problem error) string {
 	return printable.Truncate(printable.Line(problem.Error()), longestMessage)
 }
 
-// Remove deletes machines. It fails with a conflict if one has changed since it was read: the decision to delete it may be outdated.
+// Remove deletes machines. It fails with a conflict if one has changed since it was read: the decision to delete it may
+// be outdated.
 func Remove[M client.Object](ctx context.Context, s Scaler, names []string, machines map[string]M) error {
 	isDeleted := map[string]bool{}
 	var mu sync.Mutex
@@ -244,7 +246,8 @@ func Remove[M client.Object](ctx context.Context, s Scaler, names []string, mach
 	deleted := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isDeleted[name] })
 	if len(deleted) > 0 {
 		ctrl.LoggerFrom(ctx).Info("machines deleted", "count", len(deleted))
-		s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Scale", "Deleted machines: %s", printable.Few(deleted, shownNames))
+		s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Scale", "Deleted machines: %s",
+			printable.Few(deleted, shownNames))
 	}
 	if failure != nil {
 		return fmt.Errorf("delete %d of %d machines: %w", len(names)-len(deleted), len(names), failure)
@@ -252,9 +255,9 @@ func Remove[M client.Object](ctx context.Context, s Scaler, names []string, mach
 	return nil
 }
 
-// InBatches calls a function a number of times, in batches of which each is twice as large as the one before: if a quota or
-// an admission policy refuses all requests, only one is sent. It returns the number of successes, and the first failure,
-// after which no batch begins.
+// InBatches calls a function a number of times, in batches of which each is twice as large as the one before: if a
+// quota or an admission policy refuses all requests, only one is sent. It returns the number of successes, and the
+// first failure, after which no batch begins.
 func InBatches(count, limit int, do func() error) (int, error) {
 	done := 0
 	for batch := 1; done < count; batch *= 2 {

@@ -42,19 +42,25 @@ func TestPlans(t *testing.T) {
 		machines []string
 		want     replicas.ReplicaPlan
 	}{
-		"nothing is missing":                         {2, []string{"a", "b"}, replicas.ReplicaPlan{}},
-		"some are missing":                           {3, []string{"a"}, replicas.ReplicaPlan{Create: 2}},
-		"the first by name go":                       {1, []string{"c", "a", "b"}, replicas.ReplicaPlan{Remove: []string{"a", "b"}}},
-		"a higher rank goes first":                   {2, []string{"a", "b", "c urgent"}, replicas.ReplicaPlan{Remove: []string{"c"}}},
-		"of the same rank, what is marked goes":      {1, []string{"a", "b marked"}, replicas.ReplicaPlan{Remove: []string{"b"}}},
-		"what is being deleted is a replica":         {2, []string{"a", "b deleting"}, replicas.ReplicaPlan{}},
-		"what is being deleted is spared first":      {1, []string{"a urgent", "b deleting"}, replicas.ReplicaPlan{}},
-		"more are spared than are being deleted":     {0, []string{"a", "b deleting"}, replicas.ReplicaPlan{Remove: []string{"a"}}},
-		"orphans are adopted":                        {2, []string{"a", "b orphan"}, replicas.ReplicaPlan{Adopt: []string{"b"}}},
-		"orphans that go are left alone":             {2, []string{"a", "b orphan deleting"}, replicas.ReplicaPlan{Create: 1}},
-		"those of others are left alone":             {1, []string{"a", "b foreign"}, replicas.ReplicaPlan{}},
-		"what is not selected is released":           {1, []string{"a", "b unselected"}, replicas.ReplicaPlan{Release: []string{"b"}}},
-		"what is not selected may go as it is":       {1, []string{"a", "b unselected deleting"}, replicas.ReplicaPlan{}},
+		"nothing is missing": {2, []string{"a", "b"}, replicas.ReplicaPlan{}},
+		"some are missing":   {3, []string{"a"}, replicas.ReplicaPlan{Create: 2}},
+		"the first by name go": {1, []string{"c", "a", "b"},
+			replicas.ReplicaPlan{Remove: []string{"a", "b"}}},
+		"a higher rank goes first": {2, []string{"a", "b", "c urgent"}, replicas.ReplicaPlan{Remove: []string{"c"}}},
+		"of the same rank, what is marked goes": {1, []string{"a", "b marked"},
+			replicas.ReplicaPlan{Remove: []string{"b"}}},
+		"what is being deleted is a replica":    {2, []string{"a", "b deleting"}, replicas.ReplicaPlan{}},
+		"what is being deleted is spared first": {1, []string{"a urgent", "b deleting"}, replicas.ReplicaPlan{}},
+		"more are spared than are being deleted": {0, []string{"a", "b deleting"},
+			replicas.ReplicaPlan{Remove: []string{"a"}}},
+		"orphans are adopted": {2, []string{"a", "b orphan"}, replicas.ReplicaPlan{Adopt: []string{"b"}}},
+		"orphans that go are left alone": {2, []string{"a", "b orphan deleting"},
+			replicas.ReplicaPlan{Create: 1}},
+		"those of others are left alone": {1, []string{"a", "b foreign"}, replicas.ReplicaPlan{}},
+		"what is not selected is " +
+			"released": {1, []string{"a", "b unselected"}, replicas.ReplicaPlan{Release: []string{"b"}}},
+		"what is not selected may go as it is": {1, []string{"a", "b unselected deleting"},
+			replicas.ReplicaPlan{}},
 		"an orphan that is not selected is no one's": {1, []string{"a", "b unselected orphan"}, replicas.ReplicaPlan{}},
 	} {
 		var machines []replicas.Replica
@@ -81,10 +87,14 @@ func TestSelectors(t *testing.T) {
 	t.Parallel()
 	labels := map[string]string{"a": "b"}
 	for want, selector := range map[string]*metav1.LabelSelector{
-		"":                           {MatchLabels: labels},
-		"spec.selector is empty":     {},
-		"spec.selector is not valid": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}},
-		`spec.selector "a=c" does not match the labels in spec.template.metadata.labels: "a=b"`: {MatchLabels: map[string]string{"a": "c"}},
+		"":                       {MatchLabels: labels},
+		"spec.selector is empty": {},
+		"spec.selector is not valid": {
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}},
+		},
+		`spec.selector "a=c" does not match the labels in spec.template.metadata.labels: "a=b"`: {
+			MatchLabels: map[string]string{"a": "c"},
+		},
 	} {
 		_, err := replicas.SelectorOf(selector, labels)
 		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {

@@ -21,8 +21,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// This file has the preview of what replaces the machines of a control plane, and previews a ControlPlaneMachineSet. A set updates no
-// machine in place: a machine stays, or a new one takes its place.
+// This file has the preview of what replaces the machines of a control plane, and previews a ControlPlaneMachineSet. A
+// set updates no machine in place: a machine stays, or a new one takes its place.
 
 // ControlPlaneMachineSetKind is the kind of the sets of OpenShift's API.
 var ControlPlaneMachineSetKind = machinev1.GroupVersion.WithKind("ControlPlaneMachineSet")
@@ -38,9 +38,10 @@ type ControlPlanePreview struct {
 	// Unanswered is why it is not known whether a machine can be updated in place; the steps end before it then.
 	Unanswered string `json:"unanswered,omitempty"`
 	// Degraded is the reason why the set does nothing, and Message what an administrator has to do.
-	Degraded string                    `json:"degraded,omitempty"`
-	Message  string                    `json:"message,omitempty"`
-	Machines []PreviewedMachine        `json:"machines"` // that exist, in the order of their indexes, or the oldest first
+	Degraded string `json:"degraded,omitempty"`
+	Message  string `json:"message,omitempty"`
+	// that exist, in the order of their indexes, or the oldest first
+	Machines []PreviewedMachine        `json:"machines"`
 	Steps    []ControlPlanePreviewStep `json:"steps"`
 	Totals   map[string]int            `json:"totals"`          // number of machines by action
 	Waits    []string                  `json:"waits,omitempty"` // what it waits for in the end
@@ -54,9 +55,10 @@ type PreviewedMachine struct {
 	Index         *int           `json:"index,omitempty"` // of a set
 	FailureDomain string         `json:"failureDomain,omitempty"`
 	Outcome       MachineOutcome `json:"outcome"`
-	Changes       []string       `json:"changes,omitempty"`   // what is outdated: the fields of its providerSpec, for example
-	Extension     string         `json:"extension,omitempty"` // that has answered whether it can be updated in place
-	Reasons       []string       `json:"reasons,omitempty"`   // why it is not updated in place
+	// what is outdated: the fields of its providerSpec, for example
+	Changes   []string `json:"changes,omitempty"`
+	Extension string   `json:"extension,omitempty"` // that has answered whether it can be updated in place
+	Reasons   []string `json:"reasons,omitempty"`   // why it is not updated in place
 }
 
 // A MachineOutcome is what becomes of a machine.
@@ -83,7 +85,8 @@ type ControlPlanePreviewStep struct {
 	Reason        string        `json:"reason"`
 }
 
-// ReadControlPlaneMachineSet reads the ControlPlaneMachineSet of a name from a file. Errors name the document and the field.
+// ReadControlPlaneMachineSet reads the ControlPlaneMachineSet of a name from a file. Errors name the document and the
+// field.
 func ReadControlPlaneMachineSet(file string, text []byte, name string) (*machinev1.ControlPlaneMachineSet, error) {
 	set, _, err := readControlPlane[machinev1.ControlPlaneMachineSet](file, text, ControlPlaneMachineSetKind, name)
 	return set, err
@@ -101,7 +104,8 @@ func PreviewControlPlane(ctx context.Context, c *cluster.Cluster, q ControlPlane
 	if err != nil {
 		return nil, err
 	}
-	machines, err := listOf[machinev1beta1.Machine](ctx, c, machinev1beta1.GroupVersion.WithKind("Machine"), q.Namespace)
+	machines, err := listOf[machinev1beta1.Machine](ctx, c, machinev1beta1.GroupVersion.WithKind("Machine"),
+		q.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +114,8 @@ func PreviewControlPlane(ctx context.Context, c *cluster.Cluster, q ControlPlane
 		return nil, err
 	}
 	p := &ControlPlanePreview{
-		APIGroup: ControlPlaneMachineSetKind.Group, Kind: ControlPlaneMachineSetKind.Kind, Namespace: q.Namespace, Name: q.Name,
+		APIGroup: ControlPlaneMachineSetKind.Group, Kind: ControlPlaneMachineSetKind.Kind, Namespace: q.Namespace,
+		Name:  q.Name,
 		State: string(set.Spec.State), Strategy: string(set.Spec.Strategy.Type),
 		Machines: []PreviewedMachine{}, Steps: []ControlPlanePreviewStep{}, Totals: map[string]int{},
 	}
@@ -126,8 +131,9 @@ func PreviewControlPlane(ctx context.Context, c *cluster.Cluster, q ControlPlane
 	return p, s.run()
 }
 
-// infrastructureRefusal returns why the API server would refuse the infrastructure of a new machine, for example because a failure domain
-// sets a field that the kind does not have. It is empty if that is not known, without the right to create the infrastructure for example.
+// infrastructureRefusal returns why the API server would refuse the infrastructure of a new machine, for example
+// because a failure domain sets a field that the kind does not have. It is empty if that is not known, without the
+// right to create the infrastructure for example.
 func infrastructureRefusal(ctx context.Context, c *cluster.Cluster, m *machinev1beta1.Machine) string {
 	object := &unstructured.Unstructured{}
 	if err := object.UnmarshalJSON(m.Spec.ProviderSpec.Value.Raw); err != nil {
@@ -148,8 +154,10 @@ func infrastructureRefusal(ctx context.Context, c *cluster.Cluster, m *machinev1
 }
 
 // readControlPlaneMachineSet returns the set to preview: that of the cluster with the wanted spec, or a new one.
-func readControlPlaneMachineSet(ctx context.Context, c *cluster.Cluster, q ControlPlaneQuery) (*machinev1.ControlPlaneMachineSet, error) {
-	live, isNew, err := readLive[machinev1.ControlPlaneMachineSet](ctx, c, ControlPlaneMachineSetKind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.Wanted == nil)
+func readControlPlaneMachineSet(ctx context.Context, c *cluster.Cluster,
+	q ControlPlaneQuery) (*machinev1.ControlPlaneMachineSet, error) {
+	live, isNew, err := readLive[machinev1.ControlPlaneMachineSet](ctx, c, ControlPlaneMachineSetKind,
+		types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.Wanted == nil)
 	switch {
 	case err != nil:
 		return nil, err
@@ -167,11 +175,14 @@ func readControlPlaneMachineSet(ctx context.Context, c *cluster.Cluster, q Contr
 	return set, nil
 }
 
-// readLive reads what replaces the machines of a control plane. It returns an empty object if that does not exist, and need not.
-func readLive[T any](ctx context.Context, c *cluster.Cluster, kind schema.GroupVersionKind, key types.NamespacedName, mustExist bool) (live *T, isNew bool, err error) {
+// readLive reads what replaces the machines of a control plane. It returns an empty object if that does not exist, and
+// need not.
+func readLive[T any](ctx context.Context, c *cluster.Cluster, kind schema.GroupVersionKind, key types.NamespacedName,
+	mustExist bool) (live *T, isNew bool, err error) {
 	in, err := c.Find(ctx, kind)
 	if errors.Is(err, cluster.ErrNotServed) {
-		return nil, false, fmt.Errorf("the cluster serves no %ss of %s: install the machine controller (docs/machines.md)", kind.Kind, kind.GroupVersion())
+		return nil, false, fmt.Errorf("the cluster serves no %ss of %s: install the machine controller "+
+			"(docs/machines.md)", kind.Kind, kind.GroupVersion())
 	}
 	live = new(T)
 	if err == nil {
@@ -182,14 +193,16 @@ func readLive[T any](ctx context.Context, c *cluster.Cluster, kind schema.GroupV
 	}
 	switch isNew = apierrors.IsNotFound(err); {
 	case isNew && mustExist:
-		return nil, true, fmt.Errorf("there is no %s %s in namespace %s: name its namespace with -n, or a file with it with -f", kind.Kind, key.Name, key.Namespace)
+		return nil, true, fmt.Errorf("there is no %s %s in namespace %s: name its namespace with -n, or a file with "+
+			"it with -f", kind.Kind, key.Name, key.Namespace)
 	case err != nil && !isNew:
 		return nil, false, fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
 	}
 	return live, isNew, nil
 }
 
-// setSpecDefaults sets the fields of a spec that are left out, as the API server does; the state stays as it is on the cluster.
+// setSpecDefaults sets the fields of a spec that are left out, as the API server does; the state stays as it is on the
+// cluster.
 func setSpecDefaults(spec *machinev1.ControlPlaneMachineSetSpec, live machinev1.ControlPlaneMachineSetSpec) {
 	if spec.Replicas == nil {
 		spec.Replicas = ptr.To[int32](3)
@@ -222,7 +235,8 @@ func (p *ControlPlanePreview) Lines() []string {
 		lines = append(lines, "no machine is created or deleted")
 	}
 	if p.Degraded != "" {
-		lines = append(lines, fmt.Sprintf("Degraded (%s): %s", p.Degraded, p.Message), "it creates and deletes no machine until that is solved")
+		lines = append(lines, fmt.Sprintf("Degraded (%s): %s", p.Degraded, p.Message),
+			"it creates and deletes no machine until that is solved")
 	}
 	if p.Unanswered != "" {
 		lines = append(lines, "not asked: "+p.Unanswered)
@@ -238,7 +252,11 @@ func (p *ControlPlanePreview) Lines() []string {
 
 // stepLines returns the steps as text, and their number.
 func (p *ControlPlanePreview) stepLines() []string {
-	words := map[PreviewAction]string{CreateMachine: "create", DeleteMachine: "delete", UpdateInPlace: "update in place"}
+	words := map[PreviewAction]string{
+		CreateMachine: "create",
+		DeleteMachine: "delete",
+		UpdateInPlace: "update in place",
+	}
 	updated, width := p.Totals[string(UpdateInPlace)], len("create")
 	if updated > 0 {
 		width = len("update in place")
@@ -257,8 +275,9 @@ func (p *ControlPlanePreview) stepLines() []string {
 
 // outcomes are the outcomes in words.
 var outcomes = map[MachineOutcome]string{
-	Stays: "stays as it is", IsReplaced: "is replaced", IsGoing: "is being deleted", DeleteByHand: "is replaced once it is deleted by hand",
-	IsOutdated: "is outdated, and not replaced", IsUpdated: "is updated in place", IsDeleted: "is deleted",
+	Stays: "stays as it is", IsReplaced: "is replaced", IsGoing: "is being deleted",
+	DeleteByHand: "is replaced once it is deleted by hand",
+	IsOutdated:   "is outdated, and not replaced", IsUpdated: "is updated in place", IsDeleted: "is deleted",
 }
 
 func (m *PreviewedMachine) lines() []string {
@@ -290,8 +309,8 @@ func place(index *int, domain string) string {
 	return fmt.Sprintf("index %d, %s", *index, domain)
 }
 
-// ControlPlaneKindOf returns the kind of a name as kubectl accepts it, of those that PreviewControlPlane and PreviewRunlevelControlPlane
-// preview; nil for others.
+// ControlPlaneKindOf returns the kind of a name as kubectl accepts it, of those that PreviewControlPlane and
+// PreviewRunlevelControlPlane preview; nil for others.
 func ControlPlaneKindOf(name string) *schema.GroupVersionKind {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
 	switch name {

@@ -50,7 +50,8 @@ func newControlPlane(t *testing.T) *controlPlaneScene {
 	for _, name := range []string{"a", "b", "c"} {
 		m := &machinev1beta1.Machine{ObjectMeta: s.Meta(name)}
 		m.Labels = map[string]string{"machine.openshift.io/cluster-api-machine-role": "master"}
-		s.Must(yaml.Unmarshal(fmt.Appendf(nil, `{providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine,
+		s.Must(yaml.Unmarshal(fmt.Appendf(nil,
+			`{providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine,
 			spec: {description: small, failureDomain: rack-%s}}}}`, name), &m.Spec))
 		s.MustCreate(m)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + name}}
@@ -104,11 +105,13 @@ machine c, index 2, failureDomain=rack-c: is replaced
   6  delete  c  (index 2, failureDomain=rack-c: new 3 takes its place)
 created: 3, deleted: 3`
 
-// TestControlPlanePreviews compares what is shown of sets, before they exist and after, with machines that run, go and are down.
+// TestControlPlanePreviews compares what is shown of sets, before they exist and after, with machines that run, go and
+// are down.
 func TestControlPlanePreviews(t *testing.T) {
 	t.Parallel()
 	s := newControlPlane(t)
-	s.expect("a set that does not exist yet", fmt.Sprintf(controlPlaneSet, "Inactive", "RollingUpdate", threeDomains, "large"),
+	s.expect("a set that does not exist yet",
+		fmt.Sprintf(controlPlaneSet, "Inactive", "RollingUpdate", threeDomains, "large"),
 		"ControlPlaneMachineSet cluster: Inactive, RollingUpdate; this is what it does once it is Active"+threeReplaced)
 	s.expect("nothing changes", fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small"), `
 ControlPlaneMachineSet cluster: Active, RollingUpdate
@@ -116,7 +119,9 @@ machine a, index 0, failureDomain=rack-a: stays as it is
 machine b, index 1, failureDomain=rack-b: stays as it is
 machine c, index 2, failureDomain=rack-c: stays as it is
 no machine is created or deleted`)
-	s.expect("one rack is given up", fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", "{failureDomain: rack-a}, {failureDomain: rack-c}, {failureDomain: rack-d}", "small"), `
+	s.expect("one rack is given up",
+		fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate",
+			"{failureDomain: rack-a}, {failureDomain: rack-c}, {failureDomain: rack-d}", "small"), `
 ControlPlaneMachineSet cluster: Active, RollingUpdate
 machine a, index 0, failureDomain=rack-a: stays as it is
 machine b, index 1: is outdated, and not replaced
@@ -137,7 +142,8 @@ it waits: machine a needs an update: delete it, and it is replaced
 it waits: machine b needs an update: delete it, and it is replaced
 it waits: machine c needs an update: delete it, and it is replaced`)
 	q := rolloutpreview.ControlPlaneQuery{Namespace: s.Namespace, Name: "cluster"}
-	if _, err := rolloutpreview.PreviewControlPlane(t.Context(), stage.Connect(t), q); err == nil || !strings.Contains(err.Error(), "there is no ControlPlaneMachineSet cluster in namespace "+s.Namespace) {
+	if _, err := rolloutpreview.PreviewControlPlane(t.Context(), stage.Connect(t), q); err == nil ||
+		!strings.Contains(err.Error(), "there is no ControlPlaneMachineSet cluster in namespace "+s.Namespace) {
 		t.Errorf("a set that does not exist: %v", err)
 	}
 	s.testMachinesThatAreNotWell()
@@ -147,7 +153,8 @@ it waits: machine c needs an update: delete it, and it is replaced`)
 func (s *controlPlaneScene) createSet() *unstructured.Unstructured {
 	s.Helper()
 	set := &unstructured.Unstructured{}
-	s.Must(yaml.Unmarshal(fmt.Appendf(nil, controlPlaneSet, "Inactive", "RollingUpdate", threeDomains, "large"), &set.Object))
+	s.Must(yaml.Unmarshal(fmt.Appendf(nil, controlPlaneSet, "Inactive", "RollingUpdate", threeDomains, "large"),
+		&set.Object))
 	set.SetNamespace(s.Namespace)
 	s.MustCreate(set)
 	return set
@@ -162,28 +169,39 @@ func (s *controlPlaneScene) adopt(set *unstructured.Unstructured) {
 	}
 }
 
-// testMachinesThatAreNotWell previews a set of the cluster while a machine is down, another one goes, and a node is of no machine.
+// testMachinesThatAreNotWell previews a set of the cluster while a machine is down, another one goes, and a node is of
+// no machine.
 func (s *controlPlaneScene) testMachinesThatAreNotWell() {
 	s.Helper()
 	set := s.createSet()
-	s.expect("a set of the cluster", "", "ControlPlaneMachineSet cluster: Inactive, RollingUpdate; this is what it does once it is Active"+threeReplaced)
+	s.expect("a set of the cluster", "",
+		"ControlPlaneMachineSet cluster: Inactive, RollingUpdate; this is what it does once it is Active"+threeReplaced)
 	s.MustPatchStatus(s.machine("b"), `{"status":{"phase":"Provisioned","nodeRef":null,"errorMessage":"no disk"}}`)
-	if got := strings.Join(s.preview("").Lines(), "\n"); !strings.Contains(got, "\n  1  delete  b  (index 1, failureDomain=rack-b: it is outdated, and not ready)\n  1  create  new 1  (index 1, failureDomain=rack-b: for b, which is being deleted)\n  2  create  new 2") {
+	if got := strings.Join(s.preview("").Lines(), "\n"); !strings.Contains(got,
+		"\n  1  delete  b  (index 1, failureDomain=rack-b: it is outdated, and not ready)\n  1  create  new 1  "+
+			"(index 1, failureDomain=rack-b: for b, which is being deleted)\n  2  create  new 2") {
 		s.Errorf("a machine that is down does not go first:\n%s", got)
 	}
 	small := fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small")
 	p := s.preview(small)
-	if got := strings.Join(p.Lines(), "\n"); !p.IsStuck || !strings.HasSuffix(got, "\nno machine is created or deleted\nthe replacement stops there\nit waits: machine b is not ready (Provisioned)") {
+	if got := strings.Join(p.Lines(), "\n"); !p.IsStuck ||
+		!strings.HasSuffix(got, "\nno machine is created or deleted\nthe replacement stops there\nit waits: machine "+
+			"b is not ready (Provisioned)") {
 		s.Errorf("one that is down, and not outdated:\n%s", got)
 	}
 	s.adopt(set)
 	s.MustPatch(s.machine("b"), `{"metadata":{"finalizers":["example.com/held"]}}`)
 	s.MustDelete(s.machine("b"))
-	if got := strings.Join(s.preview(small).Lines(), "\n"); !strings.Contains(got, "\nmachine b, index 1, failureDomain=rack-b: is being deleted\n") || !strings.Contains(got, "(index 1, failureDomain=rack-b: for b, which is being deleted)") {
+	if got := strings.Join(s.preview(small).Lines(), "\n"); !strings.Contains(got,
+		"\nmachine b, index 1, failureDomain=rack-b: is being deleted\n") ||
+		!strings.Contains(got, "(index 1, failureDomain=rack-b: for b, which is being deleted)") {
 		s.Errorf("one that is being deleted:\n%s", got)
 	}
 	s.MustPatch(s.machine("b"), `{"metadata":{"finalizers":null}}`)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-x", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   s.Namespace + "-x",
+		Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""},
+	}}
 	s.MustCreate(node)
 	s.DeleteAfterwards(node)
 	if p := s.preview(""); p.Degraded != "UnmanagedNodes" || len(p.Steps) > 0 {
@@ -191,13 +209,15 @@ func (s *controlPlaneScene) testMachinesThatAreNotWell() {
 	}
 }
 
-// TestFailureDomainWithAnUnknownField previews a set with a failure domain that sets a field which the infrastructure does not have: the
-// preview shows that the machine would fail.
+// TestFailureDomainWithAnUnknownField previews a set with a failure domain that sets a field which the infrastructure
+// does not have: the preview shows that the machine would fail.
 func TestFailureDomainWithAnUnknownField(t *testing.T) {
 	t.Parallel()
 	s := newControlPlane(t)
 	s.adopt(s.createSet())
-	s.expect("an unknown field", strings.Replace(fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small"), "rack-a", "rack-a, zone: one", 1), `
+	s.expect("an unknown field",
+		strings.Replace(fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small"), "rack-a",
+			"rack-a, zone: one", 1), `
 ControlPlaneMachineSet cluster: Active, RollingUpdate
 machine a, index 0: is outdated, and not replaced
   changes: spec.zone is not set, wanted is "one"
@@ -216,12 +236,15 @@ func TestSetsInFilesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	valid := fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small")
 	for text, want := range map[string]string{
-		"":                      "new.yaml has no ControlPlaneMachineSet cluster of machine.openshift.io/v1: write it as it is to be",
+		"": "new.yaml has no ControlPlaneMachineSet cluster of machine.openshift.io/v1: write " +
+			"it as it is to be",
 		valid + "---\n{":        "new.yaml, document 2: ",
 		valid + "---\n" + valid: "new.yaml, document 2: it is the ControlPlaneMachineSet once more: leave one",
-		strings.Replace(valid, "replicas: 3", "replicsa: 3", 1): `new.yaml, document 1: ControlPlaneMachineSet cluster: unknown field "spec.replicsa"`,
+		strings.Replace(valid, "replicas: 3", "replicsa: 3",
+			1): `new.yaml, document 1: ControlPlaneMachineSet cluster: unknown field "spec.replicsa"`,
 	} {
-		if _, err := rolloutpreview.ReadControlPlaneMachineSet("new.yaml", []byte(text), "cluster"); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := rolloutpreview.ReadControlPlaneMachineSet("new.yaml", []byte(text), "cluster"); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

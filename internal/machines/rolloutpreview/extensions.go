@@ -46,8 +46,8 @@ func (r registered) Get(ctx context.Context, key client.ObjectKey, object client
 	return err
 }
 
-// decide decides for each outdated set whether its machines are updated in place. If an extension does not answer, nothing is
-// decided, as in a rollout; Unanswered has the reason.
+// decide decides for each outdated set whether its machines are updated in place. If an extension does not answer,
+// nothing is decided, as in a rollout; Unanswered has the reason.
 func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q PreviewQuery) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -89,7 +89,10 @@ func extensionsOf(ctx context.Context, c *cluster.Cluster, q ExtensionQuery) ([]
 		config.Spec.ClientConfig = runtimev1.ClientConfig{URL: q.URL, CABundle: q.CA}
 		handlers, err := new(runtimehook.HookClient).Discover(ctx, config)
 		config.Status.Handlers = handlers
-		config.Status.Conditions = []metav1.Condition{{Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue}}
+		config.Status.Conditions = []metav1.Condition{{
+			Type:   runtimev1.ExtensionConfigDiscoveredCondition,
+			Status: metav1.ConditionTrue,
+		}}
 		return []*runtimev1.ExtensionConfig{config}, err
 	}
 	configs, err := listOf[runtimev1.ExtensionConfig](ctx, c, runtimev1.GroupVersion.WithKind("ExtensionConfig"), "")
@@ -103,14 +106,20 @@ func extensionsOf(ctx context.Context, c *cluster.Cluster, q ExtensionQuery) ([]
 }
 
 // ask calls the extension for one set, unless an update in place is ruled out before.
-func (d *SetDecision) ask(ctx context.Context, hooks *runtimehook.InPlaceHooks, f *facts, set *clusterv1.MachineSet) error {
+func (d *SetDecision) ask(ctx context.Context, hooks *runtimehook.InPlaceHooks, f *facts,
+	set *clusterv1.MachineSet) error {
 	if reason := f.ruledOut(set); reason != "" {
 		d.Reasons = []string{reason}
 		return nil
 	}
-	wanted := cmp.Or(f.current, &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: f.deployment.Name + "-new"}}).DeepCopy()
+	wanted := cmp.Or(f.current,
+		&clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace,
+			Name:      f.deployment.Name + "-new",
+		}}).DeepCopy()
 	wanted.Spec.ClusterName, wanted.Spec.Template.Spec = f.deployment.Spec.ClusterName, f.deployment.Spec.Template.Spec
-	decision, err := hooks.CanUpdateMachineSet(ctx, &hooksv1.CanUpdateMachineSetRequest{Current: f.sideOf(set), Desired: f.sideOf(wanted)})
+	decision, err := hooks.CanUpdateMachineSet(ctx,
+		&hooksv1.CanUpdateMachineSetRequest{Current: f.sideOf(set), Desired: f.sideOf(wanted)})
 	d.InPlace, d.Extension, d.Reasons = decision.CanUpdate, decision.Extension, decision.Reasons
 	return err
 }
@@ -134,5 +143,6 @@ func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
 // sideOf returns a set and its templates for a request to an extension.
 func (f *facts) sideOf(set *clusterv1.MachineSet) hooksv1.CanUpdateMachineSetRequestObjects {
 	spec := set.Spec.Template.Spec
-	return runtimehook.NewMachineSetObjects(set, f.templates[spec.InfrastructureRef], f.templates[spec.Bootstrap.ConfigRef])
+	return runtimehook.NewMachineSetObjects(set, f.templates[spec.InfrastructureRef],
+		f.templates[spec.Bootstrap.ConfigRef])
 }

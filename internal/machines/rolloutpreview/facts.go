@@ -35,7 +35,8 @@ func gather(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*facts, er
 	name := q.Wanted.deployment.Name
 	in, err := c.Find(ctx, clusterv1.GroupVersion.WithKind("MachineDeployment"))
 	if errors.Is(err, cluster.ErrNotServed) {
-		return nil, fmt.Errorf("the cluster serves no MachineDeployments of %s: install them (docs/machines-cluster-api.md)", clusterv1.GroupVersion)
+		return nil, fmt.Errorf("the cluster serves no MachineDeployments of %s: install them "+
+			"(docs/machines-cluster-api.md)", clusterv1.GroupVersion)
 	}
 	var live *unstructured.Unstructured
 	if err == nil {
@@ -69,7 +70,8 @@ func gather(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*facts, er
 }
 
 // listOf lists the objects of a kind, in a namespace unless that is empty.
-func listOf[T any](ctx context.Context, c *cluster.Cluster, kind schema.GroupVersionKind, namespace string) ([]*T, error) {
+func listOf[T any](ctx context.Context, c *cluster.Cluster, kind schema.GroupVersionKind,
+	namespace string) ([]*T, error) {
 	in, err := c.Find(ctx, kind)
 	if err != nil {
 		return nil, fmt.Errorf("list %ss: %w", kind.Kind, err)
@@ -134,7 +136,8 @@ func (f *facts) takeTemplates(ctx context.Context, c *cluster.Cluster, q Preview
 }
 
 // find returns a template of the file or the cluster. One that is in both must not differ.
-func (w wantedTemplates) find(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVersionedObjectReference, namespace string) (*unstructured.Unstructured, error) {
+func (w wantedTemplates) find(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVersionedObjectReference,
+	namespace string) (*unstructured.Unstructured, error) {
 	found, err := readTemplate(ctx, c, ref, namespace)
 	if err != nil {
 		return nil, err
@@ -146,9 +149,11 @@ func (w wantedTemplates) find(ctx context.Context, c *cluster.Cluster, ref clust
 	case found == nil && at < 0 && w.file == "":
 		return nil, fmt.Errorf("%s %s is not on the cluster: create it", ref.Kind, ref.Name)
 	case found == nil && at < 0:
-		return nil, fmt.Errorf("%s %s is neither in %s nor on the cluster: add it to %s", ref.Kind, ref.Name, w.file, w.file)
+		return nil, fmt.Errorf("%s %s is neither in %s nor on the cluster: add it to %s", ref.Kind, ref.Name, w.file,
+			w.file)
 	case found != nil && at >= 0 && !equality.Semantic.DeepEqual(found.Object["spec"], w.objects[at].Object["spec"]):
-		return nil, fmt.Errorf("%s %s is on the cluster with another spec than in %s: give the changed template another name", ref.Kind, ref.Name, w.file)
+		return nil, fmt.Errorf("%s %s is on the cluster with another spec than in %s: give the changed template "+
+			"another name", ref.Kind, ref.Name, w.file)
 	case found == nil:
 		return w.objects[at], nil
 	}
@@ -156,7 +161,8 @@ func (w wantedTemplates) find(ctx context.Context, c *cluster.Cluster, ref clust
 }
 
 // readTemplate returns a template of the cluster, or nil if there is none.
-func readTemplate(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVersionedObjectReference, namespace string) (*unstructured.Unstructured, error) {
+func readTemplate(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVersionedObjectReference,
+	namespace string) (*unstructured.Unstructured, error) {
 	in, err := c.FindKind(ctx, schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)

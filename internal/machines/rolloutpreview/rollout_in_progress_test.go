@@ -62,7 +62,9 @@ func (m *middle) add(name string, isAvailable bool) {
 	m.Helper()
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: m.namespace, Name: name,
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m.to, clusterv1.GroupVersion.WithKind("MachineSet"))},
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(m.to, clusterv1.GroupVersion.WithKind("MachineSet")),
+		},
 	}, Spec: m.to.Spec.Template.Spec}
 	machine.Spec.InfrastructureRef.Kind = "KwokMachine"
 	m.must(m.Create(m.Context(), machine))
@@ -71,7 +73,8 @@ func (m *middle) add(name string, isAvailable bool) {
 	}
 	before := machine.DeepCopy()
 	machine.Status.NodeRef.Name = name
-	meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available"})
+	meta.SetStatusCondition(&machine.Status.Conditions,
+		metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available"})
 	m.must(m.Status().Patch(m.Context(), machine, client.MergeFrom(before)))
 }
 
@@ -82,7 +85,10 @@ func (m *middle) move(name string) {
 	machine := m.machine(name)
 	before := machine.DeepCopy()
 	machine.OwnerReferences = []metav1.OwnerReference{*owner}
-	machine.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: "", clusterv1.PendingAcknowledgeMoveAnnotation: ""}
+	machine.Annotations = map[string]string{
+		clusterv1.UpdateInProgressAnnotation:       "",
+		clusterv1.PendingAcknowledgeMoveAnnotation: "",
+	}
 	m.must(m.Patch(m.Context(), machine, client.MergeFrom(before)))
 }
 
@@ -99,8 +105,10 @@ func (m *middle) mark(name string) {
 	m.Helper()
 	machine := m.machine(name)
 	before := machine.DeepCopy()
-	for _, condition := range []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition} {
-		meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "Test"})
+	for _, condition := range []string{clusterv1.MachineHealthCheckSucceededCondition,
+		clusterv1.MachineOwnerRemediatedCondition} {
+		meta.SetStatusCondition(&machine.Status.Conditions,
+			metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "Test"})
 	}
 	m.must(m.Status().Patch(m.Context(), machine, client.MergeFrom(before)))
 }
@@ -134,18 +142,26 @@ func inPlace(t *testing.T) rolloutpreview.PreviewQuery {
 	t.Helper()
 	extension := runtimehooktest.New(t)
 	const handler = `{"name":"%s","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"%s"}}`
-	extension.Answer("Discovery", fmt.Sprintf(`{"status":"Success","handlers":[`+handler+`,`+handler+`]}`, "can", "CanUpdateMachineSet", "do", "UpdateMachine"))
-	extension.Answer("CanUpdateMachineSet", `{"status":"Success","machineSetPatch":{"patchType":"JSONPatch","patch":"W3sib3AiOiJyZXBsYWNlIiwicGF0aCI6Ii9zcGVjL3RlbXBsYXRlL3NwZWMvdmVyc2lvbiIsInZhbHVlIjoidjIifV0="}}`)
-	return rolloutpreview.PreviewQuery{Extension: rolloutpreview.ExtensionQuery{URL: extension.ClientConfig().URL, CA: extension.CA()}}
+	extension.Answer("Discovery",
+		fmt.Sprintf(`{"status":"Success","handlers":[`+handler+`,`+handler+`]}`, "can", "CanUpdateMachineSet", "do",
+			"UpdateMachine"))
+	extension.Answer("CanUpdateMachineSet",
+		`{"status":"Success","machineSetPatch":{"patchType":"JSONPatch","patch":"W3sib3AiOiJyZXBsYWNlIiwicGF0aCI6Ii9zcGVjL3RlbXBsYXRlL3NwZWMvdmVyc2lvbiIsInZhbHVlIjoidjIifV0="}}`)
+	return rolloutpreview.PreviewQuery{Extension: rolloutpreview.ExtensionQuery{
+		URL: extension.ClientConfig().URL,
+		CA:  extension.CA(),
+	}}
 }
 
 // moving has the old set move machines to the new one, which counts one.
 func moving(t *testing.T) *middle {
 	t.Helper()
 	m := newMiddle(t, 2, map[string]string{
-		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: "web-1", clusterv1.AcknowledgedMoveAnnotation: "m1",
+		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: "web-1",
+		clusterv1.AcknowledgedMoveAnnotation:                         "m1",
 	})
-	m.patch(m.from, `{"metadata":{"annotations":{"`+clusterv1.MachineSetMoveMachinesToMachineSetAnnotation+`":"web-2"}}}`)
+	m.patch(m.from, `{"metadata":{"annotations":{"`+clusterv1.MachineSetMoveMachinesToMachineSetAnnotation+
+		`":"web-2"}}}`)
 	m.move("m1")
 	return m
 }
@@ -158,7 +174,8 @@ func TestAMachineThatIsOnItsWayIsCountedOnce(t *testing.T) {
 func TestAMachineThatIsMarkedAsUnhealthyIsNotMoved(t *testing.T) {
 	m := moving(t)
 	m.mark("m2")
-	m.expect(inPlace(t), fmt.Sprintf(deployment, 0, 1, "v2", "small"), "1 Delete m2, 2 Create new 1, 3 UpdateInPlace m3")
+	m.expect(inPlace(t), fmt.Sprintf(deployment, 0, 1, "v2", "small"),
+		"1 Delete m2, 2 Create new 1, 3 UpdateInPlace m3")
 }
 
 func TestAPauseInTheMiddleMovesNoMore(t *testing.T) {

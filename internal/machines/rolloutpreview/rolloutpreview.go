@@ -1,10 +1,11 @@
-// Package rolloutpreview returns what a change of a MachineDeployment of Cluster API would do to its machines: which are updated in
-// place, which are replaced and why, and in which order; and the same of a RunlevelControlPlane, and of a ControlPlaneMachineSet of
-// OpenShift's API. It changes nothing: it reads the cluster, asks extensions whether they can do the change, and simulates the rollout by
-// the rules of the controllers (packages rolloutplan and rolloutrules, and Judge of both packages controlplane).
+// Package rolloutpreview returns what a change of a MachineDeployment of Cluster API would do to its machines: which
+// are updated in place, which are replaced and why, and in which order; and the same of a RunlevelControlPlane, and of
+// a ControlPlaneMachineSet of OpenShift's API. It changes nothing: it reads the cluster, asks extensions whether they
+// can do the change, and simulates the rollout by the rules of the controllers (packages rolloutplan and rolloutrules,
+// and Judge of both packages controlplane).
 //
-// In the simulation, created machines become available, and updates and deletions are completed. Other influences on the order,
-// such as the duration of drains, are not simulated.
+// In the simulation, created machines become available, and updates and deletions are completed. Other influences on
+// the order, such as the duration of drains, are not simulated.
 //
 // Preview, PreviewControlPlane and PreviewRunlevelControlPlane are the calls to start from.
 package rolloutpreview
@@ -65,7 +66,8 @@ type PreviewQuery struct {
 	Extension ExtensionQuery
 }
 
-// An ExtensionQuery names an extension that is called instead of those of the cluster's ExtensionConfigs. The URL may be empty.
+// An ExtensionQuery names an extension that is called instead of those of the cluster's ExtensionConfigs. The URL may
+// be empty.
 type ExtensionQuery struct {
 	URL string
 	CA  []byte
@@ -77,7 +79,13 @@ func Preview(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*RolloutP
 	if err != nil {
 		return nil, err
 	}
-	p := &RolloutPreview{Namespace: q.Namespace, Name: q.Wanted.deployment.Name, Sets: []SetDecision{}, Steps: []PreviewStep{}, Totals: map[string]int{}}
+	p := &RolloutPreview{
+		Namespace: q.Namespace,
+		Name:      q.Wanted.deployment.Name,
+		Sets:      []SetDecision{},
+		Steps:     []PreviewStep{},
+		Totals:    map[string]int{},
+	}
 	p.decide(ctx, c, f, q)
 	if p.Unanswered == "" {
 		simulate(f, p)
@@ -93,19 +101,25 @@ func (p *RolloutPreview) Lines() []string {
 	}
 	switch {
 	case len(p.Sets) == 0 && len(p.Steps) == 0:
-		return append(lines, "no machine is updated or replaced: the changed fields are updated on the existing machines")
+		return append(lines, "no machine is updated or replaced: the changed fields are updated on the existing "+
+			"machines")
 	case p.Unanswered != "":
 		return append(lines, "not asked: "+p.Unanswered)
 	}
 	lines = append(lines, "")
-	words := map[PreviewAction]string{UpdateInPlace: "update in place", CreateMachine: "create", DeleteMachine: "delete"}
+	words := map[PreviewAction]string{
+		UpdateInPlace: "update in place",
+		CreateMachine: "create",
+		DeleteMachine: "delete",
+	}
 	for _, s := range p.Steps {
 		lines = append(lines, fmt.Sprintf("%3d  %-15s  %s  (%s)", s.Round, words[s.Action], s.Machine, s.Reason))
 	}
 	lines = append(lines, fmt.Sprintf("updated in place: %d, created: %d, deleted: %d",
 		p.Totals[string(UpdateInPlace)], p.Totals[string(CreateMachine)], p.Totals[string(DeleteMachine)]))
 	if p.IsStuck {
-		lines = append(lines, "the rollout stops there: see which machines are not available, with \"runlevel machines\"")
+		lines = append(lines, "the rollout stops there: see which machines are not available, with \"runlevel "+
+			"machines\"")
 	}
 	return lines
 }

@@ -30,7 +30,8 @@ type WantedControlPlane struct {
 // Namespace is the namespace of the control plane; empty if the file has none.
 func (w *WantedControlPlane) Namespace() string { return w.plane.Namespace }
 
-// ReadRunlevelControlPlane reads the RunlevelControlPlane of a name, and templates, from a file. Errors name the document and the field.
+// ReadRunlevelControlPlane reads the RunlevelControlPlane of a name, and templates, from a file. Errors name the
+// document and the field.
 func ReadRunlevelControlPlane(file string, text []byte, name string) (*WantedControlPlane, error) {
 	plane, templates, err := readControlPlane[v1alpha1.RunlevelControlPlane](file, text, RunlevelControlPlaneKind, name)
 	return &WantedControlPlane{plane, templates}, err
@@ -44,7 +45,8 @@ type RunlevelControlPlaneQuery struct {
 }
 
 // PreviewRunlevelControlPlane returns what a RunlevelControlPlane does to the existing machines.
-func PreviewRunlevelControlPlane(ctx context.Context, c *cluster.Cluster, q RunlevelControlPlaneQuery) (*ControlPlanePreview, error) {
+func PreviewRunlevelControlPlane(ctx context.Context, c *cluster.Cluster,
+	q RunlevelControlPlaneQuery) (*ControlPlanePreview, error) {
 	wanted, err := readRunlevelControlPlane(ctx, c, q)
 	if err != nil {
 		return nil, err
@@ -71,7 +73,8 @@ func PreviewRunlevelControlPlane(ctx context.Context, c *cluster.Cluster, q Runl
 	}
 	_, surge := judged.Limits()
 	p := &ControlPlanePreview{
-		APIGroup: RunlevelControlPlaneKind.Group, Kind: RunlevelControlPlaneKind.Kind, Namespace: q.Namespace, Name: q.Name,
+		APIGroup: RunlevelControlPlaneKind.Group, Kind: RunlevelControlPlaneKind.Kind, Namespace: q.Namespace,
+		Name:  q.Name,
 		State: "Active", Strategy: fmt.Sprintf("RollingUpdate, maxSurge %d", surge),
 		Machines: []PreviewedMachine{}, Steps: []ControlPlanePreviewStep{}, Totals: map[string]int{},
 	}
@@ -80,19 +83,30 @@ func PreviewRunlevelControlPlane(ctx context.Context, c *cluster.Cluster, q Runl
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	s := &planeSimulation{cluster: c, wanted: wanted, judged: judged, preview: p, machines: judged.Machines(), asked: map[string]runtimehook.HookDecision{}}
+	s := &planeSimulation{
+		cluster:  c,
+		wanted:   wanted,
+		judged:   judged,
+		preview:  p,
+		machines: judged.Machines(),
+		asked:    map[string]runtimehook.HookDecision{},
+	}
 	s.run(ctx, q.Extension)
 	return p, nil
 }
 
-// readRunlevelControlPlane returns the control plane to preview: that of the cluster with the wanted spec, or a new one.
-func readRunlevelControlPlane(ctx context.Context, c *cluster.Cluster, q RunlevelControlPlaneQuery) (*WantedControlPlane, error) {
-	live, isNew, err := readLive[v1alpha1.RunlevelControlPlane](ctx, c, RunlevelControlPlaneKind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.Wanted == nil)
+// readRunlevelControlPlane returns the control plane to preview: that of the cluster with the wanted spec, or a new
+// one.
+func readRunlevelControlPlane(ctx context.Context, c *cluster.Cluster,
+	q RunlevelControlPlaneQuery) (*WantedControlPlane, error) {
+	live, isNew, err := readLive[v1alpha1.RunlevelControlPlane](ctx, c, RunlevelControlPlaneKind,
+		types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.Wanted == nil)
 	switch {
 	case err != nil:
 		return nil, err
 	case live.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("RunlevelControlPlane %s/%s is being deleted, and its machines with it", q.Namespace, q.Name)
+		return nil, fmt.Errorf("RunlevelControlPlane %s/%s is being deleted, and its machines with it", q.Namespace,
+			q.Name)
 	case q.Wanted == nil:
 		return &WantedControlPlane{plane: live}, nil
 	}
@@ -105,14 +119,16 @@ func readRunlevelControlPlane(ctx context.Context, c *cluster.Cluster, q Runleve
 }
 
 // objectsOf reads the objects to which a machine refers.
-func objectsOf(ctx context.Context, c *cluster.Cluster, m *clusterv1.Machine) (objects controlplane.MachineObjects, err error) {
+func objectsOf(ctx context.Context, c *cluster.Cluster,
+	m *clusterv1.Machine) (objects controlplane.MachineObjects, err error) {
 	if objects.Infrastructure, err = objectOf(ctx, c, m.Spec.InfrastructureRef, m.Namespace); err == nil {
 		objects.Bootstrap, err = objectOf(ctx, c, m.Spec.Bootstrap.ConfigRef, m.Namespace)
 	}
 	return objects, err
 }
 
-func objectOf(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVersionedObjectReference, namespace string) (*contract.ReferencedObject, error) {
+func objectOf(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVersionedObjectReference,
+	namespace string) (*contract.ReferencedObject, error) {
 	if !ref.IsDefined() {
 		return nil, nil
 	}
@@ -123,10 +139,12 @@ func objectOf(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVer
 	return &contract.ReferencedObject{Unstructured: object}, nil
 }
 
-// updated returns an object of a machine as an update in place would make it: the changes from the template that it was made of to
-// the wanted one are applied to it, and fields of others stay. Defaults of the API server for new fields are missing: a dry run of the
-// controller's apply has them, but keeps fields that only the earlier template had, until the controller has taken these over by a write.
-func (w *WantedControlPlane) updated(ctx context.Context, c *cluster.Cluster, object *contract.ReferencedObject, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
+// updated returns an object of a machine as an update in place would make it: the changes from the template that it was
+// made of to the wanted one are applied to it, and fields of others stay. Defaults of the API server for new fields are
+// missing: a dry run of the controller's apply has them, but keeps fields that only the earlier template had, until the
+// controller has taken these over by a write.
+func (w *WantedControlPlane) updated(ctx context.Context, c *cluster.Cluster, object *contract.ReferencedObject,
+	ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
 	if object == nil {
 		return nil, nil
 	}

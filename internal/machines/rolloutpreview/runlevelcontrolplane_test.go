@@ -33,7 +33,8 @@ spec:
       bootstrap: {dataSecretName: none}
 `
 
-// newPlane makes a control plane with machines a, b and c that are available, and whose provider has set a field of their infrastructure.
+// newPlane makes a control plane with machines a, b and c that are available, and whose provider has set a field of
+// their infrastructure.
 func newPlane(t *testing.T) *controlPlaneScene {
 	s := &controlPlaneScene{stage.NewFixture(t)}
 	create := func(format string, arguments ...any) *unstructured.Unstructured {
@@ -60,17 +61,21 @@ func newPlane(t *testing.T) *controlPlaneScene {
 func (s *controlPlaneScene) setAvailable(name string, status metav1.ConditionStatus, message string) {
 	s.Helper()
 	const condition = `{"type":%q,"status":%q,"reason":"Observed","message":%q,"lastTransitionTime":"2026-01-02T03:05:00Z"}`
-	s.MustPatchStatus(&clusterv1.Machine{ObjectMeta: s.Meta(name)}, `{"status":{"nodeRef":{"name":"node"},"conditions":[`+condition+`,`+condition+`]}}`, "Ready", status, message, "Available", status, message)
+	s.MustPatchStatus(&clusterv1.Machine{ObjectMeta: s.Meta(name)},
+		`{"status":{"nodeRef":{"name":"node"},"conditions":[`+condition+`,`+condition+`]}}`, "Ready", status, message,
+		"Available", status, message)
 }
 
 // previewPlane previews a control plane in a file.
-func (s *controlPlaneScene) previewPlane(text string, extension rolloutpreview.ExtensionQuery) *rolloutpreview.ControlPlanePreview {
+func (s *controlPlaneScene) previewPlane(text string,
+	extension rolloutpreview.ExtensionQuery) *rolloutpreview.ControlPlanePreview {
 	s.Helper()
 	wanted, err := rolloutpreview.ReadRunlevelControlPlane("new.yaml", []byte(text), "plane")
 	s.Must(err)
-	p, err := rolloutpreview.PreviewRunlevelControlPlane(s.Context(), stage.Connect(s), rolloutpreview.RunlevelControlPlaneQuery{
-		Namespace: s.Namespace, Name: "plane", Wanted: wanted, Extension: extension,
-	})
+	p, err := rolloutpreview.PreviewRunlevelControlPlane(s.Context(), stage.Connect(s),
+		rolloutpreview.RunlevelControlPlaneQuery{
+			Namespace: s.Namespace, Name: "plane", Wanted: wanted, Extension: extension,
+		})
 	s.Must(err)
 	return p
 }
@@ -87,13 +92,17 @@ func (s *controlPlaneScene) expectPlane(what, text string, extension rolloutprev
 func coveringVersions(t *testing.T) rolloutpreview.ExtensionQuery {
 	extension := runtimehooktest.New(t)
 	const handler = `{"name":"%s","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"%s"}}`
-	extension.Answer("Discovery", fmt.Sprintf(`{"status":"Success","handlers":[`+handler+`,`+handler+`]}`, "can", "CanUpdateMachine", "do", "UpdateMachine"))
+	extension.Answer("Discovery",
+		fmt.Sprintf(`{"status":"Success","handlers":[`+handler+`,`+handler+`]}`, "can", "CanUpdateMachine", "do",
+			"UpdateMachine"))
 	patch := base64.StdEncoding.EncodeToString([]byte(`{"spec":{"version":"v1.36.0"}}`))
-	extension.Answer("CanUpdateMachine", fmt.Sprintf(`{"status":"Success","machinePatch":{"patchType":"JSONMergePatch","patch":%q}}`, patch))
+	extension.Answer("CanUpdateMachine",
+		fmt.Sprintf(`{"status":"Success","machinePatch":{"patchType":"JSONMergePatch","patch":%q}}`, patch))
 	return rolloutpreview.ExtensionQuery{URL: extension.ClientConfig().URL, CA: extension.CA()}
 }
 
-// TestRunlevelControlPlanePreviews compares what is shown of control planes, with an extension and without, and of a machine that is down.
+// TestRunlevelControlPlanePreviews compares what is shown of control planes, with an extension and without, and of a
+// machine that is down.
 func TestRunlevelControlPlanePreviews(t *testing.T) {
 	t.Parallel()
 	s := newPlane(t)
@@ -114,7 +123,8 @@ machine c: is updated in place
   2  update in place  b  (by extension can.extension)
   3  update in place  c  (by extension can.extension)
 updated in place: 3, created: 0, deleted: 0`)
-	s.expectPlane("with a surge, the last one goes", fmt.Sprintf(runlevelControlPlane, 1, "v1.36.0", "small"), covering, `
+	s.expectPlane("with a surge, the last one goes", fmt.Sprintf(runlevelControlPlane, 1, "v1.36.0", "small"), covering,
+		`
 RunlevelControlPlane plane: Active, RollingUpdate, maxSurge 1
 machine a: is updated in place
   changes: Version v1.35.0, v1.36.0 required
@@ -143,7 +153,8 @@ machine a: is replaced
 		t.Errorf("a machine that is down, and not outdated: %s", strings.Join(p.Lines(), "\n"))
 	}
 	p = s.previewPlane(fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), covering)
-	if first := p.Steps[0]; first.Action != rolloutpreview.DeleteMachine || first.Machine != "b" || first.Reason != "it is outdated, and not ready" {
+	if first := p.Steps[0]; first.Action != rolloutpreview.DeleteMachine || first.Machine != "b" ||
+		first.Reason != "it is outdated, and not ready" {
 		t.Errorf("a machine that is down does not go first: %s", strings.Join(p.Lines(), "\n"))
 	}
 	s.setAvailable("a", metav1.ConditionFalse, "it is down, too")
@@ -158,7 +169,8 @@ func TestRunlevelControlPlanePreviewOfARunningUpdate(t *testing.T) {
 	t.Parallel()
 	s := newPlane(t)
 	s.MustPatch(&clusterv1.Machine{ObjectMeta: s.Meta("b")},
-		`{"metadata":{"annotations":{%q:"",%q:"UpdateMachine"}},"spec":{"version":"v1.36.0"}}`, clusterv1.UpdateInProgressAnnotation, runtimev1.PendingHooksAnnotation)
+		`{"metadata":{"annotations":{%q:"",%q:"UpdateMachine"}},"spec":{"version":"v1.36.0"}}`,
+		clusterv1.UpdateInProgressAnnotation, runtimev1.PendingHooksAnnotation)
 	s.expectPlane("begun", fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), coveringVersions(t), `
 RunlevelControlPlane plane: Active, RollingUpdate, maxSurge 0
 machine a: is updated in place
@@ -175,11 +187,13 @@ machine c: is updated in place
 updated in place: 3, created: 0, deleted: 0`)
 }
 
-// TestRunlevelControlPlanePreviewsOfStates compares what is shown of machines that are annotated, updated, deleted or have not joined.
+// TestRunlevelControlPlanePreviewsOfStates compares what is shown of machines that are annotated, updated, deleted or
+// have not joined.
 func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
 	t.Parallel()
 	covering := coveringVersions(t)
-	outdated, upToDate := fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), fmt.Sprintf(runlevelControlPlane, 0, "v1.35.0", "small")
+	outdated, upToDate := fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"),
+		fmt.Sprintf(runlevelControlPlane, 0, "v1.35.0", "small")
 	const annotation = `{"metadata":{"annotations":{%q:""}}}`
 	for name, c := range map[string]struct {
 		annotation, status string // of machine c
@@ -187,24 +201,37 @@ func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
 		want               []string
 	}{
 		"one too many": {text: strings.Replace(upToDate, "replicas: 3", "replicas: 2", 1),
-			want: []string{"machine a: is deleted\n", "  1  delete  a  (there is one machine too many)\ncreated: 0, deleted: 1"}},
-		"one too many is chosen": {clusterv1.DeleteMachineAnnotation, "", strings.Replace(upToDate, "replicas: 3", "replicas: 2", 1),
-			[]string{"machine c: is deleted\n", "  1  delete  c  (there is one machine too many, and it is annotated with cluster.x-k8s.io/delete-machine)\n"}},
+			want: []string{"machine a: is deleted\n",
+				"  1  delete  a  (there is one machine too many)\ncreated: 0, deleted: 1"}},
+		"one too many is chosen": {clusterv1.DeleteMachineAnnotation, "",
+			strings.Replace(upToDate, "replicas: 3", "replicas: 2", 1),
+			[]string{"machine c: is deleted\n",
+				"  1  delete  c  (there is one machine too many, and it is annotated with " +
+					"cluster.x-k8s.io/delete-machine)\n"}},
 		"chosen": {clusterv1.DeleteMachineAnnotation, "", outdated,
-			[]string{"  1  delete           c  (it is outdated, and annotated with cluster.x-k8s.io/delete-machine)\n"}},
+			[]string{"  1  delete           c  (it is outdated, and annotated with " +
+				"cluster.x-k8s.io/delete-machine)\n"}},
 		"to be remediated": {clusterv1.RemediateMachineAnnotation, "", outdated,
-			[]string{"delete           c  (it is outdated, and not to be updated in place: spec.rollout.after has passed, or it is unhealthy)\n"}},
+			[]string{"delete           c  (it is outdated, and not to be updated in place: spec.rollout.after has " +
+				"passed, or it is unhealthy)\n"}},
 		"never joined": {"", `{"status":{"nodeRef":null}}`, outdated,
-			[]string{"  1  delete           c  (it is outdated, and has never joined)\n", "  2  create           new 1  (rack-a: there are 2 of 3 machines)\n"}},
-		"updated in place": {"", `{"status":{"conditions":[{"type":"Updating","status":"True","reason":"Observed","message":"","lastTransitionTime":"2026-01-02T03:05:00Z"}]}}`, upToDate, []string{"machine c: is updated in place\n"}},
-		"another kind": {text: strings.Replace(outdated, "bootstrap: {", "bootstrap: {configRef: {apiGroup: bootstrap.example.com, kind: TestConfigTemplate, name: x}, ", 1),
-			want: []string{"machine a: is replaced\n", "  not in place: spec.machineTemplate.spec.bootstrap.configRef is added or removed\n"}},
-		"paused": {text: strings.Replace(outdated, "name: plane", `name: plane, annotations: {cluster.x-k8s.io/paused: ""}`, 1),
-			want: []string{"plane: Paused, RollingUpdate, maxSurge 0; this is what it does once it is Active\n", "  1  update in place  a "}},
+			[]string{"  1  delete           c  (it is outdated, and has never joined)\n",
+				"  2  create           new 1  (rack-a: there are 2 of 3 machines)\n"}},
+		"updated in place": {"",
+			`{"status":{"conditions":[{"type":"Updating","status":"True","reason":"Observed","message":"","lastTransitionTime":"2026-01-02T03:05:00Z"}]}}`, upToDate, []string{"machine c: is updated in place\n"}},
+		"another kind": {text: strings.Replace(outdated, "bootstrap: {",
+			"bootstrap: {configRef: {apiGroup: bootstrap.example.com, kind: TestConfigTemplate, name: x}, ", 1),
+			want: []string{"machine a: is replaced\n",
+				"  not in place: spec.machineTemplate.spec.bootstrap.configRef is added or removed\n"}},
+		"paused": {text: strings.Replace(outdated, "name: plane",
+			`name: plane, annotations: {cluster.x-k8s.io/paused: ""}`, 1),
+			want: []string{"plane: Paused, RollingUpdate, maxSurge 0; this is what it does once it is Active\n",
+				"  1  update in place  a "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newPlane(t)
-			s.MustPatchStatus(&clusterv1.Cluster{ObjectMeta: s.Meta("c")}, `{"status":{"failureDomains":[{"name":"rack-a","controlPlane":true}]}}`)
+			s.MustPatchStatus(&clusterv1.Cluster{ObjectMeta: s.Meta("c")},
+				`{"status":{"failureDomains":[{"name":"rack-a","controlPlane":true}]}}`)
 			m := &clusterv1.Machine{ObjectMeta: s.Meta("c")}
 			if c.annotation != "" {
 				s.MustPatch(m, annotation, c.annotation)
@@ -222,7 +249,8 @@ func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
 	}
 }
 
-// TestRunlevelControlPlanePreviewsOfDeletions compares what is shown while a machine, and the control plane, are being deleted.
+// TestRunlevelControlPlanePreviewsOfDeletions compares what is shown while a machine, and the control plane, are being
+// deleted.
 func TestRunlevelControlPlanePreviewsOfDeletions(t *testing.T) {
 	t.Parallel()
 	s := newPlane(t)
@@ -241,7 +269,8 @@ machine c: stays as it is
 `)
 		}
 	}
-	_, err := rolloutpreview.PreviewRunlevelControlPlane(s.Context(), stage.Connect(s), rolloutpreview.RunlevelControlPlaneQuery{Namespace: s.Namespace, Name: "plane"})
+	_, err := rolloutpreview.PreviewRunlevelControlPlane(s.Context(), stage.Connect(s),
+		rolloutpreview.RunlevelControlPlaneQuery{Namespace: s.Namespace, Name: "plane"})
 	if err == nil || !strings.HasSuffix(err.Error(), "/plane is being deleted, and its machines with it") {
 		t.Errorf("of a control plane that is being deleted: %v", err)
 	}

@@ -49,7 +49,8 @@ func simulate(f *facts, p *RolloutPreview) {
 	}
 	if f.current != nil || !w.spec.IsPaused { // a paused deployment creates no set
 		w.add(cmp.Or(f.current, &clusterv1.MachineSet{
-			ObjectMeta: metav1.ObjectMeta{Name: f.deployment.Name + "-new"}, Spec: clusterv1.MachineSetSpec{Replicas: ptr.To[int32](0)},
+			ObjectMeta: metav1.ObjectMeta{Name: f.deployment.Name + "-new"},
+			Spec:       clusterv1.MachineSetSpec{Replicas: ptr.To[int32](0)},
 		}), true)
 	}
 	const perMachine = 10 // rounds are far fewer
@@ -110,7 +111,8 @@ func (w *rolloutSimulation) round(number int) bool {
 		if set.isGoing { // not scaled by the controller of deployments
 			continue
 		}
-		isChanged = isChanged || step.From != step.To || step.MoveTo != set.step.MoveTo || len(step.Acknowledged) != len(set.step.Acknowledged)
+		isChanged = isChanged || step.From != step.To || step.MoveTo != set.step.MoveTo ||
+			len(step.Acknowledged) != len(set.step.Acknowledged)
 		set.step, set.replicas = step, step.To
 	}
 	for _, set := range w.sets {
@@ -123,7 +125,9 @@ func (w *rolloutSimulation) round(number int) bool {
 // settle completes what an earlier round has begun, or the cluster before the preview: starts, updates and deletions.
 func (w *rolloutSimulation) settle(set *simulatedSet) bool {
 	before := len(set.machines)
-	set.machines = slices.DeleteFunc(set.machines, func(m *clusterv1.Machine) bool { return m.DeletionTimestamp != nil })
+	set.machines = slices.DeleteFunc(set.machines, func(m *clusterv1.Machine) bool {
+		return m.DeletionTimestamp != nil
+	})
 	isChanged := len(set.machines) < before
 	for _, m := range set.machines {
 		switch {
@@ -148,7 +152,10 @@ func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 	plan, reason, isChanged := set.plan(w.facts.now), set.reason(), false
 	for range plan.Create {
 		w.made++
-		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("new %d", w.made), CreationTimestamp: metav1.NewTime(w.facts.now)}}
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Name:              fmt.Sprintf("new %d", w.made),
+			CreationTimestamp: metav1.NewTime(w.facts.now),
+		}}
 		m.Status.NodeRef.Name = m.Name
 		setAvailable(m)
 		set.machines = append(set.machines, m)
@@ -188,12 +195,13 @@ func (w *rolloutSimulation) addStep(step PreviewStep) {
 	w.preview.Totals[string(step.Action)]++
 }
 
-// isComingUp reports whether a machine of the new set will become available: it has no Node yet, or has been ready for a short time. A
-// machine whose Node is not ready may stay so, and does not count.
+// isComingUp reports whether a machine of the new set will become available: it has no Node yet, or has been ready for
+// a short time. A machine whose Node is not ready may stay so, and does not count.
 func isComingUp(m *clusterv1.Machine) bool {
 	available := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineAvailableCondition)
 	waits := available != nil && available.Reason == clusterv1.MachineWaitingForMinReadySecondsReason
-	return m.DeletionTimestamp == nil && !rolloutrules.IsUpdating(m) && !rolloutrules.IsAvailable(m) && (waits || !m.Status.NodeRef.IsDefined())
+	return m.DeletionTimestamp == nil && !rolloutrules.IsUpdating(m) && !rolloutrules.IsAvailable(m) &&
+		(waits || !m.Status.NodeRef.IsDefined())
 }
 
 // reason returns why a set was scaled last, without the reasons why its machines are not updated in place.
@@ -227,5 +235,9 @@ func (s *simulatedSet) plan(now time.Time) replicas.ReplicaPlan {
 }
 
 func setAvailable(m *clusterv1.Machine) {
-	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineAvailableReason})
+	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{
+		Type:   clusterv1.MachineAvailableCondition,
+		Status: metav1.ConditionTrue,
+		Reason: clusterv1.MachineAvailableReason,
+	})
 }

@@ -15,24 +15,26 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
 )
 
-// A controlPlaneSimulation simulates the replacement of machines, round by round: the controller judges the set, what it decides is
-// done, new machines become ready, and deletions end.
+// A controlPlaneSimulation simulates the replacement of machines, round by round: the controller judges the set, what
+// it decides is done, new machines become ready, and deletions end.
 type controlPlaneSimulation struct {
 	set      *machinev1.ControlPlaneMachineSet // as if it were Active
 	machines []machinev1beta1.Machine
 	nodes    []corev1.Node
-	refusal  func(*machinev1beta1.Machine) string // why the API server would refuse the infrastructure of a machine; empty if it would not
-	now      time.Time
-	preview  *ControlPlanePreview
-	made     int
-	rounds   int // number of rounds that have changed machines
+	// why the API server would refuse the infrastructure of a machine; empty if it would not
+	refusal func(*machinev1beta1.Machine) string
+	now     time.Time
+	preview *ControlPlanePreview
+	made    int
+	rounds  int // number of rounds that have changed machines
 }
 
 // run adds to the preview what becomes of each machine, and the steps. It ends when a round changes nothing.
 func (s *controlPlaneSimulation) run() error {
 	judged := s.judge()
 	if judged.IsOfPlatform {
-		return fmt.Errorf("the template of ControlPlaneMachineSet %s/%s has a provider spec of OpenShift: only OpenShift's own controller knows which machines are outdated",
+		return fmt.Errorf("the template of ControlPlaneMachineSet %s/%s has a provider spec of OpenShift: only "+
+			"OpenShift's own controller knows which machines are outdated",
 			s.set.Namespace, s.set.Name)
 	}
 	existing := judged.Machines
@@ -100,7 +102,13 @@ func (s *controlPlaneSimulation) execute(judged *controlplane.SetJudgement) (isC
 		s.machine(name).DeletionTimestamp = ptr.To(metav1.NewTime(s.now))
 		at := slices.IndexFunc(judged.Machines, func(m controlplane.JudgedMachine) bool { return m.Name == name })
 		m := judged.Machines[at]
-		s.addStep(ControlPlanePreviewStep{Action: DeleteMachine, Machine: name, Index: &m.Index, FailureDomain: m.FailureDomain, Reason: whyDeleted(judged, m)})
+		s.addStep(ControlPlanePreviewStep{
+			Action:        DeleteMachine,
+			Machine:       name,
+			Index:         &m.Index,
+			FailureDomain: m.FailureDomain,
+			Reason:        whyDeleted(judged, m),
+		})
 	}
 	for _, index := range judged.Create {
 		m, err := judged.NewMachine(index, "new")
@@ -115,7 +123,13 @@ func (s *controlPlaneSimulation) execute(judged *controlplane.SetJudgement) (isC
 		m.CreationTimestamp = metav1.NewTime(s.now.Add(time.Duration(s.made) * time.Second))
 		controlplane.SetIndex(m, index)
 		s.machines = append(s.machines, *m)
-		s.addStep(ControlPlanePreviewStep{Action: CreateMachine, Machine: m.Name, Index: &index, FailureDomain: judged.FailureDomain(index), Reason: whyCreated(judged, index)})
+		s.addStep(ControlPlanePreviewStep{
+			Action:        CreateMachine,
+			Machine:       m.Name,
+			Index:         &index,
+			FailureDomain: judged.FailureDomain(index),
+			Reason:        whyCreated(judged, index),
+		})
 	}
 	return len(judged.Adopt)+len(judged.Delete)+len(judged.Create) > 0, nil
 }
@@ -159,8 +173,8 @@ func whyCreated(judged *controlplane.SetJudgement, index int) string {
 	return reason
 }
 
-// settle ends deletions, with their nodes, and has new machines become ready: also those that were created before the preview and
-// have no node yet.
+// settle ends deletions, with their nodes, and has new machines become ready: also those that were created before the
+// preview and have no node yet.
 func (s *controlPlaneSimulation) settle() (isChanged bool) {
 	before := len(s.machines)
 	s.machines = slices.DeleteFunc(s.machines, func(m machinev1beta1.Machine) bool {

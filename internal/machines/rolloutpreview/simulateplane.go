@@ -16,8 +16,9 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A planeSimulation simulates the rollout of a RunlevelControlPlane, step by step: the controller decides the next one, and when it
-// waits, machines that start become available, and deletions and updates in place end. Remediations are not simulated.
+// A planeSimulation simulates the rollout of a RunlevelControlPlane, step by step: the controller decides the next one,
+// and when it waits, machines that start become available, and deletions and updates in place end. Remediations are not
+// simulated.
 type planeSimulation struct {
 	cluster  *cluster.Cluster
 	wanted   *WantedControlPlane
@@ -29,7 +30,8 @@ type planeSimulation struct {
 	made     int
 }
 
-// run adds to the preview what becomes of each machine, and the steps. It ends when the controller waits, and nothing ends.
+// run adds to the preview what becomes of each machine, and the steps. It ends when the controller waits, and nothing
+// ends.
 func (s *planeSimulation) run(ctx context.Context, q ExtensionQuery) {
 	existing := slices.Clone(s.machines)
 	var unregistered error
@@ -175,7 +177,8 @@ func (s *planeSimulation) whyDeleted(m controlplane.PlaneMachine) string {
 
 func (s *planeSimulation) addStep(action PreviewAction, m controlplane.PlaneMachine, reason string) {
 	s.preview.Steps = append(s.preview.Steps, ControlPlanePreviewStep{
-		Round: len(s.preview.Steps) + 1, Action: action, Machine: m.Name, FailureDomain: m.FailureDomain, Reason: reason,
+		Round: len(s.preview.Steps) + 1, Action: action, Machine: m.Name, FailureDomain: m.FailureDomain,
+		Reason: reason,
 	})
 	s.preview.Totals[string(action)]++
 }
@@ -199,12 +202,15 @@ func (s *planeSimulation) settle() (isChanged bool) {
 func (s *planeSimulation) conclude(existing []controlplane.PlaneMachine) {
 	p := s.preview
 	isDone := func(action PreviewAction, name string) bool {
-		return slices.ContainsFunc(p.Steps, func(step ControlPlanePreviewStep) bool { return step.Action == action && step.Machine == name })
+		return slices.ContainsFunc(p.Steps, func(step ControlPlanePreviewStep) bool {
+			return step.Action == action && step.Machine == name
+		})
 	}
 	for _, m := range existing {
 		asked := s.asked[m.Name]
 		previewed := PreviewedMachine{
-			Name: m.Name, FailureDomain: m.FailureDomain, Outcome: Stays, Changes: m.Outdated, Extension: asked.Extension, Reasons: asked.Reasons,
+			Name: m.Name, FailureDomain: m.FailureDomain, Outcome: Stays, Changes: m.Outdated,
+			Extension: asked.Extension, Reasons: asked.Reasons,
 		}
 		switch {
 		case m.IsDeleting:

@@ -35,7 +35,8 @@ type wantedTemplates struct {
 // Namespace is the namespace of the MachineDeployment; empty if the file has none.
 func (w *WantedObjects) Namespace() string { return w.deployment.Namespace }
 
-// Read reads the documents of a file: the MachineDeployment of a name, and templates. Errors name the document and the field.
+// Read reads the documents of a file: the MachineDeployment of a name, and templates. Errors name the document and the
+// field.
 func Read(file string, text []byte, name string) (*WantedObjects, error) {
 	w := &WantedObjects{templates: wantedTemplates{file: file}}
 	documents, err := documentsOf(file, text)
@@ -82,9 +83,10 @@ func documentsOf(file string, text []byte) ([]document, error) {
 	}
 }
 
-// readControlPlane reads what replaces the machines of a control plane, of a kind and a name, and the templates of a file. Errors name the
-// document and the field.
-func readControlPlane[T any](file string, text []byte, kind schema.GroupVersionKind, name string) (*T, wantedTemplates, error) {
+// readControlPlane reads what replaces the machines of a control plane, of a kind and a name, and the templates of a
+// file. Errors name the document and the field.
+func readControlPlane[T any](file string, text []byte, kind schema.GroupVersionKind,
+	name string) (*T, wantedTemplates, error) {
 	templates := wantedTemplates{file: file}
 	documents, err := documentsOf(file, text)
 	if err != nil {
@@ -101,15 +103,18 @@ func readControlPlane[T any](file string, text []byte, kind schema.GroupVersionK
 		wanted := new(T)
 		unknown, err := kjson.UnmarshalStrict(d.json, wanted)
 		if err = errors.Join(append(unknown, err)...); err != nil {
-			return nil, templates, fmt.Errorf("%s, document %d: %s %s: %s", file, i+1, kind.Kind, name, strings.ReplaceAll(err.Error(), "\n", "; "))
+			return nil, templates, fmt.Errorf("%s, document %d: %s %s: %s", file, i+1, kind.Kind, name,
+				strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 		if found != nil {
-			return nil, templates, fmt.Errorf("%s, document %d: it is the %s once more: leave one", file, i+1, kind.Kind)
+			return nil, templates, fmt.Errorf("%s, document %d: it is the %s once more: leave one", file, i+1,
+				kind.Kind)
 		}
 		found = wanted
 	}
 	if found == nil {
-		return nil, templates, fmt.Errorf("%s has no %s %s of %s: write it as it is to be", file, kind.Kind, name, kind.GroupVersion())
+		return nil, templates, fmt.Errorf("%s has no %s %s of %s: write it as it is to be", file, kind.Kind, name,
+			kind.GroupVersion())
 	}
 	return found, templates, nil
 }
@@ -123,7 +128,8 @@ func (w *WantedObjects) add(d document, name string) error {
 	case kind == clusterv1.GroupVersion.WithKind("MachineDeployment") && object.GetName() == name:
 		return w.setDeployment(d.json)
 	case kind.Kind == "MachineDeployment":
-		return fmt.Errorf("it is a MachineDeployment %s of %s: write MachineDeployment %s of %s", object.GetName(), object.GetAPIVersion(), name, clusterv1.GroupVersion)
+		return fmt.Errorf("it is a MachineDeployment %s of %s: write MachineDeployment %s of %s", object.GetName(),
+			object.GetAPIVersion(), name, clusterv1.GroupVersion)
 	case !strings.HasSuffix(kind.Kind, clusterv1.TemplateSuffix):
 		return fmt.Errorf("kind: it is %q, which is neither a MachineDeployment nor a template", kind.Kind)
 	}
@@ -152,7 +158,8 @@ func (w *WantedObjects) setDeployment(text []byte) error {
 	return nil
 }
 
-// setUnsetReplicas sets spec.replicas, if the file leaves it out, as the controller does: live is the MachineDeployment of the cluster.
+// setUnsetReplicas sets spec.replicas, if the file leaves it out, as the controller does: live is the MachineDeployment
+// of the cluster.
 func (w *WantedObjects) setUnsetReplicas(live *unstructured.Unstructured) error {
 	if !w.isUnsized {
 		return nil

@@ -29,8 +29,8 @@ const (
 
 // A HookClient calls extensions. The zero value works.
 type HookClient struct {
-	// DialContext connects to extensions; net.Dialer's if it is nil. Outside of a cluster it can forward to the pods of a
-	// Service.
+	// DialContext connects to extensions; net.Dialer's if it is nil. Outside of a cluster it can forward to the pods of
+	// a Service.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -45,7 +45,11 @@ type call struct {
 // newCall prepares a request to a hook of an extension. Handler is the handler's own name.
 func newCall(config *runtimev1.ExtensionConfig, extension, hook, handler string, timeout time.Duration) (*call, error) {
 	refused := func(problem string) error {
-		return &CallError{Extension: extension, Problem: "can't be called", Advice: "ExtensionConfig " + config.Name + ": " + problem}
+		return &CallError{
+			Extension: extension,
+			Problem:   "can't be called",
+			Advice:    "ExtensionConfig " + config.Name + ": " + problem,
+		}
 	}
 	where, err := endpoint(config.Spec.ClientConfig)
 	if err != nil {
@@ -136,9 +140,13 @@ func (c *HookClient) httpClient(to *call) *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			DialContext:            dial,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: to.roots, ServerName: to.url.Hostname()},
+			Proxy:       http.ProxyFromEnvironment,
+			DialContext: dial,
+			TLSClientConfig: &tls.Config{
+				MinVersion: tls.VersionTLS12,
+				RootCAs:    to.roots,
+				ServerName: to.url.Hostname(),
+			},
 			TLSHandshakeTimeout:    to.timeout,
 			DisableKeepAlives:      true,
 			MaxResponseHeaderBytes: mostOfHeaders,
@@ -162,7 +170,8 @@ func endpoint(config runtimev1.ClientConfig) (*url.URL, error) {
 	case err != nil:
 		return nil, errors.New("spec.clientConfig.url is no URL: write https://HOST:PORT/PATH")
 	case found.Scheme != "https":
-		return nil, fmt.Errorf("spec.clientConfig.url begins with %q: extensions are called over https only, since what they answer decides about machines", found.Scheme)
+		return nil, fmt.Errorf("spec.clientConfig.url begins with %q: extensions are called over https only, since "+
+			"what they answer decides about machines", found.Scheme)
 	case found.Hostname() == "":
 		return nil, errors.New("spec.clientConfig.url has no host: write https://HOST:PORT/PATH")
 	case found.User != nil || found.RawQuery != "" || found.Fragment != "":

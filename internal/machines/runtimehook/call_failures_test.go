@@ -24,20 +24,27 @@ var faults = map[string]struct {
 	want      string
 	isIgnored bool
 }{
-	"a Failure":      {answerText(`{"status":"Failure","message":"the host\nis on fire"}`), `answered Failure (the host\nis on fire)`, false},
-	"no status":      {answerText(`{"retryAfterSeconds":0}`), `answered a status ""`, false},
-	"another status": {answerText(`{"status":"Maybe","retryAfterSeconds":0}`), `answered a status "Maybe", which is neither Success nor Failure`, false},
-	"an error": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such\nhandler", http.StatusNotFound) },
+	"a Failure": {answerText(`{"status":"Failure","message":"the host\nis on fire"}`),
+		`answered Failure (the host\nis on fire)`, false},
+	"no status": {answerText(`{"retryAfterSeconds":0}`), `answered a status ""`, false},
+	"another status": {answerText(`{"status":"Maybe","retryAfterSeconds":0}`),
+		`answered a status "Maybe", which is neither Success nor Failure`, false},
+	"an error": {func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no such\nhandler", http.StatusNotFound)
+	},
 		`answered 404 Not Found (no such\nhandler)`, true},
-	"garbage":     {answerText("\x00\x1b[2J<html>"), "answered something that is not the JSON of the hook", true},
-	"two answers": {answerText(`{"status":"Success"}{"status":"Success"}`), "answered something that is not the JSON of the hook", true},
+	"garbage": {answerText("\x00\x1b[2J<html>"), "answered something that is not the JSON of the hook", true},
+	"two answers": {answerText(`{"status":"Success"}{"status":"Success"}`),
+		"answered something that is not the JSON of the hook", true},
 	"another type": {answerText(`{"status":"Success","retryAfterSeconds":"soon","machineSetPatch":5}`),
 		"answered something that is not the JSON of the hook", true},
 	"nothing": {answerText(""), "answered something that is not the JSON of the hook", true},
 	"30 MB": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, io.LimitReader(zeros{}, 30<<20)) },
 		"answered more than 20 MiB", true},
-	"an answer without end": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, zeros{}) }, "answered more than 20 MiB", true},
-	"30 MB, packed":         {answerPacked, "answered more than 20 MiB", true},
+	"an answer without end": {func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.Copy(w, zeros{})
+	}, "answered more than 20 MiB", true},
+	"30 MB, packed": {answerPacked, "answered more than 20 MiB", true},
 	"30 MB of an error's words": {func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(500)
 		_, _ = io.Copy(w, io.LimitReader(zeros{}, 30<<20))
@@ -48,8 +55,12 @@ var faults = map[string]struct {
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}, "broke off its answer", true},
-	"a connection that ends": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "can't be reached at 127.0.0.1:", true},
-	"headers without end": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) },
+	"a connection that ends": {func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}, "can't be reached at 127.0.0.1:", true},
+	"headers without end": {func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X", strings.Repeat("x", 1<<20))
+	},
 		"can't be reached at 127.0.0.1:", true},
 }
 
@@ -91,8 +102,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// checkIgnored checks what failure policy Ignore does to an extension that does not answer: machines are replaced, and none
-// counts as updated.
+// checkIgnored checks what failure policy Ignore does to an extension that does not answer: machines are replaced, and
+// none counts as updated.
 func (s *scene) checkIgnored(isIgnored bool, want string) {
 	s.Helper()
 	s.setPolicy(runtimev1.FailurePolicyIgnore)
@@ -112,7 +123,8 @@ func checkError(t *testing.T, err error, want string) {
 		t.Errorf("the error is %v, want %s", err, want)
 		return
 	}
-	if text := err.Error(); len(text) > 1000 || strings.ContainsAny(text, "\n\x1b\x00") || !strings.Contains(text, ": ") {
+	if text := err.Error(); len(text) > 1000 || strings.ContainsAny(text, "\n\x1b\x00") ||
+		!strings.Contains(text, ": ") {
 		t.Errorf("that is no line for a person: %q", text)
 	}
 }
@@ -179,18 +191,23 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestUnreachableExtensions(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
-	foreign, byName, expired := runtimehooktest.New(t), runtimehooktest.New(t, "ext.other.svc"), runtimehooktest.New(t, runtimehooktest.Expired)
+	foreign, byName, expired := runtimehooktest.New(t), runtimehooktest.New(t, "ext.other.svc"),
+		runtimehooktest.New(t, runtimehooktest.Expired)
 	ok := runtimehooktest.New(t)
 	for name, test := range map[string]struct {
 		where runtimev1.ClientConfig
 		want  string
 	}{
-		"nothing listens":   {runtimev1.ClientConfig{URL: "https://" + runtimehooktest.FreeAddress(t)}, "can't be reached at 127.0.0.1:"},
-		"another authority": {runtimev1.ClientConfig{URL: foreign.ClientConfig().URL, CABundle: ok.CA()}, "has a certificate of an authority that is not known: set spec.clientConfig.caBundle"},
-		"no authority":      {runtimev1.ClientConfig{URL: foreign.ClientConfig().URL}, "has a certificate of an authority that is not known: set spec.clientConfig.caBundle"},
-		"another name":      {byName.ClientConfig(), "has a certificate that is not for 127.0.0.1: issue one"},
-		"expired":           {expired.ClientConfig(), "has a certificate that is not valid"},
-		"no TLS":            {runtimev1.ClientConfig{URL: "https" + strings.TrimPrefix(plain.URL, "http")}, "does not speak TLS at 127.0.0.1:"},
+		"nothing listens": {runtimev1.ClientConfig{URL: "https://" + runtimehooktest.FreeAddress(t)},
+			"can't be reached at 127.0.0.1:"},
+		"another authority": {runtimev1.ClientConfig{URL: foreign.ClientConfig().URL, CABundle: ok.CA()},
+			"has a certificate of an authority that is not known: set spec.clientConfig.caBundle"},
+		"no authority": {runtimev1.ClientConfig{URL: foreign.ClientConfig().URL},
+			"has a certificate of an authority that is not known: set spec.clientConfig.caBundle"},
+		"another name": {byName.ClientConfig(), "has a certificate that is not for 127.0.0.1: issue one"},
+		"expired":      {expired.ClientConfig(), "has a certificate that is not valid"},
+		"no TLS": {runtimev1.ClientConfig{URL: "https" + strings.TrimPrefix(plain.URL, "http")},
+			"does not speak TLS at 127.0.0.1:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig("ext", test.where)
@@ -208,9 +225,12 @@ func TestServices(t *testing.T) {
 		service    runtimev1.ServiceReference
 		dial, path string
 	}{
-		"by default":          {runtimev1.ServiceReference{Namespace: "demo", Name: "ext"}, "ext.demo.svc:443", "/hooks"},
-		"with port and path":  {runtimev1.ServiceReference{Namespace: "demo", Name: "ext", Port: &port, Path: "/a/b/"}, "ext.demo.svc:9443", "/a/b/hooks"},
-		"a path without root": {runtimev1.ServiceReference{Namespace: "demo", Name: "ext", Path: "a"}, "ext.demo.svc:443", "/a/hooks"},
+		"by default": {runtimev1.ServiceReference{Namespace: "demo", Name: "ext"}, "ext.demo.svc:443",
+			"/hooks"},
+		"with port and path": {runtimev1.ServiceReference{Namespace: "demo", Name: "ext", Port: &port, Path: "/a/b/"},
+			"ext.demo.svc:9443", "/a/b/hooks"},
+		"a path without root": {runtimev1.ServiceReference{Namespace: "demo", Name: "ext", Path: "a"},
+			"ext.demo.svc:443", "/a/hooks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "ext.demo.svc")
@@ -222,10 +242,12 @@ func TestServices(t *testing.T) {
 				return (&net.Dialer{}).DialContext(ctx, network, s.Address())
 			}
 			progress, err := s.hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
-			if want := (runtimehook.UpdateProgress{RetryAfter: 5 * time.Second, Message: "half"}); err != nil || progress != want {
+			if want := (runtimehook.UpdateProgress{RetryAfter: 5 * time.Second, Message: "half"}); err != nil ||
+				progress != want {
 				t.Fatal(progress, err)
 			}
-			if call := s.Calls()[0]; dialled != test.dial || call.ServerName != "ext.demo.svc" || !strings.HasPrefix(call.URL, test.path) {
+			if call := s.Calls()[0]; dialled != test.dial || call.ServerName != "ext.demo.svc" ||
+				!strings.HasPrefix(call.URL, test.path) {
 				t.Errorf("dialled %s, called %+v", dialled, call)
 			}
 		})
@@ -236,17 +258,27 @@ func TestServices(t *testing.T) {
 func TestClientConfigsThatAreRefused(t *testing.T) {
 	bad := int32(70000)
 	for want, where := range map[string]runtimev1.ClientConfig{
-		`spec.clientConfig.url begins with "http"`:                  {URL: "http://example.com"},
-		`spec.clientConfig.url begins with ""`:                      {URL: "example.com"},
-		"spec.clientConfig.url is no URL":                           {URL: "https://%zz"},
-		"spec.clientConfig.url has no host":                         {URL: "https:///path"},
-		"spec.clientConfig.url has a user":                          {URL: "https://user:secret@example.com"},
-		"spec.clientConfig.url has a user, a query":                 {URL: "https://example.com?a=b"},
-		"spec.clientConfig has neither url nor service":             {},
-		"spec.clientConfig has both":                                {URL: "https://example.com", Service: runtimev1.ServiceReference{Namespace: "a", Name: "b"}},
-		"spec.clientConfig.service lacks its name":                  {Service: runtimev1.ServiceReference{Namespace: "a"}},
-		"spec.clientConfig.service.port is 70000":                   {Service: runtimev1.ServiceReference{Namespace: "a", Name: "b", Port: &bad}},
-		"spec.clientConfig.caBundle has no certificate in PEM form": {URL: "https://example.com", CABundle: []byte("none")},
+		`spec.clientConfig.url begins with "http"`:      {URL: "http://example.com"},
+		`spec.clientConfig.url begins with ""`:          {URL: "example.com"},
+		"spec.clientConfig.url is no URL":               {URL: "https://%zz"},
+		"spec.clientConfig.url has no host":             {URL: "https:///path"},
+		"spec.clientConfig.url has a user":              {URL: "https://user:secret@example.com"},
+		"spec.clientConfig.url has a user, a query":     {URL: "https://example.com?a=b"},
+		"spec.clientConfig has neither url nor service": {},
+		"spec.clientConfig has both": {
+			URL:     "https://example.com",
+			Service: runtimev1.ServiceReference{Namespace: "a", Name: "b"},
+		},
+		"spec.clientConfig.service lacks its name": {Service: runtimev1.ServiceReference{Namespace: "a"}},
+		"spec.clientConfig.service.port is 70000": {Service: runtimev1.ServiceReference{
+			Namespace: "a",
+			Name:      "b",
+			Port:      &bad,
+		}},
+		"spec.clientConfig.caBundle has no certificate in PEM form": {
+			URL:      "https://example.com",
+			CABundle: []byte("none"),
+		},
 	} {
 		s := newScene(t)
 		s.config.Spec.ClientConfig = where

@@ -23,8 +23,8 @@ type change struct {
 	current, desired any
 	patch            hooksv1.Patch
 	path             []string // of the compared fields: the spec, or the spec in a template
-	// readMachine returns the spec of a Machine in the object, if it has one: fields that are not compared reach Machines
-	// without an update.
+	// readMachine returns the spec of a Machine in the object, if it has one: fields that are not compared reach
+	// Machines without an update.
 	readMachine func(object []byte) (clusterv1.MachineSpec, error)
 }
 
@@ -87,9 +87,10 @@ func (c change) compared(object []byte) (any, error) {
 	return found, err
 }
 
-// comparedOfMachine returns the fields of a Machine's spec that are compared. The objects that it refers to are compared
-// separately; omitted fields are updated on existing Machines, or never change. A data secret that a user names is compared: it
-// can't be changed in place unless the extension covers it. A data secret of a bootstrap config is not.
+// comparedOfMachine returns the fields of a Machine's spec that are compared. The objects that it refers to are
+// compared separately; omitted fields are updated on existing Machines, or never change. A data secret that a user
+// names is compared: it can't be changed in place unless the extension covers it. A data secret of a bootstrap config
+// is not.
 func comparedOfMachine(spec *clusterv1.MachineSpec) *clusterv1.MachineSpec {
 	compared := &clusterv1.MachineSpec{Version: spec.Version, FailureDomain: spec.FailureDomain}
 	if !spec.Bootstrap.ConfigRef.IsDefined() {
@@ -153,8 +154,8 @@ const (
 	mostCopied     = 3 << 20 // bytes that operations of a JSONPatch copy
 )
 
-// applyPatch returns an object, as JSON, with a patch of an extension applied to it. The caller ignores changes outside of
-// the spec.
+// applyPatch returns an object, as JSON, with a patch of an extension applied to it. The caller ignores changes outside
+// of the spec.
 func applyPatch(object []byte, patch hooksv1.Patch) (patched []byte, err error) {
 	if !patch.IsDefined() {
 		return object, nil
@@ -172,7 +173,8 @@ func applyPatch(object []byte, patch hooksv1.Patch) (patched []byte, err error) 
 	case "":
 		return nil, errors.New("it has no patchType: write JSONPatch or JSONMergePatch")
 	default:
-		return nil, fmt.Errorf("its patchType is %q, and has to be JSONPatch or JSONMergePatch", shown(string(patch.PatchType)))
+		return nil, fmt.Errorf("its patchType is %q, and has to be JSONPatch or JSONMergePatch",
+			shown(string(patch.PatchType)))
 	}
 }
 

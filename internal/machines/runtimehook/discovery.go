@@ -22,11 +22,16 @@ const (
 	mostHandlers   = 512 // of an extension, as many as a status can have
 )
 
-// Discover calls the hook Discovery of an extension, and returns its handlers for the status of its ExtensionConfig. An answer
-// with an invalid handler is refused as a whole; the error lists all problems.
-func (c *HookClient) Discover(ctx context.Context, config *runtimev1.ExtensionConfig) ([]runtimev1.ExtensionHandler, error) {
+// Discover calls the hook Discovery of an extension, and returns its handlers for the status of its ExtensionConfig. An
+// answer with an invalid handler is refused as a whole; the error lists all problems.
+func (c *HookClient) Discover(ctx context.Context,
+	config *runtimev1.ExtensionConfig) ([]runtimev1.ExtensionHandler, error) {
 	if problems := validation.IsDNS1123Label(config.Name); len(problems) > 0 {
-		return nil, &CallError{Extension: config.Name, Problem: "has a name that is no DNS label", Advice: "create an ExtensionConfig whose name has only letters, digits and hyphens"}
+		return nil, &CallError{
+			Extension: config.Name,
+			Problem:   "has a name that is no DNS label",
+			Advice:    "create an ExtensionConfig whose name has only letters, digits and hyphens",
+		}
 	}
 	to, err := newCall(config, config.Name, Discovery, "", defaultTimeout)
 	if err != nil {
@@ -42,7 +47,8 @@ func (c *HookClient) Discover(ctx context.Context, config *runtimev1.ExtensionCo
 	}
 	if problems := problemsOf(response.Handlers); len(problems) > 0 {
 		const shownProblems = 5
-		return nil, wrongAnswer(config.Name, "answered Discovery with handlers that are refused (%s)", printable.Few(problems, shownProblems))
+		return nil, wrongAnswer(config.Name, "answered Discovery with handlers that are refused (%s)",
+			printable.Few(problems, shownProblems))
 	}
 	handlers := make([]runtimev1.ExtensionHandler, 0, len(response.Handlers))
 	for _, h := range response.Handlers {
@@ -68,7 +74,8 @@ func checkStatus(extension string, status hooksv1.ResponseStatus, message string
 	case hooksv1.ResponseStatusFailure:
 		return wrongAnswer(extension, "answered Failure (%s)", shown(message))
 	default:
-		return wrongAnswer(extension, "answered a status %q, which is neither Success nor Failure", shown(string(status)))
+		return wrongAnswer(extension, "answered a status %q, which is neither Success nor Failure",
+			shown(string(status)))
 	}
 }
 
@@ -98,19 +105,24 @@ func problemsOfHandler(h hooksv1.ExtensionHandler, known *catalog.Catalog) []str
 		problems = append(problems, "its name is no DNS label")
 	}
 	if seconds := ptr.Deref(h.TimeoutSeconds, 0); seconds < 0 || seconds > longestTimeout {
-		problems = append(problems, fmt.Sprintf("timeoutSeconds is %d, and has to be between 0 and %d", seconds, longestTimeout))
+		problems = append(problems,
+			fmt.Sprintf("timeoutSeconds is %d, and has to be between 0 and %d", seconds, longestTimeout))
 	}
 	policy := ptr.Deref(h.FailurePolicy, hooksv1.FailurePolicyFail)
 	if policy != hooksv1.FailurePolicyFail && policy != hooksv1.FailurePolicyIgnore {
-		problems = append(problems, fmt.Sprintf("failurePolicy is %q, and has to be Fail or Ignore", shown(string(policy))))
+		problems = append(problems,
+			fmt.Sprintf("failurePolicy is %q, and has to be Fail or Ignore", shown(string(policy))))
 	}
 	if policy == hooksv1.FailurePolicyIgnore && h.RequestHook.Hook == UpdateMachine {
-		problems = append(problems, "failurePolicy Ignore of UpdateMachine is refused, since an extension that is down would count as one that has updated the machine: use Fail")
+		problems = append(problems,
+			"failurePolicy Ignore of UpdateMachine is refused, since an extension that is down would count as one "+
+				"that has updated the machine: use Fail")
 	}
 	version, err := schema.ParseGroupVersion(h.RequestHook.APIVersion)
 	hook := catalog.GroupVersionHook{Group: version.Group, Version: version.Version, Hook: h.RequestHook.Hook}
 	if err != nil || !known.IsHookRegistered(hook) || strings.EqualFold(hook.Hook, Discovery) {
-		problems = append(problems, fmt.Sprintf("there is no hook %s of %q", shown(h.RequestHook.Hook), shown(h.RequestHook.APIVersion)))
+		problems = append(problems,
+			fmt.Sprintf("there is no hook %s of %q", shown(h.RequestHook.Hook), shown(h.RequestHook.APIVersion)))
 	}
 	return problems
 }

@@ -18,8 +18,8 @@ type CallError struct {
 	Problem   string
 	Advice    string
 
-	// isIgnorable is true if failurePolicy Ignore ignores the error: the extension could not be reached, or its answer could
-	// not be read. An answer with the status Failure is never ignored.
+	// isIgnorable is true if failurePolicy Ignore ignores the error: the extension could not be reached, or its answer
+	// could not be read. An answer with the status Failure is never ignored.
 	isIgnorable bool
 }
 
@@ -27,8 +27,8 @@ func (e *CallError) Error() string {
 	return printable.Line(fmt.Sprintf("extension %s %s: %s", e.Extension, e.Problem, e.Advice))
 }
 
-// IsUnanswered reports whether an extension could not be reached, or its answer could not be read. Failure policy Ignore ignores
-// such errors, and no others.
+// IsUnanswered reports whether an extension could not be reached, or its answer could not be read. Failure policy
+// Ignore ignores such errors, and no others.
 func IsUnanswered(err error) bool {
 	var call *CallError
 	return errors.As(err, &call) && call.isIgnorable
@@ -70,7 +70,8 @@ func (c *call) unreachable(err error) *CallError {
 		e.Advice = "see whether it runs, or have its Discovery answer a greater timeoutSeconds (30 at most)"
 	case errors.As(err, &authority):
 		e.Problem = "has a certificate of an authority that is not known"
-		e.Advice = "set spec.clientConfig.caBundle, or the annotation runtime.cluster.x-k8s.io/inject-ca-from-secret, to the CA of its certificate"
+		e.Advice = "set spec.clientConfig.caBundle, or the annotation " +
+			"runtime.cluster.x-k8s.io/inject-ca-from-secret, to the CA of its certificate"
 	case errors.As(err, &name):
 		e.Problem = fmt.Sprintf("has a certificate that is not for %s", host)
 		e.Advice = fmt.Sprintf("issue one whose DNS names or IP addresses contain %s", host)

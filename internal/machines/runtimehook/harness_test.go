@@ -19,7 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// configs are the ExtensionConfigs of a cluster. What a cluster has to do with them is tested in package extensionconfig.
+// configs are the ExtensionConfigs of a cluster. What a cluster has to do with them is tested in package
+// extensionconfig.
 type configs []*runtimev1.ExtensionConfig
 
 func (c configs) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -58,14 +59,23 @@ func newScene(t *testing.T, names ...string) *scene {
 
 // newConfig returns an ExtensionConfig as a controller leaves it that has discovered all hooks.
 func newConfig(name string, where runtimev1.ClientConfig) *runtimev1.ExtensionConfig {
-	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1}}
+	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{
+		Name:       name,
+		UID:        types.UID("uid-" + name),
+		Generation: 1,
+	}}
 	config.Spec.ClientConfig = where
 	config.Status.Conditions = []metav1.Condition{{
 		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, ObservedGeneration: 1,
 	}}
-	for _, hook := range []string{runtimehook.CanUpdateMachineSet, runtimehook.CanUpdateMachine, runtimehook.UpdateMachine} {
+	for _, hook := range []string{runtimehook.CanUpdateMachineSet, runtimehook.CanUpdateMachine,
+		runtimehook.UpdateMachine} {
 		config.Status.Handlers = append(config.Status.Handlers, runtimev1.ExtensionHandler{
-			Name:           map[string]string{"CanUpdateMachineSet": "can-update-machineset", "CanUpdateMachine": "can-update-machine", "UpdateMachine": "update-machine"}[hook] + "." + name,
+			Name: map[string]string{
+				"CanUpdateMachineSet": "can-update-machineset",
+				"CanUpdateMachine":    "can-update-machine",
+				"UpdateMachine":       "update-machine",
+			}[hook] + "." + name,
 			RequestHook:    runtimev1.GroupVersionHook{APIVersion: hooksv1.GroupVersion.String(), Hook: hook},
 			TimeoutSeconds: 30, FailurePolicy: runtimev1.FailurePolicyFail,
 		})

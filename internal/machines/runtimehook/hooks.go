@@ -23,17 +23,18 @@ type InPlaceHooks struct {
 	known   *cache.Expiring   // decisions of extensions, by questions
 }
 
-// answerLifetime is how long an answer is cached: an extension that is repaired without a change of its ExtensionConfig is
-// called again after that.
+// answerLifetime is how long an answer is cached: an extension that is repaired without a change of its ExtensionConfig
+// is called again after that.
 const answerLifetime = 10 * time.Minute
 
-// NewInPlaceHooks returns the hooks of the extensions that a cluster has. Whether an extension can update machines, or they are
-// replaced, is decided by the ExtensionConfigs of the live reader; the cached one is for calls of UpdateMachine, which are repeated.
-// Namespaces are read live, one by one, and only their labels.
+// NewInPlaceHooks returns the hooks of the extensions that a cluster has. Whether an extension can update machines, or
+// they are replaced, is decided by the ExtensionConfigs of the live reader; the cached one is for calls of
+// UpdateMachine, which are repeated. Namespaces are read live, one by one, and only their labels.
 func NewInPlaceHooks(cached, live client.Reader) *InPlaceHooks {
 	return &InPlaceHooks{
-		Registry: ExtensionRegistry{Configs: live, Namespaces: live}, callees: ExtensionRegistry{Configs: cached, Namespaces: live},
-		known: cache.NewExpiring(),
+		Registry: ExtensionRegistry{Configs: live, Namespaces: live},
+		callees:  ExtensionRegistry{Configs: cached, Namespaces: live},
+		known:    cache.NewExpiring(),
 	}
 }
 
@@ -59,9 +60,11 @@ type UpdateProgress struct {
 	Message    string        // of the extension, in one line
 }
 
-// CanUpdateMachineSet returns whether the machines of a set can be updated to those of another one, which requires an extension
-// with a handler for UpdateMachine as well. The answer is cached for ten minutes, or until the ExtensionConfig changes. After an error, call it again later.
-func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1.CanUpdateMachineSetRequest) (HookDecision, error) {
+// CanUpdateMachineSet returns whether the machines of a set can be updated to those of another one, which requires an
+// extension with a handler for UpdateMachine as well. The answer is cached for ten minutes, or until the
+// ExtensionConfig changes. After an error, call it again later.
+func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context,
+	request *hooksv1.CanUpdateMachineSetRequest) (HookDecision, error) {
 	namespace := request.Current.MachineSet.Namespace
 	handler, reason, err := h.decider(ctx, CanUpdateMachineSet, namespace)
 	if handler == nil || err != nil {
@@ -87,8 +90,8 @@ func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1
 	return decision, err
 }
 
-// decider returns the handler of a hook that decides about updates in place. Without it, or without one that updates machines,
-// the decision is not to update any.
+// decider returns the handler of a hook that decides about updates in place. Without it, or without one that updates
+// machines, the decision is not to update any.
 func (h *InPlaceHooks) decider(ctx context.Context, hook, namespace string) (*HookHandler, HookDecision, error) {
 	serving, err := h.Registry.serving(ctx, namespace)
 	if err != nil {
@@ -105,9 +108,10 @@ func (h *InPlaceHooks) decider(ctx context.Context, hook, namespace string) (*Ho
 	return handler, HookDecision{}, nil
 }
 
-// CanUpdateMachine returns whether one machine can be updated in place, which requires an extension with a handler for UpdateMachine
-// as well. The answer is not cached.
-func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context, request *hooksv1.CanUpdateMachineRequest) (HookDecision, error) {
+// CanUpdateMachine returns whether one machine can be updated in place, which requires an extension with a handler for
+// UpdateMachine as well. The answer is not cached.
+func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context,
+	request *hooksv1.CanUpdateMachineRequest) (HookDecision, error) {
 	handler, reason, err := h.decider(ctx, CanUpdateMachine, request.Current.Machine.Namespace)
 	if handler == nil || err != nil {
 		return reason, err
@@ -124,15 +128,17 @@ func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context, request *hooksv1.Ca
 // needed returns an error if there is no handler that updates machines.
 func needed(updater *HookHandler, err error) (*HookHandler, error) {
 	if err == nil && updater == nil {
-		err = errors.New("no extension answers the hook " + UpdateMachine + ": make the ExtensionConfig of one, or delete the machine")
+		err = errors.New("no extension answers the hook " + UpdateMachine +
+			": make the ExtensionConfig of one, or delete the machine")
 	}
 	return updater, err
 }
 
-// UpdateMachine calls an extension to begin or continue the update of a machine. Every failed call is an error, whatever the
-// failurePolicy: a machine is not updated until the extension reports that it is done. An ExtensionConfig that is not discovered yet
-// does not stop an update, unless it is the extension's own.
-func (h *InPlaceHooks) UpdateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest) (UpdateProgress, error) {
+// UpdateMachine calls an extension to begin or continue the update of a machine. Every failed call is an error,
+// whatever the failurePolicy: a machine is not updated until the extension reports that it is done. An ExtensionConfig
+// that is not discovered yet does not stop an update, unless it is the extension's own.
+func (h *InPlaceHooks) UpdateMachine(ctx context.Context,
+	request *hooksv1.UpdateMachineRequest) (UpdateProgress, error) {
 	serving, err := h.callees.serving(ctx, request.Desired.Machine.Namespace)
 	if err != nil {
 		return UpdateProgress{}, err
@@ -150,12 +156,12 @@ func (h *InPlaceHooks) UpdateMachine(ctx context.Context, request *hooksv1.Updat
 	return response.progress(handler)
 }
 
-// DrainSetting is the setting of an ExtensionConfig by which nodes are drained before their machines are updated, if it is "true".
-// It is sent to the extension like all settings.
+// DrainSetting is the setting of an ExtensionConfig by which nodes are drained before their machines are updated, if it
+// is "true". It is sent to the extension like all settings.
 const DrainSetting = "drain"
 
-// DrainsBeforeUpdate reports whether the nodes of a namespace's machines have to be drained before UpdateMachine is called. It fails
-// if the value is neither "true" nor "false".
+// DrainsBeforeUpdate reports whether the nodes of a namespace's machines have to be drained before UpdateMachine is
+// called. It fails if the value is neither "true" nor "false".
 func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string) (bool, error) {
 	handler, err := needed(h.Registry.Find(ctx, UpdateMachine, namespace))
 	if err != nil {
@@ -168,14 +174,15 @@ func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string)
 		return false, nil
 	default:
 		return false, &CallError{
-			Extension: handler.Name, Problem: fmt.Sprintf("is not called, since spec.settings.%s is %q", DrainSetting, shown(value)),
+			Extension: handler.Name, Problem: fmt.Sprintf("is not called, since spec.settings.%s is %q", DrainSetting,
+				shown(value)),
 			Advice: fmt.Sprintf("write \"true\" or \"false\" into ExtensionConfig %s", handler.config.Name),
 		}
 	}
 }
 
-// updateAnswer is the response of UpdateMachine. RetryAfterSeconds is a pointer, to detect that it is missing: the Status of an API
-// server, to which a wrong URL leads, would be mistaken for an update that is done.
+// updateAnswer is the response of UpdateMachine. RetryAfterSeconds is a pointer, to detect that it is missing: the
+// Status of an API server, to which a wrong URL leads, would be mistaken for an update that is done.
 type updateAnswer struct {
 	hooksv1.CommonResponse
 	RetryAfterSeconds *int32 `json:"retryAfterSeconds"`
@@ -184,11 +191,17 @@ type updateAnswer struct {
 func (a *updateAnswer) progress(handler *HookHandler) (UpdateProgress, error) {
 	switch after := a.RetryAfterSeconds; {
 	case after == nil:
-		return UpdateProgress{}, wrongAnswer(handler.Name, "answered no retryAfterSeconds, which is 0 for an update that is done")
+		return UpdateProgress{}, wrongAnswer(handler.Name,
+			"answered no retryAfterSeconds, which is 0 for an update that is done")
 	case *after < 0:
-		return UpdateProgress{}, wrongAnswer(handler.Name, "answered retryAfterSeconds %d, which is less than 0", *after)
+		return UpdateProgress{}, wrongAnswer(handler.Name, "answered retryAfterSeconds %d, which is less than 0",
+			*after)
 	default:
-		return UpdateProgress{Done: *after == 0, RetryAfter: time.Duration(*after) * time.Second, Message: shown(a.Message)}, nil
+		return UpdateProgress{
+			Done:       *after == 0,
+			RetryAfter: time.Duration(*after) * time.Second,
+			Message:    shown(a.Message),
+		}, nil
 	}
 }
 
@@ -240,7 +253,8 @@ func decide(handler *HookHandler, changes []change) (HookDecision, error) {
 	for _, c := range changes {
 		paths, err := c.uncovered()
 		if err != nil {
-			return HookDecision{}, wrongAnswer(handler.Name, "answered a patch that is refused (%s)", shown(err.Error()))
+			return HookDecision{}, wrongAnswer(handler.Name, "answered a patch that is refused (%s)",
+				shown(err.Error()))
 		}
 		decision.Reasons = append(decision.Reasons, paths...)
 	}

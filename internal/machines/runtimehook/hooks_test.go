@@ -16,10 +16,13 @@ import (
 // TestUpdateProgress reads what an extension says of a machine: done is only what is said to be.
 func TestUpdateProgress(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"status":"Success","retryAfterSeconds":-1}`:                 "extension update-machine.ext answered retryAfterSeconds -1",
-		`{"status":"Success"}`:                                        "extension update-machine.ext answered no retryAfterSeconds",
-		`{"kind":"Status","apiVersion":"v1","status":"Success"}`:      "extension update-machine.ext answered no retryAfterSeconds",
-		`{"status":"Failure","retryAfterSeconds":5,"message":"lost"}`: "extension update-machine.ext answered Failure (lost)",
+		`{"status":"Success","retryAfterSeconds":-1}`: "extension update-machine.ext answered " +
+			"retryAfterSeconds -1",
+		`{"status":"Success"}`: "extension update-machine.ext answered no retryAfterSeconds",
+		`{"kind":"Status","apiVersion":"v1","status":"Success"}`: "extension update-machine.ext answered no " +
+			"retryAfterSeconds",
+		`{"status":"Failure","retryAfterSeconds":5,"message":"lost"}`: "extension update-machine.ext answered " +
+			"Failure (lost)",
 	} {
 		s := newScene(t)
 		s.Answer("UpdateMachine", text)
@@ -30,9 +33,11 @@ func TestUpdateProgress(t *testing.T) {
 		}
 	}
 	s := newScene(t)
-	s.Answer("UpdateMachine", `{"status":"Success","retryAfterSeconds":7,"message":"a\nb`+strings.Repeat("x", 5000)+`","unknown":{}}`)
+	s.Answer("UpdateMachine",
+		`{"status":"Success","retryAfterSeconds":7,"message":"a\nb`+strings.Repeat("x", 5000)+`","unknown":{}}`)
 	progress, err := s.hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
-	if err != nil || progress.Done || progress.RetryAfter != 7*time.Second || !strings.HasPrefix(progress.Message, `a\nbxx`) || len(progress.Message) > 512 {
+	if err != nil || progress.Done || progress.RetryAfter != 7*time.Second ||
+		!strings.HasPrefix(progress.Message, `a\nbxx`) || len(progress.Message) > 512 {
 		t.Errorf("%+v %v", progress, err)
 	}
 }
@@ -40,10 +45,12 @@ func TestUpdateProgress(t *testing.T) {
 func TestWithoutAnExtension(t *testing.T) {
 	hooks := newHooks()
 	decision, err := hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t))
-	if err != nil || decision.CanUpdate || decision.String() != "replaced, since no extension answers the hook CanUpdateMachineSet in this namespace" {
+	if err != nil || decision.CanUpdate ||
+		decision.String() != "replaced, since no extension answers the hook CanUpdateMachineSet in this namespace" {
 		t.Errorf("%s %v", decision, err)
 	}
-	if _, err := hooks.UpdateMachine(t.Context(), newUpdateRequest(t)); err == nil || !strings.HasPrefix(err.Error(), "no extension answers the hook UpdateMachine") {
+	if _, err := hooks.UpdateMachine(t.Context(), newUpdateRequest(t)); err == nil ||
+		!strings.HasPrefix(err.Error(), "no extension answers the hook UpdateMachine") {
 		t.Errorf("%v", err)
 	}
 }
@@ -56,7 +63,8 @@ func TestTwoExtensionsForOneHookAreRefused(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
-	if _, err := hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t)); err == nil || !strings.Contains(err.Error(), "can-update-machineset.a, can-update-machineset.b") {
+	if _, err := hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t)); err == nil ||
+		!strings.Contains(err.Error(), "can-update-machineset.a, can-update-machineset.b") {
 		t.Errorf("%v", err)
 	}
 	if calls := len(a.Calls()) + len(b.Calls()); calls > 0 {
@@ -64,18 +72,21 @@ func TestTwoExtensionsForOneHookAreRefused(t *testing.T) {
 	}
 }
 
-// TestRememberedAnswers counts the calls: an answer holds for a question, for a version of the ExtensionConfig, and for a while.
+// TestRememberedAnswers counts the calls: an answer holds for a question, for a version of the ExtensionConfig, and for
+// a while.
 func TestRememberedAnswers(t *testing.T) {
 	s := newScene(t)
 	clock := clocktesting.NewFakeClock(time.Now())
 	s.hooks.SetClock(clock)
-	covers := answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`)
+	covers := answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch",
+		`{"spec":{"template":{"spec":{"size":2}}}}`)
 	request := newSetRequest(t)
 	ask := func(what string, calls int, canUpdate bool) {
 		t.Helper()
 		decision, err := s.hooks.CanUpdateMachineSet(t.Context(), request)
 		if err != nil || decision.CanUpdate != canUpdate || len(s.Calls()) != calls {
-			t.Fatalf("%s: %+v %v after %d calls, want %v after %d", what, decision, err, len(s.Calls()), canUpdate, calls)
+			t.Fatalf("%s: %+v %v after %d calls, want %v after %d", what, decision, err, len(s.Calls()), canUpdate,
+				calls)
 		}
 	}
 	s.Answer("CanUpdateMachineSet", `{"status":"Success"}`)
@@ -107,7 +118,9 @@ func TestFailuresAreNotRemembered(t *testing.T) {
 	if decision, err := s.hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t)); err != nil || decision.CanUpdate {
 		t.Fatal(decision, err)
 	}
-	s.Answer("CanUpdateMachineSet", answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`))
+	s.Answer("CanUpdateMachineSet",
+		answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch",
+			`{"spec":{"template":{"spec":{"size":2}}}}`))
 	if decision, err := s.hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t)); err != nil || !decision.CanUpdate {
 		t.Error(decision, err)
 	}
@@ -157,7 +170,9 @@ func TestUpdatesGoOnBesideUnknownExtensions(t *testing.T) {
 	checkError(t, err, "extension a is not discovered yet")
 	_, err = s.hooks.DrainsBeforeUpdate(t.Context(), "default")
 	checkError(t, err, "extension a is not discovered yet")
-	other.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+	other.Spec.NamespaceSelector = &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}},
+	}
 	if err := update(); err != nil {
 		t.Errorf("an extension whose selector can't be read stops the update: %v", err)
 	}
@@ -167,12 +182,15 @@ func TestUpdatesGoOnBesideUnknownExtensions(t *testing.T) {
 	checkError(t, update(), "extension ext is not discovered yet") // which may have begun the update
 }
 
-// TestDecisionsAreLive: an extension that the cache does not have yet decides whether machines are replaced, and drained.
+// TestDecisionsAreLive: an extension that the cache does not have yet decides whether machines are replaced, and
+// drained.
 func TestDecisionsAreLive(t *testing.T) {
 	s := newScene(t)
 	s.config.Spec.Settings = map[string]string{"drain": "true"}
 	s.hooks = runtimehook.NewInPlaceHooks(configs{}, configs{s.config})
-	s.Answer("CanUpdateMachineSet", answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`))
+	s.Answer("CanUpdateMachineSet",
+		answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch",
+			`{"spec":{"template":{"spec":{"size":2}}}}`))
 	if decision, err := s.hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t)); err != nil || !decision.CanUpdate {
 		t.Error(decision, err)
 	}

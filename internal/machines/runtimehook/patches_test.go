@@ -24,54 +24,72 @@ func marshal(t *testing.T, value any) []byte {
 
 // answerWithPatch returns an answer with one patch.
 func answerWithPatch(field, patchType, patch string) string {
-	return fmt.Sprintf(`{"status":"Success","%s":{"patchType":%q,"patch":%q}}`, field, patchType, base64.StdEncoding.EncodeToString([]byte(patch)))
+	return fmt.Sprintf(`{"status":"Success","%s":{"patchType":%q,"patch":%q}}`, field, patchType,
+		base64.StdEncoding.EncodeToString([]byte(patch)))
 }
 
 // sizeLeft is the reason where the size of the infrastructure is not covered, which is all that differs in these tests.
-const sizeLeft = "infrastructureMachineTemplate spec.template.spec.size is not covered by extension can-update-machineset.ext"
+const sizeLeft = "infrastructureMachineTemplate spec.template.spec.size is not covered by extension " +
+	"can-update-machineset.ext"
 
 // TestPatches of one object, of which the size is to change from 1 to 2: what is decided, or the error.
 func TestPatches(t *testing.T) {
 	for name, test := range map[string]struct{ patchType, patch, want string }{
-		"a merge patch":                     {"JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`, ""},
-		"a JSON patch":                      {"JSONPatch", `[{"op":"replace","path":"/spec/template/spec/size","value":2}]`, ""},
-		"no operations":                     {"JSONPatch", `[]`, sizeLeft},
-		"an empty object":                   {"JSONMergePatch", `{}`, sizeLeft},
-		"an empty merge patch":              {"JSONMergePatch", ``, sizeLeft},
-		"an empty JSON patch":               {"JSONPatch", ``, "it is no list of operations"},
-		"no type":                           {"", `{}`, "it has no patchType"},
-		"another type":                      {"Strategic", `{}`, `its patchType is "Strategic"`},
-		"metadata":                          {"JSONMergePatch", `{"metadata":{"labels":{"size":"2"}},"kind":"Other"}`, sizeLeft},
-		"status":                            {"JSONPatch", `[{"op":"add","path":"/status","value":{"size":2}}]`, sizeLeft},
-		"another spec":                      {"JSONMergePatch", `{"spec":{"size":2}}`, sizeLeft},
-		"another value":                     {"JSONMergePatch", `{"spec":{"template":{"spec":{"size":3}}}}`, sizeLeft},
-		"a value of another type":           {"JSONMergePatch", `{"spec":{"template":{"spec":{"size":"2"}}}}`, sizeLeft},
-		"more than is wanted":               {"JSONMergePatch", `{"spec":{"template":{"spec":{"size":2,"colour":"red"}}}}`, "spec.template.spec.colour is not covered"},
-		"a field away":                      {"JSONPatch", `[{"op":"remove","path":"/spec/template/spec/size"}]`, sizeLeft},
-		"everything away":                   {"JSONMergePatch", `{"spec":null}`, "infrastructureMachineTemplate spec.template.spec is not covered"},
-		"the whole object":                  {"JSONPatch", `[{"op":"replace","path":"","value":{"spec":{"template":{"spec":{"size":2}}}}}]`, ""},
-		"a list in place of the object":     {"JSONPatch", `[{"op":"replace","path":"","value":[]}]`, "answered a patch that is refused"},
-		"a field that is not there":         {"JSONPatch", `[{"op":"replace","path":"/spec/template/spec/colour","value":2}]`, "it can't be applied"},
-		"a test that fails":                 {"JSONPatch", `[{"op":"test","path":"/spec/template/spec/size","value":7}]`, "it can't be applied"},
-		"null":                              {"JSONMergePatch", `null`, "it is no JSON object"},
-		"a list":                            {"JSONMergePatch", `[]`, "it is no JSON object"},
-		"garbage":                           {"JSONMergePatch", "\x00\x01", "it is no JSON object"},
-		"garbage for operations":            {"JSONPatch", "\x00\x01", "it is no list of operations"},
-		"an operation that is none":         {"JSONPatch", `[{"op":"explode","path":"/spec"}]`, "it is no list of operations"},
-		"an operation without a path":       {"JSONPatch", `[{"op":"add","value":1}]`, "it is no list of operations"},
-		"an index far out":                  {"JSONPatch", `[{"op":"add","path":"/metadata/list","value":[]},{"op":"add","path":"/metadata/list/999999999","value":1}]`, "it can't be applied"},
-		"more operations than are applied":  {"JSONPatch", "[" + strings.Repeat(`{"op":"test","path":"/kind","value":"x"},`, 10_000) + `{"op":"remove","path":"/x"}]`, "it has 10001 operations"},
+		"a merge patch": {"JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`, ""},
+		"a JSON patch": {"JSONPatch",
+			`[{"op":"replace","path":"/spec/template/spec/size","value":2}]`, ""},
+		"no operations":        {"JSONPatch", `[]`, sizeLeft},
+		"an empty object":      {"JSONMergePatch", `{}`, sizeLeft},
+		"an empty merge patch": {"JSONMergePatch", ``, sizeLeft},
+		"an empty JSON patch":  {"JSONPatch", ``, "it is no list of operations"},
+		"no type":              {"", `{}`, "it has no patchType"},
+		"another type":         {"Strategic", `{}`, `its patchType is "Strategic"`},
+		"metadata": {"JSONMergePatch", `{"metadata":{"labels":{"size":"2"}},"kind":"Other"}`,
+			sizeLeft},
+		"status":        {"JSONPatch", `[{"op":"add","path":"/status","value":{"size":2}}]`, sizeLeft},
+		"another spec":  {"JSONMergePatch", `{"spec":{"size":2}}`, sizeLeft},
+		"another value": {"JSONMergePatch", `{"spec":{"template":{"spec":{"size":3}}}}`, sizeLeft},
+		"a value of another type": {"JSONMergePatch", `{"spec":{"template":{"spec":{"size":"2"}}}}`,
+			sizeLeft},
+		"more than is wanted": {"JSONMergePatch", `{"spec":{"template":{"spec":{"size":2,"colour":"red"}}}}`,
+			"spec.template.spec.colour is not covered"},
+		"a field away": {"JSONPatch", `[{"op":"remove","path":"/spec/template/spec/size"}]`,
+			sizeLeft},
+		"everything away": {"JSONMergePatch", `{"spec":null}`,
+			"infrastructureMachineTemplate spec.template.spec is not covered"},
+		"the whole object": {"JSONPatch",
+			`[{"op":"replace","path":"","value":{"spec":{"template":{"spec":{"size":2}}}}}]`, ""},
+		"a list in place of the object": {"JSONPatch", `[{"op":"replace","path":"","value":[]}]`,
+			"answered a patch that is refused"},
+		"a field that is not there": {"JSONPatch",
+			`[{"op":"replace","path":"/spec/template/spec/colour","value":2}]`, "it can't be applied"},
+		"a test that fails": {"JSONPatch", `[{"op":"test","path":"/spec/template/spec/size","value":7}]`,
+			"it can't be applied"},
+		"null":                   {"JSONMergePatch", `null`, "it is no JSON object"},
+		"a list":                 {"JSONMergePatch", `[]`, "it is no JSON object"},
+		"garbage":                {"JSONMergePatch", "\x00\x01", "it is no JSON object"},
+		"garbage for operations": {"JSONPatch", "\x00\x01", "it is no list of operations"},
+		"an operation that is none": {"JSONPatch", `[{"op":"explode","path":"/spec"}]`,
+			"it is no list of operations"},
+		"an operation without a path": {"JSONPatch", `[{"op":"add","value":1}]`, "it is no list of operations"},
+		"an index far out": {"JSONPatch",
+			`[{"op":"add","path":"/metadata/list","value":[]},{"op":"add","path":"/metadata/list/999999999","value":1}]`, "it can't be applied"},
+		"more operations than are applied": {"JSONPatch",
+			"[" + strings.Repeat(`{"op":"test","path":"/kind","value":"x"},`, 10_000) + `{"op":"remove","path":"/x"}]`,
+			"it has 10001 operations"},
 		"copies that double it, and double": {"JSONPatch", doubling, "it can't be applied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
-			s.Answer("CanUpdateMachineSet", answerWithPatch("infrastructureMachineTemplatePatch", test.patchType, test.patch))
+			s.Answer("CanUpdateMachineSet",
+				answerWithPatch("infrastructureMachineTemplatePatch", test.patchType, test.patch))
 			decision, err := s.hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t))
 			said := strings.Join(decision.Reasons, "; ")
 			if err != nil {
 				said = err.Error()
 			}
-			if test.want == "" && (said != "" || !decision.CanUpdate) || !strings.Contains(said, test.want) || test.want != "" && decision.CanUpdate {
+			if test.want == "" && (said != "" || !decision.CanUpdate) || !strings.Contains(said, test.want) ||
+				test.want != "" && decision.CanUpdate {
 				t.Errorf("said is %q, want %q", said, test.want)
 			}
 			if strings.Contains(said, "\n") || len(said) > 1000 {
@@ -91,13 +109,20 @@ func TestWhatCountsOfAMachine(t *testing.T) {
 		change func(*clusterv1.MachineSpec)
 		want   string
 	}{
-		"the version":        {func(s *clusterv1.MachineSpec) { s.Version = "v2" }, "machineSet spec.template.spec.version "},
-		"the failure domain": {func(s *clusterv1.MachineSpec) { s.FailureDomain = "z" }, "machineSet spec.template.spec.failureDomain "},
+		"the version": {func(s *clusterv1.MachineSpec) {
+			s.Version = "v2"
+		}, "machineSet spec.template.spec.version "},
+		"the failure domain": {func(s *clusterv1.MachineSpec) {
+			s.FailureDomain = "z"
+		}, "machineSet spec.template.spec.failureDomain "},
 		"data that a user names": {func(s *clusterv1.MachineSpec) { s.Bootstrap.DataSecretName = ptr.To("other") },
-			"machineSet spec.template.spec.bootstrap.dataSecretName is not covered by extension can-update-machineset.ext"},
+			"machineSet spec.template.spec.bootstrap.dataSecretName is not covered by extension " +
+				"can-update-machineset.ext"},
 		"the template's name": {func(s *clusterv1.MachineSpec) { s.InfrastructureRef.Name = "other" }, ""},
-		"a time-out":          {func(s *clusterv1.MachineSpec) { s.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](7) }, ""},
-		"taints":              {func(s *clusterv1.MachineSpec) { s.Taints = []clusterv1.MachineTaint{{Key: "a"}} }, ""},
+		"a time-out": {func(s *clusterv1.MachineSpec) {
+			s.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](7)
+		}, ""},
+		"taints": {func(s *clusterv1.MachineSpec) { s.Taints = []clusterv1.MachineTaint{{Key: "a"}} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, request := newScene(t), newSetRequest(t)
@@ -116,25 +141,34 @@ func TestWhatCountsOfAMachine(t *testing.T) {
 // A bootstrap config that only one side has can't be compared: the machines are replaced.
 func TestBootstrapConfigOfOneSide(t *testing.T) {
 	s, request := newScene(t), newSetRequest(t)
-	request.Desired.BootstrapConfigTemplate = runtime.RawExtension{Raw: []byte(`{"kind":"T","spec":{"template":{"spec":{"a":1}}}}`)}
-	s.Answer("CanUpdateMachineSet", answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`))
+	request.Desired.BootstrapConfigTemplate = runtime.RawExtension{
+		Raw: []byte(`{"kind":"T","spec":{"template":{"spec":{"a":1}}}}`),
+	}
+	s.Answer("CanUpdateMachineSet",
+		answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch",
+			`{"spec":{"template":{"spec":{"size":2}}}}`))
 	decision, err := s.hooks.CanUpdateMachineSet(t.Context(), request)
-	if err != nil || decision.CanUpdate || len(decision.Reasons) != 1 || !strings.HasPrefix(decision.Reasons[0], "bootstrapConfigTemplate is not covered") {
+	if err != nil || decision.CanUpdate || len(decision.Reasons) != 1 ||
+		!strings.HasPrefix(decision.Reasons[0], "bootstrapConfigTemplate is not covered") {
 		t.Errorf("%+v %v", decision, err)
 	}
 }
 
-// Of a Machine the whole specs of its objects are compared. Owners of control-plane Machines ask this, and none is here.
+// Of a Machine the whole specs of its objects are compared. Owners of control-plane Machines ask this, and none is
+// here.
 func TestCanUpdateMachine(t *testing.T) {
 	var update hooksv1.UpdateMachineRequest
 	readRecording(t, "updatemachine", &update)
 	request := &hooksv1.CanUpdateMachineRequest{Desired: hooksv1.CanUpdateMachineRequestObjects(update.Desired)}
 	request.Current = *request.Desired.DeepCopy()
 	request.Current.Machine.Spec.Version = "v1"
-	request.Current.InfrastructureMachine.Raw = []byte(strings.ReplaceAll(string(request.Current.InfrastructureMachine.Raw), `"size": 2`, `"size": 1`))
+	request.Current.InfrastructureMachine.Raw = []byte(
+		strings.ReplaceAll(string(request.Current.InfrastructureMachine.Raw), `"size": 2`, `"size": 1`),
+	)
 	for patch, want := range map[string]string{
-		`{"spec":{"size":2}}`:   "machine spec.version is not covered by extension can-update-machine.ext",
-		`{"status":{"size":2}}`: "machine spec.version is not covered by extension can-update-machine.ext; infrastructureMachine spec.size is not covered by extension can-update-machine.ext",
+		`{"spec":{"size":2}}`: "machine spec.version is not covered by extension can-update-machine.ext",
+		`{"status":{"size":2}}`: "machine spec.version is not covered by extension can-update-machine.ext; " +
+			"infrastructureMachine spec.size is not covered by extension can-update-machine.ext",
 	} {
 		s := newScene(t)
 		s.Answer("CanUpdateMachine", answerWithPatch("infrastructureMachinePatch", "JSONMergePatch", patch))

@@ -16,16 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An ExtensionRegistry finds the extension for a hook. It has no state: the handlers of extensions are in the statuses of
-// ExtensionConfigs.
+// An ExtensionRegistry finds the extension for a hook. It has no state: the handlers of extensions are in the statuses
+// of ExtensionConfigs.
 type ExtensionRegistry struct {
 	Configs    client.Reader // of ExtensionConfigs
 	Namespaces client.Reader // of the labels of namespaces, which are only read if a namespaceSelector needs them
 }
 
-// Find returns the handler of a hook for the objects of a namespace; nil if there is none. Two handlers for one hook are an
-// error, since each would cover only a part of the change. Find also fails while an extension that serves the namespace is not
-// discovered: whether it has a handler is not known, and replaced machines could not be restored.
+// Find returns the handler of a hook for the objects of a namespace; nil if there is none. Two handlers for one hook
+// are an error, since each would cover only a part of the change. Find also fails while an extension that serves the
+// namespace is not discovered: whether it has a handler is not known, and replaced machines could not be restored.
 func (r *ExtensionRegistry) Find(ctx context.Context, hook, namespace string) (*HookHandler, error) {
 	serving, err := r.serving(ctx, namespace)
 	if err != nil {
@@ -78,8 +78,8 @@ func (s *servingExtensions) handler(hook string) (*HookHandler, error) {
 	return onlyOne(s.handlers(hook), hook)
 }
 
-// updater returns the handler that updates machines; nil if there is none. It may have begun an update, which has to end: an extension
-// that was never known to have the hook does not matter beside it.
+// updater returns the handler that updates machines; nil if there is none. It may have begun an update, which has to
+// end: an extension that was never known to have the hook does not matter beside it.
 func (s *servingExtensions) updater() (*HookHandler, error) {
 	found := s.handlers(UpdateMachine)
 	hadHook := func(e unknownExtension) bool { return len(handlersOf(e.config, UpdateMachine)) > 0 }
@@ -98,7 +98,8 @@ func (s *servingExtensions) handlers(hook string) []*HookHandler {
 }
 
 // serves reports whether an extension serves a namespace. An extension that is being deleted serves none.
-func (r *ExtensionRegistry) serves(ctx context.Context, config *runtimev1.ExtensionConfig, namespace string) (bool, error) {
+func (r *ExtensionRegistry) serves(ctx context.Context, config *runtimev1.ExtensionConfig,
+	namespace string) (bool, error) {
 	if config.DeletionTimestamp != nil {
 		return false, nil
 	}
@@ -119,7 +120,8 @@ func (r *ExtensionRegistry) serves(ctx context.Context, config *runtimev1.Extens
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := r.Namespaces.Get(ctx, client.ObjectKey{Name: namespace}, found); err != nil {
-		return false, fmt.Errorf("read the labels of namespace %s for ExtensionConfig %s: %w", namespace, config.Name, err)
+		return false, fmt.Errorf("read the labels of namespace %s for ExtensionConfig %s: %w", namespace, config.Name,
+			err)
 	}
 	return selector.Matches(labels.Set(found.Labels)), nil
 }
@@ -137,7 +139,8 @@ func checkDiscovered(config *runtimev1.ExtensionConfig) error {
 	case discovered.Status != metav1.ConditionTrue && len(config.Status.Handlers) == 0:
 		return &CallError{
 			Extension: config.Name, Problem: "is not discovered (" + shown(discovered.Message) + ")",
-			Advice: "correct ExtensionConfig " + config.Name + ", or delete it: nothing is updated or replaced meanwhile",
+			Advice: "correct ExtensionConfig " + config.Name +
+				", or delete it: nothing is updated or replaced meanwhile",
 		}
 	}
 	return nil
@@ -164,6 +167,7 @@ func onlyOne(found []*HookHandler, hook string) (*HookHandler, error) {
 	for _, h := range found {
 		names = append(names, h.Name)
 	}
-	return nil, fmt.Errorf("extensions %s all answer the hook %s, and only one is to: delete an ExtensionConfig, or narrow its namespaceSelector",
+	return nil, fmt.Errorf("extensions %s all answer the hook %s, and only one is to: delete an ExtensionConfig, or "+
+		"narrow its namespaceSelector",
 		strings.Join(names, ", "), hook)
 }

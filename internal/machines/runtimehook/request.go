@@ -13,9 +13,10 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// NewMachineSetObjects returns one side of a CanUpdateMachineSetRequest: a set and its templates, without the fields that are not
-// sent to extensions. The bootstrap template may be nil.
-func NewMachineSetObjects(set *clusterv1.MachineSet, infrastructure, bootstrap *unstructured.Unstructured) hooksv1.CanUpdateMachineSetRequestObjects {
+// NewMachineSetObjects returns one side of a CanUpdateMachineSetRequest: a set and its templates, without the fields
+// that are not sent to extensions. The bootstrap template may be nil.
+func NewMachineSetObjects(set *clusterv1.MachineSet, infrastructure,
+	bootstrap *unstructured.Unstructured) hooksv1.CanUpdateMachineSetRequestObjects {
 	return hooksv1.CanUpdateMachineSetRequestObjects{
 		MachineSet: clusterv1.MachineSet{
 			TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet"},
@@ -26,9 +27,10 @@ func NewMachineSetObjects(set *clusterv1.MachineSet, infrastructure, bootstrap *
 	}
 }
 
-// NewMachineObjects returns one side of a CanUpdateMachineRequest: a Machine, its infrastructure, and its bootstrap config, if it
-// has one.
-func NewMachineObjects(machine *clusterv1.Machine, infrastructure, bootstrap *unstructured.Unstructured) hooksv1.CanUpdateMachineRequestObjects {
+// NewMachineObjects returns one side of a CanUpdateMachineRequest: a Machine, its infrastructure, and its bootstrap
+// config, if it has one.
+func NewMachineObjects(machine *clusterv1.Machine, infrastructure,
+	bootstrap *unstructured.Unstructured) hooksv1.CanUpdateMachineRequestObjects {
 	return hooksv1.CanUpdateMachineRequestObjects{
 		Machine: clusterv1.Machine{
 			TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
@@ -60,14 +62,17 @@ func seenObject(object *unstructured.Unstructured) runtime.RawExtension {
 	return runtime.RawExtension{Object: seen}
 }
 
-// changesOfSet returns the changes between two sets. Only their machine templates are compared, not their replicas and labels.
+// changesOfSet returns the changes between two sets. Only their machine templates are compared, not their replicas and
+// labels.
 func changesOfSet(r *hooksv1.CanUpdateMachineSetRequest, a *hooksv1.CanUpdateMachineSetResponse) []change {
 	path := []string{"spec", "template", "spec"}
 	return []change{
 		{"machineSet", r.Current.MachineSet, r.Desired.MachineSet, a.MachineSetPatch, path, machineOfSet},
-		{"bootstrapConfigTemplate", r.Current.BootstrapConfigTemplate, r.Desired.BootstrapConfigTemplate, a.BootstrapConfigTemplatePatch, path, nil},
+		{"bootstrapConfigTemplate", r.Current.BootstrapConfigTemplate, r.Desired.BootstrapConfigTemplate,
+			a.BootstrapConfigTemplatePatch, path, nil},
 		{
-			"infrastructureMachineTemplate", r.Current.InfrastructureMachineTemplate, r.Desired.InfrastructureMachineTemplate,
+			"infrastructureMachineTemplate", r.Current.InfrastructureMachineTemplate,
+			r.Desired.InfrastructureMachineTemplate,
 			a.InfrastructureMachineTemplatePatch, path, nil,
 		},
 	}
@@ -78,7 +83,8 @@ func changesOfMachine(r *hooksv1.CanUpdateMachineRequest, a *hooksv1.CanUpdateMa
 	return []change{
 		{"machine", r.Current.Machine, r.Desired.Machine, a.MachinePatch, path, machineOf},
 		{"bootstrapConfig", r.Current.BootstrapConfig, r.Desired.BootstrapConfig, a.BootstrapConfigPatch, path, nil},
-		{"infrastructureMachine", r.Current.InfrastructureMachine, r.Desired.InfrastructureMachine, a.InfrastructureMachinePatch, path, nil},
+		{"infrastructureMachine", r.Current.InfrastructureMachine, r.Desired.InfrastructureMachine,
+			a.InfrastructureMachinePatch, path, nil},
 	}
 }
 
@@ -90,8 +96,8 @@ type question struct {
 	hash       [sha256.Size]byte // of the fields of the request that affect the answer
 }
 
-// questionOf returns the question of a request: the extension, the names of the sets, and the compared fields. The replicas of
-// the sets, which change all the time, are not part of it.
+// questionOf returns the question of a request: the extension, the names of the sets, and the compared fields. The
+// replicas of the sets, which change all the time, are not part of it.
 func questionOf(handler *HookHandler, r *hooksv1.CanUpdateMachineSetRequest) (question, error) {
 	asked := []any{r.Current.MachineSet.Namespace, r.Current.MachineSet.Name, r.Desired.MachineSet.Name, r.Settings}
 	for _, c := range changesOfSet(r, &hooksv1.CanUpdateMachineSetResponse{}) {

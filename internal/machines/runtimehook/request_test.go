@@ -66,7 +66,11 @@ func (s *scene) play(name string, request any) recording {
 	s.Helper()
 	s.setTimeout(10)
 	r := readRecording(s.T, name, request)
-	hook := map[string]string{"discovery": "Discovery", "canupdatemachineset": "CanUpdateMachineSet", "canupdatemachine": "CanUpdateMachine"}[name]
+	hook := map[string]string{
+		"discovery":           "Discovery",
+		"canupdatemachineset": "CanUpdateMachineSet",
+		"canupdatemachine":    "CanUpdateMachine",
+	}[name]
 	if hook == "" {
 		hook = "UpdateMachine"
 	}
@@ -94,7 +98,8 @@ func TestWhatIsNotCoveredIsNamed(t *testing.T) {
 	if err != nil || decision.CanUpdate {
 		t.Fatal(decision, err)
 	}
-	if want := []string{"machineSet spec.template.spec.failureDomain is not covered by extension can-update-machineset.ext"}; !slices.Equal(decision.Reasons, want) {
+	if want := []string{"machineSet spec.template.spec.failureDomain is not covered by extension " +
+		"can-update-machineset.ext"}; !slices.Equal(decision.Reasons, want) {
 		t.Errorf("%q", decision.Reasons)
 	}
 }
@@ -103,7 +108,8 @@ func TestWhatIsNotCoveredIsNamed(t *testing.T) {
 func TestExtensionsSeeNoStatus(t *testing.T) {
 	request := newSetRequest(t)
 	set := request.Current.MachineSet
-	set.UID, set.ResourceVersion, set.Finalizers, set.ManagedFields = "u", "7", []string{"f"}, []metav1.ManagedFieldsEntry{{}}
+	set.UID, set.ResourceVersion, set.Finalizers, set.ManagedFields = "u", "7", []string{"f"},
+		[]metav1.ManagedFieldsEntry{{}}
 	set.Status.ObservedGeneration = 3
 	template := &unstructured.Unstructured{}
 	if err := template.UnmarshalJSON(request.Current.InfrastructureMachineTemplate.Raw); err != nil {

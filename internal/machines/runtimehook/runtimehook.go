@@ -1,10 +1,11 @@
-// Package runtimehook calls runtime extensions that decide whether machines of Cluster API can be updated in place, and update them.
-// An extension is an HTTPS server that an ExtensionConfig names (runtime.cluster.x-k8s.io); it answers the runtime hooks
-// Discovery, CanUpdateMachineSet, CanUpdateMachine and UpdateMachine on Cluster API's own wire types and paths.
+// Package runtimehook calls runtime extensions that decide whether machines of Cluster API can be updated in place, and
+// update them. An extension is an HTTPS server that an ExtensionConfig names (runtime.cluster.x-k8s.io); it answers the
+// runtime hooks Discovery, CanUpdateMachineSet, CanUpdateMachine and UpdateMachine on Cluster API's own wire types and
+// paths.
 //
-// An ExtensionRegistry finds the extension for a hook. A HookClient makes one call. Only changes of specs are accepted from
-// an extension; if anything else differs, machines are replaced, and the differences are listed by their paths. The package
-// writes nothing to the cluster: package extensionconfig maintains ExtensionConfigs.
+// An ExtensionRegistry finds the extension for a hook. A HookClient makes one call. Only changes of specs are accepted
+// from an extension; if anything else differs, machines are replaced, and the differences are listed by their paths.
+// The package writes nothing to the cluster: package extensionconfig maintains ExtensionConfigs.
 //
 // NewInPlaceHooks is the call to start from.
 package runtimehook
@@ -24,8 +25,8 @@ const (
 	UpdateMachine       = "UpdateMachine"
 )
 
-// A HookHandler is one function of an extension: it answers one hook. Its Name is the handler's own name, a dot, and the
-// ExtensionConfig's.
+// A HookHandler is one function of an extension: it answers one hook. Its Name is the handler's own name, a dot, and
+// the ExtensionConfig's.
 type HookHandler struct {
 	runtimev1.ExtensionHandler
 	config *runtimev1.ExtensionConfig

@@ -135,11 +135,17 @@ func keepStatus(after, before map[string]any) {
 func (d *Definition) versionOf(object map[string]any) (*version, []SchemaProblem) {
 	apiVersion, ok := object["apiVersion"].(string)
 	if !ok {
-		return nil, []SchemaProblem{{Path: []string{"apiVersion"}, Message: "apiVersion: must be a string: " + d.servedVersions()}}
+		return nil, []SchemaProblem{{
+			Path:    []string{"apiVersion"},
+			Message: "apiVersion: must be a string: " + d.servedVersions(),
+		}}
 	}
 	kind, ok := object["kind"].(string)
 	if !ok || kind != d.kind {
-		return nil, []SchemaProblem{{Path: []string{"kind"}, Message: fmt.Sprintf("kind: must be %s, not %s", show(d.kind), show(object["kind"]))}}
+		return nil, []SchemaProblem{{
+			Path:    []string{"kind"},
+			Message: fmt.Sprintf("kind: must be %s, not %s", show(d.kind), show(object["kind"])),
+		}}
 	}
 	parsed, err := schema.ParseGroupVersion(apiVersion)
 	if err == nil && parsed.Group == d.group {
@@ -149,7 +155,10 @@ func (d *Definition) versionOf(object map[string]any) (*version, []SchemaProblem
 			}
 		}
 	}
-	return nil, []SchemaProblem{{Path: []string{"apiVersion"}, Message: fmt.Sprintf("apiVersion: %s is not served: %s", show(apiVersion), d.servedVersions())}}
+	return nil, []SchemaProblem{{
+		Path:    []string{"apiVersion"},
+		Message: fmt.Sprintf("apiVersion: %s is not served: %s", show(apiVersion), d.servedVersions()),
+	}}
 }
 
 // servedVersions returns advice on what to write as the apiVersion.

@@ -60,7 +60,12 @@ func numbers(t testing.TB) *crd.Definition {
 
 // number is a custom resource with one field.
 func number(field string, value any) map[string]any {
-	return map[string]any{"apiVersion": "example.com/v1", "kind": "Number", "metadata": map[string]any{"name": "a"}, field: value}
+	return map[string]any{
+		"apiVersion": "example.com/v1",
+		"kind":       "Number",
+		"metadata":   map[string]any{"name": "a"},
+		field:        value,
+	}
 }
 
 func TestWhatADefinitionServes(t *testing.T) {
@@ -101,7 +106,9 @@ func TestNumbersAreWhatJSONMakesOfThem(t *testing.T) {
 		switch {
 		case tc.want == "" && len(problems) > 0:
 			t.Errorf("%s: %v (%T) is refused: %v", tc.field, tc.value, tc.value, problems)
-		case tc.want != "" && !slices.ContainsFunc(problems, func(p crd.SchemaProblem) bool { return p.Message == tc.want }):
+		case tc.want != "" && !slices.ContainsFunc(problems, func(p crd.SchemaProblem) bool {
+			return p.Message == tc.want
+		}):
 			t.Errorf("%s: %v (%T): want %q, got %v", tc.field, tc.value, tc.value, tc.want, problems)
 		}
 	}
@@ -154,7 +161,8 @@ func TestAnUpdateForgivesWhatWasAsWrongBefore(t *testing.T) {
 		if problems := d.CheckUpdate(t.Context(), with(field, wrong, "a"), with(field, wrong, "b")); len(problems) > 0 {
 			t.Errorf("%v is refused, which was there before: %v", wrong, problems)
 		}
-		if problems := d.CheckUpdate(t.Context(), with(field, int64(1), "a"), with(field, wrong, "b")); len(problems) == 0 {
+		if problems := d.CheckUpdate(t.Context(), with(field, int64(1), "a"),
+			with(field, wrong, "b")); len(problems) == 0 {
 			t.Errorf("%v is not refused, which is new", wrong)
 		}
 	}
@@ -183,9 +191,10 @@ func TestUpdatesThatCannotBeCompared(t *testing.T) {
 func TestWhatNobodyCanUseIsNoDefinition(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: ConfigMap": "kind: must be CustomResourceDefinition",
-		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: 1}":                                                              "spec: can't be a number",
-		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: {versions: [{name: v1}]}}":                                       `read the schema of version "v1"`,
-		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: {versions: [{name: v1, schema: {openAPIV3Schema: {$ref: x}}}]}}": `read the schema of version "v1"`,
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: 1}":                        "spec: can't be a number",
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: {versions: [{name: v1}]}}": `read the schema of version "v1"`,
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: {versions: [{name: v1, schema: " +
+			"{openAPIV3Schema: {$ref: x}}}]}}": `read the schema of version "v1"`,
 	} {
 		if _, err := crd.NewDefinition(object(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: want %q, got %v", text, want, err)

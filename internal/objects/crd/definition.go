@@ -29,7 +29,8 @@ func CheckDefinition(ctx context.Context, object map[string]any) []SchemaProblem
 		return problems
 	}
 	internal := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd,
+		internal, nil); err != nil {
 		return append(problems, SchemaProblem{Message: oneLine("the definition can't be converted: " + err.Error())})
 	}
 	prepareForCreate(internal)
@@ -58,7 +59,9 @@ func prepareForCreate(crd *apiextensions.CustomResourceDefinition) {
 // withoutConsequences leaves out errors of status, which manifests do not write: they
 // only follow from errors of the versions.
 func withoutConsequences(found field.ErrorList) field.ErrorList {
-	causes := slices.DeleteFunc(slices.Clone(found), func(err *field.Error) bool { return strings.HasPrefix(err.Field, "status.") })
+	causes := slices.DeleteFunc(slices.Clone(found), func(err *field.Error) bool {
+		return strings.HasPrefix(err.Field, "status.")
+	})
 	if len(causes) == 0 {
 		return found
 	}
@@ -122,10 +125,17 @@ func unmarshal(object map[string]any) (crd *apiextensionsv1.CustomResourceDefini
 func notADefinition(object map[string]any) *SchemaProblem {
 	kind, _ := object["kind"].(string)
 	if kind != definitionKind {
-		return &SchemaProblem{Path: []string{"kind"}, Message: fmt.Sprintf("kind: must be %s, not %s", definitionKind, show(object["kind"]))}
+		return &SchemaProblem{
+			Path:    []string{"kind"},
+			Message: fmt.Sprintf("kind: must be %s, not %s", definitionKind, show(object["kind"])),
+		}
 	}
 	if version, _ := object["apiVersion"].(string); version != definitionVersion {
-		return &SchemaProblem{Path: []string{"apiVersion"}, Message: fmt.Sprintf("apiVersion: %s is not served: write %s", show(object["apiVersion"]), definitionVersion)}
+		return &SchemaProblem{
+			Path: []string{"apiVersion"},
+			Message: fmt.Sprintf("apiVersion: %s is not served: write %s", show(object["apiVersion"]),
+				definitionVersion),
+		}
 	}
 	return nil
 }

@@ -137,18 +137,23 @@ func spoiled(random *rand.Rand, value any) any {
 }
 
 func garbageKey(random *rand.Rand) string {
-	keys := []string{"", ".", "a.b", "[0]", "metadata", "items", "properties", "default", "enum", "pattern", "format", "nullable", "anyOf", "not",
-		"additionalProperties", "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource",
+	keys := []string{"", ".", "a.b", "[0]", "metadata", "items", "properties", "default", "enum", "pattern", "format",
+		"nullable", "anyOf", "not",
+		"additionalProperties", "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields",
+		"x-kubernetes-embedded-resource",
 		"x-kubernetes-list-type", "x-kubernetes-validations", "apiVersion", "kind", "\x1b[31m", "ä", "generateName"}
 	return keys[random.IntN(len(keys))]
 }
 
 func garbage(random *rand.Rand) any {
 	values := []any{
-		nil, "", "a", "true", "\n", "\xff", "(", "self", "oldSelf == self", "password", "date-time", strings.Repeat("x", 300), true, false,
-		0, 1, int64(-1), int64(math.MaxInt64), 0.5, 1e300, math.Inf(1), []any{}, []any{nil}, []any{"a", "a"}, []any{map[string]any{}},
+		nil, "", "a", "true", "\n", "\xff", "(", "self", "oldSelf == self", "password", "date-time",
+		strings.Repeat("x", 300), true, false,
+		0, 1, int64(-1), int64(math.MaxInt64), 0.5, 1e300, math.Inf(1), []any{}, []any{nil}, []any{"a", "a"},
+		[]any{map[string]any{}},
 		map[string]any{}, map[string]any{"type": "object"}, map[string]any{"a": nil}, map[string]any{"": "x"},
-		[]any{map[string]any{"rule": "self"}}, []any{map[string]any{"rule": "size(self) > 0", "messageExpression": "self"}}, struct{}{}, []string{"a"},
+		[]any{map[string]any{"rule": "self"}},
+		[]any{map[string]any{"rule": "size(self) > 0", "messageExpression": "self"}}, struct{}{}, []string{"a"},
 	}
 	return values[random.IntN(len(values))]
 }

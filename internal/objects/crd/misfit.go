@@ -13,7 +13,10 @@ func misfit(object map[string]any, read func(map[string]any) error) SchemaProble
 	found := fields.Misfits(object, read)[0]
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(found.Err, &wrong) {
-		return SchemaProblem{Path: found.Path, Message: oneLine(strings.TrimSpace(nameOf(object, found.Path) + " can't be read: " + found.Err.Error()))}
+		return SchemaProblem{
+			Path:    found.Path,
+			Message: oneLine(strings.TrimSpace(nameOf(object, found.Path) + " can't be read: " + found.Err.Error())),
+		}
 	}
 	kind, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
 	return SchemaProblem{Path: found.Path, Message: oneLine(nameOf(object, found.Path) + ": can't be " + article(kind))}

@@ -107,6 +107,7 @@ func join(name, key string, isIndex bool) string {
 
 func isPlain(key string) bool {
 	return key != "" && !strings.ContainsFunc(key, func(r rune) bool {
-		return !(r == '_' || r == '-' || r == '$' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
+		return !(r == '_' || r == '-' || r == '$' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' ||
+			'A' <= r && r <= 'Z')
 	})
 }

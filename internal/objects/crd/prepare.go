@@ -19,7 +19,8 @@ func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 	report := &report{object: object}
 	after, err := decoded(object)
 	if err != nil {
-		report.found = append(report.found, SchemaProblem{Message: oneLine("the object can't be written as JSON: " + err.Error())})
+		report.found = append(report.found,
+			SchemaProblem{Message: oneLine("the object can't be written as JSON: " + err.Error())})
 		return nil, report
 	}
 	report.secrets = secrets(nil, after, v.properties)
@@ -40,7 +41,8 @@ func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 	if hasMeta {
 		name(meta)
 		if err := objectmeta.SetObjectMeta(after, meta); err != nil {
-			report.found = append(report.found, SchemaProblem{Path: []string{"metadata"}, Message: oneLine("metadata: " + err.Error())})
+			report.found = append(report.found,
+				SchemaProblem{Path: []string{"metadata"}, Message: oneLine("metadata: " + err.Error())})
 			return nil, report
 		}
 	}
@@ -52,10 +54,12 @@ func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 // whether the embedded objects can be read.
 func (v *version) prune(object map[string]any, report *report) bool {
 	if !v.keepsAll {
-		report.unknown(pruning.PruneWithOptions(object, v.structure, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+		report.unknown(pruning.PruneWithOptions(object, v.structure, true,
+			structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 		defaulting.PruneNonNullableNullsWithoutDefaults(object, v.structure)
 	}
-	wrong, unknown := objectmeta.CoerceWithOptions(nil, object, v.structure, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	wrong, unknown := objectmeta.CoerceWithOptions(nil, object, v.structure, false,
+		objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
 	report.unknown(unknown...)
 	if wrong != nil {
 		report.add(wrong)

@@ -31,7 +31,8 @@ func corpus(t testing.TB) (crds, others []entry) {
 		t.Skip("RUNLEVEL_TEST_RELEASE names no release")
 	}
 	err := filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
-		if extension := filepath.Ext(name); err != nil || !slices.Contains([]string{".yaml", ".yml", ".json"}, extension) {
+		if extension := filepath.Ext(name); err != nil ||
+			!slices.Contains([]string{".yaml", ".yml", ".json"}, extension) {
 			return err
 		}
 		content, err := os.ReadFile(name)
@@ -74,7 +75,8 @@ func parse(t testing.TB, name string, content []byte) []entry {
 
 // kindOf is group and kind of a custom resource, or of those of a definition.
 func kindOf(object map[string]any) string {
-	if group, _, _ := unstructured.NestedString(object, "spec", "group"); group != "" && object["kind"] == "CustomResourceDefinition" {
+	if group, _, _ := unstructured.NestedString(object, "spec", "group"); group != "" &&
+		object["kind"] == "CustomResourceDefinition" {
 		kind, _, _ := unstructured.NestedString(object, "spec", "names", "kind")
 		return group + "/" + kind
 	}
@@ -105,7 +107,8 @@ func TestARealReleaseIsAccepted(t *testing.T) {
 			checked++
 			u := unstructured.Unstructured{Object: e.object}
 			problems := d.Check(t.Context(), e.object)
-			if refused := slices.Contains(refusedWithoutOpenShift, u.GetKind()+"/"+u.GetName()); refused != (len(problems) > 0) {
+			if refused := slices.Contains(refusedWithoutOpenShift,
+				u.GetKind()+"/"+u.GetName()); refused != (len(problems) > 0) {
 				t.Errorf("%s: %s by %s: %v", e.name, u.GetName(), definition.name, problems)
 			}
 		}
@@ -122,12 +125,14 @@ func TestTheAPIServerSaysTheSameOfARealRelease(t *testing.T) {
 	made := map[string]entry{} // the first definition of each kind that has custom resources
 	for _, definition := range crds {
 		object, kind := &unstructured.Unstructured{Object: definition.object}, kindOf(definition.object)
-		_, err := client.Resource(definitions).Create(t.Context(), object, metav1.CreateOptions{FieldValidation: strictly, DryRun: []string{metav1.DryRunAll}})
+		_, err := client.Resource(definitions).Create(t.Context(), object,
+			metav1.CreateOptions{FieldValidation: strictly, DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsAlreadyExists(err) { // as another of its kind: it was validated before that was seen
 			err = nil
 		}
 		agree(t, definition.name, err, crd.CheckDefinition(t.Context(), definition.object))
-		if made[kind].object != nil || !slices.ContainsFunc(others, func(e entry) bool { return kindOf(e.object) == kind }) {
+		if made[kind].object != nil ||
+			!slices.ContainsFunc(others, func(e entry) bool { return kindOf(e.object) == kind }) {
 			continue
 		}
 		if _, err := client.Resource(definitions).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
@@ -145,7 +150,8 @@ func TestTheAPIServerSaysTheSameOfARealRelease(t *testing.T) {
 			if kindOf(e.object) == kind {
 				object := unstructured.Unstructured{Object: e.object}
 				object.SetNamespace("")
-				agree(t, e.name+" of "+definition.name, send(t, client, definition.object, e), d.Check(t.Context(), e.object))
+				agree(t, e.name+" of "+definition.name, send(t, client, definition.object, e),
+					d.Check(t.Context(), e.object))
 			}
 		}
 	}

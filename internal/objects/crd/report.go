@@ -48,7 +48,8 @@ func (r *report) add(found ...*field.Error) {
 		if at.name != "" {
 			message = at.name + ": " + message
 		}
-		r.found = append(r.found, SchemaProblem{Path: at.keys, Message: oneLine(message), Missing: err.Type == field.ErrorTypeRequired})
+		r.found = append(r.found,
+			SchemaProblem{Path: at.keys, Message: oneLine(message), Missing: err.Type == field.ErrorTypeRequired})
 	}
 }
 
@@ -79,7 +80,9 @@ func fieldOf(err *field.Error) (name, detail string) {
 // but within the API server's, are reported as not checked.
 func (r *report) addRules(broken field.ErrorList, isTooDear bool) {
 	if isTooDear {
-		r.found = append(r.found, SchemaProblem{Message: "its CEL rules were not checked: with those of the other custom resources they cost too much"})
+		r.found = append(r.found,
+			SchemaProblem{Message: "its CEL rules were not checked: with those of the other custom resources they " +
+				"cost too much"})
 		return
 	}
 	for _, err := range broken {
@@ -158,7 +161,8 @@ func after(text, detail string) string {
 // or the value if only its format is wrong.
 func (r *report) wrongType(err *field.Error, detail string, at place) string {
 	text, _ := err.BadValue.(string)
-	wanted := strings.ReplaceAll(strings.TrimSuffix(detail, fmt.Sprintf(": %q", text)), "integer,string", "integer or string")
+	wanted := strings.ReplaceAll(strings.TrimSuffix(detail, fmt.Sprintf(": %q", text)), "integer,string",
+		"integer or string")
 	if at.value == text || text != "" && jsonType(text) == "" {
 		return r.show(text) + " " + wanted
 	}

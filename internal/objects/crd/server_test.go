@@ -34,7 +34,8 @@ func TestTheAPIServerSaysTheSame(t *testing.T) {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
 			for _, e := range v.definitions {
-				_, err := client.Resource(definitions).Create(t.Context(), &unstructured.Unstructured{Object: e.object}, metav1.CreateOptions{FieldValidation: strictly})
+				_, err := client.Resource(definitions).Create(t.Context(), &unstructured.Unstructured{Object: e.object},
+					metav1.CreateOptions{FieldValidation: strictly})
 				agree(t, e.name, err, crd.CheckDefinition(t.Context(), e.object))
 			}
 			if len(v.objects) == 0 {
@@ -70,7 +71,8 @@ func send(t *testing.T, client dynamic.Interface, definition map[string]any, e e
 	t.Helper()
 	objects := resource(client, definition, e.object)
 	if e.before == nil {
-		_, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: e.object}, metav1.CreateOptions{FieldValidation: strictly, DryRun: []string{metav1.DryRunAll}})
+		_, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: e.object},
+			metav1.CreateOptions{FieldValidation: strictly, DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 	before, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: e.before}, metav1.CreateOptions{})

@@ -43,12 +43,14 @@ type version struct {
 }
 
 // newVersion reads a version's schema. It is cheap.
-func newVersion(crd *apiextensionsv1.CustomResourceDefinition, from *apiextensionsv1.CustomResourceDefinitionVersion) (*version, error) {
+func newVersion(crd *apiextensionsv1.CustomResourceDefinition,
+	from *apiextensionsv1.CustomResourceDefinitionVersion) (*version, error) {
 	if from.Schema == nil || from.Schema.OpenAPIV3Schema == nil {
 		return nil, errors.New("there is none: write schema.openAPIV3Schema")
 	}
 	converted := &apiextensions.CustomResourceValidation{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(from.Schema, converted, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(from.Schema,
+		converted, nil); err != nil {
 		return nil, err
 	}
 	structure, err := structural.NewStructural(converted.OpenAPIV3Schema)
@@ -59,7 +61,8 @@ func newVersion(crd *apiextensionsv1.CustomResourceDefinition, from *apiextensio
 		return nil, err
 	}
 	v := &version{
-		name: from.Name, served: from.Served, keepsAll: crd.Spec.PreserveUnknownFields, maxCost: celconfig.RuntimeCELCostBudget,
+		name: from.Name, served: from.Served, keepsAll: crd.Spec.PreserveUnknownFields,
+		maxCost:    celconfig.RuntimeCELCostBudget,
 		properties: converted.OpenAPIV3Schema, structure: structure,
 		fields: sync.OnceValues(func() (validation.SchemaValidator, error) {
 			validator, _, err := validation.NewSchemaValidator(converted.OpenAPIV3Schema)
@@ -91,7 +94,8 @@ func (v *version) validate(ctx context.Context, before, after map[string]any, re
 		found = append(found, validation.ValidateCustomResource(nil, after, fields)...)
 	} else {
 		both := common.NewCorrelatedObject(after, before, &model.Structural{Structural: v.structure})
-		found = append(found, validation.ValidateCustomResourceUpdate(nil, after, before, fields, validation.WithRatcheting(both))...)
+		found = append(found, validation.ValidateCustomResourceUpdate(nil, after, before, fields,
+			validation.WithRatcheting(both))...)
 		old, options = before, []cel.Option{cel.WithRatcheting(both)}
 	}
 	found = append(found, v.validateScale(after)...)
@@ -114,7 +118,8 @@ func (v *version) validate(ctx context.Context, before, after map[string]any, re
 func blocksRules(found field.ErrorList) bool {
 	for _, err := range found {
 		switch err.Type {
-		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
+			field.ErrorTypeTypeInvalid:
 			return true
 		}
 	}
@@ -132,7 +137,8 @@ func (v *version) validateScale(object map[string]any) field.ErrorList {
 	if v.scale.LabelSelectorPath != nil {
 		path := strings.TrimPrefix(*v.scale.LabelSelectorPath, ".")
 		if _, _, err := unstructured.NestedString(object, strings.Split(path, ".")...); err != nil {
-			found = append(found, field.Invalid(field.NewPath(path), nil, "must be a string, because the scale subresource reads it"))
+			found = append(found, field.Invalid(field.NewPath(path), nil,
+				"must be a string, because the scale subresource reads it"))
 		}
 	}
 	return found
@@ -143,11 +149,13 @@ func replicas(object map[string]any, path string) field.ErrorList {
 	count, _, err := unstructured.NestedInt64(object, strings.Split(path, ".")...)
 	switch {
 	case err != nil:
-		return field.ErrorList{field.Invalid(field.NewPath(path), nil, "must be an integer, because the scale subresource reads it")}
+		return field.ErrorList{field.Invalid(field.NewPath(path), nil,
+			"must be an integer, because the scale subresource reads it")}
 	case count < 0:
 		return field.ErrorList{field.Invalid(field.NewPath(path), count, "must not be negative")}
 	case count > math.MaxInt32:
-		return field.ErrorList{field.Invalid(field.NewPath(path), count, fmt.Sprintf("must be at most %d", math.MaxInt32))}
+		return field.ErrorList{field.Invalid(field.NewPath(path), count,
+			fmt.Sprintf("must be at most %d", math.MaxInt32))}
 	default:
 		return nil
 	}

@@ -35,7 +35,10 @@ func (c *checker) hooks(hooks *Hooks) {
 		}
 	}
 	if *hooks == (Hooks{}) && !c.isRefused {
-		c.invalid(&field.Error{Type: field.ErrorTypeRequired, Detail: "the annotation has no hook: write pre, mid or post, or drop the annotation"})
+		c.invalid(&field.Error{
+			Type:   field.ErrorTypeRequired,
+			Detail: "the annotation has no hook: write pre, mid or post, or drop the annotation",
+		})
 	}
 }
 
@@ -48,22 +51,28 @@ func (c *checker) hook(stage Stage, path *field.Path, hook *Hook) {
 		c.invalid(field.NotSupported(path.Child("keep"), short(string(hook.Keep)), known))
 	}
 	if seconds := hook.TimeoutSeconds; seconds != nil && (*seconds < 1 || *seconds > math.MaxInt32) {
-		c.invalid(field.Invalid(path.Child("timeoutSeconds"), *seconds, fmt.Sprintf("must be from 1 to %d: drop it for 600", math.MaxInt32)))
+		c.invalid(field.Invalid(path.Child("timeoutSeconds"), *seconds,
+			fmt.Sprintf("must be from 1 to %d: drop it for 600", math.MaxInt32)))
 	}
 	if times := hook.BackoffLimit; times != nil && *times < 1 {
-		c.invalid(field.Invalid(path.Child("backoffLimit"), *times, "must be at least 1: for a hook that runs once, write failurePolicy: Abort"))
+		c.invalid(field.Invalid(path.Child("backoffLimit"), *times,
+			"must be at least 1: for a hook that runs once, write failurePolicy: Abort"))
 	} else if times != nil && hook.Policy() != Retry {
-		c.add(RuleNoEffect, field.Forbidden(path.Child("backoffLimit"), fmt.Sprintf("it has no effect with failurePolicy: %s, since only Retry runs a hook again: drop it", hook.Policy())))
+		c.add(RuleNoEffect, field.Forbidden(path.Child("backoffLimit"),
+			fmt.Sprintf("it has no effect with failurePolicy: %s, since only Retry runs a hook again: drop it",
+				hook.Policy())))
 	}
 	if name := hook.ServiceAccountName; name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
 		c.invalid(field.Invalid(path.Child("serviceAccountName"), short(name), validation.IsDNS1123Subdomain(name)[0]))
 	}
 	if hook.Resources != nil && len(hook.Resources.Claims) > 0 {
-		c.invalid(field.Forbidden(path.Child("resources", "claims"), "the pod of a hook has no resource claims: drop it"))
+		c.invalid(field.Forbidden(path.Child("resources", "claims"),
+			"the pod of a hook has no resource claims: drop it"))
 	}
 	c.strategy(stage, path, hook)
 	if hook.ExecNewPod == nil {
-		c.invalid(field.Required(path.Child("execNewPod"), "write the containerName and the command of the hook below it"))
+		c.invalid(field.Required(path.Child("execNewPod"),
+			"write the containerName and the command of the hook below it"))
 		return
 	}
 	c.pod(path.Child("execNewPod"), hook.ExecNewPod)
@@ -74,9 +83,13 @@ func (c *checker) strategy(stage Stage, path *field.Path, hook *Hook) {
 	switch {
 	case c.template.strategyType == recreate:
 	case stage == Mid:
-		c.add(RuleStrategy, field.Forbidden(path, fmt.Sprintf("it needs spec.strategy.type: Recreate, and that is %s, where old pods run until new ones do: change the strategy, or use pre", short(c.template.strategyType))))
+		c.add(RuleStrategy, field.Forbidden(path,
+			fmt.Sprintf("it needs spec.strategy.type: Recreate, and that is %s, where old pods run until new ones "+
+				"do: change the strategy, or use pre", short(c.template.strategyType))))
 	case stage == Post && hook.Policy() == Abort:
-		c.add(RuleStrategy, field.Forbidden(path.Child("failurePolicy"), fmt.Sprintf("Abort has nothing to stop under spec.strategy.type: %s, where the rollout is complete by then: write Retry or Ignore, or use pre", short(c.template.strategyType))))
+		c.add(RuleStrategy, field.Forbidden(path.Child("failurePolicy"),
+			fmt.Sprintf("Abort has nothing to stop under spec.strategy.type: %s, where the rollout is complete by "+
+				"then: write Retry or Ignore, or use pre", short(c.template.strategyType))))
 	}
 }
 
@@ -84,14 +97,16 @@ func (c *checker) strategy(stage Stage, path *field.Path, hook *Hook) {
 func (c *checker) pod(path *field.Path, pod *ExecNewPod) {
 	switch name, at := pod.ContainerName, path.Child("containerName"); {
 	case name == "":
-		c.add(RuleContainer, field.Required(at, "name the container of the template whose image runs: "+has(c.containers)))
+		c.add(RuleContainer, field.Required(at,
+			"name the container of the template whose image runs: "+has(c.containers)))
 	case !slices.Contains(c.containers, name):
 		wrong := field.NotFound(at, short(name))
 		wrong.Detail = "name one of the template's containers: " + has(c.containers)
 		c.add(RuleContainer, wrong)
 	}
 	if len(pod.Command) == 0 {
-		c.invalid(field.Required(path.Child("command"), `without it, the hook would run what the image runs, which never ends: write it as a list, such as [rake, "db:migrate"]`))
+		c.invalid(field.Required(path.Child("command"),
+			`without it, the hook would run what the image runs, which never ends: write it as a list, such as [rake, "db:migrate"]`))
 	}
 	names := map[string]bool{}
 	for i, envVar := range pod.Env {
@@ -117,7 +132,9 @@ func (c *checker) variable(path *field.Path, envVar corev1.EnvVar, names map[str
 	case envVar.Name == "":
 		c.invalid(field.Required(at, "each environment variable has a name"))
 	case len(validation.IsRelaxedEnvVarName(envVar.Name)) > 0:
-		c.invalid(field.Invalid(at, field.OmitValueType{}, "it is no name of an environment variable: write letters, digits and _, such as DB_NAME, and its content into value"))
+		c.invalid(field.Invalid(at, field.OmitValueType{},
+			"it is no name of an environment variable: write letters, digits and _, such as DB_NAME, and its content "+
+				"into value"))
 	case names[envVar.Name]:
 		c.invalid(field.Duplicate(at, short(envVar.Name)))
 	}
@@ -165,14 +182,20 @@ func misplaced(manifest map[string]any) []HookProblem {
 	for _, key := range slices.Sorted(maps.Keys(annotations(manifest))) {
 		switch {
 		case key == StateAnnotation:
-			problems = append(problems, outside(RuleMisplaced, annotationPath(key), "%s is what Runlevel writes to remember which hooks have run: drop it", key))
+			problems = append(problems,
+				outside(RuleMisplaced, annotationPath(key),
+					"%s is what Runlevel writes to remember which hooks have run: drop it", key))
 		case isMisspelt(key):
-			problems = append(problems, outside(RuleMisplaced, annotationPath(key), "the annotation %s has no effect: did you mean %s?", short(key), Annotation))
+			problems = append(problems,
+				outside(RuleMisplaced, annotationPath(key), "the annotation %s has no effect: did you mean %s?",
+					short(key), Annotation))
 		}
 	}
 	path := []string{"spec", "template", "metadata", "annotations", Annotation}
 	if _, found, _ := unstructured.NestedFieldNoCopy(manifest, path...); found {
-		problems = append(problems, outside(RuleMisplaced, path, "%s has no effect in a pod template: move it to metadata.annotations of the Deployment", Annotation))
+		problems = append(problems,
+			outside(RuleMisplaced, path,
+				"%s has no effect in a pod template: move it to metadata.annotations of the Deployment", Annotation))
 	}
 	return problems
 }
@@ -198,18 +221,23 @@ func wrongKind(object *unstructured.Unstructured) []HookProblem {
 		name = kind.String()
 	}
 	return []HookProblem{outside(RuleMisplaced, annotationPath(Annotation),
-		"only a Deployment of the group apps has hooks, and this is a %s: drop the annotation %s, or move it to a Deployment", name, Annotation)}
+		"only a Deployment of the group apps has hooks, and this is a %s: drop the annotation %s, or move it to a "+
+			"Deployment", name, Annotation)}
 }
 
 // withoutEffect reports fields that keep hooks from running.
 func withoutEffect(deployment map[string]any, hooks *Hooks) []HookProblem {
 	var problems []HookProblem
-	if isPaused, _, _ := unstructured.NestedBool(deployment, "spec", "paused"); isPaused && (hooks.Mid != nil || hooks.Post != nil) {
-		problems = append(problems, outside(RuleNoEffect, []string{"spec", "paused"}, "spec.paused is true, so that a rollout never completes, and hooks after pre never run: drop it"))
+	if isPaused, _, _ := unstructured.NestedBool(deployment, "spec", "paused"); isPaused &&
+		(hooks.Mid != nil || hooks.Post != nil) {
+		problems = append(problems,
+			outside(RuleNoEffect, []string{"spec", "paused"},
+				"spec.paused is true, so that a rollout never completes, and hooks after pre never run: drop it"))
 	}
 	if value, _ := annotations(deployment)[createOnlyAnnotation].(string); strings.EqualFold(value, "true") {
 		problems = append(problems, outside(RuleNoEffect, annotationPath(createOnlyAnnotation),
-			"the Deployment is create-only, so that an update never changes it: its hooks run when it is created, and never again"))
+			"the Deployment is create-only, so that an update never changes it: its hooks run when it is created, "+
+				"and never again"))
 	}
 	return problems
 }

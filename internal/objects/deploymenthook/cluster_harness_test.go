@@ -62,7 +62,12 @@ type ownPod struct {
 }
 
 func newCluster(t testing.TB) *cluster {
-	return &cluster{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lastEnd: podEnd{after: 10 * time.Second}, succeeded: map[string]int{}}
+	return &cluster{
+		t:         t,
+		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		lastEnd:   podEnd{after: 10 * time.Second},
+		succeeded: map[string]int{},
+	}
 }
 
 // step lets the controllers and kubelets do what is due.
@@ -106,14 +111,18 @@ func (c *cluster) deploy() {
 func (c *cluster) run(pod *hookPod) {
 	start := pod.CreationTimestamp.Add(time.Second)
 	switch {
-	case pod.end.neverStarts || c.now.Before(start) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+	case pod.end.neverStarts || c.now.Before(start) || pod.Status.Phase == corev1.PodSucceeded ||
+		pod.Status.Phase == corev1.PodFailed:
 		return
 	case !pod.ended.IsZero():
 		c.reportPhase(pod)
 		return
 	}
 	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &metav1.Time{Time: start}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name:  pod.Spec.Containers[0].Name,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
 	deadline := start.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second)
 	ends := start.Add(pod.end.after)
 	switch {
@@ -121,17 +130,21 @@ func (c *cluster) run(pod *hookPod) {
 	case !pod.end.neverEnds && !c.now.Before(ends):
 		c.end(pod)
 	case !c.now.Before(deadline):
-		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "DeadlineExceeded",
+			"Pod was active on the node longer than the specified deadline"
 	}
 }
 
 // end ends the container of a pod as its podEnd says. An eviction comes with its phase, any other end before it.
 func (c *cluster) end(pod *hookPod) {
 	pod.ended = c.now
-	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: pod.end.exitCode}}
+	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: pod.end.exitCode},
+	}
 	switch {
 	case pod.end.isEvicted:
-		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted",
+			"The node was low on resource: memory."
 	case pod.end.exitCode == 0:
 		c.succeeded[pod.Labels["runlevel.dev/hook"]]++
 	}
@@ -158,7 +171,8 @@ func (c *cluster) next(latest time.Time) time.Time {
 	var times []time.Time
 	for _, pod := range c.pods {
 		start := pod.CreationTimestamp.Add(time.Second)
-		times = append(times, start, start.Add(pod.end.after), start.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second), pod.gone)
+		times = append(times, start, start.Add(pod.end.after),
+			start.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second), pod.gone)
 		if !pod.ended.IsZero() {
 			times = append(times, pod.ended.Add(pod.end.phaseLag))
 		}

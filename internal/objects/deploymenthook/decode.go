@@ -21,8 +21,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
-// A decoder reads the text of an annotation strictly, as the API server reads an object, and collects problems with their
-// places.
+// A decoder reads the text of an annotation strictly, as the API server reads an object, and collects problems with
+// their places.
 type decoder struct {
 	places    *yamltext.FieldPlaces
 	lines     int // of the text: YAML may count more
@@ -67,17 +67,24 @@ func (d *decoder) decode(written string) *Hooks {
 	return hooks
 }
 
-// parseText returns the nodes of a text with one document, without aliases and tags: a reader would misunderstand them. Its
-// errors do not quote the text, which may be secret.
+// parseText returns the nodes of a text with one document, without aliases and tags: a reader would misunderstand them.
+// Its errors do not quote the text, which may be secret.
 func parseText(text []byte) (*yaml.Node, *yamltext.TextError) {
 	if at := yamltext.OddBreak(text); at >= 0 { // one library reads a comment, the other a value
-		return nil, &yamltext.TextError{Line: yamltext.LineAt(text, int64(at)), Message: "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in hooks: write them as \\u2028 within double quotes"}
+		return nil, &yamltext.TextError{
+			Line: yamltext.LineAt(text, int64(at)),
+			Message: "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in hooks: write them as " +
+				"\\u2028 within double quotes",
+		}
 	}
 	root, err := yamltext.Parse(text)
 	var more *yamltext.TextError
 	switch {
 	case errors.As(err, &more):
-		return nil, &yamltext.TextError{Line: more.Line, Message: "it has more than one document: write pre, mid and post into one"}
+		return nil, &yamltext.TextError{
+			Line:    more.Line,
+			Message: "it has more than one document: write pre, mid and post into one",
+		}
 	case err != nil:
 		return nil, explain(err, text)
 	case root == nil:
@@ -87,7 +94,11 @@ func parseText(text []byte) (*yaml.Node, *yamltext.TextError) {
 		return nil, wrong
 	}
 	if twice := yamltext.RepeatedKeys(root); len(twice) > 0 {
-		return nil, &yamltext.TextError{Line: twice[0].Line, Column: twice[0].Column, Message: fmt.Sprintf("the key %.60q stands twice in the same mapping: keep one of them", twice[0].Key)}
+		return nil, &yamltext.TextError{
+			Line:    twice[0].Line,
+			Column:  twice[0].Column,
+			Message: fmt.Sprintf("the key %.60q stands twice in the same mapping: keep one of them", twice[0].Key),
+		}
 	}
 	return root, nil
 }
@@ -102,7 +113,11 @@ func explain(err error, text []byte) *yamltext.TextError {
 // extraordinary returns an error for the first anchor, alias or tag; nil if there is none.
 func extraordinary(node *yaml.Node) *yamltext.TextError {
 	if node.Kind == yaml.AliasNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 {
-		return &yamltext.TextError{Line: node.Line, Column: node.Column, Message: `anchors, aliases and tags are not allowed in hooks: write out what they stand for, and put a text that begins with "&", "*" or "!" in quotes`}
+		return &yamltext.TextError{
+			Line:    node.Line,
+			Column:  node.Column,
+			Message: `anchors, aliases and tags are not allowed in hooks: write out what they stand for, and put a text that begins with "&", "*" or "!" in quotes`,
+		}
 	}
 	for _, child := range node.Content {
 		if wrong := extraordinary(child); wrong != nil {
@@ -115,7 +130,13 @@ func extraordinary(node *yaml.Node) *yamltext.TextError {
 // invalidText adds a problem of the text as a whole.
 func (d *decoder) invalidText(wrong *yamltext.TextError) {
 	d.isRefused = true
-	d.problems = []HookProblem{{Rule: RuleInvalid, Path: annotationPath(Annotation), Line: max(wrong.Line, 1), Column: max(wrong.Column, 1), Message: wrong.Message}}
+	d.problems = []HookProblem{{
+		Rule:    RuleInvalid,
+		Path:    annotationPath(Annotation),
+		Line:    max(wrong.Line, 1),
+		Column:  max(wrong.Column, 1),
+		Message: wrong.Message,
+	}}
 }
 
 // fieldStep matches one step of a field such as pre.execNewPod.env[1].name.
@@ -132,7 +153,13 @@ func (d *decoder) add(rule HookRule, wrong *field.Error) {
 	if wrong.Field == "" {
 		message = wrong.ErrorBody()
 	}
-	problem := HookProblem{Rule: rule, Path: annotationPath(Annotation), Line: min(line, d.lines), Column: column, Message: printable.Line(message)}
+	problem := HookProblem{
+		Rule:    rule,
+		Path:    annotationPath(Annotation),
+		Line:    min(line, d.lines),
+		Column:  column,
+		Message: printable.Line(message),
+	}
 	isFirstError := !problem.IsWarning() && !d.isRefused // kept behind any number of warnings
 	d.isRefused = d.isRefused || isFirstError
 	if len(d.problems) < maxProblems || isFirstError {
@@ -143,7 +170,8 @@ func (d *decoder) add(rule HookRule, wrong *field.Error) {
 // wantedTypes are what to write for the types of fields.
 var wantedTypes = map[reflect.Kind]string{
 	reflect.String: "a string: write it in quotes", reflect.Slice: "a list", reflect.Bool: "true or false",
-	reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Struct: "a mapping", reflect.Map: "a mapping",
+	reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Struct: "a mapping",
+	reflect.Map: "a mapping",
 }
 
 // typeError returns the problem of a value that does not have the type of its field.
@@ -191,7 +219,8 @@ func pathAt(text *json.Decoder, offset int64, path *field.Path) *field.Path {
 // fieldsOf are the fields of hooks, by the last step of the path to them.
 var fieldsOf = map[string]string{
 	"": "pre, mid, post", "pre": hookFields, "mid": hookFields, "post": hookFields,
-	"execNewPod": "containerName, command, args, env, volumes", "env": "name, value, valueFrom", "resources": "limits, requests",
+	"execNewPod": "containerName, command, args, env, volumes", "env": "name, value, valueFrom",
+	"resources": "limits, requests",
 }
 
 const hookFields = "failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep"
@@ -211,8 +240,8 @@ func unknownField(name string) *field.Error {
 	return &field.Error{Type: field.ErrorTypeForbidden, Field: name, Detail: "unknown field: " + advice}
 }
 
-// quantities checks the quantities in a value before they are decoded, because their decoder does not name the field. Name
-// is the last name in the path.
+// quantities checks the quantities in a value before they are decoded, because their decoder does not name the field.
+// Name is the last name in the path.
 func (d *decoder) quantities(value any, path *field.Path, name string) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -20,7 +20,8 @@ func TestCheck(t *testing.T) {
 		"a Deployment with hooks": {`
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: ` + valid + `, runlevel.dev/ready: none, shop.example/hooks: all}}
+metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: ` + valid +
+			`, runlevel.dev/ready: none, shop.example/hooks: all}}
 spec: {template: {spec: {containers: [{name: web}]}}}
 `, ""},
 		"hooks of a StatefulSet": {`
@@ -64,7 +65,8 @@ spec template metadata annotations runlevel.dev/lifecycle-hooks: MisplacedHooks:
 		"a Deployment that is paused and create-only": {`
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: ` + valid + `, release.openshift.io/create-only: "True"}}
+metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: ` + valid +
+			`, release.openshift.io/create-only: "True"}}
 spec: {paused: true, template: {spec: {containers: [{name: web}]}}}
 `, `
 spec paused: HookIneffective: spec.paused is true, so that a rollout never completes, and hooks after pre never run: drop it

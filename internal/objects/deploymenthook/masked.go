@@ -53,7 +53,8 @@ func (h *Hooks) values() map[envName]string {
 	return values
 }
 
-// masked returns hooks as YAML with masked values, which differ from the masks of other values before. It changes the hooks.
+// masked returns hooks as YAML with masked values, which differ from the masks of other values before. It changes the
+// hooks.
 func (h *Hooks) masked(before map[envName]string) string {
 	for _, stage := range Stages {
 		env := h.Of(stage).env()
@@ -96,7 +97,8 @@ func (r Rollout) Masker() *strings.Replacer {
 			env = append(env, container.Env...)
 		}
 	}
-	slices.SortFunc(env, func(a, b corev1.EnvVar) int { return len(b.Value) - len(a.Value) }) // a value may be a part of another
+	// a value may be a part of another
+	slices.SortFunc(env, func(a, b corev1.EnvVar) int { return len(b.Value) - len(a.Value) })
 	var pairs []string
 	for _, envVar := range env {
 		if len(envVar.Value) >= shortestSecret {

@@ -81,8 +81,10 @@ post: hunter2
 
 // TestMaskedChange marks values that differ, wherever the variable stands in the list.
 func TestMaskedChange(t *testing.T) {
-	const before = "pre:\n  execNewPod:\n    env:\n    - name: A\n      value: hunter2\n    - name: B\n      value: hunter2\n"
-	const after = "pre:\n  execNewPod:\n    env:\n    - name: NEW\n      value: hunter2\n    - name: B\n      value: other\n    - name: A\n      value: hunter2\n"
+	const before = "pre:\n  execNewPod:\n    env:\n    - name: A\n      value: hunter2\n    - name: B\n      value: " +
+		"hunter2\n"
+	const after = "pre:\n  execNewPod:\n    env:\n    - name: NEW\n      value: hunter2\n    - name: B\n      value: " +
+		"other\n    - name: A\n      value: hunter2\n"
 	old, changed := deploymenthook.MaskedChange(before, after)
 	if want := strings.ReplaceAll(before, "hunter2", "'***'"); old != want {
 		t.Errorf("before, it is\n%s", old)

@@ -48,7 +48,11 @@ type template struct {
 const recreate = "Recreate"
 
 func readTemplate(deployment map[string]any) template {
-	t := template{strategyType: "RollingUpdate", containers: names(deployment, "containers"), volumes: names(deployment, "volumes")}
+	t := template{
+		strategyType: "RollingUpdate",
+		containers:   names(deployment, "containers"),
+		volumes:      names(deployment, "volumes"),
+	}
 	if strategy, _, _ := unstructured.NestedString(deployment, "spec", "strategy", "type"); strategy != "" {
 		t.strategyType = strategy
 	}

@@ -76,7 +76,8 @@ post:
 		"a tab": {hooks: "pre:\n\texecNewPod: {}\n", want: `
 2:1 InvalidHooks: this line begins with a tab: indent it with blanks
 `},
-		"a value that is no YAML": {hooks: "pre:\n  execNewPod: {containerName: web, command: [a], env: [{name: A, value: @hunter2}]}\n", want: `
+		"a value that is no YAML": {hooks: "pre:\n  execNewPod: {containerName: web, command: [a], env: [{name: A, " +
+			"value: @hunter2}]}\n", want: `
 2:1 InvalidHooks: a value begins with a character that YAML reserves, such as @, % or a backquote: put it in quotes
 `},
 		"two documents": {hooks: "pre: {}\n---\npost: {}\n", want: `
@@ -91,7 +92,8 @@ post:
 		"a tag": {hooks: "pre:\n  execNewPod: {containerName: web, command: [!secret a]}\n", want: `
 2:46 InvalidHooks: anchors, aliases and tags are not allowed in hooks: write out what they stand for, and put a text that begins with "&", "*" or "!" in quotes
 `},
-		"a key twice": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake]}\npre:\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+		"a key twice": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake]}\npre:\n  execNewPod: " +
+			"{containerName: web, command: [rake]}\n", want: `
 3:1 InvalidHooks: the key "pre" stands twice in the same mapping: keep one of them
 `},
 		"a stage that there is not": {hooks: "before:\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
@@ -164,7 +166,8 @@ post:
 		"mid under RollingUpdate": {hooks: "mid:\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
 1:1 HookStrategy: mid: Forbidden: it needs spec.strategy.type: Recreate, and that is RollingUpdate, where old pods run until new ones do: change the strategy, or use pre
 `},
-		"post with Abort under RollingUpdate": {strategy: "RollingUpdate", hooks: "post:\n  failurePolicy: Abort\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+		"post with Abort under RollingUpdate": {strategy: "RollingUpdate",
+			hooks: "post:\n  failurePolicy: Abort\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
 2:3 HookStrategy: post.failurePolicy: Forbidden: Abort has nothing to stop under spec.strategy.type: RollingUpdate, where the rollout is complete by then: write Retry or Ignore, or use pre
 `},
 		"all with Abort under Recreate": {strategy: "Recreate", hooks: `
@@ -188,13 +191,16 @@ post:
 		"no execNewPod": {hooks: "pre:\n  failurePolicy: Retry\n", want: `
 1:1 InvalidHooks: pre.execNewPod: Required value: write the containerName and the command of the hook below it
 `},
-		"a command that is a text": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: rake db:migrate\n    args: --all\n", want: `
+		"a command that is a text": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: rake " +
+			"db:migrate\n    args: --all\n", want: `
 5:5 InvalidHooks: pre.execNewPod.args: Invalid value: it is of type string, and must be a list with an item for each word, such as [rake, "db:migrate"], or [sh, -c, "…"] for a line of a shell
 `},
-		"a command that has a number": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command:\n    - sleep\n    - 5\n", want: `
+		"a command that has a number": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command:\n    - " +
+			"sleep\n    - 5\n", want: `
 6:7 InvalidHooks: pre.execNewPod.command[1]: Invalid value: it is of type number, and must be a string: write it in quotes
 `},
-		"no command": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    args: [rake]\npost:\n  execNewPod:\n    containerName: web\n    command: []\n", want: `
+		"no command": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    args: [rake]\npost:\n  " +
+			"execNewPod:\n    containerName: web\n    command: []\n", want: `
 2:3 InvalidHooks: pre.execNewPod.command: Required value: without it, the hook would run what the image runs, which never ends: write it as a list, such as [rake, "db:migrate"]
 8:5 InvalidHooks: post.execNewPod.command: Required value: without it, the hook would run what the image runs, which never ends: write it as a list, such as [rake, "db:migrate"]
 `},
@@ -216,10 +222,12 @@ pre:
 10:8 InvalidHooks: pre.execNewPod.env[3].name: Invalid value: it is no name of an environment variable: write letters, digits and _, such as DB_NAME, and its content into value
 11:36 InvalidHooks: pre.execNewPod.env[4].valueFrom: Forbidden: it stands beside a value: keep one of them
 `},
-		"a value that is a number": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: [rake]\n    env:\n    - {name: A, value: a}\n    - name: PORT\n      value: 8080\n", want: `
+		"a value that is a number": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: [rake]\n    " +
+			"env:\n    - {name: A, value: a}\n    - name: PORT\n      value: 8080\n", want: `
 8:7 InvalidHooks: pre.execNewPod.env[1].value: Invalid value: it is of type number, and must be a string: write it in quotes
 `},
-		"an environment that has a text": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: [HOME=hunter2]}\n", want: `
+		"an environment that has a text": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: " +
+			"[HOME=hunter2]}\n", want: `
 2:59 InvalidHooks: pre.execNewPod.env[0]: Invalid value: it is of type string, and must be a mapping of name, value, valueFrom
 `},
 		"fields of a reference": {hooks: `
@@ -234,25 +242,32 @@ pre:
 6:17 InvalidHooks: pre.execNewPod.env[0].valeu: Forbidden: unknown field: write one of name, value, valueFrom
 7:46 InvalidHooks: pre.execNewPod.env[1].valueFrom.secretKeyRef.nam: Forbidden: unknown field: is it misspelt?
 `},
-		"a type within a reference": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: [{name: REF, valueFrom: {secretKeyRef: {name: 5}}}]}\n", want: `
+		"a type within a reference": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: [{name: " +
+			"REF, valueFrom: {secretKeyRef: {name: 5}}}]}\n", want: `
 2:98 InvalidHooks: pre.execNewPod.env[0].valueFrom.secretKeyRef.name: Invalid value: it is of type number, and must be a string: write it in quotes
 `},
-		"a divisor": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: [{name: REF, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: many}}}]}\n", want: `
+		"a divisor": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: [{name: REF, valueFrom: " +
+			"{resourceFieldRef: {resource: limits.cpu, divisor: many}}}]}\n", want: `
 2:124 InvalidHooks: pre.execNewPod.env[0].valueFrom.resourceFieldRef.divisor: Invalid value: "many": must be a quantity, such as 100m or 128Mi
 `},
-		"a word of another type": {hooks: "pre:\n  keep: no\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+		"a word of another type": {hooks: "pre:\n  keep: no\n  execNewPod: {containerName: web, command: [rake]}\n",
+			want: `
 2:3 InvalidHooks: pre.keep: Invalid value: it is of type bool, and must be a string: write it in quotes
 `},
-		"a time with its unit": {hooks: "pre:\n  timeoutSeconds: 10m\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+		"a time with its unit": {hooks: "pre:\n  timeoutSeconds: 10m\n  execNewPod: {containerName: web, command: " +
+			"[rake]}\n", want: `
 2:3 InvalidHooks: pre.timeoutSeconds: Invalid value: it is of type string, and must be a whole number
 `},
-		"claims and a list for limits": {hooks: "pre:\n  resources: {limits: [128Mi], claims: [{name: gpu}]}\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+		"claims and a list for limits": {hooks: "pre:\n  resources: {limits: [128Mi], claims: [{name: gpu}]}\n  " +
+			"execNewPod: {containerName: web, command: [rake]}\n", want: `
 2:15 InvalidHooks: pre.resources.limits: Invalid value: it is of type array, and must be a mapping
 `},
-		"resource claims": {hooks: "pre:\n  resources: {claims: [{name: gpu}]}\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+		"resource claims": {hooks: "pre:\n  resources: {claims: [{name: gpu}]}\n  execNewPod: {containerName: web, " +
+			"command: [rake]}\n", want: `
 2:15 InvalidHooks: pre.resources.claims: Forbidden: the pod of a hook has no resource claims: drop it
 `},
-		"an extended resource": {hooks: "pre:\n  resources:\n    limits:\n      cpu: 1\n      example.com/gpu: many\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+		"an extended resource": {hooks: "pre:\n  resources:\n    limits:\n      cpu: 1\n      example.com/gpu: " +
+			"many\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
 5:7 InvalidHooks: pre.resources.limits[example.com/gpu]: Invalid value: "many": must be a quantity, such as 100m or 128Mi
 `},
 		"a list for a hook": {hooks: "pre: [rake]\n", want: `
@@ -261,7 +276,8 @@ pre:
 		"a key with a line break": {hooks: "pre: {\"a\\nb\": 1}\n", want: `
 1:7 InvalidHooks: pre.a\nb: Forbidden: unknown field: write one of failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep
 `},
-		"an environment that is a mapping": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: {PASSWORD: hunter2}}\n", want: `
+		"an environment that is a mapping": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: " +
+			"{PASSWORD: hunter2}}\n", want: `
 2:53 InvalidHooks: pre.execNewPod.env: Invalid value: it is of type object, and must be a list
 `},
 		"volumes": {hooks: `
@@ -283,7 +299,8 @@ post:
 7:7 HookVolume: pre.execNewPod.volumes[1]: Not found: "scratch": the hook runs without it, because the template has no such volume: it has data, cache
 13:21 InvalidHooks: post.execNewPod.volumes[1]: Duplicate value: "data"
 `},
-		"an unknown volume only warns": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], volumes: [scratch]}\n", want: `
+		"an unknown volume only warns": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], volumes: " +
+			"[scratch]}\n", want: `
 2:63 HookVolume: pre.execNewPod.volumes[0]: Not found: "scratch": the hook runs without it, because the template has no such volume: it has data, cache
 `},
 		"numbers": {hooks: `
@@ -302,10 +319,12 @@ post:
 		"a decimal": {hooks: "pre:\n  backoffLimit: 1.5\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
 2:3 InvalidHooks: pre.backoffLimit: Invalid value: it is of type number 1.5, and must be a whole number
 `},
-		"backoffLimit without Retry": {hooks: "pre:\n  failurePolicy: Abort\n  backoffLimit: 3\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+		"backoffLimit without Retry": {hooks: "pre:\n  failurePolicy: Abort\n  backoffLimit: 3\n  execNewPod: " +
+			"{containerName: web, command: [rake]}\n", want: `
 3:3 HookIneffective: pre.backoffLimit: Forbidden: it has no effect with failurePolicy: Abort, since only Retry runs a hook again: drop it
 `},
-		"a ServiceAccount": {hooks: "pre:\n  serviceAccountName: My Account\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+		"a ServiceAccount": {hooks: "pre:\n  serviceAccountName: My Account\n  execNewPod: {containerName: web, " +
+			"command: [rake]}\n", want: `
 2:3 InvalidHooks: pre.serviceAccountName: Invalid value: "My Account": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 `},
 		"resources": {hooks: `
@@ -353,12 +372,20 @@ func linesOf(problems []deploymenthook.HookProblem) string {
 // TestDefaults are what a hook does that says nothing of it.
 func TestDefaults(t *testing.T) {
 	hook := &deploymenthook.Hook{}
-	if hook.Policy() != deploymenthook.Retry || hook.Timeout().Minutes() != 10 || hook.Keeps() != deploymenthook.KeepFailed {
-		t.Errorf("a hook that says nothing has the policy %s, %s, and keeps %s", hook.Policy(), hook.Timeout(), hook.Keeps())
+	if hook.Policy() != deploymenthook.Retry || hook.Timeout().Minutes() != 10 ||
+		hook.Keeps() != deploymenthook.KeepFailed {
+		t.Errorf("a hook that says nothing has the policy %s, %s, and keeps %s", hook.Policy(), hook.Timeout(),
+			hook.Keeps())
 	}
-	hook = &deploymenthook.Hook{FailurePolicy: deploymenthook.Abort, TimeoutSeconds: new(int64(30)), Keep: deploymenthook.KeepNever}
-	if hook.Policy() != deploymenthook.Abort || hook.Timeout().Seconds() != 30 || hook.Keeps() != deploymenthook.KeepNever {
-		t.Errorf("a hook that says all of it has the policy %s, %s, and keeps %s", hook.Policy(), hook.Timeout(), hook.Keeps())
+	hook = &deploymenthook.Hook{
+		FailurePolicy:  deploymenthook.Abort,
+		TimeoutSeconds: new(int64(30)),
+		Keep:           deploymenthook.KeepNever,
+	}
+	if hook.Policy() != deploymenthook.Abort || hook.Timeout().Seconds() != 30 ||
+		hook.Keeps() != deploymenthook.KeepNever {
+		t.Errorf("a hook that says all of it has the policy %s, %s, and keeps %s", hook.Policy(), hook.Timeout(),
+			hook.Keeps())
 	}
 }
 
@@ -427,8 +454,11 @@ func TestAnErrorBehindManyWarnings(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(&volumes, "    - scratch-%d\n", i)
 	}
-	hooks, problems := deploymenthook.Parse(deployment(t, "", "pre:\n  execNewPod:\n    containerName: web\n    command: [rake]\n    volumes:\n"+volumes.String()+"post: {}\n"))
-	if hooks != nil || len(problems) > 30 || !slices.ContainsFunc(problems, func(p deploymenthook.HookProblem) bool { return !p.IsWarning() }) {
+	hooks, problems := deploymenthook.Parse(deployment(t, "",
+		"pre:\n  execNewPod:\n    containerName: web\n    command: [rake]\n    volumes:\n"+volumes.String()+
+			"post: {}\n"))
+	if hooks != nil || len(problems) > 30 ||
+		!slices.ContainsFunc(problems, func(p deploymenthook.HookProblem) bool { return !p.IsWarning() }) {
 		t.Errorf("the hooks are %v, with %d problems", hooks, len(problems))
 	}
 }

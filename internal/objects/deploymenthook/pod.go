@@ -53,7 +53,8 @@ func (s sequence) pod(attempt int) *corev1.Pod {
 			Namespace: s.Desired.Namespace,
 			Name:      shortened(strings.ReplaceAll(s.Release+"-"+s.Desired.Name, ".", "-"), suffix),
 			Labels: map[string]string{
-				DeploymentLabel: LabelOf(s.Desired.Name), stageLabel: string(s.stage), hashLabel: s.hash(), attemptLabel: strconv.Itoa(attempt),
+				DeploymentLabel: LabelOf(s.Desired.Name), stageLabel: string(s.stage), hashLabel: s.hash(),
+				attemptLabel: strconv.Itoa(attempt),
 			},
 			Annotations:     map[string]string{containerAnnotation: s.hook.ExecNewPod.ContainerName},
 			OwnerReferences: s.owners(),
@@ -61,11 +62,16 @@ func (s sequence) pod(attempt int) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, ActiveDeadlineSeconds: &timeout,
 			Containers: []corev1.Container{s.container()}, Volumes: s.volumes(),
-			ServiceAccountName: cmp.Or(from.ServiceAccountName, from.DeprecatedServiceAccount), AutomountServiceAccountToken: from.AutomountServiceAccountToken,
-			NodeSelector: from.NodeSelector, Tolerations: from.Tolerations, ImagePullSecrets: from.ImagePullSecrets,
-			SecurityContext: from.SecurityContext, PriorityClassName: from.PriorityClassName, RuntimeClassName: from.RuntimeClassName,
-			SchedulerName: from.SchedulerName, HostNetwork: from.HostNetwork, HostUsers: from.HostUsers, HostAliases: from.HostAliases,
-			DNSPolicy: from.DNSPolicy, DNSConfig: from.DNSConfig, EnableServiceLinks: from.EnableServiceLinks, TerminationGracePeriodSeconds: from.TerminationGracePeriodSeconds,
+			ServiceAccountName:           cmp.Or(from.ServiceAccountName, from.DeprecatedServiceAccount),
+			AutomountServiceAccountToken: from.AutomountServiceAccountToken,
+			NodeSelector:                 from.NodeSelector, Tolerations: from.Tolerations,
+			ImagePullSecrets: from.ImagePullSecrets,
+			SecurityContext:  from.SecurityContext, PriorityClassName: from.PriorityClassName,
+			RuntimeClassName: from.RuntimeClassName,
+			SchedulerName:    from.SchedulerName, HostNetwork: from.HostNetwork, HostUsers: from.HostUsers,
+			HostAliases: from.HostAliases,
+			DNSPolicy:   from.DNSPolicy, DNSConfig: from.DNSConfig, EnableServiceLinks: from.EnableServiceLinks,
+			TerminationGracePeriodSeconds: from.TerminationGracePeriodSeconds,
 		},
 	}
 	if s.hook.ServiceAccountName != "" {

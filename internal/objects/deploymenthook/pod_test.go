@@ -77,9 +77,16 @@ func created(t *testing.T, stage deploymenthook.Stage, name, hook string) *corev
 	rollout.Hooks.Pre, rollout.Hooks.Post = read, read
 	rollout.Template = deploymenthook.HashTemplate(rollout.Desired)
 	none := int32(0)
-	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "deployment"}, Spec: appsv1.DeploymentSpec{Replicas: &none}}
+	live := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "deployment"},
+		Spec:       appsv1.DeploymentSpec{Replicas: &none},
+	}
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name + "-1", UID: "set"}}
-	seen := deploymenthook.RolloutFacts{Now: time.Unix(0, 0), Live: live, State: deploymenthook.State{Rollout: rollout.Template}}
+	seen := deploymenthook.RolloutFacts{
+		Now:   time.Unix(0, 0),
+		Live:  live,
+		State: deploymenthook.State{Rollout: rollout.Template},
+	}
 	if stage == deploymenthook.Post {
 		seen.ReplicaSet = set
 	}
@@ -141,7 +148,12 @@ spec:
 	}
 	hash := pod.Labels["runlevel.dev/hook-hash"]
 	want.Name = "shop-web-pre-" + hash + "-1"
-	want.Labels = map[string]string{"runlevel.dev/hook-of": "web", "runlevel.dev/hook": "pre", "runlevel.dev/hook-hash": hash, "runlevel.dev/hook-attempt": "1"}
+	want.Labels = map[string]string{
+		"runlevel.dev/hook-of":      "web",
+		"runlevel.dev/hook":         "pre",
+		"runlevel.dev/hook-hash":    hash,
+		"runlevel.dev/hook-attempt": "1",
+	}
 	if diff := cmp.Diff(want, pod); diff != "" || hash == "" {
 		t.Errorf("the pod (-want +got):\n%s", diff)
 	}
@@ -149,13 +161,16 @@ spec:
 
 // TestPodOfPost is owned by the new ReplicaSet, which is not its controller: it would give it up.
 func TestPodOfPost(t *testing.T) {
-	pod := created(t, deploymenthook.Post, "web", "serviceAccountName: caller\nresources: {limits: {cpu: 100m}}\nexecNewPod: {containerName: proxy, command: [call]}\n")
+	pod := created(t, deploymenthook.Post, "web",
+		"serviceAccountName: caller\nresources: {limits: {cpu: 100m}}\nexecNewPod: {containerName: proxy, command: "+
+			"[call]}\n")
 	want := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "set"}}
 	if diff := cmp.Diff(want, pod.OwnerReferences); diff != "" {
 		t.Error(diff)
 	}
 	container := pod.Spec.Containers[0]
-	if pod.Spec.ServiceAccountName != "caller" || container.Resources.Limits.Cpu().String() != "100m" || container.Image != "proxy" || *pod.Spec.ActiveDeadlineSeconds != 600 {
+	if pod.Spec.ServiceAccountName != "caller" || container.Resources.Limits.Cpu().String() != "100m" ||
+		container.Image != "proxy" || *pod.Spec.ActiveDeadlineSeconds != 600 {
 		t.Errorf("it has not what the hook says: %v", pod.Spec)
 	}
 	if pod.Spec.Volumes != nil || container.VolumeMounts != nil {
@@ -163,18 +178,20 @@ func TestPodOfPost(t *testing.T) {
 	}
 }
 
-// TestPodNames are names of hosts, and labels that the API server takes, whatever a Deployment is called. Two Deployments
-// with one beginning have pods of their own.
+// TestPodNames are names of hosts, and labels that the API server takes, whatever a Deployment is called. Two
+// Deployments with one beginning have pods of their own.
 func TestPodNames(t *testing.T) {
 	long := strings.Repeat("a.b-", 50) + "c"
 	names := map[string]string{}
-	for _, name := range []string{"web", "web.v1", strings.Repeat("w", 63), strings.Repeat("w", 64), long, long + "d", strings.Repeat("a.", 30) + "z"} {
+	for _, name := range []string{"web", "web.v1", strings.Repeat("w", 63), strings.Repeat("w", 64), long, long + "d",
+		strings.Repeat("a.", 30) + "z"} {
 		pod := created(t, deploymenthook.Pre, name, "execNewPod: {containerName: web, command: [run]}")
 		if wrong := validation.IsDNS1123Label(pod.Name); len(wrong) > 0 {
 			t.Errorf("%s: %s: %q", name, pod.Name, wrong)
 		}
 		for key, value := range pod.Labels {
-			if wrong := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)); len(wrong) > 0 {
+			if wrong := slices.Concat(validation.IsQualifiedName(key),
+				validation.IsValidLabelValue(value)); len(wrong) > 0 {
 				t.Errorf("%s: label %s=%s: %q", name, key, value, wrong)
 			}
 		}
@@ -211,10 +228,18 @@ func TestHashOfTemplate(t *testing.T) {
 
 // TestAHookEndsWithItsContainer: a container that a webhook has put beside it may run for ever.
 func TestAHookEndsWithItsContainer(t *testing.T) {
-	hook := &deploymenthook.Hook{FailurePolicy: deploymenthook.Abort, ExecNewPod: &deploymenthook.ExecNewPod{ContainerName: "web", Command: []string{"check"}}}
+	hook := &deploymenthook.Hook{
+		FailurePolicy: deploymenthook.Abort,
+		ExecNewPod:    &deploymenthook.ExecNewPod{ContainerName: "web", Command: []string{"check"}},
+	}
 	desired := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	desired.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
-	rollout := deploymenthook.Rollout{Release: "shop", Hooks: &deploymenthook.Hooks{Pre: hook}, Desired: desired, Template: deploymenthook.HashTemplate(desired)}
+	rollout := deploymenthook.Rollout{
+		Release:  "shop",
+		Hooks:    &deploymenthook.Hooks{Pre: hook},
+		Desired:  desired,
+		Template: deploymenthook.HashTemplate(desired),
+	}
 	isChanged := true
 	facts := deploymenthook.RolloutFacts{Now: time.Now(), Live: desired, IsChanged: &isChanged}
 	action := rollout.Next(deploymenthook.Pre, facts)

@@ -25,7 +25,8 @@ type process struct {
 	rollout deploymenthook.Rollout
 	told    func(stage deploymenthook.Stage, action deploymenthook.HookAction)
 	said    func(words string)
-	isOver  func(stage deploymenthook.Stage, action deploymenthook.HookAction) bool // whether it is killed after an action
+	// whether it is killed after an action
+	isOver func(stage deploymenthook.Stage, action deploymenthook.HookAction) bool
 
 	isOverruled bool
 	isChanged   *bool
@@ -52,7 +53,9 @@ func (p *process) stage(stage deploymenthook.Stage) error {
 	if p.rollout.Hooks.Of(stage) == nil {
 		return nil
 	}
-	return p.until(stage, func(seen deploymenthook.RolloutFacts) deploymenthook.HookAction { return p.rollout.Next(stage, seen) })
+	return p.until(stage, func(seen deploymenthook.RolloutFacts) deploymenthook.HookAction {
+		return p.rollout.Next(stage, seen)
+	})
 }
 
 // object applies the Deployment itself, and awaits its rollout.
@@ -98,7 +101,8 @@ func (p *process) checkBefore() {
 }
 
 // until does one action after the other, until a stage is done.
-func (p *process) until(stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) error {
+func (p *process) until(stage deploymenthook.Stage,
+	next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) error {
 	if state := p.state(); state.IsRolledOut(p.rollout.Template) && (p.rollout.Override.IsEmpty() || p.isOverruled) {
 		p.said(fmt.Sprintf("%-4s is not due", cmp.Or(string(stage), "-")))
 		return nil
@@ -126,7 +130,8 @@ func (p *process) until(stage deploymenthook.Stage, next func(deploymenthook.Rol
 }
 
 // check looks for actions that are none, and for a sequence that does not end.
-func (p *process) check(stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) {
+func (p *process) check(stage deploymenthook.Stage, seen deploymenthook.RolloutFacts,
+	action deploymenthook.HookAction) {
 	if p.actions++; p.actions > 1000 {
 		p.t.Fatalf("the sequence does not end: %s %s %s", stage, action.Do, action.Message)
 	}
@@ -143,7 +148,13 @@ func (p *process) check(stage deploymenthook.Stage, seen deploymenthook.RolloutF
 
 // look returns what a process sees.
 func (p *process) look(stage deploymenthook.Stage) deploymenthook.RolloutFacts {
-	seen := deploymenthook.RolloutFacts{Now: p.now, State: p.state(), IsOverruled: p.isOverruled, IsChanged: p.isChanged, Refused: p.refused}
+	seen := deploymenthook.RolloutFacts{
+		Now:         p.now,
+		State:       p.state(),
+		IsOverruled: p.isOverruled,
+		IsChanged:   p.isChanged,
+		Refused:     p.refused,
+	}
 	for _, pod := range p.pods {
 		seen.Pods = append(seen.Pods, pod.DeepCopy())
 	}
@@ -207,15 +218,18 @@ func (p *process) createHook(pod *corev1.Pod) {
 func (p *process) checkComplete(action deploymenthook.HookAction) {
 	before := p.state()
 	isLeft := p.rollout.IsCreateOnly && action.State.Template != p.rollout.Template
-	if before.Rollout != p.rollout.Template || action.State.Rollout != "" || action.Do == deploymenthook.GiveUp || isLeft {
+	if before.Rollout != p.rollout.Template || action.State.Rollout != "" || action.Do == deploymenthook.GiveUp ||
+		isLeft {
 		return
 	}
 	for _, stage := range deploymenthook.Stages {
 		progress, got := action.State.Hooks[stage], p.succeeded[string(stage)]
 		switch {
 		case p.rollout.Hooks.Of(stage) == nil || progress.Result == deploymenthook.Skipped:
-		case progress.Result == deploymenthook.Succeeded && got != 1, progress.Result != deploymenthook.Succeeded && got != 0, progress.Result == "":
-			p.t.Fatalf("the rollout is complete: the %s hook: %q, and %d of its pods have succeeded", stage, progress.Result, got)
+		case progress.Result == deploymenthook.Succeeded && got != 1, progress.Result != deploymenthook.Succeeded &&
+			got != 0, progress.Result == "":
+			p.t.Fatalf("the rollout is complete: the %s hook: %q, and %d of its pods have succeeded", stage,
+				progress.Result, got)
 		}
 	}
 }

@@ -23,8 +23,8 @@ type Rollout struct {
 	IsCreateOnly bool
 
 	Override Override
-	// Pause is the pause before a rollout that a hook has stopped is tried again; none if it is 0. It keeps a controller
-	// that applies a release again and again from running the hook each time.
+	// Pause is the pause before a rollout that a hook has stopped is tried again; none if it is 0. It keeps a
+	// controller that applies a release again and again from running the hook each time.
 	Pause time.Duration
 }
 
@@ -179,10 +179,14 @@ func (r Rollout) begin(seen RolloutFacts) (action HookAction, isDecided bool) {
 	case !isInstall && !*seen.IsChanged:
 		return r.endRollout(seen), true
 	}
-	return HookAction{Do: Save, State: &State{Template: state.Template, Rollout: r.Template, IsInstall: isInstall, Replicas: state.Replicas}}, true
+	return HookAction{
+		Do:    Save,
+		State: &State{Template: state.Template, Rollout: r.Template, IsInstall: isInstall, Replicas: state.Replicas},
+	}, true
 }
 
-// isBeingCreated reports whether an install is under way: of this template, or of another one whose Deployment has no pods yet.
+// isBeingCreated reports whether an install is under way: of this template, or of another one whose Deployment has no
+// pods yet.
 func (r Rollout) isBeingCreated(seen RolloutFacts) bool {
 	state := seen.State
 	return state.Rollout != "" && state.IsInstall && (state.Rollout == r.Template || seen.Live.Spec.Paused)
@@ -221,17 +225,23 @@ func (r Rollout) overruled(state State) *State {
 		}
 	}
 	for _, stage := range r.Override.Rerun {
-		next = next.restarted().with(stage, HookProgress{Hash: r.hash(stage), Attempt: next.Hooks[stage].Attempt, By: r.Override.By})
+		next = next.restarted().with(stage,
+			HookProgress{Hash: r.hash(stage), Attempt: next.Hooks[stage].Attempt, By: r.Override.By})
 	}
 	for _, stage := range r.Override.Skip {
-		next = next.with(stage, HookProgress{Hash: r.hash(stage), Attempt: next.Hooks[stage].Attempt, Result: Skipped, By: r.Override.By})
+		next = next.with(stage, HookProgress{
+			Hash:    r.hash(stage),
+			Attempt: next.Hooks[stage].Attempt,
+			Result:  Skipped,
+			By:      r.Override.By,
+		})
 	}
 	return next
 }
 
-// cleanUp deletes pods that are not needed: of another template, of a hook that was changed or skipped, of an attempt that
-// has failed. It awaits their end, so that two hooks of a Deployment never run at a time. It also deletes pods that have
-// ended and are not kept.
+// cleanUp deletes pods that are not needed: of another template, of a hook that was changed or skipped, of an attempt
+// that has failed. It awaits their end, so that two hooks of a Deployment never run at a time. It also deletes pods
+// that have ended and are not kept.
 func (r Rollout) cleanUp(seen RolloutFacts) (action HookAction, isDecided bool) {
 	for _, pod := range seen.Pods {
 		switch {
@@ -256,7 +266,8 @@ func (r Rollout) awaitEnd(pod *corev1.Pod, seen RolloutFacts) HookAction {
 		return HookAction{Do: Wait, Pod: pod, Message: words + " yet", Until: until}
 	}
 	if last := seen.State.Hooks[Stage(pod.Labels[stageLabel])].Message; last != "" && r.isOurs(pod) {
-		return r.giveUp(seen, HookNotEnded, fmt.Sprintf("%s; it was deleted, and is still there after %s", last, r.deadline()))
+		return r.giveUp(seen, HookNotEnded,
+			fmt.Sprintf("%s; it was deleted, and is still there after %s", last, r.deadline()))
 	}
 	return r.giveUp(seen, HookNotEnded, fmt.Sprintf("%s within %s", words, r.deadline()))
 }
@@ -281,7 +292,8 @@ func (r Rollout) isCurrent(pod *corev1.Pod, state State) bool {
 		return false
 	}
 	p := state.Hooks[stage]
-	return state.Rollout == r.Template && r.isOurs(pod) && p.Hash == r.hash(stage) && p.Began != nil && p.Result == "" && attemptOf(pod) > p.Attempt
+	return state.Rollout == r.Template && r.isOurs(pod) && p.Hash == r.hash(stage) && p.Began != nil &&
+		p.Result == "" && attemptOf(pod) > p.Attempt
 }
 
 // isOurs reports whether a pod is of the release's version of a hook and of the template.

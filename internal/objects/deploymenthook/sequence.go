@@ -55,7 +55,12 @@ func (s sequence) next() HookAction {
 		return s.saved(HookProgress{Hash: p.Hash, Result: NotNeeded})
 	case s.isLeftAlone():
 		stopped := s.seen.State.Stopped
-		return HookAction{Do: GiveUp, Reason: stopped.Reason, Message: fmt.Sprintf("%s; it begins again after %s", stopped.Message, stopped.Time.Add(s.Pause).UTC().Format(time.RFC3339))}
+		return HookAction{
+			Do:     GiveUp,
+			Reason: stopped.Reason,
+			Message: fmt.Sprintf("%s; it begins again after %s", stopped.Message,
+				stopped.Time.Add(s.Pause).UTC().Format(time.RFC3339)),
+		}
 	case s.stage != Post && s.seen.Live == nil:
 		return HookAction{Do: MakePaused}
 	case p.Began == nil:
@@ -74,7 +79,8 @@ func (s sequence) next() HookAction {
 // isLeftAlone reports whether the hook has stopped the rollout, and Pause is not over. A changed hook begins at once.
 func (s sequence) isLeftAlone() bool {
 	stopped := s.seen.State.Stopped
-	return stopped != nil && stopped.Stage == s.stage && stopped.Hash == s.hash() && s.seen.Now.Before(stopped.Time.Add(s.Pause))
+	return stopped != nil && stopped.Stage == s.stage && stopped.Hash == s.hash() &&
+		s.seen.Now.Before(stopped.Time.Add(s.Pause))
 }
 
 // saved returns the action that saves the progress of the hook.
@@ -82,8 +88,8 @@ func (s sequence) saved(p HookProgress) HookAction {
 	return HookAction{Do: Save, State: s.seen.State.with(s.stage, p)}
 }
 
-// start saves that the hook begins. Its existing pods are of an earlier rollout of the template or of an earlier try, and
-// do not count.
+// start saves that the hook begins. Its existing pods are of an earlier rollout of the template or of an earlier try,
+// and do not count.
 func (s sequence) start(p HookProgress) HookAction {
 	p.Began = &metav1.Time{Time: s.seen.Now}
 	for _, pod := range s.seen.Pods {
@@ -106,22 +112,29 @@ func (s sequence) current() *corev1.Pod {
 	return nil
 }
 
-// scaleDown scales the Deployment to 0, and saves its replicas. If another client scales it up again and again, the rollout
-// is given up.
+// scaleDown scales the Deployment to 0, and saves its replicas. If another client scales it up again and again, the
+// rollout is given up.
 func (s sequence) scaleDown(p HookProgress) HookAction {
 	if !s.seen.Now.Before(p.Began.Add(s.deadline())) {
-		return s.giveUp(p, PodsNotGone, fmt.Sprintf("after %s, another client still scales the Deployment up", s.deadline()))
+		return s.giveUp(p, PodsNotGone,
+			fmt.Sprintf("after %s, another client still scales the Deployment up", s.deadline()))
 	}
 	state, none := s.seen.State, int32(0)
 	replicas := count(s.seen.Live)
 	state.Replicas = &replicas
-	return HookAction{Do: Scale, Replicas: &none, State: &state, Message: "its mid hook runs while none of its pods does"}
+	return HookAction{
+		Do:       Scale,
+		Replicas: &none,
+		State:    &state,
+		Message:  "its mid hook runs while none of its pods does",
+	}
 }
 
 // attempt begins the next attempt, if the failure policy allows it. An attempt whose pod is gone has failed.
 func (s sequence) attempt(p HookProgress) HookAction {
 	if p.Pod != "" {
-		return s.failed(p, nil, HookFailed, fmt.Sprintf("pod %s is gone, and its end was not seen", s.pod(p.Attempt+1).Name))
+		return s.failed(p, nil, HookFailed,
+			fmt.Sprintf("pod %s is gone, and its end was not seen", s.pod(p.Attempt+1).Name))
 	}
 	if p.Failed != nil {
 		if action, isDecided := s.afterFailure(p); isDecided {
@@ -135,7 +148,8 @@ func (s sequence) attempt(p HookProgress) HookAction {
 		return s.await(p, NoReplicaSet, "the Deployment has no ReplicaSet of the new template yet")
 	}
 	pod := s.pod(p.Attempt + 1)
-	if refused := s.seen.Refused; refused != nil && refused.Pod == pod.Name && (refused.IsFinal || s.seen.Now.Sub(refused.Since) >= s.hook.Timeout()) {
+	if refused := s.seen.Refused; refused != nil && refused.Pod == pod.Name &&
+		(refused.IsFinal || s.seen.Now.Sub(refused.Since) >= s.hook.Timeout()) {
 		return s.failed(p, nil, HookRefused, "its pod can't be created: "+refused.Cause)
 	}
 	return HookAction{Do: Create, Pod: pod}
@@ -159,13 +173,21 @@ func (s sequence) afterFailure(p HookProgress) (action HookAction, isDecided boo
 	case policy == Abort:
 		return s.giveUp(p, HookFailed, "its failure policy is Abort"), true
 	case limit != nil && p.Failures > int(*limit):
-		return s.giveUp(p, HookFailed, fmt.Sprintf("it has failed %s, and its backoffLimit is %d", times(p.Failures), *limit)), true
+		return s.giveUp(p, HookFailed,
+			fmt.Sprintf("it has failed %s, and its backoffLimit is %d", times(p.Failures), *limit)), true
 	case !s.seen.Now.Before(p.Began.Add(s.deadline())):
-		return s.giveUp(p, HookFailed, fmt.Sprintf("it has failed %s, and the progress deadline of %s is over", times(p.Failures), s.deadline())), true
+		return s.giveUp(p, HookFailed,
+				fmt.Sprintf("it has failed %s, and the progress deadline of %s is over", times(p.Failures),
+					s.deadline())),
+			true
 	}
 	next := p.Failed.Add(pause(p.Failures))
 	if s.seen.Now.Before(next) {
-		return HookAction{Do: Wait, Until: next, Message: fmt.Sprintf("attempt %d has failed, the next one follows", p.Attempt)}, true
+		return HookAction{
+			Do:      Wait,
+			Until:   next,
+			Message: fmt.Sprintf("attempt %d has failed, the next one follows", p.Attempt),
+		}, true
 	}
 	return HookAction{}, false
 }
@@ -193,7 +215,8 @@ func (s sequence) giveUp(p HookProgress, reason, why string) HookAction {
 	}
 	action := s.Rollout.giveUp(s.seen, reason, why)
 	action.State.Stopped = &StoppedRollout{
-		Stage: s.stage, Hash: s.hash(), Time: metav1.NewTime(s.seen.Now), Reason: reason, Message: printable.Truncate(why, maxMessage),
+		Stage: s.stage, Hash: s.hash(), Time: metav1.NewTime(s.seen.Now), Reason: reason,
+		Message: printable.Truncate(why, maxMessage),
 	}
 	return action
 }
@@ -232,8 +255,8 @@ func (s sequence) timeOf(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Add(s.hook.Timeout())
 }
 
-// timedOut reports that a pod has timed out, and its state until then: after the kubelet has ended a pod, its status has
-// no such state any more, for example that the image could not be pulled.
+// timedOut reports that a pod has timed out, and its state until then: after the kubelet has ended a pod, its status
+// has no such state any more, for example that the image could not be pulled.
 func (s sequence) timedOut(p HookProgress, pod *corev1.Pod, state string) HookAction {
 	words := fmt.Sprintf("pod %s has not ended within %s", pod.Name, s.hook.Timeout())
 	if state != "" {
@@ -251,7 +274,14 @@ func (s sequence) failed(p HookProgress, pod *corev1.Pod, reason, message string
 	p.Failures++
 	p.Pod = ""
 	p.Failed, p.Message = &metav1.Time{Time: s.seen.Now}, message
-	return HookAction{Do: Report, Pod: pod, Reason: reason, Message: message, Attempt: p.Attempt, State: s.seen.State.with(s.stage, p)}
+	return HookAction{
+		Do:      Report,
+		Pod:     pod,
+		Reason:  reason,
+		Message: message,
+		Attempt: p.Attempt,
+		State:   s.seen.State.with(s.stage, p),
+	}
 }
 
 // attemptOf returns the number of a pod's attempt.

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// FieldManager is the field manager of the fields that hooks need: the state, the replicas of a mid hook, the condition.
+// FieldManager is the field manager of the fields that hooks need: the state, the replicas of a mid hook, the
+// condition.
 const FieldManager = "runlevel-hooks"
 
 // A State is the progress of the hooks of a Deployment. It is saved between actions in the Deployment's annotation,

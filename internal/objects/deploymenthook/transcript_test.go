@@ -74,7 +74,8 @@ func (s *scene) end() {
 	if s.live.Spec.Paused {
 		paused = ", paused"
 	}
-	fmt.Fprintf(&s.out, "%d replicas of %s%s: %s\n", *s.live.Spec.Replicas, s.live.Spec.Template.Spec.Containers[0].Image, paused, s.describe(s.state()))
+	fmt.Fprintf(&s.out, "%d replicas of %s%s: %s\n", *s.live.Spec.Replicas,
+		s.live.Spec.Template.Spec.Containers[0].Image, paused, s.describe(s.state()))
 	for _, pod := range s.pods {
 		fmt.Fprintf(&s.out, "pod %s: %s\n", s.readable(pod.Name), pod.Status.Phase)
 	}
@@ -227,7 +228,8 @@ func (s *scene) tell(stage deploymenthook.Stage, action deploymenthook.HookActio
 	switch {
 	case action.Do == deploymenthook.Create || action.Do == deploymenthook.Delete:
 		words = action.Pod.Name + punctuated(words)
-		s.names[action.Pod.Labels["runlevel.dev/hook-hash"]] = action.Pod.Spec.Containers[0].Image // the template, as it is readable
+		// the template, as it is readable
+		s.names[action.Pod.Labels["runlevel.dev/hook-hash"]] = action.Pod.Spec.Containers[0].Image
 	case action.Do == deploymenthook.Wait:
 		words = fmt.Sprintf("until %s%s", s.since(action.Until), punctuated(words))
 	case action.Do == deploymenthook.Report:
@@ -311,7 +313,8 @@ func (s *scene) endOf(words []string) podEnd {
 	end := podEnd{after: 10 * time.Second}
 	line := " " + strings.Join(words, " ") + " "
 	flags := map[string]*bool{
-		" never starts ": &end.neverStarts, " never ends ": &end.neverEnds, " evicted ": &end.isEvicted, " node lost ": &end.isNodeLost, " stays ": &end.staysDeleted,
+		" never starts ": &end.neverStarts, " never ends ": &end.neverEnds, " evicted ": &end.isEvicted,
+		" node lost ": &end.isNodeLost, " stays ": &end.staysDeleted,
 	}
 	for _, flag := range slices.Sorted(maps.Keys(flags)) {
 		*flags[flag] = strings.Contains(line, flag)

@@ -114,7 +114,8 @@ func (d *differ) compareLists(path Path, before, after []any) {
 // depth of nested lists.
 func (d *differ) compareByPlace(path Path, before, after []any) {
 	same := 0
-	for len(before) != len(after) && same < min(len(before), len(after)) && reflect.DeepEqual(before[len(before)-1-same], after[len(after)-1-same]) {
+	for len(before) != len(after) && same < min(len(before), len(after)) &&
+		reflect.DeepEqual(before[len(before)-1-same], after[len(after)-1-same]) {
 		same++
 	}
 	before, after = before[:len(before)-same], after[:len(after)-same]

@@ -66,7 +66,8 @@ func (f immutable) refuses(before, after map[string]any, change Difference) bool
 	if len(change.Path) > len(keys) {
 		return true // a part of it
 	}
-	was, is := or(at(change.Old, keys[len(change.Path):]), f.fallback), or(at(change.New, keys[len(change.Path):]), f.fallback)
+	was, is := or(at(change.Old, keys[len(change.Path):]), f.fallback),
+		or(at(change.New, keys[len(change.Path):]), f.fallback)
 	if f.removable && is == nil {
 		return false
 	}
@@ -131,18 +132,25 @@ var roleRef = []immutable{{field: "roleRef", defaults: map[string]any{"apiGroup"
 // compares the table with a real API server.
 var immutables = map[schema.GroupKind][]immutable{
 	kindOf("ConfigMap"): {
-		{field: "data", when: isMarkedImmutable}, {field: "binaryData", when: isMarkedImmutable}, {field: "immutable", when: isMarkedImmutable},
+		{field: "data", when: isMarkedImmutable}, {field: "binaryData", when: isMarkedImmutable},
+		{field: "immutable", when: isMarkedImmutable},
 	},
 	kindOf("Secret"): {
-		{field: "data", when: isMarkedImmutable}, {field: "stringData", when: isMarkedImmutable}, {field: "immutable", when: isMarkedImmutable},
+		{field: "data", when: isMarkedImmutable}, {field: "stringData", when: isMarkedImmutable},
+		{field: "immutable", when: isMarkedImmutable},
 		{field: "type", fallback: "Opaque"},
 	},
 	kindOf("Service"): {
-		{field: "spec.clusterIP", removable: true, when: hasAddress}, {field: "spec.clusterIPs", removable: true, when: hasAddress},
+		{field: "spec.clusterIP", removable: true, when: hasAddress},
+		{field: "spec.clusterIPs", removable: true, when: hasAddress},
 		{field: "spec.loadBalancerClass", when: staysLoadBalancer},
 	},
 	kindOf("PersistentVolumeClaim"): {
-		{field: "spec", except: []string{"resources", "volumeAttributesClassName"}, defaults: map[string]any{"volumeMode": "Filesystem"}},
+		{
+			field:    "spec",
+			except:   []string{"resources", "volumeAttributesClassName"},
+			defaults: map[string]any{"volumeMode": "Filesystem"},
+		},
 		{field: "spec.resources.requests.storage", when: requestsLessStorage},
 	},
 	kindOf("PersistentVolume"): {
@@ -151,7 +159,12 @@ var immutables = map[schema.GroupKind][]immutable{
 	},
 	kindOf("ResourceQuota"): {{field: "spec.scopes"}},
 	kindOf("Pod"): {
-		{field: "spec", ofPods: true, except: []string{"containers.*.image", "initContainers.*.image", "activeDeadlineSeconds", "tolerations", "schedulingGates"}},
+		{
+			field:  "spec",
+			ofPods: true,
+			except: []string{"containers.*.image", "initContainers.*.image", "activeDeadlineSeconds", "tolerations",
+				"schedulingGates"},
+		},
 	},
 	kindOf("Deployment.apps"): workloadSelector,
 	kindOf("ReplicaSet.apps"): workloadSelector,
@@ -159,10 +172,14 @@ var immutables = map[schema.GroupKind][]immutable{
 	kindOf("StatefulSet.apps"): {
 		{field: "spec", except: []string{"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
 			"persistentVolumeClaimRetentionPolicy", "minReadySeconds"},
-			defaults: map[string]any{"podManagementPolicy": "OrderedReady", "volumeClaimTemplates.*.spec.volumeMode": "Filesystem"}},
+			defaults: map[string]any{
+				"podManagementPolicy":                    "OrderedReady",
+				"volumeClaimTemplates.*.spec.volumeMode": "Filesystem",
+			}},
 	},
 	kindOf("Job.batch"): {
-		{field: "spec.selector"}, {field: "spec.template", ofPods: true}, {field: "spec.completions", when: isNotElastic}, {field: "spec.podFailurePolicy"},
+		{field: "spec.selector"}, {field: "spec.template", ofPods: true},
+		{field: "spec.completions", when: isNotElastic}, {field: "spec.podFailurePolicy"},
 		{field: "spec.backoffLimitPerIndex"}, {field: "spec.successPolicy"}, {field: "spec.managedBy"},
 		{field: "spec.completionMode", fallback: "NonIndexed"},
 	},
@@ -173,8 +190,9 @@ var immutables = map[schema.GroupKind][]immutable{
 		{field: "reclaimPolicy", fallback: "Delete"}, {field: "volumeBindingMode", fallback: "Immediate"},
 	},
 	kindOf("VolumeAttributesClass.storage.k8s.io"): {{field: "driverName"}, {field: "parameters"}},
-	kindOf("CSIDriver.storage.k8s.io"):             {{field: "spec.attachRequired", fallback: true}, {field: "spec.volumeLifecycleModes", fallback: []any{"Persistent"}}},
-	kindOf("IngressClass.networking.k8s.io"):       {{field: "spec.controller"}},
+	kindOf("CSIDriver.storage.k8s.io"): {{field: "spec.attachRequired", fallback: true},
+		{field: "spec.volumeLifecycleModes", fallback: []any{"Persistent"}}},
+	kindOf("IngressClass.networking.k8s.io"): {{field: "spec.controller"}},
 	kindOf("PriorityClass.scheduling.k8s.io"): {
 		{field: "value", fallback: int64(0)}, {field: "preemptionPolicy", fallback: "PreemptLowerPriority"},
 	},
@@ -212,17 +230,20 @@ var freeKeys = []string{"labels", "annotations", "nodeSelector", "matchLabels"}
 func isPodDefault(change Difference) bool {
 	last := change.Path[len(change.Path)-1]
 	value, known := podDefaults[last.Key]
-	if !known || last.Index != none || slices.ContainsFunc(change.Path, func(step PathStep) bool { return slices.Contains(freeKeys, step.Key) }) {
+	if !known || last.Index != none ||
+		slices.ContainsFunc(change.Path, func(step PathStep) bool { return slices.Contains(freeKeys, step.Key) }) {
 		return false
 	}
-	return change.Old == nil && reflect.DeepEqual(change.New, value) || change.New == nil && reflect.DeepEqual(change.Old, value)
+	return change.Old == nil && reflect.DeepEqual(change.New, value) ||
+		change.New == nil && reflect.DeepEqual(change.Old, value)
 }
 
 // isSameQuantity reports whether a change only writes a quantity in another way: 1Gi
 // is 1024Mi.
 func isSameQuantity(change Difference) bool {
 	keys := change.Path.Keys()
-	if len(keys) < 3 || keys[len(keys)-3] != "resources" || !slices.Contains([]string{"requests", "limits"}, keys[len(keys)-2]) {
+	if len(keys) < 3 || keys[len(keys)-3] != "resources" ||
+		!slices.Contains([]string{"requests", "limits"}, keys[len(keys)-2]) {
 		return false
 	}
 	old, err := resource.ParseQuantity(fmt.Sprint(change.Old))

@@ -94,7 +94,8 @@ func TestAnotherObjectCanBeAnything(t *testing.T) {
 func TestTheAPIServerRefusesWhatTheTableSays(t *testing.T) {
 	server := newServer(t)
 	// Pods need the account that the namespace gets after a while.
-	sandboxtest.Await(t, cluster, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), server.namespace+"/default",
+	sandboxtest.Await(t, cluster, corev1.SchemeGroupVersion.WithResource("serviceaccounts"),
+		server.namespace+"/default",
 		func(a *corev1.ServiceAccount) bool { return a != nil })
 	for _, kind := range truths(t) {
 		for i, c := range kind.Cases {
@@ -213,7 +214,8 @@ func (s server) apply(t *testing.T, object map[string]any) error {
 		// The test's own context has ended by now.
 		_ = resource.Delete(context.Background(), applied.GetName(), metav1.DeleteOptions{})
 	})
-	_, err := resource.Apply(t.Context(), applied.GetName(), applied, metav1.ApplyOptions{FieldManager: "runlevel", Force: true})
+	_, err := resource.Apply(t.Context(), applied.GetName(), applied,
+		metav1.ApplyOptions{FieldManager: "runlevel", Force: true})
 	return err
 }
 

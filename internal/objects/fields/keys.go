@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// KeysAt returns the keys and indexes of a field that the API server has named as in .spec.list[name="a"].field, as far as the
-// object has them.
+// KeysAt returns the keys and indexes of a field that the API server has named as in .spec.list[name="a"].field, as far
+// as the object has them.
 func KeysAt(object map[string]any, path string) (keys []string) {
 	for value := any(object); path != ""; {
 		switch inside := value.(type) {

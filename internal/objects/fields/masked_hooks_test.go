@@ -27,7 +27,8 @@ func TestHooksAreMasked(t *testing.T) {
 	const want = `{"kind":"Deployment","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"***",` +
 		`"runlevel.dev/lifecycle-hooks":"pre:\n  execNewPod:\n    env:\n    - name: PASSWORD\n      value: '***'\n","shop.example/note":"hunter2 is the name of our rabbit"},"name":"web"}}`
 	whole := object(t, hooked)
-	for wanted, given := range map[string]map[string]any{want: whole, `{"items":[` + want + `]}`: {"items": []any{whole}}} {
+	for wanted, given := range map[string]map[string]any{want: whole,
+		`{"items":[` + want + `]}`: {"items": []any{whole}}} {
 		text, err := json.Marshal(fields.Mask(given))
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +41,8 @@ func TestHooksAreMasked(t *testing.T) {
 		t.Error("a Deployment with hooks holds no Secret, which keeps errors from being shown")
 	}
 	without := object(t, strings.ReplaceAll(hooked, "value: hunter2", "valueFrom: {secretKeyRef: {name: a, key: b}}"))
-	delete(without["metadata"].(map[string]any)["annotations"].(map[string]any), "kubectl.kubernetes.io/last-applied-configuration")
+	delete(without["metadata"].(map[string]any)["annotations"].(map[string]any),
+		"kubectl.kubernetes.io/last-applied-configuration")
 	if diff := cmp.Diff(without, fields.Mask(without)); diff != "" {
 		t.Errorf("hooks without values are not shown as they are written: %s", diff)
 	}
@@ -60,13 +62,16 @@ func TestDiffMasksHooks(t *testing.T) {
 			`metadata.annotations["runlevel.dev/lifecycle-hooks"]: "` + text(value) + `" -> "` + text(other) + `"`}},
 		"another copy": {hooked, strings.ReplaceAll(hooked, `"hunter2"`, `"hunter3"`), []string{
 			`metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]: "***" -> "*** (changed)"`}},
-		"hooks that are new": {`{kind: Deployment, metadata: {name: web}}`, `{kind: Deployment, metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: "{pre: {execNewPod: {env: [{name: A, value: hunter2}]}}}"}}}`, []string{
-			`metadata.annotations: null -> {"runlevel.dev/lifecycle-hooks":"pre:\n  execNewPod:\n    env:\n    - name: A\n      value: '***'\n"}`}},
-		"hooks that are gone": {`{metadata: {annotations: {a: b, runlevel.dev/lifecycle-hooks: "{pre: hunter2}"}}}`, `{metadata: {annotations: {a: b}}}`, []string{
-			`metadata.annotations["runlevel.dev/lifecycle-hooks"]: "***" -> null`}},
+		"hooks that are new": {`{kind: Deployment, metadata: {name: web}}`,
+			`{kind: Deployment, metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: "{pre: {execNewPod: {env: [{name: A, value: hunter2}]}}}"}}}`, []string{
+				`metadata.annotations: null -> {"runlevel.dev/lifecycle-hooks":"pre:\n  execNewPod:\n    env:\n    - name: A\n      value: '***'\n"}`}},
+		"hooks that are gone": {`{metadata: {annotations: {a: b, runlevel.dev/lifecycle-hooks: "{pre: hunter2}"}}}`,
+			`{metadata: {annotations: {a: b}}}`, []string{
+				`metadata.annotations["runlevel.dev/lifecycle-hooks"]: "***" -> null`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, lines(fields.Diff(object(t, test.before), object(t, test.after)))); diff != "" {
+			if diff := cmp.Diff(test.want,
+				lines(fields.Diff(object(t, test.before), object(t, test.after)))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -16,8 +16,8 @@ type Misfit struct {
 const maxMisfits = 20
 
 // Misfits returns the smallest parts of an object that can't be read. The errors of readers name no field, or none in a
-// list, so smaller and smaller parts of the object are read, one key of a mapping or one item of a list each, until the part
-// that fails is a single field.
+// list, so smaller and smaller parts of the object are read, one key of a mapping or one item of a list each, until the
+// part that fails is a single field.
 func Misfits(object map[string]any, read func(map[string]any) error) []Misfit {
 	f := &misfitFinder{read: read}
 	f.find(object, nil, func(kept any) any { return kept })

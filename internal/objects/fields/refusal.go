@@ -6,8 +6,8 @@ type FieldRefusal struct {
 	Message string   // one line: the field and what is wrong with it
 }
 
-// Refuses is how every command begins the message of a refusal, whether an API server has refused the object, or it was found out without
-// one.
+// Refuses is how every command begins the message of a refusal, whether an API server has refused the object, or it was
+// found out without one.
 const Refuses = "the API server refuses it: "
 
 // RefusalMessages returns the messages of refusals.

@@ -17,8 +17,8 @@ const (
 // A secretValue can be compared, but is never shown.
 type secretValue struct{ value any }
 
-// Mask returns a copy of an object without the values of Secrets, whether it is a Secret or contains some, and without those
-// of hooks of Deployments.
+// Mask returns a copy of an object without the values of Secrets, whether it is a Secret or contains some, and without
+// those of hooks of Deployments.
 func Mask(object map[string]any) map[string]any {
 	if object == nil {
 		return nil
@@ -56,7 +56,8 @@ func isSecret(fields map[string]any, isWhole bool) bool {
 
 // referenceFields are the fields of a reference to an object: a mapping with no others is no Secret.
 var referenceFields = []string{
-	"apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath", "key", "optional", "controller", "blockOwnerDeletion",
+	"apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath", "key", "optional", "controller",
+	"blockOwnerDeletion",
 }
 
 // hideWhole returns an object, with its values hidden if it is a Secret.
@@ -158,8 +159,8 @@ func hasSecret(value any) bool {
 	return false
 }
 
-// maskAt returns a copy of the value of a key, in which hidden values, values of Secrets, and values in hooks of Deployments
-// that may be secret are masked.
+// maskAt returns a copy of the value of a key, in which hidden values, values of Secrets, and values in hooks of
+// Deployments that may be secret are masked.
 func maskAt(key string, value any) any {
 	switch value := value.(type) {
 	case secretValue:

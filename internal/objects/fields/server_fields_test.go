@@ -14,7 +14,8 @@ func TestWithoutServers(t *testing.T) {
 	}
 	whole := func() map[string]any {
 		return map[string]any{
-			"name": "a", "labels": map[string]any{"uid": "1"}, "uid": "1", "resourceVersion": "1", "generation": int64(1),
+			"name": "a", "labels": map[string]any{"uid": "1"}, "uid": "1", "resourceVersion": "1",
+			"generation":        int64(1),
 			"creationTimestamp": nil, "selfLink": "/", "managedFields": []any{},
 		}
 	}

@@ -16,11 +16,14 @@ func TestHowATallyReads(t *testing.T) {
 		of         []kinds.Count
 		text, json string
 	}{
-		"nothing":     {nil, "no objects", `{"objects":0}`},
-		"one object":  {[]kinds.Count{secret}, "1 object: Secret", `{"objects":1,"kinds":[{"kind":"Secret","resource":"secrets","objects":1}]}`},
-		"some kinds":  {[]kinds.Count{pods, policies, secret}, "6 objects: 3 Pods, 2 NetworkPolicies, Secret", ""},
-		"many kinds":  {[]kinds.Count{pods, policies, secret, secret, pods, secret}, "11 objects: 3 Pods, 2 NetworkPolicies, Secret, Secret and 4 more", ""},
-		"namesakes":   {[]kinds.Count{pods, {Group: "of.example.com", Kind: "Pod", Resource: "pods", Objects: 1}}, "4 objects: 3 Pods, Pod of of.example.com", ""},
+		"nothing": {nil, "no objects", `{"objects":0}`},
+		"one object": {[]kinds.Count{secret}, "1 object: Secret",
+			`{"objects":1,"kinds":[{"kind":"Secret","resource":"secrets","objects":1}]}`},
+		"some kinds": {[]kinds.Count{pods, policies, secret}, "6 objects: 3 Pods, 2 NetworkPolicies, Secret", ""},
+		"many kinds": {[]kinds.Count{pods, policies, secret, secret, pods, secret},
+			"11 objects: 3 Pods, 2 NetworkPolicies, Secret, Secret and 4 more", ""},
+		"namesakes": {[]kinds.Count{pods, {Group: "of.example.com", Kind: "Pod", Resource: "pods", Objects: 1}},
+			"4 objects: 3 Pods, Pod of of.example.com", ""},
 		"odd letters": {[]kinds.Count{{Kind: "A\nB", Resource: "x", Objects: 1}}, `1 object: A\nB`, ""},
 	} {
 		tally := kinds.ObjectCounts{Kinds: c.of}
@@ -39,7 +42,8 @@ func TestHowATallyReads(t *testing.T) {
 func TestMostOfAKindComeFirst(t *testing.T) {
 	t.Parallel()
 	tally := kinds.NewObjectCounts([]kinds.Count{
-		{Kind: "Secret", Objects: 1}, {Group: "of.example.com", Kind: "Pod", Objects: 1}, {Kind: "Pod", Objects: 1}, {Kind: "Service", Resource: "services", Objects: 2},
+		{Kind: "Secret", Objects: 1}, {Group: "of.example.com", Kind: "Pod", Objects: 1}, {Kind: "Pod", Objects: 1},
+		{Kind: "Service", Resource: "services", Objects: 2},
 	})
 	if want := "5 objects: 2 Services, Pod, Pod of of.example.com, Secret"; tally.String() != want {
 		t.Errorf("%q, want %q", tally, want)

@@ -142,7 +142,8 @@ func newServer(t *testing.T) server {
 	config := rest.CopyConfig(cluster.Sandbox(t).Config)
 	config.QPS = -1
 	config.WarningHandler = rest.NoWarnings{}
-	s := server{dynamic.NewForConfigOrDie(config), cluster.Namespace(t), map[schema.GroupVersionKind]metav1.APIResource{}, map[schema.GroupVersionKind][]string{}}
+	s := server{dynamic.NewForConfigOrDie(config), cluster.Namespace(t),
+		map[schema.GroupVersionKind]metav1.APIResource{}, map[schema.GroupVersionKind][]string{}}
 	// Pods need the account that the namespace gets after a while.
 	sandboxtest.Await(t, cluster, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), s.namespace+"/default",
 		func(a *corev1.ServiceAccount) bool { return a != nil })
@@ -163,7 +164,8 @@ var noChanges = []string{"attach", "eviction", "exec", "portforward", "proxy"}
 func (s server) add(version schema.GroupVersion, resources []metav1.APIResource) {
 	byName := map[string]schema.GroupVersionKind{}
 	for _, resource := range resources {
-		if slices.Contains(resource.Verbs, "create") && slices.Contains(resource.Verbs, "patch") && !strings.Contains(resource.Name, "/") {
+		if slices.Contains(resource.Verbs, "create") && slices.Contains(resource.Verbs, "patch") &&
+			!strings.Contains(resource.Name, "/") {
 			byName[resource.Name] = version.WithKind(resource.Kind)
 			s.resources[byName[resource.Name]], s.parts[byName[resource.Name]] = resource, nil
 		}

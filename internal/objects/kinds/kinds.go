@@ -41,7 +41,8 @@ const ClusterVersionName = "version"
 // the version of Kubernetes that removed them.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsv1.AddToScheme, apiextensionsv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsv1.AddToScheme,
+		apiextensionsv1beta1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	return scheme
@@ -63,7 +64,8 @@ func ScopeOf(kind schema.GroupKind) Scope { return scopes()[kind] }
 // scopes returns the scopes from Kubernetes' client: the constructor of the client of a
 // namespaced kind has a namespace parameter.
 var scopes = sync.OnceValue(func() map[schema.GroupKind]Scope {
-	found := map[schema.GroupKind]Scope{CustomResourceDefinition: Cluster, APIService: Cluster} // other clients have these
+	// other clients have these
+	found := map[schema.GroupKind]Scope{CustomResourceDefinition: Cluster, APIService: Cluster}
 	clients := reflect.TypeFor[kubernetes.Interface]()
 	for i := range clients.NumMethod() {
 		group := clients.Method(i).Type
@@ -108,8 +110,8 @@ func kindsOf(getter reflect.Type) []schema.GroupKind {
 	return kinds
 }
 
-// DefinedBy returns the kind that a CustomResourceDefinition defines. Group and kind may be empty, as in a tombstone without
-// a spec.
+// DefinedBy returns the kind that a CustomResourceDefinition defines. Group and kind may be empty, as in a tombstone
+// without a spec.
 func DefinedBy(definition *unstructured.Unstructured) schema.GroupKind {
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")

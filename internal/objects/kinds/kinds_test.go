@@ -14,7 +14,10 @@ import (
 )
 
 // Only the tests change what they make.
-var cluster = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes, Controllers: []string{"serviceaccount-controller"}})
+var cluster = sandboxtest.New(sandbox.Options{
+	Nodes:       sandbox.NoNodes,
+	Controllers: []string{"serviceaccount-controller"},
+})
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 

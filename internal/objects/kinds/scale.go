@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ScaleTarget returns the target of a HorizontalPodAutoscaler, or of an object from which a controller creates one, such as
-// KEDA's ScaledObject, in which the kind Deployment may be omitted.
+// ScaleTarget returns the target of a HorizontalPodAutoscaler, or of an object from which a controller creates one,
+// such as KEDA's ScaledObject, in which the kind Deployment may be omitted.
 func ScaleTarget(autoscaler *unstructured.Unstructured) (target ID, scales bool) {
 	ref, _, _ := unstructured.NestedStringMap(autoscaler.Object, "spec", "scaleTargetRef")
 	if ref["name"] == "" {

@@ -21,11 +21,17 @@ func TestCalledServices(t *testing.T) {
 			{clientConfig: {service: {namespace: shop, name: hooks}}}, {clientConfig: {service: {namespace: shop, name: hooks}}},
 			{clientConfig: {url: "https://hooks.example.com"}}, {clientConfig: {service: {namespace: shop, name: more}}}]}`,
 			[]types.NamespacedName{hooks, {Namespace: "shop", Name: "more"}}},
-		"an APIService":                {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: {namespace: shop, name: hooks}}}`, []types.NamespacedName{hooks}},
-		"a local APIService":           {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {group: apps}}`, nil},
-		"another group's kind":         {`{apiVersion: example.com/v1, kind: MyWebhookConfiguration, webhooks: [{clientConfig: {service: {name: hooks}}}]}`, nil},
-		"webhooks that are no list":    {`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, webhooks: {a: b}}`, nil},
-		"a Service that is no mapping": {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: shop/hooks}}`, nil},
+		"an APIService": {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: {namespace: shop, name: hooks}}}`, []types.NamespacedName{hooks}},
+		"a local APIService": {
+			`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {group: apps}}`, nil,
+		},
+		"another group's kind": {`{apiVersion: example.com/v1, kind: MyWebhookConfiguration, webhooks: [{clientConfig: {service: {name: hooks}}}]}`, nil},
+		"webhooks that are no list": {
+			`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, webhooks: {a: b}}`, nil,
+		},
+		"a Service that is no mapping": {
+			`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: shop/hooks}}`, nil,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

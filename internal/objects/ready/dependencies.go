@@ -43,12 +43,14 @@ func NeedsOf(pods []corev1.Pod) Needs {
 			onNode[pod.Spec.NodeName]++
 		}
 		if refusal := refusalOf(pod); refusal != "" {
-			needs.AllNodes = needs.AllNodes || strings.Contains(refusal, "taint") || strings.Contains(refusal, "unschedulable")
+			needs.AllNodes = needs.AllNodes || strings.Contains(refusal, "taint") ||
+				strings.Contains(refusal, "unschedulable")
 			if lower := strings.ToLower(refusal); strings.Contains(lower, "volume") {
 				needs.Claims = append(needs.Claims, claimsOf(pod)...)
 			}
 		}
-		if slices.ContainsFunc(pod.Status.ContainerStatuses, cannotPull) || slices.ContainsFunc(pod.Status.InitContainerStatuses, cannotPull) {
+		if slices.ContainsFunc(pod.Status.ContainerStatuses, cannotPull) ||
+			slices.ContainsFunc(pod.Status.InitContainerStatuses, cannotPull) {
 			needs.Secrets = append(needs.Secrets, pullSecretsOf(pod)...)
 		}
 	}
@@ -137,7 +139,8 @@ func (d Dependencies) troublesOfNodes(pods []corev1.Pod) (found []finding, isRep
 	for name, state := range states {
 		message := state
 		if n := unready[name]; n > 0 {
-			message += fmt.Sprintf("; %d of its pods %s as not ready", n, map[bool]string{true: "counts", false: "count"}[n == 1])
+			message += fmt.Sprintf("; %d of its pods %s as not ready", n,
+				map[bool]string{true: "counts", false: "count"}[n == 1])
 		}
 		if n := leaving[name]; n > 0 {
 			message += fmt.Sprintf("; %d of its pods can't end", n)
@@ -166,7 +169,8 @@ func (d Dependencies) unfit(pod *corev1.Pod) string {
 		node := &d.AllNodes[i]
 		for _, taint := range taintsOf(node) {
 			isTolerated := func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Logger{}, &taint, true) }
-			if taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(pod.Spec.Tolerations, isTolerated) {
+			if taint.Effect == corev1.TaintEffectPreferNoSchedule ||
+				slices.ContainsFunc(pod.Spec.Tolerations, isTolerated) {
 				continue
 			}
 			taintState, since, ready := "taint "+taint.ToString(), taint.TimeAdded, nodeReady(node)
@@ -198,7 +202,8 @@ func taintsOf(node *corev1.Node) []corev1.Taint {
 	if !node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, isCordon) {
 		return node.Spec.Taints
 	}
-	return append([]corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints...)
+	return append([]corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}},
+		node.Spec.Taints...)
 }
 
 // troublesOfClaims returns findings about claims that are not bound because of their
@@ -208,11 +213,13 @@ func (d Dependencies) troublesOfClaims(newest map[eventKey]*corev1.Event) []find
 	for i := range d.Claims {
 		claim := &d.Claims[i]
 		message := d.withoutClass(claim)
-		if event := newest[eventKey{"PersistentVolumeClaim", claim.Namespace, claim.Name, "ProvisioningFailed"}]; event != nil && message == "" {
+		if event := newest[eventKey{"PersistentVolumeClaim", claim.Namespace, claim.Name,
+			"ProvisioningFailed"}]; event != nil && message == "" {
 			message = event.Message
 		}
 		if claim.Status.Phase != corev1.ClaimBound && message != "" {
-			found = append(found, dependency("PersistentVolumeClaim "+claim.Namespace+"/"+claim.Name, "it is not bound: "+message))
+			found = append(found, dependency("PersistentVolumeClaim "+claim.Namespace+"/"+claim.Name,
+				"it is not bound: "+message))
 		}
 	}
 	return found
@@ -253,7 +260,8 @@ func (d Dependencies) troublesOfSecrets(pods []corev1.Pod) []finding {
 				users++
 			}
 		}
-		found = append(found, dependency("Secret "+pods[0].Namespace+"/"+name, "it does not exist, and is to pull the images of "+printable.Count(users, "pod")))
+		found = append(found, dependency("Secret "+pods[0].Namespace+"/"+name,
+			"it does not exist, and is to pull the images of "+printable.Count(users, "pod")))
 	}
 	return found
 }
@@ -265,5 +273,9 @@ func dependency(object, message string) finding {
 	if !strings.HasPrefix(object, "PersistentVolumeClaim ") {
 		alike = object
 	}
-	return finding{PodProblem: PodProblem{Object: printable.Line(object), Message: sentence(message)}, rank: depends, alike: alike}
+	return finding{
+		PodProblem: PodProblem{Object: printable.Line(object), Message: sentence(message)},
+		rank:       depends,
+		alike:      alike,
+	}
 }

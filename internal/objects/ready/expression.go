@@ -65,7 +65,8 @@ func compile(text string) (cel.Program, error) {
 		if wrong.Location.Line() > 1 {
 			line = fmt.Sprintf("in line %d, ", wrong.Location.Line())
 		}
-		return nil, fmt.Errorf("it is no valid CEL, %sat character %d: %s", line, wrong.Location.Column()+1, strings.ReplaceAll(wrong.Message, "\n", " "))
+		return nil, fmt.Errorf("it is no valid CEL, %sat character %d: %s", line, wrong.Location.Column()+1,
+			strings.ReplaceAll(wrong.Message, "\n", " "))
 	}
 	if kind := ast.OutputType(); kind != cel.BoolType && kind != cel.DynType {
 		return nil, fmt.Errorf("it is of type %s, and must be true or false", kind)

@@ -36,7 +36,9 @@ func troublesOfPod(pod *corev1.Pod, newest map[eventKey]*corev1.Event) []finding
 // isReplaced reports whether another pod replaces a failed one. A ReplicaSet does not
 // delete the failed pod.
 func isReplaced(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == "ReplicaSet" })
+	return slices.ContainsFunc(pod.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "ReplicaSet"
+	})
 }
 
 // A podView is one pod, and the findings about it.
@@ -62,7 +64,8 @@ func (p *podView) ofPod() {
 	obstacle := p.obstacle()
 	switch {
 	case status.Phase == corev1.PodFailed:
-		p.add(ended, "it has failed: %s", condition{reason: status.Reason, message: status.Message}.fullWhy("the node reports no reason"))
+		p.add(ended, "it has failed: %s",
+			condition{reason: status.Reason, message: status.Message}.fullWhy("the node reports no reason"))
 	case scheduled.Status == corev1.ConditionFalse:
 		p.add(unscheduled, "%s", unscheduledMessage(condition{reason: scheduled.Reason, message: scheduled.Message}))
 	case ready.Status == corev1.ConditionTrue:
@@ -71,7 +74,8 @@ func (p *podView) ofPod() {
 	case len(status.ContainerStatuses) == 0 && obstacle == "":
 		p.add(slow, "node %s has not begun with it yet", p.pod.Spec.NodeName)
 	case status.Phase == corev1.PodRunning:
-		p.add(unready, "it is not ready: %s", sentence(cmp.Or(ready.Message, ready.Reason, "the node reports no reason")))
+		p.add(unready, "it is not ready: %s",
+			sentence(cmp.Or(ready.Message, ready.Reason, "the node reports no reason")))
 	case obstacle != "":
 		p.add(unstarted, "its containers can't be created: %s", obstacle)
 	default:
@@ -87,8 +91,12 @@ func (p *podView) add(rank rank, format string, args ...any) *finding {
 func (p *podView) addFor(container string, rank rank, format string, args ...any) *finding {
 	message := sentence(fmt.Sprintf(format, args...))
 	p.found = append(p.found, finding{
-		PodProblem: PodProblem{Object: "Pod " + p.pod.Namespace + "/" + p.pod.Name, Container: container, Message: message},
-		rank:       rank, alike: strings.ReplaceAll(message, p.pod.Name, ""),
+		PodProblem: PodProblem{
+			Object:    "Pod " + p.pod.Namespace + "/" + p.pod.Name,
+			Container: container,
+			Message:   message,
+		},
+		rank: rank, alike: strings.ReplaceAll(message, p.pod.Name, ""),
 	})
 	return &p.found[len(p.found)-1]
 }
@@ -96,7 +104,8 @@ func (p *podView) addFor(container string, rank rank, format string, args ...any
 // ofInitContainer adds a finding about an init container. Sidecars are checked as containers.
 func (p *podView) ofInitContainer(status *corev1.ContainerStatus) {
 	isStaying := slices.ContainsFunc(p.pod.Spec.InitContainers, func(c corev1.Container) bool {
-		return c.Name == status.Name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		return c.Name == status.Name && c.RestartPolicy != nil &&
+			*c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 	})
 	last := status.LastTerminationState.Terminated
 	if isStaying || status.State.Running == nil || last != nil && last.ExitCode != 0 {
@@ -117,11 +126,13 @@ func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 		p.ofCrash(name, status)
 	case now != nil || status.Ready:
 	case waiting != nil && slices.Contains(pullFailures, waiting.Reason):
-		p.addFor(status.Name, unstarted, "%s"+pullFailed+"%s: %s", name, status.Image, sentence(cmp.Or(waiting.Message, waiting.Reason)))
+		p.addFor(status.Name, unstarted, "%s"+pullFailed+"%s: %s", name, status.Image,
+			sentence(cmp.Or(waiting.Message, waiting.Reason)))
 	case waiting != nil && waiting.Reason == "CrashLoopBackOff":
 		p.ofCrash(name, status)
 	case waiting != nil && !isIdle(waiting.Reason):
-		p.addFor(status.Name, unstarted, "%s can't start: %s", name, p.withoutValues(sentence(cmp.Or(waiting.Message, waiting.Reason))))
+		p.addFor(status.Name, unstarted, "%s can't start: %s", name,
+			p.withoutValues(sentence(cmp.Or(waiting.Message, waiting.Reason))))
 	case last != nil && last.ExitCode != 0:
 		p.ofCrash(name, status)
 	case status.State.Running != nil:
@@ -129,12 +140,13 @@ func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 	}
 }
 
-// crashesEarly reports whether a container that is ready just now has crashed again and again since its pod was created, a few minutes
-// ago: without a probe it is ready each time until the next crash.
+// crashesEarly reports whether a container that is ready just now has crashed again and again since its pod was
+// created, a few minutes ago: without a probe it is ready each time until the next crash.
 func (p *podView) crashesEarly(status *corev1.ContainerStatus) bool {
 	const early = 10 * time.Minute
 	now, last, created := status.State.Running, status.LastTerminationState.Terminated, p.pod.CreationTimestamp
-	return now != nil && last != nil && last.ExitCode != 0 && status.RestartCount > 1 && !created.IsZero() && now.StartedAt.Sub(created.Time) < early
+	return now != nil && last != nil && last.ExitCode != 0 && status.RestartCount > 1 && !created.IsZero() &&
+		now.StartedAt.Sub(created.Time) < early
 }
 
 // isIdle reports whether a container waits for another cause than its own.
@@ -142,8 +154,8 @@ func isIdle(reason string) bool {
 	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
 }
 
-// IsImageMissing reports whether the trouble of a pod is that an image can't be pulled, which no apply of the same release
-// changes.
+// IsImageMissing reports whether the trouble of a pod is that an image can't be pulled, which no apply of the same
+// release changes.
 func IsImageMissing(trouble string) bool { return strings.Contains(trouble, pullFailed) }
 
 const pullFailed = " can't pull image "
@@ -189,7 +201,8 @@ func (p *podView) ofUnready(name string, status *corev1.ContainerStatus) {
 // obstacles are the reasons of events about why a node creates no container, the most
 // specific first.
 var obstacles = []string{
-	"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "FailedPodSandBoxStatus", "NetworkNotReady",
+	"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "FailedPodSandBoxStatus",
+	"NetworkNotReady",
 }
 
 // obstacle returns the message of the kubelet's event about a pod.

@@ -25,21 +25,26 @@ func TestOnlyWhatMayBeUnreadyIsWatched(t *testing.T) {
 		object         string
 		full, upstream bool
 	}{
-		"a Deployment":               {`{apiVersion: apps/v1, kind: Deployment}`, true, true},
-		"a StatefulSet":              {`{apiVersion: apps/v1, kind: StatefulSet}`, true, false},
-		"a Namespace":                {`{apiVersion: v1, kind: Namespace}`, true, false},
-		"a definition":               {`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}`, true, true},
-		"a ClusterOperator":          {`{apiVersion: config.openshift.io/v1, kind: ClusterOperator}`, true, true},
-		"a ConfigMap":                {`{apiVersion: v1, kind: ConfigMap}`, false, false},
-		"a claim":                    {`{apiVersion: v1, kind: PersistentVolumeClaim}`, false, false},
-		"a CronJob":                  {`{apiVersion: batch/v1, kind: CronJob}`, false, false},
-		"a custom resource":          {`{apiVersion: example.com/v1, kind: Certificate}`, true, false},
-		"one not to be waited for":   {`{apiVersion: apps/v1, kind: Deployment, metadata: {annotations: {runlevel.dev/ready: none}}}`, false, false},
+		"a Deployment":  {`{apiVersion: apps/v1, kind: Deployment}`, true, true},
+		"a StatefulSet": {`{apiVersion: apps/v1, kind: StatefulSet}`, true, false},
+		"a Namespace":   {`{apiVersion: v1, kind: Namespace}`, true, false},
+		"a definition": {`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}`, true,
+			true},
+		"a ClusterOperator": {`{apiVersion: config.openshift.io/v1, kind: ClusterOperator}`, true, true},
+		"a ConfigMap":       {`{apiVersion: v1, kind: ConfigMap}`, false, false},
+		"a claim":           {`{apiVersion: v1, kind: PersistentVolumeClaim}`, false, false},
+		"a CronJob":         {`{apiVersion: batch/v1, kind: CronJob}`, false, false},
+		"a custom resource": {`{apiVersion: example.com/v1, kind: Certificate}`, true, false},
+		"one not to be waited for": {
+			`{apiVersion: apps/v1, kind: Deployment, metadata: {annotations: {runlevel.dev/ready: none}}}`, false,
+			false,
+		},
 		"a ConfigMap that says when": {`{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {runlevel.dev/ready: "has(self.data)"}}}`, true, true},
 		"an APIService":              {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: {namespace: a, name: b}}}`, true, false},
-		"a local APIService":         {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {group: apps}}`, false, false},
-		"webhooks by URL":            {`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, webhooks: [{clientConfig: {url: "https://a.example.com"}}]}`, false, false},
-		"a webhook of a Service":     {`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, webhooks: [{clientConfig: {service: {namespace: a, name: b}}}]}`, true, false},
+		"a local APIService": {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {group: apps}}`,
+			false, false},
+		"webhooks by URL":        {`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, webhooks: [{clientConfig: {url: "https://a.example.com"}}]}`, false, false},
+		"a webhook of a Service": {`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, webhooks: [{clientConfig: {service: {namespace: a, name: b}}}]}`, true, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,21 +66,31 @@ metadata: {name: web, generation: 2}
 status: {phase: Issued, used: 3, share: 0.5, conditions: [{type: Ready, status: "True"}], memory: 1Gi, nothing: null}
 `
 	tests := map[string]struct{ expression, want string }{
-		"true":                      {`self.status.phase == "Issued"`, "ready"},
-		"false":                     {`self.status.phase == "Lost"`, `waiting: self.status.phase == "Lost" is not true yet`},
-		"a missing field":           {`self.status.ready`, "waiting: self.status.ready is not true yet: no such key: ready"},
-		"a missing field below one": {`self.spec.replicas == 1`, "waiting: self.spec.replicas == 1 is not true yet: no such key: spec"},
-		"asked for a field":         {`has(self.status.ready) && self.status.ready`, "waiting: has(self.status.ready) && self.status.ready is not true yet"},
-		"conditions":                {`self.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`, "ready"},
-		"numbers":                   {`self.status.used > 2 && self.status.share < 1.0 && self.metadata.generation == 2`, "ready"},
-		"quantities":                {`quantity(self.status.memory).isGreaterThan(quantity("1Mi"))`, "ready"},
-		"null":                      {`self.status.nothing == null`, "ready"},
-		"beyond the end":            {`self.status.conditions[1].status == "True"`, `waiting: self.status.conditions[1].status == "True" can't be evaluated: index out of bounds: 1`},
-		"types that do not fit":     {`self.status.phase > 1`, "waiting: self.status.phase > 1 can't be evaluated: no such overload"},
-		"no answer":                 {`self.status.used`, "waiting: self.status.used is of type int, and must be true or false"},
-		"several lines":             {"self.status.used == 3\n  && self.status.phase == \"Lost\"", `waiting: self.status.used == 3 && self.status.phase == "Lost" is not true yet`},
-		"of no object":              {`object.status.ready`, "failed: runlevel.dev/ready can't be used: it is no valid CEL, at character 1: undeclared reference to 'object' (in container '')"},
-		"a number":                  {`1 + 1`, "failed: runlevel.dev/ready can't be used: it is of type int, and must be true or false"},
+		"true": {`self.status.phase == "Issued"`, "ready"},
+		"false": {`self.status.phase == "Lost"`,
+			`waiting: self.status.phase == "Lost" is not true yet`},
+		"a missing field": {`self.status.ready`, "waiting: self.status.ready is not true yet: no such key: ready"},
+		"a missing field below one": {`self.spec.replicas == 1`,
+			"waiting: self.spec.replicas == 1 is not true yet: no such key: spec"},
+		"asked for a field": {`has(self.status.ready) && self.status.ready`,
+			"waiting: has(self.status.ready) && self.status.ready is not true yet"},
+		"conditions": {`self.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`,
+			"ready"},
+		"numbers":    {`self.status.used > 2 && self.status.share < 1.0 && self.metadata.generation == 2`, "ready"},
+		"quantities": {`quantity(self.status.memory).isGreaterThan(quantity("1Mi"))`, "ready"},
+		"null":       {`self.status.nothing == null`, "ready"},
+		"beyond the end": {`self.status.conditions[1].status == "True"`,
+			`waiting: self.status.conditions[1].status == "True" can't be evaluated: index out of bounds: 1`},
+		"types that do not fit": {`self.status.phase > 1`,
+			"waiting: self.status.phase > 1 can't be evaluated: no such overload"},
+		"no answer": {`self.status.used`,
+			"waiting: self.status.used is of type int, and must be true or false"},
+		"several lines": {"self.status.used == 3\n  && self.status.phase == \"Lost\"",
+			`waiting: self.status.used == 3 && self.status.phase == "Lost" is not true yet`},
+		"of no object": {`object.status.ready`,
+			"failed: runlevel.dev/ready can't be used: it is no valid CEL, at character 1: undeclared reference to " +
+				"'object' (in container '')"},
+		"a number": {`1 + 1`, "failed: runlevel.dev/ready can't be used: it is of type int, and must be true or false"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +120,10 @@ func TestCostlyExpressionsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object.SetAnnotations(map[string]string{ready.Annotation: expression})
-			want := ready.Verdict{State: ready.Waiting, Message: expression + " can't be evaluated: it would take too long"}
+			want := ready.Verdict{
+				State:   ready.Waiting,
+				Message: expression + " can't be evaluated: it would take too long",
+			}
 			if got := ready.Check(object, ready.Full, ready.Related{}); got != want {
 				t.Errorf("%+v", got)
 			}
@@ -116,21 +134,25 @@ func TestCostlyExpressionsEnd(t *testing.T) {
 // What goes wrong with a value may quote it.
 func TestValuesOfSecretsAreNotTold(t *testing.T) {
 	object := readObject(t, []byte(`{apiVersion: v1, kind: Secret, stringData: {token: hunter2}}`))
-	for _, expression := range []string{`ip(self.stringData.token) == ip("127.0.0.1")`, `{"a": true}[self.stringData.token]`} {
+	for _, expression := range []string{`ip(self.stringData.token) == ip("127.0.0.1")`,
+		`{"a": true}[self.stringData.token]`} {
 		object.SetAnnotations(map[string]string{ready.Annotation: expression})
 		object.SetKind("Certificate")
 		if got := ready.Check(object, ready.Full, ready.Related{}); !strings.Contains(got.Message, "hunter2") {
 			t.Errorf("not a Secret, and it does not tell the error: %+v", got)
 		}
 		object.SetKind("Secret")
-		if got := ready.Check(object, ready.Full, ready.Related{}); got.State != ready.Waiting || strings.Contains(got.Message, "hunter2") {
+		if got := ready.Check(object, ready.Full, ready.Related{}); got.State != ready.Waiting ||
+			strings.Contains(got.Message, "hunter2") {
 			t.Errorf("%+v", got)
 		}
 	}
 }
 
 func TestMessagesAreOneShortLine(t *testing.T) {
-	object := readObject(t, []byte(`{apiVersion: example.com/v1, kind: Certificate, status: {conditions: [{type: Ready, status: "False"}]}}`))
+	object := readObject(t, []byte(
+		`{apiVersion: example.com/v1, kind: Certificate, status: {conditions: [{type: Ready, status: "False"}]}}`,
+	))
 	tests := map[string]struct{ message, want string }{
 		"line breaks":      {"Not yet.\n  Retrying\tin 5s...", "not yet. Retrying in 5s"},
 		"escape sequences": {"\x1b[31mred\x1b[0m", `\x1b[31mred\x1b[0m`},

@@ -43,8 +43,12 @@ var (
 	statefulSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
 	replicaSets  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	jobs         = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
-	definitions  = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	apiServices  = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	definitions  = schema.GroupVersionResource{
+		Group:    "apiextensions.k8s.io",
+		Version:  "v1",
+		Resource: "customresourcedefinitions",
+	}
+	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
 // workload is the beginning of what runs pods that do as they are told.
@@ -57,7 +61,8 @@ spec:
 `
 
 func workloadOf(version, kind string, annotations ...string) string {
-	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: web}}", version, kind) + "\n---" + fmt.Sprintf(workload, strings.Join(annotations, ", "))
+	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: web}}", version, kind) + "\n---" +
+		fmt.Sprintf(workload, strings.Join(annotations, ", "))
 }
 
 func told(name, value string) string {
@@ -81,7 +86,8 @@ func TestVerdictsOfARollout(t *testing.T) {
 			`{"spec":{"replicas":2,"template":{"metadata":{"labels":{"new":"1"}}}}}`, "of 1 replicas are ",
 		},
 		"a StatefulSet with a partition": {
-			statefulSets, workloadOf("apps/v1", "StatefulSet", late) + "  replicas: 2\n  updateStrategy: {rollingUpdate: {partition: 1}}\n",
+			statefulSets, workloadOf("apps/v1", "StatefulSet", late) +
+				"  replicas: 2\n  updateStrategy: {rollingUpdate: {partition: 1}}\n",
 			`{"spec":{"template":{"metadata":{"labels":{"new":"1"}}}}}`, "of 2 replicas are available",
 		},
 		"a StatefulSet that is updated by deleting pods": {
@@ -100,7 +106,8 @@ func TestVerdictsOfARollout(t *testing.T) {
 			jobs, job(late), "", "0 of 1 pods have succeeded",
 		},
 		"a Pod": {
-			pods, "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {" + late + "}}, spec: {containers: [{name: web, image: registry.example/web}]}}", "",
+			pods, "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {" + late +
+				"}}, spec: {containers: [{name: web, image: registry.example/web}]}}", "",
 			"it is not ready: its containers have not started yet",
 		},
 	}
@@ -115,7 +122,8 @@ func TestVerdictsOfARollout(t *testing.T) {
 			if test.change == "" {
 				return
 			}
-			changed, err := client.Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(test.change), metav1.PatchOptions{})
+			changed, err := client.Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(test.change),
+				metav1.PatchOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,8 +136,10 @@ func TestVerdictsOfARollout(t *testing.T) {
 }
 
 func job(annotations ...string) string {
-	return "{apiVersion: batch/v1, kind: Job, metadata: {name: web}}\n---\nspec:\n  backoffLimit: 0\n  template:\n    metadata: {annotations: {" +
-		strings.Join(annotations, ", ") + "}}\n    spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}\n"
+	return "{apiVersion: batch/v1, kind: Job, metadata: {name: web}}\n---\nspec:\n  backoffLimit: 0\n  " +
+		"template:\n    metadata: {annotations: {" +
+		strings.Join(annotations, ", ") +
+		"}}\n    spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}\n"
 }
 
 func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
@@ -142,16 +152,19 @@ func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
 		upstream ready.ReadyState
 	}{
 		"a Job that fails": {
-			jobs, job(told("pod", "fail")), ready.Failed, "BackoffLimitExceeded: job has reached the specified backoff limit", ready.Failed,
+			jobs, job(told("pod", "fail")), ready.Failed,
+			"BackoffLimitExceeded: job has reached the specified backoff limit", ready.Failed,
 		},
 		"a suspended Job": {
 			jobs, job() + "  suspend: true\n", ready.Waiting, "it is suspended", ready.Ready,
 		},
 		"a Deployment that is late": {
-			deployments, deployment + "  progressDeadlineSeconds: 1\n", ready.Failed, "it made no progress within 1 second: 0 of 1 replicas are available", ready.Failed,
+			deployments, deployment + "  progressDeadlineSeconds: 1\n", ready.Failed,
+			"it made no progress within 1 second: 0 of 1 replicas are available", ready.Failed,
 		},
 		"a paused Deployment": {
-			deployments, deployment + "  paused: true\n", ready.Waiting, "it is paused: 0 of 1 replicas are updated", ready.Ready,
+			deployments, deployment + "  paused: true\n", ready.Waiting, "it is paused: 0 of 1 replicas are updated",
+			ready.Ready,
 		},
 	}
 	for name, test := range tests {
@@ -174,12 +187,16 @@ func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
 func TestQuotaIsTold(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
-	create(t, client(t, quotas, namespace), `{apiVersion: v1, kind: ResourceQuota, metadata: {name: none}, spec: {hard: {pods: "0"}}}`)
-	sandboxtest.Await(t, cluster, quotas, namespace+"/none", func(q *corev1.ResourceQuota) bool { return q != nil && len(q.Status.Hard) > 0 })
+	create(t, client(t, quotas, namespace),
+		`{apiVersion: v1, kind: ResourceQuota, metadata: {name: none}, spec: {hard: {pods: "0"}}}`)
+	sandboxtest.Await(t, cluster, quotas, namespace+"/none", func(q *corev1.ResourceQuota) bool {
+		return q != nil && len(q.Status.Hard) > 0
+	})
 
 	ofDeployment := client(t, deployments, namespace)
 	create(t, ofDeployment, workloadOf("apps/v1", "Deployment"))
-	awaitVerdict(t, ofDeployment, "web", says(ready.Waiting, "exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), nil)
+	awaitVerdict(t, ofDeployment, "web",
+		says(ready.Waiting, "exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), nil)
 	awaitTrouble(t, namespace, "can't make pods: pods \"web-")
 	create(t, client(t, daemonSets, namespace), workloadOf("apps/v1", "DaemonSet"))
 	trouble := awaitTrouble(t, namespace, "DaemonSet "+namespace+"/web: can't make pods: ")
@@ -192,9 +209,13 @@ func TestTroublesOfPods(t *testing.T) {
 	huge := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}\n---" +
 		strings.Replace(fmt.Sprintf(workload, ""), `web:1"`, `web:1", resources: {requests: {cpu: "100000"}}`, 1)
 	tests := map[string]struct{ object, says string }{
-		"no image":      {workloadOf("apps/v1", "Deployment", told("pod", "image-pull")) + "  replicas: 2\n", "container web can't pull image registry.example/web:1: back-off pulling image \"registry.example/web:1\": not found (2 pods like this)"},
-		"crashes":       {workloadOf("apps/v1", "Deployment", told("pod", "crash"), told("run-for", "10ms")), "container web crashes: exit code 1, "},
-		"hangs":         {workloadOf("apps/v1", "Deployment", told("pod", "hang")), "its containers are not created yet, and node "},
+		"no image": {workloadOf("apps/v1", "Deployment", told("pod", "image-pull")) + "  replicas: 2\n",
+			"container web can't pull image registry.example/web:1: back-off pulling image " +
+				"\"registry.example/web:1\": not found (2 pods like this)"},
+		"crashes": {workloadOf("apps/v1", "Deployment", told("pod", "crash"), told("run-for", "10ms")),
+			"container web crashes: exit code 1, "},
+		"hangs": {workloadOf("apps/v1", "Deployment", told("pod", "hang")),
+			"its containers are not created yet, and node "},
 		"unschedulable": {huge, "it has no node: 0/1 nodes are available: 1 Insufficient cpu"},
 		"a Job's pod":   {job(told("pod", "fail")), "container web ended with exit code 1 [log of web]"},
 	}
@@ -218,28 +239,35 @@ func TestVerdictsOfWhatExtendsTheAPI(t *testing.T) {
 	}
 
 	ofDefinitions := client(t, definitions, "")
-	made := create(t, ofDefinitions, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: verdicts.ready.example.com},
+	made := create(t, ofDefinitions,
+		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: verdicts.ready.example.com},
 		spec: {group: ready.example.com, scope: Cluster, names: {plural: verdicts, kind: Verdict},
 			versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`)
 	if verdict := ready.Check(made, ready.Upstream, ready.Related{}); verdict.State != ready.Waiting {
 		t.Errorf("a definition that was just made is %+v", verdict)
 	}
 	awaitVerdict(t, ofDefinitions, "verdicts.ready.example.com", is(ready.Ready), nil)
-	create(t, ofDefinitions, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: others.ready.example.com},
+	create(t, ofDefinitions,
+		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: others.ready.example.com},
 		spec: {group: ready.example.com, scope: Cluster, names: {plural: others, kind: Verdict},
 			versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`)
-	awaitVerdict(t, ofDefinitions, "others.ready.example.com", says(ready.Waiting, `its names are not accepted: "VerdictList" is already in use`), nil)
+	awaitVerdict(t, ofDefinitions, "others.ready.example.com",
+		says(ready.Waiting, `its names are not accepted: "VerdictList" is already in use`), nil)
 
 	ofAPIServices := client(t, apiServices, "")
 	awaitVerdict(t, ofAPIServices, "v1.apps", is(ready.Ready), nil)
-	create(t, ofAPIServices, `{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.aggregated.ready.example.com},
+	create(t, ofAPIServices,
+		`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.aggregated.ready.example.com},
 		spec: {group: aggregated.ready.example.com, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, insecureSkipTLSVerify: true,
 			service: {namespace: `+namespace+`, name: aggregated, port: 443}}}`)
-	awaitVerdict(t, ofAPIServices, "v1.aggregated.ready.example.com", says(ready.Waiting, `it is not available: service/aggregated in "`+namespace+`" is not present`), nil)
+	awaitVerdict(t, ofAPIServices, "v1.aggregated.ready.example.com",
+		says(ready.Waiting, `it is not available: service/aggregated in "`+namespace+`" is not present`), nil)
 	port := serveAPI(t)
-	create(t, client(t, services, namespace), `{apiVersion: v1, kind: Service, metadata: {name: aggregated}, spec: {type: ExternalName, externalName: localhost, ports: [{port: `+port+`}]}}`)
+	create(t, client(t, services, namespace),
+		`{apiVersion: v1, kind: Service, metadata: {name: aggregated}, spec: {type: ExternalName, externalName: localhost, ports: [{port: `+port+`}]}}`)
 	patch := `{"spec":{"service":{"port":` + port + `}}}`
-	if _, err := ofAPIServices.Patch(t.Context(), "v1.aggregated.ready.example.com", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := ofAPIServices.Patch(t.Context(), "v1.aggregated.ready.example.com", types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitVerdict(t, ofAPIServices, "v1.aggregated.ready.example.com", is(ready.Ready), nil)
@@ -288,7 +316,8 @@ func says(state ready.ReadyState, text string) func(ready.Verdict) bool {
 // awaitVerdict watches an object until its verdict is the wanted one, and returns what was
 // said of it until then. If there is no such object yet, begin makes it: then nothing is
 // missed.
-func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, wanted func(ready.Verdict) bool, begin func()) []string {
+func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, wanted func(ready.Verdict) bool,
+	begin func()) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -314,24 +343,25 @@ func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, w
 func awaitTrouble(t *testing.T, namespace, says string) string {
 	t.Helper()
 	core, found, last := cluster.Client(t).CoreV1(), "", []string(nil)
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		pods, err := core.Pods(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		events, err := core.Events(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		last = nil
-		for _, trouble := range ready.PodProblems(pods.Items, events.Items, ready.Dependencies{}) {
-			last = append(last, showTrouble(trouble))
-			if strings.Contains(showTrouble(trouble), says) {
-				found = showTrouble(trouble)
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			pods, err := core.Pods(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
 			}
-		}
-		return found != "", nil
-	})
+			events, err := core.Events(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
+			}
+			last = nil
+			for _, trouble := range ready.PodProblems(pods.Items, events.Items, ready.Dependencies{}) {
+				last = append(last, showTrouble(trouble))
+				if strings.Contains(showTrouble(trouble), says) {
+					found = showTrouble(trouble)
+				}
+			}
+			return found != "", nil
+		})
 	if err != nil {
 		t.Fatalf("nothing says %q, but %q: %v", says, last, err)
 	}
@@ -344,7 +374,8 @@ func serveAPI(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"aggregated.ready.example.com/v1","resources":[]}`)
+		fmt.Fprint(w,
+			`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"aggregated.ready.example.com/v1","resources":[]}`)
 	}))
 	t.Cleanup(server.Close)
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())

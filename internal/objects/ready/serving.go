@@ -68,5 +68,6 @@ func checkWebhooks(o live, related Related) Verdict {
 
 // callsServices reports whether objects of a kind wait only for Services.
 func callsServices(kind schema.GroupKind) bool {
-	return kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io" && strings.HasSuffix(kind.Kind, "WebhookConfiguration")
+	return kind == kinds.APIService ||
+		kind.Group == "admissionregistration.k8s.io" && strings.HasSuffix(kind.Kind, "WebhookConfiguration")
 }

@@ -11,7 +11,8 @@ import (
 
 // settling are the workloads whose pods run for ever.
 var settling = map[schema.GroupKind]bool{
-	kinds.Deployment: true, {Group: "apps", Kind: "StatefulSet"}: true, {Group: "apps", Kind: "DaemonSet"}: true, {Group: "apps", Kind: "ReplicaSet"}: true,
+	kinds.Deployment: true, {Group: "apps", Kind: "StatefulSet"}: true, {Group: "apps", Kind: "DaemonSet"}: true,
+	{Group: "apps", Kind: "ReplicaSet"}: true,
 }
 
 // WithoutProbe returns the containers of a workload that are ready as soon as they have started: they have neither a
@@ -20,7 +21,8 @@ var settling = map[schema.GroupKind]bool{
 func WithoutProbe(manifest *unstructured.Unstructured) []string {
 	o := live(manifest.Object)
 	_, isMarked := manifest.GetAnnotations()[Annotation]
-	if !settling[manifest.GroupVersionKind().GroupKind()] || isMarked || o.number(0, "spec", "minReadySeconds") > 0 || wanted(o) == 0 {
+	if !settling[manifest.GroupVersionKind().GroupKind()] || isMarked || o.number(0, "spec", "minReadySeconds") > 0 ||
+		wanted(o) == 0 {
 		return nil
 	}
 	var names []string

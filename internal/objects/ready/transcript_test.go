@@ -24,7 +24,8 @@ func TestVerdicts(t *testing.T) {
 			related := readAround(t, archive)
 			var got strings.Builder
 			for _, file := range archive.Files {
-				if !strings.HasSuffix(file.Name, ".yaml") || file.Name == "around.yaml" || file.Name == "manifest.yaml" {
+				if !strings.HasSuffix(file.Name, ".yaml") || file.Name == "around.yaml" ||
+					file.Name == "manifest.yaml" {
 					continue
 				}
 				object := readObject(t, file.Data)
@@ -32,7 +33,8 @@ func TestVerdicts(t *testing.T) {
 				for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
 					verdict := ready.Check(object, standard, related)
 					fmt.Fprintf(&got, "\t%s: %s\n", standard, show(verdict))
-					if verdict.State != ready.Ready && object.GetDeletionTimestamp() == nil && !ready.Awaits(object, standard) {
+					if verdict.State != ready.Ready && object.GetDeletionTimestamp() == nil &&
+						!ready.Awaits(object, standard) {
 						t.Errorf("%s: nobody would watch it, by standard %s", file.Name, standard)
 					}
 				}

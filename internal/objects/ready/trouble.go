@@ -56,7 +56,8 @@ func PodProblems(pods []corev1.Pod, events []corev1.Event, on Dependencies) []Po
 	for i, f := range found {
 		problems[i] = f.PodProblem
 		if f.pods > 1 {
-			problems[i].Message += fmt.Sprintf(" (%d %slike this)", f.pods, map[bool]string{true: "pods "}[f.rank != depends])
+			problems[i].Message += fmt.Sprintf(" (%d %slike this)", f.pods,
+				map[bool]string{true: "pods "}[f.rank != depends])
 		}
 	}
 	return problems
@@ -128,7 +129,8 @@ func newestEvents(events []corev1.Event) map[eventKey]*corev1.Event {
 // timeOf returns when an event was last observed. Old and new clients use different
 // fields for it.
 func timeOf(event *corev1.Event) time.Time {
-	times := []time.Time{event.EventTime.Time, event.LastTimestamp.Time, event.FirstTimestamp.Time, event.CreationTimestamp.Time}
+	times := []time.Time{event.EventTime.Time, event.LastTimestamp.Time, event.FirstTimestamp.Time,
+		event.CreationTimestamp.Time}
 	if event.Series != nil {
 		times = append(times, event.Series.LastObservedTime.Time)
 	}
@@ -148,10 +150,15 @@ func troublesOfOwners(newest map[eventKey]*corev1.Event) []finding {
 		if success := newest[made]; success != nil && timeOf(event).Before(timeOf(success)) {
 			continue // it succeeded after that
 		}
-		message := "can't make pods: " + sentence(strings.TrimPrefix(strings.TrimPrefix(event.Message, "(combined from similar events): "), "Error creating: "))
+		message := "can't make pods: " +
+			sentence(strings.TrimPrefix(strings.TrimPrefix(event.Message, "(combined from similar events): "),
+				"Error creating: "))
 		found = append(found, finding{
-			PodProblem: PodProblem{Object: fmt.Sprintf("%s %s/%s", about.kind, about.namespace, about.name), Message: sentence(message)},
-			rank:       uncreated, alike: about.name,
+			PodProblem: PodProblem{
+				Object:  fmt.Sprintf("%s %s/%s", about.kind, about.namespace, about.name),
+				Message: sentence(message),
+			},
+			rank: uncreated, alike: about.name,
 		})
 	}
 	return found

@@ -48,11 +48,14 @@ func checkDeploymentUpstream(o live, _ Related) Verdict {
 	case o.text("metadata", "deletionTimestamp") != "":
 		return waiting(beingDeleted)
 	case failure.isTrue():
-		return waiting("pods can't be made: %s", failure.fullWhy("the controller reports no reason")).because(ReasonWorkloadNotProgressing, "")
+		return waiting("pods can't be made: %s",
+			failure.fullWhy("the controller reports no reason")).because(ReasonWorkloadNotProgressing, "")
 	case available.isFalse() && isLate:
-		return failed("it is not available and makes no progress: %s", progress.fullWhy("")).because(ReasonWorkloadNotAvailable, "")
+		return failed("it is not available and makes no progress: %s",
+			progress.fullWhy("")).because(ReasonWorkloadNotAvailable, "")
 	case available.isFalse() && progress.isFalse():
-		return waiting("it is not available and makes no progress: %s", progress.fullWhy("the controller reports no reason")).because(ReasonWorkloadNotAvailable, "")
+		return waiting("it is not available and makes no progress: %s",
+			progress.fullWhy("the controller reports no reason")).because(ReasonWorkloadNotAvailable, "")
 	case isLate:
 		return failed("it makes no progress: %s", progress.fullWhy("")).because(ReasonWorkloadNotProgressing, "")
 	default:
@@ -93,15 +96,19 @@ func checkClusterOperator(o live, related Related) Verdict {
 	undone := undoneVersions(expected, o.list("status", "versions"))
 	switch {
 	case len(expected) == 0:
-		return failed("its manifest has no status.versions: list the versions that it has to report").because(ReasonNoVersions, reason.Fail)
+		return failed("its manifest has no status.versions: list the versions that it has to report").because(
+			ReasonNoVersions, reason.Fail,
+		)
 	case !available.isTrue():
-		return waiting("it is not available: %s", available.fullWhy("it has not reported Available=True yet")).because(ReasonNotAvailable, reason.Fail)
+		return waiting("it is not available: %s",
+			available.fullWhy("it has not reported Available=True yet")).because(ReasonNotAvailable, reason.Fail)
 	case !degraded.isFalse():
 		effect := reason.FailAfterInterval
 		if related.Installing {
 			effect = reason.Report
 		}
-		return waiting("it is degraded: %s", degraded.fullWhy("it has not reported Degraded=False yet")).because(ReasonDegraded, effect)
+		return waiting("it is degraded: %s",
+			degraded.fullWhy("it has not reported Degraded=False yet")).because(ReasonDegraded, effect)
 	case len(undone) > 0 && !related.Installing:
 		return waiting("%s", strings.Join(undone, ", ")).because(ReasonUpdating, reason.None)
 	default:

@@ -23,7 +23,8 @@ func checkDeployment(o live, _ Related) Verdict {
 	case o.flag("spec", "paused"):
 		return waiting("it is paused: %s", missing)
 	case progress.reason == "ProgressDeadlineExceeded":
-		return failed("it made no progress within %s: %s", printable.Count(int(o.number(600, "spec", "progressDeadlineSeconds")), "second"), withFailure(o, missing))
+		return failed("it made no progress within %s: %s",
+			printable.Count(int(o.number(600, "spec", "progressDeadlineSeconds")), "second"), withFailure(o, missing))
 	default:
 		return waiting("%s", withFailure(o, missing))
 	}
@@ -38,7 +39,8 @@ func missingOfDeployment(o live) string {
 	case updated < want:
 		return share(updated, want, "replicas are updated")
 	case total > updated && available < total:
-		return fmt.Sprintf("%s still there, %s", thereAre(total-updated, "old replica"), share(available, total, "are available"))
+		return fmt.Sprintf("%s still there, %s", thereAre(total-updated, "old replica"),
+			share(available, total, "are available"))
 	case total > updated:
 		return thereAre(total-updated, "old replica") + " still there"
 	default:
@@ -72,7 +74,8 @@ func checkStatefulSet(o live, _ Related) Verdict {
 	default:
 		return waiting("%s", share(updated, toUpdate, "replicas are updated"))
 	}
-	if missing := missingReplicas(want, o.number(0, "status", "replicas"), o.number(0, "status", "availableReplicas")); missing != "" {
+	if missing := missingReplicas(want, o.number(0, "status", "replicas"),
+		o.number(0, "status", "availableReplicas")); missing != "" {
 		return waiting("%s", missing)
 	}
 	return ready()

@@ -117,19 +117,23 @@ func of[T runtime.Object](validate func(T) field.ErrorList) validation {
 }
 
 func validateVolume(volume *core.PersistentVolume) field.ErrorList {
-	return corevalidation.ValidatePersistentVolume(volume, corevalidation.ValidationOptionsForPersistentVolume(volume, nil))
+	return corevalidation.ValidatePersistentVolume(volume,
+		corevalidation.ValidationOptionsForPersistentVolume(volume, nil))
 }
 
 func validateClaim(claim *core.PersistentVolumeClaim) field.ErrorList {
-	return corevalidation.ValidatePersistentVolumeClaim(claim, corevalidation.ValidationOptionsForPersistentVolumeClaim(claim, nil))
+	return corevalidation.ValidatePersistentVolumeClaim(claim,
+		corevalidation.ValidationOptionsForPersistentVolumeClaim(claim, nil))
 }
 
 func validatePod(p *core.Pod) field.ErrorList {
-	return corevalidation.ValidatePodCreate(p, pod.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, nil, &p.ObjectMeta, nil))
+	return corevalidation.ValidatePodCreate(p,
+		pod.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, nil, &p.ObjectMeta, nil))
 }
 
 func validateReplicationController(controller *core.ReplicationController) field.ErrorList {
-	return corevalidation.ValidateReplicationController(controller, pod.GetValidationOptionsFromPodTemplate(controller.Spec.Template, nil))
+	return corevalidation.ValidateReplicationController(controller,
+		pod.GetValidationOptionsFromPodTemplate(controller.Spec.Template, nil))
 }
 
 func validateReplicaSet(set *apps.ReplicaSet) field.ErrorList {
@@ -159,10 +163,13 @@ func validateJob(job *batch.Job) field.ErrorList {
 		maps.Copy(generated, job.Spec.Template.Labels)
 		job.Spec.Template.Labels = generated
 		if job.Spec.Selector == nil {
-			job.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batch.ControllerUidLabel: string(job.UID)}}
+			job.Spec.Selector = &metav1.LabelSelector{
+				MatchLabels: map[string]string{batch.ControllerUidLabel: string(job.UID)},
+			}
 		}
 	}
 	return batchvalidation.ValidateJob(job, batchvalidation.JobValidationOptions{
-		PodValidationOptions: pod.GetValidationOptionsFromPodTemplate(&job.Spec.Template, nil), RequirePrefixedLabels: true,
+		PodValidationOptions:  pod.GetValidationOptionsFromPodTemplate(&job.Spec.Template, nil),
+		RequirePrefixedLabels: true,
 	})
 }

@@ -51,7 +51,8 @@ func Check(ctx context.Context, object *unstructured.Unstructured) []fields.Fiel
 	return refusals
 }
 
-// allowPrivileged has pods with privileged containers accepted, as API servers do that are started with --allow-privileged.
+// allowPrivileged has pods with privileged containers accepted, as API servers do that are started with
+// --allow-privileged.
 var allowPrivileged = sync.OnceFunc(func() { capabilities.Setup(true, 0) })
 
 // asRequest returns a context with what the API server's code reads of a request to create the object.
@@ -64,8 +65,8 @@ func asRequest(ctx context.Context, object *unstructured.Unstructured) context.C
 	})
 }
 
-// refusalOf returns a problem as a refusal. Some validations name a field by where it is in the internal version, or have
-// a whole structure of it as the value.
+// refusalOf returns a problem as a refusal. Some validations name a field by where it is in the internal version, or
+// have a whole structure of it as the value.
 func refusalOf(problem *field.Error) fields.FieldRefusal {
 	name := strings.Replace(problem.Field, "template.labels", "template.metadata.labels", 1)
 	name = strings.Replace(name, "template.annotations", "template.metadata.annotations", 1)

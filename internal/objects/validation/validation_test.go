@@ -12,7 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/validation"
 )
 
-// TestValid checks objects that look odd and are valid. A test of internal/review/mistakes asks an API server about them.
+// TestValid checks objects that look odd and are valid. A test of internal/review/mistakes asks an API server about
+// them.
 func TestValid(t *testing.T) {
 	text, err := os.ReadFile("testdata/valid.yaml")
 	if err != nil {
@@ -32,33 +33,41 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// TestCheck has objects with the refusals of each: a field's path, and what is wrong. Lint's pages have more, which a test
-// compares with a real API server.
+// TestCheck has objects with the refusals of each: a field's path, and what is wrong. Lint's pages have more, which a
+// test compares with a real API server.
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct{ object, path, message string }{
 		"a field of a pod": {
-			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: b}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: c}]}}}}",
+			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: b}, spec: {template: {spec: " +
+				"{restartPolicy: Never, containers: [{name: c}]}}}}",
 			"spec template spec containers 0 image", "spec.template.spec.containers[0].image: Required value",
 		},
 		"labels of a template": {
-			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: b}, spec: {selector: {matchLabels: {x: w}}, template: {metadata: {labels: {x: w, z: not one}}, spec: {containers: [{name: c, image: d}]}}}}",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: b}, spec: {selector: " +
+				"{matchLabels: {x: w}}, template: {metadata: {labels: {x: w, z: not one}}, spec: {containers: " +
+				"[{name: c, image: d}]}}}}",
 			"spec template metadata labels", `spec.template.metadata.labels: Invalid value: "not one"`,
 		},
 		"a value of a Secret": {
-			"{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: b}, type: kubernetes.io/dockerconfigjson, stringData: {.dockerconfigjson: hunter2}}",
+			"{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: b}, type: kubernetes.io/dockerconfigjson, " +
+				"stringData: {.dockerconfigjson: hunter2}}",
 			"data .dockerconfigjson", `data[.dockerconfigjson]: Invalid value: "<secret contents redacted>"`,
 		},
 		"a structure": {
-			"{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a, namespace: b}, spec: {minAvailable: 1, maxUnavailable: 1}}",
+			"{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a, namespace: b}, spec: " +
+				"{minAvailable: 1, maxUnavailable: 1}}",
 			"spec", "spec: Invalid value: minAvailable and maxUnavailable cannot be both set",
 		},
-		"no mistake":          {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b}}", "", ""},
-		"no namespace":        {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "", ""},
-		"privileged":          {"{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b}, spec: {containers: [{name: c, image: d, securityContext: {privileged: true}}]}}", "", ""},
-		"a kind of others":    {"{apiVersion: shop.example/v1, kind: Widget, metadata: {name: A_B}}", "", ""},
-		"a version of none":   {"{apiVersion: apps/v9, kind: Deployment, metadata: {name: A_B}}", "", ""},
-		"of the wrong type":   {"{apiVersion: apps/v1, kind: Deployment, metadata: {name: A_B, namespace: b}, spec: {replicas: x}}", "", ""},
-		"a generated address": {"{apiVersion: v1, kind: Service, metadata: {name: a, namespace: b}, spec: {ports: [{port: 80}]}}", "", ""},
+		"no mistake":   {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b}}", "", ""},
+		"no namespace": {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "", ""},
+		"privileged": {"{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b}, spec: {containers: " +
+			"[{name: c, image: d, securityContext: {privileged: true}}]}}", "", ""},
+		"a kind of others":  {"{apiVersion: shop.example/v1, kind: Widget, metadata: {name: A_B}}", "", ""},
+		"a version of none": {"{apiVersion: apps/v9, kind: Deployment, metadata: {name: A_B}}", "", ""},
+		"of the wrong type": {"{apiVersion: apps/v1, kind: Deployment, metadata: {name: A_B, namespace: b}, spec: " +
+			"{replicas: x}}", "", ""},
+		"a generated address": {"{apiVersion: v1, kind: Service, metadata: {name: a, namespace: b}, spec: {ports: " +
+			"[{port: 80}]}}", "", ""},
 	} {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(test.object), &object.Object); err != nil {

@@ -13,11 +13,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// setReleaseAccepted sets ReleaseAccepted: Unknown while a release is being accepted. For an image that is tried again, or
-// retrieved again after a restart, it keeps its status until the outcome is known.
+// setReleaseAccepted sets ReleaseAccepted: Unknown while a release is being accepted. For an image that is tried again,
+// or retrieved again after a restart, it keeps its status until the outcome is known.
 func (b *builder) setReleaseAccepted() {
 	requested := b.seen.Acceptance
-	if applied := b.seen.Applied; applied != nil && requested.Release.Version == "" && requested.Release.Image == applied.Release.Image {
+	if applied := b.seen.Applied; applied != nil && requested.Release.Version == "" &&
+		requested.Release.Image == applied.Release.Image {
 		requested.Release.Version = applied.Release.Version
 	}
 	switch {
@@ -35,8 +36,8 @@ func (b *builder) setReleaseAccepted() {
 // notVerified begins the part of a message on a missing verification.
 const notVerified = "; not verified: "
 
-// withUnverified returns a message with the part on a missing verification that the condition already has: it is not known
-// any more after a restart.
+// withUnverified returns a message with the part on a missing verification that the condition already has: it is not
+// known any more after a restart.
 func withUnverified(b *builder, message string) string {
 	if before := b.find(ReleaseAccepted); before != nil && strings.HasPrefix(before.Message, message+notVerified) {
 		return before.Message
@@ -47,7 +48,8 @@ func withUnverified(b *builder, message string) string {
 // isDecided reports whether the condition already has the outcome for the image.
 func isDecided(b *builder, requested Acceptance) bool {
 	before := b.find(ReleaseAccepted)
-	return before != nil && requested.Release.Image != "" && before.Status != configv1.ConditionUnknown && strings.Contains(before.Message, fmt.Sprintf("image=%q", requested.Release.Image))
+	return before != nil && requested.Release.Image != "" && before.Status != configv1.ConditionUnknown &&
+		strings.Contains(before.Message, fmt.Sprintf("image=%q", requested.Release.Image))
 }
 
 // The words of a phase while it runs, and when it has failed.

@@ -1,9 +1,9 @@
-// Package clusterversion computes the status of a ClusterVersion: conditions, history and the version, from the state that the
-// operator has observed at one moment and from the previous status. It is pure: it sends no requests, and the time is that of
-// the observation.
+// Package clusterversion computes the status of a ClusterVersion: conditions, history and the version, from the state
+// that the operator has observed at one moment and from the previous status. It is pure: it sends no requests, and the
+// time is that of the observation.
 //
-// Next is the call to start from; Risks are what blocks a minor update, and Announce returns the events of a release that
-// is being accepted. The types and reasons are those of OpenShift's cluster-version operator, so that oc and other
+// Next is the call to start from; Risks are what blocks a minor update, and Announce returns the events of a release
+// that is being accepted. The types and reasons are those of OpenShift's cluster-version operator, so that oc and other
 // clients can read them.
 package clusterversion
 
@@ -57,8 +57,8 @@ type AppliedRelease struct {
 	Deletes []precondition.Delete
 }
 
-// A ReleaseProblem is an object that does not match the release, and what it waits for or why it has failed, or a failure
-// without an object.
+// A ReleaseProblem is an object that does not match the release, and what it waits for or why it has failed, or a
+// failure without an object.
 type ReleaseProblem struct {
 	apply.Wait
 	IsWait bool // it is waited for; otherwise it has failed

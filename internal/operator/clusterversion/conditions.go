@@ -38,9 +38,11 @@ const (
 )
 
 // set sets a condition. Its transition time changes only with its status.
-func (b *builder) set(kind configv1.ClusterStatusConditionType, status configv1.ConditionStatus, reason, message string) {
+func (b *builder) set(kind configv1.ClusterStatusConditionType, status configv1.ConditionStatus, reason,
+	message string) {
 	wanted := configv1.ClusterOperatorStatusCondition{
-		Type: kind, Status: status, Reason: reason, Message: printable.Truncate(message, longestMessage), LastTransitionTime: b.now,
+		Type: kind, Status: status, Reason: reason, Message: printable.Truncate(message, longestMessage),
+		LastTransitionTime: b.now,
 	}
 	before := b.find(kind)
 	if before == nil {
@@ -73,7 +75,8 @@ func (b *builder) find(kind configv1.ClusterStatusConditionType) *configv1.Clust
 // former name of ImplicitlyEnabledCapabilities.
 func (b *builder) removeObsolete() {
 	b.next.Conditions = slices.DeleteFunc(b.next.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
-		isPart := strings.HasPrefix(string(c.Type), string(configv1.OperatorUpgradeable)) && c.Type != configv1.OperatorUpgradeable
+		isPart := strings.HasPrefix(string(c.Type), string(configv1.OperatorUpgradeable)) &&
+			c.Type != configv1.OperatorUpgradeable
 		return isPart || c.Type == "ImplicitlyEnabled"
 	})
 }
@@ -88,7 +91,8 @@ func (b *builder) setInvalid() {
 
 func (b *builder) setImplicitCapabilities(implicit []configv1.ClusterVersionCapability) {
 	if len(implicit) == 0 {
-		b.set(ImplicitlyEnabledCapabilities, configv1.ConditionFalse, "AsExpected", "Capabilities match configured spec")
+		b.set(ImplicitlyEnabledCapabilities, configv1.ConditionFalse, "AsExpected",
+			"Capabilities match configured spec")
 		return
 	}
 	var names []string
@@ -105,7 +109,8 @@ func (b *builder) setAvailable(applied AppliedRelease) {
 	if applied.wasCompleted() {
 		b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+nameOf(b.next.Desired))
 	}
-	if last := LastCompleted(b.next.History); last != nil && b.find(configv1.OperatorAvailable) == nil { // the ClusterVersion was recreated
+	// the ClusterVersion was recreated
+	if last := LastCompleted(b.next.History); last != nil && b.find(configv1.OperatorAvailable) == nil {
 		b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+last.Version)
 	}
 	b.setDefault(configv1.OperatorAvailable, configv1.ConditionFalse)

@@ -17,7 +17,9 @@ func (b *builder) setHealth(applied AppliedRelease) {
 	found := b.sort(applied)
 	switch {
 	case len(found[fails]) > 0: // beside which a degraded operator counts as well
-		b.setFailing(applied, b.summarize(slices.SortedStableFunc(slices.Values(slices.Concat(found[fails], found[limited])), compareProblems), applied.wasCompleted()))
+		b.setFailing(applied,
+			b.summarize(slices.SortedStableFunc(slices.Values(slices.Concat(found[fails], found[limited])),
+				compareProblems), applied.wasCompleted()))
 		return
 	case len(found[slow]) > 0:
 		b.set(Failing, configv1.ConditionUnknown, slowReason(found[slow]), slowMessage(found[slow]))
@@ -35,10 +37,13 @@ func (b *builder) setHealth(applied AppliedRelease) {
 func (b *builder) sort(applied AppliedRelease) map[severity][]ReleaseProblem {
 	severityOf := func(p ReleaseProblem) severity { return p.severity(applied.wasCompleted(), b.seen.Now) }
 	ordered := slices.SortedStableFunc(slices.Values(applied.Problems), func(x, y ReleaseProblem) int {
-		return cmp.Or(compareProblems(x, y), cmp.Compare(severityOf(y), severityOf(x)), cmp.Compare(x.Effect, y.Effect), x.Since.Compare(y.Since))
+		return cmp.Or(compareProblems(x, y), cmp.Compare(severityOf(y), severityOf(x)), cmp.Compare(x.Effect, y.Effect),
+			x.Since.Compare(y.Since))
 	})
 	found := map[severity][]ReleaseProblem{}
-	for _, p := range slices.CompactFunc(ordered, func(x, y ReleaseProblem) bool { return compareProblems(x, y) == 0 }) {
+	for _, p := range slices.CompactFunc(ordered, func(x, y ReleaseProblem) bool {
+		return compareProblems(x, y) == 0
+	}) {
 		found[severityOf(p)] = append(found[severityOf(p)], p)
 	}
 	return found
@@ -48,7 +53,8 @@ func (b *builder) setFailing(applied AppliedRelease, of failure) {
 	b.set(Failing, configv1.ConditionTrue, of.reason, of.message)
 	version := nameOf(applied.Release)
 	if applied.wasCompleted() {
-		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, of.reason, "Error while reconciling "+version+": "+of.summary)
+		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, of.reason,
+			"Error while reconciling "+version+": "+of.summary)
 		return
 	}
 	b.set(configv1.OperatorProgressing, configv1.ConditionTrue, of.reason, "Unable to apply "+version+": "+of.summary)
@@ -58,7 +64,8 @@ func (b *builder) setFailing(applied AppliedRelease, of failure) {
 func (b *builder) setKept() {
 	version := nameOf(b.next.Desired)
 	if len(b.seen.Invalid) > 0 {
-		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, ReasonInvalid, "Stopped at "+version+": the cluster version is invalid")
+		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, ReasonInvalid,
+			"Stopped at "+version+": the cluster version is invalid")
 		return
 	}
 	b.set(configv1.OperatorProgressing, configv1.ConditionFalse, "", "Cluster version is "+version)
@@ -99,12 +106,15 @@ func (b *builder) setBeginning() {
 			why = string(requested.Phase)
 		}
 		b.set(Failing, configv1.ConditionTrue, why, requested.message())
-		b.set(configv1.OperatorProgressing, configv1.ConditionTrue, why, "Unable to apply "+version+": it is not accepted")
+		b.set(configv1.OperatorProgressing, configv1.ConditionTrue, why,
+			"Unable to apply "+version+": it is not accepted")
 		return
 	case len(b.seen.Invalid) > 0:
-		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, ReasonInvalid, "Stopped: the cluster version is invalid")
+		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, ReasonInvalid,
+			"Stopped: the cluster version is invalid")
 	case version == "":
-		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, ReasonNoDesiredImage, "No release is asked for: set spec.desiredUpdate")
+		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, ReasonNoDesiredImage,
+			"No release is asked for: set spec.desiredUpdate")
 	default:
 		b.set(configv1.OperatorProgressing, configv1.ConditionTrue, "", "Working towards "+version)
 	}

@@ -19,7 +19,8 @@ func (b *builder) setHistory(applied AppliedRelease) {
 	if release.Image == "" && release.Version == "" {
 		return
 	}
-	if history := b.next.History; len(history) > 0 && history[0].Version == release.Version && applied.Mode == graph.Reconcile && !strings.Contains(history[0].Image, "@") {
+	if history := b.next.History; len(history) > 0 && history[0].Version == release.Version &&
+		applied.Mode == graph.Reconcile && !strings.Contains(history[0].Image, "@") {
 		history[0].Image = release.Image // the release was applied from a folder, and is adopted
 	}
 	if len(b.next.History) == 0 || !isOf(b.next.History[0], release) {

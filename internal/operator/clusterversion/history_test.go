@@ -73,7 +73,8 @@ func TestAnotherImageOfTheSameVersion(t *testing.T) {
 	rebuilt := seenAt(time.Minute, "1.0.0", graph.Update)
 	rebuilt.Applied.Release.Image = "example.test/rebuilt"
 	next := follow(completed(0, "1.0.0"), rebuilt)
-	if len(next.History) != 2 || next.History[0].Image != "example.test/rebuilt" || next.History[0].State != configv1.PartialUpdate {
+	if len(next.History) != 2 || next.History[0].Image != "example.test/rebuilt" ||
+		next.History[0].State != configv1.PartialUpdate {
 		t.Errorf("the history is %+v", next.History)
 	}
 }
@@ -90,7 +91,10 @@ func TestRestarts(t *testing.T) {
 	updating := seenAt(time.Minute, "1.0.1", graph.Update)
 	updating.Applied.Verified, updating.Applied.Forced = true, "GiantHop"
 	previous := onDisk(t, follow(completed(0, "1.0.0"), updating))
-	blank := clusterversion.Seen{Now: noon.Add(2 * time.Minute), Acceptance: clusterversion.Acceptance{Release: release("1.0.1"), Phase: clusterversion.Retrieving}}
+	blank := clusterversion.Seen{
+		Now:        noon.Add(2 * time.Minute),
+		Acceptance: clusterversion.Acceptance{Release: release("1.0.1"), Phase: clusterversion.Retrieving},
+	}
 	begins := seenAt(3*time.Minute, "1.0.1", "")
 
 	after := clusterversion.Next(onDisk(t, clusterversion.Next(previous, blank)), begins)
@@ -100,7 +104,8 @@ func TestRestarts(t *testing.T) {
 	if newest := after.History[0]; !newest.Verified || newest.AcceptedRisks != "GiantHop" {
 		t.Errorf("what was known before the restart is forgotten: %+v", newest)
 	}
-	if got := condition(t, after, configv1.OperatorProgressing); got.Status != configv1.ConditionTrue || clock(got.LastTransitionTime) != "12:01:00" {
+	if got := condition(t, after, configv1.OperatorProgressing); got.Status != configv1.ConditionTrue ||
+		clock(got.LastTransitionTime) != "12:01:00" {
 		t.Errorf("Progressing=%s since %s", got.Status, got.LastTransitionTime)
 	}
 	again := seenAt(5*time.Minute, "1.0.1", "")
@@ -133,7 +138,13 @@ func grow(history ...string) configv1.ClusterVersionStatus {
 		if isPartial {
 			state = configv1.PartialUpdate
 		}
-		updateHistory := configv1.UpdateHistory{State: state, Version: version, Image: fmt.Sprint(i), StartedTime: moment, CompletionTime: &moment}
+		updateHistory := configv1.UpdateHistory{
+			State:          state,
+			Version:        version,
+			Image:          fmt.Sprint(i),
+			StartedTime:    moment,
+			CompletionTime: &moment,
+		}
 		s.History = append([]configv1.UpdateHistory{updateHistory}, s.History...)
 	}
 	return clusterversion.Next(s, completed(time.Hour, "9.9.9"))
@@ -179,7 +190,8 @@ func TestTheFirstAndTheLatestCompletedEntryStay(t *testing.T) {
 		all = append(all, "~1.0.1")
 	}
 	next := grow(all...)
-	if len(next.History) != 100 || next.History[99].Version != "0.9.0" || next.History[98].Version != "1.0.0" || next.History[0].Version != "9.9.9" {
+	if len(next.History) != 100 || next.History[99].Version != "0.9.0" || next.History[98].Version != "1.0.0" ||
+		next.History[0].Version != "9.9.9" {
 		t.Errorf("%d entries remain: %s", len(next.History), entries(next))
 	}
 }

@@ -47,10 +47,11 @@ type builder struct {
 	now  metav1.Time // in whole seconds, as a status keeps it
 }
 
-// setApplied sets the fields and conditions of the release that is applied, or kept in place. Until its mode is known, a
-// release that is completed in the history with the same manifests is kept in place: an operator that starts over does not begin an
-// update. Until the record has the apply of another one, the desired release and the history stay as they were. A gate that refuses
-// other settings of the release, such as feature gates, is a problem of it: the cluster-version operator would apply it and fail.
+// setApplied sets the fields and conditions of the release that is applied, or kept in place. Until its mode is known,
+// a release that is completed in the history with the same manifests is kept in place: an operator that starts over
+// does not begin an update. Until the record has the apply of another one, the desired release and the history stay as
+// they were. A gate that refuses other settings of the release, such as feature gates, is a problem of it: the
+// cluster-version operator would apply it and fail.
 func (b *builder) setApplied(applied AppliedRelease) {
 	applied.Release = b.complete(applied.Release)
 	history := b.next.History
@@ -67,8 +68,10 @@ func (b *builder) setApplied(applied AppliedRelease) {
 	if applied.Mode != "" || len(history) == 0 {
 		b.next.VersionHash = cmp.Or(applied.Hash, b.next.VersionHash)
 	}
-	if refused := b.seen.Acceptance; refused.Err != nil && refused.Phase == Judging && refused.Release.Image == applied.Release.Image {
-		applied.Problems = append(applied.Problems, ReleaseProblem{Wait: apply.Wait{For: refused.message(), Reason: reason.Of(refused.Err)}})
+	if refused := b.seen.Acceptance; refused.Err != nil && refused.Phase == Judging &&
+		refused.Release.Image == applied.Release.Image {
+		applied.Problems = append(applied.Problems,
+			ReleaseProblem{Wait: apply.Wait{For: refused.message(), Reason: reason.Of(refused.Err)}})
 	}
 	b.setAvailable(applied)
 	b.setHealth(applied)
@@ -93,9 +96,11 @@ func (b *builder) setNotKept() {
 	}
 	version, why := nameOf(b.next.Desired), string(failure.Phase)+"Failed"
 	if isCompleted(newest) {
-		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, why, "Error while reconciling "+version+": it is not kept in place")
+		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, why,
+			"Error while reconciling "+version+": it is not kept in place")
 	} else {
-		b.set(configv1.OperatorProgressing, configv1.ConditionTrue, why, "Unable to apply "+version+": it is not kept in place")
+		b.set(configv1.OperatorProgressing, configv1.ConditionTrue, why,
+			"Unable to apply "+version+": it is not kept in place")
 	}
 	b.set(Failing, configv1.ConditionTrue, why,
 		fmt.Sprintf("%s is not kept in place: %s", version, inLine(failure.Err.Error())))

@@ -32,11 +32,18 @@ func release(version string) configv1.Release {
 }
 
 // seenAt is what is seen of a release some time after noon.
-func seenAt(after time.Duration, version string, mode graph.Mode, problems ...clusterversion.ReleaseProblem) clusterversion.Seen {
+func seenAt(after time.Duration, version string, mode graph.Mode,
+	problems ...clusterversion.ReleaseProblem) clusterversion.Seen {
 	return clusterversion.Seen{
 		Now:        noon.Add(after),
 		Acceptance: clusterversion.Acceptance{Release: release(version), Phase: clusterversion.Accepted},
-		Applied:    &clusterversion.AppliedRelease{Release: release(version), Mode: mode, Done: 3, Total: 10, Problems: problems},
+		Applied: &clusterversion.AppliedRelease{
+			Release:  release(version),
+			Mode:     mode,
+			Done:     3,
+			Total:    10,
+			Problems: problems,
+		},
 	}
 }
 
@@ -54,7 +61,8 @@ func follow(moments ...clusterversion.Seen) (last configv1.ClusterVersionStatus)
 	return last
 }
 
-func condition(t *testing.T, s configv1.ClusterVersionStatus, kind configv1.ClusterStatusConditionType) configv1.ClusterOperatorStatusCondition {
+func condition(t *testing.T, s configv1.ClusterVersionStatus,
+	kind configv1.ClusterStatusConditionType) configv1.ClusterOperatorStatusCondition {
 	t.Helper()
 	for _, c := range s.Conditions {
 		if c.Type == kind {
@@ -66,7 +74,11 @@ func condition(t *testing.T, s configv1.ClusterVersionStatus, kind configv1.Clus
 }
 
 func operatorProblem(name, why string, effect reason.Effect) clusterversion.ReleaseProblem {
-	return clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{Group: "config.openshift.io", Kind: "ClusterOperator", Name: name}, Reason: why, Effect: effect,
+	return clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{
+		Group: "config.openshift.io",
+		Kind:  "ClusterOperator",
+		Name:  name,
+	}, Reason: why, Effect: effect,
 		Since: noon, For: "it waits"}, IsWait: true}
 }
 
@@ -75,8 +87,19 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 		return operatorProblem(name, "ClusterOperatorUpdating", reason.None)
 	}
 	degraded := operatorProblem("alpha", "ClusterOperatorDegraded", reason.FailAfterInterval)
-	web := clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{Kind: "Deployment", Namespace: "a", Name: "web"}, For: "none is ready", Since: noon}, IsWait: true}
-	refused := clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{Kind: "ConfigMap", Namespace: "a", Name: "b"}, Reason: "UpdatePayloadClusterError", IsRetry: true, Since: noon,
+	web := clusterversion.ReleaseProblem{
+		Wait: apply.Wait{
+			ID:    kinds.ID{Kind: "Deployment", Namespace: "a", Name: "web"},
+			For:   "none is ready",
+			Since: noon,
+		},
+		IsWait: true,
+	}
+	refused := clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{
+		Kind:      "ConfigMap",
+		Namespace: "a",
+		Name:      "b",
+	}, Reason: "UpdatePayloadClusterError", IsRetry: true, Since: noon,
 		For: `Internal error occurred: failed calling webhook "a.example.com"`}, IsWait: true}
 	ageless := degraded
 	ageless.Since = time.Time{}
@@ -89,26 +112,42 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 		progress string
 	}{
 		{"updating", updating("alpha"), 30 * time.Minute, graph.Update, "False ", "waiting on alpha"},
-		{"updating slowly", updating("alpha"), 30*time.Minute + time.Second, graph.Update, "Unknown SlowClusterOperator", "waiting on alpha over 30 minutes"},
-		{"machine-config", updating("machine-config"), 90 * time.Minute, graph.Update, "False ", "waiting on machine-config"},
-		{"machine-config, slowly", updating("machine-config"), 91 * time.Minute, graph.Update, "Unknown SlowClusterOperator", "waiting on machine-config over 90 minutes"},
-		{"updating, after the update", updating("alpha"), time.Second, graph.Reconcile, "True ClusterOperatorUpdating", "the cluster operator alpha is updating versions"},
+		{"updating slowly", updating("alpha"), 30*time.Minute + time.Second, graph.Update,
+			"Unknown SlowClusterOperator", "waiting on alpha over 30 minutes"},
+		{"machine-config", updating("machine-config"), 90 * time.Minute, graph.Update, "False ",
+			"waiting on machine-config"},
+		{"machine-config, slowly", updating("machine-config"), 91 * time.Minute, graph.Update,
+			"Unknown SlowClusterOperator", "waiting on machine-config over 90 minutes"},
+		{"updating, after the update", updating("alpha"), time.Second, graph.Reconcile, "True ClusterOperatorUpdating",
+			"the cluster operator alpha is updating versions"},
 		{"degraded", degraded, 40 * time.Minute, graph.Update, "False ", "waiting up to 40 minutes on alpha"},
-		{"degraded for long", degraded, 40*time.Minute + time.Second, graph.Update, "True ClusterOperatorDegraded", "wait has exceeded 40 minutes for these operators: alpha"},
-		{"degraded nobody knows since when", ageless, 50 * time.Minute, graph.Update, "False ", "waiting up to 40 minutes on alpha"},
-		{"degraded, after the update", degraded, time.Second, graph.Reconcile, "True ClusterOperatorDegraded", "the cluster operator alpha is degraded"},
-		{"degraded in an install", operatorProblem("alpha", "ClusterOperatorDegraded", reason.Report), time.Second, graph.Install, "True ClusterOperatorDegraded", "the cluster operator alpha is degraded"},
-		{"not available", operatorProblem("alpha", "ClusterOperatorNotAvailable", reason.Fail), time.Second, graph.Update, "True ClusterOperatorNotAvailable", "the cluster operator alpha is not available"},
-		{"an object", web, 30 * time.Minute, graph.Update, "False ", "waiting on Deployment a/web (none is ready; since 2026-11-22T12:00:00Z)"},
-		{"an object, slowly", web, 31 * time.Minute, graph.Update, "Unknown SlowObject", "waiting on Deployment a/web over 30 minutes"},
-		{"a refusal", refused, 30 * time.Second, graph.Update, "False ", "waiting on ConfigMap a/b (the control plane is reporting an internal error; since 2026-11-22T12:00:00Z)"},
-		{"a refusal that stays", refused, 31 * time.Second, graph.Update, "True UpdatePayloadClusterError", "Unable to apply 1.0.0: ConfigMap a/b: the control plane is reporting an internal error"},
+		{"degraded for long", degraded, 40*time.Minute + time.Second, graph.Update, "True ClusterOperatorDegraded",
+			"wait has exceeded 40 minutes for these operators: alpha"},
+		{"degraded nobody knows since when", ageless, 50 * time.Minute, graph.Update, "False ",
+			"waiting up to 40 minutes on alpha"},
+		{"degraded, after the update", degraded, time.Second, graph.Reconcile, "True ClusterOperatorDegraded",
+			"the cluster operator alpha is degraded"},
+		{"degraded in an install", operatorProblem("alpha", "ClusterOperatorDegraded", reason.Report), time.Second,
+			graph.Install, "True ClusterOperatorDegraded", "the cluster operator alpha is degraded"},
+		{"not available", operatorProblem("alpha", "ClusterOperatorNotAvailable", reason.Fail), time.Second,
+			graph.Update, "True ClusterOperatorNotAvailable", "the cluster operator alpha is not available"},
+		{"an object", web, 30 * time.Minute, graph.Update, "False ",
+			"waiting on Deployment a/web (none is ready; since 2026-11-22T12:00:00Z)"},
+		{"an object, slowly", web, 31 * time.Minute, graph.Update, "Unknown SlowObject",
+			"waiting on Deployment a/web over 30 minutes"},
+		{"a refusal", refused, 30 * time.Second, graph.Update, "False ",
+			"waiting on ConfigMap a/b (the control plane is reporting an internal error; since 2026-11-22T12:00:00Z)"},
+		{"a refusal that stays", refused, 31 * time.Second, graph.Update, "True UpdatePayloadClusterError",
+			"Unable to apply 1.0.0: ConfigMap a/b: the control plane is reporting an internal error"},
 		{"an object, after the update", web, time.Minute, graph.Reconcile, "False ", "Cluster version is 1.0.0"},
-		{"an object, slowly, after the update", web, 31 * time.Minute, graph.Reconcile, "Unknown SlowObject", "Cluster version is 1.0.0"},
+		{"an object, slowly, after the update", web, 31 * time.Minute, graph.Reconcile, "Unknown SlowObject",
+			"Cluster version is 1.0.0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			next := follow(seenAt(0, "1.0.0", test.mode, test.problem), seenAt(test.after, "1.0.0", test.mode, test.problem))
-			failing, progress := condition(t, next, clusterversion.Failing), condition(t, next, configv1.OperatorProgressing)
+			next := follow(seenAt(0, "1.0.0", test.mode, test.problem),
+				seenAt(test.after, "1.0.0", test.mode, test.problem))
+			failing, progress := condition(t, next, clusterversion.Failing),
+				condition(t, next, configv1.OperatorProgressing)
 			if got := fmt.Sprint(failing.Status, " ", failing.Reason); got != test.failing {
 				t.Errorf("Failing=%s, want %s", got, test.failing)
 			}
@@ -125,9 +164,11 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 // TestADegradedOperatorBesideOneThatIsNotAvailable is named as well, though its own time is not over.
 func TestADegradedOperatorBesideOneThatIsNotAvailable(t *testing.T) {
 	next := follow(seenAt(0, "1.0.0", graph.Update,
-		operatorProblem("beta", "ClusterOperatorNotAvailable", reason.Fail), operatorProblem("alpha", "ClusterOperatorDegraded", reason.FailAfterInterval)))
+		operatorProblem("beta", "ClusterOperatorNotAvailable", reason.Fail),
+		operatorProblem("alpha", "ClusterOperatorDegraded", reason.FailAfterInterval)))
 	failing, progress := condition(t, next, clusterversion.Failing), condition(t, next, configv1.OperatorProgressing)
-	if failing.Reason != "MultipleErrors" || !strings.Contains(failing.Message, "alpha is degraded") || !strings.Contains(failing.Message, "beta is not available") {
+	if failing.Reason != "MultipleErrors" || !strings.Contains(failing.Message, "alpha is degraded") ||
+		!strings.Contains(failing.Message, "beta is not available") {
 		t.Errorf("%s: %s", failing.Reason, failing.Message)
 	}
 	if want := "Unable to apply 1.0.0: the cluster operator alpha is degraded, and 1 more error"; progress.Message != want {
@@ -135,15 +176,22 @@ func TestADegradedOperatorBesideOneThatIsNotAvailable(t *testing.T) {
 	}
 }
 
-// TestAnUpdateThatIsNotRecordedHasNotBegun: it is accepted, and the record can't be written. Neither desired nor history has it.
+// TestAnUpdateThatIsNotRecordedHasNotBegun: it is accepted, and the record can't be written. Neither desired nor
+// history has it.
 func TestAnUpdateThatIsNotRecordedHasNotBegun(t *testing.T) {
 	before := follow(completed(0, "1.0.0"))
-	accepted := seenAt(time.Minute, "1.0.1", "", clusterversion.ReleaseProblem{Wait: apply.Wait{For: "configmaps is forbidden", Reason: "UpdatePayloadResourceForbidden"}})
+	accepted := seenAt(time.Minute, "1.0.1", "",
+		clusterversion.ReleaseProblem{Wait: apply.Wait{
+			For:    "configmaps is forbidden",
+			Reason: "UpdatePayloadResourceForbidden",
+		}})
 	next := clusterversion.Next(before, accepted)
-	if next.Desired.Version != "1.0.0" || len(next.History) != 1 || next.History[0].Version != "1.0.0" || next.VersionHash != before.VersionHash {
+	if next.Desired.Version != "1.0.0" || len(next.History) != 1 || next.History[0].Version != "1.0.0" ||
+		next.VersionHash != before.VersionHash {
 		t.Errorf("desired is %s, and the history %+v", next.Desired.Version, next.History)
 	}
-	if got, want := condition(t, next, configv1.OperatorProgressing).Message, "Unable to apply 1.0.1: the server is rejecting updates"; got != want {
+	if got, want := condition(t, next, configv1.OperatorProgressing).Message, "Unable to apply 1.0.1: the server is "+
+		"rejecting updates"; got != want {
 		t.Errorf("Progressing: %q, want %q", got, want)
 	}
 	accepted.Applied.Mode = graph.Update
@@ -172,9 +220,11 @@ func TestOtherManifestsOfTheReleaseAreProgress(t *testing.T) {
 
 func TestSeveralOperatorsShareAReason(t *testing.T) {
 	next := follow(seenAt(0, "1.0.0", graph.Update,
-		operatorProblem("beta", "ClusterOperatorUpdating", reason.None), operatorProblem("alpha", "ClusterOperatorUpdating", reason.None)))
+		operatorProblem("beta", "ClusterOperatorUpdating", reason.None),
+		operatorProblem("alpha", "ClusterOperatorUpdating", reason.None)))
 	got := condition(t, next, configv1.OperatorProgressing)
-	if got.Reason != "ClusterOperatorsUpdating" || !strings.HasSuffix(got.Message, "(30% complete), waiting on alpha, beta") {
+	if got.Reason != "ClusterOperatorsUpdating" ||
+		!strings.HasSuffix(got.Message, "(30% complete), waiting on alpha, beta") {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
 }
@@ -182,10 +232,13 @@ func TestSeveralOperatorsShareAReason(t *testing.T) {
 func TestManyErrorsAreCounted(t *testing.T) {
 	var problems []clusterversion.ReleaseProblem
 	for i := range 15 {
-		problems = append(problems, clusterversion.ReleaseProblem{Wait: apply.Wait{For: fmt.Sprintf("failure %02d\x1b[31m", i)}}, clusterversion.ReleaseProblem{Wait: apply.Wait{For: "failure 00\x1b[31m"}})
+		problems = append(problems,
+			clusterversion.ReleaseProblem{Wait: apply.Wait{For: fmt.Sprintf("failure %02d\x1b[31m", i)}},
+			clusterversion.ReleaseProblem{Wait: apply.Wait{For: "failure 00\x1b[31m"}})
 	}
 	got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, problems...)), clusterversion.Failing)
-	if got.Reason != "MultipleErrors" || strings.Count(got.Message, "\n* Failure") != 10 || !strings.HasSuffix(got.Message, "\n* and 5 more") {
+	if got.Reason != "MultipleErrors" || strings.Count(got.Message, "\n* Failure") != 10 ||
+		!strings.HasSuffix(got.Message, "\n* and 5 more") {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
 	if strings.Contains(got.Message, "\x1b") {
@@ -195,16 +248,20 @@ func TestManyErrorsAreCounted(t *testing.T) {
 
 func TestErrorsAreSorted(t *testing.T) {
 	job := &kinds.ID{Kind: "Job", Name: "a"}
-	got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, clusterversion.ReleaseProblem{Wait: apply.Wait{For: "no answer"}}, clusterversion.ReleaseProblem{Wait: apply.Wait{ID: *job, For: "it failed"}})), clusterversion.Failing)
+	got := condition(t,
+		follow(seenAt(0, "1.0.0", graph.Update, clusterversion.ReleaseProblem{Wait: apply.Wait{For: "no answer"}},
+			clusterversion.ReleaseProblem{Wait: apply.Wait{ID: *job, For: "it failed"}})), clusterversion.Failing)
 	if !strings.HasSuffix(got.Message, "\n* Job a: it failed\n* No answer") {
 		t.Error(got.Message)
 	}
 }
 
 func TestTheGravestOfTheSameProblemCounts(t *testing.T) {
-	slow, failed := operatorProblem("alpha", "ClusterOperatorDegraded", reason.None), operatorProblem("alpha", "ClusterOperatorDegraded", reason.Fail)
+	slow, failed := operatorProblem("alpha", "ClusterOperatorDegraded", reason.None),
+		operatorProblem("alpha", "ClusterOperatorDegraded", reason.Fail)
 	for _, problems := range [][]clusterversion.ReleaseProblem{{slow, failed}, {failed, slow}} {
-		if got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, problems...)), clusterversion.Failing); got.Status != configv1.ConditionTrue {
+		if got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, problems...)),
+			clusterversion.Failing); got.Status != configv1.ConditionTrue {
 			t.Errorf("Failing=%s", got.Status)
 		}
 	}
@@ -212,8 +269,13 @@ func TestTheGravestOfTheSameProblemCounts(t *testing.T) {
 
 func TestTheGateCouldNotBeAsked(t *testing.T) {
 	seen := completed(0, "1.0.0")
-	seen.Acceptance = clusterversion.Acceptance{Phase: clusterversion.Judging, Err: errors.New("no answer"), Findings: []precondition.CheckFinding{{Check: "GiantHop", Severity: precondition.Blocks}}}
-	if got := condition(t, follow(seen), clusterversion.ReleaseAccepted); !strings.HasSuffix(got.Message, ": no answer") {
+	seen.Acceptance = clusterversion.Acceptance{
+		Phase:    clusterversion.Judging,
+		Err:      errors.New("no answer"),
+		Findings: []precondition.CheckFinding{{Check: "GiantHop", Severity: precondition.Blocks}},
+	}
+	if got := condition(t, follow(seen), clusterversion.ReleaseAccepted); !strings.HasSuffix(got.Message,
+		": no answer") {
 		t.Error(got.Message)
 	}
 }
@@ -222,11 +284,21 @@ func TestOrderOfWhatIsSeenDoesNotMatter(t *testing.T) {
 	seen := seenAt(time.Hour, "1.0.0", graph.Update)
 	for i, effect := range []reason.Effect{"", reason.None, reason.Report, reason.Fail, reason.FailAfterInterval} {
 		for _, name := range []string{"a", "b", "c"} {
-			seen.Applied.Problems = append(seen.Applied.Problems, operatorProblem(name, "ClusterOperatorDegraded", effect),
-				clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{Kind: "Job", Name: name}, For: fmt.Sprint("failure ", i), Effect: effect}, IsWait: i%2 == 0})
-			seen.Applied.Deletes = append(seen.Applied.Deletes, precondition.Delete{Tombstone: record.Tombstone{ID: kinds.ID{Kind: "Job", Name: fmt.Sprint(name, i)}}})
+			seen.Applied.Problems = append(seen.Applied.Problems,
+				operatorProblem(name, "ClusterOperatorDegraded", effect),
+				clusterversion.ReleaseProblem{
+					Wait: apply.Wait{
+						ID:     kinds.ID{Kind: "Job", Name: name},
+						For:    fmt.Sprint("failure ", i),
+						Effect: effect,
+					},
+					IsWait: i%2 == 0,
+				})
+			seen.Applied.Deletes = append(seen.Applied.Deletes,
+				precondition.Delete{Tombstone: record.Tombstone{ID: kinds.ID{Kind: "Job", Name: fmt.Sprint(name, i)}}})
 			seen.Operators = append(seen.Operators, operatorThatIsNotUpgradeable(fmt.Sprint(name, i)))
-			seen.Overrides = append(seen.Overrides, configv1.ComponentOverride{Kind: "Job", Name: fmt.Sprint(name, i), Unmanaged: true})
+			seen.Overrides = append(seen.Overrides,
+				configv1.ComponentOverride{Kind: "Job", Name: fmt.Sprint(name, i), Unmanaged: true})
 		}
 	}
 	want := follow(seen)
@@ -239,7 +311,8 @@ func TestOrderOfWhatIsSeenDoesNotMatter(t *testing.T) {
 			seen.Overrides[i], seen.Overrides[j] = seen.Overrides[j], seen.Overrides[i]
 		})
 		if got := follow(seen); !equality.Semantic.DeepEqual(want, got) {
-			t.Fatalf("another order makes another status (-want +got):\n%s", cmp.Diff(writeStatus(want), writeStatus(got)))
+			t.Fatalf("another order makes another status (-want +got):\n%s",
+				cmp.Diff(writeStatus(want), writeStatus(got)))
 		}
 	}
 }
@@ -255,9 +328,11 @@ func operatorThatIsNotUpgradeable(name string) configv1.ClusterOperator {
 
 func TestOneOperatorHoldsBackMinorUpdates(t *testing.T) {
 	seen := completed(0, "1.0.0")
-	seen.Operators = []configv1.ClusterOperator{operatorThatIsNotUpgradeable("alpha"), {ObjectMeta: metav1.ObjectMeta{Name: "beta"}}}
+	seen.Operators = []configv1.ClusterOperator{operatorThatIsNotUpgradeable("alpha"),
+		{ObjectMeta: metav1.ObjectMeta{Name: "beta"}}}
 	got := condition(t, follow(seen), configv1.OperatorUpgradeable)
-	if got.Reason != "ClusterOperatorUpgradeable" || !strings.Contains(got.Message, "alpha") || !strings.HasSuffix(got.Message, ": not yet") {
+	if got.Reason != "ClusterOperatorUpgradeable" || !strings.Contains(got.Message, "alpha") ||
+		!strings.HasSuffix(got.Message, ": not yet") {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
 	if risks := clusterversion.Risks(seen); len(risks) != 1 || risks[0].Name() != "ClusterOperatorUpgradeable-alpha" {
@@ -268,7 +343,8 @@ func TestOneOperatorHoldsBackMinorUpdates(t *testing.T) {
 func TestDeletesThatAreDoneHoldBackNothing(t *testing.T) {
 	seen := completed(0, "1.0.0")
 	for _, state := range []tombstone.DeleteState{tombstone.Absent, tombstone.Reappeared} {
-		seen.Applied.Deletes = append(seen.Applied.Deletes, precondition.Delete{Seen: tombstone.Observation{State: state}})
+		seen.Applied.Deletes = append(seen.Applied.Deletes,
+			precondition.Delete{Seen: tombstone.Observation{State: state}})
 	}
 	if risks := clusterversion.Risks(seen); len(risks) != 0 {
 		t.Errorf("the risks are %v", risks)
@@ -277,25 +353,33 @@ func TestDeletesThatAreDoneHoldBackNothing(t *testing.T) {
 
 func TestARefusedReleaseThatIsTriedAgainStaysRefused(t *testing.T) {
 	refused := completed(time.Minute, "1.0.0")
-	refused.Acceptance = clusterversion.Acceptance{Release: release("1.0.1"), Phase: clusterversion.Retrieving, Err: errors.New("no route\nto host")}
+	refused.Acceptance = clusterversion.Acceptance{
+		Release: release("1.0.1"),
+		Phase:   clusterversion.Retrieving,
+		Err:     errors.New("no route\nto host"),
+	}
 	again := completed(2*time.Minute, "1.0.0")
 	again.Acceptance = clusterversion.Acceptance{Release: release("1.0.1"), Phase: clusterversion.Loading}
 	other := again
 	other.Acceptance.Release = release("1.0.2")
 
 	last := follow(completed(0, "1.0.0"), refused, again)
-	if got := condition(t, last, clusterversion.ReleaseAccepted); got.Status != configv1.ConditionFalse || !strings.HasSuffix(got.Message, "failure=no route; to host") {
+	if got := condition(t, last, clusterversion.ReleaseAccepted); got.Status != configv1.ConditionFalse ||
+		!strings.HasSuffix(got.Message, "failure=no route; to host") {
 		t.Errorf("while it is tried again, ReleaseAccepted=%s: %s", got.Status, got.Message)
 	}
-	if got := condition(t, clusterversion.Next(last, other), clusterversion.ReleaseAccepted); got.Status != configv1.ConditionUnknown || got.Reason != "LoadPayload" {
+	if got := condition(t, clusterversion.Next(last, other),
+		clusterversion.ReleaseAccepted); got.Status != configv1.ConditionUnknown || got.Reason != "LoadPayload" {
 		t.Errorf("of another release, ReleaseAccepted=%s, %s", got.Status, got.Reason)
 	}
 }
 
 func TestTransitionTimeIsThatOfTheStatus(t *testing.T) {
 	first := follow(seenAt(0, "1.0.0", graph.Update))
-	second := clusterversion.Next(first, seenAt(time.Minute, "1.0.0", graph.Update, operatorProblem("alpha", "ClusterOperatorUpdating", reason.None)))
-	before, after := condition(t, first, configv1.OperatorProgressing), condition(t, second, configv1.OperatorProgressing)
+	second := clusterversion.Next(first,
+		seenAt(time.Minute, "1.0.0", graph.Update, operatorProblem("alpha", "ClusterOperatorUpdating", reason.None)))
+	before, after := condition(t, first, configv1.OperatorProgressing),
+		condition(t, second, configv1.OperatorProgressing)
 	if before.Message == after.Message || !before.LastTransitionTime.Equal(&after.LastTransitionTime) {
 		t.Errorf("%v became %v", before, after)
 	}
@@ -309,7 +393,8 @@ func TestConditionsOfOthersStay(t *testing.T) {
 	previous := configv1.ClusterVersionStatus{
 		Conditions: []configv1.ClusterOperatorStatusCondition{
 			{Type: configv1.RetrievedUpdates, Status: configv1.ConditionFalse, Reason: "NoChannel"},
-			{Type: "UpgradeableDeletesInProgress", Status: configv1.ConditionFalse}, {Type: "ImplicitlyEnabled"}, {Type: clusterversion.Invalid},
+			{Type: "UpgradeableDeletesInProgress", Status: configv1.ConditionFalse}, {Type: "ImplicitlyEnabled"},
+			{Type: clusterversion.Invalid},
 		},
 		ConditionalUpdates: []configv1.ConditionalUpdate{{Release: release("1.1.0")}},
 	}
@@ -319,7 +404,8 @@ func TestConditionsOfOthersStay(t *testing.T) {
 		types = append(types, string(c.Type))
 	}
 	want := "RetrievedUpdates ReleaseAccepted ImplicitlyEnabledCapabilities Available Failing Progressing"
-	if got := strings.Join(types, " "); got != want || condition(t, next, configv1.RetrievedUpdates) != previous.Conditions[0] {
+	if got := strings.Join(types, " "); got != want ||
+		condition(t, next, configv1.RetrievedUpdates) != previous.Conditions[0] {
 		t.Errorf("the conditions are %s", got)
 	}
 	if diff := cmp.Diff(previous.ConditionalUpdates, next.ConditionalUpdates); diff != "" {
@@ -331,7 +417,8 @@ func TestImplicitCapabilities(t *testing.T) {
 	seen := completed(0, "1.0.0")
 	seen.Applied.Implicit = []configv1.ClusterVersionCapability{"Storage", "Console"}
 	got := condition(t, follow(seen), clusterversion.ImplicitlyEnabledCapabilities)
-	if got.Status != configv1.ConditionTrue || got.Reason != "CapabilitiesImplicitlyEnabled" || !strings.HasSuffix(got.Message, ": Console, Storage") {
+	if got.Status != configv1.ConditionTrue || got.Reason != "CapabilitiesImplicitlyEnabled" ||
+		!strings.HasSuffix(got.Message, ": Console, Storage") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -340,41 +427,60 @@ func TestInvalidWhileItUpdates(t *testing.T) {
 	seen := seenAt(0, "1.0.0", graph.Update)
 	seen.Invalid = []string{"one", "two"}
 	next := follow(seen)
-	if got := condition(t, next, clusterversion.Invalid); got.Message != "The cluster version is invalid:\n* one\n* two" {
+	if got := condition(t, next,
+		clusterversion.Invalid); got.Message != "The cluster version is invalid:\n* one\n* two" {
 		t.Error(got.Message)
 	}
 	got := condition(t, next, configv1.OperatorProgressing)
-	if got.Status != configv1.ConditionTrue || got.Reason != "InvalidClusterVersion" || !strings.HasPrefix(got.Message, "Working towards 1.0.0: 3 of 10 done") {
+	if got.Status != configv1.ConditionTrue || got.Reason != "InvalidClusterVersion" ||
+		!strings.HasPrefix(got.Message, "Working towards 1.0.0: 3 of 10 done") {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestEventsAreNotTooLong(t *testing.T) {
-	events := clusterversion.Announce(clusterversion.Acceptance{Phase: clusterversion.Judging, Err: errors.New(strings.Repeat("ü", 2000) + "\nand more")})
-	if len(events) != 1 || len(events[0].Message) > 1024 || strings.Contains(events[0].Message, "\n") || !strings.HasSuffix(events[0].Message, "ü…") {
+	events := clusterversion.Announce(clusterversion.Acceptance{
+		Phase: clusterversion.Judging,
+		Err:   errors.New(strings.Repeat("ü", 2000) + "\nand more"),
+	})
+	if len(events) != 1 || len(events[0].Message) > 1024 || strings.Contains(events[0].Message, "\n") ||
+		!strings.HasSuffix(events[0].Message, "ü…") {
 		t.Errorf("%+v", events)
 	}
 }
 
 // A ClusterOperator that was deleted can't say that it holds back minor updates: its absence does.
 func TestAMissingOperatorIsARisk(t *testing.T) {
-	seen := clusterversion.Seen{Applied: &clusterversion.AppliedRelease{IsComplete: true, MissingOperators: []string{"alpha"}}}
-	if risks := clusterversion.Risks(seen); len(risks) != 1 || risks[0].Check != clusterversion.RiskMissing || !strings.Contains(risks[0].Message, "alpha") {
+	seen := clusterversion.Seen{Applied: &clusterversion.AppliedRelease{
+		IsComplete:       true,
+		MissingOperators: []string{"alpha"},
+	}}
+	if risks := clusterversion.Risks(seen); len(risks) != 1 || risks[0].Check != clusterversion.RiskMissing ||
+		!strings.Contains(risks[0].Message, "alpha") {
 		t.Errorf("%+v", risks)
 	}
 }
 
 // TestAReleaseThatIsNotKeptInPlace because it can't be read after a restart fails, until it can be.
 func TestAReleaseThatIsNotKeptInPlace(t *testing.T) {
-	unread := clusterversion.Seen{Now: noon.Add(time.Minute), Acceptance: clusterversion.Acceptance{Release: release("1.0.0"), Phase: clusterversion.Retrieving, Err: errors.New("the registry is away")}}
+	unread := clusterversion.Seen{
+		Now: noon.Add(time.Minute),
+		Acceptance: clusterversion.Acceptance{
+			Release: release("1.0.0"),
+			Phase:   clusterversion.Retrieving,
+			Err:     errors.New("the registry is away"),
+		},
+	}
 	last := follow(completed(0, "1.0.0"), unread)
-	if c := condition(t, last, clusterversion.Failing); c.Status != configv1.ConditionTrue || c.Message != "1.0.0 is not kept in place: the registry is away" {
+	if c := condition(t, last, clusterversion.Failing); c.Status != configv1.ConditionTrue ||
+		c.Message != "1.0.0 is not kept in place: the registry is away" {
 		t.Errorf("%+v", c)
 	}
 	if c := condition(t, last, configv1.OperatorAvailable); c.Status != configv1.ConditionTrue {
 		t.Errorf("%+v", c)
 	}
-	if c := condition(t, clusterversion.Next(last, completed(2*time.Minute, "1.0.0")), clusterversion.Failing); c.Status != configv1.ConditionFalse {
+	if c := condition(t, clusterversion.Next(last, completed(2*time.Minute, "1.0.0")),
+		clusterversion.Failing); c.Status != configv1.ConditionFalse {
 		t.Errorf("%+v", c)
 	}
 }

@@ -195,7 +195,8 @@ func capitalized(text string) string {
 func compareProblems(a, b ReleaseProblem) int {
 	return cmp.Or(
 		cmp.Compare(rank(a), rank(b)),
-		kinds.Compare(a.ID, b.ID), cmp.Compare(a.File, b.File), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.For, b.For),
+		kinds.Compare(a.ID, b.ID), cmp.Compare(a.File, b.File), cmp.Compare(a.Reason, b.Reason),
+		cmp.Compare(a.For, b.For),
 	)
 }
 

@@ -46,7 +46,8 @@ func weigh(history []configv1.UpdateHistory, at int) float64 {
 	}
 	isBetween := older != nil && newer != nil
 	switch {
-	case isCompleted(history[at]) && !(isBetween && isSameMinor(*older, history[at]) && isSameMinor(history[at], *newer)):
+	case isCompleted(history[at]) &&
+		!(isBetween && isSameMinor(*older, history[at]) && isSameMinor(history[at], *newer)):
 		return weightOfMinor + age
 	case isCompleted(history[at]) || !isBetween:
 		return age

@@ -26,7 +26,8 @@ const (
 // risk returns the finding of a risk, which blocks updates to another minor version.
 func risk(check, of, message string) precondition.CheckFinding {
 	return precondition.CheckFinding{
-		Check: check, Of: of, Severity: precondition.Blocks, Message: message, Resolution: "the end of the risk in condition Upgradeable",
+		Check: check, Of: of, Severity: precondition.Blocks, Message: message,
+		Resolution: "the end of the risk in condition Upgradeable",
 	}
 }
 
@@ -35,13 +36,15 @@ func risk(check, of, message string) precondition.CheckFinding {
 func Risks(seen Seen) []precondition.CheckFinding {
 	var all []precondition.CheckFinding
 	if seen.Applied != nil && !seen.Applied.wasCompleted() {
-		all = append(all, risk(RiskUpdating, "", "An update is already in progress and the details are in the Progressing condition."))
+		all = append(all, risk(RiskUpdating, "",
+			"An update is already in progress and the details are in the Progressing condition."))
 	}
 	all = append(all, overrideRisks(seen.Overrides)...)
 	if seen.Applied != nil {
 		all = append(all, deleteRisks(seen.Applied.Deletes)...)
 		if missing := seen.Applied.MissingOperators; len(missing) > 0 {
-			all = append(all, risk(RiskMissing, "", "Not there, though the release has them: ClusterOperator "+strings.Join(missing, ", ")))
+			all = append(all, risk(RiskMissing, "",
+				"Not there, though the release has them: ClusterOperator "+strings.Join(missing, ", ")))
 		}
 	}
 	for _, gate := range seen.Gates {
@@ -54,15 +57,18 @@ func overrideRisks(overrides []configv1.ComponentOverride) []precondition.CheckF
 	var unmanaged []string
 	for _, o := range overrides {
 		if o.Unmanaged {
-			unmanaged = append(unmanaged, kinds.ID{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}.String())
+			unmanaged = append(unmanaged,
+				kinds.ID{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}.String())
 		}
 	}
 	if len(unmanaged) == 0 {
 		return nil
 	}
 	slices.Sort(unmanaged)
-	return []precondition.CheckFinding{risk(RiskOverrides, "", "Disabling ownership via cluster version overrides prevents updates between minor or major versions. "+
-		"Please remove overrides before requesting a minor or major version update. Unmanaged: "+printable.Few(unmanaged, mostNames))}
+	return []precondition.CheckFinding{risk(RiskOverrides, "",
+		"Disabling ownership via cluster version overrides prevents updates between minor or major versions. "+
+			"Please remove overrides before requesting a minor or major version update. Unmanaged: "+
+			printable.Few(unmanaged, mostNames))}
 }
 
 // deleteRisks returns the risk of pending deletes: who holds each of them, and since when.
@@ -76,14 +82,17 @@ func deleteRisks(deletes []precondition.Delete) []precondition.CheckFinding {
 		if item.Namespace != "" {
 			name = item.Namespace + "/" + name
 		}
-		pending = append(pending, fmt.Sprintf("%s %q (%s)", strings.ToLower(printable.Line(item.Kind)), printable.Line(name), item.DescribeSince()))
+		pending = append(pending,
+			fmt.Sprintf("%s %q (%s)", strings.ToLower(printable.Line(item.Kind)), printable.Line(name),
+				item.DescribeSince()))
 	}
 	if len(pending) == 0 {
 		return nil
 	}
 	slices.Sort(pending)
-	return []precondition.CheckFinding{risk(RiskDeletes, "", "Cluster minor or major version upgrades are not allowed while resource deletions are in progress; resources="+
-		strings.Join(few(pending), ", "))}
+	return []precondition.CheckFinding{risk(RiskDeletes, "",
+		"Cluster minor or major version upgrades are not allowed while resource deletions are in progress; resources="+
+			strings.Join(few(pending), ", "))}
 }
 
 func operatorRisks(operators []configv1.ClusterOperator) []precondition.CheckFinding {

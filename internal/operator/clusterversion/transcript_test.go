@@ -32,7 +32,11 @@ type moment struct {
 
 func readMoment(t *testing.T, file *transcript.Transcript) moment {
 	t.Helper()
-	m := moment{Transcript: file, previous: readStatus(t, file.Section("previous")), seen: readSeen(t, file.Section("seen"))}
+	m := moment{
+		Transcript: file,
+		previous:   readStatus(t, file.Section("previous")),
+		seen:       readSeen(t, file.Section("seen")),
+	}
 	m.seen.Now = m.seen.Now.Add(300 * time.Millisecond) // clocks are finer than a status
 	return m
 }
@@ -124,13 +128,15 @@ func clock(t metav1.Time) string { return t.UTC().Format("15:04:05") }
 // writeStatus writes a status, a line for each thing in it. The message of a condition is in the lines after it.
 func writeStatus(s configv1.ClusterVersionStatus) string {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "desired %s\n", fields(s.Desired.Version, s.Desired.Image, string(s.Desired.URL), strings.Join(s.Desired.Channels, ",")))
+	fmt.Fprintf(&out, "desired %s\n",
+		fields(s.Desired.Version, s.Desired.Image, string(s.Desired.URL), strings.Join(s.Desired.Channels, ",")))
 	fmt.Fprintf(&out, "generation %d\nhash %s\n", s.ObservedGeneration, fields(s.VersionHash))
 	for _, capability := range s.Capabilities.EnabledCapabilities {
 		fmt.Fprintf(&out, "capability %s\n", capability)
 	}
 	for _, release := range s.AvailableUpdates {
-		fmt.Fprintf(&out, "update %s\n", fields(release.Version, release.Image, string(release.URL), strings.Join(release.Channels, ",")))
+		fmt.Fprintf(&out, "update %s\n",
+			fields(release.Version, release.Image, string(release.URL), strings.Join(release.Channels, ",")))
 	}
 	message := func(text string) {
 		if text != "" {
@@ -139,12 +145,15 @@ func writeStatus(s configv1.ClusterVersionStatus) string {
 	}
 	for _, update := range s.ConditionalUpdates {
 		for _, c := range update.Conditions {
-			fmt.Fprintf(&out, "conditional %s\n", fields(update.Release.Version, update.Release.Image, c.Type, string(c.Status), clock(c.LastTransitionTime), c.Reason))
+			fmt.Fprintf(&out, "conditional %s\n",
+				fields(update.Release.Version, update.Release.Image, c.Type, string(c.Status),
+					clock(c.LastTransitionTime), c.Reason))
 			message(c.Message)
 		}
 	}
 	for _, c := range s.Conditions {
-		fmt.Fprintf(&out, "condition %s\n", fields(string(c.Type), string(c.Status), clock(c.LastTransitionTime), c.Reason))
+		fmt.Fprintf(&out, "condition %s\n",
+			fields(string(c.Type), string(c.Status), clock(c.LastTransitionTime), c.Reason))
 		message(c.Message)
 	}
 	for _, h := range s.History {
@@ -155,7 +164,8 @@ func writeStatus(s configv1.ClusterVersionStatus) string {
 		if h.Verified {
 			verified = "verified"
 		}
-		fmt.Fprintf(&out, "history %s\n", fields(string(h.State), clock(h.StartedTime), ended, h.Version, h.Image, verified, h.AcceptedRisks))
+		fmt.Fprintf(&out, "history %s\n",
+			fields(string(h.State), clock(h.StartedTime), ended, h.Version, h.Image, verified, h.AcceptedRisks))
 	}
 	return out.String()
 }
@@ -228,8 +238,13 @@ func readLine(t *testing.T, s *configv1.ClusterVersionStatus, words []string) {
 		s.AvailableUpdates = append(s.AvailableUpdates, release)
 	case "conditional":
 		s.ConditionalUpdates = append(s.ConditionalUpdates, configv1.ConditionalUpdate{
-			Release:    configv1.Release{Version: field(1), Image: field(2)},
-			Conditions: []metav1.Condition{{Type: field(3), Status: metav1.ConditionStatus(field(4)), LastTransitionTime: at(t, field(5)), Reason: field(6)}},
+			Release: configv1.Release{Version: field(1), Image: field(2)},
+			Conditions: []metav1.Condition{{
+				Type:               field(3),
+				Status:             metav1.ConditionStatus(field(4)),
+				LastTransitionTime: at(t, field(5)),
+				Reason:             field(6),
+			}},
 		})
 	case "generation":
 		if _, err := fmt.Sscan(field(1), &s.ObservedGeneration); err != nil {
@@ -238,7 +253,8 @@ func readLine(t *testing.T, s *configv1.ClusterVersionStatus, words []string) {
 	case "hash":
 		s.VersionHash = field(1)
 	case "capability":
-		s.Capabilities.EnabledCapabilities = append(s.Capabilities.EnabledCapabilities, configv1.ClusterVersionCapability(field(1)))
+		s.Capabilities.EnabledCapabilities = append(s.Capabilities.EnabledCapabilities,
+			configv1.ClusterVersionCapability(field(1)))
 	case "condition":
 		s.Conditions = append(s.Conditions, configv1.ClusterOperatorStatusCondition{
 			Type: configv1.ClusterStatusConditionType(field(1)), Status: configv1.ConditionStatus(field(2)),
@@ -246,7 +262,8 @@ func readLine(t *testing.T, s *configv1.ClusterVersionStatus, words []string) {
 		})
 	case "history":
 		entry := configv1.UpdateHistory{
-			State: configv1.UpdateState(field(1)), StartedTime: at(t, field(2)), Version: field(4), Image: field(5), Verified: field(6) != "",
+			State: configv1.UpdateState(field(1)), StartedTime: at(t, field(2)), Version: field(4), Image: field(5),
+			Verified: field(6) != "",
 		}
 		if field(3) != "" {
 			ended := at(t, field(3))

@@ -85,7 +85,8 @@ func (r *Retrieved) current() configv1.Release {
 
 // withRecommended returns an update with the condition Recommended. The condition keeps its transition time
 // from the update to the same image before, as long as its status is the same.
-func (b *builder) withRecommended(update configv1.ConditionalUpdate, before []configv1.ConditionalUpdate) configv1.ConditionalUpdate {
+func (b *builder) withRecommended(update configv1.ConditionalUpdate,
+	before []configv1.ConditionalUpdate) configv1.ConditionalUpdate {
 	full := *update.DeepCopy()
 	for _, known := range before {
 		if known.Release.Image == full.Release.Image {
@@ -107,14 +108,17 @@ func recommended(risks []configv1.ConditionalUpdateRisk) metav1.Condition {
 		isAlways := func(rule configv1.ClusterCondition) bool { return rule.Type == "Always" }
 		if !slices.ContainsFunc(risk.MatchingRules, isAlways) {
 			reasons = append(reasons, "EvaluationFailed")
-			messages = append(messages, fmt.Sprintf("Could not evaluate exposure to update risk %s (Runlevel evaluates the rule Always, and this risk has others)\n"+
-				"  %[1]s description: %[2]s\n  %[1]s URL: %[3]s", risk.Name, risk.Message, risk.URL))
+			messages = append(messages,
+				fmt.Sprintf("Could not evaluate exposure to update risk %s (Runlevel evaluates the rule Always, and "+
+					"this risk has others)\n"+
+					"  %[1]s description: %[2]s\n  %[1]s URL: %[3]s", risk.Name, risk.Message, risk.URL))
 			continue
 		}
 		condition.Status = metav1.ConditionFalse
 		reasons, messages = append(reasons, riskReason(risk.Name)), append(messages, risk.Message+" "+risk.URL)
 	}
-	condition.Reason, condition.Message = ReasonMultipleReasons, printable.Truncate(strings.Join(messages, "\n\n"), longestMessage)
+	condition.Reason, condition.Message = ReasonMultipleReasons,
+		printable.Truncate(strings.Join(messages, "\n\n"), longestMessage)
 	if slices.Sort(reasons); len(slices.Compact(reasons)) == 1 {
 		condition.Reason = reasons[0]
 	}
@@ -153,7 +157,8 @@ func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
 		if update.Release.Version == version {
 			condition := recommended(update.Risks)
 			found.Of = condition.Reason
-			found.Message = fmt.Sprintf("the update from %s to %s has Recommended=%s: %s", r.Version, version, condition.Status, inLine(condition.Message))
+			found.Message = fmt.Sprintf("the update from %s to %s has Recommended=%s: %s", r.Version, version,
+				condition.Status, inLine(condition.Message))
 		}
 	}
 	return []precondition.CheckFinding{found}

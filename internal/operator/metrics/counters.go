@@ -18,11 +18,15 @@ type Counters struct {
 func NewCounters() *Counters {
 	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts{Name: name, Help: help} }
 	return &Counters{
-		repairs:  prometheus.NewCounterVec(counter("runlevel_repairs_total", "How often objects of a kind were repaired, which others had changed or deleted."), []string{"kind"}),
-		missed:   prometheus.NewCounter(counter("runlevel_missed_changes_total", "How often a look at all objects has found a change that no watch had shown.")),
-		failures: prometheus.NewCounterVec(counter("cluster_operator_payload_errors", "How often an object of a release could not be applied."), []string{"version"}),
+		repairs: prometheus.NewCounterVec(counter("runlevel_repairs_total",
+			"How often objects of a kind were repaired, which others had changed or deleted."), []string{"kind"}),
+		missed: prometheus.NewCounter(counter("runlevel_missed_changes_total",
+			"How often a look at all objects has found a change that no watch had shown.")),
+		failures: prometheus.NewCounterVec(counter("cluster_operator_payload_errors",
+			"How often an object of a release could not be applied."), []string{"version"}),
 		transitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cluster_operator_condition_transitions", Help: "How often a condition of a ClusterOperator has changed its status.",
+			Name: "cluster_operator_condition_transitions",
+			Help: "How often a condition of a ClusterOperator has changed its status.",
 		}, []string{"name", "condition"}),
 	}
 }
@@ -43,8 +47,8 @@ func (c *Counters) Missed() { c.missed.Inc() }
 // Failed counts an object of a release that could not be applied.
 func (c *Counters) Failed(version string) { c.failures.WithLabelValues(label(version)).Inc() }
 
-// Changed counts the conditions of a ClusterOperator that have changed their status. One that is new counts, and one that
-// is gone is forgotten, so that a component can't make counts without end.
+// Changed counts the conditions of a ClusterOperator that have changed their status. One that is new counts, and one
+// that is gone is forgotten, so that a component can't make counts without end.
 func (c *Counters) Changed(before, after *configv1.ClusterOperator) {
 	was, is := statuses(before), statuses(after)
 	for condition := range was {

@@ -1,6 +1,6 @@
 // Package metrics computes the metrics of a release from the state at one moment: those of
-// OpenShift's cluster-version operator, with their names and labels, and Runlevel's own. It sends no requests and keeps nothing
-// but counters.
+// OpenShift's cluster-version operator, with their names and labels, and Runlevel's own. It sends no requests and keeps
+// nothing but counters.
 //
 // Reading.Collect is the call to start from. The metrics of the cluster-version operator are in upstream.go, Runlevel's
 // own in own.go, and the counters in counters.go.

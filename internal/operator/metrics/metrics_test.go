@@ -23,9 +23,11 @@ import (
 // at returns a moment, in seconds since 1970.
 func at(second int64) metav1.Time { return metav1.Unix(second, 0) }
 
-func condition(of string, is configv1.ConditionStatus, reason string, since int64) configv1.ClusterOperatorStatusCondition {
+func condition(of string, is configv1.ConditionStatus, reason string,
+	since int64) configv1.ClusterOperatorStatusCondition {
 	return configv1.ClusterOperatorStatusCondition{
-		Type: configv1.ClusterStatusConditionType(of), Status: is, Reason: reason, LastTransitionTime: at(since), Message: "of no interest here",
+		Type: configv1.ClusterStatusConditionType(of), Status: is, Reason: reason, LastTransitionTime: at(since),
+		Message: "of no interest here",
 	}
 }
 
@@ -49,7 +51,8 @@ func (t told) lines() []string {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(t)
 	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(answer,
+		httptest.NewRequest("GET", "/metrics", nil))
 	lines := strings.Split(strings.TrimSpace(answer.Body.String()), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
 	slices.Sort(lines)
@@ -71,24 +74,43 @@ func updating() metrics.Reading {
 	done := at(3000)
 	first := at(1500)
 	version := &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at(1000)}}
-	version.Spec = configv1.ClusterVersionSpec{Channel: "stable", DesiredUpdate: &configv1.Update{Image: "example.com/r@sha256:3"}}
+	version.Spec = configv1.ClusterVersionSpec{
+		Channel:       "stable",
+		DesiredUpdate: &configv1.Update{Image: "example.com/r@sha256:3"},
+	}
 	version.Status = configv1.ClusterVersionStatus{
 		Desired: configv1.Release{Version: "1.0.2", Image: "example.com/r@sha256:3"},
 		History: []configv1.UpdateHistory{
 			{State: configv1.PartialUpdate, Version: "1.0.2", Image: "example.com/r@sha256:3", StartedTime: at(4000)},
-			{State: configv1.CompletedUpdate, Version: "1.0.1", Image: "example.com/r@sha256:2", StartedTime: at(2000), CompletionTime: &done},
-			{State: configv1.CompletedUpdate, Version: "1.0.0", Image: "example.com/r@sha256:1", StartedTime: at(1000), CompletionTime: &first},
+			{
+				State:          configv1.CompletedUpdate,
+				Version:        "1.0.1",
+				Image:          "example.com/r@sha256:2",
+				StartedTime:    at(2000),
+				CompletionTime: &done,
+			},
+			{
+				State:          configv1.CompletedUpdate,
+				Version:        "1.0.0",
+				Image:          "example.com/r@sha256:1",
+				StartedTime:    at(1000),
+				CompletionTime: &first,
+			},
 		},
 		Conditions: []configv1.ClusterOperatorStatusCondition{
-			condition("Available", configv1.ConditionTrue, "", 1500), condition("Failing", configv1.ConditionTrue, "ClusterOperatorDegraded", 4500),
-			condition("RetrievedUpdates", configv1.ConditionTrue, "", 1500), condition("ReleaseAccepted", configv1.ConditionUnknown, "", 1500),
+			condition("Available", configv1.ConditionTrue, "", 1500),
+			condition("Failing", configv1.ConditionTrue, "ClusterOperatorDegraded", 4500),
+			condition("RetrievedUpdates", configv1.ConditionTrue, "", 1500),
+			condition("ReleaseAccepted", configv1.ConditionUnknown, "", 1500),
 		},
 		AvailableUpdates: []configv1.Release{{Version: "1.0.3"}},
-		ConditionalUpdates: []configv1.ConditionalUpdate{{Release: configv1.Release{Version: "1.1.0"}, Conditions: []metav1.Condition{
-			{Type: "Recommended", Status: metav1.ConditionFalse, Reason: "SlowDisks", LastTransitionTime: at(3500)},
-		}}},
+		ConditionalUpdates: []configv1.ConditionalUpdate{{Release: configv1.Release{Version: "1.1.0"},
+			Conditions: []metav1.Condition{
+				{Type: "Recommended", Status: metav1.ConditionFalse, Reason: "SlowDisks", LastTransitionTime: at(3500)},
+			}}},
 		Capabilities: configv1.ClusterVersionCapabilitiesStatus{
-			EnabledCapabilities: []configv1.ClusterVersionCapability{"Console"}, KnownCapabilities: []configv1.ClusterVersionCapability{"Build", "Console"},
+			EnabledCapabilities: []configv1.ClusterVersionCapability{"Console"},
+			KnownCapabilities:   []configv1.ClusterVersionCapability{"Build", "Console"},
 		},
 	}
 	return metrics.Reading{Version: version}
@@ -101,8 +123,9 @@ func TestMetricsOfTheClusterVersionOperator(t *testing.T) {
 	reading.Retrieved = at(2500).Time
 	reading.Operators = []configv1.ClusterOperator{
 		{ObjectMeta: metav1.ObjectMeta{Name: "till"}, Status: configv1.ClusterOperatorStatus{
-			Versions:   []configv1.OperandVersion{{Name: "web", Version: "7"}, {Name: "operator", Version: "1.0.1"}},
-			Conditions: []configv1.ClusterOperatorStatusCondition{condition("Available", configv1.ConditionTrue, "AsExpected", 1), condition("Degraded", configv1.ConditionTrue, "NoDisk", 2)},
+			Versions: []configv1.OperandVersion{{Name: "web", Version: "7"}, {Name: "operator", Version: "1.0.1"}},
+			Conditions: []configv1.ClusterOperatorStatusCondition{condition("Available", configv1.ConditionTrue,
+				"AsExpected", 1), condition("Degraded", configv1.ConditionTrue, "NoDisk", 2)},
 		}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "new"}},
 	}
@@ -159,8 +182,11 @@ func TestWithoutAClusterVersion(t *testing.T) {
 func TestMetricsOfRunlevel(t *testing.T) {
 	deployment := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	reading := metrics.Reading{
-		Applied:   &clusterversion.AppliedRelease{IsComplete: true, Total: 3},
-		Durations: map[string]record.Durations{"Updating": {All: 12.5, Nodes: map[string]float64{"level 10, web": 3.1}}},
+		Applied: &clusterversion.AppliedRelease{IsComplete: true, Total: 3},
+		Durations: map[string]record.Durations{"Updating": {
+			All:   12.5,
+			Nodes: map[string]float64{"level 10, web": 3.1},
+		}},
 		Problems: []metrics.ObjectProblem{
 			{State: metrics.Contested, Object: deployment, Since: at(200).Time},
 			{State: metrics.Deleting, Object: kinds.ID{Kind: "Namespace", Name: "old"}, Since: at(100).Time},
@@ -190,10 +216,13 @@ func TestOfManyProblemsTheOldestAreNamed(t *testing.T) {
 	reading := metrics.Reading{Applied: &clusterversion.AppliedRelease{}}
 	for i := range 1000 {
 		id := kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprint("map-", i)}
-		reading.Problems = append(reading.Problems, metrics.ObjectProblem{State: metrics.Failing, Object: id, Since: time.Unix(int64(5000-i), 0)})
+		reading.Problems = append(reading.Problems,
+			metrics.ObjectProblem{State: metrics.Failing, Object: id, Since: time.Unix(int64(5000-i), 0)})
 	}
 	named := of("runlevel_problem_timestamp_seconds", told{Reading: reading}.lines())
-	if len(named) != 20 || !slices.ContainsFunc(named, func(line string) bool { return strings.Contains(line, `"map-999"`) }) {
+	if len(named) != 20 || !slices.ContainsFunc(named, func(line string) bool {
+		return strings.Contains(line, `"map-999"`)
+	}) {
 		t.Errorf("%d are named: %v", len(named), named)
 	}
 }
@@ -202,9 +231,10 @@ func TestOfManyProblemsTheOldestAreNamed(t *testing.T) {
 func TestAHostileComponent(t *testing.T) {
 	reading := updating()
 	hostile := condition("Degraded", configv1.ConditionTrue, strings.Repeat("x\n\xff", 1<<16), 1)
-	reading.Operators = []configv1.ClusterOperator{{ObjectMeta: metav1.ObjectMeta{Name: "till"}, Status: configv1.ClusterOperatorStatus{
-		Conditions: []configv1.ClusterOperatorStatusCondition{hostile, hostile, hostile},
-	}}}
+	reading.Operators = []configv1.ClusterOperator{{ObjectMeta: metav1.ObjectMeta{Name: "till"},
+		Status: configv1.ClusterOperatorStatus{
+			Conditions: []configv1.ClusterOperatorStatusCondition{hostile, hostile, hostile},
+		}}}
 	lines := told{Reading: reading}.lines()
 	if len(of("cluster_version{", lines)) != 6 {
 		t.Errorf("the ClusterVersion is not told of: %v", lines)
@@ -219,11 +249,17 @@ func TestAHostileComponent(t *testing.T) {
 // TestTransitionsAreForgottenWithWhatTheyAreOf, so that nothing counts without end.
 func TestTransitionsAreForgottenWithWhatTheyAreOf(t *testing.T) {
 	operator := func(conditions ...configv1.ClusterOperatorStatusCondition) *configv1.ClusterOperator {
-		return &configv1.ClusterOperator{ObjectMeta: metav1.ObjectMeta{Name: "till"}, Status: configv1.ClusterOperatorStatus{Conditions: conditions}}
+		return &configv1.ClusterOperator{
+			ObjectMeta: metav1.ObjectMeta{Name: "till"},
+			Status:     configv1.ClusterOperatorStatus{Conditions: conditions},
+		}
 	}
-	up, down := operator(condition("Available", configv1.ConditionTrue, "", 1)), operator(condition("Available", configv1.ConditionFalse, "", 2))
+	up, down := operator(condition("Available", configv1.ConditionTrue, "", 1)),
+		operator(condition("Available", configv1.ConditionFalse, "", 2))
 	counters := metrics.NewCounters()
-	transitions := func() []string { return of("cluster_operator_condition_transitions", told{counters: counters}.lines()) }
+	transitions := func() []string {
+		return of("cluster_operator_condition_transitions", told{counters: counters}.lines())
+	}
 	counters.Changed(up, down)
 	counters.Changed(down, down)
 	counters.Changed(down, up)

@@ -6,16 +6,21 @@ import (
 
 // Runlevel's own metrics.
 var (
-	applyDuration = describe("runlevel_apply_duration_seconds", "How long the last complete apply of a mode took.", "mode")
-	nodeDuration  = describe("runlevel_node_duration_seconds",
+	applyDuration = describe("runlevel_apply_duration_seconds", "How long the last complete apply of a mode took.",
+		"mode")
+	nodeDuration = describe("runlevel_node_duration_seconds",
 		"How long a node of the graph took in the last complete apply of a mode, if it was a tenth of a second or more.", "mode", "node")
-	problems = describe("runlevel_problems", "How many objects are waited for ('waiting'), can't be applied or repaired ('failing'), are changed "+
-		"again and again by another writer ('contested'), or were asked to go and are still there ('deleting').", "problem")
-	problemSince = describe("runlevel_problem_timestamp_seconds", "Since when there is a problem with an object. Of each problem, the oldest are named.",
+	problems = describe("runlevel_problems",
+		"How many objects are waited for ('waiting'), can't be applied or repaired ('failing'), are changed "+
+			"again and again by another writer ('contested'), or were asked to go and are still there ('deleting').",
+		"problem")
+	problemSince = describe("runlevel_problem_timestamp_seconds",
+		"Since when there is a problem with an object. Of each problem, the oldest are named.",
 		"problem", "kind", "namespace", "name")
 	fullPass = describe("runlevel_last_full_pass_timestamp_seconds",
 		"When all objects of the release were last applied, or compared with the release.")
-	unwatched = describe("runlevel_unwatched_kinds", "How many kinds of the release can't be watched, so that changes of their objects are not seen.")
+	unwatched = describe("runlevel_unwatched_kinds",
+		"How many kinds of the release can't be watched, so that changes of their objects are not seen.")
 )
 
 // maxProblems is how many objects with the same problem are named.
@@ -55,6 +60,7 @@ func (s sink) addProblems(state ProblemState, all []ObjectProblem) {
 	slices.SortStableFunc(of, func(a, b ObjectProblem) int { return a.Since.Compare(b.Since) })
 	s.gauge(problems, float64(len(of)), string(state))
 	for _, t := range of[:min(maxProblems, len(of))] {
-		s.gauge(problemSince, moment(t.Since), string(state), t.Object.GroupKind().String(), t.Object.Namespace, t.Object.Name)
+		s.gauge(problemSince, moment(t.Since), string(state), t.Object.GroupKind().String(), t.Object.Namespace,
+			t.Object.Name)
 	}
 }

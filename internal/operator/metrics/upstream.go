@@ -13,22 +13,31 @@ import (
 
 // The metrics of the cluster-version operator.
 var (
-	version = describe("cluster_version", "A version of the cluster, and a moment in seconds since 1970, by type: 'initial' is the first release "+
-		"of the history, 'cluster' the current one (both since the ClusterVersion was made), 'current' the release that is applied (the "+
-		"moment is not known, and 0), 'desired' one that is asked for and not applied yet, 'updating' one that is being applied (since it was begun), "+
-		"'failure' one that fails (since then), 'completed' the last that was complete (since then).",
+	version = describe("cluster_version",
+		"A version of the cluster, and a moment in seconds since 1970, by type: 'initial' is the first release "+
+			"of the history, 'cluster' the current one (both since the ClusterVersion was made), 'current' the "+
+			"release that is applied (the "+
+			"moment is not known, and 0), 'desired' one that is asked for and not applied yet, 'updating' one that is "+
+			"being applied (since it was begun), "+
+			"'failure' one that fails (since then), 'completed' the last that was complete (since then).",
 		"type", "version", "image", "from_version")
-	availableUpdates = describe("cluster_version_available_updates", "How many updates are available from an upstream in a channel.", "upstream", "channel")
-	capability       = describe("cluster_version_capability", "1 for a capability that is enabled, 0 for one that is not.", "name")
-	payloadEntries   = describe("cluster_version_payload", "How many manifests of the release are applied, and how many are pending.", "version", "type")
+	availableUpdates = describe("cluster_version_available_updates",
+		"How many updates are available from an upstream in a channel.", "upstream", "channel")
+	capability = describe("cluster_version_capability",
+		"1 for a capability that is enabled, 0 for one that is not.", "name")
+	payloadEntries = describe("cluster_version_payload",
+		"How many manifests of the release are applied, and how many are pending.", "version", "type")
 	conditionalSince = describe("cluster_version_conditional_update_condition_seconds",
-		"Since when the condition Recommended of a conditional update is as it is.", "version", "condition", "status", "reason")
+		"Since when the condition Recommended of a conditional update is as it is.", "version", "condition", "status",
+		"reason")
 	retrieval = describe("cluster_version_operator_update_retrieval_timestamp_seconds",
 		"When the update service last gave a good answer.", "name")
 	operatorUp = describe("cluster_operator_up",
-		"1 for a ClusterOperator that is available, 0 for another one. 'version' stands for the ClusterVersion.", "name", "version", "reason")
-	operatorConditions = describe("cluster_operator_conditions", "A condition of a ClusterOperator: 1 for True, 0 for False. "+
-		"'version' stands for the ClusterVersion.", "name", "condition", "reason")
+		"1 for a ClusterOperator that is available, 0 for another one. 'version' stands for the ClusterVersion.",
+		"name", "version", "reason")
+	operatorConditions = describe("cluster_operator_conditions",
+		"A condition of a ClusterOperator: 1 for True, 0 for False. "+
+			"'version' stands for the ClusterVersion.", "name", "condition", "reason")
 )
 
 // theVersion is the name of the ClusterVersion among ClusterOperators.
@@ -68,14 +77,18 @@ func (s sink) releases(v *configv1.ClusterVersion, completed string) {
 		from = ""
 	}
 	s.gauge(version, made, "cluster", current.Version, current.Image, from)
-	if at := slices.IndexFunc(history, func(h configv1.UpdateHistory) bool { return h.State == configv1.CompletedUpdate }); at >= 0 {
-		s.gauge(version, moment(ended(history[at])), "completed", history[at].Version, history[at].Image, lastCompleted(history[at+1:]).Version)
+	if at := slices.IndexFunc(history, func(h configv1.UpdateHistory) bool {
+		return h.State == configv1.CompletedUpdate
+	}); at >= 0 {
+		s.gauge(version, moment(ended(history[at])), "completed", history[at].Version, history[at].Image,
+			lastCompleted(history[at+1:]).Version)
 	}
 	if update := awaited(v); update != nil {
 		s.gauge(version, moment(lastChange(v)), "desired", update.Version, update.Image, completed)
 	}
 	if len(history) > 0 && history[0].State == configv1.PartialUpdate {
-		s.gauge(version, moment(history[0].StartedTime.Time), "updating", history[0].Version, history[0].Image, completed)
+		s.gauge(version, moment(history[0].StartedTime.Time), "updating", history[0].Version, history[0].Image,
+			completed)
 	}
 }
 
@@ -105,7 +118,8 @@ func (s sink) updates(v *configv1.ClusterVersion) {
 	for _, update := range v.Status.ConditionalUpdates {
 		for _, c := range update.Conditions {
 			if c.Type == "Recommended" {
-				s.gauge(conditionalSince, moment(c.LastTransitionTime.Time), update.Release.Version, c.Type, string(c.Status), c.Reason)
+				s.gauge(conditionalSince, moment(c.LastTransitionTime.Time), update.Release.Version, c.Type,
+					string(c.Status), c.Reason)
 			}
 		}
 	}

@@ -13,7 +13,12 @@ import (
 )
 
 // clusterVersionOperator is the Deployment of the cluster-version operator.
-var clusterVersionOperator = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "openshift-cluster-version", Name: "cluster-version-operator"}
+var clusterVersionOperator = kinds.ID{
+	Group:     "apps",
+	Kind:      "Deployment",
+	Namespace: "openshift-cluster-version",
+	Name:      "cluster-version-operator",
+}
 
 // checkAlone refuses to install over an operator that is part of a release, which sets its image, and beside a
 // cluster-version operator, which would apply its own release to the same objects.
@@ -25,15 +30,18 @@ func (i *Installer) checkAlone(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("get %s: %w", theOperator, err)
 	case own.Labels[objectmeta.ReleaseLabel] != "":
-		return fmt.Errorf("the operator is part of release %s on this cluster, and is updated with it: to start over, \"runlevel uninstall --operator\" first", own.Labels[objectmeta.ReleaseLabel])
+		return fmt.Errorf("the operator is part of release %s on this cluster, and is updated with it: to start "+
+			"over, \"runlevel uninstall --operator\" first", own.Labels[objectmeta.ReleaseLabel])
 	}
-	theirs, err := deploymentsOf(clusterVersionOperator.Namespace).Get(ctx, clusterVersionOperator.Name, metav1.GetOptions{})
+	theirs, err := deploymentsOf(clusterVersionOperator.Namespace).Get(ctx, clusterVersionOperator.Name,
+		metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return fmt.Errorf("get %s: %w", clusterVersionOperator, err)
 	case ptr.Deref(theirs.Spec.Replicas, 1) > 0:
-		return fmt.Errorf("%s runs, and would apply its own release to the same objects: to replace it, \"kubectl -n %s scale deployment/%s --replicas=0\" first",
+		return fmt.Errorf("%s runs, and would apply its own release to the same objects: to replace it, \"kubectl -n "+
+			"%s scale deployment/%s --replicas=0\" first",
 			clusterVersionOperator, clusterVersionOperator.Namespace, clusterVersionOperator.Name)
 	}
 	return nil

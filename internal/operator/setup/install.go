@@ -31,14 +31,22 @@ import (
 var (
 	clusterVersions = kinds.ClusterVersion.WithVersion("v1")
 	deployments     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	definitions     = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	definitions     = schema.GroupVersionKind{
+		Group:   "apiextensions.k8s.io",
+		Version: "v1",
+		Kind:    "CustomResourceDefinition",
+	}
 )
 
 // theOperator is the operator's Deployment.
 var theOperator = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "runlevel-system", Name: "runlevel-operator"}
 
 // rightsForReleases is the ClusterRole that an administrator may restrict. An install does not revert that.
-var rightsForReleases = kinds.ID{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "runlevel-operator-apply"}
+var rightsForReleases = kinds.ID{
+	Group: "rbac.authorization.k8s.io",
+	Kind:  "ClusterRole",
+	Name:  "runlevel-operator-apply",
+}
 
 // theVersion is the ClusterVersion that the operator follows.
 var theVersion = kinds.ID{Group: clusterVersions.Group, Kind: clusterVersions.Kind, Name: kinds.ClusterVersionName}
@@ -179,7 +187,8 @@ const establishTimeout = 30 * time.Second
 
 // establish waits until the API server serves the kind of a definition.
 func (i *Installer) establish(ctx context.Context, in cluster.Resource, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, establishTimeout, fmt.Errorf("it is not established after %s", establishTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, establishTimeout,
+		fmt.Errorf("it is not established after %s", establishTimeout))
 	defer cancel()
 	definition, err := objectwatch.Await(ctx, i.Cluster.In(in, ""), name, objectwatch.HasCondition("Established"))
 	if err != nil {
@@ -241,10 +250,11 @@ func (i *Installer) AwaitOperator(ctx context.Context, timeout time.Duration) er
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var verdict ready.Verdict
-	_, err = objectwatch.Await(waiting, i.Cluster.In(in, theOperator.Namespace), theOperator.Name, func(seen *unstructured.Unstructured) bool {
-		verdict = ready.Check(seen, ready.Full, ready.Related{})
-		return verdict.State != ready.Waiting
-	})
+	_, err = objectwatch.Await(waiting, i.Cluster.In(in, theOperator.Namespace), theOperator.Name,
+		func(seen *unstructured.Unstructured) bool {
+			verdict = ready.Check(seen, ready.Full, ready.Related{})
+			return verdict.State != ready.Waiting
+		})
 	ask := fmt.Sprintf("\"runlevel why deployment/%s -n %s\" shows why", theOperator.Name, theOperator.Namespace)
 	switch {
 	case ctx.Err() != nil:

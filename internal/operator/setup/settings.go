@@ -21,13 +21,15 @@ import (
 var theSettings = kinds.ID{Kind: "ConfigMap", Namespace: theOperator.Namespace, Name: theOperator.Name}
 
 const (
-	settingsFile       = "operator.yaml"         // the flags, a line each
-	settingsAnnotation = "runlevel.dev/settings" // on the operator's pods: the hash of that file, so that they are replaced when it changes
+	settingsFile = "operator.yaml" // the flags, a line each
+	// on the operator's pods: the hash of that file, so that they are replaced when it changes
+	settingsAnnotation = "runlevel.dev/settings"
 )
 
 // applySettings adds flags of the operator to its ConfigMap, and returns the file with all of them.
 func (i *Installer) applySettings(ctx context.Context, flags map[string]any) (string, error) {
-	before, err := i.Cluster.Client.CoreV1().ConfigMaps(theSettings.Namespace).Get(ctx, theSettings.Name, metav1.GetOptions{})
+	before, err := i.Cluster.Client.CoreV1().ConfigMaps(theSettings.Namespace).Get(ctx, theSettings.Name,
+		metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("get %s: %w", theSettings, err)
 	}
@@ -77,5 +79,6 @@ func setSettings(deployment *unstructured.Unstructured, text string) error {
 		return nil
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
-	return unstructured.SetNestedField(deployment.Object, hash, "spec", "template", "metadata", "annotations", settingsAnnotation)
+	return unstructured.SetNestedField(deployment.Object, hash, "spec", "template", "metadata", "annotations",
+		settingsAnnotation)
 }

@@ -59,7 +59,8 @@ func (i *Installer) remove(ctx context.Context, item *unstructured.Unstructured,
 	head, err := i.Cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
 	if err == nil {
 		options := metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &head.UID}, PropagationPolicy: new(metav1.DeletePropagationForeground),
+			Preconditions:     &metav1.Preconditions{UID: &head.UID},
+			PropagationPolicy: new(metav1.DeletePropagationForeground),
 		}
 		if i.IsDryRun {
 			options.DryRun = []string{metav1.DryRunAll}

@@ -70,14 +70,23 @@ func (b *bounded[T]) UnmarshalJSON(text []byte) error {
 func read(text []byte, query Query) (*clusterversion.Offer, error) {
 	var graph updateGraph
 	if err := json.Unmarshal(text, &graph); err != nil {
-		return nil, &reason.Error{Reason: ResponseInvalid, Message: "the answer is no update graph", Err: errors.New(short(err.Error()))}
+		return nil, &reason.Error{
+			Reason:  ResponseInvalid,
+			Message: "the answer is no update graph",
+			Err:     errors.New(short(err.Error())),
+		}
 	}
 	current := slices.IndexFunc(graph.Nodes, func(n graphNode) bool { return n.Version == query.Version })
 	if current < 0 {
-		text := fmt.Sprintf("the update service does not know version %s in channel %q", query.Version, short(query.Channel))
+		text := fmt.Sprintf("the update service does not know version %s in channel %q", query.Version,
+			short(query.Channel))
 		return nil, &reason.Error{Reason: VersionNotFound, Message: text}
 	}
-	r := reader{nodes: map[string]graphNode{}, several: map[string]bool{}, offer: &clusterversion.Offer{Current: graph.Nodes[current].release()}}
+	r := reader{
+		nodes:   map[string]graphNode{},
+		several: map[string]bool{},
+		offer:   &clusterversion.Offer{Current: graph.Nodes[current].release()},
+	}
 	for _, node := range graph.Nodes {
 		if known, isKnown := r.nodes[node.Version]; isKnown && known.Image != node.Image {
 			r.several[node.Version] = true
@@ -112,7 +121,10 @@ func (g *updateGraph) plainFrom(current int) ([]string, error) {
 	var versions []string
 	for _, edge := range g.Edges {
 		if len(edge) != 2 || min(edge[0], edge[1]) < 0 || max(edge[0], edge[1]) >= len(g.Nodes) {
-			return nil, &reason.Error{Reason: ResponseInvalid, Message: "the answer is no update graph: an edge leads to no node"}
+			return nil, &reason.Error{
+				Reason:  ResponseInvalid,
+				Message: "the answer is no update graph: an edge leads to no node",
+			}
 		}
 		if edge[0] == current {
 			versions = append(versions, g.Nodes[edge[1]].Version)
@@ -151,8 +163,8 @@ func newestFirst(versions []string) (sorted, invalid []string) {
 	return sorted, invalid
 }
 
-// Bounds of an offer. The definition of ClusterVersion has the first; the second keeps the object below the size that etcd
-// takes, also where the condition of an update is three times as long as its risks.
+// Bounds of an offer. The definition of ClusterVersion has the first; the second keeps the object below the size that
+// etcd takes, also where the condition of an update is three times as long as its risks.
 const (
 	mostUpdates    = 500
 	mostOfferBytes = 256 << 10
@@ -166,8 +178,8 @@ type reader struct {
 	bytes   int // of the offer
 }
 
-// add adds the update to a version, or returns why it is rejected. Risks has an item for each edge with risks that leads
-// to it, and none if edges without risks do.
+// add adds the update to a version, or returns why it is rejected. Risks has an item for each edge with risks that
+// leads to it, and none if edges without risks do.
 func (r *reader) add(version string, risks []json.RawMessage) (why string) {
 	node, isKnown := r.nodes[version]
 	_, notDigest := name.NewDigest(node.Image)
@@ -193,7 +205,8 @@ func (r *reader) add(version string, risks []json.RawMessage) (why string) {
 // take adds an update, if there is room for it.
 func (r *reader) take(update configv1.ConditionalUpdate) (why string) {
 	text, err := json.Marshal(update)
-	if err != nil || r.bytes+len(text) > mostOfferBytes || len(r.offer.Updates)+len(r.offer.Conditional) == mostUpdates {
+	if err != nil || r.bytes+len(text) > mostOfferBytes ||
+		len(r.offer.Updates)+len(r.offer.Conditional) == mostUpdates {
 		return "a ClusterVersion has no room for it"
 	}
 	r.bytes += len(text)
@@ -227,8 +240,8 @@ func (n graphNode) release() configv1.Release {
 	return release
 }
 
-// readRisks returns risks that a ClusterVersion can hold, or the error in them. Matching rules of types that the API does
-// not know are left out: another rule of the same risk is enough.
+// readRisks returns risks that a ClusterVersion can hold, or the error in them. Matching rules of types that the API
+// does not know are left out: another rule of the same risk is enough.
 func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, why string) {
 	const mostRisks = 200 // the definition of ClusterVersion has it
 	var all bounded[configv1.ConditionalUpdateRisk]
@@ -236,7 +249,11 @@ func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, wh
 		return nil, fmt.Sprintf("its risks can't be read: there must be 1 to %d", mostRisks)
 	}
 	for _, conditionalUpdateRisk := range all {
-		risk := configv1.ConditionalUpdateRisk{Name: printable.Line(conditionalUpdateRisk.Name), URL: conditionalUpdateRisk.URL, Message: printable.Line(conditionalUpdateRisk.Message)}
+		risk := configv1.ConditionalUpdateRisk{
+			Name:    printable.Line(conditionalUpdateRisk.Name),
+			URL:     conditionalUpdateRisk.URL,
+			Message: printable.Line(conditionalUpdateRisk.Message),
+		}
 		_, notURL := url.ParseRequestURI(risk.URL)
 		isSame := func(other configv1.ConditionalUpdateRisk) bool { return other.Name == risk.Name }
 		if risk.Name == "" || risk.Message == "" || notURL != nil || slices.ContainsFunc(risks, isSame) {
@@ -248,7 +265,8 @@ func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, wh
 				risk.MatchingRules = append(risk.MatchingRules, configv1.ClusterCondition{Type: rule.Type})
 			case rule.Type == "PromQL" && rule.PromQL != nil:
 				query := &configv1.PromQLClusterCondition{PromQL: rule.PromQL.PromQL}
-				risk.MatchingRules = append(risk.MatchingRules, configv1.ClusterCondition{Type: rule.Type, PromQL: query})
+				risk.MatchingRules = append(risk.MatchingRules,
+					configv1.ClusterCondition{Type: rule.Type, PromQL: query})
 			}
 		}
 		if len(risk.MatchingRules) == 0 {

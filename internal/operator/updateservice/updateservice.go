@@ -1,9 +1,9 @@
-// Package updateservice fetches the updates of a version from an update service. It speaks the protocol of OpenShift's update
-// service (Cincinnati): one GET request, answered by a graph of versions, of edges between them, and of edges that have
-// risks.
+// Package updateservice fetches the updates of a version from an update service. It speaks the protocol of OpenShift's
+// update service (Cincinnati): one GET request, answered by a graph of versions, of edges between them, and of edges
+// that have risks.
 //
-// The answer of a service is not trusted: it is bounded, and updates that a ClusterVersion could not hold, or whose image
-// is not named by digest, are left out with a reason. The package neither evaluates risks nor keeps answers.
+// The answer of a service is not trusted: it is bounded, and updates that a ClusterVersion could not hold, or whose
+// image is not named by digest, are left out with a reason. The package neither evaluates risks nor keeps answers.
 //
 // Fetch is the call to start from.
 package updateservice
@@ -79,9 +79,16 @@ func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversi
 	raw, err := io.ReadAll(io.LimitReader(response.Body, mostBytes+1))
 	switch {
 	case err != nil:
-		return nil, &reason.Error{Reason: ResponseFailed, Message: "read the answer of " + address.Host, Err: cause(err)}
+		return nil, &reason.Error{
+			Reason:  ResponseFailed,
+			Message: "read the answer of " + address.Host,
+			Err:     cause(err),
+		}
 	case len(raw) > mostBytes:
-		return nil, &reason.Error{Reason: ResponseFailed, Message: fmt.Sprintf("%s answers with more than %d MiB, which is the limit", address.Host, mostBytes>>20)}
+		return nil, &reason.Error{
+			Reason:  ResponseFailed,
+			Message: fmt.Sprintf("%s answers with more than %d MiB, which is the limit", address.Host, mostBytes>>20),
+		}
 	}
 	return read(raw, query)
 }
@@ -89,26 +96,44 @@ func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversi
 // address returns the URL of the query, or why there is none.
 func (q Query) address() (*url.URL, error) {
 	if q.URL == "" {
-		return nil, &reason.Error{Reason: NoUpstream, Message: "there is no update service: set spec.upstream to the URL of one, and spec.channel to one of its channels"}
+		return nil, &reason.Error{
+			Reason: NoUpstream,
+			Message: "there is no update service: set spec.upstream to the URL of one, and spec.channel to one of " +
+				"its channels",
+		}
 	}
 	address, err := url.Parse(q.URL)
 	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
-		return nil, &reason.Error{Reason: InvalidURI, Message: "spec.upstream is no address of a service: write it as https://HOST/PATH"}
+		return nil, &reason.Error{
+			Reason:  InvalidURI,
+			Message: "spec.upstream is no address of a service: write it as https://HOST/PATH",
+		}
 	}
 	if address.Scheme == "http" && !q.Insecure {
-		return nil, &reason.Error{Reason: InvalidURI, Message: "spec.upstream is of plain http, where anyone on the way could offer an image: use https, or start the operator with --insecure-registry"}
+		return nil, &reason.Error{
+			Reason: InvalidURI,
+			Message: "spec.upstream is of plain http, where anyone on the way could offer an image: use https, or " +
+				"start the operator with --insecure-registry",
+		}
 	}
 	if q.Version == "" {
 		return nil, &reason.Error{Reason: NoCurrentVersion, Message: "the release has no version"}
 	}
 	if q.Channel == "" {
-		return nil, &reason.Error{Reason: NoChannel, Message: "there is no channel: set spec.channel to one of the update service"}
+		return nil, &reason.Error{
+			Reason:  NoChannel,
+			Message: "there is no channel: set spec.channel to one of the update service",
+		}
 	}
 	if _, err := semver.Parse(q.Version); err != nil {
-		return nil, &reason.Error{Reason: InvalidCurrentVersion, Message: fmt.Sprintf("the version %q of the release is no semantic version", short(q.Version))}
+		return nil, &reason.Error{
+			Reason:  InvalidCurrentVersion,
+			Message: fmt.Sprintf("the version %q of the release is no semantic version", short(q.Version)),
+		}
 	}
 	values := address.Query()
-	for key, value := range map[string]string{"arch": q.Architecture, "channel": q.Channel, "id": q.ClusterID, "version": q.Version} {
+	for key, value := range map[string]string{"arch": q.Architecture, "channel": q.Channel, "id": q.ClusterID,
+		"version": q.Version} {
 		if value != "" {
 			values.Set(key, value)
 		}

@@ -22,7 +22,8 @@ import (
 // asks returns what is asked of a server.
 func asks(server *httptest.Server) updateservice.Query {
 	return updateservice.Query{
-		URL: server.URL + "/graph?tenant=shop", Channel: "stable", Version: "1.0.0", Architecture: "amd64", ClusterID: "an-id", Insecure: true,
+		URL: server.URL + "/graph?tenant=shop", Channel: "stable", Version: "1.0.0", Architecture: "amd64",
+		ClusterID: "an-id", Insecure: true,
 	}
 }
 
@@ -56,23 +57,32 @@ func TestAsk(t *testing.T) {
 		}]
 	}`)
 	inner := server.Config.Handler
-	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r; inner.ServeHTTP(w, r) })
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		inner.ServeHTTP(w, r)
+	})
 	offer, err := updateservice.Fetch(t.Context(), server.Client(), asks(server))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &clusterversion.Offer{
 		Current: configv1.Release{Version: "1.0.0", Image: image("a"), Channels: []string{"fast", "stable"}},
-		Updates: []configv1.Release{{Version: "1.0.10", Image: image("c")}, {Version: "1.0.1", Image: image("b"), URL: "https://example.com/1.0.1"}},
-		Conditional: []configv1.ConditionalUpdate{{Release: configv1.Release{Version: "1.1.0", Image: image("d")}, Risks: []configv1.ConditionalUpdateRisk{{
-			Name: "SlowDisks", URL: "https://example.com/disks", Message: `Slow\ndisks`,
-			MatchingRules: []configv1.ClusterCondition{{Type: "PromQL", PromQL: &configv1.PromQLClusterCondition{PromQL: "up"}}, {Type: "Always"}},
-		}}}},
+		Updates: []configv1.Release{{Version: "1.0.10", Image: image("c")},
+			{Version: "1.0.1", Image: image("b"), URL: "https://example.com/1.0.1"}},
+		Conditional: []configv1.ConditionalUpdate{{Release: configv1.Release{Version: "1.1.0", Image: image("d")},
+			Risks: []configv1.ConditionalUpdateRisk{{
+				Name: "SlowDisks", URL: "https://example.com/disks", Message: `Slow\ndisks`,
+				MatchingRules: []configv1.ClusterCondition{{
+					Type:   "PromQL",
+					PromQL: &configv1.PromQLClusterCondition{PromQL: "up"},
+				}, {Type: "Always"}},
+			}}}},
 	}
 	if diff := cmp.Diff(want, offer); diff != "" {
 		t.Errorf("the offer (-want +got):\n%s", diff)
 	}
-	if got.URL.RawQuery != "arch=amd64&channel=stable&id=an-id&tenant=shop&version=1.0.0" || got.Header.Get("Accept") != "application/json" {
+	if got.URL.RawQuery != "arch=amd64&channel=stable&id=an-id&tenant=shop&version=1.0.0" ||
+		got.Header.Get("Accept") != "application/json" {
 		t.Errorf("asked %s, %v", got.URL, got.Header)
 	}
 }
@@ -84,21 +94,36 @@ func TestUpdatesThatAreLeftOut(t *testing.T) {
 		return `, "conditionalEdges": [{"edges": [{"from": "1.0.0", "to": "2.0.0"}], ` + rest + `}]`
 	}
 	for what, c := range map[string]struct{ nodes, rest, want string }{
-		"a tag":                   {`{"version": "2.0.0", "payload": "r.example/shop:2.0.0"}`, "", `2.0.0: its image "r.example/shop:2.0.0" is not named by digest`},
-		"a path":                  {`{"version": "2.0.0", "payload": "/etc"}`, "", `2.0.0: its image "/etc" is not named by digest`},
-		"no image":                {`{"version": "2.0.0"}`, "", `2.0.0: its image "" is not named by digest`},
-		"no version":              {`{"version": "two", "payload": "@c"}`, "", "two: it is no semantic version"},
-		"a long version":          {`{"version": "` + strings.Repeat("2", 9999) + `", "payload": "@c"}`, "", strings.Repeat("2", 197) + "…: it is no semantic version"},
-		"two images":              {`{"version": "2.0.0", "payload": "@c"}, {"version": "2.0.0", "payload": "@d"}`, "", "2.0.0: the update service has several images of it"},
-		"two kinds of risks":      {`{"version": "2.0.0", "payload": "@c"}`, to(risk + `}, {"edges": [{"from": "1.0.0", "to": "2.0.0"}], ` + risk), "2.0.0: the update service offers it with different risks"},
-		"risks that are none":     {`{"version": "2.0.0", "payload": "@c"}`, to(`"risks": []`), "2.0.0: its risks can't be read: there must be 1 to 200"},
-		"risks that are numbers":  {`{"version": "2.0.0", "payload": "@c"}`, to(`"risks": [1]`), "2.0.0: its risks can't be read: there must be 1 to 200"},
-		"a risk without a name":   {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Disks", "", 1)), `2.0.0: its risk "" needs a name of its own, a message and a URL`},
-		"a risk without a link":   {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "https://example.com", "here", 1)), `2.0.0: its risk "Disks" needs a name of its own, a message and a URL`},
-		"a risk of unknown rules": {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Always", "Never", 1)), `2.0.0: its risk "Disks" has no matching rule of a known type`},
-		"a risk that is large":    {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "slow", strings.Repeat("slow", 200_000), 1)), "2.0.0: a ClusterVersion has no room for it"},
+		"a tag": {`{"version": "2.0.0", "payload": "r.example/shop:2.0.0"}`, "",
+			`2.0.0: its image "r.example/shop:2.0.0" is not named by digest`},
+		"a path":     {`{"version": "2.0.0", "payload": "/etc"}`, "", `2.0.0: its image "/etc" is not named by digest`},
+		"no image":   {`{"version": "2.0.0"}`, "", `2.0.0: its image "" is not named by digest`},
+		"no version": {`{"version": "two", "payload": "@c"}`, "", "two: it is no semantic version"},
+		"a long version": {`{"version": "` + strings.Repeat("2", 9999) + `", "payload": "@c"}`, "",
+			strings.Repeat("2", 197) + "…: it is no semantic version"},
+		"two images": {`{"version": "2.0.0", "payload": "@c"}, {"version": "2.0.0", "payload": "@d"}`, "",
+			"2.0.0: the update service has several images of it"},
+		"two kinds of risks": {`{"version": "2.0.0", "payload": "@c"}`,
+			to(risk + `}, {"edges": [{"from": "1.0.0", "to": "2.0.0"}], ` + risk),
+			"2.0.0: the update service offers it with different risks"},
+		"risks that are none": {`{"version": "2.0.0", "payload": "@c"}`, to(`"risks": []`),
+			"2.0.0: its risks can't be read: there must be 1 to 200"},
+		"risks that are numbers": {`{"version": "2.0.0", "payload": "@c"}`, to(`"risks": [1]`),
+			"2.0.0: its risks can't be read: there must be 1 to 200"},
+		"a risk without a name": {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Disks", "", 1)),
+			`2.0.0: its risk "" needs a name of its own, a message and a URL`},
+		"a risk without a link": {`{"version": "2.0.0", "payload": "@c"}`,
+			to(strings.Replace(risk, "https://example.com", "here", 1)),
+			`2.0.0: its risk "Disks" needs a name of its own, a message and a URL`},
+		"a risk of unknown rules": {`{"version": "2.0.0", "payload": "@c"}`,
+			to(strings.Replace(risk, "Always", "Never", 1)),
+			`2.0.0: its risk "Disks" has no matching rule of a known type`},
+		"a risk that is large": {`{"version": "2.0.0", "payload": "@c"}`,
+			to(strings.Replace(risk, "slow", strings.Repeat("slow", 200_000), 1)),
+			"2.0.0: a ClusterVersion has no room for it"},
 	} {
-		graph := `{"nodes": [{"version": "1.0.0"}, {"version": "1.0.1", "payload": "@b"}, ` + c.nodes + `], "edges": [[0, 1], [0, 2]]` + c.rest + `}`
+		graph := `{"nodes": [{"version": "1.0.0"}, {"version": "1.0.1", "payload": "@b"}, ` + c.nodes +
+			`], "edges": [[0, 1], [0, 2]]` + c.rest + `}`
 		server := answering(t, graph)
 		offer, err := updateservice.Fetch(t.Context(), server.Client(), asks(server))
 		if err != nil {
@@ -162,23 +187,36 @@ func TestAnswersThatAreNone(t *testing.T) {
 		query        updateservice.Query
 		reason, want string
 	}{
-		"no service":           {updateservice.Query{}, "NoUpstream", "there is no update service: set spec.upstream to the URL of one, and spec.channel to one of its channels"},
-		"a file":               {with(query, func(q *updateservice.Query) { q.URL = "file:///etc/passwd" }), "InvalidURI", "spec.upstream is no address of a service: write it as https://HOST/PATH"},
-		"no URL":               {with(query, func(q *updateservice.Query) { q.URL = "http://a b:x" }), "InvalidURI", "spec.upstream is no address of a service: write it as https://HOST/PATH"},
-		"plain http":           {with(query, func(q *updateservice.Query) { q.Insecure = false }), "InvalidURI", "spec.upstream is of plain http, where anyone on the way could offer an image: use https, or start the operator with --insecure-registry"},
-		"no version":           {with(query, func(q *updateservice.Query) { q.Version = "" }), "NoCurrentVersion", "the release has no version"},
-		"no channel":           {with(query, func(q *updateservice.Query) { q.Channel = "" }), "NoChannel", "there is no channel: set spec.channel to one of the update service"},
-		"no semantic version":  {with(query, func(q *updateservice.Query) { q.Version = "one" }), "InvalidCurrentVersion", `the version "one" of the release is no semantic version`},
-		"away":                 {away, "RemoteFailed", strings.TrimPrefix(away.URL, "http://user:secret@") + " can't be asked: nothing answers there (connection refused)"},
-		"redirects for ever":   {of("circle"), "RemoteFailed", address + " can't be asked: stopped after 10 redirects"},
-		"broken":               {of("broken"), "ResponseFailed", address + " answers 500 Internal Server Error"},
-		"ends in the middle":   {of("torn"), "ResponseFailed", "read the answer of " + address + ": unexpected EOF"},
-		"never ends":           {of("endless"), "ResponseFailed", address + " answers with more than 8 MiB, which is the limit"},
-		"a page":               {of("page"), "ResponseInvalid", "the answer is no update graph: invalid character '<' looking for beginning of value"},
-		"an edge to no node":   {of("astray"), "ResponseInvalid", "the answer is no update graph: an edge leads to no node"},
-		"half an edge":         {of("half"), "ResponseInvalid", "the answer is no update graph: an edge leads to no node"},
-		"more than it can use": {of("many"), "ResponseInvalid", "the answer is no update graph: a list has more than 50000 items, which is the limit"},
-		"unknown":              {of("fast"), "VersionNotFound", `the update service does not know version 1.0.0 in channel "fast"`},
+		"no service": {updateservice.Query{}, "NoUpstream",
+			"there is no update service: set spec.upstream to the URL of one, and spec.channel to one of its channels"},
+		"a file": {with(query, func(q *updateservice.Query) { q.URL = "file:///etc/passwd" }), "InvalidURI",
+			"spec.upstream is no address of a service: write it as https://HOST/PATH"},
+		"no URL": {with(query, func(q *updateservice.Query) { q.URL = "http://a b:x" }), "InvalidURI",
+			"spec.upstream is no address of a service: write it as https://HOST/PATH"},
+		"plain http": {with(query, func(q *updateservice.Query) { q.Insecure = false }), "InvalidURI",
+			"spec.upstream is of plain http, where anyone on the way could offer an image: use https, or start the " +
+				"operator with --insecure-registry"},
+		"no version": {with(query, func(q *updateservice.Query) { q.Version = "" }), "NoCurrentVersion",
+			"the release has no version"},
+		"no channel": {with(query, func(q *updateservice.Query) { q.Channel = "" }), "NoChannel",
+			"there is no channel: set spec.channel to one of the update service"},
+		"no semantic version": {with(query, func(q *updateservice.Query) { q.Version = "one" }),
+			"InvalidCurrentVersion", `the version "one" of the release is no semantic version`},
+		"away": {away, "RemoteFailed", strings.TrimPrefix(away.URL, "http://user:secret@") +
+			" can't be asked: nothing answers there (connection refused)"},
+		"redirects for ever": {of("circle"), "RemoteFailed", address + " can't be asked: stopped after 10 redirects"},
+		"broken":             {of("broken"), "ResponseFailed", address + " answers 500 Internal Server Error"},
+		"ends in the middle": {of("torn"), "ResponseFailed", "read the answer of " + address + ": unexpected EOF"},
+		"never ends": {of("endless"), "ResponseFailed",
+			address + " answers with more than 8 MiB, which is the limit"},
+		"a page": {of("page"), "ResponseInvalid",
+			"the answer is no update graph: invalid character '<' looking for beginning of value"},
+		"an edge to no node": {of("astray"), "ResponseInvalid",
+			"the answer is no update graph: an edge leads to no node"},
+		"half an edge": {of("half"), "ResponseInvalid", "the answer is no update graph: an edge leads to no node"},
+		"more than it can use": {of("many"), "ResponseInvalid",
+			"the answer is no update graph: a list has more than 50000 items, which is the limit"},
+		"unknown": {of("fast"), "VersionNotFound", `the update service does not know version 1.0.0 in channel "fast"`},
 	} {
 		offer, err := updateservice.Fetch(t.Context(), server.Client(), c.query)
 		if offer != nil || reason.Of(err) != c.reason || err.Error() != c.want {
@@ -187,7 +225,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := updateservice.Fetch(ctx, server.Client(), of("slow")); reason.Of(err) != "RemoteFailed" || err.Error() != address+" can't be asked: no answer in time" {
+	if _, err := updateservice.Fetch(ctx, server.Client(), of("slow")); reason.Of(err) != "RemoteFailed" ||
+		err.Error() != address+" can't be asked: no answer in time" {
 		t.Errorf("slow: %v", err)
 	}
 }
@@ -210,7 +249,9 @@ func TestMoreUpdatesThanCanBeListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(offer.Updates) != 500 || offer.Updates[0].Version != "1.0.600" || len(offer.LeftOut) != 100 || offer.LeftOut[0] != "1.0.100: a ClusterVersion has no room for it" {
-		t.Errorf("%d updates, the first %s; %d left out: %.100q", len(offer.Updates), offer.Updates[0].Version, len(offer.LeftOut), offer.LeftOut)
+	if len(offer.Updates) != 500 || offer.Updates[0].Version != "1.0.600" || len(offer.LeftOut) != 100 ||
+		offer.LeftOut[0] != "1.0.100: a ClusterVersion has no room for it" {
+		t.Errorf("%d updates, the first %s; %d left out: %.100q", len(offer.Updates), offer.Updates[0].Version,
+			len(offer.LeftOut), offer.LeftOut)
 	}
 }

@@ -1,6 +1,6 @@
-// Package clusteroperator reports the state of a controller in the status of its ClusterOperator: whether it is available,
-// its version, what an administrator has to fix, and whether a minor update is allowed. It finds out which rights the
-// controller lacks from the requests that the API server refuses.
+// Package clusteroperator reports the state of a controller in the status of its ClusterOperator: whether it is
+// available, its version, what an administrator has to fix, and whether a minor update is allowed. It finds out which
+// rights the controller lacks from the requests that the API server refuses.
 //
 // It does not know the work of the controller: ReporterOptions.Status returns its state.
 //
@@ -29,8 +29,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// reportEvery is how often the status is checked. The ClusterOperator itself is read each time, because other clients may
-// have changed it.
+// reportEvery is how often the status is checked. The ClusterOperator itself is read each time, because other clients
+// may have changed it.
 const reportEvery = 10 * time.Second
 
 // ReporterOptions describe the controller. All are required.
@@ -74,7 +74,8 @@ func (r *StatusReporter) log(ctx context.Context, err error) {
 	switch {
 	case err == nil || ctx.Err() != nil:
 	case meta.IsNoMatchError(err):
-		now = "ClusterOperators are not served on this cluster, so that the controller's conditions are only in its log and metrics"
+		now = "ClusterOperators are not served on this cluster, so that the controller's conditions are only in its " +
+			"log and metrics"
 	default:
 		now = err.Error()
 	}
@@ -142,17 +143,21 @@ type ControllerStatus struct {
 type ControllerProblem struct{ Reason, Message string }
 
 // next returns the next status, from the status before, the state of the controller, and the rights that it lacks.
-func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s ControllerStatus, lacking []string, now metav1.Time) configv1.ClusterOperatorStatus {
+func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s ControllerStatus, lacking []string,
+	now metav1.Time) configv1.ClusterOperatorStatus {
 	after := *before.DeepCopy()
 	if s.Awaits == "" {
 		after.Versions = []configv1.OperandVersion{{Name: "operator", Version: o.Version}}
 	}
 	after.RelatedObjects = o.RelatedObjects
 	for _, wanted := range []configv1.ClusterOperatorStatusCondition{
-		s.available(), o.progressing(before, s), o.degraded(s, lacking), condition(configv1.OperatorUpgradeable, configv1.ConditionFalse, s.NotUpgradeable),
+		s.available(), o.progressing(before, s), o.degraded(s, lacking),
+		condition(configv1.OperatorUpgradeable, configv1.ConditionFalse, s.NotUpgradeable),
 	} {
 		wanted.LastTransitionTime = now
-		i := slices.IndexFunc(after.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool { return c.Type == wanted.Type })
+		i := slices.IndexFunc(after.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
+			return c.Type == wanted.Type
+		})
 		if i < 0 {
 			after.Conditions = append(after.Conditions, wanted)
 			continue
@@ -165,8 +170,10 @@ func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s Controlle
 	return after
 }
 
-// condition returns a condition with the status ofProblem if there is a problem, and the opposite status if there is none.
-func condition(name configv1.ClusterStatusConditionType, ofProblem configv1.ConditionStatus, p ControllerProblem) configv1.ClusterOperatorStatusCondition {
+// condition returns a condition with the status ofProblem if there is a problem, and the opposite status if there is
+// none.
+func condition(name configv1.ClusterStatusConditionType, ofProblem configv1.ConditionStatus,
+	p ControllerProblem) configv1.ClusterOperatorStatusCondition {
 	c := configv1.ClusterOperatorStatusCondition{Type: name, Status: ofProblem, Reason: p.Reason, Message: p.Message}
 	if p.Reason != "" {
 		return c
@@ -186,8 +193,11 @@ func (s ControllerStatus) available() configv1.ClusterOperatorStatusCondition {
 	return condition(configv1.OperatorAvailable, configv1.ConditionFalse, p)
 }
 
-func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus, s ControllerStatus) configv1.ClusterOperatorStatusCondition {
-	isNew := !slices.ContainsFunc(before.Versions, func(v configv1.OperandVersion) bool { return v.Name == "operator" && v.Version == o.Version })
+func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus,
+	s ControllerStatus) configv1.ClusterOperatorStatusCondition {
+	isNew := !slices.ContainsFunc(before.Versions, func(v configv1.OperandVersion) bool {
+		return v.Name == "operator" && v.Version == o.Version
+	})
 	var p ControllerProblem
 	if isNew && s.Awaits != "" {
 		p = ControllerProblem{ReasonStarting, "working towards " + o.Version}
@@ -199,7 +209,8 @@ func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus, s Co
 func (o ReporterOptions) degraded(s ControllerStatus, lacking []string) configv1.ClusterOperatorStatusCondition {
 	p := s.Degraded
 	if len(lacking) > 0 {
-		p = ControllerProblem{ReasonRightsMissing, fmt.Sprintf("service account %s/%s lacks the right to %s", o.Namespace, o.Name, List(lacking))}
+		p = ControllerProblem{ReasonRightsMissing,
+			fmt.Sprintf("service account %s/%s lacks the right to %s", o.Namespace, o.Name, List(lacking))}
 	}
 	return condition(configv1.OperatorDegraded, configv1.ConditionTrue, p)
 }

@@ -80,12 +80,13 @@ func (d *Denials) note(answer []byte) {
 		d.lacking = map[denial]bool{}
 	}
 	d.lacking[denial{
-		verb: string(found[1]), resource: string(found[2]), subresource: string(found[3]), group: string(found[4]), namespace: string(found[5]),
+		verb: string(found[1]), resource: string(found[2]), subresource: string(found[3]), group: string(found[4]),
+		namespace: string(found[5]),
 	}] = true
 }
 
-// stillLacking reviews the denials with the API server, forgets those that are granted by now, and returns the others as
-// text.
+// stillLacking reviews the denials with the API server, forgets those that are granted by now, and returns the others
+// as text.
 func (d *Denials) stillLacking(ctx context.Context, c client.Client) ([]string, error) {
 	d.mu.Lock()
 	denials := slices.Collect(maps.Keys(d.lacking))
@@ -94,7 +95,8 @@ func (d *Denials) stillLacking(ctx context.Context, c client.Client) ([]string, 
 	for _, denial := range denials {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: denial.verb, Group: denial.group, Resource: denial.resource, Subresource: denial.subresource, Namespace: denial.namespace,
+				Verb: denial.verb, Group: denial.group, Resource: denial.resource, Subresource: denial.subresource,
+				Namespace: denial.namespace,
 			},
 		}}
 		if err := c.Create(ctx, review); err != nil {

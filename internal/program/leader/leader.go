@@ -1,6 +1,6 @@
-// Package leader runs the controllers of a program in one of its replicas. It elects the leader by a Lease, and prevents a
-// replica that has lost the Lease from writing: the election alone notices too late that another replica took over while the
-// process was asleep. It serves probes and metrics in all replicas, and reports a ClusterOperator.
+// Package leader runs the controllers of a program in one of its replicas. It elects the leader by a Lease, and
+// prevents a replica that has lost the Lease from writing: the election alone notices too late that another replica
+// took over while the process was asleep. It serves probes and metrics in all replicas, and reports a ClusterOperator.
 //
 // It is for programs of controller-runtime, and knows no controllers: a Program adds them. The lock of a release, which
 // outlives its process, is package lock's.
@@ -36,8 +36,8 @@ type ElectionLease struct {
 	requested atomic.Int64 // when a request was sent last, by the same clock; 0 if none was
 }
 
-// newLease returns the Lease of a program, not held yet. The name of its holder gets a random suffix: two processes with the
-// same name are two replicas.
+// newLease returns the Lease of a program, not held yet. The name of its holder gets a random suffix: two processes
+// with the same name are two replicas.
 func newLease(connection *rest.Config, program string, o Options) (*ElectionLease, error) {
 	l := &ElectionLease{container: o.Container, duration: o.LeaseDuration}
 	connection = rest.CopyConfig(connection)
@@ -67,8 +67,8 @@ func (l *ElectionLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRe
 	return record, raw, err
 }
 
-// checkElection is a probe. It fails if the election hangs: leaders and waiting replicas request the Lease all the time,
-// whether the API server answers or not.
+// checkElection is a probe. It fails if the election hangs: leaders and waiting replicas request the Lease all the
+// time, whether the API server answers or not.
 func (l *ElectionLease) checkElection(*http.Request) error {
 	requested := l.requested.Load()
 	silent := bootclock.Now() - time.Duration(requested)
@@ -109,7 +109,9 @@ func (l *ElectionLease) IsHeld() bool {
 }
 
 // ErrFenced is the error of writes without the Lease.
-var ErrFenced = errors.New("the Lease was not renewed in time, so that another replica may be at work: nothing is written")
+var ErrFenced = errors.New(
+	"the Lease was not renewed in time, so that another replica may be at work: nothing is written",
+)
 
 // fence returns a connection that refuses writes while the Lease is not held.
 func (l *ElectionLease) fence(connection *rest.Config) *rest.Config {

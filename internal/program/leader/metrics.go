@@ -16,7 +16,8 @@ type ControllerMetrics struct {
 func (c ControllerMetrics) gatherer(m ctrl.Manager) prometheus.Gatherer {
 	own := prometheus.NewRegistry()
 	own.MustRegister(&leaderCollector{
-		leads:   prometheus.NewDesc(c.Leads, "1 for the replica that holds the Lease, 0 for one that waits for it.", nil, nil),
+		leads: prometheus.NewDesc(c.Leads, "1 for the replica that holds the Lease, 0 for one that waits for it.",
+			nil, nil),
 		elected: m.Elected(), collect: c.Collect,
 	})
 	own.MustRegister(c.Counted...)

@@ -52,19 +52,25 @@ func TestAReplicaThatWaitsServesMetrics(t *testing.T) {
 	}
 	address := free.Addr().String()
 	_ = free.Close()
-	program := Program{Name: "it", Namespace: "here", SetUp: func(context.Context, ctrl.Manager, func() bool) (Controllers, error) {
-		return Controllers{Metrics: ControllerMetrics{Leads: "it_leads", Collect: func(chan<- prometheus.Metric) {}}, Awaited: &corev1.Node{}}, nil
-	}}
+	program := Program{Name: "it", Namespace: "here",
+		SetUp: func(context.Context, ctrl.Manager, func() bool) (Controllers, error) {
+			return Controllers{
+				Metrics: ControllerMetrics{Leads: "it_leads", Collect: func(chan<- prometheus.Metric) {}},
+				Awaited: &corev1.Node{},
+			}, nil
+		}}
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- program.Run(ctx, &rest.Config{Host: server.URL}, Options{Name: "waits", Metrics: metricsserver.Serving{Address: address}})
+		ended <- program.Run(ctx, &rest.Config{Host: server.URL},
+			Options{Name: "waits", Metrics: metricsserver.Serving{Address: address}})
 	}()
 	var last string
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-		last = scrape(t, address)
-		return strings.Contains(last, "\nit_leads 0\n"), nil
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true,
+		func(context.Context) (bool, error) {
+			last = scrape(t, address)
+			return strings.Contains(last, "\nit_leads 0\n"), nil
+		})
 	if err != nil {
 		t.Errorf("the last answer: %s", last)
 	}
@@ -76,7 +82,10 @@ func TestAReplicaThatWaitsServesMetrics(t *testing.T) {
 
 // scrape returns what is answered to a client that has a token.
 func scrape(t *testing.T, address string) string {
-	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	web := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+	}}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)

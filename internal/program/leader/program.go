@@ -31,8 +31,8 @@ type Program struct {
 	Name      string       // of the Lease, of the ClusterOperator and of the service account
 	Namespace string       // of the service account
 	Manager   ctrl.Options // the scheme, and the caches
-	// SetUp adds the controllers to a manager, and returns what is reported about them. Writes to the API server are fenced;
-	// isLeader is for other writes.
+	// SetUp adds the controllers to a manager, and returns what is reported about them. Writes to the API server are
+	// fenced; isLeader is for other writes.
 	SetUp func(ctx context.Context, m ctrl.Manager, isLeader func() bool) (Controllers, error)
 }
 
@@ -40,8 +40,8 @@ type Program struct {
 type Controllers struct {
 	Metrics        ControllerMetrics
 	RelatedObjects []configv1.ObjectReference
-	// Awaited is an object of the kind whose cache has to be synced before the controllers are available, and Awaits the message
-	// until then.
+	// Awaited is an object of the kind whose cache has to be synced before the controllers are available, and Awaits
+	// the message until then.
 	Awaited client.Object
 	Awaits  string
 	// Status returns the state of available controllers. It is called often, and should read from caches.
@@ -94,11 +94,13 @@ func (p Program) run(ctx context.Context, connection *rest.Config, o Options, he
 	if err != nil {
 		return err
 	}
-	if err := metricsserver.Serve(m, denials.Watch(connection), p.Name, controllers.Metrics.gatherer(m), o.Metrics); err != nil {
+	if err := metricsserver.Serve(m, denials.Watch(connection), p.Name, controllers.Metrics.gatherer(m),
+		o.Metrics); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	reporter, err := clusteroperator.NewReporter(connection, clusteroperator.ReporterOptions{
-		Name: p.Name, Namespace: p.Namespace, Version: o.Version, RelatedObjects: controllers.RelatedObjects, Denials: denials,
+		Name: p.Name, Namespace: p.Namespace, Version: o.Version, RelatedObjects: controllers.RelatedObjects,
+		Denials: denials,
 		Status: func(ctx context.Context) (clusteroperator.ControllerStatus, error) {
 			return controllers.status(ctx, m.GetCache())
 		},
@@ -133,11 +135,11 @@ func (p Program) managerOptions(lease *ElectionLease) ctrl.Options {
 func ControllerConfig() config.Controller {
 	return config.Controller{
 		SkipNameValidation: ptr.To(true), // a process may have one manager after another
-		// An informer that can't sync, for lack of rights or of a definition, stops only its own controller: it is retried, and
-		// reported in Degraded.
+		// An informer that can't sync, for lack of rights or of a definition, stops only its own controller: it is
+		// retried, and reported in Degraded.
 		CacheSyncTimeout: 1000 * time.Hour,
-		// When the priority queue of controller-runtime is shut down while it hands out an item, workers wait in it for good,
-		// and the process ends only after 30 s (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
+		// When the priority queue of controller-runtime is shut down while it hands out an item, workers wait in it for
+		// good, and the process ends only after 30 s (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
 		UsePriorityQueue: ptr.To(false),
 	}
 }
@@ -168,8 +170,8 @@ func (c *checks) probes() startup.Probes {
 	}
 }
 
-// checkCaches fails until the caches are synced. A replica that waits for the Lease has not started its controllers: it is
-// ready once it can take over.
+// checkCaches fails until the caches are synced. A replica that waits for the Lease has not started its controllers: it
+// is ready once it can take over.
 func (c *checks) checkCaches(request *http.Request) error {
 	m := c.manager.Load()
 	if m == nil {

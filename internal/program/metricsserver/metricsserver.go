@@ -1,5 +1,5 @@
-// Package metricsserver serves the metrics of a controller manager over TLS, to clients that the API server authenticates
-// and authorizes. It has no metrics of its own: the controllers add them.
+// Package metricsserver serves the metrics of a controller manager over TLS, to clients that the API server
+// authenticates and authorizes. It has no metrics of its own: the controllers add them.
 //
 // The certificate may be missing, be added later, and change at any time.
 //
@@ -31,9 +31,9 @@ type Serving struct {
 	CertFile, KeyFile string // reloaded when they change; while they are missing, a self-signed certificate is used
 }
 
-// Serve adds a metrics server to a manager. Clients need a token that the API server authenticates, and the right to get
-// /metrics. The connection is used for the reviews, and has to allow them in replicas that are not the leader, too. Program is
-// the name in the self-signed certificate.
+// Serve adds a metrics server to a manager. Clients need a token that the API server authenticates, and the right to
+// get /metrics. The connection is used for the reviews, and has to allow them in replicas that are not the leader, too.
+// Program is the name in the self-signed certificate.
 func Serve(m ctrl.Manager, connection *rest.Config, program string, metrics prometheus.Gatherer, o Serving) error {
 	if o.Address == "" {
 		return nil
@@ -47,12 +47,17 @@ func Serve(m ctrl.Manager, connection *rest.Config, program string, metrics prom
 		return err
 	}
 	// An invalid metric, such as a duplicate condition of a component, does not hide other metrics.
-	handler, err := protect(ctrl.Log.WithName("metrics"), promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	handler, err := protect(ctrl.Log.WithName("metrics"),
+		promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	if err != nil {
 		return err
 	}
-	certificates := &certificates{files: o, own: sync.OnceValues(func() (*tls.Certificate, error) { return selfSigned(program) })}
-	listener, err := tls.Listen("tcp", o.Address, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificates.get})
+	certificates := &certificates{
+		files: o,
+		own:   sync.OnceValues(func() (*tls.Certificate, error) { return selfSigned(program) }),
+	}
+	listener, err := tls.Listen("tcp", o.Address,
+		&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificates.get})
 	if err != nil {
 		return err
 	}
@@ -60,7 +65,12 @@ func Serve(m ctrl.Manager, connection *rest.Config, program string, metrics prom
 	paths.Handle("GET /metrics", handler)
 	return m.Add(&manager.Server{
 		Name: "metrics", Listener: listener, ShutdownTimeout: ptr.To(5 * time.Second),
-		Server: &http.Server{Handler: paths, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16},
+		Server: &http.Server{
+			Handler:           paths,
+			ReadHeaderTimeout: 10 * time.Second,
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    1 << 16,
+		},
 	})
 }
 

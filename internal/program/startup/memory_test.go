@@ -14,7 +14,8 @@ func TestTheMemoryLimitIsTheContainers(t *testing.T) {
 		text, variable string
 		want           int64
 	}{
-		{"536870912\n", "", 536870912 / 10 * 9}, {"max\n", "", unlimited}, {"", "", unlimited}, {"536870912\n", "1GiB", unlimited},
+		{"536870912\n", "", 536870912 / 10 * 9}, {"max\n", "", unlimited}, {"", "", unlimited},
+		{"536870912\n", "1GiB", unlimited},
 	} {
 		debug.SetMemoryLimit(unlimited)
 		t.Setenv("GOMEMLIMIT", test.variable)

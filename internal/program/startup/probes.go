@@ -20,8 +20,8 @@ type Probes struct {
 	Alive, Ready map[string]healthz.Checker
 }
 
-// Serve serves the probes at an address, unless it is empty, until ctx ends. It needs no manager: a program that waits for
-// the API server has none yet, and is alive.
+// Serve serves the probes at an address, unless it is empty, until ctx ends. It needs no manager: a program that waits
+// for the API server has none yet, and is alive.
 func (p Probes) Serve(ctx context.Context, address string) error {
 	if address == "" {
 		<-ctx.Done()
@@ -35,13 +35,19 @@ func (p Probes) Serve(ctx context.Context, address string) error {
 	}
 	server := &manager.Server{
 		Name: "health probe", ShutdownTimeout: ptr.To(time.Second),
-		Server: &http.Server{Addr: address, Handler: paths, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16},
+		Server: &http.Server{
+			Addr:              address,
+			Handler:           paths,
+			ReadHeaderTimeout: 10 * time.Second,
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    1 << 16,
+		},
 	}
 	return server.Start(ctx)
 }
 
-// AwaitServer waits until the API server is ready. Controllers can't be set up before, and a program that exits because the
-// server is not ready would be restarted after longer and longer pauses. It returns early if ctx ends.
+// AwaitServer waits until the API server is ready. Controllers can't be set up before, and a program that exits because
+// the server is not ready would be restarted after longer and longer pauses. It returns early if ctx ends.
 func AwaitServer(ctx context.Context, connection *rest.Config) error {
 	connection = rest.CopyConfig(connection)
 	connection.Timeout = 10 * time.Second
@@ -50,9 +56,11 @@ func AwaitServer(ctx context.Context, connection *rest.Config) error {
 		return err
 	}
 	isReported := false
-	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) { // fails only at the end of ctx
+	// fails only at the end of ctx
+	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		err := client.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-		if err == nil || apierrors.IsForbidden(err) { // for users without the right; and at first for all, until the server has loaded its roles
+		// for users without the right; and at first for all, until the server has loaded its roles
+		if err == nil || apierrors.IsForbidden(err) {
 			_, err = client.Discovery().ServerGroups()
 		}
 		if err == nil || apierrors.IsUnauthorized(err) { // Unauthorized is a response, too

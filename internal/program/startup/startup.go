@@ -1,5 +1,5 @@
-// Package startup is the start of the programs that run in a cluster: they read flags from a file, log their values, keep the
-// garbage collector within the limit of their container, serve probes, and wait for the API server.
+// Package startup is the start of the programs that run in a cluster: they read flags from a file, log their values,
+// keep the garbage collector within the limit of their container, serve probes, and wait for the API server.
 //
 // It decides nothing, and reads nothing from the cluster: that is for the controllers of the programs in cmd/.
 //
@@ -29,12 +29,17 @@ import (
 	"github.com/runlevel/runlevel/internal/program/metricsserver"
 )
 
-// Main runs one of the commands of a program, and ends it with exit code 1 if that fails. A flag of a command can also be
-// set by the file that --config names.
+// Main runs one of the commands of a program, and ends it with exit code 1 if that fails. A flag of a command can also
+// be set by the file that --config names.
 func Main(ctx context.Context, name string, commands ...*cobra.Command) {
 	limitMemory("/sys/fs/cgroup/memory.max")
 	ctrl.SetLogger(klog.Background())
-	root := &cobra.Command{Use: name, Short: "run a part of Runlevel in a cluster", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{
+		Use:           name,
+		Short:         "run a part of Runlevel in a cluster",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
 	root.PersistentFlags().AddGoFlag(flag.CommandLine.Lookup("kubeconfig"))
 	for _, command := range commands {
 		root.AddCommand(configurable(command))
@@ -47,7 +52,8 @@ func Main(ctx context.Context, name string, commands ...*cobra.Command) {
 
 // configurable adds --config to a command that takes no arguments.
 func configurable(command *cobra.Command) *cobra.Command {
-	config := command.Flags().String("config", "", "a YAML file of these flags, as NAME: VALUE; it may be missing, and the command line counts for more")
+	config := command.Flags().String("config", "",
+		"a YAML file of these flags, as NAME: VALUE; it may be missing, and the command line counts for more")
 	command.Args = cobra.NoArgs
 	command.PreRunE = func(command *cobra.Command, _ []string) error {
 		if err := setFromFile(command, *config); err != nil {
@@ -62,8 +68,10 @@ func configurable(command *cobra.Command) *cobra.Command {
 // AddServingFlags adds the flags for the addresses of probes and metrics.
 func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *metricsserver.Serving) {
 	flags.StringVar(probes, "listen", "", "the address of /healthz and /readyz, such as :8080")
-	flags.StringVar(&metrics.Address, "metrics-listen", "", "the address of /metrics, such as :9099, which is served over TLS to those whom the API server allows to get it")
-	flags.StringVar(&metrics.CertFile, "serving-cert-file", "", "the certificate for --metrics-listen; it may be missing or change at any time")
+	flags.StringVar(&metrics.Address, "metrics-listen", "",
+		"the address of /metrics, such as :9099, which is served over TLS to those whom the API server allows to get it")
+	flags.StringVar(&metrics.CertFile, "serving-cert-file", "",
+		"the certificate for --metrics-listen; it may be missing or change at any time")
 	flags.StringVar(&metrics.KeyFile, "serving-key-file", "", "the key of --serving-cert-file")
 }
 
@@ -77,9 +85,9 @@ func ConfigOf(userAgent string) (*rest.Config, error) {
 	return config, nil
 }
 
-// limitMemory makes the garbage collector keep the process within the memory limit of its container, less a tenth for memory
-// that the collector does not count. The limit is in a file: a number of bytes, or "max". Without a limit, or if GOMEMLIMIT
-// is set, nothing changes.
+// limitMemory makes the garbage collector keep the process within the memory limit of its container, less a tenth for
+// memory that the collector does not count. The limit is in a file: a number of bytes, or "max". Without a limit, or if
+// GOMEMLIMIT is set, nothing changes.
 func limitMemory(file string) {
 	text, err := os.ReadFile(file)
 	if err != nil || os.Getenv("GOMEMLIMIT") != "" {
@@ -90,9 +98,9 @@ func limitMemory(file string) {
 	}
 }
 
-// Container returns a name for the container of this process, for lock.Options: it is unique, and stays the same when the
-// container is started again. It is empty if the pod is not known, or if the container may have other processes of the
-// program, because this one is not its first.
+// Container returns a name for the container of this process, for lock.Options: it is unique, and stays the same when
+// the container is started again. It is empty if the pod is not known, or if the container may have other processes of
+// the program, because this one is not its first.
 func Container() string {
 	pod, uid := os.Getenv("POD_NAME"), os.Getenv("POD_UID")
 	if pod == "" || uid == "" || os.Getpid() != 1 {
@@ -122,7 +130,8 @@ func setFromFile(command *cobra.Command, path string) error {
 			return fmt.Errorf("--config: %s: there is no flag %q: see %s --help", path, name, command.CommandPath())
 		}
 		if found.Changed {
-			klog.InfoS("the command line counts for more than the file", "flag", name, "file", path, "value", found.Value)
+			klog.InfoS("the command line counts for more than the file", "flag", name, "file", path, "value",
+				found.Value)
 			continue
 		}
 		if err := flags.Set(name, fmt.Sprint(values[name])); err != nil {

@@ -1,9 +1,10 @@
-// Package files keeps copies of the files of applied releases on the cluster, so that a version can be read without its source:
-// to be applied again, compared, or printed.
+// Package files keeps copies of the files of applied releases on the cluster, so that a version can be read without its
+// source: to be applied again, compared, or printed.
 //
-// A copy is one compressed archive, in as many Secrets as it needs, since manifests have Secrets. Its name is the digest of its
-// content: versions with the same content share a copy. The package does not know which copies are needed: the record has their
-// digests, and the process that holds the lock of the release writes and removes them. It does not read manifests either.
+// A copy is one compressed archive, in as many Secrets as it needs, since manifests have Secrets. Its name is the
+// digest of its content: versions with the same content share a copy. The package does not know which copies are
+// needed: the record has their digests, and the process that holds the lock of the release writes and removes them. It
+// does not read manifests either.
 //
 // Pack and a Store's Write are the calls to start from, and Read for a copy that was written.
 package files
@@ -95,12 +96,18 @@ func (s CopyStore) List(ctx context.Context) ([]StoredCopy, error) {
 		digest := secret.Annotations[digestAnnotation]
 		count, _ := strconv.Atoi(secret.Annotations[piecesAnnotation])
 		piece, err := strconv.Atoi(secret.Name[strings.LastIndex(secret.Name, "-")+1:])
-		if err != nil || piece < 0 || piece >= count || count > maxPieces || secret.Name != s.name(digest, piece) || secret.DeletionTimestamp != nil {
+		if err != nil || piece < 0 || piece >= count || count > maxPieces || secret.Name != s.name(digest, piece) ||
+			secret.DeletionTimestamp != nil {
 			continue // it is not one of ours
 		}
 		of := found[digest]
 		if of == nil || len(of.Pieces) != count {
-			of = &StoredCopy{Digest: digest, Version: secret.Annotations[versionAnnotation], Pieces: make([]types.UID, count), created: secret.CreationTimestamp.Time}
+			of = &StoredCopy{
+				Digest:  digest,
+				Version: secret.Annotations[versionAnnotation],
+				Pieces:  make([]types.UID, count),
+				created: secret.CreationTimestamp.Time,
+			}
 			of.Revision, _ = strconv.Atoi(secret.Annotations[revisionAnnotation])
 			found[digest] = of
 		}
@@ -111,7 +118,8 @@ func (s CopyStore) List(ctx context.Context) ([]StoredCopy, error) {
 		all = append(all, *of)
 	}
 	slices.SortFunc(all, func(a, b StoredCopy) int {
-		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.Revision, a.Revision), strings.Compare(a.Digest, b.Digest))
+		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.Revision, a.Revision),
+			strings.Compare(a.Digest, b.Digest))
 	})
 	return all, nil
 }
@@ -129,7 +137,8 @@ func (s CopyStore) Write(ctx context.Context, packed *Packed, version string, re
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: s.Namespace, Name: s.name(packed.Digest, i), Labels: map[string]string{Label: s.Release},
 					Annotations: map[string]string{
-						digestAnnotation: packed.Digest, piecesAnnotation: strconv.Itoa(len(packed.pieces)), sumAnnotation: sumOf(content),
+						digestAnnotation: packed.Digest, piecesAnnotation: strconv.Itoa(len(packed.pieces)),
+						sumAnnotation:     sumOf(content),
 						versionAnnotation: version, revisionAnnotation: strconv.Itoa(revision),
 					},
 				},
@@ -141,8 +150,8 @@ func (s CopyStore) Write(ctx context.Context, packed *Packed, version string, re
 	return written, group.Wait()
 }
 
-// writePiece creates a Secret. One of the same name may be from an apply that was killed, or was made by someone else: then it
-// is replaced, since nothing can change it.
+// writePiece creates a Secret. One of the same name may be from an apply that was killed, or was made by someone else:
+// then it is replaced, since nothing can change it.
 func (s CopyStore) writePiece(ctx context.Context, wanted *corev1.Secret) (types.UID, error) {
 	secrets := s.Cluster.Client.CoreV1().Secrets(s.Namespace)
 	create := func() (types.UID, error) {
@@ -170,14 +179,16 @@ func (s CopyStore) writePiece(ctx context.Context, wanted *corev1.Secret) (types
 	return uid, s.failure("create", err)
 }
 
-// isSame reports whether a Secret is the same piece as another one. The version that it was written for may be another one.
+// isSame reports whether a Secret is the same piece as another one. The version that it was written for may be another
+// one.
 func isSame(existing, wanted *corev1.Secret) bool {
 	for _, name := range []string{digestAnnotation, piecesAnnotation, sumAnnotation} {
 		if existing.Annotations[name] != wanted.Annotations[name] {
 			return false
 		}
 	}
-	return bytes.Equal(existing.Data[secretKey], wanted.Data[secretKey]) && existing.Labels[Label] == wanted.Labels[Label]
+	return bytes.Equal(existing.Data[secretKey], wanted.Data[secretKey]) &&
+		existing.Labels[Label] == wanted.Labels[Label]
 }
 
 // sumOf returns the sum of the data of a piece.
@@ -208,7 +219,8 @@ func (s CopyStore) RemoveAll(ctx context.Context) error {
 }
 
 func (s CopyStore) remove(ctx context.Context, name string, uid types.UID) error {
-	err := s.Cluster.Client.CoreV1().Secrets(s.Namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
+	err := s.Cluster.Client.CoreV1().Secrets(s.Namespace).Delete(ctx, name,
+		metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -55,7 +55,8 @@ func write(t *testing.T, s files.CopyStore, packed *files.Packed) []types.UID {
 
 func secrets(t *testing.T, s files.CopyStore) []corev1.Secret {
 	t.Helper()
-	found, err := test.Client(t).CoreV1().Secrets(s.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: files.Label})
+	found, err := test.Client(t).CoreV1().Secrets(s.Namespace).List(t.Context(),
+		metav1.ListOptions{LabelSelector: files.Label})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,8 @@ func secrets(t *testing.T, s files.CopyStore) []corev1.Secret {
 
 func remove(t *testing.T, s files.CopyStore, name string) {
 	t.Helper()
-	if err := test.Client(t).CoreV1().Secrets(s.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := test.Client(t).CoreV1().Secrets(s.Namespace).Delete(t.Context(), name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -114,7 +116,8 @@ func TestOnlyAnImage(t *testing.T) {
 	}
 	write(t, s, packed)
 	read, err := s.Read(t.Context(), packed.Digest)
-	if err != nil || read.Files != nil || read.Image != "registry.example/shop@sha256:abc" || string(read.Values) != values {
+	if err != nil || read.Files != nil || read.Image != "registry.example/shop@sha256:abc" ||
+		string(read.Values) != values {
 		t.Errorf("it has %+v (%v)", read, err)
 	}
 }
@@ -131,7 +134,8 @@ func TestSameContentIsOneCopy(t *testing.T) {
 	changed["manifests/0000_20_web_02_key.yaml"].Data = []byte("kind: Secret\n")
 	write(t, s, pack(t, changed))
 	listed, err := s.List(t.Context())
-	if err != nil || len(listed) != 2 || !listed[0].IsComplete() || listed[0].Version != "1.0.0" || listed[0].Revision != 1 {
+	if err != nil || len(listed) != 2 || !listed[0].IsComplete() || listed[0].Version != "1.0.0" ||
+		listed[0].Revision != 1 {
 		t.Fatalf("the copies are %+v (%v), want 2", listed, err)
 	}
 	if err := errors.Join(s.Remove(t.Context(), listed[0]), s.Remove(t.Context(), listed[0])); err != nil {
@@ -147,9 +151,11 @@ func TestSizeOfALargeRelease(t *testing.T) {
 	t.Parallel()
 	folder, from, size := fstest.MapFS{}, rand.New(rand.NewSource(1)), 0
 	for i := 0; size < 16<<20; i++ {
-		text := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings-%d\n  namespace: shop\n  labels: {app: web-%d}\ndata:\n", i, from.Intn(1000))
+		text := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings-%d\n  namespace: shop\n  "+
+			"labels: {app: web-%d}\ndata:\n", i, from.Intn(1000))
 		for line := range 100 {
-			text += fmt.Sprintf("  key-%d: |\n    value of the setting number %d is %x, and its neighbour's is %d\n", line, line, from.Uint32(), from.Intn(100))
+			text += fmt.Sprintf("  key-%d: |\n    value of the setting number %d is %x, and its neighbour's is %d\n",
+				line, line, from.Uint32(), from.Intn(100))
 		}
 		folder[fmt.Sprintf("0000_%02d_web_%d.yaml", i%100, i)] = &fstest.MapFile{Data: []byte(text)}
 		size += len(text)
@@ -171,7 +177,8 @@ func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	_, err := s.Write(t.Context(), pack(t, noise(17<<20)), "1.0.0", 1)
-	if err == nil || err.Error() != "they need 18 Secrets of a MiB each, and 16 is the limit" || len(secrets(t, s)) > 0 {
+	if err == nil || err.Error() != "they need 18 Secrets of a MiB each, and 16 is the limit" ||
+		len(secrets(t, s)) > 0 {
 		t.Errorf("the error is %v, and there are %d Secrets", err, len(secrets(t, s)))
 	}
 }
@@ -191,12 +198,18 @@ func TestPiecesThatAreLostOrDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(damaged)
-		if _, err := test.Client(t).CoreV1().Secrets(s.Namespace).Update(t.Context(), damaged, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+		if _, err := test.Client(t).CoreV1().Secrets(s.Namespace).Update(t.Context(), damaged,
+			metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 			t.Fatalf("a piece can be changed: %v", err)
 		}
 		remove(t, s, damaged.Name)
-		damaged.ObjectMeta = metav1.ObjectMeta{Name: damaged.Name, Labels: damaged.Labels, Annotations: damaged.Annotations}
-		if _, err := test.Client(t).CoreV1().Secrets(s.Namespace).Create(t.Context(), damaged, metav1.CreateOptions{}); err != nil {
+		damaged.ObjectMeta = metav1.ObjectMeta{
+			Name:        damaged.Name,
+			Labels:      damaged.Labels,
+			Annotations: damaged.Annotations,
+		}
+		if _, err := test.Client(t).CoreV1().Secrets(s.Namespace).Create(t.Context(), damaged,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,15 +219,19 @@ func TestPiecesThatAreLostOrDamaged(t *testing.T) {
 		isNew bool // the copy seems to be complete, and a piece is another one
 	}{
 		"missing": {func() { remove(t, s, all[1].Name) }, "missing", false},
-		"cut off": {func() { damage(func(secret *corev1.Secret) { secret.Data["files"] = secret.Data["files"][1:] }) }, "damaged", true},
+		"cut off": {func() {
+			damage(func(secret *corev1.Secret) { secret.Data["files"] = secret.Data["files"][1:] })
+		}, "damaged", true},
 	} {
 		wrong.do()
-		want := fmt.Sprintf("Secret %s/%s is %s: apply the version again from its source, which writes its copy", s.Namespace, all[1].Name, wrong.what)
+		want := fmt.Sprintf("Secret %s/%s is %s: apply the version again from its source, which writes its copy",
+			s.Namespace, all[1].Name, wrong.what)
 		if _, err := s.Read(t.Context(), packed.Digest); err == nil || err.Error() != want {
 			t.Errorf("%s: the error is\n%v, want\n%s", name, err, want)
 		}
 		listed, err := s.List(t.Context())
-		if err != nil || len(listed) != 1 || listed[0].IsComplete() != wrong.isNew || slices.Equal(listed[0].Pieces, before) {
+		if err != nil || len(listed) != 1 || listed[0].IsComplete() != wrong.isNew ||
+			slices.Equal(listed[0].Pieces, before) {
 			t.Errorf("%s: the copies are %+v (%v), and the pieces were %v", name, listed, err, before)
 		}
 		write(t, s, packed)
@@ -230,13 +247,15 @@ func TestAWriteThatIsInterrupted(t *testing.T) {
 	s, packed := newStore(t), pack(t, noise(2500<<10))
 	var writes atomic.Int32
 	killed := s
-	killed.Cluster = sandboxtest.Connect(t, sandboxtest.Before(test.Sandbox(t).Config, func(request *http.Request) error {
-		if request.Method == http.MethodPost && writes.Add(1) > 1 {
-			return errors.New("killed")
-		}
-		return nil
-	}))
-	if _, err := killed.Write(t.Context(), packed, "1.0.0", 1); err == nil || !strings.Contains(err.Error(), "killed") || len(secrets(t, s)) != 1 {
+	killed.Cluster = sandboxtest.Connect(t,
+		sandboxtest.Before(test.Sandbox(t).Config, func(request *http.Request) error {
+			if request.Method == http.MethodPost && writes.Add(1) > 1 {
+				return errors.New("killed")
+			}
+			return nil
+		}))
+	if _, err := killed.Write(t.Context(), packed, "1.0.0", 1); err == nil ||
+		!strings.Contains(err.Error(), "killed") || len(secrets(t, s)) != 1 {
 		t.Fatalf("the error is %v, and there are %d pieces", err, len(secrets(t, s)))
 	}
 	if listed, err := s.List(t.Context()); err != nil || len(listed) != 1 || listed[0].IsComplete() {
@@ -252,12 +271,15 @@ func TestWithoutRights(t *testing.T) {
 	t.Parallel()
 	s, packed := newStore(t), pack(t, shop())
 	write(t, s, packed)
-	s.Cluster = sandboxtest.Connect(t, test.Account(t, s.Namespace, "reader", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}))
+	s.Cluster = sandboxtest.Connect(t,
+		test.Account(t, s.Namespace, "reader",
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}))
 	_, listErr := s.List(t.Context())
 	_, readErr := s.Read(t.Context(), packed.Digest)
 	_, writeErr := s.Write(t.Context(), packed, "1.0.0", 1)
 	for verb, err := range map[string]error{"list": listErr, "get": readErr, "create": writeErr} {
-		if want := fmt.Sprintf("this user may not %s secrets in namespace %s", verb, s.Namespace); err == nil || err.Error() != want {
+		if want := fmt.Sprintf("this user may not %s secrets in namespace %s", verb, s.Namespace); err == nil ||
+			err.Error() != want {
 			t.Errorf("the error is %v, want %s", err, want)
 		}
 	}

@@ -77,14 +77,15 @@ type packer struct {
 	err        error // the first one
 }
 
-// window is how far back the compression looks for what is repeated: with more of it, a release of OpenShift becomes a tenth smaller,
-// and takes three times the memory.
+// window is how far back the compression looks for what is repeated: with more of it, a release of OpenShift becomes a
+// tenth smaller, and takes three times the memory.
 const window = 1 << 20
 
 func newPacker() (*packer, error) {
 	p := &packer{sum: sha256.New()}
 	var err error
-	p.compressed, err = zstd.NewWriter(&p.packed, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(window))
+	p.compressed, err = zstd.NewWriter(&p.packed, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
+		zstd.WithWindowSize(window))
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,12 @@ func newPacker() (*packer, error) {
 // add adds a file.
 func (p *packer) add(name string, text []byte) {
 	if p.err == nil {
-		p.err = p.archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(text)), Mode: 0o644})
+		p.err = p.archive.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     name,
+			Size:     int64(len(text)),
+			Mode:     0o644,
+		})
 	}
 	if p.err == nil {
 		_, p.err = p.archive.Write(text)
@@ -113,8 +119,8 @@ func (p *packer) end() (*Packed, error) {
 	}, nil
 }
 
-// unpack reads an archive, once its digest is compared. The content is decompressed twice, so that no memory is taken for content
-// with another digest: a few kilobytes in a Secret can be decompressed to gigabytes.
+// unpack reads an archive, once its digest is compared. The content is decompressed twice, so that no memory is taken
+// for content with another digest: a few kilobytes in a Secret can be decompressed to gigabytes.
 func unpack(pieces [][]byte, digest string) (*Unpacked, error) {
 	sum := sha256.New()
 	size, err := decompress(pieces, func(archive io.Reader) (int64, error) { return io.Copy(sum, archive) })
@@ -133,7 +139,8 @@ func decompress[T any](pieces [][]byte, use func(archive io.Reader) (T, error)) 
 	for _, piece := range pieces {
 		readers = append(readers, bytes.NewReader(piece))
 	}
-	compressed, err := zstd.NewReader(io.MultiReader(readers...), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
+	compressed, err := zstd.NewReader(io.MultiReader(readers...), zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxWindow(window))
 	if err != nil {
 		return result, err
 	}

@@ -18,8 +18,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestNoMemoryIsTakenForAnotherDigest reads 25 kB that can be decompressed to as much as a copy may have. It is not parallel: it
-// measures what the process allocates.
+// TestNoMemoryIsTakenForAnotherDigest reads 25 kB that can be decompressed to as much as a copy may have. It is not
+// parallel: it measures what the process allocates.
 func TestNoMemoryIsTakenForAnotherDigest(t *testing.T) {
 	var packed bytes.Buffer
 	compressed, err := zstd.NewWriter(&packed, zstd.WithWindowSize(window))

@@ -21,7 +21,8 @@ func (s CopyStore) Read(ctx context.Context, digest string) (*Unpacked, error) {
 	}
 	count, err := strconv.Atoi(first.Annotations[piecesAnnotation])
 	if err != nil || count < 1 || count > maxPieces {
-		return nil, fmt.Errorf("%s is damaged: its annotation %s is %q: %s", s.id(digest, 0), piecesAnnotation, first.Annotations[piecesAnnotation], remedy)
+		return nil, fmt.Errorf("%s is damaged: its annotation %s is %q: %s", s.id(digest, 0), piecesAnnotation,
+			first.Annotations[piecesAnnotation], remedy)
 	}
 	pieces := make([][]byte, count)
 	pieces[0] = first.Data[secretKey]

@@ -153,7 +153,8 @@ func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 	record, raw, err := e.LeaseLock.Get(ctx)
 	e.answered = e.answered || err == nil || apierrors.IsNotFound(err)
 	switch {
-	case e.holds && apierrors.IsNotFound(err): // client-go would create the Lease again, although another process may have held it
+	// client-go would create the Lease again, although another process may have held it
+	case e.holds && apierrors.IsNotFound(err):
 		err = e.lost("its Lease was deleted")
 		e.end(err)
 	case err != nil:
@@ -162,7 +163,8 @@ func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 		err = takenError{e.lost(e.takenBy(record))}
 		e.end(err)
 	case !e.holds && IsEarlier(record.HolderIdentity, e.options.Container, e.options.Holder):
-		record.HolderIdentity = "" // client-go acquires it, as one that was released: unless it has changed meanwhile, with a new term
+		// client-go acquires it, as one that was released: unless it has changed meanwhile, with a new term
+		record.HolderIdentity = ""
 	case !e.holds:
 		e.look(record)
 	}
@@ -224,7 +226,8 @@ func (e *election) Update(ctx context.Context, record resourcelock.LeaderElectio
 
 // write writes the Lease, with the times of the server's clock. Its duration starts before the request is
 // sent: for other processes it starts when they observe the Lease.
-func (e *election) write(ctx context.Context, verb string, record resourcelock.LeaderElectionRecord, send func(resourcelock.LeaderElectionRecord) error) error {
+func (e *election) write(ctx context.Context, verb string, record resourcelock.LeaderElectionRecord,
+	send func(resourcelock.LeaderElectionRecord) error) error {
 	now := e.lock.now().Truncate(time.Microsecond) // the resolution of a Lease
 	if !now.After(e.renewed) {                     // if the clock stands still, the Lease would not change
 		now = e.renewed.Add(time.Microsecond)
@@ -248,7 +251,8 @@ func (e *election) write(ctx context.Context, verb string, record resourcelock.L
 // server delays requests in a namespace that is not in its cache yet for 50 ms.
 func (l Lock) makeNamespace(ctx context.Context) error {
 	namespaces := l.Client.CoreV1().Namespaces()
-	made, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Namespace}}, metav1.CreateOptions{FieldManager: "runlevel"})
+	made, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Namespace}},
+		metav1.CreateOptions{FieldManager: "runlevel"})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil

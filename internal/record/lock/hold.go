@@ -79,8 +79,8 @@ func (h *Hold) Release(err error) error {
 	}
 }
 
-// Delete deletes the Lease, and the copy of the record in it, where Release would free it: nothing is left that a lock could
-// protect. It returns an ErrLost if the lock was not held all the time.
+// Delete deletes the Lease, and the copy of the record in it, where Release would free it: nothing is left that a lock
+// could protect. It returns an ErrLost if the lock was not held all the time.
 func (h *Hold) Delete(ctx context.Context) error {
 	if err := h.Check(ctx); err != nil {
 		return h.Release(err)

@@ -60,7 +60,8 @@ func ReleaseOf(name string) string { return strings.TrimPrefix(name, Name("")) }
 // CheckRelease returns an error if the name of a release is not valid in names and labels of objects.
 func CheckRelease(name string) error {
 	if len(validation.IsDNS1123Label(name)) > 0 {
-		return fmt.Errorf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", name)
+		return fmt.Errorf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or "+
+			"digit at both ends", name)
 	}
 	return nil
 }
@@ -150,7 +151,12 @@ func (h Holder) IsDead(now time.Time) bool { return now.Sub(h.Renewed) > h.Durat
 func (h Holder) Keeps() bool { return strings.HasSuffix(h.Name, keeping) }
 
 func holderOf(r *resourcelock.LeaderElectionRecord) Holder {
-	return Holder{Name: r.HolderIdentity, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time, Duration: time.Duration(r.LeaseDurationSeconds) * time.Second}
+	return Holder{
+		Name:     r.HolderIdentity,
+		Since:    r.AcquireTime.Time,
+		Renewed:  r.RenewTime.Time,
+		Duration: time.Duration(r.LeaseDurationSeconds) * time.Second,
+	}
 }
 
 // ErrLost is wrapped by the error of a lost lock. It is the cause of the end of a Hold's context.
@@ -174,7 +180,8 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("release %q is locked by %s since %s (%s ago)",
-		e.Release, printable.Line(e.Holder.Name), e.Holder.Since.UTC().Format(time.RFC3339), duration.HumanDuration(max(0, e.Age)))
+		e.Release, printable.Line(e.Holder.Name), e.Holder.Since.UTC().Format(time.RFC3339),
+		duration.HumanDuration(max(0, e.Age)))
 }
 
 // Unwrap returns an error with the reason.
@@ -191,8 +198,8 @@ func (l Lock) Holder(ctx context.Context) (*Holder, error) {
 	return last, nil
 }
 
-// Last is like Holder. If the lock was released, the holder has no name, and Renewed is the time of the release. It returns
-// nil if the lock was never acquired.
+// Last is like Holder. If the lock was released, the holder has no name, and Renewed is the time of the release. It
+// returns nil if the lock was never acquired.
 func (l Lock) Last(ctx context.Context) (*Holder, error) {
 	if err := CheckRelease(l.Release); err != nil {
 		return nil, err
@@ -240,7 +247,8 @@ func (l Lock) now() time.Time {
 
 // leaseFailure returns the error of a request for the Lease.
 func (l Lock) leaseFailure(verb string, err error) error {
-	return l.failure(fmt.Sprintf("%s leases.coordination.k8s.io %s in namespace %q", verb, Name(l.Release), l.Namespace), err)
+	return l.failure(fmt.Sprintf("%s leases.coordination.k8s.io %s in namespace %q", verb, Name(l.Release),
+		l.Namespace), err)
 }
 
 // failure returns the error of a request, with the right that is missing.
@@ -252,5 +260,9 @@ func (l Lock) failure(request string, err error) error {
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		why = ReasonDenied
 	}
-	return &reason.Error{Reason: why, Message: fmt.Sprintf("release %q: %s", l.Release, request), Err: printable.Error(err)}
+	return &reason.Error{
+		Reason:  why,
+		Message: fmt.Sprintf("release %q: %s", l.Release, request),
+		Err:     printable.Error(err),
+	}
 }

@@ -43,7 +43,8 @@ var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 // lease reads the Lease of release web.
 func lease(t *testing.T, namespace string) *coordinationv1.Lease {
 	t.Helper()
-	found, err := cluster.Client(t).CoordinationV1().Leases(namespace).Get(context.Background(), leaseName, metav1.GetOptions{})
+	found, err := cluster.Client(t).CoordinationV1().Leases(namespace).Get(context.Background(), leaseName,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func steal(t *testing.T, namespace, thief string) {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		found := lease(t, namespace)
 		found.Spec.HolderIdentity = &thief
-		_, err := cluster.Client(t).CoordinationV1().Leases(namespace).Update(context.Background(), found, metav1.UpdateOptions{})
+		_, err := cluster.Client(t).CoordinationV1().Leases(namespace).Update(context.Background(), found,
+			metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
@@ -82,11 +84,13 @@ func under(ctx context.Context, of lock.Lock, o lock.Options, do func(ctx contex
 }
 
 // tapped returns a client whose requests the test may look at, and spoil.
-func tapped(t *testing.T, tap func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error)) kubernetes.Interface {
+func tapped(t *testing.T,
+	tap func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error)) kubernetes.Interface {
 	t.Helper()
-	return kubernetes.NewForConfigOrDie(sandboxtest.Tap(cluster.Sandbox(t).Config, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
-		return tap(request, func() (*http.Response, error) { return next.RoundTrip(request) })
-	}))
+	return kubernetes.NewForConfigOrDie(sandboxtest.Tap(cluster.Sandbox(t).Config,
+		func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+			return tap(request, func() (*http.Response, error) { return next.RoundTrip(request) })
+		}))
 }
 
 // A holding is a lock that a process holds until told to leave.
@@ -139,7 +143,12 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 
 	first := hold(t, item, lock.Options{Holder: "anna", Duration: while})
 	unchanged := make(chan lock.Holder, 10)
-	waiting := lock.Options{Holder: "ben", Duration: 3 * time.Second, Wait: true, OnHeld: func(h lock.Holder) { unchanged <- h }}
+	waiting := lock.Options{
+		Holder:   "ben",
+		Duration: 3 * time.Second,
+		Wait:     true,
+		OnHeld:   func(h lock.Holder) { unchanged <- h },
+	}
 	second, looks := make(chan error, 1), make(chan struct{}, 1000)
 	client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 		if request.Method == http.MethodGet {
@@ -231,7 +240,8 @@ func TestContainerTakesTheLockOfItsLastProcess(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	item := of(cluster.Client(t), namespace)
 	const container = "operator-1_7c1b"
-	killed, err := item.Acquire(t.Context(), lock.Options{Container: container, Keeps: true, Duration: 30 * time.Minute})
+	killed, err := item.Acquire(t.Context(),
+		lock.Options{Container: container, Keeps: true, Duration: 30 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +252,8 @@ func TestContainerTakesTheLockOfItsLastProcess(t *testing.T) {
 	for _, other := range []string{"", "operator-1_7c1b2"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		if hold, err := item.Acquire(ctx, lock.Options{Container: other, Keeps: true, Wait: true, Duration: time.Second}); err == nil {
+		if hold, err := item.Acquire(ctx,
+			lock.Options{Container: other, Keeps: true, Wait: true, Duration: time.Second}); err == nil {
 			t.Errorf("container %q has the lock of %s: %v", other, container, hold.Release(nil))
 		}
 	}
@@ -252,7 +263,8 @@ func TestContainerTakesTheLockOfItsLastProcess(t *testing.T) {
 	}
 	after := lease(t, namespace)
 	if *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions+1 {
-		t.Errorf("the term went from %d to %d, want the next one", *before.Spec.LeaseTransitions, *after.Spec.LeaseTransitions)
+		t.Errorf("the term went from %d to %d, want the next one", *before.Spec.LeaseTransitions,
+			*after.Spec.LeaseTransitions)
 	}
 	if err := next.Release(nil); err != nil {
 		t.Error(err)
@@ -269,14 +281,19 @@ func TestLockOfTheDeadIsTakenOver(t *testing.T) {
 	_, err := cluster.Client(t).CoordinationV1().Leases(namespace).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: leaseName},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("the late anna"), LeaseDurationSeconds: ptr.To[int32](1), AcquireTime: &ahead, RenewTime: &ahead,
+			HolderIdentity: ptr.To("the late anna"), LeaseDurationSeconds: ptr.To[int32](1), AcquireTime: &ahead,
+			RenewTime: &ahead,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var unchanged []string
-	options := lock.Options{Holder: "ben", Duration: 5 * time.Second, OnHeld: func(h lock.Holder) { unchanged = append(unchanged, h.Name) }}
+	options := lock.Options{
+		Holder:   "ben",
+		Duration: 5 * time.Second,
+		OnHeld:   func(h lock.Holder) { unchanged = append(unchanged, h.Name) },
+	}
 	err = under(t.Context(), of(cluster.Client(t), namespace), options, func(context.Context) error {
 		if got := lease(t, namespace); holder(got) != "ben" || !got.Spec.AcquireTime.Before(&ahead) {
 			t.Errorf("the lock is held by %s since %s, want ben, since now", holder(got), got.Spec.AcquireTime)
@@ -439,13 +456,14 @@ func TestLockIsFreedAfterAnyEnd(t *testing.T) {
 						err = thrown.(error)
 					}
 				}()
-				err = under(ctx, of(cluster.Client(t), namespace), lock.Options{Holder: "anna"}, func(ctx context.Context) error {
-					result := test.do(ctx, end)
-					if got := holder(lease(t, namespace)); got != "anna" {
-						t.Errorf("the lock is held by %q while it is used", got)
-					}
-					return result
-				})
+				err = under(ctx, of(cluster.Client(t), namespace), lock.Options{Holder: "anna"},
+					func(ctx context.Context) error {
+						result := test.do(ctx, end)
+						if got := holder(lease(t, namespace)); got != "anna" {
+							t.Errorf("the lock is held by %q while it is used", got)
+						}
+						return result
+					})
 			}()
 			if !errors.Is(err, test.want) {
 				t.Errorf("it says %v, want %v", err, test.want)
@@ -492,16 +510,23 @@ func TestLockMakesItsNamespace(t *testing.T) {
 func TestMissingRightsAreNamed(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	locked := func(of lock.Lock) error {
-		return under(t.Context(), of, lock.Options{Wait: true}, func(context.Context) error { return errors.New("it is locked") })
+		return under(t.Context(), of, lock.Options{Wait: true}, func(context.Context) error {
+			return errors.New("it is locked")
+		})
 	}
 	tests := map[string]struct {
 		may  []rbacv1.PolicyRule
 		do   func(of lock.Lock) error
 		want string
 	}{
-		"lock, no rights": {nil, locked, `get leases.coordination.k8s.io runlevel-release-web in namespace "` + namespace + `": `},
+		"lock, no rights": {nil, locked,
+			`get leases.coordination.k8s.io runlevel-release-web in namespace "` + namespace + `": `},
 		"lock, only look": {
-			[]rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}}},
+			[]rbacv1.PolicyRule{{
+				Verbs:     []string{"get"},
+				APIGroups: []string{"coordination.k8s.io"},
+				Resources: []string{"leases"},
+			}},
 			locked, `create leases.coordination.k8s.io runlevel-release-web in namespace "` + namespace + `": `,
 		},
 		"holding": {
@@ -513,7 +538,8 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, account := weak(t, namespace, test.may)
 			err := test.do(of(client, namespace))
-			if err == nil || !strings.HasPrefix(err.Error(), `release "web": `+test.want) || !strings.Contains(err.Error(), account) ||
+			if err == nil || !strings.HasPrefix(err.Error(), `release "web": `+test.want) ||
+				!strings.Contains(err.Error(), account) ||
 				strings.Contains(err.Error(), "\n") {
 				t.Errorf("it says\n%v, want the release, %q and %s in one line", err, test.want, account)
 			}
@@ -540,11 +566,15 @@ func weak(t *testing.T, namespace string, may []rbacv1.PolicyRule) (kubernetes.I
 // awaitRight waits until the server has taken notice of a right.
 func awaitRight(t *testing.T, client kubernetes.Interface, right authorizationv1.ResourceAttributes) {
 	t.Helper()
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		return err == nil && answer.Status.Allowed, err
-	})
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review,
+				metav1.CreateOptions{})
+			return err == nil && answer.Status.Allowed, err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -573,7 +603,8 @@ func TestMissingNamespaceIsMadeFirst(t *testing.T) {
 
 func TestNamesOfReleasesAreChecked(t *testing.T) {
 	for _, name := range []string{"", "Web", "a/b", "a.b", "-", strings.Repeat("a", 64)} {
-		want := fmt.Sprintf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", name)
+		want := fmt.Sprintf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or "+
+			"digit at both ends", name)
 		of := lock.Lock{Namespace: "shop", Release: name}
 		_, err := of.Acquire(t.Context(), lock.Options{})
 		_, looked := of.Holder(t.Context())

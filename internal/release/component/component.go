@@ -86,9 +86,11 @@ func CheckNames(names []string) error {
 	for _, name := range names {
 		switch {
 		case name == "":
-			return fmt.Errorf("one of its names is empty: write a name, or several with one comma between two, as in web,web-server")
+			return fmt.Errorf("one of its names is empty: write a name, or several with one comma between two, as in " +
+				"web,web-server")
 		case graph.ParseName("0000_50_"+name+"_x").Component != name:
-			return fmt.Errorf("%q can't be the name of a component: write letters and digits, with single dashes between them, as in web-server", name)
+			return fmt.Errorf("%q can't be the name of a component: write letters and digits, with single dashes "+
+				"between them, as in web-server", name)
 		}
 	}
 	if len(names) == 0 {
@@ -101,7 +103,8 @@ func CheckNames(names []string) error {
 // it, as in the images of operators.
 func read(component fs.FS) (map[string][]byte, error) {
 	if _, err := fs.Stat(component, payload.ReleaseFolder); err == nil {
-		return nil, fmt.Errorf("it has %s/, so it is a whole release: name the folder of one component's manifests", payload.ReleaseFolder)
+		return nil, fmt.Errorf("it has %s/, so it is a whole release: name the folder of one component's manifests",
+			payload.ReleaseFolder)
 	}
 	for _, folder := range []string{".", payload.TemplatesFolder} {
 		entries, err := fs.ReadDir(component, folder)
@@ -134,7 +137,8 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 	inBuild := map[string]string{} // files of the component, by their names in the build
 	others := map[string]bool{}    // other components in the names of its files
 	for _, file := range sortedKeys(files) {
-		if name := path.Base(file); name == payload.ImagesFile || name == payload.MetadataFile || name == payload.SettingsFile {
+		if name := path.Base(file); name == payload.ImagesFile || name == payload.MetadataFile ||
+			name == payload.SettingsFile {
 			continue // those of the release count
 		}
 		name := path.Base(file)

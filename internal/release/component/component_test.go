@@ -64,15 +64,26 @@ func TestFilesAreNumberedAsABuildDoes(t *testing.T) {
 		want         []string
 	}{
 		"a plain folder": {
-			release: map[string]string{"0000_50_web_01.yaml": "", "0000_50_web_02.yaml": "", "0000_50_api_01.yaml": "", "plain.yaml": ""},
-			own:     map[string]string{"01.yaml": "", "0000_60_web_03.yml": "", "README.md": ""},
-			names:   []string{"web"}, folder: ".",
-			want: []string{"0000_50_api_01.yaml", "0000_50_web_01.yaml <- 01.yaml", "0000_60_web_03.yml <- 0000_60_web_03.yml", "README.md <- README.md", "plain.yaml"},
+			release: map[string]string{
+				"0000_50_web_01.yaml": "",
+				"0000_50_web_02.yaml": "",
+				"0000_50_api_01.yaml": "",
+				"plain.yaml":          "",
+			},
+			own:   map[string]string{"01.yaml": "", "0000_60_web_03.yml": "", "README.md": ""},
+			names: []string{"web"}, folder: ".",
+			want: []string{"0000_50_api_01.yaml", "0000_50_web_01.yaml <- 01.yaml",
+				"0000_60_web_03.yml <- 0000_60_web_03.yml", "README.md <- README.md", "plain.yaml"},
 		},
 		"the shape of a release": {
-			release: map[string]string{"release-manifests/release-metadata": "{}", "release-manifests/0000_50_web_01.yaml": "", "manifests/0000_00_web_00.yaml": "", "manifests/0000_00_cvo_00.yaml": ""},
-			own:     map[string]string{"0000_50_web_09.json": ""},
-			names:   []string{"web"}, folder: "release-manifests",
+			release: map[string]string{
+				"release-manifests/release-metadata":    "{}",
+				"release-manifests/0000_50_web_01.yaml": "",
+				"manifests/0000_00_web_00.yaml":         "",
+				"manifests/0000_00_cvo_00.yaml":         "",
+			},
+			own:   map[string]string{"0000_50_web_09.json": ""},
+			names: []string{"web"}, folder: "release-manifests",
 			want: []string{"0000_50_web_09.json <- 0000_50_web_09.json", "release-metadata"},
 		},
 		"a plain folder without numbers": {
@@ -94,9 +105,13 @@ func TestFilesAreNumberedAsABuildDoes(t *testing.T) {
 			want: []string{"0000_50_shop_01.yaml <- 0000_50_shop_01.yaml", "0000_50_shop_02.yaml"},
 		},
 		"two names": {
-			release: map[string]string{"0000_50_shop_01.yaml": "", "0000_50_web_02.yaml": "", "0000_50_api_02.yaml": ""},
-			own:     map[string]string{"01.yaml": ""},
-			names:   []string{"web", "shop"}, folder: ".",
+			release: map[string]string{
+				"0000_50_shop_01.yaml": "",
+				"0000_50_web_02.yaml":  "",
+				"0000_50_api_02.yaml":  "",
+			},
+			own:   map[string]string{"01.yaml": ""},
+			names: []string{"web", "shop"}, folder: ".",
 			want: []string{"0000_50_api_02.yaml", "0000_50_web_01.yaml <- 01.yaml"},
 		},
 		"an operator's image": {
@@ -117,7 +132,8 @@ func TestFilesAreNumberedAsABuildDoes(t *testing.T) {
 
 func TestTemplatesStayTemplates(t *testing.T) {
 	b := into(t, map[string]string{
-		"manifests/0000_00_cvo_01.yaml": "", "manifests/0000_00_cvo_02.yaml": "", "release-manifests/0000_50_web_01.yaml": "",
+		"manifests/0000_00_cvo_01.yaml": "", "manifests/0000_00_cvo_02.yaml": "",
+		"release-manifests/0000_50_web_01.yaml": "",
 	}, map[string]string{"0000_00_cvo_01.yaml": ""}, "cvo")
 	if diff := cmp.Diff([]string{"0000_00_cvo_01.yaml <- 0000_00_cvo_01.yaml"}, list(t, b, "manifests")); diff != "" {
 		t.Error(diff)
@@ -138,7 +154,10 @@ func TestNothingElseIsRead(t *testing.T) {
 
 // A manifest that can't be read must not seem to have been removed.
 func TestALinkThatLeadsNowhere(t *testing.T) {
-	own := fstest.MapFS{"01.yaml": {Data: []byte(configMap("web"))}, "02.yaml": {Data: []byte("../gone.yaml"), Mode: fs.ModeSymlink}}
+	own := fstest.MapFS{
+		"01.yaml": {Data: []byte(configMap("web"))},
+		"02.yaml": {Data: []byte("../gone.yaml"), Mode: fs.ModeSymlink},
+	}
 	_, err := component.Into(files(map[string]string{"a.yaml": ""}), own, component.Options{Names: []string{"web"}})
 	if err == nil || !strings.Contains(err.Error(), "02.yaml") {
 		t.Errorf("got %v, want to be told of 02.yaml", err)
@@ -146,9 +165,14 @@ func TestALinkThatLeadsNowhere(t *testing.T) {
 }
 
 func TestABuildIsAFileSystem(t *testing.T) {
-	b := into(t, map[string]string{"release-manifests/0000_50_web_01.yaml": "old", "release-manifests/0000_50_api_01.yaml": "api", "manifests/0000_00_cvo_01.yaml": ""},
+	b := into(t, map[string]string{
+		"release-manifests/0000_50_web_01.yaml": "old",
+		"release-manifests/0000_50_api_01.yaml": "api",
+		"manifests/0000_00_cvo_01.yaml":         "",
+	},
 		map[string]string{"01.yaml": "new", "02.yaml": ""}, "web")
-	if err := fstest.TestFS(b.FS, "release-manifests/0000_50_web_01.yaml", "release-manifests/0000_50_web_02.yaml", "release-manifests/0000_50_api_01.yaml"); err != nil {
+	if err := fstest.TestFS(b.FS, "release-manifests/0000_50_web_01.yaml", "release-manifests/0000_50_web_02.yaml",
+		"release-manifests/0000_50_api_01.yaml"); err != nil {
 		t.Error(err)
 	}
 	if text, err := fs.ReadFile(b.FS, "release-manifests/0000_50_web_01.yaml"); string(text) != "new" || err != nil {
@@ -163,11 +187,15 @@ func TestBadInput(t *testing.T) {
 		names []string
 		want  string
 	}{
-		"nothing":         {map[string]string{"README.md": ""}, []string{"web"}, "there is no manifest in it: a manifest is a .yaml, .yml or .json file"},
-		"a whole release": {map[string]string{"release-manifests/a.yaml": ""}, []string{"web"}, "it has release-manifests/, so it is a whole release: name the folder of one component's manifests"},
-		"an odd name":     {map[string]string{"a.yaml": ""}, []string{"web", "we_b"}, `"we_b" can't be the name of a component: write letters and digits, with single dashes between them, as in web-server`},
-		"an empty name":   {map[string]string{"a.yaml": ""}, []string{""}, `one of its names is empty: write a name, or several with one comma between two, as in web,web-server`},
-		"no name":         {map[string]string{"a.yaml": ""}, nil, "a component needs a name"},
+		"nothing": {map[string]string{"README.md": ""}, []string{"web"},
+			"there is no manifest in it: a manifest is a .yaml, .yml or .json file"},
+		"a whole release": {map[string]string{"release-manifests/a.yaml": ""}, []string{"web"},
+			"it has release-manifests/, so it is a whole release: name the folder of one component's manifests"},
+		"an odd name": {map[string]string{"a.yaml": ""}, []string{"web", "we_b"},
+			`"we_b" can't be the name of a component: write letters and digits, with single dashes between them, as in web-server`},
+		"an empty name": {map[string]string{"a.yaml": ""}, []string{""},
+			`one of its names is empty: write a name, or several with one comma between two, as in web,web-server`},
+		"no name": {map[string]string{"a.yaml": ""}, nil, "a component needs a name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := component.Into(files(release), files(test.own), component.Options{Names: test.names})
@@ -185,7 +213,8 @@ func references(name string, tags ...string) string {
 	for _, tag := range tags {
 		image, part, _ := strings.Cut(tag, " ")
 		name, spec, _ := strings.Cut(image, "=")
-		list = append(list, fmt.Sprintf(`{"name":%q,"annotations":{"io.openshift.build.versions":%q},"from":{"kind":"DockerImage","name":%q}}`, name, part, spec))
+		list = append(list,
+			fmt.Sprintf(`{"name":%q,"annotations":{"io.openshift.build.versions":%q},"from":{"kind":"DockerImage","name":%q}}`, name, part, spec))
 	}
 	return fmt.Sprintf(`{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":%q},"spec":{"tags":[%s]}}`, name, strings.Join(list, ","))
 }
@@ -193,15 +222,19 @@ func references(name string, tags ...string) string {
 func TestWhatStandsForImagesAndVersions(t *testing.T) {
 	release := map[string]string{
 		"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"1.4.0"}`,
-		"release-manifests/image-references": references("1.4.0", "web=registry.example/web@sha256:aaaa kubernetes=1.34.1", "api=registry.example/api@sha256:bbbb kubernetes=1.33.0"),
+		"release-manifests/image-references": references("1.4.0",
+			"web=registry.example/web@sha256:aaaa kubernetes=1.34.1",
+			"api=registry.example/api@sha256:bbbb kubernetes=1.33.0"),
 	}
 	own := map[string]string{
 		"image-references": references("x", "web=dev.example/web", "cli=dev.example/cli"),
-		"01.yaml":          "image: dev.example/web:latest\nversion: 0.0.1-snapshot\nkubernetes: 0.0.1-snapshot-kubernetes\nnot: 10.0.1-snapshots\nmachine: 0.0.1-snapshot-machine-os\n",
+		"01.yaml": "image: dev.example/web:latest\nversion: 0.0.1-snapshot\nkubernetes: " +
+			"0.0.1-snapshot-kubernetes\nnot: 10.0.1-snapshots\nmachine: 0.0.1-snapshot-machine-os\n",
 	}
 	b := into(t, release, own, "web")
 	text, err := fs.ReadFile(b.FS, "release-manifests/0000_50_web_01.yaml")
-	want := "image: registry.example/web@sha256:aaaa\nversion: 1.4.0\nkubernetes: 1.34.1\nnot: 10.0.1-snapshots\nmachine: 0.0.1-snapshot-machine-os\n"
+	want := "image: registry.example/web@sha256:aaaa\nversion: 1.4.0\nkubernetes: 1.34.1\nnot: " +
+		"10.0.1-snapshots\nmachine: 0.0.1-snapshot-machine-os\n"
 	if diff := cmp.Diff(want, string(text)); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
@@ -225,7 +258,11 @@ func TestAnotherVersionIsBuilt(t *testing.T) {
 		"release-manifests/image-references":    references("1.4.0"),
 		"release-manifests/0000_50_web_01.yaml": configMap("web"),
 	}
-	b, err := component.Into(files(release), files(map[string]string{"image-references": references(""), "01.yaml": configMap("web") + "data: {v: 0.0.1-snapshot}\n"}),
+	b, err := component.Into(files(release),
+		files(map[string]string{
+			"image-references": references(""),
+			"01.yaml":          configMap("web") + "data: {v: 0.0.1-snapshot}\n",
+		}),
 		component.Options{Names: []string{"web"}, Version: "1.5.0"})
 	if err != nil {
 		t.Fatal(err)
@@ -256,22 +293,30 @@ func TestNotes(t *testing.T) {
 			[]string{"the release has no files of web yet: all of it is new"},
 		},
 		"another name": {
-			map[string]string{"0000_50_shop_01.yaml": configMap("a"), "0000_50_shop_02.yaml": configMap("b"), "0000_50_shop_03.yaml": configMap("c")},
+			map[string]string{
+				"0000_50_shop_01.yaml": configMap("a"),
+				"0000_50_shop_02.yaml": configMap("b"),
+				"0000_50_shop_03.yaml": configMap("c"),
+			},
 			map[string]string{"01.yaml": configMap("a"), "02.yaml": configMap("b")}, []string{"web"},
 			[]string{
 				"the release has no files of web yet: all of it is new",
-				"other files of the release have 2 objects of the component too, such as ConfigMap shop/a in 0000_50_shop_01.yaml: if those files are the component's under another name, write --component web,shop",
+				"other files of the release have 2 objects of the component too, such as ConfigMap shop/a in " +
+					"0000_50_shop_01.yaml: if those files are the component's under another name, write --component " +
+					"web,shop",
 			},
 		},
 		"files called for something else": {
 			map[string]string{"0000_50_shop_01.yaml": configMap("a"), "0000_50_shop_02.yaml": configMap("b")},
 			map[string]string{"0000_50_shop_01.yaml": configMap("a")}, []string{"web"},
-			[]string{"some files are called like those of shop, of which the release keeps 1 file more, such as 0000_50_shop_02.yaml: if all of them are the component's, write --component web,shop"},
+			[]string{"some files are called like those of shop, of which the release keeps 1 file more, such as " +
+				"0000_50_shop_02.yaml: if all of them are the component's, write --component web,shop"},
 		},
 		"a file that is another component's": {
 			map[string]string{"0000_50_web_01.yaml": configMap("a"), "0000_50_api_01.yaml": configMap("b")},
 			map[string]string{"01.yaml": configMap("a"), "0000_50_api_01.yaml": configMap("c")}, []string{"web"},
-			[]string{"0000_50_api_01.yaml of the release gives way to the component's file of that name: if it is another component's, rename yours, and else write --component web,api"},
+			[]string{"0000_50_api_01.yaml of the release gives way to the component's file of that name: if it is " +
+				"another component's, rename yours, and else write --component web,api"},
 		},
 		"an object that was in both already": {
 			map[string]string{"0000_50_web_01.yaml": configMap("a"), "0000_50_api_01.yaml": configMap("a")},

@@ -58,20 +58,24 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 	}
 	if len(b.kept) > 0 {
 		named := graph.ParseName(path.Base(b.kept[0])).Component
-		notes = append(notes, fmt.Sprintf("some files are called like those of %s, of which the release keeps %s more, such as %s: if all of them are the component's, write --component %s,%s",
+		notes = append(notes, fmt.Sprintf("some files are called like those of %s, of which the release keeps %s "+
+			"more, such as %s: if all of them are the component's, write --component %s,%s",
 			named, printable.Count(len(b.kept), "file"), path.Base(b.kept[0]), name, named))
 	} else if len(b.taken) > 0 {
 		file := path.Base(b.taken[0])
-		notes = append(notes, fmt.Sprintf("%s of the release gives way to the component's file of that name: if it is another component's, rename yours, and else write --component %s,%s",
+		notes = append(notes, fmt.Sprintf("%s of the release gives way to the component's file of that name: if it "+
+			"is another component's, rename yours, and else write --component %s,%s",
 			file, name, graph.ParseName(file).Component))
 	}
 	if twice := b.elsewhere(before, built); len(twice) > 0 {
 		instead := "take them out of one of the two"
 		if named := graph.ParseName(twice[0].File()).Component; named != "" {
-			instead = fmt.Sprintf("if those files are the component's under another name, write --component %s,%s", name, named)
+			instead = fmt.Sprintf("if those files are the component's under another name, write --component %s,%s",
+				name, named)
 		}
-		notes = append(notes, fmt.Sprintf("other files of the release have %s of the component too, such as %s in %s: %s",
-			printable.Count(len(twice), "object"), twice[0].ID(), path.Base(twice[0].Path), instead))
+		notes = append(notes,
+			fmt.Sprintf("other files of the release have %s of the component too, such as %s in %s: %s",
+				printable.Count(len(twice), "object"), twice[0].ID(), path.Base(twice[0].Path), instead))
 	}
 	return notes
 }

@@ -33,8 +33,8 @@ type PlacedComponent struct {
 	BeforeProblems, AfterProblems []payload.Problem
 }
 
-// Place puts a component into a release, and reads the result as far as it can be read. A release with problems as a whole
-// is a loader.RefusedError.
+// Place puts a component into a release, and reads the result as far as it can be read. A release with problems as a
+// whole is a loader.RefusedError.
 func Place(ctx context.Context, p Placement) (_ *PlacedComponent, err error) {
 	own, err := source.Open(ctx, p.Component, p.Options.Source)
 	if err != nil {
@@ -59,10 +59,12 @@ func Place(ctx context.Context, p Placement) (_ *PlacedComponent, err error) {
 	if p.IsUpdate {
 		p.Options.Before = cmp.Or(p.Options.Before, placed.Released)
 	}
-	if placed.Before, placed.BeforeProblems, err = p.readWhole(ctx, &source.Release{FS: build.Before, Image: release.Image, Values: release.Values}, p.Options); err != nil {
+	if placed.Before, placed.BeforeProblems, err = p.readWhole(ctx,
+		&source.Release{FS: build.Before, Image: release.Image, Values: release.Values}, p.Options); err != nil {
 		return nil, err
 	}
-	placed.After, placed.AfterProblems, err = loader.ParseOpened(ctx, &source.Release{FS: build.FS, Image: release.Image, Values: release.Values}, p.Options)
+	placed.After, placed.AfterProblems, err = loader.ParseOpened(ctx,
+		&source.Release{FS: build.FS, Image: release.Image, Values: release.Values}, p.Options)
 	placed.AfterProblems = append(placed.AfterProblems, build.Problems...)
 	return placed, err
 }
@@ -76,18 +78,23 @@ func (p *Placement) open(ctx context.Context) (*source.Release, error) {
 	if _, onDisk := os.Stat(p.Into); onDisk == nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%w; where it can't be pulled, a copy on disk will do: an OCI layout, an archive or a folder", err)
+	return nil,
+		fmt.Errorf("%w; where it can't be pulled, a copy on disk will do: an OCI layout, an archive or a folder", err)
 }
 
-// readWhole reads a release, and refuses one that has problems as a whole. Those in the files of one component are returned.
-func (p *Placement) readWhole(ctx context.Context, release *source.Release, options loader.Options) (*payload.Payload, []payload.Problem, error) {
+// readWhole reads a release, and refuses one that has problems as a whole. Those in the files of one component are
+// returned.
+func (p *Placement) readWhole(ctx context.Context, release *source.Release,
+	options loader.Options) (*payload.Payload, []payload.Problem, error) {
 	read, problems, err := loader.ParseOpened(ctx, release, options)
 	if err != nil {
 		return nil, nil, loader.Named(p.Into, err)
 	}
 	ofWhole := problems
 	if len(read.All()) > 0 {
-		ofWhole = slices.DeleteFunc(slices.Clone(problems), func(p payload.Problem) bool { return p.Cause != payload.Mislabelled })
+		ofWhole = slices.DeleteFunc(slices.Clone(problems), func(p payload.Problem) bool {
+			return p.Cause != payload.Mislabelled
+		})
 	}
 	if err := payload.Refuse(ofWhole); err != nil {
 		return nil, nil, &loader.RefusedError{Source: p.Into, Problems: err}
@@ -95,8 +102,8 @@ func (p *Placement) readWhole(ctx context.Context, release *source.Release, opti
 	return read, problems, nil
 }
 
-// OwnProblems separates the problems of the component's files, and those that it causes in others, from the other problems
-// of the release. The former have the file names of the component's folder.
+// OwnProblems separates the problems of the component's files, and those that it causes in others, from the other
+// problems of the release. The former have the file names of the component's folder.
 func (p *PlacedComponent) OwnProblems() (own, others []payload.Problem) {
 	known := make([]payload.Problem, 0, len(p.BeforeProblems))
 	for _, problem := range p.BeforeProblems {

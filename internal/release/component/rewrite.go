@@ -28,7 +28,8 @@ func (b *Build) rewriting(release fs.FS, home, version string, files map[string]
 	}
 	whole.Name = cmp.Or(version, whole.Name)
 	wrong := func(cause payload.Cause, format string, args ...any) {
-		b.Problems = append(b.Problems, payload.Problem{File: b.reserve(home, name), Cause: cause, Message: fmt.Sprintf(format, args...)})
+		b.Problems = append(b.Problems,
+			payload.Problem{File: b.reserve(home, name), Cause: cause, Message: fmt.Sprintf(format, args...)})
 	}
 	own, err := payload.ParseReferences(files[name])
 	if err != nil {
@@ -41,7 +42,9 @@ func (b *Build) rewriting(release fs.FS, home, version string, files map[string]
 		return nil
 	}
 	for _, name := range rewriting.Missing {
-		wrong(payload.Suspicious, "the release has no image %q yet, which %s stands for: correct the name, unless the image is new", name, own.Images[name])
+		wrong(payload.Suspicious,
+			"the release has no image %q yet, which %s stands for: correct the name, unless the image is new", name,
+			own.Images[name])
 	}
 	return rewriting
 }
@@ -64,7 +67,8 @@ func (b *Build) rewrite(rewriting *payload.Rewriting, file string, text []byte) 
 		b.Problems = append(b.Problems, payload.Problem{File: file, Cause: payload.Unreadable, Message: err.Error()})
 	}
 	for _, part := range unknown {
-		b.Problems = append(b.Problems, payload.Problem{File: file, Cause: payload.Mislabelled, Message: payload.UnknownPart(part)})
+		b.Problems = append(b.Problems,
+			payload.Problem{File: file, Cause: payload.Mislabelled, Message: payload.UnknownPart(part)})
 	}
 	return text
 }

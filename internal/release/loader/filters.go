@@ -96,7 +96,8 @@ func ParseSelector(text string) (Selector, error) {
 		s.ID.Namespace = parts[1]
 	}
 	if len(parts) < 2 || len(parts) > 3 || s.ID.Kind == "" || s.ID.Name == "" {
-		return s, fmt.Errorf("%q is not KIND[.GROUP]/[NAMESPACE/]NAME, as in Deployment.apps/my-namespace/my-name", text)
+		return s, fmt.Errorf("%q is not KIND[.GROUP]/[NAMESPACE/]NAME, as in Deployment.apps/my-namespace/my-name",
+			text)
 	}
 	return s, nil
 }
@@ -121,7 +122,13 @@ func overrides(selectors []Selector, release *payload.Payload) []configv1.Compon
 	var all []configv1.ComponentOverride
 	for _, selector := range selectors {
 		for _, id := range selector.find(release) {
-			all = append(all, configv1.ComponentOverride{Group: id.Group, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, Unmanaged: true})
+			all = append(all, configv1.ComponentOverride{
+				Group:     id.Group,
+				Kind:      id.Kind,
+				Namespace: id.Namespace,
+				Name:      id.Name,
+				Unmanaged: true,
+			})
 		}
 	}
 	return all
@@ -151,7 +158,8 @@ func (s Selector) Check(releases ...*payload.Payload) error {
 		for _, id := range found {
 			isFound = true
 			if deleted, isDeleted := deletedWith(id, release); isDeleted {
-				return fmt.Errorf("the release deletes %s, and %s with it: leave out %s, too", deleted, id, written([]kinds.ID{deleted})[0])
+				return fmt.Errorf("the release deletes %s, and %s with it: leave out %s, too", deleted, id,
+					written([]kinds.ID{deleted})[0])
 			}
 		}
 	}
@@ -184,7 +192,8 @@ func deletedWith(id kinds.ID, release *payload.Payload) (kinds.ID, bool) {
 	for _, manifest := range release.Manifests {
 		deleted := manifest.ID()
 		isNamespace := deleted.GroupKind() == kinds.Namespace && deleted.Name == id.Namespace
-		isDefinition := deleted.GroupKind() == kinds.CustomResourceDefinition && deleted.Name == kinds.DefinitionName(id.GroupKind())
+		isDefinition := deleted.GroupKind() == kinds.CustomResourceDefinition &&
+			deleted.Name == kinds.DefinitionName(id.GroupKind())
 		if manifest.IsTombstone() && (isNamespace || isDefinition) {
 			return deleted, true
 		}
@@ -197,7 +206,9 @@ func deletedWith(id kinds.ID, release *payload.Payload) (kinds.ID, bool) {
 func written(objects []kinds.ID) []string {
 	var all []string
 	for _, id := range objects {
-		isShared := slices.ContainsFunc(objects, func(other kinds.ID) bool { return other.Kind == id.Kind && other.Group != id.Group })
+		isShared := slices.ContainsFunc(objects, func(other kinds.ID) bool {
+			return other.Kind == id.Kind && other.Group != id.Group
+		})
 		kind := id.Kind
 		if id.Group != "" || isShared {
 			kind += "." + id.Group

@@ -63,10 +63,11 @@ func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload
 	return read, problems, Named(ref, err)
 }
 
-// ParseOpened is Parse for a release whose source is open. Its settings count where the options set nothing; settings that can't
-// be used are an error, since it is not known then what the release has. A version that was applied is read as it was then, except
-// for what the options set.
-func ParseOpened(ctx context.Context, release *source.Release, options Options) (*payload.Payload, []payload.Problem, error) {
+// ParseOpened is Parse for a release whose source is open. Its settings count where the options set nothing; settings
+// that can't be used are an error, since it is not known then what the release has. A version that was applied is read
+// as it was then, except for what the options set.
+func ParseOpened(ctx context.Context, release *source.Release,
+	options Options) (*payload.Payload, []payload.Problem, error) {
 	own, err := Settings(release)
 	if err != nil {
 		return nil, nil, err
@@ -86,7 +87,8 @@ func ParseOpened(ctx context.Context, release *source.Release, options Options) 
 }
 
 // parseAs is ParseOpened for options that have the settings of the release.
-func parseAs(ctx context.Context, release *source.Release, options Options) (*payload.Payload, []payload.Problem, error) {
+func parseAs(ctx context.Context, release *source.Release,
+	options Options) (*payload.Payload, []payload.Problem, error) {
 	reading, err := options.since(release.Values)
 	if err != nil {
 		return nil, nil, err
@@ -112,13 +114,15 @@ func parseAs(ctx context.Context, release *source.Release, options Options) (*pa
 
 // implicitlyEnabled returns the capabilities that stay enabled because the previous release has manifests
 // of them. It reads the previous release if it was not read yet, and fails if that has problems.
-func implicitlyEnabled(ctx context.Context, to *payload.Payload, options Options) ([]configv1.ClusterVersionCapability, error) {
+func implicitlyEnabled(ctx context.Context, to *payload.Payload,
+	options Options) ([]configv1.ClusterVersionCapability, error) {
 	if options.Before != nil {
 		return payload.ImplicitlyEnabled(options.Before, to), nil
 	}
 	filter := to.Filter
 	filter.MajorVersion = options.Payload.Filter.MajorVersion // of the previous release, unless it is set
-	from, problems, err := Parse(ctx, options.UpdatingFrom, Options{Source: options.Source, Payload: payload.Options{Filter: filter}})
+	from, problems, err := Parse(ctx, options.UpdatingFrom,
+		Options{Source: options.Source, Payload: payload.Options{Filter: filter}})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,8 @@ import (
 
 const (
 	plain   = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop}\n"
-	console = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop, annotations: {capability.openshift.io/name: Console}}\n"
+	console = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop, annotations: " +
+		"{capability.openshift.io/name: Console}}\n"
 )
 
 // write writes a release of one file, and returns its folder.
@@ -53,7 +54,8 @@ func TestWhatWasAppliedStaysEnabled(t *testing.T) {
 	if err != nil || len(updated.Manifests) != 1 {
 		t.Fatalf("an update to it has %d manifests (%v), want 1", len(updated.Manifests), err)
 	}
-	if enabled := updated.Filter.Capabilities.EnabledCapabilities; len(enabled) != 1 || enabled[0] != configv1.ClusterVersionCapabilityConsole {
+	if enabled := updated.Filter.Capabilities.EnabledCapabilities; len(enabled) != 1 ||
+		enabled[0] != configv1.ClusterVersionCapabilityConsole {
 		t.Errorf("enabled are %v", enabled)
 	}
 }
@@ -62,7 +64,8 @@ func TestAReleaseWithProblemsIsRefused(t *testing.T) {
 	folder := write(t, "kind: ConfigMap\n")
 	_, _, err := loader.Load(t.Context(), folder, loader.Options{})
 	var refused *loader.RefusedError
-	if !errors.As(err, &refused) || refused.Source != folder || !strings.Contains(err.Error(), "0000_50_web_01.yaml:1") {
+	if !errors.As(err, &refused) || refused.Source != folder ||
+		!strings.Contains(err.Error(), "0000_50_web_01.yaml:1") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -77,8 +80,11 @@ func TestFiltersThatFitNothingAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, options := range map[string]loader.Options{
-		`profile: no manifest of the release names "hyper": use hypershift, `:                  {Payload: payload.Options{Filter: payload.Filter{Profile: "hyper"}}},
-		"unmanaged ConfigMap/shop/wbe: the release has no such object: use ConfigMap/shop/web": {Unmanaged: []loader.Selector{misspelt}},
+		`profile: no manifest of the release names "hyper": use hypershift, `: {
+			Payload: payload.Options{Filter: payload.Filter{Profile: "hyper"}},
+		},
+		"unmanaged ConfigMap/shop/wbe: the release has no such object: use " +
+			"ConfigMap/shop/web": {Unmanaged: []loader.Selector{misspelt}},
 	} {
 		if err := options.Check(release); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("the error is %v, want %s", err, want)

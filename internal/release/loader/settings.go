@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Settings returns the settings of a release that is open. A version that was applied has none: the values with which it was read
-// are kept, and among them are those of its settings.
+// Settings returns the settings of a release that is open. A version that was applied has none: the values with which
+// it was read are kept, and among them are those of its settings.
 func Settings(release *source.Release) (settings.FolderSettings, error) {
 	if release.Values != nil || release.Kind == source.File || release.Kind == source.Input {
 		return settings.FolderSettings{}, nil
@@ -21,8 +21,8 @@ func Settings(release *source.Release) (settings.FolderSettings, error) {
 	return settings.Read(release.FS)
 }
 
-// with returns the options with settings in the place of those that are not set, and as the second the options that are taken
-// from the settings alone.
+// with returns the options with settings in the place of those that are not set, and as the second the options that are
+// taken from the settings alone.
 func (o Options) with(s settings.FolderSettings) (Options, Options, error) {
 	taken := Options{}
 	take := &taken.Payload.Filter
@@ -95,12 +95,13 @@ func Named(ref string, err error) error {
 // isLocal reports whether a release is a folder on this machine.
 func isLocal(release *source.Release) bool { return release.Kind == source.Directory }
 
-// KeptBy returns the settings on what is kept of a version that is applied, and a warning if the release is no folder on this
-// machine: an archive or image does not decide what a cluster keeps of it.
+// KeptBy returns the settings on what is kept of a version that is applied, and a warning if the release is no folder
+// on this machine: an archive or image does not decide what a cluster keeps of it.
 func KeptBy(release *source.Release) (files string, historyMax int, warning string, err error) {
 	s, err := Settings(release)
 	if err != nil || isLocal(release) || s.KeepFiles == "" && s.HistoryMax == 0 {
 		return s.KeepFiles, s.HistoryMax, "", err
 	}
-	return "", 0, fmt.Sprintf("%s: keepFiles and historyMax only count in a folder on this machine: use --keep-files and --history-max", payload.SettingsFile), nil
+	return "", 0, fmt.Sprintf("%s: keepFiles and historyMax only count in a folder on this machine: use --keep-files "+
+		"and --history-max", payload.SettingsFile), nil
 }

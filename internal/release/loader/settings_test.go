@@ -22,7 +22,11 @@ func TestSettingsCountWhereOptionsSetNothing(t *testing.T) {
 	}
 	read := func(values []byte, options payload.Options) *payload.Payload {
 		t.Helper()
-		read, _, err := loader.ParseOpened(t.Context(), &source.Release{FS: os.DirFS(folder), Kind: source.Applied, Values: values}, loader.Options{Payload: options})
+		read, _, err := loader.ParseOpened(t.Context(), &source.Release{
+			FS:     os.DirFS(folder),
+			Kind:   source.Applied,
+			Values: values,
+		}, loader.Options{Payload: options})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +38,8 @@ func TestSettingsCountWhereOptionsSetNothing(t *testing.T) {
 		}
 		return all
 	}
-	settle("name: shop\nversion: 1.2.3\nprofile: edge\ncapabilities: [None]\nfeatureGates: [Fast]\nunmanaged: [ConfigMap/shop/edge]\n")
+	settle("name: shop\nversion: 1.2.3\nprofile: edge\ncapabilities: [None]\nfeatureGates: [Fast]\nunmanaged: " +
+		"[ConfigMap/shop/edge]\n")
 	was := read(nil, payload.Options{})
 	if got := names(was); !slices.Equal(got, []string{"edge-gate"}) || was.Name != "shop" || was.Version != "1.2.3" {
 		t.Errorf("%s %s has %v", was.Name, was.Version, got)
@@ -51,11 +56,13 @@ func TestSettingsCountWhereOptionsSetNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle("name: other\nprofile: core\nfield: of a later program\n")
-	if again := read(values, payload.Options{}); again.Hash != was.Hash || again.Name != "shop" || again.Version != "1.2.3" {
+	if again := read(values, payload.Options{}); again.Hash != was.Hash || again.Name != "shop" ||
+		again.Version != "1.2.3" {
 		t.Errorf("from its copy it is %s %s with %v", again.Name, again.Version, names(again))
 	}
 	_, _, err = loader.Parse(t.Context(), folder, loader.Options{})
-	if want := folder + ": runlevel.yaml:3: there is no field field: it can have "; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := folder + ": runlevel.yaml:3: there is no field field: it can have "; err == nil ||
+		!strings.HasPrefix(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
 }

@@ -11,8 +11,8 @@ import (
 // Values returns what is needed, beside the files of a release, to read it again as it was read, as JSON.
 func Values(read *payload.Payload) ([]byte, error) { return json.Marshal(read.Options()) }
 
-// since returns the options to read a version that was applied: those with which it was read, replaced by those that are set.
-// Without values it was never applied, and the options count alone.
+// since returns the options to read a version that was applied: those with which it was read, replaced by those that
+// are set. Without values it was never applied, and the options count alone.
 func (o Options) since(values []byte) (payload.Options, error) {
 	set := o.Payload
 	if values == nil {
@@ -28,7 +28,8 @@ func (o Options) since(values []byte) (payload.Options, error) {
 	if set.Release != nil {
 		was.Release = set.Release
 	}
-	was.Filter.Exclude, was.Filter.Profile = cmp.Or(set.Filter.Exclude, was.Filter.Exclude), cmp.Or(set.Filter.Profile, was.Filter.Profile)
+	was.Filter.Exclude, was.Filter.Profile = cmp.Or(set.Filter.Exclude, was.Filter.Exclude),
+		cmp.Or(set.Filter.Profile, was.Filter.Profile)
 	was.Filter.FeatureSet = cmp.Or(set.Filter.FeatureSet, was.Filter.FeatureSet)
 	was.Filter.MajorVersion = cmp.Or(set.Filter.MajorVersion, was.Filter.MajorVersion)
 	if set.Filter.FeatureGates != nil {

@@ -60,7 +60,12 @@ func TestAnAppliedVersionIsReadAsItWas(t *testing.T) {
 		}
 		return read
 	}
-	was := read(nil, payload.Options{Name: "shop", Version: "1.2.3", ReleaseImage: "registry.example/shop@sha256:abc", Filter: payload.Filter{Profile: "edge", Capabilities: none}}, "ConfigMap/edge-gate")
+	was := read(nil, payload.Options{
+		Name:         "shop",
+		Version:      "1.2.3",
+		ReleaseImage: "registry.example/shop@sha256:abc",
+		Filter:       payload.Filter{Profile: "edge", Capabilities: none},
+	}, "ConfigMap/edge-gate")
 	values, err := loader.Values(was)
 	if err != nil {
 		t.Fatal(err)
@@ -76,11 +81,18 @@ func TestAnAppliedVersionIsReadAsItWas(t *testing.T) {
 		unmanaged []string
 		want      []string
 	}{
-		"as it was":          {want: []string{"edge"}},
-		"another profile":    {set: payload.Filter{Profile: "core"}, want: []string{"core"}},
-		"a feature set":      {set: payload.Filter{FeatureSet: "TechPreviewNoUpgrade"}, want: []string{"edge", "edge-tech"}},
-		"a capability":       {set: payload.Filter{Capabilities: console}, want: []string{"edge", "edge-console"}},
-		"another is left":    {set: payload.Filter{FeatureGates: []string{"Fast"}}, unmanaged: []string{"ConfigMap/edge"}, want: []string{"edge-gate"}},
+		"as it was":       {want: []string{"edge"}},
+		"another profile": {set: payload.Filter{Profile: "core"}, want: []string{"core"}},
+		"a feature set": {
+			set:  payload.Filter{FeatureSet: "TechPreviewNoUpgrade"},
+			want: []string{"edge", "edge-tech"},
+		},
+		"a capability": {set: payload.Filter{Capabilities: console}, want: []string{"edge", "edge-console"}},
+		"another is left": {
+			set:       payload.Filter{FeatureGates: []string{"Fast"}},
+			unmanaged: []string{"ConfigMap/edge"},
+			want:      []string{"edge-gate"},
+		},
 		"a gate is not back": {set: payload.Filter{FeatureGates: []string{"Fast"}}, want: []string{"edge"}},
 	} {
 		again := read(values, payload.Options{Filter: test.set}, test.unmanaged...)
@@ -94,7 +106,8 @@ func TestAnAppliedVersionIsReadAsItWas(t *testing.T) {
 	if again := read(values, payload.Options{}); again.Hash != was.Hash || again.Content != was.Content {
 		t.Errorf("the hashes are %s and %s, want %s and %s", again.Hash, again.Content, was.Hash, was.Content)
 	}
-	if _, _, err := loader.ParseOpened(t.Context(), &source.Release{FS: files, Values: []byte("{")}, loader.Options{}); err == nil {
+	if _, _, err := loader.ParseOpened(t.Context(), &source.Release{FS: files, Values: []byte("{")},
+		loader.Options{}); err == nil {
 		t.Error("damaged values are read")
 	}
 }
@@ -102,7 +115,9 @@ func TestAnAppliedVersionIsReadAsItWas(t *testing.T) {
 // TestFilesThatAreRead are enough to read a release again.
 func TestFilesThatAreRead(t *testing.T) {
 	folder := write(t, plain)
-	for name, text := range map[string]string{"release-metadata": `{"kind": "cincinnati-metadata-v0", "version": "1.0.0"}`, "README.md": "none"} {
+	for name, text := range map[string]string{
+		"release-metadata": `{"kind": "cincinnati-metadata-v0", "version": "1.0.0"}`, "README.md": "none",
+	} {
 		if err := os.WriteFile(folder+"/"+name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,9 @@
-// Package settings reads runlevel.yaml, the file beside the manifests of a release that has its name, its version, and the values
-// of the flags with which it is read if the command line has none.
+// Package settings reads runlevel.yaml, the file beside the manifests of a release that has its name, its version, and
+// the values of the flags with which it is read if the command line has none.
 //
-// It reads no manifests, and decides nothing: package loader puts the values in the place of flags that are not set. The file may
-// come from a stranger's archive, so it has nothing by which a check could be skipped, another cluster be chosen, or the fields of
-// another manager be taken over.
+// It reads no manifests, and decides nothing: package loader puts the values in the place of flags that are not set.
+// The file may come from a stranger's archive, so it has nothing by which a check could be skipped, another cluster be
+// chosen, or the fields of another manager be taken over.
 //
 // Read is the call to start from.
 package settings
@@ -47,11 +47,14 @@ type FolderSettings struct {
 // examples has each field as it is written.
 var examples = map[string]string{
 	"name": "name: shop", "version": "version: 1.4.0", "namespace": "namespace: shop", "profile": "profile: production",
-	"featureSet": "featureSet: TechPreviewNoUpgrade", "featureGates": "featureGates: [Fast]", "capabilities": "capabilities: [None, Console]",
-	"exclude": "exclude: edge", "unmanaged": "unmanaged: [ConfigMap/shop/settings]", "keepFiles": "keepFiles: none", "historyMax": "historyMax: 10",
+	"featureSet": "featureSet: TechPreviewNoUpgrade", "featureGates": "featureGates: [Fast]",
+	"capabilities": "capabilities: [None, Console]",
+	"exclude":      "exclude: edge", "unmanaged": "unmanaged: [ConfigMap/shop/settings]",
+	"keepFiles": "keepFiles: none", "historyMax": "historyMax: 10",
 }
 
-// Read reads the settings of a release; they are empty without the file. Its error is that of payload.Refuse, with one problem.
+// Read reads the settings of a release; they are empty without the file. Its error is that of payload.Refuse, with one
+// problem.
 func Read(files fs.FS) (FolderSettings, error) {
 	var s FolderSettings
 	text, err := fs.ReadFile(files, payload.SettingsFile)
@@ -105,7 +108,8 @@ func isOfType(value *yaml.Node, of reflect.Kind) bool {
 	case reflect.String:
 		return value.ShortTag() == "!!str" && value.Value != ""
 	default:
-		return value.Kind == yaml.SequenceNode && !slices.ContainsFunc(value.Content, func(item *yaml.Node) bool { return !isOfType(item, reflect.String) })
+		return value.Kind == yaml.SequenceNode &&
+			!slices.ContainsFunc(value.Content, func(item *yaml.Node) bool { return !isOfType(item, reflect.String) })
 	}
 }
 
@@ -116,11 +120,14 @@ func unknownField(key *yaml.Node) error {
 	case near != "":
 		return problem(key.Line, "there is no field %s: write %s", key.Value, near)
 	case key.Value == "apiVersion" || key.Value == "kind" || key.Value == "metadata":
-		return problem(key.Line, "%s is of a manifest, and this file has the settings of the folder: give the manifest's file another name", key.Value)
+		return problem(key.Line, "%s is of a manifest, and this file has the settings of the folder: give the "+
+			"manifest's file another name", key.Value)
 	case key.Value == "values" || key.Value == "set" || key.Value == "environment":
-		return problem(key.Line, "there is no field %s: manifests have no values; variants for environments are chosen by profile (runlevel help environments)", key.Value)
+		return problem(key.Line, "there is no field %s: manifests have no values; variants for environments are "+
+			"chosen by profile (runlevel help environments)", key.Value)
 	default:
-		return problem(key.Line, "there is no field %s: it can have %s; everything else is a flag of the command", key.Value, strings.Join(known, ", "))
+		return problem(key.Line, "there is no field %s: it can have %s; everything else is a flag of the command",
+			key.Value, strings.Join(known, ", "))
 	}
 }
 
@@ -130,9 +137,12 @@ func (s *FolderSettings) check(files fs.FS) error {
 	_, err := payload.ParseCapabilities(strings.Join(s.Capabilities, ","))
 	switch {
 	case s.Name != "" && len(validation.IsDNS1123Label(s.Name)) > 0:
-		return s.Problem("name", "%q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", s.Name)
+		return s.Problem("name", "%q can't be a name: use up to 63 lower-case letters, digits and dashes, with a "+
+			"letter or digit at both ends", s.Name)
 	case s.Namespace != "" && len(validation.IsDNS1123Label(s.Namespace)) > 0:
-		return s.Problem("namespace", "%q can't be a namespace: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", s.Namespace)
+		return s.Problem("namespace",
+			"%q can't be a namespace: use up to 63 lower-case letters, digits and dashes, with a letter or digit at "+
+				"both ends", s.Namespace)
 	case s.Version != "" && hasMetadata:
 		return s.Problem("version", "%s has the version: leave it out here", payload.MetadataFile)
 	case s.Version != "" && !payload.IsVersion(s.Version):
@@ -160,5 +170,10 @@ func (s *FolderSettings) Problem(field, format string, args ...any) error {
 }
 
 func problem(line int, format string, args ...any) error {
-	return payload.Refuse([]payload.Problem{{File: payload.SettingsFile, Line: line, Cause: payload.Mislabelled, Message: fmt.Sprintf(format, args...)}})
+	return payload.Refuse([]payload.Problem{{
+		File:    payload.SettingsFile,
+		Line:    line,
+		Cause:   payload.Mislabelled,
+		Message: fmt.Sprintf(format, args...),
+	}})
 }

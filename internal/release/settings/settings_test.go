@@ -16,43 +16,49 @@ import (
 // TestWrongSettingsAreRefused with one line, which has the field and what to write.
 func TestWrongSettingsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"name: shop\nprofil: edge":        "runlevel.yaml:2: there is no field profil: write profile",
-		"feature-set: Default":            "runlevel.yaml:1: there is no field feature-set: write featureSet",
-		"force: true":                     "runlevel.yaml:1: there is no field force: it can have capabilities, ",
-		"adoptFrom: [helm]":               "runlevel.yaml:1: there is no field adoptFrom: it can have ",
-		"apiVersion: v1\nkind: ConfigMap": "runlevel.yaml:1: apiVersion is of a manifest, and this file has the settings",
-		"values: {a: b}":                  "runlevel.yaml:1: there is no field values: manifests have no values;",
-		"profile: [edge]":                 `runlevel.yaml:1: profile can't have this value: write it as in "profile: production"`,
-		"name: true":                      `runlevel.yaml:1: name can't have this value: write it as in "name: shop"`,
-		"name:":                           `runlevel.yaml:1: name can't have this value`,
-		"featureGates: Fast":              `runlevel.yaml:1: featureGates can't have this value: write it as in "featureGates: [Fast]"`,
-		"featureGates: [1]":               "runlevel.yaml:1: featureGates can't have this value",
-		"historyMax: many":                `runlevel.yaml:1: historyMax can't have this value: write it as in "historyMax: 10"`,
-		"historyMax: 101":                 "runlevel.yaml:1: historyMax: 101 can't be used: write a number from 1 to 100",
-		"keepFiles: digest":               `runlevel.yaml:1: keepFiles: "digest" can't be used: write full or none`,
-		"# a name\nname: Shop":            `runlevel.yaml:2: name: "Shop" can't be a name: `,
-		"namespace: a/b":                  `runlevel.yaml:1: namespace: "a/b" can't be a namespace: `,
-		"version: v1.4":                   `runlevel.yaml:1: version: "v1.4" is not a semantic version such as 1.2.3`,
-		"capabilities: [Console, None]":   "runlevel.yaml:1: capabilities: the baseline None must come first",
-		"name: shop\nname: web":           "runlevel.yaml:2: the field name stands twice: leave one out",
-		"- name":                          `runlevel.yaml:1: it must have fields, as in "name: shop"`,
-		"name: [":                         "runlevel.yaml:1: ",
-		"name: a\n---\nname: b":           `runlevel.yaml:2: the file has one document only: remove "---" and what is below it`,
+		"name: shop\nprofil: edge": "runlevel.yaml:2: there is no field profil: write profile",
+		"feature-set: Default":     "runlevel.yaml:1: there is no field feature-set: write featureSet",
+		"force: true":              "runlevel.yaml:1: there is no field force: it can have capabilities, ",
+		"adoptFrom: [helm]":        "runlevel.yaml:1: there is no field adoptFrom: it can have ",
+		"apiVersion: v1\nkind: ConfigMap": "runlevel.yaml:1: apiVersion is of a manifest, and this file has the " +
+			"settings",
+		"values: {a: b}":                "runlevel.yaml:1: there is no field values: manifests have no values;",
+		"profile: [edge]":               `runlevel.yaml:1: profile can't have this value: write it as in "profile: production"`,
+		"name: true":                    `runlevel.yaml:1: name can't have this value: write it as in "name: shop"`,
+		"name:":                         `runlevel.yaml:1: name can't have this value`,
+		"featureGates: Fast":            `runlevel.yaml:1: featureGates can't have this value: write it as in "featureGates: [Fast]"`,
+		"featureGates: [1]":             "runlevel.yaml:1: featureGates can't have this value",
+		"historyMax: many":              `runlevel.yaml:1: historyMax can't have this value: write it as in "historyMax: 10"`,
+		"historyMax: 101":               "runlevel.yaml:1: historyMax: 101 can't be used: write a number from 1 to 100",
+		"keepFiles: digest":             `runlevel.yaml:1: keepFiles: "digest" can't be used: write full or none`,
+		"# a name\nname: Shop":          `runlevel.yaml:2: name: "Shop" can't be a name: `,
+		"namespace: a/b":                `runlevel.yaml:1: namespace: "a/b" can't be a namespace: `,
+		"version: v1.4":                 `runlevel.yaml:1: version: "v1.4" is not a semantic version such as 1.2.3`,
+		"capabilities: [Console, None]": "runlevel.yaml:1: capabilities: the baseline None must come first",
+		"name: shop\nname: web":         "runlevel.yaml:2: the field name stands twice: leave one out",
+		"- name":                        `runlevel.yaml:1: it must have fields, as in "name: shop"`,
+		"name: [":                       "runlevel.yaml:1: ",
+		"name: a\n---\nname: b":         `runlevel.yaml:2: the file has one document only: remove "---" and what is below it`,
 	} {
 		_, err := settings.Read(fstest.MapFS{payload.SettingsFile: {Data: []byte(text)}})
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: the error is %v, want %s", text, err, want)
 		}
 	}
-	_, err := settings.Read(fstest.MapFS{payload.SettingsFile: {Data: []byte("version: 1.0.0")}, payload.MetadataFile: {}})
-	if want := "runlevel.yaml:1: version: release-metadata has the version: leave it out here"; err == nil || err.Error() != want {
+	_, err := settings.Read(fstest.MapFS{
+		payload.SettingsFile: {Data: []byte("version: 1.0.0")},
+		payload.MetadataFile: {},
+	})
+	if want := "runlevel.yaml:1: version: release-metadata has the version: leave it out here"; err == nil ||
+		err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
 }
 
 // TestSettingsMayBeMissing or empty.
 func TestSettingsMayBeMissing(t *testing.T) {
-	for _, files := range []fstest.MapFS{{}, {payload.SettingsFile: {}}, {payload.SettingsFile: {Data: []byte("# none\n")}}} {
+	for _, files := range []fstest.MapFS{{}, {payload.SettingsFile: {}},
+		{payload.SettingsFile: {Data: []byte("# none\n")}}} {
 		if got, err := settings.Read(files); err != nil || got.Name != "" {
 			t.Errorf("%v: they are %v (%v)", files, got, err)
 		}

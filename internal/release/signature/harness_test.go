@@ -58,7 +58,8 @@ func revoked(t testing.TB, key *openpgp.Entity) string {
 	must(t, key.PrimaryKey.Serialize(&primary))
 	must(t, key.Serialize(&all))
 	revocation := &packet.Signature{
-		SigType: packet.SigTypeKeyRevocation, PubKeyAlgo: key.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA256, CreationTime: time.Now(), IssuerKeyId: &key.PrimaryKey.KeyId,
+		SigType: packet.SigTypeKeyRevocation, PubKeyAlgo: key.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA256,
+		CreationTime: time.Now(), IssuerKeyId: &key.PrimaryKey.KeyId,
 	}
 	const header = 3 // bytes of a packet of this length
 	hash := crypto.SHA256.New()
@@ -87,7 +88,12 @@ func claim(digest string) string {
 func sign(t testing.TB, key *openpgp.Entity, text string, seconds ...uint32) []byte {
 	t.Helper()
 	var message bytes.Buffer
-	begin := &packet.OnePassSignature{Hash: crypto.SHA256, PubKeyAlgo: key.PrimaryKey.PubKeyAlgo, KeyId: key.PrimaryKey.KeyId, IsLast: true}
+	begin := &packet.OnePassSignature{
+		Hash:       crypto.SHA256,
+		PubKeyAlgo: key.PrimaryKey.PubKeyAlgo,
+		KeyId:      key.PrimaryKey.KeyId,
+		IsLast:     true,
+	}
 	must(t, begin.Serialize(&message))
 	literal, err := packet.SerializeLiteral(closer{&message}, true, "", 0)
 	must(t, err)
@@ -95,7 +101,8 @@ func sign(t testing.TB, key *openpgp.Entity, text string, seconds ...uint32) []b
 	must(t, err)
 	must(t, literal.Close())
 	end := &packet.Signature{
-		Hash: begin.Hash, PubKeyAlgo: begin.PubKeyAlgo, IssuerKeyId: &begin.KeyId, CreationTime: time.Now().Add(-time.Hour),
+		Hash: begin.Hash, PubKeyAlgo: begin.PubKeyAlgo, IssuerKeyId: &begin.KeyId,
+		CreationTime: time.Now().Add(-time.Hour),
 	}
 	if len(seconds) > 0 {
 		end.SigLifetimeSecs = &seconds[0]
@@ -149,7 +156,11 @@ func release(t testing.TB, data map[string]string) *payload.Payload {
 	t.Helper()
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "data": data,
-		"metadata": map[string]any{"name": "verification", "namespace": "shop", "annotations": map[string]string{signature.ConfigAnnotation: ""}},
+		"metadata": map[string]any{
+			"name":        "verification",
+			"namespace":   "shop",
+			"annotations": map[string]string{signature.ConfigAnnotation: ""},
+		},
 	})
 	must(t, err)
 	return load(t, payload.Options{}, string(text))
@@ -159,7 +170,8 @@ func release(t testing.TB, data map[string]string) *payload.Payload {
 func load(t testing.TB, options payload.Options, text string) *payload.Payload {
 	t.Helper()
 	options.Version = "1.0.0"
-	loaded, _, err := payload.Load(t.Context(), fstest.MapFS{"0000_10_shop_verification.yaml": {Data: []byte(text)}}, options)
+	loaded, _, err := payload.Load(t.Context(), fstest.MapFS{"0000_10_shop_verification.yaml": {Data: []byte(text)}},
+		options)
 	must(t, err)
 	return loaded
 }

@@ -85,8 +85,8 @@ func checkSignatures(all []finding, digest, name string, keyring openpgp.EntityL
 	return wrong, false
 }
 
-// checkSignature returns why a message is no signature of an image by a key of a keyring. It explains the library's decision,
-// and decides nothing.
+// checkSignature returns why a message is no signature of an image by a key of a keyring. It explains the library's
+// decision, and decides nothing.
 func checkSignature(message []byte, digest, name string, keyring openpgp.EntityList) error {
 	read, err := openpgp.ReadMessage(bytes.NewReader(message), keyring, nil, nil)
 	if err != nil {
@@ -99,7 +99,8 @@ func checkSignature(message []byte, digest, name string, keyring openpgp.EntityL
 	case read.SignedBy == nil:
 		return explainKey(read.SignedByKeyId, name, keyring)
 	case read.SignatureError != nil:
-		return fmt.Errorf("it is forged or damaged: the signature by key %016X does not fit what it signs", read.SignedByKeyId)
+		return fmt.Errorf("it is forged or damaged: the signature by key %016X does not fit what it signs",
+			read.SignedByKeyId)
 	}
 	if made := read.Signature; made != nil && made.SigLifetimeSecs != nil {
 		if end := made.CreationTime.Add(time.Duration(*made.SigLifetimeSecs) * time.Second); time.Now().After(end) {

@@ -1,9 +1,9 @@
-// Package signature verifies that the image of a release is signed by the keys of the previous release, before the image
-// is pulled.
+// Package signature verifies that the image of a release is signed by the keys of the previous release, before the
+// image is pulled.
 //
 // The keys and the signature stores are in a ConfigMap of the installed release, as for OpenShift's cluster-version
-// operator. OpenShift's own library decides whether signatures suffice; this package finds them, bounds the time and the
-// memory that a hostile store can cost, and reports what is wrong with each signature.
+// operator. OpenShift's own library decides whether signatures suffice; this package finds them, bounds the time and
+// the memory that a hostile store can cost, and reports what is wrong with each signature.
 //
 // PolicyOf is the call to start from; Policy.Verify finds and verifies signatures, and Persist saves the valid ones.
 package signature
@@ -44,15 +44,18 @@ type Policy struct {
 	stores   []*url.URL // sorted
 }
 
-// PolicyOf returns the policy of a release; nil if the release has none. It fails if the policy is invalid: no image can
-// be verified by it.
+// PolicyOf returns the policy of a release; nil if the release has none. It fails if the policy is invalid: no image
+// can be verified by it.
 func PolicyOf(release *payload.Payload) (*Policy, error) {
 	manifest := configOf(release)
 	if manifest == nil {
 		return nil, nil
 	}
 	id := manifest.ID()
-	p := &Policy{origin: fmt.Sprintf("%s of release %s", id.String(), printable.Line(release.Version)), keyrings: map[string]openpgp.EntityList{}}
+	p := &Policy{
+		origin:   fmt.Sprintf("%s of release %s", id.String(), printable.Line(release.Version)),
+		keyrings: map[string]openpgp.EntityList{},
+	}
 	data, _, err := unstructured.NestedStringMap(manifest.Object().Object, "data")
 	if err != nil {
 		return nil, failed("%s: %v", p.origin, err)

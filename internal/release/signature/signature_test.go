@@ -37,7 +37,8 @@ func verify(t testing.TB, data map[string]string, maps ...runtime.Object) error 
 func verifyFrom(t testing.TB, policy *signature.Policy, client *fake.Clientset) error {
 	t.Helper()
 	signatures, err := policy.Verify(t.Context(), image, signature.Stores{
-		HTTP: &http.Client{Timeout: 300 * time.Millisecond}, ConfigMaps: client.CoreV1(), Namespaces: []string{signature.ManagedNamespace, "runlevel-system"},
+		HTTP: &http.Client{Timeout: 300 * time.Millisecond}, ConfigMaps: client.CoreV1(),
+		Namespaces: []string{signature.ManagedNamespace, "runlevel-system"},
 	})
 	if err == nil && len(signatures) == 0 {
 		t.Error("verified without a signature")
@@ -58,16 +59,26 @@ func TestWhatASignatureLacks(t *testing.T) {
 		signature []byte
 		says      string // empty for a good one
 	}{
-		"good":                   {signature: good},
-		"good and compressed":    {signature: compress(t, good)},
-		"one of two keys":        {keys: public(t, stranger, key), signature: good},
-		"of an unknown key":      {signature: sign(t, stranger, claim(image)), says: fmt.Sprintf("key %016X, which has made it, is not in verifier-public-key-shop", stranger.PrimaryKey.KeyId)},
-		"of a revoked key":       {keys: revoked(t, key), signature: good, says: "is revoked in verifier-public-key-shop"},
-		"of another image":       {signature: sign(t, key, claim(another)), says: "it is for another image, " + another},
-		"of another text":        {signature: sign(t, key, `{"image": "`+image+`"}`), says: `no "atomic container signature"`},
-		"damaged":                {signature: damaged, says: "it is forged or damaged"},
-		"expired":                {signature: old, says: "it has expired at 20"},
-		"a page":                 {signature: []byte("<html>please log in</html>"), says: "it is no signed OpenPGP message"},
+		"good":                {signature: good},
+		"good and compressed": {signature: compress(t, good)},
+		"one of two keys":     {keys: public(t, stranger, key), signature: good},
+		"of an unknown key": {
+			signature: sign(t, stranger, claim(image)),
+			says: fmt.Sprintf("key %016X, which has made it, is not in verifier-public-key-shop",
+				stranger.PrimaryKey.KeyId),
+		},
+		"of a revoked key": {keys: revoked(t, key), signature: good, says: "is revoked in verifier-public-key-shop"},
+		"of another image": {
+			signature: sign(t, key, claim(another)),
+			says:      "it is for another image, " + another,
+		},
+		"of another text": {signature: sign(t, key, `{"image": "`+image+`"}`), says: `no "atomic container signature"`},
+		"damaged":         {signature: damaged, says: "it is forged or damaged"},
+		"expired":         {signature: old, says: "it has expired at 20"},
+		"a page": {
+			signature: []byte("<html>please log in</html>"),
+			says:      "it is no signed OpenPGP message",
+		},
 		"not signed":             {signature: compress(t, []byte("nothing")), says: "it is no signed OpenPGP message"},
 		"too long":               {signature: make([]byte, 60<<10), says: "it has more than 50 KiB"},
 		"unpacks to too much":    {signature: bomb, says: "it unpacks to more than 256 KiB"},
@@ -88,8 +99,10 @@ func TestWhatASignatureLacks(t *testing.T) {
 			if err == nil {
 				t.Fatal("it is verified")
 			}
-			start := "The update cannot be verified: unable to verify " + image + " against keyrings: verifier-public-key-shop (ConfigMap shop/verification of release 1.0.0): "
-			if text := err.Error(); !strings.HasPrefix(text, start) || !strings.Contains(text, store+" signature-1: ") || !strings.Contains(text, test.says) {
+			start := "The update cannot be verified: unable to verify " + image +
+				" against keyrings: verifier-public-key-shop (ConfigMap shop/verification of release 1.0.0): "
+			if text := err.Error(); !strings.HasPrefix(text, start) ||
+				!strings.Contains(text, store+" signature-1: ") || !strings.Contains(text, test.says) {
 				t.Errorf("it says %s, and is to say %s", text, test.says)
 			}
 			if reason.Of(err) != "ImageVerificationFailed" {
@@ -107,7 +120,8 @@ func TestAGoodSignatureIsFoundAmongOthers(t *testing.T) {
 	key := newKey(t)
 	others := serve(t, []byte("nothing"), sign(t, newKey(t), claim(image)), sign(t, key, claim(image)))
 	must(t, verify(t, map[string]string{"verifier-public-key-shop": public(t, key), "store-shop": others}))
-	must(t, verify(t, map[string]string{"verifier-public-key-shop": public(t, key), "store-a": hang(t), "store-b": others}))
+	must(t,
+		verify(t, map[string]string{"verifier-public-key-shop": public(t, key), "store-a": hang(t), "store-b": others}))
 }
 
 // hang starts a store that begins to answer, and goes on for ever.
@@ -126,7 +140,8 @@ func hang(t *testing.T) string {
 func TestEachKeyringHasToSign(t *testing.T) {
 	builders, testers := newKey(t), newKey(t)
 	data := map[string]string{
-		"verifier-public-key-builders": public(t, builders), "verifier-public-key-testers": public(t, testers), "store-shop": serve(t, sign(t, builders, claim(image))),
+		"verifier-public-key-builders": public(t, builders), "verifier-public-key-testers": public(t, testers),
+		"store-shop": serve(t, sign(t, builders, claim(image))),
 	}
 	err := verify(t, data)
 	if err == nil || !strings.Contains(err.Error(), "against keyrings: verifier-public-key-testers (") {
@@ -147,13 +162,15 @@ func TestStoresThatFail(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct{ store, says string }{
-		"empty":    {serve(t), "no signature of it in ConfigMaps of namespace openshift-config-managed, ConfigMaps of namespace runlevel-system, http://127.0.0.1:"},
+		"empty": {serve(t), "no signature of it in ConfigMaps of namespace openshift-config-managed, ConfigMaps " +
+			"of namespace runlevel-system, http://127.0.0.1:"},
 		"it hangs": {hang(t), "no answer in time"},
 		"it fails": {serveAll(t, func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "out of order", http.StatusServiceUnavailable)
 		}), "the store answers 503 Service Unavailable"},
-		"it never ends":      {serveAll(t, endless), "it has more than 50 KiB"},
-		"it has empty files": {serveAll(t, func(http.ResponseWriter, *http.Request) {}), "it is no signed OpenPGP message"},
+		"it never ends": {serveAll(t, endless), "it has more than 50 KiB"},
+		"it has empty files": {serveAll(t, func(http.ResponseWriter, *http.Request) {}),
+			"it is no signed OpenPGP message"},
 		"it redirects to files": {serveAll(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
 		}), "unsupported protocol scheme"},
@@ -181,7 +198,11 @@ func TestSignaturesInTheCluster(t *testing.T) {
 	data := map[string]string{"verifier-public-key-shop": public(t, key)}
 	for _, namespace := range []string{"openshift-config-managed", "runlevel-system", "shop"} {
 		mirrored := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mirrored", Labels: map[string]string{"release.openshift.io/verification-signatures": ""}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace,
+				Name:      "mirrored",
+				Labels:    map[string]string{"release.openshift.io/verification-signatures": ""},
+			},
 			BinaryData: map[string][]byte{strings.Replace(image, ":", "-", 1) + "-1": good},
 		}
 		if err := verify(t, data, mirrored); (err == nil) != (namespace != "shop") {
@@ -194,13 +215,15 @@ func TestSignaturesInTheCluster(t *testing.T) {
 	}
 	client := fake.NewClientset()
 	for i := range 70 {
-		must(t, signature.Persist(t.Context(), client.CoreV1(), "runlevel-system", fmt.Sprintf("sha256:%064d", i), [][]byte{good}))
+		must(t, signature.Persist(t.Context(), client.CoreV1(), "runlevel-system", fmt.Sprintf("sha256:%064d", i),
+			[][]byte{good}))
 	}
 	must(t, signature.Persist(t.Context(), client.CoreV1(), "runlevel-system", image, [][]byte{good}))
 	policy, err := signature.PolicyOf(release(t, data))
 	must(t, err)
 	must(t, verifyFrom(t, policy, client))
-	kept, err := client.CoreV1().ConfigMaps("runlevel-system").Get(t.Context(), "signatures-managed", metav1.GetOptions{})
+	kept, err := client.CoreV1().ConfigMaps("runlevel-system").Get(t.Context(), "signatures-managed",
+		metav1.GetOptions{})
 	must(t, err)
 	if len(kept.BinaryData) != 64 {
 		t.Errorf("signatures of %d images are kept", len(kept.BinaryData))
@@ -228,7 +251,9 @@ func TestANamespaceThatMayNotBeRead(t *testing.T) {
 
 // TestVerifyEndsWithItsContext, when another update is asked for.
 func TestVerifyEndsWithItsContext(t *testing.T) {
-	policy, err := signature.PolicyOf(release(t, map[string]string{"verifier-public-key-shop": public(t, newKey(t)), "store-shop": hang(t)}))
+	policy, err := signature.PolicyOf(
+		release(t, map[string]string{"verifier-public-key-shop": public(t, newKey(t)), "store-shop": hang(t)}),
+	)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -245,17 +270,25 @@ func TestPolicies(t *testing.T) {
 		data map[string]string
 		says string
 	}{
-		"no keys":           {map[string]string{"store-shop": "https://store.example"}, "no key begins with verifier-public-key-"},
-		"a broken key":      {map[string]string{"verifier-public-key-shop": "-----BEGIN PGP", "store-shop": "https://store.example"}, "key verifier-public-key-shop: no GPG public key"},
-		"an empty key":      {map[string]string{"verifier-public-key-shop": ""}, "key verifier-public-key-shop: no GPG public key"},
-		"a file as store":   {map[string]string{"verifier-public-key-shop": key, "store-shop": "file:///etc"}, "key store-shop: no URL with http:// or https://"},
-		"no host":           {map[string]string{"verifier-public-key-shop": key, "store-shop": "https:///etc"}, "key store-shop: no URL"},
+		"no keys": {map[string]string{"store-shop": "https://store.example"},
+			"no key begins with verifier-public-key-"},
+		"a broken key": {map[string]string{
+			"verifier-public-key-shop": "-----BEGIN PGP",
+			"store-shop":               "https://store.example",
+		}, "key verifier-public-key-shop: no GPG public key"},
+		"an empty key": {map[string]string{"verifier-public-key-shop": ""},
+			"key verifier-public-key-shop: no GPG public key"},
+		"a file as store": {map[string]string{"verifier-public-key-shop": key, "store-shop": "file:///etc"},
+			"key store-shop: no URL with http:// or https://"},
+		"no host": {map[string]string{"verifier-public-key-shop": key, "store-shop": "https:///etc"},
+			"key store-shop: no URL"},
 		"only keys":         {map[string]string{"verifier-public-key-shop": key}, ""},
 		"something unknown": {map[string]string{"verifier-public-key-shop": key, "other": "x"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy, err := signature.PolicyOf(release(t, test.data))
-			if test.says == "" && (err != nil || policy == nil) || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+			if test.says == "" && (err != nil || policy == nil) ||
+				test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
 				t.Errorf("it says %v, and is to say %s", err, test.says)
 			}
 		})
@@ -267,7 +300,12 @@ func TestPolicies(t *testing.T) {
 		", annotations: {release.openshift.io/verification-config-map: ''}":                                      true,
 		", annotations: {release.openshift.io/verification-config-map: '', release.openshift.io/delete: 'true'}": false,
 	} {
-		overridden := payload.Options{Filter: payload.Filter{Overrides: []configv1.ComponentOverride{{Kind: "ConfigMap", Namespace: "shop", Name: "verification", Unmanaged: true}}}}
+		overridden := payload.Options{Filter: payload.Filter{Overrides: []configv1.ComponentOverride{{
+			Kind:      "ConfigMap",
+			Namespace: "shop",
+			Name:      "verification",
+			Unmanaged: true,
+		}}}}
 		for _, options := range []payload.Options{{}, overridden} {
 			policy, err := signature.PolicyOf(load(t, options, fmt.Sprintf(configMap, annotations)))
 			if got := policy != nil || err != nil; got != isPolicy {
@@ -299,7 +337,8 @@ func TestTheCommandsOfTheDocumentation(t *testing.T) {
 	}
 	key, err := os.ReadFile(filepath.Join(folder, "release-key.asc"))
 	must(t, err)
-	store := serveAll(t, http.StripPrefix("/signatures", http.FileServer(http.Dir(filepath.Join(folder, "signatures")))).ServeHTTP)
+	store := serveAll(t, http.StripPrefix("/signatures",
+		http.FileServer(http.Dir(filepath.Join(folder, "signatures")))).ServeHTTP)
 	must(t, verify(t, map[string]string{"verifier-public-key-shop": string(key), "store-shop": store}))
 }
 
@@ -313,7 +352,11 @@ func FuzzSignature(f *testing.F) {
 	must(f, err)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		response := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "runlevel-system", Name: "any", Labels: map[string]string{"release.openshift.io/verification-signatures": ""}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "runlevel-system",
+				Name:      "any",
+				Labels:    map[string]string{"release.openshift.io/verification-signatures": ""},
+			},
 			BinaryData: map[string][]byte{strings.Replace(image, ":", "-", 1) + "-1": text},
 		}
 		if verifyFrom(t, policy, fake.NewClientset(response)) == nil {

@@ -27,8 +27,8 @@ const ManagedNamespace = configmap.NamespaceLabelConfigMap
 // maxSignatures bounds how many signatures of an image are read from a store.
 const maxSignatures = 9
 
-// A webStore has signatures at URL/sha256=HEX/signature-1 and so on. The like store of library-go, sigstore.Store, reads
-// responses of any size.
+// A webStore has signatures at URL/sha256=HEX/signature-1 and so on. The like store of library-go, sigstore.Store,
+// reads responses of any size.
 type webStore struct {
 	client *http.Client
 	url    *url.URL
@@ -91,7 +91,8 @@ func (c configMaps) each(ctx context.Context, digest string, try func(string, []
 	if err != nil {
 		return err
 	}
-	all, err := c.client.ConfigMaps(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: configmap.ReleaseLabelConfigMap})
+	all, err := c.client.ConfigMaps(c.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: configmap.ReleaseLabelConfigMap})
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,8 @@ const (
 )
 
 // Persist saves the signatures of an image in a ConfigMap of a namespace, where Verify finds them if a store is down.
-func Persist(ctx context.Context, client corev1client.ConfigMapsGetter, namespace, digest string, signatures [][]byte) error {
+func Persist(ctx context.Context, client corev1client.ConfigMapsGetter, namespace, digest string,
+	signatures [][]byte) error {
 	prefix, err := util.DigestToKeyPrefix(digest, "-")
 	if err != nil {
 		return err
@@ -138,7 +140,8 @@ func Persist(ctx context.Context, client corev1client.ConfigMapsGetter, namespac
 	return nil
 }
 
-// withSignatures returns data with the signatures of an image, and without those of some other images if it has too many.
+// withSignatures returns data with the signatures of an image, and without those of some other images if it has too
+// many.
 func withSignatures(data map[string][]byte, prefix string, signatures [][]byte) map[string][]byte {
 	next := map[string][]byte{}
 	for i, group := range signatures {

@@ -37,9 +37,9 @@ type Stores struct {
 	Namespaces []string // of ConfigMaps with signatures
 }
 
-// Verify returns the signatures because of which an image conforms to the policy. It reads ConfigMaps of the cluster first,
-// and then all stores of the policy at once. The error has what is wrong with each signature that was found, and is the
-// same each time.
+// Verify returns the signatures because of which an image conforms to the policy. It reads ConfigMaps of the cluster
+// first, and then all stores of the policy at once. The error has what is wrong with each signature that was found, and
+// is the same each time.
 func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxVerifyTime)
 	defer cancel()
@@ -64,8 +64,8 @@ func (p *Policy) search(from Stores, found *findings) []store.Store {
 	return append(all, &simultaneous{web})
 }
 
-// A simultaneous store queries several stores at the same time, until the signatures suffice. Library-go's parallel store may
-// drop a response that arrives just as the last store ends.
+// A simultaneous store queries several stores at the same time, until the signatures suffice. Library-go's parallel
+// store may drop a response that arrives just as the last store ends.
 type simultaneous struct{ stores []store.Store }
 
 // Signatures implements store.Store.
@@ -165,7 +165,9 @@ func (f *findings) explain(p *Policy, digest string) error {
 	f.mu.Lock()
 	all := slices.Clone(f.all)
 	f.mu.Unlock()
-	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.name, b.name)) })
+	slices.SortStableFunc(all, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.name, b.name))
+	})
 	var missing, reasons, empty []string
 	for _, name := range p.keyringNames() {
 		wrong, isSigned := checkSignatures(all, digest, name, p.keyrings[name])
@@ -190,10 +192,14 @@ func (f *findings) explain(p *Policy, digest string) error {
 	if more := len(reasons) - maxFindings; more > 0 {
 		reasons = append(reasons[:maxFindings], fmt.Sprintf("and %d more", more))
 	}
-	return failed("unable to verify %s against keyrings: %s (%s): %s", digest, strings.Join(missing, ", "), p.origin, strings.Join(reasons, "; "))
+	return failed("unable to verify %s against keyrings: %s (%s): %s", digest, strings.Join(missing, ", "), p.origin,
+		strings.Join(reasons, "; "))
 }
 
 // failed returns an error of this package, in the words of the cluster-version operator.
 func failed(format string, arguments ...any) error {
-	return &reason.Error{Reason: VerificationFailed, Message: "The update cannot be verified: " + printable.Line(fmt.Sprintf(format, arguments...))}
+	return &reason.Error{
+		Reason:  VerificationFailed,
+		Message: "The update cannot be verified: " + printable.Line(fmt.Sprintf(format, arguments...)),
+	}
 }

@@ -13,7 +13,9 @@ import (
 // This rule is about pods that the pod security policy of their Namespace refuses, by the API server's own code.
 
 // evaluator has the checks of all levels and versions.
-var evaluator = sync.OnceValues(func() (policy.Evaluator, error) { return policy.NewEvaluator(policy.DefaultChecks(), nil) })
+var evaluator = sync.OnceValues(func() (policy.Evaluator, error) {
+	return policy.NewEvaluator(policy.DefaultChecks(), nil)
+})
 
 func checkUnadmittedPod(s *subject, r *reporter) {
 	checks, err := evaluator()
@@ -28,12 +30,14 @@ func checkUnadmittedPod(s *subject, r *reporter) {
 			level, isEnforced := enforcedLevel(namespace)
 			for _, pods := range sets {
 				var spec corev1.PodSpec
-				if !isEnforced || !s.shareCluster(pods.by, namespace) || runtime.DefaultUnstructuredConverter.FromUnstructured(pods.spec, &spec) != nil {
+				if !isEnforced || !s.shareCluster(pods.by, namespace) ||
+					runtime.DefaultUnstructuredConverter.FromUnstructured(pods.spec, &spec) != nil {
 					continue
 				}
 				found := policy.AggregateCheckResults(checks.EvaluatePod(level, pods.metadata(), &spec))
 				if !found.Allowed {
-					r.field(pods.by, pods.path, "the Namespace %s (%s:%d) enforces the pod security level %s, which does not allow: %s",
+					r.field(pods.by, pods.path,
+						"the Namespace %s (%s:%d) enforces the pod security level %s, which does not allow: %s",
 						name, namespace.Path, namespace.Line, level.Level, found.ForbiddenDetail())
 				}
 			}
@@ -54,7 +58,9 @@ func enforcedLevel(namespace *manifest) (level api.LevelVersion, isEnforced bool
 
 // metadata returns the metadata of pods.
 func (p podSet) metadata() *metav1.ObjectMeta {
-	annotations, _ := p.by.get(append(p.path[:len(p.path)-1:len(p.path)-1], "metadata", "annotations")...).(map[string]any)
+	annotations, _ := p.by.get(
+		append(p.path[:len(p.path)-1:len(p.path)-1], "metadata", "annotations")...,
+	).(map[string]any)
 	found := &metav1.ObjectMeta{Labels: p.labels, Annotations: map[string]string{}}
 	for key, value := range annotations {
 		found.Annotations[key], _ = value.(string)

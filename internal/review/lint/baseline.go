@@ -59,7 +59,8 @@ func baselineKeyOf(f Finding) baselineKey {
 }
 
 func (p baselineKey) compare(q baselineKey) int {
-	return cmp.Or(cmp.Compare(p.In, q.In), cmp.Compare(p.File, q.File), cmp.Compare(p.Rule, q.Rule), cmp.Compare(p.Object, q.Object))
+	return cmp.Or(cmp.Compare(p.In, q.In), cmp.Compare(p.File, q.File), cmp.Compare(p.Rule, q.Rule),
+		cmp.Compare(p.Object, q.Object))
 }
 
 // baselineComment explains a baseline to its reviewers.
@@ -142,7 +143,8 @@ func (t *baselineText) parse(content []byte) error {
 		return fmt.Errorf(`this is no baseline: it has no "version: %d"`, baselineVersion)
 	}
 	if version := places.Scalar("version"); version != fmt.Sprint(baselineVersion) {
-		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it again", cmp.Or(version, "?"), baselineVersion)
+		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote "+
+			"it, or write it again", cmp.Or(version, "?"), baselineVersion)
 	}
 	if err := root.Decode(t); err != nil {
 		return err
@@ -170,9 +172,11 @@ func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
 	case a.File == "" || a.Rule == "":
 		return fmt.Errorf("line %d: this entry accepts nothing: write its file and its rule", a.line)
 	case !slices.Contains([]Origin{InPayload, InPrevious, InRelease, InConfig}, a.In):
-		return fmt.Errorf("line %d: in is %q, and must be %s, %s or %s, or left out", a.line, a.In, InPrevious, InRelease, InConfig)
+		return fmt.Errorf("line %d: in is %q, and must be %s, %s or %s, or left out", a.line, a.In, InPrevious,
+			InRelease, InConfig)
 	case a.Count < 1:
-		return fmt.Errorf("line %d: count is %d, and must be 1 or more: drop the entry if there are none", a.line, a.Count)
+		return fmt.Errorf("line %d: count is %d, and must be 1 or more: drop the entry if there are none", a.line,
+			a.Count)
 	}
 	return nil
 }
@@ -198,7 +202,12 @@ func (r *Result) accept(baseline *Baseline, config Config) {
 			continue
 		}
 		remaining[same[n]]--
-		f.Suppressed = &Suppression{Reason: "known in the baseline", File: baseline.file, Line: same[n].line, In: InBaseline}
+		f.Suppressed = &Suppression{
+			Reason: "known in the baseline",
+			File:   baseline.file,
+			Line:   same[n].line,
+			In:     InBaseline,
+		}
 		r.Suppressed = append(r.Suppressed, f)
 	}
 	rule, _ := FindRule("stale-baseline")
@@ -230,7 +239,8 @@ func (a *baselineEntry) stale(remaining int, ran []string) string {
 	case remaining == 0 || !slices.Contains(ran, a.Rule):
 		return ""
 	case remaining < a.Count:
-		return fmt.Sprintf("%s finds %d of these in %s, and no longer %d: lower the count", a.Rule, a.Count-remaining, where, a.Count)
+		return fmt.Sprintf("%s finds %d of these in %s, and no longer %d: lower the count", a.Rule, a.Count-remaining,
+			where, a.Count)
 	default:
 		return fmt.Sprintf("%s no longer finds this in %s: drop the entry", a.Rule, where)
 	}

@@ -17,8 +17,21 @@ import (
 // and the same text whatever the order of findings.
 func TestBaselineIsWrittenForReview(t *testing.T) {
 	found := []lint.Finding{
-		{Rule: "dropped", File: "a.yaml", In: lint.InPrevious, Object: "ConfigMap shop/a", Line: 3, Message: "it is gone"},
-		{Rule: "unused-ignore", File: "/home/someone/.runlevel-lint", In: lint.InConfig, Line: 2, Message: "duplicate finds nothing here"},
+		{
+			Rule:    "dropped",
+			File:    "a.yaml",
+			In:      lint.InPrevious,
+			Object:  "ConfigMap shop/a",
+			Line:    3,
+			Message: "it is gone",
+		},
+		{
+			Rule:    "unused-ignore",
+			File:    "/home/someone/.runlevel-lint",
+			In:      lint.InConfig,
+			Line:    2,
+			Message: "duplicate finds nothing here",
+		},
 		{Rule: "no-namespace", File: "b.yaml", Object: "ConfigMap a", Line: 9, Message: "second: say a namespace"},
 		{Rule: "duplicate", File: "b.yaml", Object: "ConfigMap a", Line: 9, Message: "it is there twice"},
 		{Rule: "no-namespace", File: "b.yaml", Object: "ConfigMap a", Line: 1, Message: "first: say a namespace"},
@@ -101,7 +114,8 @@ func TestBaselineSurvivesEdits(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := fstest.MapFS{"0000_50_web_a.yaml": &fstest.MapFile{Data: text}}
-		if input.Payload, input.Problems, err = payload.Parse(t.Context(), files, payload.Options{KeepText: true}); err != nil {
+		if input.Payload, input.Problems, err = payload.Parse(t.Context(), files,
+			payload.Options{KeepText: true}); err != nil {
 			t.Fatal(err)
 		}
 		result, err := lint.Run(t.Context(), input)
@@ -130,28 +144,37 @@ func TestBaselineSurvivesEdits(t *testing.T) {
 // TestBaselinesThatAreRefused are told of in one line each.
 func TestBaselinesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                           `b: this is no baseline: it has no "version: 1"`,
-		"findings: []":                               `b: this is no baseline: it has no "version: 1"`,
-		"just a text":                                "b: line 1: this must be a mapping",
-		"- a":                                        "b: line 1: this must be a mapping",
-		"version: 2\nrules: {}":                      "b: it is of version 2, and this runlevel reads and writes 1: use the runlevel that wrote it, or write it again",
-		"version: {a: b}":                            "b: it is of version ?, and this runlevel reads and writes 1: use the runlevel that wrote it, or write it again",
-		"version: '1'":                               "b: line 1: this must be a number",
-		"version: 1\nfinding: []":                    `b: line 2: there is no key "finding" here: there are version and findings`,
-		"version: 1\nfindings: {}":                   "b: line 2: this must be a list of entries",
-		"version: 1\nfindings:\n-\n":                 "b: findings has an empty entry: write a file and a rule, or drop it",
-		"version: 1\nfindings: [a]":                  "b: line 2: this must be a mapping",
-		"version: 1\n---\nversion: 1":                `b: line 2: the file has one document only: remove "---" and what is below it`,
-		"version: 1\n<<<<<<< HEAD\n":                 `b: line 2: a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`,
-		entry("{file: a}"):                           "b: line 3: this entry accepts nothing: write its file and its rule",
-		entry("{rule: dropped}"):                     "b: line 3: this entry accepts nothing: write its file and its rule",
-		entry("{file: a, rule: b, line: 1}"):         `b: line 3: there is no key "line" here: there are file, in, rule, object, count and message`,
-		entry("{file: a, rule: b, count: many}"):     "b: line 3: this must be a number",
-		entry("{file: a, rule: b, count: 0}"):        "b: line 3: count is 0, and must be 1 or more: drop the entry if there are none",
-		entry("{file: a, rule: b, in: baseline}"):    `b: line 3: in is "baseline", and must be previous, release or config, or left out`,
-		entry("{file: [a], rule: b}"):                "b: line 3: this must be a string",
-		entry("{file: a, rule: b}\n  colour: green"): "b: line 3: this line or one below is not indented as its neighbours, or has more behind its value: indent it alike, or put the value in quotes",
-		"version: 1\nversion: 1":                     `b: line 2: the key "version" stands twice: leave one out`,
+		"":             `b: this is no baseline: it has no "version: 1"`,
+		"findings: []": `b: this is no baseline: it has no "version: 1"`,
+		"just a text":  "b: line 1: this must be a mapping",
+		"- a":          "b: line 1: this must be a mapping",
+		"version: 2\nrules: {}": "b: it is of version 2, and this runlevel reads and writes 1: " +
+			"use the runlevel that wrote it, or write it again",
+		"version: {a: b}": "b: it is of version ?, and this runlevel reads and writes 1: use the " +
+			"runlevel that wrote it, or write it again",
+		"version: '1'":                "b: line 1: this must be a number",
+		"version: 1\nfinding: []":     `b: line 2: there is no key "finding" here: there are version and findings`,
+		"version: 1\nfindings: {}":    "b: line 2: this must be a list of entries",
+		"version: 1\nfindings:\n-\n":  "b: findings has an empty entry: write a file and a rule, or drop it",
+		"version: 1\nfindings: [a]":   "b: line 2: this must be a mapping",
+		"version: 1\n---\nversion: 1": `b: line 2: the file has one document only: remove "---" and what is below it`,
+		"version: 1\n<<<<<<< HEAD\n":  `b: line 2: a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`,
+		entry(
+			"{file: a}",
+		): "b: line 3: this entry accepts nothing: write its file and its rule",
+		entry("{rule: dropped}"): "b: line 3: this entry accepts nothing: write its file and its rule",
+		entry(
+			"{file: a, rule: b, line: 1}",
+		): `b: line 3: there is no key "line" here: there are file, in, rule, object, count and message`,
+		entry("{file: a, rule: b, count: many}"): "b: line 3: this must be a number",
+		entry("{file: a, rule: b, count: 0}"): "b: line 3: count is 0, and must be 1 or more: drop the entry " +
+			"if there are none",
+		entry("{file: a, rule: b, in: " +
+			"baseline}"): `b: line 3: in is "baseline", and must be previous, release or config, or left out`,
+		entry("{file: [a], rule: b}"): "b: line 3: this must be a string",
+		entry("{file: a, rule: b}\n  colour: green"): "b: line 3: this line or one below is not indented as its " +
+			"neighbours, or has more behind its value: indent it alike, or put the value in quotes",
+		"version: 1\nversion: 1": `b: line 2: the key "version" stands twice: leave one out`,
 	} {
 		_, err := lint.ParseBaseline("b", []byte(text))
 		if err == nil || err.Error() != want {
@@ -176,7 +199,8 @@ func written(t testing.TB, findings []lint.Finding) string {
 func FuzzBaseline(f *testing.F) {
 	for _, seed := range []string{
 		"", "version: 1", "version: 2\n", "version: [1]\n", entry("{file: a, rule: dropped, count: 2, in: previous}"),
-		entry("{file: 0000_50_web_a.yaml, rule: not-a-manifest}"), entry("&a {file: a, rule: b}\n- *a"), "[", "version: 1\n---\nversion: 1",
+		entry("{file: 0000_50_web_a.yaml, rule: not-a-manifest}"), entry("&a {file: a, rule: b}\n- *a"), "[",
+		"version: 1\n---\nversion: 1",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -184,7 +208,8 @@ func FuzzBaseline(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		baseline, err := lint.ParseBaseline("the-baseline", text)
 		if err != nil {
-			if message := err.Error(); !strings.HasPrefix(message, "the-baseline: ") || strings.Contains(message, "\n") || strings.Contains(message, "lint.") {
+			if message := err.Error(); !strings.HasPrefix(message, "the-baseline: ") ||
+				strings.Contains(message, "\n") || strings.Contains(message, "lint.") {
 				t.Errorf("%q does not tell well", message)
 			}
 			return
@@ -193,7 +218,8 @@ func FuzzBaseline(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lint.Run(t.Context(), lint.Input{Payload: read, Problems: problems, Baseline: baseline}); err != nil {
+		if _, err := lint.Run(t.Context(),
+			lint.Input{Payload: read, Problems: problems, Baseline: baseline}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -211,7 +237,8 @@ func FuzzWriteBaseline(f *testing.F) {
 		}
 		input := lint.Input{Payload: &payload.Payload{}}
 		for range count {
-			input.Problems = append(input.Problems, payload.Problem{Cause: payload.Unreadable, File: file, Object: object, Message: message})
+			input.Problems = append(input.Problems,
+				payload.Problem{Cause: payload.Unreadable, File: file, Object: object, Message: message})
 		}
 		first, err := lint.Run(t.Context(), input)
 		if err != nil {
@@ -226,7 +253,8 @@ func FuzzWriteBaseline(f *testing.F) {
 			t.Fatal(err)
 		}
 		if len(second.Findings) > 0 || len(second.Suppressed) != len(first.Findings) {
-			t.Errorf("%v are new, and %d of %d known, with\n%s", second.Findings, len(second.Suppressed), len(first.Findings), text)
+			t.Errorf("%v are new, and %d of %d known, with\n%s", second.Findings, len(second.Suppressed),
+				len(first.Findings), text)
 		}
 		if again := written(t, second.Suppressed); again != text {
 			t.Errorf("it is written in another way:\n%s\n%s", text, again)

@@ -43,7 +43,9 @@ func BenchmarkLint(b *testing.B) {
 			load()
 		}
 	})
-	b.Run("load and lint without schemas", func(b *testing.B) { run(b, "definition", "custom-resource", "unknown-field") })
+	b.Run("load and lint without schemas", func(b *testing.B) {
+		run(b, "definition", "custom-resource", "unknown-field")
+	})
 	b.Run("load and lint", func(b *testing.B) { run(b) })
 }
 
@@ -88,9 +90,12 @@ func grown(count int, isNext bool) fstest.MapFS {
 		case 1:
 			kind, rest = "ServiceAccount", ""
 		case 2:
-			kind, rest = "RoleBinding", fmt.Sprintf("roleRef: {kind: Role, name: a, apiGroup: rbac.authorization.k8s.io}\nsubjects: [{kind: ServiceAccount, name: x1, namespace: %s}]\n", namespace)
+			kind, rest = "RoleBinding",
+				fmt.Sprintf("roleRef: {kind: Role, name: a, apiGroup: rbac.authorization.k8s.io}\nsubjects: [{kind: "+
+					"ServiceAccount, name: x1, namespace: %s}]\n", namespace)
 		case 3:
-			kind, rest = "Deployment", "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {serviceAccountName: x1, containers: [{name: a, image: b}]}}}\n"
+			kind, rest = "Deployment", "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: "+
+				"b}}, spec: {serviceAccountName: x1, containers: [{name: a, image: b}]}}}\n"
 		case 4:
 			kind, rest = "Service", "spec: {selector: {a: b}, ports: [{port: 80}]}\n"
 		case 8:
@@ -106,8 +111,11 @@ func grown(count int, isNext bool) fstest.MapFS {
 		if isNext && part == 7 {
 			metadata += `, annotations: {release.openshift.io/delete: "true"}`
 		}
-		text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {%s}\n%s", cmp.Or(apiVersion, "v1"), kind, metadata, rest)
-		files[fmt.Sprintf("0000_%02d_team%d_%d.yaml", component%90+10, component, part)] = &fstest.MapFile{Data: []byte(text)}
+		text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {%s}\n%s", cmp.Or(apiVersion, "v1"), kind, metadata,
+			rest)
+		files[fmt.Sprintf("0000_%02d_team%d_%d.yaml", component%90+10, component, part)] = &fstest.MapFile{
+			Data: []byte(text),
+		}
 	}
 	return files
 }

@@ -39,7 +39,11 @@ func TestAChangeOfAllAndOfNothing(t *testing.T) {
 		input := e.input(t)
 		want := inPayload(run(t, input).Findings)
 		isMine := true
-		input.Change = &lint.ComponentChange{Before: input.Payload, Problems: input.Problems, Own: func(file string, _ lint.Origin) (string, bool) { return file, isMine }}
+		input.Change = &lint.ComponentChange{
+			Before:   input.Payload,
+			Problems: input.Problems,
+			Own:      func(file string, _ lint.Origin) (string, bool) { return file, isMine },
+		}
 		if diff := cmp.Diff(want, inPayload(run(t, input).Findings)); diff != "" {
 			t.Errorf("%s: who owns everything sees something else: %s", name, diff)
 		}
@@ -75,7 +79,8 @@ func TestWhatAChangeCauses(t *testing.T) {
 	ofForeignKind := text("apiVersion: shop.example/v1", "kind: Shop", "metadata: {name: web, namespace: default}")
 	others := fstest.MapFS{
 		"0000_40_api_04.yaml": text("apiVersion: v1", "kind: ConfigMap", "metadata: {name: api, namespace: nowhere}"),
-		"0000_40_api_05.yaml": text("apiVersion: shop.example/v1", "kind: Shop", "metadata: {name: api, namespace: default}"),
+		"0000_40_api_05.yaml": text("apiVersion: shop.example/v1", "kind: Shop",
+			"metadata: {name: api, namespace: default}"),
 		"0000_50_api_01.yaml": configMap("api", misspelt),
 		"0000_50_api_02.yaml": configMap("both", ""),
 		"0000_60_api_03.yaml": text("apiVersion: v1", "kind: ConfigMap", "metadata: {name: broken"),
@@ -95,17 +100,21 @@ func TestWhatAChangeCauses(t *testing.T) {
 	}{
 		"nothing": {fstest.MapFS{}, fstest.MapFS{"0000_50_web_01.yaml": configMap("web", "")}, nil},
 		"its own mistake": {
-			fstest.MapFS{"0000_50_web_01.yaml": configMap("web", misspelt)}, fstest.MapFS{"0000_50_web_01.yaml": configMap("web", misspelt)},
+			fstest.MapFS{"0000_50_web_01.yaml": configMap("web", misspelt)},
+			fstest.MapFS{"0000_50_web_01.yaml": configMap("web", misspelt)},
 			[]string{"01.yaml delete-misspelt"},
 		},
 		"an object that others have, behind theirs": {
 			fstest.MapFS{}, fstest.MapFS{"0000_50_web_01.yaml": configMap("both", "")}, []string{"01.yaml duplicate"},
 		},
 		"an object that others have, in front of theirs": {
-			fstest.MapFS{}, fstest.MapFS{"0000_40_web_01.yaml": configMap("both", "")}, []string{"0000_50_api_02.yaml duplicate release"},
+			fstest.MapFS{}, fstest.MapFS{"0000_40_web_01.yaml": configMap("both", "")},
+			[]string{"0000_50_api_02.yaml duplicate release"},
 		},
-		"one more object in a Namespace that is missing for others": {fstest.MapFS{}, fstest.MapFS{"0000_50_web_01.yaml": inNowhere}, nil},
-		"one more object of a kind that others have, too":           {fstest.MapFS{}, fstest.MapFS{"0000_50_web_01.yaml": ofForeignKind}, nil},
+		"one more object in a Namespace that is missing for others": {fstest.MapFS{},
+			fstest.MapFS{"0000_50_web_01.yaml": inNowhere}, nil},
+		"one more object of a kind that others have, too": {fstest.MapFS{},
+			fstest.MapFS{"0000_50_web_01.yaml": ofForeignKind}, nil},
 		"the same, that was there in another line": {
 			fstest.MapFS{"0000_40_web_01.yaml": configMap("both", "")},
 			fstest.MapFS{"0000_40_web_01.yaml": text("# one more line", string(configMap("both", "").Data))}, nil,
@@ -132,7 +141,8 @@ func TestWhatAChangeCauses(t *testing.T) {
 
 // A definition may move to another file, and what others did wrong is still theirs.
 func TestADefinitionInAnotherFile(t *testing.T) {
-	definition := text("apiVersion: apiextensions.k8s.io/v1", "kind: CustomResourceDefinition", "metadata: {name: shops.example.com}",
+	definition := text("apiVersion: apiextensions.k8s.io/v1", "kind: CustomResourceDefinition",
+		"metadata: {name: shops.example.com}",
 		"spec:", "  group: example.com", "  scope: Namespaced", "  names: {kind: Shop, plural: shops}", "  versions:",
 		"  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, required: [spec]}}}")
 	shop := text("apiVersion: example.com/v1", "kind: Shop", "metadata: {name: api, namespace: default}")
@@ -142,9 +152,11 @@ func TestADefinitionInAnotherFile(t *testing.T) {
 		}}
 	}
 	change := own("0000_10_web_02.yaml")
-	change.Before, change.Problems = read(t, fstest.MapFS{"0000_10_web_01.yaml": definition, "0000_50_api_01.yaml": shop})
+	change.Before, change.Problems = read(t,
+		fstest.MapFS{"0000_10_web_01.yaml": definition, "0000_50_api_01.yaml": shop})
 	input := lint.Input{Change: change}
-	input.Payload, input.Problems = read(t, fstest.MapFS{"0000_10_web_02.yaml": definition, "0000_50_api_01.yaml": shop})
+	input.Payload, input.Problems = read(t,
+		fstest.MapFS{"0000_10_web_02.yaml": definition, "0000_50_api_01.yaml": shop})
 	if got := inPayload(run(t, input).Findings); got != "" {
 		t.Errorf("found %s", got)
 	}

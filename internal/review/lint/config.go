@@ -107,7 +107,8 @@ func decodeMapping(node *yaml.Node, into any, keys ...string) error {
 	for at := 0; at+1 < len(node.Content) && node.Kind == yaml.MappingNode; at += 2 {
 		if key := node.Content[at]; !slices.Contains(keys, key.Value) {
 			last := len(keys) - 1
-			return fmt.Errorf("line %d: there is no key %q here: there are %s and %s", key.Line, key.Value, strings.Join(keys[:last], ", "), keys[last])
+			return fmt.Errorf("line %d: there is no key %q here: there are %s and %s", key.Line, key.Value,
+				strings.Join(keys[:last], ", "), keys[last])
 		}
 	}
 	return node.Decode(into)
@@ -121,7 +122,14 @@ func explain(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	text, _, _ = strings.Cut(text, "\n")
 	if found := wrongType.FindStringSubmatch(text); found != nil {
-		wanted := map[string]string{"string": "a string", "lint.Severity": "a string", "[]string": "a list of names", "[]*lint.Ignore": "a list of entries", "[]*lint.baselineEntry": "a list of entries", "int": "a number"}
+		wanted := map[string]string{
+			"string":                "a string",
+			"lint.Severity":         "a string",
+			"[]string":              "a list of names",
+			"[]*lint.Ignore":        "a list of entries",
+			"[]*lint.baselineEntry": "a list of entries",
+			"int":                   "a number",
+		}
 		text = fmt.Sprintf("line %s: this must be %s", found[1], cmp.Or(wanted[found[2]], "a mapping"))
 	}
 	return printable.Line(text)
@@ -145,7 +153,8 @@ func (c Config) check() error {
 			return errors.New("ignore has an empty entry: write a rule and a reason, or drop it")
 		}
 		if _, err := path.Match(ignore.File, ""); err != nil {
-			return fmt.Errorf("line %d: %q is no pattern for files: write one such as 0000_50_web_*.yaml", ignore.line, ignore.File)
+			return fmt.Errorf("line %d: %q is no pattern for files: write one such as 0000_50_web_*.yaml", ignore.line,
+				ignore.File)
 		}
 	}
 	return nil

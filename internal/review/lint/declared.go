@@ -39,9 +39,11 @@ func checkDeclaredReference(s *subject, r *reporter) {
 // wrongDeclaration returns what is wrong with a declaration of a definition; "" if nothing is.
 func wrongDeclaration(s *subject, definition *manifest, declared references.Declaration) string {
 	versions := versionsOf(definition)
-	hasField := declared.Field == "metadata.name" || slices.ContainsFunc(sortedKeys(versions), func(version string) bool {
-		return hasStringAt(fieldAt(versions[version], []string{"schema", "openAPIV3Schema"}), strings.Split(declared.Field, "."))
-	})
+	hasField := declared.Field == "metadata.name" ||
+		slices.ContainsFunc(sortedKeys(versions), func(version string) bool {
+			return hasStringAt(fieldAt(versions[version], []string{"schema", "openAPIV3Schema"}),
+				strings.Split(declared.Field, "."))
+		})
 	kind, isKnown := declared.Kind, scopeOfKind(s, declared.Kind) != kinds.Unknown
 	switch {
 	case !hasField:
@@ -49,7 +51,8 @@ func wrongDeclaration(s *subject, definition *manifest, declared references.Decl
 	case isKnown:
 		return ""
 	case kinds.Scheme().IsGroupRegistered(kind.Group):
-		return "Kubernetes has no kind " + kind.String() + instead(kind, s.config.kubernetes()) + ": write the kind, then a dot and its group if it has one"
+		return "Kubernetes has no kind " + kind.String() + instead(kind, s.config.kubernetes()) +
+			": write the kind, then a dot and its group if it has one"
 	case definesGroup(s, kind.Group):
 		return "the payload defines no kind " + kind.Kind + " in " + kind.Group + ": correct it"
 	default:
@@ -73,8 +76,8 @@ func scopeOfKind(s *subject, kind schema.GroupKind) kinds.Scope {
 	return kinds.Unknown
 }
 
-// hasStringAt reports whether a schema has a string at a path of keys, which leads through all items of lists. A schema that
-// keeps unknown fields may have any.
+// hasStringAt reports whether a schema has a string at a path of keys, which leads through all items of lists. A schema
+// that keeps unknown fields may have any.
 func hasStringAt(value any, path []string) bool {
 	schema, _ := value.(map[string]any)
 	if items, isList := schema["items"]; isList {
@@ -96,7 +99,9 @@ func hasStringAt(value any, path []string) bool {
 // definesGroup reports whether the payload, or the previous one, defines a kind of a group.
 func definesGroup(s *subject, group string) bool {
 	for _, x := range []*index{s.index, s.previous} {
-		if x != nil && slices.ContainsFunc(slices.Collect(maps.Keys(x.defines)), func(kind schema.GroupKind) bool { return kind.Group == group }) {
+		if x != nil && slices.ContainsFunc(slices.Collect(maps.Keys(x.defines)), func(kind schema.GroupKind) bool {
+			return kind.Group == group
+		}) {
 			return true
 		}
 	}

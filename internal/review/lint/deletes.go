@@ -59,7 +59,8 @@ func checkMisplacedDelete(s *subject, r *reporter) {
 				continue
 			}
 			where := cmp.Or(strings.Join(path[:len(path)-1], "."), "the manifest itself")
-			r.field(m, path, "%s is in %s, where it has no effect: move it to metadata.annotations of the object", payload.DeleteAnnotation, where)
+			r.field(m, path, "%s is in %s, where it has no effect: move it to metadata.annotations of the object",
+				payload.DeleteAnnotation, where)
 		}
 	}
 }
@@ -95,21 +96,27 @@ func checkDeleteNever(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		switch {
 		case !s.shareCluster(m, m):
-			r.field(m, annotation(payload.DeleteAnnotation), "its annotations leave it out of every cluster, so it deletes nothing: fix those for the profile, feature set or feature gate")
+			r.field(m, annotation(payload.DeleteAnnotation),
+				"its annotations leave it out of every cluster, so it deletes nothing: fix those for the profile, "+
+					"feature set or feature gate")
 		case s.profiles && !m.hasProfile() && isForProfiles(s, m):
-			r.field(m, annotation(payload.DeleteAnnotation), "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", payload.IncludePrefix)
+			r.field(m, annotation(payload.DeleteAnnotation),
+				"it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the "+
+					"%sPROFILE annotations of the manifest that created it", payload.IncludePrefix)
 		}
 	}
 	for _, exclusion := range s.Excluded {
 		isForLater := len(s.byID[exclusion.Manifest.ID()]) > 0 // of an object that this major version has
 		if exclusion.Filter == payload.ByMajorVersion && exclusion.Manifest.IsTombstone() && !isForLater {
-			r.field(newManifest(exclusion.Manifest), annotation(payload.DeleteAnnotation), "it is for another major version than this release, so it deletes nothing: %s", exclusion.Reason)
+			r.field(newManifest(exclusion.Manifest), annotation(payload.DeleteAnnotation),
+				"it is for another major version than this release, so it deletes nothing: %s", exclusion.Reason)
 		}
 	}
 }
 
-// isForProfiles reports whether the object of a tombstone was applied by profile: by the previous payload, or, if that does
-// not have the object, in a payload whose manifests all have profiles. Manifests without profiles are for clusters without one.
+// isForProfiles reports whether the object of a tombstone was applied by profile: by the previous payload, or, if that
+// does not have the object, in a payload whose manifests all have profiles. Manifests without profiles are for clusters
+// without one.
 func isForProfiles(s *subject, tombstone *manifest) bool {
 	if s.previous != nil && len(s.previous.byID[tombstone.id]) > 0 {
 		return slices.ContainsFunc(s.previous.byID[tombstone.id], (*manifest).hasProfile)
@@ -120,7 +127,8 @@ func isForProfiles(s *subject, tombstone *manifest) bool {
 func checkDeleteCreateOnly(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		if m.IsCreateOnly() {
-			r.field(m, annotation(payload.CreateOnlyAnnotation), "the delete annotation wins, and %s has no effect beside it", payload.CreateOnlyAnnotation)
+			r.field(m, annotation(payload.CreateOnlyAnnotation),
+				"the delete annotation wins, and %s has no effect beside it", payload.CreateOnlyAnnotation)
 		}
 	}
 }
@@ -131,7 +139,9 @@ func checkCreatedAndDeleted(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		for _, other := range s.byID[m.id] {
 			if where, shared := s.sharedCluster(m, other); shared && !other.isTombstone {
-				r.field(m, annotation(payload.DeleteAnnotation), "%s:%d creates it%s, so it is deleted and created without end: keep one of them", other.Path, other.Line, onCluster(where))
+				r.field(m, annotation(payload.DeleteAnnotation),
+					"%s:%d creates it%s, so it is deleted and created without end: keep one of them", other.Path,
+					other.Line, onCluster(where))
 				break
 			}
 		}
@@ -146,7 +156,8 @@ func checkDuplicate(s *subject, r *reporter) {
 				break
 			}
 			if where, shared := s.sharedCluster(m, other); shared && m.isTombstone == other.isTombstone {
-				r.at(m, "the same object is in %s:%d%s: keep one of them, or let their annotations choose", other.Path, other.Line, onCluster(where))
+				r.at(m, "the same object is in %s:%d%s: keep one of them, or let their annotations choose", other.Path,
+					other.Line, onCluster(where))
 				break
 			}
 		}

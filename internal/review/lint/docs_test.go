@@ -25,7 +25,8 @@ func TestDocumentation(t *testing.T) {
 	var want strings.Builder
 	want.WriteString(head + marker + "\n| rule | severity | finds |\n|---|---|---|\n")
 	for _, rule := range lint.Rules() {
-		fmt.Fprintf(&want, "| [%s](../internal/review/lint/rules/%s.txtar) | %s | %s |\n", rule.ID, rule.ID, rule.Severity, rule.Summary)
+		fmt.Fprintf(&want, "| [%s](../internal/review/lint/rules/%s.txtar) | %s | %s |\n", rule.ID, rule.ID,
+			rule.Severity, rule.Summary)
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(want.String()), 0o644); err != nil {

@@ -27,7 +27,10 @@ func FuzzPositions(f *testing.F) {
 			}
 			return found, problems
 		}
-		input := lint.Input{Config: lint.Config{Severities: map[string]lint.Severity{"definition": lint.Off, "custom-resource": lint.Off}}}
+		input := lint.Input{Config: lint.Config{Severities: map[string]lint.Severity{
+			"definition":      lint.Off,
+			"custom-resource": lint.Off,
+		}}}
 		input.Payload, input.Problems = read(now)
 		input.Previous, _ = read(before)
 		result, err := lint.Run(t.Context(), input)
@@ -63,7 +66,8 @@ func joined(files fstest.MapFS) []byte {
 func FuzzConfig(f *testing.F) {
 	for _, seed := range []string{
 		"", "kubernetesVersion: 1.34\n", "severities: {dropped: off}\n", "ignore:\n- rule: dropped\n  reason: x\n",
-		"ignore: [1]", "ignore: {a: b}", "known: {namespaces: x}", "colour: red", "severities: [a]", "a: b\n---\nc: d", "[", "ignore:\n- {rule: dropped, file: '['}",
+		"ignore: [1]", "ignore: {a: b}", "known: {namespaces: x}", "colour: red", "severities: [a]", "a: b\n---\nc: d",
+		"[", "ignore:\n- {rule: dropped, file: '['}",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -71,7 +75,8 @@ func FuzzConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		config, err := lint.ParseConfig("the-config", text)
 		if err != nil {
-			if message := err.Error(); !strings.HasPrefix(message, "the-config: ") || strings.Contains(message, "\n") || strings.Contains(message, "lint.") {
+			if message := err.Error(); !strings.HasPrefix(message, "the-config: ") || strings.Contains(message, "\n") ||
+				strings.Contains(message, "lint.") {
 				t.Errorf("%q does not tell well", message)
 			}
 			return

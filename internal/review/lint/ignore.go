@@ -40,7 +40,8 @@ func newIgnores(s *subject, ran []string) *ignores {
 		i.addComments(file.Path, 0, 1, file.Comments)
 	}
 	for _, exclusion := range s.Excluded { // few rules check these, so their comments may be unused
-		i.addComments(exclusion.Manifest.Path, exclusion.Manifest.Document, exclusion.Manifest.TextLine(), exclusion.Manifest.Text())
+		i.addComments(exclusion.Manifest.Path, exclusion.Manifest.Document, exclusion.Manifest.TextLine(),
+			exclusion.Manifest.Text())
 	}
 	for _, all := range i.inside {
 		for _, entry := range all {

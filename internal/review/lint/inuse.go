@@ -29,11 +29,12 @@ func (s *subject) usesWithout(m *manifest, others []*manifest) []use {
 // describe returns the first reference to an object, with its file and line, and the number of the others.
 func describe(uses []use) string {
 	first := uses[0]
-	return references.Describe(first.By.id, fmt.Sprintf("%s:%d", first.By.Path, first.By.Line), first.Field(), len(uses)-1)
+	return references.Describe(first.By.id, fmt.Sprintf("%s:%d", first.By.Path, first.By.Line), first.Field(),
+		len(uses)-1)
 }
 
-// checkDeletedInUse looks for tombstones of objects that the payload still refers to. Services that the API server calls, and
-// ServiceAccounts, have rules of their own.
+// checkDeletedInUse looks for tombstones of objects that the payload still refers to. Services that the API server
+// calls, and ServiceAccounts, have rules of their own.
 func checkDeletedInUse(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
 		if t.groupKind() == accountKind || s.isCreatedToo(t) {
@@ -52,18 +53,21 @@ func checkDeletedInUse(s *subject, r *reporter) {
 		if uses[0].Consequence == references.Collected {
 			consequence = "is deleted with it"
 		}
-		r.field(t, annotation(payload.DeleteAnnotation), "%s%s, and %s: %s", describe(uses), onCluster(where), consequence, todo)
+		r.field(t, annotation(payload.DeleteAnnotation), "%s%s, and %s: %s", describe(uses), onCluster(where),
+			consequence, todo)
 	}
 }
 
-// isCreatedToo reports whether the payload creates on a cluster what a tombstone deletes there, which is reported by the rule
-// created-and-deleted.
+// isCreatedToo reports whether the payload creates on a cluster what a tombstone deletes there, which is reported by
+// the rule created-and-deleted.
 func (s *subject) isCreatedToo(t *manifest) bool {
-	return slices.ContainsFunc(s.byID[t.id], func(other *manifest) bool { return !other.isTombstone && s.shareCluster(t, other) })
+	return slices.ContainsFunc(s.byID[t.id], func(other *manifest) bool {
+		return !other.isTombstone && s.shareCluster(t, other)
+	})
 }
 
-// successorOf returns the new object of the same kind in the file where the previous payload had the object; nil if there is none,
-// or more than one.
+// successorOf returns the new object of the same kind in the file where the previous payload had the object; nil if
+// there is none, or more than one.
 func successorOf(s *subject, t *manifest) *manifest {
 	if s.previous == nil || len(s.previous.byID[t.id]) == 0 {
 		return nil

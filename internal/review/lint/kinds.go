@@ -38,7 +38,8 @@ func (s *subject) scopeOf(m *manifest) kinds.Scope {
 func checkNoNamespace(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		if m.id.Namespace == "" && s.scopeOf(m) == kinds.Namespaced {
-			r.field(m, []string{"metadata"}, "%s is a namespaced kind, and this object has no namespace: write metadata.namespace", m.kind.Kind)
+			r.field(m, []string{"metadata"},
+				"%s is a namespaced kind, and this object has no namespace: write metadata.namespace", m.kind.Kind)
 		}
 	}
 }
@@ -46,7 +47,8 @@ func checkNoNamespace(s *subject, r *reporter) {
 func checkNeedlessNamespace(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		if m.Object().GetNamespace() != "" && s.scopeOf(m) == kinds.Cluster {
-			r.field(m, []string{"metadata", "namespace"}, "%s is a cluster-wide kind: drop metadata.namespace", m.kind.Kind)
+			r.field(m, []string{"metadata", "namespace"}, "%s is a cluster-wide kind: drop metadata.namespace",
+				m.kind.Kind)
 		}
 	}
 }
@@ -81,7 +83,8 @@ func checkRemovedAPI(s *subject, r *reporter) {
 			continue
 		}
 		if since := removedIn(object); since != nil && !kubernetes.LessThan(since) {
-			r.field(m, []string{"apiVersion"}, "Kubernetes %s and later don't serve %s of %s%s", since, m.kind.Kind, m.kind.GroupVersion(), replacement(object))
+			r.field(m, []string{"apiVersion"}, "Kubernetes %s and later don't serve %s of %s%s", since, m.kind.Kind,
+				m.kind.GroupVersion(), replacement(object))
 		}
 	}
 }
@@ -98,7 +101,8 @@ func checkUnknownAPI(s *subject, r *reporter) {
 			if hint == "" {
 				field, hint = "kind", ": is the kind misspelt, or has Kubernetes dropped it?"
 			}
-			r.field(m, []string{field}, "Kubernetes %d.%d has no %s in %s%s", newest.Major(), newest.Minor(), m.kind.Kind, m.kind.GroupVersion(), hint)
+			r.field(m, []string{field}, "Kubernetes %d.%d has no %s in %s%s", newest.Major(), newest.Minor(),
+				m.kind.Kind, m.kind.GroupVersion(), hint)
 		}
 	}
 }
@@ -119,7 +123,8 @@ func (s *subject) reportUnserved(r *reporter, m *manifest) {
 	}
 	if len(versions) > 0 {
 		slices.Sort(versions)
-		r.field(m, []string{"apiVersion"}, "the payload's CustomResourceDefinition of %s serves no %s: write one of %s", m.kind.Kind, m.kind.Version, strings.Join(slices.Compact(versions), ", "))
+		r.field(m, []string{"apiVersion"}, "the payload's CustomResourceDefinition of %s serves no %s: write one of %s",
+			m.kind.Kind, m.kind.Version, strings.Join(slices.Compact(versions), ", "))
 	}
 }
 
@@ -161,10 +166,13 @@ func checkForeignKind(s *subject, r *reporter) {
 	seen := map[schema.GroupKind]bool{}
 	for _, m := range s.normal {
 		kind := m.groupKind()
-		if seen[kind] || kinds.Scheme().IsGroupRegistered(kind.Group) || kind == kinds.APIService || len(s.defines[kind]) > 0 {
+		if seen[kind] || kinds.Scheme().IsGroupRegistered(kind.Group) || kind == kinds.APIService ||
+			len(s.defines[kind]) > 0 {
 			continue
 		}
 		seen[kind] = true
-		r.field(m, []string{"kind"}, "%s of %s is neither Kubernetes' nor defined in the payload, so the cluster must have it already (%s)", kind.Kind, kind.Group, printable.Count(len(s.byKind[kind]), "object"))
+		r.field(m, []string{"kind"},
+			"%s of %s is neither Kubernetes' nor defined in the payload, so the cluster must have it already (%s)",
+			kind.Kind, kind.Group, printable.Count(len(s.byKind[kind]), "object"))
 	}
 }

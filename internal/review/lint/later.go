@@ -10,9 +10,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// checkWaitsForLater looks for workloads whose pods can't start before an object exists that comes later. An update waits
-// for the workload, and so never comes to the object. Objects that clusters have before the update are not waited for, nor
-// those that a program of the payload may make.
+// checkWaitsForLater looks for workloads whose pods can't start before an object exists that comes later. An update
+// waits for the workload, and so never comes to the object. Objects that clusters have before the update are not waited
+// for, nor those that a program of the payload may make.
 func checkWaitsForLater(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		if !needsItsPods(m) {
@@ -31,13 +31,18 @@ func checkWaitsForLater(s *subject, r *reporter) {
 			}
 			if later != nil && !slices.Contains(seen, later) {
 				seen = append(seen, later)
-				r.field(m, reference.Path, "%s refers to %s%s, which comes later (%s:%d)%s: its pods don't start without that, and an update waits for them before it goes on: rename the files, or move it within its file, so that it comes first", reference.Field(), through, later.id, later.Path, later.Line, onCluster(where))
+				r.field(m, reference.Path,
+					"%s refers to %s%s, which comes later (%s:%d)%s: its pods don't start without that, and an "+
+						"update waits for them before it goes on: rename the files, or move it within its file, so "+
+						"that it comes first", reference.Field(), through, later.id, later.Path, later.Line,
+					onCluster(where))
 			}
 		}
 	}
 }
 
-// needsItsPods reports whether an update waits for pods of an object. An expression of its own may be true without them.
+// needsItsPods reports whether an update waits for pods of an object. An expression of its own may be true without
+// them.
 func needsItsPods(m *manifest) bool {
 	replicas, isSet := m.get("spec", "replicas").(int64)
 	_, hasExpression := m.annotations[ready.Annotation]
@@ -45,8 +50,8 @@ func needsItsPods(m *manifest) bool {
 	return hasPods && ready.Awaits(m.Object(), ready.Full) && !hasExpression && !(isSet && replicas == 0)
 }
 
-// laterThan returns the manifest of the object of a reference if all of them come later, on a cluster that an update brings
-// the object to; nil if there is none.
+// laterThan returns the manifest of the object of a reference if all of them come later, on a cluster that an update
+// brings the object to; nil if there is none.
 func laterThan(s *subject, m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	id := reference.To
 	if isMade(s, id) || references.IsBuiltIn(id) || isKnownObject(s, id) {
@@ -63,7 +68,9 @@ func laterThan(s *subject, m *manifest, reference references.Reference) (*manife
 		}
 	}
 	if s.previous != nil {
-		inTime = append(inTime, slices.DeleteFunc(slices.Clone(s.previous.byID[id]), func(old *manifest) bool { return old.isTombstone })...)
+		inTime = append(inTime, slices.DeleteFunc(slices.Clone(s.previous.byID[id]), func(old *manifest) bool {
+			return old.isTombstone
+		})...)
 	}
 	if len(later) == 0 || s.makers().ofRights(id, "create") != "" {
 		return nil, payload.Filter{}
@@ -78,10 +85,12 @@ func laterThan(s *subject, m *manifest, reference references.Reference) (*manife
 	return nil, payload.Filter{}
 }
 
-// isAwaitedBefore reports whether an update waits for an object before it applies another one. The objects of a component in a
-// level are applied one after the other, and awaited after the last one, unless a post hook or a dependency is in between.
+// isAwaitedBefore reports whether an update waits for an object before it applies another one. The objects of a
+// component in a level are applied one after the other, and awaited after the last one, unless a post hook or a
+// dependency is in between.
 func isAwaitedBefore(s *subject, m, other *manifest) bool {
-	if m.node != other.node || !before(m, other) || graph.ParseName(m.File()).Words() != graph.ParseName(other.File()).Words() {
+	if m.node != other.node || !before(m, other) ||
+		graph.ParseName(m.File()).Words() != graph.ParseName(other.File()).Words() {
 		return before(m, other)
 	}
 	g := s.implied()

@@ -56,7 +56,8 @@ func TestNoMoreDefinitionsAreCheckedThanThereIsTimeFor(t *testing.T) {
 		"0000_10_a_3.yaml": text(hats(3, "a: {type: string}")),
 	})}).Findings)
 	for group, isChecked := range map[int]bool{1: true, 2: false, 3: false} {
-		line := fmt.Sprintf("CustomResourceDefinition hats.g%d.example.com: its schema is not checked: definitions of the release have more than 12000 CEL rules\n", group)
+		line := fmt.Sprintf("CustomResourceDefinition hats.g%d.example.com: its schema is not checked: definitions "+
+			"of the release have more than 12000 CEL rules\n", group)
 		if strings.Contains(found, line) == isChecked {
 			t.Errorf("definition %d is checked: %t\n%s", group, !isChecked, found)
 		}
@@ -67,8 +68,12 @@ func TestNoMoreDefinitionsAreCheckedThanThereIsTimeFor(t *testing.T) {
 func TestRulesOfManyCustomResourcesAreBounded(t *testing.T) {
 	ones := "[" + strings.Repeat("1,", 29) + "1]"
 	files := fstest.MapFS{
-		"0000_10_a_a.yaml": text(hats(1, "l: {type: array, maxItems: 30, items: {type: integer}, x-kubernetes-validations: [{rule: 'self.all(x, self.all(y, self.all(z, x + y + z > 0)))'}]}")),
-		"0000_10_a_b.yaml": text(hats(2, "l: {type: array, maxItems: 30, items: {type: integer}, x-kubernetes-validations: [{rule: 'self.size() != 1'}]}")),
+		"0000_10_a_a.yaml": text(hats(1,
+			"l: {type: array, maxItems: 30, items: {type: integer}, x-kubernetes-validations: [{rule: 'self.all(x, "+
+				"self.all(y, self.all(z, x + y + z > 0)))'}]}")),
+		"0000_10_a_b.yaml": text(hats(2,
+			"l: {type: array, maxItems: 30, items: {type: integer}, x-kubernetes-validations: [{rule: 'self.size() "+
+				"!= 1'}]}")),
 	}
 	var dear strings.Builder
 	for i := range 1_000 {

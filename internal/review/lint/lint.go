@@ -130,7 +130,8 @@ type Input struct {
 	Config   Config
 	Change   *ComponentChange // limits findings to a component; nil for the whole payload
 	Baseline *Baseline        // accepted findings; nil if there are none
-	// Rehearsal is what a rehearsal has shown of the payload, or of the update from the previous one; nil if there was none.
+	// Rehearsal is what a rehearsal has shown of the payload, or of the update from the previous one; nil if there was
+	// none.
 	Rehearsal *Rehearsal
 }
 
@@ -236,7 +237,8 @@ func (r *Result) add(ignores *ignores, found []Finding) {
 
 // byPlace orders findings by file, line, column and rule.
 func byPlace(a, b Finding) int {
-	return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Document, b.Document), cmp.Compare(a.Rule, b.Rule))
+	return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+		cmp.Compare(a.Column, b.Column), cmp.Compare(a.Document, b.Document), cmp.Compare(a.Rule, b.Rule))
 }
 
 // locate sets the lines of findings. It parses each manifest's text once.

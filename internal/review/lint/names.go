@@ -27,7 +27,8 @@ func checkFileName(s *subject, r *reporter) {
 		return
 	}
 	for _, file := range unnamed {
-		r.file(file, 0, "the name has no level and component, so the file is applied in alphabetical order, and nothing runs in parallel with it: call it 0000_LEVEL_COMPONENT_anything%s", path.Ext(file))
+		r.file(file, 0, "the name has no level and component, so the file is applied in alphabetical order, and "+
+			"nothing runs in parallel with it: call it 0000_LEVEL_COMPONENT_anything%s", path.Ext(file))
 	}
 }
 
@@ -52,9 +53,11 @@ func checkLevelWidth(s *subject, r *reporter) {
 		f := Finding{File: file.Path}
 		todo := "call it 0000_" + instead + strings.TrimPrefix(path.Base(file.Path), "0000_"+level)
 		if len(instead) != usual {
-			todo = fmt.Sprintf("choose one with %s, or write the others with %d", printable.Count(usual, "digit"), len(instead))
+			todo = fmt.Sprintf("choose one with %s, or write the others with %d", printable.Count(usual, "digit"),
+				len(instead))
 		}
-		f.Message = fmt.Sprintf("the level %s has %s, and others have %d; they are compared as text: %s", level, printable.Count(len(level), "digit"), usual, todo)
+		f.Message = fmt.Sprintf("the level %s has %s, and others have %d; they are compared as text: %s", level,
+			printable.Count(len(level), "digit"), usual, todo)
 		r.report(f)
 	}
 }
@@ -77,7 +80,8 @@ func checkSplitComponent(s *subject, r *reporter) {
 			continue
 		}
 		if before, seen := last[name]; seen && before != i-1 {
-			r.file(file.Path, 0, "%s has files of level %s up to %s, with other files in between, so they are not applied one after the other: put them into one folder",
+			r.file(file.Path, 0, "%s has files of level %s up to %s, with other files in between, so they are not "+
+				"applied one after the other: put them into one folder",
 				name.Component, name.Level, s.Files[before].Path)
 		}
 		last[name] = i
@@ -89,7 +93,8 @@ func checkSplitComponent(s *subject, r *reporter) {
 var almostManifests = []string{
 	".yaml~", ".yml~", ".json~", ".yaml.bak", ".yml.bak", ".yaml.orig", ".yml.orig", ".yaml.old", ".yml.old",
 	".yaml.tmpl", ".yml.tmpl", ".yaml.swp", ".yml.swp", ".yam", ".ymal", ".yaml ", ".yml ", ".yamll", ".jsn",
-	".yaml#", ".yml#", ".json#", ".yaml.rej", ".yml.rej", ".yalm", ".yaml.disabled", ".yml.disabled", ".yaml.txt", ".yml.txt",
+	".yaml#", ".yml#", ".json#", ".yaml.rej", ".yml.rej", ".yalm", ".yaml.disabled", ".yml.disabled", ".yaml.txt",
+	".yml.txt",
 }
 
 func checkIgnoredFile(s *subject, r *reporter) {
@@ -98,7 +103,8 @@ func checkIgnoredFile(s *subject, r *reporter) {
 		lower := strings.ToLower(name)
 		isMeant := slices.ContainsFunc(almostManifests, func(end string) bool { return strings.HasSuffix(lower, end) })
 		if isMeant || payload.IsManifest(lower) || graph.ParseName(name).IsKnown() {
-			r.file(file, 0, "it is not read: only files whose names end in .yaml, .yml or .json are read, and no folders: rename it, or remove it from the release")
+			r.file(file, 0, "it is not read: only files whose names end in .yaml, .yml or .json are read, and no "+
+				"folders: rename it, or remove it from the release")
 		}
 	}
 }
@@ -107,7 +113,8 @@ func checkIgnoredFile(s *subject, r *reporter) {
 func checkFinalNewline(s *subject, r *reporter) {
 	for _, file := range s.Files {
 		if file.UnendedLine > 0 {
-			r.file(file.Path, file.UnendedLine, "the last line does not end with a line break: text that is appended to the file ends up in that line")
+			r.file(file.Path, file.UnendedLine,
+				"the last line does not end with a line break: text that is appended to the file ends up in that line")
 		}
 	}
 }

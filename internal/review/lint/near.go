@@ -13,9 +13,9 @@ type Place struct {
 	In   Origin `json:"in,omitempty"`
 }
 
-// near returns where in the payload the manifest of an object belongs that only the previous payload has: into the file of
-// the same name, else into one of the same level and component, or of the component; else into the file before it. Code
-// hosts show a finding only in a file of the change, which those of the previous payload are not.
+// near returns where in the payload the manifest of an object belongs that only the previous payload has: into the file
+// of the same name, else into one of the same level and component, or of the component; else into the file before it.
+// Code hosts show a finding only in a file of the change, which those of the previous payload are not.
 func (s *subject) near(m *manifest) *Place {
 	name := path.Base(m.Path)
 	before := graph.ParseName(name)

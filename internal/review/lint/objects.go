@@ -39,7 +39,9 @@ func checkMissingNamespace(s *subject, r *reporter) {
 			}
 		}
 		seen.Insert(namespace)
-		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s %s (%s in it): add it, or list it as known in the configuration", namespace, missing, printable.Count(normal, "object"))
+		r.field(m, []string{"metadata", "namespace"},
+			"the Namespace %s %s (%s in it): add it, or list it as known in the configuration", namespace, missing,
+			printable.Count(normal, "object"))
 	}
 }
 
@@ -57,7 +59,8 @@ func checkOutOfOrder(s *subject, r *reporter) {
 		}
 		if key := (need{conflict.Task, needs.id}); !seen[key] && s.shareCluster(m, needs) {
 			seen[key] = true
-			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it within its file, so that it comes later", needs.id, needs.Path, needs.Line, conflict.Why)
+			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it within its file, so that it "+
+				"comes later", needs.id, needs.Path, needs.Line, conflict.Why)
 		}
 	}
 }
@@ -78,7 +81,9 @@ func (v vocabulary) report(s *subject, r *reporter) {
 			if v.annotation == payload.FeatureGateAnnotation && strings.HasPrefix(name, "-") {
 				name, follows = strings.TrimPrefix(name, "-"), "it is off on every cluster, and the minus has no effect"
 			}
-			r.field(m, annotation(v.annotation), "there is no %s %q, so %s%s (if it is your own, list it as known in the configuration)", v.noun, name, follows, v.hint(name))
+			r.field(m, annotation(v.annotation),
+				"there is no %s %q, so %s%s (if it is your own, list it as known in the configuration)", v.noun, name,
+				follows, v.hint(name))
 		}
 	}
 }
@@ -156,10 +161,12 @@ func checkUnknownFeatureGate(s *subject, r *reporter) {
 func checkNeverApplied(s *subject, r *reporter) {
 	sets := featureSets(s.config)
 	for _, m := range s.normal {
-		if s.shareCluster(m, m) || len(sets.unknown(m)) > 0 || hasSetAndGate(m) || isForMajorVersions(m) && !mayHaveMajorVersion(m) {
+		if s.shareCluster(m, m) || len(sets.unknown(m)) > 0 || hasSetAndGate(m) ||
+			isForMajorVersions(m) && !mayHaveMajorVersion(m) {
 			continue
 		}
-		r.field(m, []string{"metadata", "annotations"}, `no cluster gets it: its annotations contradict each other, or an %sPROFILE is not "true": fix them, or drop the manifest`, payload.IncludePrefix)
+		r.field(m, []string{"metadata", "annotations"},
+			`no cluster gets it: its annotations contradict each other, or an %sPROFILE is not "true": fix them, or drop the manifest`, payload.IncludePrefix)
 	}
 }
 
@@ -172,7 +179,9 @@ func hasSetAndGate(m *manifest) bool {
 func checkFeatureSetAndGate(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		if hasSetAndGate(m) {
-			r.field(m, annotation(payload.FeatureGateAnnotation), "%s and %s don't go together: OpenShift refuses a manifest with both; keep one", payload.FeatureSetAnnotation, payload.FeatureGateAnnotation)
+			r.field(m, annotation(payload.FeatureGateAnnotation),
+				"%s and %s don't go together: OpenShift refuses a manifest with both; keep one",
+				payload.FeatureSetAnnotation, payload.FeatureGateAnnotation)
 		}
 	}
 }
@@ -183,7 +192,8 @@ func isForMajorVersions(m *manifest) bool {
 }
 
 func mayHaveMajorVersion(m *manifest) bool {
-	return m.groupKind() == kinds.CustomResourceDefinition || m.groupKind() == schema.GroupKind{Group: "config.openshift.io", Kind: "FeatureGate"}
+	return m.groupKind() == kinds.CustomResourceDefinition ||
+		m.groupKind() == schema.GroupKind{Group: "config.openshift.io", Kind: "FeatureGate"}
 }
 
 func checkMajorVersionKind(s *subject, r *reporter) {
@@ -197,7 +207,9 @@ func checkMajorVersionKind(s *subject, r *reporter) {
 			if kind == "FeatureGate" {
 				kind += " of " + m.kind.Group
 			}
-			r.field(m, annotation(payload.MajorVersionAnnotation), "%s only works for a CustomResourceDefinition or a FeatureGate of config.openshift.io: no cluster gets this %s; drop it", payload.MajorVersionAnnotation, kind)
+			r.field(m, annotation(payload.MajorVersionAnnotation),
+				"%s only works for a CustomResourceDefinition or a FeatureGate of config.openshift.io: no cluster "+
+					"gets this %s; drop it", payload.MajorVersionAnnotation, kind)
 		}
 	}
 }
@@ -214,11 +226,14 @@ func checkImageNotInRelease(s *subject, r *reporter) {
 		}
 		for _, found := range keysNamed("image", m.Object().Object["spec"], []string{"spec"}) {
 			path := found.path
-			if isContainer := len(path) > 2 && strings.HasSuffix(strings.ToLower(path[len(path)-3]), "containers"); !isContainer {
+			if isContainer := len(path) > 2 &&
+				strings.HasSuffix(strings.ToLower(path[len(path)-3]), "containers"); !isContainer {
 				continue
 			}
-			if image, isText := found.value.(string); isText && image != "" && !known.Has(image) { // "" is the release's own, in a template
-				r.field(m, path, "the image %s is not in image-references: it is not part of the release, and can't be pulled where only the release's images can: add it to image-references, or correct it", image)
+			// "" is the release's own, in a template
+			if image, isText := found.value.(string); isText && image != "" && !known.Has(image) {
+				r.field(m, path, "the image %s is not in image-references: it is not part of the release, and can't "+
+					"be pulled where only the release's images can: add it to image-references, or correct it", image)
 			}
 		}
 	}
@@ -228,7 +243,9 @@ func checkImageNotInRelease(s *subject, r *reporter) {
 func checkNoReadinessProbe(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		if names := ready.WithoutProbe(m.Object()); len(names) > 0 {
-			r.field(m, []string{"spec", "template", "spec", "containers"}, "%s counts as available as soon as it has started, whether it works or not: add a readinessProbe, or set spec.minReadySeconds", strings.Join(names, ", "))
+			r.field(m, []string{"spec", "template", "spec", "containers"},
+				"%s counts as available as soon as it has started, whether it works or not: add a readinessProbe, or "+
+					"set spec.minReadySeconds", strings.Join(names, ", "))
 		}
 	}
 }
@@ -236,7 +253,9 @@ func checkNoReadinessProbe(s *subject, r *reporter) {
 func checkJobRunsAgain(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		if _, isRemoved := payload.TimeToLive(m.Manifest); isRemoved && !m.isTest {
-			r.field(m, []string{"spec", "ttlSecondsAfterFinished"}, "Kubernetes removes the Job when it is done. An apply that has waited for its end does not run it again; one that has not does, and so does the cluster-version operator: drop this field")
+			r.field(m, []string{"spec", "ttlSecondsAfterFinished"},
+				"Kubernetes removes the Job when it is done. An apply that has waited for its end does not run it "+
+					"again; one that has not does, and so does the cluster-version operator: drop this field")
 		}
 	}
 }
@@ -255,7 +274,8 @@ func checkReadyExpression(s *subject, r *reporter) {
 
 // mustNotBeRecreated reports whether recreating an object would lose its content.
 func mustNotBeRecreated(m *manifest) bool {
-	return slices.Contains([]schema.GroupKind{kinds.CustomResourceDefinition, kinds.Namespace, {Kind: "PersistentVolumeClaim"}}, m.groupKind())
+	return slices.Contains([]schema.GroupKind{kinds.CustomResourceDefinition, kinds.Namespace,
+		{Kind: "PersistentVolumeClaim"}}, m.groupKind())
 }
 
 func checkRecreateRefused(s *subject, r *reporter) {
@@ -264,9 +284,11 @@ func checkRecreateRefused(s *subject, r *reporter) {
 		switch {
 		case !marked:
 		case mustNotBeRecreated(m) && value != "false":
-			r.field(m, annotation(recreate), "a %s is never recreated, because its content would be lost: drop %s", m.kind.Kind, recreate)
+			r.field(m, annotation(recreate), "a %s is never recreated, because its content would be lost: drop %s",
+				m.kind.Kind, recreate)
 		case value != "true" && value != "false":
-			r.field(m, annotation(recreate), `%s is %q, and only "true" recreates anything: write "true", or drop it`, recreate, value)
+			r.field(m, annotation(recreate), `%s is %q, and only "true" recreates anything: write "true", or drop it`,
+				recreate, value)
 		}
 	}
 }
@@ -278,11 +300,13 @@ func checkTestAnnotation(s *subject, r *reporter) {
 		value, marked := m.annotations[key]
 		switch {
 		case marked && !m.CanBeTest():
-			r.field(m, annotation(key), "a %s can't be a test, so it is applied: run the test by a Job, or drop %s", m.kind.Kind, key)
+			r.field(m, annotation(key), "a %s can't be a test, so it is applied: run the test by a Job, or drop %s",
+				m.kind.Kind, key)
 		case marked && value != "true":
 			r.field(m, annotation(key), `%s is %q, and only "true" makes a test: write "true", or drop it`, key, value)
 		case m.get("spec", "template", "metadata", "annotations", key) != nil && m.CanBeTest():
-			r.field(m, []string{"spec", "template", "metadata", "annotations", key}, "%s is on the pod template, where it has no effect: move it to metadata.annotations of the Job", key)
+			r.field(m, []string{"spec", "template", "metadata", "annotations", key},
+				"%s is on the pod template, where it has no effect: move it to metadata.annotations of the Job", key)
 		}
 	}
 }

@@ -19,7 +19,9 @@ func checkInsideDeletedNamespace(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, holder := range s.deletedNamespaces(m) {
 			if where, shared := s.sharedCluster(m, holder); shared {
-				r.field(m, []string{"metadata", "namespace"}, "%s:%d deletes its Namespace and everything in it%s: move it, or drop it", holder.Path, holder.Line, onCluster(where))
+				r.field(m, []string{"metadata", "namespace"},
+					"%s:%d deletes its Namespace and everything in it%s: move it, or drop it", holder.Path, holder.Line,
+					onCluster(where))
 				break
 			}
 		}
@@ -47,7 +49,9 @@ func checkOfDeletedDefinition(s *subject, r *reporter) {
 		for _, m := range s.outages.resourcesOf(definition) {
 			if where, shared := s.sharedCluster(m, definition); shared && !m.isTombstone && !seen[m] {
 				seen[m] = true
-				r.field(m, []string{"kind"}, "%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it", definition.Path, definition.Line, m.kind.Kind, onCluster(where))
+				r.field(m, []string{"kind"},
+					"%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it",
+					definition.Path, definition.Line, m.kind.Kind, onCluster(where))
 			}
 		}
 	}
@@ -294,7 +298,8 @@ func checkDeleteInsideDeleted(s *subject, r *reporter) {
 			continue
 		}
 		if _, needed := s.clusterWithout(m, holders); !needed { // on clusters that keep the Namespace
-			r.at(m, "%s:%d deletes its Namespace, and this with it: drop this tombstone", holders[0].Path, holders[0].Line)
+			r.at(m, "%s:%d deletes its Namespace, and this with it: drop this tombstone", holders[0].Path,
+				holders[0].Line)
 		}
 	}
 }
@@ -311,7 +316,8 @@ func checkDeleteAfterDefinition(s *subject, r *reporter) {
 			if !before(definition, m) {
 				when = "perhaps before this"
 			}
-			r.at(m, "%s:%d deletes its CustomResourceDefinition, and all objects with it, %s: name this file so that it comes first, or drop it", definition.Path, definition.Line, when)
+			r.at(m, "%s:%d deletes its CustomResourceDefinition, and all objects with it, %s: name this file so that "+
+				"it comes first, or drop it", definition.Path, definition.Line, when)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestPublicSets lints the folders in the folder that RUNLEVEL_TEST_SETS names, such as the rendered manifests of well-known
-// projects. Each error is one of the set, or a false one.
+// TestPublicSets lints the folders in the folder that RUNLEVEL_TEST_SETS names, such as the rendered manifests of
+// well-known projects. Each error is one of the set, or a false one.
 func TestPublicSets(t *testing.T) {
 	folder := os.Getenv("RUNLEVEL_TEST_SETS")
 	if folder == "" {
@@ -22,7 +22,8 @@ func TestPublicSets(t *testing.T) {
 	}
 	for _, set := range sets {
 		t.Run(set.Name(), func(t *testing.T) {
-			read, problems, err := payload.Parse(t.Context(), os.DirFS(filepath.Join(folder, set.Name())), payload.Options{Namespace: "default", KeepText: true})
+			read, problems, err := payload.Parse(t.Context(), os.DirFS(filepath.Join(folder, set.Name())),
+				payload.Options{Namespace: "default", KeepText: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,11 +20,16 @@ import (
 // referenceRules are about what manifests refer to.
 func referenceRules() []Rule {
 	return []Rule{
-		{"missing-reference", Error, "An object refers to one that neither the payload nor a controller makes.", nothing, checkMissingReference},
-		{"foreign-reference", Info, "An object refers to one that is not in the payload, and that others may make.", nothing, checkForeignReference},
-		{"missing-key", Error, "An object refers to a key that a ConfigMap or a Secret of the payload does not have.", nothing, checkMissingKey},
-		{"declared-reference", Error, "An annotation that declares what custom resources refer to is wrong.", nothing, checkDeclaredReference},
-		{"unread-change", Warning, "A ConfigMap or a Secret has changed, and running pods do not get the new values.", needsPrevious, checkUnreadChange},
+		{"missing-reference", Error, "An object refers to one that neither the payload nor a controller makes.",
+			nothing, checkMissingReference},
+		{"foreign-reference", Info, "An object refers to one that is not in the payload, and that others may make.",
+			nothing, checkForeignReference},
+		{"missing-key", Error, "An object refers to a key that a ConfigMap or a Secret of the payload does not have.",
+			nothing, checkMissingKey},
+		{"declared-reference", Error, "An annotation that declares what custom resources refer to is wrong.", nothing,
+			checkDeclaredReference},
+		{"unread-change", Warning, "A ConfigMap or a Secret has changed, and running pods do not get the new values.",
+			needsPrevious, checkUnreadChange},
 	}
 }
 
@@ -35,8 +40,8 @@ type missing struct {
 	maker string // who may make it; "" if nothing may
 }
 
-// findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the previous
-// payload are left out: other rules report that they are dropped, renamed or deleted.
+// findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the
+// previous payload are left out: other rules report that they are dropped, renamed or deleted.
 func findMissing(s *subject) []missing {
 	makers := s.makers()
 	var found []missing
@@ -44,7 +49,8 @@ func findMissing(s *subject) []missing {
 		for _, reference := range m.references {
 			id := reference.To
 			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || references.IsBuiltIn(id) || isKnownObject(s, id)
-			if isKnown || hadPreviously(s, id) || id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
+			if isKnown || hadPreviously(s, id) ||
+				id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
 				continue
 			}
 			maker := cmp.Or(makers.of(id), whileMissing(s, m, reference))
@@ -71,8 +77,8 @@ func isKnownObject(s *subject, id kinds.ID) bool {
 	return slices.Contains(s.config.Known.Objects, id.String())
 }
 
-// whileMissing returns how an object of the payload works without one that it refers to, as the end of a sentence; "" if it does
-// not, or another object of the payload is probably meant.
+// whileMissing returns how an object of the payload works without one that it refers to, as the end of a sentence; ""
+// if it does not, or another object of the payload is probably meant.
 func whileMissing(s *subject, m *manifest, reference references.Reference) string {
 	id := reference.To
 	var names []string
@@ -115,7 +121,9 @@ func hadPreviously(s *subject, id kinds.ID) bool {
 func checkMissingReference(s *subject, r *reporter) {
 	for _, gap := range s.missing() {
 		if gap.maker == "" {
-			r.field(gap.by, gap.Path, "%s refers to %s, which nothing in the payload makes: correct the name, add it, or list it as known in the configuration", gap.Field(), gap.To)
+			r.field(gap.by, gap.Path,
+				"%s refers to %s, which nothing in the payload makes: correct the name, add it, or list it as known "+
+					"in the configuration", gap.Field(), gap.To)
 		}
 	}
 }
@@ -123,7 +131,8 @@ func checkMissingReference(s *subject, r *reporter) {
 func checkForeignReference(s *subject, r *reporter) {
 	for _, gap := range s.missing() {
 		if gap.maker != "" {
-			r.field(gap.by, gap.Path, "%s refers to %s, which is not in the payload: %s", gap.Field(), gap.To, gap.maker)
+			r.field(gap.by, gap.Path, "%s refers to %s, which is not in the payload: %s", gap.Field(), gap.To,
+				gap.maker)
 		}
 	}
 }
@@ -135,9 +144,13 @@ func checkMissingKey(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, reference := range m.references {
 			for _, key := range reference.Keys {
-				to := slices.DeleteFunc(slices.Clone(s.byID[reference.To]), func(other *manifest) bool { return other.isTombstone || !s.shareCluster(m, other) })
-				if len(to) > 0 && !slices.ContainsFunc(to, func(other *manifest) bool { return other.hasKey(key) }) && makers.ofRights(reference.To, "update", "patch") == "" {
-					r.field(m, reference.Path, "%s refers to the key %s of %s (%s:%d), which does not have it", reference.Field(), key, reference.To, to[0].Path, to[0].Line)
+				to := slices.DeleteFunc(slices.Clone(s.byID[reference.To]), func(other *manifest) bool {
+					return other.isTombstone || !s.shareCluster(m, other)
+				})
+				if len(to) > 0 && !slices.ContainsFunc(to, func(other *manifest) bool { return other.hasKey(key) }) &&
+					makers.ofRights(reference.To, "update", "patch") == "" {
+					r.field(m, reference.Path, "%s refers to the key %s of %s (%s:%d), which does not have it",
+						reference.Field(), key, reference.To, to[0].Path, to[0].Line)
 				}
 			}
 		}
@@ -176,7 +189,8 @@ func newMakers(s *subject) makers {
 func (k makers) of(id kinds.ID) string {
 	namespace := kinds.ID{Kind: "Namespace", Name: id.Namespace}
 	switch {
-	case id.Namespace != "" && !slices.ContainsFunc(k.byID[namespace], func(m *manifest) bool { return !m.isTombstone }):
+	case id.Namespace != "" &&
+		!slices.ContainsFunc(k.byID[namespace], func(m *manifest) bool { return !m.isTombstone }):
 		return "others make it in the namespace " + id.Namespace
 	case id.Namespace == "" && len(k.byKind[id.GroupKind()]) == 0:
 		return fmt.Sprintf("others make each %s of the cluster", id.Kind)
@@ -188,10 +202,12 @@ func (k makers) of(id kinds.ID) string {
 var secretKind = schema.GroupKind{Kind: "Secret"}
 
 // copying are the beginnings of annotations by which a controller copies a Secret or a ConfigMap into other namespaces.
-var copying = []string{"replicator.v1.mittwald.de/replicate-to", "reflector.v1.k8s.emberstack.com/reflection-auto-", "kubed.appscode.com/sync"}
+var copying = []string{"replicator.v1.mittwald.de/replicate-to", "reflector.v1.k8s.emberstack.com/reflection-auto-",
+	"kubed.appscode.com/sync"}
 
-// ofSecrets returns who may make a Secret beside those who have the right by a role of the payload: a controller that copies
-// one of the same name, or that makes some of a custom resource. Those of the Prometheus operator are for itself.
+// ofSecrets returns who may make a Secret beside those who have the right by a role of the payload: a controller that
+// copies one of the same name, or that makes some of a custom resource. Those of the Prometheus operator are for
+// itself.
 func (k makers) ofSecrets(id kinds.ID) string {
 	if id.GroupKind() != secretKind {
 		return ""
@@ -200,7 +216,8 @@ func (k makers) ofSecrets(id kinds.ID) string {
 		isCopied := m.id.Name == id.Name && slices.ContainsFunc(sortedKeys(m.annotations), func(key string) bool {
 			return slices.ContainsFunc(copying, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 		})
-		isForeign := !m.isTombstone && strings.Contains(m.kind.Group, ".") && !kinds.Scheme().IsGroupRegistered(m.kind.Group)
+		isForeign := !m.isTombstone && strings.Contains(m.kind.Group, ".") &&
+			!kinds.Scheme().IsGroupRegistered(m.kind.Group)
 		switch {
 		case isCopied:
 			return fmt.Sprintf("an annotation has a controller copy %s (%s:%d)", m.id, m.Path, m.Line)
@@ -217,7 +234,8 @@ func (k makers) ofRights(id kinds.ID, verbs ...string) string {
 		if m.id.Namespace != "" && m.id.Namespace != id.Namespace {
 			continue
 		}
-		if isBinding(m) && slices.Contains([]string{"cluster-admin", "admin", "edit"}, m.text("roleRef", "name")) || m.allows(id.GroupKind(), verbs) {
+		if isBinding(m) && slices.Contains([]string{"cluster-admin", "admin", "edit"}, m.text("roleRef", "name")) ||
+			m.allows(id.GroupKind(), verbs) {
 			return fmt.Sprintf("%s (%s:%d) lets a program make it", m.id, m.Path, m.Line)
 		}
 	}
@@ -237,6 +255,7 @@ func (m *manifest) allows(kind schema.GroupKind, verbs []string) bool {
 				return text == "*" || slices.Contains(wanted, text)
 			})
 		}
-		return has("apiGroups", kind.Group) && has("resources", resource.Resource) && has("verbs", verbs...) && fields["resourceNames"] == nil
+		return has("apiGroups", kind.Group) && has("resources", resource.Resource) && has("verbs", verbs...) &&
+			fields["resourceNames"] == nil
 	})
 }

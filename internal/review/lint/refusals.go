@@ -25,8 +25,13 @@ type refusalRule struct {
 
 var refusalRules = []refusalRule{
 	{id: "invalid-selector", summary: "A selector is invalid, or does not select what it must.",
-		fields: []string{"selector", "podSelector", "namespaceSelector", "labelSelector"}, texts: []string{"`selector` does not match"}},
-	{id: "invalid-name", summary: "A name, a label or an annotation is not one that Kubernetes allows.", fields: []string{"metadata"}},
+		fields: []string{"selector", "podSelector", "namespaceSelector", "labelSelector"},
+		texts:  []string{"`selector` does not match"}},
+	{
+		id:      "invalid-name",
+		summary: "A name, a label or an annotation is not one that Kubernetes allows.",
+		fields:  []string{"metadata"},
+	},
 	{id: "invalid-probe", summary: "A probe has no action or several, or a setting that its kind does not allow.",
 		fields: []string{"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}},
 	{id: "invalid-resources", summary: "A request is above its limit, or a quantity or a quota is invalid.",
@@ -38,12 +43,29 @@ var refusalRules = []refusalRule{
 		fields: []string{"volumes", "volumeMounts", "volumeDevices", "volumeClaimTemplates"}},
 	{id: "invalid-scaling", summary: "The bounds of an autoscaler or a budget, or a number of replicas, are invalid.",
 		kinds: []string{"HorizontalPodAutoscaler", "PodDisruptionBudget"}, fields: []string{"replicas"}},
-	{id: "invalid-strategy", summary: "The strategy of a workload's rollouts is invalid.", fields: []string{"strategy", "updateStrategy"}},
-	{id: "invalid-data", summary: "A Secret or a ConfigMap lacks what its type requires, or has an invalid key.", kinds: []string{"Secret", "ConfigMap"}},
+	{
+		id:      "invalid-strategy",
+		summary: "The strategy of a workload's rollouts is invalid.",
+		fields:  []string{"strategy", "updateStrategy"},
+	},
+	{
+		id:      "invalid-data",
+		summary: "A Secret or a ConfigMap lacks what its type requires, or has an invalid key.",
+		kinds:   []string{"Secret", "ConfigMap"},
+	},
 	{id: "invalid-rights", summary: "A role, a binding or a ServiceAccount is invalid.",
 		kinds: []string{"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "ServiceAccount"}},
-	{id: "invalid-pod", summary: "A container or another part of a pod is invalid.", kinds: []string{"Pod"}, fields: []string{"template"}},
-	{id: "invalid-job", summary: "A Job, or the schedule or the time zone of a CronJob, is invalid.", kinds: []string{"Job", "CronJob"}},
+	{
+		id:      "invalid-pod",
+		summary: "A container or another part of a pod is invalid.",
+		kinds:   []string{"Pod"},
+		fields:  []string{"template"},
+	},
+	{
+		id:      "invalid-job",
+		summary: "A Job, or the schedule or the time zone of a CronJob, is invalid.",
+		kinds:   []string{"Job", "CronJob"},
+	},
 	{id: "invalid-object", summary: "An object is invalid in another way."},
 }
 
@@ -51,9 +73,12 @@ var refusalRules = []refusalRule{
 func refusingRules() []Rule {
 	var rules []Rule
 	for _, rule := range refusalRules {
-		rules = append(rules, Rule{rule.id, Error, rule.summary, nothing, func(s *subject, r *reporter) { reportRefusals(s, rule.id, r) }})
+		rules = append(rules, Rule{rule.id, Error, rule.summary, nothing, func(s *subject, r *reporter) {
+			reportRefusals(s, rule.id, r)
+		}})
 	}
-	return append(rules, Rule{"invalid-webhook", Error, "An admission webhook is invalid.", nothing, checkInvalidWebhook})
+	return append(rules, Rule{"invalid-webhook", Error, "An admission webhook is invalid.", nothing,
+		checkInvalidWebhook})
 }
 
 // matches reports whether a refusal belongs to the rule.
@@ -68,7 +93,9 @@ func (rule refusalRule) matches(kind schema.GroupKind, refusal fields.FieldRefus
 func reportRefusals(s *subject, id string, r *reporter) {
 	for _, m := range s.normal {
 		for _, refusal := range s.refusals()[m.Manifest] {
-			first := slices.IndexFunc(refusalRules, func(rule refusalRule) bool { return rule.matches(m.groupKind(), refusal) })
+			first := slices.IndexFunc(refusalRules, func(rule refusalRule) bool {
+				return rule.matches(m.groupKind(), refusal)
+			})
 			if refusalRules[first].id == id {
 				r.field(m, refusal.Path, "%s", fields.Refuses+refusal.Message)
 			}
@@ -88,7 +115,8 @@ func checkInvalidWebhook(s *subject, r *reporter) {
 				}
 				at := []string{"webhooks", strconv.Itoa(i)}
 				for _, problem := range webhookProblems(webhook) {
-					r.field(m, append(slices.Clone(at), problem.key), fields.Refuses+"webhooks[%d].%s %s", i, problem.key, problem.text)
+					r.field(m, append(slices.Clone(at), problem.key), fields.Refuses+"webhooks[%d].%s %s", i,
+						problem.key, problem.text)
 				}
 			}
 		}
@@ -105,16 +133,19 @@ const mostWebhookSeconds = 30
 func webhookProblems(webhook map[string]any) (found []webhookProblem) {
 	name, _ := webhook["name"].(string)
 	if strings.Count(name, ".") < 2 {
-		found = append(found, webhookProblem{"name", "must be a domain of at least three parts, such as widgets.shop.example"})
+		found = append(found, webhookProblem{"name",
+			"must be a domain of at least three parts, such as widgets.shop.example"})
 	}
 	if effects := webhook["sideEffects"]; effects != "None" && effects != "NoneOnDryRun" {
 		found = append(found, webhookProblem{"sideEffects", "must be None or NoneOnDryRun"})
 	}
-	if versions, _ := webhook["admissionReviewVersions"].([]any); !slices.Contains(versions, any("v1")) && !slices.Contains(versions, any("v1beta1")) {
+	if versions, _ := webhook["admissionReviewVersions"].([]any); !slices.Contains(versions, any("v1")) &&
+		!slices.Contains(versions, any("v1beta1")) {
 		found = append(found, webhookProblem{"admissionReviewVersions", "must have v1"})
 	}
 	if seconds, isSet := webhook["timeoutSeconds"].(int64); isSet && (seconds < 1 || seconds > mostWebhookSeconds) {
-		found = append(found, webhookProblem{"timeoutSeconds", fmt.Sprintf("must be between 1 and %d", mostWebhookSeconds)})
+		found = append(found, webhookProblem{"timeoutSeconds",
+			fmt.Sprintf("must be between 1 and %d", mostWebhookSeconds)})
 	}
 	config, _ := webhook["clientConfig"].(map[string]any)
 	if (config["url"] == nil) == (config["service"] == nil) {

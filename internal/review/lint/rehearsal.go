@@ -63,12 +63,15 @@ func RehearsalRules() []Rule {
 		{RehearsalOverwritten, Warning, "A field that another manager has set is overwritten."},
 		{RehearsalBudget, Warning, "The update leaves fewer healthy pods than a PodDisruptionBudget demands."},
 		{RehearsalWarned, Warning, "The API server warns of an object."},
-		{RehearsalMade, Warning, "What an object needs is in no release, and was made for the rehearsal: a Namespace, a definition, a class."},
+		{RehearsalMade, Warning, "What an object needs is in no release, and was made for the rehearsal: a " +
+			"Namespace, a definition, a class."},
 		{RehearsalRestarted, Info, "The update replaces the pods of a workload."},
 		{RehearsalNotTried, Info, "Something could not be tried."},
 		{RehearsalPrevious, Info, "An object of the previous release could not be installed in the rehearsal."},
 	} {
-		rules = append(rules, Rule{rule.id, rule.severity, rule.summary, needsRehearsal, func(s *subject, r *reporter) { reportObservations(s, rule.id, r) }})
+		rules = append(rules, Rule{rule.id, rule.severity, rule.summary, needsRehearsal, func(s *subject, r *reporter) {
+			reportObservations(s, rule.id, r)
+		}})
 	}
 	return rules
 }
@@ -105,9 +108,10 @@ func reportObservations(s *subject, id string, r *reporter) {
 
 // repeats are the rules of rehearsals whose findings other rules have, too, with how to fix them.
 var repeats = map[string][]string{
-	RehearsalLeft:    {"dropped", "renamed", "narrowed"},
-	RehearsalMade:    {"missing-namespace"},
-	RehearsalRefused: {"immutable-changed", "job-changed", "stored-version-dropped", "unknown-field", "wrong-type", "custom-resource", "definition"},
+	RehearsalLeft: {"dropped", "renamed", "narrowed"},
+	RehearsalMade: {"missing-namespace"},
+	RehearsalRefused: {"immutable-changed", "job-changed", "stored-version-dropped", "unknown-field", "wrong-type",
+		"custom-resource", "definition"},
 }
 
 // withoutRepeats drops what a rehearsal has shown of an object if another rule has found it without one.
@@ -115,7 +119,8 @@ func withoutRepeats(found []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(seen Finding) bool {
 		rules := repeats[seen.Rule]
 		return rules != nil && slices.ContainsFunc(found, func(other Finding) bool {
-			isRule := slices.Contains(rules, other.Rule) || seen.Rule == RehearsalRefused && strings.HasPrefix(other.Rule, "invalid-")
+			isRule := slices.Contains(rules, other.Rule) ||
+				seen.Rule == RehearsalRefused && strings.HasPrefix(other.Rule, "invalid-")
 			isPlace := other.Object == seen.Object && (seen.Rule == RehearsalLeft || other.Line == seen.Line)
 			return isRule && isPlace && other.Severity.AtLeast(seen.Severity)
 		})

@@ -11,18 +11,28 @@ import (
 // TestWhatLintHasFoundIsNotRepeated: of a mistake that is found with and without a rehearsal, lint reports one finding.
 func TestWhatLintHasFoundIsNotRepeated(t *testing.T) {
 	const path = "0000_50_shop_01_service.yaml"
-	files := fstest.MapFS{path: {Data: []byte("apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: default}\nspec:\n  type: NodePort\n  ports:\n  - {name: a, port: 99999}\n  - {name: b, port: 80, nodePort: 32080}\n")}}
+	files := fstest.MapFS{path: {Data: []byte("apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: " +
+		"default}\nspec:\n  type: NodePort\n  ports:\n  - {name: a, port: 99999}\n  - {name: b, port: 80, nodePort: " +
+		"32080}\n")}}
 	read, problems, err := payload.Parse(t.Context(), files, payload.Options{KeepText: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	observed := func(index string, field string) lint.RehearsalObservation {
 		return lint.RehearsalObservation{
-			Rule: lint.RehearsalRefused, Path: path, Line: 1, Object: "Service default/web", Field: []string{"spec", "ports", index, field}, Message: "the API server refuses it: " + field,
+			Rule: lint.RehearsalRefused, Path: path, Line: 1, Object: "Service default/web",
+			Field: []string{"spec", "ports", index, field}, Message: "the API server refuses it: " + field,
 		}
 	}
-	result := run(t, lint.Input{Payload: read, Problems: problems, Rehearsal: &lint.Rehearsal{Observations: []lint.RehearsalObservation{observed("0", "port"), observed("1", "nodePort")}}})
-	if found := linesOf(result.Findings, lint.RehearsalRefused); found != path+":8:25: error: Service default/web: the API server refuses it: nodePort [rehearsal-refused]\n" {
+	result := run(t, lint.Input{
+		Payload:  read,
+		Problems: problems,
+		Rehearsal: &lint.Rehearsal{
+			Observations: []lint.RehearsalObservation{observed("0", "port"), observed("1", "nodePort")},
+		},
+	})
+	if found := linesOf(result.Findings, lint.RehearsalRefused); found != path+
+		":8:25: error: Service default/web: the API server refuses it: nodePort [rehearsal-refused]\n" {
 		t.Errorf("the rehearsal finds\n%s", found)
 	}
 }

@@ -56,7 +56,8 @@ func TestRules(t *testing.T) {
 				}
 			}
 			if fires < 1 || quiet < 2 {
-				t.Errorf("it has %d examples that it fires on, and %d that it does not: it needs one, and two, of which one is nearly wrong", fires, quiet)
+				t.Errorf("it has %d examples that it fires on, and %d that it does not: it needs one, and two, of "+
+					"which one is nearly wrong", fires, quiet)
 			}
 			if *update {
 				if err := os.WriteFile(name, txtar.Format(archive), 0o644); err != nil {
@@ -194,11 +195,13 @@ func (e *example) input(t *testing.T) lint.Input {
 			t.Fatal(err)
 		}
 	}
-	if input.Payload, input.Problems, err = payload.Parse(t.Context(), e.files, payload.Options{KeepText: true}); err != nil {
+	if input.Payload, input.Problems, err = payload.Parse(t.Context(), e.files,
+		payload.Options{KeepText: true}); err != nil {
 		t.Fatal(err)
 	}
 	if e.previous != nil {
-		if input.Previous, _, err = payload.Parse(t.Context(), e.previous, payload.Options{KeepText: true}); err != nil {
+		if input.Previous, _, err = payload.Parse(t.Context(), e.previous,
+			payload.Options{KeepText: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

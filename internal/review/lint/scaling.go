@@ -18,9 +18,12 @@ import (
 // runningRules are about what an API server accepts, and what does not work then.
 func runningRules() []Rule {
 	return []Rule{
-		{"unadmitted-pod", Error, "The pod security level of a Namespace does not allow a pod in it.", nothing, checkUnadmittedPod},
-		{"budget-without-eviction", Warning, "A PodDisruptionBudget allows no eviction of its pods.", nothing, checkBudgetWithoutEviction},
-		{"unmeasured-autoscaler", Warning, "A HorizontalPodAutoscaler scales by a utilization that can't be computed.", nothing, checkUnmeasuredAutoscaler},
+		{"unadmitted-pod", Error, "The pod security level of a Namespace does not allow a pod in it.", nothing,
+			checkUnadmittedPod},
+		{"budget-without-eviction", Warning, "A PodDisruptionBudget allows no eviction of its pods.", nothing,
+			checkBudgetWithoutEviction},
+		{"unmeasured-autoscaler", Warning, "A HorizontalPodAutoscaler scales by a utilization that can't be computed.",
+			nothing, checkUnmeasuredAutoscaler},
 	}
 }
 
@@ -39,11 +42,18 @@ func checkBudgetWithoutEviction(s *subject, r *reporter) {
 		total, isFixed := replicasOf(s, pods)
 		switch spec := budget.Spec; {
 		case spec.MaxUnavailable != nil && isShare(*spec.MaxUnavailable, 0, 0):
-			r.field(m, []string{"spec", "maxUnavailable"}, "maxUnavailable %s allows no eviction, so no node that has one of its pods can be drained: allow 1", spec.MaxUnavailable)
+			r.field(m, []string{"spec", "maxUnavailable"},
+				"maxUnavailable %s allows no eviction, so no node that has one of its pods can be drained: allow 1",
+				spec.MaxUnavailable)
 		case spec.MinAvailable != nil && isShare(*spec.MinAvailable, 100, -1):
-			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction, so no node that has one of its pods can be drained: set maxUnavailable: 1", spec.MinAvailable)
-		case spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.Int && areAll && isFixed && total > 0 && int(spec.MinAvailable.IntVal) >= total:
-			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s of %s allows no eviction, so no node that has one of its pods can be drained: set maxUnavailable: 1, or raise the replicas of %s (%s:%d)",
+			r.field(m, []string{"spec", "minAvailable"},
+				"minAvailable %s allows no eviction, so no node that has one of its pods can be drained: set "+
+					"maxUnavailable: 1", spec.MinAvailable)
+		case spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.Int && areAll && isFixed && total > 0 &&
+			int(spec.MinAvailable.IntVal) >= total:
+			r.field(m, []string{"spec", "minAvailable"},
+				"minAvailable %s of %s allows no eviction, so no node that has one of its pods can be drained: set "+
+					"maxUnavailable: 1, or raise the replicas of %s (%s:%d)",
 				spec.MinAvailable, printable.Count(total, "replica"), pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
 		}
 	}
@@ -77,7 +87,8 @@ func replicasOf(s *subject, pods []podSet) (total int, isFixed bool) {
 	return total, true
 }
 
-// checkUnmeasuredAutoscaler looks for autoscalers by utilization, a share of what pods request, of pods without requests.
+// checkUnmeasuredAutoscaler looks for autoscalers by utilization, a share of what pods request, of pods without
+// requests.
 func checkUnmeasuredAutoscaler(s *subject, r *reporter) {
 	for _, m := range s.byKind[autoscalerKind] {
 		target, isKnown := kinds.ScaleTarget(m.Object())
@@ -89,8 +100,10 @@ func checkUnmeasuredAutoscaler(s *subject, r *reporter) {
 				continue
 			}
 			for _, metric := range utilizations(m) {
-				if name := pods.withoutRequest(metric); name != "" && !hasDefaultRequest(s, m.id.Namespace, metric.resource) {
-					r.field(m, metric.path, "the container %s of %s (%s:%d) requests no %s, of which this is a share: nothing is scaled",
+				if name := pods.withoutRequest(metric); name != "" &&
+					!hasDefaultRequest(s, m.id.Namespace, metric.resource) {
+					r.field(m, metric.path, "the container %s of %s (%s:%d) requests no %s, of which this is a "+
+						"share: nothing is scaled",
 						name, pods.by.id, pods.by.Path, pods.by.Line, metric.resource)
 				}
 			}
@@ -98,7 +111,8 @@ func checkUnmeasuredAutoscaler(s *subject, r *reporter) {
 	}
 }
 
-// hasDefaultRequest reports whether a LimitRange of the payload adds requests of a resource to the containers of a namespace.
+// hasDefaultRequest reports whether a LimitRange of the payload adds requests of a resource to the containers of a
+// namespace.
 func hasDefaultRequest(s *subject, namespace, resource string) bool {
 	return slices.ContainsFunc(s.byKind[schema.GroupKind{Kind: "LimitRange"}], func(m *manifest) bool {
 		limits, _ := m.get("spec", "limits").([]any)
@@ -138,7 +152,8 @@ func utilizations(m *manifest) (found []utilization) {
 	return found
 }
 
-// withoutRequest returns a container without a request of a metric's resource; "" if all have one. A limit is a request, too.
+// withoutRequest returns a container without a request of a metric's resource; "" if all have one. A limit is a
+// request, too.
 func (p podSet) withoutRequest(metric utilization) string {
 	containers, _ := p.containers("containers")
 	for _, container := range containers {
@@ -146,7 +161,8 @@ func (p podSet) withoutRequest(metric utilization) string {
 		if metric.container != "" && metric.container != name {
 			continue
 		}
-		if fieldAt(container, []string{"resources", "requests", metric.resource}) == nil && fieldAt(container, []string{"resources", "limits", metric.resource}) == nil {
+		if fieldAt(container, []string{"resources", "requests", metric.resource}) == nil &&
+			fieldAt(container, []string{"resources", "limits", metric.resource}) == nil {
 			return name
 		}
 	}

@@ -41,7 +41,11 @@ type schemaChecker struct {
 }
 
 func newSchemaChecker(s *subject) *schemaChecker {
-	c := &schemaChecker{subject: s, equivalents: map[*manifest]*manifest{}, validators: map[*manifest]*schemaValidator{}}
+	c := &schemaChecker{
+		subject:     s,
+		equivalents: map[*manifest]*manifest{},
+		validators:  map[*manifest]*schemaValidator{},
+	}
 	c.check, c.overLimit = sync.OnceFunc(c.checkAll), sync.OnceValue(c.findOverLimit)
 	return c
 }
@@ -97,7 +101,8 @@ func (c *schemaChecker) definitionChecks() []*schemaCheck {
 	var found []*schemaCheck
 	byFirst := map[*manifest]*schemaCheck{}
 	for _, m := range c.byKind[kinds.CustomResourceDefinition] {
-		if m.isTombstone || c.isUnchanged(m) || !c.change.concerns(m) || m.kind.Version != "v1" { // removed-api reports other versions
+		// removed-api reports other versions
+		if m.isTombstone || c.isUnchanged(m) || !c.change.concerns(m) || m.kind.Version != "v1" {
 			continue
 		}
 		first := c.firstEquivalent(m)
@@ -105,7 +110,9 @@ func (c *schemaChecker) definitionChecks() []*schemaCheck {
 			isOverLimit := c.overLimit()[first]
 			byFirst[first] = &schemaCheck{run: func() []crd.SchemaProblem {
 				if isOverLimit {
-					return []crd.SchemaProblem{{Message: fmt.Sprintf("its schema is not checked: definitions of the release have more than %d CEL rules", maxRules)}}
+					return []crd.SchemaProblem{{Message: fmt.Sprintf(
+						"its schema is not checked: definitions of the release have more than %d CEL rules", maxRules,
+					)}}
 				}
 				return crd.CheckDefinition(c.ctx, first.Object().Object)
 			}}
@@ -118,7 +125,8 @@ func (c *schemaChecker) definitionChecks() []*schemaCheck {
 
 // isUnchanged reports whether the previous payload has a manifest with the same text.
 func (c *schemaChecker) isUnchanged(m *manifest) bool {
-	return c.previous != nil && slices.ContainsFunc(c.previous.byID[m.id], func(old *manifest) bool { return m.SameTextAs(old.Manifest) })
+	return c.previous != nil &&
+		slices.ContainsFunc(c.previous.byID[m.id], func(old *manifest) bool { return m.SameTextAs(old.Manifest) })
 }
 
 // firstEquivalent returns the first manifest of the same object that differs in nothing
@@ -139,7 +147,8 @@ func (c *schemaChecker) firstEquivalent(m *manifest) *manifest {
 }
 
 func isEquivalent(a, b *manifest) bool {
-	if a.kind != b.kind || !reflect.DeepEqual(a.get("spec"), b.get("spec")) || !reflect.DeepEqual(a.get("status"), b.get("status")) {
+	if a.kind != b.kind || !reflect.DeepEqual(a.get("spec"), b.get("spec")) ||
+		!reflect.DeepEqual(a.get("status"), b.get("status")) {
 		return false
 	}
 	choosesClusters := func(key, _ string) bool {
@@ -195,7 +204,10 @@ func (c *schemaChecker) resourceChecks() []*schemaCheck {
 	for _, m := range c.normal {
 		for _, v := range c.validatorsOf(m) {
 			if c.change.concerns(m) || c.change.concerns(v.manifest) {
-				found = append(found, &schemaCheck{manifests: []*manifest{m}, run: func() []crd.SchemaProblem { return c.validate(v, m) }})
+				found = append(found, &schemaCheck{
+					manifests: []*manifest{m},
+					run:       func() []crd.SchemaProblem { return c.validate(v, m) },
+				})
 			}
 		}
 	}
@@ -228,7 +240,9 @@ func checkCustomResource(s *subject, r *reporter) {
 func checkUnknownField(s *subject, r *reporter) {
 	problemsOf(payload.UnknownField)(s, r)
 	s.schemas.check()
-	r.schemaProblems(slices.Concat(s.schemas.definitions, s.schemas.resources), func(p crd.SchemaProblem) bool { return p.Unknown })
+	r.schemaProblems(slices.Concat(s.schemas.definitions, s.schemas.resources), func(p crd.SchemaProblem) bool {
+		return p.Unknown
+	})
 }
 
 // schemaProblems reports the problems of checks for which isWanted returns true. A problem that several variants of a
@@ -265,7 +279,8 @@ func (c *schemaChecker) reportTransitions(r *reporter, old, m *manifest) {
 		for _, problem := range definition.CheckUpdate(c.ctx, old.Object().Object, m.Object().Object) {
 			isNew := !slices.ContainsFunc(known, func(p crd.SchemaProblem) bool { return p.Message == problem.Message })
 			if isNew && !problem.Unknown {
-				r.field(m, problem.Path, "%s (it was different in %s:%d): take the change back", problem.Message, old.where(), old.Line)
+				r.field(m, problem.Path, "%s (it was different in %s:%d): take the change back", problem.Message,
+					old.where(), old.Line)
 			}
 		}
 	}

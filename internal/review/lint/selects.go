@@ -19,8 +19,10 @@ import (
 // selectingRules are about objects that select pods, and the ports by which pods are reached.
 func selectingRules() []Rule {
 	return []Rule{
-		{"selects-no-pod", Warning, "A Service, a budget or a policy selects no pod of the payload.", nothing, checkSelectsNoPod},
-		{"missing-port", Error, "A port is named or numbered that a Service or a pod of the payload does not have.", nothing, checkMissingPort},
+		{"selects-no-pod", Warning, "A Service, a budget or a policy selects no pod of the payload.", nothing,
+			checkSelectsNoPod},
+		{"missing-port", Error, "A port is named or numbered that a Service or a pod of the payload does not have.",
+			nothing, checkMissingPort},
 	}
 }
 
@@ -120,11 +122,13 @@ func selected(s *subject, m *manifest) (found []podSet, selector labels.Selector
 	return found, selector, !othersMakePods(s, m.id.Namespace)
 }
 
-// othersMakePods reports whether pods in a namespace may be of others than the payload: the namespace is not the payload's, a
-// program of the payload may create workloads in it, or it has custom resources, of which a controller may make pods.
+// othersMakePods reports whether pods in a namespace may be of others than the payload: the namespace is not the
+// payload's, a program of the payload may create workloads in it, or it has custom resources, of which a controller may
+// make pods.
 func othersMakePods(s *subject, namespace string) bool {
 	makers := s.makers()
-	for _, kind := range []schema.GroupKind{{Kind: "Pod"}, {Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"}} {
+	for _, kind := range []schema.GroupKind{{Kind: "Pod"}, {Group: "apps", Kind: "Deployment"},
+		{Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"}} {
 		if makers.of(kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace}) != "" {
 			return true
 		}
@@ -140,7 +144,8 @@ func checkSelectsNoPod(s *subject, r *reporter) {
 			continue
 		}
 		if pods, selector, areAll := selected(s, m); selector != nil && areAll && len(pods) == 0 {
-			r.field(m, selectors[m.groupKind()], "it selects no pod of the payload: no template in %s has the labels %s", m.id.Namespace, selector)
+			r.field(m, selectors[m.groupKind()],
+				"it selects no pod of the payload: no template in %s has the labels %s", m.id.Namespace, selector)
 		}
 	}
 }
@@ -172,7 +177,9 @@ func checkTargetPorts(s *subject, m *manifest, r *reporter) {
 		fields, _ := port.(map[string]any)
 		name, isName := fields["targetPort"].(string)
 		if isName && !slices.ContainsFunc(pods, func(p podSet) bool { return p.hasPort(name) }) {
-			r.field(m, []string{"spec", "ports", strconv.Itoa(i), "targetPort"}, "no container of %s (%s:%d) has a port that is called %s", pods[0].by.id, pods[0].by.Path, pods[0].by.Line, name)
+			r.field(m, []string{"spec", "ports", strconv.Itoa(i), "targetPort"},
+				"no container of %s (%s:%d) has a port that is called %s", pods[0].by.id, pods[0].by.Path,
+				pods[0].by.Line, name)
 		}
 	}
 }
@@ -181,15 +188,18 @@ func checkTargetPorts(s *subject, m *manifest, r *reporter) {
 func checkProbePorts(pods podSet, r *reporter) {
 	containers, paths := pods.containers("containers", "initContainers")
 	for i, container := range containers {
-		for _, where := range []string{"readinessProbe.httpGet", "readinessProbe.tcpSocket", "livenessProbe.httpGet", "livenessProbe.tcpSocket",
-			"startupProbe.httpGet", "startupProbe.tcpSocket", "lifecycle.postStart.httpGet", "lifecycle.preStop.httpGet"} {
+		for _, where := range []string{"readinessProbe.httpGet", "readinessProbe.tcpSocket", "livenessProbe.httpGet",
+			"livenessProbe.tcpSocket",
+			"startupProbe.httpGet", "startupProbe.tcpSocket", "lifecycle.postStart.httpGet",
+			"lifecycle.preStop.httpGet"} {
 			keys := strings.Split(where, ".")
 			fields := container
 			for _, key := range keys {
 				fields, _ = fields[key].(map[string]any)
 			}
 			if name, isName := fields["port"].(string); isName && !hasPort(container, name) {
-				r.field(pods.by, slices.Concat(paths[i], keys, []string{"port"}), "the container %s has no port that is called %s", container["name"], name)
+				r.field(pods.by, slices.Concat(paths[i], keys, []string{"port"}),
+					"the container %s has no port that is called %s", container["name"], name)
 			}
 		}
 	}
@@ -202,7 +212,8 @@ type calledPort struct {
 	port    any // its name or number
 }
 
-// calledPorts returns the ports of Services that an Ingress, a webhook, a definition or an APIService sends requests to.
+// calledPorts returns the ports of Services that an Ingress, a webhook, a definition or an APIService sends requests
+// to.
 func calledPorts(m *manifest) (found []calledPort) {
 	for _, reference := range m.references {
 		if reference.To.GroupKind() != serviceKind || len(reference.Path) < 2 {
@@ -249,8 +260,12 @@ func fieldAt(value any, path []string) any {
 
 // checkBackendPort looks for a port that no Service of that name in the payload has.
 func checkBackendPort(s *subject, m *manifest, to calledPort, r *reporter) {
-	services := slices.DeleteFunc(slices.Clone(s.byID[to.service]), func(other *manifest) bool { return other.isTombstone || !s.shareCluster(m, other) })
-	if len(services) == 0 || slices.ContainsFunc(services, func(service *manifest) bool { return service.servesPort(to.port) }) {
+	services := slices.DeleteFunc(slices.Clone(s.byID[to.service]), func(other *manifest) bool {
+		return other.isTombstone || !s.shareCluster(m, other)
+	})
+	if len(services) == 0 || slices.ContainsFunc(services, func(service *manifest) bool {
+		return service.servesPort(to.port)
+	}) {
 		return
 	}
 	r.field(m, to.path, "%s (%s:%d) has no port %v", to.service, services[0].Path, services[0].Line, to.port)

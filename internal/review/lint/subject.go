@@ -81,7 +81,8 @@ var accountKind = schema.GroupKind{Kind: "ServiceAccount"}
 func newIndex(p *payload.Payload, isPrevious bool) *index {
 	x := &index{
 		Payload: p, byID: map[kinds.ID][]*manifest{}, byKind: map[schema.GroupKind][]*manifest{},
-		inside: map[string][]*manifest{}, excluded: map[kinds.ID]*payload.Exclusion{}, defines: map[schema.GroupKind][]*manifest{},
+		inside: map[string][]*manifest{}, excluded: map[kinds.ID]*payload.Exclusion{},
+		defines: map[schema.GroupKind][]*manifest{},
 	}
 	for i, m := range p.Manifests {
 		entry := newManifest(m)
@@ -197,7 +198,8 @@ type overlap struct {
 
 func newSubject(ctx context.Context, input Input) *subject {
 	s := &subject{
-		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config, change: input.Change, rehearsal: input.Rehearsal,
+		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config,
+		change: input.Change, rehearsal: input.Rehearsal,
 		overlaps: map[[2]string]overlap{},
 	}
 	if input.Previous != nil {
@@ -212,7 +214,8 @@ func newSubject(ctx context.Context, input Input) *subject {
 	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.FieldRefusal {
 		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)
 	})
-	s.missing, s.pods = sync.OnceValue(func() []missing { return findMissing(s) }), sync.OnceValue(func() map[string][]podSet { return findPods(s) })
+	s.missing, s.pods = sync.OnceValue(func() []missing { return findMissing(s) }),
+		sync.OnceValue(func() map[string][]podSet { return findPods(s) })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s
@@ -312,7 +315,8 @@ func (m *manifest) chosenBy() string {
 	return *m.choices
 }
 
-// withoutMajorVersion returns a cluster without the major version of the release itself, which all of its clusters have.
+// withoutMajorVersion returns a cluster without the major version of the release itself, which all of its clusters
+// have.
 func withoutMajorVersion(s *subject, cluster payload.Filter) payload.Filter {
 	if s.Filter.MajorVersion != 0 {
 		cluster.MajorVersion = 0

@@ -10,8 +10,8 @@ import (
 // rolledOut are the kinds whose pods are replaced when their template changes, and only then.
 var rolledOut = []string{"Deployment", "StatefulSet", "DaemonSet"}
 
-// checkUnreadChange looks for changed ConfigMaps and Secrets whose values running pods do not get: those of variables are
-// read when a container starts, and the templates of the pods are as before.
+// checkUnreadChange looks for changed ConfigMaps and Secrets whose values running pods do not get: those of variables
+// are read when a container starts, and the templates of the pods are as before.
 func checkUnreadChange(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
 		changed := changedKeys(old, m)
@@ -19,9 +19,13 @@ func checkUnreadChange(s *subject, r *reporter) {
 			return
 		}
 		for _, u := range s.usesOf(m) {
-			isNeeded := len(u.Keys) == 0 || slices.ContainsFunc(u.Keys, func(key string) bool { return slices.Contains(changed, key) })
+			isNeeded := len(u.Keys) == 0 ||
+				slices.ContainsFunc(u.Keys, func(key string) bool { return slices.Contains(changed, key) })
 			if isNeeded && isVariable(u.Reference) && keepsItsPods(s, u.By) {
-				r.field(m, []string{m.dataField(changed[0]), changed[0]}, "%s has changed, and %s (%s:%d) reads it at the start of its pods only, which stay: change an annotation of its template with it, or give the %s another name with each change", changed[0], u.By.id, u.By.Path, u.By.Line, m.kind.Kind)
+				r.field(m, []string{m.dataField(changed[0]), changed[0]},
+					"%s has changed, and %s (%s:%d) reads it at the start of its pods only, which stay: change an "+
+						"annotation of its template with it, or give the %s another name with each change", changed[0],
+					u.By.id, u.By.Path, u.By.Line, m.kind.Kind)
 				return
 			}
 		}

@@ -68,7 +68,8 @@ func checkDropped(s *subject, r *reporter) {
 			if uses := s.usesWithout(variant, takers); len(uses) > 0 {
 				r.at(variant, needed, describe(uses))
 			} else {
-				r.at(variant, "it is no longer in the payload, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
+				r.at(variant, "it is no longer in the payload, and stays in clusters that keep %s%s: "+todo, entry.With,
+					onCluster(where), payload.DeleteAnnotation)
 			}
 			return
 		}
@@ -79,11 +80,13 @@ func checkRenamed(s *subject, r *reporter) {
 	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		if entry.RenamedTo != nil {
 			if uses := s.usesOf(m); len(uses) > 0 {
-				r.at(m, "%s seems to have taken its place, and %s, so that it fails in a new cluster: name the new one there, and delete the old one after that", entry.RenamedTo, describe(uses))
+				r.at(m, "%s seems to have taken its place, and %s, so that it fails in a new cluster: name the new "+
+					"one there, and delete the old one after that", entry.RenamedTo, describe(uses))
 				r.findings[len(r.findings)-1].Near = &Place{File: uses[0].By.Path, Line: uses[0].By.Line}
 				return
 			}
-			r.at(m, `%s seems to have taken its place, and it stays in clusters beside that: add a manifest for the old one with the annotation %s: "true"`, entry.RenamedTo, payload.DeleteAnnotation)
+			r.at(m,
+				`%s seems to have taken its place, and it stays in clusters beside that: add a manifest for the old one with the annotation %s: "true"`, entry.RenamedTo, payload.DeleteAnnotation)
 			successor := s.byID[*entry.RenamedTo][0]
 			r.findings[len(r.findings)-1].Near = &Place{File: successor.Path, Line: successor.Line}
 		}
@@ -100,12 +103,14 @@ func checkNarrowed(s *subject, r *reporter) {
 		}
 		others := slices.Concat(now, s.deletedNamespaces(old), deletedDefinitions(s, old))
 		if where, found := s.clusterWithout(old, others); found {
-			r.at(now[0], "%s:%d had it%s, and no manifest has it there now, %s", old.where(), old.Line, onCluster(where), adviseNarrowed(s.usesWithout(old, others)))
+			r.at(now[0], "%s:%d had it%s, and no manifest has it there now, %s", old.where(), old.Line,
+				onCluster(where), adviseNarrowed(s.usesWithout(old, others)))
 		}
 	}
 	s.absent(plan.LeftOut, func(old *manifest, entry plan.ObjectPlan) {
 		if exclusion := s.excluded[entry.ID]; exclusion != nil && !old.isTombstone {
-			r.at(newManifest(exclusion.Manifest), "%s:%d had it, and here it is left out (%s), %s", old.where(), old.Line, exclusion.Why(), adviseNarrowed(s.usesOf(old)))
+			r.at(newManifest(exclusion.Manifest), "%s:%d had it, and here it is left out (%s), %s", old.where(),
+				old.Line, exclusion.Why(), adviseNarrowed(s.usesOf(old)))
 		}
 	})
 }
@@ -120,7 +125,11 @@ func adviseNarrowed(uses []use) string {
 
 // deletedDefinitions returns the tombstones of an object's CustomResourceDefinition.
 func deletedDefinitions(s *subject, m *manifest) []*manifest {
-	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: kinds.DefinitionName(m.groupKind())}
+	id := kinds.ID{
+		Group: kinds.CustomResourceDefinition.Group,
+		Kind:  kinds.CustomResourceDefinition.Kind,
+		Name:  kinds.DefinitionName(m.groupKind()),
+	}
 	return tombstonesOf(slices.Concat(s.defines[m.groupKind()], s.byID[id]))
 }
 
@@ -163,7 +172,9 @@ func nearest(s *subject, m *manifest) *manifest {
 		if other.id.Name == m.id.Name {
 			d = min(d, 3) // even if the namespaces differ much
 		}
-		if isAlive := slices.ContainsFunc(s.byID[other.id], func(m *manifest) bool { return !m.isTombstone }); d < closest && !isAlive {
+		if isAlive := slices.ContainsFunc(s.byID[other.id], func(m *manifest) bool {
+			return !m.isTombstone
+		}); d < closest && !isAlive {
 			best, closest = other, d
 		}
 	}
@@ -177,7 +188,9 @@ func checkStaleDelete(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
 		before := tombstonesOf(s.previous.byID[t.id])
 		if _, isNew := s.clusterWithout(t, before); len(before) > 0 && !isNew {
-			r.field(t, annotation(payload.DeleteAnnotation), "%s had this tombstone already, so clusters of %s no longer have the object: drop it in %s", s.previous.Version, s.previous.Version, s.Version)
+			r.field(t, annotation(payload.DeleteAnnotation),
+				"%s had this tombstone already, so clusters of %s no longer have the object: drop it in %s",
+				s.previous.Version, s.previous.Version, s.Version)
 		}
 	}
 }
@@ -186,15 +199,17 @@ func checkRevived(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
 			if where, shared := s.sharedCluster(old, m); shared && old.isTombstone {
-				r.at(m, "%s:%d deletes it%s: while that delete is in progress, the object can't be created again: give it another name, or publish a release in between that has neither", old.where(), old.Line, onCluster(where))
+				r.at(m, "%s:%d deletes it%s: while that delete is in progress, the object can't be created again: "+
+					"give it another name, or publish a release in between that has neither", old.where(), old.Line,
+					onCluster(where))
 				break
 			}
 		}
 	}
 }
 
-// pairs calls report for each pair of a changed manifest and its previous one that a cluster updates from. A test is made anew
-// each time that it runs.
+// pairs calls report for each pair of a changed manifest and its previous one that a cluster updates from. A test is
+// made anew each time that it runs.
 func (s *subject) pairs(report func(old, m *manifest)) {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
@@ -218,14 +233,17 @@ func checkImmutableChanged(s *subject, r *reporter) {
 		if m.groupKind() == kinds.Job || m.isNeverChanged() {
 			return
 		}
-		todo := fmt.Sprintf(`take it back, give the object another name and delete this one, or annotate it %s: "true"`, recreate)
+		todo := fmt.Sprintf(`take it back, give the object another name and delete this one, or annotate it %s: "true"`,
+			recreate)
 		if mustNotBeRecreated(m) {
 			todo = fmt.Sprintf("take it back, or give the object another name; a %s is never recreated", m.kind.Kind)
 		}
 		for _, refused := range refused(old, m) {
 			if key := (change{m, refused.Path.String()}); !seen[key] {
 				seen[key] = true
-				r.field(m, refused.Path.Keys(), "%s differs from %s:%d, and the API server does not allow that change: %s", refused.Path, old.where(), old.Line, todo)
+				r.field(m, refused.Path.Keys(),
+					"%s differs from %s:%d, and the API server does not allow that change: %s", refused.Path,
+					old.where(), old.Line, todo)
 			}
 		}
 		s.schemas.reportTransitions(r, old, m)
@@ -252,9 +270,13 @@ func checkJobChanged(s *subject, r *reporter) {
 		switch ttl, isRemoved := payload.TimeToLive(old.Manifest); {
 		case len(changes) == 0 || isRemoved && ttl == 0:
 		case isRemoved:
-			r.note(m, changes[0].Path.Keys(), "%s has changed since %s:%d, and a Job can't be changed: an update fails until Kubernetes has removed the earlier one, %d seconds after its end", changes[0].Path, old.where(), old.Line, ttl)
+			r.note(m, changes[0].Path.Keys(),
+				"%s has changed since %s:%d, and a Job can't be changed: an update fails until Kubernetes has "+
+					"removed the earlier one, %d seconds after its end", changes[0].Path, old.where(), old.Line, ttl)
 		default:
-			r.field(m, changes[0].Path.Keys(), "%s has changed since %s:%d, and a Job can't be changed: give it another name, such as one that ends with the version, and delete the old one", changes[0].Path, old.where(), old.Line)
+			r.field(m, changes[0].Path.Keys(),
+				"%s has changed since %s:%d, and a Job can't be changed: give it another name, such as one that ends "+
+					"with the version, and delete the old one", changes[0].Path, old.where(), old.Line)
 		}
 	})
 }
@@ -274,11 +296,15 @@ func checkReplicasDropped(s *subject, r *reporter) {
 	}
 }
 
-// checkStoredVersionDropped looks for dropped versions in which the API server stores objects. It refuses such a definition.
+// checkStoredVersionDropped looks for dropped versions in which the API server stores objects. It refuses such a
+// definition.
 func checkStoredVersionDropped(s *subject, r *reporter) {
 	s.droppedVersions(func(old, m *manifest, before, now map[string]any) {
 		if isStored, _ := before["storage"].(bool); isStored && now == nil {
-			r.field(m, []string{"spec", "versions"}, "%s is the version in which %s:%d stores objects, and the API server refuses a definition without it: keep it with storage: false for a release, have all objects rewritten, and drop it when status.storedVersions no longer lists it", before["name"], old.where(), old.Line)
+			r.field(m, []string{"spec", "versions"},
+				"%s is the version in which %s:%d stores objects, and the API server refuses a definition without "+
+					"it: keep it with storage: false for a release, have all objects rewritten, and drop it when "+
+					"status.storedVersions no longer lists it", before["name"], old.where(), old.Line)
 		}
 	})
 }
@@ -289,13 +315,15 @@ func checkVersionRemoved(s *subject, r *reporter) {
 		wasServed, _ := before["served"].(bool)
 		isStored, _ := before["storage"].(bool)
 		if wasServed && (now != nil || !isStored) {
-			r.field(m, []string{"spec", "versions"}, "%s was served in %s:%d, and no longer is: clients that ask for it fail, and objects that are stored in it must be rewritten before it can be dropped", before["name"], old.where(), old.Line)
+			r.field(m, []string{"spec", "versions"},
+				"%s was served in %s:%d, and no longer is: clients that ask for it fail, and objects that are stored "+
+					"in it must be rewritten before it can be dropped", before["name"], old.where(), old.Line)
 		}
 	})
 }
 
-// droppedVersions calls report for each version of a CustomResourceDefinition of the previous payload that is not served any
-// more, with the version in this payload, which is nil if it is removed.
+// droppedVersions calls report for each version of a CustomResourceDefinition of the previous payload that is not
+// served any more, with the version in this payload, which is nil if it is removed.
 func (s *subject) droppedVersions(report func(old, m *manifest, before, now map[string]any)) {
 	seen := map[change]bool{} // several previous variants may have the same version
 	s.pairs(func(old, m *manifest) {
@@ -347,7 +375,9 @@ func checkHooksNotRun(s *subject, r *reporter) {
 		had, _ := deploymenthook.Parse(before.Object())
 		for _, stage := range deploymenthook.Stages {
 			if hooks.Of(stage) != nil && had.Of(stage) == nil {
-				r.field(m, annotation(deploymenthook.Annotation), "the hook %s is new, and spec.template is as in the previous payload: the hook does not run before the template changes", stage)
+				r.field(m, annotation(deploymenthook.Annotation),
+					"the hook %s is new, and spec.template is as in the previous payload: the hook does not run "+
+						"before the template changes", stage)
 			}
 		}
 	}
@@ -359,7 +389,8 @@ func (s *subject) previousWithHooks(m *manifest) *manifest {
 		return nil
 	}
 	for _, before := range s.previous.byID[m.id] {
-		if !before.isTombstone && s.shareCluster(m, before) && reflect.DeepEqual(before.get("spec", "template"), m.get("spec", "template")) {
+		if !before.isTombstone && s.shareCluster(m, before) &&
+			reflect.DeepEqual(before.get("spec", "template"), m.get("spec", "template")) {
 			return before
 		}
 	}

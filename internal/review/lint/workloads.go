@@ -30,7 +30,8 @@ func checkAccountDeleted(s *subject, r *reporter) {
 		}
 		for _, u := range s.usesOf(t) {
 			where, _ := s.sharedCluster(u.By, t)
-			r.at(t, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete the workload first", u.By.id, u.By.Path, u.By.Line, onCluster(where))
+			r.at(t, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete "+
+				"the workload first", u.By.id, u.By.Path, u.By.Line, onCluster(where))
 		}
 	}
 }
@@ -53,7 +54,8 @@ func checkRBACDeletedFirst(s *subject, r *reporter) {
 		for _, allowed := range s.allowedBy(t) {
 			for _, w := range deleted[allowed] {
 				if reported = s.shareCluster(t, w.last) && before(t, w.last); reported {
-					r.at(t, "%s needs it, and is only deleted later, by %s:%d: delete that first", w.id, w.last.Path, w.last.Line)
+					r.at(t, "%s needs it, and is only deleted later, by %s:%d: delete that first", w.id, w.last.Path,
+						w.last.Line)
 					break
 				}
 			}
@@ -177,7 +179,8 @@ func checkOperatorDeletedFirst(s *subject, r *reporter) {
 		component := graph.ParseName(t.File()).Component
 		for _, operand := range operands[component] {
 			if operand != t && s.shareCluster(operand, t) && before(t, operand) {
-				r.at(t, "it seems to operate %s, which is only deleted later, by %s:%d: delete that first, and this in a later release, so that it can clean up", operand.id, operand.Path, operand.Line)
+				r.at(t, "it seems to operate %s, which is only deleted later, by %s:%d: delete that first, and this "+
+					"in a later release, so that it can clean up", operand.id, operand.Path, operand.Line)
 				break
 			}
 		}
@@ -192,7 +195,8 @@ func isOperator(m *manifest) bool {
 // isOperand reports whether an operator may have to clean up an object: another
 // workload, a custom resource or a CustomResourceDefinition.
 func (s *subject) isOperand(m *manifest) bool {
-	return isWorkload(m) && !isOperator(m) || s.isCustom(m.groupKind()) || m.groupKind() == kinds.CustomResourceDefinition
+	return isWorkload(m) && !isOperator(m) || s.isCustom(m.groupKind()) ||
+		m.groupKind() == kinds.CustomResourceDefinition
 }
 
 // isCustom reports whether this or the previous payload defines a kind.

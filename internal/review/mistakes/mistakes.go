@@ -1,6 +1,6 @@
-// Package mistakes has mistakes that people make in manifests, for tests of what finds them before an API server or a user
-// does. Each is an edit of the release in shop/. mistakes.yaml has the table, and server.txt the answers of a real API
-// server, which a test compares.
+// Package mistakes has mistakes that people make in manifests, for tests of what finds them before an API server or a
+// user does. Each is an edit of the release in shop/. mistakes.yaml has the table, and server.txt the answers of a real
+// API server, which a test compares.
 //
 // It is no part of the programs: only tests import it.
 //
@@ -111,8 +111,8 @@ func (e Edit) apply(release fstest.MapFS) (string, error) {
 	return "", fmt.Errorf("no file is called %q", e.In)
 }
 
-// Outcome compares what was found of the mistake with what a user needs to know: "found", "misleading" or "missed"; of an edit that is
-// none, "quiet" or "false".
+// Outcome compares what was found of the mistake with what a user needs to know: "found", "misleading" or "missed"; of
+// an edit that is none, "quiet" or "false".
 func (m Mistake) Outcome(found []string) string {
 	switch {
 	case m.Group == Fine && len(found) > 0:

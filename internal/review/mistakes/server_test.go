@@ -101,12 +101,15 @@ func line(answer string) string {
 }
 
 // applyAll applies the objects of a release that are wanted.
-func applyAll(t *testing.T, server *cluster.Cluster, release fstest.MapFS, isWanted func(*unstructured.Unstructured) bool) {
+func applyAll(t *testing.T, server *cluster.Cluster, release fstest.MapFS,
+	isWanted func(*unstructured.Unstructured) bool) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(release)) {
 		for _, object := range objects(t, release, name) {
 			if isWanted(object) {
-				sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { return apply(ctx, server, object, cluster.Force) })
+				sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
+					return apply(ctx, server, object, cluster.Force)
+				})
 			}
 		}
 	}
@@ -130,7 +133,8 @@ func ask(t *testing.T, server *cluster.Cluster, m mistakes.Mistake) string {
 	return ""
 }
 
-func apply(ctx context.Context, server *cluster.Cluster, object *unstructured.Unstructured, mode cluster.ApplyMode) error {
+func apply(ctx context.Context, server *cluster.Cluster, object *unstructured.Unstructured,
+	mode cluster.ApplyMode) error {
 	in, err := server.Find(ctx, object.GroupVersionKind())
 	if err == nil {
 		_, err = server.Apply(ctx, in, object, mode)
@@ -196,7 +200,8 @@ func TestPages(t *testing.T) {
 				refused = errors.Join(refused, apply(t.Context(), server, object, cluster.Force|cluster.DryRun))
 			}
 			if isFound[name] != (refused != nil) {
-				t.Errorf("%s: lint finds %s: %v, and the API server says: %v", filepath.Base(page), name, isFound[name], refused)
+				t.Errorf("%s: lint finds %s: %v, and the API server says: %v", filepath.Base(page), name, isFound[name],
+					refused)
 			}
 		}
 	}

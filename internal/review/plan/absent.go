@@ -35,7 +35,8 @@ func (c *comparer) absent(m *payload.Manifest, deletions *cascade) ObjectPlan {
 	case isTaken:
 		e.Action, e.Why, e.With = DeletedWith, taker.relation+" "+taker.object.String()+" is deleted", &taker.object
 	case c.to.tests[storedID(m)]:
-		e.Action, e.Why = MadeTest, `it is a test in the new release: it stays in the cluster until "runlevel test" replaces it`
+		e.Action, e.Why = MadeTest,
+			`it is a test in the new release: it stays in the cluster until "runlevel test" replaces it`
 	case exclusion != nil && exclusion.Manifest.IsTombstone():
 		e.Action, e.Why = LeftOut, "its tombstone is left out by "+exclusion.Why()+"; it stays in the cluster"
 	case exclusion != nil:
@@ -55,7 +56,8 @@ func (c *comparer) absent(m *payload.Manifest, deletions *cascade) ObjectPlan {
 				e.Why += "; a tombstone of " + namespace.String() + " would take it along"
 			}
 		default:
-			e.Why = "nothing deletes it, which would take " + held.ID().String() + " of the new release along: it stays in the cluster"
+			e.Why = "nothing deletes it, which would take " + held.ID().String() +
+				" of the new release along: it stays in the cluster"
 		}
 	}
 	return e
@@ -80,14 +82,17 @@ func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
 func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
 	id := kinds.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
 	namespace := c.from.manifests[id]
-	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) || c.to.exclusions[id] != nil {
+	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) ||
+		c.to.exclusions[id] != nil {
 		return nil // the object has no Namespace, the Namespace stays, or its tombstone is not printed
 	}
 	if c.held(namespace) != nil {
 		return nil
 	}
 	for _, variant := range c.variants[storedID(m)] {
-		if !slices.ContainsFunc(c.variants[id], func(n *payload.Manifest) bool { return maps.Equal(filters(n), filters(variant)) }) {
+		if !slices.ContainsFunc(c.variants[id], func(n *payload.Manifest) bool {
+			return maps.Equal(filters(n), filters(variant))
+		}) {
 			return nil
 		}
 	}
@@ -130,7 +135,8 @@ type candidate struct {
 // cascadeOf returns what of the old release is deleted by the tombstones of the new one.
 func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
 	g := &cascade{
-		parents: map[kinds.ID]parent{}, namespaces: map[string]kinds.ID{}, kinds: map[schema.GroupKind]kinds.ID{}, deleted: map[kinds.ID]bool{},
+		parents: map[kinds.ID]parent{}, namespaces: map[string]kinds.ID{}, kinds: map[schema.GroupKind]kinds.ID{},
+		deleted:     map[kinds.ID]bool{},
 		inNamespace: map[string][]int{}, ofKind: map[schema.GroupKind][]int{}, ownedBy: map[kinds.ID][]int{},
 	}
 	for _, m := range old {
@@ -143,7 +149,8 @@ func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
 			continue
 		}
 		g.queue = append(g.queue, m)
-		if before := c.from.manifests[storedID(m)]; before != nil { // it may have more fields, such as the kind that it defines
+		// it may have more fields, such as the kind that it defines
+		if before := c.from.manifests[storedID(m)]; before != nil {
 			g.queue = append(g.queue, before)
 		}
 	}
@@ -237,7 +244,12 @@ func ownersOf(m *payload.Manifest) []kinds.ID {
 	var owners []kinds.ID
 	for _, reference := range m.Object().GetOwnerReferences() {
 		kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
-		owners = append(owners, kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.ID().Namespace, Name: reference.Name})
+		owners = append(owners, kinds.ID{
+			Group:     kind.Group,
+			Kind:      kind.Kind,
+			Namespace: m.ID().Namespace,
+			Name:      reference.Name,
+		})
 	}
 	return owners
 }

@@ -18,7 +18,8 @@ func BenchmarkCompare(b *testing.B) {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
 			for b.Loop() {
 				p := plan.Compare(old, next, nil)
-				if p.Counts[plan.Changed] != count/10 || p.Counts[plan.Dropped] != count/100 || p.Counts[plan.DeletedWith] != count/100 {
+				if p.Counts[plan.Changed] != count/10 || p.Counts[plan.Dropped] != count/100 ||
+					p.Counts[plan.DeletedWith] != count/100 {
 					b.Fatal(p.Counts)
 				}
 			}

@@ -107,7 +107,8 @@ func ForCluster(from ReleaseID, to *payload.Payload, preview ClusterPreview) *Pl
 // objects that are deleted with it.
 func (g *cascade) addDefinedKind(s ObjectPreview) {
 	id := s.Manifest.ID()
-	if !s.Manifest.IsTombstone() || s.Manifest.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition || s.AlsoDeletes == nil {
+	if !s.Manifest.IsTombstone() || s.Manifest.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition ||
+		s.AlsoDeletes == nil {
 		return
 	}
 	for _, count := range s.AlsoDeletes.Kinds {
@@ -125,7 +126,8 @@ func (l LeftoverObject) entry(action PlannedAction) ObjectPlan {
 func (s ObjectPreview) entry() ObjectPlan {
 	e := ObjectPlan{
 		ID: s.Manifest.ID(), Action: s.Action, Why: s.Why, New: place(s.Manifest),
-		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, Foreign: s.Foreign, AlsoDeletes: s.AlsoDeletes,
+		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, Foreign: s.Foreign,
+		AlsoDeletes: s.AlsoDeletes,
 	}
 	switch {
 	case e.Action == Created && e.Why == e.Unchecked:
@@ -187,11 +189,13 @@ func (p *Plan) HasForeign() bool {
 	return slices.ContainsFunc(p.Steps, func(e ObjectPlan) bool { return len(e.Foreign) > 0 })
 }
 
-// WithoutUnchanged returns the plan of a cluster without the objects that an apply leaves as they are, unless they have fields
-// of other managers.
+// WithoutUnchanged returns the plan of a cluster without the objects that an apply leaves as they are, unless they have
+// fields of other managers.
 func (p *Plan) WithoutUnchanged() *Plan {
 	less := *p
-	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.needsApply() && len(e.Foreign) == 0 })
+	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool {
+		return !e.needsApply() && len(e.Foreign) == 0
+	})
 	less.Absent, less.Counts, less.Warnings = []ObjectPlan{}, map[PlannedAction]int{}, []UpdateWarning{}
 	less.count()
 	less.warn()

@@ -29,7 +29,8 @@ const clusterRelease = `
 `
 
 // seen makes what was seen of the object of a kind, and lets a test say more.
-func seen(t *testing.T, release *payload.Payload, kind string, action plan.PlannedAction, more func(*plan.ObjectPreview)) plan.ObjectPreview {
+func seen(t *testing.T, release *payload.Payload, kind string, action plan.PlannedAction,
+	more func(*plan.ObjectPreview)) plan.ObjectPreview {
 	t.Helper()
 	for _, m := range release.Manifests {
 		if m.ID().Kind == kind {
@@ -55,7 +56,8 @@ func object(t *testing.T, text string) map[string]any {
 
 func releaseOfCluster(t *testing.T) *payload.Payload {
 	t.Helper()
-	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(clusterRelease)}}, payload.Options{Name: "shop", Version: "1.1.0"})
+	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(clusterRelease)}},
+		payload.Options{Name: "shop", Version: "1.1.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,9 @@ func TestFieldsOfACluster(t *testing.T) {
 		want []string
 	}{
 		"nobody's": {
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) { s.Live, s.Planned = object(t, live), object(t, would) }),
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+				s.Live, s.Planned = object(t, live), object(t, would)
+			}),
 			[]string{"data.colour", "data.size"},
 		},
 		"who loses": {
@@ -123,12 +127,14 @@ func TestFieldsOfACluster(t *testing.T) {
 func TestOnlyWhoseItIsChanges(t *testing.T) {
 	release := releaseOfCluster(t)
 	const live = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, managedFields: [{manager: a}]}, data: {colour: blue}}`
-	for adopted, want := range map[string]string{"": "all fields stay as they are, and only become the release's", "helm": ""} {
+	for adopted, want := range map[string]string{"": "all fields stay as they are, and only become the release's",
+		"helm": ""} {
 		objectPreview := seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
 			s.Live, s.Planned = object(t, live), object(t, live)
 			s.Adopted = strings.Fields(adopted)
 		})
-		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{objectPreview}})
+		p := plan.ForCluster(plan.ReleaseID{}, release,
+			plan.ClusterPreview{Objects: []plan.ObjectPreview{objectPreview}})
 		if got := p.Steps[0].Why; got != want {
 			t.Errorf("adopted from %q: it says %q, want %q", adopted, got, want)
 		}
@@ -143,22 +149,33 @@ func TestPlanOfACluster(t *testing.T) {
 		Mode: "update",
 		Objects: []plan.ObjectPreview{
 			seen(t, release, "Hat", plan.Created, func(s *plan.ObjectPreview) {
-				s.Why, s.Unchecked, s.FromManifest, s.Planned = "it is new", "it is new", true, object(t, `{kind: Hat, metadata: {name: hat, uid: x}}`)
+				s.Why, s.Unchecked, s.FromManifest, s.Planned = "it is new", "it is new", true,
+					object(t, `{kind: Hat, metadata: {name: hat, uid: x}}`)
 			}),
 			seen(t, release, "ConfigMap", plan.Rejected, func(s *plan.ObjectPreview) { s.Why = "a policy denies it" }),
 			seen(t, release, "Secret", plan.Created, func(s *plan.ObjectPreview) {
-				s.Planned = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: cGw0bnRlZA==}}`)
+				s.Planned = object(t,
+					`{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: cGw0bnRlZA==}}`)
 			}),
 			seen(t, release, "Namespace", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &counts }),
 			seen(t, release, "CustomResourceDefinition", plan.Changed, func(s *plan.ObjectPreview) {
-				s.Live = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}, {name: v1beta1, served: true}]}}`)
+				s.Live = object(t,
+					`{spec: {versions: [{name: v1, served: true, storage: true}, {name: v1beta1, served: true}]}}`)
 				s.Planned = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}]}}`)
 			}),
 		},
-		Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", AlsoDeletes: &counts}},
-		Pending: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"}, Why: "a finalizer holds it"}},
-		Gate:    []plan.GateFinding{{Check: "Rights", Severity: plan.Blocking, Message: "no"}},
-		Notes:   []string{"not all is known"},
+		Orphans: []plan.LeftoverObject{{
+			ID:          kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "left"},
+			Why:         "nobody has it",
+			Tombstone:   "text",
+			AlsoDeletes: &counts,
+		}},
+		Pending: []plan.LeftoverObject{{
+			ID:  kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"},
+			Why: "a finalizer holds it",
+		}},
+		Gate:  []plan.GateFinding{{Check: "Rights", Severity: plan.Blocking, Message: "no"}},
+		Notes: []string{"not all is known"},
 	}
 	p := plan.ForCluster(plan.ReleaseID{Name: "shop", Version: "1.0.0"}, release, preview)
 	got := print(p)
@@ -215,8 +232,10 @@ func TestKubectlsCopyIsNoWarning(t *testing.T) {
 		{`{metadata: {annotations: {` + copied + `}}, data: {colour: blue}}`, bare, ""},
 		{`{metadata: {annotations: {` + copied + `}}, data: {colour: blue}}`, emptied, ""},
 		{`{metadata: {annotations: {` + copied + `}}, data: {colour: red}}`, bare, "data.colour (kubectl)"},
-		{`{metadata: {annotations: {` + copied + `, a: b}}, data: {colour: blue}}`, bare, "metadata.annotations (kubectl)"},
-		{`{metadata: {annotations: {` + copied + `, a: b}}, data: {colour: blue}}`, emptied, "metadata.annotations.a (kubectl)"},
+		{`{metadata: {annotations: {` + copied + `, a: b}}, data: {colour: blue}}`, bare,
+			"metadata.annotations (kubectl)"},
+		{`{metadata: {annotations: {` + copied + `, a: b}}, data: {colour: blue}}`, emptied,
+			"metadata.annotations.a (kubectl)"},
 	} {
 		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{
 			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
@@ -236,16 +255,23 @@ func TestKubectlsCopyIsNoWarning(t *testing.T) {
 
 // The tombstone of a definition need not say which kind goes with it: the cluster does.
 func TestWhatADefinitionAlsoDeletesContradicts(t *testing.T) {
-	text := strings.Replace(clusterRelease, "{name: hats.example.com}", `{name: hats.example.com, annotations: {release.openshift.io/delete: "true"}}`, 1)
-	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(text)}}, payload.Options{Name: "shop"})
+	text := strings.Replace(clusterRelease, "{name: hats.example.com}",
+		`{name: hats.example.com, annotations: {release.openshift.io/delete: "true"}}`, 1)
+	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(text)}},
+		payload.Options{Name: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := kinds.NewObjectCounts([]kinds.Count{{Group: "example.com", Kind: "Hat", Resource: "hats", Objects: 1}, {Kind: "Pod", Resource: "pods", Objects: 1}})
+	counts := kinds.NewObjectCounts([]kinds.Count{{Group: "example.com", Kind: "Hat", Resource: "hats", Objects: 1},
+		{Kind: "Pod", Resource: "pods", Objects: 1}})
 	p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{
-		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &counts }), seen(t, release, "Hat", plan.Unchanged, nil),
+		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.ObjectPreview) {
+			s.AlsoDeletes = &counts
+		}), seen(t, release, "Hat", plan.Unchanged, nil),
 	}})
-	if got := print(p); !strings.Contains(got, "\nContradiction: Hat shop/hat: the same release deletes CustomResourceDefinition hats.example.com, and with it this object\n") {
+	if got := print(p); !strings.Contains(got,
+		"\nContradiction: Hat shop/hat: the same release deletes CustomResourceDefinition hats.example.com, and with "+
+			"it this object\n") {
 		t.Errorf("no contradiction in\n%s", got)
 	}
 }
@@ -258,11 +284,13 @@ func TestWhatIsADifferenceToACluster(t *testing.T) {
 		plan.Unchanged: false, plan.Kept: false, plan.Pending: false, plan.Left: false, plan.NotThere: false,
 	} {
 		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{
-			Objects: []plan.ObjectPreview{seen(t, release, "ConfigMap", action, nil), seen(t, release, "Hat", plan.Unchanged, nil)},
+			Objects: []plan.ObjectPreview{seen(t, release, "ConfigMap", action, nil),
+				seen(t, release, "Hat", plan.Unchanged, nil)},
 			Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Name: "left"}}},
 		})
 		less := p.WithoutUnchanged()
-		if p.IsEmpty() == differs || (len(less.Steps) == 1) != differs || len(less.Absent) > 0 || len(less.Counts) != len(less.Steps) {
+		if p.IsEmpty() == differs || (len(less.Steps) == 1) != differs || len(less.Absent) > 0 ||
+			len(less.Counts) != len(less.Steps) {
 			t.Errorf("%s: empty: %v; what differs: %+v", action, p.IsEmpty(), less)
 		}
 		if len(p.Steps) != 2 || len(p.Absent) != 1 {

@@ -31,7 +31,8 @@ func Compare(from, to *payload.Payload, refusals map[*payload.Manifest][]fields.
 	}
 	p.findRenamed()
 	p.count()
-	p.warn(slices.Concat(c.contradictions(steps, deletions), refusedObjects(p.Steps, steps, refusals), droppedReplicas(p.Steps, steps))...)
+	p.warn(slices.Concat(c.contradictions(steps, deletions), refusedObjects(p.Steps, steps, refusals),
+		droppedReplicas(p.Steps, steps))...)
 	return p
 }
 
@@ -93,7 +94,8 @@ type comparer struct {
 func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer {
 	c := &comparer{
 		from: newInventory(from), to: newInventory(to), variants: map[kinds.ID][]*payload.Manifest{},
-		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{}, references: references.NewGraph(steps, from.Manifests),
+		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{},
+		references: references.NewGraph(steps, from.Manifests),
 	}
 	for _, m := range from.All() {
 		if !m.IsTombstone() {
@@ -153,7 +155,8 @@ func (c *comparer) creation(id kinds.ID) (PlannedAction, string) {
 	if exclusion == nil || exclusion.Manifest.IsTombstone() {
 		return Created, ""
 	}
-	return Included, "it was left out of the old release by " + exclusion.Why() + "; it is created, unless something else has made it"
+	return Included, "it was left out of the old release by " + exclusion.Why() +
+		"; it is created, unless something else has made it"
 }
 
 // compare records the fields that differ.
@@ -176,7 +179,8 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	_, isRemoved := payload.TimeToLive(old) // a Job that Kubernetes removes is not changed, but created
 	for i, change := range changes {
 		e.Changes[i].Difference = change
-		if !e.CreateOnly && (!isRemoved || m.IsRecreated()) && len(fields.Immutable(before, after, changes[i:i+1])) > 0 {
+		if !e.CreateOnly && (!isRemoved || m.IsRecreated()) &&
+			len(fields.Immutable(before, after, changes[i:i+1])) > 0 {
 			e.Changes[i].Refused, isRefused = true, true
 		}
 	}
@@ -199,7 +203,8 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 func (e *ObjectPlan) recreate(kind schema.GroupKind, isHookJob bool) {
 	switch kind {
 	case kinds.CustomResourceDefinition, kinds.Namespace, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
-		e.addReason(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", payload.RecreateAnnotation, kind.Kind))
+		e.addReason(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", payload.RecreateAnnotation,
+			kind.Kind))
 		return
 	}
 	e.Recreated = true

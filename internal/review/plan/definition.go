@@ -196,7 +196,8 @@ func (w *schemaWalk) compareValues(path string, before, after map[string]any) {
 		return // the root is always an object
 	}
 	narrow := func(format string, args ...any) {
-		w.definition.NarrowedFields = append(w.definition.NarrowedFields, Narrowing{Field{w.version, path}, fmt.Sprintf(format, args...)})
+		w.definition.NarrowedFields = append(w.definition.NarrowedFields,
+			Narrowing{Field{w.version, path}, fmt.Sprintf(format, args...)})
 	}
 	was, is := typeOf(before), typeOf(after)
 	if was != "" && is != "" && was != is && !slices.Contains(wider[was], is) {

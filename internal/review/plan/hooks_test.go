@@ -19,7 +19,8 @@ const hookedDeployment = `{apiVersion: apps/v1, kind: Deployment, metadata: {nam
 // What an apply to a cluster runs depends on the live object, and on what was run for it before.
 func TestHooksOfACluster(t *testing.T) {
 	manifest := strings.ReplaceAll(hookedDeployment, "IMAGE", "new")
-	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(manifest)}}, payload.Options{Name: "shop"})
+	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(manifest)}},
+		payload.Options{Name: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,9 +135,10 @@ type PlannedAction string
 
 // The actions of steps, which are manifests of the new release.
 const (
-	Created         PlannedAction = "created"
-	Included        PlannedAction = "included" // created, because filters left it out of the old release and let it in now
-	Revived         PlannedAction = "revived"  // created, though the old release deletes it
+	Created PlannedAction = "created"
+	// created, because filters left it out of the old release and let it in now
+	Included        PlannedAction = "included"
+	Revived         PlannedAction = "revived" // created, though the old release deletes it
 	Changed         PlannedAction = "changed"
 	Unchanged       PlannedAction = "unchanged"
 	Deleted         PlannedAction = "deleted"
@@ -150,8 +151,9 @@ const (
 	Dropped     PlannedAction = "dropped"      // it stays in the cluster, and no release applies it any more
 	LeftOut     PlannedAction = "left-out"     // filters exclude it: it stays in the cluster as well
 	DeletedWith PlannedAction = "deleted-with" // it is deleted with its Namespace, definition or owners
-	MadeTest    PlannedAction = "made-test"    // it is a test in the new release: it stays in the cluster until that runs, which replaces it
-	Retired     PlannedAction = "retired"      // a tombstone that the new release no longer has
+	// it is a test in the new release: it stays in the cluster until that runs, which replaces it
+	MadeTest PlannedAction = "made-test"
+	Retired  PlannedAction = "retired" // a tombstone that the new release no longer has
 )
 
 // The actions that only the plan of a cluster has, beside Created, Changed, Unchanged,

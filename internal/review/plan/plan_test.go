@@ -113,7 +113,9 @@ func printEntries(out *strings.Builder, entries []plan.ObjectPlan) {
 			detail("recreated")
 		}
 		for _, hook := range e.Hooks {
-			detail("%s", strings.TrimSpace(fmt.Sprintf("hook %s (%s) runs: %t %s %s", hook.Stage, hook.FailurePolicy, hook.Runs, hook.Change, hook.Why)))
+			detail("%s",
+				strings.TrimSpace(fmt.Sprintf("hook %s (%s) runs: %t %s %s", hook.Stage, hook.FailurePolicy, hook.Runs,
+					hook.Change, hook.Why)))
 		}
 		if d := e.Definition; d != nil {
 			text, _ := yaml.Marshal(d)

@@ -36,7 +36,8 @@ func TestRandomReleases(t *testing.T) {
 				if e.Action == plan.DeletedWith && !told[*e.With] && !isAmong(*e.With, p) {
 					t.Fatalf("round %d: %s is deleted with %s, which is not deleted", round, e.ID, e.With)
 				}
-				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped && (e.Tombstone == "") != (strings.Contains(e.Why, "along: ") || len(e.UsedBy) > 0) {
+				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped &&
+					(e.Tombstone == "") != (strings.Contains(e.Why, "along: ") || len(e.UsedBy) > 0) {
 					t.Fatalf("round %d: %s is %s, and its tombstone is %q", round, e.ID, e.Action, e.Tombstone)
 				}
 			}
@@ -65,7 +66,8 @@ func isAmong(o kinds.ID, p *plan.Plan) bool {
 	for _, entries := range [][]plan.ObjectPlan{p.Steps, p.Absent} {
 		for _, e := range entries {
 			if e.ID == o {
-				return strings.HasPrefix(string(e.Action), "deleted") || e.Action == plan.DeletedWith || e.Action == plan.NothingToDelete
+				return strings.HasPrefix(string(e.Action), "deleted") || e.Action == plan.DeletedWith ||
+					e.Action == plan.NothingToDelete
 			}
 		}
 	}
@@ -96,7 +98,8 @@ func randomRelease(t *testing.T, random *rand.Rand) *payload.Payload {
 			"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: example.com, names: {kind: " + strings.ToUpper(name) + "}}\nmetadata:\n  name: " + name,
 			"apiVersion: example.com/v1\nkind: " + strings.ToUpper(name) + "\nmetadata:\n  name: w\n  namespace: n1",
 			"apiVersion: v1\nkind: ConfigMap\ndata: {a: a" + name + "}\nmetadata:\n  name: c\n  namespace: " + name,
-			"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  namespace: n0\n  name: " + name + "\n  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: n" + fmt.Sprint(random.Intn(3)) + "}]",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  namespace: n0\n  name: " + name +
+				"\n  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: n" + fmt.Sprint(random.Intn(3)) + "}]",
 		}[random.Intn(5)]
 		switch random.Intn(5) {
 		case 0:
@@ -104,7 +107,9 @@ func randomRelease(t *testing.T, random *rand.Rand) *payload.Payload {
 		case 1:
 			object += "\n  annotations: {release.openshift.io/feature-set: TechPreviewNoUpgrade}"
 		}
-		files[fmt.Sprintf("0000_%d0_%c_%d.yaml", 1+random.Intn(3), 'a'+rune(random.Intn(3)), i)] = &fstest.MapFile{Data: []byte(object + "\n")}
+		files[fmt.Sprintf("0000_%d0_%c_%d.yaml", 1+random.Intn(3), 'a'+rune(random.Intn(3)), i)] = &fstest.MapFile{
+			Data: []byte(object + "\n"),
+		}
 	}
 	options := payload.Options{Filter: payload.Filter{FeatureSet: "Default"}}
 	release, problems, err := payload.Parse(t.Context(), files, options)
@@ -125,12 +130,15 @@ func TestWhatIsNoDifference(t *testing.T) {
 		old, next map[string]string
 		isEmpty   bool
 	}{
-		"nothing":       {map[string]string{"a.yaml": one}, map[string]string{"a.yaml": "# one\n" + one}, true},
-		"dropped":       {map[string]string{"a.yaml": one, "b.yaml": other}, map[string]string{"a.yaml": one}, false},
-		"moved":         {map[string]string{"0000_10_a_a.yaml": one}, map[string]string{"0000_20_a_a.yaml": one}, false},
-		"another file":  {map[string]string{"0000_10_a_a.yaml": one}, map[string]string{"0000_10_a_b.yaml": one}, true},
-		"deleted again": {map[string]string{"a.yaml": tombstoneOfOne}, map[string]string{"a.yaml": tombstoneOfOne}, true},
-		"retired":       {map[string]string{"a.yaml": tombstoneOfOne, "b.yaml": other}, map[string]string{"b.yaml": other}, false},
+		"nothing": {map[string]string{"a.yaml": one}, map[string]string{"a.yaml": "# one\n" + one}, true},
+		"dropped": {map[string]string{"a.yaml": one, "b.yaml": other}, map[string]string{"a.yaml": one}, false},
+		"moved": {map[string]string{"0000_10_a_a.yaml": one}, map[string]string{"0000_20_a_a.yaml": one},
+			false},
+		"another file": {map[string]string{"0000_10_a_a.yaml": one}, map[string]string{"0000_10_a_b.yaml": one}, true},
+		"deleted again": {map[string]string{"a.yaml": tombstoneOfOne}, map[string]string{"a.yaml": tombstoneOfOne},
+			true},
+		"retired": {map[string]string{"a.yaml": tombstoneOfOne, "b.yaml": other}, map[string]string{"b.yaml": other},
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := plan.Compare(parse(t, test.old), parse(t, test.next), nil).IsEmpty(); got != test.isEmpty {
@@ -142,8 +150,9 @@ func TestWhatIsNoDifference(t *testing.T) {
 
 const (
 	one            = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}\n"
-	tombstoneOfOne = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, annotations: {release.openshift.io/delete: 'true'}}}\n"
-	other          = "{apiVersion: v1, kind: ConfigMap, metadata: {name: other}}\n"
+	tombstoneOfOne = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, annotations: " +
+		"{release.openshift.io/delete: 'true'}}}\n"
+	other = "{apiVersion: v1, kind: ConfigMap, metadata: {name: other}}\n"
 )
 
 // parse reads a release of these files.
@@ -175,7 +184,8 @@ func TestKindsOfUpdates(t *testing.T) {
 		{"", "1.2.3"}:            plan.Unknown,
 		{"one", "1.2.3"}:         plan.Unknown,
 	} {
-		if got := plan.Compare(&payload.Payload{Version: versions[0]}, &payload.Payload{Version: versions[1]}, nil).Update; got != want {
+		if got := plan.Compare(&payload.Payload{Version: versions[0]}, &payload.Payload{Version: versions[1]},
+			nil).Update; got != want {
 			t.Errorf("from %s to %s is %s, want %s", versions[0], versions[1], got, want)
 		}
 	}

@@ -16,16 +16,21 @@ import (
 // TestObjectsThatServersRefuse compares a release with one in which each Service has a port that no server takes.
 func TestObjectsThatServersRefuse(t *testing.T) {
 	service := func(name, annotation string, ports ...string) string {
-		return fmt.Sprintf("---\n{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: shop, annotations: {%s}}, spec: {ports: [%s]}}\n", name, annotation, strings.Join(ports, ", "))
+		return fmt.Sprintf("---\n{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: shop, annotations: "+
+			"{%s}}, spec: {ports: [%s]}}\n", name, annotation, strings.Join(ports, ", "))
 	}
 	const good, bad, worse = "{port: 80}", "{port: 99999, targetPort: 1}", "{name: b, port: 0, targetPort: 1}"
 	const createOnly, deleted = `release.openshift.io/create-only: "true"`, `release.openshift.io/delete: "true"`
-	old := service("changed", "", good) + service("unchanged", "", bad) + service("bad-before", "", bad) + service("kept", createOnly, good) +
+	old := service("changed", "", good) + service("unchanged", "", bad) + service("bad-before", "", bad) +
+		service("kept", createOnly, good) +
 		service("revived", deleted, good) + service("deleted", "", good)
-	next := service("changed", "", bad) + service("unchanged", "", bad) + service("bad-before", "a: b", bad) + service("kept", createOnly, bad) +
-		service("revived", "", bad) + service("deleted", deleted, bad) + service("new", "", "{name: a, port: 99999, targetPort: 1}", worse) + service("good", "", good)
+	next := service("changed", "", bad) + service("unchanged", "", bad) + service("bad-before", "a: b", bad) +
+		service("kept", createOnly, bad) +
+		service("revived", "", bad) + service("deleted", deleted, bad) +
+		service("new", "", "{name: a, port: 99999, targetPort: 1}", worse) + service("good", "", good)
 	read := func(text string) (*payload.Payload, []payload.Problem) {
-		release, problems, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_shop.yaml": {Data: []byte(text)}}, payload.Options{})
+		release, problems, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_shop.yaml": {Data: []byte(text)}},
+			payload.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +48,8 @@ func TestObjectsThatServersRefuse(t *testing.T) {
 	of := func(name string) string {
 		return "Service shop/" + name + ": the API server refuses it: spec.ports[0].port: " + fmt.Sprintf(port, 99999)
 	}
-	want := of("changed") + "\n" + of("bad-before") + "\n" + of("revived") + "\n" + of("new") + ", spec.ports[1].port: " + fmt.Sprintf(port, 0) + "\n"
+	want := of("changed") + "\n" + of("bad-before") + "\n" + of("revived") + "\n" + of("new") +
+		", spec.ports[1].port: " + fmt.Sprintf(port, 0) + "\n"
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Error(diff)
 	}

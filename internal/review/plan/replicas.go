@@ -20,7 +20,8 @@ func droppedReplicas(entries []ObjectPlan, manifests []*payload.Manifest) []Upda
 	for _, e := range entries {
 		if count := e.droppedReplicas(); count > 1 && !e.CreateOnly && !isScaled[e.ID] {
 			found = append(found, UpdateWarning{ReplicasDropped, e.ID, fmt.Sprintf(
-				"spec.replicas, which was %d, is dropped: the API server sets its default, which is 1, unless an autoscaler or another manager has scaled it", count)})
+				"spec.replicas, which was %d, is dropped: the API server sets its default, which is 1, unless an "+
+					"autoscaler or another manager has scaled it", count)})
 		}
 	}
 	return found
@@ -29,7 +30,8 @@ func droppedReplicas(entries []ObjectPlan, manifests []*payload.Manifest) []Upda
 // droppedReplicas returns the replicas of the old manifest, if the new one has none; else 0.
 func (e ObjectPlan) droppedReplicas() int64 {
 	for _, change := range e.Changes {
-		if count, isCount := change.Old.(int64); isCount && change.New == nil && change.Path.String() == "spec.replicas" {
+		if count, isCount := change.Old.(int64); isCount && change.New == nil &&
+			change.Path.String() == "spec.replicas" {
 			return count
 		}
 	}

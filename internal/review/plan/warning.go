@@ -24,17 +24,19 @@ type Reason string
 
 // The reasons of warnings, the worst first.
 const (
-	Refused           Reason = "Refused"           // the API server does not allow a change, or refuses the object
-	VersionRemoved    Reason = "VersionRemoved"    // a version of a CustomResourceDefinition is removed, or not served any more
-	FieldRemoved      Reason = "FieldRemoved"      // its schema loses a field
-	FieldRequired     Reason = "FieldRequired"     // its schema requires a field
-	FieldNarrowed     Reason = "FieldNarrowed"     // its schema has another type, or fewer values
-	StillUsed         Reason = "StillUsed"         // the object is deleted, and others of the release refer to it
-	Contradiction     Reason = "Contradiction"     // the object is applied, and deleted with another one
-	AlsoDeletes       Reason = "AlsoDeletes"       // other objects are deleted with it
-	Orphan            Reason = "Orphan"            // the object stays, and no release applies it any more
-	Overwritten       Reason = "Overwritten"       // fields that other managers have set get other values
-	ReplicasDropped   Reason = "ReplicasDropped"   // the object is scaled to the default, unless another manager has scaled it
+	Refused Reason = "Refused" // the API server does not allow a change, or refuses the object
+	// a version of a CustomResourceDefinition is removed, or not served any more
+	VersionRemoved Reason = "VersionRemoved"
+	FieldRemoved   Reason = "FieldRemoved"  // its schema loses a field
+	FieldRequired  Reason = "FieldRequired" // its schema requires a field
+	FieldNarrowed  Reason = "FieldNarrowed" // its schema has another type, or fewer values
+	StillUsed      Reason = "StillUsed"     // the object is deleted, and others of the release refer to it
+	Contradiction  Reason = "Contradiction" // the object is applied, and deleted with another one
+	AlsoDeletes    Reason = "AlsoDeletes"   // other objects are deleted with it
+	Orphan         Reason = "Orphan"        // the object stays, and no release applies it any more
+	Overwritten    Reason = "Overwritten"   // fields that other managers have set get other values
+	// the object is scaled to the default, unless another manager has scaled it
+	ReplicasDropped   Reason = "ReplicasDropped"
 	Recreation        Reason = "Recreation"        // the object does not exist for a while
 	Revival           Reason = "Revival"           // an object that the old release deletes is created
 	NothingThere      Reason = "NothingThere"      // a tombstone of an object that never existed
@@ -47,7 +49,8 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, StillUsed, Contradiction,
-		AlsoDeletes, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion, NotChecked,
+		AlsoDeletes, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere, ChangeNotMade,
+		NewStorageVersion, NotChecked,
 	}
 }
 
@@ -80,19 +83,22 @@ func (c *comparer) contradictions(steps []*payload.Manifest, deletions *cascade)
 	var found []UpdateWarning
 	for _, m := range steps {
 		if by, goes := deletions.parentOf(m); goes && !m.IsTombstone() {
-			found = append(found, UpdateWarning{Contradiction, m.ID(), "the same release deletes " + by.String() + ", and with it this object"})
+			found = append(found, UpdateWarning{Contradiction, m.ID(),
+				"the same release deletes " + by.String() + ", and with it this object"})
 		}
 	}
 	return found
 }
 
-// refusedObjects returns warnings of objects that the update creates or changes, and that an API server refuses. One that
-// stays as it was gets none: it was applied, so the server has taken it.
-func refusedObjects(entries []ObjectPlan, manifests []*payload.Manifest, refusals map[*payload.Manifest][]fields.FieldRefusal) []UpdateWarning {
+// refusedObjects returns warnings of objects that the update creates or changes, and that an API server refuses. One
+// that stays as it was gets none: it was applied, so the server has taken it.
+func refusedObjects(entries []ObjectPlan, manifests []*payload.Manifest,
+	refusals map[*payload.Manifest][]fields.FieldRefusal) []UpdateWarning {
 	var found []UpdateWarning
 	for i, e := range entries {
 		why := fields.RefusalMessages(refusals[manifests[i]])
-		isSent := e.Action == Created || e.Action == Included || e.Action == Revived || e.Action == Changed && !e.CreateOnly
+		isSent := e.Action == Created || e.Action == Included || e.Action == Revived ||
+			e.Action == Changed && !e.CreateOnly
 		if isSent && len(why) > 0 {
 			found = append(found, UpdateWarning{Refused, e.ID, fields.Refuses + printable.Few(why, maxListed)})
 		}
@@ -154,11 +160,13 @@ func (e ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ..
 	var overwritten []string
 	for _, change := range e.Changes {
 		if len(change.Overwrites) > 0 && !isLastApplied(change) {
-			overwritten = append(overwritten, fmt.Sprintf("%s (%s)", change.Path, strings.Join(change.Overwrites, ", ")))
+			overwritten = append(overwritten,
+				fmt.Sprintf("%s (%s)", change.Path, strings.Join(change.Overwrites, ", ")))
 		}
 	}
 	if len(overwritten) > 0 {
-		add(Overwritten, "fields that other managers have set are overwritten: %s", printable.Few(overwritten, maxListed))
+		add(Overwritten, "fields that other managers have set are overwritten: %s",
+			printable.Few(overwritten, maxListed))
 	}
 }
 
@@ -190,7 +198,8 @@ func (d *DefinitionChange) warn(add func(reason Reason, format string, args ...a
 		add(FieldNarrowed, "fields may not be any more what they are in its objects: %s", d.narrowings())
 	}
 	if d.Storage != nil && !slices.Contains(d.Removed, d.Storage.Old) {
-		add(NewStorageVersion, "objects are stored as %s, and were as %s: those that are there stay so until they are written", d.Storage.New, d.Storage.Old)
+		add(NewStorageVersion, "objects are stored as %s, and were as %s: those that are there stay so until they "+
+			"are written", d.Storage.New, d.Storage.Old)
 	}
 }
 

@@ -29,7 +29,8 @@ func (p ReferenceReport) Text(out io.Writer) error {
 	for _, made := range p.Makes {
 		fmt.Fprintf(w, "%s makes %s\n", made.CreatedFor, made.Object)
 	}
-	fmt.Fprintf(w, "%s, %d to objects that are not in the release\n", printable.Count(len(p.References), "reference"), missing)
+	fmt.Fprintf(w, "%s, %d to objects that are not in the release\n", printable.Count(len(p.References), "reference"),
+		missing)
 	return w.Flush()
 }
 
@@ -67,7 +68,9 @@ func (p ReferenceReport) arcs() (objects []kinds.ID, arcs []arc) {
 		objects = append(objects, a.from, a.to)
 	}
 	slices.SortFunc(objects, kinds.Compare)
-	slices.SortStableFunc(arcs, func(a, b arc) int { return cmp.Or(kinds.Compare(a.from, b.from), kinds.Compare(a.to, b.to)) })
+	slices.SortStableFunc(arcs, func(a, b arc) int {
+		return cmp.Or(kinds.Compare(a.from, b.from), kinds.Compare(a.to, b.to))
+	})
 	return slices.Compact(objects), slices.Compact(arcs)
 }
 

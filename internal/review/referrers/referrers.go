@@ -1,5 +1,5 @@
-// Package referrers reports who refers to whom in a release: which objects name which others in their fields, which objects
-// controllers make, and which are neither in the release nor made.
+// Package referrers reports who refers to whom in a release: which objects name which others in their fields, which
+// objects controllers make, and which are neither in the release nor made.
 //
 // It draws objects and their references, not the order in which they are applied, which package graph does.
 //

@@ -1,6 +1,6 @@
 // Package refusals finds the manifests of a release that an API server would refuse, by the server's own validation of
-// Kubernetes' kinds (internal/objects/validation). The rules of lint report them, plans warn of them, and a preview takes
-// them for what it can't ask a cluster.
+// Kubernetes' kinds (internal/objects/validation). The rules of lint report them, plans warn of them, and a preview
+// takes them for what it can't ask a cluster.
 //
 // It asks no cluster, and only the command line may import it: the validation is large, and knows the version of
 // Kubernetes that it was built with. A plan and a preview therefore get the refusals as data.
@@ -25,7 +25,8 @@ import (
 // Find returns why an API server would refuse to create the objects of manifests; nothing of a manifest that it would
 // take, or whose kind is unknown. The problems are those found while the payload was read. It ends early with the
 // context.
-func Find(ctx context.Context, manifests []*payload.Manifest, problems []payload.Problem) map[*payload.Manifest][]fields.FieldRefusal {
+func Find(ctx context.Context, manifests []*payload.Manifest,
+	problems []payload.Problem) map[*payload.Manifest][]fields.FieldRefusal {
 	found := make([][]fields.FieldRefusal, len(manifests))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -53,11 +54,14 @@ func Find(ctx context.Context, manifests []*payload.Manifest, problems []payload
 
 // isImageless reports whether a manifest is of a template with the release's own image, which is not known here.
 func isImageless(m *payload.Manifest, problems []payload.Problem) bool {
-	return slices.ContainsFunc(problems, func(p payload.Problem) bool { return p.Cause == payload.Imageless && p.File == m.Path })
+	return slices.ContainsFunc(problems, func(p payload.Problem) bool {
+		return p.Cause == payload.Imageless && p.File == m.Path
+	})
 }
 
 // isMissingImage reports whether a container lacks its image.
 func isMissingImage(refusal fields.FieldRefusal) bool {
 	last := len(refusal.Path) - 1
-	return last >= 0 && refusal.Path[last] == "image" && strings.Contains(refusal.Message, field.ErrorTypeRequired.String())
+	return last >= 0 && refusal.Path[last] == "image" &&
+		strings.Contains(refusal.Message, field.ErrorTypeRequired.String())
 }

@@ -11,17 +11,22 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestFind has a template with the release's own image, which is not known, a manifest whose image was forgotten, one that is
-// in order, and a tombstone.
+// TestFind has a template with the release's own image, which is not known, a manifest whose image was forgotten, one
+// that is in order, and a tombstone.
 func TestFind(t *testing.T) {
 	pod := func(name, image string) *fstest.MapFile {
-		return &fstest.MapFile{Data: []byte("{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", namespace: shop}, spec: {restartPolicy: Often, containers: [{name: web" + image + "}]}}")}
+		return &fstest.MapFile{Data: []byte("{apiVersion: v1, kind: Pod, metadata: {name: " + name +
+			", namespace: shop}, spec: {restartPolicy: Often, containers: [{name: web" + image + "}]}}")}
 	}
 	release, problems, err := payload.Parse(t.Context(), fstest.MapFS{
 		payload.TemplatesFolder + "/0000_10_shop_10.yaml": pod("template", ", image: '{{.ReleaseImage}}'"),
 		payload.ReleaseFolder + "/0000_10_shop_20.yaml":   pod("forgotten", ""),
-		payload.ReleaseFolder + "/0000_10_shop_30.yaml":   {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: shop}}")},
-		payload.ReleaseFolder + "/0000_10_shop_40.yaml":   {Data: []byte("{apiVersion: v1, kind: Service, metadata: {name: gone, namespace: shop, annotations: {release.openshift.io/delete: 'true'}}}")},
+		payload.ReleaseFolder + "/0000_10_shop_30.yaml": {
+			Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: shop}}"),
+		},
+		payload.ReleaseFolder +
+			"/0000_10_shop_40.yaml": {Data: []byte("{apiVersion: v1, kind: Service, metadata: {name: gone, " +
+			"namespace: shop, annotations: {release.openshift.io/delete: 'true'}}}")},
 	}, payload.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,8 @@ func NodeNames() []string { return []string{Kubelet, KubeProxy} }
 // them, which takes minutes, it writes to progress, which may be nil.
 func Locate(ctx context.Context, names []string, progress io.Writer) (map[string]string, error) {
 	if !slices.Contains([]string{"linux", "darwin"}, runtime.GOOS) {
-		return nil, fmt.Errorf("a Kubernetes control plane runs on Linux and macOS, not on %s; on Windows, use WSL", runtime.GOOS)
+		return nil, fmt.Errorf("a Kubernetes control plane runs on Linux and macOS, not on %s; on Windows, use WSL",
+			runtime.GOOS)
 	}
 	if progress == nil {
 		progress = io.Discard
@@ -58,7 +59,9 @@ func Locate(ctx context.Context, names []string, progress io.Writer) (map[string
 		return nil, err
 	}
 	for _, m := range all {
-		built := slices.DeleteFunc(slices.Clone(missing), func(name string) bool { return !slices.Contains(m.names, name) })
+		built := slices.DeleteFunc(slices.Clone(missing), func(name string) bool {
+			return !slices.Contains(m.names, name)
+		})
 		if len(built) == 0 {
 			continue
 		}
@@ -85,7 +88,8 @@ func findAssets(dir string, names []string) (found map[string]string, missing []
 		return found, names, nil
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, nil, fmt.Errorf("%s is %s, which is no folder: correct it, or unset it to have the programs built", AssetsVariable, dir)
+		return nil, nil, fmt.Errorf("%s is %s, which is no folder: correct it, or unset it to have the programs built",
+			AssetsVariable, dir)
 	}
 	for _, name := range names {
 		file := filepath.Join(dir, name)

@@ -51,8 +51,9 @@ func newStore(t *testing.T, archive string) *store {
 	return &store{
 		dir: filepath.Join(t.TempDir(), "cache"),
 		module: &module{
-			names: Names(), cache: "control-plane", contents: "the control plane (Kubernetes %s)", duration: "about 5 minutes",
-			files: txtar.Parse([]byte(archive)), version: "v1.36.3", hash: "0123456789abcdef",
+			names: Names(), cache: "control-plane", contents: "the control plane (Kubernetes %s)",
+			duration: "about 5 minutes",
+			files:    txtar.Parse([]byte(archive)), version: "v1.36.3", hash: "0123456789abcdef",
 		},
 	}
 }
@@ -138,10 +139,11 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 	fakeGo(t, "touch "+called+"\nexec cat /dev/zero > /dev/null")
 	go func() {
 		defer cancel()
-		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
-			_, err := os.Stat(called)
-			return err == nil, nil
-		})
+		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Minute, true,
+			func(context.Context) (bool, error) {
+				_, err := os.Stat(called)
+				return err == nil, nil
+			})
 	}()
 	_, err := s.ensure(ctx, &bytes.Buffer{})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "goes on from there") {
@@ -229,7 +231,8 @@ func TestLocatePrefersAssetsAndChecksThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, missing, err := findAssets(dir, []string{"etcd", "kube-apiserver"})
-	if err != nil || found["etcd"] != filepath.Join(dir, "etcd") || len(missing) != 1 || missing[0] != "kube-apiserver" {
+	if err != nil || found["etcd"] != filepath.Join(dir, "etcd") || len(missing) != 1 ||
+		missing[0] != "kube-apiserver" {
 		t.Errorf("found %v, missing %v, %v", found, missing, err)
 	}
 	for want, call := range map[string]func() error{

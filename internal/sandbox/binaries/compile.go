@@ -18,7 +18,8 @@ import (
 func compile(ctx context.Context, dir, output string, m *module, progress io.Writer) error {
 	goCommand, err := exec.LookPath("go")
 	if err != nil {
-		return fmt.Errorf("the programs have to be built, and there is no go command: install Go, or set %s to a folder that has %s", AssetsVariable, strings.Join(m.names, ", "))
+		return fmt.Errorf("the programs have to be built, and there is no go command: install Go, or set %s to a "+
+			"folder that has %s", AssetsVariable, strings.Join(m.names, ", "))
 	}
 	fmt.Fprintf(progress, "building "+m.contents+" from Go modules: once only, %s\n", m.version, m.duration)
 	builder := &builder{goCommand: goCommand, dir: dir, meter: newMeter(progress)}
@@ -51,7 +52,10 @@ type builder struct {
 func (b *builder) stalePackages(ctx context.Context, m *module) (int, error) {
 	var names bytes.Buffer
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, m.buildFlags()...)
-	if err := b.run(ctx, &names, b.meter.begin("downloading modules: %d", 0, func(line string) bool { return strings.HasPrefix(line, "go: downloading ") }), append(args, ".")...); err != nil {
+	if err := b.run(ctx, &names,
+		b.meter.begin("downloading modules: %d", 0, func(line string) bool {
+			return strings.HasPrefix(line, "go: downloading ")
+		}), append(args, ".")...); err != nil {
 		return 0, err
 	}
 	return len(strings.Fields(names.String())), nil
@@ -93,7 +97,8 @@ const quotedLines = 8
 
 func failure(ctx context.Context, verb string, err error, output []string) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("build interrupted: %w; what is compiled is kept, the next build goes on from there", context.Cause(ctx))
+		return fmt.Errorf("build interrupted: %w; what is compiled is kept, the next build goes on from there",
+			context.Cause(ctx))
 	}
 	text := strings.Join(output[max(0, len(output)-quotedLines):], "\n    ")
 	return fmt.Errorf("go %s: %w%s\n    %s", verb, err, advice(text), text)
@@ -102,11 +107,15 @@ func failure(ctx context.Context, verb string, err error, output []string) error
 // advice returns how to fix a known failure of the go command; "" for any other.
 func advice(output string) string {
 	hints := []struct{ sign, advice string }{
-		{"no space left on device", "there is no space left: free some, or set GOCACHE, GOMODCACHE" + orCacheVariable() + " to a folder on another disk"},
+		{"no space left on device", "there is no space left: free some, or set GOCACHE, GOMODCACHE" +
+			orCacheVariable() + " to a folder on another disk"},
 		{"permission denied", "a folder may not be written to: see which one below, and the settings in \"go env\""},
 		{"requires go >=", "this Go is too old: install the version named below"},
-		{"module lookup disabled", "the modules may not be downloaded: GOPROXY is off; unset it, or set " + AssetsVariable + " to a folder with the programs"},
-		{"dial tcp", "the modules can't be downloaded: connect to the network, set GOPROXY to a proxy you can reach, or set " + AssetsVariable + " to a folder with the programs"},
+		{"module lookup disabled", "the modules may not be downloaded: GOPROXY is off; unset it, or set " +
+			AssetsVariable + " to a folder with the programs"},
+		{"dial tcp",
+			"the modules can't be downloaded: connect to the network, set GOPROXY to a proxy you can reach, or set " +
+				AssetsVariable + " to a folder with the programs"},
 		{"checksum mismatch", "a module is not what it should be: run \"go clean -modcache\" and try again"},
 	}
 	for _, hint := range hints {

@@ -22,13 +22,15 @@ func TestAnInterruptedBuildEndsItsCompilers(t *testing.T) {
 	s := newStore(t, tiny)
 	ctx, cancel := context.WithCancel(t.Context())
 	compiler := filepath.Join(t.TempDir(), "compiler")
-	fakeGo(t, "trap : INT\nsh -c 'echo $$ > "+compiler+".new; mv "+compiler+".new "+compiler+"; exec sleep 600'\nexit 1")
+	fakeGo(t, "trap : INT\nsh -c 'echo $$ > "+compiler+".new; mv "+compiler+".new "+compiler+
+		"; exec sleep 600'\nexit 1")
 	go func() {
 		defer cancel()
-		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
-			_, err := os.Stat(compiler)
-			return err == nil, nil
-		})
+		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Minute, true,
+			func(context.Context) (bool, error) {
+				_, err := os.Stat(compiler)
+				return err == nil, nil
+			})
 	}()
 	if _, err := s.ensure(ctx, &bytes.Buffer{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted build ended with %v", err)

@@ -77,7 +77,8 @@ func (m *meter) print() {
 			return
 		case <-tick.C:
 			m.mu.Lock()
-			fmt.Fprintf(m.out, "  "+m.format+" (%s%s)\n", m.count, time.Since(m.began).Round(time.Second), m.remaining())
+			fmt.Fprintf(m.out, "  "+m.format+" (%s%s)\n", m.count, time.Since(m.began).Round(time.Second),
+				m.remaining())
 			m.mu.Unlock()
 		}
 	}

@@ -40,10 +40,12 @@ func modules() ([]*module, error) {
 		module
 	}{
 		{packedControlPlane, module{
-			names: Names(), cache: "control-plane", contents: "the control plane (Kubernetes %s, etcd, kwok)", duration: "about 5 minutes on 2 cores",
+			names: Names(), cache: "control-plane", contents: "the control plane (Kubernetes %s, etcd, kwok)",
+			duration: "about 5 minutes on 2 cores",
 		}},
 		{packedNode, module{
-			names: NodeNames(), cache: "node", contents: "kubelet and kube-proxy (Kubernetes %s)", duration: "about 4 minutes on 2 cores",
+			names: NodeNames(), cache: "node", contents: "kubelet and kube-proxy (Kubernetes %s)",
+			duration: "about 4 minutes on 2 cores",
 		}},
 	} {
 		unpacked, err := m.unpack(m.packed)

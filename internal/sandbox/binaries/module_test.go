@@ -49,7 +49,8 @@ func TestModulesAreOfOneVersion(t *testing.T) {
 	}
 	for _, m := range all {
 		if m.version != "v1.36.3" {
-			t.Errorf("%s is of version %s; a new version belongs into CHANGELOG.md and README.md too", m.cache, m.version)
+			t.Errorf("%s is of version %s; a new version belongs into CHANGELOG.md and README.md too", m.cache,
+				m.version)
 		}
 	}
 }

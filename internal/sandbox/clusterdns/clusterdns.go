@@ -1,8 +1,8 @@
 // Package clusterdns answers the DNS queries of pods: the part of a cluster's resolver that a sandbox needs.
 //
-// It knows the zone cluster.local: the addresses of Services, of the pods behind headless Services, with their hostnames,
-// ports (SRV), and external names. Other names do not exist, since a sandbox does not reach further. Each query reads
-// from the API server, so that an answer is never older than the cluster's state.
+// It knows the zone cluster.local: the addresses of Services, of the pods behind headless Services, with their
+// hostnames, ports (SRV), and external names. Other names do not exist, since a sandbox does not reach further. Each
+// query reads from the API server, so that an answer is never older than the cluster's state.
 //
 // Serve is the function to start from.
 package clusterdns
@@ -56,7 +56,11 @@ func Serve(ctx context.Context, address netip.Addr, client kubernetes.Interface)
 		packets.Close()
 		return nil, err
 	}
-	s := &Server{client: client, UDPPort: packets.LocalAddr().(*net.UDPAddr).Port, TCPPort: listener.Addr().(*net.TCPAddr).Port}
+	s := &Server{
+		client:  client,
+		UDPPort: packets.LocalAddr().(*net.UDPAddr).Port,
+		TCPPort: listener.Addr().(*net.TCPAddr).Port,
+	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.udp, s.tcp = &dns.Server{PacketConn: packets, Handler: s}, &dns.Server{Listener: listener, Handler: s}
 	for _, server := range []*dns.Server{s.udp, s.tcp} {
@@ -140,7 +144,8 @@ func (s *Server) records(ctx context.Context, name string) ([]dns.RR, error) {
 
 // endpoints returns the addresses of the pods behind a headless Service: those with the hostname, or all.
 func (s *Server) endpoints(ctx context.Context, name, hostname string, service *corev1.Service) ([]dns.RR, error) {
-	slices, err := s.client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+	slices, err := s.client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +169,8 @@ func ports(name, port, protocol string, service *corev1.Service) ([]dns.RR, erro
 	for _, p := range service.Spec.Ports {
 		if "_"+p.Name == port && "_"+strings.ToLower(string(p.Protocol)) == protocol {
 			return []dns.RR{&dns.SRV{
-				Hdr: header(name, dns.TypeSRV), Port: uint16(p.Port), Target: strings.Join([]string{service.Name, service.Namespace, zone}, "."),
+				Hdr: header(name, dns.TypeSRV), Port: uint16(p.Port),
+				Target: strings.Join([]string{service.Name, service.Namespace, zone}, "."),
 			}}, nil
 		}
 	}

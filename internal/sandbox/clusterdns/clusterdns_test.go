@@ -52,7 +52,8 @@ func TestNames(t *testing.T) {
 		full := strings.TrimSpace(name) + "." + namespace + ".svc.cluster.local."
 		for network, port := range map[string]int{"udp": server.UDPPort, "tcp": server.TCPPort} {
 			if got := query(t, network, port, full, test.kind); got != test.want {
-				t.Errorf("%s of type %s by %s is %q, want %q", name, dns.TypeToString[test.kind], network, got, test.want)
+				t.Errorf("%s of type %s by %s is %q, want %q", name, dns.TypeToString[test.kind], network, got,
+					test.want)
 			}
 		}
 	}
@@ -76,7 +77,8 @@ func TestLongAnswer(t *testing.T) {
 	createHeadless(t, namespace, "many", endpoints...)
 	question := new(dns.Msg).SetQuestion("many."+namespace+".svc.cluster.local.", dns.TypeA)
 	for network, port := range map[string]int{"udp": server.UDPPort, "tcp": server.TCPPort} {
-		reply, _, err := (&dns.Client{Net: network}).ExchangeContext(t.Context(), question, fmt.Sprintf("127.0.0.1:%d", port))
+		reply, _, err := (&dns.Client{Net: network}).ExchangeContext(t.Context(), question,
+			fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil || reply.Truncated != (network == "udp") || (len(reply.Answer) == 60) == reply.Truncated {
 			t.Errorf("by %s: %v, %v", network, reply, err)
 		}
@@ -86,7 +88,8 @@ func TestLongAnswer(t *testing.T) {
 // query returns the answer to a question, or its failure.
 func query(t *testing.T, network string, port int, name string, kind uint16) string {
 	t.Helper()
-	reply, _, err := (&dns.Client{Net: network}).ExchangeContext(t.Context(), new(dns.Msg).SetQuestion(name, kind), fmt.Sprintf("127.0.0.1:%d", port))
+	reply, _, err := (&dns.Client{Net: network}).ExchangeContext(t.Context(), new(dns.Msg).SetQuestion(name, kind),
+		fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return err.Error()
 	}
@@ -113,13 +116,15 @@ func createServices(t *testing.T, namespace string) string {
 	t.Helper()
 	services := cluster.Client(t).CoreV1().Services(namespace)
 	web, err := services.Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = services.Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "database.example"},
+		ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "database.example"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +132,11 @@ func createServices(t *testing.T, namespace string) string {
 	createHeadless(t, namespace, "pods",
 		discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Hostname: ptr.To("first")},
 		discoveryv1.Endpoint{Addresses: []string{"10.0.0.2"}, Hostname: ptr.To("second")},
-		discoveryv1.Endpoint{Addresses: []string{"10.0.0.3"}, Hostname: ptr.To("third"), Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}})
+		discoveryv1.Endpoint{
+			Addresses:  []string{"10.0.0.3"},
+			Hostname:   ptr.To("third"),
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
+		})
 	return web.Spec.ClusterIP
 }
 

@@ -34,8 +34,8 @@ func newAuthority(folder string) (*authority, error) {
 	return a, own.WriteCertConfigFile(files.Cert, files.Key)
 }
 
-// sign makes a certificate of a member at an address, or of a client if there is none. Members call each other from the first
-// address of loopback.
+// sign makes a certificate of a member at an address, or of a client if there is none. Members call each other from the
+// first address of loopback.
 func (a *authority) sign(name, address string) (TLSFiles, error) {
 	files, who := a.files(name), &user.DefaultInfo{Name: name}
 	issued, err := a.NewClientCertificate(who, keys)
@@ -57,7 +57,9 @@ func (a *authority) files(name string) TLSFiles {
 // ClientTLS returns how a client connects to members.
 func (c *EtcdCluster) ClientTLS() (*tls.Config, error) {
 	files := c.ClientFiles
-	return rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}})
+	return rest.TLSConfigFor(
+		&rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}},
+	)
 }
 
 // FrontTLS returns how a server in front of a member is connected to.
@@ -71,5 +73,10 @@ func (c *EtcdCluster) FrontTLS(number int) (*tls.Config, error) {
 		return nil, err
 	}
 	clients, err := cert.NewPool(files.CA)
-	return &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}, err
+	return &tls.Config{
+		Certificates: []tls.Certificate{own},
+		ClientCAs:    clients,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		MinVersion:   tls.VersionTLS12,
+	}, err
 }

@@ -1,11 +1,11 @@
-// Package etcdcluster runs a real etcd cluster on this machine: each member is a process at a loopback address of its own,
-// with TLS and client certificates, as on the machines of a control plane.
+// Package etcdcluster runs a real etcd cluster on this machine: each member is a process at a loopback address of its
+// own, with TLS and client certificates, as on the machines of a control plane.
 //
 // It stores nothing for longer than it runs: nothing is synced to the disk. It is for the demo and for tests of what
 // changes the members of etcd.
 //
-// New is the call to start from, then Bootstrap. Members join by Join, as an etcd operator has them do on a new machine, and
-// end by Kill, as with their machine. authority.go has the certificates.
+// New is the call to start from, then Bootstrap. Members join by Join, as an etcd operator has them do on a new
+// machine, and end by Kill, as with their machine. authority.go has the certificates.
 package etcdcluster
 
 import (
@@ -34,8 +34,8 @@ const patience = 2 * time.Minute
 type EtcdOptions struct {
 	Program string // etcd's
 	Folder  string // of all files
-	// Front, if there is one, puts a server in front of a member before it starts: clients find that one at ClientURL, and it
-	// finds the member at the URL that it is given. The member is ended by Kill, its front by the caller.
+	// Front, if there is one, puts a server in front of a member before it starts: clients find that one at ClientURL,
+	// and it finds the member at the URL that it is given. The member is ended by Kill, its front by the caller.
 	Front func(number int, member string) error
 }
 
@@ -91,10 +91,11 @@ func (c *EtcdCluster) Bootstrap(ctx context.Context, numbers ...int) error {
 		}
 	}
 	var refused error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		_, refused = c.Members(ctx) // which takes a quorum
-		return refused == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			_, refused = c.Members(ctx) // which takes a quorum
+			return refused == nil, nil
+		})
 	if err != nil {
 		return fmt.Errorf("etcd's first members do not serve; their logs are in %s: %w", c.Folder, refused)
 	}
@@ -161,7 +162,8 @@ func (c *EtcdCluster) start(number int, initial []string, state string) error {
 		"--listen-peer-urls", c.peerURL(number), "--initial-advertise-peer-urls", c.peerURL(number),
 		"--listen-client-urls", c.memberURL(number), "--advertise-client-urls", c.ClientURL(number),
 		"--cert-file", files.Cert, "--key-file", files.Key, "--trusted-ca-file", files.CA, "--client-cert-auth",
-		"--peer-cert-file", files.Cert, "--peer-key-file", files.Key, "--peer-trusted-ca-file", files.CA, "--peer-client-cert-auth",
+		"--peer-cert-file", files.Cert, "--peer-key-file", files.Key, "--peer-trusted-ca-file", files.CA,
+		"--peer-client-cert-auth",
 		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-state", state, "--unsafe-no-fsync",
 	)
 	command.Stdout, command.Stderr = log, log

@@ -35,17 +35,19 @@ func (c *EtcdCluster) Members(ctx context.Context) ([]MemberInfo, error) {
 	return list.Members, nil
 }
 
-// addLearner adds a member. etcd refuses that as unhealthy until its members have been connected with each other for 5 seconds.
+// addLearner adds a member. etcd refuses that as unhealthy until its members have been connected with each other for 5
+// seconds.
 func (c *EtcdCluster) addLearner(ctx context.Context, peerURL string) error {
 	request := map[string]any{"peerURLs": []string{peerURL}, "isLearner": true}
 	var refused error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		refused = c.call(ctx, "add", request, &struct{}{})
-		if refused != nil && strings.Contains(refused.Error(), "unhealthy cluster") {
-			return false, nil
-		}
-		return true, refused
-	})
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			refused = c.call(ctx, "add", request, &struct{}{})
+			if refused != nil && strings.Contains(refused.Error(), "unhealthy cluster") {
+				return false, nil
+			}
+			return true, refused
+		})
 	switch {
 	case err == nil:
 		return nil
@@ -55,8 +57,8 @@ func (c *EtcdCluster) addLearner(ctx context.Context, peerURL string) error {
 	return fmt.Errorf("add a learner to etcd: %w", err)
 }
 
-// call asks the members that run for something, one after the other until one answers: by the JSON that etcd serves beside
-// gRPC, so that a program that shows a cluster needs no client of etcd.
+// call asks the members that run for something, one after the other until one answers: by the JSON that etcd serves
+// beside gRPC, so that a program that shows a cluster needs no client of etcd.
 func (c *EtcdCluster) call(ctx context.Context, method string, request, response any) error {
 	body, err := json.Marshal(request)
 	if err != nil {

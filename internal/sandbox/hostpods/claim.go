@@ -36,7 +36,8 @@ func (h *HostPods) claimPods(ctx context.Context) (policy string, err error) {
 			_ = h.deletePolicy(context.WithoutCancel(ctx), policy) // the first error has more
 		}
 	}()
-	if _, err = admission.MutatingAdmissionPolicies().Create(ctx, h.newPolicy(policy), metav1.CreateOptions{}); err != nil {
+	if _, err = admission.MutatingAdmissionPolicies().Create(ctx, h.newPolicy(policy),
+		metav1.CreateOptions{}); err != nil {
 		return "", fmt.Errorf("create an admission policy: %w", err)
 	}
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{
@@ -64,12 +65,17 @@ func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
 				}}},
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+					Rule: admissionv1.Rule{
+						APIGroups:   []string{""},
+						APIVersions: []string{"v1"},
+						Resources:   []string{"pods"},
+					},
 				}}},
 			},
 			MatchConditions: []admissionv1.MatchCondition{{
-				Name:       "where",
-				Expression: fmt.Sprintf("request.namespace == %q || has(request.name) && request.name == %q", h.options.Namespace, name),
+				Name: "where",
+				Expression: fmt.Sprintf("request.namespace == %q || has(request.name) && request.name == %q",
+					h.options.Namespace, name),
 			}, {
 				Name: "told-nothing",
 				Expression: fmt.Sprintf("!has(object.metadata.annotations) || !(%q in object.metadata.annotations)",

@@ -110,7 +110,8 @@ func deploy(t testing.TB, namespace string, replicas int32, changes ...func(*cor
 	t.Helper()
 	_, err := cluster.Client(t).CoreV1().ServiceAccounts(namespace).Get(t.Context(), "worker", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		cluster.Account(t, namespace, "worker", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
+		cluster.Account(t, namespace, "worker",
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
 	} else if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,8 @@ func deploy(t testing.TB, namespace string, replicas int32, changes ...func(*cor
 	for _, change := range changes {
 		change(&web.Spec.Template.Spec)
 	}
-	if _, err := cluster.Client(t).AppsV1().Deployments(namespace).Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
+	if _, err := cluster.Client(t).AppsV1().Deployments(namespace).Create(t.Context(), web,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -165,12 +167,14 @@ func awaitReady(t testing.TB, h *hostpods.HostPods, count int) []hostpods.HostPr
 }
 
 // awaitProcesses waits until the processes are as wanted.
-func awaitProcesses(t testing.TB, h *hostpods.HostPods, wanted func([]hostpods.HostProcess) bool) []hostpods.HostProcess {
+func awaitProcesses(t testing.TB, h *hostpods.HostPods,
+	wanted func([]hostpods.HostProcess) bool) []hostpods.HostProcess {
 	t.Helper()
 	return await(t, h, func(ctx context.Context) ([]hostpods.HostProcess, error) { return h.Await(ctx, wanted) })
 }
 
-func await(t testing.TB, h *hostpods.HostPods, wait func(context.Context) ([]hostpods.HostProcess, error)) []hostpods.HostProcess {
+func await(t testing.TB, h *hostpods.HostPods,
+	wait func(context.Context) ([]hostpods.HostProcess, error)) []hostpods.HostProcess {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -255,7 +259,8 @@ volumes:
 	s := selfOf(t, process)
 	volumes := strings.TrimSuffix(s.Env["SCRATCH"], "/scratch")
 	want := []string{
-		"web", process.Address + ":8080", "--config=" + volumes + "/settings/deep/colour.txt", volumes + "/settings", "/etc/website",
+		"web", process.Address + ":8080", "--config=" + volumes + "/settings/deep/colour.txt", volumes + "/settings",
+		"/etc/website",
 		"hello " + namespace + " $(GREETING) $(NOBODY)",
 	}
 	if diff := cmp.Diff(want, s.Args); diff != "" {
@@ -270,7 +275,8 @@ volumes:
 	if diff := cmp.Diff(wantEnv, s.Env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
-	for path, want := range map[string]string{"/settings/deep/colour.txt": "red", "/keys/password": "secret", "/mixed/namespace": namespace} {
+	for path, want := range map[string]string{"/settings/deep/colour.txt": "red", "/keys/password": "secret",
+		"/mixed/namespace": namespace} {
 		if got := readFile(t, process, volumes+path); !strings.HasPrefix(got, want) {
 			t.Errorf("%s has %q, want %q", path, got, want)
 		}
@@ -284,11 +290,17 @@ volumes:
 func createData(t testing.TB, namespace string) {
 	t.Helper()
 	core := cluster.Client(t).CoreV1()
-	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"colour": "red"}}
+	settings := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "settings"},
+		Data:       map[string]string{"colour": "red"},
+	}
 	if _, err := core.ConfigMaps(namespace).Create(t.Context(), settings, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{"password": "secret"}}
+	keys := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "keys"},
+		StringData: map[string]string{"password": "secret"},
+	}
 	if _, err := core.Secrets(namespace).Create(t.Context(), keys, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -301,10 +313,11 @@ func TestProcessHasTheRightsOfItsServiceAccount(t *testing.T) {
 	deploy(t, namespace, 1)
 	process := awaitReady(t, h, 1)[0]
 	var s self
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		s = selfOf(t, process)
-		return s.Rights["list configmaps"] == "", nil // RBAC takes a moment
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			s = selfOf(t, process)
+			return s.Rights["list configmaps"] == "", nil // RBAC takes a moment
+		})
 	if err != nil {
 		t.Errorf("its service account may list ConfigMaps: %+v", s)
 	}
@@ -340,8 +353,11 @@ func TestReadinessIsThatOfTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	sandboxtest.Await(t, cluster, deployments, namespace+"/web", isAvailableOf(0))
-	pod := sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool { return p != nil && !isReady(p) })
-	if pod.Status.Phase != corev1.PodRunning || pod.Status.ContainerStatuses[0].Ready || pod.Status.ContainerStatuses[0].State.Running == nil {
+	pod := sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool {
+		return p != nil && !isReady(p)
+	})
+	if pod.Status.Phase != corev1.PodRunning || pod.Status.ContainerStatuses[0].Ready ||
+		pod.Status.ContainerStatuses[0].State.Running == nil {
 		t.Errorf("an unready process's pod is %+v", pod.Status)
 	}
 	if err := os.Remove(flag); err != nil {
@@ -383,9 +399,10 @@ volumes: [{name: settings, configMap: {name: settings}}]`))
 		[]byte(`{"data": {"colour": "blue"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return readFile(t, process, file) == "blue", nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			return readFile(t, process, file) == "blue", nil
+		}); err != nil {
 		t.Errorf("a change of the ConfigMap does not come to the process: %v", err)
 	}
 }
@@ -397,7 +414,8 @@ func TestProcessesAreReplacedWithTheTemplate(t *testing.T) {
 	deploy(t, namespace, 1)
 	before := awaitReady(t, h, 1)[0]
 
-	patch(t, namespace, `{"spec": {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "VERSION", "value": "2"}]}]}}}}`)
+	patch(t, namespace,
+		`{"spec": {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "VERSION", "value": "2"}]}]}}}}`)
 	sandboxtest.Await(t, cluster, deployments, namespace+"/web", isAvailable(1))
 	after := awaitReady(t, h, 1)[0]
 	if after.Pod == before.Pod || selfOf(t, after).Env["VERSION"] != "2" {
@@ -446,9 +464,11 @@ func TestAPIServerReachesTheProcess(t *testing.T) {
 	deploy(t, namespace, 1)
 	process := awaitReady(t, h, 1)[0]
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{
-		Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("http")}},
+		Selector: map[string]string{"app": "web"},
+		Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("http")}},
 	}}
-	if _, err := cluster.Client(t).CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+	if _, err := cluster.Client(t).CoreV1().Services(namespace).Create(t.Context(), service,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, ask := range map[string]rest.ResponseWrapper{
@@ -457,10 +477,11 @@ func TestAPIServerReachesTheProcess(t *testing.T) {
 	} {
 		var answer []byte
 		var refusal error
-		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			answer, refusal = ask.DoRaw(ctx)
-			return refusal == nil, nil // the pod's status, and the endpoints of the Service, come a moment later
-		})
+		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true,
+			func(ctx context.Context) (bool, error) {
+				answer, refusal = ask.DoRaw(ctx)
+				return refusal == nil, nil // the pod's status, and the endpoints of the Service, come a moment later
+			})
 		if err != nil || !strings.Contains(string(answer), process.Address+":8080") {
 			t.Errorf("%s: %s, %v", name, answer, refusal)
 		}
@@ -482,7 +503,8 @@ func TestKilledProcessIsStartedAgain(t *testing.T) {
 		})
 		sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool {
 			status := p.Status.ContainerStatuses[0]
-			return status.RestartCount == int32(killed) && isReady(p) && status.LastTerminationState.Terminated != nil &&
+			return status.RestartCount == int32(killed) && isReady(p) &&
+				status.LastTerminationState.Terminated != nil &&
 				status.LastTerminationState.Terminated.ExitCode == 128+int32(syscall.SIGKILL)
 		})
 	}
@@ -527,7 +549,8 @@ func TestProcessHasItsGraceAlsoWithoutItsPod(t *testing.T) {
 	h := start(t, options(t, namespace))
 	deploy(t, namespace, 1, add(t, "env: [{name: LINGER, value: 1s}]"))
 	process := awaitReady(t, h, 1)[0]
-	if err := cluster.Client(t).CoreV1().Pods(namespace).Delete(t.Context(), process.Pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+	if err := cluster.Client(t).CoreV1().Pods(namespace).Delete(t.Context(), process.Pod,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
 	}
 	awaitProcesses(t, h, func(all []hostpods.HostProcess) bool {
@@ -548,7 +571,9 @@ func TestProcessThatDoesNotEndIsKilledAfterItsGrace(t *testing.T) {
 	if err := syscall.Kill(process.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool { return p != nil && !isReady(p) })
+	sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool {
+		return p != nil && !isReady(p)
+	})
 	asked := time.Now()
 	patch(t, namespace, `{"spec": {"replicas": 0}}`)
 	awaitProcesses(t, h, func(all []hostpods.HostProcess) bool { return len(all) == 0 })
@@ -563,15 +588,25 @@ func TestSimulatedPodsStaySimulated(t *testing.T) {
 	h := start(t, options(t, namespace))
 	for _, meta := range []metav1.ObjectMeta{
 		{GenerateName: "other-", Namespace: namespace, Labels: map[string]string{"app": "other"}},
-		{GenerateName: "told-", Namespace: namespace, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"sandbox.runlevel.dev/pod": "run"}},
+		{
+			GenerateName: "told-",
+			Namespace:    namespace,
+			Labels:       map[string]string{"app": "web"},
+			Annotations:  map[string]string{"sandbox.runlevel.dev/pod": "run"},
+		},
 		{GenerateName: "elsewhere-", Namespace: metav1.NamespaceDefault, Labels: map[string]string{"app": "web"}},
 	} {
-		pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/web:1"}}}}
+		pod := &corev1.Pod{
+			ObjectMeta: meta,
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/web:1"}}},
+		}
 		made, err := cluster.Client(t).CoreV1().Pods(meta.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		sandboxtest.Await(t, cluster, pods, meta.Namespace+"/"+made.Name, func(p *corev1.Pod) bool { return p != nil && isReady(p) })
+		sandboxtest.Await(t, cluster, pods, meta.Namespace+"/"+made.Name, func(p *corev1.Pod) bool {
+			return p != nil && isReady(p)
+		})
 	}
 	if all := h.Processes(); len(all) > 0 {
 		t.Errorf("there are processes for them: %+v", all)

@@ -50,7 +50,8 @@ type hostPod struct {
 func (h *HostPods) newPod(ctx context.Context, seen *corev1.Pod) *hostPod {
 	name := seen.Name + "_" + string(seen.UID)[:8]
 	p := &hostPod{
-		host: h, first: seen, folder: filepath.Join(h.options.volumes(), name), grace: graceOf(seen.Spec.TerminationGracePeriodSeconds),
+		host: h, first: seen, folder: filepath.Join(h.options.volumes(), name),
+		grace:  graceOf(seen.Spec.TerminationGracePeriodSeconds),
 		tokens: newTokens(h.client.CoreV1().ServiceAccounts(seen.Namespace), seen),
 		address: newAddress(seen.UID, func(a address) bool {
 			for _, other := range h.pods {
@@ -120,7 +121,8 @@ func (p *hostPod) run() {
 	p.leave()
 }
 
-// awaitVolumes writes the pod's volumes, as soon as there is all that they are made of, unless the pod is to end before.
+// awaitVolumes writes the pod's volumes, as soon as there is all that they are made of, unless the pod is to end
+// before.
 func (p *hostPod) awaitVolumes() bool {
 	for p.ctx.Err() == nil {
 		err := p.writeVolumes(p.ctx)
@@ -189,7 +191,8 @@ func (p *hostPod) annotate(ctx context.Context, pod, address any) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.host.client.CoreV1().Pods(p.first.Namespace).Patch(ctx, p.first.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = p.host.client.CoreV1().Pods(p.first.Namespace).Patch(ctx, p.first.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("annotate the pod: %w", err)
 	}

@@ -83,7 +83,8 @@ func newSelf(ctx context.Context) self {
 		return s
 	}
 	client := kubernetes.NewForConfigOrDie(config)
-	who, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	who, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		s.User = err.Error()
 		return s

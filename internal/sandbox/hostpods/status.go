@@ -19,7 +19,8 @@ import (
 func (p *hostPod) report(ctx context.Context) {
 	for {
 		p.host.mu.Lock()
-		changed, isMarked := p.host.changed, p.seen.Annotations[podAnnotation] == podOfHost && p.seen.Annotations[sandbox.AddressAnnotation] == p.address.listen()
+		changed, isMarked := p.host.changed, p.seen.Annotations[podAnnotation] == podOfHost &&
+			p.seen.Annotations[sandbox.AddressAnnotation] == p.address.listen()
 		p.host.mu.Unlock()
 		var err error
 		if !isMarked {

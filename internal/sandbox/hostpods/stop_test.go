@@ -55,7 +55,8 @@ func TestKilledRunnerLeavesNoProcess(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	deploy(t, namespace, 1)
 	owner := exec.Command(os.Args[0])
-	owner.Env = append(os.Environ(), ownerEnv+"="+namespace, "KUBECONFIG="+cluster.Sandbox(t).Kubeconfig, "FOLDER="+t.TempDir())
+	owner.Env = append(os.Environ(), ownerEnv+"="+namespace, "KUBECONFIG="+cluster.Sandbox(t).Kubeconfig,
+		"FOLDER="+t.TempDir())
 	owner.Stderr = os.Stderr
 	stdout, err := owner.StdoutPipe()
 	if err != nil {
@@ -71,9 +72,10 @@ func TestKilledRunnerLeavesNoProcess(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the runner says %q", line)
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return !alive(pid), nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			return !alive(pid), nil
+		}); err != nil {
 		t.Errorf("process %d lives on: %v", pid, err)
 	}
 
@@ -98,12 +100,15 @@ func TestStopLeavesNothing(t *testing.T) {
 		if alive(process.PID) {
 			t.Errorf("process %d lives on", process.PID)
 		}
-		sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool { return p != nil && !isReady(p) })
+		sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool {
+			return p != nil && !isReady(p)
+		})
 	}
 	if left, err := os.ReadDir(o.Folder + "/pods"); err != nil || len(left) > 0 {
 		t.Errorf("folders with tokens are left: %v, %v", left, err)
 	}
-	policies, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{})
+	policies, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

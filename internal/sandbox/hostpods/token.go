@@ -86,9 +86,16 @@ func (c *container) writeKubeconfig(file, tokenFile string) error {
 		return err
 	}
 	written := clientcmdapi.NewConfig()
-	written.Clusters["sandbox"] = &clientcmdapi.Cluster{Server: server.String(), CertificateAuthorityData: config.CAData}
+	written.Clusters["sandbox"] = &clientcmdapi.Cluster{
+		Server:                   server.String(),
+		CertificateAuthorityData: config.CAData,
+	}
 	written.AuthInfos["pod"] = &clientcmdapi.AuthInfo{TokenFile: tokenFile}
-	written.Contexts["pod"] = &clientcmdapi.Context{Cluster: "sandbox", AuthInfo: "pod", Namespace: c.pod.first.Namespace}
+	written.Contexts["pod"] = &clientcmdapi.Context{
+		Cluster:   "sandbox",
+		AuthInfo:  "pod",
+		Namespace: c.pod.first.Namespace,
+	}
 	written.CurrentContext = "pod"
 	if err := clientcmd.WriteToFile(*written, file); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)

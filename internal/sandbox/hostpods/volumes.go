@@ -42,10 +42,18 @@ func sourcesOf(volume corev1.VolumeSource) []corev1.VolumeProjection {
 	switch {
 	case volume.ConfigMap != nil:
 		of := volume.ConfigMap
-		return []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: of.LocalObjectReference, Items: of.Items, Optional: of.Optional}}}
+		return []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: of.LocalObjectReference,
+			Items:                of.Items,
+			Optional:             of.Optional,
+		}}}
 	case volume.Secret != nil:
 		of := volume.Secret
-		return []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: of.SecretName}, Items: of.Items, Optional: of.Optional}}}
+		return []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: of.SecretName},
+			Items:                of.Items,
+			Optional:             of.Optional,
+		}}}
 	case volume.Projected != nil:
 		return volume.Projected.Sources
 	default:

@@ -1,5 +1,5 @@
-// Package imageregistry runs a registry of images on this machine, and keeps them in memory: for the demo, and for tests
-// that pull a release.
+// Package imageregistry runs a registry of images on this machine, and keeps them in memory: for the demo, and for
+// tests that pull a release.
 //
 // It has no users, and forgets everything when it is closed.
 //
@@ -72,7 +72,8 @@ func (r *Registry) Push(ctx context.Context, tagged string, files fs.FS) (name.D
 	if err != nil {
 		return name.Digest{}, err
 	}
-	return tag.Digest(digest.String()), remote.Write(tag, image, remote.WithContext(ctx), remote.WithTransport(r.server.Client().Transport))
+	return tag.Digest(digest.String()),
+		remote.Write(tag, image, remote.WithContext(ctx), remote.WithTransport(r.server.Client().Transport))
 }
 
 // ImageOf returns an image with one layer, which has all files.

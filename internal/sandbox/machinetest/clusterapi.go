@@ -9,7 +9,11 @@ import (
 // NewCluster returns a Cluster c of the namespace, whose infrastructure no controller knows.
 func (f *Fixture) NewCluster() *clusterv1.Cluster {
 	cluster := &clusterv1.Cluster{ObjectMeta: f.Meta("c")}
-	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: "Rack", Name: "r"}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: "infra.example.com",
+		Kind:     "Rack",
+		Name:     "r",
+	}
 	return cluster
 }
 

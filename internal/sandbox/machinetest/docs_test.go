@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fragments are the manifests of pages that show only a part of an object, or a text that a tool has yet to fill in: the API
-// server has to know their fields, and may refuse the rest.
+// fragments are the manifests of pages that show only a part of an object, or a text that a tool has yet to fill in:
+// the API server has to know their fields, and may refuse the rest.
 var fragments = map[string]bool{
 	"deletes.md Deployment cluster-autoscaler-operator":     true,
 	"hooks.md Deployment web":                               true,
@@ -24,8 +24,8 @@ var fragments = map[string]bool{
 	"lint.md CustomResourceDefinition widgets.shop.example": true,
 }
 
-// TestManifestsOfTheDocumentation has an API server look at the manifests of all pages: it knows each field, and accepts what
-// is a whole object. It does not serve kinds of OpenShift and of examples.
+// TestManifestsOfTheDocumentation has an API server look at the manifests of all pages: it knows each field, and
+// accepts what is a whole object. It does not serve kinds of OpenShift and of examples.
 func TestManifestsOfTheDocumentation(t *testing.T) {
 	namespace, count := stage.Namespace(t), 0
 	pages, err := filepath.Glob("../../../docs/*.md")
@@ -36,7 +36,8 @@ func TestManifestsOfTheDocumentation(t *testing.T) {
 		for _, object := range documentedObjects(t, page) {
 			name := filepath.Base(page) + " " + object.GetKind() + " " + object.GetName()
 			object.SetNamespace(namespace)
-			err := stage.Client(t).Create(t.Context(), object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+			err := stage.Client(t).Create(t.Context(), object, client.DryRunAll,
+				client.FieldValidation(metav1.FieldValidationStrict))
 			switch {
 			case meta.IsNoMatchError(err):
 			case err != nil && (!fragments[name] || !apierrors.IsInvalid(err)):
@@ -62,7 +63,8 @@ func documentedObjects(t *testing.T, page string) []*unstructured.Unstructured {
 	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 		for _, document := range strings.Split(block[1], "---\n") {
 			object := &unstructured.Unstructured{}
-			if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err == nil && object.GetKind() != "" && object.GetAPIVersion() != "" {
+			if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err == nil && object.GetKind() != "" &&
+				object.GetAPIVersion() != "" {
 				objects = append(objects, object)
 			}
 		}

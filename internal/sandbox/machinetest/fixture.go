@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A Fixture is the namespace of one test, with the administrator's client. The methods of Fixture itself end the test if
-// they fail.
+// A Fixture is the namespace of one test, with the administrator's client. The methods of Fixture itself end the test
+// if they fail.
 type Fixture struct {
 	client.Client
 	testing.TB
@@ -112,11 +112,13 @@ func (f *Fixture) Events(name, reason string) []eventsv1.Event {
 	f.Helper()
 	var list eventsv1.EventList
 	f.MustList(&list)
-	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name != name || e.Reason != reason })
+	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool {
+		return e.Regarding.Name != name || e.Reason != reason
+	})
 }
 
-// AwaitEvent waits for an event of an object with a reason, and with a text in its note. It returns how often events with
-// the reason were reported.
+// AwaitEvent waits for an event of an object with a reason, and with a text in its note. It returns how often events
+// with the reason were reported.
 func (f *Fixture) AwaitEvent(name, reason, text string) (count int) {
 	f.Helper()
 	f.Eventually(fmt.Sprintf("%s has an event %s with the text %q", name, reason, text), func() bool {
@@ -132,8 +134,8 @@ func (f *Fixture) AwaitEvent(name, reason, text string) (count int) {
 	return count
 }
 
-// AddNode creates a Node on which only pods run that name it, and waits until it is ready. The Node is deleted after the
-// test.
+// AddNode creates a Node on which only pods run that name it, and waits until it is ready. The Node is deleted after
+// the test.
 func (f *Fixture) AddNode(node *corev1.Node) *corev1.Node {
 	f.Helper()
 	node.Spec.Taints = []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}}
@@ -155,7 +157,10 @@ func (f *Fixture) DeleteAfterwards(object client.Object) {
 func (f *Fixture) NewPod(name string, node *corev1.Node) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: f.Meta(name)}
 	pod.Labels = map[string]string{"app": name}
-	pod.Spec = corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "it", Image: "registry.example/it"}}}
+	pod.Spec = corev1.PodSpec{
+		NodeName:   node.Name,
+		Containers: []corev1.Container{{Name: "it", Image: "registry.example/it"}},
+	}
 	return pod
 }
 
@@ -175,7 +180,8 @@ func (f *Fixture) AddBudget(name, app string) *policyv1.PodDisruptionBudget {
 	f.Helper()
 	least := intstr.FromInt32(1)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: f.Meta(name)}
-	budget.Spec.MinAvailable, budget.Spec.Selector = &least, &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	budget.Spec.MinAvailable, budget.Spec.Selector = &least,
+		&metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 	f.MustCreate(budget)
 	return Await(f, f, budget, client.ObjectKeyFromObject(budget), func(b *policyv1.PodDisruptionBudget) bool {
 		return b.Status.ObservedGeneration == b.Generation && b.Status.CurrentHealthy == 1

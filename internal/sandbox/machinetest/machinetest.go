@@ -94,7 +94,8 @@ func NewScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, machinev1.Install, machinev1beta1.Install, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.Install,
+		clientgoscheme.AddToScheme, machinev1.Install, machinev1beta1.Install, clusterv1.AddToScheme,
+		runtimev1.AddToScheme, v1alpha1.Install,
 		controlplanev1alpha1.Install,
 	} {
 		if err := add(scheme); err != nil {
@@ -128,19 +129,22 @@ func (s *MachineStage) ManageAs(t testing.TB, rest *rest.Config, setUp func(ctrl
 }
 
 // ManageIn is Manage for controllers that reach the API server by a config of the test's own.
-func (s *MachineStage) ManageIn(t testing.TB, namespace string, rest *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
+func (s *MachineStage) ManageIn(t testing.TB, namespace string, rest *rest.Config,
+	setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	return s.manage(t, rest, cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}, setUp)
 }
 
-func (s *MachineStage) manage(t testing.TB, rest *rest.Config, seen cache.Options, setUp func(ctrl.Manager) error) (stop func()) {
+func (s *MachineStage) manage(t testing.TB, rest *rest.Config, seen cache.Options,
+	setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	unchecked := true // several tests of a process run controllers of the same name
 	manager, err := ctrl.NewManager(rest, ctrl.Options{
-		Cache:      seen,
-		Scheme:     NewScheme(t),
-		Metrics:    server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &unchecked, UsePriorityQueue: new(bool)}, // as the program has it
+		Cache:   seen,
+		Scheme:  NewScheme(t),
+		Metrics: server.Options{BindAddress: "0"},
+		// as the program has it
+		Controller: config.Controller{SkipNameValidation: &unchecked, UsePriorityQueue: new(bool)},
 	})
 	if err == nil {
 		err = setUp(manager)
@@ -170,11 +174,13 @@ func (s *MachineStage) manage(t testing.TB, rest *rest.Config, seen cache.Option
 func (s *MachineStage) AwaitMachine(t testing.TB, namespace, name string, isWanted func(*machinev1beta1.Machine) bool,
 ) *machinev1beta1.Machine {
 	t.Helper()
-	return Await(t, s.Client(t), &machinev1beta1.Machine{}, client.ObjectKey{Namespace: namespace, Name: name}, isWanted)
+	return Await(t, s.Client(t), &machinev1beta1.Machine{}, client.ObjectKey{Namespace: namespace, Name: name},
+		isWanted)
 }
 
 // Await waits until isWanted returns true for an object, and returns the object.
-func Await[T client.Object](t testing.TB, reader client.Reader, object T, key client.ObjectKey, isWanted func(T) bool) T {
+func Await[T client.Object](t testing.TB, reader client.Reader, object T, key client.ObjectKey,
+	isWanted func(T) bool) T {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
 		func(ctx context.Context) (bool, error) {
@@ -200,9 +206,9 @@ func AwaitGone(t testing.TB, reader client.Reader, object client.Object, key cli
 	}
 }
 
-// AwaitCollector waits until the garbage collector has observed all objects of a kind: it would neither orphan nor keep a
-// set for machines that it has not observed. It observes them in order, so the wait is for the deletion of an object that
-// is created last, and whose owner does not exist.
+// AwaitCollector waits until the garbage collector has observed all objects of a kind: it would neither orphan nor keep
+// a set for machines that it has not observed. It observes them in order, so the wait is for the deletion of an object
+// that is created last, and whose owner does not exist.
 func AwaitCollector(t testing.TB, c client.Client, last client.Object) {
 	t.Helper()
 	last.SetOwnerReferences([]metav1.OwnerReference{{

@@ -62,7 +62,8 @@ func (s *MachineStage) ExpectOvertaking(t testing.TB, m OvertakingMachine) {
 	log.open()
 	f.AwaitGone(m.Machine)
 	if before := log.before(key.Name); before > otherMachines/2 {
-		t.Errorf("%d of %d machines that were deleted later went before the one whose hook was removed", before, otherMachines)
+		t.Errorf("%d of %d machines that were deleted later went before the one whose hook was removed", before,
+			otherMachines)
 	}
 }
 
@@ -71,12 +72,14 @@ func (f *Fixture) createMachines(machines []client.Object) {
 	f.Helper()
 	f.MustCreate(machines...)
 	for _, machine := range machines {
-		Await(f, f, machine, client.ObjectKeyFromObject(machine), func(m client.Object) bool { return len(m.GetFinalizers()) > 0 })
+		Await(f, f, machine, client.ObjectKeyFromObject(machine), func(m client.Object) bool {
+			return len(m.GetFinalizers()) > 0
+		})
 	}
 }
 
-// A readLog records the machines that a controller reads, in their order. Each reconciliation of a machine that is being
-// deleted begins with a read. The reads of one machine are held until the log is opened.
+// A readLog records the machines that a controller reads, in their order. Each reconciliation of a machine that is
+// being deleted begins with a read. The reads of one machine are held until the log is opened.
 type readLog struct {
 	holds   string
 	isHeld  chan struct{} // closed when the machine is read

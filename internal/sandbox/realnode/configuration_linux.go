@@ -38,7 +38,8 @@ func (n KubeletNode) write(programs Programs, granted Credentials) error {
 		"kube-proxy.kubeconfig": granted.KubeProxy,
 		"resolv.conf":           nil, // the machine's own may name resolvers that are out of reach
 	}
-	for name, config := range map[string]any{"kubelet.yaml": n.kubeletConfig(granted), "kube-proxy.yaml": n.kubeProxyConfig()} {
+	for name, config := range map[string]any{"kubelet.yaml": n.kubeletConfig(granted),
+		"kube-proxy.yaml": n.kubeProxyConfig()} {
 		text, err := yaml.Marshal(config)
 		if err != nil {
 			return err
@@ -59,8 +60,8 @@ func (n KubeletNode) write(programs Programs, granted Credentials) error {
 // machineRegistries is the folder with this machine's configuration of registries.
 const machineRegistries = "/etc/containerd/certs.d"
 
-// linkRegistries adds the machine's configuration of registries to that of the sandbox's own. Containerd 2 reads one folder
-// only.
+// linkRegistries adds the machine's configuration of registries to that of the sandbox's own. Containerd 2 reads one
+// folder only.
 func (n KubeletNode) linkRegistries() error {
 	known, err := os.ReadDir(machineRegistries)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +79,8 @@ func (n KubeletNode) linkRegistries() error {
 	return nil
 }
 
-// containerdConfig is in version 2 of the format, which containerd 1.6 and 2 read. All state is below the node's folder.
+// containerdConfig is in version 2 of the format, which containerd 1.6 and 2 read. All state is below the node's
+// folder.
 func (n KubeletNode) containerdConfig(plugins string) string {
 	return fmt.Sprintf(`version = 2
 root = %q
@@ -104,7 +106,8 @@ state = %q
     conf_dir = %q
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = %q
-`, n.path("containerd"), n.state(), n.Socket(), n.path("opt"), pauseImage, n.snapshotter(), n.path("runc"), plugins, n.path("cni"), n.path("registries"))
+`, n.path("containerd"), n.state(), n.Socket(), n.path("opt"), pauseImage, n.snapshotter(), n.path("runc"), plugins,
+		n.path("cni"), n.path("registries"))
 }
 
 // registryConfig has the container runtime speak plain http to the registry of the sandbox.
@@ -116,7 +119,8 @@ func (n KubeletNode) registryConfig() []byte {
 // state is the folder of containerd's running tasks.
 func (n KubeletNode) state() string { return n.path("state") }
 
-// snapshotter returns the snapshotter for the file system of the folder: layers of overlayfs can't be on another overlayfs.
+// snapshotter returns the snapshotter for the file system of the folder: layers of overlayfs can't be on another
+// overlayfs.
 func (n KubeletNode) snapshotter() string {
 	const overlayfs = 0x794c7630
 	var s syscall.Statfs_t
@@ -145,12 +149,17 @@ func (n KubeletNode) kubeletConfig(granted Credentials) map[string]any {
 		"authorization": map[string]any{"mode": "Webhook"},
 		"tlsCertFile":   granted.Certificate, "tlsPrivateKeyFile": granted.Key,
 		"containerRuntimeEndpoint": "unix://" + n.Socket(),
-		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + n.cgroup(), "failCgroupV1": false, "failSwapOn": false,
+		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + n.cgroup(), "failCgroupV1": false,
+		"failSwapOn":    false,
 		"clusterDomain": "cluster.local", "clusterDNS": []string{DNSAddress}, "resolvConf": n.path("resolv.conf"),
 		"podLogsDir": n.path("podlogs"), "volumePluginDir": n.path("volumeplugins"),
 		"serializeImagePulls": false,
 		// The disk is the developer's own: pods are not evicted for its sake.
-		"evictionHard":                map[string]any{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+		"evictionHard": map[string]any{
+			"memory.available":  "100Mi",
+			"nodefs.available":  "1%",
+			"imagefs.available": "1%",
+		},
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 	}
 }

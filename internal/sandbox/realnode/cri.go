@@ -20,7 +20,8 @@ var ErrNoCRI = errors.New("the CRI service is not loaded")
 func (n KubeletNode) AwaitCRI(ctx context.Context) error {
 	const interval = 20 * time.Millisecond
 	return wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
-		connection, err := grpc.NewClient("unix://"+n.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		connection, err := grpc.NewClient("unix://"+n.Socket(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return false, err
 		}

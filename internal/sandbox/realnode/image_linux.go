@@ -52,7 +52,8 @@ func (n KubeletNode) importImage(ctx context.Context, programs Programs, image s
 		}
 		path = archive
 	}
-	args := []string{"--address", n.Socket(), "--namespace", "k8s.io", "images", "import", "--snapshotter", n.snapshotter()}
+	args := []string{"--address", n.Socket(), "--namespace", "k8s.io", "images", "import", "--snapshotter",
+		n.snapshotter()}
 	if isNamed {
 		args = append(args, "--index-name", imageName)
 	}

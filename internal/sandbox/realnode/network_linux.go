@@ -39,7 +39,8 @@ func Claim(ctx context.Context, folder string, count int) (NodeSet, error) {
 		}
 		return s, ip(ctx, "link", "add", s.bridge(), "type", "bridge")
 	}
-	return NodeSet{}, fmt.Errorf("no network of 10.%d.0.0/16 to 10.%d.0.0/16 is free: stop another sandbox", firstNumber, lastNumber)
+	return NodeSet{}, fmt.Errorf("no network of 10.%d.0.0/16 to 10.%d.0.0/16 is free: stop another sandbox",
+		firstNumber, lastNumber)
 }
 
 // overlaps reports whether this machine has the bridge, or addresses of the network.
@@ -80,7 +81,8 @@ func (s NodeSet) Connect(ctx context.Context) error {
 	for _, n := range s.Nodes() {
 		for _, other := range s.Nodes() {
 			if other != n {
-				lines = append(lines, "-n "+n.namespace()+" route add "+other.pods().String()+" via "+other.Address().String())
+				lines = append(lines, "-n "+n.namespace()+" route add "+other.pods().String()+" via "+
+					other.Address().String())
 			}
 		}
 	}
@@ -99,7 +101,8 @@ func (s NodeSet) Connect(ctx context.Context) error {
 
 // runInside runs a command in the network namespace of the node.
 func (n KubeletNode) runInside(ctx context.Context, args ...string) error {
-	return run(exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + filepath.Join(namespaces, n.namespace())}, args...)...))
+	return run(exec.CommandContext(ctx, "nsenter",
+		append([]string{"--net=" + filepath.Join(namespaces, n.namespace())}, args...)...))
 }
 
 func ip(ctx context.Context, args ...string) error {

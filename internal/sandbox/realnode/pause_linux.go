@@ -44,9 +44,11 @@ func pauseProgram(architecture string) ([]byte, error) {
 	var file bytes.Buffer
 	file.WriteString("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00")
 	for _, field := range []any{
-		uint16(2), pause.machine, uint32(1), uint64(base + headers), uint64(64), uint64(0), uint32(0), // executable, entry, segments
+		// executable, entry, segments
+		uint16(2), pause.machine, uint32(1), uint64(base + headers), uint64(64), uint64(0), uint32(0),
 		uint16(64), uint16(56), uint16(1), uint16(0), uint16(0), uint16(0),
-		uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(0x1000), // loaded, readable, executable
+		// loaded, readable, executable
+		uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(0x1000),
 	} {
 		_ = binary.Write(&file, binary.LittleEndian, field) // a buffer takes everything
 	}

@@ -25,10 +25,12 @@ var pluginFolders = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
 // missing.
 func FindPrograms() (Programs, error) {
 	if runtime.GOOS != "linux" {
-		return Programs{}, fmt.Errorf("real nodes run on Linux, not on %s: leave out --real-nodes for simulated ones", runtime.GOOS)
+		return Programs{}, fmt.Errorf("real nodes run on Linux, not on %s: leave out --real-nodes for simulated ones",
+			runtime.GOOS)
 	}
 	if os.Geteuid() != 0 {
-		return Programs{}, errors.New("real nodes make network namespaces and mounts: run this as root, or leave out --real-nodes for simulated ones")
+		return Programs{}, errors.New("real nodes make network namespaces and mounts: run this as root, or leave out " +
+			"--real-nodes for simulated ones")
 	}
 	var p Programs
 	var missing []string

@@ -1,9 +1,9 @@
 // Package realnode prepares nodes on this machine that run containers: a network namespace, a container runtime, a
 // kubelet and a kube-proxy for each.
 //
-// It starts no process that lasts. Package sandbox calls Claim, Connect and Configure, starts the Commands of each node,
-// and calls Remove at the end. Remove needs nothing but the folder, so that it also removes what is left of a sandbox
-// whose process was killed.
+// It starts no process that lasts. Package sandbox calls Claim, Connect and Configure, starts the Commands of each
+// node, and calls Remove at the end. Remove needs nothing but the folder, so that it also removes what is left of a
+// sandbox whose process was killed.
 //
 // Everything has the number of the set in its name. Set N has the network 10.N.0.0/16: node I has the address
 // 10.N.255.I+1 and the pods 10.N.I.0/24; this machine is 10.N.255.254 on the bridge that joins the nodes. The network
@@ -118,7 +118,8 @@ func (n KubeletNode) Commands(programs Programs) []NodeCommand {
 	runtime.Env = n.set.proxyEnvironment()
 	return []NodeCommand{
 		runtime,
-		inside("kubelet", programs.Kubelet, "--config", n.path("kubelet.yaml"), "--kubeconfig", n.path("kubelet.kubeconfig"),
+		inside("kubelet", programs.Kubelet, "--config", n.path("kubelet.yaml"), "--kubeconfig",
+			n.path("kubelet.kubeconfig"),
 			"--root-dir", n.path("kubelet"), "--hostname-override", n.Name(), "--node-ip", n.Address().String()),
 		inside("kube-proxy", programs.KubeProxy, "--config", n.path("kube-proxy.yaml")),
 	}

@@ -50,8 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve answers requests with the node's name, or with the addresses of the host in the query, and logs one line. It writes a
-// file of the node's name into the volume, if there is one.
+// serve answers requests with the node's name, or with the addresses of the host in the query, and logs one line. It
+// writes a file of the node's name into the volume, if there is one.
 func serve() {
 	fmt.Println("serving")
 	if _, err := os.Stat("/data"); err == nil {
@@ -144,7 +144,8 @@ func programFolder(t *testing.T) string {
 	return folder
 }
 
-// runOnEachNode runs the image as a DaemonSet behind a Service, with a folder of this machine, and waits until it is ready.
+// runOnEachNode runs the image as a DaemonSet behind a Service, with a folder of this machine, and waits until it is
+// ready.
 func runOnEachNode(t *testing.T, client kubernetes.Interface, folder string) {
 	t.Helper()
 	labels := map[string]string{"app": "web"}
@@ -153,25 +154,43 @@ func runOnEachNode(t *testing.T, client kubernetes.Interface, folder string) {
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
 				Name: "web", Image: imageName,
-				Env:             []corev1.EnvVar{{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
-				VolumeMounts:    []corev1.VolumeMount{{Name: "host", MountPath: "/host"}, {Name: "scratch", MountPath: "/scratch"}, {Name: "data", MountPath: "/data"}},
+				Env: []corev1.EnvVar{{
+					Name:      "NODE",
+					ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+				}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: "/host"},
+					{Name: "scratch", MountPath: "/scratch"}, {Name: "data", MountPath: "/data"}},
 				SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)},
 			}},
 			Volumes: []corev1.Volume{
 				{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder}}},
-				{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
-				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+				{
+					Name: "scratch",
+					VolumeSource: corev1.VolumeSource{
+						EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory},
+					},
+				},
+				{
+					Name: "data",
+					VolumeSource: corev1.VolumeSource{
+						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+					},
+				},
 			},
 		}},
 	}}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{
 		Selector: labels, Ports: []corev1.ServicePort{{Port: 8080}},
 	}}
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-	}}
-	if _, err := client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
+		}}
+	if _, err := client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), claim,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.AppsV1().DaemonSets("default").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
@@ -182,7 +201,8 @@ func runOnEachNode(t *testing.T, client kubernetes.Interface, folder string) {
 	}
 	sandboxtest.Eventually(t, "all pods are ready", func(ctx context.Context) bool {
 		got, err := client.AppsV1().DaemonSets("default").Get(ctx, "web", metav1.GetOptions{})
-		return err == nil && got.Status.DesiredNumberScheduled > 0 && got.Status.NumberReady == got.Status.DesiredNumberScheduled
+		return err == nil && got.Status.DesiredNumberScheduled > 0 &&
+			got.Status.NumberReady == got.Status.DesiredNumberScheduled
 	})
 }
 
@@ -197,7 +217,8 @@ func expectNothingLeft(t *testing.T, number, folder string) {
 		t.Errorf("mounts are left:\n%s", mounts)
 	}
 	for _, pattern := range []string{
-		folder, "/run/netns/runlevel" + number + "-*", "/sys/class/net/runlevel" + number, "/sys/class/net/rl" + number + "-*",
+		folder, "/run/netns/runlevel" + number + "-*", "/sys/class/net/runlevel" + number,
+		"/sys/class/net/rl" + number + "-*",
 		"/sys/fs/cgroup/runlevel" + number, "/sys/fs/cgroup/*/runlevel" + number,
 	} {
 		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
@@ -232,10 +253,12 @@ func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-// TestPodsOnTwoNodes runs containers, whose Service answers from both nodes, and whose logs are read through the API server.
+// TestPodsOnTwoNodes runs containers, whose Service answers from both nodes, and whose logs are read through the API
+// server.
 func TestPodsOnTwoNodes(t *testing.T) {
 	sandboxtest.NeedRealNodes(t)
-	s, err := sandbox.Start(t.Context(), sandbox.Options{RealNodes: 2, Images: []string{writeImage(t), programFolder(t) + "=registry.example/folder:1"}})
+	s, err := sandbox.Start(t.Context(),
+		sandbox.Options{RealNodes: 2, Images: []string{writeImage(t), programFolder(t) + "=registry.example/folder:1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +267,9 @@ func TestPodsOnTwoNodes(t *testing.T) {
 	runOnEachNode(t, client, t.TempDir())
 	seen := map[string]bool{}
 	sandboxtest.Eventually(t, "the Service answers from both nodes", func(ctx context.Context) bool {
-		answer, err := client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/default/services/web:8080/proxy/").DoRaw(ctx)
+		answer, err := client.CoreV1().RESTClient().Get().AbsPath(
+			"/api/v1/namespaces/default/services/web:8080/proxy/",
+		).DoRaw(ctx)
 		if err == nil {
 			seen[string(answer)] = true
 		}
@@ -255,7 +280,8 @@ func TestPodsOnTwoNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pod := range pods.Items {
-		if log, err := client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context()); err != nil || string(log) != "serving\n" {
+		if log, err := client.CoreV1().Pods("default").GetLogs(pod.Name,
+			&corev1.PodLogOptions{}).DoRaw(t.Context()); err != nil || string(log) != "serving\n" {
 			t.Errorf("the log of %s: %q, %v", pod.Name, log, err)
 		}
 	}
@@ -297,7 +323,9 @@ func expectNames(t *testing.T, client kubernetes.Interface) {
 		"registry.example":                 "[] not found",
 		"web.default.svc.cluster.example.": "[] not found",
 	} {
-		answer, err := client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/default/services/web:8080/proxy/resolve").Param("host", host).DoRaw(t.Context())
+		answer, err := client.CoreV1().RESTClient().Get().AbsPath(
+			"/api/v1/namespaces/default/services/web:8080/proxy/resolve",
+		).Param("host", host).DoRaw(t.Context())
 		if err != nil || string(answer) != want {
 			t.Errorf("a pod resolves %s as %s, %v; want %s", host, answer, err, want)
 		}
@@ -316,10 +344,17 @@ func expectPulls(t *testing.T, s *sandbox.Sandbox, client kubernetes.Interface) 
 	}
 	for podName, container := range map[string]corev1.Container{
 		"pulled": {Image: pulled.String(), ImagePullPolicy: corev1.PullAlways},
-		"folder": {Image: "registry.example/folder:1", Command: []string{"/program"}, Env: []corev1.EnvVar{{Name: serveEnv, Value: "1"}}},
+		"folder": {
+			Image:   "registry.example/folder:1",
+			Command: []string{"/program"},
+			Env:     []corev1.EnvVar{{Name: serveEnv, Value: "1"}},
+		},
 	} {
 		container.Name = "web"
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: podName}, Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: podName},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{container}},
+		}
 		if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -334,14 +369,20 @@ func expectPulls(t *testing.T, s *sandbox.Sandbox, client kubernetes.Interface) 
 // expectRefusedPull has a container runtime ask the proxy, with its credentials, for an image of a link-local address.
 func expectRefusedPull(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "169.254.169.254:80/tools/web:2"}}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "refused"},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "web", Image: "169.254.169.254:80/tools/web:2"}},
+		},
+	}
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	message := ""
 	sandboxtest.Eventually(t, "the pull is refused", func(ctx context.Context) bool {
 		got, err := client.CoreV1().Pods("default").Get(ctx, "refused", metav1.GetOptions{})
-		if err != nil || len(got.Status.ContainerStatuses) == 0 || got.Status.ContainerStatuses[0].State.Waiting == nil {
+		if err != nil || len(got.Status.ContainerStatuses) == 0 ||
+			got.Status.ContainerStatuses[0].State.Waiting == nil {
 			return false
 		}
 		message = got.Status.ContainerStatuses[0].State.Waiting.Message
@@ -352,8 +393,8 @@ func expectRefusedPull(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-// TestKillLeavesNothingBehind kills the owner of nodes whose pods run: the next look at the sandboxes removes them, and not
-// the folders of this machine that the pods have mounted.
+// TestKillLeavesNothingBehind kills the owner of nodes whose pods run: the next look at the sandboxes removes them, and
+// not the folders of this machine that the pods have mounted.
 func TestKillLeavesNothingBehind(t *testing.T) {
 	sandboxtest.NeedRealNodes(t)
 	precious := t.TempDir()
@@ -389,8 +430,8 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestFullInotifyTable has containerd run in a user namespace without inotify instances: the error is containerd's own, and
-// says which limit to raise. The kubelet, which could only report that it finds no service, is not started.
+// TestFullInotifyTable has containerd run in a user namespace without inotify instances: the error is containerd's own,
+// and says which limit to raise. The kubelet, which could only report that it finds no service, is not started.
 func TestFullInotifyTable(t *testing.T) {
 	sandboxtest.NeedRealNodes(t)
 	containerd, err := exec.LookPath("containerd")

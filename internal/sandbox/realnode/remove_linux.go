@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Remove removes all that the nodes of a folder have on this machine: containers, mounts, networks and control groups. It
-// also works after a crash, in the middle of a setup, and again. The processes of Commands must have ended. On an error,
-// the folder must not be deleted: volumes of pods may still be mounted in it.
+// Remove removes all that the nodes of a folder have on this machine: containers, mounts, networks and control groups.
+// It also works after a crash, in the middle of a setup, and again. The processes of Commands must have ended. On an
+// error, the folder must not be deleted: volumes of pods may still be mounted in it.
 func Remove(folder string) error {
 	text, err := os.ReadFile(filepath.Join(folder, numberFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -42,7 +42,9 @@ func Remove(folder string) error {
 
 // killShims kills the processes of containerd that watch over containers, which outlive it, and removes their sockets.
 func killShims(folder string) error {
-	sockets, err := filepath.Glob(filepath.Join(folder, "*", "state", "io.containerd.runtime.v2.task", "*", "*", "address"))
+	sockets, err := filepath.Glob(
+		filepath.Join(folder, "*", "state", "io.containerd.runtime.v2.task", "*", "*", "address"),
+	)
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,8 @@ func findShims(folder string) ([]int, error) {
 	var shims []int
 	for _, file := range processes {
 		line, err := os.ReadFile(file)
-		if err != nil || !strings.Contains(string(line), "containerd-shim") || !strings.Contains(string(line), folder+"/") {
+		if err != nil || !strings.Contains(string(line), "containerd-shim") ||
+			!strings.Contains(string(line), folder+"/") {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
@@ -88,7 +91,8 @@ func (s NodeSet) disconnect() error {
 	names, err := filepath.Glob(filepath.Join(namespaces, s.bridge()+"-*"))
 	errs := []error{err}
 	for _, name := range names {
-		errs = append(errs, run(exec.Command("ip", "netns", "delete", filepath.Base(name)))) // its links and their other ends go with it
+		// its links and their other ends go with it
+		errs = append(errs, run(exec.Command("ip", "netns", "delete", filepath.Base(name))))
 	}
 	if _, err := os.Stat("/sys/class/net/" + s.bridge()); err == nil {
 		errs = append(errs, run(exec.Command("ip", "link", "delete", s.bridge())))

@@ -10,7 +10,8 @@ import (
 )
 
 // settings are those of the whole machine that a kubelet changes.
-var settings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
+var settings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
 
 const settingsFile = "settings.json"
 
@@ -30,7 +31,8 @@ func saveSettings(folder string) error {
 		return err
 	}
 	for _, other := range others {
-		if text, err := os.ReadFile(filepath.Join(other, settingsFile)); err == nil && json.Unmarshal(text, &found) == nil {
+		if text, err := os.ReadFile(filepath.Join(other, settingsFile)); err == nil &&
+			json.Unmarshal(text, &found) == nil {
 			break
 		}
 	}

@@ -13,13 +13,14 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// StartProcess runs an extension as a process of its own until the test ends, and returns the configuration of its clients. The
-// command gets the flags of package extensionserver, and must log its address.
+// StartProcess runs an extension as a process of its own until the test ends, and returns the configuration of its
+// clients. The command gets the flags of package extensionserver, and must log its address.
 func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 	t.Helper()
 	folder := t.TempDir()
 	ca := WriteCertificate(t, folder)
-	command.Args = append(command.Args, "--listen=127.0.0.1:0", "--cert-file="+filepath.Join(folder, "tls.crt"), "--key-file="+filepath.Join(folder, "tls.key"))
+	command.Args = append(command.Args, "--listen=127.0.0.1:0", "--cert-file="+filepath.Join(folder, "tls.crt"),
+		"--key-file="+filepath.Join(folder, "tls.key"))
 	stderr, err := command.StderrPipe()
 	if err == nil {
 		err = command.Start()
@@ -34,8 +35,8 @@ func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 	return runtimev1.ClientConfig{URL: "https://" + awaitAddress(t, bufio.NewScanner(stderr)), CABundle: ca}
 }
 
-// WriteCertificate writes a certificate for 127.0.0.1 and its key into a folder, as tls.crt and tls.key, and returns that of its
-// authority.
+// WriteCertificate writes a certificate for 127.0.0.1 and its key into a folder, as tls.crt and tls.key, and returns
+// that of its authority.
 func WriteCertificate(t testing.TB, folder string) []byte {
 	t.Helper()
 	authority := newAuthority(t)
@@ -45,7 +46,8 @@ func WriteCertificate(t testing.TB, folder string) []byte {
 		t.Fatal(err)
 	}
 	for name, block := range map[string]*pem.Block{
-		"tls.crt": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, "tls.key": {Type: "PRIVATE KEY", Bytes: key},
+		"tls.crt": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]},
+		"tls.key": {Type: "PRIVATE KEY", Bytes: key},
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -54,7 +56,8 @@ func WriteCertificate(t testing.TB, folder string) []byte {
 	return authority.pem
 }
 
-// awaitAddress reads the log of an extension up to its address, and returns that. Later lines go to the test's standard error.
+// awaitAddress reads the log of an extension up to its address, and returns that. Later lines go to the test's standard
+// error.
 func awaitAddress(t testing.TB, stderr *bufio.Scanner) string {
 	t.Helper()
 	listens := regexp.MustCompile(` at (\S+:\d+)$`)

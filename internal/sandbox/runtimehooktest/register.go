@@ -12,12 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Register makes an ExtensionConfig of the namespace's name, for that namespace alone. It is deleted at the end of the test.
+// Register makes an ExtensionConfig of the namespace's name, for that namespace alone. It is deleted at the end of the
+// test.
 func (e *TestExtension) Register(t testing.TB, c client.Client, namespace string) *runtimev1.ExtensionConfig {
 	t.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	config.Spec.ClientConfig = e.ClientConfig()
-	config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	config.Spec.NamespaceSelector = &metav1.LabelSelector{
+		MatchLabels: map[string]string{corev1.LabelMetadataName: namespace},
+	}
 	if err := c.Create(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +29,8 @@ func (e *TestExtension) Register(t testing.TB, c client.Client, namespace string
 }
 
 // Discover writes the status of an ExtensionConfig as its controller does once it has discovered the hooks.
-func Discover(t testing.TB, c client.Client, config *runtimev1.ExtensionConfig, policy runtimev1.FailurePolicy, hooks ...string) {
+func Discover(t testing.TB, c client.Client, config *runtimev1.ExtensionConfig, policy runtimev1.FailurePolicy,
+	hooks ...string) {
 	t.Helper()
 	before := config.DeepCopy()
 	for _, hook := range hooks {

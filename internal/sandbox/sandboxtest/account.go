@@ -15,7 +15,8 @@ import (
 func (c *SharedSandbox) Account(t testing.TB, namespace, name string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	accounts := c.Client(t).CoreV1().ServiceAccounts(namespace)
-	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(may) > 0 {
@@ -34,7 +35,8 @@ func (c *SharedSandbox) Account(t testing.TB, namespace, name string, may ...rba
 func (c *SharedSandbox) allow(t testing.TB, namespace, name string, may []rbacv1.PolicyRule) {
 	t.Helper()
 	meta, rbac := metav1.ObjectMeta{Name: name}, c.Client(t).RbacV1()
-	if _, err := rbac.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: may}, metav1.CreateOptions{}); err != nil {
+	if _, err := rbac.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: may},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := rbac.RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{

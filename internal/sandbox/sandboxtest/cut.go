@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// A ConnectionCut cuts a program off the API server at one of its writes, as if the program had died: from then on no request
-// arrives. Its method Check is for Before. Events, statuses and Leases are no writes.
+// A ConnectionCut cuts a program off the API server at one of its writes, as if the program had died: from then on no
+// request arrives. Its method Check is for Before. Events, statuses and Leases are no writes.
 type ConnectionCut struct {
 	mu     sync.Mutex
 	isCut  func(write string) bool
@@ -36,7 +36,8 @@ func (c *ConnectionCut) Check(r *http.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	write := r.Method + " " + r.URL.Path
-	isWrite := r.Method != http.MethodGet && !strings.Contains(write, "/events") && !strings.HasSuffix(write, "/status") && !strings.Contains(write, "/leases")
+	isWrite := r.Method != http.MethodGet && !strings.Contains(write, "/events") &&
+		!strings.HasSuffix(write, "/status") && !strings.Contains(write, "/leases")
 	if isWrite && c.missed == "" && c.isCut(write) {
 		c.missed = write
 	}
@@ -46,8 +47,8 @@ func (c *ConnectionCut) Check(r *http.Request) error {
 	return nil
 }
 
-// WriteCuts are those of the lives of a program that dies at each of its writes: a write arrives only if a life before was cut off at the
-// same one, by its method, its path, and how many like it have arrived.
+// WriteCuts are those of the lives of a program that dies at each of its writes: a write arrives only if a life before
+// was cut off at the same one, by its method, its path, and how many like it have arrived.
 type WriteCuts struct {
 	mu              sync.Mutex
 	missed, arrived map[string]int

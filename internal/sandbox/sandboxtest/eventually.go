@@ -25,10 +25,11 @@ func Eventually(t testing.TB, what string, isWanted func(context.Context) bool) 
 func EventuallySucceeds(t testing.TB, try func(context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, patience, true, func(ctx context.Context) (bool, error) {
-		last = try(ctx)
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, patience, true,
+		func(ctx context.Context) (bool, error) {
+			last = try(ctx)
+			return last == nil, nil
+		})
 	if err != nil {
 		t.Fatalf("%v: %v", err, last)
 	}

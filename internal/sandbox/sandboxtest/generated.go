@@ -9,8 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// CheckGenerated compares the files that controller-gen makes of the package under test with those in the repository, and writes these
-// if update is set. Files are by the names that controller-gen gives them; root is the path to the repository.
+// CheckGenerated compares the files that controller-gen makes of the package under test with those in the repository,
+// and writes these if update is set. Files are by the names that controller-gen gives them; root is the path to the
+// repository.
 func CheckGenerated(t *testing.T, root string, files map[string]string, update bool) {
 	t.Helper()
 	tools := "-modfile=" + filepath.Join(root, "tools", "go.mod")
@@ -18,7 +19,8 @@ func CheckGenerated(t *testing.T, root string, files map[string]string, update b
 		t.Skip("controller-gen can't be built here:", err)
 	}
 	folder := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "go", "tool", tools, "controller-gen", "paths=.", "object", "crd", "output:dir="+folder).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "tool", tools, "controller-gen", "paths=.", "object", "crd",
+		"output:dir="+folder).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

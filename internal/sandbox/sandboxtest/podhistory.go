@@ -28,8 +28,8 @@ type PodHistory struct {
 	seen map[string]chan struct{} // closed when a pod of this name is seen
 }
 
-// WatchPods begins a PodHistory, which ends with the test. After each change of a pod, onChange is called with all existing
-// pods; it may be nil.
+// WatchPods begins a PodHistory, which ends with the test. After each change of a pod, onChange is called with all
+// existing pods; it may be nil.
 func WatchPods(t testing.TB, config *rest.Config, namespace string, onChange func(now []corev1.Pod)) *PodHistory {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
@@ -47,7 +47,8 @@ func WatchPods(t testing.TB, config *rest.Config, namespace string, onChange fun
 	for _, pod := range existing.Items {
 		h.now[pod.UID], h.all[pod.UID] = pod, pod
 	}
-	changes, err := client.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: existing.ResourceVersion})
+	changes, err := client.CoreV1().Pods(namespace).Watch(t.Context(),
+		metav1.ListOptions{ResourceVersion: existing.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,19 +99,24 @@ func (h *PodHistory) All() []corev1.Pod {
 	h.catchUp()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.SortedFunc(maps.Values(h.all), func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return slices.SortedFunc(maps.Values(h.all), func(a, b corev1.Pod) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 }
 
-// catchUp waits until the watch has received all earlier changes: it creates a pod that never runs, and waits for its event.
+// catchUp waits until the watch has received all earlier changes: it creates a pod that never runs, and waits for its
+// event.
 func (h *PodHistory) catchUp() {
 	h.t.Helper()
 	mark, seen := "mark-"+rand.String(10), make(chan struct{})
 	h.mu.Lock()
 	h.seen[mark] = seen
 	h.mu.Unlock()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: mark, Labels: map[string]string{markLabel: ""}}, Spec: corev1.PodSpec{
-		NodeSelector: map[string]string{"no": "such-node"}, Containers: []corev1.Container{{Name: "mark", Image: "none"}},
-	}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: mark, Labels: map[string]string{markLabel: ""}},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"no": "such-node"},
+			Containers:   []corev1.Container{{Name: "mark", Image: "none"}},
+		}}
 	pods := h.client.CoreV1().Pods(h.namespace)
 	if _, err := pods.Create(h.t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		h.t.Fatal(err)

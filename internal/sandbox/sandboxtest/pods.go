@@ -26,12 +26,15 @@ func (c *SharedSandbox) LogPod(t testing.TB, namespace, name, text string) {
 // annotatePod sets an annotation of the sandbox on a pod.
 func (c *SharedSandbox) annotatePod(t testing.TB, namespace, name, what, value string) {
 	t.Helper()
-	object := map[string]any{"metadata": map[string]any{"annotations": map[string]string{"sandbox.runlevel.dev/" + what: value}}}
+	object := map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{"sandbox.runlevel.dev/" + what: value}},
+	}
 	patch, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Client(t).CoreV1().Pods(namespace).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := c.Client(t).CoreV1().Pods(namespace).Patch(t.Context(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

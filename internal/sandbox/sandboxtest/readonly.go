@@ -15,7 +15,8 @@ import (
 // test, except dry runs and reviews of access and of tokens.
 func ReadOnly(t testing.TB, config *rest.Config) *rest.Config {
 	return Tap(config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-		isQuestion := request.Method == http.MethodGet || strings.HasPrefix(request.URL.Path, "/apis/auth") // access and self-subject reviews
+		// access and self-subject reviews
+		isQuestion := request.Method == http.MethodGet || strings.HasPrefix(request.URL.Path, "/apis/auth")
 		if !isQuestion && request.URL.Query().Get("dryRun") != metav1.DryRunAll {
 			body, err := io.ReadAll(request.Body) // where deletes have their dryRun
 			if err != nil {

@@ -33,9 +33,10 @@ rules:
 // A roleRight is a verb on a resource of a group.
 type roleRight struct{ group, resource, verb string }
 
-// UnusedRights returns the rights of the roles of some name among objects that the audited account has never used. Missing
-// rights are found by the rest of a test. Rights on excepted resources may be unused.
-func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unstructured, role string, excepted ...string) []string {
+// UnusedRights returns the rights of the roles of some name among objects that the audited account has never used.
+// Missing rights are found by the rest of a test. Rights on excepted resources may be unused.
+func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unstructured, role string,
+	excepted ...string) []string {
 	t.Helper()
 	used, allowed := usedRights(t, s), rightsOf(t, objects, role)
 	if len(allowed) == 0 {
@@ -43,7 +44,8 @@ func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unst
 	}
 	var unused []string
 	for _, right := range allowed {
-		isStreamed := right.verb == "list" && used[roleRight{right.group, right.resource, "watch"}] // only servers that can't stream get list requests
+		// only servers that can't stream get list requests
+		isStreamed := right.verb == "list" && used[roleRight{right.group, right.resource, "watch"}]
 		if !used[right] && !isStreamed && !slices.Contains(excepted, right.resource) {
 			unused = append(unused, fmt.Sprintf("%s %s.%s", right.verb, right.resource, right.group))
 		}

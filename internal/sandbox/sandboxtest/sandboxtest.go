@@ -115,7 +115,8 @@ func (c *SharedSandbox) Namespace(t testing.TB) string {
 // Await watches an object, by its key "namespace/name" or "name", until wanted returns true,
 // and returns the object. Wanted is called with nil while it does not exist. At the timeout,
 // the test fails with the last state of the object.
-func Await[T any](t testing.TB, c *SharedSandbox, resource schema.GroupVersionResource, key string, wanted func(*T) bool) *T {
+func Await[T any](t testing.TB, c *SharedSandbox, resource schema.GroupVersionResource, key string,
+	wanted func(*T) bool) *T {
 	t.Helper()
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {

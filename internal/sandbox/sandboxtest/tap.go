@@ -9,7 +9,8 @@ import (
 
 // Tap returns a client configuration whose requests go through a function of the test, which may inspect them, answer
 // them itself, or send them.
-func Tap(config *rest.Config, tap func(request *http.Request, send http.RoundTripper) (*http.Response, error)) *rest.Config {
+func Tap(config *rest.Config,
+	tap func(request *http.Request, send http.RoundTripper) (*http.Response, error)) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return RoundTripper(func(request *http.Request) (*http.Response, error) { return tap(request, next) })
@@ -39,7 +40,8 @@ func ShiftClock(config *rest.Config, ahead time.Duration) *rest.Config {
 	})
 }
 
-// A RoundTripper is a function that answers requests. As the Transport of a client configuration, it replaces the server.
+// A RoundTripper is a function that answers requests. As the Transport of a client configuration, it replaces the
+// server.
 type RoundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls the function.

@@ -81,7 +81,11 @@ func median(all []time.Duration) time.Duration {
 func (e *estate) keepBarely(b *testing.B) {
 	b.Helper()
 	c := connectAs(b, e.name)
-	in := cluster.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true}
+	in := cluster.Resource{
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+		Kind:                 "ConfigMap",
+		Namespaced:           true,
+	}
 	wanted := map[string]*unstructured.Unstructured{}
 	for _, manifest := range e.load(b).Manifests {
 		if manifest.ID().Kind == "ConfigMap" {
@@ -91,7 +95,8 @@ func (e *estate) keepBarely(b *testing.B) {
 			}
 		}
 	}
-	seen, err := c.Objects.Resource(in.GroupVersionResource).Namespace(e.namespace).Watch(b.Context(), metav1.ListOptions{})
+	seen, err := c.Objects.Resource(in.GroupVersionResource).Namespace(e.namespace).Watch(b.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

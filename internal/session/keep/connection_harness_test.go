@@ -13,9 +13,10 @@ import (
 type wire struct {
 	mu       sync.Mutex
 	requests []sandboxtest.Request
-	before   func(*http.Request, sandboxtest.Request) (*http.Response, error) // what it returns, if anything, becomes of the request
-	watches  []*stream
-	stalled  chan struct{} // what watches see comes when it is closed; nil if at once
+	// what it returns, if anything, becomes of the request
+	before  func(*http.Request, sandboxtest.Request) (*http.Response, error)
+	watches []*stream
+	stalled chan struct{} // what watches see comes when it is closed; nil if at once
 }
 
 func isAny(sandboxtest.Request) bool     { return true }

@@ -114,5 +114,11 @@ func (k *Keeper) reportContention(o *kept, uid types.UID, lost []ownership.Confl
 	}
 	what += "; it is repaired after longer and longer pauses, now " + pause.String()
 	k.report(o, Event{Type: Contested, Object: &o.id, File: o.manifest.Path, Lost: lost, Message: what})
-	_ = cluster.RecordEvent(k.ctx, k.cluster, cluster.ObjectEvent{ID: o.id, UID: uid, Reason: "Contested", IsWarning: true, Message: "it does not match release " + k.options.Apply.Release + ": " + what})
+	_ = cluster.RecordEvent(k.ctx, k.cluster, cluster.ObjectEvent{
+		ID:        o.id,
+		UID:       uid,
+		Reason:    "Contested",
+		IsWarning: true,
+		Message:   "it does not match release " + k.options.Apply.Release + ": " + what,
+	})
 }

@@ -31,13 +31,67 @@ type fight struct {
 }
 
 var fights = map[string]fight{
-	"a controller answers at once":            {after: 20 * time.Millisecond, rounds: 40, told: 5, repaired: 5, mostly: 15, finally: 5 * time.Minute, atLeast: 5 * time.Minute},
-	"it has given in, for a while":            {after: 20 * time.Millisecond, rounds: 8, told: 5, repaired: 5, mostly: 8, finally: 4 * time.Second, atLeast: time.Second, givesIn: time.Minute, isClosed: true},
-	"it has given in for long":                {after: 20 * time.Millisecond, rounds: 40, told: 5, repaired: 5, mostly: 15, finally: 5 * time.Minute, atLeast: 5 * time.Minute, givesIn: 11 * time.Minute, isClosed: true},
-	"another tool looks every ten seconds":    {after: 10 * time.Second, rounds: 100, told: 20, repaired: 6, mostly: 7, finally: 5 * time.Minute, atLeast: 10 * time.Second},
-	"a person changes it each minute":         {after: time.Minute, rounds: 100, repaired: 1, mostly: 2, isClosed: true},
-	"a person changes it four times in haste": {after: 300 * time.Millisecond, rounds: 4, repaired: 4, mostly: 4, isClosed: true},
-	"a person changes it once a second":       {after: time.Second, rounds: 10, repaired: 10, mostly: 10, isClosed: true},
+	"a controller answers at once": {
+		after:    20 * time.Millisecond,
+		rounds:   40,
+		told:     5,
+		repaired: 5,
+		mostly:   15,
+		finally:  5 * time.Minute,
+		atLeast:  5 * time.Minute,
+	},
+	"it has given in, for a while": {
+		after:    20 * time.Millisecond,
+		rounds:   8,
+		told:     5,
+		repaired: 5,
+		mostly:   8,
+		finally:  4 * time.Second,
+		atLeast:  time.Second,
+		givesIn:  time.Minute,
+		isClosed: true,
+	},
+	"it has given in for long": {
+		after:    20 * time.Millisecond,
+		rounds:   40,
+		told:     5,
+		repaired: 5,
+		mostly:   15,
+		finally:  5 * time.Minute,
+		atLeast:  5 * time.Minute,
+		givesIn:  11 * time.Minute,
+		isClosed: true,
+	},
+	"another tool looks every ten seconds": {
+		after:    10 * time.Second,
+		rounds:   100,
+		told:     20,
+		repaired: 6,
+		mostly:   7,
+		finally:  5 * time.Minute,
+		atLeast:  10 * time.Second,
+	},
+	"a person changes it each minute": {
+		after:    time.Minute,
+		rounds:   100,
+		repaired: 1,
+		mostly:   2,
+		isClosed: true,
+	},
+	"a person changes it four times in haste": {
+		after:    300 * time.Millisecond,
+		rounds:   4,
+		repaired: 4,
+		mostly:   4,
+		isClosed: true,
+	},
+	"a person changes it once a second": {
+		after:    time.Second,
+		rounds:   10,
+		repaired: 10,
+		mostly:   10,
+		isClosed: true,
+	},
 }
 
 func TestContention(t *testing.T) {
@@ -123,7 +177,8 @@ type rival struct {
 func (s *site) rival(manager, name string) *rival {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
-	watch, err := s.at("ConfigMap").Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
+	watch, err := s.at("ConfigMap").Watch(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
 	s.must(err)
 	r := &rival{}
 	var ended sync.WaitGroup
@@ -136,7 +191,8 @@ func (s *site) rival(manager, name string) *rival {
 			}
 			if colour, _, _ := unstructured.NestedString(object.Object, "data", "colour"); colour == "red" {
 				r.rounds.Add(1)
-				_, _ = s.at("ConfigMap").Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"colour":"blue"}}`), metav1.PatchOptions{FieldManager: manager})
+				_, _ = s.at("ConfigMap").Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"colour":"blue"}}`),
+					metav1.PatchOptions{FieldManager: manager})
 			}
 		}
 	})
@@ -153,7 +209,8 @@ func TestSomebodyDeletesItAgainAndAgain(t *testing.T) {
 		_ = s.at("ConfigMap").Delete(t.Context(), "settings", metav1.DeleteOptions{})
 		return len(s.all(keep.Contested)) > 0
 	})
-	if reported := s.all(keep.Contested)[0].Message; reported != "another client deletes it, or changes it, again and again; it is repaired after longer and longer pauses, now 250ms" {
+	if reported := s.all(keep.Contested)[0].Message; reported != "another client deletes it, or changes it, again "+
+		"and again; it is repaired after longer and longer pauses, now 250ms" {
 		t.Errorf("told %q", reported)
 	}
 	s.until("it is there", func() bool { return s.get("ConfigMap", "settings") != nil })
@@ -167,8 +224,10 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 	r := s.rival("painter", "settings")
 	s.until("it is told", func() bool { return len(s.all(keep.Contested)) > 0 })
 	reported := s.all(keep.Contested)[0]
-	if reported.Message != "other managers change it again and again: data.colour (painter); it is repaired after longer and longer pauses, now 250ms" ||
-		len(reported.Lost) != 1 || reported.Lost[0].Manager != "painter" || reported.Lost[0].Field != "data.colour" || reported.File != "0000_10_shop_10.yaml" {
+	if reported.Message != "other managers change it again and again: data.colour (painter); it is repaired after "+
+		"longer and longer pauses, now 250ms" ||
+		len(reported.Lost) != 1 || reported.Lost[0].Manager != "painter" || reported.Lost[0].Field != "data.colour" ||
+		reported.File != "0000_10_shop_10.yaml" {
 		t.Errorf("told %+v", reported)
 	}
 	if got := len(s.all(keep.Repaired)); got > 20 { // on a slow machine, not each round is hasty
@@ -176,10 +235,13 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 	}
 	s.until("there is an event on the object", func() bool {
 		about := fields.Set{"involvedObject.name": "settings", "reportingComponent": cluster.FieldManager}.String()
-		events, err := s.admin.Client.CoreV1().Events(s.name).List(t.Context(), metav1.ListOptions{FieldSelector: about})
+		events, err := s.admin.Client.CoreV1().Events(s.name).List(t.Context(),
+			metav1.ListOptions{FieldSelector: about})
 		s.must(err)
 		for _, event := range events.Items {
-			if event.Reason == "Contested" && strings.HasPrefix(event.Message, "it does not match release "+s.name+": other managers change it again and again: data.colour (painter); ") && event.Type == "Warning" {
+			if event.Reason == "Contested" &&
+				strings.HasPrefix(event.Message, "it does not match release "+s.name+
+					": other managers change it again and again: data.colour (painter); ") && event.Type == "Warning" {
 				return true
 			}
 		}

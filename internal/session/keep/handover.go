@@ -22,12 +22,19 @@ func (k *Keeper) Take(applied object.Change) {
 	}
 	k.mu.Unlock()
 	if o != nil && k.options.WasComplete && applied.Action.HasChanged() {
-		k.emit(Event{Type: Repaired, Object: &applied.ID, File: applied.Path, Action: applied.Action, Lost: applied.Lost, Message: object.LossesInWords(applied.Lost)})
+		k.emit(Event{
+			Type:    Repaired,
+			Object:  &applied.ID,
+			File:    applied.Path,
+			Action:  applied.Action,
+			Lost:    applied.Lost,
+			Message: object.LossesInWords(applied.Lost),
+		})
 	}
 }
 
-// startKeeping begins to keep an object that was taken over, and reports whether it is kept. It discovers the resource of
-// the kind first; if that fails, it is tried again.
+// startKeeping begins to keep an object that was taken over, and reports whether it is kept. It discovers the resource
+// of the kind first; if that fails, it is tried again.
 func (k *Keeper) startKeeping(o *kept) bool {
 	k.mu.Lock()
 	isKept, applied := o.isKept, o.applied

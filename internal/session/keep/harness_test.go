@@ -180,7 +180,10 @@ func (s *site) must(err error) {
 // until waits until something is so.
 func (s *site) until(what string, isSo func() bool) {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(s.t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) { return isSo(), nil })
+	err := wait.PollUntilContextTimeout(s.t.Context(), 10*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			return isSo(), nil
+		})
 	if err != nil {
 		s.t.Fatalf("never: %s", what)
 	}
@@ -196,7 +199,8 @@ func (s *site) all(wanted keep.EventType) []keep.Event {
 // of are the events of a type about an object.
 func (s *site) of(wanted keep.EventType, kind, name string) []keep.Event {
 	return slices.DeleteFunc(s.all(wanted), func(event keep.Event) bool {
-		return event.Object == nil || event.Object.GroupKind() != schema.ParseGroupKind(kind) || event.Object.Name != s.named(name)
+		return event.Object == nil || event.Object.GroupKind() != schema.ParseGroupKind(kind) ||
+			event.Object.Name != s.named(name)
 	})
 }
 
@@ -250,7 +254,8 @@ func (s *site) patch(kind, name, merge string, subresource ...string) {
 
 func (s *site) patchAs(manager, kind, name, merge string, subresource ...string) {
 	s.t.Helper()
-	_, err := s.at(kind).Patch(s.t.Context(), s.named(name), types.MergePatchType, []byte(s.named(merge)), metav1.PatchOptions{FieldManager: manager}, subresource...)
+	_, err := s.at(kind).Patch(s.t.Context(), s.named(name), types.MergePatchType, []byte(s.named(merge)),
+		metav1.PatchOptions{FieldManager: manager}, subresource...)
 	s.must(err)
 }
 
@@ -296,7 +301,8 @@ func (s *site) quiet() {
 func (s *site) make(manifest, manager string) {
 	s.t.Helper()
 	object := sandboxtest.ParseObject(s.t, s.named(manifest))
-	_, err := s.at(object.GroupVersionKind().GroupKind().String()).Create(s.t.Context(), object, metav1.CreateOptions{FieldManager: manager})
+	_, err := s.at(object.GroupVersionKind().GroupKind().String()).Create(s.t.Context(), object,
+		metav1.CreateOptions{FieldManager: manager})
 	s.must(err)
 }
 

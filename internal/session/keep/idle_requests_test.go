@@ -58,11 +58,14 @@ func TestWhatDoesNotDriftCostsNothing(t *testing.T) {
 		}
 	}
 	renewals := 0
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		since := askedBy(t, e.name)[before:]
-		renewals = len(slices.DeleteFunc(slices.Clone(since), func(name string) bool { return !strings.HasSuffix(name, " leases") }))
-		return renewals >= 4, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			since := askedBy(t, e.name)[before:]
+			renewals = len(slices.DeleteFunc(slices.Clone(since), func(name string) bool {
+				return !strings.HasSuffix(name, " leases")
+			}))
+			return renewals >= 4, nil
+		})
 	if err != nil {
 		t.Fatal("the lock is not renewed:", err)
 	}

@@ -30,8 +30,8 @@ import (
 // Options configure how a release is kept in place.
 type Options struct {
 	Apply object.Options // as it was applied with
-	// WasComplete is set if the release was complete before the apply: an object that the apply changes has drifted while
-	// no process kept it in place.
+	// WasComplete is set if the release was complete before the apply: an object that the apply changes has drifted
+	// while no process kept it in place.
 	WasComplete bool
 	// Every is how long it is from one resync to the next; an hour if it is 0, and never if
 	// it is less.
@@ -77,7 +77,9 @@ func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, op
 	k := &Keeper{
 		ctx: ctx, cluster: c, options: options, repairer: object.NewRepairer(ctx, c, release, options.Apply),
 		steps: map[object.StepID]*kept{}, objects: map[kinds.ID]*kept{}, failing: map[*kept]bool{},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*kept](firstPause, longestPause)),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[*kept](firstPause, longestPause),
+		),
 	}
 	for _, manifest := range release.Manifests {
 		if !manifest.IsTombstone() {
@@ -110,5 +112,8 @@ func (k *Keeper) Announce() {
 		}
 	}
 	k.mu.Unlock()
-	k.emit(Event{Type: Keeping, Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(of), "kind"))})
+	k.emit(Event{
+		Type:    Keeping,
+		Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(of), "kind")),
+	})
 }

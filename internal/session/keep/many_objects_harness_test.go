@@ -38,10 +38,14 @@ func (e *estate) load(t testing.TB) *payload.Payload {
 	folder := fstest.MapFS{}
 	for i := range e.size / 2 {
 		put := func(kind, text string) {
-			folder[fmt.Sprintf("0000_10_estate_%s-%04d.yaml", kind, i)] = &fstest.MapFile{Data: fmt.Appendf(nil, text, e.namespace, i)}
+			folder[fmt.Sprintf("0000_10_estate_%s-%04d.yaml", kind, i)] = &fstest.MapFile{
+				Data: fmt.Appendf(nil, text, e.namespace, i),
+			}
 		}
-		put("settings", `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: settings-%d}, data: {colour: blue, size: large}}`)
-		put("door", `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: %s, name: door-%d}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}`)
+		put("settings",
+			`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: settings-%d}, data: {colour: blue, size: large}}`)
+		put("door",
+			`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: %s, name: door-%d}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}`)
 	}
 	release, _, err := payload.Load(t.Context(), folder, payload.Options{Name: e.name, Version: "1.0.0"})
 	if err != nil {
@@ -58,12 +62,13 @@ func (e *estate) keep(t testing.TB, onEvent func(keep.Event)) (stop func()) {
 	isKeeping, ended := make(chan struct{}), make(chan error, 1)
 	on, release := connectAs(t, e.name), e.load(t)
 	go func() {
-		ended <- session.Run(ctx, on, release, session.Options{Keep: &keep.Options{Every: -1, OnEvent: func(event keep.Event) {
-			if event.Type == keep.Keeping {
-				close(isKeeping)
-			}
-			onEvent(event)
-		}}}).Err
+		ended <- session.Run(ctx, on, release,
+			session.Options{Keep: &keep.Options{Every: -1, OnEvent: func(event keep.Event) {
+				if event.Type == keep.Keeping {
+					close(isKeeping)
+				}
+				onEvent(event)
+			}}}).Err
 	}()
 	select {
 	case <-isKeeping:
@@ -100,7 +105,8 @@ func connectAs(t testing.TB, name string) *cluster.Cluster {
 // drift makes one of its ConfigMaps otherwise, and returns the version that it has then.
 func (e *estate) drift(ctx context.Context, c *cluster.Cluster, i int, colour string) (version string, err error) {
 	patch := fmt.Appendf(nil, `{"data": {"colour": %q}}`, colour)
-	changed, err := c.Client.CoreV1().ConfigMaps(e.namespace).Patch(ctx, fmt.Sprint("settings-", i), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "somebody"})
+	changed, err := c.Client.CoreV1().ConfigMaps(e.namespace).Patch(ctx, fmt.Sprint("settings-", i),
+		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "somebody"})
 	if err != nil {
 		return "", err
 	}
@@ -110,6 +116,7 @@ func (e *estate) drift(ctx context.Context, c *cluster.Cluster, i int, colour st
 // writeStatus writes the status of one of its Ingresses, as a controller does.
 func (e *estate) writeStatus(ctx context.Context, c *cluster.Cluster, i, count int) error {
 	patch := fmt.Appendf(nil, `{"status": {"loadBalancer": {"ingress": [{"hostname": "door-%d.example.com"}]}}}`, count)
-	_, err := c.Client.NetworkingV1().Ingresses(e.namespace).Patch(ctx, fmt.Sprint("door-", i), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "controller"}, "status")
+	_, err := c.Client.NetworkingV1().Ingresses(e.namespace).Patch(ctx, fmt.Sprint("door-", i), types.MergePatchType,
+		patch, metav1.PatchOptions{FieldManager: "controller"}, "status")
 	return err
 }

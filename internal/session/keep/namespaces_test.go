@@ -44,7 +44,8 @@ func TestANamespaceThatCannotBeReadHoldsUpNothing(t *testing.T) {
 		}
 		const refused = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"Forbidden","code":403}`
 		return &http.Response{
-			StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(refused)), Request: request,
+			StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(refused)), Request: request,
 		}, nil
 	})
 	s.until("it fails", func() bool { return len(s.of(keep.Failing, "Namespace", "NS-home")) == 1 })

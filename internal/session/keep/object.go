@@ -21,7 +21,8 @@ type kept struct {
 	isKept  bool         // otherwise it is not repaired
 	early   *observation // of an object that is not kept yet
 
-	version       string                   // the version in which the object is known to be in sync, or was checked last
+	// the version in which the object is known to be in sync, or was checked last
+	version       string
 	mayDiffer     bool                     // from the release
 	seen          *objectmeta.LiveMetadata // its metadata in that version; nil if it did not exist, or is not known
 	exists        bool                     // although it could not be repaired: objects that need it can be
@@ -30,7 +31,8 @@ type kept struct {
 	observations  int                      // how many; a repair compares them before and after
 	problem       *Event                   // the last report on an object that is contested or failing
 	contention    contention
-	checked       chan<- bool // of a resync that waits for the check: receives whether it has found what no watch had shown
+	// of a resync that waits for the check: receives whether it has found what no watch had shown
+	checked chan<- bool
 }
 
 // An observation is the last observed state of an object.
@@ -46,7 +48,8 @@ func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 	if o != nil && !o.isKept {
 		o.early = &observation{&head, head.ResourceVersion}
 	}
-	isNewer := o != nil && o.isKept && o.isNewer(head) // else another object has the label, or the version is known already
+	// else another object has the label, or the version is known already
+	isNewer := o != nil && o.isKept && o.isNewer(head)
 	k.mu.Unlock()
 	if !isNewer {
 		return

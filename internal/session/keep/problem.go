@@ -8,7 +8,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// Problems returns the objects that are contested or failing now, as they were reported, in order. A nil Keeper has none.
+// Problems returns the objects that are contested or failing now, as they were reported, in order. A nil Keeper has
+// none.
 func (k *Keeper) Problems() []Event {
 	if k == nil {
 		return nil

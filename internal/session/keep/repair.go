@@ -35,7 +35,8 @@ func (k *Keeper) work() {
 func (k *Keeper) repair(o *kept) {
 	k.mu.Lock()
 	seen, observations, mayDiffer, checked, mayBeDone := o.seen, o.observations, o.mayDiffer, o.checked, o.mayBeDone
-	isTerminating := o.isTerminating && (checked == nil || !o.watch.isBroken(o.id.Namespace)) // else no watch shows when it is gone
+	// else no watch shows when it is gone
+	isTerminating := o.isTerminating && (checked == nil || !o.watch.isBroken(o.id.Namespace))
 	isDue := (mayDiffer || checked != nil) && !isTerminating && !o.isBlocked(k)
 	if pause := o.contention.pause(time.Now()); isDue && checked == nil && pause > 0 {
 		isDue = false // it was queued before the contention was noticed
@@ -73,10 +74,12 @@ func (o *kept) noteDone(k *Keeper) {
 	k.queue.AddRateLimited(o)
 }
 
-// isBlocked reports whether the namespace or the definition of an object is missing. The object is repaired when it exists.
-// The lock is held.
+// isBlocked reports whether the namespace or the definition of an object is missing. The object is repaired when it
+// exists. The lock is held.
 func (o *kept) isBlocked(k *Keeper) bool {
-	return slices.ContainsFunc(objectmeta.Containers(o.id, o.resource), func(id kinds.ID) bool { return k.objects[id].isMissing() })
+	return slices.ContainsFunc(objectmeta.Containers(o.id, o.resource), func(id kinds.ID) bool {
+		return k.objects[id].isMissing()
+	})
 }
 
 // reportAfter is how often a repair must fail to be reported.
@@ -97,12 +100,18 @@ func (k *Keeper) repairFailed(o *kept, found object.Repaired) {
 	isNew := (o.problem == nil || o.problem.Type != Failing) && k.queue.NumRequeues(o) >= reportAfter
 	k.mu.Unlock()
 	if isNew {
-		k.report(o, Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Reason: found.Err.Reason, Message: printable.Line(found.Err.Err.Error())})
+		k.report(o, Event{
+			Type:    Failing,
+			Object:  &o.id,
+			File:    o.manifest.Path,
+			Reason:  found.Err.Reason,
+			Message: printable.Line(found.Err.Err.Error()),
+		})
 	}
 }
 
-// repairSucceeded records the result of a repair, and reports whether the object had to be changed. Observations is how many
-// there were when the repair began.
+// repairSucceeded records the result of a repair, and reports whether the object had to be changed. Observations is how
+// many there were when the repair began.
 func (k *Keeper) repairSucceeded(o *kept, observations int, repaired object.Repaired) (hasChanged bool) {
 	hasChanged = repaired.Action != object.Unchanged && repaired.Action != object.Kept
 	k.mu.Lock()
@@ -132,7 +141,14 @@ func (k *Keeper) repairSucceeded(o *kept, observations int, repaired object.Repa
 	if o.id.GroupKind() == kinds.CustomResourceDefinition {
 		k.checkAll(o.id.Name) // its objects were written by another definition meanwhile
 	}
-	k.emit(Event{Type: Repaired, Object: &o.id, File: o.manifest.Path, Action: repaired.Action, Lost: repaired.Lost, Message: object.LossesInWords(repaired.Lost)})
+	k.emit(Event{
+		Type:    Repaired,
+		Object:  &o.id,
+		File:    o.manifest.Path,
+		Action:  repaired.Action,
+		Lost:    repaired.Lost,
+		Message: object.LossesInWords(repaired.Lost),
+	})
 	if pause > 0 {
 		k.reportContention(o, repaired.Now.UID, repaired.Lost, pause)
 	}

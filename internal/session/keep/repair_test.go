@@ -51,21 +51,23 @@ type drift struct{ kind, patch string }
 const role = "Role.rbac.authorization.k8s.io"
 
 var drifts = map[string]drift{
-	"a value is changed":           {"ConfigMap", `{"data":{"colour":"blue"}}`},
-	"a value is taken away":        {"ConfigMap", `{"data":{"size":null}}`},
-	"all values are taken away":    {"ConfigMap", `{"data":null}`},
-	"a label is changed":           {"ConfigMap", `{"metadata":{"labels":{"tier":"front"}}}`},
-	"an annotation is taken away":  {"ConfigMap", `{"metadata":{"annotations":{"team":null}}}`},
-	"an owner is taken away":       {"ConfigMap", `{"metadata":{"ownerReferences":null}}`},
-	"a finalizer is taken away":    {"ConfigMap", `{"metadata":{"finalizers":null}}`},
-	"our label is taken away":      {"ConfigMap", `{"metadata":{"labels":{"runlevel.dev/release":null}}}`},
-	"all labels are taken away":    {"ConfigMap", `{"metadata":{"labels":null}}`},
-	"a secret value is changed":    {"Secret", `{"data":{"token":"YWJj"}}`},
-	"an item is taken away":        {"Service", `{"spec":{"ports":[{"name":"a","port":80}]}}`},
-	"an item is changed":           {"Service", `{"spec":{"ports":[{"name":"a","port":80},{"name":"c","port":81}]}}`},
-	"a whole list is changed":      {role, `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["*"]}]}`},
-	"a deep field is changed":      {"Deployment.apps", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"registry.example/evil:1"},{"name":"log","image":"registry.example/log:1"}]}}}}`},
-	"a container is taken away":    {"Deployment.apps", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"registry.example/web:1"}]}}}}`},
+	"a value is changed":          {"ConfigMap", `{"data":{"colour":"blue"}}`},
+	"a value is taken away":       {"ConfigMap", `{"data":{"size":null}}`},
+	"all values are taken away":   {"ConfigMap", `{"data":null}`},
+	"a label is changed":          {"ConfigMap", `{"metadata":{"labels":{"tier":"front"}}}`},
+	"an annotation is taken away": {"ConfigMap", `{"metadata":{"annotations":{"team":null}}}`},
+	"an owner is taken away":      {"ConfigMap", `{"metadata":{"ownerReferences":null}}`},
+	"a finalizer is taken away":   {"ConfigMap", `{"metadata":{"finalizers":null}}`},
+	"our label is taken away":     {"ConfigMap", `{"metadata":{"labels":{"runlevel.dev/release":null}}}`},
+	"all labels are taken away":   {"ConfigMap", `{"metadata":{"labels":null}}`},
+	"a secret value is changed":   {"Secret", `{"data":{"token":"YWJj"}}`},
+	"an item is taken away":       {"Service", `{"spec":{"ports":[{"name":"a","port":80}]}}`},
+	"an item is changed":          {"Service", `{"spec":{"ports":[{"name":"a","port":80},{"name":"c","port":81}]}}`},
+	"a whole list is changed":     {role, `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["*"]}]}`},
+	"a deep field is changed": {"Deployment.apps",
+		`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"registry.example/evil:1"},{"name":"log","image":"registry.example/log:1"}]}}}}`},
+	"a container is taken away": {"Deployment.apps",
+		`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"registry.example/web:1"}]}}}}`},
 	"a number is changed":          {"Deployment.apps", `{"spec":{"replicas":1}}`},
 	"the limit is changed":         {"PodDisruptionBudget.policy", `{"spec":{"maxUnavailable":2}}`},
 	"the limit is another one":     {"PodDisruptionBudget.policy", `{"spec":{"maxUnavailable":null,"minAvailable":1}}`},
@@ -115,11 +117,13 @@ func TestWhatDriftsIsMended(t *testing.T) {
 			by = ""
 		}
 		reported := s.of(keep.Repaired, drift.kind, names[what])
-		if len(reported) != 1 || reported[0].Action != want || !strings.Contains(reported[0].Message, by) || reported[0].File == "" {
+		if len(reported) != 1 || reported[0].Action != want || !strings.Contains(reported[0].Message, by) ||
+			reported[0].File == "" {
 			t.Errorf("%s: told %+v", what, reported)
 		}
 	}
-	if all := strings.Join(s.told(), "\n"); strings.Contains(all, "pssst") || strings.Contains(all, "YWJj") || strings.Contains(all, "cHNzc3Q") {
+	if all := strings.Join(s.told(), "\n"); strings.Contains(all, "pssst") || strings.Contains(all, "YWJj") ||
+		strings.Contains(all, "cHNzc3Q") {
 		t.Errorf("a secret is told:\n%s", all)
 	}
 	if all := strings.Join(s.told(), "\n"); strings.Contains(all, "kube-controller-manager") {
@@ -134,7 +138,9 @@ func TestWhatDriftsIsMended(t *testing.T) {
 // ownerIn waits for the ConfigMap that each namespace has, and returns its UID.
 func ownerIn(t *testing.T, namespace string) string {
 	t.Helper()
-	found := awaitMap(t, namespace+"/kube-root-ca.crt", func(object *unstructured.Unstructured) bool { return object != nil })
+	found := awaitMap(t, namespace+"/kube-root-ca.crt", func(object *unstructured.Unstructured) bool {
+		return object != nil
+	})
 	return string(found.GetUID())
 }
 
@@ -175,7 +181,8 @@ func TestWhatOthersHaveMadeAnewIsAdopted(t *testing.T) {
 	resume()
 	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })
 	got := s.get("ConfigMap", "settings")
-	if data, _, _ := unstructured.NestedStringMap(got.Object, "data"); data["colour"] != "red" || got.GetLabels()["runlevel.dev/release"] != s.name {
+	if data, _, _ := unstructured.NestedStringMap(got.Object, "data"); data["colour"] != "red" ||
+		got.GetLabels()["runlevel.dev/release"] != s.name {
 		t.Errorf("it is %v", got.Object)
 	}
 }
@@ -188,10 +195,12 @@ func TestWhatAnotherReleaseHasIsLeftToIt(t *testing.T) {
 -- 0000_10_shop_10.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: NS}, data: {colour: red, size: "7"}}
 `)
-	s.patch("ConfigMap", "settings", `{"metadata":{"labels":{"runlevel.dev/release":"other"}},"data":{"colour":"blue"}}`)
+	s.patch("ConfigMap", "settings",
+		`{"metadata":{"labels":{"runlevel.dev/release":"other"}},"data":{"colour":"blue"}}`)
 	s.until("it is told", func() bool { return len(s.all(keep.Failing)) == 1 })
 	reported := s.all(keep.Failing)[0]
-	if reported.Message != "it is of release other: only one release may have an object" || reported.Object.Name != "settings" || reported.Reason == "" {
+	if reported.Message != "it is of release other: only one release may have an object" ||
+		reported.Object.Name != "settings" || reported.Reason == "" {
 		t.Errorf("told %+v", reported)
 	}
 	if got := s.problems(); len(got) != 1 || !reflect.DeepEqual(got[0], reported) {
@@ -202,7 +211,9 @@ func TestWhatAnotherReleaseHasIsLeftToIt(t *testing.T) {
 	if got, _, _ := unstructured.NestedString(s.get("ConfigMap", "settings").Object, "data", "colour"); got != "red" {
 		t.Errorf("the colour is %s", got)
 	}
-	s.until("it is told that the problem is over", func() bool { return len(s.of(keep.Recovered, "ConfigMap", "settings")) == 1 })
+	s.until("it is told that the problem is over", func() bool {
+		return len(s.of(keep.Recovered, "ConfigMap", "settings")) == 1
+	})
 	if got := s.problems(); len(got) > 0 {
 		t.Errorf("the problems are %+v", got)
 	}

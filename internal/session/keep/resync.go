@@ -34,10 +34,19 @@ func (k *Keeper) resyncAll(ctx context.Context) {
 			checked++
 			if wasMissed {
 				missed++
-				k.emit(Event{Type: Missed, Object: &o.id, File: o.manifest.Path, Message: "it differed from the release, and no watch had shown it"})
+				k.emit(Event{
+					Type:    Missed,
+					Object:  &o.id,
+					File:    o.manifest.Path,
+					Message: "it differed from the release, and no watch had shown it",
+				})
 			}
 		}
-		k.emit(Event{Type: Passed, Message: fmt.Sprintf("checked %s, of which the watches had missed %d", printable.Count(checked, "object"), missed)})
+		k.emit(Event{
+			Type: Passed,
+			Message: fmt.Sprintf("checked %s, of which the watches had missed %d", printable.Count(checked, "object"),
+				missed),
+		})
 	}
 }
 

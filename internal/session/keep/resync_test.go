@@ -25,10 +25,12 @@ func TestTheSlowPassFindsWhatTheWatchesMissed(t *testing.T) {
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.until("it is told", func() bool { return len(s.all(keep.Missed)) == 1 })
 	s.until("the pass is over", func() bool {
-		return strings.Contains(strings.Join(s.told(), "\n"), "passed checked 2 objects, of which the watches had missed 1")
+		return strings.Contains(strings.Join(s.told(), "\n"),
+			"passed checked 2 objects, of which the watches had missed 1")
 	})
 	reported := s.all(keep.Missed)[0]
-	if reported.Object.Name != "settings" || reported.Message != "it differed from the release, and no watch had shown it" || s.colour("settings") != "red" {
+	if reported.Object.Name != "settings" ||
+		reported.Message != "it differed from the release, and no watch had shown it" || s.colour("settings") != "red" {
 		t.Errorf("told %+v; it is %s", reported, s.colour("settings"))
 	}
 }
@@ -47,7 +49,8 @@ func TestPassesComeOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	files := ""
 	for i := range 60 {
-		files += fmt.Sprintf("-- 0000_20_shop_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: map-%d, namespace: NS}, data: {colour: red}}\n", i, i)
+		files += fmt.Sprintf("-- 0000_20_shop_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: "+
+			"map-%d, namespace: NS}, data: {colour: red}}\n", i, i)
 	}
 	s := keepIn(t, files, every(10*time.Millisecond))
 	const whole = "passed checked 60 objects, of which the watches had missed 0"
@@ -63,7 +66,8 @@ func TestPassesComeOneAfterTheOther(t *testing.T) {
 	_ = s.stop()
 	passes := count()
 	partly := regexp.MustCompile(`^passed checked \d+ objects?, of which the watches had missed 0$`)
-	reported := slices.DeleteFunc(s.told(), func(line string) bool { return line != whole && partly.MatchString(line) }) // objects were still handed over
+	// objects were still handed over
+	reported := slices.DeleteFunc(s.told(), func(line string) bool { return line != whole && partly.MatchString(line) })
 	want := append([]string{"keeping 60 objects of 1 kind"}, slices.Repeat([]string{whole}, passes)...)
 	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -65,7 +65,8 @@ func (s *soak) make(t testing.TB, events int) (heap uint64) {
 func (s *soak) await(t testing.TB) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), again, patience, true, func(ctx context.Context) (bool, error) {
-		all, err := s.c.Client.CoreV1().ConfigMaps(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "runlevel.dev/release=" + s.name})
+		all, err := s.c.Client.CoreV1().ConfigMaps(s.namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: "runlevel.dev/release=" + s.name})
 		if err != nil {
 			return false, err
 		}

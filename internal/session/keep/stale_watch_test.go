@@ -16,16 +16,25 @@ func TestWhatIsToldLateSaysNothing(t *testing.T) {
 	id := kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
 	for name, deliver := range map[string]func(*Keeper, *kindWatch, string){
 		"that it is gone": func(_ *Keeper, w *kindWatch, version string) {
-			watchHandler{w, ""}.OnChange(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "shop", ResourceVersion: version}}, false)
+			watchHandler{w, ""}.OnChange(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Name:            "settings",
+				Namespace:       "shop",
+				ResourceVersion: version,
+			}}, false)
 		},
 		"a list without it": func(_ *Keeper, w *kindWatch, version string) { watchHandler{w, ""}.OnList(nil, version) },
-		"a list of its own": func(_ *Keeper, w *kindWatch, version string) { watchHandler{w, "shop"}.OnList(nil, version) },
+		"a list of its own": func(_ *Keeper, w *kindWatch, version string) {
+			watchHandler{w, "shop"}.OnList(nil, version)
+		},
 	} {
 		for version, want := range map[string]bool{"9": false, "10": true, "11": true} {
 			t.Run(name+", as of "+version, func(t *testing.T) {
 				w := &kindWatch{resource: cluster.Resource{Kind: "ConfigMap"}}
 				o := &kept{id: id, watch: w, version: "10", isKept: true}
-				k := &Keeper{objects: map[kinds.ID]*kept{id: o}, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*kept]())}
+				k := &Keeper{
+					objects: map[kinds.ID]*kept{id: o},
+					queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*kept]()),
+				}
 				w.keeper = k
 				defer k.queue.ShutDown()
 				deliver(k, w, version)

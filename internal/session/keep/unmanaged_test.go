@@ -73,7 +73,8 @@ func TestANamespaceIsDeletedWithAllThatIsInIt(t *testing.T) {
 	const maps = 30
 	files := "-- 0000_10_shop_00.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS-in}}\n"
 	for i := range maps {
-		files += fmt.Sprintf("-- 0000_20_shop_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: map-%d, namespace: NS-in}, data: {colour: red}}\n", i, i)
+		files += fmt.Sprintf("-- 0000_20_shop_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: "+
+			"map-%d, namespace: NS-in}, data: {colour: red}}\n", i, i)
 	}
 	s := keepIn(t, files)
 	s.keeping.forget()
@@ -136,7 +137,8 @@ func TestAJobThatFinishesLaterIsNotRunAgain(t *testing.T) {
 	nodes := s.admin.Client.CoreV1().Nodes()
 	all, err := nodes.List(t.Context(), metav1.ListOptions{Limit: 1})
 	s.must(err)
-	_, err = nodes.Patch(t.Context(), all.Items[0].Name, types.MergePatchType, []byte(s.named(`{"metadata":{"labels":{"NS":"here"}}}`)), metav1.PatchOptions{})
+	_, err = nodes.Patch(t.Context(), all.Items[0].Name, types.MergePatchType,
+		[]byte(s.named(`{"metadata":{"labels":{"NS":"here"}}}`)), metav1.PatchOptions{})
 	s.must(err)
 	s.until("it is gone", func() bool { return s.get("Job.batch", "migrate") == nil })
 	s.quiet()
@@ -183,9 +185,11 @@ spec:
 	if got := replicas(); got == 1 {
 		t.Errorf("there are %d replicas", got)
 	}
-	s.patch("Deployment.apps", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"registry.example/evil"}]}}}}`)
+	s.patch("Deployment.apps", "web",
+		`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"registry.example/evil"}]}}}}`)
 	s.until("the image is as it was", func() bool {
-		containers, _, _ := unstructured.NestedSlice(s.get("Deployment.apps", "web").Object, "spec", "template", "spec", "containers")
+		containers, _, _ := unstructured.NestedSlice(s.get("Deployment.apps", "web").Object, "spec", "template", "spec",
+			"containers")
 		return containers[0].(map[string]any)["image"] == "registry.example/web"
 	})
 	if got := replicas(); got == 1 {
@@ -281,7 +285,8 @@ func TestWhatAPolicyForbids(t *testing.T) {
 	s.keeping.forget()
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.until("it is told", func() bool { return len(s.all(keep.Failing)) == 1 })
-	if reported := s.all(keep.Failing)[0]; !strings.Contains(reported.Message, "no red") || reported.File != "0000_10_shop_10.yaml" {
+	if reported := s.all(keep.Failing)[0]; !strings.Contains(reported.Message, "no red") ||
+		reported.File != "0000_10_shop_10.yaml" {
 		t.Errorf("told %+v", reported)
 	}
 	for i := range 100 {
@@ -305,19 +310,39 @@ func (s *site) forbidRed() (allow func()) {
 	client := test.Client(s.t).AdmissionregistrationV1()
 	rules := []admission.NamedRuleWithOperations{{RuleWithOperations: admission.RuleWithOperations{
 		Operations: []admission.OperationType{admission.Create, admission.Update},
-		Rule:       admission.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+		Rule: admission.Rule{
+			APIGroups:   []string{""},
+			APIVersions: []string{"v1"},
+			Resources:   []string{"configmaps"},
+		},
 	}}}
 	named := metav1.ObjectMeta{Name: s.name}
-	_, err := client.ValidatingAdmissionPolicies().Create(s.t.Context(), &admission.ValidatingAdmissionPolicy{ObjectMeta: named, Spec: admission.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admission.MatchResources{ResourceRules: rules, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.name}}},
-		Validations:      []admission.Validation{{Expression: `!has(object.data) || !('colour' in object.data) || object.data.colour != 'red'`, Message: "no red here"}},
-	}}, metav1.CreateOptions{})
+	_, err := client.ValidatingAdmissionPolicies().Create(s.t.Context(),
+		&admission.ValidatingAdmissionPolicy{ObjectMeta: named, Spec: admission.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admission.MatchResources{
+				ResourceRules: rules,
+				NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.name},
+				},
+			},
+			Validations: []admission.Validation{{
+				Expression: `!has(object.data) || !('colour' in object.data) || object.data.colour != 'red'`,
+				Message:    "no red here",
+			}},
+		}}, metav1.CreateOptions{})
 	s.must(err)
-	_, err = client.ValidatingAdmissionPolicyBindings().Create(s.t.Context(), &admission.ValidatingAdmissionPolicyBinding{ObjectMeta: named, Spec: admission.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: s.name, ValidationActions: []admission.ValidationAction{admission.Deny},
-	}}, metav1.CreateOptions{})
+	_, err = client.ValidatingAdmissionPolicyBindings().Create(s.t.Context(),
+		&admission.ValidatingAdmissionPolicyBinding{ObjectMeta: named,
+			Spec: admission.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: s.name, ValidationActions: []admission.ValidationAction{admission.Deny},
+			}}, metav1.CreateOptions{})
 	s.must(err)
-	red := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "probe", "namespace": s.name}, "data": map[string]any{"colour": "red"}}}
+	red := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1",
+		"kind":       "ConfigMap",
+		"metadata":   map[string]any{"name": "probe", "namespace": s.name},
+		"data":       map[string]any{"colour": "red"},
+	}}
 	s.until("the policy works", func() bool {
 		_, err := s.at("ConfigMap").Create(s.t.Context(), red, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), "no red")

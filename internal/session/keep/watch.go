@@ -45,8 +45,8 @@ func (w *kindWatch) run(ctx context.Context) {
 	running.Wait()
 }
 
-// namespaces returns the namespaces that are watched from now on, one by one. Each of them starts with the error of the watch
-// of the whole cluster.
+// namespaces returns the namespaces that are watched from now on, one by one. Each of them starts with the error of the
+// watch of the whole cluster.
 func (w *kindWatch) namespaces() map[string]bool {
 	w.keeper.mu.Lock()
 	defer w.keeper.mu.Unlock()
@@ -64,12 +64,13 @@ func (w *kindWatch) namespaces() map[string]bool {
 	return namespaces
 }
 
-// watchIn watches in one namespace, or in all. If that is forbidden in the whole cluster, from the start or when the right is
-// taken away, it calls stop and returns: the user may have the right in the namespaces of the release.
+// watchIn watches in one namespace, or in all. If that is forbidden in the whole cluster, from the start or when the
+// right is taken away, it calls stop and returns: the user may have the right in the namespaces of the release.
 func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) (isForbidden bool) {
 	objects := w.keeper.cluster.Metadata.Resource(w.resource.GroupVersionResource).Namespace(namespace)
 	from := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
-		List: objects.List, Client: w.keeper.cluster.Metadata, Labels: objectmeta.ReleaseLabel + "=" + w.keeper.options.Apply.Release,
+		List: objects.List, Client: w.keeper.cluster.Metadata,
+		Labels: objectmeta.ReleaseLabel + "=" + w.keeper.options.Apply.Release,
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			opened, err := objects.Watch(ctx, options)
 			if err == nil { // a list alone, which may be allowed when watching is not, shows no changes
@@ -134,7 +135,10 @@ func (w *kindWatch) broke(namespace string, err error) {
 	w.errs[namespace] = err
 	w.keeper.mu.Unlock()
 	if isNew {
-		w.keeper.emit(Event{Type: Unwatched, Message: fmt.Sprintf("changes of %s are not seen: %s", w.title(namespace), whyBroken(err))})
+		w.keeper.emit(Event{
+			Type:    Unwatched,
+			Message: fmt.Sprintf("changes of %s are not seen: %s", w.title(namespace), whyBroken(err)),
+		})
 	}
 }
 

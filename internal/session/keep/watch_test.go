@@ -65,7 +65,8 @@ func TestAWatchIsTooOld(t *testing.T) {
 		}
 		const gone = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
 		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(gone)), Request: request,
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(gone)), Request: request,
 		}, nil
 	})
 	resume := s.keeping.stall()
@@ -90,7 +91,9 @@ func TestTheAPIServerIsRestarted(t *testing.T) {
 	t.Cleanup(func() { _ = own.Stop() })
 	s := keepAs(t, "default", two, func(p *plan) { p.sandbox = own })
 	s.paint("settings")
-	s.keeping.disturb(func(*http.Request, sandboxtest.Request) (*http.Response, error) { return nil, context.DeadlineExceeded })
+	s.keeping.disturb(func(*http.Request, sandboxtest.Request) (*http.Response, error) {
+		return nil, context.DeadlineExceeded
+	})
 	s.must(own.Kill(sandbox.APIServer))
 	s.must(own.Resume(t.Context(), sandbox.APIServer))
 	s.until("somebody is served", func() bool { return s.get("Secret", "key") != nil })
@@ -111,7 +114,8 @@ func TestADefinitionVanishesAndReturns(t *testing.T) {
 	t.Parallel()
 	files := hats
 	for i := range 5 {
-		files += fmt.Sprintf("---\n{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat-%d, namespace: NS}, size: 3}\n", i)
+		files += fmt.Sprintf("---\n{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat-%d, namespace: "+
+			"NS}, size: 3}\n", i)
 	}
 	s := keepIn(t, files)
 	s.keeping.forget()
@@ -128,7 +132,9 @@ func TestADefinitionVanishesAndReturns(t *testing.T) {
 		t.Errorf("the first that was repaired is %s", first.Object)
 	}
 	s.patch("Hat.NS.example.com", "hat", `{"size":4}`)
-	s.until("it is watched again", func() bool { return len(s.of(keep.Repaired, "Hat."+s.name+".example.com", "hat")) == 2 })
+	s.until("it is watched again", func() bool {
+		return len(s.of(keep.Repaired, "Hat."+s.name+".example.com", "hat")) == 2
+	})
 }
 
 // Who changes a definition may have its objects changed, and leaves no trace in them.
@@ -136,7 +142,8 @@ func TestADefinitionIsChanged(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, hats)
 	s.keeping.forget()
-	s.patch("CustomResourceDefinition.apiextensions.k8s.io", "hats.NS.example.com", `{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`)
+	s.patch("CustomResourceDefinition.apiextensions.k8s.io", "hats.NS.example.com",
+		`{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`)
 	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) > 0 })
 	s.until("its object is looked at", func() bool { return s.keeping.count(of("hats", "hat")) > 0 })
 	s.quiet()
@@ -192,7 +199,8 @@ func TestARightToWatchComesLater(t *testing.T) {
 	s := keepAs(t, name, one, by(user))
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.until("it is told", func() bool { return len(s.all(keep.Unwatched)) > 0 })
-	if reported := s.all(keep.Unwatched)[0].Message; reported != "changes of configmaps in namespace "+name+" are not seen: allow this user to list and watch them" {
+	if reported := s.all(keep.Unwatched)[0].Message; reported != "changes of configmaps in namespace "+name+
+		" are not seen: allow this user to list and watch them" {
 		t.Errorf("told %q", reported)
 	}
 	s.allow("user", may("configmaps", "*"))
@@ -233,7 +241,8 @@ func TestARightToListEverywhereIsNotInTheWay(t *testing.T) {
 func allowEverywhere(t *testing.T, namespace, name string, rule rbacv1.PolicyRule) (take func()) {
 	t.Helper()
 	meta, rights := metav1.ObjectMeta{Name: namespace + "-" + name}, test.Client(t).RbacV1()
-	_, err := rights.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	_, err := rights.ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
 	if err == nil {
 		_, err = rights.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
@@ -251,8 +260,8 @@ func allowEverywhere(t *testing.T, namespace, name string, rule rbacv1.PolicyRul
 	}
 }
 
-// A right to watch in the whole cluster that is taken, and left in the namespace of the release, is no problem: nothing is
-// told, and what changes is repaired. Without that right, too, the kind is not watched, until it is back.
+// A right to watch in the whole cluster that is taken, and left in the namespace of the release, is no problem: nothing
+// is told, and what changes is repaired. Without that right, too, the kind is not watched, until it is back.
 func TestARightToWatchEverywhereIsTaken(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
@@ -305,7 +314,8 @@ func TestARightToWriteIsTaken(t *testing.T) {
 	const maps = 10
 	files := ""
 	for i := range maps {
-		files += fmt.Sprintf("-- 0000_20_shop_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: map-%d, namespace: NS}, data: {colour: red}}\n", i, i)
+		files += fmt.Sprintf("-- 0000_20_shop_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: "+
+			"map-%d, namespace: NS}, data: {colour: red}}\n", i, i)
 	}
 	name := test.Namespace(t)
 	user := test.Account(t, name, "user", may("configmaps", "*"))

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// pipesTimeout is how long output is read after a command has ended, or was killed: a program that it has started may still
-// have it open.
+// pipesTimeout is how long output is read after a command has ended, or was killed: a program that it has started may
+// still have it open.
 const pipesTimeout = time.Second
 
-// runCommand runs a command line in the shell, with a document on its standard input. What it prints goes to standard error:
-// standard output has the result of the apply.
+// runCommand runs a command line in the shell, with a document on its standard input. What it prints goes to standard
+// error: standard output has the result of the apply.
 func runCommand(ctx context.Context, line string, document []byte) error {
 	command := exec.CommandContext(ctx, "sh", "-c", line)
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(append(document, '\n')), os.Stderr, os.Stderr

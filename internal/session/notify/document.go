@@ -26,9 +26,11 @@ type CloudEvent struct {
 // newCloudEvent returns the document of an event on a release of the cluster at a server's URL.
 func newCloudEvent(event Event, server string, now time.Time) CloudEvent {
 	return CloudEvent{
-		SpecVersion: "1.0", ID: uuid.NewString(), Type: "dev.runlevel.release." + string(event.Outcome), Subject: event.Release,
-		Source: fmt.Sprintf("%s/api/v1/namespaces/%s/configmaps/%s", strings.TrimSuffix(server, "/"), event.Namespace, lock.Name(event.Release)),
-		Time:   now.UTC(), ContentType: "application/json", Data: event,
+		SpecVersion: "1.0", ID: uuid.NewString(), Type: "dev.runlevel.release." + string(event.Outcome),
+		Subject: event.Release,
+		Source: fmt.Sprintf("%s/api/v1/namespaces/%s/configmaps/%s", strings.TrimSuffix(server, "/"), event.Namespace,
+			lock.Name(event.Release)),
+		Time: now.UTC(), ContentType: "application/json", Data: event,
 	}
 }
 

@@ -32,7 +32,8 @@ func TestACommandThatDoesNotEnd(t *testing.T) {
 		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
 		return err
 	})
-	if err := s.Close(time.Millisecond); err == nil || !strings.HasPrefix(err.Error(), "command sleep… did not get 1 notification") {
+	if err := s.Close(time.Millisecond); err == nil ||
+		!strings.HasPrefix(err.Error(), "command sleep… did not get 1 notification") {
 		t.Error(err)
 	}
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error {

@@ -37,17 +37,27 @@ func TestWhatIsNews(t *testing.T) {
 		events []Event
 		want   string // y for each that is news
 	}{
-		"an update":                            {[]Event{update(Begun, "1.1.0"), update(Completed, "1.1.0")}, "yy"},
-		"one that is tried again":              {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "for 5s", web), update(Begun, "1.1.0"), failed("1.1.0", "for 9s", web), update(Begun, "1.1.0"), update(Completed, "1.1.0")}, "yynnny"},
-		"another failure":                      {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "", web), failed("1.1.0", "", db)}, "yyy"},
-		"another version":                      {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "", web), update(Begun, "1.2.0"), failed("1.2.0", "", web)}, "yyyy"},
-		"there and back, and there":            {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "", web), update(Begun, "1.0.0"), update(Completed, "1.0.0"), update(Begun, "1.1.0")}, "yyyyy"},
-		"the gate blocks":                      {[]Event{blocked("1.1.0", "A"), blocked("1.1.0", "A"), blocked("1.1.0", "A", "B"), blocked("1.2.0", "A")}, "ynyy"},
-		"it blocks beside a release":           {[]Event{blocked("1.2.0", "A"), reconciled(Failed, nil), blocked("1.2.0", "A"), reconciled(Completed, nil)}, "yyny"},
-		"it blocks again":                      {[]Event{blocked("1.1.0", "A"), update(Begun, "1.1.0"), update(Completed, "1.1.0"), blocked("1.1.0", "A")}, "yyyy"},
-		"a reconcile that changes nothing":     {[]Event{reconciled(Begun, nil), reconciled(Completed, unchanged)}, "nn"},
-		"one that changes something":           {[]Event{reconciled(Begun, nil), reconciled(Completed, map[object.Action]int{object.Configured: 1})}, "ny"},
-		"one that fails, and then is all well": {[]Event{reconciled(Failed, nil), reconciled(Failed, nil), reconciled(Completed, unchanged), reconciled(Completed, unchanged)}, "ynyn"},
+		"an update": {[]Event{update(Begun, "1.1.0"), update(Completed, "1.1.0")}, "yy"},
+		"one that is tried again": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "for 5s", web),
+			update(Begun, "1.1.0"), failed("1.1.0", "for 9s", web), update(Begun, "1.1.0"), update(Completed, "1.1.0")},
+			"yynnny"},
+		"another failure": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "", web), failed("1.1.0", "", db)}, "yyy"},
+		"another version": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "", web),
+			update(Begun, "1.2.0"), failed("1.2.0", "", web)}, "yyyy"},
+		"there and back, and there": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "", web), update(Begun, "1.0.0"),
+			update(Completed, "1.0.0"), update(Begun, "1.1.0")}, "yyyyy"},
+		"the gate blocks": {[]Event{blocked("1.1.0", "A"), blocked("1.1.0", "A"),
+			blocked("1.1.0", "A", "B"), blocked("1.2.0", "A")}, "ynyy"},
+		"it blocks beside a release": {[]Event{blocked("1.2.0", "A"), reconciled(Failed, nil), blocked("1.2.0", "A"),
+			reconciled(Completed, nil)}, "yyny"},
+		"it blocks again": {[]Event{blocked("1.1.0", "A"), update(Begun, "1.1.0"),
+			update(Completed, "1.1.0"), blocked("1.1.0", "A")}, "yyyy"},
+		"a reconcile that changes nothing": {[]Event{reconciled(Begun, nil), reconciled(Completed, unchanged)}, "nn"},
+		"one that changes something": {
+			[]Event{reconciled(Begun, nil), reconciled(Completed, map[object.Action]int{object.Configured: 1})}, "ny",
+		},
+		"one that fails, and then is all well": {[]Event{reconciled(Failed, nil), reconciled(Failed, nil),
+			reconciled(Completed, unchanged), reconciled(Completed, unchanged)}, "ynyn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var n Notifier
@@ -70,19 +80,32 @@ func TestTextOf(t *testing.T) {
 	}
 	failures := []record.ObjectFailure{{ID: web, Message: "not ready: 0 of 1 pods\nare ready"}, {ID: web}}
 	for want, e := range map[string]Event{
-		"shop 1.4.0 → 1.5.0: update has begun by ana@host:7":                    event(Begun, func(e *Event) { e.By = "ana@host:7" }),
-		"shop 1.4.0 → 1.5.0: update goes on":                                    event(Begun, func(e *Event) { e.IsResumed = true }),
-		"shop 1.4.0 → 1.5.0: update completed in 42s: 12 configured, 3 created": event(Completed, func(e *Event) { e.Counts = map[object.Action]int{object.Created: 3, object.Configured: 12} }),
+		"shop 1.4.0 → 1.5.0: update has begun by ana@host:7": event(Begun, func(e *Event) {
+			e.By = "ana@host:7"
+		}),
+		"shop 1.4.0 → 1.5.0: update goes on": event(Begun, func(e *Event) { e.IsResumed = true }),
+		"shop 1.4.0 → 1.5.0: update completed in 42s: 12 configured, 3 created": event(Completed, func(e *Event) {
+			e.Counts = map[object.Action]int{object.Created: 3, object.Configured: 12}
+		}),
 		"shop 1.4.0 → 1.5.0: update failed after 42s: Deployment shop/web: not ready: 0 of 1 pods\\nare ready (and 4 more)": event(Failed, func(e *Event) {
 			e.Failures, e.More, e.Message = failures, 3, "Deployment shop/web (web.yaml): not ready"
 		}),
-		"shop 1.4.0 → 1.5.0: update failed after 42s: the time is up: 2 objects not ready; Deployment shop/web: not ready: 0 of 1 pods\\nare ready (and 1 more)": event(Failed, func(e *Event) {
+		"shop 1.4.0 → 1.5.0: update failed after 42s: the time is up: 2 objects not ready; Deployment shop/web: not " +
+			"ready: 0 of 1 pods\\nare ready (and 1 more)": event(Failed, func(e *Event) {
 			e.Failures, e.Message = failures, "the time is up: 2 objects not ready"
 		}),
-		"shop 1.4.0 → 1.5.0: update failed after 1.3s: interrupted":          event(Failed, func(e *Event) { e.Seconds, e.Message = 1.26, "interrupted" }),
-		"shop 1.4.0 → 1.5.0: update is blocked by AdminAck, Paused: not yet": event(Blocked, func(e *Event) { e.Checks, e.Message = []string{"AdminAck", "Paused"}, "not yet" }),
-		"shop 1.4.0 → 1.5.0: rolled back in 42s":                             event(RolledBack, func(e *Event) { e.Action = Rollback }),
-		"shop: uninstalled in 42s: 14 deleted":                               event(Uninstalled, func(e *Event) { e.Version, e.From, e.Counts = "", "", map[object.Action]int{object.Deleted: 14} }),
+		"shop 1.4.0 → 1.5.0: update failed after 1.3s: interrupted": event(Failed, func(e *Event) {
+			e.Seconds, e.Message = 1.26, "interrupted"
+		}),
+		"shop 1.4.0 → 1.5.0: update is blocked by AdminAck, Paused: not yet": event(Blocked, func(e *Event) {
+			e.Checks, e.Message = []string{"AdminAck", "Paused"}, "not yet"
+		}),
+		"shop 1.4.0 → 1.5.0: rolled back in 42s": event(RolledBack, func(e *Event) {
+			e.Action = Rollback
+		}),
+		"shop: uninstalled in 42s: 14 deleted": event(Uninstalled, func(e *Event) {
+			e.Version, e.From, e.Counts = "", "", map[object.Action]int{object.Deleted: 14}
+		}),
 	} {
 		if got := textOf(e); got != want {
 			t.Errorf("%s\nwant %s", got, want)

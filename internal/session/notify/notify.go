@@ -1,12 +1,13 @@
-// Package notify reports to people and programs what happens to a release: that its apply, rollback or uninstall has begun,
-// is over, has failed, or is not begun because the gate blocks it. An Event is written on the record of the release, where
-// kubectl describe shows it, and sent as a CloudEvent to the receivers that a user names: URLs and commands.
+// Package notify reports to people and programs what happens to a release: that its apply, rollback or uninstall has
+// begun, is over, has failed, or is not begun because the gate blocks it. An Event is written on the record of the
+// release, where kubectl describe shows it, and sent as a CloudEvent to the receivers that a user names: URLs and
+// commands.
 //
-// It knows nothing of an apply: package session and package uninstall make the events. Nothing here fails or holds up what
-// an event is about. A Sender has a goroutine for each receiver, with a bounded queue.
+// It knows nothing of an apply: package session and package uninstall make the events. Nothing here fails or holds up
+// what an event is about. A Sender has a goroutine for each receiver, with a bounded queue.
 //
-// Notifier.Notify is the call to start from. NewSender returns the Sender that it passes events to, and ParseReceiver reads
-// what a user names.
+// Notifier.Notify is the call to start from. NewSender returns the Sender that it passes events to, and ParseReceiver
+// reads what a user names.
 package notify
 
 import (
@@ -71,14 +72,15 @@ type Event struct {
 	Revision  int           `json:"revision,omitempty"` // in the history
 	By        string        `json:"by,omitempty"`       // the process that holds the lock
 	// Counts are how many objects were created, configured, and so on.
-	Counts    map[object.Action]int  `json:"counts,omitempty"`
-	Reason    string                 `json:"reason,omitempty"` // why not everything is done, in a word
-	Message   string                 `json:"message,omitempty"`
-	Checks    []string               `json:"checks,omitempty"`   // of the gate, that block
-	Failures  []record.ObjectFailure `json:"failures,omitempty"` // the first objects that were not applied, or are not ready
-	More      int                    `json:"more,omitempty"`     // failures that are left out
-	Seconds   float64                `json:"seconds,omitempty"`  // that it has taken
-	IsResumed bool                   `json:"resumed,omitempty"`  // it was begun before, and goes on
+	Counts  map[object.Action]int `json:"counts,omitempty"`
+	Reason  string                `json:"reason,omitempty"` // why not everything is done, in a word
+	Message string                `json:"message,omitempty"`
+	Checks  []string              `json:"checks,omitempty"` // of the gate, that block
+	// the first objects that were not applied, or are not ready
+	Failures  []record.ObjectFailure `json:"failures,omitempty"`
+	More      int                    `json:"more,omitempty"`    // failures that are left out
+	Seconds   float64                `json:"seconds,omitempty"` // that it has taken
+	IsResumed bool                   `json:"resumed,omitempty"` // it was begun before, and goes on
 }
 
 // changes are the actions that change a cluster.
@@ -100,8 +102,8 @@ type Notifier struct {
 	blocked Event
 }
 
-// Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. An event that is no
-// news is ignored. That the event can't be written, for lack of rights for example, is only logged.
+// Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. An
+// event that is no news is ignored. That the event can't be written, for lack of rights for example, is only logged.
 func (n *Notifier) Notify(ctx context.Context, to *Sender, uid types.UID, event Event) {
 	if !n.isNews(event) {
 		return
@@ -113,7 +115,8 @@ func (n *Notifier) Notify(ctx context.Context, to *Sender, uid types.UID, event 
 	defer cancel()
 	err := cluster.RecordEvent(limited, n.Cluster, cluster.ObjectEvent{
 		ID: kinds.ID{Kind: "ConfigMap", Namespace: n.Namespace, Name: lock.Name(n.Release)}, UID: uid,
-		Reason: reasons[event.Outcome], IsWarning: event.Outcome == Failed || event.Outcome == Blocked, Message: event.Text,
+		Reason: reasons[event.Outcome], IsWarning: event.Outcome == Failed || event.Outcome == Blocked,
+		Message: event.Text,
 	})
 	if err != nil {
 		klog.FromContext(ctx).V(1).Info("an event could not be written", "release", n.Release, "err", err)
@@ -130,13 +133,14 @@ func (n *Notifier) ForgetBlocked() {
 	n.blocked = Event{}
 }
 
-// isNews reports whether an event is to be reported, and remembers it. What is tried again and again is reported when it
-// begins, when it fails for another reason than before, and when it is over. A reconcile that changes nothing is only
-// reported if it ends a failure.
+// isNews reports whether an event is to be reported, and remembers it. What is tried again and again is reported when
+// it begins, when it fails for another reason than before, and when it is over. A reconcile that changes nothing is
+// only reported if it ends a failure.
 func (n *Notifier) isNews(event Event) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	isRetry := n.last.Version == event.Version && n.last.Action == event.Action && (n.last.Outcome == Begun || n.last.Outcome == Failed)
+	isRetry := n.last.Version == event.Version && n.last.Action == event.Action &&
+		(n.last.Outcome == Begun || n.last.Outcome == Failed)
 	switch event.Outcome {
 	case Blocked:
 		if n.blocked.Version == event.Version && slices.Equal(n.blocked.Checks, event.Checks) {
@@ -165,5 +169,6 @@ func (n *Notifier) isNews(event Event) bool {
 // isSameFailure reports whether two failures have the same reason and are of the same objects: messages have ages.
 func isSameFailure(a, b Event) bool {
 	isSame := func(a, b record.ObjectFailure) bool { return a.ID == b.ID && a.Hook == b.Hook && a.Reason == b.Reason }
-	return a.Reason == b.Reason && slices.EqualFunc(a.Failures, b.Failures, isSame) && (len(a.Failures) > 0 || a.Message == b.Message)
+	return a.Reason == b.Reason && slices.EqualFunc(a.Failures, b.Failures, isSame) &&
+		(len(a.Failures) > 0 || a.Message == b.Message)
 }

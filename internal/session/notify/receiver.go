@@ -23,13 +23,15 @@ type Receiver struct {
 	command string
 }
 
-// ParseReceiver returns the receiver that a user names: an http or https URL, the same after "slack+", or else a command line for
-// the shell. The error has no part of the text, which may have a token in it.
+// ParseReceiver returns the receiver that a user names: an http or https URL, the same after "slack+", or else a
+// command line for the shell. The error has no part of the text, which may have a token in it.
 func ParseReceiver(text string) (Receiver, error) {
-	if target, isSlack := strings.CutPrefix(text, slackPrefix); isSlack || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") {
+	if target, isSlack := strings.CutPrefix(text, slackPrefix); isSlack || strings.HasPrefix(text, "http://") ||
+		strings.HasPrefix(text, "https://") {
 		parsed, err := url.Parse(target)
 		if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-			return Receiver{}, errors.New("the URL is invalid: write it as https://HOST/PATH, or slack+https://HOST/PATH")
+			return Receiver{},
+				errors.New("the URL is invalid: write it as https://HOST/PATH, or slack+https://HOST/PATH")
 		}
 		return Receiver{url: target, isSlack: isSlack}, nil
 	}
@@ -55,8 +57,8 @@ func (r Receiver) String() string {
 	return parsed.Scheme + "://" + parsed.Host + "/…"
 }
 
-// ReadFolder reads the receivers in the files of a folder, as a mounted Secret has them: a URL in each. A command is refused: who may
-// write a Secret is not to run programs. A folder that is missing has none.
+// ReadFolder reads the receivers in the files of a folder, as a mounted Secret has them: a URL in each. A command is
+// refused: who may write a Secret is not to run programs. A folder that is missing has none.
 func ReadFolder(folder string) ([]Receiver, error) {
 	files, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {

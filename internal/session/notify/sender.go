@@ -23,7 +23,8 @@ type Options struct {
 	Log       logr.Logger // of events that could not be delivered; the zero value drops them
 }
 
-// A Sender delivers events to receivers, to each in order, and to one independent of the others. A nil Sender delivers none.
+// A Sender delivers events to receivers, to each in order, and to one independent of the others. A nil Sender delivers
+// none.
 type Sender struct {
 	options Options
 	client  *http.Client
@@ -112,8 +113,8 @@ func (s *Sender) lose(receiver Receiver, out *outbox, why error) {
 // errClosed is the cause of the end of deliveries.
 var errClosed = errors.New("it has not taken the event in time")
 
-// Close waits until all events are delivered, for up to patience. It returns an error that names the receivers which have not got
-// all events.
+// Close waits until all events are delivered, for up to patience. It returns an error that names the receivers which
+// have not got all events.
 func (s *Sender) Close(patience time.Duration) error {
 	if s == nil {
 		return nil
@@ -131,7 +132,8 @@ func (s *Sender) Close(patience time.Duration) error {
 	var lost []string
 	for receiver, out := range s.outs {
 		if out.lost > 0 {
-			lost = append(lost, fmt.Sprintf("%s did not get %s: %s", receiver, printable.Count(out.lost, "notification"), printable.Line(out.err.Error())))
+			lost = append(lost, fmt.Sprintf("%s did not get %s: %s", receiver,
+				printable.Count(out.lost, "notification"), printable.Line(out.err.Error())))
 		}
 	}
 	if len(lost) == 0 {

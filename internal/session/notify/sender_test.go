@@ -95,14 +95,17 @@ func TestAnEventIsACloudEvent(t *testing.T) {
 	}
 	delete(got, "id")
 	want := map[string]any{
-		"specversion": "1.0", "type": "dev.runlevel.release.completed", "subject": "shop", "time": "2026-11-28T09:00:00Z", "datacontenttype": "application/json",
+		"specversion": "1.0", "type": "dev.runlevel.release.completed", "subject": "shop",
+		"time": "2026-11-28T09:00:00Z", "datacontenttype": "application/json",
 		"source": "https://api.example:6443/api/v1/namespaces/runlevel-system/configmaps/runlevel-release-shop",
 		"data": map[string]any{
 			"outcome": "completed", "action": "update", "text": "shop 1.4.0 → 1.5.0: update <completed> @channel",
 			"release": "shop", "namespace": "runlevel-system", "cluster": "prod", "version": "1.5.0", "from": "1.4.0",
 		},
 	}
-	if diff := cmp.Diff(want, got) + cmp.Diff(delivery{secret, "application/cloudevents+json", ""}, delivery{r.got[0].path, r.got[0].contentType, ""}, cmp.AllowUnexported(delivery{})); diff != "" {
+	if diff := cmp.Diff(want, got) +
+		cmp.Diff(delivery{secret, "application/cloudevents+json", ""},
+			delivery{r.got[0].path, r.got[0].contentType, ""}, cmp.AllowUnexported(delivery{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -115,7 +118,8 @@ func TestSlackGetsItsMessage(t *testing.T) {
 	if err := s.Close(patience); err != nil || len(r.got) != 1 {
 		t.Fatal(err, r.got)
 	}
-	want := delivery{secret, "application/json", `{"text":"prod: shop 1.4.0 → 1.5.0: update \u0026lt;failed\u0026gt; @` + "\u200b" + `channel"}`}
+	want := delivery{secret, "application/json",
+		`{"text":"prod: shop 1.4.0 → 1.5.0: update \u0026lt;failed\u0026gt; @` + "\u200b" + `channel"}`}
 	if diff := cmp.Diff(want, r.got[0], cmp.AllowUnexported(delivery{})); diff != "" {
 		t.Error(diff)
 	}
@@ -132,8 +136,9 @@ func TestAnEventIsSentAgain(t *testing.T) {
 		"an error that is over":       {[]int{500, 200}, 2, ""},
 		"too many requests, and then": {[]int{429, 202}, 2, ""},
 		"a refusal":                   {[]int{404}, 1, "404 Not Found"},
-		"a redirect":                  {[]int{302}, 1, "302 Found: redirects are not followed: name the URL that it leads to"},
-		"an error that stays":         {[]int{503}, 3, "503 Service Unavailable"},
+		"a redirect": {[]int{302}, 1,
+			"302 Found: redirects are not followed: name the URL that it leads to"},
+		"an error that stays": {[]int{503}, 3, "503 Service Unavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +182,8 @@ func TestAReceiverThatHangs(t *testing.T) {
 	}
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error { return r.hasAll(2) })
 	err := s.Close(time.Millisecond)
-	if want := hanging.URL + "/… did not get 2 notifications: it has not taken the event in time"; err == nil || err.Error() != want {
+	if want := hanging.URL + "/… did not get 2 notifications: it has not taken the event in time"; err == nil ||
+		err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
@@ -191,7 +197,8 @@ func TestWhatIsNotThere(t *testing.T) {
 	s := newSender(t, user+secret+"?token=pl4nted", "TOKEN=pl4nted false")
 	send(s, notify.Begun)
 	err := s.Close(patience)
-	want := "command … did not get 1 notification: exit status 1; " + gone.URL + "/… did not get 1 notification: nothing answers there (connection refused)"
+	want := "command … did not get 1 notification: exit status 1; " + gone.URL +
+		"/… did not get 1 notification: nothing answers there (connection refused)"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -214,7 +221,8 @@ func TestACommandGetsEachEvent(t *testing.T) {
 	}
 	text, err := os.ReadFile(file)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if err != nil || len(lines) != 2 || !strings.Contains(lines[0], "release.begun") || !strings.Contains(lines[1], "release.completed") {
+	if err != nil || len(lines) != 2 || !strings.Contains(lines[0], "release.begun") ||
+		!strings.Contains(lines[1], "release.completed") {
 		t.Errorf("%v %s", err, text)
 	}
 }
@@ -225,7 +233,8 @@ func TestTheReceiversOfAFolder(t *testing.T) {
 	r, folder, proof := newReceiver(t, 200), t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	s := notify.NewSender(t.Context(), notify.Options{Folder: folder})
 	send(s, notify.Begun) // there is no receiver yet
-	for name, text := range map[string]string{"slack": "slack+" + r.URL + secret + "\n", "..data": "nothing", "command": "touch " + proof} {
+	for name, text := range map[string]string{"slack": "slack+" + r.URL + secret + "\n", "..data": "nothing",
+		"command": "touch " + proof} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +246,8 @@ func TestTheReceiversOfAFolder(t *testing.T) {
 	if _, err := os.Stat(proof); err == nil {
 		t.Error("a command of a file was run")
 	}
-	if _, err := notify.ReadFolder(folder); err == nil || !strings.Contains(err.Error(), "receiver command: it is no URL") || strings.Contains(err.Error(), proof) {
+	if _, err := notify.ReadFolder(folder); err == nil ||
+		!strings.Contains(err.Error(), "receiver command: it is no URL") || strings.Contains(err.Error(), proof) {
 		t.Error(err)
 	}
 }

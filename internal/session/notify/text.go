@@ -60,7 +60,8 @@ func detailsOf(e Event) string {
 		first := e.Failures[0]
 		failure := first.OrHook(first.Hook) + ": " + first.Message
 		switch {
-		case details == "" || strings.Contains(details, first.ID.String()): // the error of the apply is that of the object
+		// the error of the apply is that of the object
+		case details == "" || strings.Contains(details, first.ID.String()):
 			details = failure
 		default:
 			details += "; " + failure

@@ -22,8 +22,8 @@ const requestTimeout = 5 * time.Second
 // mostRead is how much of a response is read, so that the connection can be used again.
 const mostRead = 64 << 10
 
-// newClient returns the client of all requests. Its proxy is that of the environment. It follows no redirects: the target may be
-// another host, and a POST that was redirected may become a GET.
+// newClient returns the client of all requests. Its proxy is that of the environment. It follows no redirects: the
+// target may be another host, and a POST that was redirected may become a GET.
 func newClient() *http.Client {
 	return &http.Client{
 		Timeout:       requestTimeout,
@@ -37,8 +37,8 @@ type message struct {
 	body             []byte
 }
 
-// post sends a message, again if the receiver does not answer, is overloaded, or has failed. Errors have no part of the URL, and
-// nothing of the response, which may quote it.
+// post sends a message, again if the receiver does not answer, is overloaded, or has failed. Errors have no part of the
+// URL, and nothing of the response, which may quote it.
 func post(ctx context.Context, client *http.Client, m message) error {
 	var last error
 	_ = wait.ExponentialBackoffWithContext(ctx, tries, func(ctx context.Context) (bool, error) {

@@ -18,7 +18,11 @@ var web = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "
 // TestHooksCountWithTheirObjects is the rollout of a Deployment with hooks: one object, whatever its hooks do.
 func TestHooksCountWithTheirObjects(t *testing.T) {
 	step := func(hook string, phase apply.StepPhase, action object.Action) apply.RunStepState {
-		return apply.RunStepState{Wait: apply.Wait{ID: web, Hook: hook, File: "web.yaml", Node: "level 10, web"}, Phase: phase, Action: action}
+		return apply.RunStepState{
+			Wait:   apply.Wait{ID: web, Hook: hook, File: "web.yaml", Node: "level 10, web"},
+			Phase:  phase,
+			Action: action,
+		}
 	}
 	toCome := func(hook string) apply.RunStepState { return step(hook, apply.Blocked, object.NotDone) }
 	ran := func(hook string) apply.RunStepState { return step(hook, apply.Done, object.Ran) }
@@ -29,13 +33,31 @@ func TestHooksCountWithTheirObjects(t *testing.T) {
 		waits    []string
 		failures int
 	}{
-		"the pre hook runs":        {[]apply.RunStepState{step("pre", apply.InWait, object.NotDone), toCome(""), toCome("post")}, counts{Total: 1}, []string{"pre hook of Deployment shop/web"}, 0},
-		"the pre hook has run":     {[]apply.RunStepState{ran("pre"), toCome(""), toCome("post")}, counts{Total: 1}, nil, 0},
-		"it is applied":            {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), toCome("post")}, counts{Total: 1, Done: 1}, nil, 0},
-		"it is not ready":          {[]apply.RunStepState{ran("pre"), step("", apply.InWait, object.Configured), toCome("post")}, counts{Total: 1, Waiting: 1}, []string{"Deployment shop/web"}, 0},
-		"the post hook runs":       {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), step("post", apply.InWait, object.NotDone)}, counts{Total: 1, Waiting: 1}, []string{"post hook of Deployment shop/web"}, 0},
-		"the post hook has failed": {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), step("post", apply.HasFailed, object.Failed)}, counts{Total: 1, Failed: 1}, nil, 1},
-		"all is done":              {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), ran("post")}, counts{Total: 1, Done: 1}, nil, 0},
+		"the pre hook runs": {[]apply.RunStepState{step("pre", apply.InWait, object.NotDone), toCome(""),
+			toCome("post")}, counts{Total: 1}, []string{"pre hook of Deployment shop/web"}, 0},
+		"the pre hook has run": {[]apply.RunStepState{ran("pre"), toCome(""), toCome("post")}, counts{Total: 1}, nil,
+			0},
+		"it is applied": {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), toCome("post")},
+			counts{
+				Total: 1,
+				Done:  1,
+			}, nil, 0},
+		"it is not ready": {[]apply.RunStepState{ran("pre"), step("", apply.InWait, object.Configured), toCome("post")},
+			counts{Total: 1, Waiting: 1}, []string{"Deployment shop/web"}, 0},
+		"the post hook runs": {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured),
+			step("post", apply.InWait, object.NotDone)}, counts{
+			Total:   1,
+			Waiting: 1,
+		}, []string{"post hook of Deployment shop/web"}, 0},
+		"the post hook has failed": {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured),
+			step("post", apply.HasFailed, object.Failed)}, counts{
+			Total:  1,
+			Failed: 1,
+		}, nil, 1},
+		"all is done": {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), ran("post")}, counts{
+			Total: 1,
+			Done:  1,
+		}, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := progress.Of(progress.Intent{}, &apply.RunState{Nodes: []apply.RunNodeState{{Steps: c.steps}}})
@@ -43,7 +65,8 @@ func TestHooksCountWithTheirObjects(t *testing.T) {
 			for _, wait := range got.Waits {
 				waits = append(waits, wait.Name())
 			}
-			if diff := cmp.Diff(c.want, got.StateCounts) + cmp.Diff(c.waits, waits); diff != "" || len(got.Failures) != c.failures {
+			if diff := cmp.Diff(c.want, got.StateCounts) + cmp.Diff(c.waits, waits); diff != "" ||
+				len(got.Failures) != c.failures {
 				t.Errorf("%d failures, %s", len(got.Failures), diff)
 			}
 		})
@@ -53,7 +76,13 @@ func TestHooksCountWithTheirObjects(t *testing.T) {
 // TestHooksThatTheRecordTells is the progress of a Deployment with hooks, as the record has it.
 func TestHooksThatTheRecordTells(t *testing.T) {
 	step := func(hook string, state apply.StepPhase) record.RunStep {
-		return record.RunStep{ID: web, Hook: hook, File: "0000_10_web_10.yaml", State: string(state), For: "pod web-hook runs"}
+		return record.RunStep{
+			ID:    web,
+			Hook:  hook,
+			File:  "0000_10_web_10.yaml",
+			State: string(state),
+			For:   "pod web-hook runs",
+		}
 	}
 	for name, c := range map[string]struct {
 		steps  []record.RunStep
@@ -61,10 +90,17 @@ func TestHooksThatTheRecordTells(t *testing.T) {
 		waits  string
 		failed string
 	}{
-		"the pre hook waits":        {[]record.RunStep{step("pre", apply.InWait), step("", apply.Blocked), step("post", apply.Blocked)}, progress.StateCounts{Total: 2, Done: 1}, "pre hook of Deployment shop/web", ""},
-		"the post hook waits":       {[]record.RunStep{step("post", apply.InWait)}, progress.StateCounts{Total: 2, Done: 1, Waiting: 1}, "post hook of Deployment shop/web", ""},
-		"the post hook has failed":  {[]record.RunStep{step("post", apply.HasFailed)}, progress.StateCounts{Total: 2, Done: 1, Failed: 1}, "", "post hook of Deployment shop/web"},
-		"the Deployment is waiting": {[]record.RunStep{step("", apply.InWait), step("post", apply.Blocked)}, progress.StateCounts{Total: 2, Done: 1, Waiting: 1}, "Deployment shop/web", ""},
+		"the pre hook waits": {[]record.RunStep{step("pre", apply.InWait), step("", apply.Blocked),
+			step("post", apply.Blocked)}, progress.StateCounts{
+			Total: 2,
+			Done:  1,
+		}, "pre hook of Deployment shop/web", ""},
+		"the post hook waits": {[]record.RunStep{step("post", apply.InWait)},
+			progress.StateCounts{Total: 2, Done: 1, Waiting: 1}, "post hook of Deployment shop/web", ""},
+		"the post hook has failed": {[]record.RunStep{step("post", apply.HasFailed)},
+			progress.StateCounts{Total: 2, Done: 1, Failed: 1}, "", "post hook of Deployment shop/web"},
+		"the Deployment is waiting": {[]record.RunStep{step("", apply.InWait), step("post", apply.Blocked)},
+			progress.StateCounts{Total: 2, Done: 1, Waiting: 1}, "Deployment shop/web", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := &record.Run{

@@ -24,7 +24,12 @@ type Intent struct {
 
 // IntentOf returns the intent to apply manifests in a mode, with the durations of the last apply.
 func IntentOf(mode graph.Mode, manifests []*payload.Manifest, before record.Durations) Intent {
-	intent := Intent{Planned: apply.Planned(manifests), InOrder: mode == graph.Update, Before: inSeconds(before.All), Nodes: map[string]time.Duration{}}
+	intent := Intent{
+		Planned: apply.Planned(manifests),
+		InOrder: mode == graph.Update,
+		Before:  inSeconds(before.All),
+		Nodes:   map[string]time.Duration{},
+	}
 	for name, took := range before.Nodes {
 		intent.Nodes[name] = inSeconds(took)
 	}

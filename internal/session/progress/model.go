@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A Model is what a view shows of an apply: its state, the latest events, the deletes that are pending, and an estimate of
-// the time that is left. It is not safe for concurrent use.
+// A Model is what a view shows of an apply: its state, the latest events, the deletes that are pending, and an estimate
+// of the time that is left. It is not safe for concurrent use.
 type Model struct {
 	plan    Intent
 	now     time.Time

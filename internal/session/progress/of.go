@@ -8,8 +8,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// Of returns how far an apply is, of this process or by the record of another one; nil is its state before it has begun. From
-// a record, an intent is not needed, and the components that are done are missing.
+// Of returns how far an apply is, of this process or by the record of another one; nil is its state before it has
+// begun. From a record, an intent is not needed, and the components that are done are missing.
 func Of(intent Intent, state *apply.RunState) Progress {
 	p := Progress{Title: intent.Title, Began: intent.Began, Now: intent.Began, Levels: []Level{}}
 	if state == nil {
@@ -21,7 +21,8 @@ func Of(intent Intent, state *apply.RunState) Progress {
 	p.StateCounts = StateCounts{Total: total, Done: total - left}
 	for _, level := range state.Levels() {
 		p.Levels = append(p.Levels, Level{
-			Name: level.Name, Components: []Component{}, StateCounts: StateCounts{Total: level.Total, Done: level.Total - level.Left},
+			Name: level.Name, Components: []Component{},
+			StateCounts: StateCounts{Total: level.Total, Done: level.Total - level.Left},
 		})
 	}
 	for _, steps := range state.Manifests() {
@@ -66,13 +67,14 @@ func (p *Progress) addManifest(steps []apply.RunStepState, intent Intent) {
 	at = slices.IndexFunc(level.Components, func(c Component) bool { return c.Name == name.Component })
 	if at < 0 {
 		at = len(level.Components)
-		level.Components = append(level.Components, Component{Name: name.Component, Node: steps[0].Node, Before: intent.Nodes[steps[0].Node]})
+		level.Components = append(level.Components,
+			Component{Name: name.Component, Node: steps[0].Node, Before: intent.Nodes[steps[0].Node]})
 	}
 	level.Components[at].StateCounts = level.Components[at].Add(counts)
 }
 
-// countsOf counts a manifest. A failed hook fails its manifest; a hook that has run does not complete it. The object is applied
-// unless its own step is left: a record has no steps that are done.
+// countsOf counts a manifest. A failed hook fails its manifest; a hook that has run does not complete it. The object is
+// applied unless its own step is left: a record has no steps that are done.
 func countsOf(steps []apply.RunStepState) StateCounts {
 	counts, isApplied, isWaiting := StateCounts{Total: 1}, true, false
 	for _, step := range steps {

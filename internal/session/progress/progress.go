@@ -1,9 +1,9 @@
-// Package progress returns how far an apply is: levels and components, what runs, what waits for what since when, what has
-// failed, which deletes are pending, and how long it may still take.
+// Package progress returns how far an apply is: levels and components, what runs, what waits for what since when, what
+// has failed, which deletes are pending, and how long it may still take.
 //
-// Of makes a Progress, which is a plain value, of the state of an apply, be it of this process or by the record of another
-// one; a Model is what a live view shows of it. There is no clock and no cluster here. The estimate of the remaining time is
-// in estimate.go.
+// Of makes a Progress, which is a plain value, of the state of an apply, be it of this process or by the record of
+// another one; a Model is what a live view shows of it. There is no clock and no cluster here. The estimate of the
+// remaining time is in estimate.go.
 package progress
 
 import (

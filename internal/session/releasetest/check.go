@@ -26,16 +26,20 @@ const (
 	ReasonDenied   = "TestsDenied"     // rights are missing
 )
 
-// Check returns why tests of a release can't run now: it was never applied, a process applies it, or rights are missing. The
-// namespace is that of the record. It returns a note if the last update of the release is not complete.
-func Check(ctx context.Context, c *cluster.Cluster, namespace, release string, tests []*payload.Manifest) (note string, err error) {
+// Check returns why tests of a release can't run now: it was never applied, a process applies it, or rights are
+// missing. The namespace is that of the record. It returns a note if the last update of the release is not complete.
+func Check(ctx context.Context, c *cluster.Cluster, namespace, release string,
+	tests []*payload.Manifest) (note string, err error) {
 	known, found, err := record.NewStore(c.Client, namespace, release).Load(ctx)
 	if err != nil {
 		return "", err
 	}
 	newest := known.Newest()
 	if !found && newest == nil {
-		return "", &reason.Error{Reason: ReasonUnknown, Message: fmt.Sprintf(`namespace %s has no record of a release %q: "runlevel list" lists those that there are`, namespace, release)}
+		return "", &reason.Error{
+			Reason:  ReasonUnknown,
+			Message: fmt.Sprintf(`namespace %s has no record of a release %q: "runlevel list" lists those that there are`, namespace, release),
+		}
 	}
 	isPartial := newest != nil && newest.State == record.Partial
 	held, err := lock.Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now}.Holder(ctx)
@@ -45,17 +49,20 @@ func Check(ctx context.Context, c *cluster.Cluster, namespace, release string, t
 	now := c.Now()
 	if held != nil && !held.IsDead(now) && (isPartial || !held.Keeps()) {
 		return "", &reason.Error{
-			Reason: ReasonApplying, Message: fmt.Sprintf(`its tests can't run yet: "runlevel wait %s" waits until it is applied`, release),
-			Err: &lock.HeldError{Release: release, Holder: *held, Age: now.Sub(held.Since)},
+			Reason:  ReasonApplying,
+			Message: fmt.Sprintf(`its tests can't run yet: "runlevel wait %s" waits until it is applied`, release),
+			Err:     &lock.HeldError{Release: release, Holder: *held, Age: now.Sub(held.Since)},
 		}
 	}
 	if isPartial {
-		note = printable.Line(fmt.Sprintf("the update of release %s to %s is not complete", release, cmp.Or(newest.Version, "its last version")))
+		note = printable.Line(fmt.Sprintf("the update of release %s to %s is not complete", release,
+			cmp.Or(newest.Version, "its last version")))
 	}
 	return note, checkRights(ctx, c, tests)
 }
 
-// checkRights returns an error if rights on the tests are missing. Those to read pods and logs are not needed to run them.
+// checkRights returns an error if rights on the tests are missing. Those to read pods and logs are not needed to run
+// them.
 func checkRights(ctx context.Context, c *cluster.Cluster, tests []*payload.Manifest) error {
 	var needed []precondition.NamedRight
 	places := map[string]bool{}
@@ -83,8 +90,12 @@ func checkRights(ctx context.Context, c *cluster.Cluster, tests []*payload.Manif
 	}
 	var texts []string
 	for _, right := range missing {
-		texts = append(texts, fmt.Sprintf("%s %s in namespace %s", right.Verb, right.Resource.Resource, right.Namespace))
+		texts = append(texts, fmt.Sprintf("%s %s in namespace %s", right.Verb, right.Resource.Resource,
+			right.Namespace))
 	}
 	slices.Sort(texts)
-	return &reason.Error{Reason: ReasonDenied, Message: printable.Line("this user lacks rights that the tests need: " + strings.Join(texts, "; "))}
+	return &reason.Error{
+		Reason:  ReasonDenied,
+		Message: printable.Line("this user lacks rights that the tests need: " + strings.Join(texts, "; ")),
+	}
 }

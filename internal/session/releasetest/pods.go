@@ -24,10 +24,14 @@ func (r *runner) describe(ctx context.Context, test *liveTest, result *TestResul
 		result.Why = append(result.Why, err.Error())
 	}
 	if len(pods) > 0 {
-		last := slices.MaxFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+		last := slices.MaxFunc(pods, func(a, b corev1.Pod) int {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		})
 		result.Containers = r.containers(ctx, &last)
 	}
-	hasFailed := slices.ContainsFunc(result.Containers, func(c TestContainer) bool { return c.ExitCode != nil && *c.ExitCode != 0 })
+	hasFailed := slices.ContainsFunc(result.Containers, func(c TestContainer) bool {
+		return c.ExitCode != nil && *c.ExitCode != 0
+	})
 	if result.State == Passed || hasFailed {
 		return
 	}
@@ -54,7 +58,8 @@ func (r *runner) pods(ctx context.Context, test *liveTest) ([]corev1.Pod, error)
 		}
 		return []corev1.Pod{*pod}, nil
 	}
-	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/controller-uid=" + string(test.object.GetUID())})
+	list, err := pods.List(ctx,
+		metav1.ListOptions{LabelSelector: "batch.kubernetes.io/controller-uid=" + string(test.object.GetUID())})
 	if err != nil {
 		return nil, err
 	}

@@ -21,12 +21,13 @@ type ResultRecorder struct {
 	Cluster   *cluster.Cluster
 	Namespace string         // of the record
 	Sender    *notify.Sender // nil sends nothing
-	Event     notify.Event   // of the apply that the tests have followed; the zero value reports only tests that have not passed
+	// of the apply that the tests have followed; the zero value reports only tests that have not passed
+	Event notify.Event
 }
 
-// Record writes the results of tests into the record of the release, under its lock, and reports the event. If not all tests have
-// passed, or an error says why they did not run, the event is a failure. The record is not written if another process holds the lock:
-// that process would lose the record.
+// Record writes the results of tests into the record of the release, under its lock, and reports the event. If not all
+// tests have passed, or an error says why they did not run, the event is a failure. The record is not written if
+// another process holds the lock: that process would lose the record.
 func (r *ResultRecorder) Record(ctx context.Context, release string, report *TestReport, notRun error) error {
 	ctx = context.WithoutCancel(ctx) // an interruption is a result, too
 	store := record.NewStore(r.Cluster.Client, r.Namespace, release)
@@ -48,7 +49,8 @@ func (r *ResultRecorder) Record(ctx context.Context, release string, report *Tes
 		event.Outcome, event.Reason, event.Message = notify.Failed, ReasonFailed, printable.Line(notRun.Error())
 	case !report.Done:
 		event.Outcome, event.Reason, event.Failures = notify.Failed, ReasonFailed, report.failures()
-		event.Message = fmt.Sprintf("%s%d of %s passed", done, report.Passed, printable.Count(len(report.Tests), "test"))
+		event.Message = fmt.Sprintf("%s%d of %s passed", done, report.Passed,
+			printable.Count(len(report.Tests), "test"))
 		event.Seconds += report.Seconds
 	case r.Event.Outcome == "":
 		return err
@@ -60,12 +62,18 @@ func (r *ResultRecorder) Record(ctx context.Context, release string, report *Tes
 
 // write notes the results in the record, which is read again under the lock.
 func (r *ResultRecorder) write(ctx context.Context, store *record.Store, report *TestReport) error {
-	hold, err := lock.Lock{Client: r.Cluster.Client, Namespace: r.Namespace, Release: report.Release, Now: r.Cluster.Now}.Acquire(ctx, lock.Options{})
+	hold, err := lock.Lock{
+		Client:    r.Cluster.Client,
+		Namespace: r.Namespace,
+		Release:   report.Release,
+		Now:       r.Cluster.Now,
+	}.Acquire(ctx, lock.Options{})
 	if err != nil {
 		return err
 	}
 	known, _, err := store.Load(ctx)
-	if newest := known.Newest(); err == nil && newest != nil && newest.Version == report.Version && newest.Hash == report.hash {
+	if newest := known.Newest(); err == nil && newest != nil && newest.Version == report.Version &&
+		newest.Hash == report.hash {
 		var ids []kinds.ID
 		for _, result := range report.Tests {
 			if result.hasEnded() {
@@ -86,7 +94,12 @@ func (r *TestReport) failures() []record.ObjectFailure {
 	var failures []record.ObjectFailure
 	for _, result := range r.Tests {
 		if result.hasEnded() && result.State != Passed {
-			failures = append(failures, record.ObjectFailure{ID: result.Object, File: result.File, Reason: string(result.State), Message: result.Message})
+			failures = append(failures, record.ObjectFailure{
+				ID:      result.Object,
+				File:    result.File,
+				Reason:  string(result.State),
+				Message: result.Message,
+			})
 		}
 	}
 	return failures

@@ -1,8 +1,8 @@
-// Package releasetest runs the tests of a release on a cluster: Jobs and Pods that an apply leaves out. Each is made anew, awaited,
-// and deleted if it has passed.
+// Package releasetest runs the tests of a release on a cluster: Jobs and Pods that an apply leaves out. Each is made
+// anew, awaited, and deleted if it has passed.
 //
-// It holds no lock, since it writes no object of the release, and it does not know where the tests come from: package payload
-// finds them among the manifests. How results are printed is decided above it.
+// It holds no lock, since it writes no object of the release, and it does not know where the tests come from: package
+// payload finds them among the manifests. How results are printed is decided above it.
 //
 // Run is the call to start from. Check comes before it: it returns why the tests of a release can't run now.
 package releasetest
@@ -93,13 +93,15 @@ type TestContainer struct {
 }
 
 // Run runs tests of a release, one after the other. When the context ends, the test that runs is left as it is.
-func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, tests []*payload.Manifest, o Options) *TestReport {
+func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, tests []*payload.Manifest,
+	o Options) *TestReport {
 	o.Timeout, o.Logs = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Logs, FailedLogs)
 	if o.OnEvent == nil {
 		o.OnEvent = func(TestEvent) {}
 	}
 	r := &runner{cluster: c, release: release.Name, options: o}
-	began, report := time.Now(), &TestReport{Release: release.Name, Version: release.Version, hash: release.Hash, Tests: []TestResult{}}
+	began, report := time.Now(),
+		&TestReport{Release: release.Name, Version: release.Version, hash: release.Hash, Tests: []TestResult{}}
 	for _, m := range tests {
 		result := TestResult{Object: m.ID(), File: m.Path, State: NotRun}
 		if ctx.Err() == nil {

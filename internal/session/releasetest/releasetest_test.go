@@ -133,17 +133,20 @@ func TestWhatIsKeptOfATest(t *testing.T) {
 
 func TestAnInterruptedTestIsLeftAsItIs(t *testing.T) {
 	s := newShop(t)
-	release := s.load(job("a-runs", "helm.sh/hook-delete-policy: hook-failed", `{name: SANDBOX_POD, value: hang}`) + job("b-next", "", ""))
+	release := s.load(job("a-runs", "helm.sh/hook-delete-policy: hook-failed", `{name: SANDBOX_POD, value: hang}`) +
+		job("b-next", "", ""))
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	report := releasetest.Run(ctx, s.Cluster, release, release.Tests, releasetest.Options{OnEvent: func(event releasetest.TestEvent) {
-		if len(event.Waits) > 0 {
-			interrupt(reason.ErrInterrupted)
-		}
-	}})
+	report := releasetest.Run(ctx, s.Cluster, release, release.Tests,
+		releasetest.Options{OnEvent: func(event releasetest.TestEvent) {
+			if len(event.Waits) > 0 {
+				interrupt(reason.ErrInterrupted)
+			}
+		}})
 	if !errors.Is(report.Interrupted, reason.ErrInterrupted) || report.NotRun != 2 || report.Done {
 		t.Errorf("%+v", report)
 	}
-	if first, second := report.Tests[0], report.Tests[1]; first.State != releasetest.Interrupted || !first.IsLeft || second.State != releasetest.NotRun || second.IsLeft {
+	if first, second := report.Tests[0], report.Tests[1]; first.State != releasetest.Interrupted || !first.IsLeft ||
+		second.State != releasetest.NotRun || second.IsLeft {
 		t.Errorf("%+v", report.Tests)
 	}
 	if want := []string{"a-runs"}; !slices.Equal(s.jobs(), want) {
@@ -175,11 +178,13 @@ func TestATestThatIsDeletedWhileItRuns(t *testing.T) {
 		}
 		waits = append(waits, event.Waits...)
 		background := metav1.DeletePropagationBackground
-		if err := s.Client.BatchV1().Jobs(s.name).Delete(t.Context(), "smoke", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		if err := s.Client.BatchV1().Jobs(s.name).Delete(t.Context(), "smoke",
+			metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 			t.Error(err)
 		}
 	}})
-	if result := report.Tests[0]; result.State != releasetest.Failed || result.Message != "it was deleted while it ran" {
+	if result := report.Tests[0]; result.State != releasetest.Failed ||
+		result.Message != "it was deleted while it ran" {
 		t.Errorf("%+v", result)
 	}
 	if text := strings.Join(waits, "\n"); !strings.Contains(text, "container a can't pull image registry.example/a") {
@@ -187,7 +192,8 @@ func TestATestThatIsDeletedWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestPodOfWhichAContainerRunsOn has a pod end with the containers of its manifest: a webhook may have added one that never ends.
+// TestPodOfWhichAContainerRunsOn has a pod end with the containers of its manifest: a webhook may have added one that
+// never ends.
 func TestPodOfWhichAContainerRunsOn(t *testing.T) {
 	s := newShop(t)
 	release := s.load(`-- 0000_50_shop_smoke.yaml --
@@ -202,7 +208,8 @@ spec:
 	end := func(states ...string) {
 		ended++
 		status := fmt.Sprintf(`{"status": {"phase": "Running", "containerStatuses": [%s]}}`, strings.Join(states, ","))
-		if _, err := s.Client.CoreV1().Pods(s.name).Patch(t.Context(), "smoke", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := s.Client.CoreV1().Pods(s.name).Patch(t.Context(), "smoke", types.MergePatchType, []byte(status),
+			metav1.PatchOptions{}, "status"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -227,7 +234,8 @@ spec:
 func TestATestThatTheClusterRefuses(t *testing.T) {
 	s := newShop(t)
 	release := s.load(strings.ReplaceAll(job("smoke", "", ""), "namespace: NS", "namespace: NS-missing"))
-	if result := s.run(release, releasetest.Options{}).Tests[0]; result.State != releasetest.Failed || !strings.Contains(result.Message, "it can't be created: ") || result.IsLeft {
+	if result := s.run(release, releasetest.Options{}).Tests[0]; result.State != releasetest.Failed ||
+		!strings.Contains(result.Message, "it can't be created: ") || result.IsLeft {
 		t.Errorf("%+v", result)
 	}
 }
@@ -245,7 +253,11 @@ func TestTestsDoNotRunDuringAnApply(t *testing.T) {
 		t.Error(got)
 	}
 	for _, keeps := range []bool{false, true} {
-		held, err := lock.Lock{Client: s.Client, Namespace: records, Release: s.name}.Acquire(t.Context(), lock.Options{Keeps: keeps, Holder: "ana@host:7"})
+		held, err := lock.Lock{
+			Client:    s.Client,
+			Namespace: records,
+			Release:   s.name,
+		}.Acquire(t.Context(), lock.Options{Keeps: keeps, Holder: "ana@host:7"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,16 +275,24 @@ func TestMissingRights(t *testing.T) {
 	s := newShop(t)
 	release := s.load(configMap + job("smoke", "", ""))
 	s.apply(release)
-	config := test.Account(t, s.name, "user", rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"get", "list", "watch"}})
+	config := test.Account(t, s.name, "user", rbacv1.PolicyRule{
+		APIGroups: []string{"batch"},
+		Resources: []string{"jobs"},
+		Verbs:     []string{"get", "list", "watch"},
+	})
 	for _, manifest := range []string{
-		"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: NS, namespace: test-records}, rules: [{apiGroups: ['', coordination.k8s.io], resources: [configmaps, leases], verbs: [get]}]}",
-		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: NS, namespace: test-records}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: NS}, subjects: [{kind: ServiceAccount, name: user, namespace: NS}]}",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: NS, namespace: test-records}, " +
+			"rules: [{apiGroups: ['', coordination.k8s.io], resources: [configmaps, leases], verbs: [get]}]}",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: NS, namespace: " +
+			"test-records}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: NS}, subjects: [{kind: " +
+			"ServiceAccount, name: user, namespace: NS}]}",
 	} {
 		sandboxtest.Apply(t, s.Cluster, strings.ReplaceAll(manifest, "NS", s.name))
 	}
 	limited := sandboxtest.Connect(t, config)
 	const want = "this user lacks rights that the tests need: create jobs in namespace NS; delete jobs in namespace NS"
-	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { // the server needs a moment to know of the rights
+	// the server needs a moment to know of the rights
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		_, err := releasetest.Check(ctx, limited, records, release.Name, release.Tests)
 		if err == nil || strings.ReplaceAll(err.Error(), s.name, "NS") != want {
 			return fmt.Errorf("it failed with: %w", err)

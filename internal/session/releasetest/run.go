@@ -56,7 +56,8 @@ func (r *runner) run(ctx context.Context, m *payload.Manifest) TestResult {
 	case limited.Err() != nil && test != nil:
 		result.State, result.Message = TimedOut, fmt.Sprintf("it is not done after %s", r.options.Timeout)
 	case limited.Err() != nil:
-		result.State, result.Message = TimedOut, printable.Line(fmt.Sprintf("it has not begun after %s: %s", r.options.Timeout, err))
+		result.State, result.Message = TimedOut,
+			printable.Line(fmt.Sprintf("it has not begun after %s: %s", r.options.Timeout, err))
 	default:
 		result.State, result.Message = Failed, printable.Line(err.Error())
 	}
@@ -91,7 +92,8 @@ func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, er
 	}
 	labels[objectmeta.TestLabel] = r.release
 	object.SetLabels(labels)
-	requests, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout) // an interruption must not hide that it was created
+	// an interruption must not hide that it was created
+	requests, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	created, err := r.cluster.Create(requests, in, object, 0)
 	if err != nil {
@@ -103,8 +105,8 @@ func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, er
 // requestTimeout bounds a request that an interruption does not end.
 const requestTimeout = 20 * time.Second
 
-// deleteEarlier deletes what an earlier run of a test has left, or the same object of the release from before it was a test, and
-// waits until that is gone. It returns an error for an object that is not the release's.
+// deleteEarlier deletes what an earlier run of a test has left, or the same object of the release from before it was a
+// test, and waits until that is gone. It returns an error for an object that is not the release's.
 func (r *runner) deleteEarlier(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {
 	id := m.ID()
 	found, err := r.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
@@ -116,7 +118,8 @@ func (r *runner) deleteEarlier(ctx context.Context, in cluster.Resource, m *payl
 	}
 	head := objectmeta.Of(in, found)
 	if head.Object().GetLabels()[objectmeta.TestLabel] != r.release && !head.IsOf(r.release) {
-		return fmt.Errorf("there is an object of this name that no test of release %s has made: delete it, or give the test another name", r.release)
+		return fmt.Errorf("there is an object of this name that no test of release %s has made: delete it, or give "+
+			"the test another name", r.release)
 	}
 	if err := r.delete(ctx, in, id.Namespace, id.Name, head.UID); err != nil {
 		return fmt.Errorf("what an earlier run has left can't be deleted: %w", err)
@@ -148,7 +151,8 @@ func (r *runner) await(ctx context.Context, test *liveTest, result TestResult) e
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == nil && last == nil: // or the watch is older than the test
-			if _, err := r.cluster.GetMetadata(ctx, test.in, test.object.GetNamespace(), name); apierrors.IsNotFound(err) {
+			if _, err := r.cluster.GetMetadata(ctx, test.in, test.object.GetNamespace(),
+				name); apierrors.IsNotFound(err) {
 				return errDeleted
 			}
 			select {
@@ -200,8 +204,8 @@ func (t *liveTest) endOf(object *unstructured.Unstructured) (state TestState, wh
 	return Running, ""
 }
 
-// endOfPod returns how a pod has ended: by its phase, or because the containers of its manifest have ended. The phase follows them, or
-// never does: a container that a webhook has added may run for ever.
+// endOfPod returns how a pod has ended: by its phase, or because the containers of its manifest have ended. The phase
+// follows them, or never does: a container that a webhook has added may run for ever.
 func endOfPod(object *unstructured.Unstructured, containers []string) (state TestState, why string) {
 	var pod corev1.Pod
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) != nil {
@@ -223,7 +227,8 @@ func endOfPod(object *unstructured.Unstructured, containers []string) (state Tes
 		failed = failed || end.ExitCode != 0
 	}
 	switch {
-	case ended < len(containers), failed && pod.Spec.RestartPolicy != corev1.RestartPolicyNever: // the kubelet restarts it
+	// the kubelet restarts it
+	case ended < len(containers), failed && pod.Spec.RestartPolicy != corev1.RestartPolicyNever:
 		return Running, ""
 	case failed:
 		return Failed, ""
@@ -274,7 +279,8 @@ func (r *runner) delete(ctx context.Context, in cluster.Resource, namespace, nam
 	return err
 }
 
-// deletes reports whether a test is deleted when it has ended: as Helm's annotation has it or, without that, if it has passed.
+// deletes reports whether a test is deleted when it has ended: as Helm's annotation has it or, without that, if it has
+// passed.
 func (o Options) deletes(state TestState, annotations map[string]string) bool {
 	policies, isSet := payload.HelmHookDeletes(annotations)
 	switch {

@@ -11,15 +11,16 @@ import (
 	"github.com/runlevel/runlevel/internal/session/releasetest"
 )
 
-// TestAWatchThatIsOlderThanTheTest shows no object, and a read shows one. The test is watched again after a pause, not as often as the
-// server answers.
+// TestAWatchThatIsOlderThanTheTest shows no object, and a read shows one. The test is watched again after a pause, not
+// as often as the server answers.
 func TestAWatchThatIsOlderThanTheTest(t *testing.T) {
 	s := newShop(t)
 	const timeout = 3 * time.Second
 	var watches atomic.Int64
 	s.Cluster = sandboxtest.Connect(t, sandboxtest.Before(test.Sandbox(t).Config, func(r *http.Request) error {
 		query := r.URL.Query()
-		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+s.name+"/jobs") && query.Get("fieldSelector") != "" {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+s.name+"/jobs") &&
+			query.Get("fieldSelector") != "" {
 			watches.Add(1)
 			query.Set("fieldSelector", "metadata.name=not-yet-seen")
 			r.URL.RawQuery = query.Encode()

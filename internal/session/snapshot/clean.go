@@ -17,10 +17,12 @@ import (
 // masked is the value that each key of a Secret has in a snapshot.
 const masked = "masked"
 
-// clean returns an object as another cluster can create it: without what belongs to this cluster, and without the values of Secrets.
+// clean returns an object as another cluster can create it: without what belongs to this cluster, and without the
+// values of Secrets.
 func clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	cleaned := object.DeepCopy()
-	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink", "deletionTimestamp", "ownerReferences"} {
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink",
+		"deletionTimestamp", "ownerReferences"} {
 		unstructured.RemoveNestedField(cleaned.Object, "metadata", field)
 	}
 	if cleaned.GetKind() != "Secret" {
@@ -31,7 +33,8 @@ func clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	case "Secret":
 		mask(cleaned)
 	case "Service":
-		if address, _, _ := unstructured.NestedString(cleaned.Object, "spec", "clusterIP"); address != corev1.ClusterIPNone {
+		if address, _, _ := unstructured.NestedString(cleaned.Object, "spec",
+			"clusterIP"); address != corev1.ClusterIPNone {
 			remove(cleaned, "clusterIP", "clusterIPs")
 		}
 	case "PersistentVolumeClaim":
@@ -47,13 +50,14 @@ func clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 // ofVolumes are the beginnings of the annotations by which a claim knows its volume.
 var ofVolumes = []string{"pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/storage-provisioner"}
 
-// cleanAnnotations removes copies that tools keep of an object, and what a claim knows of its volume. Of a Secret, tools may have copied
-// the values to any annotation.
+// cleanAnnotations removes copies that tools keep of an object, and what a claim knows of its volume. Of a Secret,
+// tools may have copied the values to any annotation.
 func cleanAnnotations(object *unstructured.Unstructured) {
 	annotations := object.GetAnnotations()
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
 		isOfVolume := slices.ContainsFunc(ofVolumes, func(begin string) bool { return strings.HasPrefix(key, begin) })
-		return key == corev1.LastAppliedConfigAnnotation || object.GetKind() == "Secret" && !fields.IsShown(key) || object.GetKind() == "PersistentVolumeClaim" && isOfVolume
+		return key == corev1.LastAppliedConfigAnnotation || object.GetKind() == "Secret" && !fields.IsShown(key) ||
+			object.GetKind() == "PersistentVolumeClaim" && isOfVolume
 	})
 	object.SetAnnotations(annotations)
 }
@@ -78,7 +82,8 @@ func mask(secret *unstructured.Unstructured) {
 	if len(data) > 0 {
 		_ = unstructured.SetNestedMap(secret.Object, data, "data")
 	}
-	if kind, _, _ := unstructured.NestedString(secret.Object, "type"); kind == string(corev1.SecretTypeServiceAccountToken) {
+	if kind, _, _ := unstructured.NestedString(secret.Object,
+		"type"); kind == string(corev1.SecretTypeServiceAccountToken) {
 		secret.Object["type"] = string(corev1.SecretTypeOpaque) // its ServiceAccount has another UID elsewhere
 	}
 }
@@ -89,26 +94,31 @@ func cleanJob(job *unstructured.Unstructured) {
 		return
 	}
 	unstructured.RemoveNestedField(job.Object, "spec", "selector")
-	for _, label := range []string{"batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name"} {
+	for _, label := range []string{"batch.kubernetes.io/controller-uid", "controller-uid",
+		"batch.kubernetes.io/job-name", "job-name"} {
 		unstructured.RemoveNestedField(job.Object, "spec", "template", "metadata", "labels", label)
 	}
 }
 
 // ranks are the kinds that others need, the first first.
 var ranks = []string{
-	kinds.Namespace.Kind, kinds.CustomResourceDefinition.Kind, "PriorityClass", "StorageClass", "IngressClass", "RuntimeClass", "ResourceQuota", "LimitRange",
-	"ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "PersistentVolumeClaim", "Service",
+	kinds.Namespace.Kind, kinds.CustomResourceDefinition.Kind, "PriorityClass", "StorageClass", "IngressClass",
+	"RuntimeClass", "ResourceQuota", "LimitRange",
+	"ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding",
+	"PersistentVolumeClaim", "Service",
 }
 
 // lastRanks are the kinds that hold up others.
 var lastRanks = []string{
-	"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding",
+	"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	"MutatingAdmissionPolicyBinding",
 }
 
 // inOrder orders objects so that they can be created one after the other.
 func inOrder(a, b *unstructured.Unstructured) int {
 	return cmp.Or(
-		cmp.Compare(rank(a), rank(b)), cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()),
+		cmp.Compare(rank(a), rank(b)), cmp.Compare(a.GetKind(), b.GetKind()),
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()),
 	)
 }
 

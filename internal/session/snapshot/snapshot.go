@@ -1,9 +1,9 @@
-// Package snapshot reads what a cluster has of a release, and what the release finds there: definitions, Namespaces, classes,
-// quotas, budgets and admission policies. A rehearsal begins with it, so that the update of this cluster is tried, and not that
-// of the files.
+// Package snapshot reads what a cluster has of a release, and what the release finds there: definitions, Namespaces,
+// classes, quotas, budgets and admission policies. A rehearsal begins with it, so that the update of this cluster is
+// tried, and not that of the files.
 //
-// A snapshot is a stream of YAML: a head, and then objects in the order in which they can be created (clean.go). Values of Secrets
-// are not in it. It is written for people to read before they pass it on.
+// A snapshot is a stream of YAML: a head, and then objects in the order in which they can be created (clean.go). Values
+// of Secrets are not in it. It is written for people to read before they pass it on.
 //
 // Take is the call to start from. Write writes a snapshot, and Read reads it.
 package snapshot
@@ -65,8 +65,8 @@ const (
 // ErrUnknown is the error for a release of which the cluster has no record.
 var ErrUnknown = errors.New("the cluster has no record of the release")
 
-// around are the kinds of objects that a release finds on a cluster, of which all are read; those in a Namespace only of the
-// Namespaces of the release.
+// around are the kinds of objects that a release finds on a cluster, of which all are read; those in a Namespace only
+// of the Namespaces of the release.
 var around = []schema.GroupKind{
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"},
 	{Group: "storage.k8s.io", Kind: "StorageClass"},
@@ -91,7 +91,8 @@ type taker struct {
 	objects  map[kinds.ID]*unstructured.Unstructured
 }
 
-// Take reads what the cluster has of a release, whose record is in a namespace. What may not be read is named in the head.
+// Take reads what the cluster has of a release, whose record is in a namespace. What may not be read is named in the
+// head.
 func Take(ctx context.Context, c *cluster.Cluster, release, namespace string) (*ReleaseSnapshot, error) {
 	known, exists, err := record.NewStore(c.Client, namespace, release).Load(ctx)
 	if err != nil {
@@ -105,7 +106,8 @@ func Take(ctx context.Context, c *cluster.Cluster, release, namespace string) (*
 		return nil, err
 	}
 	t := &taker{c, &ReleaseSnapshot{SnapshotHead: SnapshotHead{
-		APIVersion: headVersion, Kind: headKind, Release: release, Namespace: namespace, Kubernetes: version.GitVersion, Taken: c.Now().UTC().Truncate(time.Second),
+		APIVersion: headVersion, Kind: headKind, Release: release, Namespace: namespace, Kubernetes: version.GitVersion,
+		Taken: c.Now().UTC().Truncate(time.Second),
 	}}, map[kinds.ID]*unstructured.Unstructured{}}
 	if newest := known.Newest(); newest != nil {
 		t.snapshot.Version = newest.Version
@@ -171,12 +173,18 @@ func (t *taker) takeAround(ctx context.Context) {
 func (t *taker) add(object *unstructured.Unstructured) {
 	if object.GetDeletionTimestamp() == nil {
 		gvk := object.GroupVersionKind()
-		t.objects[kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}] = object
+		t.objects[kinds.ID{
+			Group:     gvk.Group,
+			Kind:      gvk.Kind,
+			Namespace: object.GetNamespace(),
+			Name:      object.GetName(),
+		}] = object
 	}
 }
 
 // list reads the objects of a kind; none if the cluster does not have the kind, or they may not be read.
-func (t *taker) list(ctx context.Context, kind schema.GroupKind, namespace, selector string) []unstructured.Unstructured {
+func (t *taker) list(ctx context.Context, kind schema.GroupKind, namespace,
+	selector string) []unstructured.Unstructured {
 	objects, err := t.cluster.List(ctx, kind, namespace, selector)
 	if err != nil && !errors.Is(err, cluster.ErrNotServed) && !apierrors.IsNotFound(err) {
 		t.snapshot.Unread = append(t.snapshot.Unread, fmt.Sprintf("%s: %s", kind, printable.Line(err.Error())))
@@ -199,7 +207,8 @@ func (t *taker) takeWebhooks(ctx context.Context, groupKinds map[schema.GroupKin
 				fields, _ := webhook.(map[string]any)
 				if called := calledFor(fields, resources); len(called) > 0 {
 					name, _ := fields["name"].(string)
-					t.snapshot.Webhooks = append(t.snapshot.Webhooks, Webhook{name, kind + " " + object.GetName(), called})
+					t.snapshot.Webhooks = append(t.snapshot.Webhooks,
+						Webhook{name, kind + " " + object.GetName(), called})
 				}
 			}
 		}
@@ -218,7 +227,9 @@ func calledFor(webhook map[string]any, resources map[schema.GroupResource]bool) 
 			groups, _, _ := unstructured.NestedStringSlice(fields, "apiGroups")
 			names, _, _ := unstructured.NestedStringSlice(fields, "resources")
 			isGroup := slices.Contains(groups, "*") || slices.Contains(groups, resource.Group)
-			isName := slices.ContainsFunc(names, func(name string) bool { return name == "*" || name == "*/*" || name == resource.Resource })
+			isName := slices.ContainsFunc(names, func(name string) bool {
+				return name == "*" || name == "*/*" || name == resource.Resource
+			})
 			if isGroup && isName && !slices.Contains(called, resource.String()) {
 				called = append(called, resource.String())
 			}

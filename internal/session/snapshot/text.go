@@ -38,7 +38,8 @@ func Read(in io.Reader) (*ReleaseSnapshot, error) {
 	decoder := utilyaml.NewYAMLToJSONDecoder(in)
 	s := &ReleaseSnapshot{}
 	if err := decoder.Decode(&s.SnapshotHead); err != nil || s.APIVersion != headVersion || s.Kind != headKind {
-		return nil, fmt.Errorf("it is no snapshot: the first document of one has kind %s of %s; \"runlevel snapshot\" writes it", headKind, headVersion)
+		return nil, fmt.Errorf("it is no snapshot: the first document of one has kind %s of %s; \"runlevel "+
+			"snapshot\" writes it", headKind, headVersion)
 	}
 	for number := 2; ; number++ {
 		object := &unstructured.Unstructured{}

@@ -28,7 +28,8 @@ const (
 
 // healthyStatuses are the healthy statuses of conditions. Other conditions are ignored.
 var healthyStatuses = map[string]string{
-	string(configv1.OperatorAvailable): "True", string(configv1.OperatorProgressing): "False", string(configv1.OperatorDegraded): "False",
+	string(configv1.OperatorAvailable): "True", string(configv1.OperatorProgressing): "False",
+	string(configv1.OperatorDegraded):    "False",
 	string(configv1.OperatorUpgradeable): "True", failing: "False", releaseAccepted: "True", invalid: "False",
 }
 
@@ -42,7 +43,8 @@ func (c StatusCondition) isHealthy() bool {
 func (v *VersionStatus) Problems() []StatusCondition {
 	var problems []StatusCondition
 	for _, condition := range v.Conditions {
-		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" && len(v.Updates) > 0
+		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" &&
+			len(v.Updates) > 0
 		isGate := condition.Type == releaseAccepted || condition.Type == string(configv1.OperatorUpgradeable)
 		if isOutdated || !condition.isHealthy() && !isGate {
 			problems = append(problems, condition)
@@ -55,7 +57,13 @@ func (v *VersionStatus) Problems() []StatusCondition {
 func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []StatusCondition {
 	shown := []StatusCondition{}
 	for _, condition := range all {
-		shown = append(shown, StatusCondition{Type: string(condition.Type), Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message, Since: condition.LastTransitionTime.UTC()})
+		shown = append(shown, StatusCondition{
+			Type:    string(condition.Type),
+			Status:  string(condition.Status),
+			Reason:  condition.Reason,
+			Message: condition.Message,
+			Since:   condition.LastTransitionTime.UTC(),
+		})
 	}
 	return shown
 }
@@ -69,7 +77,12 @@ func updatesOf(listed configv1.ClusterVersionStatus) []StatusUpdate {
 	for _, update := range listed.ConditionalUpdates {
 		c := meta.FindStatusCondition(update.Conditions, "Recommended")
 		if c != nil && c.Status != metav1.ConditionTrue {
-			all = append(all, StatusUpdate{Version: update.Release.Version, Image: update.Release.Image, Recommended: string(c.Status), Reason: c.Reason})
+			all = append(all, StatusUpdate{
+				Version:     update.Release.Version,
+				Image:       update.Release.Image,
+				Recommended: string(c.Status),
+				Reason:      c.Reason,
+			})
 		}
 	}
 	return all
@@ -95,15 +108,23 @@ func (r *Reader) addClusterVersion(ctx context.Context, s *ReleaseStatus) {
 // setVersion sets the status of the ClusterVersion. If there is no record, it also sets the version of the release.
 func (s *ReleaseStatus) setVersion(of *configv1.ClusterVersion) {
 	s.ClusterVersion = &VersionStatus{
-		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image, Conditions: conditionsOf(of.Status.Conditions), Updates: updatesOf(of.Status),
+		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image,
+		Conditions: conditionsOf(of.Status.Conditions), Updates: updatesOf(of.Status),
 	}
-	if desired := of.Spec.DesiredUpdate; desired != nil && (desired.Image != "" && desired.Image != of.Status.Desired.Image || desired.Image == "" && desired.Version != of.Status.Desired.Version) {
+	if desired := of.Spec.DesiredUpdate; desired != nil &&
+		(desired.Image != "" && desired.Image != of.Status.Desired.Image ||
+			desired.Image == "" && desired.Version != of.Status.Desired.Version) {
 		s.ClusterVersion.Requested = cmp.Or(desired.Version, desired.Image)
 	}
 	for _, condition := range s.ClusterVersion.Conditions {
 		isRequested := condition.Type == releaseAccepted
 		if (isRequested || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
-			s.Gates = append(s.Gates, ReleaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Requested: isRequested})
+			s.Gates = append(s.Gates, ReleaseGate{
+				Reason:    condition.Reason,
+				Message:   condition.Message,
+				Since:     &condition.Since,
+				Requested: isRequested,
+			})
 		}
 	}
 	if s.History != nil || s.Lost != nil || len(of.Status.History) == 0 {
@@ -129,8 +150,12 @@ const mostEvents = 5
 
 // addEvents adds the latest events on the ClusterVersion.
 func (r *Reader) addEvents(ctx context.Context, s *ReleaseStatus) {
-	about := fields.Set{"involvedObject.kind": kinds.ClusterVersion.Kind, "involvedObject.name": kinds.ClusterVersionName}
-	found, err := r.Cluster.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
+	about := fields.Set{
+		"involvedObject.kind": kinds.ClusterVersion.Kind,
+		"involvedObject.name": kinds.ClusterVersionName,
+	}
+	found, err := r.Cluster.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{FieldSelector: about.String()})
 	if apierrors.IsForbidden(err) {
 		return // events are optional
 	}
@@ -146,7 +171,8 @@ func (r *Reader) addEvents(ctx context.Context, s *ReleaseStatus) {
 		if at.IsZero() {
 			at = event.EventTime.Time
 		}
-		s.Events = append(s.Events, StatusEvent{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
+		s.Events = append(s.Events,
+			StatusEvent{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
 	}
 	slices.SortStableFunc(s.Events, func(a, b StatusEvent) int { return b.Time.Compare(a.Time) })
 	s.Events = s.Events[:min(mostEvents, len(s.Events))]
@@ -180,7 +206,11 @@ func (s *ReleaseStatus) addOperator(of *configv1.ClusterOperator) {
 	}
 	isAvailable := func(c StatusCondition) bool { return c.Type == string(configv1.OperatorAvailable) }
 	if !slices.ContainsFunc(shown.Conditions, isAvailable) {
-		shown.Conditions = append(shown.Conditions, StatusCondition{Type: string(configv1.OperatorAvailable), Status: "Unknown", Message: "it does not report whether it is available"})
+		shown.Conditions = append(shown.Conditions, StatusCondition{
+			Type:    string(configv1.OperatorAvailable),
+			Status:  "Unknown",
+			Message: "it does not report whether it is available",
+		})
 	}
 	shown.Conditions = slices.DeleteFunc(shown.Conditions, StatusCondition.isHealthy)
 	if len(shown.Conditions) > 0 {
@@ -222,7 +252,8 @@ func (s *ReleaseStatus) isHealthy() bool {
 	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, StatusCondition.isWrong)
 }
 
-// isWrong reports whether a condition of the ClusterVersion is not healthy. A block of the next minor version does not count.
+// isWrong reports whether a condition of the ClusterVersion is not healthy. A block of the next minor version does not
+// count.
 func (c StatusCondition) isWrong() bool {
 	return c.Type != string(configv1.OperatorUpgradeable) && !c.isHealthy()
 }

@@ -35,8 +35,10 @@ func PendingDeletes(deletes []precondition.Delete, now time.Time) []PendingDelet
 			continue
 		}
 		shown := PendingDelete{
-			Object: item.ID, UID: string(item.UID), Version: item.Version, RequestedAt: item.RequestedAt.Time, Sent: item.WasSent(),
-			State: item.Seen.State, Message: item.Describe(now), Finalizers: item.Seen.Finalizers, Remaining: item.Seen.Remains,
+			Object: item.ID, UID: string(item.UID), Version: item.Version, RequestedAt: item.RequestedAt.Time,
+			Sent:  item.WasSent(),
+			State: item.Seen.State, Message: item.Describe(now), Finalizers: item.Seen.Finalizers,
+			Remaining: item.Seen.Remains,
 		}
 		if !item.Seen.Since.IsZero() {
 			shown.Since = &item.Seen.Since
@@ -85,7 +87,8 @@ func (r *Reader) DeletesOf(ctx context.Context, releases []*record.Record) ([]Pe
 }
 
 // FollowDeletes reports pending deletes with their state as text, each again when it has changed, until none is left.
-func (r *Reader) FollowDeletes(ctx context.Context, requested []record.Tombstone, report func(id kinds.ID, state string)) error {
+func (r *Reader) FollowDeletes(ctx context.Context, requested []record.Tombstone,
+	report func(id kinds.ID, state string)) error {
 	var objects []kinds.ID
 	for _, item := range requested {
 		objects = append(objects, item.ID)

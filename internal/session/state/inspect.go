@@ -55,8 +55,8 @@ type Inspection struct {
 	Text     func(*ReleaseStatus) []string // the status as text
 }
 
-// An inspector writes the state of the releases of a cluster into a folder. Objects that can't be read are noted. After the
-// first file that can't be written, none is.
+// An inspector writes the state of the releases of a cluster into a folder. Objects that can't be read are noted. After
+// the first file that can't be written, none is.
 type inspector struct {
 	*Reader
 	of     Inspection
@@ -66,10 +66,12 @@ type inspector struct {
 	namespaces map[string]bool // whose events are written
 }
 
-// Inspect writes the state of the releases of the cluster into a folder. Its error means that the folder is not complete.
+// Inspect writes the state of the releases of the cluster into a folder. Its error means that the folder is not
+// complete.
 func (r *Reader) Inspect(ctx context.Context, of Inspection) (*InspectReport, error) {
 	i := &inspector{Reader: r, of: of, report: InspectReport{Folder: of.Folder, Files: []InspectedFile{}}}
-	i.namespaces = map[string]bool{i.Namespace: true, metav1.NamespaceDefault: true} // of events on cluster-scoped objects
+	// of events on cluster-scoped objects
+	i.namespaces = map[string]bool{i.Namespace: true, metav1.NamespaceDefault: true}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context)
@@ -105,7 +107,8 @@ func (i *inspector) noteText(text string) {
 }
 
 // list returns the objects of a kind in a namespace; none if they can't be read.
-func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace, selector string) []unstructured.Unstructured {
+func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace,
+	selector string) []unstructured.Unstructured {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	found, err := i.Cluster.List(ctx, kind, namespace, selector)
@@ -129,7 +132,8 @@ func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstruc
 func (i *inspector) versions(context.Context) {
 	server, err := i.Cluster.Client.Discovery().ServerVersion()
 	i.note("the version of Kubernetes", err)
-	i.writeJSON("versions.json", "the versions of this program and of the cluster", map[string]any{"runlevel": i.of.Version, "cluster": server})
+	i.writeJSON("versions.json", "the versions of this program and of the cluster",
+		map[string]any{"runlevel": i.of.Version, "cluster": server})
 }
 
 // releases writes records, locks, and the status of the releases.
@@ -185,26 +189,32 @@ func (i *inspector) objects(ctx context.Context, folder, release string) {
 	for _, kind := range known.GroupKinds() {
 		in, err := i.Cluster.FindKind(ctx, kind)
 		if err == nil {
-			err = i.Cluster.EachMetadata(ctx, in, "", metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release}, func(m *metav1.PartialObjectMetadata) {
-				lines = append(lines, objectLine(kind, m))
-			})
+			err = i.Cluster.EachMetadata(ctx, in, "",
+				metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release},
+				func(m *metav1.PartialObjectMetadata) {
+					lines = append(lines, objectLine(kind, m))
+				})
 		}
 		i.note(kind.String()+" of release "+release, err)
 	}
 	slices.Sort(lines)
-	i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, and who has written them when", lines)
+	i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, and who has written them when",
+		lines)
 }
 
 // objectLine returns the name, the versions and the managers of an object.
 func objectLine(kind schema.GroupKind, m *metav1.PartialObjectMetadata) string {
 	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.Namespace, Name: m.Name}
-	line := fmt.Sprintf("%s uid=%s generation=%d resourceVersion=%s created=%s", id, m.UID, m.Generation, m.ResourceVersion, m.CreationTimestamp.UTC().Format(time.RFC3339))
+	line := fmt.Sprintf("%s uid=%s generation=%d resourceVersion=%s created=%s", id, m.UID, m.Generation,
+		m.ResourceVersion, m.CreationTimestamp.UTC().Format(time.RFC3339))
 	if m.DeletionTimestamp != nil {
-		line += fmt.Sprintf(" deleted=%s finalizers=%s", m.DeletionTimestamp.UTC().Format(time.RFC3339), strings.Join(m.Finalizers, ","))
+		line += fmt.Sprintf(" deleted=%s finalizers=%s", m.DeletionTimestamp.UTC().Format(time.RFC3339),
+			strings.Join(m.Finalizers, ","))
 	}
 	for _, entry := range m.ManagedFields {
 		if entry.Time != nil {
-			line += " " + strings.TrimSuffix(entry.Manager+"/"+entry.Subresource, "/") + "=" + entry.Time.UTC().Format(time.RFC3339)
+			line += " " + strings.TrimSuffix(entry.Manager+"/"+entry.Subresource, "/") + "=" +
+				entry.Time.UTC().Format(time.RFC3339)
 		}
 	}
 	return line
@@ -214,7 +224,8 @@ func objectLine(kind schema.GroupKind, m *metav1.PartialObjectMetadata) string {
 func (i *inspector) failing(ctx context.Context, folder string, answers []*why.Answer) {
 	for _, answer := range answers[:min(mostObjects, len(answers))] {
 		id := answer.Object
-		path := folder + "objects/" + cmp.Or(id.Namespace, "no-namespace") + "/" + id.GroupKind().String() + "/" + id.Name + ".yaml"
+		path := folder + "objects/" + cmp.Or(id.Namespace, "no-namespace") + "/" + id.GroupKind().String() + "/" +
+			id.Name + ".yaml"
 		i.writeObjects(path, id.String()+": "+answer.State.Text(), i.get(ctx, id)...)
 		if id.Namespace != "" {
 			i.namespaces[id.Namespace] = true
@@ -268,7 +279,8 @@ func (i *inspector) log(ctx context.Context, pod, container string, previous boo
 // events writes the events of the namespaces of the inspection.
 func (i *inspector) events(ctx context.Context) {
 	for _, namespace := range slices.Sorted(maps.Keys(i.namespaces)) {
-		i.writeObjects("events/"+namespace+".yaml", "the events in namespace "+namespace, i.list(ctx, eventKind, namespace, "")...)
+		i.writeObjects("events/"+namespace+".yaml", "the events in namespace "+namespace,
+			i.list(ctx, eventKind, namespace, "")...)
 	}
 }
 

@@ -23,13 +23,14 @@ type ListedRelease struct {
 	Previous  string       `json:"previous,omitempty"` // the version that was completed before
 	Source    string       `json:"source,omitempty"`
 	State     ReleaseState `json:"state"`
-	Percent   *int         `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
-	Since     *time.Time   `json:"since,omitempty"`   // when the version was completed, or else begun
-	KeptBy    ReleaseOwner `json:"keptBy"`
-	Holder    string       `json:"holder,omitempty"` // of the lock
-	Deletes   int          `json:"deletes"`          // that are pending
-	Problems  []string     `json:"problems"`         // what is wrong, the most severe first
-	Unknown   []string     `json:"unknown,omitempty"`
+	// of its objects that are applied and ready; absent if it is not known
+	Percent  *int         `json:"percent,omitempty"`
+	Since    *time.Time   `json:"since,omitempty"` // when the version was completed, or else begun
+	KeptBy   ReleaseOwner `json:"keptBy"`
+	Holder   string       `json:"holder,omitempty"` // of the lock
+	Deletes  int          `json:"deletes"`          // that are pending
+	Problems []string     `json:"problems"`         // what is wrong, the most severe first
+	Unknown  []string     `json:"unknown,omitempty"`
 }
 
 // A ReleaseState is the state of a release in a word.
@@ -37,10 +38,11 @@ type ReleaseState string
 
 // The states of releases.
 const (
-	IsComplete     ReleaseState = "Complete"
-	IsApplying     ReleaseState = "Applying"     // a process applies it
-	IsIncomplete   ReleaseState = "Incomplete"   // its newest version was not completed, and no process applies it
-	HasFailedTests ReleaseState = "FailedTests"  // it was completed, and all is well except for tests of it that have failed
+	IsComplete   ReleaseState = "Complete"
+	IsApplying   ReleaseState = "Applying"   // a process applies it
+	IsIncomplete ReleaseState = "Incomplete" // its newest version was not completed, and no process applies it
+	// it was completed, and all is well except for tests of it that have failed
+	HasFailedTests ReleaseState = "FailedTests"
 	IsDegraded     ReleaseState = "Degraded"     // it was completed, and not all is well
 	IsLost         ReleaseState = "Lost"         // it has objects on the cluster, and no record
 	IsUninstalling ReleaseState = "Uninstalling" // an uninstall was begun: a part of it is gone
@@ -57,8 +59,8 @@ const (
 	ByNone     ReleaseOwner = "none"
 )
 
-// List returns the releases on the cluster that have a record in the reader's namespace, or in any if that is empty, and those whose
-// record is lost. With an error, it also returns those that can be read.
+// List returns the releases on the cluster that have a record in the reader's namespace, or in any if that is empty,
+// and those whose record is lost. With an error, it also returns those that can be read.
 func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 	namespaces := []string{r.Namespace}
 	if r.Namespace == metav1.NamespaceAll {
@@ -78,7 +80,9 @@ func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 	}
 	lost, err := r.FindLost(ctx, "")
 	for _, release := range lost {
-		hasRecord := slices.ContainsFunc(found, func(listed ListedRelease) bool { return listed.Release == release.Name })
+		hasRecord := slices.ContainsFunc(found, func(listed ListedRelease) bool {
+			return listed.Release == release.Name
+		})
 		if !hasRecord && len(release.Elsewhere) == 0 {
 			found = append(found, release.listed())
 		}
@@ -88,7 +92,13 @@ func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 
 // listed returns the list's element of a release without a record.
 func (l *UnrecordedRelease) listed() ListedRelease {
-	listed := ListedRelease{Release: l.Name, Namespace: l.namespace, State: IsLost, KeptBy: ByNone, Problems: []string{l.String()}}
+	listed := ListedRelease{
+		Release:   l.Name,
+		Namespace: l.namespace,
+		State:     IsLost,
+		KeptBy:    ByNone,
+		Problems:  []string{l.String()},
+	}
 	if l.newest != nil {
 		listed.Version = l.newest.Version
 	}
@@ -184,7 +194,8 @@ func (s *ReleaseStatus) problems() []string {
 	if s.ClusterVersion != nil {
 		for _, c := range s.ClusterVersion.Conditions {
 			if c.isWrong() {
-				lines = append(lines, printable.Line(fmt.Sprintf("ClusterVersion: %s=%s: %s", c.Type, c.Status, c.Message)))
+				lines = append(lines,
+					printable.Line(fmt.Sprintf("ClusterVersion: %s=%s: %s", c.Type, c.Status, c.Message)))
 			}
 		}
 	}

@@ -28,8 +28,8 @@ type UnrecordedRelease struct {
 	namespace string
 }
 
-// FindLost returns the release of a name that has objects on the cluster, or all such releases if the name is empty. It is
-// called if there is no record.
+// FindLost returns the release of a name that has objects on the cluster, or all such releases if the name is empty. It
+// is called if there is no record.
 func (r *Reader) FindLost(ctx context.Context, name string) ([]UnrecordedRelease, error) {
 	found, err := session.FindLost(ctx, r.Cluster)
 	if err != nil {
@@ -44,7 +44,13 @@ func (r *Reader) FindLost(ctx context.Context, name string) ([]UnrecordedRelease
 		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, err
 		}
-		lost = append(lost, UnrecordedRelease{Name: release.Name, Objects: release.Objects, Elsewhere: elsewhere, newest: release.Newest, namespace: r.Namespace})
+		lost = append(lost, UnrecordedRelease{
+			Name:      release.Name,
+			Objects:   release.Objects,
+			Elsewhere: elsewhere,
+			newest:    release.Newest,
+			namespace: r.Namespace,
+		})
 	}
 	return lost, nil
 }
@@ -65,16 +71,20 @@ func (l *UnrecordedRelease) Title() string {
 func (l *UnrecordedRelease) String() string {
 	count := printable.Count(l.Objects, "object")
 	if len(l.Elsewhere) > 0 {
-		return printable.Line(fmt.Sprintf("%s of it on the cluster, and its record is in namespace %s: see --record-namespace %s", count, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
+		return printable.Line(fmt.Sprintf("%s of it on the cluster, and its record is in namespace %s: see "+
+			"--record-namespace %s", count, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
 	}
-	text := fmt.Sprintf("%s of it on the cluster, and namespace %s has neither its record nor the copy in its Lease: ", count, l.namespace)
+	text := fmt.Sprintf("%s of it on the cluster, and namespace %s has neither its record nor the copy in its Lease: ",
+		count, l.namespace)
 	if l.namespace == metav1.NamespaceAll {
 		text = count + " of it on the cluster, and no namespace has its record: "
 	}
 	if l.newest == nil {
-		return text + "apply it again, in the version that it has or a newer one, to have its objects adopted by a new record"
+		return text + "apply it again, in the version that it has or a newer one, to have its objects adopted by a " +
+			"new record"
 	}
-	return printable.Line(fmt.Sprintf("%stheir annotation %s is %s; apply that version again, or a newer one, to have its objects adopted by a new record (runlevel apply %s@, if its files are kept)",
+	return printable.Line(fmt.Sprintf("%stheir annotation %s is %s; apply that version again, or a newer one, to "+
+		"have its objects adopted by a new record (runlevel apply %s@, if its files are kept)",
 		text, objectmeta.VersionAnnotation, l.newest.Version, l.Name))
 }
 
@@ -91,8 +101,8 @@ func (r *Reader) NotAppliedLines(ctx context.Context) []string {
 	return lines
 }
 
-// Explain returns why a release is not as it is to be, or all releases if none is named. Without a record, the answer is that
-// there is none, or why it can't be read.
+// Explain returns why a release is not as it is to be, or all releases if none is named. Without a record, the answer
+// is that there is none, or why it can't be read.
 func (r *Reader) Explain(ctx context.Context, name string) ([]*why.ReleaseAnswer, error) {
 	records, unread := r.KnownRecords(ctx, name)
 	answers := []*why.ReleaseAnswer{}
@@ -108,7 +118,12 @@ func (r *Reader) Explain(ctx context.Context, name string) ([]*why.ReleaseAnswer
 
 // explainUnrecorded returns the answer on a release without a record that can be read.
 func (r *Reader) explainUnrecorded(ctx context.Context, name, unread string) (*why.ReleaseAnswer, error) {
-	answer := &why.ReleaseAnswer{Release: cmp.Or(name, payload.DefaultName), IsUnrecorded: true, Messages: []why.Message{}, Objects: []*why.Answer{}}
+	answer := &why.ReleaseAnswer{
+		Release:      cmp.Or(name, payload.DefaultName),
+		IsUnrecorded: true,
+		Messages:     []why.Message{},
+		Objects:      []*why.Answer{},
+	}
 	if unread != "" {
 		answer.Unknown = []string{unread}
 		return answer, nil
@@ -119,7 +134,8 @@ func (r *Reader) explainUnrecorded(ctx context.Context, name, unread string) (*w
 	}
 	answer.Messages = append(answer.Messages, why.Message{Text: r.NotAppliedMessage(name)})
 	for _, lostRelease := range lost {
-		answer.Messages = append(answer.Messages, why.Message{Text: "release " + lostRelease.Title() + ": " + lostRelease.String()})
+		answer.Messages = append(answer.Messages,
+			why.Message{Text: "release " + lostRelease.Title() + ": " + lostRelease.String()})
 	}
 	facts := why.GatherKeeper(ctx, r.Cluster, r.Lock(answer.Release), nil)
 	if answer.NotKept, answer.Unknown = facts.NotKept, facts.Unknown; answer.NotKept != nil {

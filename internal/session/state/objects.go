@@ -28,20 +28,27 @@ type ReleaseObject struct {
 type ReleaseObjectList struct {
 	Release string          `json:"release"`
 	Version string          `json:"version,omitempty"`
-	Objects []ReleaseObject `json:"objects"`           // in the order of their kinds and names
-	Missing int             `json:"missing,omitempty"` // objects that were deleted since they were applied, whose names are not known
-	Unknown []string        `json:"unknown,omitempty"` // what could not be read
+	Objects []ReleaseObject `json:"objects"` // in the order of their kinds and names
+	// objects that were deleted since they were applied, whose names are not known
+	Missing int      `json:"missing,omitempty"`
+	Unknown []string `json:"unknown,omitempty"` // what could not be read
 }
 
-// Objects returns the objects of the release of a record: those that are on the cluster, and those that are to be. Without the
-// manifests that were applied, missing ones are counted only. Owners are not read.
+// Objects returns the objects of the release of a record: those that are on the cluster, and those that are to be.
+// Without the manifests that were applied, missing ones are counted only. Owners are not read.
 func (r *Reader) Objects(ctx context.Context, of *record.Record) (*ReleaseObjectList, error) {
 	live, err := inventory.TakeRelease(ctx, r.Cluster, of.Release, of.GroupKinds())
 	if err != nil {
 		return nil, err
 	}
 	answer := gather(ctx, r, of).Explain(ctx, r.Cluster, r.Namespace)
-	list := &ReleaseObjectList{Release: of.Release, Version: answer.Version, Objects: []ReleaseObject{}, Missing: answer.Missing, Unknown: answer.Unknown}
+	list := &ReleaseObjectList{
+		Release: of.Release,
+		Version: answer.Version,
+		Objects: []ReleaseObject{},
+		Missing: answer.Missing,
+		Unknown: answer.Unknown,
+	}
 	states := map[kinds.ID]*why.Answer{}
 	for _, found := range answer.Objects {
 		states[found.Object] = found
@@ -58,7 +65,8 @@ func (r *Reader) Objects(ctx context.Context, of *record.Record) (*ReleaseObject
 		list.Objects = append(list.Objects, shown)
 	}
 	for _, id := range answer.MissingObjects {
-		list.Objects = append(list.Objects, ReleaseObject{Object: id, State: why.Absent, Message: "it was deleted since it was applied"})
+		list.Objects = append(list.Objects,
+			ReleaseObject{Object: id, State: why.Absent, Message: "it was deleted since it was applied"})
 	}
 	list.Missing = max(0, list.Missing-len(answer.MissingObjects))
 	slices.SortFunc(list.Objects, func(a, b ReleaseObject) int { return kinds.Compare(a.Object, b.Object) })
@@ -89,11 +97,18 @@ func (r *Reader) AddOwners(ctx context.Context, list *ReleaseObjectList) error {
 	for _, kind := range of {
 		in, err := r.Cluster.FindKind(ctx, kind)
 		if err == nil {
-			err = r.Cluster.EachMetadata(ctx, in, "", metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + list.Release}, func(m *metav1.PartialObjectMetadata) {
-				if i, isShown := at[kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.Namespace, Name: m.Name}]; isShown {
-					list.Objects[i].Owners = ownersOf(m)
-				}
-			})
+			err = r.Cluster.EachMetadata(ctx, in, "",
+				metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + list.Release},
+				func(m *metav1.PartialObjectMetadata) {
+					if i, isShown := at[kinds.ID{
+						Group:     kind.Group,
+						Kind:      kind.Kind,
+						Namespace: m.Namespace,
+						Name:      m.Name,
+					}]; isShown {
+						list.Objects[i].Owners = ownersOf(m)
+					}
+				})
 		}
 		if err != nil {
 			return err

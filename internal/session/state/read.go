@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// Status returns the status of a release; without a name, of the only one, or of that of the operator. What can't be read is
-// listed as unknown in it. If there are several releases without that one, it returns a SeveralError.
+// Status returns the status of a release; without a name, of the only one, or of that of the operator. What can't be
+// read is listed as unknown in it. If there are several releases without that one, it returns a SeveralError.
 func (r *Reader) Status(ctx context.Context, name string) (*ReleaseStatus, error) {
 	s := &ReleaseStatus{Messages: []why.Message{}}
 	records, unread := r.KnownRecords(ctx, name)
@@ -55,7 +55,8 @@ func (r *Reader) Status(ctx context.Context, name string) (*ReleaseStatus, error
 	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
 		s.addMessage("%s", r.NotAppliedMessage(name))
 		if s.Lock != nil && !s.Lock.Expired {
-			s.addMessage("%s is about to apply it, and has held the lock for %s", s.Lock.Holder, printable.Age(s.Time, s.Lock.Since))
+			s.addMessage("%s is about to apply it, and has held the lock for %s", s.Lock.Holder,
+				printable.Age(s.Time, s.Lock.Since))
 		}
 	}
 	s.Gates = append(s.Gates, s.gates()...)
@@ -81,7 +82,8 @@ func (s *ReleaseStatus) notKnown(what string, err error) {
 func (r *Reader) addRecord(ctx context.Context, s *ReleaseStatus, of *record.Record) {
 	facts := gather(ctx, r, of)
 	answer := facts.Explain(ctx, r.Cluster, r.Namespace)
-	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing, append(s.Unknown, answer.Unknown...)
+	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing,
+		append(s.Unknown, answer.Unknown...)
 	s.setLock(facts.Held, facts.Now)
 	s.NotKept, s.MissingObjects = answer.NotKept, answer.MissingObjects
 	s.addHistory(of)

@@ -1,5 +1,5 @@
-// Package state reads how the releases on a cluster stand, and judges whether all is well: their records and locks, pending
-// deletes, objects that are not ready, the ClusterVersion and the ClusterOperators.
+// Package state reads how the releases on a cluster stand, and judges whether all is well: their records and locks,
+// pending deletes, objects that are not ready, the ClusterVersion and the ClusterOperators.
 //
 // It changes nothing, and prints nothing. What can't be read is listed as unknown in the result. Package why explains
 // single objects.
@@ -28,8 +28,8 @@ import (
 type Reader struct {
 	Cluster   *cluster.Cluster
 	Namespace string // of their records
-	// Applied reads the manifests of a release that were applied last, to name objects that are missing. It returns none if it
-	// can't read them.
+	// Applied reads the manifests of a release that were applied last, to name objects that are missing. It returns
+	// none if it can't read them.
 	Applied func(ctx context.Context, namespace, release string) []*payload.Manifest
 }
 
@@ -62,13 +62,19 @@ func (r *Reader) NoRecord(release string) error {
 
 // NotAppliedMessage returns the message that a release has no record, or that there are no records.
 func (r *Reader) NotAppliedMessage(release string) string {
-	return fmt.Sprintf("no release%s has a record in namespace %s: use --record-namespace if it is in another one", named(release), r.Namespace)
+	return fmt.Sprintf("no release%s has a record in namespace %s: use --record-namespace if it is in another one",
+		named(release), r.Namespace)
 }
 
 // WasUninstalled reports whether an event shows that a release was uninstalled. Events are deleted after an hour.
 func WasUninstalled(ctx context.Context, r *Reader, release string) (bool, error) {
-	selector := fields.Set{"involvedObject.kind": "ConfigMap", "involvedObject.name": lock.Name(release), "reason": notify.ReasonUninstalled}
-	found, err := r.Cluster.Client.CoreV1().Events(r.Namespace).List(ctx, metav1.ListOptions{FieldSelector: selector.String(), Limit: 1})
+	selector := fields.Set{
+		"involvedObject.kind": "ConfigMap",
+		"involvedObject.name": lock.Name(release),
+		"reason":              notify.ReasonUninstalled,
+	}
+	found, err := r.Cluster.Client.CoreV1().Events(r.Namespace).List(ctx,
+		metav1.ListOptions{FieldSelector: selector.String(), Limit: 1})
 	if err != nil {
 		return false, fmt.Errorf("find out whether release %s was uninstalled: %w", release, printable.Error(err))
 	}
@@ -82,7 +88,8 @@ func (r *Reader) KnownRecords(ctx context.Context, release string) ([]*record.Re
 	case err == nil:
 		return records, ""
 	case apierrors.IsForbidden(err):
-		return records, fmt.Sprintf("the records of applies: this user may not read configmaps in namespace %s", r.Namespace)
+		return records, fmt.Sprintf("the records of applies: this user may not read configmaps in namespace %s",
+			r.Namespace)
 	default:
 		return records, "the records of applies: " + printable.Line(err.Error())
 	}

@@ -12,15 +12,17 @@ import (
 
 // A ReleaseStatus is the status of a release on a cluster. It is the output of -o json.
 type ReleaseStatus struct {
-	Time     time.Time          `json:"time"` // by the cluster's clock
-	Release  string             `json:"release"`
-	Done     bool               `json:"done"`               // the release is complete, and nothing is wrong
-	State    record.UpdateState `json:"state,omitempty"`    // of its newest version; empty if none was applied
-	Mode     string             `json:"mode,omitempty"`     // of the apply that runs or was the last: install, update or reconcile
+	Time    time.Time          `json:"time"` // by the cluster's clock
+	Release string             `json:"release"`
+	Done    bool               `json:"done"`            // the release is complete, and nothing is wrong
+	State   record.UpdateState `json:"state,omitempty"` // of its newest version; empty if none was applied
+	// of the apply that runs or was the last: install, update or reconcile
+	Mode     string             `json:"mode,omitempty"`
 	Lost     *UnrecordedRelease `json:"lost,omitempty"`     // it has objects on the cluster, and no record
 	Previous string             `json:"previous,omitempty"` // the version that was completed before
 	Version  string             `json:"version,omitempty"`
-	Percent  *int               `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
+	// of its objects that are applied and ready; absent if it is not known
+	Percent *int `json:"percent,omitempty"`
 
 	Messages    []why.Message      `json:"messages"`              // who applies it, or when it was last applied
 	Progress    *progress.Progress `json:"progress,omitempty"`    // of an apply that is not done, as last reported
@@ -28,22 +30,25 @@ type ReleaseStatus struct {
 	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not ready, the most severe first
 	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
 	Deletes     []PendingDelete    `json:"deletes,omitempty"`
-	Gates       []ReleaseGate      `json:"gates,omitempty"`     // what blocks the next minor version, or the requested one
-	Lock        *LockStatus        `json:"lock,omitempty"`      // absent while the lock is free
-	NotKept     *why.NotKept       `json:"notKept,omitempty"`   // why no process keeps it in place, though one should
-	Uninstall   *record.Uninstall  `json:"uninstall,omitempty"` // begun and not ended: a part of its objects is gone
-	Repairs     *record.Repairs    `json:"repairs,omitempty"`
-	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
+	// what blocks the next minor version, or the requested one
+	Gates     []ReleaseGate     `json:"gates,omitempty"`
+	Lock      *LockStatus       `json:"lock,omitempty"`      // absent while the lock is free
+	NotKept   *why.NotKept      `json:"notKept,omitempty"`   // why no process keeps it in place, though one should
+	Uninstall *record.Uninstall `json:"uninstall,omitempty"` // begun and not ended: a part of its objects is gone
+	Repairs   *record.Repairs   `json:"repairs,omitempty"`
+	Hooks     []why.HookStatus  `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
 	// MissingObjects are the objects that are missing, if the cluster has the files that were applied.
 	MissingObjects []kinds.ID `json:"missingObjects,omitempty"`
 
-	ClusterVersion *VersionStatus       `json:"clusterVersion,omitempty"`
-	Operators      []OperatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are unavailable, degraded, progressing or not upgradeable
-	Events         []StatusEvent        `json:"events,omitempty"`      // the latest on the ClusterVersion, the newest first
-	History        *record.HistoryEntry `json:"history,omitempty"`     // the newest
-	Others         []string             `json:"others,omitempty"`      // releases on the same cluster
-	Unknown        []string             `json:"unknown,omitempty"`     // what could not be read
-	Unreachable    string               `json:"unreachable,omitempty"` // why the cluster does not respond: the other fields are from the last read
+	ClusterVersion *VersionStatus `json:"clusterVersion,omitempty"`
+	// ClusterOperators that are unavailable, degraded, progressing or not upgradeable
+	Operators []OperatorStatus     `json:"operators,omitempty"`
+	Events    []StatusEvent        `json:"events,omitempty"`  // the latest on the ClusterVersion, the newest first
+	History   *record.HistoryEntry `json:"history,omitempty"` // the newest
+	Others    []string             `json:"others,omitempty"`  // releases on the same cluster
+	Unknown   []string             `json:"unknown,omitempty"` // what could not be read
+	// why the cluster does not respond: the other fields are from the last read
+	Unreachable string `json:"unreachable,omitempty"`
 }
 
 // A ReleaseGate is a reason why an update is blocked.
@@ -64,9 +69,10 @@ type LockStatus struct {
 
 // A VersionStatus is the status of the ClusterVersion.
 type VersionStatus struct {
-	Version    string            `json:"version,omitempty"` // that the operator applies or has applied
-	Image      string            `json:"image,omitempty"`
-	Requested  string            `json:"requested,omitempty"` // the version or image of spec.desiredUpdate, if that is another one
+	Version string `json:"version,omitempty"` // that the operator applies or has applied
+	Image   string `json:"image,omitempty"`
+	// the version or image of spec.desiredUpdate, if that is another one
+	Requested  string            `json:"requested,omitempty"`
 	Conditions []StatusCondition `json:"conditions"`
 	Updates    []StatusUpdate    `json:"updates,omitempty"` // that the update service offers
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/session/uninstall"
 )
 
-// BenchmarkUninstall uninstalls a release of a thousand objects. In turn with it, a bare loop deletes those of a twin in the same
-// order, as many at a time, and waits for the end of each stage, without looking whether others need them, a lock or a record. "of-loop"
-// is how long we take where the loop takes 1.
+// BenchmarkUninstall uninstalls a release of a thousand objects. In turn with it, a bare loop deletes those of a twin
+// in the same order, as many at a time, and waits for the end of each stage, without looking whether others need them,
+// a lock or a record. "of-loop" is how long we take where the loop takes 1.
 func BenchmarkUninstall(b *testing.B) {
 	for _, bench := range []struct {
 		name  string
@@ -77,10 +77,13 @@ func deleteBare(s shop) {
 		if err := group.Wait(); err != nil {
 			s.Fatal(err)
 		}
-		err := wait.PollUntilContextTimeout(s.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			left, err := inventory.Take(ctx, c, scopes, func(release string, _ kinds.ID) bool { return release == s.name })
-			return err == nil && len(left.Of(s.name)) == 0, err
-		})
+		err := wait.PollUntilContextTimeout(s.Context(), 50*time.Millisecond, patience, true,
+			func(ctx context.Context) (bool, error) {
+				left, err := inventory.Take(ctx, c, scopes, func(release string, _ kinds.ID) bool {
+					return release == s.name
+				})
+				return err == nil && len(left.Of(s.name)) == 0, err
+			})
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -106,10 +109,12 @@ func thousand(namespaces int) string {
 		namespace := "NS"
 		if n > 0 {
 			namespace = fmt.Sprint("NS-", n)
-			fmt.Fprintf(&text, "-- 0000_10_base_namespace-%d.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: %s}}\n", n, namespace)
+			fmt.Fprintf(&text, "-- 0000_10_base_namespace-%d.yaml --\n{apiVersion: v1, kind: Namespace, metadata: "+
+				"{name: %s}}\n", n, namespace)
 		}
 		for i := range 1000 / namespaces / 9 {
-			fmt.Fprintf(&text, "-- 0000_20_part-%d_10_%d.yaml --\n%s", n, i, strings.NewReplacer("IN", namespace, "NAME", fmt.Sprint("part-", i)).Replace(parts))
+			fmt.Fprintf(&text, "-- 0000_20_part-%d_10_%d.yaml --\n%s", n, i,
+				strings.NewReplacer("IN", namespace, "NAME", fmt.Sprint("part-", i)).Replace(parts))
 		}
 	}
 	return text.String()

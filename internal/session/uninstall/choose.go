@@ -68,8 +68,10 @@ func ParsePattern(text string) (NamePattern, error) {
 // matches reports whether the pattern names an object.
 func (p NamePattern) matches(head objectmeta.LiveMetadata) bool {
 	isKind := func(word string) bool { return strings.EqualFold(word, p.id.Kind) }
-	return (isKind(head.ID.Kind) || isKind(head.Resource.Resource) || slices.ContainsFunc(head.Resource.Words, isKind)) &&
-		(p.id.Group == "" || p.id.Group == head.ID.Group) && (p.id.Namespace == "" || p.id.Namespace == head.ID.Namespace) &&
+	return (isKind(head.ID.Kind) || isKind(head.Resource.Resource) ||
+		slices.ContainsFunc(head.Resource.Words, isKind)) &&
+		(p.id.Group == "" || p.id.Group == head.ID.Group) &&
+		(p.id.Namespace == "" || p.id.Namespace == head.ID.Namespace) &&
 		(p.id.Name == "*" || p.id.Name == head.ID.Name)
 }
 
@@ -98,7 +100,8 @@ type chooser struct {
 	kept    []KeptObject       // by an earlier decision
 }
 
-// choose selects from objects with the label of any release. Objects of another release count if this one has applied them before.
+// choose selects from objects with the label of any release. Objects of another release count if this one has applied
+// them before.
 func (c *chooser) choose(labelled []objectmeta.LiveMetadata) selection {
 	s := selection{kept: slices.Clone(c.kept)}
 	for _, head := range labelled {
@@ -108,7 +111,8 @@ func (c *chooser) choose(labelled []objectmeta.LiveMetadata) selection {
 		case isKept:
 		case isOthers && c.applied.WasApplied(head.ID):
 			s.keep(head, KeptTakenOver, "release "+other+" has taken it over")
-		case head.Release != c.release, head.Controller != "", head.ID.Kind == "Endpoints" && !head.IsApplied: // the label is a copy
+		// the label is a copy
+		case head.Release != c.release, head.Controller != "", head.ID.Kind == "Endpoints" && !head.IsApplied:
 		case !head.IsApplied:
 			s.keep(head, KeptTakenOver, "Runlevel owns no field of it: "+managersOf(head)+" has")
 		case reason != "":
@@ -169,7 +173,9 @@ func (s *selection) keepOwners() {
 		kept := s.kept[i].head
 		containers := objectmeta.Containers(kept.ID, kept.Resource)
 		for _, head := range slices.Clone(s.deleted) {
-			isOwner := slices.ContainsFunc(kept.Object().GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == head.UID })
+			isOwner := slices.ContainsFunc(kept.Object().GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+				return owner.UID == head.UID
+			})
 			if isOwner || slices.Contains(containers, head.ID) {
 				s.keepInstead(head, KeptHolder, kept.ID.String()+" is kept, and would be deleted with it")
 			}
@@ -198,7 +204,9 @@ func (s *selection) keepFor(remains map[types.UID]dependents.Remainder) {
 			for _, id := range left.Objects {
 				found = append(found, id.String())
 			}
-			s.keepInstead(head, KeptForOthers, fmt.Sprintf("%s would be deleted with it, which the release does not have: %s%s", printable.Count(len(found), "object"), printable.Few(found, mostNamed), claimsHint(left.Objects)))
+			s.keepInstead(head, KeptForOthers,
+				fmt.Sprintf("%s would be deleted with it, which the release does not have: %s%s",
+					printable.Count(len(found), "object"), printable.Few(found, mostNamed), claimsHint(left.Objects)))
 		case left.Err != nil:
 			s.keepInstead(head, KeptUnclear, "it is not known what would be deleted with it: "+left.Err.Error())
 		}
@@ -206,7 +214,8 @@ func (s *selection) keepFor(remains map[types.UID]dependents.Remainder) {
 	s.keepOwners()
 }
 
-// claimsHint returns how the claims among the objects of a Namespace are deleted: StatefulSets make claims that no release has.
+// claimsHint returns how the claims among the objects of a Namespace are deleted: StatefulSets make claims that no
+// release has.
 func claimsHint(objects []kinds.ID) string {
 	var claims []string
 	for _, id := range objects {
@@ -236,7 +245,12 @@ func countsOf(objects []objectmeta.LiveMetadata) kinds.ObjectCounts {
 	counted := map[schema.GroupKind]kinds.Count{}
 	for _, head := range objects {
 		kind := head.ID.GroupKind()
-		counted[kind] = kinds.Count{Group: kind.Group, Kind: kind.Kind, Resource: head.Resource.Resource, Objects: counted[kind].Objects + 1}
+		counted[kind] = kinds.Count{
+			Group:    kind.Group,
+			Kind:     kind.Kind,
+			Resource: head.Resource.Resource,
+			Objects:  counted[kind].Objects + 1,
+		}
 	}
 	var all []kinds.Count
 	for _, count := range counted {

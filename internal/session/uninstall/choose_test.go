@@ -17,7 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// head is the metadata of an object of release shop, such as "apps Deployment shop/web" or "Namespace shop". Its UID is its text.
+// head is the metadata of an object of release shop, such as "apps Deployment shop/web" or "Namespace shop". Its UID is
+// its text.
 func head(text string, change ...func(*metav1.ObjectMeta)) objectmeta.LiveMetadata {
 	words := strings.Fields(text)
 	kind := schema.GroupKind{Kind: words[len(words)-2]}
@@ -29,13 +30,24 @@ func head(text string, change ...func(*metav1.ObjectMeta)) objectmeta.LiveMetada
 		namespace, name = "", namespace
 	}
 	object := &metav1.ObjectMeta{
-		Namespace: namespace, Name: name, UID: types.UID(text), Labels: map[string]string{objectmeta.ReleaseLabel: "shop"},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply}},
+		Namespace: namespace, Name: name, UID: types.UID(text),
+		Labels: map[string]string{objectmeta.ReleaseLabel: "shop"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{
+			Manager:   cluster.FieldManager,
+			Operation: metav1.ManagedFieldsOperationApply,
+		}},
 	}
 	for _, fn := range change {
 		fn(object)
 	}
-	resource := cluster.Resource{GroupVersionResource: schema.GroupVersionResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind) + "s"}, Kind: kind.Kind, Namespaced: found}
+	resource := cluster.Resource{
+		GroupVersionResource: schema.GroupVersionResource{
+			Group:    kind.Group,
+			Resource: strings.ToLower(kind.Kind) + "s",
+		},
+		Kind:       kind.Kind,
+		Namespaced: found,
+	}
 	return objectmeta.Of(resource, object)
 }
 
@@ -43,10 +55,14 @@ func TestStages(t *testing.T) {
 	t.Parallel()
 	var objects []objectmeta.LiveMetadata
 	for _, text := range []string{
-		"Namespace shop", "apiextensions.k8s.io CustomResourceDefinition ships.example.com", "ServiceAccount shop/web", "rbac.authorization.k8s.io ClusterRole web",
-		"storage.k8s.io StorageClass fast", "rbac.authorization.k8s.io RoleBinding shop/web", "ConfigMap shop/web", "Service shop/web", "networking.k8s.io NetworkPolicy shop/web",
-		"apps Deployment shop/web", "batch Job shop/seed", "networking.k8s.io Ingress shop/web", "apiregistration.k8s.io APIService v1.example.com",
-		"admissionregistration.k8s.io ValidatingWebhookConfiguration web", "example.com Ship shop/one", "admissionregistration.k8s.io ValidatingAdmissionPolicy web",
+		"Namespace shop", "apiextensions.k8s.io CustomResourceDefinition ships.example.com", "ServiceAccount shop/web",
+		"rbac.authorization.k8s.io ClusterRole web",
+		"storage.k8s.io StorageClass fast", "rbac.authorization.k8s.io RoleBinding shop/web", "ConfigMap shop/web",
+		"Service shop/web", "networking.k8s.io NetworkPolicy shop/web",
+		"apps Deployment shop/web", "batch Job shop/seed", "networking.k8s.io Ingress shop/web",
+		"apiregistration.k8s.io APIService v1.example.com",
+		"admissionregistration.k8s.io ValidatingWebhookConfiguration web", "example.com Ship shop/one",
+		"admissionregistration.k8s.io ValidatingAdmissionPolicy web",
 	} {
 		objects = append(objects, head(text))
 	}
@@ -59,7 +75,8 @@ func TestStages(t *testing.T) {
 		got = append(got, strings.Join(texts, " "))
 	}
 	want := []string{
-		"ValidatingAdmissionPolicy", "Ship", "APIService ValidatingWebhookConfiguration", "Ingress", "Deployment Job", "ConfigMap Service NetworkPolicy",
+		"ValidatingAdmissionPolicy", "Ship", "APIService ValidatingWebhookConfiguration", "Ingress", "Deployment Job",
+		"ConfigMap Service NetworkPolicy",
 		"RoleBinding", "ServiceAccount ClusterRole StorageClass", "CustomResourceDefinition", "Namespace",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -84,17 +101,41 @@ func TestWhatIsChosen(t *testing.T) {
 		remains map[types.UID]dependents.Remainder
 		kept    string
 	}{
-		"all":                {objects: []objectmeta.LiveMetadata{head("Namespace shop"), head("ConfigMap shop/a")}},
-		"copied label":       {objects: []objectmeta.LiveMetadata{head("ConfigMap shop/a", controlled), head("Endpoints shop/a", foreign)}},
-		"taken over":         {objects: []objectmeta.LiveMetadata{head("Namespace shop"), head("ConfigMap shop/a", foreign)}, kept: "ConfigMap shop/a TakenOver, Namespace shop HoldsKeptObjects"},
-		"data":               {objects: []objectmeta.LiveMetadata{head("PersistentVolume a")}, kept: "PersistentVolume a Data"},
-		"data to delete":     {objects: []objectmeta.LiveMetadata{head("PersistentVolume a")}, choice: Choice{DeleteData: patterns("persistentvolumes/*")}},
-		"requested":          {objects: []objectmeta.LiveMetadata{head("ConfigMap shop/a"), head("ConfigMap other/a")}, choice: Choice{Keep: patterns("ConfigMap/shop/a")}, kept: "ConfigMap shop/a Requested"},
-		"owner of kept":      {objects: []objectmeta.LiveMetadata{head("apps Deployment shop/web"), head("ConfigMap shop/a", owned)}, kept: "ConfigMap shop/a Annotated, Deployment shop/web HoldsKeptObjects"},
-		"definition of kept": {objects: []objectmeta.LiveMetadata{head("apiextensions.k8s.io CustomResourceDefinition ships.example.com"), head("example.com Ship shop/a", annotated)}, kept: "CustomResourceDefinition ships.example.com HoldsKeptObjects, Ship shop/a Annotated"},
+		"all": {objects: []objectmeta.LiveMetadata{head("Namespace shop"), head("ConfigMap shop/a")}},
+		"copied label": {objects: []objectmeta.LiveMetadata{head("ConfigMap shop/a", controlled),
+			head("Endpoints shop/a", foreign)}},
+		"taken over": {
+			objects: []objectmeta.LiveMetadata{head("Namespace shop"), head("ConfigMap shop/a", foreign)},
+			kept:    "ConfigMap shop/a TakenOver, Namespace shop HoldsKeptObjects",
+		},
+		"data": {
+			objects: []objectmeta.LiveMetadata{head("PersistentVolume a")},
+			kept:    "PersistentVolume a Data",
+		},
+		"data to delete": {
+			objects: []objectmeta.LiveMetadata{head("PersistentVolume a")},
+			choice:  Choice{DeleteData: patterns("persistentvolumes/*")},
+		},
+		"requested": {
+			objects: []objectmeta.LiveMetadata{head("ConfigMap shop/a"), head("ConfigMap other/a")},
+			choice:  Choice{Keep: patterns("ConfigMap/shop/a")},
+			kept:    "ConfigMap shop/a Requested",
+		},
+		"owner of kept": {
+			objects: []objectmeta.LiveMetadata{head("apps Deployment shop/web"), head("ConfigMap shop/a", owned)},
+			kept:    "ConfigMap shop/a Annotated, Deployment shop/web HoldsKeptObjects",
+		},
+		"definition of kept": {
+			objects: []objectmeta.LiveMetadata{head("apiextensions.k8s.io CustomResourceDefinition ships.example.com"),
+				head("example.com Ship shop/a", annotated)},
+			kept: "CustomResourceDefinition ships.example.com HoldsKeptObjects, Ship shop/a Annotated",
+		},
 		"foreign in Namespace": {
-			objects: []objectmeta.LiveMetadata{head("Namespace shop"), head("ConfigMap shop/a")}, kept: "Namespace shop HoldsForeignObjects",
-			remains: map[types.UID]dependents.Remainder{"Namespace shop": {Objects: []kinds.ID{{Kind: "Secret", Namespace: "shop", Name: "theirs"}}}},
+			objects: []objectmeta.LiveMetadata{head("Namespace shop"), head("ConfigMap shop/a")},
+			kept:    "Namespace shop HoldsForeignObjects",
+			remains: map[types.UID]dependents.Remainder{
+				"Namespace shop": {Objects: []kinds.ID{{Kind: "Secret", Namespace: "shop", Name: "theirs"}}},
+			},
 		},
 		"unknown Namespace": {
 			objects: []objectmeta.LiveMetadata{head("Namespace shop")}, kept: "Namespace shop NotKnown",
@@ -107,7 +148,9 @@ func TestWhatIsChosen(t *testing.T) {
 		var kept []string
 		for _, object := range selected.kept {
 			kept = append(kept, object.Object.String()+" "+string(object.Reason))
-			if slices.ContainsFunc(selected.deleted, func(head objectmeta.LiveMetadata) bool { return head.ID == object.Object }) {
+			if slices.ContainsFunc(selected.deleted, func(head objectmeta.LiveMetadata) bool {
+				return head.ID == object.Object
+			}) {
 				t.Errorf("%s: %s is kept and deleted", name, object.Object)
 			}
 		}
@@ -134,7 +177,8 @@ func TestPatterns(t *testing.T) {
 	}
 	web := head("apps Deployment shop/web")
 	for text, want := range map[string]bool{
-		"deployment/web": true, "Deployment.apps/shop/web": true, "deployments/*": true, "deployment/other/web": false, "deployment.example.com/web": false, "job/web": false, "deployment/we": false,
+		"deployment/web": true, "Deployment.apps/shop/web": true, "deployments/*": true, "deployment/other/web": false,
+		"deployment.example.com/web": false, "job/web": false, "deployment/we": false,
 	} {
 		if got := patterns(text)[0].matches(web); got != want {
 			t.Errorf("%s matches: %t", text, got)

@@ -74,7 +74,8 @@ func (s shop) apply(files string, change ...func(*session.Options)) *session.Out
 	for _, fn := range change {
 		fn(&o)
 	}
-	return session.Run(s.Context(), s.connect(), sandboxtest.LoadRelease(s, s.name, files, payload.Options{Name: s.name, Version: "1.0.0"}), o)
+	return session.Run(s.Context(), s.connect(),
+		sandboxtest.LoadRelease(s, s.name, files, payload.Options{Name: s.name, Version: "1.0.0"}), o)
 }
 
 // must applies files that can be applied.
@@ -145,7 +146,9 @@ func (s shop) remaining() []string {
 			scopes = append(scopes, inventory.ListScope{Kind: in.GroupKind()})
 		}
 	}
-	found, err := inventory.Take(s.Context(), c, scopes, func(release string, _ kinds.ID) bool { return release == s.name })
+	found, err := inventory.Take(s.Context(), c, scopes, func(release string, _ kinds.ID) bool {
+		return release == s.name
+	})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -200,7 +203,8 @@ func (s shop) patch(id kinds.ID, patch string) {
 		s.Fatal(err)
 	}
 	options := metav1.PatchOptions{FieldManager: "another"}
-	if _, err := c.In(in, s.name).Patch(s.Context(), id.Name, types.MergePatchType, []byte(patch), options); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := c.In(in, s.name).Patch(s.Context(), id.Name, types.MergePatchType, []byte(patch),
+		options); err != nil && !apierrors.IsNotFound(err) {
 		s.Fatal(err)
 	}
 }
@@ -212,7 +216,8 @@ func (s shop) hold(id kinds.ID) {
 	s.Cleanup(func() {
 		c := sandboxtest.Connect(s, test.Sandbox(s).Config)
 		if in, err := c.FindKind(context.Background(), id.GroupKind()); err == nil {
-			_, _ = c.In(in, s.name).Patch(context.Background(), id.Name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
+			_, _ = c.In(in, s.name).Patch(context.Background(), id.Name, types.MergePatchType,
+				[]byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
 		}
 	})
 }

@@ -61,16 +61,21 @@ func TestClaimsOfStatefulSetsAreNamed(t *testing.T) {
 	s := newShop(t)
 	s.must(base)
 	for _, name := range []string{"data-db-0", "data-db-1"} {
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		}}
-		if _, err := test.Client(t).CoreV1().PersistentVolumeClaims(s.name).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				},
+			}}
+		if _, err := test.Client(t).CoreV1().PersistentVolumeClaims(s.name).Create(t.Context(), claim,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	report := s.mustUninstall()
-	const want = "if the data is not needed: kubectl delete persistentvolumeclaim -n NS data-db-0 data-db-1, and uninstall again"
+	const want = "if the data is not needed: kubectl delete persistentvolumeclaim -n NS data-db-0 data-db-1, and " +
+		"uninstall again"
 	if len(report.Kept) != 1 || !strings.HasSuffix(s.text(report.Kept[0].Message), want) {
 		t.Errorf("kept %+v", report.Kept)
 	}

@@ -48,8 +48,8 @@ func beMortal(job string) int {
 	return 0
 }
 
-// kill uninstalls a release, and kills the process at its write number k, counted from 1, after the server has done it or before
-// the server gets it. It returns how many writes there were.
+// kill uninstalls a release, and kills the process at its write number k, counted from 1, after the server has done it
+// or before the server gets it. It returns how many writes there were.
 func kill(t *testing.T, release string, k int, isDone bool) (writes int, killed bool) {
 	t.Helper()
 	var count atomic.Int64
@@ -112,8 +112,12 @@ func startProxy(t *testing.T, serve func(http.Handler, http.ResponseWriter, *htt
 	if forward.Transport, err = rest.TransportFor(config); err != nil {
 		t.Fatal(err)
 	}
-	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) { serve(forward, w, request) }))
+	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
+		w.WriteHeader(http.StatusBadGateway)
+	}
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) { serve(forward, w, request) }),
+	)
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -143,7 +147,8 @@ func killAndRepeat(t *testing.T, k int, isDone bool) {
 	if _, killed := kill(t, s.name, k, isDone); !killed {
 		t.Fatal("it was not killed")
 	}
-	err := test.Client(t).CoordinationV1().Leases(records).Delete(t.Context(), lock.Name(s.name), metav1.DeleteOptions{})
+	err := test.Client(t).CoordinationV1().Leases(records).Delete(t.Context(), lock.Name(s.name),
+		metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}

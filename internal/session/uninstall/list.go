@@ -68,8 +68,8 @@ func (l *looker) labelled(ctx context.Context, of, ofTests []schema.GroupKind) (
 // testKinds are the kinds that tests have.
 var testKinds = []schema.GroupKind{kinds.Job, pod}
 
-// tests returns the tests of the release that are left, as objects of the release. Those that may not be listed are left out: the
-// release does not need them.
+// tests returns the tests of the release that are left, as objects of the release. Those that may not be listed are
+// left out: the release does not need them.
 func (l *looker) tests(ctx context.Context, of []schema.GroupKind) []objectmeta.LiveMetadata {
 	var found []objectmeta.LiveMetadata
 	options := metav1.ListOptions{LabelSelector: objectmeta.TestLabel + "=" + l.options.Release}
@@ -93,15 +93,16 @@ func (l *looker) tests(ctx context.Context, of []schema.GroupKind) []objectmeta.
 	return found
 }
 
-// unlisted returns an error if it is not known what the release has of a kind. A user who may not list a kind in the whole cluster
-// names the namespaces of the release.
+// unlisted returns an error if it is not known what the release has of a kind. A user who may not list a kind in the
+// whole cluster names the namespaces of the release.
 func (l *looker) unlisted(live *inventory.Inventory) error {
 	isKnown := func(kind schema.GroupKind) bool {
 		isCovered := func(namespace string) bool {
 			return live.Covers(kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace})
 		}
 		isOutside := func(namespace string) bool { return !isCovered(namespace) }
-		return apierrors.IsNotFound(live.ListError(kind)) || len(l.options.In) > 0 && !slices.ContainsFunc(l.options.In, isOutside)
+		return apierrors.IsNotFound(live.ListError(kind)) ||
+			len(l.options.In) > 0 && !slices.ContainsFunc(l.options.In, isOutside)
 	}
 	unlisted := slices.DeleteFunc(live.UnlistedKinds(), isKnown)
 	if len(unlisted) == 0 {
@@ -111,7 +112,8 @@ func (l *looker) unlisted(live *inventory.Inventory) error {
 	for _, kind := range unlisted {
 		texts = append(texts, kind.String())
 	}
-	message := fmt.Sprintf("it is not known which objects of %s release %s has", printable.Few(texts, mostNamed), l.options.Release)
+	message := fmt.Sprintf("it is not known which objects of %s release %s has", printable.Few(texts, mostNamed),
+		l.options.Release)
 	if apierrors.IsForbidden(live.ListError(unlisted[0])) {
 		message += "; who may not list them in the whole cluster names the namespaces of the release with --namespace"
 	}

@@ -41,7 +41,8 @@ type UninstallPlan struct {
 
 	record  *record.Record
 	applied *fingerprint.Cache
-	last    []objectmeta.LiveMetadata // the Namespace of the record, if the release has it: it is deleted after the record
+	// the Namespace of the record, if the release has it: it is deleted after the record
+	last []objectmeta.LiveMetadata
 }
 
 // Objects returns all objects to be deleted, in the order of the stages.
@@ -69,9 +70,11 @@ type UnknownReleaseError struct {
 
 func (e *UnknownReleaseError) Error() string {
 	if len(e.Elsewhere) > 0 {
-		return fmt.Sprintf("the record of release %s is in namespace %s: use --record-namespace %s", e.Release, strings.Join(e.Elsewhere, ", "), e.Elsewhere[0])
+		return fmt.Sprintf("the record of release %s is in namespace %s: use --record-namespace %s", e.Release,
+			strings.Join(e.Elsewhere, ", "), e.Elsewhere[0])
 	}
-	return fmt.Sprintf("there is no release %s: namespace %s has no record of it, and no object has its label", e.Release, e.Namespace)
+	return fmt.Sprintf("there is no release %s: namespace %s has no record of it, and no object has its label",
+		e.Release, e.Namespace)
 }
 
 // A looker reads what the cluster has of a release.
@@ -82,8 +85,8 @@ type looker struct {
 	seen    *UninstallPlan // by the user; nil for the first look
 }
 
-// Look returns what an uninstall would do. It changes nothing. It returns an error if a process applies the release or keeps it in
-// place, if rights are missing, or if it can't be found out what the release has.
+// Look returns what an uninstall would do. It changes nothing. It returns an error if a process applies the release or
+// keeps it in place, if rights are missing, or if it can't be found out what the release has.
 func Look(ctx context.Context, c *cluster.Cluster, o Options) (*UninstallPlan, error) {
 	l := &looker{cluster: c, options: o, store: record.NewStore(c.Client, o.Namespace, o.Release)}
 	if err := l.checkHolder(ctx); err != nil {
@@ -94,10 +97,16 @@ func Look(ctx context.Context, c *cluster.Cluster, o Options) (*UninstallPlan, e
 
 // lock returns the lock of the release.
 func (l *looker) lock() lock.Lock {
-	return lock.Lock{Client: l.cluster.Client, Namespace: l.options.Namespace, Release: l.options.Release, Now: l.cluster.Now}
+	return lock.Lock{
+		Client:    l.cluster.Client,
+		Namespace: l.options.Namespace,
+		Release:   l.options.Release,
+		Now:       l.cluster.Now,
+	}
 }
 
-// checkHolder returns an error if a process applies the release, for which the uninstall is not to wait, or keeps it in place.
+// checkHolder returns an error if a process applies the release, for which the uninstall is not to wait, or keeps it in
+// place.
 func (l *looker) checkHolder(ctx context.Context) error {
 	held, err := l.lock().Holder(ctx)
 	if err != nil {
@@ -136,7 +145,12 @@ func (l *looker) look(ctx context.Context) (*UninstallPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &UninstallPlan{Release: l.options.Release, Begun: known.Uninstall, record: known, applied: fingerprint.Read(known.Fingerprints)}
+	p := &UninstallPlan{
+		Release: l.options.Release,
+		Begun:   known.Uninstall,
+		record:  known,
+		applied: fingerprint.Read(known.Fingerprints),
+	}
 	if newest := known.Newest(); newest != nil {
 		p.Version = newest.Version
 	}
@@ -154,7 +168,8 @@ func (l *looker) look(ctx context.Context) (*UninstallPlan, error) {
 	if err := l.checkExists(ctx, isFound, labelled); err != nil {
 		return nil, err
 	}
-	if missed := append(unmatched(l.options.Choice.Keep, labelled), unmatched(l.options.Choice.DeleteData, labelled)...); len(missed) > 0 {
+	if missed := append(unmatched(l.options.Choice.Keep, labelled),
+		unmatched(l.options.Choice.DeleteData, labelled)...); len(missed) > 0 {
 		return nil, &PatternError{Release: l.options.Release, Patterns: missed}
 	}
 	selected := p.chooser(l.options.Choice).choose(labelled)
@@ -182,11 +197,12 @@ type PatternError struct {
 }
 
 func (e *PatternError) Error() string {
-	return fmt.Sprintf("release %s has no object %s: an object is named KIND/NAME or KIND/NAMESPACE/NAME", e.Release, strings.Join(e.Patterns, ", "))
+	return fmt.Sprintf("release %s has no object %s: an object is named KIND/NAME or KIND/NAMESPACE/NAME", e.Release,
+		strings.Join(e.Patterns, ", "))
 }
 
-// checkExists returns an error if the cluster has nothing of the release: no record, no Lease, and no object; or if the record is in
-// another namespace, with the lock.
+// checkExists returns an error if the cluster has nothing of the release: no record, no Lease, and no object; or if the
+// record is in another namespace, with the lock.
 func (l *looker) checkExists(ctx context.Context, isFound bool, labelled []objectmeta.LiveMetadata) error {
 	if isFound {
 		return nil
@@ -214,7 +230,8 @@ func (l *looker) keepHolders(ctx context.Context, s *selection) error {
 	ofRecord := kinds.ID{Kind: "ConfigMap", Namespace: l.options.Namespace, Name: lock.Name(l.options.Release)}
 	isOfRecord := func(id kinds.ID) bool {
 		isSecret := id.GroupKind() == schema.GroupKind{Kind: "Secret"}
-		return id == ofRecord || isSecret && l.copies().Has(types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
+		return id == ofRecord || isSecret &&
+			l.copies().Has(types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
 	}
 	for uid, left := range remains {
 		left.Objects = slices.DeleteFunc(left.Objects, isOfRecord)
@@ -229,15 +246,19 @@ func (l *looker) copies() files.CopyStore {
 	return files.CopyStore{Cluster: l.cluster, Namespace: l.options.Namespace, Release: l.options.Release}
 }
 
-// pending returns the objects of deletes that the release has requested before and that are not done, except those with its
-// label.
-func (l *looker) pending(ctx context.Context, known *record.Record, labelled []objectmeta.LiveMetadata) ([]objectmeta.LiveMetadata, error) {
+// pending returns the objects of deletes that the release has requested before and that are not done, except those with
+// its label.
+func (l *looker) pending(ctx context.Context, known *record.Record,
+	labelled []objectmeta.LiveMetadata) ([]objectmeta.LiveMetadata, error) {
 	var found []objectmeta.LiveMetadata
 	for _, item := range precondition.ObserveDeletes(ctx, l.cluster, known.Tombstones) {
-		hasLabel := slices.ContainsFunc(labelled, func(head objectmeta.LiveMetadata) bool { return head.UID == item.Seen.UID })
+		hasLabel := slices.ContainsFunc(labelled, func(head objectmeta.LiveMetadata) bool {
+			return head.UID == item.Seen.UID
+		})
 		switch {
 		case item.Seen.State == tombstone.Unknown:
-			return nil, fmt.Errorf("it is not known whether %s is gone, which the release has deleted: %w", item.ID, item.Seen.Err)
+			return nil, fmt.Errorf("it is not known whether %s is gone, which the release has deleted: %w", item.ID,
+				item.Seen.Err)
 		case item.Seen.State != tombstone.Terminating || hasLabel:
 			continue
 		}
@@ -272,11 +293,14 @@ func (p *UninstallPlan) addNotes(labelled []objectmeta.LiveMetadata) {
 		}
 	}
 	if p.Begun != nil {
-		p.Notes = append(p.Notes, fmt.Sprintf("an uninstall of the release was begun at %s, and goes on", p.Begun.Since.UTC().Format(time.RFC3339)))
+		p.Notes = append(p.Notes,
+			fmt.Sprintf("an uninstall of the release was begun at %s, and goes on",
+				p.Begun.Since.UTC().Format(time.RFC3339)))
 		return
 	}
 	if missing := p.applied.Missing(p.knownObjects(labelled)); missing > 0 {
-		p.Notes = append(p.Notes, printable.Count(missing, "object")+" of the release are not there, or have lost its label: those stay")
+		p.Notes = append(p.Notes,
+			printable.Count(missing, "object")+" of the release are not there, or have lost its label: those stay")
 	}
 }
 

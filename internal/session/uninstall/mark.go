@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// markKept marks the kept objects of the release, which are not to be taken for those of a release whose record is lost. They keep
-// their labels: a later uninstall finds them. A refused mark is a note, and holds nothing up.
+// markKept marks the kept objects of the release, which are not to be taken for those of a release whose record is
+// lost. They keep their labels: a later uninstall finds them. A refused mark is a note, and holds nothing up.
 func (r *remover) markKept(ctx context.Context) error {
 	now := r.cluster.Now().UTC().Format(time.RFC3339)
 	var group errgroup.Group
@@ -29,7 +29,8 @@ func (r *remover) markKept(ctx context.Context) error {
 			if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				r.report.Notes = append(r.report.Notes, "status may report a lost record, since "+head.ID.String()+" is kept and can't be marked: "+printable.Line(err.Error()))
+				r.report.Notes = append(r.report.Notes, "status may report a lost record, since "+head.ID.String()+
+					" is kept and can't be marked: "+printable.Line(err.Error()))
 			}
 			return nil
 		})
@@ -45,7 +46,8 @@ func markOf(head objectmeta.LiveMetadata, now string) []byte {
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	mark := operation{"add", "/metadata/annotations/" + strings.ReplaceAll(objectmeta.UninstalledAnnotation, "/", "~1"), now}
+	mark := operation{"add", "/metadata/annotations/" + strings.ReplaceAll(objectmeta.UninstalledAnnotation, "/", "~1"),
+		now}
 	if len(head.Object().GetAnnotations()) == 0 {
 		mark = operation{"add", "/metadata/annotations", map[string]string{objectmeta.UninstalledAnnotation: now}}
 	}

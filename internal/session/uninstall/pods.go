@@ -14,7 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// podOwners are the owners of the pods of workloads, by their namespace: the workloads themselves, their ReplicaSets and Jobs.
+// podOwners are the owners of the pods of workloads, by their namespace: the workloads themselves, their ReplicaSets
+// and Jobs.
 type podOwners map[string]map[types.UID]bool
 
 var (
@@ -22,8 +23,8 @@ var (
 	replicaSet = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
 )
 
-// findPodOwners returns the owners of the pods of the workloads of a stage. The pods end after their workloads, and until then they
-// need their configuration and their rights.
+// findPodOwners returns the owners of the pods of the workloads of a stage. The pods end after their workloads, and
+// until then they need their configuration and their rights.
 func (r *remover) findPodOwners(ctx context.Context, stage UninstallStage) podOwners {
 	owners := podOwners{}
 	if stage.Name != rankNames[ofWorkloads] {
@@ -45,9 +46,10 @@ func (r *remover) findPodOwners(ctx context.Context, stage UninstallStage) podOw
 	return owners
 }
 
-// ownedBy returns the objects of a kind in a namespace that have one of some owners. It returns none if they can't be listed: they
-// are not the release's.
-func (r *remover) ownedBy(ctx context.Context, kind schema.GroupKind, namespace string, owners map[types.UID]bool) []objectmeta.LiveMetadata {
+// ownedBy returns the objects of a kind in a namespace that have one of some owners. It returns none if they can't be
+// listed: they are not the release's.
+func (r *remover) ownedBy(ctx context.Context, kind schema.GroupKind, namespace string,
+	owners map[types.UID]bool) []objectmeta.LiveMetadata {
 	in, err := r.cluster.FindKind(ctx, kind)
 	if err != nil {
 		return nil

@@ -24,7 +24,8 @@ import (
 
 const (
 	deletesAtOnce = 16
-	// The pause between two looks at the objects of a stage is a tenth of the time that the stage has taken, within bounds.
+	// The pause between two looks at the objects of a stage is a tenth of the time that the stage has taken, within
+	// bounds.
 	pauseShare    = 10
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 2 * time.Second
@@ -56,11 +57,18 @@ type remover struct {
 }
 
 func newRemover(l *looker, report *UninstallReport) *remover {
-	return &remover{looker: l, report: report, sent: map[types.UID]bool{}, failing: map[kinds.ID]error{}, described: map[kinds.ID]string{}}
+	return &remover{
+		looker:    l,
+		report:    report,
+		sent:      map[types.UID]bool{},
+		failing:   map[kinds.ID]error{},
+		described: map[kinds.ID]string{},
+	}
 }
 
-// deleteStage deletes the objects of a stage, and waits until they are gone. It looks at them again and again, and decides by what it
-// finds: so an object that was written or created again in between is judged anew, and a restart takes no other path.
+// deleteStage deletes the objects of a stage, and waits until they are gone. It looks at them again and again, and
+// decides by what it finds: so an object that was written or created again in between is judged anew, and a restart
+// takes no other path.
 func (r *remover) deleteStage(ctx context.Context, stage UninstallStage) error {
 	r.current, r.total = stage.Objects, len(stage.Objects)
 	r.emit(Event{Type: StageBegan, Stage: stage.Name})
@@ -101,8 +109,8 @@ func pause(ctx context.Context, began time.Time) error {
 	}
 }
 
-// deleteOnce reads the objects of the stage, and requests the deletes that were not accepted before. It reports whether one was
-// accepted.
+// deleteOnce reads the objects of the stage, and requests the deletes that were not accepted before. It reports whether
+// one was accepted.
 func (r *remover) deleteOnce(ctx context.Context, stage UninstallStage, of []schema.GroupKind) (bool, error) {
 	if err := r.observe(ctx, stage, of); err != nil {
 		return false, err
@@ -155,8 +163,8 @@ func (r *remover) observe(ctx context.Context, stage UninstallStage, of []schema
 	return nil
 }
 
-// confirmGone returns an object that was not listed any more, if it exists nevertheless: it may have lost its label. An object
-// whose delete was accepted, and that was never seen since, is gone.
+// confirmGone returns an object that was not listed any more, if it exists nevertheless: it may have lost its label. An
+// object whose delete was accepted, and that was never seen since, is gone.
 func (r *remover) confirmGone(ctx context.Context, head objectmeta.LiveMetadata) (*objectmeta.LiveMetadata, error) {
 	if r.sent[head.UID] && !head.Terminating {
 		return nil, nil
@@ -168,10 +176,12 @@ func (r *remover) confirmGone(ctx context.Context, head objectmeta.LiveMetadata)
 	return found, nil
 }
 
-// request requests the deletes that were not accepted before, of the objects as they were read. An object that was written since is
-// left for the next look. An error means that a delete is refused for good.
+// request requests the deletes that were not accepted before, of the objects as they were read. An object that was
+// written since is left for the next look. An error means that a delete is refused for good.
 func (r *remover) request(ctx context.Context, stage UninstallStage) (isAny bool, err error) {
-	unsent := slices.DeleteFunc(slices.Clone(r.current), func(head objectmeta.LiveMetadata) bool { return r.sent[head.UID] || head.Terminating })
+	unsent := slices.DeleteFunc(slices.Clone(r.current), func(head objectmeta.LiveMetadata) bool {
+		return r.sent[head.UID] || head.Terminating
+	})
 	var group errgroup.Group
 	group.SetLimit(deletesAtOnce)
 	for _, head := range unsent {
@@ -185,7 +195,12 @@ func (r *remover) request(ctx context.Context, stage UninstallStage) (isAny bool
 				delete(r.failing, head.ID)
 			case !apierrors.IsConflict(err) && ctx.Err() == nil:
 				if known := r.failing[head.ID]; known == nil || known.Error() != err.Error() {
-					r.emit(Event{Type: ObjectFailing, Object: head.ID, Message: printable.Line(err.Error()), Stage: stage.Name})
+					r.emit(Event{
+						Type:    ObjectFailing,
+						Object:  head.ID,
+						Message: printable.Line(err.Error()),
+						Stage:   stage.Name,
+					})
 				}
 				r.failing[head.ID] = err
 			}
@@ -195,7 +210,11 @@ func (r *remover) request(ctx context.Context, stage UninstallStage) (isAny bool
 	_ = group.Wait()
 	for _, head := range r.current {
 		if err := r.failing[head.ID]; isFinal(err) {
-			return false, &reason.Error{Reason: ReasonRefused, Message: "the delete of " + head.ID.String() + " is refused", Err: printable.Error(err)}
+			return false, &reason.Error{
+				Reason:  ReasonRefused,
+				Message: "the delete of " + head.ID.String() + " is refused",
+				Err:     printable.Error(err),
+			}
 		}
 	}
 	return isAny, nil
@@ -203,7 +222,8 @@ func (r *remover) request(ctx context.Context, stage UninstallStage) (isAny bool
 
 // isFinal reports whether a refusal of a delete does not end by itself.
 func isFinal(err error) bool {
-	return errors.Is(err, lock.ErrLost) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsBadRequest(err)
+	return errors.Is(err, lock.ErrLost) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsMethodNotSupported(err) || apierrors.IsBadRequest(err)
 }
 
 // reportWaits reports what the stage waits for, and records how many objects are left.
@@ -244,8 +264,8 @@ func (r *remover) describe(ctx context.Context, objects []objectmeta.LiveMetadat
 	return slices.DeleteFunc(described, func(left LeftObject) bool { return left.Message == "gone" })
 }
 
-// describeLeft reports the objects that are not gone: with their states those of the stage that has not ended, and the names of the
-// others.
+// describeLeft reports the objects that are not gone: with their states those of the stage that has not ended, and the
+// names of the others.
 func (r *remover) describeLeft(ctx context.Context) {
 	r.report.Left = r.describe(ctx, r.current)
 	known := map[kinds.ID]bool{}
@@ -253,10 +273,13 @@ func (r *remover) describeLeft(ctx context.Context) {
 		known[left.Object] = true
 	}
 	for _, head := range r.plan.Objects() {
-		isGone := slices.ContainsFunc(r.deleted, func(gone objectmeta.LiveMetadata) bool { return gone.UID == head.UID })
+		isGone := slices.ContainsFunc(r.deleted, func(gone objectmeta.LiveMetadata) bool {
+			return gone.UID == head.UID
+		})
 		isKept := slices.ContainsFunc(r.plan.Kept, func(kept KeptObject) bool { return kept.Object == head.ID })
 		if !isGone && !isKept && !known[head.ID] {
-			r.report.Left = append(r.report.Left, LeftObject{Object: head.ID, Message: "its delete was not requested yet"})
+			r.report.Left = append(r.report.Left,
+				LeftObject{Object: head.ID, Message: "its delete was not requested yet"})
 		}
 	}
 }

@@ -38,8 +38,11 @@ func (l *looker) checkRights(ctx context.Context, p *UninstallPlan) error {
 	}
 	slices.Sort(texts)
 	user := printable.Line(cmp.Or(cluster.UserOf(ctx, l.cluster).Username, "this account"))
-	return &reason.Error{Reason: ReasonDenied, Message: fmt.Sprintf("%s may not do all that the uninstall of release %s needs, and nothing is deleted; missing: %s",
-		user, p.Release, strings.Join(append(texts[:min(len(texts), mostRights)], more(len(texts)-mostRights)...), "; "))}
+	return &reason.Error{Reason: ReasonDenied,
+		Message: fmt.Sprintf("%s may not do all that the uninstall of release %s needs, and nothing is deleted; "+
+			"missing: %s",
+			user, p.Release, strings.Join(append(texts[:min(len(texts), mostRights)], more(len(texts)-mostRights)...),
+				"; "))}
 }
 
 func more(n int) []string {
@@ -60,7 +63,11 @@ func (l *looker) rights(p *UninstallPlan) []precondition.NamedRight {
 	var all []precondition.NamedRight
 	at := map[place]int{}
 	for _, head := range p.Objects() {
-		right := precondition.Right{Verb: "delete", Resource: head.Resource.GroupResource(), Namespace: head.ID.Namespace}
+		right := precondition.Right{
+			Verb:      "delete",
+			Resource:  head.Resource.GroupResource(),
+			Namespace: head.ID.Namespace,
+		}
 		key := place{right.Resource, right.Namespace}
 		if i, isKnown := at[key]; isKnown {
 			all[i].Names = append(all[i].Names, head.ID.Name)
@@ -69,7 +76,8 @@ func (l *looker) rights(p *UninstallPlan) []precondition.NamedRight {
 		at[key] = len(all)
 		all = append(all, precondition.NamedRight{Right: right, Names: []string{head.ID.Name}})
 	}
-	for _, resource := range []schema.GroupResource{{Resource: "configmaps"}, {Group: "coordination.k8s.io", Resource: "leases"}} {
+	for _, resource := range []schema.GroupResource{{Resource: "configmaps"},
+		{Group: "coordination.k8s.io", Resource: "leases"}} {
 		for _, verb := range []string{"get", "update", "delete"} {
 			right := precondition.Right{Verb: verb, Resource: resource, Namespace: l.options.Namespace}
 			all = append(all, precondition.NamedRight{Right: right, Names: []string{lock.Name(l.options.Release)}})
@@ -77,7 +85,11 @@ func (l *looker) rights(p *UninstallPlan) []precondition.NamedRight {
 	}
 	if p.record.History.HasFiles() {
 		for _, verb := range []string{"list", "delete"} {
-			right := precondition.Right{Verb: verb, Resource: schema.GroupResource{Resource: "secrets"}, Namespace: l.options.Namespace}
+			right := precondition.Right{
+				Verb:      verb,
+				Resource:  schema.GroupResource{Resource: "secrets"},
+				Namespace: l.options.Namespace,
+			}
 			all = append(all, precondition.NamedRight{Right: right, Names: []string{""}}) // of all names
 		}
 	}

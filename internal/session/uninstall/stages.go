@@ -35,8 +35,10 @@ const (
 )
 
 var rankNames = [...]string{
-	ofPolicies: "admission policies", ofCustom: "custom resources", ofCalls: "webhooks and APIServices", ofRoutes: "ingresses, autoscalers and disruption budgets",
-	ofWorkloads: "workloads", ofSettings: "services, configuration and storage", ofBindings: "role bindings", ofRights: "roles, accounts and classes",
+	ofPolicies: "admission policies", ofCustom: "custom resources", ofCalls: "webhooks and APIServices",
+	ofRoutes:    "ingresses, autoscalers and disruption budgets",
+	ofWorkloads: "workloads", ofSettings: "services, configuration and storage", ofBindings: "role bindings",
+	ofRights:      "roles, accounts and classes",
 	ofDefinitions: "definitions", ofNamespaces: "namespaces",
 }
 

@@ -1,9 +1,9 @@
-// Package uninstall removes a release from a cluster: the objects that it has applied, in the reverse order of need, and then its
-// record. What may be needed by others is kept: data, Namespaces with objects that the release does not have, and what
-// another manager has taken over.
+// Package uninstall removes a release from a cluster: the objects that it has applied, in the reverse order of need,
+// and then its record. What may be needed by others is kept: data, Namespaces with objects that the release does not
+// have, and what another manager has taken over.
 //
-// It removes no operator (package setup of internal/operator does), and runs no lifecycle hook. Which objects are deleted
-// (choose.go) and in which order (stages.go) is decided without requests.
+// It removes no operator (package setup of internal/operator does), and runs no lifecycle hook. Which objects are
+// deleted (choose.go) and in which order (stages.go) is decided without requests.
 //
 // Look is the call to start from: it returns what would be deleted. Run deletes it, under the lock of the release, and
 // goes on where an earlier uninstall was killed. DryRun sends the deletes as dry runs.
@@ -32,12 +32,13 @@ import (
 
 // The reasons of this package's failures.
 const (
-	ReasonKept     = "ReleaseKeptInPlace"     // a process would apply again what is deleted
-	ReasonUnlisted = "ReleaseNotListed"       // it is not known what the release has
-	ReasonDenied   = "UninstallDenied"        // rights are missing
-	ReasonChanged  = "ReleaseChanged"         // another version was applied since the user has seen what would be deleted
-	ReasonRefused  = "UninstallDeleteRefused" // the API server refuses a delete for good
-	ReasonTimeout  = "UninstallTimeout"       // not all objects were gone in time
+	ReasonKept     = "ReleaseKeptInPlace" // a process would apply again what is deleted
+	ReasonUnlisted = "ReleaseNotListed"   // it is not known what the release has
+	ReasonDenied   = "UninstallDenied"    // rights are missing
+	// another version was applied since the user has seen what would be deleted
+	ReasonChanged = "ReleaseChanged"
+	ReasonRefused = "UninstallDeleteRefused" // the API server refuses a delete for good
+	ReasonTimeout = "UninstallTimeout"       // not all objects were gone in time
 )
 
 // Options configure an uninstall.
@@ -117,7 +118,8 @@ func (r *UninstallReport) finish(began time.Time, deleted []objectmeta.LiveMetad
 	return r
 }
 
-// Run uninstalls a release. Seen is what the user has seen of it: if another version was applied since, nothing is deleted.
+// Run uninstalls a release. Seen is what the user has seen of it: if another version was applied since, nothing is
+// deleted.
 func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *UninstallPlan) *UninstallReport {
 	began, report := time.Now(), newReport(seen)
 	l := &looker{cluster: c, options: o}
@@ -129,7 +131,12 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *UninstallPlan
 	if err != nil {
 		return report.finish(began, nil, hold.Release(err))
 	}
-	r := newRemover(&looker{cluster: fenced, options: o, store: record.NewStore(fenced.Client, o.Namespace, o.Release), seen: seen}, report)
+	r := newRemover(&looker{
+		cluster: fenced,
+		options: o,
+		store:   record.NewStore(fenced.Client, o.Namespace, o.Release),
+		seen:    seen,
+	}, report)
 	r.hold, r.notifier = hold, &notify.Notifier{Cluster: c, Namespace: o.Namespace, Release: o.Release}
 	defer r.notifyEnd(ctx)
 	if err = r.run(hold.Context(), seen); err != nil {
@@ -169,14 +176,20 @@ func DryRun(ctx context.Context, c *cluster.Cluster, p *UninstallPlan) *Uninstal
 	var accepted []objectmeta.LiveMetadata
 	for i, err := range refused {
 		if err != nil && !apierrors.IsNotFound(err) {
-			report.Left = append(report.Left, LeftObject{Object: objects[i].ID, Message: "its delete would be refused: " + printable.Line(err.Error())})
+			report.Left = append(report.Left, LeftObject{
+				Object:  objects[i].ID,
+				Message: "its delete would be refused: " + printable.Line(err.Error()),
+			})
 		} else {
 			accepted = append(accepted, objects[i])
 		}
 	}
 	var err error
 	if len(report.Left) > 0 {
-		err = &reason.Error{Reason: ReasonRefused, Message: printable.Count(len(report.Left), "delete") + " would be refused"}
+		err = &reason.Error{
+			Reason:  ReasonRefused,
+			Message: printable.Count(len(report.Left), "delete") + " would be refused",
+		}
 	}
 	return report.finish(began, accepted, err)
 }
@@ -190,8 +203,12 @@ func (r *remover) run(ctx context.Context, seen *UninstallPlan) error {
 	if err != nil {
 		return err
 	}
-	if before, now := seen.record.Newest(), p.record.Newest(); before != nil && now != nil && (before.Hash != now.Hash || !before.Started.Equal(&now.Started)) {
-		return &reason.Error{Reason: ReasonChanged, Message: fmt.Sprintf("release %s was applied meanwhile: look again at what would be deleted", p.Release)}
+	if before, now := seen.record.Newest(), p.record.Newest(); before != nil && now != nil &&
+		(before.Hash != now.Hash || !before.Started.Equal(&now.Started)) {
+		return &reason.Error{
+			Reason:  ReasonChanged,
+			Message: fmt.Sprintf("release %s was applied meanwhile: look again at what would be deleted", p.Release),
+		}
 	}
 	r.plan, r.report.Kept, r.report.Hooks, r.report.Notes = p, p.Kept, p.Hooks, p.Notes
 	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
@@ -222,7 +239,8 @@ func (r *remover) deleteAll(ctx context.Context) error {
 	return nil
 }
 
-// end marks what is kept, and deletes the copies of the files, and then the record. A kill before the Lease is deleted leaves a copy of the record in that.
+// end marks what is kept, and deletes the copies of the files, and then the record. A kill before the Lease is deleted
+// leaves a copy of the record in that.
 func (r *remover) end(ctx context.Context) error {
 	if err := r.markKept(ctx); err != nil {
 		return err
@@ -243,7 +261,8 @@ func (r *remover) end(ctx context.Context) error {
 // requestTimeout bounds the requests after the end of the context.
 const requestTimeout = 20 * time.Second
 
-// interrupted records how many objects are left, and reports what holds them. The record is another process's if the lock is lost.
+// interrupted records how many objects are left, and reports what holds them. The record is another process's if the
+// lock is lost.
 func (r *remover) interrupted(ctx context.Context, err error) error {
 	if errors.Is(err, lock.ErrLost) {
 		return err
@@ -257,8 +276,9 @@ func (r *remover) interrupted(ctx context.Context, err error) error {
 	if !errors.Is(err, errTimeout) {
 		return err
 	}
-	return &reason.Error{Reason: ReasonTimeout, Message: fmt.Sprintf("%s not gone after %s: run the uninstall again to go on when what holds them is resolved",
-		printable.Count(r.left, "object"), r.options.Timeout)}
+	return &reason.Error{Reason: ReasonTimeout,
+		Message: fmt.Sprintf("%s not gone after %s: run the uninstall again to go on when what holds them is resolved",
+			printable.Count(r.left, "object"), r.options.Timeout)}
 }
 
 // save records how many objects are left.

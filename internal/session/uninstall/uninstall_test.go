@@ -94,7 +94,8 @@ func TestWhatNeedsOthersGoesFirst(t *testing.T) {
 	s.must(whole, unready)
 	report := s.through(log.note).mustUninstall()
 	want := []string{
-		"ships", "validatingwebhookconfigurations", "deployments", "configmaps", "configmaps", "services", "rolebindings", "roles", "serviceaccounts",
+		"ships", "validatingwebhookconfigurations", "deployments", "configmaps", "configmaps", "services",
+		"rolebindings", "roles", "serviceaccounts",
 		"customresourcedefinitions", "namespaces", "configmaps", "leases",
 	}
 	slices.Sort(log.sent[3:6]) // each stage is deleted at the same time
@@ -129,9 +130,11 @@ func TestWhatOthersNeedIsKept(t *testing.T) {
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}
 `, unready)
 	c := s.connect()
-	sandboxtest.Apply(t, c, strings.ReplaceAll(`{apiVersion: NS.example.com/v1, kind: Ship, metadata: {name: theirs, namespace: default}, spec: {mast: 1}}`, "NS", s.name))
+	sandboxtest.Apply(t, c,
+		strings.ReplaceAll(`{apiVersion: NS.example.com/v1, kind: Ship, metadata: {name: theirs, namespace: default}, spec: {mast: 1}}`, "NS", s.name))
 	s.patch(kinds.ID{Kind: "ConfigMap", Name: "taken"}, `{"metadata": {"managedFields": [{}]}}`)
-	s.patch(kinds.ID{Group: rbacv1.GroupName, Kind: "ClusterRole", Name: s.name}, `{"metadata": {"labels": {"runlevel.dev/release": "another"}}}`)
+	s.patch(kinds.ID{Group: rbacv1.GroupName, Kind: "ClusterRole", Name: s.name},
+		`{"metadata": {"labels": {"runlevel.dev/release": "another"}}}`)
 
 	report := s.mustUninstall(func(o *uninstall.Options) {
 		o.Choice = uninstall.Choice{Keep: s.patterns("sa/web"), DeleteData: s.patterns("pvc/NS/scratch")}
@@ -145,7 +148,8 @@ func TestWhatOthersNeedIsKept(t *testing.T) {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 	wantLeft := []string{
-		"ConfigMap NS/annotated", "ConfigMap NS/taken", "CustomResourceDefinition ships.NS.example.com", "Namespace NS", "PersistentVolumeClaim NS/data", "ServiceAccount NS/web",
+		"ConfigMap NS/annotated", "ConfigMap NS/taken", "CustomResourceDefinition ships.NS.example.com", "Namespace NS",
+		"PersistentVolumeClaim NS/data", "ServiceAccount NS/web",
 	}
 	if diff := cmp.Diff(wantLeft, s.remaining()); diff != "" || !s.isForgotten() {
 		t.Errorf("remaining (-want +got), forgotten: %t\n%s", s.isForgotten(), diff)
@@ -160,9 +164,12 @@ func TestANamespaceWithForeignObjectsIsKept(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
-	sandboxtest.Apply(t, s.connect(), strings.ReplaceAll(`{apiVersion: v1, kind: Secret, metadata: {name: theirs, namespace: NS}}`, "NS", s.name))
+	sandboxtest.Apply(t, s.connect(),
+		strings.ReplaceAll(`{apiVersion: v1, kind: Secret, metadata: {name: theirs, namespace: NS}}`, "NS", s.name))
 	report := s.mustUninstall()
-	if len(report.Kept) != 1 || s.text(report.Kept[0].Message) != "1 object would be deleted with it, which the release does not have: Secret NS/theirs" {
+	if len(report.Kept) != 1 ||
+		s.text(report.Kept[0].Message) != "1 object would be deleted with it, which the release does not have: "+
+			"Secret NS/theirs" {
 		t.Errorf("kept %+v", report.Kept)
 	}
 	if diff := cmp.Diff([]string{"Namespace NS"}, s.remaining()); diff != "" {
@@ -189,7 +196,8 @@ func TestAHeldObject(t *testing.T) {
 	if err := s.apply(base).Err; err == nil || !strings.Contains(err.Error(), precondition.BeingUninstalled) {
 		t.Errorf("an apply of it: %v", err)
 	}
-	keeping := s.apply(base, func(o *session.Options) { o.Keep = &keep.Options{} }) // which nothing else of the gate ends
+	// which nothing else of the gate ends
+	keeping := s.apply(base, func(o *session.Options) { o.Keep = &keep.Options{} })
 	if keeping.Err == nil || !strings.Contains(keeping.Err.Error(), precondition.BeingUninstalled) {
 		t.Errorf("an apply of it, to keep it in place: %v", keeping.Err)
 	}
@@ -212,7 +220,8 @@ func TestAnObjectThatIsWrittenMeanwhile(t *testing.T) {
 		}
 		return nil
 	}).mustUninstall()
-	if diff := cmp.Diff([]string{"ConfigMap NS/one: Annotated", "Namespace NS: HoldsKeptObjects"}, s.kept(report)); diff != "" {
+	if diff := cmp.Diff([]string{"ConfigMap NS/one: Annotated", "Namespace NS: HoldsKeptObjects"},
+		s.kept(report)); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"ConfigMap NS/one", "Namespace NS"}, s.remaining()); diff != "" {
@@ -226,7 +235,8 @@ func TestAPendingDelete(t *testing.T) {
 	s := newShop(t)
 	s.must(base)
 	old := kinds.ID{Kind: "ConfigMap", Name: "old"}
-	if _, err := test.Client(t).CoreV1().ConfigMaps(s.name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := test.Client(t).CoreV1().ConfigMaps(s.name).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.hold(old)
@@ -267,7 +277,9 @@ func TestOneUninstallAtATime(t *testing.T) {
 	s.must(base)
 	s.hold(configOne)
 	begun, first := make(chan struct{}, 20), make(chan *uninstall.UninstallReport)
-	c, o := s.connect(), s.options(func(o *uninstall.Options) { o.OnEvent = func(uninstall.Event) { begun <- struct{}{} } })
+	c, o := s.connect(), s.options(func(o *uninstall.Options) {
+		o.OnEvent = func(uninstall.Event) { begun <- struct{}{} }
+	})
 	ctx := t.Context()
 	go func() { first <- uninstallOf(ctx, c, o) }()
 	<-begun
@@ -302,7 +314,8 @@ func TestPodsHaveTheirConfigurationToTheEnd(t *testing.T) {
 		t.Errorf("%v, left: %+v", report.Err, report.Left)
 	}
 	left := strings.Join(s.remaining(), ", ")
-	if strings.Contains(left, "Deployment") || !strings.Contains(left, "ConfigMap NS/one") || !strings.Contains(left, "RoleBinding NS/web") {
+	if strings.Contains(left, "Deployment") || !strings.Contains(left, "ConfigMap NS/one") ||
+		!strings.Contains(left, "RoleBinding NS/web") {
 		t.Errorf("remaining: %s", left)
 	}
 	s.unhold(pod)
@@ -341,7 +354,8 @@ func TestARefusedDelete(t *testing.T) {
 		t.Errorf("the dry run: %v, %+v", report.Err, report.Left)
 	}
 	report := s.uninstall()
-	if report.Err == nil || !strings.Contains(s.text(report.Err.Error()), "the delete of ConfigMap NS/one is refused") || !strings.Contains(report.Err.Error(), "it is needed") {
+	if report.Err == nil || !strings.Contains(s.text(report.Err.Error()),
+		"the delete of ConfigMap NS/one is refused") || !strings.Contains(report.Err.Error(), "it is needed") {
 		t.Errorf("%v", report.Err)
 	}
 	if diff := cmp.Diff([]string{"ConfigMap NS/one", "Namespace NS"}, s.remaining()); diff != "" {
@@ -356,12 +370,19 @@ func TestMissingRights(t *testing.T) {
 	s := newShop(t)
 	s.must(base)
 	admin := s
-	s.config = test.Account(t, s.name, "user", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "delete"}})
+	s.config = test.Account(t, s.name, "user", rbacv1.PolicyRule{
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+		Verbs:     []string{"get", "list", "delete"},
+	})
 	grantReading(t, s.name)
 	s = s.through(log.note)
-	want := "system:serviceaccount:NS:user may not do all that the uninstall of release NS needs, and nothing is deleted; missing: " +
-		"delete configmaps in namespace uninstall-records; delete leases.coordination.k8s.io in namespace uninstall-records; " +
-		"update configmaps in namespace uninstall-records; update leases.coordination.k8s.io in namespace uninstall-records"
+	want := "system:serviceaccount:NS:user may not do all that the uninstall of release NS needs, and nothing is " +
+		"deleted; missing: " +
+		"delete configmaps in namespace uninstall-records; delete leases.coordination.k8s.io in namespace " +
+		"uninstall-records; " +
+		"update configmaps in namespace uninstall-records; update leases.coordination.k8s.io in namespace " +
+		"uninstall-records"
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error { // the server needs a moment to know of the rights
 		err := s.uninstall().Err
 		if err == nil || s.text(err.Error()) != want {
@@ -380,7 +401,14 @@ func grantReading(t *testing.T, namespace string) {
 	t.Helper()
 	rbac := test.Client(t).RbacV1()
 	meta := metav1.ObjectMeta{Name: namespace + "-reads"}
-	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}}}}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: meta,
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"*"},
+			Resources: []string{"*"},
+			Verbs:     []string{"get", "list"},
+		}},
+	}
 	if _, err := rbac.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +449,11 @@ func TestAKeptReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
-	held, err := lock.Lock{Client: test.Client(t), Namespace: records, Release: s.name}.Acquire(t.Context(), lock.Options{Keeps: true, Holder: "ana@host:7"})
+	held, err := lock.Lock{
+		Client:    test.Client(t),
+		Namespace: records,
+		Release:   s.name,
+	}.Acquire(t.Context(), lock.Options{Keeps: true, Holder: "ana@host:7"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -452,10 +484,12 @@ func TestALostRecord(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
-	if err := test.Client(t).CoreV1().ConfigMaps(records).Delete(t.Context(), lock.Name(s.name), metav1.DeleteOptions{}); err != nil {
+	if err := test.Client(t).CoreV1().ConfigMaps(records).Delete(t.Context(), lock.Name(s.name),
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := test.Client(t).CoordinationV1().Leases(records).Delete(t.Context(), lock.Name(s.name), metav1.DeleteOptions{}); err != nil {
+	if err := test.Client(t).CoordinationV1().Leases(records).Delete(t.Context(), lock.Name(s.name),
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if report := s.mustUninstall(); len(report.Deleted) != 3 {

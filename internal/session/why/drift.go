@@ -83,19 +83,23 @@ func explainDrift(f *ObjectFacts, a *Answer) {
 	}
 	switch {
 	case f.Drift.IsReplaced:
-		a.addMessage(nil, "it was deleted and made again since release %s applied it: made by %s", f.title(), f.Seen.MadeBy)
+		a.addMessage(nil, "it was deleted and made again since release %s applied it: made by %s", f.title(),
+			f.Seen.MadeBy)
 	case len(by) > 1: // one of them may have written other fields only
-		a.addMessage(nil, "changed since by some of these: %s: see runlevel diff %s", strings.Join(by, "; "), f.Record.Release)
+		a.addMessage(nil, "changed since by some of these: %s: see runlevel diff %s", strings.Join(by, "; "),
+			f.Record.Release)
 	case len(by) > 0:
 		a.addMessage(nil, "changed since by %s: see runlevel diff %s", strings.Join(by, "; "), f.Record.Release)
 	case !f.Drift.IsUnlabeled:
-		a.addMessage(nil, "fields of it were removed since, by a manager that left no name: see runlevel diff %s", f.Record.Release)
+		a.addMessage(nil, "fields of it were removed since, by a manager that left no name: see runlevel diff %s",
+			f.Record.Release)
 	}
 	if len(by) > 0 && !f.Drift.IsReplaced && f.Held == nil && f.NotKept == nil {
 		a.addMessage(nil, "to repair it, %s", applyAgain(f.Record))
 	}
 	if f.Drift.IsUnlabeled {
-		a.addMessage(nil, "its label %s=%s was removed: an apply sets it again", objectmeta.ReleaseLabel, f.Record.Release)
+		a.addMessage(nil, "its label %s=%s was removed: an apply sets it again", objectmeta.ReleaseLabel,
+			f.Record.Release)
 	}
 }
 
@@ -104,5 +108,6 @@ func explainMissing(f *ObjectFacts, a *Answer) {
 	if _, _, isLeft := f.step(); a.State != Absent || !f.IsKnown || isLeft {
 		return
 	}
-	a.addMessage(nil, "release %s has it, and it was deleted since it was applied: %s", f.title(), f.missingRemedy("it"))
+	a.addMessage(nil, "release %s has it, and it was deleted since it was applied: %s", f.title(),
+		f.missingRemedy("it"))
 }

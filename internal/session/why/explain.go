@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// Explain returns the states of objects, and why. If the query names a release that is not being applied, the gate is asked
-// what would stop it.
+// Explain returns the states of objects, and why. If the query names a release that is not being applied, the gate is
+// asked what would stop it.
 func Explain(ctx context.Context, c *cluster.Cluster, q ObjectQuery, objects []NamedObject) ([]*Answer, error) {
 	var facts []*ObjectFacts
 	for _, object := range objects {
@@ -37,7 +37,8 @@ func Explain(ctx context.Context, c *cluster.Cluster, q ObjectQuery, objects []N
 }
 
 // gate returns the findings that would block the release, if it is not being applied, or why they are not known.
-func (q ObjectQuery) gate(ctx context.Context, c *cluster.Cluster, facts []*ObjectFacts) ([]precondition.CheckFinding, string) {
+func (q ObjectQuery) gate(ctx context.Context, c *cluster.Cluster,
+	facts []*ObjectFacts) ([]precondition.CheckFinding, string) {
 	isOpen := func(f *ObjectFacts) bool {
 		return !Judge(f).Done && (f.Held == nil || f.Held.IsDead(f.Now))
 	}

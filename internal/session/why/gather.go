@@ -122,7 +122,8 @@ func (g *gatherer) release(ctx context.Context) {
 	case g.known != nil:
 		g.facts.ReleaseFacts = *g.known
 	default:
-		g.facts.ReleaseFacts = g.keeper(ctx, lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: of.Release}, of)
+		g.facts.ReleaseFacts = g.keeper(ctx,
+			lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: of.Release}, of)
 	}
 	if newest := of.Newest(); g.facts.Plan != nil && newest != nil {
 		g.facts.Plan.IsRecorded = newest.Hash == g.Release.Hash && newest.Version == g.Release.Version
@@ -185,9 +186,12 @@ func (g *gatherer) checkReady(ctx context.Context) {
 }
 
 // anyVersion is the manifest of a ClusterOperator that may report whatever version it has.
-var anyVersion = &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"versions": []any{map[string]any{}}}}}
+var anyVersion = &unstructured.Unstructured{
+	Object: map[string]any{"status": map[string]any{"versions": []any{map[string]any{}}}},
+}
 
-// troubles returns the fields that other managers have added to an object that is not ready, and why its pods are not ready.
+// troubles returns the fields that other managers have added to an object that is not ready, and why its pods are not
+// ready.
 func (g *gatherer) troubles(ctx context.Context, of *unstructured.Unstructured) []string {
 	lines := g.pods(ctx, of)
 	if g.facts.Drift != nil && of == g.facts.Live { // the fields may be the release's
@@ -269,7 +273,8 @@ func (g *gatherer) surroundings(ctx context.Context) {
 // explainBlockers diagnoses why the object can't be applied, and why the pods of the objects that the run waits for
 // are not ready.
 func (g *gatherer) explainBlockers(ctx context.Context) {
-	if _, step, isLeft := g.facts.step(); isLeft && step.Hook == "" && (step.Phase == apply.InRetry || step.Phase == apply.HasFailed) {
+	if _, step, isLeft := g.facts.step(); isLeft && step.Hook == "" &&
+		(step.Phase == apply.InRetry || step.Phase == apply.HasFailed) {
 		g.facts.Pending[step.ID] = g.explainCall(ctx, step)
 	}
 	left := mostExplained
@@ -293,7 +298,8 @@ func (g *gatherer) explainBlockers(ctx context.Context) {
 			if err == nil && diagnosis.CanExplain(live) {
 				g.facts.Pending[step.ID] = g.troubles(ctx, live)
 				for _, need := range g.unmet(ctx, live) {
-					g.facts.Pending[step.ID] = append(g.facts.Pending[step.ID], fmt.Sprintf("needs %s, %s", need.Object, need.Why))
+					g.facts.Pending[step.ID] = append(g.facts.Pending[step.ID],
+						fmt.Sprintf("needs %s, %s", need.Object, need.Why))
 				}
 			}
 		}

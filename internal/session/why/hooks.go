@@ -48,8 +48,15 @@ func HookStatuses(of *record.Record) []HookStatus {
 }
 
 // hookStatusOf returns the status of one hook; nil if it has simply succeeded, or was not started.
-func hookStatusOf(of *record.Record, d record.DeploymentHooks, stage deploymenthook.Stage, progress deploymenthook.HookProgress) []HookStatus {
-	found := HookStatus{Object: d.ID, Hook: stage, Failures: progress.Failures, Message: printable.Line(progress.Message), By: printable.Line(progress.By)}
+func hookStatusOf(of *record.Record, d record.DeploymentHooks, stage deploymenthook.Stage,
+	progress deploymenthook.HookProgress) []HookStatus {
+	found := HookStatus{
+		Object:   d.ID,
+		Hook:     stage,
+		Failures: progress.Failures,
+		Message:  printable.Line(progress.Message),
+		By:       printable.Line(progress.By),
+	}
 	isUnderWay := d.Rollout != "" && progress.Result == ""
 	switch {
 	case progress.Result == deploymenthook.Ignored:
@@ -77,7 +84,9 @@ func stopMessage(of *record.Record, id kinds.ID, stage deploymenthook.Stage) str
 	if newest == nil || newest.End == nil {
 		return ""
 	}
-	at := slices.IndexFunc(newest.End.Failures, func(f record.ObjectFailure) bool { return f.ID == id && f.Hook == string(stage) })
+	at := slices.IndexFunc(newest.End.Failures, func(f record.ObjectFailure) bool {
+		return f.ID == id && f.Hook == string(stage)
+	})
 	if at < 0 {
 		return ""
 	}
@@ -92,12 +101,14 @@ func (h HookStatus) Sentence(name string, now time.Time) string {
 	case HookIgnored:
 		return fmt.Sprintf("%s has failed, and is ignored%s", name, after(": ", h.Message))
 	case HookStopped:
-		return fmt.Sprintf("%s has stopped the rollout%s; the next apply begins with it, and --skip-hook %s/%s:%s goes on without it",
+		return fmt.Sprintf("%s has stopped the rollout%s; the next apply begins with it, and --skip-hook %s/%s:%s "+
+			"goes on without it",
 			name, after(": ", h.Message), printable.Line(h.Object.Namespace), printable.Line(h.Object.Name), h.Hook)
 	}
 	text := fmt.Sprintf("%s has been running for %s", name, printable.Age(now, *h.Since))
 	if h.Failures > 0 {
-		text += fmt.Sprintf(", and %s failed%s", printable.Count(h.Failures, "attempt"), after(", the last one: ", h.Message))
+		text += fmt.Sprintf(", and %s failed%s", printable.Count(h.Failures, "attempt"),
+			after(", the last one: ", h.Message))
 	}
 	return text
 }

@@ -21,38 +21,67 @@ func withHooks(of *record.Record, state deploymenthook.State) *record.Record {
 
 // progressOf is a rollout that is under way, with how far one hook of it is.
 func progressOf(stage deploymenthook.Stage, progress deploymenthook.HookProgress) deploymenthook.State {
-	return deploymenthook.State{Rollout: "new", Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{stage: progress}}
+	return deploymenthook.State{
+		Rollout: "new",
+		Hooks:   map[deploymenthook.Stage]deploymenthook.HookProgress{stage: progress},
+	}
 }
 
 // A status and "why" report the hooks of the record.
 func TestHookStatuses(t *testing.T) {
 	ended := during()
-	ended.History[0].End = &record.End{Failures: []record.ObjectFailure{{ID: web, Hook: "pre", Message: "no such table"}}}
+	ended.History[0].End = &record.End{
+		Failures: []record.ObjectFailure{{ID: web, Hook: "pre", Message: "no such table"}},
+	}
 	ended.Run = nil
 	for name, c := range map[string]struct {
 		of   *record.Record
 		want string
 	}{
-		"succeeded": {withHooks(completed(), deploymenthook.State{Template: "new", Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{deploymenthook.Pre: {Result: deploymenthook.Succeeded}}}), ""},
-		"running":   {withHooks(during(), progressOf(deploymenthook.Pre, deploymenthook.HookProgress{Began: ago(3 * time.Minute)})), "its pre hook has been running for 3m"},
+		"succeeded": {withHooks(completed(), deploymenthook.State{
+			Template: "new",
+			Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{
+				deploymenthook.Pre: {Result: deploymenthook.Succeeded},
+			},
+		}), ""},
+		"running": {withHooks(during(),
+			progressOf(deploymenthook.Pre, deploymenthook.HookProgress{Began: ago(3 * time.Minute)})),
+			"its pre hook has been running for 3m"},
 		"tried again": {
-			withHooks(during(), progressOf(deploymenthook.Mid, deploymenthook.HookProgress{Began: ago(3 * time.Minute), Failures: 2, Message: "exit code 3"})),
+			withHooks(during(), progressOf(deploymenthook.Mid,
+				deploymenthook.HookProgress{Began: ago(3 * time.Minute), Failures: 2, Message: "exit code 3"})),
 			"its mid hook has been running for 3m, and 2 attempts failed, the last one: exit code 3",
 		},
 		"given up": {
 			withHooks(ended, progressOf(deploymenthook.Pre, deploymenthook.HookProgress{Attempt: 1})),
-			"its pre hook has stopped the rollout: no such table; the next apply begins with it, and --skip-hook shop/web:pre goes on without it",
+			"its pre hook has stopped the rollout: no such table; the next apply begins with it, and --skip-hook " +
+				"shop/web:pre goes on without it",
 		},
 		"given up in a run that tells": {
-			withHooks(during(node("level 10, web", "failed", nil, hookOf("pre", apply.HasFailed, "exit code 3"))), progressOf(deploymenthook.Pre, deploymenthook.HookProgress{Attempt: 1})),
-			"its pre hook has failed: exit code 3\nits pre hook has stopped the rollout; the next apply begins with it, and --skip-hook shop/web:pre goes on without it",
+			withHooks(during(node("level 10, web", "failed", nil, hookOf("pre", apply.HasFailed, "exit code 3"))),
+				progressOf(deploymenthook.Pre, deploymenthook.HookProgress{Attempt: 1})),
+			"its pre hook has failed: exit code 3\nits pre hook has stopped the rollout; the next apply begins with " +
+				"it, and --skip-hook shop/web:pre goes on without it",
 		},
 		"ignored": {
-			withHooks(completed(), deploymenthook.State{Template: "new", Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{deploymenthook.Post: {Result: deploymenthook.Ignored, Failures: 1, Message: "exit code 3"}}}),
+			withHooks(completed(), deploymenthook.State{
+				Template: "new",
+				Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{deploymenthook.Post: {
+					Result:   deploymenthook.Ignored,
+					Failures: 1,
+					Message:  "exit code 3",
+				}},
+			}),
 			"its post hook has failed, and is ignored: exit code 3",
 		},
 		"skipped": {
-			withHooks(completed(), deploymenthook.State{Template: "new", Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{deploymenthook.Pre: {Result: deploymenthook.Skipped, By: "ana"}}}),
+			withHooks(completed(), deploymenthook.State{
+				Template: "new",
+				Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{deploymenthook.Pre: {
+					Result: deploymenthook.Skipped,
+					By:     "ana",
+				}},
+			}),
 			"its pre hook was skipped by ana",
 		},
 	} {

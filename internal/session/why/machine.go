@@ -26,8 +26,8 @@ func explainMachines(ctx context.Context, c *cluster.Cluster, answers []*Answer)
 	}
 }
 
-// explainControlPlanes adds to each answer on what replaces the machines of a control plane what it waits for, before all other
-// messages.
+// explainControlPlanes adds to each answer on what replaces the machines of a control plane what it waits for, before
+// all other messages.
 func explainControlPlanes(ctx context.Context, c *cluster.Cluster, answers []*Answer) {
 	for _, answer := range answers {
 		if !overview.IsControlPlane(answer.Object) {

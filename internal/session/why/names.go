@@ -48,12 +48,14 @@ func nameErrorf(format string, values ...any) error { return NameError{fmt.Error
 func (r *Resolver) File(name string) ([]NamedObject, error) {
 	var objects []NamedObject
 	for _, known := range r.Query.knownObjects() {
-		if object := (NamedObject{ID: known.id}); (path.Base(known.file) == name || known.file == name) && !slices.Contains(objects, object) {
+		if object := (NamedObject{ID: known.id}); (path.Base(known.file) == name || known.file == name) &&
+			!slices.Contains(objects, object) {
 			objects = append(objects, object)
 		}
 	}
 	if len(objects) == 0 {
-		return nil, nameErrorf("there is no file %s, and neither SOURCE nor an apply that is not done knows one of that name", name)
+		return nil, nameErrorf("there is no file %s, and neither SOURCE nor an apply that is not done knows one of "+
+			"that name", name)
 	}
 	return objects, nil
 }
@@ -85,13 +87,16 @@ func (q *ObjectQuery) knownObjects() []knownObject {
 
 // hasApplied reports whether the record of a release has the fingerprint of an object.
 func (q *ObjectQuery) hasApplied(id kinds.ID) bool {
-	return slices.ContainsFunc(q.Records, func(of *record.Record) bool { return fingerprint.Read(of.Fingerprints).Has(id) })
+	return slices.ContainsFunc(q.Records, func(of *record.Record) bool {
+		return fingerprint.Read(of.Fingerprints).Has(id)
+	})
 }
 
 // Object returns the object that a text names, as KIND[.GROUP]/[NAMESPACE/]NAME, whose parts are in meant.
 func (r *Resolver) Object(ctx context.Context, text string, meant kinds.ID) (NamedObject, error) {
 	if meant.Namespace != "" && r.Namespace != "" && meant.Namespace != r.Namespace {
-		return NamedObject{}, nameErrorf("%s is in namespace %s, and --namespace is %s: leave one of them out", text, meant.Namespace, r.Namespace)
+		return NamedObject{}, nameErrorf("%s is in namespace %s, and --namespace is %s: leave one of them out", text,
+			meant.Namespace, r.Namespace)
 	}
 	meant.Namespace = cmp.Or(meant.Namespace, r.Namespace)
 	known := r.Query.knownObjects()
@@ -112,9 +117,11 @@ func (r *Resolver) Object(ctx context.Context, text string, meant kinds.ID) (Nam
 	return NamedObject{ID: id}, err
 }
 
-// namespaceOf returns the namespace of an object for which the user has named none: the default one if the object exists there, or else
-// the only namespace in which a release has such an object, or else the only one in which it exists.
-func (r *Resolver) namespaceOf(ctx context.Context, kind cluster.Resource, id kinds.ID, known []knownObject) (string, error) {
+// namespaceOf returns the namespace of an object for which the user has named none: the default one if the object
+// exists there, or else the only namespace in which a release has such an object, or else the only one in which it
+// exists.
+func (r *Resolver) namespaceOf(ctx context.Context, kind cluster.Resource, id kinds.ID,
+	known []knownObject) (string, error) {
 	if _, err := r.Cluster.GetMetadata(ctx, kind, id.Namespace, id.Name); err == nil {
 		return id.Namespace, nil
 	}
@@ -128,12 +135,14 @@ func (r *Resolver) namespaceOf(ctx context.Context, kind cluster.Resource, id ki
 		}
 	}
 	// Without the right to list, the default namespace is the answer.
-	_ = r.Cluster.EachMetadata(ctx, kind, metav1.NamespaceAll, metav1.ListOptions{FieldSelector: "metadata.name=" + id.Name}, func(m *metav1.PartialObjectMetadata) {
-		head := objectmeta.Of(kind, m)
-		others[m.Namespace] = true
-		ofReleases[m.Namespace] = ofReleases[m.Namespace] || head.Release != "" && head.IsOf(head.Release)
-	})
-	if namespaces, err := r.Cluster.FindKind(ctx, kinds.Namespace); err == nil { // the records know objects that were deleted, too
+	_ = r.Cluster.EachMetadata(ctx, kind, metav1.NamespaceAll,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + id.Name}, func(m *metav1.PartialObjectMetadata) {
+			head := objectmeta.Of(kind, m)
+			others[m.Namespace] = true
+			ofReleases[m.Namespace] = ofReleases[m.Namespace] || head.Release != "" && head.IsOf(head.Release)
+		})
+	// the records know objects that were deleted, too
+	if namespaces, err := r.Cluster.FindKind(ctx, kinds.Namespace); err == nil {
 		_ = r.Cluster.EachMetadata(ctx, namespaces, "", metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
 			ofReleases[m.Name] = ofReleases[m.Name] || r.Query.hasApplied(in(m.Name))
 		})
@@ -148,12 +157,13 @@ func (r *Resolver) namespaceOf(ctx context.Context, kind cluster.Resource, id ki
 	case len(found) == 1:
 		return found[0], nil
 	default:
-		return "", nameErrorf("%s %s exists in namespaces %s: name one of them with -n", id.Kind, id.Name, strings.Join(found, ", "))
+		return "", nameErrorf("%s %s exists in namespaces %s: name one of them with -n", id.Kind, id.Name,
+			strings.Join(found, ", "))
 	}
 }
 
-// kindOf returns the kind of a name; nil if the cluster has none. Of several, it prefers the kind of Kubernetes' own API,
-// then the only kind that has such an object, then the kind of which a release is known to have such an object.
+// kindOf returns the kind of a name; nil if the cluster has none. Of several, it prefers the kind of Kubernetes' own
+// API, then the only kind that has such an object, then the kind of which a release is known to have such an object.
 func (r *Resolver) kindOf(ctx context.Context, meant kinds.ID, known []knownObject) (*cluster.Resource, error) {
 	var group *string
 	if meant.Group != "" {
@@ -177,7 +187,9 @@ func (r *Resolver) kindOf(ctx context.Context, meant kinds.ID, known []knownObje
 	with, err := r.thoseWith(ctx, found, meant)
 	if err == nil && len(with) == 0 {
 		isUnknown := func(kind cluster.Resource) bool {
-			return !slices.ContainsFunc(known, func(object knownObject) bool { return object.id == r.idOf(kind, meant) })
+			return !slices.ContainsFunc(known, func(object knownObject) bool {
+				return object.id == r.idOf(kind, meant)
+			})
 		}
 		if with = slices.DeleteFunc(slices.Clone(found), isUnknown); len(with) == 0 {
 			return nil, r.notFound(found, meant, names)
@@ -195,11 +207,13 @@ func (r *Resolver) notFound(several []cluster.Resource, meant kinds.ID, names []
 	if !slices.ContainsFunc(several, func(r cluster.Resource) bool { return !r.Namespaced }) {
 		where = " in namespace " + r.idOf(several[0], meant).Namespace
 	}
-	return fmt.Errorf("there is no object of the name %s%s: neither %s", meant.Name, where, strings.Join(names, " nor "))
+	return fmt.Errorf("there is no object of the name %s%s: neither %s", meant.Name, where,
+		strings.Join(names, " nor "))
 }
 
 // thoseWith returns those of several kinds that have an object of a name.
-func (r *Resolver) thoseWith(ctx context.Context, several []cluster.Resource, meant kinds.ID) ([]cluster.Resource, error) {
+func (r *Resolver) thoseWith(ctx context.Context, several []cluster.Resource,
+	meant kinds.ID) ([]cluster.Resource, error) {
 	var with []cluster.Resource
 	for _, kind := range several {
 		_, err := r.Cluster.Get(ctx, r.idOf(kind, meant))
@@ -228,12 +242,14 @@ func unserved(meant kinds.ID, known []knownObject) (NamedObject, error) {
 	for _, object := range known {
 		id := object.id
 		isKind := strings.EqualFold(id.Kind, meant.Kind) || strings.EqualFold(id.Kind+"s", meant.Kind)
-		if isKind && id.Name == meant.Name && (meant.Group == "" || id.Group == meant.Group) && (meant.Namespace == "" || id.Namespace == meant.Namespace) {
+		if isKind && id.Name == meant.Name && (meant.Group == "" || id.Group == meant.Group) &&
+			(meant.Namespace == "" || id.Namespace == meant.Namespace) {
 			return NamedObject{ID: id}, nil
 		}
 	}
 	if first := meant.Kind[0]; first < 'A' || first > 'Z' {
-		return NamedObject{}, nameErrorf("the cluster has no kind %q, and no release is known to have one: write it as Kind.group/[NAMESPACE/]NAME", meant.Kind)
+		return NamedObject{}, nameErrorf("the cluster has no kind %q, and no release is known to have one: write it "+
+			"as Kind.group/[NAMESPACE/]NAME", meant.Kind)
 	}
 	return NamedObject{ID: meant}, nil
 }
@@ -249,7 +265,8 @@ func (r *Resolver) Manifest(ctx context.Context, name string, text []byte) ([]Na
 		value, _ := document.Value.(map[string]any)
 		object := &unstructured.Unstructured{Object: value}
 		if object.GetKind() == "" || object.GetAPIVersion() == "" || object.GetName() == "" {
-			return nil, nameErrorf("%s, document %d: it is no object: apiVersion, kind and metadata.name are needed", name, document.Number)
+			return nil, nameErrorf("%s, document %d: it is no object: apiVersion, kind and metadata.name are needed",
+				name, document.Number)
 		}
 		kind := object.GroupVersionKind().GroupKind()
 		id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}

@@ -28,19 +28,21 @@ const (
 	ReasonScaledDown   = "OperatorScaledDown"   // the operator's Deployment has no replicas
 	ReasonNotAvailable = "OperatorNotAvailable" // no pod of the operator is available
 	ReasonNotLeading   = "OperatorNotLeading"   // a pod of the operator is available, and does not hold the lock
-	ReasonNotRead      = "ReleaseNotRead"       // the operator holds the lock, and has not read the release yet, or can't
-	ReasonKeeperDied   = "KeeperDied"           // the process that kept the release has died, and no operator is installed
+	// the operator holds the lock, and has not read the release yet, or can't
+	ReasonNotRead    = "ReleaseNotRead"
+	ReasonKeeperDied = "KeeperDied" // the process that kept the release has died, and no operator is installed
 )
 
-// operatorSelector selects the operator's Deployment, which package install labels. The operator keeps the record of its
-// release in the namespace of its Deployment.
+// operatorSelector selects the operator's Deployment, which package install labels. The operator keeps the record of
+// its release in the namespace of its Deployment.
 const operatorSelector = "app.kubernetes.io/name=runlevel-operator"
 
 // A NotKept is why no process keeps a release in place, though one is to.
 type NotKept struct {
-	Reason     string     `json:"reason"`
-	Message    string     `json:"message"`
-	Since      *time.Time `json:"since,omitempty"`    // the last renewal of the lock; absent if the lock was never taken, or is held by the operator
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// the last renewal of the lock; absent if the lock was never taken, or is held by the operator
+	Since      *time.Time `json:"since,omitempty"`
 	Operator   *kinds.ID  `json:"operator,omitempty"` // its Deployment
 	Pods       []string   `json:"pods,omitempty"`     // what keeps the pods of the operator
 	Resolution string     `json:"resolution"`         // what to run
@@ -54,8 +56,8 @@ func (n *NotKept) Sentence() Message {
 	return Message{Text: "no process applies it, or keeps it in place: " + n.String(), Details: n.Pods}
 }
 
-// GatherKeeper reads who applies a release, or keeps it in place, and why no process does, though one is to. The record is nil
-// if the release has none.
+// GatherKeeper reads who applies a release, or keeps it in place, and why no process does, though one is to. The record
+// is nil if the release has none.
 func GatherKeeper(ctx context.Context, c *cluster.Cluster, l lock.Lock, of *record.Record) *ReleaseFacts {
 	r := newReader(c)
 	facts := r.keeper(ctx, l, of)
@@ -79,8 +81,8 @@ func (r *reader) keeper(ctx context.Context, l lock.Lock, of *record.Record) Rel
 	return f
 }
 
-// findNotKept returns why no process keeps a release in place: the operator is installed for it, or a process that kept it
-// has died. A release that was applied once is not to be kept.
+// findNotKept returns why no process keeps a release in place: the operator is installed for it, or a process that kept
+// it has died. A release that was applied once is not to be kept.
 func (r *reader) findNotKept(ctx context.Context, l lock.Lock, f *ReleaseFacts) *NotKept {
 	held := f.Held
 	if held != nil && !held.IsDead(r.cluster.Now()) {
@@ -110,9 +112,9 @@ func (r *reader) findNotKept(ctx context.Context, l lock.Lock, f *ReleaseFacts) 
 	return found
 }
 
-// judgeHolder returns why the operator does not keep the completed release whose lock it holds: it reads the release again
-// after each of its starts, and the registry may be away. The record names the holder that has begun to keep it; records of
-// older programs name none.
+// judgeHolder returns why the operator does not keep the completed release whose lock it holds: it reads the release
+// again after each of its starts, and the registry may be away. The record names the holder that has begun to keep it;
+// records of older programs name none.
 func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFacts) *NotKept {
 	held, of := f.Held, f.Record
 	if release != payload.DefaultName || !held.Keeps() || of == nil || of.KeptBy == held.Name || !f.wasCompleted() {
@@ -129,7 +131,8 @@ func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFact
 	holder := printable.Line(held.Name)
 	if refusal := refusalOf(read, of.Newest().Source); refusal != "" {
 		return &NotKept{
-			Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: %s", holder, printable.Line(refusal)),
+			Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: %s", holder,
+				printable.Line(refusal)),
 			Resolution: "it tries again every minute; until then, nothing is repaired",
 		}
 	}
@@ -139,19 +142,26 @@ func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFact
 	source := of.Newest().Source
 	if _, err := name.NewDigest(source); err != nil && source != of.Own {
 		return &NotKept{
-			Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: it was applied from %s", holder, printable.Line(source)),
-			Resolution: "request an image with the same files in spec.desiredUpdate of the ClusterVersion; until then, nothing is repaired",
+			Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: it was applied from %s",
+				holder, printable.Line(source)),
+			Resolution: "request an image with the same files in spec.desiredUpdate of the ClusterVersion; until " +
+				"then, nothing is repaired",
 		}
 	}
 	return &NotKept{
-		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder, printable.Age(r.cluster.Now(), held.Since)),
+		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder,
+			printable.Age(r.cluster.Now(), held.Since)),
 		Resolution: "it is reading " + printable.Line(source) + "; until then, nothing is repaired",
 	}
 }
 
 // ReadClusterVersion reads the ClusterVersion of the cluster.
 func ReadClusterVersion(ctx context.Context, c *cluster.Cluster) (*configv1.ClusterVersion, error) {
-	found, err := c.Get(ctx, kinds.ID{Group: kinds.ClusterVersion.Group, Kind: kinds.ClusterVersion.Kind, Name: kinds.ClusterVersionName})
+	found, err := c.Get(ctx, kinds.ID{
+		Group: kinds.ClusterVersion.Group,
+		Kind:  kinds.ClusterVersion.Kind,
+		Name:  kinds.ClusterVersionName,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +173,8 @@ func ReadClusterVersion(ctx context.Context, c *cluster.Cluster) (*configv1.Clus
 // requested, it may wait for the acceptance for long.
 func refusalOf(v *configv1.ClusterVersion, image string) string {
 	accepted := v1helpers.FindStatusCondition(v.Status.Conditions, "ReleaseAccepted")
-	if accepted == nil || accepted.Status != configv1.ConditionFalse || !strings.Contains(accepted.Message, fmt.Sprintf("image=%q", image)) {
+	if accepted == nil || accepted.Status != configv1.ConditionFalse ||
+		!strings.Contains(accepted.Message, fmt.Sprintf("image=%q", image)) {
 		return ""
 	}
 	if _, failure, ok := strings.Cut(accepted.Message, " failure="); ok {
@@ -172,8 +183,8 @@ func refusalOf(v *configv1.ClusterVersion, image string) string {
 	return accepted.Message
 }
 
-// FindOperator returns the Deployment of the operator that is installed for the release of a lock; nil if none is, or if it is
-// being deleted.
+// FindOperator returns the Deployment of the operator that is installed for the release of a lock; nil if none is, or
+// if it is being deleted.
 func FindOperator(ctx context.Context, c *cluster.Cluster, l lock.Lock) (*unstructured.Unstructured, error) {
 	if l.Release != payload.DefaultName {
 		return nil, nil
@@ -196,7 +207,12 @@ func (r *reader) judgeOperator(ctx context.Context, l lock.Lock) *NotKept {
 	case deployment == nil:
 		return nil
 	}
-	id := &kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: deployment.GetNamespace(), Name: deployment.GetName()}
+	id := &kinds.ID{
+		Group:     kinds.Deployment.Group,
+		Kind:      kinds.Deployment.Kind,
+		Namespace: deployment.GetNamespace(),
+		Name:      deployment.GetName(),
+	}
 	wanted, isSet, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
 	available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
 	n := &NotKept{Operator: id}
@@ -209,7 +225,8 @@ func (r *reader) judgeOperator(ctx context.Context, l lock.Lock) *NotKept {
 		n.Resolution = fmt.Sprintf("runlevel why deployment/%s -n %s", id.Name, id.Namespace)
 		n.Pods = r.pods(ctx, deployment)
 	default:
-		n.Reason, n.Message = ReasonNotLeading, fmt.Sprintf("the operator, %s, is available and does not hold the lock of the release", id)
+		n.Reason, n.Message = ReasonNotLeading,
+			fmt.Sprintf("the operator, %s, is available and does not hold the lock of the release", id)
 		n.Resolution = fmt.Sprintf("kubectl -n %s logs deployment/%s", id.Namespace, id.Name)
 	}
 	return n
@@ -223,10 +240,13 @@ func explainUnkept(f *ObjectFacts, a *Answer) {
 	}
 	switch newest := f.Record.Newest(); {
 	case newest == nil:
-		a.addMessage(f.NotKept.Pods, "release %s was not applied yet, and no process is about to%s: %s", f.title(), since, f.NotKept)
+		a.addMessage(f.NotKept.Pods, "release %s was not applied yet, and no process is about to%s: %s", f.title(),
+			since, f.NotKept)
 	case newest.State == record.Completed:
-		a.addMessage(f.NotKept.Pods, "release %s was %s, and is not kept in place%s: %s", f.title(), f.ended(*newest), since, f.NotKept)
+		a.addMessage(f.NotKept.Pods, "release %s was %s, and is not kept in place%s: %s", f.title(), f.ended(*newest),
+			since, f.NotKept)
 	default:
-		a.addMessage(f.NotKept.Pods, "release %s is not completed, and no process goes on with it%s: %s", f.title(), since, f.NotKept)
+		a.addMessage(f.NotKept.Pods, "release %s is not completed, and no process goes on with it%s: %s", f.title(),
+			since, f.NotKept)
 	}
 }

@@ -18,9 +18,12 @@ import (
 // An explainer adds its messages to an answer, if they concern the state of the object.
 type explainer func(*ObjectFacts, *Answer)
 
-// The explainers of an object by itself, from the outside in; and those whose messages a status of the whole release has elsewhere.
+// The explainers of an object by itself, from the outside in; and those whose messages a status of the whole release
+// has elsewhere.
 var (
-	ofObject  = []explainer{explainUnknown, explainNotReady, explainReferences, explainDrift, explainMissing, explainTerminating, explainKept, explainUnserved, explainNamespace, explainStep, explainBlocked, explainPlace, explainReferrers, explainGate}
+	ofObject = []explainer{explainUnknown, explainNotReady, explainReferences, explainDrift, explainMissing,
+		explainTerminating, explainKept, explainUnserved, explainNamespace, explainStep, explainBlocked, explainPlace,
+		explainReferrers, explainGate}
 	ofRelease = []explainer{explainHooks, explainRun, explainOwner}
 )
 
@@ -31,11 +34,13 @@ func judge(f *ObjectFacts, explainers []explainer) *Answer {
 	a := &Answer{Object: f.Object, State: f.state(), Messages: []Message{}, Unknown: f.Unknown, Release: f.Owner}
 	a.Done = a.State == Ready || a.State == Gone
 	node, step, isLeft := f.step()
-	if isLeft || f.PendingDelete != nil || (f.Owner != "" || f.IsNamed) && f.Record != nil { // else it may be of another release
+	// else it may be of another release
+	if isLeft || f.PendingDelete != nil || (f.Owner != "" || f.IsNamed) && f.Record != nil {
 		a.Release, a.Version = f.Record.Release, f.version()
 	}
 	if f.Plan != nil && f.Plan.File != "" {
-		a.Release, a.Version, a.File, a.Node, a.Needs = cmp.Or(f.Plan.Release, a.Release), cmp.Or(f.Plan.Version, a.Version), f.Plan.File, f.Plan.Node, f.Plan.Needs
+		a.Release, a.Version, a.File, a.Node, a.Needs = cmp.Or(f.Plan.Release, a.Release),
+			cmp.Or(f.Plan.Version, a.Version), f.Plan.File, f.Plan.Node, f.Plan.Needs
 		a.After = f.Plan.After
 	}
 	if isLeft {
@@ -119,7 +124,8 @@ func (f *ObjectFacts) isDeleted() bool {
 
 // step returns the step of the run of the release that the object is at, if the run is not done with it.
 func (f *ObjectFacts) step() (node int, step apply.RunStepState, found bool) {
-	if node, step, found = f.Run.Find(f.Object); found || f.Run == nil || f.Run.More == 0 || f.Plan == nil || f.Plan.Node == "" {
+	if node, step, found = f.Run.Find(f.Object); found || f.Run == nil || f.Run.More == 0 || f.Plan == nil ||
+		f.Plan.Node == "" {
 		return node, step, found
 	}
 	node = slices.IndexFunc(f.Run.Nodes, func(n apply.RunNodeState) bool { return n.Name == f.Plan.Node })
@@ -205,7 +211,8 @@ func explainTerminating(f *ObjectFacts, a *Answer) {
 	}
 }
 
-// heldBy returns for each finalizer who has to remove it, and the command that removes all of them if their controllers are gone.
+// heldBy returns for each finalizer who has to remove it, and the command that removes all of them if their controllers
+// are gone.
 func (f *ObjectFacts) heldBy() []string {
 	var lines []string
 	areForeign := len(f.Seen.Finalizers) > 0
@@ -218,7 +225,8 @@ func (f *ObjectFacts) heldBy() []string {
 		lines = append(lines, "finalizer "+finalizer+": "+by)
 	}
 	if areForeign {
-		lines = append(lines, "if that controller does not exist any more: kubectl patch "+kubectlName(f.Object)+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
+		lines = append(lines, "if that controller does not exist any more: kubectl patch "+kubectlName(f.Object)+
+			` --type=merge -p '{"metadata":{"finalizers":null}}'`)
 	}
 	return lines
 }
@@ -237,12 +245,16 @@ func explainKept(f *ObjectFacts, a *Answer) {
 	_, _, isLeft := f.step()
 	switch {
 	case a.State == Gone && f.PendingDelete != nil:
-		a.addMessage(nil, "version %s requested its delete %s ago", cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.age(f.PendingDelete.RequestedAt.Time))
+		a.addMessage(nil, "version %s requested its delete %s ago",
+			cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.age(f.PendingDelete.RequestedAt.Time))
 	case a.State != Kept:
 	case f.Seen.State == tombstone.Reappeared:
-		a.addMessage(nil, "version %s deleted it, and it exists again: made by %s; only an update deletes it once more", cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.Seen.MadeBy)
+		a.addMessage(nil, "version %s deleted it, and it exists again: made by %s; only an update deletes it once more",
+			cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.Seen.MadeBy)
 	case f.PendingDelete != nil && !isLeft:
-		a.addMessage(nil, "version %s requested its delete %s ago, and it is not terminating: the apply did not reach it, or it was created again since", cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.age(f.PendingDelete.RequestedAt.Time))
+		a.addMessage(nil, "version %s requested its delete %s ago, and it is not terminating: the apply did not "+
+			"reach it, or it was created again since", cmp.Or(printable.Line(f.PendingDelete.Version), "-"),
+			f.age(f.PendingDelete.RequestedAt.Time))
 	default:
 		a.addMessage(nil, "the release deletes it, and its delete was not requested yet")
 	}
@@ -256,17 +268,21 @@ func explainUnserved(f *ObjectFacts, a *Answer) {
 	kind := f.Object.GroupKind().String()
 	switch {
 	case f.Unserved.Definition == "" && f.pendingDefinition() != "":
-		a.addMessage(nil, "the cluster has no kind %s: the release brings it, in %s, and has not done so yet", kind, f.pendingDefinition())
+		a.addMessage(nil, "the cluster has no kind %s: the release brings it, in %s, and has not done so yet", kind,
+			f.pendingDefinition())
 	case f.Unserved.Definition == "":
 		a.addMessage(nil, "the cluster has no kind %s, and no CustomResourceDefinition for it", kind)
 	case f.Unserved.Verdict.State != ready.Ready:
-		a.addMessage(nil, "the cluster does not serve kind %s yet: CustomResourceDefinition %s waits: %s", kind, printable.Line(f.Unserved.Definition), f.Unserved.Verdict.Message)
+		a.addMessage(nil, "the cluster does not serve kind %s yet: CustomResourceDefinition %s waits: %s", kind,
+			printable.Line(f.Unserved.Definition), f.Unserved.Verdict.Message)
 	default:
-		a.addMessage(nil, "the cluster does not serve kind %s yet, although CustomResourceDefinition %s is established: it takes a moment, unless no version is served", kind, printable.Line(f.Unserved.Definition))
+		a.addMessage(nil, "the cluster does not serve kind %s yet, although CustomResourceDefinition %s is "+
+			"established: it takes a moment, unless no version is served", kind, printable.Line(f.Unserved.Definition))
 	}
 }
 
-// pendingDefinition names the CustomResourceDefinition of the object's kind that the run has still to apply; "" if there is none.
+// pendingDefinition names the CustomResourceDefinition of the object's kind that the run has still to apply; "" if
+// there is none.
 func (f *ObjectFacts) pendingDefinition() string {
 	for node, step := range f.Run.Steps() {
 		_, group, _ := strings.Cut(step.ID.Name, ".")
@@ -286,7 +302,8 @@ func explainNamespace(f *ObjectFacts, a *Answer) {
 		a.addMessage(nil, "namespace %s is not there", f.Object.Namespace)
 		return
 	}
-	a.addMessage(nil, "nothing can be made in namespace %s: it is %s", f.Object.Namespace, f.ObjectNamespace.Describe(f.Now))
+	a.addMessage(nil, "nothing can be made in namespace %s: it is %s", f.Object.Namespace,
+		f.ObjectNamespace.Describe(f.Now))
 }
 
 // explainPlace adds the place of the object in the release of the query, and the objects that it
@@ -308,7 +325,8 @@ func explainPlace(f *ObjectFacts, a *Answer) {
 	}
 	var needs []string
 	for _, need := range f.Plan.Needs {
-		needs = append(needs, fmt.Sprintf("needs %s (%s): %s", need.Object, cmp.Or(need.Node, printable.Line(need.File)), need.Why))
+		needs = append(needs, fmt.Sprintf("needs %s (%s): %s", need.Object,
+			cmp.Or(need.Node, printable.Line(need.File)), need.Why))
 	}
 	a.addMessage(needs, "%s", where)
 }
@@ -337,7 +355,8 @@ func explainOwner(f *ObjectFacts, a *Answer) {
 	case f.Applied.IsZero():
 		a.addMessage(nil, "it is of release %s", printable.Line(f.Owner))
 	default:
-		a.addMessage(nil, "it is of release %s, which changed it last %s ago", printable.Line(f.Owner), f.age(f.Applied))
+		a.addMessage(nil, "it is of release %s, which changed it last %s ago", printable.Line(f.Owner),
+			f.age(f.Applied))
 	}
 }
 

@@ -29,7 +29,11 @@ func ago(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(-d)))
 
 // absent are the facts of an object that is not there, and may have a record.
 func absent(of *record.Record) *why.ObjectFacts {
-	return &why.ObjectFacts{ReleaseFacts: why.ReleaseFacts{Now: now, Record: of, Run: runOf(of), IsHeldKnown: true}, Object: web, Seen: tombstone.Observation{State: tombstone.Absent}}
+	return &why.ObjectFacts{
+		ReleaseFacts: why.ReleaseFacts{Now: now, Record: of, Run: runOf(of), IsHeldKnown: true},
+		Object:       web,
+		Seen:         tombstone.Observation{State: tombstone.Absent},
+	}
 }
 
 // runOf is the run of a record, which may be nil.
@@ -50,7 +54,12 @@ func there(verdict ready.Verdict, of *record.Record) *why.ObjectFacts {
 
 // held are facts of a release that a process applies, or did until some time ago.
 func held(f *why.ObjectFacts, silent time.Duration) *why.ObjectFacts {
-	f.Held = &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-silent), Duration: 30 * time.Second}
+	f.Held = &lock.Holder{
+		Name:     "ana@host:7",
+		Since:    now.Add(-10 * time.Minute),
+		Renewed:  now.Add(-silent),
+		Duration: 30 * time.Second,
+	}
 	return f
 }
 
@@ -64,7 +73,15 @@ func during(nodes ...record.RunNode) *record.Record {
 
 // completed is the record of a release that was applied.
 func completed() *record.Record {
-	return &record.Record{Release: "shop", History: record.History{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
+	return &record.Record{
+		Release: "shop",
+		History: record.History{{
+			State:     record.Completed,
+			Version:   "2",
+			Started:   *ago(time.Hour),
+			Completed: ago(time.Hour),
+		}},
+	}
 }
 
 // begun is the record of a release of which an update has begun, and told nothing.
@@ -100,7 +117,8 @@ var (
 	hasLost  = ready.Verdict{State: ready.Failed, Message: "its deadline has passed"}
 	waiting  = hookOf("pre", apply.InWait, "pod shop-web-pre is pending") // of the Deployment
 	blocked  = during(node("level 10, db", "running", nil, step(db, apply.InWait, "0 of 1 replicas are available")),
-		node("level 20, api", "blocked", []int{0}), node("level 20, web", "blocked", []int{1}, step(web, apply.Blocked, "")))
+		node("level 20, api", "blocked", []int{0}),
+		node("level 20, web", "blocked", []int{1}, step(web, apply.Blocked, "")))
 	dead = blocked
 )
 
@@ -120,8 +138,10 @@ func with(f *why.ObjectFacts, change func(*why.ObjectFacts)) *why.ObjectFacts {
 // notKept makes facts those of a release that the operator is to keep, and does not.
 func notKept(f *why.ObjectFacts) {
 	f.NotKept = &why.NotKept{
-		Reason: why.ReasonNotAvailable, Message: "no pod of it is available", Since: &ago(time.Minute).Time, Operator: &kinds.ID{},
-		Pods: []string{"Pod runlevel-system/runlevel-operator-1: it crashes"}, Resolution: "runlevel why deployment/runlevel-operator",
+		Reason: why.ReasonNotAvailable, Message: "no pod of it is available", Since: &ago(time.Minute).Time,
+		Operator:   &kinds.ID{},
+		Pods:       []string{"Pod runlevel-system/runlevel-operator-1: it crashes"},
+		Resolution: "runlevel why deployment/runlevel-operator",
 	}
 }
 
@@ -132,39 +152,65 @@ func TestAnswers(t *testing.T) {
 		says  string
 	}{
 		"its pre hook waits": {
-			held(there(isReady, during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, ""), hookOf("post", apply.Blocked, "")))), time.Second), why.Outdated,
-			"it waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
+			held(there(isReady,
+				during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, ""),
+					hookOf("post", apply.Blocked, "")))), time.Second), why.Outdated,
+			"it waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by " +
+				"ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it " +
+				"last 60s ago",
 		},
 		"its pre hook waits, and its pods are not ready": {
-			held(there(notReady, during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")))), time.Second), why.NotReady,
-			"it waits: 0 of 1 replicas are available\nit waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
+			held(there(notReady, during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")))),
+				time.Second), why.NotReady,
+			"it waits: 0 of 1 replicas are available\nit waits for its pre hook, for 3m: pod shop-web-pre is " +
+				"pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s " +
+				"ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"its post hook has failed": {
-			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", apply.HasFailed, "exit code 1")))), time.Second), why.NotReady,
-			"its post hook has failed: exit code 1\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
+			held(there(isReady, during(
+				node("level 10, web", "running", nil, hookOf("post", apply.HasFailed, "exit code 1")),
+			)), time.Second), why.NotReady,
+			"its post hook has failed: exit code 1\nrelease shop 2 is being applied by ana@host:7, for 10m; its " +
+				"progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"its post hook is to run": {
-			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", apply.Blocked, "")))), time.Second), why.NotReady,
-			"its post hook is still to run\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
+			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", apply.Blocked, "")))),
+				time.Second), why.NotReady,
+			"its post hook is still to run\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was " +
+				"last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"the hook of another object waits": {
-			held(with(absent(during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")), node("level 20, db", "blocked", []int{0}, step(db, apply.Blocked, "")))), func(f *why.ObjectFacts) { f.Object = db }), time.Second), why.Absent,
-			"its turn, level 20, db, comes after level 10, web\nlevel 10, web waits for the pre hook of Deployment shop/web, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago",
+			held(with(absent(during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")),
+				node("level 20, db", "blocked", []int{0}, step(db, apply.Blocked, "")))), func(f *why.ObjectFacts) {
+				f.Object = db
+			}), time.Second), why.Absent,
+			"its turn, level 20, db, comes after level 10, web\nlevel 10, web waits for the pre hook of Deployment " +
+				"shop/web, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for " +
+				"10m; its progress was last reported 5s ago",
 		},
 		"it needs another object": {
 			with(there(notReady, completed()), func(f *why.ObjectFacts) {
-				f.Unmet = []why.Need{{Object: db, Why: "which is not there (spec.name): no release is known to have it"}}
+				f.Unmet = []why.Need{{
+					Object: db,
+					Why:    "which is not there (spec.name): no release is known to have it",
+				}}
 				f.NeededBy = []string{"Ingress shop/web (spec.x)", "Ingress shop/till (spec.x)"}
 			}), why.NotReady,
-			"it waits: 0 of 1 replicas are available\nit needs StatefulSet shop/db, which is not there (spec.name): no release is known to have it\nneeded by Ingress shop/web (spec.x); Ingress shop/till (spec.x)\nno process applies release shop 2 now: it was completed 60m ago\nit is of release shop, which changed it last 60s ago",
+			"it waits: 0 of 1 replicas are available\nit needs StatefulSet shop/db, which is not there (spec.name): " +
+				"no release is known to have it\nneeded by Ingress shop/web (spec.x); Ingress shop/till (spec.x)\nno " +
+				"process applies release shop 2 now: it was completed 60m ago\nit is of release shop, which changed " +
+				"it last 60s ago",
 		},
 		"ready": {there(isReady, completed()), why.Ready, "it is of release shop, which changed it last 60s ago"},
 		"ready, as the run has not noticed yet": {
-			held(there(isReady, during(node("level 20, web", "running", nil, step(web, apply.InWait, "0 of 1")))), 0), why.Ready,
+			held(there(isReady, during(node("level 20, web", "running", nil, step(web, apply.InWait, "0 of 1")))), 0),
+			why.Ready,
 			"it is of release shop, which changed it last 60s ago",
 		},
 		"blocked by a node that is blocked": {
-			held(with(absent(blocked), func(f *why.ObjectFacts) { f.Pending = map[kinds.ID][]string{db: {"Pod shop/db-0: it has no node"}} }), 0), why.Absent,
+			held(with(absent(blocked), func(f *why.ObjectFacts) {
+				f.Pending = map[kinds.ID][]string{db: {"Pod shop/db-0: it has no node"}}
+			}), 0), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
   Pod shop/db-0: it has no node
@@ -190,15 +236,24 @@ release shop 2 was completed 60m ago, and is not kept in place, for 60s: no pod 
   Pod runlevel-system/runlevel-operator-1: it crashes`,
 		},
 		"after a node that has failed": {
-			absent(with2(during(node("level 10, db", "failed", nil, step(db, apply.HasFailed, "it is too large")), node("level 20, web", "blocked", []int{0}, step(web, apply.Blocked, ""))),
+			absent(with2(during(node("level 10, db", "failed", nil, step(db, apply.HasFailed, "it is too large")),
+				node("level 20, web", "blocked", []int{0}, step(web, apply.Blocked, ""))),
 				func(r *record.Run) { r.Ended, r.Error = true, "StatefulSet shop/db: it is too large" })), why.Absent,
 			`its turn, level 20, web, comes after level 10, db
 level 10, db has failed: StatefulSet shop/db: it is too large
 no process applies release shop 2 now: the last apply ended 5s ago, and not all was done (StatefulSet shop/db: it is too large); fix StatefulSet shop/db, then apply it again`,
 		},
 		"many nodes before": {
-			held(absent(during(node("level 1, a", "running", nil), node("level 1, b", "running", nil), node("level 1, c", "running", nil), node("level 1, d", "running", nil), node("level 1, e", "running", nil),
-				record.RunNode{Name: "level 2, web", State: "blocked", After: []int{0, 1, 2, 3, 4}, More: 7, Steps: []record.RunStep{step(web, apply.Blocked, "")}})), 0), why.Absent,
+			held(absent(during(node("level 1, a", "running", nil), node("level 1, b", "running", nil),
+				node("level 1, c", "running", nil), node("level 1, d", "running", nil),
+				node("level 1, e", "running", nil),
+				record.RunNode{
+					Name:  "level 2, web",
+					State: "blocked",
+					After: []int{0, 1, 2, 3, 4},
+					More:  7,
+					Steps: []record.RunStep{step(web, apply.Blocked, "")},
+				})), 0), why.Absent,
 			`its turn, level 2, web, comes after level 1, a; level 1, b; level 1, c and 9 more
 level 1, a is being applied
 level 1, b is being applied
@@ -208,44 +263,62 @@ level 1, e is being applied
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"its apply fails": {
-			held(absent(during(node("level 20, web", "running", nil, step(web, apply.InRetry, "exceeded quota")))), 0), why.Absent,
+			held(absent(during(node("level 20, web", "running", nil, step(web, apply.InRetry, "exceeded quota")))), 0),
+			why.Absent,
 			`it can't be applied, which is tried again and again, for 3m: exceeded quota
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"its apply has failed in a run that has died": {
-			absent(during(node("level 20, web", "failed", nil, step(web, apply.HasFailed, "exceeded quota")))), why.Absent,
+			absent(during(node("level 20, web", "failed", nil, step(web, apply.HasFailed, "exceeded quota")))),
+			why.Absent,
 			`it can't be applied: exceeded quota
 no process applies release shop 2 now: the last apply ended without a result, and its progress was last reported 5s ago; fix Deployment shop/web, then apply it again`,
 		},
 		"not ready": {
-			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, apply.InWait, "old news")))), func(f *why.ObjectFacts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,
+			held(with(there(notReady,
+				during(node("level 20, web", "running", nil, step(web, apply.InWait, "old news")))),
+				func(f *why.ObjectFacts) {
+					f.Pods = []string{"Pod shop/web-0: it crashes"}
+				}), 0), why.NotReady,
 			`it waits: 0 of 1 replicas are available, for 3m
   Pod shop/web-0: it crashes
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago
 it is of release shop, which changed it last 60s ago`,
 		},
-		"never ready": {there(hasLost, completed()), why.NotReady, `it has failed, and waiting does not help: its deadline has passed
+		"never ready": {there(hasLost, completed()), why.NotReady,
+			`it has failed, and waiting does not help: its deadline has passed
 no process applies release shop 2 now: it was completed 60m ago
 it is of release shop, which changed it last 60s ago`},
 		"there, and the run has not come to it": {
-			held(there(isReady, blocked), 0), why.Outdated, `its turn, level 20, web, comes after level 20, api, and before that level 10, db
+			held(there(isReady, blocked), 0), why.Outdated,
+			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago
 it is of release shop, which changed it last 60s ago`,
 		},
-		"gone, and not by the release": {absent(completed()), why.Absent, "release shop 2 was completed 60m ago: it was deleted since, or the release does not have it"},
-		"nobody knows":                 {absent(nil), why.Absent, "no release is known here that is to have it: none was applied yet, or its record is in another namespace"},
+		"gone, and not by the release": {absent(completed()), why.Absent,
+			"release shop 2 was completed 60m ago: it was deleted since, or the release does not have it"},
+		"nobody knows": {absent(nil), why.Absent,
+			"no release is known here that is to have it: none was applied yet, or its record is in another namespace"},
 		"one of several": {
 			with(absent(nil), func(f *why.ObjectFacts) { f.Others = 3 }), why.Absent,
 			"none of the 3 releases here is known to have it: name the one that is to",
 		},
 		"of another release": {
-			with(there(isReady, nil), func(f *why.ObjectFacts) { f.Plan = &why.ReleasePlace{Release: "db", File: "a.yaml"} }), why.Outdated,
+			with(there(isReady, nil), func(f *why.ObjectFacts) {
+				f.Plan = &why.ReleasePlace{Release: "db", File: "a.yaml"}
+			}), why.Outdated,
 			"it is in a.yaml\nrelease db was not applied yet\nit is of release shop, not of db",
 		},
 		"of a version that nobody has applied": {
 			with(there(isReady, completed()), func(f *why.ObjectFacts) {
-				f.Plan = &why.ReleasePlace{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
+				f.Plan = &why.ReleasePlace{
+					Release: "shop",
+					Version: "3",
+					File:    "0000_20_web_10.yaml",
+					Node:    "level 20, web",
+					After:   []string{"level 10, db"},
+				}
 			}), why.Outdated,
 			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
 this version of release shop was not applied yet: the last is 2, completed 60m ago
@@ -258,11 +331,15 @@ it is of release shop, which changed it last 60s ago`,
 			"it is of release shop, which changed it last 60s ago",
 		},
 		"of a version of which nobody may read whether it is applied": {
-			with(there(isReady, nil), func(f *why.ObjectFacts) { f.Plan, f.IsUnread = &why.ReleasePlace{Release: "db", File: "a.yaml"}, true }), why.Ready,
+			with(there(isReady, nil), func(f *why.ObjectFacts) {
+				f.Plan, f.IsUnread = &why.ReleasePlace{Release: "db", File: "a.yaml"}, true
+			}), why.Ready,
 			"it is of release shop, not of db",
 		},
 		"in an install, what it needs is of another node": {
-			held(absent(during(node("level 10, db", "running", nil, step(db, apply.InWait, "0 of 1 replicas are available")), node("level 20, web", "running", nil, awaits(db)))), 0), why.Absent,
+			held(absent(during(node("level 10, db", "running", nil,
+				step(db, apply.InWait, "0 of 1 replicas are available")),
+				node("level 20, web", "running", nil, awaits(db)))), 0), why.Absent,
 			`its turn, level 20, web, comes when StatefulSet shop/db is ready
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
@@ -275,7 +352,11 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
 		},
 		"terminating": {
 			with(there(isReady, completed()), func(f *why.ObjectFacts) {
-				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Finalizers: []string{"a/b", "c/d"}}
+				f.Seen = tombstone.Observation{
+					State:      tombstone.Terminating,
+					Since:      now.Add(-time.Minute),
+					Finalizers: []string{"a/b", "c/d"},
+				}
 				f.PendingDelete, f.Holders = &record.Tombstone{ID: web, Version: "2"}, map[string]string{"a/b": "ana"}
 			}), why.Terminating,
 			`version 2 deletes it: terminating for 60s, held by finalizers a/b, c/d
@@ -297,7 +378,11 @@ it is of release shop, which changed it last 60s ago`,
 		"terminating, of a release that is being uninstalled": {
 			with(there(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}
-				f.Record.Uninstall = &record.Uninstall{Since: metav1.NewTime(now.Add(-time.Minute)), By: "ana@host:7", Left: 3}
+				f.Record.Uninstall = &record.Uninstall{
+					Since: metav1.NewTime(now.Add(-time.Minute)),
+					By:    "ana@host:7",
+					Left:  3,
+				}
 			}), why.Terminating,
 			`its delete was requested: terminating for 60s
 release shop 2 is being uninstalled since 2026-01-02T03:03:05Z, 3 objects left; no process goes on with that: "runlevel uninstall shop" does, and "runlevel apply --force" applies the release again
@@ -312,15 +397,27 @@ no release is known here that is to have it: none was applied yet, or its record
 it is of no release: neither its label nor its managedFields name one`,
 		},
 		"its delete was requested, and then the release wants it back": {
-			held(with(absent(blocked), func(f *why.ObjectFacts) { f.PendingDelete = &record.Tombstone{ID: web, Version: "1"} }), 0), why.Absent,
+			held(with(absent(blocked), func(f *why.ObjectFacts) {
+				f.PendingDelete = &record.Tombstone{ID: web, Version: "1"}
+			}), 0), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"the gate": {
 			with(absent(completed()), func(f *why.ObjectFacts) {
-				f.Plan = &why.ReleasePlace{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
-				f.Gate = []precondition.CheckFinding{{Check: "OlderVersion", Message: "it is older", Resolution: "nobody"}}
+				f.Plan = &why.ReleasePlace{
+					Release: "shop",
+					Version: "3",
+					File:    "0000_20_web_10.yaml",
+					Node:    "level 20, web",
+					After:   []string{"level 10, db"},
+				}
+				f.Gate = []precondition.CheckFinding{{
+					Check:      "OlderVersion",
+					Message:    "it is older",
+					Resolution: "nobody",
+				}}
 			}), why.Absent,
 			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
 an apply of the release would be refused
@@ -329,8 +426,15 @@ this version of release shop was not applied yet: the last is 2, completed 60m a
 		},
 		"a kind that is not served, in a namespace that goes": {
 			with(absent(nil), func(f *why.ObjectFacts) {
-				f.Unserved = &why.UnservedKind{Definition: "deployments.apps", Verdict: ready.Verdict{State: ready.Waiting, Message: "it is not established"}}
-				f.ObjectNamespace = &tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Remains: []string{"1 Pod"}}
+				f.Unserved = &why.UnservedKind{
+					Definition: "deployments.apps",
+					Verdict:    ready.Verdict{State: ready.Waiting, Message: "it is not established"},
+				}
+				f.ObjectNamespace = &tombstone.Observation{
+					State:   tombstone.Terminating,
+					Since:   now.Add(-time.Minute),
+					Remains: []string{"1 Pod"},
+				}
 			}), why.Absent,
 			`the cluster does not serve kind Deployment.apps yet: CustomResourceDefinition deployments.apps waits: it is not established
 nothing can be made in namespace shop: it is terminating for 60s (1 Pod)
@@ -338,16 +442,26 @@ no release is known here that is to have it: none was applied yet, or its record
 		},
 		"a kind that the run has not come to": {
 			held(with(absent(during(node("level 10, a", "running", nil), node("level 20, crd", "blocked", []int{0},
-				record.RunStep{ID: kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "deployments.apps"}, File: "0000_20_crd_10.yaml", State: string(apply.Blocked)}))),
+				record.RunStep{
+					ID: kinds.ID{
+						Group: "apiextensions.k8s.io",
+						Kind:  "CustomResourceDefinition",
+						Name:  "deployments.apps",
+					},
+					File:  "0000_20_crd_10.yaml",
+					State: string(apply.Blocked),
+				}))),
 				func(f *why.ObjectFacts) { f.Unserved = &why.UnservedKind{} }), 0), why.Absent,
 			`the cluster has no kind Deployment.apps: the release brings it, in CustomResourceDefinition deployments.apps (level 20, crd), and has not done so yet
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"an apply that has just begun": {
-			held(absent(begun()), 0), why.Absent, "release shop 2 is being applied by ana@host:7, for 10m; it has not reported its progress yet",
+			held(absent(begun()), 0), why.Absent,
+			"release shop 2 is being applied by ana@host:7, for 10m; it has not reported its progress yet",
 		},
 		"there as it was, perhaps, when an apply has just begun": {
-			held(with(there(isReady, begun()), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Unknown,
+			held(with(there(isReady, begun()), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }),
+				0), why.Unknown,
 			`it is ready, maybe as it was before: the apply has not reported whether it has reached it
 release shop 2 is being applied by ana@host:7, for 10m; it has not reported its progress yet
 it is of release shop, which changed it last 120m ago`,
@@ -356,13 +470,19 @@ it is of release shop, which changed it last 120m ago`,
 			held(there(isReady, begun()), 0), why.Ready, "it is of release shop, which changed it last 60s ago",
 		},
 		"there as it was, perhaps, when an apply of much was killed": {
-			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) { r.More = 7 })), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), time.Minute), why.Unknown,
+			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) {
+				r.More = 7
+			})), func(f *why.ObjectFacts) {
+				f.Applied = now.Add(-2 * time.Hour)
+			}), time.Minute), why.Unknown,
 			`it is ready, maybe as it was before: the apply has not reported whether it has reached it
 ana@host:7, which applied release shop 2, has died: it last renewed its lock 60s ago; this was reported 5s ago; apply it again
 it is of release shop, which changed it last 120m ago`,
 		},
 		"not changed by an apply that is done with it": {
-			held(with(there(isReady, during(node("level 10, db", "running", nil))), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Ready,
+			held(with(there(isReady, during(node("level 10, db", "running", nil))), func(f *why.ObjectFacts) {
+				f.Applied = now.Add(-2 * time.Hour)
+			}), 0), why.Ready,
 			"it is of release shop, which changed it last 120m ago",
 		},
 		"not ready, of a release that is kept in place": {
@@ -371,7 +491,8 @@ it is of release shop, which changed it last 120m ago`,
 release shop 2 was completed 60m ago; ana@host:7 has held its lock for 10m, and applies it or keeps it in place
 it is of release shop, which changed it last 60s ago`,
 		},
-		"nobody knows, for nobody may read records": {with(absent(nil), func(f *why.ObjectFacts) { f.IsUnread = true }), why.Absent, ""},
+		"nobody knows, for nobody may read records": {with(absent(nil), func(f *why.ObjectFacts) { f.IsUnread = true }),
+			why.Absent, ""},
 		"nobody may look": {
 			with(absent(completed()), func(f *why.ObjectFacts) {
 				f.Seen = tombstone.Observation{State: tombstone.Unknown, Why: "forbidden"}
@@ -383,7 +504,8 @@ it is of release shop, which changed it last 60s ago`,
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			answer := why.Judge(test.facts)
-			if isDone := test.state == why.Ready || test.state == why.Gone; answer.State != test.state || answer.Done != isDone {
+			if isDone := test.state == why.Ready || test.state == why.Gone; answer.State != test.state ||
+				answer.Done != isDone {
 				t.Errorf("it is %s, done %t, want %s", answer.State, answer.Done, test.state)
 			}
 			var lines []string
@@ -409,7 +531,8 @@ func with2(of *record.Record, change func(*record.Run)) *record.Record {
 // What is told of the nodes of a run may be wrong, and must not hang who looks.
 func TestRunThatMakesNoSense(t *testing.T) {
 	answer := why.Judge(absent(during(
-		node("level 10, a", "blocked", []int{1, 9}), node("level 20, web", "blocked", []int{0, 1, -1}, step(web, apply.Blocked, "")),
+		node("level 10, a", "blocked", []int{1, 9}),
+		node("level 20, web", "blocked", []int{0, 1, -1}, step(web, apply.Blocked, "")),
 	)))
 	if answer.State != why.Absent {
 		t.Errorf("it is %s", answer.State)

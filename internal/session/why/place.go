@@ -17,7 +17,9 @@ func (g *gatherer) plan() {
 	}
 	g.facts.Plan = &ReleasePlace{Release: g.Release.Name, Version: g.Release.Version}
 	tasks := g.Release.Manifests
-	at := slices.IndexFunc(tasks, func(m *payload.Manifest) bool { return m.ID() == g.facts.Object && !m.IsTombstone() })
+	at := slices.IndexFunc(tasks, func(m *payload.Manifest) bool {
+		return m.ID() == g.facts.Object && !m.IsTombstone()
+	})
 	if at < 0 {
 		at = slices.IndexFunc(tasks, func(m *payload.Manifest) bool { return m.ID() == g.facts.Object })
 	}
@@ -36,7 +38,8 @@ func (g *gatherer) plan() {
 	for _, dependency := range slices.Concat(built.Implied, built.Conflicts) {
 		if dependency.Task == at {
 			needed := tasks[dependency.Needs]
-			plan.Needs = append(plan.Needs, Need{Object: needed.ID(), File: needed.Path, Node: nodeOf(needed.Path), Why: dependency.Why})
+			plan.Needs = append(plan.Needs,
+				Need{Object: needed.ID(), File: needed.Path, Node: nodeOf(needed.Path), Why: dependency.Why})
 		}
 	}
 }

@@ -28,7 +28,8 @@ func (g *gatherer) unmet(ctx context.Context, live *unstructured.Unstructured) (
 	unread := map[schema.GroupKind]bool{} // of which one could not be read: the others can't either
 	for _, reference := range g.definitions(ctx, live).Of(live) {
 		id := reference.To
-		isOut := seen[id] || unread[id.GroupKind()] || reference.Consequence == references.Harmless || references.IsBuiltIn(id)
+		isOut := seen[id] || unread[id.GroupKind()] || reference.Consequence == references.Harmless ||
+			references.IsBuiltIn(id)
 		if isOut || len(seen) == mostReferences {
 			continue
 		}
@@ -64,7 +65,11 @@ func (g *gatherer) definitions(ctx context.Context, live *unstructured.Unstructu
 	if err != nil {
 		return found
 	}
-	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: in.GroupVersionResource.GroupResource().String()}
+	id := kinds.ID{
+		Group: kinds.CustomResourceDefinition.Group,
+		Kind:  kinds.CustomResourceDefinition.Kind,
+		Name:  in.GroupVersionResource.GroupResource().String(),
+	}
 	definition, err := g.cluster.Get(ctx, id)
 	switch {
 	case err == nil:
@@ -104,8 +109,9 @@ func (g *gatherer) whyUnmet(need Need) string {
 	where := cmp.Or(need.Node, printable.Line(need.File))
 	_, step, isLeft := g.facts.Run.Find(id)
 	manifest := g.manifestOf(id)
-	isDeleted := of != nil && (slices.ContainsFunc(of.Tombstones, func(t record.Tombstone) bool { return t.ID == id }) ||
-		of.Newest() != nil && slices.Contains(of.Newest().Tombstones, id))
+	isDeleted := of != nil &&
+		(slices.ContainsFunc(of.Tombstones, func(t record.Tombstone) bool { return t.ID == id }) ||
+			of.Newest() != nil && slices.Contains(of.Newest().Tombstones, id))
 	switch {
 	case isLeft && step.Deletes, manifest != nil && manifest.IsTombstone(), isDeleted:
 		return "the release deletes it"
@@ -120,8 +126,8 @@ func (g *gatherer) whyUnmet(need Need) string {
 	}
 }
 
-// explainReferences adds the objects that an object needs and that do not exist. Of an object that exists and is ready, it
-// adds nothing.
+// explainReferences adds the objects that an object needs and that do not exist. Of an object that exists and is ready,
+// it adds nothing.
 func explainReferences(f *ObjectFacts, a *Answer) {
 	if a.State != NotReady {
 		return
@@ -145,7 +151,8 @@ func (g *gatherer) findReferrers() {
 		return
 	}
 	for _, use := range references.NewGraph(g.Release.Manifests, nil).Uses[g.facts.Object] {
-		if name := fmt.Sprintf("%s (%s)", use.By.ID(), printable.Line(use.Field())); !slices.Contains(g.facts.NeededBy, name) {
+		if name := fmt.Sprintf("%s (%s)", use.By.ID(), printable.Line(use.Field())); !slices.Contains(g.facts.NeededBy,
+			name) {
 			g.facts.NeededBy = append(g.facts.NeededBy, name)
 		}
 	}

@@ -55,14 +55,16 @@ type ReleaseFacts struct {
 	Run         *apply.RunState // the apply that the record has; nil if all is done
 	Held        *lock.Holder    // who applies the release; nil if no process does
 	IsHeldKnown bool            // that could be asked
-	NotKept     *NotKept        // why the release is not kept in place that a process is to keep; nil if none is, or one does
-	Unknown     []string        // on requests that failed
+	// why the release is not kept in place that a process is to keep; nil if none is, or one does
+	NotKept *NotKept
+	Unknown []string // on requests that failed
 
 	// The following are only of GatherRelease.
 	Requested   []record.Tombstone // deletes that may not be done: in the record, and of terminating objects
 	UnlistedErr error              // why terminating objects are not known
-	Missing     int                // objects that were deleted since they were applied: the record has hashes of their names
-	Suspects    []kinds.ID         // objects that may not be in their wanted state
+	// objects that were deleted since they were applied: the record has hashes of their names
+	Missing  int
+	Suspects []kinds.ID // objects that may not be in their wanted state
 
 	isMissing      func(kinds.ID) bool
 	missingObjects []kinds.ID // see NameMissing
@@ -84,7 +86,8 @@ func (f *ReleaseFacts) NameMissing(manifests []*payload.Manifest) {
 	}
 }
 
-// GatherRelease reads what is known of the release of a record, and finds the objects that may not be in their wanted state.
+// GatherRelease reads what is known of the release of a record, and finds the objects that may not be in their wanted
+// state.
 func GatherRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseFacts {
 	r := newReader(c)
 	facts := r.keeper(ctx, lock.Lock{Client: c.Client, Namespace: namespace, Release: of.Release}, of)
@@ -93,15 +96,17 @@ func GatherRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, n
 	return &facts
 }
 
-// Explain returns the state of the release: its objects that are not in their wanted state, by the record and the objects on the
-// cluster. Objects that were deleted since they were applied are only counted if NameMissing was not called.
+// Explain returns the state of the release: its objects that are not in their wanted state, by the record and the
+// objects on the cluster. Objects that were deleted since they were applied are only counted if NameMissing was not
+// called.
 func (f *ReleaseFacts) Explain(ctx context.Context, c *cluster.Cluster, namespace string) *ReleaseAnswer {
 	answers := make([]*Answer, len(f.Suspects))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, id := range f.Suspects {
 		group.Go(func() error {
-			facts := Gather(ctx, c, ObjectQuery{Records: []*record.Record{f.Record}, Namespace: namespace, known: f}, NamedObject{ID: id})
+			facts := Gather(ctx, c, ObjectQuery{Records: []*record.Record{f.Record}, Namespace: namespace, known: f},
+				NamedObject{ID: id})
 			answers[i] = judge(facts, ofObject)
 			return nil
 		})
@@ -114,8 +119,8 @@ func (f *ReleaseFacts) Explain(ctx context.Context, c *cluster.Cluster, namespac
 	return f.summarize(answers)
 }
 
-// isReadySince reports whether the last apply of a completed version ended while it only waited for objects, and all of them have become
-// ready since.
+// isReadySince reports whether the last apply of a completed version ended while it only waited for objects, and all of
+// them have become ready since.
 func (f *ReleaseFacts) isReadySince(answers []*Answer) bool {
 	if f.Run == nil || f.Run.More > 0 || f.isLive() || !f.wasCompleted() {
 		return false
@@ -146,12 +151,21 @@ func MissingText(count int, objects []kinds.ID) string {
 	return printable.Few(names, mostMissing)
 }
 
-// summarize sums up the answers on single objects, and adds those that the run has not reached, and how many are missing.
+// summarize sums up the answers on single objects, and adds those that the run has not reached, and how many are
+// missing.
 func (f *ReleaseFacts) summarize(answers []*Answer) *ReleaseAnswer {
-	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Messages: []Message{}, NotKept: f.NotKept, Unknown: f.Unknown}
+	w := &ReleaseAnswer{
+		Release:  f.Record.Release,
+		Version:  f.version(),
+		Counts:   map[ObjectState]int{},
+		Messages: []Message{},
+		NotKept:  f.NotKept,
+		Unknown:  f.Unknown,
+	}
 	w.Messages = append(w.Messages, f.runMessages(answers)...)
 	if f.Run != nil && f.Run.More > 0 {
-		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Run.More)})
+		w.Messages = append(w.Messages,
+			Message{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Run.More)})
 	}
 	for _, answer := range answers {
 		for _, what := range answer.Unknown { // of which many have the same
@@ -163,7 +177,8 @@ func (f *ReleaseFacts) summarize(answers []*Answer) *ReleaseAnswer {
 	}
 	answers = slices.DeleteFunc(answers, func(a *Answer) bool { return a.Done })
 	slices.SortStableFunc(answers, func(a, b *Answer) int {
-		return cmp.Or(cmp.Compare(f.rank(a), f.rank(b)), compareSince(a.Since, b.Since), kinds.Compare(a.Object, b.Object))
+		return cmp.Or(cmp.Compare(f.rank(a), f.rank(b)), compareSince(a.Since, b.Since),
+			kinds.Compare(a.Object, b.Object))
 	})
 	w.Objects = append(answers, f.notBegun()...)
 	for _, answer := range w.Objects {
@@ -173,8 +188,10 @@ func (f *ReleaseFacts) summarize(answers []*Answer) *ReleaseAnswer {
 		w.Missing = f.Missing
 		w.Counts[Absent] += f.Missing
 		w.MissingObjects = f.missingObjects
-		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; see runlevel diff %s",
-			MissingText(f.Missing, f.missingObjects), f.missingRemedy("what is missing"), w.Release)})
+		w.Messages = append(w.Messages,
+			Message{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; "+
+				"see runlevel diff %s",
+				MissingText(f.Missing, f.missingObjects), f.missingRemedy("what is missing"), w.Release)})
 	}
 	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && w.NotKept == nil && len(w.Unknown) == 0
 	return w
@@ -236,15 +253,16 @@ func (f *ReleaseFacts) notBegun() []*Answer {
 		if step := steps[0]; !step.IsTried() {
 			answers = append(answers, &Answer{
 				Object: step.ID, State: Blocked, Messages: []Message{}, Release: f.Record.Release, Version: f.version(),
-				File: step.File, Node: cmp.Or(step.Node, f.Run.Nodes[node].Name), After: f.names(f.Run.Nodes[node].After),
+				File: step.File, Node: cmp.Or(step.Node, f.Run.Nodes[node].Name),
+				After: f.names(f.Run.Nodes[node].After),
 			})
 		}
 	}
 	return answers
 }
 
-// objects finds the objects of a release that may not be in their wanted state: those that the run tries or has failed at,
-// those that are to be deleted, and those that are terminating, not ready, or changed since they were applied.
+// objects finds the objects of a release that may not be in their wanted state: those that the run tries or has failed
+// at, those that are to be deleted, and those that are terminating, not ready, or changed since they were applied.
 func (r *reader) objects(ctx context.Context, f *ReleaseFacts) {
 	var all []kinds.ID
 	blocked := map[kinds.ID]bool{}
@@ -269,8 +287,8 @@ func (r *reader) objects(ctx context.Context, f *ReleaseFacts) {
 	f.Suspects = slices.DeleteFunc(slices.Compact(all), func(id kinds.ID) bool { return blocked[id] })
 }
 
-// abnormal returns the objects of the release on the cluster that are terminating, not ready, or changed, and counts those that
-// are missing.
+// abnormal returns the objects of the release on the cluster that are terminating, not ready, or changed, and counts
+// those that are missing.
 func (r *reader) abnormal(ctx context.Context, f *ReleaseFacts, live *inventory.Inventory) []kinds.ID {
 	for _, kind := range live.UnlistedKinds() {
 		r.unknown("list "+kind.String()+" in the whole cluster", live.ListError(kind))
@@ -319,7 +337,8 @@ func (f *ReleaseFacts) knownObjects(live *inventory.Inventory) iter.Seq[kinds.ID
 // isReady reports whether an object is certainly ready. Its body is only read if it may not be.
 func (r *reader) isReady(ctx context.Context, head objectmeta.LiveMetadata) bool {
 	kind := head.ID.GroupKind()
-	isCalling := kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io" // which depends on Services, too
+	// which depends on Services, too
+	isCalling := kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io"
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(kind.WithVersion(head.Resource.Version))
 	object.SetAnnotations(head.Object().GetAnnotations())

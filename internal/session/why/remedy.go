@@ -14,9 +14,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// Remedy returns what completes a run that no process goes on with: another apply, and before that a fix of what would fail
-// again: an object or hook that has failed for good, or one whose image can't be pulled; or the removal of fields that other
-// managers have set. The details are the diagnoses of objects that are not ready.
+// Remedy returns what completes a run that no process goes on with: another apply, and before that a fix of what would
+// fail again: an object or hook that has failed for good, or one whose image can't be pulled; or the removal of fields
+// that other managers have set. The details are the diagnoses of objects that are not ready.
 func Remedy(of *record.Record, run *apply.RunState, details map[kinds.ID][]string) string {
 	var broken, foreign []string
 	for _, step := range run.Steps() {
@@ -35,7 +35,8 @@ func Remedy(of *record.Record, run *apply.RunState, details map[kinds.ID][]strin
 	case len(broken) == 1:
 		return fmt.Sprintf("fix %s, then apply it again", broken[0]) + rollBack(of)
 	default:
-		return fmt.Sprintf("fix %s and %s, then apply it again", broken[0], printable.Count(len(broken)-1, "other")) + rollBack(of)
+		return fmt.Sprintf("fix %s and %s, then apply it again", broken[0], printable.Count(len(broken)-1, "other")) +
+			rollBack(of)
 	}
 }
 

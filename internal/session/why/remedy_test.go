@@ -19,12 +19,16 @@ func TestRemedy(t *testing.T) {
 		details map[kinds.ID][]string
 		want    string
 	}{
-		"nothing has failed":              {[]record.RunStep{waits}, slow, "apply it again"},
-		"tried again when it ended":       {[]record.RunStep{step(web, apply.InRetry, "exceeded quota")}, nil, "apply it again"},
-		"refused for good":                {[]record.RunStep{waits, refused}, slow, "fix Deployment shop/web, then apply it again"},
-		"an image that can't be pulled":   {[]record.RunStep{waits}, noImage, "fix StatefulSet shop/db, then apply it again"},
-		"both, and a hook":                {[]record.RunStep{waits, refused, hookOf("pre", apply.HasFailed, "exit code 1")}, noImage, "fix StatefulSet shop/db and 2 others, then apply it again"},
-		"the image of an object not here": {[]record.RunStep{step(web, apply.InWait, "0 of 1")}, noImage, "apply it again"},
+		"nothing has failed": {[]record.RunStep{waits}, slow, "apply it again"},
+		"tried again when it ended": {[]record.RunStep{step(web, apply.InRetry, "exceeded quota")}, nil,
+			"apply it again"},
+		"refused for good": {[]record.RunStep{waits, refused}, slow, "fix Deployment shop/web, then apply it again"},
+		"an image that can't be pulled": {[]record.RunStep{waits}, noImage,
+			"fix StatefulSet shop/db, then apply it again"},
+		"both, and a hook": {[]record.RunStep{waits, refused, hookOf("pre", apply.HasFailed, "exit code 1")}, noImage,
+			"fix StatefulSet shop/db and 2 others, then apply it again"},
+		"the image of an object not here": {[]record.RunStep{step(web, apply.InWait, "0 of 1")}, noImage,
+			"apply it again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := &record.Run{Nodes: []record.RunNode{node("level 10, db", "running", nil, c.steps...)}}
@@ -38,10 +42,12 @@ func TestRemedy(t *testing.T) {
 	}
 	kept := &record.KeptFiles{Digest: "sha256:1"}
 	updated := &record.Record{Release: "shop", History: record.History{
-		{Revision: 2, State: record.Partial, Version: "1.1.0", Hash: "b", Files: kept}, {Revision: 1, State: record.Completed, Version: "1.0.0", Hash: "a", Files: kept},
+		{Revision: 2, State: record.Partial, Version: "1.1.0", Hash: "b", Files: kept},
+		{Revision: 1, State: record.Completed, Version: "1.0.0", Hash: "a", Files: kept},
 	}}
 	run := apply.StateOf(&record.Run{Nodes: []record.RunNode{node("level 10, db", "running", nil, refused)}})
-	if got, want := why.Remedy(updated, run, nil), "fix Deployment shop/web, then apply it again, or go back to 1.0.0 (runlevel rollback shop)"; got != want {
+	if got, want := why.Remedy(updated, run, nil), "fix Deployment shop/web, then apply it again, or go back to "+
+		"1.0.0 (runlevel rollback shop)"; got != want {
 		t.Errorf("of an update with files: %q, want %q", got, want)
 	}
 	if got, want := why.Remedy(updated, nil, nil), "apply it again (runlevel apply shop@)"; got != want {

@@ -135,7 +135,8 @@ func explainBlocked(f *ObjectFacts, a *Answer) {
 		a.addMessage(nil, "its turn%s comes when %s is ready", inNode(a.Node), *step.Awaits)
 	case node.State != graph.Blocked:
 		a.After = f.earlier(node, a.Node)
-		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node), cmp.Or(few(a.After, 0), "what is before it there"))
+		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node),
+			cmp.Or(few(a.After, 0), "what is before it there"))
 	default:
 		a.After = f.names(node.After)
 		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node), f.path(node, roots))
@@ -196,14 +197,23 @@ func (f *ObjectFacts) explainRoot(node apply.RunNodeState, a *Answer) {
 			continue
 		}
 		where := cmp.Or(step.Node, node.Name)
-		hold := Holding{Node: where, Object: step.ID, Hook: step.Hook, State: step.Phase, For: step.For, Reason: step.Reason, Since: begun(step)}
+		hold := Holding{
+			Node:   where,
+			Object: step.ID,
+			Hook:   step.Hook,
+			State:  step.Phase,
+			For:    step.For,
+			Reason: step.Reason,
+			Since:  begun(step),
+		}
 		if step.Hook == "" {
 			hold.Why = f.Pending[step.ID]
 		}
 		a.Holds = append(a.Holds, hold)
 		switch step.Phase {
 		case apply.InRetry:
-			a.addMessage(hold.Why, "%s can't %s, which %s%s: %s", where, actionOf(step), f.retryState(), f.duration(step), step.For)
+			a.addMessage(hold.Why, "%s can't %s, which %s%s: %s", where, actionOf(step), f.retryState(),
+				f.duration(step), step.For)
 		case apply.HasFailed:
 			a.addMessage(hold.Why, "%s has failed: %s: %s", where, nameOf(step), step.For)
 		default:
@@ -249,15 +259,24 @@ func explainRun(f *ObjectFacts, a *Answer) {
 	case f.NotKept != nil:
 		explainUnkept(f, a)
 	case f.Held != nil && f.Held.IsDead(f.Now):
-		a.addMessage(nil, "%[2]s, which applied release %[1]s, has died: it last renewed its lock %[3]s ago%[4]s; %[5]s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.reportedAgo("; this was reported %s ago"), runRemedy(f))
+		a.addMessage(nil,
+			"%[2]s, which applied release %[1]s, has died: it last renewed its lock %[3]s ago%[4]s; %[5]s", f.title(),
+			printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.reportedAgo("; this was reported %s ago"),
+			runRemedy(f))
 	case f.Held != nil && f.Held.Keeps() && f.isCompleted():
-		a.addMessage(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name))
+		a.addMessage(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()),
+			printable.Line(f.Held.Name))
 	case f.Held != nil && f.Held.Keeps() && f.Run != nil && f.Run.Error != "":
-		a.addMessage(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s", f.title(), printable.Line(f.Run.Error), printable.Line(f.Held.Name), f.reportedAgo("; its progress was last reported %s ago"))
+		a.addMessage(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s",
+			f.title(), printable.Line(f.Run.Error), printable.Line(f.Held.Name),
+			f.reportedAgo("; its progress was last reported %s ago"))
 	case f.Held != nil && f.isCompleted():
-		a.addMessage(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name), f.age(f.Held.Since))
+		a.addMessage(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place",
+			f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name), f.age(f.Held.Since))
 	case f.Held != nil:
-		a.addMessage(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Since), cmp.Or(f.reportedAgo("; its progress was last reported %s ago"), "; it has not reported its progress yet"))
+		a.addMessage(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Name),
+			f.age(f.Held.Since), cmp.Or(f.reportedAgo("; its progress was last reported %s ago"),
+				"; it has not reported its progress yet"))
 	default:
 		f.explainLastRun(a)
 	}
@@ -265,7 +284,8 @@ func explainRun(f *ObjectFacts, a *Answer) {
 
 // explainUninstall adds that the release is being uninstalled, and who does that.
 func (f *ObjectFacts) explainUninstall(a *Answer) {
-	by := fmt.Sprintf("no process goes on with that: \"runlevel uninstall %s\" does, and \"runlevel apply --force\" applies the release again", f.Record.Release)
+	by := fmt.Sprintf("no process goes on with that: \"runlevel uninstall %s\" does, and \"runlevel apply --force\" "+
+		"applies the release again", f.Record.Release)
 	switch {
 	case !f.IsHeldKnown:
 		by = "whether a process goes on with that is not known"
@@ -278,7 +298,8 @@ func (f *ObjectFacts) explainUninstall(a *Answer) {
 // isCompleted reports whether the last update completed, and neither a run nor an uninstall was begun since.
 func (f *ReleaseFacts) isCompleted() bool { return f.Run == nil && f.wasCompleted() }
 
-// wasCompleted reports whether the last update completed, and no uninstall was begun since: the release may be applied again.
+// wasCompleted reports whether the last update completed, and no uninstall was begun since: the release may be applied
+// again.
 func (f *ReleaseFacts) wasCompleted() bool {
 	newest := f.Record.Newest()
 	return f.Record.Uninstall == nil && newest != nil && newest.State == record.Completed
@@ -292,9 +313,11 @@ func (f *ObjectFacts) explainNoRecord(a *Answer) {
 		a.addMessage(nil, "release %s was not applied yet", f.Plan.Release)
 	case f.Owner != "":
 	case f.Others > 0:
-		a.addMessage(nil, "none of the %s here is known to have it: name the one that is to", printable.Count(f.Others, "release"))
+		a.addMessage(nil, "none of the %s here is known to have it: name the one that is to",
+			printable.Count(f.Others, "release"))
 	default:
-		a.addMessage(nil, "no release is known here that is to have it: none was applied yet, or its record is in another namespace")
+		a.addMessage(nil, "no release is known here that is to have it: none was applied yet, or its record is in "+
+			"another namespace")
 	}
 }
 
@@ -332,17 +355,22 @@ func (f *ObjectFacts) explainLastRun(a *Answer) {
 	run, newest := f.Run, f.Record.Newest()
 	switch {
 	case run != nil && run.IsOver:
-		a.addMessage(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); %s", f.title(), f.age(run.Now), cmp.Or(run.Error, "no reason was recorded"), runRemedy(f))
+		a.addMessage(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done "+
+			"(%s); %s", f.title(), f.age(run.Now), cmp.Or(run.Error, "no reason was recorded"), runRemedy(f))
 	case run != nil:
-		a.addMessage(nil, "no process applies release %s now: the last apply ended without a result, and its progress was last reported %s ago; %s", f.title(), f.age(run.Now), runRemedy(f))
+		a.addMessage(nil, "no process applies release %s now: the last apply ended without a result, and its "+
+			"progress was last reported %s ago; %s", f.title(), f.age(run.Now), runRemedy(f))
 	case newest == nil:
 		a.addMessage(nil, "release %s was not applied yet", f.Record.Release)
 	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:
-		a.addMessage(nil, "this version of release %s was not applied yet: the last is %s, %s", f.Record.Release, cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
+		a.addMessage(nil, "this version of release %s was not applied yet: the last is %s, %s", f.Record.Release,
+			cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
 	case newest.State == record.Completed && a.State == Absent && f.IsNamed && !f.IsKnown:
-		a.addMessage(nil, "release %s was %s, and has it: it was deleted since; %s", f.title(), f.ended(*newest), applyAgain(f.Record))
+		a.addMessage(nil, "release %s was %s, and has it: it was deleted since; %s", f.title(), f.ended(*newest),
+			applyAgain(f.Record))
 	case newest.State == record.Completed && a.State == Absent && !f.IsKnown:
-		a.addMessage(nil, "release %s was %s: it was deleted since, or the release does not have it", f.title(), f.ended(*newest))
+		a.addMessage(nil, "release %s was %s: it was deleted since, or the release does not have it", f.title(),
+			f.ended(*newest))
 	default:
 		a.addMessage(nil, "no process applies release %s now: it was %s", f.title(), f.ended(*newest))
 	}

@@ -6,9 +6,9 @@
 // It changes nothing, and waits for nothing. A request that fails is reported, and the rest
 // is answered all the same.
 //
-// Explain is the call to start from, with objects that a Resolver has found. GatherRelease reads the facts on a release, and
-// Gather those on one object, each once; Judge makes an answer of them, without a cluster. ReleaseFacts.Explain does so for all
-// objects of a release.
+// Explain is the call to start from, with objects that a Resolver has found. GatherRelease reads the facts on a
+// release, and Gather those on one object, each once; Judge makes an answer of them, without a cluster.
+// ReleaseFacts.Explain does so for all objects of a release.
 package why
 
 import (
@@ -129,22 +129,23 @@ func (s ObjectState) Text() string { return stateTexts[s] }
 
 // An Answer is the state of an object, and why.
 type Answer struct {
-	Object     kinds.ID           `json:"object"`
-	State      ObjectState        `json:"state"`
-	Done       bool               `json:"done"`     // it is in its wanted state: ready, or gone
-	Messages   []Message          `json:"messages"` // the most important first
-	Release    string             `json:"release,omitempty"`
-	Version    string             `json:"version,omitempty"`
-	File       string             `json:"file,omitempty"`
-	Node       string             `json:"node,omitempty"`
-	For        string             `json:"for,omitempty"`    // what it waits for, or the error of its apply
-	Reason     string             `json:"reason,omitempty"` // of that
-	Since      *time.Time         `json:"since,omitempty"`
-	After      []string           `json:"after,omitempty"` // the nodes that are to be done before
-	Holds      []Holding          `json:"holds,omitempty"` // what those wait for in the end
-	Needs      []Need             `json:"needs,omitempty"`
-	Changed    []ownership.Writer `json:"changed,omitempty"` // who has changed it since it was applied, the newest first
-	Hooks      []HookStatus       `json:"hooks,omitempty"`   // its lifecycle hooks that have not simply succeeded
+	Object   kinds.ID    `json:"object"`
+	State    ObjectState `json:"state"`
+	Done     bool        `json:"done"`     // it is in its wanted state: ready, or gone
+	Messages []Message   `json:"messages"` // the most important first
+	Release  string      `json:"release,omitempty"`
+	Version  string      `json:"version,omitempty"`
+	File     string      `json:"file,omitempty"`
+	Node     string      `json:"node,omitempty"`
+	For      string      `json:"for,omitempty"`    // what it waits for, or the error of its apply
+	Reason   string      `json:"reason,omitempty"` // of that
+	Since    *time.Time  `json:"since,omitempty"`
+	After    []string    `json:"after,omitempty"` // the nodes that are to be done before
+	Holds    []Holding   `json:"holds,omitempty"` // what those wait for in the end
+	Needs    []Need      `json:"needs,omitempty"`
+	// who has changed it since it was applied, the newest first
+	Changed    []ownership.Writer `json:"changed,omitempty"`
+	Hooks      []HookStatus       `json:"hooks,omitempty"` // its lifecycle hooks that have not simply succeeded
 	Finalizers []string           `json:"finalizers,omitempty"`
 	Remaining  []string           `json:"remaining,omitempty"` // what is left in it
 	Unknown    []string           `json:"unknown,omitempty"`   // on requests that failed

@@ -57,7 +57,8 @@ func TestItIsAFileSystem(t *testing.T) {
 
 func TestEveryWayToReadTellsTheSame(t *testing.T) {
 	for name, want := range map[string]string{
-		"kept": "kept", "mended": "after", "added": "added", "empty": "", "m/kept": "kept", "m/mended": "after", "m/added": "added",
+		"kept": "kept", "mended": "after", "added": "added", "empty": "", "m/kept": "kept", "m/mended": "after",
+		"m/added": "added",
 	} {
 		t.Run(name, func(t *testing.T) {
 			read, err := fs.ReadFile(changed(), name)

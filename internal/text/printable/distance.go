@@ -2,7 +2,8 @@ package printable
 
 import "strings"
 
-// Nearest returns the name that is nearest to a text, in whatever case, if fewer letters differ than a limit; "" if none is.
+// Nearest returns the name that is nearest to a text, in whatever case, if fewer letters differ than a limit; "" if
+// none is.
 func Nearest(text string, names []string, limit int) string {
 	best := ""
 	for _, name := range names {

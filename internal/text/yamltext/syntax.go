@@ -28,8 +28,8 @@ func ErrorOf(err error) *TextError {
 	return &TextError{Line: line, Message: strings.Replace(message, found[0], "", 1)}
 }
 
-// Explain returns the error of a YAML library for a text, in words that do not quote the text and that name the correction,
-// if that is known.
+// Explain returns the error of a YAML library for a text, in words that do not quote the text and that name the
+// correction, if that is known.
 func Explain(err error, text []byte) *TextError {
 	syntax := ErrorOf(err)
 	syntax.redact(text)
@@ -49,8 +49,9 @@ var (
 	nestedAnchor  = regexp.MustCompile(`^anchor '.*' value contains itself$`)
 	invalidKey    = regexp.MustCompile(`^invalid map key: `)
 	unusualKey    = regexp.MustCompile(`^unsupported map key of type: `)
-	wrongTag      = regexp.MustCompile("^cannot decode !!str `(?:.*` as a (!![a-z]+)$)?") // which is cut at a line break
-	quotedText    = regexp.MustCompile("[`\"].*")
+	// which is cut at a line break
+	wrongTag   = regexp.MustCompile("^cannot decode !!str `(?:.*` as a (!![a-z]+)$)?")
+	quotedText = regexp.MustCompile("[`\"].*")
 )
 
 // redact replaces a message that quotes the text.
@@ -67,7 +68,9 @@ func (e *TextError) redact(text []byte) {
 	}
 	if found := wrongTag.FindStringSubmatch(e.Message); found != nil {
 		tag := cmp.Or(found[1], "!!TYPE")
-		e.Message = fmt.Sprintf("a value has the tag %s, and is not of that type: remove the tag, or write another value", tag)
+		e.Message = fmt.Sprintf(
+			"a value has the tag %s, and is not of that type: remove the tag, or write another value", tag,
+		)
 		find(strings.TrimSuffix(tag, "TYPE"))
 		return
 	}
@@ -86,15 +89,17 @@ func (e *TextError) redact(text []byte) {
 
 // syntaxAdvice has a message with the correction for each message of YAML libraries.
 var syntaxAdvice = map[string]string{
-	"could not find expected ':'":                     `this line or the one above has no ":" behind its key: write KEY: VALUE`,
-	"did not find expected ',' or '}'":                `a "{" is not closed, or a comma is missing behind it: add it`,
-	"did not find expected ',' or ']'":                `a "[" is not closed, or a comma is missing behind it: add it`,
-	"did not find expected key":                       "this line or one below is not indented as its neighbours, or has more behind its value: indent it alike, or put the value in quotes",
+	"could not find expected ':'":      `this line or the one above has no ":" behind its key: write KEY: VALUE`,
+	"did not find expected ',' or '}'": `a "{" is not closed, or a comma is missing behind it: add it`,
+	"did not find expected ',' or ']'": `a "[" is not closed, or a comma is missing behind it: add it`,
+	"did not find expected key": "this line or one below is not indented as its neighbours, or " +
+		"has more behind its value: indent it alike, or put the value in quotes",
 	"did not find expected node content":              `a value is missing, or a "[" or "{" is not closed: add it`,
 	"found a tab character that violates indentation": "this line or the next begins with a tab: indent it with blanks",
-	"found character that cannot start any token":     "a value begins with a character that YAML reserves, such as @, % or a backquote: put it in quotes",
-	"found unexpected end of stream":                  "a quotation mark is not closed: add it",
-	"mapping values are not allowed in this context":  `a value has ": " in it, or this line is indented too far: put the value in quotes, or indent it as its neighbours`,
+	"found character that cannot start any token": "a value begins with a character that YAML reserves, such as " +
+		"@, % or a backquote: put it in quotes",
+	"found unexpected end of stream":                 "a quotation mark is not closed: add it",
+	"mapping values are not allowed in this context": `a value has ": " in it, or this line is indented too far: put the value in quotes, or indent it as its neighbours`,
 }
 
 var conflictMarker = regexp.MustCompile(`(?m)^<{7}( |$)`)
@@ -102,7 +107,8 @@ var conflictMarker = regexp.MustCompile(`(?m)^<{7}( |$)`)
 // explain replaces the message by one with the correction, if that is known.
 func (e *TextError) explain(text []byte) {
 	if found := conflictMarker.FindIndex(text); found != nil {
-		e.Line, e.Message = LineAt(text, int64(found[0])), `a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`
+		e.Line, e.Message = LineAt(text, int64(found[0])),
+			`a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`
 		return
 	}
 	e.Message = cmp.Or(syntaxAdvice[e.Message], e.Message)

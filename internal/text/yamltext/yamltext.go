@@ -1,5 +1,5 @@
-// Package yamltext has what reading YAML with positions needs: one document as nodes, the lines of its fields, errors with
-// their line that do not quote the text, keys that are repeated.
+// Package yamltext has what reading YAML with positions needs: one document as nodes, the lines of its fields, errors
+// with their line that do not quote the text, keys that are repeated.
 //
 // It makes no values of nodes: the packages that read manifests, hooks and configurations do, each by its own rules.
 //
@@ -38,7 +38,10 @@ func Parse(text []byte) (*yaml.Node, error) {
 		if err != nil {
 			line = ErrorOf(err).Line
 		}
-		return nil, &TextError{Line: line, Message: `there is more after the end of the document: put "---" on a line of its own between two documents`}
+		return nil, &TextError{
+			Line:    line,
+			Message: `there is more after the end of the document: put "---" on a line of its own between two documents`,
+		}
 	}
 	if len(root.Content) == 0 {
 		return nil, nil
@@ -46,7 +49,8 @@ func Parse(text []byte) (*yaml.Node, error) {
 	return root.Content[0], nil
 }
 
-// ParseFile parses a file of one document; the node is nil when it is empty. Its errors have the correction, if that is known.
+// ParseFile parses a file of one document; the node is nil when it is empty. Its errors have the correction, if that is
+// known.
 func ParseFile(text []byte) (*yaml.Node, *TextError) {
 	root, err := Parse(text)
 	var more *TextError
@@ -54,7 +58,10 @@ func ParseFile(text []byte) (*yaml.Node, *TextError) {
 	case err == nil:
 		return root, nil
 	case errors.As(err, &more):
-		return nil, &TextError{Line: more.Line, Message: `the file has one document only: remove "---" and what is below it`}
+		return nil, &TextError{
+			Line:    more.Line,
+			Message: `the file has one document only: remove "---" and what is below it`,
+		}
 	default:
 		return nil, Explain(err, text)
 	}

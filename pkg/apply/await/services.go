@@ -20,7 +20,11 @@ func (t *Tracker) watchService(name types.NamespacedName) {
 	if t.services[name] != nil {
 		return
 	}
-	itself := watchKey{resource: corev1.SchemeGroupVersion.WithResource("services"), namespace: name.Namespace, fieldsOnly: named(name.Name)}
+	itself := watchKey{
+		resource:   corev1.SchemeGroupVersion.WithResource("services"),
+		namespace:  name.Namespace,
+		fieldsOnly: named(name.Name),
+	}
 	slices := watchKey{
 		resource:  discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
 		namespace: name.Namespace, labels: discoveryv1.LabelServiceName + "=" + name.Name,
@@ -48,8 +52,8 @@ func (t *Tracker) watchesOf(names []types.NamespacedName) (all []*watch) {
 	return all
 }
 
-// isServing reports whether a Service has a ready endpoint. An ExternalName is taken for serving, since its endpoints are
-// not known.
+// isServing reports whether a Service has a ready endpoint. An ExternalName is taken for serving, since its endpoints
+// are not known.
 func (s *service) isServing() bool {
 	for _, slice := range s.slices.related {
 		if hasReadyEndpoint(slice) {
@@ -57,7 +61,8 @@ func (s *service) isServing() bool {
 		}
 	}
 	for _, itself := range s.itself.related {
-		if kind, _, _ := unstructured.NestedString(itself.Object, "spec", "type"); kind == string(corev1.ServiceTypeExternalName) {
+		if kind, _, _ := unstructured.NestedString(itself.Object, "spec",
+			"type"); kind == string(corev1.ServiceTypeExternalName) {
 			return true
 		}
 	}

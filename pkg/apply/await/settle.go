@@ -52,11 +52,14 @@ func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 			}
 		})
 	})
-	return ready.Verdict{State: ready.Waiting, Message: "it is available, and has no readiness probe: it is watched for " + settleTime.String()}
+	return ready.Verdict{
+		State:   ready.Waiting,
+		Message: "it is available, and has no readiness probe: it is watched for " + settleTime.String(),
+	}
 }
 
-// askNodes finds out, once, whether the nodes are simulated: their pods can't crash. If the user may not list nodes, they
-// count as real.
+// askNodes finds out, once, whether the nodes are simulated: their pods can't crash. If the user may not list nodes,
+// they count as real.
 func askNodes(t *Tracker) {
 	if t.hasAskedNodes {
 		return
@@ -79,7 +82,8 @@ func askNodes(t *Tracker) {
 
 // isSimulated reports whether the nodes of the cluster are kwok's, judged by the first 20.
 func isSimulated(ctx context.Context, c *cluster.Cluster) bool {
-	nodes, err := c.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).List(ctx, metav1.ListOptions{Limit: 20})
+	nodes, err := c.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).List(ctx,
+		metav1.ListOptions{Limit: 20})
 	if err != nil {
 		return false
 	}

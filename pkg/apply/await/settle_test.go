@@ -13,7 +13,11 @@ import (
 // since adds to a Deployment since when it is available.
 func since(object *unstructured.Unstructured, when time.Time) *unstructured.Unstructured {
 	status := object.Object["status"].(map[string]any)
-	status["conditions"] = []any{map[string]any{"type": "Available", "status": "True", "lastTransitionTime": when.UTC().Format(time.RFC3339)}}
+	status["conditions"] = []any{map[string]any{
+		"type":               "Available",
+		"status":             "True",
+		"lastTransitionTime": when.UTC().Format(time.RFC3339),
+	}}
 	return object
 }
 
@@ -21,11 +25,14 @@ func since(object *unstructured.Unstructured, when time.Time) *unstructured.Unst
 func unprobed(t *testing.T) (*Tracker, *payload.Manifest, *watch) {
 	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
-	m.Object().Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "web"}}}}}
+	m.Object().Object["spec"] = map[string]any{
+		"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "web"}}}},
+	}
 	return tr, m, s
 }
 
-// TestAWorkloadWithoutAProbeSettles: it is ready when it has been available for a while, and not when it was for an instant.
+// TestAWorkloadWithoutAProbeSettles: it is ready when it has been available for a while, and not when it was for an
+// instant.
 func TestAWorkloadWithoutAProbeSettles(t *testing.T) {
 	tr, m, s := unprobed(t)
 	tr.Applied(m, deployment(m, 1, 0))
@@ -52,7 +59,9 @@ func TestAWorkloadWithoutAProbeSettles(t *testing.T) {
 func TestWhatNeedNotSettle(t *testing.T) {
 	longAgo := time.Now().Add(-time.Minute)
 	for name, see := range map[string]func(tr *Tracker, m *payload.Manifest, s *watch){
-		"it was ready when it was applied": func(tr *Tracker, m *payload.Manifest, s *watch) { tr.Applied(m, deployment(m, 1, 1)) },
+		"it was ready when it was applied": func(tr *Tracker, m *payload.Manifest, s *watch) {
+			tr.Applied(m, deployment(m, 1, 1))
+		},
 		"it needed no apply": func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Assume(m, false)
 			s.seen(deployment(m, 1, 1), true)

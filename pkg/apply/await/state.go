@@ -21,7 +21,8 @@ import (
 //	unseen       applied        trusted/unseen                     seen
 //	seen         applied        trusted/unseen                     seen
 //
-// The watch of an object begins with the first wait for it. Trusted objects are not watched before the run changes an object.
+// The watch of an object begins with the first wait for it. Trusted objects are not watched before the run changes an
+// object.
 type state int
 
 const (
@@ -183,8 +184,8 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	return o.settle(t, verdict)
 }
 
-// stalledSince returns when a rollout has exceeded its progress deadline; "" if it has not. A Deployment reports it until
-// its controller sees progress, which may be long after the object was changed.
+// stalledSince returns when a rollout has exceeded its progress deadline; "" if it has not. A Deployment reports it
+// until its controller sees progress, which may be long after the object was changed.
 func stalledSince(object *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
 	list, _ := conditions.([]any)

@@ -5,9 +5,9 @@
 // install applies everything first. One watch serves all objects of a resource. Package ready decides when an
 // object is ready.
 //
-// New is the call to start from. Observations of objects, and the ends of waits for them, come as events (events.go). The
-// states of an object are in state.go; watches are in watch.go, and those of the Services that the API server calls in
-// services.go.
+// New is the call to start from. Observations of objects, and the ends of waits for them, come as events (events.go).
+// The states of an object are in state.go; watches are in watch.go, and those of the Services that the API server calls
+// in services.go.
 package await
 
 import (
@@ -40,9 +40,10 @@ type Options struct {
 type Object struct {
 	Manifest *payload.Manifest
 	Resource cluster.Resource
-	Live     *unstructured.Unstructured // as it was last seen, without fields that readiness does not depend on; nil if it was not, or was missing
-	Verdict  ready.Verdict
-	Since    time.Time // when it was first not ready, by this machine's clock
+	// as it was last seen, without fields that readiness does not depend on; nil if it was not, or was missing
+	Live    *unstructured.Unstructured
+	Verdict ready.Verdict
+	Since   time.Time // when it was first not ready, by this machine's clock
 	// CallsServices is true if the object is ready only while the Services are that the API server calls for it.
 	CallsServices bool
 }
@@ -283,8 +284,8 @@ func (t *Tracker) Await(ids []kinds.ID, isAtEnd bool) *GroupWait {
 }
 
 // startWatching watches an object with the first wait for it. A trusted object is taken for ready until the run changes
-// an object, which may break any other except for Namespaces and definitions: all objects in them wait for those, and to watch
-// them again would make thousands wait.
+// an object, which may break any other except for Namespaces and definitions: all objects in them wait for those, and
+// to watch them again would make thousands wait.
 func (t *Tracker) startWatching(o *tracked) {
 	switch {
 	case o.watch != nil || o.state == trusted && (!t.hasChanges || kinds.IsContainer(o.Resource.GroupKind())):

@@ -24,7 +24,8 @@ import (
 )
 
 var deployments = cluster.Resource{
-	GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Kind: "Deployment", Namespaced: true,
+	GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
+	Kind:                 "Deployment", Namespaced: true,
 }
 
 // fleet is a Tracker of some Deployments, without a cluster: what is seen, the test says.
@@ -32,25 +33,29 @@ func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, *watch) {
 	t.Helper()
 	folder := fstest.MapFS{}
 	for i := range count {
-		folder[fmt.Sprintf("0000_10_web_%05d.yaml", i)] = &fstest.MapFile{Data: fmt.Appendf(nil, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web-%d, namespace: shop}}", i)}
+		folder[fmt.Sprintf("0000_10_web_%05d.yaml", i)] = &fstest.MapFile{Data: fmt.Appendf(nil,
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web-%d, namespace: shop}}", i)}
 	}
 	release, _, err := payload.Load(t.Context(), folder, payload.Options{Name: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		deployments.GroupVersionResource: "DeploymentList", {Version: "v1", Resource: "nodes"}: "NodeList",
-	})
+	silent := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{
+			deployments.GroupVersionResource: "DeploymentList", {Version: "v1", Resource: "nodes"}: "NodeList",
+		})
 	silent.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("no answer")
 	})
-	tr := New(t.Context(), &cluster.Cluster{Objects: silent}, Options{Release: "shop", Standard: func(*payload.Manifest) ready.Standard { return ready.Full }})
+	tr := New(t.Context(), &cluster.Cluster{Objects: silent},
+		Options{Release: "shop", Standard: func(*payload.Manifest) ready.Standard { return ready.Full }})
 	t.Cleanup(tr.Close)
 	for _, m := range release.Manifests {
 		tr.Expect(m, deployments)
 	}
 	s := &watch{
-		tracker: tr, resource: deployments, key: watchKey{resource: deployments.GroupVersionResource, labels: "runlevel.dev/release=shop"},
+		tracker: tr, resource: deployments,
+		key:   watchKey{resource: deployments.GroupVersionResource, labels: "runlevel.dev/release=shop"},
 		early: map[kinds.ID]*unstructured.Unstructured{},
 	}
 	tr.watches[s.key] = s
@@ -72,7 +77,12 @@ func deployment(m *payload.Manifest, version int, available int64) *unstructured
 	object.SetUID(types.UID(m.ID().Name))
 	object.SetGeneration(1)
 	object.SetResourceVersion(strconv.Itoa(version))
-	object.Object["status"] = map[string]any{"observedGeneration": int64(1), "replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": available}
+	object.Object["status"] = map[string]any{
+		"observedGeneration": int64(1),
+		"replicas":           int64(1),
+		"updatedReplicas":    int64(1),
+		"availableReplicas":  available,
+	}
 	return object
 }
 
@@ -105,7 +115,9 @@ func TestWhatIsAssumedEndsAWait(t *testing.T) {
 	tr.Applied(m, deployment(m, 1, 0))
 	w := tr.Await([]kinds.ID{m.ID()}, false)
 	tr.Assume(m, true)
-	if !slices.ContainsFunc(tr.Events(), func(e Event) bool { return e.Type == Ended && e.Wait == w && len(e.Failed) == 0 }) {
+	if !slices.ContainsFunc(tr.Events(), func(e Event) bool {
+		return e.Type == Ended && e.Wait == w && len(e.Failed) == 0
+	}) {
 		t.Error("it is still waited for")
 	}
 }
@@ -210,7 +222,8 @@ func TestAFailureEndsAWait(t *testing.T) {
 	tr.Cancel(cancelled)
 	failed := deployment(manifests[1], 5, 0)
 	failed.Object["status"].(map[string]any)["conditions"] = []any{map[string]any{
-		"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+		"lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}
 	s.seen(failed, true)
 	var ended []Event
@@ -219,7 +232,8 @@ func TestAFailureEndsAWait(t *testing.T) {
 			ended = append(ended, event)
 		}
 	}
-	if len(ended) != 1 || ended[0].Wait != w || len(ended[0].Failed) != 1 || ended[0].Failed[0].Manifest != manifests[1] {
+	if len(ended) != 1 || ended[0].Wait != w || len(ended[0].Failed) != 1 ||
+		ended[0].Failed[0].Manifest != manifests[1] {
 		t.Errorf("the ends of waits: %+v", ended)
 	}
 }
@@ -232,7 +246,8 @@ func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 		object := deployment(m, version, 0)
 		object.Object["spec"] = map[string]any{"progressDeadlineSeconds": int64(0)}
 		object.Object["status"].(map[string]any)["conditions"] = []any{map[string]any{
-			"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "lastTransitionTime": "2026-01-01T00:00:00Z",
+			"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+			"lastTransitionTime": "2026-01-01T00:00:00Z",
 		}}
 		return object
 	}
@@ -275,7 +290,8 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 		tr.Expect(m, deployments)
 		await(tr, m)
 	}
-	if diff := cmp.Diff([]ready.ReadyState{ready.Ready, ready.Ready, ready.Waiting, ready.Waiting, ready.Waiting}, states()); diff != "" {
+	if diff := cmp.Diff([]ready.ReadyState{ready.Ready, ready.Ready, ready.Waiting, ready.Waiting, ready.Waiting},
+		states()); diff != "" {
 		t.Error(diff)
 	}
 	for i, m := range manifests {

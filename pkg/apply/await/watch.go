@@ -46,7 +46,8 @@ type watch struct {
 	isReported bool                                    // err was reported
 	isListed   bool                                    // its first list is complete
 	early      map[kinds.ID]*unstructured.Unstructured // objects that it has shown before they were expected
-	related    map[string]*unstructured.Unstructured   // by name: the objects that decide whether a Service serves; nil for a watch of tracked objects
+	// by name: the objects that decide whether a Service serves; nil for a watch of tracked objects
+	related map[string]*unstructured.Unstructured
 }
 
 // isOlder reports whether a version of a resource is older than another one.
@@ -61,11 +62,19 @@ func (t *Tracker) start(key watchKey, resource cluster.Resource, related map[str
 		return s
 	}
 	ctx, stop := context.WithCancel(t.ctx)
-	s := &watch{tracker: t, key: key, resource: resource, stop: stop, early: map[kinds.ID]*unstructured.Unstructured{}, related: related}
+	s := &watch{
+		tracker:  t,
+		key:      key,
+		resource: resource,
+		stop:     stop,
+		early:    map[kinds.ID]*unstructured.Unstructured{},
+		related:  related,
+	}
 	t.watches[key] = s
 	objects := t.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
 	from := resourcewatch.ListerWatcher[*unstructured.UnstructuredList]{
-		List: objects.List, Watch: objects.Watch, Client: t.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: trim,
+		List: objects.List, Watch: objects.Watch, Client: t.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly,
+		Trim: trim,
 	}
 	t.running.Go(func() { resourcewatch.Run(ctx, from, s, longestPause, func(err error) { t.broke(s, err) }) })
 	return s
@@ -95,7 +104,10 @@ func (s *watch) OnList(objects []*unstructured.Unstructured, version string) {
 // create-only object may lack the label of the release: it has a watch alone.
 func (t *Tracker) watchObject(o *tracked, alone bool) {
 	id := o.Resource.Scoped(o.Manifest.ID())
-	key := watchKey{resource: o.Resource.GroupVersionResource, labels: objectmeta.ReleaseLabel + "=" + t.options.Release}
+	key := watchKey{
+		resource: o.Resource.GroupVersionResource,
+		labels:   objectmeta.ReleaseLabel + "=" + t.options.Release,
+	}
 	switch {
 	case alone:
 		key.labels, key.namespace, key.fieldsOnly = "", id.Namespace, named(id.Name)
@@ -130,8 +142,8 @@ func (s *watch) find(object *unstructured.Unstructured) *tracked {
 	return o
 }
 
-// seen observes an object, or keeps it until it is expected. If it has left the watch, it may only have lost its label, so it
-// gets a watch alone.
+// seen observes an object, or keeps it until it is expected. If it has left the watch, it may only have lost its label,
+// so it gets a watch alone.
 func (s *watch) seen(object *unstructured.Unstructured, exists bool) {
 	s.tracker.do(func() {
 		o := s.find(object)
@@ -177,10 +189,11 @@ func (s *watch) listed(objects []*unstructured.Unstructured, version string) {
 	})
 }
 
-// broke notes an error of a watch, which is retried by itself. A watch that is forbidden in the whole cluster is replaced
-// by watches in the namespaces of the objects.
+// broke notes an error of a watch, which is retried by itself. A watch that is forbidden in the whole cluster is
+// replaced by watches in the namespaces of the objects.
 func (t *Tracker) broke(s *watch, err error) {
-	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) {
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err) &&
+		!apierrors.IsMethodNotSupported(err) {
 		return
 	}
 	t.do(func() {
@@ -218,7 +231,8 @@ func (o *tracked) whyUnwatched(t *Tracker) string {
 // cantSee returns the message about a watch that has failed, with the missing right if that is the reason.
 func cantSee(what string, s *watch) string {
 	if !apierrors.IsForbidden(s.err) {
-		return fmt.Sprintf("how %s stands is not known, since it can't be watched: %s", what, printable.Line(s.err.Error()))
+		return fmt.Sprintf("how %s stands is not known, since it can't be watched: %s", what,
+			printable.Line(s.err.Error()))
 	}
 	where := "in the whole cluster"
 	if s.key.namespace != "" {

@@ -27,10 +27,12 @@ func TestWhatIsLeftOutOfAnObject(t *testing.T) {
 		if _, hasPods, _ := unstructured.NestedMap(kept.Object, "spec", "template"); hasPods != row.wantPods {
 			t.Errorf("%s: its pods are held: %t", name, hasPods)
 		}
-		if replicas, _, _ := unstructured.NestedInt64(kept.Object, "spec", "replicas"); replicas != 1 || kept.GetManagedFields() != nil {
+		if replicas, _, _ := unstructured.NestedInt64(kept.Object, "spec", "replicas"); replicas != 1 ||
+			kept.GetManagedFields() != nil {
 			t.Errorf("%s: %v", name, kept)
 		}
-		if _, isWhole, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template"); !isWhole || len(object.GetManagedFields()) != len(whole.GetManagedFields()) {
+		if _, isWhole, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template"); !isWhole ||
+			len(object.GetManagedFields()) != len(whole.GetManagedFields()) {
 			t.Errorf("%s: the one that was given has lost something", name)
 		}
 	}

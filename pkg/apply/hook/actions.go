@@ -29,7 +29,8 @@ type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
+func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts,
+	action deploymenthook.HookAction) error {
 	switch action.Do {
 	case deploymenthook.Compare:
 		isChanged, err := r.Applier.Workload(r.manifest).ChangesTemplate()
@@ -54,10 +55,11 @@ func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, seen deploy
 	}
 }
 
-// create creates the pod of a hook. A final refusal is noted for the next decision, without an error. If a pod of the same
-// name exists, a killed process has created it, and the next look may show it.
+// create creates the pod of a hook. A final refusal is noted for the next decision, without an error. If a pod of the
+// same name exists, a killed process has created it, and the next look may show it.
 func (r *runner) create(ctx context.Context, pod *corev1.Pod) error {
-	_, err := r.Cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: deploymenthook.FieldManager})
+	_, err := r.Cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod,
+		metav1.CreateOptions{FieldManager: deploymenthook.FieldManager})
 	switch {
 	case err == nil:
 		r.refused, r.lastState = nil, ""
@@ -68,7 +70,8 @@ func (r *runner) create(ctx context.Context, pod *corev1.Pod) error {
 	if r.refused == nil || r.refused.Pod != pod.Name {
 		r.refused = &deploymenthook.Refusal{Pod: pod.Name, Since: r.Cluster.Now()}
 	}
-	r.refused.Cause, r.refused.IsFinal = printable.Line(r.masker.Replace(err.Error())), !apierrors.IsAlreadyExists(err) && !r.Applier.IsRetryable(r.manifest, err)
+	r.refused.Cause, r.refused.IsFinal = printable.Line(r.masker.Replace(err.Error())),
+		!apierrors.IsAlreadyExists(err) && !r.Applier.IsRetryable(r.manifest, err)
 	if r.refused.IsFinal {
 		return nil
 	}
@@ -86,7 +89,8 @@ func (r *runner) delete(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // save saves the state of an action, and scales the Deployment in the same write.
-func (r *runner) save(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
+func (r *runner) save(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts,
+	action deploymenthook.HookAction) error {
 	result := action.State.Hooks[stage].Result
 	if result != "" && seen.State.Hooks[stage].Result == "" {
 		r.logs.follow(ctx, stage, action.Pod)
@@ -138,7 +142,8 @@ func (r *runner) patchState(ctx context.Context, live *appsv1.Deployment, action
 }
 
 // report reports a failed attempt: by an event and a condition of the Deployment, and to Settings.Failed.
-func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
+func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts,
+	action deploymenthook.HookAction) error {
 	r.logs.drain()
 	r.log = nil
 	if action.Pod != nil {
@@ -154,7 +159,8 @@ func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen de
 	}
 	r.refused = nil
 	if r.rollout.Hooks.Of(stage).Policy() != deploymenthook.Abort { // with Abort, the result of the step reports it
-		r.Failed(r.nameOf(stage), action.Reason, fmt.Sprintf("attempt %d failed: %s", action.Attempt, action.Message), indented(r.log))
+		r.Failed(r.nameOf(stage), action.Reason, fmt.Sprintf("attempt %d failed: %s", action.Attempt, action.Message),
+			indented(r.log))
 	}
 	return nil
 }
@@ -167,7 +173,8 @@ func (r *runner) giveUp(ctx context.Context, seen deploymenthook.RolloutFacts, a
 	}
 	if action.State != nil && action.Reason != deploymenthook.HookFailed {
 		if err := r.reporter.failed(ctx, seen.Live, action.Reason, action.Message, nil); err != nil {
-			r.reporter.warn("the reason why its rollout has stopped can't be written to the Deployment: " + printable.Line(err.Error()))
+			r.reporter.warn("the reason why its rollout has stopped can't be written to the Deployment: " +
+				printable.Line(err.Error()))
 		}
 	}
 	return &givenUp{&reason.Error{Reason: action.Reason, Message: action.Message}, r.log}
@@ -189,13 +196,15 @@ func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 			err = s.saveState(hooks.ID, deploymenthook.State{})
 		}
 		if err != nil {
-			klog.FromContext(s.Requests).Error(err, "the hooks of a Deployment that the release has no more could not be ended", "object", hooks.ID.String())
+			klog.FromContext(s.Requests).Error(err,
+				"the hooks of a Deployment that the release has no more could not be ended", "object",
+				hooks.ID.String())
 		}
 	}
 }
 
-// abandon deletes the unfinished pods of the Deployment's hooks, and restores the replicas of a Deployment that was scaled
-// to 0 for its mid hook. If the Deployment is gone, the garbage collector deletes its pods.
+// abandon deletes the unfinished pods of the Deployment's hooks, and restores the replicas of a Deployment that was
+// scaled to 0 for its mid hook. If the Deployment is gone, the garbage collector deletes its pods.
 func (r *runner) abandon(ctx context.Context, replicas *int32) error {
 	live, err := r.observer.deployment(ctx)
 	if err != nil || live == nil {

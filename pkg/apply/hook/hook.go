@@ -2,8 +2,8 @@
 // deploymenthook decide on the next action, does that action, and gathers the facts again.
 //
 // Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go.
-// observe.go gathers the facts, actions.go has the actions, report.go the reports of failures, wait.go the events that wake a
-// waiting hook, and logs.go the logs of pods.
+// observe.go gathers the facts, actions.go has the actions, report.go the reports of failures, wait.go the events that
+// wake a waiting hook, and logs.go the logs of pods.
 package hook
 
 import (
@@ -69,8 +69,9 @@ type runner struct {
 func (s Settings) newRunner(id kinds.ID, m *payload.Manifest, rollout deploymenthook.Rollout) *runner {
 	r := &runner{
 		Settings: s, id: id, manifest: m, rollout: rollout,
-		observer: observer{s.Cluster.Client, id}, reporter: reporter{s.Cluster, id, func(text string) { s.Applier.Workload(m).Warn(text) }},
-		masker: rollout.Masker(), ran: map[deploymenthook.Stage]deploymenthook.HookResult{},
+		observer: observer{s.Cluster.Client, id},
+		reporter: reporter{s.Cluster, id, func(text string) { s.Applier.Workload(m).Warn(text) }},
+		masker:   rollout.Masker(), ran: map[deploymenthook.Stage]deploymenthook.HookResult{},
 		logs: &podLogs{client: s.Cluster.Client, hooks: rollout.Hooks, streams: map[types.UID]*stream{}},
 	}
 	if s.Logged != nil {
@@ -93,8 +94,9 @@ func (s Settings) runnerOf(m *payload.Manifest) *runner {
 		return nil // the API server refuses it, with the reason
 	}
 	return s.newRunner(m.ID(), m, deploymenthook.Rollout{
-		Release: s.Release, Hooks: hooks, Desired: desired, Template: deploymenthook.HashTemplate(desired), IsCreateOnly: m.IsCreateOnly(),
-		Override: s.Overrides[m.ID()], Pause: s.Pause,
+		Release: s.Release, Hooks: hooks, Desired: desired, Template: deploymenthook.HashTemplate(desired),
+		IsCreateOnly: m.IsCreateOnly(),
+		Override:     s.Overrides[m.ID()], Pause: s.Pause,
 	})
 }
 

@@ -37,7 +37,8 @@ type podLogs struct {
 
 // follow passes on the log of a pod that runs, or has succeeded before the hook saw it run.
 func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *corev1.Pod) {
-	if l.logged == nil || pod == nil || l.streams[pod.UID] != nil || pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodSucceeded {
+	if l.logged == nil || pod == nil || l.streams[pod.UID] != nil ||
+		pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodSucceeded {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -45,7 +46,8 @@ func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *c
 	l.streams[pod.UID] = s
 	go func() {
 		defer close(s.ended)
-		body, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: l.container(stage), Follow: true}).Stream(ctx)
+		body, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name,
+			&corev1.PodLogOptions{Container: l.container(stage), Follow: true}).Stream(ctx)
 		if err != nil {
 			return // if the pod fails, its last lines are reported
 		}
@@ -76,8 +78,8 @@ func (l *podLogs) drain() {
 	}
 }
 
-// lastLines returns the end of the log of a pod, from the kubelet or else from the status of the pod. The status also has
-// the reason why a container could not start.
+// lastLines returns the end of the log of a pod, from the kubelet or else from the status of the pod. The status also
+// has the reason why a container could not start.
 func (l *podLogs) lastLines(ctx context.Context, stage deploymenthook.Stage, pod *corev1.Pod) []string {
 	lines, err := podlogs.LastLines(ctx, l.client, pod, l.container(stage), lastLines)
 	if err != nil || len(lines) == 0 {

@@ -50,7 +50,8 @@ func (o observer) pods(ctx context.Context, selector string) ([]*corev1.Pod, err
 
 // replicaSets lists the ReplicaSets of a Deployment.
 func (o observer) replicaSets(ctx context.Context, of *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
-	list, err := o.client.AppsV1().ReplicaSets(of.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(of.Spec.Selector)})
+	list, err := o.client.AppsV1().ReplicaSets(of.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(of.Spec.Selector)})
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,8 @@ func (o observer) replicaSets(ctx context.Context, of *appsv1.Deployment) ([]app
 func (o observer) newReplicaSet(ctx context.Context, of *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
 	owned, err := o.replicaSets(ctx, of)
 	for _, replicaSet := range owned {
-		if revision := replicaSet.Annotations[revisionAnnotation]; revision != "" && revision == of.Annotations[revisionAnnotation] {
+		if revision := replicaSet.Annotations[revisionAnnotation]; revision != "" &&
+			revision == of.Annotations[revisionAnnotation] {
 			return &replicaSet, nil
 		}
 	}
@@ -83,11 +85,13 @@ func (o observer) oldPods(ctx context.Context, of *appsv1.Deployment) ([]string,
 	pods, err := o.pods(ctx, metav1.FormatLabelSelector(of.Spec.Selector))
 	var names []string
 	for _, replicaSet := range owned {
-		if replicaSet.Status.Replicas > 0 || replicaSet.Spec.Replicas != nil && *replicaSet.Spec.Replicas > 0 { // it may be creating a pod
+		// it may be creating a pod
+		if replicaSet.Status.Replicas > 0 || replicaSet.Spec.Replicas != nil && *replicaSet.Spec.Replicas > 0 {
 			names = append(names, "those of ReplicaSet "+replicaSet.Name)
 		}
 		for _, pod := range pods {
-			if metav1.IsControlledBy(pod, &replicaSet) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			if metav1.IsControlledBy(pod, &replicaSet) && pod.Status.Phase != corev1.PodSucceeded &&
+				pod.Status.Phase != corev1.PodFailed {
 				names = append(names, pod.Name)
 			}
 		}
@@ -98,7 +102,8 @@ func (o observer) oldPods(ctx context.Context, of *appsv1.Deployment) ([]string,
 // look gathers the facts for the next action of a stage.
 func (r *runner) look(ctx context.Context, stage deploymenthook.Stage) (deploymenthook.RolloutFacts, error) {
 	seen := deploymenthook.RolloutFacts{
-		Now: r.Cluster.Now(), IsOverruled: r.isOverruled.Load(), IsChanged: r.isChanged, LastState: r.lastState, Refused: r.refused,
+		Now: r.Cluster.Now(), IsOverruled: r.isOverruled.Load(), IsChanged: r.isChanged, LastState: r.lastState,
+		Refused: r.refused,
 	}
 	var err error
 	if seen.Live, err = r.observer.deployment(ctx); err != nil {
@@ -119,7 +124,8 @@ func (r *runner) look(ctx context.Context, stage deploymenthook.Stage) (deployme
 	return seen, err
 }
 
-// state returns the state of the hooks. If the Deployment and the record differ, the Deployment's counts, and is recorded.
+// state returns the state of the hooks. If the Deployment and the record differ, the Deployment's counts, and is
+// recorded.
 func (r *runner) state(live *appsv1.Deployment) (deploymenthook.State, error) {
 	recorded, _ := r.stateOf(r.id)
 	if live == nil {

@@ -36,17 +36,25 @@ func (r reporter) failed(ctx context.Context, live *appsv1.Deployment, why, mess
 	if err := r.setCondition(ctx, live, corev1.ConditionTrue, why, message); err != nil {
 		return err
 	}
-	event := cluster.ObjectEvent{ID: r.id, UID: live.UID, Reason: why, IsWarning: true, Message: eventText(message, log)}
+	event := cluster.ObjectEvent{
+		ID:        r.id,
+		UID:       live.UID,
+		Reason:    why,
+		IsWarning: true,
+		Message:   eventText(message, log),
+	}
 	if err := cluster.RecordEvent(ctx, r.cluster, event); err != nil {
 		r.warn("an event about a failed hook can't be written: " + printable.Line(err.Error()))
 	}
 	return nil
 }
 
-// clear sets the condition to False when the failed hook has another result, or the rollout is over. It is called before
-// the state is saved, so that a process that is killed in between does both again. An ignored failure stays.
-func (r reporter) clear(ctx context.Context, live *appsv1.Deployment, next deploymenthook.State, result deploymenthook.HookResult) error {
-	if live == nil || conditionOf(live).Status != corev1.ConditionTrue || next.HasIgnored() || result == "" && next.Rollout != "" {
+// clear sets the condition to False when the failed hook has another result, or the rollout is over. It is called
+// before the state is saved, so that a process that is killed in between does both again. An ignored failure stays.
+func (r reporter) clear(ctx context.Context, live *appsv1.Deployment, next deploymenthook.State,
+	result deploymenthook.HookResult) error {
+	if live == nil || conditionOf(live).Status != corev1.ConditionTrue || next.HasIgnored() ||
+		result == "" && next.Rollout != "" {
 		return nil
 	}
 	return r.setCondition(ctx, live, corev1.ConditionFalse, "NoHookFailed", "no lifecycle hook has failed since")
@@ -54,15 +62,20 @@ func (r reporter) clear(ctx context.Context, live *appsv1.Deployment, next deplo
 
 // setCondition sets the condition for failed hooks. The list of conditions is merged by type, so that the
 // deployment controller keeps it. If the user may not set it, that is no error.
-func (r reporter) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, why, message string) error {
+func (r reporter) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, why,
+	message string) error {
 	now := metav1.NewTime(r.cluster.Now())
 	condition := appsv1.DeploymentCondition{
-		Type: FailedCondition, Status: status, Reason: why, Message: printable.Truncate(message, 1024), LastUpdateTime: now, LastTransitionTime: now,
+		Type: FailedCondition, Status: status, Reason: why, Message: printable.Truncate(message, 1024),
+		LastUpdateTime: now, LastTransitionTime: now,
 	}
 	if before := conditionOf(live); before.Status == status {
 		condition.LastTransitionTime = before.LastTransitionTime
 	}
-	body := map[string]any{"metadata": map[string]any{"uid": live.UID}, "status": map[string]any{"conditions": []any{condition}}}
+	body := map[string]any{
+		"metadata": map[string]any{"uid": live.UID},
+		"status":   map[string]any{"conditions": []any{condition}},
+	}
 	_, err := r.patch(ctx, types.StrategicMergePatchType, body, "status")
 	if apierrors.IsForbidden(err) {
 		r.warn(fmt.Sprintf("the condition %s can't be set: %s", FailedCondition, printable.Line(err.Error())))
@@ -82,12 +95,14 @@ func conditionOf(live *appsv1.Deployment) appsv1.DeploymentCondition {
 }
 
 // patch patches the Deployment as the field manager of hooks.
-func (r reporter) patch(ctx context.Context, how types.PatchType, body map[string]any, subresources ...string) (*appsv1.Deployment, error) {
+func (r reporter) patch(ctx context.Context, how types.PatchType, body map[string]any,
+	subresources ...string) (*appsv1.Deployment, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	return r.cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text, metav1.PatchOptions{FieldManager: deploymenthook.FieldManager}, subresources...)
+	return r.cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text,
+		metav1.PatchOptions{FieldManager: deploymenthook.FieldManager}, subresources...)
 }
 
 // mostEvent is the longest message that an event may have.

@@ -23,11 +23,15 @@ const mostConflicts = 10
 
 // run does one action after the other, until the next step may follow or an action has to wait. Its error is a *givenUp
 // if the rollout has to stop; any other error may be retried.
-func (r *runner) run(ctx context.Context, stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) (object.TryResult, error) {
+func (r *runner) run(ctx context.Context, stage deploymenthook.Stage,
+	next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) (object.TryResult, error) {
 	r.running.Lock() // the Deployment may be applied again during its post hook
 	defer r.running.Unlock()
 	if !r.isDue() {
-		return object.TryResult{Change: object.Change{Action: object.NotNeeded, Message: "the pod template is not new"}}, nil
+		return object.TryResult{Change: object.Change{
+			Action:  object.NotNeeded,
+			Message: "the pod template is not new",
+		}}, nil
 	}
 	for conflicts := 0; ; {
 		seen, err := r.look(ctx, stage)
@@ -52,8 +56,10 @@ func (r *runner) run(ctx context.Context, stage deploymenthook.Stage, next func(
 		if err != nil {
 			return object.TryResult{}, err
 		}
-		if action.Do == deploymenthook.Scale && stage == deploymenthook.Mid { // its pods take a moment, and another client may scale it up again
-			return object.TryResult{Wait: r.waitFor(ctx, stage, seen, deploymenthook.HookAction{Message: "the Deployment is scaled to 0"})}, nil
+		// its pods take a moment, and another client may scale it up again
+		if action.Do == deploymenthook.Scale && stage == deploymenthook.Mid {
+			return object.TryResult{Wait: r.waitFor(ctx, stage, seen,
+				deploymenthook.HookAction{Message: "the Deployment is scaled to 0"})}, nil
 		}
 	}
 }

@@ -35,7 +35,8 @@ func Select(release *payload.Payload, written []string) (map[kinds.ID][]deployme
 		stages := hooked[of]
 		switch {
 		case namespace == "" || name == "" || strings.Contains(name, "/"):
-			return nil, fmt.Errorf("%q names no Deployment: write NAMESPACE/NAME, with :pre, :mid or :post for one hook only", printable.Line(text))
+			return nil, fmt.Errorf("%q names no Deployment: write NAMESPACE/NAME, with :pre, :mid or :post for one "+
+				"hook only", printable.Line(text))
 		case stages == nil && len(names) == 0:
 			return nil, fmt.Errorf("%s has no hooks in the release: no Deployment has any", id)
 		case stages == nil:
@@ -45,7 +46,9 @@ func Select(release *payload.Payload, written []string) (map[kinds.ID][]deployme
 		case hasStage:
 			stages = []deploymenthook.Stage{deploymenthook.Stage(stage)}
 		}
-		selected[id] = append(slices.DeleteFunc(selected[id], func(s deploymenthook.Stage) bool { return slices.Contains(stages, s) }), stages...)
+		selected[id] = append(slices.DeleteFunc(selected[id], func(s deploymenthook.Stage) bool {
+			return slices.Contains(stages, s)
+		}), stages...)
 	}
 	return selected, nil
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Steps returns the steps of a task whose Deployment has hooks; nil if it has none. Needs are the tasks that the first step needs.
+// Steps returns the steps of a task whose Deployment has hooks; nil if it has none. Needs are the tasks that the first
+// step needs.
 func (s Settings) Steps(task int, m *payload.Manifest, needs []int) (steps []object.WalkStep) {
 	r := s.runnerOf(m)
 	if r == nil {
@@ -26,7 +27,8 @@ func (s Settings) Steps(task int, m *payload.Manifest, needs []int) (steps []obj
 	}
 	steps = append(steps, &applyStep{StepBase: object.StepBase{Name: object.StepOf(m), After: needs}, runner: r})
 	if r.rollout.Hooks.Of(deploymenthook.Post) != nil {
-		steps = append(steps, &stageStep{object.StepBase{Name: r.nameOf(deploymenthook.Post), After: []int{task}}, r, deploymenthook.Post})
+		steps = append(steps, &stageStep{object.StepBase{Name: r.nameOf(deploymenthook.Post), After: []int{task}}, r,
+			deploymenthook.Post})
 	}
 	return steps
 }
@@ -49,7 +51,9 @@ func (s *stageStep) Needs() []int {
 
 // Do continues the hook, until it has finished or has to wait.
 func (s *stageStep) Do(context.Context) object.TryResult {
-	return s.try(s.ID(), s.stage, func(seen deploymenthook.RolloutFacts) deploymenthook.HookAction { return s.rollout.Next(s.stage, seen) })
+	return s.try(s.ID(), s.stage, func(seen deploymenthook.RolloutFacts) deploymenthook.HookAction {
+		return s.rollout.Next(s.stage, seen)
+	})
 }
 
 // An applyStep applies a Deployment between its hooks.
@@ -104,9 +108,10 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 	return applied
 }
 
-// try does actions until the next step may follow, or an action has to wait, and returns the result. It does none on the
-// Deployment of another release.
-func (r *runner) try(id object.StepID, stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) object.TryResult {
+// try does actions until the next step may follow, or an action has to wait, and returns the result. It does none on
+// the Deployment of another release.
+func (r *runner) try(id object.StepID, stage deploymenthook.Stage,
+	next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) object.TryResult {
 	did, err := object.TryResult{}, error(nil)
 	if !r.isChecked && r.isDue() {
 		err = r.Applier.Workload(r.manifest).CheckOwner()
@@ -126,7 +131,8 @@ func (r *runner) try(id object.StepID, stage deploymenthook.Stage, next func(dep
 		did.Err.Why = indented(givenUp.log)
 		return did
 	}
-	did.IsRetryable, did.Pause = r.Applier.IsRetryable(r.manifest, err) || apierrors.IsNotFound(err), object.WantedPause(err)
+	did.IsRetryable, did.Pause = r.Applier.IsRetryable(r.manifest, err) ||
+		apierrors.IsNotFound(err), object.WantedPause(err)
 	if !did.IsRetryable && errors.As(err, new(*refusal)) {
 		did.StepID = object.StepOf(r.manifest)
 	}

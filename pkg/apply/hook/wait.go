@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// How long a hook waits at most before it looks again: its watch wakes it at once, but covers only the pods of hooks, and
-// may be forbidden.
+// How long a hook waits at most before it looks again: its watch wakes it at once, but covers only the pods of hooks,
+// and may be forbidden.
 const (
 	lookEvery    = 10 * time.Second
 	lookOften    = 500 * time.Millisecond // for old pods, and for a new ReplicaSet
@@ -20,7 +20,8 @@ const (
 )
 
 // waitFor returns the wait of an action.
-func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) *object.StepWait {
+func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts,
+	action deploymenthook.HookAction) *object.StepWait {
 	until := seen.Now.Add(lookEvery)
 	if len(seen.OldPods) > 0 || stage == deploymenthook.Post && seen.ReplicaSet == nil {
 		until = seen.Now.Add(lookOften)

@@ -75,11 +75,24 @@ type Applier struct {
 }
 
 // New returns an Applier. All requests have the context. Before has the objects of the cluster before the run.
-func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options, handler Handler) *Applier {
+func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options,
+	handler Handler) *Applier {
 	s := &scope{requests: ctx, cluster: c, before: before, options: options, handler: handler}
-	a := &Applier{scope: s, heads: &heads{scope: s}, served: &served{scope: s}, scaling: &scaling{scope: s}, deleter: &deleter{s}}
+	a := &Applier{
+		scope:   s,
+		heads:   &heads{scope: s},
+		served:  &served{scope: s},
+		scaling: &scaling{scope: s},
+		deleter: &deleter{s},
+	}
 	a.definitions = &definitions{scope: s, known: map[string]definition{}}
-	a.untouched = &untouched{scope: s, served: a.served, definitions: a.definitions, scaling: a.scaling, recorded: options.Journal.fingerprints()}
+	a.untouched = &untouched{
+		scope:       s,
+		served:      a.served,
+		definitions: a.definitions,
+		scaling:     a.scaling,
+		recorded:    options.Journal.fingerprints(),
+	}
 	a.write, a.findsOthers = a.update, options.RemovesForeign != nil
 	return a
 }
@@ -116,8 +129,8 @@ func (a *Applier) NoteReady(m *payload.Manifest, resource cluster.Resource, live
 	}
 }
 
-// KeepFingerprint keeps the fingerprint of an object that was not applied. It is about the last apply, and not about the
-// present state, so the age of the object's metadata does not matter.
+// KeepFingerprint keeps the fingerprint of an object that was not applied. It is about the last apply, and not about
+// the present state, so the age of the object's metadata does not matter.
 func (a *Applier) KeepFingerprint(m *payload.Manifest) {
 	head, exists := a.before.Find(m.ID())
 	if !exists {

@@ -69,7 +69,8 @@ func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 	if len(change.Lost) > 0 {
 		a.recordEvent(cluster.ObjectEvent{
 			ID: m.ID(), UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
-			Message: "release " + a.options.Release + " has other values, and has set again: " + LossesInWords(change.Lost),
+			Message: "release " + a.options.Release + " has other values, and has set again: " +
+				LossesInWords(change.Lost),
 		})
 	}
 	change.Version = o.version()
@@ -120,13 +121,15 @@ func (a *Applier) facts(o *liveObject) facts {
 		return facts{owner: owner}
 	}
 	isTrusted := a.untouched.trusts(o.head)
-	isUntouched := !a.definitionOf(o.Manifest).isChanged() && !(a.findsOthers && o.head.HasOthers) && o.exists && isTrusted && a.untouched.isUntouched(o.Manifest, o.head, a.untouched.recorded)
+	isUntouched := !a.definitionOf(o.Manifest).isChanged() && !(a.findsOthers && o.head.HasOthers) && o.exists &&
+		isTrusted && a.untouched.isUntouched(o.Manifest, o.head, a.untouched.recorded)
 	if isUntouched {
 		a.options.Fingerprints.AddApplied(o.head)
 	}
 	return facts{
 		exists: o.exists, isTrusted: isTrusted, isUntouched: isUntouched, isCreateOnly: o.Manifest.IsCreateOnly(),
-		hasFinished: !o.exists && o.GroupVersionKind().GroupKind() == kinds.Job && a.options.Journal.hasFinished(o.Manifest),
+		hasFinished: !o.exists && o.GroupVersionKind().GroupKind() == kinds.Job &&
+			a.options.Journal.hasFinished(o.Manifest),
 	}
 }
 
@@ -221,8 +224,8 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 	return a.noteApplied(o, applied, after, o.actionOf(a, applied, after, began)), nil
 }
 
-// findMade looks again at an object that could not be created because it is there. The refusal is returned if it is gone,
-// or if the conflict was about another object, such as a quota.
+// findMade looks again at an object that could not be created because it is there. The refusal is returned if it is
+// gone, or if the conflict was about another object, such as a quota.
 func (o *liveObject) findMade(a *Applier, refused error) (err error) {
 	if o.head, o.exists, err = a.heads.get(o.resource, o.ID()); err != nil {
 		return err
@@ -304,7 +307,8 @@ func (a *Applier) observe(o *liveObject, now *unstructured.Unstructured) {
 }
 
 // noteApplied notes the result of an apply, and returns the change.
-func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head objectmeta.LiveMetadata, action Action) Change {
+func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head objectmeta.LiveMetadata,
+	action Action) Change {
 	a.observe(o, applied.Object)
 	a.definitions.note(o.ID(), applied.Object)
 	inputs, isKnown := a.untouched.inputs(o.Manifest, o.resource)
@@ -317,7 +321,8 @@ func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head o
 }
 
 // actionOf returns what an apply has done. Began is the time before the apply, by the server's clock.
-func (o *liveObject) actionOf(a *Applier, applied cluster.WriteResult, after objectmeta.LiveMetadata, began time.Time) Action {
+func (o *liveObject) actionOf(a *Applier, applied cluster.WriteResult, after objectmeta.LiveMetadata,
+	began time.Time) Action {
 	before := o.head
 	switch {
 	case applied.Created && o.exists: // when the run began
@@ -337,7 +342,8 @@ func (o *liveObject) actionOf(a *Applier, applied cluster.WriteResult, after obj
 	if !before.Entry.Same(after.Entry) {
 		return Configured
 	}
-	isSame := after.Generation != 0 && before.Generation == after.Generation && before.HasMetadataOf(o.Object()) && a.served.countsChanges(o.resource)
+	isSame := after.Generation != 0 && before.Generation == after.Generation && before.HasMetadataOf(o.Object()) &&
+		a.served.countsChanges(o.resource)
 	if isSame || began.Sub(after.Entry.Since) > entryDoubt {
 		return Unchanged
 	}

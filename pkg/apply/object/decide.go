@@ -68,9 +68,10 @@ type deletionFacts struct {
 	seen       tombstone.Observation
 	requested  record.Tombstone // the recorded delete
 	hasDeleted bool             // the version that was applied last has deleted it
-	wasLeft    bool             // an install has left it, or if it can't be read, an object of its name, to the next apply
-	owner      string           // the other release that owns it
-	mode       graph.Mode
+	// an install has left it, or if it can't be read, an object of its name, to the next apply
+	wasLeft bool
+	owner   string // the other release that owns it
+	mode    graph.Mode
 }
 
 // isRemade reports whether the object was deleted before, and created again.

@@ -13,11 +13,12 @@ func TestDecide(t *testing.T) {
 		facts facts
 		want  decision
 	}{
-		"new":                        {facts{}, set},
-		"there":                      {facts{exists: true, isTrusted: true}, set},
-		"of another release":         {facts{owner: "shop", isUntouched: true, exists: true}, refuse},
-		"as it was applied":          {facts{exists: true, isTrusted: true, isUntouched: true}, skip},
-		"create-only, as applied":    {facts{exists: true, isTrusted: true, isUntouched: true, isCreateOnly: true}, skip},
+		"new":                {facts{}, set},
+		"there":              {facts{exists: true, isTrusted: true}, set},
+		"of another release": {facts{owner: "shop", isUntouched: true, exists: true}, refuse},
+		"as it was applied":  {facts{exists: true, isTrusted: true, isUntouched: true}, skip},
+		"create-only, as applied": {facts{exists: true, isTrusted: true, isUntouched: true, isCreateOnly: true},
+			skip},
 		"create-only, new":           {facts{isCreateOnly: true}, create},
 		"create-only, there":         {facts{isCreateOnly: true, exists: true, isTrusted: true}, keep},
 		"create-only, there perhaps": {facts{isCreateOnly: true, exists: true}, create},
@@ -40,23 +41,69 @@ func TestDecideDeletion(t *testing.T) {
 		inUpdate   deletion
 		otherwise  deletion
 	}{
-		"absent":                    {state: tombstone.Absent, inUpdate: alreadyAbsent, otherwise: alreadyAbsent},
-		"gone, as was asked":        {state: tombstone.Absent, asked: sent, inUpdate: noteGone, otherwise: noteGone},
-		"unknown":                   {state: tombstone.Unknown, inUpdate: lookAgain, otherwise: leaveUnknown},
-		"unknown, and never sent":   {state: tombstone.Unknown, asked: asked, inUpdate: lookAgain, otherwise: leaveUnknown},
-		"unknown, deleted before":   {state: tombstone.Unknown, hasDeleted: true, inUpdate: leaveUnknown, otherwise: leaveUnknown},
-		"there":                     {state: tombstone.Present, inUpdate: deleteNow, otherwise: leaveForUpdate},
-		"there, and never sent":     {state: tombstone.Present, asked: asked, inUpdate: deleteNow, otherwise: leaveForUpdate},
-		"there, and sent":           {state: tombstone.Present, asked: sent, inUpdate: deleteNow, otherwise: leaveUnreached},
-		"there, deleted before":     {state: tombstone.Present, hasDeleted: true, inUpdate: deleteNow, otherwise: leaveRemade},
-		"recreated":                 {state: tombstone.Reappeared, asked: sent, inUpdate: deleteNow, otherwise: leaveRemade},
-		"terminating":               {state: tombstone.Terminating, asked: sent, inUpdate: awaitGone, otherwise: awaitGone},
-		"of another release":        {state: tombstone.Present, owner: "shop", inUpdate: refuseDeletion, otherwise: refuseDeletion},
-		"terminating, of another":   {state: tombstone.Terminating, owner: "shop", inUpdate: refuseDeletion, otherwise: refuseDeletion},
-		"gone, whoever's it may be": {state: tombstone.Absent, owner: "shop", inUpdate: alreadyAbsent, otherwise: alreadyAbsent},
+		"absent":             {state: tombstone.Absent, inUpdate: alreadyAbsent, otherwise: alreadyAbsent},
+		"gone, as was asked": {state: tombstone.Absent, asked: sent, inUpdate: noteGone, otherwise: noteGone},
+		"unknown":            {state: tombstone.Unknown, inUpdate: lookAgain, otherwise: leaveUnknown},
+		"unknown, and never sent": {
+			state:     tombstone.Unknown,
+			asked:     asked,
+			inUpdate:  lookAgain,
+			otherwise: leaveUnknown,
+		},
+		"unknown, deleted before": {
+			state:      tombstone.Unknown,
+			hasDeleted: true,
+			inUpdate:   leaveUnknown,
+			otherwise:  leaveUnknown,
+		},
+		"there": {state: tombstone.Present, inUpdate: deleteNow, otherwise: leaveForUpdate},
+		"there, and never sent": {
+			state:     tombstone.Present,
+			asked:     asked,
+			inUpdate:  deleteNow,
+			otherwise: leaveForUpdate,
+		},
+		"there, and sent": {state: tombstone.Present, asked: sent, inUpdate: deleteNow, otherwise: leaveUnreached},
+		"there, deleted before": {
+			state:      tombstone.Present,
+			hasDeleted: true,
+			inUpdate:   deleteNow,
+			otherwise:  leaveRemade,
+		},
+		"recreated": {state: tombstone.Reappeared, asked: sent, inUpdate: deleteNow, otherwise: leaveRemade},
+		"terminating": {
+			state:     tombstone.Terminating,
+			asked:     sent,
+			inUpdate:  awaitGone,
+			otherwise: awaitGone,
+		},
+		"of another release": {
+			state:     tombstone.Present,
+			owner:     "shop",
+			inUpdate:  refuseDeletion,
+			otherwise: refuseDeletion,
+		},
+		"terminating, of another": {
+			state:     tombstone.Terminating,
+			owner:     "shop",
+			inUpdate:  refuseDeletion,
+			otherwise: refuseDeletion,
+		},
+		"gone, whoever's it may be": {
+			state:     tombstone.Absent,
+			owner:     "shop",
+			inUpdate:  alreadyAbsent,
+			otherwise: alreadyAbsent,
+		},
 	} {
-		f := deletionFacts{seen: tombstone.Observation{State: c.state}, requested: c.asked, hasDeleted: c.hasDeleted, owner: c.owner}
-		for mode, want := range map[graph.Mode]deletion{graph.Update: c.inUpdate, graph.Install: c.otherwise, graph.Reconcile: c.otherwise} {
+		f := deletionFacts{
+			seen:       tombstone.Observation{State: c.state},
+			requested:  c.asked,
+			hasDeleted: c.hasDeleted,
+			owner:      c.owner,
+		}
+		for mode, want := range map[graph.Mode]deletion{graph.Update: c.inUpdate, graph.Install: c.otherwise,
+			graph.Reconcile: c.otherwise} {
 			if f.mode = mode; decideDeletion(f) != want {
 				t.Errorf("%s, %s: %s, want %s", name, mode, decideDeletion(f), want)
 			}

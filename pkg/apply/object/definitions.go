@@ -37,8 +37,8 @@ func (d *definitions) note(id kinds.ID, object metav1.Object) (isNew bool) {
 	return before.isKnown && before.version != version
 }
 
-// versionOf returns the version of the definition of a resource; "" if it has none. If the definition was not listed, it
-// is requested once, or until the server answers.
+// versionOf returns the version of the definition of a resource; "" if it has none. If the definition was not listed,
+// it is requested once, or until the server answers.
 func (d *definitions) versionOf(resource cluster.Resource) (version string, isKnown bool) {
 	if kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown {
 		return "", true

@@ -41,7 +41,9 @@ func (d *deleter) delete(m *payload.Manifest) (Change, error) {
 		return d.isBack(m.ID(), f.seen), nil
 	default:
 		if what == leaveForUpdate && f.mode == graph.Install {
-			d.options.Journal.edit(func(known *record.Record) { known.Leave(record.Leftover{ID: m.ID(), UID: f.seen.UID}) })
+			d.options.Journal.edit(func(known *record.Record) {
+				known.Leave(record.Leftover{ID: m.ID(), UID: f.seen.UID})
+			})
 		}
 		return left(what, f), nil
 	}
@@ -110,8 +112,8 @@ func (d *deleter) isGone(id kinds.ID, uid types.UID) (Change, error) {
 	return Change{Action: Deleted}, nil
 }
 
-// unknown returns the failure of an object that this run has to delete, but can't read. The object is not deleted unread:
-// the step fails, and is retried like others. Until then, the record has the request.
+// unknown returns the failure of an object that this run has to delete, but can't read. The object is not deleted
+// unread: the step fails, and is retried like others. Until then, the record has the request.
 func (d *deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error {
 	if d.options.Mode == graph.Update { // otherwise the record has the object as left by an install
 		if err := d.recordRequest(m, seen.Requested); err != nil {
@@ -133,7 +135,8 @@ func (d *deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Chan
 	if err := d.recordRequest(m, seen.UID); err != nil {
 		return change, err
 	}
-	d.options.Journal.edit(func(known *record.Record) { known.MarkSent(m.ID(), seen.UID) }) // perhaps another client has sent it
+	// perhaps another client has sent it
+	d.options.Journal.edit(func(known *record.Record) { known.MarkSent(m.ID(), seen.UID) })
 	return change, nil
 }
 
@@ -165,7 +168,12 @@ func (d *deleter) recordRequest(m *payload.Manifest, uid types.UID) error {
 	}
 	return d.options.Journal.Note(d.requests, func(known *record.Record) {
 		known.ForgetJob(m.ID()) // if it is ever created again, it runs again
-		known.RequestDelete(record.Tombstone{ID: m.ID(), UID: uid, Version: d.options.Version, RequestedAt: metav1.NewTime(d.cluster.Now().Truncate(time.Second))})
+		known.RequestDelete(record.Tombstone{
+			ID:          m.ID(),
+			UID:         uid,
+			Version:     d.options.Version,
+			RequestedAt: metav1.NewTime(d.cluster.Now().Truncate(time.Second)),
+		})
 	})
 }
 

@@ -72,17 +72,24 @@ const (
 // before the general row with the same code.
 var causes = []cause{
 	{"ours", func(err error) bool { return errors.As(err, new(refusal)) }, "", never},
-	{"kind that is not served", func(err error) bool { return errors.Is(err, cluster.ErrNotServed) }, ResourceTypeMissing, whileNew},
-	{"object that is being deleted", func(err error) bool { return errors.As(err, new(terminating)) }, ResourceConflict, later},
+	{"kind that is not served", func(err error) bool {
+		return errors.Is(err, cluster.ErrNotServed)
+	}, ResourceTypeMissing, whileNew},
+	{"object that is being deleted", func(err error) bool {
+		return errors.As(err, new(terminating))
+	}, ResourceConflict, later},
 	{"unknown field", func(err error) bool { return len(unknownFields(err)) > 0 }, ResourceInvalid, whileNew},
 	{"denied by a webhook", isDeniedByWebhook, ResourceForbidden, never},
 	{"denied by a policy", hasMessage("AdmissionPolicy", "denied request"), ResourceForbidden, never},
 	{"webhook that does not answer", hasMessage("failed calling webhook"), ClusterError, later},
 	{"quota", both(apierrors.IsForbidden, hasMessage("exceeded quota")), ResourceForbidden, later},
-	{"quota that is not computed yet", both(apierrors.IsForbidden, hasMessage("status unknown for quota")), ResourceForbidden, later},
+	{"quota that is not computed yet", both(apierrors.IsForbidden, hasMessage("status unknown for quota")),
+		ResourceForbidden, later},
 	{"namespace that is being deleted", isInTerminating, ResourceForbidden, later},
-	{"service account that is not there yet", both(apierrors.IsForbidden, hasMessage("error looking up service account")), ResourceForbidden, later},
-	{"definition that is being deleted", hasMessage("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
+	{"service account that is not there yet",
+		both(apierrors.IsForbidden, hasMessage("error looking up service account")), ResourceForbidden, later},
+	{"definition that is being deleted",
+		hasMessage("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
 	{"forbidden", apierrors.IsForbidden, ResourceForbidden, never},
 	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
 	{"too large", tooLarge, ResourceInvalid, never},
@@ -90,7 +97,9 @@ var causes = []cause{
 	{"malformed", isBadRequest, ResourceInvalid, never},
 	{"another client wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
 	{"made by another client at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},
-	{"too many requests", func(err error) bool { return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) }, ClusterOverloaded, later},
+	{"too many requests", func(err error) bool {
+		return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err)
+	}, ClusterOverloaded, later},
 	{"namespace that is not there", IsNoNamespace, ResourceNotFound, later}, // an operator applied before may create it
 	{"not found", apierrors.IsNotFound, ResourceNotFound, whileNew},
 	{"server that is not up", func(err error) bool {
@@ -100,7 +109,9 @@ var causes = []cause{
 		return errors.As(err, new(*cluster.UnknownKind)) || errors.As(err, new(*cluster.HeldKind))
 	}, ClusterDown, later},
 	{"connection", cluster.IsNoAnswer, ClusterDown, later},
-	{"server error", func(err error) bool { return status(err).Code >= http.StatusInternalServerError }, ClusterError, later},
+	{"server error", func(err error) bool {
+		return status(err).Code >= http.StatusInternalServerError
+	}, ClusterError, later},
 }
 
 // causeOf returns the first matching row for a failure. A failure without a row is not retried.
@@ -157,14 +168,16 @@ func IsNoNamespace(err error) bool {
 
 // tooLarge reports whether an object is too large for the API server or etcd.
 func tooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || hasMessage("etcdserver: request is too large")(err) || hasMessage("trying to send message larger than max")(err)
+	return apierrors.IsRequestEntityTooLargeError(err) || hasMessage("etcdserver: request is too large")(err) ||
+		hasMessage("trying to send message larger than max")(err)
 }
 
 // isBadRequest reports whether the server can't decode an object. An apply that violates its schema
 // counts as well, but the server answers it with 500 and without a reason.
 func isBadRequest(err error) bool {
 	return apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
-		hasMessage("failed to create typed patch object")(err) || hasMessage("unable to convert unstructured object")(err)
+		hasMessage("failed to create typed patch object")(err) ||
+		hasMessage("unable to convert unstructured object")(err)
 }
 
 // IsInterruption reports whether a request was cut off because the run has to end.

@@ -38,40 +38,67 @@ var causeRows = map[string]struct {
 	reason string
 	retry  retry
 }{
-	"conflict":           {apierrors.NewConflict(things, "hat", errors.New("the object has been modified")), "another client wrote at the same time", ResourceConflict, later},
-	"race of creators":   {apierrors.NewAlreadyExists(things, "hat"), "made by another client at the same time", ResourceNotFound, later},
-	"timeout":            {apierrors.NewTimeoutError("the request did not complete within 60s", 0), "server that is not up", ClusterDown, later},
-	"server timeout":     {apierrors.NewServerTimeout(things, "patch", 2), "too many requests", ClusterOverloaded, later},
-	"429":                {apierrors.NewTooManyRequests("slow down", 7), "too many requests", ClusterOverloaded, later},
-	"429 in plain text":  {answered(http.StatusTooManyRequests, "Too many requests, please try again later."), "too many requests", ClusterOverloaded, later},
-	"500":                {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), "server error", ClusterError, later},
-	"500 with no reason": {answered(http.StatusInternalServerError, "oops"), "server that is not up", ClusterDown, later},
-	"502":                {answered(http.StatusBadGateway, "bad gateway"), "server that is not up", ClusterDown, later},
-	"503":                {apierrors.NewServiceUnavailable("the server is currently unable to handle the request"), "server that is not up", ClusterDown, later},
-	"504":                {answered(http.StatusGatewayTimeout, "gateway timeout"), "server that is not up", ClusterDown, later},
-	"404 of a path":      {answered(http.StatusNotFound, "404 page not found"), "not found", ResourceNotFound, whileNew},
-	"401":                {apierrors.NewUnauthorized("Unauthorized"), "not logged in", ClusterUnauthorized, never},
-	"405":                {apierrors.NewMethodNotSupported(things, "patch"), "malformed", ResourceInvalid, never},
-	"400":                {apierrors.NewBadRequest("unexpected end of JSON"), "malformed", ResourceInvalid, never},
-	"413":                {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "too large", ResourceInvalid, never},
-	"too large for etcd": {apierrors.NewInternalError(errors.New("etcdserver: request is too large")), "too large", ResourceInvalid, never},
-	"quota not computed": {apierrors.NewForbidden(things, "hat", errors.New("status unknown for quota: few, resources: services")), "quota that is not computed yet", ResourceForbidden, later},
-	"kind being deleted, as servers say today": {apierrors.NewForbidden(things, "hat", errors.New("create not allowed while custom resource definition is terminating")),
+	"conflict": {apierrors.NewConflict(things, "hat", errors.New("the object has been modified")),
+		"another client wrote at the same time", ResourceConflict, later},
+	"race of creators": {apierrors.NewAlreadyExists(things, "hat"), "made by another client at the same time",
+		ResourceNotFound, later},
+	"timeout": {apierrors.NewTimeoutError("the request did not complete within 60s", 0),
+		"server that is not up", ClusterDown, later},
+	"server timeout": {apierrors.NewServerTimeout(things, "patch", 2), "too many requests", ClusterOverloaded, later},
+	"429":            {apierrors.NewTooManyRequests("slow down", 7), "too many requests", ClusterOverloaded, later},
+	"429 in plain text": {answered(http.StatusTooManyRequests, "Too many requests, please try again later."),
+		"too many requests", ClusterOverloaded, later},
+	"500": {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), "server error", ClusterError, later},
+	"500 with no reason": {answered(http.StatusInternalServerError, "oops"), "server that is not up", ClusterDown,
+		later},
+	"502": {answered(http.StatusBadGateway, "bad gateway"), "server that is not up", ClusterDown, later},
+	"503": {apierrors.NewServiceUnavailable("the server is currently unable to handle the request"),
+		"server that is not up", ClusterDown, later},
+	"504": {answered(http.StatusGatewayTimeout, "gateway timeout"), "server that is not up", ClusterDown, later},
+	"404 of a path": {answered(http.StatusNotFound, "404 page not found"), "not found", ResourceNotFound,
+		whileNew},
+	"401": {apierrors.NewUnauthorized("Unauthorized"), "not logged in", ClusterUnauthorized, never},
+	"405": {apierrors.NewMethodNotSupported(things, "patch"), "malformed", ResourceInvalid, never},
+	"400": {apierrors.NewBadRequest("unexpected end of JSON"), "malformed", ResourceInvalid, never},
+	"413": {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "too large", ResourceInvalid,
+		never},
+	"too large for etcd": {apierrors.NewInternalError(errors.New("etcdserver: request is too large")), "too large",
+		ResourceInvalid, never},
+	"quota not computed": {apierrors.NewForbidden(things, "hat",
+		errors.New("status unknown for quota: few, resources: services")), "quota that is not computed yet",
+		ResourceForbidden, later},
+	"kind being deleted, as servers say today": {apierrors.NewForbidden(things, "hat",
+		errors.New("create not allowed while custom resource definition is terminating")),
 		"definition that is being deleted", ResourceTypeMissing, later},
-	"kind being deleted": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
-		Message: "create not allowed while custom resource definition is terminating"}}, "definition that is being deleted", ResourceTypeMissing, later},
-	"refused connection": {&url.Error{Op: "Patch", URL: "https://localhost", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, "connection", ClusterDown, later},
-	"connection cut":     {&url.Error{Op: "Patch", URL: "https://localhost", Err: io.ErrUnexpectedEOF}, "connection", ClusterDown, later},
-	"half an answer":     {fmt.Errorf("unexpected error when reading response body. Please retry. Original error: %w", io.ErrUnexpectedEOF), "connection", ClusterDown, later},
-	"lost connection":    {errors.New("http2: client connection lost"), "connection", ClusterDown, later},
-	"no answer in time":  {&url.Error{Op: "Patch", URL: "https://localhost", Err: context.DeadlineExceeded}, "connection", ClusterDown, later},
-	"cut off by us":      {&url.Error{Op: "Patch", URL: "https://localhost", Err: context.Canceled}, "unknown", PayloadFailed, never},
-	"kind not served":    {fmt.Errorf("no kind Thing: %w", cluster.ErrNotServed), "kind that is not served", ResourceTypeMissing, whileNew},
-	"API that is down":   {&cluster.UnknownKind{Err: errors.New("stale")}, "kind of a server that is not up", ClusterDown, later},
-	"old schema":         {answered(http.StatusInternalServerError, "failed to create typed patch object (NS/hat; v1, Kind=Thing): .spec.size: field not declared in schema"), "unknown field", ResourceInvalid, whileNew},
-	"ours":               {refusal{ResourceInvalid, "it is in no namespace"}, "ours", ResourceInvalid, never},
-	"422":                {apierrors.NewInvalid(schema.GroupKind{Group: things.Group, Kind: "Thing"}, "hat", nil), "invalid", ResourceInvalid, justAfter},
-	"what nobody knows":  {errors.New("strange"), "unknown", PayloadFailed, never},
+	"kind being deleted": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusMethodNotAllowed,
+		Reason:  metav1.StatusReasonMethodNotAllowed,
+		Message: "create not allowed while custom resource definition is terminating"}},
+		"definition that is being deleted", ResourceTypeMissing, later},
+	"refused connection": {&url.Error{
+		Op:  "Patch",
+		URL: "https://localhost",
+		Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+	}, "connection", ClusterDown, later},
+	"connection cut": {&url.Error{Op: "Patch", URL: "https://localhost", Err: io.ErrUnexpectedEOF}, "connection",
+		ClusterDown, later},
+	"half an answer": {fmt.Errorf("unexpected error when reading response body. Please retry. Original error: %w",
+		io.ErrUnexpectedEOF), "connection", ClusterDown, later},
+	"lost connection": {errors.New("http2: client connection lost"), "connection", ClusterDown, later},
+	"no answer in time": {&url.Error{Op: "Patch", URL: "https://localhost", Err: context.DeadlineExceeded},
+		"connection", ClusterDown, later},
+	"cut off by us": {&url.Error{Op: "Patch", URL: "https://localhost", Err: context.Canceled}, "unknown",
+		PayloadFailed, never},
+	"kind not served": {fmt.Errorf("no kind Thing: %w", cluster.ErrNotServed), "kind that is not served",
+		ResourceTypeMissing, whileNew},
+	"API that is down": {&cluster.UnknownKind{Err: errors.New("stale")}, "kind of a server that is not up", ClusterDown,
+		later},
+	"old schema": {answered(http.StatusInternalServerError,
+		"failed to create typed patch object (NS/hat; v1, Kind=Thing): .spec.size: field not declared in schema"),
+		"unknown field", ResourceInvalid, whileNew},
+	"ours": {refusal{ResourceInvalid, "it is in no namespace"}, "ours", ResourceInvalid, never},
+	"422": {apierrors.NewInvalid(schema.GroupKind{Group: things.Group, Kind: "Thing"}, "hat", nil),
+		"invalid", ResourceInvalid, justAfter},
+	"what nobody knows": {errors.New("strange"), "unknown", PayloadFailed, never},
 }
 
 func TestRemedies(t *testing.T) {
@@ -93,7 +120,8 @@ func TestRemedies(t *testing.T) {
 // has just written its definition.
 func TestWhatThisRunHasWrittenHealsForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		release := releaseOf(t, "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}")
+		release := releaseOf(t,
+			"{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}")
 		a := applierOf(t)
 		hat := release.Manifests[0]
 		notFound := causeRows["404 of a path"].err
@@ -132,7 +160,8 @@ func applierOf(t *testing.T) *Applier {
 // releaseOf is a payload of one file.
 func releaseOf(t *testing.T, text string) *payload.Payload {
 	t.Helper()
-	release, _, err := payload.Load(t.Context(), fstest.MapFS{"0000_10_web.yaml": {Data: []byte(text)}}, payload.Options{Name: "shop"})
+	release, _, err := payload.Load(t.Context(), fstest.MapFS{"0000_10_web.yaml": {Data: []byte(text)}},
+		payload.Options{Name: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,9 +170,13 @@ func releaseOf(t *testing.T, text string) *payload.Payload {
 
 // No field of a Namespace is fixed today, so no server can be made to say it.
 func TestNamespaceIsNeverMadeAnew(t *testing.T) {
-	m := releaseOf(t, `{apiVersion: v1, kind: Namespace, metadata: {name: shop, annotations: {runlevel.dev/recreate: "true"}}}`).Manifests[0]
-	_, err := applierOf(t).recreate(&liveObject{Manifest: m, resource: cluster.Resource{Kind: "Namespace"}}, []string{"spec"})
-	want := "spec can't be changed, and to recreate a Namespace would lose all that is in it: runlevel.dev/recreate does not hold for it"
+	m := releaseOf(t,
+		`{apiVersion: v1, kind: Namespace, metadata: {name: shop, annotations: {runlevel.dev/recreate: "true"}}}`).
+		Manifests[0]
+	_, err := applierOf(t).recreate(&liveObject{Manifest: m, resource: cluster.Resource{Kind: "Namespace"}},
+		[]string{"spec"})
+	want := "spec can't be changed, and to recreate a Namespace would lose all that is in it: runlevel.dev/recreate " +
+		"does not hold for it"
 	if err == nil || err.Error() != want {
 		t.Error(err)
 	}

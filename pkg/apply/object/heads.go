@@ -16,8 +16,8 @@ type heads struct {
 	outdated sync.Map // objects that were written since: their metadata from before the run no longer count
 }
 
-// find returns the metadata of an object. It sends a request only if the object could not be listed before the run, or has
-// been written since.
+// find returns the metadata of an object. It sends a request only if the object could not be listed before the run, or
+// has been written since.
 func (h *heads) find(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMetadata, bool, error) {
 	if _, isOutdated := h.outdated.Load(id); isOutdated {
 		return h.get(resource, id)

@@ -34,7 +34,9 @@ func immutableFields(err error) []string {
 	}
 	var fixed []string
 	for _, cause := range details.Causes {
-		isFixed := slices.ContainsFunc(immutableMessages, func(words string) bool { return strings.Contains(cause.Message, words) })
+		isFixed := slices.ContainsFunc(immutableMessages, func(words string) bool {
+			return strings.Contains(cause.Message, words)
+		})
 		if !isFixed {
 			return nil // creating the object again would not help
 		}
@@ -53,7 +55,8 @@ func wayOut(kind schema.GroupKind) string {
 	if isPrecious(kind) {
 		return "keep the fields as they were, or give the object another name"
 	}
-	return "keep the fields as they were, give the object another name and this one a tombstone, or allow to delete it and recreate it with the annotation " +
+	return "keep the fields as they were, give the object another name and this one a tombstone, or allow to delete " +
+		"it and recreate it with the annotation " +
 		RecreateAnnotation + `: "true"`
 }
 
@@ -69,7 +72,8 @@ func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string)
 	case !m.IsRecreated():
 		return refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
 	case isPrecious(resource.GroupKind()):
-		return refusal{ResourceInvalid, cannotChange(fixed) + ", and to recreate a " + resource.Kind + " would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
+		return refusal{ResourceInvalid, cannotChange(fixed) + ", and to recreate a " + resource.Kind +
+			" would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
 	}
 	return nil
 }
@@ -91,7 +95,8 @@ func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 		if _, err := a.deleter.request(m.ID(), live.UID); err != nil {
 			return Change{}, err
 		}
-		if seen := tombstone.Observe(a.requests, a.cluster, m.ID(), live.UID); seen.State != tombstone.Absent && seen.State != tombstone.Reappeared {
+		if seen := tombstone.Observe(a.requests, a.cluster, m.ID(), live.UID); seen.State != tombstone.Absent &&
+			seen.State != tombstone.Reappeared {
 			return Change{}, a.deleter.terminating(m, live.UID)
 		}
 	}

@@ -52,8 +52,9 @@ func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 	}
 }
 
-// edit changes the record in memory. The next note saves that, so that each of many deletes does not write the record. If
-// the run is killed before, the next apply sees the same: an object is gone, is terminating, or its delete has not reached it.
+// edit changes the record in memory. The next note saves that, so that each of many deletes does not write the record.
+// If the run is killed before, the next apply sees the same: an object is gone, is terminating, or its delete has not
+// reached it.
 func (j *Journal) edit(change func(*record.Record)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -92,7 +93,9 @@ func (j *Journal) RememberJob(ctx context.Context, job *payload.Manifest, uid ty
 // requestedDelete returns the recorded delete of an object, if one is pending.
 func (j *Journal) requestedDelete(id kinds.ID) (requested record.Tombstone, isRequested bool) {
 	j.Read(func(r *record.Record) {
-		if at := slices.IndexFunc(r.Tombstones, func(tombstone record.Tombstone) bool { return tombstone.ID == id }); at >= 0 {
+		if at := slices.IndexFunc(r.Tombstones, func(tombstone record.Tombstone) bool {
+			return tombstone.ID == id
+		}); at >= 0 {
 			requested, isRequested = r.Tombstones[at], true
 		}
 	})
@@ -105,7 +108,8 @@ func (j *Journal) HasDeleted(id kinds.ID) (hasDeleted bool) {
 	_, isPending := j.requestedDelete(id)
 	j.Read(func(r *record.Record) {
 		applied := r.Applied()
-		hasDeleted = !isPending && applied != nil && applied.Mode == string(graph.Update) && slices.Contains(applied.Tombstones, id)
+		hasDeleted = !isPending && applied != nil && applied.Mode == string(graph.Update) &&
+			slices.Contains(applied.Tombstones, id)
 	})
 	return hasDeleted
 }

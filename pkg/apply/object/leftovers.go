@@ -9,16 +9,17 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 )
 
-// A manifest may choose a member of a union, such as the strategy of a Deployment, the source of a volume or the handler
-// of a probe, while the live object has another member, by a default or by another manager. Server-side apply keeps the
-// other member, and the server refuses both together. The same holds for fields that exclude each other.
+// A manifest may choose a member of a union, such as the strategy of a Deployment, the source of a volume or the
+// handler of a probe, while the live object has another member, by a default or by another manager. Server-side apply
+// keeps the other member, and the server refuses both together. The same holds for fields that exclude each other.
 
-// removeLeftovers removes the fields of the live object that exclude fields of a draft, if the server has refused the draft
-// for them: as few as dry runs show to be enough. If they are not the reason, it returns the refusal.
+// removeLeftovers removes the fields of the live object that exclude fields of a draft, if the server has refused the
+// draft for them: as few as dry runs show to be enough. If they are not the reason, it returns the refusal.
 func (n *attempt) removeLeftovers(refused error) error {
 	n.hasSearched = true
 	details := status(refused).Details
-	if details == nil || hasMessage("denied request")(refused) || len(immutableFields(refused)) > 0 { // denied by a policy
+	// denied by a policy
+	if details == nil || hasMessage("denied request")(refused) || len(immutableFields(refused)) > 0 {
 		return refused
 	}
 	live, _ := n.applier.read(n.resource, n.ID())
@@ -53,7 +54,8 @@ func (n *attempt) leastRemoval(leftovers *ownership.Leftovers) (removed []fieldp
 	if len(leftovers.Fields) == 0 {
 		return nil, would
 	}
-	others, err := n.applier.cluster.Apply(n.applier.requests, n.resource, leftovers.AsLive(), cluster.Force|cluster.DryRun)
+	others, err := n.applier.cluster.Apply(n.applier.requests, n.resource, leftovers.AsLive(),
+		cluster.Force|cluster.DryRun)
 	if err != nil {
 		return nil, would
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// masked returns an error without values that it may quote from a Secret, or from the hooks of a Deployment. Servers and
-// webhooks quote the values that they refuse: in the message, in the reason, and in the causes.
+// masked returns an error without values that it may quote from a Secret, or from the hooks of a Deployment. Servers
+// and webhooks quote the values that they refuse: in the message, in the reason, and in the causes.
 func masked(m *payload.Manifest, err error) error {
 	if !holdsSecrets(m) {
 		return withoutHookValues(m, err)
@@ -41,7 +41,8 @@ func masked(m *payload.Manifest, err error) error {
 	return errors.New(text + "; its message is not shown, since it may quote the Secret")
 }
 
-// refusedFields returns the fields that the server refuses, and why. The messages of webhooks about fields are left out.
+// refusedFields returns the fields that the server refuses, and why. The messages of webhooks about fields are left
+// out.
 func refusedFields(err error, status metav1.Status) []string {
 	if isDeniedByWebhook(err) {
 		return nil
@@ -62,9 +63,12 @@ func refusedFields(err error, status metav1.Status) []string {
 
 // serverReasons are the reasons of the API server itself. Any other reason is the text of a webhook.
 var serverReasons = []metav1.StatusReason{
-	metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists,
-	metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonInvalid, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
-	metav1.StatusReasonTooManyRequests, metav1.StatusReasonBadRequest, metav1.StatusReasonMethodNotAllowed, metav1.StatusReasonNotAcceptable,
+	metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound,
+	metav1.StatusReasonAlreadyExists,
+	metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonInvalid, metav1.StatusReasonServerTimeout,
+	metav1.StatusReasonTimeout,
+	metav1.StatusReasonTooManyRequests, metav1.StatusReasonBadRequest, metav1.StatusReasonMethodNotAllowed,
+	metav1.StatusReasonNotAcceptable,
 	metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnsupportedMediaType, metav1.StatusReasonInternalError,
 	metav1.StatusReasonExpired, metav1.StatusReasonServiceUnavailable,
 }
@@ -96,7 +100,8 @@ var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)
 
 // holdsSecrets reports whether a manifest is or has a Secret. A Secret without values may have some on the cluster.
 func holdsSecrets(m *payload.Manifest) bool {
-	return m.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Secret"} || fields.HoldsSecrets(m.Object().Object)
+	return m.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Secret"} ||
+		fields.HoldsSecrets(m.Object().Object)
 }
 
 // maskedWarnings returns a server's warnings, without those that may quote a Secret.
@@ -107,11 +112,14 @@ func maskedWarnings(m *payload.Manifest, warnings []string) []string {
 	shown := make([]string, len(warnings))
 	for i, warning := range warnings {
 		shown[i] = "the server warns of a Secret; its message is not shown, since it may quote it"
-		if known := slices.IndexFunc(valuelessWarnings, func(known string) bool { return strings.HasPrefix(warning, known) }); known >= 0 {
+		if known := slices.IndexFunc(valuelessWarnings, func(known string) bool {
+			return strings.HasPrefix(warning, known)
+		}); known >= 0 {
 			shown[i] = valuelessWarnings[known]
 		}
 		apiVersion, kind := m.GroupVersionKind().ToAPIVersionAndKind()
-		if rest, isOfKind := strings.CutPrefix(warning, apiVersion+" "+kind); isOfKind && deprecation.MatchString(rest) {
+		if rest, isOfKind := strings.CutPrefix(warning, apiVersion+" "+kind); isOfKind &&
+			deprecation.MatchString(rest) {
 			shown[i] = warning
 		}
 	}
@@ -119,7 +127,8 @@ func maskedWarnings(m *payload.Manifest, warnings []string) []string {
 	return slices.Compact(shown)
 }
 
-// valuelessWarnings are what the API server's warnings about the certificate of a Secret begin with. What follows may quote it.
+// valuelessWarnings are what the API server's warnings about the certificate of a Secret begin with. What follows may
+// quote it.
 var valuelessWarnings = []string{
 	"tls: failed to find any PEM data in certificate input",
 	"tls: failed to find certificate PEM data in certificate input, but did find a private key",
@@ -136,7 +145,9 @@ var valuelessWarnings = []string{
 }
 
 // deprecation matches the rest of the API server's own warning of a deprecated version, after the kind.
-var deprecation = regexp.MustCompile(`^ is deprecated( in v1\.\d+\+)?(, unavailable in v1\.\d+\+)?(; use [a-z0-9./]+ [A-Za-z]+)?$`)
+var deprecation = regexp.MustCompile(
+	`^ is deprecated( in v1\.\d+\+)?(, unavailable in v1\.\d+\+)?(; use [a-z0-9./]+ [A-Za-z]+)?$`,
+)
 
 // maskedLosses returns conflicts without values that their paths may quote from a Secret: the path
 // of a list item may have its value.

@@ -15,7 +15,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// RecreateAnnotation of a manifest allows to delete its object and create it again, if an immutable field has to change.
+// RecreateAnnotation of a manifest allows to delete its object and create it again, if an immutable field has to
+// change.
 const RecreateAnnotation = payload.RecreateAnnotation
 
 // LookCounts is how long the metadata from before the run count. Later in a long update, all objects are applied.

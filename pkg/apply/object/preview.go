@@ -13,9 +13,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Previewer finds out what an Applier would do: it decides as the Applier does, and sends dry runs instead of writes. An
-// object that depends on missing objects is reported as not checked, or validated against the definition in the payload
-// itself.
+// A Previewer finds out what an Applier would do: it decides as the Applier does, and sends dry runs instead of writes.
+// An object that depends on missing objects is reported as not checked, or validated against the definition in the
+// payload itself.
 type Previewer struct {
 	*Applier
 	payload *payload.Payload
@@ -45,7 +45,8 @@ func (p *Previewer) preview(m *payload.Manifest) (Change, error) {
 	pause := Backoff()
 	for attempt := 1; ; attempt++ {
 		change, err := p.previewOnce(m)
-		if err == nil || attempt == tries || !cluster.IsNoAnswer(err) || !Pause(p.requests, max(pause.Step(), WantedPause(err))) {
+		if err == nil || attempt == tries || !cluster.IsNoAnswer(err) ||
+			!Pause(p.requests, max(pause.Step(), WantedPause(err))) {
 			return change, err
 		}
 	}
@@ -86,8 +87,8 @@ func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
 	}
 }
 
-// tryDelete tries the delete of an object by a dry run. An aggregated API is not tried, since it might ignore the dry run
-// and delete the object.
+// tryDelete tries the delete of an object by a dry run. An aggregated API is not tried, since it might ignore the dry
+// run and delete the object.
 func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Deleted, UID: seen.UID}
 	resource, err := p.cluster.FindKind(p.requests, id.GroupKind())
@@ -109,7 +110,8 @@ func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, 
 	}
 	err = p.cluster.DryRunDelete(p.requests, resource, id.Namespace, id.Name, seen.UID)
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the object is gone since, or another one has its name
+	// the object is gone since, or another one has its name
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return change, nil
 	case err != nil && hasMessage(noDryRun)(err):
 		return Change{Action: NotChecked, UID: seen.UID, Message: webhookWithoutDryRun}, nil

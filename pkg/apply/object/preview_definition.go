@@ -69,11 +69,13 @@ func (p *Previewer) validate(definition *comingDefinition, o *liveObject, would 
 		return nil
 	}
 	if _, err := definition.preview(); err != nil {
-		return refusal{ResourceInvalid, "its definition, " + definition.manifest.ID().String() + ", would not be applied"}
+		return refusal{ResourceInvalid,
+			"its definition, " + definition.manifest.ID().String() + ", would not be applied"}
 	}
 	prepared, err := definition.prepare()
 	if err != nil {
-		return refusal{ResourceInvalid, "its definition, " + definition.manifest.ID().String() + ", is none: " + err.Error()}
+		return refusal{ResourceInvalid,
+			"its definition, " + definition.manifest.ID().String() + ", is none: " + err.Error()}
 	}
 	var wrong []string
 	for _, problem := range p.problems(prepared, o, would) {
@@ -85,14 +87,16 @@ func (p *Previewer) validate(definition *comingDefinition, o *liveObject, would 
 		}
 	}
 	if len(wrong) > 0 {
-		return refusal{ResourceInvalid, "its definition, which comes with this release, does not allow it: " + strings.Join(wrong, "; ")}
+		return refusal{ResourceInvalid,
+			"its definition, which comes with this release, does not allow it: " + strings.Join(wrong, "; ")}
 	}
 	return nil
 }
 
-// problems returns the schema problems of a custom resource. If it exists, unknown fields count only in the manifest, and
-// other problems in the object as it would be.
-func (p *Previewer) problems(prepared *crd.Definition, o *liveObject, would *unstructured.Unstructured) []crd.SchemaProblem {
+// problems returns the schema problems of a custom resource. If it exists, unknown fields count only in the manifest,
+// and other problems in the object as it would be.
+func (p *Previewer) problems(prepared *crd.Definition, o *liveObject,
+	would *unstructured.Unstructured) []crd.SchemaProblem {
 	problems := prepared.Check(p.requests, p.desired(o.Manifest).Object)
 	if o.live == nil {
 		return problems
@@ -106,8 +110,8 @@ func (p *Previewer) problems(prepared *crd.Definition, o *liveObject, would *uns
 	return problems
 }
 
-// describe returns a schema problem in words. If the object holds Secrets, it only names the field, since the message may
-// quote the value.
+// describe returns a schema problem in words. If the object holds Secrets, it only names the field, since the message
+// may quote the value.
 func describe(m *payload.Manifest, problem crd.SchemaProblem) string {
 	if holdsSecrets(m) && !problem.Unknown {
 		return strings.Join(problem.Path, ".") + " is wrong; its value is not shown, for it may be a Secret's"

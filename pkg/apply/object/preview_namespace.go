@@ -16,13 +16,14 @@ import (
 // they start, and clusters rarely give it quotas, limits, or labels that select it for admission.
 const StandIn = "kube-public"
 
-// tryElsewhere tries an object whose namespace does not exist yet, by a dry run in another namespace. It returns an error
-// if the object would be refused in every namespace. Other refusals stay unmet: they may be due to the rights, the quotas,
-// the security standard or the webhooks of that namespace.
+// tryElsewhere tries an object whose namespace does not exist yet, by a dry run in another namespace. It returns an
+// error if the object would be refused in every namespace. Other refusals stay unmet: they may be due to the rights,
+// the quotas, the security standard or the webhooks of that namespace.
 func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 	resource := o.resource
 	isBuiltIn := kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown
-	if p.definitionOf(o.Manifest).isChanged() || !isBuiltIn && !p.served.isCustom(resource) { // an aggregated API server might ignore the dry run
+	// an aggregated API server might ignore the dry run
+	if p.definitionOf(o.Manifest).isChanged() || !isBuiltIn && !p.served.isCustom(resource) {
 		return lacking, nil
 	}
 	err := p.tryIn(StandIn, o, o.ID().Name)
@@ -40,7 +41,8 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 		return lacking, err
 	default:
 		why := oneLine(masked(o.Manifest, err))
-		lacking = unmet{why: lacking.why + ": it was tried in namespace " + StandIn + ", which refuses it, as its own one may or may not: " + why}
+		lacking = unmet{why: lacking.why + ": it was tried in namespace " + StandIn +
+			", which refuses it, as its own one may or may not: " + why}
 	}
 	return lacking, nil
 }

@@ -24,7 +24,8 @@ func (p *Previewer) compareLive(o *liveObject) (Change, error) {
 			return Change{}, err
 		}
 		change, err := p.compare(o)
-		if err != nil || try == tries || isSameState(o.live, change.Look) || !Pause(p.requests, time.Duration(try)*100*time.Millisecond) {
+		if err != nil || try == tries || isSameState(o.live, change.Look) ||
+			!Pause(p.requests, time.Duration(try)*100*time.Millisecond) {
 			return change, err
 		}
 	}
@@ -40,23 +41,33 @@ func isSameState(live *unstructured.Unstructured, look *Look) bool {
 
 // compare returns the change of an object whose present state was read.
 func (p *Previewer) compare(o *liveObject) (Change, error) {
-	if err := refuseOwned(o.head, p.options.Release); err != nil { // another release may own an object that the label selector misses
+	// another release may own an object that the label selector misses
+	if err := refuseOwned(o.head, p.options.Release); err != nil {
 		return Change{}, err
 	}
 	switch {
 	case o.head.Terminating:
-		return p.unlessRefused(o.Manifest, Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()})
+		return p.unlessRefused(o.Manifest,
+			Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()})
 	case o.exists && o.Manifest.IsCreateOnly():
 		return kept(keep, o.head), nil
 	}
 	would, err := p.wouldBe(o)
-	if definition := p.definitionOf(o.Manifest); err == nil && definition.isChanged() { // the server has another version of it
+	// the server has another version of it
+	if definition := p.definitionOf(o.Manifest); err == nil && definition.isChanged() {
 		err = p.validate(definition, o, would)
 	}
 	if err != nil {
 		return p.refused(o, err)
 	}
-	change := Change{Action: Configured, UID: o.head.UID, Adopted: o.adopts, Lost: o.lost, Foreign: ownership.Foreign(would), Look: &Look{Live: o.live, Would: would}}
+	change := Change{
+		Action:  Configured,
+		UID:     o.head.UID,
+		Adopted: o.adopts,
+		Lost:    o.lost,
+		Foreign: ownership.Foreign(would),
+		Look:    &Look{Live: o.live, Would: would},
+	}
 	isOurs := len(o.adopts) > 0 || o.head.Entry.Same(objectmeta.Of(o.resource, would).Entry)
 	switch {
 	case !o.exists:
@@ -72,14 +83,15 @@ func (p *Previewer) compare(o *liveObject) (Change, error) {
 func storable(change Change) Change {
 	const limit = 3 << 19 // bytes, by default
 	if body, err := json.Marshal(change.Look.Would); err == nil && len(body) > limit {
-		change.Action, change.Message = NotChecked, fmt.Sprintf("it would be %d bytes, and most clusters store no more than %d", len(body), limit)
+		change.Action, change.Message = NotChecked,
+			fmt.Sprintf("it would be %d bytes, and most clusters store no more than %d", len(body), limit)
 		change.Look.Unchecked = change.Message
 	}
 	return change
 }
 
-// wouldBe returns an object as an apply would leave it, by a dry run. That can't adopt fields, so those that the apply would
-// then remove are removed from its answer.
+// wouldBe returns an object as an apply would leave it, by a dry run. That can't adopt fields, so those that the apply
+// would then remove are removed from its answer.
 func (p *Previewer) wouldBe(o *liveObject) (*unstructured.Unstructured, error) {
 	if o.Manifest.IsCreateOnly() {
 		return p.create(o, cluster.DryRun)

@@ -56,8 +56,8 @@ func (p *Previewer) refused(o *liveObject, err error) (Change, error) {
 	return p.unlessRefused(o.Manifest, change)
 }
 
-// unlessRefused returns a change that would create an object, and that the server can't be asked about, unless API servers
-// are known to refuse the object.
+// unlessRefused returns a change that would create an object, and that the server can't be asked about, unless API
+// servers are known to refuse the object.
 func (p *Previewer) unlessRefused(m *payload.Manifest, change Change) (Change, error) {
 	if known := p.options.Refusals[StepOf(m)]; len(known) > 0 {
 		return Change{}, refusal{ResourceInvalid, strings.Join(fields.RefusalMessages(known), "; ") + withoutServer}
@@ -102,9 +102,13 @@ func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 	case hasMessage(noDryRun)(err):
 		return unmet{why: webhookWithoutDryRun}
 	case isServersInvalid(err) && definition.isChanged():
-		return unmet{why: "the cluster has another version of its definition: it was held against that of this release", comes: true}
+		return unmet{
+			why:   "the cluster has another version of its definition: it was held against that of this release",
+			comes: true,
+		}
 	case IsNoNamespace(err):
-		return unmet{why: "namespace " + m.Object().GetNamespace() + " is neither there nor in this release: an apply would wait for it"}
+		return unmet{why: "namespace " + m.Object().GetNamespace() +
+			" is neither there nor in this release: an apply would wait for it"}
 	case isTransient(err):
 		return unmet{why: "the server does not take it now, and an apply would try again: " + p.explained(m, err)}
 	}
@@ -122,8 +126,8 @@ func (p *Previewer) explained(m *payload.Manifest, err error) string {
 	return strings.Join(append([]string{oneLine(masked(m, err))}, why...), "; ")
 }
 
-// isTransient reports whether a refusal is about the state of the cluster, and not about the object. A missing answer of
-// the server is no refusal.
+// isTransient reports whether a refusal is about the state of the cluster, and not about the object. A missing answer
+// of the server is no refusal.
 func isTransient(err error) bool {
 	cause := causeOf(err)
 	switch {
@@ -132,20 +136,27 @@ func isTransient(err error) bool {
 	case cause.reason == ClusterError:
 		return hasMessage("failed calling webhook")(err)
 	default:
-		return cause.reason == ResourceForbidden || cause.reason == ResourceConflict || cause.reason == ResourceTypeMissing
+		return cause.reason == ResourceForbidden || cause.reason == ResourceConflict ||
+			cause.reason == ResourceTypeMissing
 	}
 }
 
 // isServersInvalid reports whether the server finds the object itself invalid.
 func isServersInvalid(err error) bool {
-	return !errors.As(err, new(refusal)) && (apierrors.IsInvalid(err) || len(unknownFields(err)) > 0 || isBadRequest(err))
+	return !errors.As(err, new(refusal)) &&
+		(apierrors.IsInvalid(err) || len(unknownFields(err)) > 0 || isBadRequest(err))
 }
 
 // missing matches the messages of admission about an object that is missing, by its kind.
 var missing = map[schema.GroupKind]*regexp.Regexp{
-	{Kind: "ServiceAccount"}:                            regexp.MustCompile(`error looking up service account [^/ ]+/([^: ]+):`),
-	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
-	{Group: "node.k8s.io", Kind: "RuntimeClass"}:        regexp.MustCompile(`RuntimeClass "([^"]+)" not found`),
+	{Kind: "ServiceAccount"}: regexp.MustCompile(
+		`error looking up service account [^/ ]+/([^: ]+):`,
+	),
+	{
+		Group: "scheduling.k8s.io",
+		Kind:  "PriorityClass",
+	}: regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
+	{Group: "node.k8s.io", Kind: "RuntimeClass"}: regexp.MustCompile(`RuntimeClass "([^"]+)" not found`),
 }
 
 // lacks returns the manifest of the object that is missing in the cluster; nil if the payload does not have it.
@@ -159,8 +170,10 @@ func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 	if !apierrors.IsNotFound(err) || details == nil {
 		return nil
 	}
-	if ref, _, _ := unstructured.NestedStringMap(m.Object().Object, "roleRef"); ref["name"] == details.Name && ref["name"] != "" {
-		role := schema.GroupKind{Group: ref["apiGroup"], Kind: ref["kind"]} // servers report it as a binding that was not found
+	if ref, _, _ := unstructured.NestedStringMap(m.Object().Object, "roleRef"); ref["name"] == details.Name &&
+		ref["name"] != "" {
+		// servers report it as a binding that was not found
+		role := schema.GroupKind{Group: ref["apiGroup"], Kind: ref["kind"]}
 		return p.brings(m, details.Name, func(kind schema.GroupKind) bool { return kind == role })
 	}
 	return p.brings(m, details.Name, func(kind schema.GroupKind) bool {

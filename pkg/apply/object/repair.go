@@ -27,7 +27,8 @@ func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 	requests, cut := Requests(ctx, options.Lock)
 	options.Manifests = release.Manifests
 	a := New(requests, c, &inventory.Inventory{}, options, Handler{
-		Readiness: Untracked, Warned: func(*payload.Manifest, []string) {}, Adopted: func(*payload.Manifest, []string) {},
+		Readiness: Untracked, Warned: func(*payload.Manifest, []string) {},
+		Adopted: func(*payload.Manifest, []string) {},
 	})
 	a.isRepairing, a.scaling.validFor = true, time.Second
 	a.scaling.find()
@@ -64,7 +65,8 @@ func (r *Repairer) IsUntouched(manifest *payload.Manifest, head objectmeta.LiveM
 // Redefine notes the present version of a definition, and reports whether it has changed: then
 // fingerprints of its objects no longer count. A terminating definition has not changed yet.
 func (r *Repairer) Redefine(definition objectmeta.LiveMetadata) bool {
-	return !definition.Terminating && definition.ID.GroupKind() == kinds.CustomResourceDefinition && r.applier.definitions.note(definition.ID, definition.Object())
+	return !definition.Terminating && definition.ID.GroupKind() == kinds.CustomResourceDefinition &&
+		r.applier.definitions.note(definition.ID, definition.Object())
 }
 
 // Repaired is the result of a repair.
@@ -142,5 +144,6 @@ func taken(o *liveObject, repaired Repaired) []ownership.Conflict {
 	if len(repaired.Lost) > 0 || before == nil || repaired.Before.UID != repaired.Now.UID {
 		return repaired.Lost
 	}
-	return maskedLosses(o.Manifest, ownership.Regained(before.GetManagedFields(), repaired.Now.Object().GetManagedFields()))
+	return maskedLosses(o.Manifest,
+		ownership.Regained(before.GetManagedFields(), repaired.Now.Object().GetManagedFields()))
 }

@@ -35,8 +35,8 @@ func (s *scaling) has(id kinds.ID) bool {
 	return s.scaled.Has(id)
 }
 
-// find finds out which objects are scaled, if an object from before the run depends on that. A failure occurs again when
-// the object is applied.
+// find finds out which objects are scaled, if an object from before the run depends on that. A failure occurs again
+// when the object is applied.
 func (s *scaling) find() {
 	for _, m := range s.options.Manifests {
 		head, _ := s.before.Find(m.ID())
@@ -62,7 +62,8 @@ func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error
 		return false, err
 	}
 	if forbidden != nil && !isScaled {
-		s.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
+		s.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the " +
+			"manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
 	}
 	return isScaled, nil
 }

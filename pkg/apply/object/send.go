@@ -13,14 +13,15 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-// An attempt is how the draft of an object is sent, after what the server has refused before: without unknown fields, if
-// they may be left out, without fields that are left to other managers, and after fields of the live object that exclude
-// others were removed.
+// An attempt is how the draft of an object is sent, after what the server has refused before: without unknown fields,
+// if they may be left out, without fields that are left to other managers, and after fields of the live object that
+// exclude others were removed.
 type attempt struct {
 	*liveObject
-	applier     *Applier
-	how         cluster.ApplyMode
-	isUnbound   bool                 // not bound to the version that was read: the object was written since, and is still this release's
+	applier *Applier
+	how     cluster.ApplyMode
+	// not bound to the version that was read: the object was written since, and is still this release's
+	isUnbound   bool
 	hasSearched bool                 // fields of the live object that exclude others were searched
 	taken       []ownership.Conflict // fields of other managers that are overwritten
 	answer      *cluster.WriteResult // of a correction that was a dry run itself
@@ -36,7 +37,8 @@ func (a *Applier) sendDraft(o *liveObject, how cluster.ApplyMode) (cluster.Write
 }
 
 // send applies a draft, and tries again as long as the refusal shows how to correct the draft or the live object.
-func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured,
+	how cluster.ApplyMode) (cluster.WriteResult, error) {
 	o.sent, o.lost, o.removed = draft, nil, nil
 	next := &attempt{applier: a, liveObject: o, how: how}
 	for {
@@ -75,8 +77,8 @@ func (n *attempt) isBound() bool {
 
 func (n *attempt) isDryRun() bool { return n.how&cluster.DryRun != 0 }
 
-// correct changes an attempt, or the live object, so that the next try may not be refused for the same reason. It returns
-// the refusal if it can't, or why it could not.
+// correct changes an attempt, or the live object, so that the next try may not be refused for the same reason. It
+// returns the refusal if it can't, or why it could not.
 func (n *attempt) correct(refused error) error {
 	conflicts, unknown := ownership.Conflicts(refused), unknownFields(refused)
 	switch {
@@ -93,8 +95,8 @@ func (n *attempt) correct(refused error) error {
 	}
 }
 
-// unbind makes the next try independent of the version of the object, which was written since it was read, if it is still
-// this release's.
+// unbind makes the next try independent of the version of the object, which was written since it was read, if it is
+// still this release's.
 func (n *attempt) unbind() error {
 	now, exists, err := n.applier.heads.get(n.resource, n.ID())
 	if err == nil && exists {
@@ -104,7 +106,8 @@ func (n *attempt) unbind() error {
 	return err
 }
 
-// overrule removes the fields from the draft that are left to other managers. If it has none, the next try overwrites all.
+// overrule removes the fields from the draft that are left to other managers. If it has none, the next try overwrites
+// all.
 func (n *attempt) overrule(lost []ownership.Conflict) error {
 	isScaled, hasYielded := n.applier.scaling.has(n.ID()), false
 	for _, loss := range lost {
@@ -162,8 +165,8 @@ func (n *attempt) dropUnknown(unknown []string, refused error) error {
 	return nil
 }
 
-// allUnknown adds the unknown fields that the server reports only after the first ones are removed, since it does not look
-// below a mapping with unknown fields.
+// allUnknown adds the unknown fields that the server reports only after the first ones are removed, since it does not
+// look below a mapping with unknown fields.
 func (n *attempt) allUnknown(unknown []string) []string {
 	all, rest := slices.Clone(unknown), n.sent.DeepCopy()
 	for len(unknown) > 0 && removeFields(rest, unknown) {

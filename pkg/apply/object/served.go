@@ -13,15 +13,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// served finds the resources of kinds, and knows which definitions and APIServices the run has written: API servers serve
-// their kinds a moment later.
+// served finds the resources of kinds, and knows which definitions and APIServices the run has written: API servers
+// serve their kinds a moment later.
 type served struct {
 	*scope
 	written sync.Map // when a definition or APIService was written or became ready, by group
 }
 
-// How long a failure may come from API servers that have not seen the run's latest writes yet, and how long if it is most
-// likely permanent.
+// How long a failure may come from API servers that have not seen the run's latest writes yet, and how long if it is
+// most likely permanent.
 const (
 	newFor       = time.Minute
 	justAfterFor = 5 * time.Second
@@ -30,7 +30,8 @@ const (
 // find returns the resource of a kind. Discovery is repeated for a kind that may be new.
 func (s *served) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
 	resource, err := s.cluster.Find(s.requests, kind)
-	if errors.Is(err, cluster.ErrNotServed) && s.isNew(newFor, kind.Group) || errors.As(err, new(*cluster.UnknownKind)) {
+	if errors.Is(err, cluster.ErrNotServed) && s.isNew(newFor, kind.Group) ||
+		errors.As(err, new(*cluster.UnknownKind)) {
 		s.cluster.Refresh()
 		return s.cluster.Find(s.requests, kind)
 	}

@@ -40,8 +40,8 @@ type StepWait struct {
 	For   string
 	Since time.Time // by the server's clock; the begin of the wait if it is zero
 
-	// The wait is over after a pause, or as soon as Changed receives an element or is closed. An event since the try has to
-	// end it as well. Stop is called once, when the wait is over.
+	// The wait is over after a pause, or as soon as Changed receives an element or is closed. An event since the try
+	// has to end it as well. Stop is called once, when the wait is over.
 	Pause   time.Duration
 	Changed <-chan struct{}
 	Stop    func()

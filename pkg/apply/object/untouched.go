@@ -33,9 +33,10 @@ func (u *untouched) begin() {
 	}
 }
 
-// inputs returns the inputs of an apply, for its fingerprint. The definition is one of them: when it changes, so does the
-// result for custom resources, without a trace in them. The inputs are not known if the definition is not.
-func (u *untouched) inputs(m *payload.Manifest, resource cluster.Resource) (inputs fingerprint.AppliedFrom, isKnown bool) {
+// inputs returns the inputs of an apply, for its fingerprint. The definition is one of them: when it changes, so does
+// the result for custom resources, without a trace in them. The inputs are not known if the definition is not.
+func (u *untouched) inputs(m *payload.Manifest,
+	resource cluster.Resource) (inputs fingerprint.AppliedFrom, isKnown bool) {
 	definition, isKnown := u.definitions.versionOf(resource)
 	inputs = fingerprint.AppliedFrom{Sum: m.Sum(), Metadata: m.Object(), Note: definition}
 	if u.scaling.has(m.ID()) {
@@ -58,7 +59,9 @@ func (u *untouched) isApplied(head objectmeta.LiveMetadata) bool {
 // manifest, by fingerprints of then.
 func (u *untouched) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadata, then *fingerprint.Cache) bool {
 	inputs, isKnown := u.inputs(m, head.Resource)
-	return isKnown && u.options.Fingerprints.CarryOver(then, head, inputs, func() bool { return u.served.countsChanges(head.Resource) })
+	return isKnown && u.options.Fingerprints.CarryOver(then, head, inputs, func() bool {
+		return u.served.countsChanges(head.Resource)
+	})
 }
 
 // wasReady reports whether an object was ready and has not been written since.

@@ -109,7 +109,8 @@ func TestSVG(t *testing.T) {
 func TestBoxesDoNotOverlap(t *testing.T) {
 	var tasks []task
 	for i := range 23 {
-		tasks = append(tasks, task{fmt.Sprintf("0000_10_a-component-with-a-very-long-name-%02d_x", i), "ConfigMap", "x", i%5 == 0})
+		tasks = append(tasks, task{fmt.Sprintf("0000_10_a-component-with-a-very-long-name-%02d_x", i), "ConfigMap", "x",
+			i%5 == 0})
 	}
 	var out strings.Builder
 	if err := (draw.Picture{Graph: graph.Build(tasks, graph.Options{})}).SVG(&out); err != nil {
@@ -205,7 +206,8 @@ step 3
 
 func TestAnEmptyGraphCanBeDrawn(t *testing.T) {
 	p := draw.Picture{Graph: graph.Build([]task(nil), graph.Options{}), Title: "nothing"}
-	for name, write := range map[string]func(io.Writer) error{"SVG": p.SVG, "DOT": p.DOT, "Mermaid": p.Mermaid, "text": p.Text} {
+	for name, write := range map[string]func(io.Writer) error{"SVG": p.SVG, "DOT": p.DOT, "Mermaid": p.Mermaid,
+		"text": p.Text} {
 		if err := write(io.Discard); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -218,7 +220,8 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 func TestAFailureToWriteIsTold(t *testing.T) {
 	p := picture()
-	for name, write := range map[string]func(io.Writer) error{"SVG": p.SVG, "DOT": p.DOT, "Mermaid": p.Mermaid, "text": p.Text} {
+	for name, write := range map[string]func(io.Writer) error{"SVG": p.SVG, "DOT": p.DOT, "Mermaid": p.Mermaid,
+		"text": p.Text} {
 		if err := write(full{}); err == nil {
 			t.Errorf("%s: the picture is lost and nobody is told", name)
 		}

@@ -56,7 +56,8 @@ func (p Picture) SVG(out io.Writer) error {
 	for _, edge := range p.edges() {
 		d.dashed(edge[0], edge[1])
 	}
-	_, err := fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">
+	_, err := fmt.Fprintf(out,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">
 <title>%s</title>
 <style>%s</style>
 <defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#0066cc"/></marker></defs>
@@ -81,13 +82,15 @@ type frame struct{ x, y, width, height int }
 
 // head returns the title and the legend.
 func (d *drawing) head(steps int) string {
-	legend := "levels from top to bottom; boxes of a band run side by side, their manifests in a row; red deletes; a dark bar is a Job, which nothing overtakes"
+	legend := "levels from top to bottom; boxes of a band run side by side, their manifests in a row; red deletes; a " +
+		"dark bar is a Job, which nothing overtakes"
 	if len(d.picture.Dependencies) > 0 {
 		legend += "; dashed: implied by the objects"
 	}
 	return fmt.Sprintf(`<text class="title" x="%d" y="36">%s</text>
 <text class="small" x="%d" y="56">%s in %s: %s</text>
-`, margin, escape(d.picture.Title), margin, printable.Count(len(d.picture.Graph.Tasks), "manifest"), printable.Count(steps, "step"), legend)
+`, margin, escape(d.picture.Title), margin, printable.Count(len(d.picture.Graph.Tasks), "manifest"),
+		printable.Count(steps, "step"), legend)
 }
 
 // arrow draws an arrow: the ranks below wait for the ranks above.
@@ -121,8 +124,10 @@ func (d *drawing) rank(boxes rank) {
 func (d *drawing) band(boxes []box) {
 	rows := (len(boxes) + perRow - 1) / perRow
 	height := rows*(boxHeight+gap) - gap + 2*bandPadding
-	fmt.Fprintf(&d.bands, "<g class=\"level-band\"><rect class=\"band\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>", margin, d.y, pageWidth-2*margin, height)
-	fmt.Fprintf(&d.bands, "<text class=\"level\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+14, d.y+height/2+5, escape(boxes[0].level()))
+	fmt.Fprintf(&d.bands, "<g class=\"level-band\"><rect class=\"band\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "+
+		"rx=\"6\"/>", margin, d.y, pageWidth-2*margin, height)
+	fmt.Fprintf(&d.bands, "<text class=\"level\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+14, d.y+height/2+5,
+		escape(boxes[0].level()))
 	for i, b := range boxes {
 		x := margin + labelWidth + (i%perRow)*(boxWidth+gap)
 		y := d.y + bandPadding + (i/perRow)*(boxHeight+gap)
@@ -136,25 +141,29 @@ func (d *drawing) box(b box, at frame) {
 	left, right := at.x+10, at.x+at.width-10
 	if b.tombstones > 0 {
 		class += " deletes"
-		deletes = fmt.Sprintf(`<text class="red" x="%d" y="%d" text-anchor="end">%d to delete</text>`, right, at.y+34, b.tombstones)
+		deletes = fmt.Sprintf(`<text class="red" x="%d" y="%d" text-anchor="end">%d to delete</text>`, right, at.y+34,
+			b.tombstones)
 	}
 	d.open(class, "box", b, at)
 	fmt.Fprintf(&d.boxes, `<text class="name" x="%d" y="%d">%s</text>`, left, at.y+19, escape(short(b.title(), 26)))
 	fmt.Fprintf(&d.boxes, `<text class="small" x="%d" y="%d">%s</text>%s`, left, at.y+34, b.content(), deletes)
-	fmt.Fprintf(&d.boxes, "<text class=\"small\" x=\"%d\" y=\"%d\">%s</text></g>\n", left, at.y+48, escape(short(b.kinds(), 30)))
+	fmt.Fprintf(&d.boxes, "<text class=\"small\" x=\"%d\" y=\"%d\">%s</text></g>\n", left, at.y+48,
+		escape(short(b.kinds(), 30)))
 }
 
 func (d *drawing) barrier(b box) {
 	at := frame{margin, d.y, pageWidth - 2*margin, barHeight}
 	d.open("barrier", "bar", b, at)
 	fmt.Fprintf(&d.boxes, `<text class="bar-name" x="%d" y="%d">%s</text>`, margin+14, at.y+20, escape(b.level()))
-	fmt.Fprintf(&d.boxes, "<text class=\"bar-name\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+labelWidth+10, at.y+20, escape(short(b.title(), 130)))
+	fmt.Fprintf(&d.boxes, "<text class=\"bar-name\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+labelWidth+10, at.y+20,
+		escape(short(b.title(), 130)))
 	d.y += barHeight
 }
 
 // open opens the element of a node, and draws its frame.
 func (d *drawing) open(class, frameClass string, b box, at frame) {
-	fmt.Fprintf(&d.boxes, "<g class=\"%s\"><title>%s</title><rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\"/>",
+	fmt.Fprintf(&d.boxes, "<g class=\"%s\"><title>%s</title><rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" "+
+		"height=\"%d\" rx=\"4\"/>",
 		class, escape(d.hover(b)), frameClass, at.x, at.y, at.width, at.height)
 	d.frames[b.node] = at
 }
@@ -189,7 +198,8 @@ func (d *drawing) dashed(from, to int) {
 		leave, arrive = start+boxHeight/2, end+boxHeight/2
 	}
 	x1, x2 := a.x+a.width/2, b.x+b.width/2
-	fmt.Fprintf(&d.curves, "<path class=\"dashed\" marker-end=\"url(#tip)\" d=\"M%d %d C%d %d %d %d %d %d\"/>\n", x1, start, x1, leave, x2, arrive, x2, end)
+	fmt.Fprintf(&d.curves, "<path class=\"dashed\" marker-end=\"url(#tip)\" d=\"M%d %d C%d %d %d %d %d %d\"/>\n", x1,
+		start, x1, leave, x2, arrive, x2, end)
 }
 
 func escape(text string) string {

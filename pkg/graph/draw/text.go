@@ -28,7 +28,8 @@ func (p Picture) Text(out io.Writer) error {
 		fmt.Fprintf(w, "\n%d that the objects themselves imply\n", len(p.Dependencies))
 	}
 	for _, d := range p.Dependencies {
-		fmt.Fprintf(w, "  %s waits for %s: %s\n", graph.Label(p.Graph.Tasks[d.Task]), graph.Label(p.Graph.Tasks[d.Needs]), d.Why)
+		fmt.Fprintf(w, "  %s waits for %s: %s\n", graph.Label(p.Graph.Tasks[d.Task]),
+			graph.Label(p.Graph.Tasks[d.Needs]), d.Why)
 	}
 	return w.Flush()
 }

@@ -1,5 +1,5 @@
-// Package aggregate computes the conditions in which Cluster API's owners of Machines, such as MachineSets, sum these up: how
-// many are ready and up to date, which are not and why, and what blocks a scaling.
+// Package aggregate computes the conditions in which Cluster API's owners of Machines, such as MachineSets, sum these
+// up: how many are ready and up to date, which are not and why, and what blocks a scaling.
 // The conditions have the names, reasons and messages of Cluster API's own controllers.
 //
 // MachinesReady is the call to start from. It reads and writes nothing; a StatusWriter writes the status.
@@ -89,8 +89,8 @@ func MachinesUpToDate(machines []*clusterv1.Machine, now time.Time) metav1.Condi
 	return aggregate(clusterv1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, judged)
 }
 
-// Remediated returns the condition Remediating of the owner of machines, with the messages of the machines that the owner has to
-// replace; or, if there is none, the names of machines that a health check has found unhealthy.
+// Remediated returns the condition Remediating of the owner of machines, with the messages of the machines that the
+// owner has to replace; or, if there is none, the names of machines that a health check has found unhealthy.
 func Remediated(machines []*clusterv1.Machine, owner string) metav1.Condition {
 	var names []string
 	var marked []*clusterv1.Machine
@@ -124,7 +124,8 @@ func Count(machines []*clusterv1.Machine) (all, ready, available, upToDate *int3
 			continue
 		}
 		for condition, number := range map[string]*int32{
-			clusterv1.MachineReadyCondition: ready, clusterv1.MachineAvailableCondition: available, clusterv1.MachineUpToDateCondition: upToDate,
+			clusterv1.MachineReadyCondition: ready, clusterv1.MachineAvailableCondition: available,
+			clusterv1.MachineUpToDateCondition: upToDate,
 		} {
 			if meta.IsStatusConditionTrue(m.Status.Conditions, condition) {
 				*number++
@@ -134,8 +135,8 @@ func Count(machines []*clusterv1.Machine) (all, ready, available, upToDate *int3
 	return new(int32(len(machines))), ready, available, upToDate
 }
 
-// UpToDate returns the condition UpToDate of a machine. It depends on what its owner's template requires of it, and then on whether
-// the update of the machine is complete.
+// UpToDate returns the condition UpToDate of a machine. It depends on what its owner's template requires of it, and
+// then on whether the update of the machine is complete.
 func UpToDate(machine *clusterv1.Machine, missing []string) metav1.Condition {
 	condition := metav1.Condition{
 		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation,
@@ -144,7 +145,8 @@ func UpToDate(machine *clusterv1.Machine, missing []string) metav1.Condition {
 	if machine.Status.NodeInfo != nil {
 		kubelet = machine.Status.NodeInfo.KubeletVersion
 	}
-	updating := ptr.Deref(meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineUpdatingCondition), metav1.Condition{})
+	updating := ptr.Deref(meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineUpdatingCondition),
+		metav1.Condition{})
 	switch version := machine.Spec.Version; {
 	case len(missing) > 0:
 		condition.Reason, condition.Message = clusterv1.MachineNotUpToDateReason, "* "+strings.Join(missing, "\n* ")
@@ -171,7 +173,8 @@ func RolloutReasons(reasons iter.Seq[string]) []string {
 	return slices.SortedFunc(reasons, func(a, b string) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a, b)) })
 }
 
-// aggregate returns a condition of a set that is True if a condition of all its machines is, and False if that of one is.
+// aggregate returns a condition of a set that is True if a condition of all its machines is, and False if that of one
+// is.
 func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition {
 	if len(machines) == 0 {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: clusterv1.NoReplicasReason}
@@ -203,8 +206,8 @@ func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition 
 	return metav1.Condition{Type: kind, Status: worst, Reason: reason, Message: listed(named, isIssue)}
 }
 
-// listed returns a line for each message, with further lines of the message indented below. They are in Cluster API's order: what is
-// not known comes after issues, and what more machines have comes first.
+// listed returns a line for each message, with further lines of the message indented below. They are in Cluster API's
+// order: what is not known comes after issues, and what more machines have comes first.
 func listed(named map[string][]string, isIssue map[string]bool) string {
 	rank := func(message string) int {
 		if isIssue[message] {
@@ -224,7 +227,8 @@ func listed(named map[string][]string, isIssue map[string]bool) string {
 		if strings.HasPrefix(message, "* ") {
 			separator = "\n  "
 		}
-		lines = append(lines, fmt.Sprintf("* %s:%s%s", MachineNames(named[message]), separator, strings.ReplaceAll(message, "\n", "\n  ")))
+		lines = append(lines, fmt.Sprintf("* %s:%s%s", MachineNames(named[message]), separator,
+			strings.ReplaceAll(message, "\n", "\n  ")))
 	}
 	if more := len(lines) - shownMessages; more > 0 {
 		lines = append(lines[:shownMessages], fmt.Sprintf("* %d more", more))

@@ -27,8 +27,8 @@ type StatusWriter struct {
 	Events events.EventRecorder
 }
 
-// Write writes the status of an owner if it has changed, and records an event of a problem whose message no condition had before. It
-// returns the problem, for a retry.
+// Write writes the status of an owner if it has changed, and records an event of a problem whose message no condition
+// had before. It returns the problem, for a retry.
 func (w StatusWriter) Write(ctx context.Context, before, after OwnerOfMachines, message string, problem error) error {
 	if equality.Semantic.DeepEqual(before, after) {
 		return problem

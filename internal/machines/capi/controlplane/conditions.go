@@ -26,12 +26,16 @@ const (
 	kubeconfigCondition  = "KubeconfigAvailable"
 )
 
-// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for a retry.
+// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for
+// a retry.
 func (r *ControlPlaneReconciler) report(ctx context.Context, seen *planeSnapshot, problem error) error {
 	changed := seen.plane.DeepCopy()
 	message := replicas.MessageOf(problem)
 	changed.Status = newStatus(seen, message)
-	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, seen.plane, changed, message, problem)
+	return aggregate.StatusWriter{
+		Client: r.cached,
+		Events: r.recorder,
+	}.Write(ctx, seen.plane, changed, message, problem)
 }
 
 // newStatus returns the status of a control plane. For a paused one only the condition Paused changes.
@@ -57,7 +61,10 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 	if seen.plane.DeletionTimestamp != nil {
 		wanted = 0
 	}
-	status.Selector = labels.Set{clusterv1.ClusterNameLabel: seen.clusterName(), clusterv1.MachineControlPlaneLabel: ""}.String()
+	status.Selector = labels.Set{
+		clusterv1.ClusterNameLabel:         seen.clusterName(),
+		clusterv1.MachineControlPlaneLabel: "",
+	}.String()
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
 	if status.Versions = versionsOf(machines); len(status.Versions) > 0 {
 		status.Version = status.Versions[0].Version
@@ -65,7 +72,8 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 	if data := readRemediation(seen.plane, remediationInProgressAnnotation); data != nil {
 		status.LastRemediation = lastRemediation(data)
 	}
-	setConditions(initialized(seen, &status, machines), seen.available(machines), seen.rollingOut(machines, problem), aggregate.Remediated(machines, "RunlevelControlPlane"), seen.deleting(machines))
+	setConditions(initialized(seen, &status, machines), seen.available(machines), seen.rollingOut(machines, problem),
+		aggregate.Remediated(machines, "RunlevelControlPlane"), seen.deleting(machines))
 	setConditions(aggregate.Scaling(len(machines), wanted, problem, aggregate.Stuck(machines, seen.time))...)
 	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time))
 	if seen.plane.DeletionTimestamp == nil {
@@ -77,16 +85,20 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 // WithoutCluster returns what an administrator has to do about a control plane without a Cluster.
 func WithoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
 	if claimed := plane.Labels[clusterv1.ClusterNameLabel]; claimed != "" {
-		return fmt.Sprintf("Cluster %s/%s, of which its machines are, is gone or has no spec.controlPlaneRef of {apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
+		return fmt.Sprintf("Cluster %s/%s, of which its machines are, is gone or has no spec.controlPlaneRef of "+
+			"{apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
 			plane.Namespace, claimed, v1alpha1.GroupVersion.Group, plane.Name)
 	}
-	return fmt.Sprintf("no Cluster of namespace %s has this control plane: set spec.controlPlaneRef of one to {apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
+	return fmt.Sprintf("no Cluster of namespace %s has this control plane: set spec.controlPlaneRef of one to "+
+		"{apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
 		plane.Namespace, v1alpha1.GroupVersion.Group, plane.Name)
 }
 
-// initialized returns the condition Initialized, and sets the field that Cluster API reads: once a machine has joined, the API server
-// was reached. It stays true. Whether the node is healthy is not asked: Cluster API's core looks at nodes only from then on.
-func initialized(seen *planeSnapshot, status *v1alpha1.RunlevelControlPlaneStatus, machines []*clusterv1.Machine) metav1.Condition {
+// initialized returns the condition Initialized, and sets the field that Cluster API reads: once a machine has joined,
+// the API server was reached. It stays true. Whether the node is healthy is not asked: Cluster API's core looks at
+// nodes only from then on.
+func initialized(seen *planeSnapshot, status *v1alpha1.RunlevelControlPlaneStatus,
+	machines []*clusterv1.Machine) metav1.Condition {
 	hasJoined := func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() }
 	if seen.isInitialized() || slices.ContainsFunc(machines, hasJoined) {
 		status.Initialization.ControlPlaneInitialized = new(true)
@@ -95,7 +107,8 @@ func initialized(seen *planeSnapshot, status *v1alpha1.RunlevelControlPlaneStatu
 	return aggregate.Condition(initializedCondition, false, "No machine of the control plane has joined yet")
 }
 
-// available returns the condition Available: a majority of the wanted machines is, and the control plane has begun to work.
+// available returns the condition Available: a majority of the wanted machines is, and the control plane has begun to
+// work.
 func (s *planeSnapshot) available(machines []*clusterv1.Machine) metav1.Condition {
 	_, _, count, _ := aggregate.Count(machines)
 	needed := s.wanted()/2 + 1
@@ -112,8 +125,9 @@ func (s *planeSnapshot) available(machines []*clusterv1.Machine) metav1.Conditio
 	return aggregate.Condition(clusterv1.AvailableCondition, false, message)
 }
 
-// rollingOut returns the condition RollingOut, with the reasons why machines are not up to date, why machines are replaced that could
-// have been updated in place, what the next step waits for, and the problem that keeps it from being done.
+// rollingOut returns the condition RollingOut, with the reasons why machines are not up to date, why machines are
+// replaced that could have been updated in place, what the next step waits for, and the problem that keeps it from
+// being done.
 func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine, problem string) metav1.Condition {
 	outdated, lines := 0, map[string]bool{}
 	var replaced []string
@@ -149,14 +163,17 @@ func (s *planeSnapshot) deleting(machines []*clusterv1.Machine) metav1.Condition
 	case s.plane.DeletionTimestamp == nil:
 		return aggregate.Condition(clusterv1.DeletingCondition, false, "")
 	case s.workers > 0:
-		return aggregate.Condition(clusterv1.DeletingCondition, true, fmt.Sprintf("Waiting for %d other Machines of the cluster to be deleted", s.workers))
+		return aggregate.Condition(clusterv1.DeletingCondition, true,
+			fmt.Sprintf("Waiting for %d other Machines of the cluster to be deleted", s.workers))
 	case len(machines) > 0:
-		return aggregate.Condition(clusterv1.DeletingCondition, true, fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, s.time))
+		return aggregate.Condition(clusterv1.DeletingCondition, true,
+			fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, s.time))
 	}
 	return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
 }
 
-// versionsOf returns the versions of the machines, the lowest first. That of a kubelet counts more than the wanted one of its machine.
+// versionsOf returns the versions of the machines, the lowest first. That of a kubelet counts more than the wanted one
+// of its machine.
 func versionsOf(machines []*clusterv1.Machine) []clusterv1.StatusVersion {
 	count := map[string]int32{}
 	for _, m := range machines {

@@ -1,10 +1,11 @@
-// Package controlplane creates, replaces and updates the machines of a control plane of Cluster API, by a RunlevelControlPlane: one
-// after the other, and only while the others are available. It works with any provider of infrastructure and of bootstrap configs,
-// and keeps Cluster API's contract of control planes. Members of etcd are the quorum guard's: its hook holds a deletion until a
-// replacement votes, and it permits each update in place.
+// Package controlplane creates, replaces and updates the machines of a control plane of Cluster API, by a
+// RunlevelControlPlane: one after the other, and only while the others are available. It works with any provider of
+// infrastructure and of bootstrap configs, and keeps Cluster API's contract of control planes. Members of etcd are the
+// quorum guard's: its hook holds a deletion until a replacement votes, and it permits each update in place.
 //
-// Decisions are pure: step.go has the next step, uptodate.go why a machine is outdated, remediate.go which unhealthy machine is
-// replaced, and conditions.go the status. It does not drain, delete or update a machine: the controller of Machines does.
+// Decisions are pure: step.go has the next step, uptodate.go why a machine is outdated, remediate.go which unhealthy
+// machine is replaced, and conditions.go the status. It does not drain, delete or update a machine: the controller of
+// Machines does.
 //
 // SetupWithManager is the call to start from.
 package controlplane
@@ -58,7 +59,8 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 	r := &ControlPlaneReconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(), references: references, hooks: hooks,
 		machines: machinetemplate.MachineWriter{
-			Client: manager.GetClient(), Live: manager.GetAPIReader(), References: references, Manager: fieldManager, MetadataManager: metadataFieldManager,
+			Client: manager.GetClient(), Live: manager.GetAPIReader(), References: references, Manager: fieldManager,
+			MetadataManager: metadataFieldManager,
 		},
 		recorder: manager.GetEventRecorder("controlplane-controller"), now: time.Now,
 	}
@@ -66,7 +68,8 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 		Named("runlevelcontrolplane").
 		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
 		For(&v1alpha1.RunlevelControlPlane{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+			predicate.LabelChangedPredicate{},
 		))). // its own writes of the status would defeat the backoff
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.planesOfMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.planesOfCluster)).
@@ -75,8 +78,8 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 
 // Reconcile does the next step of a control plane, and writes its status.
 //
-// The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether there may be
-// something to do; the step is made from a read of the API server.
+// The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether
+// there may be something to do; the step is made from a read of the API server.
 func (r *ControlPlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	seen, err := r.read(ctx, r.cached, request.NamespacedName)
 	if err == nil && seen != nil && seen.hasWork() {
@@ -96,7 +99,8 @@ func (r *ControlPlaneReconciler) Reconcile(ctx context.Context, request ctrl.Req
 	if err := r.claim(ctx, seen); err != nil {
 		return ctrl.Result{}, r.report(ctx, seen, err)
 	}
-	problem := errors.Join(seen.unread, r.judge(ctx, seen), r.propagate(ctx, seen), r.tidy(ctx, seen), r.execute(ctx, seen))
+	problem := errors.Join(seen.unread, r.judge(ctx, seen), r.propagate(ctx, seen), r.tidy(ctx, seen),
+		r.execute(ctx, seen))
 	problem = cmp.Or(problem, r.writeKubeconfig(ctx, seen))
 	return ctrl.Result{RequeueAfter: seen.after}, r.report(ctx, seen, problem)
 }

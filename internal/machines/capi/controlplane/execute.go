@@ -32,8 +32,12 @@ func (r *ControlPlaneReconciler) claim(ctx context.Context, seen *planeSnapshot)
 	claimed := seen.plane.DeepCopy()
 	controllerutil.AddFinalizer(claimed, planeFinalizer)
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, seen.cluster.Name)
-	if owner := contract.ClusterOwner(seen.cluster); !slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
-		claimed.OwnerReferences = append(claimed.OwnerReferences, owner) // Cluster API's core decides whether it is the controller
+	if owner := contract.ClusterOwner(seen.cluster); !slices.ContainsFunc(claimed.OwnerReferences,
+		func(o metav1.OwnerReference) bool {
+			return o.UID == owner.UID
+		}) {
+		// Cluster API's core decides whether it is the controller
+		claimed.OwnerReferences = append(claimed.OwnerReferences, owner)
 	}
 	if seen.isRemediationOver() {
 		delete(claimed.Annotations, remediationInProgressAnnotation)
@@ -49,7 +53,13 @@ func (r *ControlPlaneReconciler) claim(ctx context.Context, seen *planeSnapshot)
 }
 
 func (r *ControlPlaneReconciler) scaler(seen *planeSnapshot) replicas.Scaler {
-	return replicas.Scaler{Client: r.cached, Events: r.recorder, Set: seen.plane, Owner: ownerOf(seen.plane), Requests: 1}
+	return replicas.Scaler{
+		Client:   r.cached,
+		Events:   r.recorder,
+		Set:      seen.plane,
+		Owner:    ownerOf(seen.plane),
+		Requests: 1,
+	}
 }
 
 // propagate updates the fields of machines that need no new machine.
@@ -66,8 +76,8 @@ func (r *ControlPlaneReconciler) propagate(ctx context.Context, seen *planeSnaps
 	return nil
 }
 
-// tidy removes annotations that are of no use any more: the request to the quorum guard, and its answer, of a machine that is not to be
-// updated now, and why one is replaced that is not.
+// tidy removes annotations that are of no use any more: the request to the quorum guard, and its answer, of a machine
+// that is not to be updated now, and why one is replaced that is not.
 func (r *ControlPlaneReconciler) tidy(ctx context.Context, seen *planeSnapshot) error {
 	for name, m := range seen.machines {
 		isNext := seen.step.Machine == name && seen.step.Action != ""
@@ -113,7 +123,8 @@ func (r *ControlPlaneReconciler) execute(ctx context.Context, seen *planeSnapsho
 	return nil
 }
 
-// create creates a machine, in the failure domain with the fewest. It is the replacement of an unhealthy machine if one was deleted.
+// create creates a machine, in the failure domain with the fewest. It is the replacement of an unhealthy machine if one
+// was deleted.
 func (r *ControlPlaneReconciler) create(ctx context.Context, seen *planeSnapshot) error {
 	blank := &clusterv1.Machine{}
 	blank.Spec.FailureDomain = failureDomainFor(seen.domains(), seen.facts())
@@ -133,8 +144,8 @@ func (r *ControlPlaneReconciler) create(ctx context.Context, seen *planeSnapshot
 	})
 }
 
-// tryReplacement returns why the machine that would replace another can't be created: while that is so, the other one is not deleted. A
-// machine that is not replaced needs no such check.
+// tryReplacement returns why the machine that would replace another can't be created: while that is so, the other one
+// is not deleted. A machine that is not replaced needs no such check.
 func (r *ControlPlaneReconciler) tryReplacement(ctx context.Context, seen *planeSnapshot, name string) error {
 	if countStaying(seen.facts()) > seen.wanted() {
 		return nil
@@ -149,14 +160,15 @@ func (r *ControlPlaneReconciler) tryReplacement(ctx context.Context, seen *plane
 	return nil
 }
 
-// readAgain reads a control plane once more, after an extension or the admission of a replacement may have taken its time, and reports
-// whether the same is to be done. If so, the snapshot becomes the new one.
+// readAgain reads a control plane once more, after an extension or the admission of a replacement may have taken its
+// time, and reports whether the same is to be done. If so, the snapshot becomes the new one.
 func (r *ControlPlaneReconciler) readAgain(ctx context.Context, seen *planeSnapshot) (bool, error) {
 	now, err := r.read(ctx, r.live, client.ObjectKeyFromObject(seen.plane))
 	if err != nil {
 		return false, err
 	}
-	if now == nil || now.plane.Generation != seen.plane.Generation || now.step.Action != seen.step.Action || now.step.Machine != seen.step.Machine ||
+	if now == nil || now.plane.Generation != seen.plane.Generation || now.step.Action != seen.step.Action ||
+		now.step.Machine != seen.step.Machine ||
 		now.remedy.replaced() != seen.remedy.replaced() {
 		seen.lookAgain(changedPause)
 		return false, nil
@@ -171,11 +183,12 @@ func (r *ControlPlaneReconciler) remove(ctx context.Context, seen *planeSnapshot
 
 // newName returns a name for a new machine.
 func newName(seen *planeSnapshot) (string, error) {
-	return machinetemplate.NewName(seen.plane.Spec.MachineNaming.Template, seen.cluster.Name, "controlPlane", seen.plane.Name)
+	return machinetemplate.NewName(seen.plane.Spec.MachineNaming.Template, seen.cluster.Name, "controlPlane",
+		seen.plane.Name)
 }
 
-// end deletes the machines of a control plane that is being deleted, after the workers of the cluster are gone, and then lets the
-// control plane go.
+// end deletes the machines of a control plane that is being deleted, after the workers of the cluster are gone, and
+// then lets the control plane go.
 func (r *ControlPlaneReconciler) end(ctx context.Context, seen *planeSnapshot) error {
 	if seen.cluster == nil { // by which events of machines lead to the control plane
 		seen.lookAgain(endPause)

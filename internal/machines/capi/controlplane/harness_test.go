@@ -48,13 +48,18 @@ func newPlant(t testing.TB, replicas, surge int32) *plant {
 	t.Helper()
 	p := &plant{Fixture: stage.NewFixture(t)}
 	cluster := &clusterv1.Cluster{ObjectMeta: p.Meta("c")}
-	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "RunlevelControlPlane", Name: p.Namespace}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: v1alpha1.GroupVersion.Group,
+		Kind:     "RunlevelControlPlane",
+		Name:     p.Namespace,
+	}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.1", Port: 6443}
 	config := &infrav1.KwokConfigTemplate{ObjectMeta: p.Meta("plain")}
 	config.Spec.Template.Spec.Data = "#cloud-config"
 	p.MustCreate(cluster, p.infrastructure("small"), p.infrastructure("large"), config)
 
-	p.plane = &v1alpha1.RunlevelControlPlane{ObjectMeta: p.Meta(p.Namespace)} // nodes have the names of machines, and are those of all tests
+	// nodes have the names of machines, and are those of all tests
+	p.plane = &v1alpha1.RunlevelControlPlane{ObjectMeta: p.Meta(p.Namespace)}
 	p.plane.Spec.Replicas, p.plane.Spec.Version = &replicas, "v1.36.0"
 	spec := machinetest.MachineSpec()
 	p.plane.Spec.MachineTemplate.Spec.InfrastructureRef, p.plane.Spec.MachineTemplate.Spec.Bootstrap = spec.InfrastructureRef, spec.Bootstrap
@@ -66,7 +71,10 @@ func newPlant(t testing.TB, replicas, surge int32) *plant {
 // infrastructure returns a template of infrastructure whose nodes have a label with its name.
 func (p *plant) infrastructure(name string) *infrav1.KwokMachineTemplate {
 	template := &infrav1.KwokMachineTemplate{ObjectMeta: p.Meta(name)}
-	template.Spec.Template.Spec.Node.Labels = map[string]string{"size": name, "node-role.kubernetes.io/control-plane": ""}
+	template.Spec.Template.Spec.Node.Labels = map[string]string{
+		"size":                                  name,
+		"node-role.kubernetes.io/control-plane": "",
+	}
 	return template
 }
 
@@ -117,10 +125,11 @@ func (p *plant) await(what string, isWanted func(*v1alpha1.RunlevelControlPlane)
 			p.Logf("it was to be %s, and is %s\nmachines: %v", what, text, p.machines())
 		}
 	}()
-	machinetest.Await(p, p, &v1alpha1.RunlevelControlPlane{}, client.ObjectKeyFromObject(p.plane), func(plane *v1alpha1.RunlevelControlPlane) bool {
-		last = *plane
-		return plane.Status.ObservedGeneration == plane.Generation && isWanted(plane)
-	})
+	machinetest.Await(p, p, &v1alpha1.RunlevelControlPlane{}, client.ObjectKeyFromObject(p.plane),
+		func(plane *v1alpha1.RunlevelControlPlane) bool {
+			last = *plane
+			return plane.Status.ObservedGeneration == plane.Generation && isWanted(plane)
+		})
 }
 
 // awaitSettled waits until so many machines are there, all of them available and up to date.
@@ -128,7 +137,8 @@ func (p *plant) awaitSettled(replicas int32) {
 	p.Helper()
 	p.await("settled", func(plane *v1alpha1.RunlevelControlPlane) bool {
 		s := plane.Status
-		return s.Replicas != nil && *s.Replicas == replicas && *s.AvailableReplicas == replicas && *s.UpToDateReplicas == replicas &&
+		return s.Replicas != nil && *s.Replicas == replicas && *s.AvailableReplicas == replicas &&
+			*s.UpToDateReplicas == replicas &&
 			isFalse(s.Conditions, clusterv1.RollingOutCondition)
 	})
 }
@@ -200,8 +210,10 @@ func coverVersion(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	patch, _ := json.Marshal(map[string]any{
-		"metadata": map[string]any{"labels": map[string]string{"patched": "true"}}, "status": map[string]string{"phase": "Patched"}, // which do not count
-		"spec": map[string]string{"version": request.Desired.Machine.Spec.Version},
+		// which do not count
+		"metadata": map[string]any{"labels": map[string]string{"patched": "true"}},
+		"status":   map[string]string{"phase": "Patched"},
+		"spec":     map[string]string{"version": request.Desired.Machine.Spec.Version},
 	})
 	answer, _ := json.Marshal(map[string]any{
 		"apiVersion": hooksv1.GroupVersion.String(), "kind": "CanUpdateMachineResponse", "status": "Success",

@@ -42,8 +42,8 @@ func (p *plant) hurry(config *runtimev1.ExtensionConfig) {
 	p.Must(p.Status().Update(p.Context(), config))
 }
 
-// TestExtensionThatDoesNotDecide has an extension refuse, fail and hang: nothing is updated or replaced, the reason is reported, and
-// once it answers the machines are updated in place. Its patches of metadata and status do not count.
+// TestExtensionThatDoesNotDecide has an extension refuse, fail and hang: nothing is updated or replaced, the reason is
+// reported, and once it answers the machines are updated in place. Its patches of metadata and status do not count.
 func TestExtensionThatDoesNotDecide(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
@@ -56,8 +56,10 @@ func TestExtensionThatDoesNotDecide(t *testing.T) {
 
 	hung := make(chan struct{})
 	for text, answer := range map[string]http.HandlerFunc{
-		"500 Internal Server Error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", http.StatusInternalServerError) },
-		"did not answer within 1s":  func(http.ResponseWriter, *http.Request) { <-hung },
+		"500 Internal Server Error": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "", http.StatusInternalServerError)
+		},
+		"did not answer within 1s": func(http.ResponseWriter, *http.Request) { <-hung },
 		"its patchType is \"Guess\"": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"status":"Success","machinePatch":{"patchType":"Guess","patch":"e30="}}`))
 		},
@@ -79,7 +81,8 @@ func TestExtensionThatDoesNotDecide(t *testing.T) {
 		t.Errorf("machines %v became %v", before, after)
 	}
 	for _, request := range requestsOf[hooksv1.CanUpdateMachineRequest](p, e, "CanUpdateMachine") {
-		if _, hasBegun := request.Current.Machine.Annotations[clusterv1.UpdateInProgressAnnotation]; !hasBegun { // asked again after a conflict
+		// asked again after a conflict
+		if _, hasBegun := request.Current.Machine.Annotations[clusterv1.UpdateInProgressAnnotation]; !hasBegun {
 			expectRequest(t, request)
 		}
 	}
@@ -100,9 +103,15 @@ func TestExtensionThatHangsHoldsUpNoOther(t *testing.T) {
 	<-begun
 	other := &v1alpha1.RunlevelControlPlane{ObjectMeta: p.Meta(p.Namespace + "-other"), Spec: *p.plane.Spec.DeepCopy()}
 	cluster := &clusterv1.Cluster{ObjectMeta: p.Meta("other")}
-	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "RunlevelControlPlane", Name: other.Name}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: v1alpha1.GroupVersion.Group,
+		Kind:     "RunlevelControlPlane",
+		Name:     other.Name,
+	}
 	p.MustCreate(other, cluster)
-	machinetest.Await(t, p, other, client.ObjectKeyFromObject(other), func(plane *v1alpha1.RunlevelControlPlane) bool { return len(plane.Finalizers) > 0 })
+	machinetest.Await(t, p, other, client.ObjectKeyFromObject(other), func(plane *v1alpha1.RunlevelControlPlane) bool {
+		return len(plane.Finalizers) > 0
+	})
 	if len(ended) > 0 {
 		t.Error("the other control plane waited for the extension")
 	}
@@ -115,7 +124,8 @@ func expectRequest(t *testing.T, request hooksv1.CanUpdateMachineRequest) {
 	if current.Spec.Version != "v1.36.0" || desired.Spec.Version != "v1.36.1" {
 		t.Errorf("versions %s and %s", current.Spec.Version, desired.Spec.Version)
 	}
-	for side, objects := range map[string]hooksv1.CanUpdateMachineRequestObjects{"current": request.Current, "desired": request.Desired} {
+	for side, objects := range map[string]hooksv1.CanUpdateMachineRequestObjects{"current": request.Current,
+		"desired": request.Desired} {
 		machine, err := json.Marshal(objects.Machine)
 		if err != nil {
 			t.Fatal(err)
@@ -135,10 +145,12 @@ func expectRequest(t *testing.T, request hooksv1.CanUpdateMachineRequest) {
 			}
 			got := object.APIVersion + ", " + object.Kind
 			_, isMarked := object.Metadata.Annotations[clusterv1.UpdateInProgressAnnotation]
-			if got != kind || object.Metadata.Name != current.Name || len(object.Spec) == 0 || len(object.Status) > 0 || isMarked {
+			if got != kind || object.Metadata.Name != current.Name || len(object.Spec) == 0 || len(object.Status) > 0 ||
+				isMarked {
 				t.Errorf("%s: %+v, of kind %s, want %s", side, object, got, kind)
 			}
-			if kind != "infrastructure.runlevel.dev/v1alpha1, KwokConfig" && object.Spec["providerID"] == nil { // the provider's, not the template's
+			// the provider's, not the template's
+			if kind != "infrastructure.runlevel.dev/v1alpha1, KwokConfig" && object.Spec["providerID"] == nil {
 				t.Errorf("%s %s has no providerID: %v", side, kind, object.Spec)
 			}
 		}

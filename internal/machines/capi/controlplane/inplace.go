@@ -23,7 +23,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// ReplacedAnnotation is on a machine that is deleted although extensions are there, and has the reason why it is not updated in place.
+// ReplacedAnnotation is on a machine that is deleted although extensions are there, and has the reason why it is not
+// updated in place.
 const ReplacedAnnotation = "machine.runlevel.dev/replaced-because"
 
 const (
@@ -43,11 +44,12 @@ type planeUpdate struct {
 	m    *clusterv1.Machine
 }
 
-// do updates the machine in place, if the extension can make all of its changes; otherwise it deletes the machine, which is
-// replaced. After an error of the extension neither is done: a replaced machine could not be restored.
+// do updates the machine in place, if the extension can make all of its changes; otherwise it deletes the machine,
+// which is replaced. After an error of the extension neither is done: a replaced machine could not be restored.
 //
-// The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the pending hook.
-// If the controller stops in between, the next pass asks the extension again, since the template may have changed.
+// The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the
+// pending hook. If the controller stops in between, the next pass asks the extension again, since the template may have
+// changed.
 func (u planeUpdate) do(ctx context.Context) error {
 	if now := u.r.now(); rolloutrules.IsRequested(u.m, now) && !rolloutrules.IsPermitted(u.m, now) {
 		return u.awaitPermission(ctx)
@@ -94,7 +96,8 @@ func (u planeUpdate) begin(ctx context.Context) error {
 	return nil
 }
 
-// awaitPermission asks the quorum guard for permission, unless it was asked recently, and reports the answer that is missing.
+// awaitPermission asks the quorum guard for permission, unless it was asked recently, and reports the answer that is
+// missing.
 func (u planeUpdate) awaitPermission(ctx context.Context) error {
 	waits := fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", u.m.Name)
 	if why := u.m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
@@ -114,7 +117,8 @@ func (u planeUpdate) awaitPermission(ctx context.Context) error {
 	return nil
 }
 
-// replacementReason returns why the machine can't be updated in place; empty if the extension can make all of its changes.
+// replacementReason returns why the machine can't be updated in place; empty if the extension can make all of its
+// changes.
 func (u planeUpdate) replacementReason(ctx context.Context) (string, error) {
 	t, objects := u.seen.template(u.m), u.seen.objects[u.m.Name]
 	if reason := ruledOut(t, u.m, objects); reason != "" {
@@ -135,9 +139,10 @@ func (u planeUpdate) replacementReason(ctx context.Context) (string, error) {
 	return strings.Join(decision.Reasons, "; "), nil
 }
 
-// preview returns an object as the update would make it, without the mark of one, or why the API server does not allow that, with any
-// rights. Its defaults are in it, so that they are no changes.
-func (u planeUpdate) preview(ctx context.Context, object *contract.ReferencedObject, template clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, string, error) {
+// preview returns an object as the update would make it, without the mark of one, or why the API server does not allow
+// that, with any rights. Its defaults are in it, so that they are no changes.
+func (u planeUpdate) preview(ctx context.Context, object *contract.ReferencedObject,
+	template clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, string, error) {
 	if object == nil {
 		return nil, "", nil
 	}
@@ -182,21 +187,27 @@ func ruledOut(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects M
 	case m.Spec.Bootstrap.ConfigRef.IsDefined() && objects.Bootstrap == nil:
 		return fmt.Sprintf("%s %s is gone", m.Spec.Bootstrap.ConfigRef.Kind, m.Spec.Bootstrap.ConfigRef.Name)
 	}
-	return cmp.Or(ofAnotherKind(objects.Infrastructure, t.Spec.InfrastructureRef), ofAnotherKind(objects.Bootstrap, t.Spec.Bootstrap.ConfigRef))
+	return cmp.Or(ofAnotherKind(objects.Infrastructure, t.Spec.InfrastructureRef),
+		ofAnotherKind(objects.Bootstrap, t.Spec.Bootstrap.ConfigRef))
 }
 
 func ofAnotherKind(object *contract.ReferencedObject, template clusterv1.ContractVersionedObjectReference) string {
-	if object == nil || object.GetKind()+clusterv1.TemplateSuffix == template.Kind && object.GroupVersionKind().Group == template.APIGroup {
+	if object == nil || object.GetKind()+
+		clusterv1.TemplateSuffix == template.Kind && object.GroupVersionKind().Group == template.APIGroup {
 		return ""
 	}
 	return fmt.Sprintf("%s %s is of another kind than %s", object.GetKind(), object.GetName(), template.Kind)
 }
 
-// newRequest returns the question to an extension whether a machine can be updated in place. Infrastructure and bootstrap are as they
-// are to be. As in Cluster API, their current state has the labels and annotations of the wanted one: these need no update.
-func newRequest(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects MachineObjects, infrastructure, bootstrap *unstructured.Unstructured) *hooksv1.CanUpdateMachineRequest {
+// newRequest returns the question to an extension whether a machine can be updated in place. Infrastructure and
+// bootstrap are as they are to be. As in Cluster API, their current state has the labels and annotations of the wanted
+// one: these need no update.
+func newRequest(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects MachineObjects, infrastructure,
+	bootstrap *unstructured.Unstructured) *hooksv1.CanUpdateMachineRequest {
 	return &hooksv1.CanUpdateMachineRequest{
-		Current: runtimehook.NewMachineObjects(m, withMetadataOf(unstructuredOf(objects.Infrastructure), infrastructure), withMetadataOf(withoutDiscovery(unstructuredOf(objects.Bootstrap)), bootstrap)),
+		Current: runtimehook.NewMachineObjects(m,
+			withMetadataOf(unstructuredOf(objects.Infrastructure), infrastructure),
+			withMetadataOf(withoutDiscovery(unstructuredOf(objects.Bootstrap)), bootstrap)),
 		Desired: runtimehook.NewMachineObjects(t.Updated(m), infrastructure, withoutDiscovery(bootstrap)),
 	}
 }
@@ -212,8 +223,8 @@ func withMetadataOf(object, other *unstructured.Unstructured) *unstructured.Unst
 	return object
 }
 
-// withoutDiscovery returns a bootstrap config without what kubeadm needs to join a cluster, which has a token, and is of no use to
-// a machine that has joined. A KubeadmControlPlane does not send it to extensions either.
+// withoutDiscovery returns a bootstrap config without what kubeadm needs to join a cluster, which has a token, and is
+// of no use to a machine that has joined. A KubeadmControlPlane does not send it to extensions either.
 func withoutDiscovery(bootstrap *unstructured.Unstructured) *unstructured.Unstructured {
 	if bootstrap == nil || bootstrap.GroupVersionKind().GroupKind() != kubeadmConfig {
 		return bootstrap

@@ -31,15 +31,17 @@ func storedObject(t *testing.T, raw runtime.RawExtension, annotations map[string
 	object.Object["status"] = map[string]any{"ready": true}
 	if object.GetKind() == "KubeadmConfig" {
 		token := map[string]any{"token": "abcdef.0123456789abcdef"}
-		if err := unstructured.SetNestedField(object.Object, token, "spec", "joinConfiguration", "discovery", "bootstrapToken"); err != nil {
+		if err := unstructured.SetNestedField(object.Object, token, "spec", "joinConfiguration", "discovery",
+			"bootstrapToken"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return &contract.ReferencedObject{Unstructured: object}
 }
 
-// TestRequestIsThatOfKubeadmControlPlane makes the request that a KubeadmControlPlane of Cluster API sent, from the objects that it had:
-// without status and token, and with the labels and annotations of the wanted state in the current one.
+// TestRequestIsThatOfKubeadmControlPlane makes the request that a KubeadmControlPlane of Cluster API sent, from the
+// objects that it had: without status and token, and with the labels and annotations of the wanted state in the current
+// one.
 func TestRequestIsThatOfKubeadmControlPlane(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../runtimehook/testdata/canupdatemachine.json")
@@ -56,15 +58,20 @@ func TestRequestIsThatOfKubeadmControlPlane(t *testing.T) {
 	m := current.Machine.DeepCopy()
 	m.UID, m.ResourceVersion, m.Finalizers, m.Status.Phase = "u", "7", []string{clusterv1.MachineFinalizer}, "Running"
 	m.OwnerReferences = []metav1.OwnerReference{{Name: "plane"}}
-	cloned := map[string]string{clusterv1.TemplateClonedFromGroupKindAnnotation: "KwokMachineTemplate.infrastructure.runlevel.dev"}
+	cloned := map[string]string{
+		clusterv1.TemplateClonedFromGroupKindAnnotation: "KwokMachineTemplate.infrastructure.runlevel.dev",
+	}
 	objects := MachineObjects{
-		Infrastructure: storedObject(t, current.InfrastructureMachine, map[string]string{clusterv1.TemplateClonedFromNameAnnotation: "small"}),
-		Bootstrap:      storedObject(t, current.BootstrapConfig, map[string]string{clusterv1.MachineCertificatesExpiryDateAnnotation: "2036-01-01T00:00:00Z"}),
+		Infrastructure: storedObject(t, current.InfrastructureMachine,
+			map[string]string{clusterv1.TemplateClonedFromNameAnnotation: "small"}),
+		Bootstrap: storedObject(t, current.BootstrapConfig,
+			map[string]string{clusterv1.MachineCertificatesExpiryDateAnnotation: "2036-01-01T00:00:00Z"}),
 	}
 	cloned[clusterv1.TemplateClonedFromNameAnnotation] = "large"
 	template := machinetemplate.MachineTemplate{Spec: clusterv1.MachineSpec{Version: desired.Machine.Spec.Version}}
 	request := newRequest(template, m, objects,
-		storedObject(t, desired.InfrastructureMachine, cloned).Unstructured, storedObject(t, desired.BootstrapConfig, nil).Unstructured)
+		storedObject(t, desired.InfrastructureMachine, cloned).Unstructured,
+		storedObject(t, desired.BootstrapConfig, nil).Unstructured)
 	request.TypeMeta = recorded.Request.TypeMeta
 	read := func(request *hooksv1.CanUpdateMachineRequest) (fields map[string]any) {
 		text, err := json.Marshal(request)
@@ -79,7 +86,8 @@ func TestRequestIsThatOfKubeadmControlPlane(t *testing.T) {
 	if diff := cmp.Diff(read(&recorded.Request), read(request)); diff != "" {
 		t.Errorf("(-upstream +ours)\n%s", diff)
 	}
-	if _, hasToken, _ := unstructured.NestedMap(objects.Bootstrap.Object, "spec", "joinConfiguration", "discovery"); !hasToken {
+	if _, hasToken, _ := unstructured.NestedMap(objects.Bootstrap.Object, "spec", "joinConfiguration",
+		"discovery"); !hasToken {
 		t.Error("the bootstrap config itself was changed")
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestMachineThatJoinsWhileItsReplacementIsTried has an outdated machine join after the control plane has read it, and before it deletes
-// it as one that has never joined: admission of the replacement takes its time. The machine stays.
+// TestMachineThatJoinsWhileItsReplacementIsTried has an outdated machine join after the control plane has read it, and
+// before it deletes it as one that has never joined: admission of the replacement takes its time. The machine stays.
 func TestMachineThatJoinsWhileItsReplacementIsTried(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1, 1)
@@ -25,7 +25,8 @@ func TestMachineThatJoinsWhileItsReplacementIsTried(t *testing.T) {
 	goOn, isTried := sync.OnceFunc(func() { close(hasJoined) }), sync.OnceFunc(func() { close(tried) })
 	p.runMachines()
 	p.runPlane(sandboxtest.Before(stage.Sandbox(t).Config, func(r *http.Request) error {
-		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/kwokmachines") && r.URL.Query().Has("dryRun") {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/kwokmachines") &&
+			r.URL.Query().Has("dryRun") {
 			isTried()
 			<-hasJoined
 		}
@@ -46,7 +47,9 @@ func TestMachineThatJoinsWhileItsReplacementIsTried(t *testing.T) {
 		p.upgrade("v1.36.1")
 		<-tried
 		p.MustPatch(&infrav1.KwokMachine{ObjectMeta: p.Meta(name)}, `{"spec":{"startAfter":null}}`)
-		machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() })
+		machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool {
+			return m.Status.NodeRef.IsDefined()
+		})
 		goOn()
 		p.Eventually("another machine", func() bool {
 			return slices.ContainsFunc(p.names(), func(other string) bool { return other != first && other != name })

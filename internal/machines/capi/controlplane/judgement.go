@@ -12,13 +12,14 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 )
 
-// A PlaneJudgement is what the controller concludes from a control plane and its machines. Previews are made of it, so that they differ
-// from the controller in nothing.
+// A PlaneJudgement is what the controller concludes from a control plane and its machines. Previews are made of it, so
+// that they differ from the controller in nothing.
 type PlaneJudgement struct{ seen *planeSnapshot }
 
-// Judge returns what the controller concludes from a control plane, and the Clusters and Machines of its namespace. It fails if no
-// Cluster has the control plane. SetObjects is to be called for each member.
-func Judge(plane *v1alpha1.RunlevelControlPlane, clusters []*clusterv1.Cluster, machines []*clusterv1.Machine, now time.Time) (*PlaneJudgement, error) {
+// Judge returns what the controller concludes from a control plane, and the Clusters and Machines of its namespace. It
+// fails if no Cluster has the control plane. SetObjects is to be called for each member.
+func Judge(plane *v1alpha1.RunlevelControlPlane, clusters []*clusterv1.Cluster, machines []*clusterv1.Machine,
+	now time.Time) (*PlaneJudgement, error) {
 	seen := newSnapshot(plane, now)
 	at := slices.IndexFunc(clusters, func(c *clusterv1.Cluster) bool { return hasPlane(c, plane) })
 	if at < 0 {
@@ -66,8 +67,9 @@ func (j *PlaneJudgement) RuledOut(m *clusterv1.Machine) string {
 	return ruledOut(j.seen.template(m), m, j.seen.objects[m.Name])
 }
 
-// Request returns the question to an extension whether a machine can be updated in place. Infrastructure and bootstrap are as they are
-// to be.
-func (j *PlaneJudgement) Request(m *clusterv1.Machine, infrastructure, bootstrap *unstructured.Unstructured) *hooksv1.CanUpdateMachineRequest {
+// Request returns the question to an extension whether a machine can be updated in place. Infrastructure and bootstrap
+// are as they are to be.
+func (j *PlaneJudgement) Request(m *clusterv1.Machine, infrastructure,
+	bootstrap *unstructured.Unstructured) *hooksv1.CanUpdateMachineRequest {
 	return newRequest(j.seen.template(m), m, j.seen.objects[m.Name], infrastructure, bootstrap)
 }

@@ -34,8 +34,8 @@ const (
 	kubeconfigKey = "value"
 	// clientLifetime is how long the certificate in a kubeconfig is valid. It is renewed after half of that.
 	clientLifetime = 365 * 24 * time.Hour
-	// kubeconfigPause is when to look again for what a kubeconfig needs, and keptPause whether one is still there: Secrets are not
-	// watched.
+	// kubeconfigPause is when to look again for what a kubeconfig needs, and keptPause whether one is still there:
+	// Secrets are not watched.
 	kubeconfigPause = 15 * time.Second
 	keptPause       = 5 * time.Minute
 )
@@ -43,8 +43,8 @@ const (
 // A kubeconfigProblem is why there is no kubeconfig, for its condition. It does not stop the machines.
 type kubeconfigProblem string
 
-// writeKubeconfig writes the Secret CLUSTER-kubeconfig, by which Cluster API's controllers reach the cluster, unless there is one that
-// another has written. Its certificate is signed by the CA in the Secret CLUSTER-ca.
+// writeKubeconfig writes the Secret CLUSTER-kubeconfig, by which Cluster API's controllers reach the cluster, unless
+// there is one that another has written. Its certificate is signed by the CA in the Secret CLUSTER-ca.
 func (r *ControlPlaneReconciler) writeKubeconfig(ctx context.Context, seen *planeSnapshot) error {
 	defer func() {
 		seen.lookAgain(keptPause)
@@ -54,23 +54,30 @@ func (r *ControlPlaneReconciler) writeKubeconfig(ctx context.Context, seen *plan
 	}()
 	endpoint := seen.endpoint()
 	if endpoint == "" {
-		seen.kubeconfig = kubeconfigProblem(fmt.Sprintf("Cluster %s has no spec.controlPlaneEndpoint, and neither has the control plane", seen.cluster.Name))
+		seen.kubeconfig = kubeconfigProblem(fmt.Sprintf(
+			"Cluster %s has no spec.controlPlaneEndpoint, and neither has the control plane", seen.cluster.Name,
+		))
 		return nil
 	}
 	secret := &corev1.Secret{}
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: seen.plane.Namespace, Name: seen.cluster.Name + "-kubeconfig"}, secret)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: seen.plane.Namespace, Name: seen.cluster.Name + "-kubeconfig"},
+		secret)
 	switch {
 	case apierrors.IsForbidden(err):
-		seen.kubeconfig = kubeconfigProblem("the controller may not read Secrets here: bind ClusterRole machine-controller-kubeconfigs to its service account in this namespace")
+		seen.kubeconfig = kubeconfigProblem("the controller may not read Secrets here: bind ClusterRole " +
+			"machine-controller-kubeconfigs to its service account in this namespace")
 		return nil
-	case err == nil && (replicas.OwnerOf(secret, seen.plane.UID) != replicas.Ours || isKubeconfigCurrent(secret, endpoint, seen.time)):
+	case err == nil && (replicas.OwnerOf(secret, seen.plane.UID) != replicas.Ours ||
+		isKubeconfigCurrent(secret, endpoint, seen.time)):
 		return nil
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	authority := &corev1.Secret{}
-	if err := r.live.Get(ctx, client.ObjectKey{Namespace: seen.plane.Namespace, Name: seen.cluster.Name + "-ca"}, authority); err != nil {
-		seen.kubeconfig = kubeconfigProblem(fmt.Sprintf("Secret %s-ca can't be read: create it with tls.crt and tls.key of the CA that signs client certificates", seen.cluster.Name))
+	if err := r.live.Get(ctx, client.ObjectKey{Namespace: seen.plane.Namespace, Name: seen.cluster.Name + "-ca"},
+		authority); err != nil {
+		seen.kubeconfig = kubeconfigProblem(fmt.Sprintf("Secret %s-ca can't be read: create it with tls.crt and "+
+			"tls.key of the CA that signs client certificates", seen.cluster.Name))
 		return client.IgnoreNotFound(err)
 	}
 	config, err := newKubeconfig(seen.cluster.Name, endpoint, authority.Data, seen.time)
@@ -82,7 +89,8 @@ func (r *ControlPlaneReconciler) writeKubeconfig(ctx context.Context, seen *plan
 }
 
 // applyKubeconfig creates the Secret of a kubeconfig, or updates the one that was read.
-func (r *ControlPlaneReconciler) applyKubeconfig(ctx context.Context, seen *planeSnapshot, secret *corev1.Secret, config []byte) error {
+func (r *ControlPlaneReconciler) applyKubeconfig(ctx context.Context, seen *planeSnapshot, secret *corev1.Secret,
+	config []byte) error {
 	var err error
 	if secret.Name != "" {
 		secret.Data = map[string][]byte{kubeconfigKey: config}
@@ -90,8 +98,9 @@ func (r *ControlPlaneReconciler) applyKubeconfig(ctx context.Context, seen *plan
 	} else {
 		err = r.cached.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: seen.plane.Namespace, Name: seen.cluster.Name + "-kubeconfig", OwnerReferences: []metav1.OwnerReference{ownerOf(seen.plane)},
-				Labels: map[string]string{clusterv1.ClusterNameLabel: seen.cluster.Name},
+				Namespace: seen.plane.Namespace, Name: seen.cluster.Name + "-kubeconfig",
+				OwnerReferences: []metav1.OwnerReference{ownerOf(seen.plane)},
+				Labels:          map[string]string{clusterv1.ClusterNameLabel: seen.cluster.Name},
 			},
 			Type: clusterv1.ClusterSecretType, Data: map[string][]byte{kubeconfigKey: config},
 		})
@@ -114,7 +123,8 @@ func (s *planeSnapshot) endpoint() string {
 	return "https://" + net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
 }
 
-// isKubeconfigCurrent reports whether a kubeconfig leads to the endpoint, and its certificate has more than half of its time left.
+// isKubeconfigCurrent reports whether a kubeconfig leads to the endpoint, and its certificate has more than half of its
+// time left.
 func isKubeconfigCurrent(secret *corev1.Secret, endpoint string, now time.Time) bool {
 	config, err := clientcmd.Load(secret.Data[kubeconfigKey])
 	if err != nil || config.Contexts[config.CurrentContext] == nil {
@@ -149,8 +159,12 @@ func newKubeconfig(cluster, endpoint string, authority map[string][]byte, now ti
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "kubernetes-admin", Organization: []string{"system:masters"}},
-		NotBefore: now.Add(-5 * time.Minute), NotAfter: now.Add(clientLifetime), KeyUsage: x509.KeyUsageDigitalSignature,
+		SerialNumber: serial, Subject: pkix.Name{
+			CommonName:   "kubernetes-admin",
+			Organization: []string{"system:masters"},
+		},
+		NotBefore: now.Add(-5 * time.Minute), NotAfter: now.Add(clientLifetime),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, authorities[0], key.Public(), signer)
@@ -164,8 +178,14 @@ func newKubeconfig(cluster, endpoint string, authority map[string][]byte, now ti
 	const user = "admin"
 	name := cluster + "-" + user
 	config := clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{cluster: {Server: endpoint, CertificateAuthorityData: bytes.Clone(authority[corev1.TLSCertKey])}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: signed}), ClientKeyData: private}},
+		Clusters: map[string]*clientcmdapi.Cluster{cluster: {
+			Server:                   endpoint,
+			CertificateAuthorityData: bytes.Clone(authority[corev1.TLSCertKey]),
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+			ClientCertificateData: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: signed}),
+			ClientKeyData:         private,
+		}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: cluster, AuthInfo: name}},
 		CurrentContext: name,
 	}

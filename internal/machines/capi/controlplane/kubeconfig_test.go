@@ -77,7 +77,8 @@ func (a *signingAuthority) age(t *testing.T, config *clientcmdapi.Config, left t
 }
 
 // awaitKubeconfig waits until the kubeconfig leads to a server, and its certificate lasts for so long.
-func (p *plant) awaitKubeconfig(server string, left time.Duration) (*corev1.Secret, *clientcmdapi.Config, *x509.Certificate) {
+func (p *plant) awaitKubeconfig(server string,
+	left time.Duration) (*corev1.Secret, *clientcmdapi.Config, *x509.Certificate) {
 	p.Helper()
 	var config *clientcmdapi.Config
 	var certificate *x509.Certificate
@@ -98,7 +99,8 @@ func TestKubeconfig(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1, 1)
 	p.runPlane(stage.Sandbox(t).Config)
-	p.awaitCondition(kubeconfigAvailable, metav1.ConditionFalse, "Secret c-ca can't be read: create it with tls.crt and tls.key")
+	p.awaitCondition(kubeconfigAvailable, metav1.ConditionFalse,
+		"Secret c-ca can't be read: create it with tls.crt and tls.key")
 	authority := newSigningAuthority(t)
 	ca := &corev1.Secret{ObjectMeta: p.Meta("c-ca"), Data: map[string][]byte{"tls.crt": []byte("?")}}
 	p.MustCreate(ca)
@@ -107,8 +109,12 @@ func TestKubeconfig(t *testing.T) {
 		text string
 	}{
 		{map[string][]byte{"tls.crt": []byte("?")}, "Secret c-ca: tls.crt has no certificate: write it as PEM"},
-		{map[string][]byte{"tls.crt": pemOf(authority.certificate.Raw), "tls.key": []byte("?")}, "tls.key has no private key: write it as PEM"},
-		{map[string][]byte{"tls.crt": pemOf(authority.certificate.Raw), "tls.key": newSigningAuthority(t).data(t)["tls.key"]}, "tls.key does not belong to tls.crt"},
+		{map[string][]byte{"tls.crt": pemOf(authority.certificate.Raw), "tls.key": []byte("?")},
+			"tls.key has no private key: write it as PEM"},
+		{map[string][]byte{
+			"tls.crt": pemOf(authority.certificate.Raw),
+			"tls.key": newSigningAuthority(t).data(t)["tls.key"],
+		}, "tls.key does not belong to tls.crt"},
 	} {
 		ca.Data = c.data
 		p.Must(p.Update(t.Context(), ca))
@@ -120,12 +126,16 @@ func TestKubeconfig(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	secret, _, certificate := p.awaitKubeconfig("https://10.0.0.1:6443", year-time.Hour)
 	p.awaitCondition(kubeconfigAvailable, metav1.ConditionTrue, "")
-	if secret.Type != clusterv1.ClusterSecretType || secret.Labels[clusterv1.ClusterNameLabel] != "c" || !metav1.IsControlledBy(secret, p.plane) {
+	if secret.Type != clusterv1.ClusterSecretType || secret.Labels[clusterv1.ClusterNameLabel] != "c" ||
+		!metav1.IsControlledBy(secret, p.plane) {
 		t.Errorf("%s, %v, %v", secret.Type, secret.Labels, secret.OwnerReferences)
 	}
 	trusted := x509.NewCertPool()
 	trusted.AddCert(authority.certificate)
-	if _, err := certificate.Verify(x509.VerifyOptions{Roots: trusted, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := certificate.Verify(x509.VerifyOptions{
+		Roots:     trusted,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
 		t.Error(err)
 	}
 	if name := certificate.Subject; name.CommonName != "kubernetes-admin" || name.Organization[0] != "system:masters" {
@@ -175,15 +185,20 @@ func TestKubeconfigWithoutRights(t *testing.T) {
 		return rbacv1.PolicyRule{APIGroups: groups, Resources: []string{"*"}, Verbs: []string{"*"}}
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}, Rules: []rbacv1.PolicyRule{
-		all("cluster.x-k8s.io", "runtime.cluster.x-k8s.io", "infrastructure.runlevel.dev", "controlplane.runlevel.dev", "events.k8s.io", "apiextensions.k8s.io"),
+		all("cluster.x-k8s.io", "runtime.cluster.x-k8s.io", "infrastructure.runlevel.dev", "controlplane.runlevel.dev",
+			"events.k8s.io", "apiextensions.k8s.io"),
 	}}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: role.ObjectMeta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	}
 	binding.Subjects = []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: p.Namespace, Name: "limited"}}
 	p.MustCreate(role, binding)
 	p.DeleteAfterwards(role)
 	p.DeleteAfterwards(binding)
 	p.runMachines()
 	p.runPlane(stage.Account(t, p.Namespace, "limited"))
-	p.awaitCondition(kubeconfigAvailable, metav1.ConditionFalse, "may not read Secrets here: bind ClusterRole machine-controller-kubeconfigs")
+	p.awaitCondition(kubeconfigAvailable, metav1.ConditionFalse,
+		"may not read Secrets here: bind ClusterRole machine-controller-kubeconfigs")
 	p.awaitSettled(1)
 }

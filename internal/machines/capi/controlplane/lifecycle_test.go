@@ -26,7 +26,9 @@ func (p *plant) machine(name string, labels map[string]string) *clusterv1.Machin
 	p.MustCreate(machine, &infrav1.KwokConfig{ObjectMeta: p.Meta(name)})
 	m := &clusterv1.Machine{ObjectMeta: p.Meta(name), Spec: machinetest.MachineSpec()}
 	m.Labels, m.Spec.Version = labels, "v1.36.0"
-	for kind, ref := range map[string]*clusterv1.ContractVersionedObjectReference{"KwokMachine": &m.Spec.InfrastructureRef, "KwokConfig": &m.Spec.Bootstrap.ConfigRef} {
+	for kind, ref := range map[string]*clusterv1.ContractVersionedObjectReference{
+		"KwokMachine": &m.Spec.InfrastructureRef, "KwokConfig": &m.Spec.Bootstrap.ConfigRef,
+	} {
 		ref.Kind, ref.Name = kind, name
 	}
 	p.MustCreate(m)
@@ -57,18 +59,21 @@ func TestWaits(t *testing.T) {
 
 	p.MustPatch(p.cluster(), `{"spec":{"paused":false,"controlPlaneRef":{"name":"other"}}}`)
 	p.nudge() // the Cluster does not lead to it any more
-	p.awaitCondition(clusterv1.AvailableCondition, metav1.ConditionFalse, "no Cluster of namespace "+p.Namespace+" has this control plane: set spec.controlPlaneRef")
+	p.awaitCondition(clusterv1.AvailableCondition, metav1.ConditionFalse,
+		"no Cluster of namespace "+p.Namespace+" has this control plane: set spec.controlPlaneRef")
 	expectNothing()
 
 	p.MustPatch(p.cluster(), `{"spec":{"controlPlaneRef":{"name":%q}}}`, p.Namespace)
-	p.awaitCondition(clusterv1.ScalingUpCondition, metav1.ConditionTrue, "Scaling up from 0 to 1 replicas is blocked because:\n* create 1 of 1 machines")
+	p.awaitCondition(clusterv1.ScalingUpCondition, metav1.ConditionTrue,
+		"Scaling up from 0 to 1 replicas is blocked because:\n* create 1 of 1 machines")
 	p.awaitCondition(clusterv1.ScalingUpCondition, metav1.ConditionTrue, `"later" not found`)
 	p.MustCreate(p.infrastructure("later"))
 	p.awaitSettled(1)
 	p.awaitNoLeftovers()
 }
 
-// TestAdoption adopts a machine of the cluster's control plane without a controller, and no worker, for which its deletion waits.
+// TestAdoption adopts a machine of the cluster's control plane without a controller, and no worker, for which its
+// deletion waits.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 3, 1)
@@ -77,7 +82,9 @@ func TestAdoption(t *testing.T) {
 	worker := p.machine(p.Namespace+"-worker", nil)
 	cluster := p.cluster()
 	p.MustGet(cluster)
-	p.MustPatch(p.plane, `{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"c","uid":%q}]}}`, cluster.UID) // as a topology's
+	// as a topology's
+	p.MustPatch(p.plane,
+		`{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"c","uid":%q}]}}`, cluster.UID)
 	p.runPlane(stage.Sandbox(t).Config)
 	p.awaitSettled(3)
 	if p.MustGet(p.plane); len(p.plane.OwnerReferences) != 1 || p.plane.OwnerReferences[0].UID != cluster.UID {
@@ -89,7 +96,8 @@ func TestAdoption(t *testing.T) {
 		t.Errorf("%v, %v, %v", orphan.OwnerReferences, worker.OwnerReferences, p.names())
 	}
 	p.MustDelete(p.plane)
-	p.awaitCondition(clusterv1.DeletingCondition, metav1.ConditionTrue, "Waiting for 1 other Machines of the cluster to be deleted")
+	p.awaitCondition(clusterv1.DeletingCondition, metav1.ConditionTrue,
+		"Waiting for 1 other Machines of the cluster to be deleted")
 	for name, m := range p.machines() {
 		if m.DeletionTimestamp != nil {
 			t.Errorf("machine %s is deleted before the worker", name)
@@ -106,7 +114,8 @@ func TestAdoption(t *testing.T) {
 func TestDeletedCluster(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1, 1)
-	p.MustCreate(&corev1.Secret{ObjectMeta: p.Meta("c-ca"), Data: newSigningAuthority(t).data(t)}) // or it would be looked for, in passes
+	// or it would be looked for, in passes
+	p.MustCreate(&corev1.Secret{ObjectMeta: p.Meta("c-ca"), Data: newSigningAuthority(t).data(t)})
 	p.run()
 	p.awaitSettled(1)
 	p.awaitCondition(kubeconfigAvailable, metav1.ConditionTrue, "")
@@ -117,11 +126,13 @@ func TestDeletedCluster(t *testing.T) {
 	}
 }
 
-// TestFailureDomains spreads machines over the failure domains for control planes, and keeps them so in a rollout and scalings.
+// TestFailureDomains spreads machines over the failure domains for control planes, and keeps them so in a rollout and
+// scalings.
 func TestFailureDomains(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 3, 1)
-	p.MustPatchStatus(p.cluster(), `{"status":{"failureDomains":[{"name":"x","controlPlane":true},{"name":"y","controlPlane":true},
+	p.MustPatchStatus(p.cluster(),
+		`{"status":{"failureDomains":[{"name":"x","controlPlane":true},{"name":"y","controlPlane":true},
 		{"name":"z","controlPlane":true},{"name":"w","controlPlane":false}]}}`)
 	p.run()
 	expectSpread := func(replicas int32) {
@@ -131,7 +142,8 @@ func TestFailureDomains(t *testing.T) {
 		for _, m := range p.machines() {
 			count[m.Spec.FailureDomain]++
 		}
-		if numbers := slices.Sorted(maps.Values(count)); len(count) != 3 || count["w"] > 0 || numbers[2]-numbers[0] > 1 {
+		if numbers := slices.Sorted(maps.Values(count)); len(count) != 3 || count["w"] > 0 ||
+			numbers[2]-numbers[0] > 1 {
 			t.Errorf("%d machines are in %v", replicas, count)
 		}
 	}
@@ -144,8 +156,8 @@ func TestFailureDomains(t *testing.T) {
 	expectSpread(3)
 }
 
-// TestMetadata brings the labels and annotations of the template to the machines and their objects, and takes them away, without new
-// machines.
+// TestMetadata brings the labels and annotations of the template to the machines and their objects, and takes them
+// away, without new machines.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	p := start(t, 1, 1)
@@ -174,13 +186,15 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestVersionSkew refuses a version that is two minor versions above the oldest machine, though one above the version before.
+// TestVersionSkew refuses a version that is two minor versions above the oldest machine, though one above the version
+// before.
 func TestVersionSkew(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 3, 1)
 	p.MustPatchStatus(p.plane, `{"status":{"version":"v1.35.9"}}`)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"version":"v1.37.0"}}`))
-	if err := p.Patch(t.Context(), p.plane, patch); err == nil || !strings.Contains(err.Error(), "more than one minor version above status.version") {
+	if err := p.Patch(t.Context(), p.plane, patch); err == nil ||
+		!strings.Contains(err.Error(), "more than one minor version above status.version") {
 		t.Errorf("got %v", err)
 	}
 	p.MustPatchStatus(p.plane, `{"status":{"version":"v1.36.0"}}`)

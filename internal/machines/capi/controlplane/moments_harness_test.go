@@ -27,8 +27,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// A momentScene is a control plane of which moments are compared with those of a KubeadmControlPlane. A moment is what users see of the
-// control plane and of its first machine, their events, and what was written for that machine since the last moment.
+// A momentScene is a control plane of which moments are compared with those of a KubeadmControlPlane. A moment is what
+// users see of the control plane and of its first machine, their events, and what was written for that machine since
+// the last moment.
 type momentScene struct {
 	*plant
 	first string // the machine
@@ -64,8 +65,9 @@ func (s *momentScene) record() {
 	}
 }
 
-// expectMoment waits until what is seen is as a KubeadmControlPlane of Cluster API 1.14.2 showed it: testdata/moments has that, fact by
-// fact. Facts that a line "differs: BEGINNING, BEGINNING: reason" of a file's comment names are ours alone, and do differ.
+// expectMoment waits until what is seen is as a KubeadmControlPlane of Cluster API 1.14.2 showed it: testdata/moments
+// has that, fact by fact. Facts that a line "differs: BEGINNING, BEGINNING: reason" of a file's comment names are ours
+// alone, and do differ.
 func (s *momentScene) expectMoment(moment string) {
 	s.Helper()
 	file := transcript.Read(s, "testdata/moments/"+moment+".txtar")
@@ -81,16 +83,19 @@ func (s *momentScene) expectMoment(moment string) {
 	}
 	upstream := factsOf(file.Section("upstream"))
 	var got []string
-	err := wait.PollUntilContextTimeout(s.Context(), time.Second/10, 2*time.Minute, true, func(context.Context) (bool, error) {
-		got = factsOf(s.facts())
-		return slices.Equal(slices.DeleteFunc(slices.Clone(got), differs), slices.DeleteFunc(slices.Clone(upstream), differs)), nil
-	})
+	err := wait.PollUntilContextTimeout(s.Context(), time.Second/10, 2*time.Minute, true,
+		func(context.Context) (bool, error) {
+			got = factsOf(s.facts())
+			return slices.Equal(slices.DeleteFunc(slices.Clone(got), differs),
+				slices.DeleteFunc(slices.Clone(upstream), differs)), nil
+		})
 	if err != nil {
 		s.Fatalf("%s (-upstream +ours):\n%s", moment, gocmp.Diff(upstream, got))
 	}
 	for _, beginning := range different {
 		isOther := func(fact string) bool { return !strings.HasPrefix(fact, beginning) }
-		if slices.Equal(slices.DeleteFunc(slices.Clone(got), isOther), slices.DeleteFunc(slices.Clone(upstream), isOther)) {
+		if slices.Equal(slices.DeleteFunc(slices.Clone(got), isOther),
+			slices.DeleteFunc(slices.Clone(upstream), isOther)) {
 			s.Errorf("%s: %q does not differ", moment, beginning)
 		}
 	}
@@ -117,7 +122,8 @@ func (s *momentScene) facts() string {
 	out := &strings.Builder{}
 	s.MustGet(s.plane)
 	status := s.plane.Status
-	fmt.Fprintf(out, "replicas %d, ready %d, available %d, up to date %d\n", *status.Replicas, *status.ReadyReplicas, *status.AvailableReplicas, *status.UpToDateReplicas)
+	fmt.Fprintf(out, "replicas %d, ready %d, available %d, up to date %d\n", *status.Replicas, *status.ReadyReplicas,
+		*status.AvailableReplicas, *status.UpToDateReplicas)
 	fmt.Fprintf(out, "version %s\n", status.Version)
 	writeConditions(out, "plane", status.Conditions)
 	machines := s.machines()
@@ -152,7 +158,9 @@ func (s *momentScene) upstreamWords(text string) string {
 }
 
 func writeConditions(out *strings.Builder, of string, conditions []metav1.Condition) {
-	conditions = slices.SortedFunc(slices.Values(conditions), func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+	conditions = slices.SortedFunc(slices.Values(conditions), func(a, b metav1.Condition) int {
+		return strings.Compare(a.Type, b.Type)
+	})
 	for _, c := range conditions {
 		fmt.Fprintf(out, "%s %s %s %s\n", of, c.Type, c.Status, c.Reason)
 		if c.Message != "" {

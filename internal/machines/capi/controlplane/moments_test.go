@@ -26,7 +26,11 @@ func coverAll(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answer := map[string]any{"apiVersion": hooksv1.GroupVersion.String(), "kind": "CanUpdateMachineResponse", "status": "Success"}
+	answer := map[string]any{
+		"apiVersion": hooksv1.GroupVersion.String(),
+		"kind":       "CanUpdateMachineResponse",
+		"status":     "Success",
+	}
 	for field, object := range request.Desired {
 		patch, _ := json.Marshal(map[string]any{"spec": object.Spec})
 		answer[field+"Patch"] = map[string]any{"patchType": "JSONMergePatch", "patch": patch}
@@ -35,10 +39,11 @@ func coverAll(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// TestMomentsOfARollout changes the version and both templates of a control plane, which an extension takes its time to do, and then
-// the template of infrastructure, which it can't do. What is seen is compared with a KubeadmControlPlane of Cluster API, which was given
-// the same extension, infrastructure, and changes: testdata/moments has what that showed. It ran beside Cluster API's core, with an
-// external etcd, static pods that were ready, and bootstrap configs whose data was there at once.
+// TestMomentsOfARollout changes the version and both templates of a control plane, which an extension takes its time to
+// do, and then the template of infrastructure, which it can't do. What is seen is compared with a KubeadmControlPlane
+// of Cluster API, which was given the same extension, infrastructure, and changes: testdata/moments has what that
+// showed. It ran beside Cluster API's core, with an external etcd, static pods that were ready, and bootstrap configs
+// whose data was there at once.
 func TestMomentsOfARollout(t *testing.T) {
 	t.Parallel()
 	s := &momentScene{plant: newPlant(t, 3, 0)}
@@ -68,8 +73,10 @@ func TestMomentsOfARollout(t *testing.T) {
 	s.MustPatch(s.plane, `{"spec":{"version":"v1.36.3","machineTemplate":{"spec":{
 		"infrastructureRef":{"name":"large"},"bootstrap":{"configRef":{"name":"greeting"}}}}}}`)
 	s.expectMoment("1-updating")
-	s.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "replicas\n* Version v1.36.2, v1.36.3 required\n* KwokConfig is not up-to-date\n"+
-		"* KwokMachine is not up-to-date\n* Machine "+s.first+" is updated in place: In-place update in progress: it copies")
+	s.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue,
+		"replicas\n* Version v1.36.2, v1.36.3 required\n* KwokConfig is not up-to-date\n"+
+			"* KwokMachine is not up-to-date\n* Machine "+s.first+
+			" is updated in place: In-place update in progress: it copies")
 	for _, request := range requestsOf[hooksv1.CanUpdateMachineRequest](s.plant, e, "CanUpdateMachine") {
 		expectMetadata(t, request)
 	}
@@ -87,7 +94,8 @@ func TestMomentsOfARollout(t *testing.T) {
 	s.expectMoment("4-replaced")
 }
 
-// expectMetadata has the labels and annotations of the wanted state in the current state of a request: they need no update.
+// expectMetadata has the labels and annotations of the wanted state in the current state of a request: they need no
+// update.
 func expectMetadata(t *testing.T, request hooksv1.CanUpdateMachineRequest) {
 	t.Helper()
 	read := func(raw runtime.RawExtension) metav1.ObjectMeta {

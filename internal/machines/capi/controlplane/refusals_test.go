@@ -45,8 +45,8 @@ func (p *plant) expectNames(before []string) {
 	}
 }
 
-// TestLackOfRightsReplacesNothing has the controller lose its rights on infrastructure before an update in place: the condition names
-// them, and the machines stay until they are updated.
+// TestLackOfRightsReplacesNothing has the controller lose its rights on infrastructure before an update in place: the
+// condition names them, and the machines stay until they are updated.
 func TestLackOfRightsReplacesNothing(t *testing.T) {
 	t.Parallel()
 	var lacksRights atomic.Bool
@@ -57,15 +57,16 @@ func TestLackOfRightsReplacesNothing(t *testing.T) {
 	before := p.names()
 	lacksRights.Store(true)
 	p.upgrade("v1.36.1")
-	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, `User "jane" cannot patch resource "kwokmachines"`)
+	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue,
+		`User "jane" cannot patch resource "kwokmachines"`)
 	lacksRights.Store(false)
 	p.nudge()
 	p.awaitSettled(3)
 	p.expectNames(before)
 }
 
-// TestMachinesWhoseObjectsCannotBeRead has the controller lose the right to read the infrastructure of one machine: it reports that,
-// touches no machine, also none of the others, and can still be deleted.
+// TestMachinesWhoseObjectsCannotBeRead has the controller lose the right to read the infrastructure of one machine: it
+// reports that, touches no machine, also none of the others, and can still be deleted.
 func TestMachinesWhoseObjectsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	var lacksRights atomic.Bool
@@ -77,15 +78,16 @@ func TestMachinesWhoseObjectsCannotBeRead(t *testing.T) {
 	unread.Store(before[0])
 	lacksRights.Store(true)
 	p.upgrade("v1.36.1")
-	p.awaitCondition(clusterv1.ScalingUpCondition, metav1.ConditionFalse, `User "jane" cannot get resource "kwokmachines"`)
+	p.awaitCondition(clusterv1.ScalingUpCondition, metav1.ConditionFalse,
+		`User "jane" cannot get resource "kwokmachines"`)
 	p.pass()
 	p.expectNames(before)
 	p.MustDelete(p.plane)
 	p.AwaitGone(p.plane)
 }
 
-// TestReplacementThatCannotBeCreated has templates from which no machine can be created: no machine is deleted for being outdated, older
-// than spec.rollout.after or unhealthy, until that is mended.
+// TestReplacementThatCannotBeCreated has templates from which no machine can be created: no machine is deleted for
+// being outdated, older than spec.rollout.after or unhealthy, until that is mended.
 func TestReplacementThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -93,10 +95,13 @@ func TestReplacementThatCannotBeCreated(t *testing.T) {
 		problem string
 		isOld   bool
 	}{
-		"of no kind":         {`{"infrastructureRef":{"kind":"KwokMachinTemplate"}}`, "KwokMachinTemplate", false},
-		"missing":            {`{"infrastructureRef":{"name":"gone"}}`, `kwokmachinetemplates.infrastructure.runlevel.dev "gone" not found`, false},
-		"missing, expired":   {`{"bootstrap":{"configRef":{"name":"gone"}}}`, `kwokconfigtemplates.infrastructure.runlevel.dev "gone" not found`, true},
-		"missing, unhealthy": {`{"infrastructureRef":{"name":"gone"}}`, `kwokmachinetemplates.infrastructure.runlevel.dev "gone" not found`, false},
+		"of no kind": {`{"infrastructureRef":{"kind":"KwokMachinTemplate"}}`, "KwokMachinTemplate", false},
+		"missing": {`{"infrastructureRef":{"name":"gone"}}`,
+			`kwokmachinetemplates.infrastructure.runlevel.dev "gone" not found`, false},
+		"missing, expired": {`{"bootstrap":{"configRef":{"name":"gone"}}}`,
+			`kwokconfigtemplates.infrastructure.runlevel.dev "gone" not found`, true},
+		"missing, unhealthy": {`{"infrastructureRef":{"name":"gone"}}`,
+			`kwokmachinetemplates.infrastructure.runlevel.dev "gone" not found`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,17 +118,20 @@ func TestReplacementThatCannotBeCreated(t *testing.T) {
 			p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, c.problem)
 			p.pass()
 			p.expectNames(before)
-			p.MustPatch(p.plane, `{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"kind":"KwokMachineTemplate","name":"large"},"bootstrap":{"configRef":{"name":"plain"}}}}}}`)
+			p.MustPatch(p.plane,
+				`{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"kind":"KwokMachineTemplate","name":"large"},"bootstrap":{"configRef":{"name":"plain"}}}}}}`)
 			p.awaitSettled(3)
-			if kept := slices.DeleteFunc(p.names(), func(name string) bool { return !slices.Contains(before, name) }); len(kept) > 0 {
+			if kept := slices.DeleteFunc(p.names(), func(name string) bool {
+				return !slices.Contains(before, name)
+			}); len(kept) > 0 {
 				t.Errorf("not replaced: %v", kept)
 			}
 		})
 	}
 }
 
-// TestClusterThatClaimsAControlPlane has a second Cluster refer to a control plane, by a copied manifest for example: it stays that of the
-// first one.
+// TestClusterThatClaimsAControlPlane has a second Cluster refer to a control plane, by a copied manifest for example:
+// it stays that of the first one.
 func TestClusterThatClaimsAControlPlane(t *testing.T) {
 	t.Parallel()
 	p := start(t, 1, 1)
@@ -131,7 +139,8 @@ func TestClusterThatClaimsAControlPlane(t *testing.T) {
 	other := &clusterv1.Cluster{ObjectMeta: p.Meta("a-copy")}
 	first := &clusterv1.Cluster{}
 	p.Must(p.Get(p.Context(), p.Key("c"), first))
-	other.Spec.ControlPlaneRef, other.Spec.ControlPlaneEndpoint = first.Spec.ControlPlaneRef, first.Spec.ControlPlaneEndpoint
+	other.Spec.ControlPlaneRef, other.Spec.ControlPlaneEndpoint = first.Spec.ControlPlaneRef,
+		first.Spec.ControlPlaneEndpoint
 	p.MustCreate(other)
 	p.upgrade("v1.36.1")
 	p.awaitReplaced(before[0])
@@ -141,11 +150,12 @@ func TestClusterThatClaimsAControlPlane(t *testing.T) {
 		}
 	}
 	p.MustPatch(first, `{"spec":{"controlPlaneRef":{"name":"other"}}}`)
-	p.awaitCondition(clusterv1.AvailableCondition, metav1.ConditionFalse, "Cluster "+p.Namespace+"/c, of which its machines are, is gone")
+	p.awaitCondition(clusterv1.AvailableCondition, metav1.ConditionFalse,
+		"Cluster "+p.Namespace+"/c, of which its machines are, is gone")
 }
 
-// TestReasonThatChangesWithEachAttempt has an extension fail with another message each time: the status changes, and the extension is not
-// called more often for it.
+// TestReasonThatChangesWithEachAttempt has an extension fail with another message each time: the status changes, and
+// the extension is not called more often for it.
 func TestReasonThatChangesWithEachAttempt(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
@@ -194,7 +204,8 @@ func TestNamesOfMachinesAreRandom(t *testing.T) {
 	p := newPlant(t, 1, 1)
 	changed := p.plane.DeepCopy()
 	changed.Spec.MachineNaming.Template = "{{ .cluster.name }}-cp"
-	if err := p.Update(p.Context(), changed); err == nil || !strings.Contains(err.Error(), "it must contain {{ .random }}") {
+	if err := p.Update(p.Context(), changed); err == nil ||
+		!strings.Contains(err.Error(), "it must contain {{ .random }}") {
 		t.Error(err)
 	}
 }

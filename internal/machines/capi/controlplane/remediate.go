@@ -21,8 +21,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// The annotations of a remediation, with Cluster API's names: on the control plane until the replacement is created, and on the
-// replacement.
+// The annotations of a remediation, with Cluster API's names: on the control plane until the replacement is created,
+// and on the replacement.
 const (
 	remediationInProgressAnnotation = "controlplane.cluster.x-k8s.io/remediation-in-progress"
 	remediationForAnnotation        = "controlplane.cluster.x-k8s.io/remediation-for"
@@ -71,8 +71,8 @@ func (r *planeRemedy) replaced() string {
 	return r.machine.Name
 }
 
-// nextRemedy returns the remedy that is due for one machine: the condition of one that has recovered, or is not to be replaced
-// now, or the replacement of the worst that can be replaced. It returns nil if there is nothing to write.
+// nextRemedy returns the remedy that is due for one machine: the condition of one that has recovered, or is not to be
+// replaced now, or the replacement of the worst that can be replaced. It returns nil if there is nothing to write.
 func (s *planeSnapshot) nextRemedy() *planeRemedy {
 	var marked []*clusterv1.Machine
 	for _, m := range s.owned() {
@@ -109,12 +109,14 @@ func (s *planeSnapshot) remedyOf(m *clusterv1.Machine) *planeRemedy {
 	data, reason, message := s.remediation(m)
 	remedy := &planeRemedy{machine: m, changed: m.DeepCopy(), data: data}
 	meta.SetStatusCondition(&remedy.changed.Status.Conditions, metav1.Condition{
-		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: m.Generation,
+		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: reason,
+		Message: message, ObservedGeneration: m.Generation,
 	})
 	return remedy
 }
 
-// worseFirst orders unhealthy machines: those that a user has annotated first, then those that have not joined, then the oldest.
+// worseFirst orders unhealthy machines: those that a user has annotated first, then those that have not joined, then
+// the oldest.
 func worseFirst(a, b *clusterv1.Machine) int {
 	rank := func(m *clusterv1.Machine) int {
 		_, isAnnotated := m.Annotations[clusterv1.RemediateMachineAnnotation]
@@ -126,28 +128,34 @@ func worseFirst(a, b *clusterv1.Machine) int {
 		}
 		return 2
 	}
-	return cmp.Or(rank(a)-rank(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	return cmp.Or(rank(a)-rank(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		strings.Compare(a.Name, b.Name))
 }
 
-// remediation returns the data of the replacement of an unhealthy machine, or nil and why it is not replaced now: Cluster API's
-// limits, and no other machine that comes, goes, or would be missed.
+// remediation returns the data of the replacement of an unhealthy machine, or nil and why it is not replaced now:
+// Cluster API's limits, and no other machine that comes, goes, or would be missed.
 func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData, reason, message string) {
 	data, reason, message = s.withinLimits(m)
 	if data == nil {
 		return nil, reason, message
 	}
-	if begun := readRemediation(s.plane, remediationInProgressAnnotation); begun != nil && begun.Machine != m.Name && countStaying(s.facts()) < s.wanted() {
+	if begun := readRemediation(s.plane, remediationInProgressAnnotation); begun != nil && begun.Machine != m.Name &&
+		countStaying(s.facts()) < s.wanted() {
 		return nil, remediationDeferred, "RunlevelControlPlane waiting for the replacement of another machine"
 	}
 	joined, healthy := 0, 0
 	for _, other := range s.facts() {
 		switch {
 		case other.IsDeleting && !isSuccessor(m, s.machines[other.Name]):
-			return nil, remediationDeferred, "RunlevelControlPlane waiting for control plane Machine deletion to complete before triggering remediation"
+			return nil, remediationDeferred,
+				"RunlevelControlPlane waiting for control plane Machine deletion to complete before triggering " +
+					"remediation"
 		case other.HasNode:
 			joined++
 		case other.Name != m.Name && !other.IsDeleting && s.isInitialized():
-			return nil, remediationDeferred, "RunlevelControlPlane waiting for control plane Machine provisioning to complete before triggering remediation"
+			return nil, remediationDeferred,
+				"RunlevelControlPlane waiting for control plane Machine provisioning to complete before triggering " +
+					"remediation"
 		}
 		if other.Name != m.Name && other.Problem == "" {
 			healthy++
@@ -156,15 +164,17 @@ func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData
 	hasJoined := m.Status.NodeRef.IsDefined()
 	switch {
 	case s.isInitialized() && len(s.machines) <= 1:
-		return nil, remediationRefused, "RunlevelControlPlane can't remediate if current replicas are less or equal to 1"
+		return nil, remediationRefused,
+			"RunlevelControlPlane can't remediate if current replicas are less or equal to 1"
 	case hasJoined && healthy < (joined-1)/2+1:
-		return nil, remediationRefused, "RunlevelControlPlane can't remediate this Machine because this could cost etcd its quorum"
+		return nil, remediationRefused,
+			"RunlevelControlPlane can't remediate this Machine because this could cost etcd its quorum"
 	}
 	return data, remediationDeleting, "Machine is deleting"
 }
 
-// isSuccessor reports whether a machine was created for one whose deletion a hook holds until there is a replacement: if the machine
-// fails, it has to be replaced for the deletion to end.
+// isSuccessor reports whether a machine was created for one whose deletion a hook holds until there is a replacement:
+// if the machine fails, it has to be replaced for the deletion to end.
 func isSuccessor(m, held *clusterv1.Machine) bool {
 	return rolloutrules.IsHeld(held) && !m.CreationTimestamp.Before(held.DeletionTimestamp)
 }
@@ -178,16 +188,22 @@ func (s *planeSnapshot) withinLimits(m *clusterv1.Machine) (data *remediationDat
 	}
 	limits := s.plane.Spec.Remediation
 	period := time.Duration(ptr.Deref(limits.RetryPeriodSeconds, 0)) * time.Second
-	minHealthy := time.Duration(ptr.Deref(limits.MinHealthyPeriodSeconds, int32(defaultMinHealthy.Seconds()))) * time.Second
+	minHealthy := time.Duration(
+		ptr.Deref(limits.MinHealthyPeriodSeconds, int32(defaultMinHealthy.Seconds())),
+	) * time.Second
 	passed := s.time.Sub(last.Timestamp.Time)
 	switch {
 	case passed >= max(period, minHealthy): // the replacement was healthy for so long that this is no retry
 		return data, "", ""
 	case passed < period:
 		s.lookAgain(period - passed)
-		return nil, remediationDeferred, fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed in the latest %s (RetryPeriod)", period)
+		return nil, remediationDeferred,
+			fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed in "+
+				"the latest %s (RetryPeriod)", period)
 	case limits.MaxRetry != nil && last.RetryCount >= *limits.MaxRetry:
-		return nil, remediationRefused, fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed %d times (MaxRetry)", *limits.MaxRetry)
+		return nil, remediationRefused,
+			fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed %d "+
+				"times (MaxRetry)", *limits.MaxRetry)
 	}
 	data.RetryCount = last.RetryCount + 1
 	return data, "", ""
@@ -197,8 +213,8 @@ func (s *planeSnapshot) isInitialized() bool {
 	return ptr.Deref(s.plane.Status.Initialization.ControlPlaneInitialized, false)
 }
 
-// remediate writes the condition of an unhealthy machine, and deletes the machine if that is due. What is known about the
-// remediation is written first, for the replacement.
+// remediate writes the condition of an unhealthy machine, and deletes the machine if that is due. What is known about
+// the remediation is written first, for the replacement.
 func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnapshot) error {
 	if name := seen.remedy.replaced(); name != "" {
 		if err := r.tryReplacement(ctx, seen, name); err != nil {
@@ -222,7 +238,8 @@ func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnaps
 		seen.plane = noted
 	}
 	if err := patch.StatusWithLock(ctx, r.cached, remedy.changed, remedy.machine); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the condition %s of Machine %s: %w", clusterv1.MachineOwnerRemediatedCondition, remedy.machine.Name, err)
+		return fmt.Errorf("write the condition %s of Machine %s: %w", clusterv1.MachineOwnerRemediatedCondition,
+			remedy.machine.Name, err)
 	}
 	if remedy.data == nil {
 		return nil
@@ -231,8 +248,8 @@ func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnaps
 	return r.remove(ctx, seen, remedy.machine.Name)
 }
 
-// isRemediationOver reports whether what is recorded on the control plane is of no use any more: the replacement exists, or the machine
-// has recovered before it was deleted, or none is needed since fewer machines are wanted.
+// isRemediationOver reports whether what is recorded on the control plane is of no use any more: the replacement
+// exists, or the machine has recovered before it was deleted, or none is needed since fewer machines are wanted.
 func (s *planeSnapshot) isRemediationOver() bool {
 	data := readRemediation(s.plane, remediationInProgressAnnotation)
 	if data == nil {
@@ -255,5 +272,9 @@ func (s *planeSnapshot) isComplete() bool {
 
 // lastRemediation returns the last remediation for the status.
 func lastRemediation(data *remediationData) v1alpha1.ControlPlaneLastRemediation {
-	return v1alpha1.ControlPlaneLastRemediation{Machine: data.Machine, Time: data.Timestamp, RetryCount: data.RetryCount}
+	return v1alpha1.ControlPlaneLastRemediation{
+		Machine:    data.Machine,
+		Time:       data.Timestamp,
+		RetryCount: data.RetryCount,
+	}
 }

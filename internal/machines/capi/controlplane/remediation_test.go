@@ -16,7 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-const remediationInProgress, remediationFor = "controlplane.cluster.x-k8s.io/remediation-in-progress", "controlplane.cluster.x-k8s.io/remediation-for"
+const remediationInProgress, remediationFor = "controlplane.cluster.x-k8s.io/remediation-in-progress",
+	"controlplane.cluster.x-k8s.io/remediation-for"
 
 // setCondition sets a condition of a machine, as a MachineHealthCheck does.
 func (p *plant) setCondition(name, kind string, status metav1.ConditionStatus, reason string) {
@@ -42,7 +43,8 @@ func (p *plant) awaitRemediation(name, reason, text string) {
 	p.Helper()
 	machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool {
 		found := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
-		return found != nil && found.Status == metav1.ConditionFalse && found.Reason == reason && strings.Contains(found.Message, text)
+		return found != nil && found.Status == metav1.ConditionFalse && found.Reason == reason &&
+			strings.Contains(found.Message, text)
 	})
 }
 
@@ -70,7 +72,8 @@ func TestRemediation(t *testing.T) {
 		Machine    string
 		RetryCount int
 	}
-	if p.Must(json.Unmarshal([]byte(p.machines()[second].Annotations[remediationFor]), &data)); data.Machine != first || data.RetryCount != 0 {
+	if p.Must(json.Unmarshal([]byte(p.machines()[second].Annotations[remediationFor]), &data)); data.Machine != first ||
+		data.RetryCount != 0 {
 		t.Errorf("the replacement has %+v", data)
 	}
 	p.await("free for another one", func(plane *v1alpha1.RunlevelControlPlane) bool {
@@ -91,7 +94,8 @@ func TestRemediation(t *testing.T) {
 	p.MustPatch(p.plane, `{"spec":{"remediation":{"maxRetry":1}}}`)
 	p.mark(second)
 	third := p.awaitReplaced(second)
-	if p.Must(json.Unmarshal([]byte(p.machines()[third].Annotations[remediationFor]), &data)); data.Machine != second || data.RetryCount != 1 {
+	if p.Must(json.Unmarshal([]byte(p.machines()[third].Annotations[remediationFor]), &data)); data.Machine != second ||
+		data.RetryCount != 1 {
 		t.Errorf("the second replacement has %+v", data)
 	}
 	p.mark(third)
@@ -106,7 +110,9 @@ func TestNoRemediation(t *testing.T) {
 	p := start(t, 3, 1)
 	names := p.names()
 	p.setCondition(names[1], clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
-	p.await("without one machine", func(plane *v1alpha1.RunlevelControlPlane) bool { return *plane.Status.AvailableReplicas == 2 })
+	p.await("without one machine", func(plane *v1alpha1.RunlevelControlPlane) bool {
+		return *plane.Status.AvailableReplicas == 2
+	})
 	p.mark(names[0])
 	p.awaitRemediation(names[0], "CannotBeRemediated", "this could cost etcd its quorum")
 	p.awaitCondition(clusterv1.RemediatingCondition, metav1.ConditionTrue, "this could cost etcd its quorum")
@@ -120,7 +126,8 @@ func TestNoRemediation(t *testing.T) {
 	p.mark(last)
 	p.awaitRemediation(last, "CannotBeRemediated", "current replicas are less or equal to 1")
 
-	// What a controller that was killed may have left: a machine that has recovered, one whose replacement is not wanted any more, nonsense.
+	// What a controller that was killed may have left: a machine that has recovered, one whose replacement is not
+	// wanted any more, nonsense.
 	p.setCondition(last, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Succeeded")
 	p.awaitSettled(1)
 	for _, left := range []string{`{"machine":"` + last + `"}`, `{"machine":"gone"}`, `?`} {
@@ -133,13 +140,15 @@ func TestNoRemediation(t *testing.T) {
 	}
 }
 
-// TestRemediationOfASuccessor replaces a machine that fails before it has taken over from one whose deletion a hook holds.
+// TestRemediationOfASuccessor replaces a machine that fails before it has taken over from one whose deletion a hook
+// holds.
 func TestRemediationOfASuccessor(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 1)
 	before := p.machines()
 	held := before[p.names()[0]]
-	p.MustPatch(held, `{"metadata":{"annotations":{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/member":"etcd"}}}`)
+	p.MustPatch(held,
+		`{"metadata":{"annotations":{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/member":"etcd"}}}`)
 	p.MustDelete(held)
 	successor := p.awaitSuccessor(before)
 	p.mark(successor)

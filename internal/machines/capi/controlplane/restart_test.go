@@ -22,12 +22,12 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// mostWrites is the most writes that a controller makes until it is killed: more than the creation of a machine takes, which begins
-// anew, and what is left of the one before.
+// mostWrites is the most writes that a controller makes until it is killed: more than the creation of a machine takes,
+// which begins anew, and what is left of the one before.
 const mostWrites = 8
 
-// TestKilledBetweenWrites kills the controller again and again, each time after another number of writes, until it has come to an end:
-// all machines are there then, nothing is left over, and no two of them were missed at once.
+// TestKilledBetweenWrites kills the controller again and again, each time after another number of writes, until it has
+// come to an end: all machines are there then, nothing is left over, and no two of them were missed at once.
 func TestKilledBetweenWrites(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -56,11 +56,15 @@ func TestKilledBetweenWrites(t *testing.T) {
 			} else {
 				p.mark(before[0])
 			}
-			p.liveAndDie(cmp.Or(c.version, "v1.36.0"), func(m *clusterv1.Machine) bool { return c.version == "" && m.Name == before[0] })
+			p.liveAndDie(cmp.Or(c.version, "v1.36.0"), func(m *clusterv1.Machine) bool {
+				return c.version == "" && m.Name == before[0]
+			})
 			if worst := missed(); len(worst) > 1 {
 				t.Errorf("missed at once: %v", worst)
 			}
-			if kept := slices.DeleteFunc(p.names(), func(name string) bool { return !slices.Contains(before, name) }); len(kept) != c.wantedKept {
+			if kept := slices.DeleteFunc(p.names(), func(name string) bool {
+				return !slices.Contains(before, name)
+			}); len(kept) != c.wantedKept {
 				t.Errorf("%v were kept of %v", kept, before)
 			}
 			p.awaitNoLeftovers()
@@ -68,7 +72,8 @@ func TestKilledBetweenWrites(t *testing.T) {
 	}
 }
 
-// liveAndDie runs the controller, and kills it, until there are three machines of a version, all available, and none that has to go.
+// liveAndDie runs the controller, and kills it, until there are three machines of a version, all available, and none
+// that has to go.
 func (p *plant) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bool) {
 	p.Helper()
 	isDone := func() bool {
@@ -110,8 +115,8 @@ func (p *plant) updateNodeSlowly() http.HandlerFunc {
 	}
 }
 
-// countMissed looks at the machines from now on. The function that it returns has the most machines that had joined, and were not
-// available at once.
+// countMissed looks at the machines from now on. The function that it returns has the most machines that had joined,
+// and were not available at once.
 func (p *plant) countMissed() func() []string {
 	var mu sync.Mutex
 	var worst []string

@@ -17,7 +17,8 @@ func TestControlPlane(t *testing.T) {
 	p := start(t, 3, 1)
 	before := p.names()
 	p.await("initialized and available", func(plane *v1alpha1.RunlevelControlPlane) bool {
-		return plane.Status.Initialization.ControlPlaneInitialized != nil && *plane.Status.Initialization.ControlPlaneInitialized &&
+		return plane.Status.Initialization.ControlPlaneInitialized != nil &&
+			*plane.Status.Initialization.ControlPlaneInitialized &&
 			plane.Status.Version == "v1.36.0" && plane.Status.Selector != ""
 	})
 	p.awaitCondition(clusterv1.AvailableCondition, metav1.ConditionTrue, "")
@@ -26,7 +27,8 @@ func TestControlPlane(t *testing.T) {
 	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "Version v1.36.0, v1.36.1 required")
 	p.awaitSettled(3)
 	p.await("the new version in its status", func(plane *v1alpha1.RunlevelControlPlane) bool {
-		return plane.Status.Version == "v1.36.1" && slices.Equal(plane.Status.Versions, []clusterv1.StatusVersion{{Version: "v1.36.1", Replicas: 3}})
+		return plane.Status.Version == "v1.36.1" &&
+			slices.Equal(plane.Status.Versions, []clusterv1.StatusVersion{{Version: "v1.36.1", Replicas: 3}})
 	})
 	for _, name := range p.names() {
 		if slices.Contains(before, name) {
@@ -60,7 +62,8 @@ func TestInPlaceUpdate(t *testing.T) {
 	}
 }
 
-// TestInPlaceUpdateWithSurge creates a new machine first, updates as many as possible in place, and deletes the one that is too many.
+// TestInPlaceUpdateWithSurge creates a new machine first, updates as many as possible in place, and deletes the one
+// that is too many.
 func TestInPlaceUpdateWithSurge(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 1)
@@ -74,14 +77,15 @@ func TestInPlaceUpdateWithSurge(t *testing.T) {
 	}
 }
 
-// TestReplacedWhereTheExtensionCannot replaces machines, with the reason, where the extension covers a part of the changes: the version,
-// and not another template.
+// TestReplacedWhereTheExtensionCannot replaces machines, with the reason, where the extension covers a part of the
+// changes: the version, and not another template.
 func TestReplacedWhereTheExtensionCannot(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
 	e, _ := p.extend()
 	before := p.names()
-	p.MustPatch(p.plane, `{"spec":{"version":"v1.36.1","machineTemplate":{"spec":{"infrastructureRef":{"name":"large"}}}}}`)
+	p.MustPatch(p.plane,
+		`{"spec":{"version":"v1.36.1","machineTemplate":{"spec":{"infrastructureRef":{"name":"large"}}}}}`)
 	reason := "infrastructureMachine spec.node.labels.size is not covered by extension canupdatemachine." + p.Namespace
 	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "is replaced, not updated in place: "+reason)
 	p.awaitSettled(3)

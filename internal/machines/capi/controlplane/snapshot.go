@@ -24,8 +24,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A planeSnapshot is the observed state of a control plane, and what follows from it. The Machines may belong to the cache: they must
-// not be changed.
+// A planeSnapshot is the observed state of a control plane, and what follows from it. The Machines may belong to the
+// cache: they must not be changed.
 type planeSnapshot struct {
 	plane    *v1alpha1.RunlevelControlPlane
 	cluster  *clusterv1.Cluster            // nil if none refers to the control plane
@@ -44,7 +44,8 @@ type planeSnapshot struct {
 }
 
 // read reads a control plane after its machines. It returns nil if the control plane does not exist.
-func (r *ControlPlaneReconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*planeSnapshot, error) {
+func (r *ControlPlaneReconciler) read(ctx context.Context, reader client.Reader,
+	key types.NamespacedName) (*planeSnapshot, error) {
 	var list clusterv1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
@@ -91,7 +92,8 @@ func (s *planeSnapshot) setObjects(m *clusterv1.Machine, objects MachineObjects)
 	s.objects[m.Name], s.outdated[m.Name] = objects, outdatedBy(s.plane, m, objects, s.time)
 }
 
-// clusterName returns the name of the Cluster; that of the last one, for a control plane that outlives it to be deleted; or none.
+// clusterName returns the name of the Cluster; that of the last one, for a control plane that outlives it to be
+// deleted; or none.
 func (s *planeSnapshot) clusterName() string {
 	switch {
 	case s.cluster != nil:
@@ -103,7 +105,8 @@ func (s *planeSnapshot) clusterName() string {
 }
 
 // clusterOf returns the Cluster of a control plane; nil if there is none.
-func clusterOf(ctx context.Context, reader client.Reader, plane *v1alpha1.RunlevelControlPlane) (*clusterv1.Cluster, error) {
+func clusterOf(ctx context.Context, reader client.Reader,
+	plane *v1alpha1.RunlevelControlPlane) (*clusterv1.Cluster, error) {
 	var clusters clusterv1.ClusterList
 	if err := reader.List(ctx, &clusters, client.InNamespace(plane.Namespace)); err != nil {
 		return nil, fmt.Errorf("list Clusters: %w", err)
@@ -116,19 +119,23 @@ func clusterOf(ctx context.Context, reader client.Reader, plane *v1alpha1.Runlev
 	return nil, nil
 }
 
-// hasPlane reports whether a Cluster has a control plane: it refers to it, and no other Cluster has claimed it before, of which its
-// machines are.
+// hasPlane reports whether a Cluster has a control plane: it refers to it, and no other Cluster has claimed it before,
+// of which its machines are.
 func hasPlane(cluster *clusterv1.Cluster, plane *v1alpha1.RunlevelControlPlane) bool {
 	claimed := plane.Labels[clusterv1.ClusterNameLabel]
 	return cluster.Spec.ControlPlaneRef == refTo(plane.Name) && (claimed == "" || claimed == cluster.Name)
 }
 
 func refTo(name string) clusterv1.ContractVersionedObjectReference {
-	return clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "RunlevelControlPlane", Name: name}
+	return clusterv1.ContractVersionedObjectReference{
+		APIGroup: v1alpha1.GroupVersion.Group,
+		Kind:     "RunlevelControlPlane",
+		Name:     name,
+	}
 }
 
-// add adds a machine of the cluster: one of the control plane, or a worker. An orphan of the control plane is adopted, unless it is
-// being deleted.
+// add adds a machine of the cluster: one of the control plane, or a worker. An orphan of the control plane is adopted,
+// unless it is being deleted.
 func (s *planeSnapshot) add(m *clusterv1.Machine) {
 	if m.Spec.ClusterName != s.clusterName() {
 		return
@@ -162,8 +169,10 @@ func (s *planeSnapshot) decide() {
 // nextStep returns the next step for machines, which is none before the cluster has its infrastructure.
 func (s *planeSnapshot) nextStep(machines []PlaneMachine) PlaneStep {
 	infrastructure := s.cluster.Spec.InfrastructureRef
-	if infrastructure.IsDefined() && !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) && hasCore(s.cluster) {
-		return waitFor(fmt.Sprintf("Cluster %s waits for its infrastructure %s %s", s.cluster.Name, infrastructure.Kind, infrastructure.Name))
+	if infrastructure.IsDefined() && !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) &&
+		hasCore(s.cluster) {
+		return waitFor(fmt.Sprintf("Cluster %s waits for its infrastructure %s %s", s.cluster.Name, infrastructure.Kind,
+			infrastructure.Name))
 	}
 	return nextStep(s.wanted(), s.surge(), machines)
 }
@@ -191,7 +200,8 @@ func (s *planeSnapshot) isPaused() bool { return contract.IsPaused(s.plane, s.cl
 
 // hasWork reports whether there is something to write that requires a read from the API server first.
 func (s *planeSnapshot) hasWork() bool {
-	return s.plane.DeletionTimestamp != nil || len(s.adopt) > 0 || s.step.Action != "" || s.remedy != nil || s.isRemediationOver()
+	return s.plane.DeletionTimestamp != nil || len(s.adopt) > 0 || s.step.Action != "" || s.remedy != nil ||
+		s.isRemediationOver()
 }
 
 // owned returns the machines, the oldest first.
@@ -215,12 +225,15 @@ func (s *planeSnapshot) facts() []PlaneMachine {
 		// An update is over once its end is in the status, too: until then its machine would seem broken.
 		isUpdating := isMarked || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
 		all = append(all, PlaneMachine{
-			Name: m.Name, FailureDomain: m.Spec.FailureDomain, Created: m.CreationTimestamp.Time, Outdated: s.outdated[m.Name],
-			IsReplaced: isExpired(s.plane, m, s.time) || rolloutrules.IsMarked(m) || metav1.HasAnnotation(m.ObjectMeta, clusterv1.RemediateMachineAnnotation),
+			Name: m.Name, FailureDomain: m.Spec.FailureDomain, Created: m.CreationTimestamp.Time,
+			Outdated: s.outdated[m.Name],
+			IsReplaced: isExpired(s.plane, m, s.time) || rolloutrules.IsMarked(m) ||
+				metav1.HasAnnotation(m.ObjectMeta, clusterv1.RemediateMachineAnnotation),
 			IsDeleting: m.DeletionTimestamp != nil, IsHeld: rolloutrules.IsHeld(m),
 			IsUpdating: isUpdating, IsTriggered: !isMarked || machinetemplate.IsTriggered(m), IsChosen: isChosen,
 			HasNode: m.Status.NodeRef.IsDefined(), Problem: problem,
-			IsBroken: problem != "" && !isUpdating && !meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineReadyCondition),
+			IsBroken: problem != "" && !isUpdating &&
+				!meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineReadyCondition),
 		})
 	}
 	return all
@@ -242,7 +255,8 @@ func problemOf(m *clusterv1.Machine) string {
 	case rolloutrules.IsAvailable(m):
 		return ""
 	}
-	return cmp.Or(message(clusterv1.MachineReadyCondition), message(clusterv1.MachineAvailableCondition), "it is not available yet")
+	return cmp.Or(message(clusterv1.MachineReadyCondition), message(clusterv1.MachineAvailableCondition),
+		"it is not available yet")
 }
 
 // template returns the template of the machines. Annotations of a machine that the control plane has set are kept.
@@ -255,13 +269,15 @@ func (s *planeSnapshot) template(m *clusterv1.Machine) machinetemplate.MachineTe
 	return machinetemplate.MachineTemplate{
 		Namespace: s.plane.Namespace, Owner: ownerOf(s.plane), Annotations: annotations,
 		Labels: labels.Merge(wanted.ObjectMeta.Labels, labels.Set{
-			// The label with the name of the control plane is left out: by it the quorum guard recognizes those who manage etcd themselves.
+			// The label with the name of the control plane is left out: by it the quorum guard recognizes those who
+			// manage etcd themselves.
 			clusterv1.ClusterNameLabel: s.cluster.Name, clusterv1.MachineControlPlaneLabel: "",
 		}),
 		Spec: clusterv1.MachineSpec{
 			ClusterName: s.cluster.Name, Version: s.plane.Spec.Version, FailureDomain: m.Spec.FailureDomain,
-			InfrastructureRef: wanted.Spec.InfrastructureRef, Bootstrap: wanted.Spec.Bootstrap, MinReadySeconds: wanted.Spec.MinReadySeconds,
-			ReadinessGates: wanted.Spec.ReadinessGates, Deletion: wanted.Spec.Deletion, Taints: wanted.Spec.Taints,
+			InfrastructureRef: wanted.Spec.InfrastructureRef, Bootstrap: wanted.Spec.Bootstrap,
+			MinReadySeconds: wanted.Spec.MinReadySeconds,
+			ReadinessGates:  wanted.Spec.ReadinessGates, Deletion: wanted.Spec.Deletion, Taints: wanted.Spec.Taints,
 		},
 	}
 }

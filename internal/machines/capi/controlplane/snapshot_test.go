@@ -37,17 +37,25 @@ func TestFacts(t *testing.T) {
 		conditions                       []metav1.Condition
 		isReplaced, isUpdating, isBroken bool
 	}{
-		"available":                           {conditions: isTrue("Ready", "Available")},
-		"not available for long enough":       {conditions: isTrue("Ready")},
-		"not ready":                           {isBroken: true},
-		"to be remediated":                    {annotation: clusterv1.RemediateMachineAnnotation, conditions: isTrue("Ready", "Available"), isReplaced: true},
+		"available":                     {conditions: isTrue("Ready", "Available")},
+		"not available for long enough": {conditions: isTrue("Ready")},
+		"not ready":                     {isBroken: true},
+		"to be remediated": {
+			annotation: clusterv1.RemediateMachineAnnotation,
+			conditions: isTrue("Ready", "Available"),
+			isReplaced: true,
+		},
 		"updated":                             {annotation: clusterv1.UpdateInProgressAnnotation, isUpdating: true},
 		"updated, which is not in the status": {conditions: isTrue("Updating"), isUpdating: true},
 	} {
-		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Annotations: map[string]string{c.annotation: ""}}}
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Name:        "m",
+			Annotations: map[string]string{c.annotation: ""},
+		}}
 		m.Status.NodeRef.Name, m.Status.Conditions = "m", c.conditions
 		s := &planeSnapshot{plane: &v1alpha1.RunlevelControlPlane{}, machines: map[string]*clusterv1.Machine{"m": m}}
-		if got := s.facts()[0]; got.IsReplaced != c.isReplaced || got.IsUpdating != c.isUpdating || got.IsBroken != c.isBroken {
+		if got := s.facts()[0]; got.IsReplaced != c.isReplaced || got.IsUpdating != c.isUpdating ||
+			got.IsBroken != c.isBroken {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -57,7 +65,8 @@ func TestFacts(t *testing.T) {
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	var machines []*clusterv1.Machine
-	for _, versions := range [][2]string{{"v1.36.10", "v1.36.9"}, {"v1.36.10", ""}, {"v1.36.10", "v1.36.10"}, {"unknown", ""}} {
+	for _, versions := range [][2]string{{"v1.36.10", "v1.36.9"}, {"v1.36.10", ""}, {"v1.36.10", "v1.36.10"},
+		{"unknown", ""}} {
 		m := &clusterv1.Machine{Spec: clusterv1.MachineSpec{Version: versions[0]}}
 		if versions[1] != "" {
 			m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: versions[1]}
@@ -70,21 +79,28 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNextRemedyIsOneThatCanBeDone takes the machine that has never joined, since the one that a user has annotated waits for it.
+// TestNextRemedyIsOneThatCanBeDone takes the machine that has never joined, since the one that a user has annotated
+// waits for it.
 func TestNextRemedyIsOneThatCanBeDone(t *testing.T) {
 	t.Parallel()
 	plane := &v1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "plane", UID: "1"}}
 	plane.Status.Initialization.ControlPlaneInitialized = new(true)
 	s := newSnapshot(plane, time.Unix(1000, 0))
 	for _, name := range []string{"annotated", "unjoined", "healthy"} {
-		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{ownerOf(plane)}}}
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Name:            name,
+			OwnerReferences: []metav1.OwnerReference{ownerOf(plane)},
+		}}
 		health, joined := metav1.ConditionFalse, name != "unjoined"
 		switch name {
 		case "annotated":
 			m.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 		case "healthy":
 			health = metav1.ConditionTrue
-			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue}}
+			m.Status.Conditions = []metav1.Condition{{
+				Type:   clusterv1.MachineAvailableCondition,
+				Status: metav1.ConditionTrue,
+			}}
 		}
 		if joined {
 			m.Status.NodeRef.Name = name
@@ -100,7 +116,8 @@ func TestNextRemedyIsOneThatCanBeDone(t *testing.T) {
 	}
 }
 
-// TestRemedyBesideACompletedOne replaces another machine while the record of a remediation remains, since as many machines stay as wanted.
+// TestRemedyBesideACompletedOne replaces another machine while the record of a remediation remains, since as many
+// machines stay as wanted.
 func TestRemedyBesideACompletedOne(t *testing.T) {
 	t.Parallel()
 	plane := &v1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{
@@ -110,9 +127,15 @@ func TestRemedyBesideACompletedOne(t *testing.T) {
 	for _, isGone := range []bool{false, true} {
 		s := newSnapshot(plane, time.Unix(1000, 0))
 		for _, name := range []string{"b", "c", "d", "e"} {
-			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{ownerOf(plane)}}}
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+				Name:            name,
+				OwnerReferences: []metav1.OwnerReference{ownerOf(plane)},
+			}}
 			m.Status.NodeRef.Name = name
-			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue}}
+			m.Status.Conditions = []metav1.Condition{{
+				Type:   clusterv1.MachineAvailableCondition,
+				Status: metav1.ConditionTrue,
+			}}
 			if name == "d" {
 				m.Status.Conditions = []metav1.Condition{
 					{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse},
@@ -131,7 +154,8 @@ func TestRemedyBesideACompletedOne(t *testing.T) {
 	}
 }
 
-// TestExpiryOfAMachineThatHasNotJoined does not count, so that a new machine is not replaced at once where clocks differ.
+// TestExpiryOfAMachineThatHasNotJoined does not count, so that a new machine is not replaced at once where clocks
+// differ.
 func TestExpiryOfAMachineThatHasNotJoined(t *testing.T) {
 	t.Parallel()
 	plane := &v1alpha1.RunlevelControlPlane{}

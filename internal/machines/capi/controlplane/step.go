@@ -49,12 +49,12 @@ type PlaneStep struct {
 
 func waitFor(problems ...string) PlaneStep { return PlaneStep{Waits: problems} }
 
-// nextStep returns the next step towards a number of machines that are all up to date. Surge is how many more there may be during a
-// rollout.
+// nextStep returns the next step towards a number of machines that are all up to date. Surge is how many more there may
+// be during a rollout.
 //
-// There is one step at a time: a deletion or an update in place ends, and the other machines are available, before the next begins.
-// Only a deletion that a hook holds until there is a replacement does not stop its creation, and neither does an update in place,
-// which may take for ever.
+// There is one step at a time: a deletion or an update in place ends, and the other machines are available, before the
+// next begins. Only a deletion that a hook holds until there is a replacement does not stop its creation, and neither
+// does an update in place, which may take for ever.
 func nextStep(wanted, surge int, machines []PlaneMachine) PlaneStep {
 	var staying, leaving []PlaneMachine
 	for _, m := range machines {
@@ -80,8 +80,8 @@ func nextStep(wanted, surge int, machines []PlaneMachine) PlaneStep {
 	return rollOut(wanted, surge, staying)
 }
 
-// continueUpdate returns the step that goes on with an update in place that has begun, or waits for its end. As long as its machine
-// was not touched, it waits for the other machines, as before its begin.
+// continueUpdate returns the step that goes on with an update in place that has begun, or waits for its end. As long as
+// its machine was not touched, it waits for the other machines, as before its begin.
 func continueUpdate(m PlaneMachine, staying, leaving []PlaneMachine) PlaneStep {
 	if m.IsTriggered {
 		return waitFor(fmt.Sprintf("Machine %s is updated in place: %s", m.Name, m.Problem))
@@ -142,8 +142,8 @@ func rollOut(wanted, surge int, staying []PlaneMachine) PlaneStep {
 	return PlaneStep{Action: DeleteMachine, Machine: m.Name}
 }
 
-// unlessBroken returns a wait for what keeps a rollout from creating a machine, or, if that is only an outdated machine, the step
-// that replaces this one.
+// unlessBroken returns a wait for what keeps a rollout from creating a machine, or, if that is only an outdated
+// machine, the step that replaces this one.
 func unlessBroken(staying, outdated []PlaneMachine, problems []string) PlaneStep {
 	m := choose(staying, outdated)
 	if len(problems) == 1 && m.IsBroken && len(staying) > 1 {
@@ -152,9 +152,9 @@ func unlessBroken(staying, outdated []PlaneMachine, problems []string) PlaneStep
 	return waitFor(problems...)
 }
 
-// choose returns the machine to update or delete, in Cluster API's order: an outdated one that a user has chosen, any that a user has
-// chosen, an outdated one that is not ready, an outdated one, one that is not ready, any; of these, the oldest in the failure
-// domain with most machines.
+// choose returns the machine to update or delete, in Cluster API's order: an outdated one that a user has chosen, any
+// that a user has chosen, an outdated one that is not ready, an outdated one, one that is not ready, any; of these, the
+// oldest in the failure domain with most machines.
 func choose(staying, outdated []PlaneMachine) PlaneMachine {
 	isChosen := func(m PlaneMachine) bool { return m.IsChosen }
 	isBroken := func(m PlaneMachine) bool { return m.IsBroken }
@@ -163,11 +163,13 @@ func choose(staying, outdated []PlaneMachine) PlaneMachine {
 		count[m.FailureDomain]++
 	}
 	for _, candidates := range [][]PlaneMachine{
-		where(outdated, isChosen), where(staying, isChosen), where(outdated, isBroken), outdated, where(staying, isBroken), staying,
+		where(outdated, isChosen), where(staying, isChosen), where(outdated, isBroken), outdated,
+		where(staying, isBroken), staying,
 	} {
 		if len(candidates) > 0 {
 			return slices.MinFunc(candidates, func(a, b PlaneMachine) int {
-				return cmp.Or(count[b.FailureDomain]-count[a.FailureDomain], a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+				return cmp.Or(count[b.FailureDomain]-count[a.FailureDomain], a.Created.Compare(b.Created),
+					strings.Compare(a.Name, b.Name))
 			})
 		}
 	}
@@ -209,8 +211,8 @@ func firstWhere(machines []PlaneMachine, is func(PlaneMachine) bool) *PlaneMachi
 	return nil
 }
 
-// failureDomainFor returns the failure domain for a new machine: that with the fewest machines that are up to date, so that these are
-// spread at the end of a rollout, then with the fewest of all, then the first by name.
+// failureDomainFor returns the failure domain for a new machine: that with the fewest machines that are up to date, so
+// that these are spread at the end of a rollout, then with the fewest of all, then the first by name.
 func failureDomainFor(domains []string, machines []PlaneMachine) string {
 	if len(domains) == 0 {
 		return ""

@@ -65,36 +65,50 @@ func TestNextStep(t *testing.T) {
 		{"a new machine first", 1, []string{"a outdated", "b outdated", "c outdated"}, "create"},
 		{"then the oldest", 1, []string{"a outdated", "b outdated", "c outdated", "d"}, "update a"},
 		{"without surge, the oldest", 0, []string{"a outdated", "b outdated", "c outdated"}, "update a"},
-		{"not before the new one has joined", 1, []string{"a outdated", "b outdated", "c outdated", "d starting"}, "wait: Machine d: it has no Node yet"},
+		{"not before the new one has joined", 1, []string{"a outdated", "b outdated", "c outdated", "d starting"},
+			"wait: Machine d: it has no Node yet"},
 		{"not while another is down", 0, []string{"a outdated", "b outdated", "c down"}, "wait: Machine c: it is down"},
 		{"one that is down is replaced", 0, []string{"a outdated", "b outdated down", "c"}, "delete b"},
 		{"one that is down is replaced before a surge", 1, []string{"a outdated", "b outdated down", "c"}, "delete b"},
-		{"one that will be available is not replaced", 0, []string{"a outdated", "b outdated", "c outdated soon"}, "wait: Machine c: it is not available yet"},
-		{"nor is the only outdated one", 0, []string{"a outdated soon", "b", "c"}, "wait: Machine a: it is not available yet"},
+		{"one that will be available is not replaced", 0, []string{"a outdated", "b outdated", "c outdated soon"},
+			"wait: Machine c: it is not available yet"},
+		{"nor is the only outdated one", 0, []string{"a outdated soon", "b", "c"},
+			"wait: Machine a: it is not available yet"},
 		{"nor before a surge", 1, []string{"a outdated soon", "b", "c"}, "wait: Machine a: it is not available yet"},
-		{"two that are down are left", 0, []string{"a outdated down", "b outdated down", "c outdated"}, "wait: Machine b: it is down"},
-		{"one that never joined goes first", 1, []string{"a outdated", "b outdated", "c outdated", "d outdated starting"}, "delete d"},
+		{"two that are down are left", 0, []string{"a outdated down", "b outdated down", "c outdated"},
+			"wait: Machine b: it is down"},
+		{"one that never joined goes first", 1,
+			[]string{"a outdated", "b outdated", "c outdated", "d outdated starting"}, "delete d"},
 		{"the last one is too many", 1, []string{"a", "b", "c outdated", "d"}, "delete c"},
 		{"an expired one is replaced", 0, []string{"a expired", "b", "c"}, "delete a"},
 		{"a chosen one is replaced first", 0, []string{"a outdated", "b outdated chosen", "c"}, "delete b"},
 		{"the largest failure domain first", 0, []string{"a outdated x", "b outdated y", "c outdated y"}, "update b"},
-		{"one update at a time", 0, []string{"a updating", "b outdated", "c outdated"}, "wait: Machine a is updated in place: it is updated"},
+		{"one update at a time", 0, []string{"a updating", "b outdated", "c outdated"},
+			"wait: Machine a is updated in place: it is updated"},
 		{"an update that has begun goes on", 0, []string{"a marked", "b outdated", "c outdated"}, "continue a"},
-		{"but not before the machine is touched while another is down", 0, []string{"a marked", "b outdated down", "c"}, "wait: Machine b: it is down"},
-		{"nor while another goes", 1, []string{"a marked", "b deleting", "c", "d"}, "wait: Machine b is being deleted: it is drained"},
+		{"but not before the machine is touched while another is down", 0, []string{"a marked", "b outdated down", "c"},
+			"wait: Machine b: it is down"},
+		{"nor while another goes", 1, []string{"a marked", "b deleting", "c", "d"},
+			"wait: Machine b is being deleted: it is drained"},
 		{"a machine that is deleted meanwhile is replaced", 0, []string{"a updating", "b held", "c"}, "create"},
 		{"also before the machine is touched", 0, []string{"a marked", "b held", "c"}, "create"},
 		{"once it is gone", 0, []string{"a updating", "c"}, "create"},
-		{"a deletion ends first", 1, []string{"a deleting", "b outdated", "c outdated", "d"}, "wait: Machine a is being deleted: it is drained"},
-		{"a deletion that makes room ends first", 1, []string{"a deleting", "b", "c"}, "wait: Machine a is being deleted: it is drained"},
+		{"a deletion ends first", 1, []string{"a deleting", "b outdated", "c outdated", "d"},
+			"wait: Machine a is being deleted: it is drained"},
+		{"a deletion that makes room ends first", 1, []string{"a deleting", "b", "c"},
+			"wait: Machine a is being deleted: it is drained"},
 		{"a hook holds a deletion until there is a replacement", 1, []string{"a held", "b", "c"}, "create"},
-		{"one replacement at a time", 1, []string{"a held", "b held", "c", "d starting"}, "wait: Machine d: it has no Node yet"},
-		{"no more than one too many", 1, []string{"a held", "b held", "c", "d"}, "wait: Machine a is being deleted: a hook holds it"},
+		{"one replacement at a time", 1, []string{"a held", "b held", "c", "d starting"},
+			"wait: Machine d: it has no Node yet"},
+		{"no more than one too many", 1, []string{"a held", "b held", "c", "d"},
+			"wait: Machine a is being deleted: a hook holds it"},
 		{"fewer machines are wanted", 1, []string{"a", "b", "c", "d", "e"}, "delete a"},
 		{"fewer machines, and one is down", 1, []string{"a", "b", "c", "d down"}, "delete d"},
 		{"fewer machines, and one has not joined", 1, []string{"a", "b", "c", "d starting"}, "delete d"},
-		{"fewer machines, and two are down", 1, []string{"a", "b", "c", "d down", "e down"}, "wait: Machine e: it is down"},
-		{"fewer machines, and others", 1, []string{"a outdated", "b outdated", "c outdated", "d outdated", "e outdated"}, "update a"},
+		{"fewer machines, and two are down", 1, []string{"a", "b", "c", "d down", "e down"},
+			"wait: Machine e: it is down"},
+		{"fewer machines, and others", 1,
+			[]string{"a outdated", "b outdated", "c outdated", "d outdated", "e outdated"}, "update a"},
 	} {
 		step := nextStep(3, c.surge, newMachines(c.machines...))
 		got := strings.TrimSpace(fmt.Sprint(step.Action, " ", step.Machine))
@@ -144,7 +158,12 @@ func (s *simulatedPlane) do(step PlaneStep) error {
 	switch step.Action {
 	case CreateMachine:
 		s.made++
-		s.machines = append(s.machines, PlaneMachine{Name: fmt.Sprint("m", s.made), Created: time.Unix(int64(s.made), 0), IsBroken: true, Problem: "starting"})
+		s.machines = append(s.machines, PlaneMachine{
+			Name:     fmt.Sprint("m", s.made),
+			Created:  time.Unix(int64(s.made), 0),
+			IsBroken: true,
+			Problem:  "starting",
+		})
 		if len(s.machines) > s.wanted+1 {
 			return fmt.Errorf("%d machines", len(s.machines))
 		}
@@ -183,7 +202,9 @@ func (s *simulatedPlane) unavailable(except string) int {
 func (s *simulatedPlane) pass() {
 	s.random.Shuffle(len(s.machines), func(i, j int) { s.machines[i], s.machines[j] = s.machines[j], s.machines[i] })
 	// The member of a machine whose update is only marked votes.
-	available := len(where(s.machines, func(m PlaneMachine) bool { return m.Problem == "" || !m.IsDeleting && m.IsUpdating && !m.IsTriggered }))
+	available := len(where(s.machines, func(m PlaneMachine) bool {
+		return m.Problem == "" || !m.IsDeleting && m.IsUpdating && !m.IsTriggered
+	}))
 	for i := range s.machines {
 		switch m := &s.machines[i]; {
 		case m.IsDeleting && m.IsHeld && available >= s.wanted:
@@ -199,13 +220,18 @@ func (s *simulatedPlane) pass() {
 	}
 }
 
-// TestRandomControlPlanes simulates rollouts, with machines that fail, are deleted by hand, or change meanwhile: no step is done while
-// another machine is not available, and each ends with machines that are all up to date.
+// TestRandomControlPlanes simulates rollouts, with machines that fail, are deleted by hand, or change meanwhile: no
+// step is done while another machine is not available, and each ends with machines that are all up to date.
 func TestRandomControlPlanes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		s := &simulatedPlane{random: random, wanted: 1 + 2*random.IntN(3), canUpdate: random.IntN(2) == 0, isGuarded: random.IntN(2) == 0}
+		s := &simulatedPlane{
+			random:    random,
+			wanted:    1 + 2*random.IntN(3),
+			canUpdate: random.IntN(2) == 0,
+			isGuarded: random.IntN(2) == 0,
+		}
 		s.surge = cmp.Or(s.surge, random.IntN(2))
 		if s.wanted == 1 {
 			s.surge = 1
@@ -222,19 +248,22 @@ func TestRandomControlPlanes(t *testing.T) {
 			}
 			s.pass()
 		}
-		if step := nextStep(s.wanted, s.surge, s.machines); step.Action != "" || len(step.Waits) > 0 || len(s.machines) != s.wanted {
+		if step := nextStep(s.wanted, s.surge, s.machines); step.Action != "" || len(step.Waits) > 0 ||
+			len(s.machines) != s.wanted {
 			t.Fatalf("seed %d: it ends with %+v\n%s", seed, s.machines, strings.Join(log, "\n"))
 		}
 	}
 }
 
-// disturb changes the template, or has a machine fail or be deleted, now and then: also while an update is marked, and its machine not
-// touched yet.
+// disturb changes the template, or has a machine fail or be deleted, now and then: also while an update is marked, and
+// its machine not touched yet.
 func (s *simulatedPlane) disturb() {
 	if len(s.machines) == 0 {
 		return
 	}
-	isWhole := !slices.ContainsFunc(s.machines, func(m PlaneMachine) bool { return m.HasNode && m.Problem != "" && m.IsTriggered == m.IsUpdating })
+	isWhole := !slices.ContainsFunc(s.machines, func(m PlaneMachine) bool {
+		return m.HasNode && m.Problem != "" && m.IsTriggered == m.IsUpdating
+	})
 	at := s.random.IntN(len(s.machines))
 	switch s.random.IntN(30) {
 	case 0:

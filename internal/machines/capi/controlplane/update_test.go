@@ -53,8 +53,8 @@ func (p *plant) awaitUpdates(e *runtimehooktest.TestExtension, count int) string
 	return calls[0].Desired.Machine.Name
 }
 
-// TestUpdateThatTakesLong has an update in place take its time: the machine is missed meanwhile, and no other is touched. The version
-// changes again: the update ends, and the machine is updated to that version.
+// TestUpdateThatTakesLong has an update in place take its time: the machine is missed meanwhile, and no other is
+// touched. The version changes again: the update ends, and the machine is updated to that version.
 func TestUpdateThatTakesLong(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
@@ -70,9 +70,11 @@ func TestUpdateThatTakesLong(t *testing.T) {
 	})
 	p.upgrade("v1.36.1")
 	first := p.awaitUpdates(e, 3)
-	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "Machine "+first+" is updated in place: In-place update in progress: it copies")
+	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue,
+		"Machine "+first+" is updated in place: In-place update in progress: it copies")
 	p.await("without the machine", func(plane *v1alpha1.RunlevelControlPlane) bool {
-		return *plane.Status.Replicas == 3 && *plane.Status.AvailableReplicas == 2 && *plane.Status.UpToDateReplicas == 0
+		return *plane.Status.Replicas == 3 && *plane.Status.AvailableReplicas == 2 &&
+			*plane.Status.UpToDateReplicas == 0
 	})
 	p.upgrade("v1.36.2")
 	p.pass()
@@ -95,7 +97,8 @@ func TestUpdateThatTakesLong(t *testing.T) {
 	}
 }
 
-// TestUpdateThatFails has an update in place fail: it stays so, with the reason, until the user deletes the machine, which is replaced.
+// TestUpdateThatFails has an update in place fail: it stays so, with the reason, until the user deletes the machine,
+// which is replaced.
 func TestUpdateThatFails(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
@@ -104,7 +107,8 @@ func TestUpdateThatFails(t *testing.T) {
 	e.Answer("UpdateMachine", `{"status":"Failure","message":"the disk is full"}`)
 	p.upgrade("v1.36.1")
 	name := p.awaitUpdates(e, 2)
-	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "Machine "+name+" is updated in place: UpdateMachine hook failed")
+	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue,
+		"Machine "+name+" is updated in place: UpdateMachine hook failed")
 	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "the disk is full")
 	p.pass()
 	if names := p.updating(); !slices.Equal(names, []string{name}) || len(p.machines()) != 3 {
@@ -119,8 +123,9 @@ func TestUpdateThatFails(t *testing.T) {
 	}
 }
 
-// TestMachineThatIsWrittenWhileItsUpdateBegins has another controller write the status of each machine between its mark and the trigger of
-// its update in place, as the controller of Machines does: the update begins, and the extension is asked once for each machine.
+// TestMachineThatIsWrittenWhileItsUpdateBegins has another controller write the status of each machine between its mark
+// and the trigger of its update in place, as the controller of Machines does: the update begins, and the extension is
+// asked once for each machine.
 func TestMachineThatIsWrittenWhileItsUpdateBegins(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 3, 0)
@@ -128,7 +133,8 @@ func TestMachineThatIsWrittenWhileItsUpdateBegins(t *testing.T) {
 	var written sync.Map
 	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
 		_, name, isInfrastructure := strings.Cut(r.URL.Path, "/kwokmachines/")
-		if isInfrastructure && r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") && slices.Contains(p.updating(), name) {
+		if isInfrastructure && r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") &&
+			slices.Contains(p.updating(), name) {
 			if _, isAgain := written.LoadOrStore(name, true); !isAgain {
 				p.setCondition(name, "Tested", metav1.ConditionTrue, "Tested")
 			}
@@ -148,8 +154,8 @@ func TestMachineThatIsWrittenWhileItsUpdateBegins(t *testing.T) {
 	}
 }
 
-// cutTriggers runs the controllers, of which the one of control planes can't write infrastructure while isCut is true: then an update
-// is marked, and not triggered.
+// cutTriggers runs the controllers, of which the one of control planes can't write infrastructure while isCut is true:
+// then an update is marked, and not triggered.
 func (p *plant) cutTriggers(isCut *atomic.Bool) {
 	p.Helper()
 	p.runMachines()
@@ -172,8 +178,8 @@ func (p *plant) setHealth(name string, status metav1.ConditionStatus) {
 	})
 }
 
-// TestMachineThatFailsBeforeTheTrigger has another machine fail after one was marked for its update in place, and before the update is
-// triggered: it waits until the other one is available again, also if it would be replaced now.
+// TestMachineThatFailsBeforeTheTrigger has another machine fail after one was marked for its update in place, and
+// before the update is triggered: it waits until the other one is available again, also if it would be replaced now.
 func TestMachineThatFailsBeforeTheTrigger(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 3, 0)
@@ -206,11 +212,13 @@ func TestMachineThatFailsBeforeTheTrigger(t *testing.T) {
 
 // coverNothing answers that no change of a machine can be made in place.
 func coverNothing(w http.ResponseWriter, _ *http.Request) {
-	_, _ = w.Write([]byte(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"CanUpdateMachineResponse","status":"Success"}`))
+	_, _ = w.Write([]byte(
+		`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"CanUpdateMachineResponse","status":"Success"}`,
+	))
 }
 
-// TestMachineThatIsDeletedWhileTheExtensionDecides deletes another machine before the extension answers: none is replaced until that one
-// is gone.
+// TestMachineThatIsDeletedWhileTheExtensionDecides deletes another machine before the extension answers: none is
+// replaced until that one is gone.
 func TestMachineThatIsDeletedWhileTheExtensionDecides(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
@@ -236,19 +244,21 @@ func TestMachineThatIsDeletedWhileTheExtensionDecides(t *testing.T) {
 	}
 	p.Eventually("the other machine goes", func() bool {
 		err := p.Get(t.Context(), p.Key(other.Name), other)
-		return apierrors.IsNotFound(err) || err == nil && patch.RemoveFinalizer(t.Context(), p, other, "test.dev/hold") == nil
+		return apierrors.IsNotFound(err) ||
+			err == nil && patch.RemoveFinalizer(t.Context(), p, other, "test.dev/hold") == nil
 	})
 	p.awaitSettled(3)
 }
 
-// TestRequestThatIsOfNoUseAnyMore removes a request to the quorum guard, and its answer, if the machine is not to be updated any more, and
-// why a machine is replaced, if it is not.
+// TestRequestThatIsOfNoUseAnyMore removes a request to the quorum guard, and its answer, if the machine is not to be
+// updated any more, and why a machine is replaced, if it is not.
 func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
 	e, _ := p.extend()
 	for _, m := range p.machines() {
-		p.MustPatch(m, `{"metadata":{"annotations":{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuorumOperator":""}}}`)
+		p.MustPatch(m,
+			`{"metadata":{"annotations":{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuorumOperator":""}}}`)
 	}
 	annotations := func(key string) (names []string) {
 		for name, m := range p.machines() {
@@ -259,21 +269,26 @@ func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
 		return names
 	}
 	p.upgrade("v1.36.1")
-	p.Eventually("the guard is asked", func() bool { return len(annotations(rolloutrules.UpdateRequestedAnnotation)) == 1 })
+	p.Eventually("the guard is asked", func() bool {
+		return len(annotations(rolloutrules.UpdateRequestedAnnotation)) == 1
+	})
 	m := p.machines()[annotations(rolloutrules.UpdateRequestedAnnotation)[0]]
-	p.MustPatch(m, `{"metadata":{"annotations":{%q:"a member does not answer",%q:"no"}}}`, rolloutrules.UpdateHeldAnnotation, controlplane.ReplacedAnnotation)
-	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "to permit its update in place: a member does not answer")
+	p.MustPatch(m, `{"metadata":{"annotations":{%q:"a member does not answer",%q:"no"}}}`,
+		rolloutrules.UpdateHeldAnnotation, controlplane.ReplacedAnnotation)
+	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue,
+		"to permit its update in place: a member does not answer")
 	if asked := requestsOf[hooksv1.CanUpdateMachineRequest](p, e, "CanUpdateMachine"); len(asked) != 1 {
 		t.Errorf("the extension was asked %d times, also while the guard does not answer", len(asked))
 	}
 	p.upgrade("v1.36.0")
 	p.Eventually("no annotation is left", func() bool {
-		return len(annotations(rolloutrules.UpdateRequestedAnnotation))+len(annotations(rolloutrules.UpdateHeldAnnotation))+len(annotations(controlplane.ReplacedAnnotation)) == 0
+		return len(annotations(rolloutrules.UpdateRequestedAnnotation))+
+			len(annotations(rolloutrules.UpdateHeldAnnotation))+len(annotations(controlplane.ReplacedAnnotation)) == 0
 	})
 }
 
-// TestTemplateThatChangesBeforeTheTrigger changes the template after a machine was marked for its update in place, and before the update is
-// triggered: the extension is asked again, and can't do it.
+// TestTemplateThatChangesBeforeTheTrigger changes the template after a machine was marked for its update in place, and
+// before the update is triggered: the extension is asked again, and can't do it.
 func TestTemplateThatChangesBeforeTheTrigger(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 3, 0)
@@ -289,7 +304,9 @@ func TestTemplateThatChangesBeforeTheTrigger(t *testing.T) {
 	p.AwaitEvent(marked, "Replaced", "spec.node.labels.size is not covered")
 	isCut.Store(false)
 	p.awaitSettled(3)
-	if kept := slices.DeleteFunc(p.names(), func(name string) bool { return !slices.Contains(before, name) }); len(kept) > 0 {
+	if kept := slices.DeleteFunc(p.names(), func(name string) bool {
+		return !slices.Contains(before, name)
+	}); len(kept) > 0 {
 		t.Errorf("not replaced: %v", kept)
 	}
 	if calls := requestsOf[hooksv1.UpdateMachineRequest](p, e, "UpdateMachine"); len(calls) > 0 {

@@ -22,26 +22,31 @@ import (
 // MachineObjects are the objects to which a machine refers; nil if there is none.
 type MachineObjects struct{ Infrastructure, Bootstrap *contract.ReferencedObject }
 
-// isExpired reports whether spec.rollout.after has passed, and a machine is older. One that has not joined is not expired yet: if the
-// API server's clock is behind ours, a new machine would be replaced at once, and the next one too.
+// isExpired reports whether spec.rollout.after has passed, and a machine is older. One that has not joined is not
+// expired yet: if the API server's clock is behind ours, a new machine would be replaced at once, and the next one too.
 func isExpired(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, now time.Time) bool {
 	after := plane.Spec.Rollout.After
-	return !after.IsZero() && !now.Before(after.Time) && m.CreationTimestamp.Before(&after) && m.Status.NodeRef.IsDefined()
+	return !after.IsZero() && !now.Before(after.Time) && m.CreationTimestamp.Before(&after) &&
+		m.Status.NodeRef.IsDefined()
 }
 
-// outdatedBy returns why a machine is not up to date, in the words of Cluster API. An object that was not made from a template can't
-// be compared, and counts as up to date.
-func outdatedBy(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, objects MachineObjects, now time.Time) []string {
+// outdatedBy returns why a machine is not up to date, in the words of Cluster API. An object that was not made from a
+// template can't be compared, and counts as up to date.
+func outdatedBy(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, objects MachineObjects,
+	now time.Time) []string {
 	var found []string
 	template := plane.Spec.MachineTemplate.Spec
 	if m.Spec.Version != plane.Spec.Version {
 		found = append(found, fmt.Sprintf("Version %s, %s required", m.Spec.Version, plane.Spec.Version))
 	}
-	if isOfAnotherTemplate(objects.Bootstrap, template.Bootstrap.ConfigRef) || !template.Bootstrap.ConfigRef.IsDefined() && m.Spec.Bootstrap.ConfigRef.IsDefined() {
+	if isOfAnotherTemplate(objects.Bootstrap, template.Bootstrap.ConfigRef) ||
+		!template.Bootstrap.ConfigRef.IsDefined() && m.Spec.Bootstrap.ConfigRef.IsDefined() {
 		found = append(found, m.Spec.Bootstrap.ConfigRef.Kind+" is not up-to-date")
 	}
-	if name := m.Spec.Bootstrap.DataSecretName; !m.Spec.Bootstrap.ConfigRef.IsDefined() && !equality.Semantic.DeepEqual(name, template.Bootstrap.DataSecretName) {
-		found = append(found, fmt.Sprintf("spec.bootstrap.dataSecretName %s, %s required", ptr.Deref(name, "nil"), ptr.Deref(template.Bootstrap.DataSecretName, "nil")))
+	if name := m.Spec.Bootstrap.DataSecretName; !m.Spec.Bootstrap.ConfigRef.IsDefined() &&
+		!equality.Semantic.DeepEqual(name, template.Bootstrap.DataSecretName) {
+		found = append(found, fmt.Sprintf("spec.bootstrap.dataSecretName %s, %s required", ptr.Deref(name, "nil"),
+			ptr.Deref(template.Bootstrap.DataSecretName, "nil")))
 	}
 	if isOfAnotherTemplate(objects.Infrastructure, template.InfrastructureRef) {
 		found = append(found, m.Spec.InfrastructureRef.Kind+" is not up-to-date")
@@ -73,7 +78,8 @@ func (r *ControlPlaneReconciler) objectsOf(ctx context.Context, m *clusterv1.Mac
 	return objects, err
 }
 
-func (r *ControlPlaneReconciler) objectOf(ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference) (*contract.ReferencedObject, error) {
+func (r *ControlPlaneReconciler) objectOf(ctx context.Context, m *clusterv1.Machine,
+	ref clusterv1.ContractVersionedObjectReference) (*contract.ReferencedObject, error) {
 	if !ref.IsDefined() {
 		return nil, nil
 	}
@@ -96,7 +102,8 @@ func (r *ControlPlaneReconciler) judge(ctx context.Context, seen *planeSnapshot)
 			continue
 		}
 		seen.machines[m.Name] = judged
-		if err := patch.StatusWithLock(ctx, r.cached, judged, m); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if err := patch.StatusWithLock(ctx, r.cached, judged, m); client.IgnoreNotFound(err) != nil &&
+			!apierrors.IsConflict(err) {
 			return fmt.Errorf("write the status of Machine %s: %w", m.Name, err)
 		}
 	}

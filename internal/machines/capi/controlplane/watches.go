@@ -8,15 +8,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// planesOfMachine returns the control plane of a machine's Cluster: for a worker as well, which the deletion of the control plane
-// waits for.
+// planesOfMachine returns the control plane of a machine's Cluster: for a worker as well, which the deletion of the
+// control plane waits for.
 func (r *ControlPlaneReconciler) planesOfMachine(ctx context.Context, object client.Object) []reconcile.Request {
 	m, ok := object.(*clusterv1.Machine)
 	if !ok {
 		return nil
 	}
 	cluster := &clusterv1.Cluster{}
-	if err := r.cached.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster); err != nil {
+	if err := r.cached.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
+		cluster); err != nil {
 		return nil // the Cluster is gone, or the cache does not have it yet: then its creation is observed
 	}
 	return r.planesOfCluster(ctx, cluster)
@@ -28,5 +29,7 @@ func (r *ControlPlaneReconciler) planesOfCluster(_ context.Context, object clien
 	if !ok || cluster.Spec.ControlPlaneRef != refTo(cluster.Spec.ControlPlaneRef.Name) {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.ControlPlaneRef.Name}}}
+	return []reconcile.Request{
+		{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.ControlPlaneRef.Name}},
+	}
 }

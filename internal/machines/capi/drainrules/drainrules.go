@@ -1,8 +1,8 @@
-// Package drainrules finds the rule by which the drain of a Machine of Cluster API treats a pod: by the pod's label, then by the
-// first MachineDrainRule that selects the Machine and the pod.
+// Package drainrules finds the rule by which the drain of a Machine of Cluster API treats a pod: by the pod's label,
+// then by the first MachineDrainRule that selects the Machine and the pod.
 //
-// It lists no MachineDrainRules and drains nothing: the controller does, by package drain, and an overview shows what a drain
-// would do, by the same rules.
+// It lists no MachineDrainRules and drains nothing: the controller does, by package drain, and an overview shows what a
+// drain would do, by the same rules.
 //
 // PodRules is the call to start from.
 package drainrules
@@ -24,11 +24,14 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// PodRules returns the drain rules for the pods of a Machine, from the rules of its namespace: the label of a pod, then the first
-// MachineDrainRule, by name, that matches the Machine and the pod. The client reads the namespaces of pods.
-func PodRules(client kubernetes.Interface, m *clusterv1.Machine, cluster *clusterv1.Cluster, all []clusterv1.MachineDrainRule) (drain.PodRules, error) {
+// PodRules returns the drain rules for the pods of a Machine, from the rules of its namespace: the label of a pod, then
+// the first MachineDrainRule, by name, that matches the Machine and the pod. The client reads the namespaces of pods.
+func PodRules(client kubernetes.Interface, m *clusterv1.Machine, cluster *clusterv1.Cluster,
+	all []clusterv1.MachineDrainRule) (drain.PodRules, error) {
 	var rules []clusterv1.MachineDrainRule
-	for _, rule := range slices.SortedFunc(slices.Values(all), func(a, b clusterv1.MachineDrainRule) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, rule := range slices.SortedFunc(slices.Values(all), func(a, b clusterv1.MachineDrainRule) int {
+		return strings.Compare(a.Name, b.Name)
+	}) {
 		isFor, err := isForMachine(rule, m, cluster)
 		if err == nil {
 			err = checkPodSelectors(rule)
@@ -47,7 +50,8 @@ func PodRules(client kubernetes.Interface, m *clusterv1.Machine, cluster *cluste
 }
 
 // ruleOf returns the rule of a pod.
-func ruleOf(ctx context.Context, pod *corev1.Pod, rules []clusterv1.MachineDrainRule, namespaces namespaceLabels) (drain.PodRule, error) {
+func ruleOf(ctx context.Context, pod *corev1.Pod, rules []clusterv1.MachineDrainRule,
+	namespaces namespaceLabels) (drain.PodRule, error) {
 	switch value := pod.Labels[clusterv1.PodDrainLabel]; {
 	case strings.EqualFold(value, "skip"):
 		return drain.PodRule{Behavior: drain.SkipPod}, nil
@@ -60,7 +64,10 @@ func ruleOf(ctx context.Context, pod *corev1.Pod, rules []clusterv1.MachineDrain
 			return drain.PodRule{}, err
 		}
 		if isFor {
-			return drain.PodRule{Behavior: drain.PodBehavior(rule.Spec.Drain.Behavior), Order: ptr.Deref(rule.Spec.Drain.Order, 0)}, nil
+			return drain.PodRule{
+				Behavior: drain.PodBehavior(rule.Spec.Drain.Behavior),
+				Order:    ptr.Deref(rule.Spec.Drain.Order, 0),
+			}, nil
 		}
 	}
 	return drain.PodRule{Behavior: drain.EvictPod}, nil
@@ -80,7 +87,8 @@ func isForMachine(rule clusterv1.MachineDrainRule, m *clusterv1.Machine, cluster
 }
 
 // isForPod reports whether a rule matches a pod: one of its entries does, or it has none.
-func isForPod(ctx context.Context, rule clusterv1.MachineDrainRule, pod *corev1.Pod, namespaces namespaceLabels) (bool, error) {
+func isForPod(ctx context.Context, rule clusterv1.MachineDrainRule, pod *corev1.Pod,
+	namespaces namespaceLabels) (bool, error) {
 	for _, entry := range rule.Spec.Pods {
 		ofPod, err := selects(entry.Selector, pod.Labels)
 		if err != nil || !ofPod {

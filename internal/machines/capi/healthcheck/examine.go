@@ -20,8 +20,8 @@ type healthTarget struct {
 	node    *corev1.Node // nil if the Machine has no nodeRef, or that Node is gone
 }
 
-// A healthVerdict is the result of the health check of a machine. A machine that may become unhealthy when a timeout ends,
-// that is being deleted or that has no Node yet is neither healthy nor unhealthy.
+// A healthVerdict is the result of the health check of a machine. A machine that may become unhealthy when a timeout
+// ends, that is being deleted or that has no Node yet is neither healthy nor unhealthy.
 type healthVerdict struct {
 	isHealthy bool
 	reason    string   // of the condition HealthCheckSucceeded of an unhealthy machine; empty for others
@@ -63,16 +63,18 @@ func examine(t healthTarget, p *healthPass) healthVerdict {
 	return found
 }
 
-// isClusterStarting reports whether the Cluster reports that its infrastructure, or its control plane, can't run nodes yet. Machines of
-// the control plane are checked before it is initialized. In Cluster API a Cluster that does not report either is starting, too; here
-// the controller runs in the cluster, and no controller may report them.
+// isClusterStarting reports whether the Cluster reports that its infrastructure, or its control plane, can't run nodes
+// yet. Machines of the control plane are checked before it is initialized. In Cluster API a Cluster that does not
+// report either is starting, too; here the controller runs in the cluster, and no controller may report them.
 func isClusterStarting(cluster *clusterv1.Cluster, m *clusterv1.Machine) bool {
 	isFalse := func(kind string) bool { return meta.IsStatusConditionFalse(cluster.Status.Conditions, kind) }
 	return isFalse(clusterv1.ClusterInfrastructureReadyCondition) ||
-		isFalse(clusterv1.ClusterControlPlaneInitializedCondition) && !metav1.HasLabel(m.ObjectMeta, clusterv1.MachineControlPlaneLabel)
+		isFalse(clusterv1.ClusterControlPlaneInitializedCondition) &&
+			!metav1.HasLabel(m.ObjectMeta, clusterv1.MachineControlPlaneLabel)
 }
 
-func examineMachine(m *clusterv1.Machine, unhealthy []clusterv1.UnhealthyMachineCondition, now time.Time) healthVerdict {
+func examineMachine(m *clusterv1.Machine, unhealthy []clusterv1.UnhealthyMachineCondition,
+	now time.Time) healthVerdict {
 	var found healthVerdict
 	for _, wanted := range unhealthy {
 		condition := meta.FindStatusCondition(m.Status.Conditions, wanted.Type)
@@ -83,7 +85,8 @@ func examineMachine(m *clusterv1.Machine, unhealthy []clusterv1.UnhealthyMachine
 		isOver, again := remediation.Over(condition.LastTransitionTime.Time, timeout, now)
 		if isOver {
 			found.reason = clusterv1.MachineHealthCheckUnhealthyMachineReason
-			found.problems = append(found.problems, problem("Machine", wanted.Type, string(wanted.Status), condition.Reason, timeout))
+			found.problems = append(found.problems,
+				problem("Machine", wanted.Type, string(wanted.Status), condition.Reason, timeout))
 		}
 		found.again = remediation.Earliest(found.again, again)
 	}
@@ -110,7 +113,8 @@ func examineNode(t healthTarget, p *healthPass) healthVerdict {
 			isOver, again := remediation.Over(condition.LastTransitionTime.Time, timeout, p.now)
 			if isOver {
 				found.reason = clusterv1.MachineHealthCheckUnhealthyNodeReason
-				found.problems = append(found.problems, problem("Node", string(wanted.Type), string(wanted.Status), condition.Reason, timeout))
+				found.problems = append(found.problems,
+					problem("Node", string(wanted.Type), string(wanted.Status), condition.Reason, timeout))
 			}
 			found.again = remediation.Earliest(found.again, again)
 		}
@@ -118,8 +122,8 @@ func examineNode(t healthTarget, p *healthPass) healthVerdict {
 	return found
 }
 
-// examineStartup examines a machine that has no node yet. Its time begins when the Cluster and the machine's infrastructure were
-// ready.
+// examineStartup examines a machine that has no node yet. Its time begins when the Cluster and the machine's
+// infrastructure were ready.
 func examineStartup(m *clusterv1.Machine, p *healthPass) healthVerdict {
 	timeout := remediation.DefaultNodeStartupTimeout
 	if limit := p.check.Spec.Checks.NodeStartupTimeoutSeconds; limit != nil {
@@ -150,7 +154,8 @@ func examineStartup(m *clusterv1.Machine, p *healthPass) healthVerdict {
 
 // problem returns a sentence about a condition, in the words of Cluster API.
 func problem(kind, condition, status, reason string, timeout time.Duration) string {
-	return fmt.Sprintf("Condition %s on %s is reporting status %s with reason %s for more than %s", condition, kind, status, reason, timeout)
+	return fmt.Sprintf("Condition %s on %s is reporting status %s with reason %s for more than %s", condition, kind,
+		status, reason, timeout)
 }
 
 func seconds(n *int32) time.Duration { return time.Duration(ptr.Deref(n, 0)) * time.Second }

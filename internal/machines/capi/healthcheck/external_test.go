@@ -60,8 +60,8 @@ func (w *ward) checkWithTemplate(kind string) *clusterv1.MachineHealthCheck {
 	return check
 }
 
-// Another controller is asked to repair a machine, whose owner is not. While it can't be asked, the machine says so; a machine that is
-// healthy again is not repaired, even while too many others are unhealthy.
+// Another controller is asked to repair a machine, whose owner is not. While it can't be asked, the machine says so; a
+// machine that is healthy again is not repaired, even while too many others are unhealthy.
 func TestAnotherControllerRemediates(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -75,15 +75,20 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	w.MustCreate(check)
 	w.manage()
 	problem := w.awaitCondition("a", others, clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason)
-	if want := "Error retrieving remediation template RebootTemplate " + w.Namespace + "/gently"; problem.Message != want || problem.Status != metav1.ConditionFalse {
+	if want := "Error retrieving remediation template RebootTemplate " + w.Namespace +
+		"/gently"; problem.Message != want || problem.Status != metav1.ConditionFalse {
 		t.Errorf("without a template: %+v", problem)
 	}
 	w.MustCreate(w.newTemplate("Reboot"))
 	w.awaitCondition("a", others, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason)
-	request := machinetest.Await(w, w, newObject("Reboot"), w.Key("a"), func(*unstructured.Unstructured) bool { return true })
+	request := machinetest.Await(w, w, newObject("Reboot"), w.Key("a"), func(*unstructured.Unstructured) bool {
+		return true
+	})
 	wait, _, _ := unstructured.NestedString(request.Object, "spec", "wait")
-	if labels := request.GetLabels(); wait != "5m" || labels["pace"] != "slow" || labels[clusterv1.ClusterNameLabel] != "c" ||
-		request.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] != "gently" || request.GetOwnerReferences()[0].UID != a.UID {
+	if labels := request.GetLabels(); wait != "5m" || labels["pace"] != "slow" ||
+		labels[clusterv1.ClusterNameLabel] != "c" ||
+		request.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] != "gently" ||
+		request.GetOwnerReferences()[0].UID != a.UID {
 		t.Errorf("requested is %+v", request)
 	}
 	if owned := w.condition("a", ownerDoes); owned.Type != "" {
@@ -95,7 +100,8 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	w.setBroken(w.nodeOf("a"), corev1.ConditionFalse)
 	machinetest.AwaitGone(w, w, request, w.Key("a"))
 	w.awaitCondition("a", succeeded, clusterv1.MachineHealthCheckSucceededReason)
-	if requested := w.Get(t.Context(), w.Key("b"), newObject("Reboot")); client.IgnoreNotFound(requested) != nil || requested == nil {
+	if requested := w.Get(t.Context(), w.Key("b"), newObject("Reboot")); client.IgnoreNotFound(requested) != nil ||
+		requested == nil {
 		t.Errorf("two of three machines are unhealthy, and one is to be repaired: %v", requested)
 	}
 }
@@ -121,20 +127,24 @@ func expectLeftAlone(t *testing.T, kind string) {
 	check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.FromInt32(0))
 	w.MustCreate(check)
 	gate, requests := machinetest.NewWatchGate("nodes"), atomic.Int32{}
-	config := sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-		if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/cycles") {
-			requests.Add(1)
-		}
-		return send.RoundTrip(request)
+	config := sandboxtest.Tap(stage.Sandbox(t).Config,
+		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+			if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/cycles") {
+				requests.Add(1)
+			}
+			return send.RoundTrip(request)
+		})
+	stage.ManageIn(t, w.Namespace, gate.Config(config), func(m ctrl.Manager) error {
+		return healthcheck.SetupWithManager(t.Context(), m)
 	})
-	stage.ManageIn(t, w.Namespace, gate.Config(config), func(m ctrl.Manager) error { return healthcheck.SetupWithManager(t.Context(), m) })
 	t.Cleanup(gate.Open) // before the controller is stopped
 	w.setBroken(w.nodeOf("a"), corev1.ConditionTrue)
 	w.awaitHealthy(check, 0, 1)
 	gate.Close()
 	w.setBroken(w.nodeOf("a"), corev1.ConditionFalse)
 	w.MustPatch(check, `{"spec":{"remediation":{"triggerIf":{"unhealthyLessThanOrEqualTo":1}}}}`)
-	w.awaitCheck(check, func(s clusterv1.MachineHealthCheckStatus) bool { return *s.CurrentHealthy == 0 }) // as far as the cache knows
+	// as far as the cache knows
+	w.awaitCheck(check, func(s clusterv1.MachineHealthCheckStatus) bool { return *s.CurrentHealthy == 0 })
 	gate.Open()
 	w.setBroken(w.nodeOf("a"), corev1.ConditionFalse)
 	w.awaitHealthy(check, 1, 1)

@@ -76,17 +76,21 @@ func (w *ward) setBroken(node string, status corev1.ConditionStatus) {
 	w.Helper()
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	object.Status.Conditions = []corev1.NodeCondition{{
-		Type: "Broken", Status: status, Reason: "Tested", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
+		Type: "Broken", Status: status, Reason: "Tested",
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
 	}}
-	w.Must(w.Status().Patch(w.Context(), object, client.StrategicMergeFrom(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
+	w.Must(w.Status().Patch(w.Context(), object,
+		client.StrategicMergeFrom(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
 }
 
 // awaitCheck waits until the status of a health check is as wanted for its newest generation.
-func (w *ward) awaitCheck(check *clusterv1.MachineHealthCheck, isWanted func(clusterv1.MachineHealthCheckStatus) bool) *clusterv1.MachineHealthCheck {
+func (w *ward) awaitCheck(check *clusterv1.MachineHealthCheck,
+	isWanted func(clusterv1.MachineHealthCheckStatus) bool) *clusterv1.MachineHealthCheck {
 	w.Helper()
-	return machinetest.Await(w, w, &clusterv1.MachineHealthCheck{}, client.ObjectKeyFromObject(check), func(check *clusterv1.MachineHealthCheck) bool {
-		return check.Status.ObservedGeneration == check.Generation && isWanted(check.Status)
-	})
+	return machinetest.Await(w, w, &clusterv1.MachineHealthCheck{}, client.ObjectKeyFromObject(check),
+		func(check *clusterv1.MachineHealthCheck) bool {
+			return check.Status.ObservedGeneration == check.Generation && isWanted(check.Status)
+		})
 }
 
 // awaitHealthy waits until so many of so many machines are healthy.
@@ -100,7 +104,9 @@ func (w *ward) awaitHealthy(check *clusterv1.MachineHealthCheck, healthy, all in
 // awaitCondition waits until a condition of a machine has a reason, and returns it.
 func (w *ward) awaitCondition(machine, kind, reason string) metav1.Condition {
 	w.Helper()
-	m := machinetest.Await(w, w, &clusterv1.Machine{}, w.Key(machine), func(m *clusterv1.Machine) bool { return conditionOf(m, kind).Reason == reason })
+	m := machinetest.Await(w, w, &clusterv1.Machine{}, w.Key(machine), func(m *clusterv1.Machine) bool {
+		return conditionOf(m, kind).Reason == reason
+	})
 	return conditionOf(m, kind)
 }
 

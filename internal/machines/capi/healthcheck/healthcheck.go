@@ -1,6 +1,7 @@
-// Package healthcheck marks unhealthy Machines by the MachineHealthChecks of Cluster API: by the condition OwnerRemediated, for
-// their MachineSet to replace them, or by an object that another controller remediates them by. It does so only while as many
-// are unhealthy as the health check allows. It deletes no Machine: package machineset does, within the limits of a rollout.
+// Package healthcheck marks unhealthy Machines by the MachineHealthChecks of Cluster API: by the condition
+// OwnerRemediated, for their MachineSet to replace them, or by an object that another controller remediates them by. It
+// does so only while as many are unhealthy as the health check allows. It deletes no Machine: package machineset does,
+// within the limits of a rollout.
 //
 // examine decides whether a machine is unhealthy, and when to check again. It is pure: nothing is polled.
 //
@@ -46,14 +47,18 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	r := &ClusterHealthCheckReconciler{
-		client: mgr.GetClient(), server: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("machinehealthcheck-controller"),
+		client: mgr.GetClient(), server: mgr.GetAPIReader(),
+		recorder: mgr.GetEventRecorder("machinehealthcheck-controller"),
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("cluster-api-machinehealthcheck").
 		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
 		For(&clusterv1.MachineHealthCheck{}).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.checksOfMachine), builder.WithPredicates(machineChanges)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.checksOfCluster), builder.WithPredicates(clusterChanges)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.checksOfNode), builder.WithPredicates(remediation.NodeChanges)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.checksOfMachine),
+			builder.WithPredicates(machineChanges)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.checksOfCluster),
+			builder.WithPredicates(clusterChanges)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.checksOfNode),
+			builder.WithPredicates(remediation.NodeChanges)).
 		Complete(r)
 }
 
@@ -66,8 +71,8 @@ type healthPass struct {
 	now       time.Time
 }
 
-// Reconcile examines the machines of a health check, marks the unhealthy ones, and reconciles again when the next timeout
-// ends.
+// Reconcile examines the machines of a health check, marks the unhealthy ones, and reconciles again when the next
+// timeout ends.
 func (r *ClusterHealthCheckReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	check := &clusterv1.MachineHealthCheck{}
 	if err := r.client.Get(ctx, request.NamespacedName, check); err != nil || check.DeletionTimestamp != nil {
@@ -91,7 +96,8 @@ func (r *ClusterHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 }
 
 // own has a health check belong to its Cluster, and makes it selectable by the name of that.
-func (r *ClusterHealthCheckReconciler) own(ctx context.Context, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) error {
+func (r *ClusterHealthCheckReconciler) own(ctx context.Context, check *clusterv1.MachineHealthCheck,
+	cluster *clusterv1.Cluster) error {
 	owner := contract.ClusterOwner(cluster)
 	if check.Labels[clusterv1.ClusterNameLabel] == cluster.Name && slices.Contains(check.OwnerReferences, owner) {
 		return nil
@@ -140,22 +146,24 @@ func (r *ClusterHealthCheckReconciler) examineAll(ctx context.Context, p *health
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// targets returns the machines that a health check selects, with their nodes: neither paused ones, nor those that are not to be
-// remediated.
+// targets returns the machines that a health check selects, with their nodes: neither paused ones, nor those that are
+// not to be remediated.
 func (r *ClusterHealthCheckReconciler) targets(ctx context.Context, p *healthPass) ([]healthTarget, error) {
 	selector, err := selectorOf(p.check)
 	if err != nil {
 		return nil, err
 	}
 	var list clusterv1.MachineList
-	err = r.client.List(ctx, &list, client.InNamespace(p.check.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
+	err = r.client.List(ctx, &list, client.InNamespace(p.check.Namespace),
+		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
 	var targets []healthTarget
 	for i := range list.Items {
 		m := &list.Items[i]
-		if m.Spec.ClusterName != p.check.Spec.ClusterName || contract.IsPaused(m, nil) || metav1.HasAnnotation(m.ObjectMeta, clusterv1.MachineSkipRemediationAnnotation) {
+		if m.Spec.ClusterName != p.check.Spec.ClusterName || contract.IsPaused(m, nil) ||
+			metav1.HasAnnotation(m.ObjectMeta, clusterv1.MachineSkipRemediationAnnotation) {
 			continue
 		}
 		t, err := newTarget(ctx, r.client, m)
@@ -167,8 +175,8 @@ func (r *ClusterHealthCheckReconciler) targets(ctx context.Context, p *healthPas
 	return targets, nil
 }
 
-// newTarget reads the Node of a Machine. If the reader is a cache, the Node belongs to it. A Node of that name that belongs to
-// another Machine is ignored; one whose owner is not known is assumed to be the Machine's.
+// newTarget reads the Node of a Machine. If the reader is a cache, the Node belongs to it. A Node of that name that
+// belongs to another Machine is ignored; one whose owner is not known is assumed to be the Machine's.
 func newTarget(ctx context.Context, reader client.Reader, m *clusterv1.Machine) (healthTarget, error) {
 	t, node := healthTarget{machine: m}, &corev1.Node{}
 	if !m.Status.NodeRef.IsDefined() {

@@ -16,7 +16,8 @@ const (
 	ownerDoes = clusterv1.MachineOwnerRemediatedCondition
 )
 
-// While more machines are unhealthy than the health check allows, they are named and not remediated; when one heals, the others are.
+// While more machines are unhealthy than the health check allows, they are named and not remediated; when one heals,
+// the others are.
 func TestTooManyUnhealthy(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -32,17 +33,21 @@ func TestTooManyUnhealthy(t *testing.T) {
 	w.MustCreate(check)
 	w.manage()
 	w.awaitHealthy(check, 2, 5)
-	const message = "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy (total: 5, unhealthy: 3, maxUnhealthy: 40%)"
+	const message = "Remediation is not allowed, the number of not started or unhealthy machines exceeds " +
+		"maxUnhealthy (total: 5, unhealthy: 3, maxUnhealthy: 40%)"
 	found := w.awaitCheck(check, func(s clusterv1.MachineHealthCheckStatus) bool {
 		return meta.IsStatusConditionFalse(s.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	})
-	allowed := meta.FindStatusCondition(found.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	if allowed.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || allowed.Message != message || *found.Status.RemediationsAllowed != 0 {
+	allowed := meta.FindStatusCondition(found.Status.Conditions,
+		clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	if allowed.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || allowed.Message != message ||
+		*found.Status.RemediationsAllowed != 0 {
 		t.Errorf("the health check has %+v, and allows %d", allowed, *found.Status.RemediationsAllowed)
 	}
 	w.AwaitEvent(check.Name, "RemediationRestricted", message)
 	reported := w.awaitCondition("a", succeeded, clusterv1.MachineHealthCheckUnhealthyNodeReason)
-	if reported.Message != "Health check failed:\n  * Condition Broken on Node is reporting status True with reason Tested for more than 1s" {
+	if reported.Message != "Health check failed:\n  * Condition Broken on Node is reporting status True with reason "+
+		"Tested for more than 1s" {
 		t.Errorf("the message of an unhealthy machine is %q", reported.Message)
 	}
 	for _, name := range names {
@@ -53,10 +58,12 @@ func TestTooManyUnhealthy(t *testing.T) {
 
 	w.setBroken(w.nodeOf("a"), corev1.ConditionFalse)
 	for _, name := range []string{"b", "c"} {
-		if marked := w.awaitCondition(name, ownerDoes, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason); marked.Status != metav1.ConditionFalse {
+		if marked := w.awaitCondition(name, ownerDoes,
+			clusterv1.MachineOwnerRemediatedWaitingForRemediationReason); marked.Status != metav1.ConditionFalse {
 			t.Errorf("machine %s is marked by %+v", name, marked)
 		}
-		w.AwaitEvent(name, "MachineMarkedUnhealthy", "Machine "+w.Namespace+"/"+name+" has been marked as unhealthy by "+w.Namespace+"/web")
+		w.AwaitEvent(name, "MachineMarkedUnhealthy",
+			"Machine "+w.Namespace+"/"+name+" has been marked as unhealthy by "+w.Namespace+"/web")
 	}
 	w.awaitCondition("a", succeeded, clusterv1.MachineHealthCheckSucceededReason)
 	for _, name := range []string{"a", "d", "e"} {
@@ -65,7 +72,8 @@ func TestTooManyUnhealthy(t *testing.T) {
 		}
 	}
 	w.MustGet(check)
-	if check.Labels[clusterv1.ClusterNameLabel] != "c" || len(check.OwnerReferences) != 1 || check.OwnerReferences[0].Kind != "Cluster" {
+	if check.Labels[clusterv1.ClusterNameLabel] != "c" || len(check.OwnerReferences) != 1 ||
+		check.OwnerReferences[0].Kind != "Cluster" {
 		t.Errorf("the health check has labels %v and owners %v", check.Labels, check.OwnerReferences)
 	}
 }
@@ -122,14 +130,22 @@ func TestReasons(t *testing.T) {
 		`{"status":{"conditions":[{"type":"DiskFailed","status":"True","reason":"Tested","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
 
 	for name, want := range map[string]metav1.Condition{
-		"gone": {Reason: clusterv1.MachineHealthCheckNodeDeletedReason, Message: "Health check failed:\n  * Node " + w.nodeOf("gone") + " has been deleted"},
-		"late": {Reason: clusterv1.MachineHealthCheckNodeStartupTimeoutReason, Message: "Health check failed:\n  * Node failed to report startup in 2s"},
+		"gone": {
+			Reason:  clusterv1.MachineHealthCheckNodeDeletedReason,
+			Message: "Health check failed:\n  * Node " + w.nodeOf("gone") + " has been deleted",
+		},
+		"late": {
+			Reason:  clusterv1.MachineHealthCheckNodeStartupTimeoutReason,
+			Message: "Health check failed:\n  * Node failed to report startup in 2s",
+		},
 		"annotated": {Reason: clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
 			Message: "Health check failed: marked for remediation via cluster.x-k8s.io/remediate-machine annotation"},
 		"conditioned": {Reason: clusterv1.MachineHealthCheckUnhealthyMachineReason,
-			Message: "Health check failed:\n  * Condition DiskFailed on Machine is reporting status True with reason Tested for more than 1s"},
+			Message: "Health check failed:\n  * Condition DiskFailed on Machine is reporting status True with reason " +
+				"Tested for more than 1s"},
 	} {
-		if got := w.awaitCondition(name, succeeded, want.Reason); got.Message != want.Message || got.Status != metav1.ConditionFalse {
+		if got := w.awaitCondition(name, succeeded, want.Reason); got.Message != want.Message ||
+			got.Status != metav1.ConditionFalse {
 			t.Errorf("%s: %+v", name, got)
 		}
 		w.awaitCondition(name, ownerDoes, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)
@@ -163,7 +179,8 @@ func TestPausesAndClustersThatStart(t *testing.T) {
 		t.Helper()
 		w.Eventually("the condition Paused is written", func() bool {
 			w.MustGet(check)
-			return meta.IsStatusConditionPresentAndEqual(check.Status.Conditions, clusterv1.PausedCondition, map[bool]metav1.ConditionStatus{true: "True", false: "False"}[want])
+			return meta.IsStatusConditionPresentAndEqual(check.Status.Conditions, clusterv1.PausedCondition,
+				map[bool]metav1.ConditionStatus{true: "True", false: "False"}[want])
 		})
 	}
 	isPaused(true)
@@ -171,7 +188,8 @@ func TestPausesAndClustersThatStart(t *testing.T) {
 		t.Errorf("a paused health check has reported %+v", reported)
 	}
 	infrastructure := func(status, at string) {
-		w.MustPatchStatus(cluster, `{"status":{"conditions":[{"type":"InfrastructureReady","status":%q,"reason":"Tested","message":"","lastTransitionTime":%q}]}}`, status, at)
+		w.MustPatchStatus(cluster,
+			`{"status":{"conditions":[{"type":"InfrastructureReady","status":%q,"reason":"Tested","message":"","lastTransitionTime":%q}]}}`, status, at)
 	}
 	infrastructure("False", "2026-01-01T00:00:00Z")
 	w.MustPatch(cluster, `{"spec":{"paused":false}}`)
@@ -195,11 +213,14 @@ func TestInvalidChecks(t *testing.T) {
 		t.Helper()
 		w.awaitCheck(check, func(s clusterv1.MachineHealthCheckStatus) bool {
 			allowed := meta.FindStatusCondition(s.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-			return allowed.Status == metav1.ConditionFalse && allowed.Reason == "InvalidSpec" && allowed.Message == message
+			return allowed.Status == metav1.ConditionFalse && allowed.Reason == "InvalidSpec" &&
+				allowed.Message == message
 		})
 	}
-	awaitInvalid("spec.remediation.triggerIf.unhealthyInRange is [3-1]: write a range such as [1-3]: the second number is less than the first")
-	w.MustPatch(check, `{"spec":{"remediation":{"triggerIf":{"unhealthyInRange":null,"unhealthyLessThanOrEqualTo":"many"}}}}`)
+	awaitInvalid("spec.remediation.triggerIf.unhealthyInRange is [3-1]: write a range such as [1-3]: the second " +
+		"number is less than the first")
+	w.MustPatch(check,
+		`{"spec":{"remediation":{"triggerIf":{"unhealthyInRange":null,"unhealthyLessThanOrEqualTo":"many"}}}}`)
 	awaitInvalid(`spec.remediation.triggerIf.unhealthyLessThanOrEqualTo: write a number, or a percentage such as 40%: "many" is neither a number nor a percentage`)
 	w.MustPatch(check, `{"spec":{"remediation":null,"selector":{"matchLabels":null}}}`)
 	awaitInvalid("spec.selector: it is empty: write labels of the machines to check")

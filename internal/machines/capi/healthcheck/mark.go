@@ -18,10 +18,12 @@ import (
 )
 
 // markAll writes the verdict on each machine, independently of the others.
-func (r *ClusterHealthCheckReconciler) markAll(ctx context.Context, p *healthPass, targets []healthTarget, verdicts []healthVerdict) error {
+func (r *ClusterHealthCheckReconciler) markAll(ctx context.Context, p *healthPass, targets []healthTarget,
+	verdicts []healthVerdict) error {
 	if template := p.check.Spec.Remediation.TemplateRef; template.IsDefined() {
 		var err error
-		if p.requested, err = remediation.ListRequests(ctx, r.client, template.GroupVersionKind(), p.check.Namespace); err != nil {
+		if p.requested, err = remediation.ListRequests(ctx, r.client, template.GroupVersionKind(),
+			p.check.Namespace); err != nil {
 			// The conditions of machines are written nevertheless, with the reason why nothing is requested.
 			ctrl.LoggerFrom(ctx).Error(err, "read which remediations are requested")
 		}
@@ -42,12 +44,15 @@ func (r *ClusterHealthCheckReconciler) markAll(ctx context.Context, p *healthPas
 	return errors.Join(problems...)
 }
 
-// healthy returns a machine with the condition of a healthy one. The other conditions are left to the remediating controllers.
+// healthy returns a machine with the condition of a healthy one. The other conditions are left to the remediating
+// controllers.
 func healthy(m *clusterv1.Machine) *clusterv1.Machine {
-	return withCondition(m, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineHealthCheckSucceededReason, "")
+	return withCondition(m, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededCondition,
+		clusterv1.MachineHealthCheckSucceededReason, "")
 }
 
-func withCondition(m *clusterv1.Machine, status metav1.ConditionStatus, kind, reason, message string) *clusterv1.Machine {
+func withCondition(m *clusterv1.Machine, status metav1.ConditionStatus, kind, reason,
+	message string) *clusterv1.Machine {
 	changed := m.DeepCopy()
 	meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: m.Generation,
@@ -58,12 +63,13 @@ func withCondition(m *clusterv1.Machine, status metav1.ConditionStatus, kind, re
 // isMarked reports whether there is nothing to write on an unhealthy machine.
 func (p *healthPass) isMarked(m *clusterv1.Machine, v healthVerdict) bool {
 	succeeded := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition)
-	return succeeded != nil && succeeded.Status == metav1.ConditionFalse && succeeded.Reason == v.reason && succeeded.Message == v.message() &&
+	return succeeded != nil && succeeded.Status == metav1.ConditionFalse && succeeded.Reason == v.reason &&
+		succeeded.Message == v.message() &&
 		!p.isDue(m)
 }
 
-// isDue reports whether remediation of an unhealthy machine is still to be requested. A request is repeated only after the
-// remediating controller has reported success.
+// isDue reports whether remediation of an unhealthy machine is still to be requested. A request is repeated only after
+// the remediating controller has reported success.
 func (p *healthPass) isDue(m *clusterv1.Machine) bool {
 	if !p.isAllowed || m.DeletionTimestamp != nil {
 		return false
@@ -75,8 +81,8 @@ func (p *healthPass) isDue(m *clusterv1.Machine) bool {
 	return remediated == nil || remediated.Status == metav1.ConditionTrue
 }
 
-// mark marks an unhealthy machine. The machine and its Node are read past the cache before: the caches are filled one after the other,
-// and a Node that is missing in one of them must not have a machine deleted.
+// mark marks an unhealthy machine. The machine and its Node are read past the cache before: the caches are filled one
+// after the other, and a Node that is missing in one of them must not have a machine deleted.
 func (r *ClusterHealthCheckReconciler) mark(ctx context.Context, p *healthPass, seen *clusterv1.Machine) error {
 	machine := &clusterv1.Machine{}
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(seen), machine); err != nil {
@@ -90,7 +96,8 @@ func (r *ClusterHealthCheckReconciler) mark(ctx context.Context, p *healthPass, 
 	if v.reason == "" { // the watch of what has changed causes another pass
 		return nil
 	}
-	changed := withCondition(machine, metav1.ConditionFalse, clusterv1.MachineHealthCheckSucceededCondition, v.reason, v.message())
+	changed := withCondition(machine, metav1.ConditionFalse, clusterv1.MachineHealthCheckSucceededCondition, v.reason,
+		v.message())
 	if !p.isDue(machine) {
 		return r.write(ctx, machine, changed)
 	}
@@ -98,13 +105,16 @@ func (r *ClusterHealthCheckReconciler) mark(ctx context.Context, p *healthPass, 
 	if err := r.write(ctx, machine, changed); err != nil || problem != nil {
 		return errors.Join(problem, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("unhealthy Machine marked", "machine", machine.Name, "reason", v.reason, "message", v.message())
+	ctrl.LoggerFrom(ctx).Info("unhealthy Machine marked", "machine", machine.Name, "reason", v.reason, "message",
+		v.message())
 	r.recorder.Eventf(machine, nil, corev1.EventTypeNormal, "MachineMarkedUnhealthy", "Remediate",
-		"Machine %s/%s has been marked as unhealthy by %s/%s", machine.Namespace, machine.Name, p.check.Namespace, p.check.Name)
+		"Machine %s/%s has been marked as unhealthy by %s/%s", machine.Namespace, machine.Name, p.check.Namespace,
+		p.check.Name)
 	return nil
 }
 
-// write writes the conditions of a machine. It fails with a conflict if another controller has changed the machine meanwhile.
+// write writes the conditions of a machine. It fails with a conflict if another controller has changed the machine
+// meanwhile.
 func (r *ClusterHealthCheckReconciler) write(ctx context.Context, before, changed *clusterv1.Machine) error {
 	if equality.Semantic.DeepEqual(before.Status.Conditions, changed.Status.Conditions) {
 		return nil
@@ -112,9 +122,10 @@ func (r *ClusterHealthCheckReconciler) write(ctx context.Context, before, change
 	return client.IgnoreNotFound(patch.StatusWithLock(ctx, r.client, changed, before))
 }
 
-// request requests the remediation of a machine: by its owner, or by an object that is created from a template. It returns the
-// machine with the condition for that, also if the request fails.
-func (r *ClusterHealthCheckReconciler) request(ctx context.Context, p *healthPass, m *clusterv1.Machine) (*clusterv1.Machine, error) {
+// request requests the remediation of a machine: by its owner, or by an object that is created from a template. It
+// returns the machine with the condition for that, also if the request fails.
+func (r *ClusterHealthCheckReconciler) request(ctx context.Context, p *healthPass,
+	m *clusterv1.Machine) (*clusterv1.Machine, error) {
 	if !p.check.Spec.Remediation.TemplateRef.IsDefined() {
 		return withCondition(m, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedCondition,
 			clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, "Waiting for remediation"), nil

@@ -18,8 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestSetReplacesAnUnhealthyMachine: the controllers of a set of two simulated machines stop before the health check marks one, and the
-// health check stops after that. All start again, and replace that machine, once; the other one stays.
+// TestSetReplacesAnUnhealthyMachine: the controllers of a set of two simulated machines stop before the health check
+// marks one, and the health check stops after that. All start again, and replace that machine, once; the other one
+// stays.
 func TestSetReplacesAnUnhealthyMachine(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -28,9 +29,11 @@ func TestSetReplacesAnUnhealthyMachine(t *testing.T) {
 	set.Spec.Selector.MatchLabels = map[string]string{"role": "web"}
 	set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
 	set.Spec.Template.Spec = machinetest.MachineSpec()
-	w.MustCreate(&v1alpha1.KwokMachineTemplate{ObjectMeta: w.Meta("small")}, &v1alpha1.KwokConfigTemplate{ObjectMeta: w.Meta("plain")}, set, w.newCheck())
+	w.MustCreate(&v1alpha1.KwokMachineTemplate{ObjectMeta: w.Meta("small")},
+		&v1alpha1.KwokConfigTemplate{ObjectMeta: w.Meta("plain")}, set, w.newCheck())
 	makesMachines := func(m ctrl.Manager) error {
-		return errors.Join(machineset.SetupWithManager(m, machineset.ClusterMachineSetOptions{}), kwok.SetupWithManager(m), kwok.SetupConfigsWithManager(m),
+		return errors.Join(machineset.SetupWithManager(m, machineset.ClusterMachineSetOptions{}),
+			kwok.SetupWithManager(m), kwok.SetupConfigsWithManager(m),
 			capi.SetupWithManager(t.Context(), m, capi.ClusterAPIOptions{}))
 	}
 	run := func(setUp func(ctrl.Manager) error) (stop func()) {

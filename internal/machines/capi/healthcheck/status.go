@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/remediation"
 )
 
-// reasonInvalidSpec is the reason of RemediationAllowed, and of an event, for what Cluster API's admission refuses: it does not
-// run here.
+// reasonInvalidSpec is the reason of RemediationAllowed, and of an event, for what Cluster API's admission refuses: it
+// does not run here.
 const reasonInvalidSpec = "InvalidSpec"
 
 // newCensus returns the census of some machines before any is examined. The health check is valid.
@@ -31,7 +31,8 @@ func newCensus(check *clusterv1.MachineHealthCheck, machines int) remediation.Ce
 }
 
 // newCheckStatus returns the status of a health check after a census.
-func newCheckStatus(check *clusterv1.MachineHealthCheck, c remediation.Census, targets []healthTarget) clusterv1.MachineHealthCheckStatus {
+func newCheckStatus(check *clusterv1.MachineHealthCheck, c remediation.Census,
+	targets []healthTarget) clusterv1.MachineHealthCheckStatus {
 	status := *check.Status.DeepCopy()
 	status.ObservedGeneration = check.Generation
 	status.ExpectedMachines, status.CurrentHealthy = ptr.To(int32(c.Machines)), ptr.To(int32(c.Healthy))
@@ -55,10 +56,12 @@ func newCheckStatus(check *clusterv1.MachineHealthCheck, c remediation.Census, t
 
 // restriction is why no machine is remediated, in the words of Cluster API.
 func restriction(check *clusterv1.MachineHealthCheck, c remediation.Census) string {
-	const message = "Remediation is not allowed, the number of not started or unhealthy machines %s (total: %d, unhealthy: %d, %s: %s)"
+	const message = "Remediation is not allowed, the number of not started or unhealthy machines %s (total: %d, " +
+		"unhealthy: %d, %s: %s)"
 	trigger := check.Spec.Remediation.TriggerIf
 	if trigger.UnhealthyInRange != "" {
-		return fmt.Sprintf(message, "does not fall within the range", c.Machines, c.Unhealthy(), "unhealthyRange", trigger.UnhealthyInRange)
+		return fmt.Sprintf(message, "does not fall within the range", c.Machines, c.Unhealthy(), "unhealthyRange",
+			trigger.UnhealthyInRange)
 	}
 	limit := cmp.Or(trigger.UnhealthyLessThanOrEqualTo, ptr.To(intstr.FromString("100%")))
 	return fmt.Sprintf(message, "exceeds maxUnhealthy", c.Machines, c.Unhealthy(), "maxUnhealthy", limit.String())
@@ -82,7 +85,8 @@ func invalidStatus(check *clusterv1.MachineHealthCheck, problem error) clusterv1
 	return status
 }
 
-func setConditions(check *clusterv1.MachineHealthCheck, status *clusterv1.MachineHealthCheckStatus, conditions ...metav1.Condition) {
+func setConditions(check *clusterv1.MachineHealthCheck, status *clusterv1.MachineHealthCheckStatus,
+	conditions ...metav1.Condition) {
 	for _, condition := range conditions {
 		condition.ObservedGeneration = check.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -90,19 +94,22 @@ func setConditions(check *clusterv1.MachineHealthCheck, status *clusterv1.Machin
 }
 
 // writeStatus writes the status, if it changes, and records an event when remediation becomes restricted.
-func (r *ClusterHealthCheckReconciler) writeStatus(ctx context.Context, check *clusterv1.MachineHealthCheck, next clusterv1.MachineHealthCheckStatus) error {
+func (r *ClusterHealthCheckReconciler) writeStatus(ctx context.Context, check *clusterv1.MachineHealthCheck,
+	next clusterv1.MachineHealthCheckStatus) error {
 	if equality.Semantic.DeepEqual(check.Status, next) {
 		return nil
 	}
 	before := check.DeepCopy()
 	check.Status = next
-	if err := r.client.Status().Patch(ctx, check.DeepCopy(), client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Status().Patch(ctx, check.DeepCopy(),
+		client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	allowed := meta.FindStatusCondition(next.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	isUnhealthy := ptr.Deref(next.ExpectedMachines, 0) > ptr.Deref(next.CurrentHealthy, 0)
 	if isRestricted(next) && !isRestricted(before.Status) && isUnhealthy {
-		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "RemediationRestricted", "Remediate", "%s", allowed.Message)
+		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "RemediationRestricted", "Remediate", "%s",
+			allowed.Message)
 	}
 	return nil
 }

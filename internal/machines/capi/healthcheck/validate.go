@@ -42,12 +42,16 @@ func unhealthyRange(check *clusterv1.MachineHealthCheck, machines int) (least, m
 			err = errors.New("the second number is less than the first")
 		}
 		if err != nil {
-			return 0, 0, &invalidCheck{fmt.Errorf("spec.remediation.triggerIf.unhealthyInRange is %s: write a range such as [1-3]: %w", trigger.UnhealthyInRange, err)}
+			return 0, 0,
+				&invalidCheck{fmt.Errorf("spec.remediation.triggerIf.unhealthyInRange is %s: write a range such as "+
+					"[1-3]: %w", trigger.UnhealthyInRange, err)}
 		}
 		return least, most, nil
 	}
 	if most, err = remediation.MostUnhealthy(trigger.UnhealthyLessThanOrEqualTo, machines); err != nil {
-		return 0, 0, &invalidCheck{fmt.Errorf("spec.remediation.triggerIf.unhealthyLessThanOrEqualTo: write a number, or a percentage such as 40%%: %w", err)}
+		return 0, 0,
+			&invalidCheck{fmt.Errorf("spec.remediation.triggerIf.unhealthyLessThanOrEqualTo: write a number, or a "+
+				"percentage such as 40%%: %w", err)}
 	}
 	return 0, most, nil
 }

@@ -16,12 +16,14 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 )
 
-// byNode is the index of the cache that finds Machines by the names of their Nodes. The controller of Machines has one of its own,
-// so that each can run without the other.
+// byNode is the index of the cache that finds Machines by the names of their Nodes. The controller of Machines has one
+// of its own, so that each can run without the other.
 const byNode = "clusterapi.healthcheck.nodeName"
 
 func addIndex(ctx context.Context, indexer client.FieldIndexer) error {
-	return enqueue.AddIndex(ctx, indexer, byNode, func(m *clusterv1.Machine) []string { return []string{m.Status.NodeRef.Name} })
+	return enqueue.AddIndex(ctx, indexer, byNode, func(m *clusterv1.Machine) []string {
+		return []string{m.Status.NodeRef.Name}
+	})
 }
 
 // machineChanges passes changes that may make a machine healthy or unhealthy, or have it selected.
@@ -29,11 +31,12 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 	before, now := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 	return before.UID != now.UID || before.Generation != now.Generation ||
 		!maps.Equal(before.Labels, now.Labels) || !maps.Equal(before.Annotations, now.Annotations) ||
-		before.Status.NodeRef != now.Status.NodeRef || !equality.Semantic.DeepEqual(before.Status.Conditions, now.Status.Conditions)
+		before.Status.NodeRef != now.Status.NodeRef ||
+		!equality.Semantic.DeepEqual(before.Status.Conditions, now.Status.Conditions)
 }}
 
-// clusterChanges passes the beginning and the end of a pause, and changes of conditions: machines of a Cluster that is starting are
-// not unhealthy.
+// clusterChanges passes the beginning and the end of a pause, and changes of conditions: machines of a Cluster that is
+// starting are not unhealthy.
 var clusterChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
 	return before.UID != now.UID || before.Generation != now.Generation ||
@@ -58,7 +61,8 @@ func (r *ClusterHealthCheckReconciler) checksOfCluster(ctx context.Context, clus
 // checksOfNode returns the health checks that select the Machines of a Node.
 func (r *ClusterHealthCheckReconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	var machines clusterv1.MachineList
-	if err := r.client.List(ctx, &machines, client.MatchingFields{byNode: node.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &machines, client.MatchingFields{byNode: node.GetName()},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the index exists, and the cache does not fail
 	}
 	var found []reconcile.Request
@@ -68,6 +72,7 @@ func (r *ClusterHealthCheckReconciler) checksOfNode(ctx context.Context, node cl
 	return found
 }
 
-func (r *ClusterHealthCheckReconciler) checks(ctx context.Context, namespace string, isMeant func(*clusterv1.MachineHealthCheck) bool) []reconcile.Request {
+func (r *ClusterHealthCheckReconciler) checks(ctx context.Context, namespace string,
+	isMeant func(*clusterv1.MachineHealthCheck) bool) []reconcile.Request {
 	return enqueue.Requests(ctx, r.client, &clusterv1.MachineHealthCheckList{}, isMeant, client.InNamespace(namespace))
 }

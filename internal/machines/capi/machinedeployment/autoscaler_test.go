@@ -7,13 +7,16 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// An administrator leaves spec.replicas to the cluster autoscaler: the deployment keeps its machines, also in a rollout, whose surplus
-// machines do not count.
+// An administrator leaves spec.replicas to the cluster autoscaler: the deployment keeps its machines, also in a
+// rollout, whose surplus machines do not count.
 func TestReplicasAreLeftToAnAutoscaler(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	d := f.newDeployment(2, 1, 0)
-	d.Annotations = map[string]string{clusterv1.AutoscalerMinSizeAnnotation: "1", clusterv1.AutoscalerMaxSizeAnnotation: "5"}
+	d.Annotations = map[string]string{
+		clusterv1.AutoscalerMinSizeAnnotation: "1",
+		clusterv1.AutoscalerMaxSizeAnnotation: "5",
+	}
 	d.Spec.Template.Annotations = map[string]string{held: "test"}
 	f.MustCreate(d)
 	f.Eventually("two machines", func() bool { return len(f.machines()) == 2 })

@@ -16,8 +16,10 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for a retry.
-func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *deploymentSnapshot, problem error) error {
+// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for
+// a retry.
+func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *deploymentSnapshot,
+	problem error) error {
 	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
 	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta, Status: seen.deployment.Status}
 	changed := before.DeepCopy()
@@ -51,13 +53,15 @@ func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploy
 	count(&status, seen)
 	status.Phase = phase(int(ptr.Deref(status.Replicas, 0)), wanted)
 	setConditions(available(seen, status.AvailableReplicas), rollingOut(seen))
-	setConditions(aggregate.Scaling(int(ptr.Deref(status.Replicas, 0)), wanted, problem, aggregate.Stuck(machines, seen.time))...)
-	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time), remediating(machines), deleting(seen, machines))
+	setConditions(aggregate.Scaling(int(ptr.Deref(status.Replicas, 0)), wanted, problem,
+		aggregate.Stuck(machines, seen.time))...)
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time),
+		remediating(machines), deleting(seen, machines))
 	return status
 }
 
-// count sums up the counts of sets, once each of them has counted. A set that has become outdated may still count its machines
-// as up to date.
+// count sums up the counts of sets, once each of them has counted. A set that has become outdated may still count its
+// machines as up to date.
 func count(status *clusterv1.MachineDeploymentStatus, seen *deploymentSnapshot) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = nil, nil, nil, nil
 	for _, set := range seen.sets {
@@ -94,7 +98,8 @@ func available(seen *deploymentSnapshot, replicas *int32) metav1.Condition {
 	case replicas == nil:
 		return metav1.Condition{
 			Type: clusterv1.AvailableCondition, Status: metav1.ConditionUnknown,
-			Reason: clusterv1.MachineDeploymentAvailableWaitingForAvailableReplicasSetReason, Message: "Waiting for status.availableReplicas set",
+			Reason:  clusterv1.MachineDeploymentAvailableWaitingForAvailableReplicasSetReason,
+			Message: "Waiting for status.availableReplicas set",
 		}
 	case int(*replicas) >= needed:
 		return aggregate.Condition(clusterv1.AvailableCondition, true, "")
@@ -109,8 +114,8 @@ func available(seen *deploymentSnapshot, replicas *int32) metav1.Condition {
 	return aggregate.Condition(clusterv1.AvailableCondition, false, message)
 }
 
-// rollingOut returns the condition RollingOut, with the reasons why machines are not up to date: a version first. If extensions
-// can update machines in place, the message also has the reasons why machines are replaced.
+// rollingOut returns the condition RollingOut, with the reasons why machines are not up to date: a version first. If
+// extensions can update machines in place, the message also has the reasons why machines are replaced.
 func rollingOut(seen *deploymentSnapshot) metav1.Condition {
 	outdated, reasons := 0, map[string]bool{}
 	for _, machine := range seen.owned() {
@@ -139,9 +144,11 @@ func remediating(machines []*clusterv1.Machine) metav1.Condition {
 			continue
 		}
 		unhealthy = append(unhealthy, machine.Name)
-		if owner := meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition); owner != nil &&
+		if owner := meta.FindStatusCondition(machine.Status.Conditions,
+			clusterv1.MachineOwnerRemediatedCondition); owner != nil &&
 			owner.Status == metav1.ConditionFalse {
-			remediated = append(remediated, fmt.Sprintf("* Machine %s: %s", machine.Name, cmp.Or(owner.Message, owner.Reason)))
+			remediated = append(remediated,
+				fmt.Sprintf("* Machine %s: %s", machine.Name, cmp.Or(owner.Message, owner.Reason)))
 		}
 	}
 	switch {
@@ -163,7 +170,8 @@ func deleting(seen *deploymentSnapshot, machines []*clusterv1.Machine) metav1.Co
 		return aggregate.Condition(clusterv1.DeletingCondition, true,
 			fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, seen.time))
 	case len(seen.sets) > 0:
-		return aggregate.Condition(clusterv1.DeletingCondition, true, fmt.Sprintf("Deleting %d MachineSets", len(seen.sets)))
+		return aggregate.Condition(clusterv1.DeletingCondition, true,
+			fmt.Sprintf("Deleting %d MachineSets", len(seen.sets)))
 	}
 	return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// appliedAnnotation is on each set, and has a hash of the metadata that was last applied to it. Metadata that the deployment
-// no longer has is removed from a set by an apply without it.
+// appliedAnnotation is on each set, and has a hash of the metadata that was last applied to it. Metadata that the
+// deployment no longer has is removed from a set by an apply without it.
 const appliedAnnotation = "machine.runlevel.dev/applied-deployment"
 
 // ownAnnotations are the annotations of a deployment that its sets do not get.
@@ -30,11 +30,14 @@ var ownAnnotations = []string{
 	clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation, "cluster.x-k8s.io/conversion-data",
 }
 
-// desired returns the desired state of a set, by the deployment and the plan. Fields of the template that need new machines
-// are the set's own.
-func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, revision map[string]string, isClosed bool) *clusterv1.MachineSet {
+// desired returns the desired state of a set, by the deployment and the plan. Fields of the template that need new
+// machines are the set's own.
+func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, revision map[string]string,
+	isClosed bool) *clusterv1.MachineSet {
 	spec := s.deployment.Spec.DeepCopy()
-	unique := map[string]string{clusterv1.MachineDeploymentUniqueLabel: set.Labels[clusterv1.MachineDeploymentUniqueLabel]}
+	unique := map[string]string{
+		clusterv1.MachineDeploymentUniqueLabel: set.Labels[clusterv1.MachineDeploymentUniqueLabel],
+	}
 	desired := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.deployment.Namespace, Name: set.Name, UID: set.UID, Finalizers: set.Finalizers,
 		OwnerReferences: []metav1.OwnerReference{controllerOf(s.deployment)},
@@ -52,12 +55,15 @@ func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan
 	desired.Spec.Template.Annotations = spec.Template.Annotations
 	desired.Spec.Template.Spec = *set.Spec.Template.Spec.DeepCopy()
 	rolloutrules.SetMutable(&desired.Spec.Template.Spec, &spec.Template.Spec)
-	desired.Annotations[appliedAnnotation], _ = hashOf(desired.Labels, desired.Annotations, desired.Spec.Template.ObjectMeta) // maps of strings
+	// maps of strings
+	desired.Annotations[appliedAnnotation], _ = hashOf(desired.Labels, desired.Annotations,
+		desired.Spec.Template.ObjectMeta)
 	return desired
 }
 
 // annotations returns the annotations of a set. A closed set does not replace machines that are deleted.
-func (s *deploymentSnapshot) annotations(step rolloutplan.SetStep, revision map[string]string, isClosed bool) map[string]string {
+func (s *deploymentSnapshot) annotations(step rolloutplan.SetStep, revision map[string]string,
+	isClosed bool) map[string]string {
 	annotations := labels.Merge(s.deployment.Annotations, nil)
 	for _, key := range ownAnnotations {
 		delete(annotations, key)
@@ -124,5 +130,7 @@ func (s *deploymentSnapshot) outdated() []*clusterv1.MachineSet {
 	if wanted := int(*s.deployment.Spec.Replicas); state.UpToDate != wanted || machines != wanted {
 		return nil
 	}
-	return slices.DeleteFunc(s.old(current), func(set *clusterv1.MachineSet) bool { return !isCleanable(set, s.machines[set.UID]) })
+	return slices.DeleteFunc(s.old(current), func(set *clusterv1.MachineSet) bool {
+		return !isCleanable(set, s.machines[set.UID])
+	})
 }

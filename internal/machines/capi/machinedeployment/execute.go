@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// fieldManager is the field manager of Cluster API's own controller: each can change and remove the fields that the other
-// has set.
+// fieldManager is the field manager of Cluster API's own controller: each can change and remove the fields that the
+// other has set.
 const fieldManager = client.FieldOwner("capi-machinedeployment")
 
 // claim sets the finalizer, the owner reference to the Cluster and the revision of the deployment.
@@ -31,7 +31,10 @@ func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *de
 	if seen.rollout.revision != "" {
 		metav1.SetMetaDataAnnotation(&claimed.ObjectMeta, clusterv1.RevisionAnnotation, seen.rollout.revision)
 	}
-	if seen.cluster != nil && !slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == seen.cluster.UID }) {
+	if seen.cluster != nil &&
+		!slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.UID == seen.cluster.UID
+		}) {
 		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(seen.cluster))
 	}
 	if equality.Semantic.DeepEqual(before, &claimed.ObjectMeta) {
@@ -81,7 +84,8 @@ func (r *ClusterMachineDeploymentReconciler) adopt(ctx context.Context, seen *de
 }
 
 // change creates or changes a set, and records an event.
-func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *deploymentSnapshot, change setChange) error {
+func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *deploymentSnapshot,
+	change setChange) error {
 	step := change.step
 	if change.before == nil {
 		if err := r.prepare(ctx, seen); err != nil {
@@ -92,9 +96,11 @@ func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *d
 		return err
 	}
 	if change.before == nil {
-		r.recordEvent(seen, "SuccessfulCreate", "Created MachineSet %s/%s with %d replicas", seen.deployment.Namespace, step.Set, step.To)
+		r.recordEvent(seen, "SuccessfulCreate", "Created MachineSet %s/%s with %d replicas", seen.deployment.Namespace,
+			step.Set, step.To)
 	}
-	ctrl.LoggerFrom(ctx).Info("MachineSet changed", "machineSet", step.Set, "replicas", step.To, "reasons", step.Reasons)
+	ctrl.LoggerFrom(ctx).Info("MachineSet changed", "machineSet", step.Set, "replicas", step.To, "reasons",
+		step.Reasons)
 	switch {
 	case change.before != nil && step.To > step.From:
 		r.recordEvent(seen, "SuccessfulScale", "Scaled up MachineSet %s: %d -> %d", step.Set, step.From, step.To)
@@ -107,11 +113,13 @@ func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *d
 // prepare returns an error while no set can be created.
 func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *deploymentSnapshot) error {
 	if seen.cluster == nil {
-		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.deployment.Spec.ClusterName)
+		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it",
+			seen.deployment.Spec.ClusterName)
 	}
 	var failures []error
 	template := seen.deployment.Spec.Template.Spec
-	for _, ref := range []clusterv1.ContractVersionedObjectReference{template.Bootstrap.ConfigRef, template.InfrastructureRef} {
+	for _, ref := range []clusterv1.ContractVersionedObjectReference{template.Bootstrap.ConfigRef,
+		template.InfrastructureRef} {
 		if ref.IsDefined() {
 			_, err := r.references.Get(ctx, ref, seen.deployment.Namespace)
 			failures = append(failures, err)
@@ -120,8 +128,8 @@ func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *
 	return errors.Join(failures...)
 }
 
-// end deletes the sets of a deployment that is being deleted, and removes the finalizer when they are gone. If dependents
-// are orphaned, the garbage collector removes their owner references first.
+// end deletes the sets of a deployment that is being deleted, and removes the finalizer when they are gone. If
+// dependents are orphaned, the garbage collector removes their owner references first.
 func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *deploymentSnapshot) error {
 	if controllerutil.ContainsFinalizer(seen.deployment, metav1.FinalizerOrphanDependents) {
 		return nil
@@ -151,6 +159,7 @@ func (r *ClusterMachineDeploymentReconciler) deleteSet(ctx context.Context, set 
 	return nil
 }
 
-func (r *ClusterMachineDeploymentReconciler) recordEvent(seen *deploymentSnapshot, reason, message string, arguments ...any) {
+func (r *ClusterMachineDeploymentReconciler) recordEvent(seen *deploymentSnapshot, reason, message string,
+	arguments ...any) {
 	r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeNormal, reason, "Rollout", message, arguments...)
 }

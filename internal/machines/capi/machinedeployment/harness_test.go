@@ -85,10 +85,15 @@ func setUpSets(m ctrl.Manager) error {
 func (f *field) newDeployment(replicas int32, surge, unavailable int) *clusterv1.MachineDeployment {
 	labels := map[string]string{"role": "web"}
 	d := &clusterv1.MachineDeployment{ObjectMeta: f.Meta("web")}
-	d.Spec = clusterv1.MachineDeploymentSpec{ClusterName: "c", Replicas: &replicas, Selector: metav1.LabelSelector{MatchLabels: labels}}
+	d.Spec = clusterv1.MachineDeploymentSpec{
+		ClusterName: "c",
+		Replicas:    &replicas,
+		Selector:    metav1.LabelSelector{MatchLabels: labels},
+	}
 	d.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
 	most, fewest := intstr.FromInt(surge), intstr.FromInt(unavailable)
-	d.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, d.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = &most, &fewest
+	d.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, d.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = &most,
+		&fewest
 	d.Spec.Template.Labels = labels
 	d.Spec.Template.Spec = machinetest.MachineSpec()
 	return d
@@ -128,11 +133,13 @@ func (f *field) sets() map[string]*clusterv1.MachineSet {
 }
 
 // awaitDeployment waits until a deployment is as wanted, and its status is of its newest generation.
-func (f *field) awaitDeployment(d *clusterv1.MachineDeployment, isWanted func(*clusterv1.MachineDeployment) bool) *clusterv1.MachineDeployment {
+func (f *field) awaitDeployment(d *clusterv1.MachineDeployment,
+	isWanted func(*clusterv1.MachineDeployment) bool) *clusterv1.MachineDeployment {
 	f.Helper()
-	return machinetest.Await(f, f, &clusterv1.MachineDeployment{}, client.ObjectKeyFromObject(d), func(d *clusterv1.MachineDeployment) bool {
-		return d.Status.ObservedGeneration == d.Generation && isWanted(d)
-	})
+	return machinetest.Await(f, f, &clusterv1.MachineDeployment{}, client.ObjectKeyFromObject(d),
+		func(d *clusterv1.MachineDeployment) bool {
+			return d.Status.ObservedGeneration == d.Generation && isWanted(d)
+		})
 }
 
 // awaitComplete waits until all machines are those of a template and available, and the sets of others are gone.
@@ -141,11 +148,13 @@ func (f *field) awaitComplete(d *clusterv1.MachineDeployment, template string) *
 	return f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
 		want := *d.Spec.Replicas
 		s := d.Status
-		if s.UpToDateReplicas == nil || *s.UpToDateReplicas != want || *s.AvailableReplicas != want || *s.Replicas != want {
+		if s.UpToDateReplicas == nil || *s.UpToDateReplicas != want || *s.AvailableReplicas != want ||
+			*s.Replicas != want {
 			return false
 		}
 		sets := f.sets()
-		return len(sets) == 1 && sets[template] != nil && hasCondition(d, clusterv1.MachinesUpToDateCondition, metav1.ConditionTrue) &&
+		return len(sets) == 1 && sets[template] != nil &&
+			hasCondition(d, clusterv1.MachinesUpToDateCondition, metav1.ConditionTrue) &&
 			hasCondition(d, clusterv1.RollingOutCondition, metav1.ConditionFalse)
 	})
 }
@@ -193,5 +202,7 @@ func (f *field) stopInTheMiddle(d *clusterv1.MachineDeployment) (goOn func()) {
 }
 
 func hasCondition(d *clusterv1.MachineDeployment, kind string, status metav1.ConditionStatus) bool {
-	return slices.ContainsFunc(d.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kind && c.Status == status })
+	return slices.ContainsFunc(d.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == kind && c.Status == status
+	})
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// decideInPlace decides for each old set whether its machines can be updated in place. After an error no set is changed,
-// since replaced machines could not be restored. In a cluster without extensions all machines are replaced, and no reason is
-// reported.
+// decideInPlace decides for each old set whether its machines can be updated in place. After an error no set is
+// changed, since replaced machines could not be restored. In a cluster without extensions all machines are replaced,
+// and no reason is reported.
 func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, seen *deploymentSnapshot) error {
 	seen.inPlace = map[types.UID]rolloutplan.InPlaceDecision{}
 	movable := seen.movable()
@@ -44,8 +44,8 @@ func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, 
 	return nil
 }
 
-// movable returns the old sets with machines that could be moved to the new set. While a rollout is paused, and with OnDelete,
-// no machine is updated in place.
+// movable returns the old sets with machines that could be moved to the new set. While a rollout is paused, and with
+// OnDelete, no machine is updated in place.
 func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
 	if spec := s.spec(); spec.IsOnDelete || spec.IsPaused {
 		return nil
@@ -55,9 +55,10 @@ func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
 	})
 }
 
-// ask calls the extension, and returns why the machines of an old set are replaced; empty if they can be updated in place. A
-// template that was deleted can't be compared.
-func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
+// ask calls the extension, and returns why the machines of an old set are replaced; empty if they can be updated in
+// place. A template that was deleted can't be compared.
+func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *deploymentSnapshot,
+	set *clusterv1.MachineSet) (string, error) {
 	current, err := r.objectsOf(ctx, set)
 	if apierrors.IsNotFound(err) {
 		return "a template of MachineSet " + set.Name + " is gone", nil
@@ -69,7 +70,8 @@ func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *depl
 	if err != nil {
 		return "", err
 	}
-	decision, err := r.hooks.CanUpdateMachineSet(ctx, &hooksv1.CanUpdateMachineSetRequest{Current: current, Desired: desired})
+	decision, err := r.hooks.CanUpdateMachineSet(ctx,
+		&hooksv1.CanUpdateMachineSetRequest{Current: current, Desired: desired})
 	return strings.Join(decision.Reasons, "; "), err
 }
 
@@ -87,7 +89,8 @@ func (r *ClusterMachineDeploymentReconciler) objectsOf(ctx context.Context, set 
 ) {
 	template := set.Spec.Template.Spec
 	var found [2]*unstructured.Unstructured
-	for i, ref := range []clusterv1.ContractVersionedObjectReference{template.InfrastructureRef, template.Bootstrap.ConfigRef} {
+	for i, ref := range []clusterv1.ContractVersionedObjectReference{template.InfrastructureRef,
+		template.Bootstrap.ConfigRef} {
 		if !ref.IsDefined() {
 			continue
 		}

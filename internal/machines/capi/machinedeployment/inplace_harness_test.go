@@ -24,19 +24,22 @@ const (
 	done       = `{"status":"Success","retryAfterSeconds":0}`
 )
 
-// extend has an extension serve the namespace, which can change all of infrastructure in place, and all of a Machine if it is
-// to. Updates are done at once.
+// extend has an extension serve the namespace, which can change all of infrastructure in place, and all of a Machine if
+// it is to. Updates are done at once.
 func (f *field) extend(coversMachines bool, policy runtimev1.FailurePolicy) *runtimehooktest.TestExtension {
 	f.Helper()
 	extension := newExtension(f, coversMachines)
-	runtimehooktest.Discover(f, f, extension.Register(f, f, f.Namespace), policy, runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine)
+	runtimehooktest.Discover(f, f, extension.Register(f, f, f.Namespace), policy, runtimehook.CanUpdateMachineSet,
+		runtimehook.UpdateMachine)
 	return extension
 }
 
 func newExtension(t testing.TB, coversMachines bool) *runtimehooktest.TestExtension {
 	t.Helper()
 	extension := runtimehooktest.New(t)
-	extension.Serve(runtimehook.CanUpdateMachineSet, func(w http.ResponseWriter, r *http.Request) { cover(w, r, coversMachines) })
+	extension.Serve(runtimehook.CanUpdateMachineSet, func(w http.ResponseWriter, r *http.Request) {
+		cover(w, r, coversMachines)
+	})
 	extension.Answer(runtimehook.UpdateMachine, done)
 	return extension
 }
@@ -61,7 +64,9 @@ func cover(w http.ResponseWriter, r *http.Request, coversMachines bool) {
 	response := hooksv1.CanUpdateMachineSetResponse{InfrastructureMachineTemplatePatch: patch(desired)}
 	response.Status = hooksv1.ResponseStatusSuccess
 	if coversMachines {
-		response.MachineSetPatch = patch(map[string]any{"failureDomain": request.Desired.MachineSet.Spec.Template.Spec.FailureDomain})
+		response.MachineSetPatch = patch(
+			map[string]any{"failureDomain": request.Desired.MachineSet.Spec.Template.Spec.FailureDomain},
+		)
 	}
 	_ = json.NewEncoder(w).Encode(response)
 }
@@ -136,7 +141,8 @@ func (f *field) checkUpdated(template string, names map[string]types.UID) {
 		}
 		labels := infrastructure.Spec.Node.Labels
 		if len(labels) != 2 || labels["size"] != template || infrastructure.Spec.ProviderID == "" ||
-			infrastructure.Annotations[clusterv1.TemplateClonedFromNameAnnotation] != template || !metav1.IsControlledBy(infrastructure, machine) {
+			infrastructure.Annotations[clusterv1.TemplateClonedFromNameAnnotation] != template ||
+			!metav1.IsControlledBy(infrastructure, machine) {
 			f.Errorf("the infrastructure of %s: %+v", name, infrastructure)
 		}
 		config := &v1alpha1.KwokConfig{}

@@ -14,8 +14,8 @@ import (
 
 var crowd = flag.Int("crowd", 20, "how many machines are updated in place at once")
 
-// TestInPlaceCrowd has many machines updated at once, and the controllers start again while they are moved and while they are
-// updated.
+// TestInPlaceCrowd has many machines updated at once, and the controllers start again while they are moved and while
+// they are updated.
 func TestInPlaceCrowd(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)

@@ -12,10 +12,11 @@ import (
 // leastWrites is how many writes an update of one machine in place has at least.
 const leastWrites = 10
 
-var thorough = flag.Bool("thorough", false, "have the controllers die before each write of an update in place, not before every second")
+var thorough = flag.Bool("thorough", false,
+	"have the controllers die before each write of an update in place, not before every second")
 
-// TestInPlaceRestartBetweenWrites has the controllers die before writes of an update in place, one after the other, at each of its five
-// steps (C11). Others go on, and the machine stays the same.
+// TestInPlaceRestartBetweenWrites has the controllers die before writes of an update in place, one after the other, at
+// each of its five steps (C11). Others go on, and the machine stays the same.
 func TestInPlaceRestartBetweenWrites(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)

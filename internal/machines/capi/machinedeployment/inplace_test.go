@@ -43,7 +43,8 @@ func TestInPlace(t *testing.T) {
 				}
 			}
 			if len(stayed) != c.stay || callsOf(extension, runtimehook.CanUpdateMachineSet) != 1 {
-				t.Errorf("%d machines stay, asked %d times", len(stayed), callsOf(extension, runtimehook.CanUpdateMachineSet))
+				t.Errorf("%d machines stay, asked %d times", len(stayed),
+					callsOf(extension, runtimehook.CanUpdateMachineSet))
 			}
 			f.checkUpdated("medium", stayed)
 			if calls := callsOf(extension, runtimehook.UpdateMachine); calls < c.stay {
@@ -65,8 +66,9 @@ func TestInPlacePartially(t *testing.T) {
 	}
 	f.MustPatch(d, `{"spec":{"template":{"spec":{"failureDomain":"b","infrastructureRef":{"name":"medium"}}}}}`)
 	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
-		return strings.HasSuffix(conditionMessage(d, clusterv1.RollingOutCondition), "\n* Replaced, not updated in place: machineSet "+
-			"spec.template.spec.failureDomain is not covered by extension canupdatemachineset."+f.Namespace)
+		return strings.HasSuffix(conditionMessage(d, clusterv1.RollingOutCondition),
+			"\n* Replaced, not updated in place: machineSet "+
+				"spec.template.spec.failureDomain is not covered by extension canupdatemachineset."+f.Namespace)
 	})
 	for _, machine := range before {
 		f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
@@ -100,13 +102,16 @@ func TestInPlaceWithoutAnAnswer(t *testing.T) {
 			if policy == runtimev1.FailurePolicyFail {
 				stays = 1
 				f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
-					return strings.Contains(conditionMessage(d, clusterv1.ScalingUpCondition), "can be updated in place: extension canupdatemachineset.") &&
+					return strings.Contains(conditionMessage(d, clusterv1.ScalingUpCondition),
+						"can be updated in place: extension canupdatemachineset.") &&
 						callsOf(extension, runtimehook.CanUpdateMachineSet) > 2
 				})
 				if sets := f.sets(); len(sets) != 1 || *sets["small"].Spec.Replicas != 1 {
 					t.Fatalf("%d sets although nothing was decided", len(sets))
 				}
-				extension.Serve(runtimehook.CanUpdateMachineSet, func(w http.ResponseWriter, r *http.Request) { cover(w, r, true) })
+				extension.Serve(runtimehook.CanUpdateMachineSet, func(w http.ResponseWriter, r *http.Request) {
+					cover(w, r, true)
+				})
 			}
 			f.awaitComplete(d, "medium")
 			for name, machine := range f.machines() {
@@ -132,13 +137,14 @@ func TestInPlaceOnceDiscovered(t *testing.T) {
 	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
 		return strings.Contains(conditionMessage(d, clusterv1.ScalingUpCondition), "is not discovered yet")
 	})
-	runtimehooktest.Discover(t, f, config, runtimev1.FailurePolicyFail, runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine)
+	runtimehooktest.Discover(t, f, config, runtimev1.FailurePolicyFail, runtimehook.CanUpdateMachineSet,
+		runtimehook.UpdateMachine)
 	f.awaitComplete(d, "medium")
 	f.checkUpdated("medium", before)
 }
 
-// TestInPlaceWhileTheWatchLags has the watch of ExtensionConfigs lag behind: the extension that was just created counts, and the machine
-// is not replaced.
+// TestInPlaceWhileTheWatchLags has the watch of ExtensionConfigs lag behind: the extension that was just created
+// counts, and the machine is not replaced.
 func TestInPlaceWhileTheWatchLags(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
@@ -170,7 +176,9 @@ func TestNotInPlaceOnDelete(t *testing.T) {
 	f := newField(t)
 	extension := f.extend(true, runtimev1.FailurePolicyFail)
 	d := f.newDeployment(1, 1, 0)
-	d.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{Type: clusterv1.OnDeleteMachineDeploymentStrategyType}
+	d.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
+		Type: clusterv1.OnDeleteMachineDeploymentStrategyType,
+	}
 	d = f.start(d)
 	before := f.machines()
 	f.resize(d, "medium")

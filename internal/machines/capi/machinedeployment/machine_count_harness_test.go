@@ -59,7 +59,8 @@ func (c *machineCount) take(event watch.Event) {
 	}
 	// What is unavailable for a while is no doing of a rollout: on a busy computer, a node may miss its heartbeats.
 	_, isUpdating := machine.Annotations[clusterv1.UpdateInProgressAnnotation]
-	c.machines[machine.UID] = machine.DeletionTimestamp == nil && !isUpdating && (c.machines[machine.UID] || isAvailable(machine))
+	c.machines[machine.UID] = machine.DeletionTimestamp == nil && !isUpdating &&
+		(c.machines[machine.UID] || isAvailable(machine))
 	if event.Type == watch.Deleted {
 		delete(c.machines, machine.UID)
 	}
@@ -73,5 +74,6 @@ func (c *machineCount) take(event watch.Event) {
 }
 
 func isAvailable(machine *clusterv1.Machine) bool {
-	return machine.DeletionTimestamp == nil && meta.IsStatusConditionTrue(machine.Status.Conditions, clusterv1.MachineAvailableCondition)
+	return machine.DeletionTimestamp == nil &&
+		meta.IsStatusConditionTrue(machine.Status.Conditions, clusterv1.MachineAvailableCondition)
 }

@@ -1,7 +1,7 @@
-// Package machinedeployment rolls out the templates of Cluster API's MachineDeployments: it creates a MachineSet for each
-// template, scales the sets so that machines of the new one replace the others, or has machines moved to the new one that an
-// extension can update in place, updates fields that need no new machines, and sets the condition UpToDate of each Machine.
-// The controller of MachineSets creates and deletes the Machines of a set.
+// Package machinedeployment rolls out the templates of Cluster API's MachineDeployments: it creates a MachineSet for
+// each template, scales the sets so that machines of the new one replace the others, or has machines moved to the new
+// one that an extension can update in place, updates fields that need no new machines, and sets the condition UpToDate
+// of each Machine. The controller of MachineSets creates and deletes the Machines of a set.
 //
 // Package rolloutplan decides what to do, from the snapshot of snapshot.go.
 //
@@ -40,8 +40,8 @@ type ClusterMachineDeploymentReconciler struct {
 	now        func() time.Time
 }
 
-// SetupWithManager adds the controller of MachineDeployments to a manager. The hooks decide which machines can be updated in
-// place.
+// SetupWithManager adds the controller of MachineDeployments to a manager. The hooks decide which machines can be
+// updated in place.
 func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) error {
 	r := &ClusterMachineDeploymentReconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
@@ -50,7 +50,8 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 		hooks:      hooks,
 		now:        time.Now,
 	}
-	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &clusterv1.MachineDeployment{},
+	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(),
+		&clusterv1.MachineDeployment{},
 		handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(manager).
 		Named("cluster-api-machinedeployment").
@@ -59,15 +60,16 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 		Watches(&clusterv1.MachineSet{}, owner).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfOrphan)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(deploymentOfMachine)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfCluster), builder.WithPredicates(contract.ClusterPauses)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfCluster),
+			builder.WithPredicates(contract.ClusterPauses)).
 		Watches(&runtimev1.ExtensionConfig{}, handler.EnqueueRequestsFromMapFunc(r.allDeployments)).
 		Complete(r)
 }
 
 // Reconcile does the next steps of a MachineDeployment's rollout, and writes its status.
 //
-// The cache may lag behind the last writes of this controller and of the controller of MachineSets. So the cache only decides
-// whether there may be something to do; the plan is made from a read of the API server.
+// The cache may lag behind the last writes of this controller and of the controller of MachineSets. So the cache only
+// decides whether there may be something to do; the plan is made from a read of the API server.
 func (r *ClusterMachineDeploymentReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	suffix := rand.String(randomLength)
 	seen, err := r.takeSnapshot(ctx, r.cached, request.NamespacedName, suffix)

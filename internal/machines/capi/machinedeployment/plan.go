@@ -57,7 +57,8 @@ func (s *deploymentSnapshot) stateOf(set *clusterv1.MachineSet) rolloutplan.SetS
 }
 
 // changes returns the sets that differ from the plan: the new one first.
-func (s *deploymentSnapshot) changes(plan rolloutplan.RolloutPlan, current *clusterv1.MachineSet, old []*clusterv1.MachineSet) rollout {
+func (s *deploymentSnapshot) changes(plan rolloutplan.RolloutPlan, current *clusterv1.MachineSet,
+	old []*clusterv1.MachineSet) rollout {
 	var result rollout
 	if plan.New != nil {
 		revisions := newRevision(current, old)

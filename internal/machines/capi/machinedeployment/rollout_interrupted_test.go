@@ -32,7 +32,8 @@ func TestAPauseInTheMiddle(t *testing.T) {
 	if err := f.SubResource("scale").Update(t.Context(), d, client.WithSubResourceBody(scale)); err != nil {
 		t.Fatal(err)
 	}
-	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool { return *d.Status.Replicas == 3 }) // which set grows depends on their ages
+	// which set grows depends on their ages
+	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool { return *d.Status.Replicas == 3 })
 	f.MustPatch(d, `{"spec":{"paused":null}}`)
 	f.awaitComplete(d, "large")
 }
@@ -155,8 +156,10 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 	f.MustCreate(f.newTemplate("missing"))
 	f.awaitComplete(d, "missing")
 	f.MustPatch(d, `{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":0}}}}}`)
-	awaitMessage("spec.rollout.strategy.rollingUpdate: maxSurge and maxUnavailable are both 0, so no machine could be replaced")
-	f.MustPatch(d, `{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":1}}},"template":{"metadata":{"labels":{"role":"db"}}}}}`)
+	awaitMessage("spec.rollout.strategy.rollingUpdate: maxSurge and maxUnavailable are both 0, so no machine could " +
+		"be replaced")
+	f.MustPatch(d,
+		`{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":1}}},"template":{"metadata":{"labels":{"role":"db"}}}}}`)
 	awaitMessage(`spec.selector "role=web" does not match the labels in spec.template.metadata.labels: "role=db"`)
 	if len(f.machines()) != 1 {
 		t.Errorf("%d machines", len(f.machines()))

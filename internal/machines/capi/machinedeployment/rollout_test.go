@@ -30,13 +30,16 @@ func TestATemplateIsRolledOut(t *testing.T) {
 				t.Errorf("at most %d machines, at least %d available", most, fewest)
 			}
 			for name, machine := range f.machines() {
-				if before[name] != nil || machine.Labels[clusterv1.MachineDeploymentNameLabel] != "web" || machine.Labels["role"] != "web" {
+				if before[name] != nil || machine.Labels[clusterv1.MachineDeploymentNameLabel] != "web" ||
+					machine.Labels["role"] != "web" {
 					t.Errorf("%s: %v", name, machine.Labels)
 				}
 			}
 			set := f.sets()["medium"]
-			if d.Annotations[clusterv1.RevisionAnnotation] != "2" || set.Annotations[clusterv1.RevisionAnnotation] != "2" ||
-				first.Annotations[clusterv1.RevisionAnnotation] != "1" || !metav1.IsControlledBy(set, d) || !strings.HasPrefix(set.Name, "web-") {
+			if d.Annotations[clusterv1.RevisionAnnotation] != "2" ||
+				set.Annotations[clusterv1.RevisionAnnotation] != "2" ||
+				first.Annotations[clusterv1.RevisionAnnotation] != "1" || !metav1.IsControlledBy(set, d) ||
+				!strings.HasPrefix(set.Name, "web-") {
 				t.Errorf("revisions: %v, %v, %v", d.Annotations, set.Annotations, first.Annotations)
 			}
 		})
@@ -50,7 +53,8 @@ func TestLabelsAndTimeoutsReachMachinesThatAreThere(t *testing.T) {
 	d := f.newDeployment(1, 1, 0)
 	d.Spec.Template.Annotations = map[string]string{"first": "1"}
 	d = f.start(d)
-	f.MustPatch(d, `{"spec":{"template":{"metadata":{"labels":{"rack":"b"},"annotations":{"first":null}},"spec":{"deletion":{"nodeDrainTimeoutSeconds":30}}}}}`)
+	f.MustPatch(d,
+		`{"spec":{"template":{"metadata":{"labels":{"rack":"b"},"annotations":{"first":null}},"spec":{"deletion":{"nodeDrainTimeoutSeconds":30}}}}}`)
 	for name := range f.machines() {
 		machinetest.Await(t, f, &clusterv1.Machine{}, f.Key(name), func(m *clusterv1.Machine) bool {
 			timeout := m.Spec.Deletion.NodeDrainTimeoutSeconds
@@ -67,7 +71,9 @@ func TestOnDelete(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	d := f.newDeployment(2, 1, 0)
-	d.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{Type: clusterv1.OnDeleteMachineDeploymentStrategyType}
+	d.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
+		Type: clusterv1.OnDeleteMachineDeploymentStrategyType,
+	}
 	d = f.start(d)
 	before := f.machines()
 	f.resize(d, "medium")

@@ -21,8 +21,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A deploymentSnapshot is the observed state of a MachineDeployment, its MachineSets and their Machines, and the plan. The sets
-// and Machines belong to the cache: they must not be changed.
+// A deploymentSnapshot is the observed state of a MachineDeployment, its MachineSets and their Machines, and the plan.
+// The sets and Machines belong to the cache: they must not be changed.
 type deploymentSnapshot struct {
 	time       time.Time
 	deployment *clusterv1.MachineDeployment
@@ -44,11 +44,13 @@ type deploymentSnapshot struct {
 	rollout   rollout
 }
 
-// takeSnapshot takes a snapshot of a deployment, and plans the next steps. The suffix is the end of the name of a new set: it is passed
-// in, so that it stays the same during a pass.
-func (r *ClusterMachineDeploymentReconciler) takeSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName, suffix string) (*deploymentSnapshot, error) {
+// takeSnapshot takes a snapshot of a deployment, and plans the next steps. The suffix is the end of the name of a new
+// set: it is passed in, so that it stays the same during a pass.
+func (r *ClusterMachineDeploymentReconciler) takeSnapshot(ctx context.Context, reader client.Reader,
+	key types.NamespacedName, suffix string) (*deploymentSnapshot, error) {
 	seen, err := readSnapshot(ctx, reader, key, r.now())
-	if err != nil || seen == nil || seen.invalid != "" || seen.unset != nil || seen.isPaused() || seen.deployment.DeletionTimestamp != nil {
+	if err != nil || seen == nil || seen.invalid != "" || seen.unset != nil || seen.isPaused() ||
+		seen.deployment.DeletionTimestamp != nil {
 		return seen, err
 	}
 	if seen.current() == nil && !seen.spec().IsPaused {
@@ -62,9 +64,10 @@ func (r *ClusterMachineDeploymentReconciler) takeSnapshot(ctx context.Context, r
 	return seen, nil
 }
 
-// readSnapshot reads a MachineDeployment after its machines and sets, as the controller of MachineSets does. It returns nil if the
-// deployment does not exist.
-func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName, now time.Time) (*deploymentSnapshot, error) {
+// readSnapshot reads a MachineDeployment after its machines and sets, as the controller of MachineSets does. It returns
+// nil if the deployment does not exist.
+func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName,
+	now time.Time) (*deploymentSnapshot, error) {
 	var machines clusterv1.MachineList
 	var sets clusterv1.MachineSetList
 	for _, list := range []client.ObjectList{&machines, &sets} {
@@ -72,14 +75,19 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 			return nil, fmt.Errorf("list machines and their sets: %w", err)
 		}
 	}
-	seen := &deploymentSnapshot{time: now, deployment: &clusterv1.MachineDeployment{}, machines: map[types.UID][]*clusterv1.Machine{}}
+	seen := &deploymentSnapshot{
+		time:       now,
+		deployment: &clusterv1.MachineDeployment{},
+		machines:   map[types.UID][]*clusterv1.Machine{},
+	}
 	if err := reader.Get(ctx, key, seen.deployment); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	isUnset := seen.deployment.Spec.Replicas == nil
 	rolloutrules.SetDefaults(&seen.deployment.Spec)
 	var err error
-	if seen.cluster, err = contract.FindCluster(ctx, reader, key.Namespace, seen.deployment.Spec.ClusterName); err != nil {
+	if seen.cluster, err = contract.FindCluster(ctx, reader, key.Namespace,
+		seen.deployment.Spec.ClusterName); err != nil {
 		return nil, err
 	}
 	seen.validate()
@@ -98,7 +106,8 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 // validate checks what Cluster API's admission refuses, which does not run here.
 func (s *deploymentSnapshot) validate() {
 	var err error
-	if s.selector, err = replicas.SelectorOf(&s.deployment.Spec.Selector, s.deployment.Spec.Template.Labels); err != nil {
+	if s.selector, err = replicas.SelectorOf(&s.deployment.Spec.Selector,
+		s.deployment.Spec.Template.Labels); err != nil {
 		s.invalid, s.selector = err.Error(), labels.Nothing()
 	}
 	if faults := validation.IsValidLabelValue(s.deployment.Name); len(faults) > 0 {
@@ -123,7 +132,8 @@ func (s *deploymentSnapshot) takeSets(all []clusterv1.MachineSet) {
 	rolloutrules.SortSets(s.sets)
 }
 
-// adopts reports whether the deployment has to adopt a set: it belonged to a deployment, and no longer has a controller.
+// adopts reports whether the deployment has to adopt a set: it belonged to a deployment, and no longer has a
+// controller.
 func (s *deploymentSnapshot) adopts(set *clusterv1.MachineSet) bool {
 	_, wasOfDeployment := set.Labels[clusterv1.MachineDeploymentUniqueLabel]
 	return wasOfDeployment && metav1.GetControllerOfNoCopy(set) == nil && set.DeletionTimestamp == nil &&
@@ -187,7 +197,8 @@ func (s *deploymentSnapshot) old(current *clusterv1.MachineSet) []*clusterv1.Mac
 	return slices.DeleteFunc(slices.Clone(s.sets), func(set *clusterv1.MachineSet) bool { return set == current })
 }
 
-// setReplicas sets spec.replicas of a deployment that does not have it: the scale subresource, and autoscalers, read it from there.
+// setReplicas sets spec.replicas of a deployment that does not have it: the scale subresource, and autoscalers, read it
+// from there.
 func (s *deploymentSnapshot) setReplicas(ctx context.Context, c client.Client) error {
 	before, changed := s.deployment.DeepCopy(), s.deployment.DeepCopy()
 	before.Spec.Replicas, changed.Spec.Replicas = nil, s.unset // the snapshot has a default

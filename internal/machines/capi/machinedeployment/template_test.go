@@ -16,7 +16,11 @@ import (
 func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
-	small := clusterv1.MachineSpec{Version: "v1.36.0", FailureDomain: "a", InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: "KwokMachineTemplate", Name: "small"}}
+	small := clusterv1.MachineSpec{
+		Version:           "v1.36.0",
+		FailureDomain:     "a",
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: "KwokMachineTemplate", Name: "small"},
+	}
 	for name, c := range map[string]struct {
 		change func(*clusterv1.MachineDeployment, *clusterv1.Machine)
 		want   string
@@ -26,7 +30,8 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 			d.Spec.Template.Spec.Version, d.Spec.Template.Spec.FailureDomain = "v1.37.0", "b"
 			d.Spec.Template.Spec.InfrastructureRef.Name = "large"
 			d.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("data")
-		}, "False NotUpToDate * Version v1.36.0, v1.37.0 required\n* spec.bootstrap.dataSecretName nil, data required\n" +
+		}, "False NotUpToDate * Version v1.36.0, v1.37.0 required\n* spec.bootstrap.dataSecretName nil, data " +
+			"required\n" +
 			"* KwokMachine is not up-to-date\n* Failure domain a, b required"},
 		"what needs no new machine": {func(d *clusterv1.MachineDeployment, _ *clusterv1.Machine) {
 			d.Spec.Template.Spec.MinReadySeconds = ptr.To[int32](5)
@@ -41,7 +46,11 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 			m.Status.NodeInfo.KubeletVersion = "v1.35.0"
 		}, "False Updating * Node.status.nodeInfo.kubeletVersion v1.35.0, v1.36.0 required"},
 		"it is updated in place": {func(_ *clusterv1.MachineDeployment, m *clusterv1.Machine) {
-			m.Status.Conditions = []metav1.Condition{{Type: "Updating", Status: "True", Message: "In-place update in progress: step 1 of 3"}}
+			m.Status.Conditions = []metav1.Condition{{
+				Type:    "Updating",
+				Status:  "True",
+				Message: "In-place update in progress: step 1 of 3",
+			}}
 		}, "False Updating * In-place update in progress: step 1 of 3"},
 	} {
 		d, set, m := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}, &clusterv1.Machine{Spec: small}
@@ -56,7 +65,8 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 	}
 }
 
-// The machines of a set are not up to date any more as soon as the deployment has another template, whatever was counted before.
+// The machines of a set are not up to date any more as soon as the deployment has another template, whatever was
+// counted before.
 func TestWhatWasCountedBeforeATemplateChangedIsNotUpToDate(t *testing.T) {
 	t.Parallel()
 	d, set := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}

@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// judge sets the condition UpToDate of each machine, in the snapshot too, from which the status of the deployment is computed. A
-// machine that changes meanwhile triggers another pass.
+// judge sets the condition UpToDate of each machine, in the snapshot too, from which the status of the deployment is
+// computed. A machine that changes meanwhile triggers another pass.
 func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *deploymentSnapshot) error {
 	if seen.invalid != "" {
 		return nil

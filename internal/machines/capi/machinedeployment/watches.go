@@ -23,7 +23,8 @@ func deploymentOfMachine(_ context.Context, machine client.Object) []reconcile.R
 }
 
 // deploymentsOfOrphan returns the deployments that may adopt a set.
-func (r *ClusterMachineDeploymentReconciler) deploymentsOfOrphan(ctx context.Context, set client.Object) []reconcile.Request {
+func (r *ClusterMachineDeploymentReconciler) deploymentsOfOrphan(ctx context.Context,
+	set client.Object) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(set) != nil {
 		return nil
 	}
@@ -34,7 +35,8 @@ func (r *ClusterMachineDeploymentReconciler) deploymentsOfOrphan(ctx context.Con
 }
 
 // deploymentsOfCluster returns the deployments of a Cluster.
-func (r *ClusterMachineDeploymentReconciler) deploymentsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+func (r *ClusterMachineDeploymentReconciler) deploymentsOfCluster(ctx context.Context,
+	cluster client.Object) []reconcile.Request {
 	return r.deploymentsOf(ctx, cluster.GetNamespace(), func(d *clusterv1.MachineDeployment) bool {
 		return d.Spec.ClusterName == cluster.GetName()
 	})
@@ -45,6 +47,7 @@ func (r *ClusterMachineDeploymentReconciler) allDeployments(ctx context.Context,
 	return r.deploymentsOf(ctx, metav1.NamespaceAll, func(*clusterv1.MachineDeployment) bool { return true })
 }
 
-func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string, matches func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
+func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string,
+	matches func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
 	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineDeploymentList{}, matches, client.InNamespace(namespace))
 }

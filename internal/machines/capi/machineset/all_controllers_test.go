@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestWithTheControllersOfMachines makes simulated machines of a set, replaces one that a hook holds, and deletes the set:
-// with the controllers of Machines, of infrastructure and of bootstrap configs.
+// TestWithTheControllersOfMachines makes simulated machines of a set, replaces one that a hook holds, and deletes the
+// set: with the controllers of Machines, of infrastructure and of bootstrap configs.
 func TestWithTheControllersOfMachines(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
@@ -33,7 +33,9 @@ func TestWithTheControllersOfMachines(t *testing.T) {
 		}
 		return capi.SetupWithManager(t.Context(), m, capi.ClusterAPIOptions{})
 	})
-	plane := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"externalManagedControlPlane": true}}}
+	plane := &unstructured.Unstructured{
+		Object: map[string]any{"status": map[string]any{"externalManagedControlPlane": true}},
+	}
 	plane.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "Slab"})
 	plane.SetNamespace(f.Namespace)
 	plane.SetName("plane")
@@ -55,7 +57,9 @@ func TestWithTheControllersOfMachines(t *testing.T) {
 		break
 	}
 	f.MustDelete(first)
-	f.awaitMachine(first.Name, func(m *clusterv1.Machine) bool { return m.Status.Phase == string(clusterv1.MachinePhaseDeleting) })
+	f.awaitMachine(first.Name, func(m *clusterv1.Machine) bool {
+		return m.Status.Phase == string(clusterv1.MachinePhaseDeleting)
+	})
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool { return *s.Replicas == 2 })
 	if count := len(f.machines()); count != 2 {
 		t.Errorf("%d machines while one is held", count)

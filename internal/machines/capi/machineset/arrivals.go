@@ -22,11 +22,13 @@ func (s *clusterSetSnapshot) isUncounted(m replicas.Replica) bool {
 	return rolloutrules.IsArriving(s.machines[m.Name]) && !slices.Contains(s.acknowledged(), m.Name)
 }
 
-// isAhead reports whether the set's replicas count a machine whose arrival was not observed, since machines are read before the
-// set. A replacement would be created for it.
+// isAhead reports whether the set's replicas count a machine whose arrival was not observed, since machines are read
+// before the set. A replacement would be created for it.
 func (s *clusterSetSnapshot) isAhead() bool {
 	return slices.ContainsFunc(s.acknowledged(), func(name string) bool {
-		return !slices.ContainsFunc(s.replicas, func(m replicas.Replica) bool { return m.Name == name && m.IsCounted() })
+		return !slices.ContainsFunc(s.replicas, func(m replicas.Replica) bool {
+			return m.Name == name && m.IsCounted()
+		})
 	})
 }
 
@@ -34,7 +36,8 @@ func (s *clusterSetSnapshot) isAhead() bool {
 func (s *clusterSetSnapshot) arrivals() []*clusterv1.Machine {
 	var found []*clusterv1.Machine
 	for _, machine := range s.counted() {
-		if rolloutrules.IsArriving(machine) && machine.DeletionTimestamp == nil && slices.Contains(s.acknowledged(), machine.Name) {
+		if rolloutrules.IsArriving(machine) && machine.DeletionTimestamp == nil &&
+			slices.Contains(s.acknowledged(), machine.Name) {
 			found = append(found, machine)
 		}
 	}
@@ -47,17 +50,21 @@ func (r *ClusterMachineSetReconciler) beginUpdates(ctx context.Context, seen *cl
 		return nil
 	}
 	arrivals := seen.arrivals()
-	_, err := replicas.InParallel(len(arrivals), requests, func(i int) error { return r.beginUpdate(ctx, seen.set, arrivals[i]) })
+	_, err := replicas.InParallel(len(arrivals), requests, func(i int) error {
+		return r.beginUpdate(ctx, seen.set, arrivals[i])
+	})
 	if err != nil {
 		return fmt.Errorf("begin the update in place of machines: %w", err)
 	}
 	return nil
 }
 
-func (r *ClusterMachineSetReconciler) beginUpdate(ctx context.Context, set *clusterv1.MachineSet, machine *clusterv1.Machine) error {
+func (r *ClusterMachineSetReconciler) beginUpdate(ctx context.Context, set *clusterv1.MachineSet,
+	machine *clusterv1.Machine) error {
 	begun, err := r.machines.BeginUpdate(ctx, templateOf(set), machine)
 	if err == nil {
-		r.recorder.Eventf(begun, nil, corev1.EventTypeNormal, "SuccessfulStartInPlaceUpdate", "UpdateInPlace", "Machine starting in-place update")
+		r.recorder.Eventf(begun, nil, corev1.EventTypeNormal, "SuccessfulStartInPlaceUpdate", "UpdateInPlace",
+			"Machine starting in-place update")
 	}
 	return err
 }

@@ -9,20 +9,24 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// An administrator leaves spec.replicas to the cluster autoscaler: the set keeps its machines, within the autoscaler's bounds. With a bound
-// that can't be read, no machine is deleted; without bounds there is one.
+// An administrator leaves spec.replicas to the cluster autoscaler: the set keeps its machines, within the autoscaler's
+// bounds. With a bound that can't be read, no machine is deleted; without bounds there is one.
 func TestReplicasAreLeftToAnAutoscaler(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 3)
-	set.Annotations = map[string]string{clusterv1.AutoscalerMinSizeAnnotation: "1", clusterv1.AutoscalerMaxSizeAnnotation: "many"}
+	set.Annotations = map[string]string{
+		clusterv1.AutoscalerMinSizeAnnotation: "1",
+		clusterv1.AutoscalerMaxSizeAnnotation: "many",
+	}
 	f.MustCreate(set)
 	f.awaitReplicas(set, 3)
 	const release = `{"spec":{"replicas":null}}`
 	f.MustPatch(set, release)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		up := meta.FindStatusCondition(s.Conditions, clusterv1.ScalingUpCondition)
-		return up != nil && strings.Contains(up.Message, `the annotation cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size is "many": write a number`)
+		return up != nil && strings.Contains(up.Message,
+			`the annotation cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size is "many": write a number`)
 	})
 	if machines := f.machines(); len(machines) != 3 {
 		t.Errorf("%d machines are left", len(machines))

@@ -60,13 +60,18 @@ func TestConditionsOfMachinesAreSummedUp(t *testing.T) {
 		machines []string
 		want     metav1.Condition
 	}{
-		"no machines":    {nil, metav1.Condition{Status: "True", Reason: "NoReplicas"}},
-		"all are ready":  {[]string{"a Ready", "b Ready"}, metav1.Condition{Status: "True", Reason: "Ready"}},
-		"one is unknown": {[]string{"a Ready", "b"}, metav1.Condition{Status: "Unknown", Reason: "ReadyUnknown", Message: "* Machine b: Condition Ready not yet reported"}},
+		"no machines":   {nil, metav1.Condition{Status: "True", Reason: "NoReplicas"}},
+		"all are ready": {[]string{"a Ready", "b Ready"}, metav1.Condition{Status: "True", Reason: "Ready"}},
+		"one is unknown": {[]string{"a Ready", "b"}, metav1.Condition{
+			Status:  "Unknown",
+			Reason:  "ReadyUnknown",
+			Message: "* Machine b: Condition Ready not yet reported",
+		}},
 		"one is not": {[]string{"a", "b !Ready"}, metav1.Condition{Status: "False", Reason: "NotReady",
 			Message: "* Machine b:\n  * Ready is not so\n* Machine a: Condition Ready not yet reported"}},
-		"many are not": {[]string{"a !Ready", "b !Ready", "c !Ready", "d !Ready", "e Ready"}, metav1.Condition{Status: "False", Reason: "NotReady",
-			Message: "* Machines a, b, c, ... (1 more):\n  * Ready is not so"}},
+		"many are not": {[]string{"a !Ready", "b !Ready", "c !Ready", "d !Ready", "e Ready"},
+			metav1.Condition{Status: "False", Reason: "NotReady",
+				Message: "* Machines a, b, c, ... (1 more):\n  * Ready is not so"}},
 	} {
 		c.want.Type = "MachinesReady"
 		if diff := cmp.Diff(c.want, aggregate.MachinesReady(newMachines(c.machines...))); diff != "" {
@@ -86,7 +91,8 @@ func TestWhatMoreMachinesHaveComesFirst(t *testing.T) {
 	t.Parallel()
 	machines := newMachines("a !Ready", "b !Ready", "c !Ready", "d")
 	machines[0].Status.Conditions[0].Message = "A reason"
-	const want = "* Machines b, c:\n  * Ready is not so\n* Machine a: A reason\n* Machine d: Condition Ready not yet reported"
+	const want = "* Machines b, c:\n  * Ready is not so\n* Machine a: A reason\n* Machine d: Condition Ready not yet " +
+		"reported"
 	if got := aggregate.MachinesReady(machines).Message; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -94,7 +100,8 @@ func TestWhatMoreMachinesHaveComesFirst(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	t.Parallel()
-	all, ready, available, upToDate := aggregate.Count(newMachines("a", "b Ready", "c Ready Available UpToDate", "d Ready Available UpToDate updating", "e !Ready UpToDate"))
+	all, ready, available, upToDate := aggregate.Count(newMachines("a", "b Ready", "c Ready Available UpToDate",
+		"d Ready Available UpToDate updating", "e !Ready UpToDate"))
 	numbers := []int32{*all, *ready, *available, *upToDate}
 	if diff := cmp.Diff([]int32{5, 2, 1, 2}, numbers); diff != "" {
 		t.Errorf("replicas, ready, available, up to date (-want +got):\n%s", diff)
@@ -104,7 +111,8 @@ func TestCounts(t *testing.T) {
 func TestADeletionThatTakesLongIsNamed(t *testing.T) {
 	t.Parallel()
 	got := aggregate.Scaling(3, 1, "", aggregate.Stuck(newMachines("a", "b stuck", "c stuck"), noon))[1]
-	const want = "Scaling down from 3 to 1 replicas\n* Machines b, c in deletion for more than 15m: see their condition Deleting"
+	const want = "Scaling down from 3 to 1 replicas\n* Machines b, c in deletion for more than 15m: see their " +
+		"condition Deleting"
 	if got.Message != want || got.Status != metav1.ConditionTrue {
 		t.Errorf("%s %q", got.Status, got.Message)
 	}
@@ -114,17 +122,21 @@ func TestUnhealthyMachinesAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, machines := range map[string][]string{
 		"": {"a HealthCheckSucceeded", "b"},
-		"Machine b is not healthy (not to be remediated by MachineSet)":      {"a HealthCheckSucceeded", "b !HealthCheckSucceeded"},
-		"Machines a, b are not healthy (not to be remediated by MachineSet)": {"a !HealthCheckSucceeded", "b !HealthCheckSucceeded"},
+		"Machine b is not healthy (not to be remediated by " +
+			"MachineSet)": {"a HealthCheckSucceeded", "b !HealthCheckSucceeded"},
+		"Machines a, b are not healthy (not to be remediated by " +
+			"MachineSet)": {"a !HealthCheckSucceeded", "b !HealthCheckSucceeded"},
 		"Machines a, b, c, ... (1 more) are not healthy (not to be remediated by MachineSet)": {
 			"a !HealthCheckSucceeded", "b !HealthCheckSucceeded", "c !HealthCheckSucceeded", "d !HealthCheckSucceeded"},
 	} {
 		got := aggregate.Remediated(newMachines(machines...), "MachineSet")
-		if got.Message != want || got.Status != metav1.ConditionFalse || got.Reason != "NotRemediating" || got.Type != "Remediating" {
+		if got.Message != want || got.Status != metav1.ConditionFalse || got.Reason != "NotRemediating" ||
+			got.Type != "Remediating" {
 			t.Errorf("%q: %+v", machines, got)
 		}
 	}
-	got := aggregate.Remediated(newMachines("a !HealthCheckSucceeded !OwnerRemediated", "b !HealthCheckSucceeded", "c !OwnerRemediated"), "MachineSet")
+	got := aggregate.Remediated(newMachines("a !HealthCheckSucceeded !OwnerRemediated", "b !HealthCheckSucceeded",
+		"c !OwnerRemediated"), "MachineSet")
 	const want = "* Machine a:\n  * OwnerRemediated is not so"
 	if got.Message != want || got.Status != metav1.ConditionTrue || got.Reason != "Remediating" {
 		t.Errorf("%+v", got)

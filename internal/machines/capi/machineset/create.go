@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 )
 
-// The field managers are those of Cluster API's own controller: each controller can change and remove the fields that the
-// other has set.
+// The field managers are those of Cluster API's own controller: each controller can change and remove the fields that
+// the other has set.
 const (
 	fieldManager         = client.FieldOwner("capi-machineset")
 	metadataFieldManager = client.FieldOwner("capi-machineset-metadata")
@@ -25,20 +25,25 @@ func templateOf(set *clusterv1.MachineSet) machinetemplate.MachineTemplate {
 	spec := set.Spec.Template.Spec
 	spec.ClusterName = set.Spec.ClusterName
 	return machinetemplate.MachineTemplate{
-		Namespace: set.Namespace, Owner: controllerOf(set), Labels: machineLabels(set), Annotations: set.Spec.Template.Annotations, Spec: spec,
+		Namespace: set.Namespace, Owner: controllerOf(set), Labels: machineLabels(set),
+		Annotations: set.Spec.Template.Annotations, Spec: spec,
 	}
 }
 
 // machineLabels returns the labels of a set's machines.
 func machineLabels(set *clusterv1.MachineSet) map[string]string {
-	own := map[string]string{clusterv1.ClusterNameLabel: set.Spec.ClusterName, clusterv1.MachineSetNameLabel: machinetemplate.LabelValue(set.Name)}
+	own := map[string]string{
+		clusterv1.ClusterNameLabel:    set.Spec.ClusterName,
+		clusterv1.MachineSetNameLabel: machinetemplate.LabelValue(set.Name),
+	}
 	if name, ok := set.Labels[clusterv1.MachineDeploymentNameLabel]; ok {
 		own[clusterv1.MachineDeploymentNameLabel] = name
 	}
 	return labels.Merge(set.Spec.Template.Labels, own)
 }
 
-// createMachine creates a machine, and returns its name. If a template is missing, the set is reconciled when it is created.
+// createMachine creates a machine, and returns its name. If a template is missing, the set is reconciled when it is
+// created.
 func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *clusterv1.MachineSet) (string, error) {
 	name, err := machinetemplate.NewName(set.Spec.MachineNaming.Template, set.Spec.ClusterName, "machineSet", set.Name)
 	if err != nil {
@@ -47,7 +52,8 @@ func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *cl
 	template := templateOf(set)
 	err = r.machines.Create(ctx, template, name)
 	if apierrors.IsNotFound(err) {
-		err = errors.Join(err, r.awaitTemplate(ctx, template.Spec.InfrastructureRef), r.awaitTemplate(ctx, template.Spec.Bootstrap.ConfigRef))
+		err = errors.Join(err, r.awaitTemplate(ctx, template.Spec.InfrastructureRef),
+			r.awaitTemplate(ctx, template.Spec.Bootstrap.ConfigRef))
 	}
 	return name, err
 }

@@ -36,7 +36,8 @@ func TestTemplatesThatAreNotThere(t *testing.T) {
 	f.MustCreate(set)
 	lacks := func(template string) {
 		f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
-			return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "Scaling up from 0 to 2 replicas is blocked because:\n* ") &&
+			return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue,
+				"Scaling up from 0 to 2 replicas is blocked because:\n* ") &&
 				hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, template)
 		})
 		// The set is looked at again because its status was written. That is over before the template comes.
@@ -67,7 +68,8 @@ func TestAClusterThatIsNotThere(t *testing.T) {
 	set.Spec.ClusterName, set.Spec.Template.Spec.ClusterName = "later", "later"
 	f.MustCreate(set)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
-		return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "there is no Cluster later, which spec.clusterName names")
+		return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue,
+			"there is no Cluster later, which spec.clusterName names")
 	})
 	cluster := f.NewCluster()
 	cluster.Name = "later"
@@ -83,7 +85,8 @@ func TestRefusedMachinesLeaveNothing(t *testing.T) {
 	set := f.newSet("web", 5)
 	f.MustCreate(set)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
-		return *s.Replicas == 2 && hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "exceeded quota: limit")
+		return *s.Replicas == 2 &&
+			hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "exceeded quota: limit")
 	})
 	f.Eventually("nothing is left over", func() bool { return len(f.infrastructure()) == 2 })
 	f.MustDelete(quota)
@@ -95,14 +98,16 @@ func TestACreationThatIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
 	var lost atomic.Bool
-	f.manage(sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-		answer, err := send.RoundTrip(request)
-		if err == nil && request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/machines/") && lost.CompareAndSwap(false, true) {
-			_ = answer.Body.Close()
-			return nil, io.ErrUnexpectedEOF
-		}
-		return answer, err
-	}))
+	f.manage(sandboxtest.Tap(stage.Sandbox(t).Config,
+		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+			answer, err := send.RoundTrip(request)
+			if err == nil && request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/machines/") &&
+				lost.CompareAndSwap(false, true) {
+				_ = answer.Body.Close()
+				return nil, io.ErrUnexpectedEOF
+			}
+			return answer, err
+		}))
 	set := f.newSet("web", 1)
 	f.MustCreate(set)
 	for name := range f.awaitReplicas(set, 1) {
@@ -119,11 +124,17 @@ func TestLeftoversAreDeleted(t *testing.T) {
 	set := f.newSet("web", 1)
 	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
-	leftover, foreign := &v1alpha1.KwokMachine{ObjectMeta: f.Meta("leftover")}, &v1alpha1.KwokMachine{ObjectMeta: f.Meta("foreign")}
+	leftover, foreign := &v1alpha1.KwokMachine{ObjectMeta: f.Meta("leftover")},
+		&v1alpha1.KwokMachine{ObjectMeta: f.Meta("foreign")}
 	for _, object := range []*v1alpha1.KwokMachine{leftover, foreign} {
 		object.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
 	}
-	leftover.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: set.Name, UID: set.UID}}
+	leftover.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(),
+		Kind:       "MachineSet",
+		Name:       set.Name,
+		UID:        set.UID,
+	}}
 	f.MustCreate(leftover, foreign)
 	f.scale(set, 2)
 	f.AwaitGone(leftover)
@@ -137,20 +148,31 @@ func TestLeftoversAreDeleted(t *testing.T) {
 func TestAnyProviderOfTheContract(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
-	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"cores": int64(4)}}}}}
-	template.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "SlabTemplate"})
+	template := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"cores": int64(4)}}},
+	}}
+	template.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   "infra.example.com",
+		Version: "v1",
+		Kind:    "SlabTemplate",
+	})
 	template.SetNamespace(f.Namespace)
 	template.SetName("four")
 	f.MustCreate(template)
 	set := f.newSet("web", 2)
-	set.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: "SlabTemplate", Name: "four"}
+	set.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: "infra.example.com",
+		Kind:     "SlabTemplate",
+		Name:     "four",
+	}
 	set.Spec.Template.Spec.Bootstrap = f.newMachine("", nil).Spec.Bootstrap
 	f.MustCreate(set)
 	for name, machine := range f.awaitReplicas(set, 2) {
 		slab := &unstructured.Unstructured{}
 		slab.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "Slab"})
 		f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(machine), slab))
-		if cores, _, _ := unstructured.NestedInt64(slab.Object, "spec", "cores"); cores != 4 || machine.Spec.InfrastructureRef.Kind != "Slab" {
+		if cores, _, _ := unstructured.NestedInt64(slab.Object, "spec", "cores"); cores != 4 ||
+			machine.Spec.InfrastructureRef.Kind != "Slab" {
 			t.Errorf("%s: %v, %+v", name, slab, machine.Spec)
 		}
 	}

@@ -37,11 +37,13 @@ func (r *ClusterMachineSetReconciler) claim(ctx context.Context, seen *clusterSe
 }
 
 func isClusterOrDeployment(owner metav1.OwnerReference) bool {
-	return strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") && (owner.Kind == "Cluster" || owner.Kind == "MachineDeployment")
+	return strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") &&
+		(owner.Kind == "Cluster" || owner.Kind == "MachineDeployment")
 }
 
 // execute executes a plan.
-func (r *ClusterMachineSetReconciler) execute(ctx context.Context, seen *clusterSetSnapshot, p replicas.ReplicaPlan) error {
+func (r *ClusterMachineSetReconciler) execute(ctx context.Context, seen *clusterSetSnapshot,
+	p replicas.ReplicaPlan) error {
 	scaler := r.scaler(seen)
 	if err := replicas.SettleOwnership(ctx, scaler, p, seen.machines); err != nil {
 		return err
@@ -72,8 +74,8 @@ func (r *ClusterMachineSetReconciler) prepare(ctx context.Context, seen *cluster
 	return r.machines.DeleteLeftovers(ctx, templateOf(seen.set), seen.machines)
 }
 
-// end deletes the machines of a set that is being deleted, and removes the finalizer when they are gone. If dependents are
-// orphaned, the garbage collector removes their owner references first.
+// end deletes the machines of a set that is being deleted, and removes the finalizer when they are gone. If dependents
+// are orphaned, the garbage collector removes their owner references first.
 func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *clusterSetSnapshot) error {
 	owned := seen.owned()
 	switch {

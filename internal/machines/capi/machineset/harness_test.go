@@ -60,7 +60,9 @@ func (f *field) manageWith(reach *rest.Config, o machineset.ClusterMachineSetOpt
 		if err := machineset.SetupWithManager(m, o); err != nil {
 			return err
 		}
-		return ctrl.NewControllerManagedBy(m).Named("ends-machines").For(&clusterv1.Machine{}).Complete(&undertaker{m.GetClient()})
+		return ctrl.NewControllerManagedBy(m).Named("ends-machines").For(&clusterv1.Machine{}).Complete(
+			&undertaker{m.GetClient()},
+		)
 	})
 }
 
@@ -74,7 +76,8 @@ func (u *undertaker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	_, isHeld := machine.Annotations[held]
 	before := machine.DeepCopy()
-	if isHeld || machine.DeletionTimestamp == nil || !controllerutil.RemoveFinalizer(machine, clusterv1.MachineFinalizer) {
+	if isHeld || machine.DeletionTimestamp == nil ||
+		!controllerutil.RemoveFinalizer(machine, clusterv1.MachineFinalizer) {
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(u.Patch(ctx, machine, client.MergeFrom(before)))
@@ -84,7 +87,11 @@ func (u *undertaker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 func (f *field) newSet(name string, replicas int32) *clusterv1.MachineSet {
 	labels := map[string]string{"set": name}
 	set := &clusterv1.MachineSet{ObjectMeta: f.Meta(name)}
-	set.Spec = clusterv1.MachineSetSpec{ClusterName: "c", Replicas: &replicas, Selector: metav1.LabelSelector{MatchLabels: labels}}
+	set.Spec = clusterv1.MachineSetSpec{
+		ClusterName: "c",
+		Replicas:    &replicas,
+		Selector:    metav1.LabelSelector{MatchLabels: labels},
+	}
 	set.Spec.Template.Labels = labels
 	set.Spec.Template.Spec = machinetest.MachineSpec()
 	return set
@@ -133,17 +140,21 @@ func (f *field) infrastructure() map[string]bool {
 }
 
 // awaitSet waits until a set's status is as wanted for its newest generation.
-func (f *field) awaitSet(set *clusterv1.MachineSet, isWanted func(clusterv1.MachineSetStatus) bool) *clusterv1.MachineSet {
+func (f *field) awaitSet(set *clusterv1.MachineSet,
+	isWanted func(clusterv1.MachineSetStatus) bool) *clusterv1.MachineSet {
 	f.Helper()
-	return machinetest.Await(f, f, &clusterv1.MachineSet{}, client.ObjectKeyFromObject(set), func(set *clusterv1.MachineSet) bool {
-		return set.Status.ObservedGeneration == set.Generation && isWanted(set.Status)
-	})
+	return machinetest.Await(f, f, &clusterv1.MachineSet{}, client.ObjectKeyFromObject(set),
+		func(set *clusterv1.MachineSet) bool {
+			return set.Status.ObservedGeneration == set.Generation && isWanted(set.Status)
+		})
 }
 
 // awaitReplicas waits until a set counts so many machines, and returns all of the namespace.
 func (f *field) awaitReplicas(set *clusterv1.MachineSet, replicas int) map[string]*clusterv1.Machine {
 	f.Helper()
-	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool { return s.Replicas != nil && int(*s.Replicas) == replicas })
+	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
+		return s.Replicas != nil && int(*s.Replicas) == replicas
+	})
 	return f.machines()
 }
 
@@ -159,6 +170,10 @@ func (f *field) newMachine(name string, labels map[string]string) *clusterv1.Mac
 	machine.Labels = labels
 	machine.Spec.ClusterName = "c"
 	machine.Spec.Bootstrap.DataSecretName = ptr.To("secret")
-	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "KwokMachine", Name: name}
+	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: v1alpha1.GroupVersion.Group,
+		Kind:     "KwokMachine",
+		Name:     name,
+	}
 	return machine
 }

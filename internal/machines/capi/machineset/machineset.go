@@ -1,9 +1,9 @@
-// Package machineset maintains the replicas of Cluster API's MachineSets: it creates Machines, with their infrastructure
-// and bootstrap config, from a set's templates, deletes surplus Machines, adopts and releases Machines by their labels,
-// updates fields that need no new Machines, and counts them in the set's status. In an update in place, a set moves
-// Machines to another one, which begins their update. A Machine that is marked as unhealthy is deleted and replaced. The
-// controller of Machines executes the deletion of a Machine, with drains and hooks; a Machine is a replica of its set
-// until it is gone.
+// Package machineset maintains the replicas of Cluster API's MachineSets: it creates Machines, with their
+// infrastructure and bootstrap config, from a set's templates, deletes surplus Machines, adopts and releases Machines
+// by their labels, updates fields that need no new Machines, and counts them in the set's status. In an update in
+// place, a set moves Machines to another one, which begins their update. A Machine that is marked as unhealthy is
+// deleted and replaced. The controller of Machines executes the deletion of a Machine, with drains and hooks; a Machine
+// is a replica of its set until it is gone.
 //
 // Package replicas decides what to do, from the snapshot of snapshot.go.
 //
@@ -64,7 +64,8 @@ func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
 		now:        time.Now, templates: templates,
 	}
 	r.machines = machinetemplate.MachineWriter{
-		Client: r.cached, Live: r.live, References: r.references, Manager: fieldManager, MetadataManager: metadataFieldManager,
+		Client: r.cached, Live: r.live, References: r.references, Manager: fieldManager,
+		MetadataManager: metadataFieldManager,
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &clusterv1.MachineSet{},
 		handler.OnlyControllerOwner())
@@ -74,8 +75,10 @@ func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
 		For(&clusterv1.MachineSet{}).
 		Watches(&clusterv1.Machine{}, owner).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan)).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOfCluster), builder.WithPredicates(contract.ClusterPauses)).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOfCluster),
+			builder.WithPredicates(contract.ClusterPauses)).
 		Build(r)
 	return err
 }
@@ -83,8 +86,8 @@ func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
 // Reconcile creates, changes or deletes the machines of a MachineSet, and writes its status.
 //
 // The cache may lag behind the last writes of this controller or another instance of it, and behind an annotation that
-// selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from a
-// read of the API server.
+// selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from
+// a read of the API server.
 func (r *ClusterMachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	seen, err := readSnapshot(ctx, r.cached, request.NamespacedName)
 	if err == nil && seen != nil && seen.isIncomplete(r.now()) {
@@ -106,7 +109,8 @@ func (r *ClusterMachineSetReconciler) Reconcile(ctx context.Context, request ctr
 	}
 	isChanged, problem := r.remediate(ctx, seen)
 	if !isChanged { // a change causes another pass
-		problem = errors.Join(problem, r.propagate(ctx, seen), r.beginUpdates(ctx, seen), r.execute(ctx, seen, seen.plan(r.now())))
+		problem = errors.Join(problem, r.propagate(ctx, seen), r.beginUpdates(ctx, seen),
+			r.execute(ctx, seen, seen.plan(r.now())))
 	}
 	return ctrl.Result{}, r.report(ctx, seen, problem)
 }

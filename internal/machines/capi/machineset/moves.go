@@ -58,7 +58,8 @@ func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *clusterSe
 	return replicas.Remove(ctx, r.scaler(seen), deleted, seen.machines)
 }
 
-// checkDestination returns an error unless the set to which machines are moved expects them: it would delete them as surplus.
+// checkDestination returns an error unless the set to which machines are moved expects them: it would delete them as
+// surplus.
 func (s *clusterSetSnapshot) checkDestination() error {
 	name := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	own := metav1.GetControllerOfNoCopy(s.set)
@@ -66,26 +67,34 @@ func (s *clusterSetSnapshot) checkDestination() error {
 	case s.destination == nil:
 		return fmt.Errorf("there is no MachineSet %s, to which machines are to be moved", name)
 	case own == nil || !metav1.IsControlledBy(s.destination, &metav1.ObjectMeta{UID: own.UID}):
-		return fmt.Errorf("MachineSet %s, to which machines are to be moved, is not of the same MachineDeployment", name)
+		return fmt.Errorf("MachineSet %s, to which machines are to be moved, is not of the same MachineDeployment",
+			name)
 	case s.destination.DeletionTimestamp != nil:
 		return fmt.Errorf("MachineSet %s, to which machines are to be moved, is being deleted", name)
-	case !slices.Contains(rolloutrules.Names(s.destination.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]), s.set.Name):
-		return fmt.Errorf("MachineSet %s, to which machines are to be moved, does not expect any of MachineSet %s", name, s.set.Name)
+	case !slices.Contains(rolloutrules.Names(
+		s.destination.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation],
+	), s.set.Name):
+		return fmt.Errorf("MachineSet %s, to which machines are to be moved, does not expect any of MachineSet %s",
+			name, s.set.Name)
 	}
 	return nil
 }
 
 // move moves machines to another set, each by one write, which fails if the machine was deleted meanwhile.
-func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *clusterSetSnapshot, machines []*clusterv1.Machine) error {
+func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *clusterSetSnapshot,
+	machines []*clusterv1.Machine) error {
 	count, err := replicas.InParallel(len(machines), requests, func(i int) error {
-		return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, movedTo(seen.destination, seen.set, machines[i]), machines[i]))
+		return client.IgnoreNotFound(
+			patch.WithLock(ctx, r.cached, movedTo(seen.destination, seen.set, machines[i]), machines[i]),
+		)
 	})
 	if count > 0 {
 		r.recorder.Eventf(seen.set, nil, corev1.EventTypeNormal, "SuccessfulMove", "UpdateInPlace",
 			"Moved %d machines to MachineSet %s, to be updated in place", count, seen.destination.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("move %d of %d machines to MachineSet %s: %w", len(machines)-count, len(machines), seen.destination.Name, err)
+		return fmt.Errorf("move %d of %d machines to MachineSet %s: %w", len(machines)-count, len(machines),
+			seen.destination.Name, err)
 	}
 	return nil
 }
@@ -93,9 +102,12 @@ func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *clusterSet
 // movedTo returns a machine with another set as its owner, which has not counted it yet.
 func movedTo(destination, from *clusterv1.MachineSet, machine *clusterv1.Machine) *clusterv1.Machine {
 	moved := machine.DeepCopy()
-	moved.OwnerReferences = slices.DeleteFunc(moved.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == from.UID })
+	moved.OwnerReferences = slices.DeleteFunc(moved.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.UID == from.UID
+	})
 	moved.OwnerReferences = append(moved.OwnerReferences, controllerOf(destination))
-	metav1.SetMetaDataLabel(&moved.ObjectMeta, clusterv1.MachineDeploymentUniqueLabel, destination.Labels[clusterv1.MachineDeploymentUniqueLabel])
+	metav1.SetMetaDataLabel(&moved.ObjectMeta, clusterv1.MachineDeploymentUniqueLabel,
+		destination.Labels[clusterv1.MachineDeploymentUniqueLabel])
 	metav1.SetMetaDataAnnotation(&moved.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 	metav1.SetMetaDataAnnotation(&moved.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation, "")
 	return moved

@@ -17,7 +17,9 @@ func (f *field) newSetOf(d *clusterv1.MachineDeployment, name string, replicas i
 	set := f.newSet(name, replicas)
 	labels := map[string]string{"role": "web", clusterv1.MachineDeploymentUniqueLabel: name}
 	set.Labels, set.Spec.Template.Labels, set.Spec.Selector.MatchLabels = labels, labels, labels
-	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, clusterv1.GroupVersion.WithKind("MachineDeployment"))}
+	set.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(d, clusterv1.GroupVersion.WithKind("MachineDeployment")),
+	}
 	return set
 }
 
@@ -58,7 +60,8 @@ func TestMachinesAreMoved(t *testing.T) {
 	}
 
 	// A set that does not expect machines would delete them as surplus.
-	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":1}}`, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
+	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":1}}`,
+		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
 	f.awaitScalingUp(from, "MachineSet to, to which machines are to be moved, does not expect any of MachineSet from")
 	if left := living(f.machines()); len(left) != 3 {
 		t.Fatalf("%d machines are left", len(left))
@@ -68,14 +71,17 @@ func TestMachinesAreMoved(t *testing.T) {
 	f.awaitReplicas(from, 1)
 	f.awaitReplicas(to, 1)
 	moved := f.ofSet(to)
-	if moved == nil || len(f.machines()) != 2 || len(f.withNode()) != 2 || moved.Annotations[runtimev1.PendingHooksAnnotation] != "" {
+	if moved == nil || len(f.machines()) != 2 || len(f.withNode()) != 2 ||
+		moved.Annotations[runtimev1.PendingHooksAnnotation] != "" {
 		t.Fatalf("moved is %+v", moved)
 	}
 	// Its update begins when it is counted.
-	f.MustPatch(to, `{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":1}}`, clusterv1.AcknowledgedMoveAnnotation, moved.Name)
+	f.MustPatch(to, `{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":1}}`, clusterv1.AcknowledgedMoveAnnotation,
+		moved.Name)
 	f.awaitMachine(moved.Name, func(m *clusterv1.Machine) bool {
 		_, isPending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
-		return m.Annotations[runtimev1.PendingHooksAnnotation] == "UpdateMachine" && !isPending && m.Spec.FailureDomain == "b"
+		return m.Annotations[runtimev1.PendingHooksAnnotation] == "UpdateMachine" && !isPending &&
+			m.Spec.FailureDomain == "b"
 	})
 	infrastructure := &v1alpha1.KwokMachine{}
 	f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(moved), infrastructure))
@@ -90,7 +96,8 @@ func TestMachinesAreMoved(t *testing.T) {
 	if f.ofSet(to) == nil {
 		t.Error("a machine that is updated is moved on")
 	}
-	f.MustPatch(moved, `{"metadata":{"annotations":{%q:null,%q:null}}}`, clusterv1.UpdateInProgressAnnotation, runtimev1.PendingHooksAnnotation)
+	f.MustPatch(moved, `{"metadata":{"annotations":{%q:null,%q:null}}}`, clusterv1.UpdateInProgressAnnotation,
+		runtimev1.PendingHooksAnnotation)
 	f.awaitReplicas(from, 2)
 }
 

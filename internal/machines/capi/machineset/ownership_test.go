@@ -15,8 +15,15 @@ func TestMachinesAreAdoptedAndReleasedByTheirLabels(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
 	matching := map[string]string{"set": "web"}
-	orphan, foreign, elsewhere := f.newMachine("orphan", matching), f.newMachine("foreign", matching), f.newMachine("elsewhere", matching)
-	foreign.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other", Controller: ptr.To(true)}}
+	orphan, foreign, elsewhere := f.newMachine("orphan", matching), f.newMachine("foreign", matching),
+		f.newMachine("elsewhere", matching)
+	foreign.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "v1",
+		Kind:       "Namespace",
+		Name:       "other",
+		UID:        "other",
+		Controller: ptr.To(true),
+	}}
 	foreign.Finalizers = []string{"example.com/kept"} // from the garbage collector, to which its owner is invented
 	elsewhere.Spec.ClusterName = "another"
 	f.MustCreate(orphan, foreign, elsewhere)
@@ -28,10 +35,12 @@ func TestMachinesAreAdoptedAndReleasedByTheirLabels(t *testing.T) {
 	set := f.newSet("web", 2)
 	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 2)
-	if len(machines) != 4 || !metav1.IsControlledBy(machines["orphan"], set) || metav1.IsControlledBy(machines["foreign"], set) ||
+	if len(machines) != 4 || !metav1.IsControlledBy(machines["orphan"], set) ||
+		metav1.IsControlledBy(machines["foreign"], set) ||
 		metav1.GetControllerOf(machines["elsewhere"]) != nil {
 		t.Fatalf("%d machines; orphan %v, foreign %v, elsewhere %v", len(machines),
-			machines["orphan"].OwnerReferences, machines["foreign"].OwnerReferences, machines["elsewhere"].OwnerReferences)
+			machines["orphan"].OwnerReferences, machines["foreign"].OwnerReferences,
+			machines["elsewhere"].OwnerReferences)
 	}
 
 	f.MustPatch(orphan, `{"metadata":{"labels":{"set":"quarantine"}}}`)

@@ -34,9 +34,9 @@ var preflightChecks = []preflightCheck{
 // planeVersions are the desired version of a control plane and the current one, which is nil before it runs.
 type planeVersions struct{ wanted, current *version.Version }
 
-// preflight returns an error while no machine can be created: there is no Cluster, or its control plane is being created or
-// updated, or the versions do not fit. A Cluster without a control plane reference, or whose control plane has no version, is
-// not checked.
+// preflight returns an error while no machine can be created: there is no Cluster, or its control plane is being
+// created or updated, or the versions do not fit. A Cluster without a control plane reference, or whose control plane
+// has no version, is not checked.
 func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clusterSetSnapshot) error {
 	if seen.cluster == nil {
 		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.set.Spec.ClusterName)
@@ -66,7 +66,8 @@ func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clust
 	return errors.Join(failures...)
 }
 
-// skippedChecks returns the names of the checks that the annotation of a set lists, or else that of its bootstrap config template.
+// skippedChecks returns the names of the checks that the annotation of a set lists, or else that of its bootstrap
+// config template.
 func (r *ClusterMachineSetReconciler) skippedChecks(ctx context.Context, set *clusterv1.MachineSet) ([]string, error) {
 	list := set.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation]
 	if ref := set.Spec.Template.Spec.Bootstrap.ConfigRef; list == "" && ref.IsDefined() {
@@ -132,7 +133,8 @@ func outsideSkew(set *clusterv1.MachineSet, plane planeVersions) string {
 	case machines.Minor() > plane.wanted.Minor():
 		return fmt.Sprintf("is of version %s, and machines of version %s would be newer", plane.wanted, machines)
 	case machines.Minor()+oldestSkew < plane.wanted.Minor():
-		return fmt.Sprintf("is of version %s, and machines of version %s would be more than %d minor versions older", plane.wanted, machines, oldestSkew)
+		return fmt.Sprintf("is of version %s, and machines of version %s would be more than %d minor versions older",
+			plane.wanted, machines, oldestSkew)
 	}
 	return ""
 }
@@ -144,5 +146,6 @@ func notKubeadms(set *clusterv1.MachineSet, plane planeVersions) string {
 	if err != nil || !isKubeadm || machines.Minor() == plane.wanted.Minor() {
 		return ""
 	}
-	return fmt.Sprintf("is of version %s, and kubeadm lets only machines of its own minor version join, not %s", plane.wanted, machines)
+	return fmt.Sprintf("is of version %s, and kubeadm lets only machines of its own minor version join, not %s",
+		plane.wanted, machines)
 }

@@ -43,8 +43,10 @@ func TestMachinesWaitForTheControlPlane(t *testing.T) {
 	f.MustPatch(set, `{"spec":{"template":{"spec":{"version":"v1.32.0"}}}}`)
 	isBlocked("more than 3 minor versions older")
 	config := &v1alpha1.KwokConfigTemplate{ObjectMeta: f.Meta("plain")}
-	f.MustPatch(config, `{"metadata":{"annotations":{%q:"KubernetesVersionSkew"}}}`, clusterv1.MachineSetSkipPreflightChecksAnnotation)
-	f.MustPatch(set, `{"metadata":{"annotations":{%q:"ControlPlaneIsStable"}}}`, clusterv1.MachineSetSkipPreflightChecksAnnotation)
+	f.MustPatch(config, `{"metadata":{"annotations":{%q:"KubernetesVersionSkew"}}}`,
+		clusterv1.MachineSetSkipPreflightChecksAnnotation)
+	f.MustPatch(set, `{"metadata":{"annotations":{%q:"ControlPlaneIsStable"}}}`,
+		clusterv1.MachineSetSkipPreflightChecksAnnotation)
 	isBlocked("more than 3 minor versions older") // the annotation of the set comes first
 	f.MustPatch(set, `{"metadata":{"annotations":{%q:null}}}`, clusterv1.MachineSetSkipPreflightChecksAnnotation)
 	marked := ""
@@ -57,7 +59,8 @@ func TestMachinesWaitForTheControlPlane(t *testing.T) {
 	f.mark(marked, metav1.ConditionFalse, true)
 	machine := f.awaitMachine(marked, func(m *clusterv1.Machine) bool {
 		aggregated := remediation(m)
-		return aggregated.Reason == clusterv1.MachineSetMachineRemediationDeferredReason && strings.Contains(aggregated.Message, "is upgrading from 1.35.0 to 1.36.3")
+		return aggregated.Reason == clusterv1.MachineSetMachineRemediationDeferredReason &&
+			strings.Contains(aggregated.Message, "is upgrading from 1.35.0 to 1.36.3")
 	})
 	f.MustPatch(plane, `{"status":{"versions":[{"version":"v1.36.3"}]}}`)
 	f.AwaitGone(machine)

@@ -22,7 +22,9 @@ func (r *ClusterMachineSetReconciler) propagate(ctx context.Context, seen *clust
 			behind = append(behind, machine)
 		}
 	}
-	_, err := replicas.InParallel(len(behind), requests, func(i int) error { return r.machines.Propagate(ctx, template, behind[i]) })
+	_, err := replicas.InParallel(len(behind), requests, func(i int) error {
+		return r.machines.Propagate(ctx, template, behind[i])
+	})
 	if err != nil {
 		return fmt.Errorf("bring the template's changes to machines: %w", err)
 	}

@@ -26,8 +26,10 @@ func TestTheTemplateReachesItsMachines(t *testing.T) {
 			"readinessGates":[{"conditionType":"Tested"}],"taints":[{"key":"k","effect":"NoSchedule","propagation":"Always"}]}}}}`)
 	machine := f.awaitMachine(before.Name, func(m *clusterv1.Machine) bool { return m.Labels["zone"] == "a" })
 	spec := machine.Spec
-	if machine.UID != before.UID || machine.Annotations["note"] != "n" || machine.Labels["of"] != "a-person" || *spec.MinReadySeconds != 7 ||
-		*spec.Deletion.NodeDrainTimeoutSeconds != 60 || *spec.Deletion.NodeDeletionTimeoutSeconds != 5 || len(spec.ReadinessGates) != 1 ||
+	if machine.UID != before.UID || machine.Annotations["note"] != "n" || machine.Labels["of"] != "a-person" ||
+		*spec.MinReadySeconds != 7 ||
+		*spec.Deletion.NodeDrainTimeoutSeconds != 60 || *spec.Deletion.NodeDeletionTimeoutSeconds != 5 ||
+		len(spec.ReadinessGates) != 1 ||
 		len(spec.Taints) != 1 || spec.Version != "" {
 		t.Errorf("the machine: %+v", machine)
 	}
@@ -56,8 +58,8 @@ func TestTheTemplateReachesItsMachines(t *testing.T) {
 	}
 }
 
-// The bootstrap data of a machine was used when it started. A change of the template's is for machines that are made afterwards, also if
-// labels change with it.
+// The bootstrap data of a machine was used when it started. A change of the template's is for machines that are made
+// afterwards, also if labels change with it.
 func TestBootstrapDataStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -66,7 +68,8 @@ func TestBootstrapDataStaysAsItIs(t *testing.T) {
 	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
 	before := f.one()
-	f.MustPatch(set, `{"spec":{"template":{"metadata":{"labels":{"zone":"a"}},"spec":{"bootstrap":{"dataSecretName":"second"}}}}}`)
+	f.MustPatch(set,
+		`{"spec":{"template":{"metadata":{"labels":{"zone":"a"}},"spec":{"bootstrap":{"dataSecretName":"second"}}}}}`)
 	machine := f.awaitMachine(before.Name, func(m *clusterv1.Machine) bool { return m.Labels["zone"] == "a" })
 	if name := ptr.Deref(machine.Spec.Bootstrap.DataSecretName, ""); name != "first" {
 		t.Errorf("the machine has the data %q", name)
@@ -94,7 +97,8 @@ func TestARemovedHookDoesNotComeBack(t *testing.T) {
 
 	f.MustDelete(machine)
 	f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, hook)
-	f.MustPatch(set, `{"spec":{"template":{"metadata":{"annotations":{"note":"n"}},"spec":{"deletion":{"nodeDrainTimeoutSeconds":30}}}}}`)
+	f.MustPatch(set,
+		`{"spec":{"template":{"metadata":{"annotations":{"note":"n"}},"spec":{"deletion":{"nodeDrainTimeoutSeconds":30}}}}}`)
 	machine = f.awaitMachine(machine.Name, func(m *clusterv1.Machine) bool {
 		return m.Spec.Deletion.NodeDrainTimeoutSeconds != nil && *m.Spec.Deletion.NodeDrainTimeoutSeconds == 30
 	})

@@ -30,7 +30,8 @@ type remedy struct {
 	isDue            bool               // to be deleted
 }
 
-// newRemedy returns a remedy that sets a machine's condition OwnerRemediated; without a reason, it removes the condition.
+// newRemedy returns a remedy that sets a machine's condition OwnerRemediated; without a reason, it removes the
+// condition.
 func newRemedy(machine *clusterv1.Machine, reason, message string) remedy {
 	changed := machine.DeepCopy()
 	if reason == "" {
@@ -41,7 +42,11 @@ func newRemedy(machine *clusterv1.Machine, reason, message string) remedy {
 			Reason: reason, Message: message, ObservedGeneration: machine.Generation,
 		})
 	}
-	return remedy{machine: machine, changed: changed, isDue: reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason}
+	return remedy{
+		machine: machine,
+		changed: changed,
+		isDue:   reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason,
+	}
 }
 
 // isHealed reports whether a machine was marked, and is healthy again.
@@ -66,7 +71,8 @@ func remediatedBefore(a, b *clusterv1.Machine) int {
 		}
 		return 1
 	}
-	return cmp.Or(annotated(a)-annotated(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	return cmp.Or(annotated(a)-annotated(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+		strings.Compare(a.Name, b.Name))
 }
 
 // readDeployment reads the MachineDeployment of a set with marked machines, which limits how many are replaced at once.
@@ -103,14 +109,15 @@ func (s *clusterSetSnapshot) isOutdated(now time.Time) bool {
 		len(rolloutrules.Differences(s.set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) > 0
 }
 
-// remediable returns how many marked machines may be deleted at once, and the reason and message for the others. blocked is
-// why no machine can be created, or empty.
+// remediable returns how many marked machines may be deleted at once, and the reason and message for the others.
+// blocked is why no machine can be created, or empty.
 func (s *clusterSetSnapshot) remediable(now time.Time, blocked string) (most int, reason, message string) {
 	const deferred = clusterv1.MachineSetMachineRemediationDeferredReason
 	isOfDeployment := deploymentOf(s.set) != nil
 	switch {
 	case isOfDeployment && s.isOutdated(now):
-		return 0, clusterv1.MachineSetMachineCannotBeRemediatedReason, "Machine won't be remediated because it is pending removal due to rollout"
+		return 0, clusterv1.MachineSetMachineCannotBeRemediatedReason,
+			"Machine won't be remediated because it is pending removal due to rollout"
 	case blocked != "":
 		return 0, deferred, blocked
 	case !isOfDeployment || s.deployment.Spec.Remediation.MaxInFlight == nil:
@@ -119,14 +126,16 @@ func (s *clusterSetSnapshot) remediable(now time.Time, blocked string) (most int
 	limit := s.deployment.Spec.Remediation.MaxInFlight
 	most, err := intstr.GetScaledValueFromIntOrPercent(limit, int(ptr.Deref(s.deployment.Spec.Replicas, 1)), true)
 	if err != nil {
-		return 0, deferred, fmt.Sprintf("spec.remediation.maxInFlight of MachineDeployment %s is %s: write a number, or a percentage such as 20%%",
+		return 0, deferred, fmt.Sprintf("spec.remediation.maxInFlight of MachineDeployment %s is %s: write a number, "+
+			"or a percentage such as 20%%",
 			s.deployment.Name, printable.Line(limit.String()))
 	}
-	return most, deferred, fmt.Sprintf("Waiting because there are already too many remediations in progress (spec.remediation.maxInFlight is %s)", limit)
+	return most, deferred, fmt.Sprintf("Waiting because there are already too many remediations in progress "+
+		"(spec.remediation.maxInFlight is %s)", limit)
 }
 
-// remedies returns the remedies of marked machines whose conditions change or that have to be deleted. Machines that are
-// updated in place are remediated as well: an update that does not end is a reason to mark one.
+// remedies returns the remedies of marked machines whose conditions change or that have to be deleted. Machines that
+// are updated in place are remediated as well: an update that does not end is a reason to mark one.
 func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 	if s.invalid != "" {
 		return nil
@@ -150,19 +159,22 @@ func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 	slices.SortFunc(marked, remediatedBefore)
 	for i, machine := range marked {
 		if i < most {
-			found = append(found, newRemedy(machine, clusterv1.MachineSetMachineRemediationMachineDeletingReason, "Machine is deleting"))
+			found = append(found, newRemedy(machine, clusterv1.MachineSetMachineRemediationMachineDeletingReason,
+				"Machine is deleting"))
 		} else {
 			found = append(found, newRemedy(machine, reason, message))
 		}
 	}
 	return slices.DeleteFunc(found, func(item remedy) bool {
-		return !item.isDue && equality.Semantic.DeepEqual(item.machine.Status.Conditions, item.changed.Status.Conditions)
+		return !item.isDue && equality.Semantic.DeepEqual(item.machine.Status.Conditions,
+			item.changed.Status.Conditions)
 	})
 }
 
 // remediate deletes marked machines, no more at once than allowed, and sets their conditions. It returns whether it has
 // changed machines, so that the snapshot is outdated.
-func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *clusterSetSnapshot) (isChanged bool, err error) {
+func (r *ClusterMachineSetReconciler) remediate(ctx context.Context,
+	seen *clusterSetSnapshot) (isChanged bool, err error) {
 	remedies := seen.remedies(r.now(), "")
 	if slices.ContainsFunc(remedies, func(item remedy) bool { return item.isDue }) {
 		if err = r.preflight(ctx, seen); err != nil {
@@ -178,8 +190,8 @@ func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *clust
 	return true, err
 }
 
-// applyRemedies writes the conditions before it deletes: by them remediations are distinguished from other deletions, also
-// after a restart in between.
+// applyRemedies writes the conditions before it deletes: by them remediations are distinguished from other deletions,
+// also after a restart in between.
 func applyRemedies(ctx context.Context, s replicas.Scaler, seen *clusterSetSnapshot, remedies []remedy) error {
 	_, err := replicas.InParallel(len(remedies), s.Requests, func(i int) error {
 		return client.IgnoreNotFound(patch.StatusWithLock(ctx, s.Client, remedies[i].changed, remedies[i].machine))

@@ -15,17 +15,33 @@ func TestHowManyAreRemediatedAtOnce(t *testing.T) {
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}}
 	deployment.Spec.Replicas = ptr.To[int32](5)
 	set := &clusterv1.MachineSet{}
-	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, clusterv1.GroupVersion.WithKind("MachineDeployment"))}
+	set.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(deployment, clusterv1.GroupVersion.WithKind("MachineDeployment")),
+	}
 	for name, c := range map[string]struct {
 		limit         *intstr.IntOrString
 		blocked, said string
 		most          int
 	}{
-		"no limit":     {most: math.MaxInt},
-		"a number":     {limit: ptr.To(intstr.FromInt32(2)), most: 2, said: "Waiting because there are already too many remediations in progress (spec.remediation.maxInFlight is 2)"},
-		"a percentage": {limit: ptr.To(intstr.FromString("21%")), most: 2, said: "Waiting because there are already too many remediations in progress (spec.remediation.maxInFlight is 21%)"},
-		"neither":      {limit: ptr.To(intstr.FromString("few")), said: "spec.remediation.maxInFlight of MachineDeployment web is few: write a number, or a percentage such as 20%"},
-		"what blocks":  {blocked: "the control plane is upgrading", said: "the control plane is upgrading"},
+		"no limit": {most: math.MaxInt},
+		"a number": {
+			limit: ptr.To(intstr.FromInt32(2)),
+			most:  2,
+			said: "Waiting because there are already too many remediations in progress " +
+				"(spec.remediation.maxInFlight is 2)",
+		},
+		"a percentage": {
+			limit: ptr.To(intstr.FromString("21%")),
+			most:  2,
+			said: "Waiting because there are already too many remediations in progress " +
+				"(spec.remediation.maxInFlight is 21%)",
+		},
+		"neither": {
+			limit: ptr.To(intstr.FromString("few")),
+			said: "spec.remediation.maxInFlight of MachineDeployment web is few: write a number, or a percentage " +
+				"such as 20%",
+		},
+		"what blocks": {blocked: "the control plane is upgrading", said: "the control plane is upgrading"},
 	} {
 		deployment.Spec.Remediation.MaxInFlight = c.limit
 		most, _, aggregated := (&clusterSetSnapshot{set: set, deployment: deployment}).remediable(noon, c.blocked)

@@ -64,18 +64,20 @@ func (f *field) release() (released int) {
 
 // remediation returns what a machine says of its remediation.
 func remediation(machine *clusterv1.Machine) metav1.Condition {
-	return ptr.Deref(meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition), metav1.Condition{})
+	return ptr.Deref(meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition),
+		metav1.Condition{})
 }
 
-// awaitRemediation waits until so many machines are being deleted because they were marked, and so many wait for that. More are
-// never being deleted.
+// awaitRemediation waits until so many machines are being deleted because they were marked, and so many wait for that.
+// More are never being deleted.
 func (f *field) awaitRemediation(deleting, waiting int) {
 	f.Helper()
 	f.Eventually("machines are remediated", func() bool {
 		goes, waits := 0, 0
 		for _, machine := range f.machines() {
 			switch aggregated := remediation(machine); {
-			case machine.DeletionTimestamp != nil && aggregated.Reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason:
+			case machine.DeletionTimestamp != nil &&
+				aggregated.Reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason:
 				goes++
 			case aggregated.Reason == clusterv1.MachineSetMachineRemediationDeferredReason:
 				waits++
@@ -111,8 +113,9 @@ func TestRemediationsAreLimited(t *testing.T) {
 		t.Error("another machine goes before the one that is annotated")
 	}
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
-		return hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionTrue, "* Machines "+names[0]+", "+names[1]+
-			": Waiting because there are already too many remediations in progress (spec.remediation.maxInFlight is 1)")
+		return hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionTrue,
+			"* Machines "+names[0]+", "+names[1]+
+				": Waiting because there are already too many remediations in progress (spec.remediation.maxInFlight is 1)")
 	})
 	f.release()
 	f.awaitRemediation(1, 1)
@@ -142,14 +145,18 @@ func TestMarkedMachinesAreReplaced(t *testing.T) {
 	f.mark(names[0], metav1.ConditionFalse, true)
 	f.awaitRemediation(2, 0)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
-		return hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionTrue, "* Machines "+names[0]+", "+names[1]+": Machine is deleting")
+		return hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionTrue,
+			"* Machines "+names[0]+", "+names[1]+": Machine is deleting")
 	})
-	f.awaitMachine(names[3], func(m *clusterv1.Machine) bool { return remediation(m).Type == "" }) // it is healthy again
+	// it is healthy again
+	f.awaitMachine(names[3], func(m *clusterv1.Machine) bool { return remediation(m).Type == "" })
 	if f.release() != 2 {
 		t.Error("machines that are not marked are deleted")
 	}
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
-		return *s.Replicas == 4 && hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionFalse, "Machine "+names[2]+" is not healthy")
+		return *s.Replicas == 4 &&
+			hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionFalse,
+				"Machine "+names[2]+" is not healthy")
 	})
 	if all := f.machines(); all[names[2]] == nil || all[names[3]] == nil {
 		t.Error("machines that are not marked are gone")
@@ -175,9 +182,11 @@ func TestARolloutReplacesMarkedMachines(t *testing.T) {
 	f.mark(machine.Name, metav1.ConditionFalse, true)
 	f.awaitMachine(machine.Name, func(m *clusterv1.Machine) bool {
 		aggregated := remediation(m)
-		return aggregated.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason && strings.Contains(aggregated.Message, "pending removal due to rollout")
+		return aggregated.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason &&
+			strings.Contains(aggregated.Message, "pending removal due to rollout")
 	})
-	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":0}}`, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
+	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":0}}`,
+		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
 	f.AwaitGone(machine)
 	if left := f.machines(); len(left) != 0 {
 		t.Errorf("left are %v", slices.Collect(maps.Keys(left)))

@@ -24,11 +24,13 @@ func TestAMachineHasWhatTheTemplatesSay(t *testing.T) {
 	f.MustCreate(set)
 	set = f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool { return s.Replicas != nil && *s.Replicas == 1 })
 	if set.Status.Selector != "set=web" || !slices.Contains(set.Finalizers, clusterv1.MachineSetFinalizer) ||
-		set.Labels[clusterv1.ClusterNameLabel] != "c" || len(set.OwnerReferences) != 1 || set.OwnerReferences[0].Kind != "Cluster" {
+		set.Labels[clusterv1.ClusterNameLabel] != "c" || len(set.OwnerReferences) != 1 ||
+		set.OwnerReferences[0].Kind != "Cluster" {
 		t.Errorf("the set: %+v", set)
 	}
 	machine := f.one()
-	if !strings.HasPrefix(machine.Name, "web-") || !metav1.IsControlledBy(machine, set) || machine.Spec.Version != "v1.36.0" ||
+	if !strings.HasPrefix(machine.Name, "web-") || !metav1.IsControlledBy(machine, set) ||
+		machine.Spec.Version != "v1.36.0" ||
 		machine.Labels[clusterv1.ClusterNameLabel] != "c" || machine.Labels[clusterv1.MachineSetNameLabel] != "web" ||
 		machine.Annotations["pre-drain.delete.hook.machine.cluster.x-k8s.io/a"] != "b" {
 		t.Errorf("the machine: %+v", machine)
@@ -44,8 +46,10 @@ func TestAMachineHasWhatTheTemplatesSay(t *testing.T) {
 	for object, template := range map[client.Object]string{infrastructure: "small", config: "plain"} {
 		f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(machine), object))
 		owners := object.GetOwnerReferences()
-		if object.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] != template || len(owners) != 1 || owners[0].UID != set.UID ||
-			metav1.GetControllerOf(object) != nil || object.GetLabels()["set"] != "web" || object.GetLabels()[clusterv1.ClusterNameLabel] != "c" {
+		if object.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] != template || len(owners) != 1 ||
+			owners[0].UID != set.UID ||
+			metav1.GetControllerOf(object) != nil || object.GetLabels()["set"] != "web" ||
+			object.GetLabels()[clusterv1.ClusterNameLabel] != "c" {
 			t.Errorf("%T: %+v", object, object)
 		}
 	}
@@ -102,7 +106,8 @@ func TestAMachineOnItsWayOutIsSpared(t *testing.T) {
 	f.MustDelete(last)
 	f.scale(set, 2)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
-		return hasCondition(s, clusterv1.ScalingDownCondition, metav1.ConditionTrue, "Scaling down from 3 to 2 replicas")
+		return hasCondition(s, clusterv1.ScalingDownCondition, metav1.ConditionTrue,
+			"Scaling down from 3 to 2 replicas")
 	})
 	f.MustPatch(last, `{"metadata":{"annotations":{%q:null}}}`, held)
 	f.awaitReplicas(set, 2)
@@ -144,7 +149,8 @@ func TestTheScaleSubresource(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.awaitReplicas(set, 2)
-	if err := f.SubResource("scale").Get(t.Context(), set, scale); err != nil || scale.Status.Replicas != 2 || scale.Status.Selector != "set=web" {
+	if err := f.SubResource("scale").Get(t.Context(), set, scale); err != nil || scale.Status.Replicas != 2 ||
+		scale.Status.Selector != "set=web" {
 		t.Errorf("%+v, %v", scale.Status, err)
 	}
 }

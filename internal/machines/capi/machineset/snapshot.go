@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A clusterSetSnapshot is the observed state of a MachineSet and the Machines of its namespace. The Machines belong to the cache:
-// they must not be changed.
+// A clusterSetSnapshot is the observed state of a MachineSet and the Machines of its namespace. The Machines belong to
+// the cache: they must not be changed.
 type clusterSetSnapshot struct {
 	set         *clusterv1.MachineSet
 	cluster     *clusterv1.Cluster            // nil if there is none
@@ -37,8 +37,8 @@ type clusterSetSnapshot struct {
 	invalid string
 }
 
-// readSnapshot reads a MachineSet after its machines: if the garbage collector has orphaned machines of a set, the set is observed
-// as being deleted. It returns nil if the set does not exist.
+// readSnapshot reads a MachineSet after its machines: if the garbage collector has orphaned machines of a set, the set
+// is observed as being deleted. It returns nil if the set does not exist.
 func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (*clusterSetSnapshot, error) {
 	var list clusterv1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -73,7 +73,8 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 func (s *clusterSetSnapshot) replicaOf(machine *clusterv1.Machine) replicas.Replica {
 	return replicas.Replica{
 		Name: machine.Name, Owner: replicas.OwnerOf(machine, s.set.UID),
-		IsSelected: s.selector.Matches(labels.Set(machine.Labels)) && machine.Spec.ClusterName == s.set.Spec.ClusterName,
+		IsSelected: s.selector.Matches(labels.Set(machine.Labels)) &&
+			machine.Spec.ClusterName == s.set.Spec.ClusterName,
 		IsDeleting: machine.DeletionTimestamp != nil,
 	}
 }
@@ -86,7 +87,8 @@ func (s *clusterSetSnapshot) isIncomplete(now time.Time) bool {
 	if s.set.DeletionTimestamp != nil {
 		return len(s.owned()) == 0 // before the finalizer is removed
 	}
-	return s.unset != nil || !s.plan(now).IsEmpty() || s.invalid == "" && len(s.arrivals()) > 0 || len(s.remedies(now, "")) > 0
+	return s.unset != nil || !s.plan(now).IsEmpty() || s.invalid == "" && len(s.arrivals()) > 0 ||
+		len(s.remedies(now, "")) > 0
 }
 
 // owned returns the machines that the set controls.
@@ -136,7 +138,8 @@ func (s *clusterSetSnapshot) wanted() int {
 	return int(ptr.Deref(s.set.Spec.Replicas, 1))
 }
 
-// setReplicas sets spec.replicas of a set that does not have it: the scale subresource, and autoscalers, read it from there.
+// setReplicas sets spec.replicas of a set that does not have it: the scale subresource, and autoscalers, read it from
+// there.
 func (s *clusterSetSnapshot) setReplicas(ctx context.Context, c client.Client) error {
 	changed := s.set.DeepCopy()
 	changed.Spec.Replicas = s.unset

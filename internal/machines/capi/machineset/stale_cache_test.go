@@ -53,12 +53,13 @@ func TestOrphansOfWhichTheCacheKnowsNothing(t *testing.T) {
 	t.Parallel()
 	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")
 	var deletes atomic.Int32
-	f.manage(gate.Config(sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-		if request.Method == http.MethodDelete && strings.Contains(request.URL.Path, "/machines/") {
-			defer deletes.Add(1)
-		}
-		return send.RoundTrip(request)
-	})))
+	f.manage(gate.Config(sandboxtest.Tap(stage.Sandbox(t).Config,
+		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+			if request.Method == http.MethodDelete && strings.Contains(request.URL.Path, "/machines/") {
+				defer deletes.Add(1)
+			}
+			return send.RoundTrip(request)
+		})))
 	t.Cleanup(gate.Open) // before the controller is stopped
 	set := f.newSet("web", 2)
 	f.MustCreate(set)
@@ -85,7 +86,8 @@ func living(machines map[string]*clusterv1.Machine) []*clusterv1.Machine {
 	return found
 }
 
-// TestMarkThatMovesBeforeTheDeletion: a user marks another machine after the set has chosen one, and before it deletes that one.
+// TestMarkThatMovesBeforeTheDeletion: a user marks another machine after the set has chosen one, and before it deletes
+// that one.
 func TestMarkThatMovesBeforeTheDeletion(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for a retry.
+// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for
+// a retry.
 func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *clusterSetSnapshot, problem error) error {
 	changed := seen.set.DeepCopy()
 	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
@@ -22,8 +23,8 @@ func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *clusterS
 	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, seen.set, changed, message, problem)
 }
 
-// newStatus returns the status of a set. An invalid set keeps its counts, since its machines are not known. For a paused set
-// only the condition Paused changes.
+// newStatus returns the status of a set. An invalid set keeps its counts, since its machines are not known. For a
+// paused set only the condition Paused changes.
 func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv1.MachineSetStatus {
 	status := *seen.set.Status.DeepCopy()
 	setConditions := func(conditions ...metav1.Condition) {
@@ -45,7 +46,8 @@ func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv
 	status.Selector = seen.selector.String()
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
 	setConditions(aggregate.Scaling(len(machines), seen.wanted(), problem, aggregate.Stuck(machines, now))...)
-	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now), aggregate.Remediated(machines, "MachineSet"), deleting(seen, machines, now))
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now),
+		aggregate.Remediated(machines, "MachineSet"), deleting(seen, machines, now))
 	return status
 }
 
@@ -57,6 +59,7 @@ func deleting(seen *clusterSetSnapshot, machines []*clusterv1.Machine, now time.
 	case len(machines) == 0:
 		return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
 	default:
-		return aggregate.Condition(clusterv1.DeletingCondition, true, fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, now))
+		return aggregate.Condition(clusterv1.DeletingCondition, true,
+			fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, now))
 	}
 }

@@ -34,14 +34,17 @@ func (r *ClusterMachineSetReconciler) setsOfCluster(ctx context.Context, cluster
 	})
 }
 
-// setsOfDeployment returns the sets of a MachineDeployment, which limits how many of their machines are remediated at once.
-func (r *ClusterMachineSetReconciler) setsOfDeployment(ctx context.Context, deployment client.Object) []reconcile.Request {
+// setsOfDeployment returns the sets of a MachineDeployment, which limits how many of their machines are remediated at
+// once.
+func (r *ClusterMachineSetReconciler) setsOfDeployment(ctx context.Context,
+	deployment client.Object) []reconcile.Request {
 	return r.setsOf(ctx, deployment.GetNamespace(), func(set *clusterv1.MachineSet) bool {
 		return metav1.IsControlledBy(set, deployment)
 	})
 }
 
-func (r *ClusterMachineSetReconciler) setsOf(ctx context.Context, namespace string, matches func(*clusterv1.MachineSet) bool) []reconcile.Request {
+func (r *ClusterMachineSetReconciler) setsOf(ctx context.Context, namespace string,
+	matches func(*clusterv1.MachineSet) bool) []reconcile.Request {
 	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineSetList{}, matches, client.InNamespace(namespace))
 }
 
@@ -51,9 +54,10 @@ var creations = predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
 	DeleteFunc: func(event.TypedDeleteEvent[*metav1.PartialObjectMetadata]) bool { return false },
 }
 
-// awaitTemplate reconciles the sets of a missing template when it is created. The templates of a kind are watched once one
-// of them is missing.
-func (r *ClusterMachineSetReconciler) awaitTemplate(ctx context.Context, template clusterv1.ContractVersionedObjectReference) error {
+// awaitTemplate reconciles the sets of a missing template when it is created. The templates of a kind are watched once
+// one of them is missing.
+func (r *ClusterMachineSetReconciler) awaitTemplate(ctx context.Context,
+	template clusterv1.ContractVersionedObjectReference) error {
 	if !template.IsDefined() {
 		return nil
 	}
@@ -61,14 +65,20 @@ func (r *ClusterMachineSetReconciler) awaitTemplate(ctx context.Context, templat
 	if err != nil {
 		return err
 	}
-	return r.templates.Watch(served.GroupVersionKind, func(ctx context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
-		return r.setsOfTemplate(ctx, template.GroupKind(), object)
-	}, creations)
+	return r.templates.Watch(served.GroupVersionKind,
+		func(ctx context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
+			return r.setsOfTemplate(ctx, template.GroupKind(), object)
+		}, creations)
 }
 
 // setsOfTemplate returns the sets whose machines are created from a template.
-func (r *ClusterMachineSetReconciler) setsOfTemplate(ctx context.Context, kind schema.GroupKind, template client.Object) []reconcile.Request {
-	wanted := clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: template.GetName()}
+func (r *ClusterMachineSetReconciler) setsOfTemplate(ctx context.Context, kind schema.GroupKind,
+	template client.Object) []reconcile.Request {
+	wanted := clusterv1.ContractVersionedObjectReference{
+		APIGroup: kind.Group,
+		Kind:     kind.Kind,
+		Name:     template.GetName(),
+	}
 	return r.setsOf(ctx, template.GetNamespace(), func(set *clusterv1.MachineSet) bool {
 		spec := set.Spec.Template.Spec
 		return spec.InfrastructureRef == wanted || spec.Bootstrap.ConfigRef == wanted

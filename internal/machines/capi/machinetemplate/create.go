@@ -27,8 +27,8 @@ const (
 	randomLength = 5
 )
 
-// Create creates a machine with its bootstrap config and its infrastructure. If the machine is refused, the objects that
-// were created for it are deleted. The error is NotFound if a template is missing.
+// Create creates a machine with its bootstrap config and its infrastructure. If the machine is refused, the objects
+// that were created for it are deleted. The error is NotFound if a template is missing.
 func (w MachineWriter) Create(ctx context.Context, t MachineTemplate, name string) (err error) {
 	machine := t.desired(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	machine.Spec.Version, machine.Spec.FailureDomain = t.Spec.Version, t.Spec.FailureDomain
@@ -58,15 +58,15 @@ func (w MachineWriter) Create(ctx context.Context, t MachineTemplate, name strin
 	return err
 }
 
-// isRefusal reports whether the API server refused a write, so that nothing was created. After an error of the connection
-// or of the server, the object may exist.
+// isRefusal reports whether the API server refused a write, so that nothing was created. After an error of the
+// connection or of the server, the object may exist.
 func isRefusal(err error) bool {
 	var answer apierrors.APIStatus
 	return errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError
 }
 
-// A creationError is an error of a creation. The name of the machine, which no later attempt has, is left out of the text, so
-// that repeated errors are equal.
+// A creationError is an error of a creation. The name of the machine, which no later attempt has, is left out of the
+// text, so that repeated errors are equal.
 type creationError struct {
 	name string
 	err  error
@@ -77,9 +77,10 @@ func (e *creationError) Error() string { return strings.ReplaceAll(e.err.Error()
 
 func (e *creationError) Unwrap() error { return e.err }
 
-// clone creates an object of a machine from its template. The metadata has a field manager of its own, so that an update in
-// place, which applies the template, keeps it.
-func (w MachineWriter) clone(ctx context.Context, t MachineTemplate, template clusterv1.ContractVersionedObjectReference, name string) (
+// clone creates an object of a machine from its template. The metadata has a field manager of its own, so that an
+// update in place, which applies the template, keeps it.
+func (w MachineWriter) clone(ctx context.Context, t MachineTemplate,
+	template clusterv1.ContractVersionedObjectReference, name string) (
 	clusterv1.ContractVersionedObjectReference, error,
 ) {
 	made, err := w.References.Clone(ctx, template, t.created(name, w.Manager))
@@ -98,9 +99,11 @@ func (t MachineTemplate) created(name string, manager client.FieldOwner) contrac
 	return wanted
 }
 
-// Try returns why a machine can't be created, as far as its bootstrap config and its infrastructure show: both are created in a dry run.
+// Try returns why a machine can't be created, as far as its bootstrap config and its infrastructure show: both are
+// created in a dry run.
 func (w MachineWriter) Try(ctx context.Context, t MachineTemplate, name string) error {
-	for _, template := range []clusterv1.ContractVersionedObjectReference{t.Spec.Bootstrap.ConfigRef, t.Spec.InfrastructureRef} {
+	for _, template := range []clusterv1.ContractVersionedObjectReference{t.Spec.Bootstrap.ConfigRef,
+		t.Spec.InfrastructureRef} {
 		if !template.IsDefined() {
 			continue
 		}
@@ -112,7 +115,8 @@ func (w MachineWriter) Try(ctx context.Context, t MachineTemplate, name string) 
 }
 
 // deleteAll deletes objects that were created for a machine that could not be created.
-func (w MachineWriter) deleteAll(ctx context.Context, namespace string, all []clusterv1.ContractVersionedObjectReference) error {
+func (w MachineWriter) deleteAll(ctx context.Context, namespace string,
+	all []clusterv1.ContractVersionedObjectReference) error {
 	var failures []error
 	for _, reference := range all {
 		object, err := w.References.Get(ctx, reference, namespace)
@@ -124,15 +128,17 @@ func (w MachineWriter) deleteAll(ctx context.Context, namespace string, all []cl
 	return errors.Join(failures...)
 }
 
-// DeleteLeftovers deletes the objects that were created for machines that could not be created, by a process that was killed
-// for example: the owner owns them, and none of its machines refers to them.
-func (w MachineWriter) DeleteLeftovers(ctx context.Context, t MachineTemplate, machines map[string]*clusterv1.Machine) error {
+// DeleteLeftovers deletes the objects that were created for machines that could not be created, by a process that was
+// killed for example: the owner owns them, and none of its machines refers to them.
+func (w MachineWriter) DeleteLeftovers(ctx context.Context, t MachineTemplate,
+	machines map[string]*clusterv1.Machine) error {
 	used := map[string]bool{}
 	for _, machine := range machines {
 		used[keyOf(machine.Spec.InfrastructureRef)] = true
 		used[keyOf(machine.Spec.Bootstrap.ConfigRef)] = true
 	}
-	for _, reference := range []clusterv1.ContractVersionedObjectReference{t.Spec.InfrastructureRef, t.Spec.Bootstrap.ConfigRef} {
+	for _, reference := range []clusterv1.ContractVersionedObjectReference{t.Spec.InfrastructureRef,
+		t.Spec.Bootstrap.ConfigRef} {
 		if !reference.IsDefined() {
 			continue
 		}
@@ -144,7 +150,8 @@ func (w MachineWriter) DeleteLeftovers(ctx context.Context, t MachineTemplate, m
 }
 
 // deleteUnused deletes the unused objects of the kind that is made from a template.
-func (w MachineWriter) deleteUnused(ctx context.Context, t MachineTemplate, of clusterv1.ContractVersionedObjectReference, used map[string]bool) error {
+func (w MachineWriter) deleteUnused(ctx context.Context, t MachineTemplate,
+	of clusterv1.ContractVersionedObjectReference, used map[string]bool) error {
 	kind := schema.GroupKind{Group: of.APIGroup, Kind: kindOf(of)}
 	served, err := w.References.Served(ctx, kind)
 	if err != nil {
@@ -152,7 +159,8 @@ func (w MachineWriter) deleteUnused(ctx context.Context, t MachineTemplate, of c
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(served.GroupVersion().WithKind(kind.Kind + "List"))
-	err = w.Client.List(ctx, list, client.InNamespace(t.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: t.Spec.ClusterName})
+	err = w.Client.List(ctx, list, client.InNamespace(t.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: t.Spec.ClusterName})
 	if err != nil {
 		return fmt.Errorf("list %s: %w", served.Resource.Resource, err)
 	}
@@ -160,7 +168,9 @@ func (w MachineWriter) deleteUnused(ctx context.Context, t MachineTemplate, of c
 	for i := range list.Items {
 		object := &list.Items[i]
 		ref := clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: object.GetName()}
-		isOurs := slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == t.Owner.UID })
+		isOurs := slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+			return o.UID == t.Owner.UID
+		})
 		if isOurs && !used[keyOf(ref)] && object.GetDeletionTimestamp() == nil {
 			failures = append(failures, client.IgnoreNotFound(patch.DeleteWithLock(ctx, w.Client, object)))
 		}
@@ -172,8 +182,8 @@ func keyOf(ref clusterv1.ContractVersionedObjectReference) string {
 	return ref.APIGroup + "/" + ref.Kind + "/" + ref.Name
 }
 
-// NewName returns a name for a new machine, by a template that reads the names of the cluster and of the owner, under the owner's
-// key, and a random text. A name that is too long is cut, but for its random end.
+// NewName returns a name for a new machine, by a template that reads the names of the cluster and of the owner, under
+// the owner's key, and a random text. A name that is too long is cut, but for its random end.
 func NewName(pattern string, cluster, key, owner string) (string, error) {
 	if pattern == "" {
 		pattern = "{{ ." + key + ".name }}-{{ .random }}"

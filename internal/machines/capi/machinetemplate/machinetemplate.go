@@ -1,10 +1,11 @@
-// Package machinetemplate creates the Machines of Cluster API's owners of machines, a MachineSet or a control plane, from a
-// template, and keeps them like it: a Machine with its infrastructure and its bootstrap config, the fields of the template that
-// need no new machine, and the desired state of an update in place.
+// Package machinetemplate creates the Machines of Cluster API's owners of machines, a MachineSet or a control plane,
+// from a template, and keeps them like it: a Machine with its infrastructure and its bootstrap config, the fields of
+// the template that need no new machine, and the desired state of an update in place.
 //
 // It does not decide how many machines there are, nor which one is replaced or updated: their owners do.
 //
-// A MachineTemplate is what machines are made of, and a MachineWriter writes them. MachineWriter.Create is the call to start from.
+// A MachineTemplate is what machines are made of, and a MachineWriter writes them. MachineWriter.Create is the call to
+// start from.
 package machinetemplate
 
 import (
@@ -27,8 +28,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/contract"
 )
 
-// appliedAnnotation is on each machine, and has a hash of the fields that were last applied to it and its objects. Fields
-// that the template no longer has are removed by an apply without them.
+// appliedAnnotation is on each machine, and has a hash of the fields that were last applied to it and its objects.
+// Fields that the template no longer has are removed by an apply without them.
 const appliedAnnotation = "machine.runlevel.dev/applied-template"
 
 // A MachineTemplate is what the machines of an owner are made of.
@@ -37,7 +38,8 @@ type MachineTemplate struct {
 	Owner     metav1.OwnerReference // the controller of the machines
 	// Labels and Annotations are those of the machines, and of their infrastructure and bootstrap configs.
 	Labels, Annotations map[string]string
-	// Spec has the fields of the machines. Its references name the templates of the objects to which the machines refer.
+	// Spec has the fields of the machines. Its references name the templates of the objects to which the machines
+	// refer.
 	Spec clusterv1.MachineSpec
 }
 
@@ -46,7 +48,8 @@ type MachineWriter struct {
 	Client     client.Client
 	Live       client.Reader // reads from the API server
 	References contract.ObjectReferences
-	// Manager owns the fields of the machines, and MetadataManager the labels and annotations of the objects to which they refer.
+	// Manager owns the fields of the machines, and MetadataManager the labels and annotations of the objects to which
+	// they refer.
 	Manager, MetadataManager client.FieldOwner
 }
 
@@ -63,8 +66,8 @@ func (t MachineTemplate) IsCurrent(machine *clusterv1.Machine) bool {
 			machine.Annotations[appliedAnnotation] == t.hash()
 }
 
-// setMutable sets the fields that can change without a new machine. The timeout of the deletion of a Node has a default,
-// which other writers of Machines may have set.
+// setMutable sets the fields that can change without a new machine. The timeout of the deletion of a Node has a
+// default, which other writers of Machines may have set.
 func setMutable(spec, template *clusterv1.MachineSpec) {
 	before := spec.Deletion.NodeDeletionTimeoutSeconds
 	rolloutrules.SetMutable(spec, template)
@@ -78,7 +81,8 @@ func (t MachineTemplate) desired(machine *clusterv1.Machine) *clusterv1.Machine 
 			Namespace: t.Namespace, Name: machine.Name, UID: machine.UID, ResourceVersion: machine.ResourceVersion,
 			Labels: t.Labels, Annotations: map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{t.Owner},
-			Finalizers:      []string{clusterv1.MachineFinalizer}, // a machine is never removed before its infrastructure
+			// a machine is never removed before its infrastructure
+			Finalizers: []string{clusterv1.MachineFinalizer},
 		},
 		Spec: *t.Spec.DeepCopy(),
 	}

@@ -10,7 +10,8 @@ func TestLabelValue(t *testing.T) {
 	if got := LabelValue("web"); got != "web" {
 		t.Errorf("%q", got)
 	}
-	if got := LabelValue(strings.Repeat("web-", 30) + "a"); !strings.HasPrefix(got, "hash_") || !strings.HasSuffix(got, "_z") || len(got) > 63 {
+	if got := LabelValue(strings.Repeat("web-", 30) + "a"); !strings.HasPrefix(got, "hash_") ||
+		!strings.HasSuffix(got, "_z") || len(got) > 63 {
 		t.Errorf("%q", got)
 	}
 }

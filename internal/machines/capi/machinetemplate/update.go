@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// Propagate writes the fields of the template that need no new machine to an existing machine. On a machine that is being
-// deleted only the fields that affect its deletion are written: a hook that was removed from it is not restored.
+// Propagate writes the fields of the template that need no new machine to an existing machine. On a machine that is
+// being deleted only the fields that affect its deletion are written: a hook that was removed from it is not restored.
 func (w MachineWriter) Propagate(ctx context.Context, t MachineTemplate, machine *clusterv1.Machine) error {
 	if machine.DeletionTimestamp != nil {
 		changed := machine.DeepCopy()
@@ -29,7 +29,8 @@ func (w MachineWriter) Propagate(ctx context.Context, t MachineTemplate, machine
 		return client.IgnoreNotFound(w.Client.Patch(ctx, changed, client.MergeFrom(machine)))
 	}
 	// The machine is written last: once it has the hash, all of its objects are up to date.
-	for _, ref := range []clusterv1.ContractVersionedObjectReference{machine.Spec.InfrastructureRef, machine.Spec.Bootstrap.ConfigRef} {
+	for _, ref := range []clusterv1.ContractVersionedObjectReference{machine.Spec.InfrastructureRef,
+		machine.Spec.Bootstrap.ConfigRef} {
 		if !ref.IsDefined() {
 			continue
 		}
@@ -45,7 +46,8 @@ func (w MachineWriter) apply(ctx context.Context, machine *clusterv1.Machine) er
 }
 
 // applyMetadata applies the labels and annotations of the template to an object of a machine.
-func (w MachineWriter) applyMetadata(ctx context.Context, t MachineTemplate, ref clusterv1.ContractVersionedObjectReference) error {
+func (w MachineWriter) applyMetadata(ctx context.Context, t MachineTemplate,
+	ref clusterv1.ContractVersionedObjectReference) error {
 	found, err := w.References.Get(ctx, ref, t.Namespace)
 	if err != nil {
 		return err
@@ -60,9 +62,10 @@ func (w MachineWriter) applyMetadata(ctx context.Context, t MachineTemplate, ref
 	return contract.Apply(ctx, w.Client, object, w.MetadataManager)
 }
 
-// BeginUpdate writes the desired state of an update in place, and triggers the update. The Machine is written last: until then, all
-// of the writes are repeated.
-func (w MachineWriter) BeginUpdate(ctx context.Context, t MachineTemplate, machine *clusterv1.Machine) (*clusterv1.Machine, error) {
+// BeginUpdate writes the desired state of an update in place, and triggers the update. The Machine is written last:
+// until then, all of the writes are repeated.
+func (w MachineWriter) BeginUpdate(ctx context.Context, t MachineTemplate,
+	machine *clusterv1.Machine) (*clusterv1.Machine, error) {
 	has := machine.Spec
 	if err := w.updateReferenced(ctx, t, has.InfrastructureRef, t.Spec.InfrastructureRef); err != nil {
 		return nil, err
@@ -88,22 +91,28 @@ func (w MachineWriter) BeginUpdate(ctx context.Context, t MachineTemplate, machi
 // triggerRetries is how often the write that triggers an update is repeated after a conflict.
 const triggerRetries = 4
 
-// trigger triggers the update of a Machine. The Machine is read again, since its mark and its objects have other controllers write its
-// status. It is a conflict if its spec, its owner or its mark has changed, or if it is being deleted.
-func (w MachineWriter) trigger(ctx context.Context, t MachineTemplate, marked *clusterv1.Machine) (*clusterv1.Machine, error) {
+// trigger triggers the update of a Machine. The Machine is read again, since its mark and its objects have other
+// controllers write its status. It is a conflict if its spec, its owner or its mark has changed, or if it is being
+// deleted.
+func (w MachineWriter) trigger(ctx context.Context, t MachineTemplate,
+	marked *clusterv1.Machine) (*clusterv1.Machine, error) {
 	machine := &clusterv1.Machine{}
 	if err := w.Live.Get(ctx, client.ObjectKeyFromObject(marked), machine); err != nil {
 		return nil, err
 	}
-	isSame := machine.UID == marked.UID && machine.Generation == marked.Generation && rolloutrules.IsUpdating(machine) == rolloutrules.IsUpdating(marked)
-	if !isSame || !machine.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(machine, &metav1.ObjectMeta{UID: t.Owner.UID}) {
-		return nil, apierrors.NewConflict(clusterv1.GroupVersion.WithResource("machines").GroupResource(), machine.Name, errors.New("the Machine has changed"))
+	isSame := machine.UID == marked.UID && machine.Generation == marked.Generation &&
+		rolloutrules.IsUpdating(machine) == rolloutrules.IsUpdating(marked)
+	if !isSame || !machine.DeletionTimestamp.IsZero() ||
+		!metav1.IsControlledBy(machine, &metav1.ObjectMeta{UID: t.Owner.UID}) {
+		return nil, apierrors.NewConflict(clusterv1.GroupVersion.WithResource("machines").GroupResource(), machine.Name,
+			errors.New("the Machine has changed"))
 	}
 	begun := t.Updated(machine)
 	delete(begun.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
 	rolloutrules.DropRequest(begun)
 	begun.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
-	begun.Annotations[runtimev1.PendingHooksAnnotation] = withHook(begun.Annotations[runtimev1.PendingHooksAnnotation], runtimehook.UpdateMachine)
+	begun.Annotations[runtimev1.PendingHooksAnnotation] = withHook(begun.Annotations[runtimev1.PendingHooksAnnotation],
+		runtimehook.UpdateMachine)
 	return begun, patch.WithLock(ctx, w.Client, begun, machine)
 }
 
@@ -118,7 +127,8 @@ func (t MachineTemplate) Updated(machine *clusterv1.Machine) *clusterv1.Machine 
 }
 
 // updateReferenced applies a template to the infrastructure or the bootstrap config of a machine.
-func (w MachineWriter) updateReferenced(ctx context.Context, t MachineTemplate, ref, template clusterv1.ContractVersionedObjectReference) error {
+func (w MachineWriter) updateReferenced(ctx context.Context, t MachineTemplate, ref,
+	template clusterv1.ContractVersionedObjectReference) error {
 	object, err := w.References.Get(ctx, ref, t.Namespace)
 	if err != nil {
 		return err
@@ -126,10 +136,11 @@ func (w MachineWriter) updateReferenced(ctx context.Context, t MachineTemplate, 
 	return w.References.Update(ctx, object, template, t.updated(ref.Name, w.Manager))
 }
 
-// IsTriggered reports whether the whole desired state of an update in place was written, so that it can run. While a Machine is moved
-// to another set, a pending hook belongs to an earlier update.
+// IsTriggered reports whether the whole desired state of an update in place was written, so that it can run. While a
+// Machine is moved to another set, a pending hook belongs to an earlier update.
 func IsTriggered(m *clusterv1.Machine) bool {
-	return !rolloutrules.IsArriving(m) && slices.Contains(rolloutrules.Names(m.Annotations[runtimev1.PendingHooksAnnotation]), runtimehook.UpdateMachine)
+	return !rolloutrules.IsArriving(m) &&
+		slices.Contains(rolloutrules.Names(m.Annotations[runtimev1.PendingHooksAnnotation]), runtimehook.UpdateMachine)
 }
 
 // withHook adds a hook to the pending ones.

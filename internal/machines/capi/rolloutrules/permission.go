@@ -8,11 +8,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// QuorumHook is the name of the hook of the etcd quorum guard. The guard also permits updates in place of the machines that have it.
+// QuorumHook is the name of the hook of the etcd quorum guard. The guard also permits updates in place of the machines
+// that have it.
 const QuorumHook = "EtcdQuorumOperator"
 
-// The annotations of a Machine by which a control plane asks the quorum guard before an update in place. The guard copies the
-// value of the request, which is a time, once no member of etcd would be missed.
+// The annotations of a Machine by which a control plane asks the quorum guard before an update in place. The guard
+// copies the value of the request, which is a time, once no member of etcd would be missed.
 const (
 	UpdateRequestedAnnotation = "machine.runlevel.dev/update-requested"
 	UpdateAllowedAnnotation   = "machine.runlevel.dev/update-allowed"
@@ -23,7 +24,8 @@ const (
 // permissionLifetime is how long an update may begin after it was requested: a member of etcd may be lost later.
 const permissionLifetime = time.Minute
 
-// reservationTime is how long the guard permits no other update after the request: the clock of the control plane may be behind.
+// reservationTime is how long the guard permits no other update after the request: the clock of the control plane may
+// be behind.
 const reservationTime = 2 * permissionLifetime
 
 // IsGuarded reports whether an update in place needs the permission of the quorum guard.
@@ -79,13 +81,15 @@ func DropRequest(m *clusterv1.Machine) {
 	}
 }
 
-// IsHeld reports whether a hook holds the deletion of a machine: that of the quorum guard ends once a replacement has its member.
+// IsHeld reports whether a hook holds the deletion of a machine: that of the quorum guard ends once a replacement has
+// its member.
 func IsHeld(m *clusterv1.Machine) bool {
 	if m.DeletionTimestamp == nil {
 		return false
 	}
 	for key := range m.Annotations {
-		if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) || strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
+		if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) ||
+			strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
 			return true
 		}
 	}

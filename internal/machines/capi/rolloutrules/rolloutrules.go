@@ -1,7 +1,8 @@
-// Package rolloutrules has the rules of rollouts of Cluster API's MachineDeployments, apart from the controllers that follow
-// them: the defaults of a deployment, how many machines may be missing or surplus, which fields of a template make machines
-// outdated, which set is the current one, and which machine of a set is deleted first. It reads and writes nothing, so that
-// a preview of a rollout and the controllers can't differ. Package rolloutplan decides the next step.
+// Package rolloutrules has the rules of rollouts of Cluster API's MachineDeployments, apart from the controllers that
+// follow them: the defaults of a deployment, how many machines may be missing or surplus, which fields of a template
+// make machines outdated, which set is the current one, and which machine of a set is deleted first. It reads and
+// writes nothing, so that a preview of a rollout and the controllers can't differ. Package rolloutplan decides the next
+// step.
 //
 // Differences is the call to start from.
 package rolloutrules
@@ -38,8 +39,8 @@ func IsOnDelete(spec *clusterv1.MachineDeploymentSpec) bool {
 	return spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
-// Limits returns how many machines there may be beyond spec.replicas, and how many may be unavailable. If both are rounded
-// to zero, one machine may be unavailable: the rollout would be stuck otherwise.
+// Limits returns how many machines there may be beyond spec.replicas, and how many may be unavailable. If both are
+// rounded to zero, one machine may be unavailable: the rollout would be stuck otherwise.
 func Limits(spec *clusterv1.MachineDeploymentSpec) (surge, unavailable int, err error) {
 	update, wanted := spec.Rollout.Strategy.RollingUpdate, int(*spec.Replicas)
 	if IsOnDelete(spec) {
@@ -54,15 +55,16 @@ func Limits(spec *clusterv1.MachineDeploymentSpec) (surge, unavailable int, err 
 	zero := intstr.FromInt32(0)
 	switch {
 	case *update.MaxSurge == zero && *update.MaxUnavailable == zero:
-		return 0, 0, errors.New("spec.rollout.strategy.rollingUpdate: maxSurge and maxUnavailable are both 0, so no machine could be replaced")
+		return 0, 0, errors.New("spec.rollout.strategy.rollingUpdate: maxSurge and maxUnavailable are both 0, so no " +
+			"machine could be replaced")
 	case surge == 0 && unavailable == 0:
 		unavailable = 1
 	}
 	return surge, min(unavailable, wanted), nil
 }
 
-// Differences returns which fields of a set's template differ from the deployment's, so that its machines are not up to date,
-// in the words of Cluster API.
+// Differences returns which fields of a set's template differ from the deployment's, so that its machines are not up to
+// date, in the words of Cluster API.
 func Differences(current, wanted clusterv1.MachineSpec) []string {
 	var found []string
 	if current.Version != wanted.Version {
@@ -80,7 +82,8 @@ func Differences(current, wanted clusterv1.MachineSpec) []string {
 		found = append(found, notUpToDate(current.InfrastructureRef))
 	}
 	if current.FailureDomain != wanted.FailureDomain {
-		found = append(found, fmt.Sprintf("Failure domain %s, %s required", current.FailureDomain, wanted.FailureDomain))
+		found = append(found, fmt.Sprintf("Failure domain %s, %s required", current.FailureDomain,
+			wanted.FailureDomain))
 	}
 	return found
 }
@@ -101,8 +104,9 @@ func IsExpired(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSe
 	return !after.IsZero() && !now.Before(after.Time) && set.CreationTimestamp.Before(&after)
 }
 
-// ReplacementReason returns why the machines of an old set are replaced without calling an extension: spec.rollout.after requires
-// new machines, the kind of an object changes, or the templates are equal. It is empty if an extension has to be called.
+// ReplacementReason returns why the machines of an old set are replaced without calling an extension:
+// spec.rollout.after requires new machines, the kind of an object changes, or the templates are equal. It is empty if
+// an extension has to be called.
 func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) string {
 	const message = "spec.template.spec.%s changes from kind %s to %s"
 	has, wanted := set.Spec.Template.Spec, deployment.Spec.Template.Spec
@@ -123,7 +127,8 @@ func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.M
 
 // Current returns the set with the deployment's template: of several, the one with most replicas, then the first. It
 // returns nil if there is none.
-func Current(deployment *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet, now time.Time) *clusterv1.MachineSet {
+func Current(deployment *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet,
+	now time.Time) *clusterv1.MachineSet {
 	var found *clusterv1.MachineSet
 	for _, set := range sets {
 		isWanted := len(Differences(set.Spec.Template.Spec, deployment.Spec.Template.Spec)) == 0 &&
@@ -152,7 +157,8 @@ func Names(annotation string) []string {
 
 // IsAvailable reports whether a machine is available, and is not being deleted or updated.
 func IsAvailable(m *clusterv1.Machine) bool {
-	return m.DeletionTimestamp == nil && !IsUpdating(m) && meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition)
+	return m.DeletionTimestamp == nil && !IsUpdating(m) &&
+		meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition)
 }
 
 // IsMarked reports whether a machine is marked as unhealthy, for its owner to replace it.
@@ -161,11 +167,12 @@ func IsMarked(m *clusterv1.Machine) bool {
 		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 }
 
-// Surplus returns whether a surplus machine of a set that moves its machines is moved, or left alone; it is deleted otherwise.
+// Surplus returns whether a surplus machine of a set that moves its machines is moved, or left alone; it is deleted
+// otherwise.
 //
-// A machine whose own update in place has not ended is neither moved nor replaced by another one, which would be unavailable
-// as well. A machine without a Node can't be updated: it is deleted, as in a replacement. So is a machine that is marked as
-// unhealthy, even while it is updated: its update may never end.
+// A machine whose own update in place has not ended is neither moved nor replaced by another one, which would be
+// unavailable as well. A machine without a Node can't be updated: it is deleted, as in a replacement. So is a machine
+// that is marked as unhealthy, even while it is updated: its update may never end.
 func Surplus(m *clusterv1.Machine) (isMoved, isLeft bool) {
 	isLeft = IsUpdating(m) && !IsMarked(m)
 	return !isLeft && !IsMarked(m) && m.Status.NodeRef.IsDefined(), isLeft
@@ -178,8 +185,8 @@ func SortSets(sets []*clusterv1.MachineSet) {
 	})
 }
 
-// The priorities of a machine; the highest is deleted first. The values are Cluster API's: tools that predict a scale down
-// calculate with them.
+// The priorities of a machine; the highest is deleted first. The values are Cluster API's: tools that predict a scale
+// down calculate with them.
 const (
 	priorityMarked    = 80.0 // annotated, whatever the annotation's value
 	priorityUpdating  = 75.0 // an update in place that need not be finished

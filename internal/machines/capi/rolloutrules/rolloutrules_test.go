@@ -22,7 +22,8 @@ func TestLimits(t *testing.T) {
 		"no more are unavailable than are wanted": {2, intstr.FromInt32(0), intstr.FromInt32(5), 0, 2},
 	} {
 		spec := clusterv1.MachineDeploymentSpec{Replicas: &c.replicas}
-		spec.Rollout.Strategy.RollingUpdate.MaxSurge, spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = &c.surge, &c.unavailable
+		spec.Rollout.Strategy.RollingUpdate.MaxSurge, spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = &c.surge,
+			&c.unavailable
 		SetDefaults(&spec)
 		surge, unavailable, err := Limits(&spec)
 		if err != nil || surge != c.wantedSurge || unavailable != c.wantedUnavailable {
@@ -37,11 +38,15 @@ func TestWhyReplaced(t *testing.T) {
 	now := time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
 	for want, change := range map[string]func(*clusterv1.MachineDeployment){
 		"": func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.Version = "v1.37.0" },
-		"spec.rollout.after asks for new machines": func(d *clusterv1.MachineDeployment) { d.Spec.Rollout.After = metav1.NewTime(now) },
-		"spec.template.spec.infrastructureRef changes from kind KwokMachineTemplate to RackTemplate": func(d *clusterv1.MachineDeployment) {
+		"spec.rollout.after asks for new machines": func(d *clusterv1.MachineDeployment) {
+			d.Spec.Rollout.After = metav1.NewTime(now)
+		},
+		"spec.template.spec.infrastructureRef changes from kind KwokMachineTemplate to " +
+			"RackTemplate": func(d *clusterv1.MachineDeployment) {
 			d.Spec.Template.Spec.InfrastructureRef.Kind = "RackTemplate"
 		},
-		"spec.template.spec.bootstrap.configRef changes from kind none to KwokConfigTemplate": func(d *clusterv1.MachineDeployment) {
+		"spec.template.spec.bootstrap.configRef changes from kind none to " +
+			"KwokConfigTemplate": func(d *clusterv1.MachineDeployment) {
 			d.Spec.Template.Spec.Bootstrap.ConfigRef.Kind = "KwokConfigTemplate"
 		},
 	} {

@@ -8,9 +8,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// UnsetReplicas returns what spec.replicas of a set or a deployment becomes if it is not set, as Cluster API's admission does, which
-// does not run here. With the bounds of the cluster autoscaler, it is the last number of machines, brought within them; otherwise
-// 1. If a bound can't be read, it returns what is wrong: a default would delete machines.
+// UnsetReplicas returns what spec.replicas of a set or a deployment becomes if it is not set, as Cluster API's
+// admission does, which does not run here. With the bounds of the cluster autoscaler, it is the last number of
+// machines, brought within them; otherwise 1. If a bound can't be read, it returns what is wrong: a default would
+// delete machines.
 func UnsetReplicas(annotations map[string]string, last int) (replicas *int32, invalid string) {
 	least, hasLeast := annotations[clusterv1.AutoscalerMinSizeAnnotation]
 	most, hasMost := annotations[clusterv1.AutoscalerMaxSizeAnnotation]
@@ -21,7 +22,8 @@ func UnsetReplicas(annotations map[string]string, last int) (replicas *int32, in
 	for i, key := range []string{clusterv1.AutoscalerMinSizeAnnotation, clusterv1.AutoscalerMaxSizeAnnotation} {
 		number, err := strconv.ParseInt([]string{least, most}[i], 10, 32)
 		if err != nil || number < 0 {
-			return nil, fmt.Sprintf("spec.replicas is not set, and the annotation %s is %q: write a number", key, annotations[key])
+			return nil, fmt.Sprintf("spec.replicas is not set, and the annotation %s is %q: write a number", key,
+				annotations[key])
 		}
 		bounds[i] = int32(number)
 	}

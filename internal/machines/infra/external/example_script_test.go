@@ -57,7 +57,8 @@ func (r *rack) run(wantCode int, wantSaid, wantSwitched string) {
 	_ = os.Remove(switched)
 	command := exec.CommandContext(r.t.Context(), r.script, r.namespace)
 	command.Dir = r.folder
-	command.Env = append(os.Environ(), "KUBECONFIG="+stage.Sandbox(r.t).Kubeconfig, "KUBECTL="+r.client, "POWER=./power")
+	command.Env = append(os.Environ(), "KUBECONFIG="+stage.Sandbox(r.t).Kubeconfig, "KUBECTL="+r.client,
+		"POWER=./power")
 	said, err := command.CombinedOutput()
 	if code := command.ProcessState.ExitCode(); code != wantCode {
 		r.t.Errorf("it ends with %d, not %d: %v", code, wantCode, err)
@@ -84,9 +85,10 @@ func TestTheScriptOfARack(t *testing.T) {
 			if err := c.Create(t.Context(), machine(name)); err != nil {
 				t.Fatal(err)
 			}
-			machinetest.Await(t, c, machine(name), client.ObjectKeyFromObject(machine(name)), func(m *v1alpha1.ExternalMachine) bool {
-				return len(m.Finalizers) == 1
-			})
+			machinetest.Await(t, c, machine(name), client.ObjectKeyFromObject(machine(name)),
+				func(m *v1alpha1.ExternalMachine) bool {
+					return len(m.Finalizers) == 1
+				})
 		}
 	}
 	remove := func(name string) {
@@ -96,13 +98,16 @@ func TestTheScriptOfARack(t *testing.T) {
 	}
 	create("a", "b", "c")
 	r.run(1, "a: runs on rack7-1\nb: runs on rack7-2\nc: there is no host left\n", "on 192.0.2.71\non 192.0.2.72\n")
-	machinetest.Await(t, c, machine("b"), client.ObjectKeyFromObject(machine("b")), func(m *v1alpha1.ExternalMachine) bool {
-		return m.Spec.ProviderID == "metal://rack7-2" && m.Status.Initialization.Provisioned && m.Status.Addresses[0].Address == "10.0.7.2"
-	})
+	machinetest.Await(t, c, machine("b"), client.ObjectKeyFromObject(machine("b")),
+		func(m *v1alpha1.ExternalMachine) bool {
+			return m.Spec.ProviderID == "metal://rack7-2" && m.Status.Initialization.Provisioned &&
+				m.Status.Addresses[0].Address == "10.0.7.2"
+		})
 	r.run(1, "c: there is no host left\n", "")
 
 	patch := func(name, text string) {
-		if err := c.Patch(t.Context(), machine(name), client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
+		if err := c.Patch(t.Context(), machine(name),
+			client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,9 +120,10 @@ func TestTheScriptOfARack(t *testing.T) {
 	}
 	r.run(1, "a: ended\nc: there is no host left\n", "off 192.0.2.71\n")
 	r.run(1, "c: there is no host left\n", "") // it is free once the object is gone
-	machinetest.Await(t, c, machine("a"), client.ObjectKeyFromObject(machine("a")), func(m *v1alpha1.ExternalMachine) bool {
-		return len(m.Finalizers) == 1
-	})
+	machinetest.Await(t, c, machine("a"), client.ObjectKeyFromObject(machine("a")),
+		func(m *v1alpha1.ExternalMachine) bool {
+			return len(m.Finalizers) == 1
+		})
 	patch("a", `{"metadata":{"finalizers":null}}`)
 	machinetest.AwaitGone(t, c, machine("a"), client.ObjectKeyFromObject(machine("a")))
 	r.run(0, "c: runs on rack7-1\n", "on 192.0.2.71\n")

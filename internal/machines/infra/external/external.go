@@ -1,6 +1,6 @@
 // Package external is infrastructure that a person or a script provides: the controller of ExternalMachines reports in
-// the condition Ready and in events what it waits for, and removes the finalizer of an object that is being deleted when
-// spec.terminated is true.
+// the condition Ready and in events what it waits for, and removes the finalizer of an object that is being deleted
+// when spec.terminated is true.
 //
 // It needs the rights: externalmachines get, list, watch, patch; externalmachines/status patch; events of
 // events.k8s.io create, patch.
@@ -55,7 +55,8 @@ func (r *ExternalMachineReconciler) Reconcile(ctx context.Context, request ctrl.
 	before := machine.DeepCopy()
 	switch {
 	case machine.DeletionTimestamp == nil && controllerutil.AddFinalizer(machine, Finalizer),
-		machine.DeletionTimestamp != nil && machine.Spec.Terminated && controllerutil.RemoveFinalizer(machine, Finalizer):
+		machine.DeletionTimestamp != nil && machine.Spec.Terminated &&
+			controllerutil.RemoveFinalizer(machine, Finalizer):
 		err := patch.WithLock(ctx, r.Client, machine, before)
 		if machine.DeletionTimestamp != nil || err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -19,7 +19,10 @@ import (
 // own makes a Machine of Cluster API, and has an object belong to it, as the controller of Machines does.
 func own(f *machinetest.Fixture, object client.Object) {
 	f.Helper()
-	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), GenerateName: "owner-"}}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace:    object.GetNamespace(),
+		GenerateName: "owner-",
+	}}
 	machine.Spec.ClusterName = "c"
 	machine.Spec.Bootstrap.DataSecretName = ptr.To("secret")
 	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
@@ -28,7 +31,9 @@ func own(f *machinetest.Fixture, object client.Object) {
 	f.MustCreate(machine)
 	f.MustGet(object)
 	before := object.DeepCopyObject().(client.Object)
-	object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))})
+	object.SetOwnerReferences(
+		[]metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))},
+	)
 	f.Must(f.Patch(f.Context(), object, client.MergeFrom(before)))
 }
 
@@ -46,7 +51,9 @@ func TestAKwokMachineWaitsForItsMachine(t *testing.T) {
 	}
 	own(f, machine)
 	machinetest.Await(f, f, machine, key, isReady("Running"))
-	f.MustPatch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, `{"metadata":{"annotations":{%q:"m"}}}`, clusterv1.MachineAnnotation) // it is linked
+	// it is linked
+	f.MustPatch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, `{"metadata":{"annotations":{%q:"m"}}}`,
+		clusterv1.MachineAnnotation)
 	f.MustDelete(machine)
 	f.AwaitGone(machine)
 	if err := f.Get(t.Context(), node, &corev1.Node{}); err != nil {
@@ -58,8 +65,12 @@ func TestAKwokConfigMakesASecret(t *testing.T) {
 	f := stage.NewFixture(t)
 	stage.Manage(t, f.Namespace, kwok.SetupConfigsWithManager)
 	config := &v1alpha1.KwokConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "a", Labels: map[string]string{clusterv1.ClusterNameLabel: "c"}},
-		Spec:       v1alpha1.KwokConfigSpec{Data: "#cloud-config"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.Namespace,
+			Name:      "a",
+			Labels:    map[string]string{clusterv1.ClusterNameLabel: "c"},
+		},
+		Spec: v1alpha1.KwokConfigSpec{Data: "#cloud-config"},
 	}
 	key := client.ObjectKeyFromObject(config)
 	f.MustCreate(config)
@@ -68,7 +79,9 @@ func TestAKwokConfigMakesASecret(t *testing.T) {
 		return ready != nil && ready.Reason == "WaitingForMachine" && !k.Status.Initialization.DataSecretCreated
 	})
 	own(f, config)
-	machinetest.Await(f, f, config, key, func(k *v1alpha1.KwokConfig) bool { return k.Status.Initialization.DataSecretCreated })
+	machinetest.Await(f, f, config, key, func(k *v1alpha1.KwokConfig) bool {
+		return k.Status.Initialization.DataSecretCreated
+	})
 	secret := &corev1.Secret{}
 	f.Must(f.Get(t.Context(), f.Key(config.Status.DataSecretName), secret))
 	if string(secret.Data["value"]) != "#cloud-config" || secret.Type != clusterv1.ClusterSecretType ||
@@ -83,7 +96,8 @@ func TestTemplatesStayAsTheyAre(t *testing.T) {
 	template.Spec.Template.Spec.Node.KubeletVersion = "v1.36.0"
 	f.MustCreate(template)
 	template.Spec.Template.Spec.Node.KubeletVersion = "v1.37.0"
-	if err := f.Update(t.Context(), template); err == nil || !strings.Contains(err.Error(), "make another KwokMachineTemplate") {
+	if err := f.Update(t.Context(), template); err == nil ||
+		!strings.Contains(err.Error(), "make another KwokMachineTemplate") {
 		t.Errorf("a change of a template: %v", err)
 	}
 	named := &v1alpha1.KwokMachineTemplate{ObjectMeta: f.Meta("named")}

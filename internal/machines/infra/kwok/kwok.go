@@ -37,7 +37,8 @@ const Finalizer = "infrastructure.runlevel.dev/kwokmachine"
 
 const (
 	concurrency = 10
-	// startsAgain is the pause before the retry of a failed start, and takenAgain that before a foreign Node is checked again.
+	// startsAgain is the pause before the retry of a failed start, and takenAgain that before a foreign Node is checked
+	// again.
 	startsAgain, takenAgain = time.Second, 30 * time.Second
 	// conflictPause is the pause for the cache to observe a write.
 	conflictPause = 100 * time.Millisecond
@@ -106,13 +107,15 @@ func (r *KwokMachineReconciler) claim(ctx context.Context, machine *v1alpha1.Kwo
 // start continues the start of a machine.
 func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	if isAwaited(machine) {
-		return ctrl.Result{}, r.patchStatus(ctx, machine, notReady(waitingForMachine, "waits for the Machine that it is made for"))
+		return ctrl.Result{}, r.patchStatus(ctx, machine,
+			notReady(waitingForMachine, "waits for the Machine that it is made for"))
 	}
 	if left := time.Until(machine.CreationTimestamp.Add(machine.Spec.StartAfter.Duration)); left > 0 {
 		message := fmt.Sprintf("starts at %s", time.Now().Add(left).UTC().Format(time.RFC3339))
 		return ctrl.Result{RequeueAfter: left}, r.patchStatus(ctx, machine, notReady("Starting", message))
 	}
-	if failure := machine.Spec.StartFailure; failure != nil && (failure.Times == 0 || machine.Status.StartFailures < failure.Times) {
+	if failure := machine.Spec.StartFailure; failure != nil &&
+		(failure.Times == 0 || machine.Status.StartFailures < failure.Times) {
 		result := ctrl.Result{}
 		failed := func(status *v1alpha1.InfrastructureStatus) {
 			notReady("StartFailed", failure.Message)(status)
@@ -168,7 +171,8 @@ func (r *KwokMachineReconciler) keep(ctx context.Context, machine *v1alpha1.Kwok
 	if left := time.Until(ready.LastTransitionTime.Add(machine.Spec.VanishAfter.Duration)); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	if err := r.Client.Delete(ctx, machine, client.Preconditions{UID: &machine.UID}); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Delete(ctx, machine,
+		client.Preconditions{UID: &machine.UID}); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("have KwokMachine %s vanish: %w", client.ObjectKeyFromObject(machine), err)
 	}
 	return ctrl.Result{}, nil
@@ -180,10 +184,12 @@ func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokM
 		return ctrl.Result{}, nil
 	}
 	if machine.Spec.NeverDeletes {
-		return ctrl.Result{}, r.patchStatus(ctx, machine, notReady("NeverDeletes", "stays until spec.neverDeletes is false"))
+		return ctrl.Result{}, r.patchStatus(ctx, machine,
+			notReady("NeverDeletes", "stays until spec.neverDeletes is false"))
 	}
 	if left := time.Until(machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration)); left > 0 {
-		message := fmt.Sprintf("ends at %s", machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration).UTC().Format(time.RFC3339))
+		message := fmt.Sprintf("ends at %s",
+			machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration).UTC().Format(time.RFC3339))
 		return ctrl.Result{RequeueAfter: left}, r.patchStatus(ctx, machine, notReady("Ending", message))
 	}
 	if err := r.deleteNode(ctx, machine); err != nil {
@@ -219,5 +225,6 @@ func notReady(reason, message string) func(*v1alpha1.InfrastructureStatus) {
 // isProvisioned sets the status of a machine that runs.
 func isProvisioned(status *v1alpha1.InfrastructureStatus) {
 	status.Initialization.Provisioned = true
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Running"})
+	meta.SetStatusCondition(&status.Conditions,
+		metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Running"})
 }

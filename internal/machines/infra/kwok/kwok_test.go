@@ -25,7 +25,10 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // machineIn returns a KwokMachine with a name that no Node has.
 func machineIn(namespace, name string, spec v1alpha1.KwokMachineSpec) *v1alpha1.KwokMachine {
-	return &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace + "-" + name}, Spec: spec}
+	return &v1alpha1.KwokMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace + "-" + name},
+		Spec:       spec,
+	}
 }
 
 // isReady waits for a reason of the condition Ready.
@@ -50,9 +53,13 @@ func TestMachinesOfNodes(t *testing.T) {
 		key, node := client.ObjectKeyFromObject(machine), client.ObjectKey{Name: machine.Name}
 		f.MustCreate(machine)
 		machinetest.Await(f, f, machine, key, isReady("Running"))
-		existing := machinetest.Await(f, f, &corev1.Node{}, node, func(n *corev1.Node) bool { return len(n.Status.Conditions) > 0 })
-		if want := "kwok://" + f.Namespace + "/" + machine.Name; existing.Spec.ProviderID != want || machine.Spec.ProviderID != want {
-			t.Errorf("providerID %s of the Node, %s of the machine, want %s", existing.Spec.ProviderID, machine.Spec.ProviderID, want)
+		existing := machinetest.Await(f, f, &corev1.Node{}, node, func(n *corev1.Node) bool {
+			return len(n.Status.Conditions) > 0
+		})
+		if want := "kwok://" + f.Namespace + "/" + machine.Name; existing.Spec.ProviderID != want ||
+			machine.Spec.ProviderID != want {
+			t.Errorf("providerID %s of the Node, %s of the machine, want %s", existing.Spec.ProviderID,
+				machine.Spec.ProviderID, want)
 		}
 		if existing.Status.Addresses[0] != machine.Status.Addresses[0] || !machine.Status.Initialization.Provisioned {
 			t.Errorf("addresses %v of the Node, status %+v of the machine", existing.Status.Addresses, machine.Status)
@@ -60,7 +67,8 @@ func TestMachinesOfNodes(t *testing.T) {
 		if _, ok := existing.Labels["node-role.kubernetes.io/worker"]; !ok || len(existing.Spec.Taints) == 0 {
 			t.Errorf("the Node has labels %v and taints %v", existing.Labels, existing.Spec.Taints)
 		}
-		f.MustPatch(existing, `{"metadata":{"annotations":{"machine.openshift.io/machine":"%s/a"}}}`, f.Namespace) // it is linked
+		// it is linked
+		f.MustPatch(existing, `{"metadata":{"annotations":{"machine.openshift.io/machine":"%s/a"}}}`, f.Namespace)
 		f.MustDelete(machine)
 		f.AwaitGone(machine)
 		if err := f.Get(t.Context(), node, existing); err != nil {
@@ -93,7 +101,10 @@ func TestMachinesOfNodes(t *testing.T) {
 	t.Run("a Node of another is left alone", func(t *testing.T) {
 		f := f.In(t)
 		machine := machineIn(f.Namespace, "taken", v1alpha1.KwokMachineSpec{})
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}, Spec: corev1.NodeSpec{ProviderID: "other://1"}}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: machine.Name},
+			Spec:       corev1.NodeSpec{ProviderID: "other://1"},
+		}
 		f.MustCreate(node)
 		f.MustCreate(machine)
 		machinetest.Await(f, f, machine, client.ObjectKeyFromObject(machine), isReady("NodeTaken"))
@@ -106,16 +117,19 @@ func TestMachinesOfNodes(t *testing.T) {
 
 	t.Run("failures", func(t *testing.T) {
 		f := f.In(t)
-		fails := machineIn(f.Namespace, "fails", v1alpha1.KwokMachineSpec{StartFailure: &v1alpha1.StartFailure{Message: "no room"}})
+		fails := machineIn(f.Namespace, "fails",
+			v1alpha1.KwokMachineSpec{StartFailure: &v1alpha1.StartFailure{Message: "no room"}})
 		retries := machineIn(f.Namespace, "retries",
 			v1alpha1.KwokMachineSpec{StartFailure: &v1alpha1.StartFailure{Message: "no room", Times: 2}})
-		slow := machineIn(f.Namespace, "slow", v1alpha1.KwokMachineSpec{StartAfter: metav1.Duration{Duration: time.Hour}})
+		slow := machineIn(f.Namespace, "slow",
+			v1alpha1.KwokMachineSpec{StartAfter: metav1.Duration{Duration: time.Hour}})
 		vanishes := machineIn(f.Namespace, "vanishes", v1alpha1.KwokMachineSpec{VanishAfter: &metav1.Duration{}})
 		stays := machineIn(f.Namespace, "stays", v1alpha1.KwokMachineSpec{NeverDeletes: true})
 		for _, machine := range []*v1alpha1.KwokMachine{fails, retries, slow, vanishes, stays} {
 			f.MustCreate(machine)
 		}
-		for machine, reason := range map[*v1alpha1.KwokMachine]string{fails: "StartFailed", retries: "Running", slow: "Starting", stays: "Running"} {
+		for machine, reason := range map[*v1alpha1.KwokMachine]string{fails: "StartFailed", retries: "Running",
+			slow: "Starting", stays: "Running"} {
 			machinetest.Await(f, f, machine, client.ObjectKeyFromObject(machine), isReady(reason))
 		}
 		if retries.Status.StartFailures != 2 {

@@ -42,7 +42,8 @@ func (r *KwokMachineReconciler) makeNode(ctx context.Context, machine *v1alpha1.
 	return "", nil
 }
 
-// deleteNode deletes the Node of a machine unless it is gone, or belongs to another machine, or the controller of machines deletes it.
+// deleteNode deletes the Node of a machine unless it is gone, or belongs to another machine, or the controller of
+// machines deletes it.
 func (r *KwokMachineReconciler) deleteNode(ctx context.Context, machine *v1alpha1.KwokMachine) error {
 	node, err := r.findNode(ctx, machine)
 	if err != nil || node == nil || node.Spec.ProviderID != machine.Spec.ProviderID {
@@ -87,7 +88,10 @@ func nodeOf(machine *v1alpha1.KwokMachine, version string) *corev1.Node {
 		Spec: corev1.NodeSpec{ProviderID: machine.Spec.ProviderID, Taints: machine.Spec.Node.Taints},
 		Status: corev1.NodeStatus{
 			Addresses: machine.Status.Addresses, Capacity: room, Allocatable: room,
-			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: cmp.Or(machine.Spec.Node.KubeletVersion, version), OSImage: machine.Spec.Node.OSImage},
+			NodeInfo: corev1.NodeSystemInfo{
+				KubeletVersion: cmp.Or(machine.Spec.Node.KubeletVersion, version),
+				OSImage:        machine.Spec.Node.OSImage,
+			},
 		},
 	}
 }

@@ -22,7 +22,8 @@ const (
 // maxMessage is how long the message of a condition gets.
 const maxMessage = 1024
 
-// countReplicas sets the counts of a status. A machine that is being deleted is ready while its node is, but not updated.
+// countReplicas sets the counts of a status. A machine that is being deleted is ready while its node is, but not
+// updated.
 func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []controlPlaneSlot) {
 	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas, status.UnavailableReplicas = 0, 0, 0, 0
 	for _, slot := range slots {
@@ -43,8 +44,10 @@ func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []contr
 	}
 }
 
-// setConditions sets the conditions of a status whose counts and generation are set. failure is what the last write has met.
-func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32, problem controlPlaneProblem, waits []string, failure string) {
+// setConditions sets the conditions of a status whose counts and generation are set. failure is what the last write has
+// met.
+func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32, problem controlPlaneProblem,
+	waits []string, failure string) {
 	set := func(kind string, is bool, reason, message string) {
 		condition := metav1.Condition{
 			Type: kind, Status: metav1.ConditionFalse, Reason: reason,
@@ -56,7 +59,8 @@ func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32,
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 	if status.UnavailableReplicas > 0 {
-		set(Available, false, "UnavailableReplicas", fmt.Sprintf("Missing %d available replica(s)", status.UnavailableReplicas))
+		set(Available, false, "UnavailableReplicas",
+			fmt.Sprintf("Missing %d available replica(s)", status.UnavailableReplicas))
 	} else {
 		set(Available, true, "AllReplicasAvailable", "")
 	}
@@ -74,9 +78,11 @@ func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32,
 	case problem.Reason != "":
 		set(Progressing, false, "OperatorDegraded", "")
 	case status.UpdatedReplicas < wanted:
-		set(Progressing, true, "NeedsUpdateReplicas", withWaits(fmt.Sprintf("Observed %d replica(s) in need of update", wanted-status.UpdatedReplicas), waits))
+		set(Progressing, true, "NeedsUpdateReplicas",
+			withWaits(fmt.Sprintf("Observed %d replica(s) in need of update", wanted-status.UpdatedReplicas), waits))
 	case status.Replicas > wanted:
-		set(Progressing, true, "ExcessReplicas", withWaits(fmt.Sprintf("Waiting for %d old replica(s) to be removed", status.Replicas-wanted), waits))
+		set(Progressing, true, "ExcessReplicas",
+			withWaits(fmt.Sprintf("Waiting for %d old replica(s) to be removed", status.Replicas-wanted), waits))
 	default:
 		set(Progressing, false, "AllReplicasUpdated", "")
 	}

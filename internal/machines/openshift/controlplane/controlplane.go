@@ -1,9 +1,10 @@
-// Package controlplane replaces the machines of the control plane, by a ControlPlaneMachineSet of machine.openshift.io: one after
-// the other, a new one first, balanced among failure domains. It creates and deletes Machines only. The controller of Machines
-// executes a deletion, and the quorum guard of etcd holds it until the member was replaced.
+// Package controlplane replaces the machines of the control plane, by a ControlPlaneMachineSet of machine.openshift.io:
+// one after the other, a new one first, balanced among failure domains. It creates and deletes Machines only. The
+// controller of Machines executes a deletion, and the quorum guard of etcd holds it until the member was replaced.
 //
-// Decisions are pure: failuredomains.go spreads machines among failure domains, replacement.go plans which machine comes and
-// which goes, problems.go finds what must stop the controller, and conditions.go has the conditions of the status.
+// Decisions are pure: failuredomains.go spreads machines among failure domains, replacement.go plans which machine
+// comes and which goes, problems.go finds what must stop the controller, and conditions.go has the conditions of the
+// status.
 //
 // SetupWithManager is the call to start from.
 package controlplane
@@ -62,8 +63,8 @@ func SetupWithManager(manager ctrl.Manager) error {
 
 // Reconcile creates or deletes the machine whose turn it is, and writes the status of a set.
 //
-// The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether there may be
-// something to do; the plan is made from a read of the API server.
+// The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether
+// there may be something to do; the plan is made from a read of the API server.
 func (r *ControlPlaneMachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	seen, err := r.read(ctx, r.cached, request.NamespacedName)
 	if err == nil && seen != nil && seen.hasWork() {

@@ -42,9 +42,12 @@ func testThreeMachines(t *testing.T) {
 	set := s.newSet("Inactive", "RollingUpdate", "small")
 	s.MustCreate(set)
 	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
-	s.MustPatch(set, `{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"spec":{"node":{"labels":{"size":"large"}}}}}}}}}}`)
-	seen := s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "Observed 3 replica(s) in need of update")
-	if status := seen.Status; status.Replicas != 3 || status.ReadyReplicas != 3 || status.UpdatedReplicas != 0 || status.UnavailableReplicas != 0 {
+	s.MustPatch(set,
+		`{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"spec":{"node":{"labels":{"size":"large"}}}}}}}}}}`)
+	seen := s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas",
+		"Observed 3 replica(s) in need of update")
+	if status := seen.Status; status.Replicas != 3 || status.ReadyReplicas != 3 || status.UpdatedReplicas != 0 ||
+		status.UnavailableReplicas != 0 {
 		t.Errorf("before: %+v", status)
 	}
 	if owned := s.owned(); len(owned) > 0 || len(s.machines()) != 3 {
@@ -79,17 +82,20 @@ func testThreeMachines(t *testing.T) {
 	s.AwaitEvent("cluster", "Deleted", "deleted machine: "+s.name("b"))
 	for _, state := range []string{`"Inactive"`, `null`} { // which is the default, Inactive
 		deactivate := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":`+state+`}}`))
-		if err := s.Patch(t.Context(), set, deactivate); err == nil || !strings.Contains(err.Error(), "state cannot be changed once Active") {
+		if err := s.Patch(t.Context(), set, deactivate); err == nil ||
+			!strings.Contains(err.Error(), "state cannot be changed once Active") {
 			t.Errorf("an active set was made %s: %v", state, err)
 		}
 	}
 	s.testRelease(set)
 }
 
-// previewed returns the steps of a preview: the indexes of machines that are created, and the names of those that are deleted.
+// previewed returns the steps of a preview: the indexes of machines that are created, and the names of those that are
+// deleted.
 func (s *site) previewed() []string {
 	s.Helper()
-	preview, err := rolloutpreview.PreviewControlPlane(s.Context(), stage.Connect(s), rolloutpreview.ControlPlaneQuery{Namespace: s.Namespace, Name: "cluster"})
+	preview, err := rolloutpreview.PreviewControlPlane(s.Context(), stage.Connect(s),
+		rolloutpreview.ControlPlaneQuery{Namespace: s.Namespace, Name: "cluster"})
 	s.Must(err)
 	var steps []string
 	for _, step := range preview.Steps {
@@ -136,7 +142,8 @@ func (s *site) testRelease(set *machinev1.ControlPlaneMachineSet) {
 	}
 }
 
-// watchReady counts running machines until the function that it returns is called, which returns the fewest and the most.
+// watchReady counts running machines until the function that it returns is called, which returns the fewest and the
+// most.
 func (s *site) watchReady() func() (fewest, most int) {
 	fewest, most := 99, 0
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -146,7 +153,8 @@ func (s *site) watchReady() func() (fewest, most int) {
 			var list machinev1beta1.MachineList
 			if err := s.List(s.Context(), &list, client.InNamespace(s.Namespace)); err == nil {
 				running := len(slices.DeleteFunc(list.Items, func(m machinev1beta1.Machine) bool {
-					return m.DeletionTimestamp != nil || m.Status.Phase == nil || *m.Status.Phase != machinev1beta1.PhaseRunning
+					return m.DeletionTimestamp != nil || m.Status.Phase == nil ||
+						*m.Status.Phase != machinev1beta1.PhaseRunning
 				}))
 				fewest, most = min(fewest, running), max(most, running)
 			}
@@ -168,7 +176,8 @@ func (s *site) watchReady() func() (fewest, most int) {
 func testDeletedMachines(t *testing.T) {
 	s := newSite(t)
 	s.addThree()
-	s.MustPatch(s.machine("a"), `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Quorum","owner":"etcd"}]},"metadata":{}},
+	s.MustPatch(s.machine("a"),
+		`{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Quorum","owner":"etcd"}]},"metadata":{}},
 		"metadata":{"annotations":{"pre-drain.hook.machine.runlevel.dev/Quorum":"its member has no replacement"}}}`)
 	s.MustCreate(s.newSet("Active", "RollingUpdate", "small"))
 	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
@@ -242,7 +251,8 @@ func testFailingTemplate(t *testing.T) {
 // setMistake sets a field in the infrastructure object of the template that no object has.
 func (s *site) setMistake(set *machinev1.ControlPlaneMachineSet, mistake string) {
 	s.Helper()
-	s.MustPatch(set, `{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"mistake":%s}}}}}}}`, mistake)
+	s.MustPatch(set,
+		`{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"mistake":%s}}}}}}}`, mistake)
 }
 
 // TestUnmanagedNodes has a node of the control plane without a Machine, beside which nothing is replaced.
@@ -250,7 +260,10 @@ func TestUnmanagedNodes(t *testing.T) {
 	manage(t)
 	s := &site{stage.NewFixture(t)}
 	s.addThree()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.name("by-hand"), Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   s.name("by-hand"),
+		Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""},
+	}}
 	s.MustCreate(node)
 	s.DeleteAfterwards(node)
 	s.MustCreate(s.newSet("Active", "RollingUpdate", "large"))

@@ -34,7 +34,8 @@ func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *contr
 		if err := patch.DeleteWithLock(ctx, r.cached, c.machines[name]); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete machine %s: %w", name, err)
 		}
-		r.recorder.Eventf(c.set, c.machines[name], corev1.EventTypeNormal, "Deleted", "Delete", "deleted machine: %s", name)
+		r.recorder.Eventf(c.set, c.machines[name], corev1.EventTypeNormal, "Deleted", "Delete", "deleted machine: %s",
+			name)
 	}
 	for _, index := range c.plan.Create {
 		machine, err := c.newMachine(index, rand.String(5))
@@ -45,13 +46,15 @@ func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *contr
 			return fmt.Errorf("create a machine for index %d: %w", index, err)
 		}
 		// The machine is named twice: of two events of the same objects, only the first is kept, with a count.
-		r.recorder.Eventf(c.set, machine, corev1.EventTypeNormal, "Created", "Create", "created machine: %s", machine.Name)
+		r.recorder.Eventf(c.set, machine, corev1.EventTypeNormal, "Created", "Create", "created machine: %s",
+			machine.Name)
 	}
 	return nil
 }
 
 // adopt makes the set the owner of a machine, and records the index of one whose name does not have it.
-func (r *ControlPlaneMachineSetReconciler) adopt(ctx context.Context, c *controlPlane, machine *machinev1beta1.Machine) error {
+func (r *ControlPlaneMachineSetReconciler) adopt(ctx context.Context, c *controlPlane,
+	machine *machinev1beta1.Machine) error {
 	adopted := c.adopted(machine)
 	c.machines[machine.Name] = adopted
 	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, adopted, machine))
@@ -77,7 +80,8 @@ func (c *controlPlane) newMachine(index int, suffix string) (*machinev1beta1.Mac
 	template := c.set.Spec.Template.OpenShiftMachineV1Beta1Machine.DeepCopy()
 	prefix := c.set.Spec.MachineNamePrefix
 	if prefix == "" {
-		prefix = template.ObjectMeta.Labels[machinev1beta1.MachineClusterIDLabel] + "-" + template.ObjectMeta.Labels[roleLabel]
+		prefix = template.ObjectMeta.Labels[machinev1beta1.MachineClusterIDLabel] + "-" +
+			template.ObjectMeta.Labels[roleLabel]
 	}
 	value, err := json.Marshal(c.template.wanted(c.domain(index)))
 	if err != nil {

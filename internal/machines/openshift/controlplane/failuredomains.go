@@ -17,8 +17,8 @@ import (
 // A failureDomain has the fields that it sets in the spec of the infrastructure object of a machine.
 type failureDomain map[string]any
 
-// ownDomains is the field of providerSpec.value that has failure domains which spec.template's failureDomains can't express. It
-// is in the template only, not in the machines.
+// ownDomains is the field of providerSpec.value that has failure domains which spec.template's failureDomains can't
+// express. It is in the template only, not in the machines.
 const ownDomains = "failureDomains"
 
 // A machineTemplate is what a set makes machines of.
@@ -46,12 +46,14 @@ func readTemplate(template *machinev1.OpenShiftMachineV1Beta1MachineTemplate) (*
 		return nil, err
 	}
 	if len(own) > 0 && len(listed) > 0 {
-		return nil, errors.New("spec.template has failureDomains of a platform, and of the provider in providerSpec.value: remove one of them")
+		return nil, errors.New("spec.template has failureDomains of a platform, and of the provider in " +
+			"providerSpec.value: remove one of them")
 	}
 	for _, entry := range append(listed, own...) {
 		fields, ok := entry.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("failure domain %v of spec.template is no object: write the fields of the infrastructure object that it sets", entry)
+			return nil, fmt.Errorf("failure domain %v of spec.template is no object: write the fields of the "+
+				"infrastructure object that it sets", entry)
 		}
 		t.domains = append(t.domains, fields)
 	}
@@ -79,7 +81,8 @@ func platformDomains(of *machinev1.FailureDomains) ([]any, error) {
 	return list, nil
 }
 
-// in returns the infrastructure object of a machine in a failure domain. A nil domain sets nothing; a nil object gets the domain's fields.
+// in returns the infrastructure object of a machine in a failure domain. A nil domain sets nothing; a nil object gets
+// the domain's fields.
 func (d failureDomain) in(value map[string]any) map[string]any {
 	merged := runtime.DeepCopyJSON(value)
 	if len(d) > 0 {
@@ -125,9 +128,9 @@ type placement struct {
 	isLeaving bool
 }
 
-// spread assigns a failure domain of a number of them to each index, so that no two domains differ by more than one machine.
-// Indexes keep their domains where the balance allows it; the others get the domain with the fewest machines, the first in the
-// list among equals.
+// spread assigns a failure domain of a number of them to each index, so that no two domains differ by more than one
+// machine. Indexes keep their domains where the balance allows it; the others get the domain with the fewest machines,
+// the first in the list among equals.
 func spread(indexes []int, current map[int]placement, domains int) map[int]int {
 	assigned, counts := map[int]int{}, make([]int, domains)
 	if domains == 0 {
@@ -137,7 +140,8 @@ func spread(indexes []int, current map[int]placement, domains int) map[int]int {
 	for _, isLeaving := range []bool{false, true} {
 		for _, index := range indexes {
 			at, ok := current[index]
-			if !ok || at.domain == none || at.isLeaving != isLeaving || counts[at.domain] > least || counts[at.domain] == least && larger == 0 {
+			if !ok || at.domain == none || at.isLeaving != isLeaving || counts[at.domain] > least ||
+				counts[at.domain] == least && larger == 0 {
 				continue
 			}
 			if counts[at.domain] == least {

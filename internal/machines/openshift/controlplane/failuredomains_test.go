@@ -18,19 +18,33 @@ func TestMachinesAreSpreadAmongFailureDomains(t *testing.T) {
 		domains int
 		want    map[int]int
 	}{
-		"no domains":                    {[]int{0, 1, 2}, nil, 0, map[int]int{}},
-		"no machines":                   {[]int{0, 1, 2}, nil, 3, map[int]int{0: 0, 1: 1, 2: 2}},
-		"fewer domains than machines":   {[]int{0, 1, 2}, nil, 2, map[int]int{0: 0, 1: 1, 2: 0}},
-		"five machines":                 {[]int{0, 1, 2, 3, 4}, nil, 3, map[int]int{0: 0, 1: 1, 2: 2, 3: 0, 4: 1}},
-		"machines stay where they are":  {[]int{0, 1, 2}, map[int]placement{0: at(2), 1: at(0), 2: at(1)}, 3, map[int]int{0: 2, 1: 0, 2: 1}},
-		"other weights are balanced":    {[]int{0, 1, 2, 3, 4}, map[int]placement{0: at(0), 1: at(1), 2: at(1), 3: at(2), 4: at(2)}, 3, map[int]int{0: 0, 1: 1, 2: 1, 3: 2, 4: 2}},
-		"two domains more than needed":  {[]int{0, 1, 2}, map[int]placement{0: at(4), 1: at(3), 2: at(1)}, 5, map[int]int{0: 4, 1: 3, 2: 1}},
-		"domains are added":             {[]int{0, 1, 2}, map[int]placement{0: at(0), 1: at(0), 2: at(0)}, 3, map[int]int{0: 0, 1: 1, 2: 2}},
-		"a domain is removed":           {[]int{0, 1, 2}, map[int]placement{0: at(0), 1: at(none), 2: at(1)}, 2, map[int]int{0: 0, 1: 0, 2: 1}},
-		"a machine in a domain too far": {[]int{0, 1, 2}, map[int]placement{0: at(1), 1: at(0), 2: at(0)}, 3, map[int]int{0: 1, 1: 0, 2: 2}},
-		"one that leaves is moved":      {[]int{0, 1, 2}, map[int]placement{0: leaving(0), 1: at(0), 2: at(2)}, 3, map[int]int{0: 1, 1: 0, 2: 2}},
-		"one that leaves is replaced":   {[]int{0, 1, 2}, map[int]placement{0: at(0), 1: leaving(1), 2: at(2)}, 3, map[int]int{0: 0, 1: 1, 2: 2}},
-		"indexes that begin with three": {[]int{3, 4, 5}, map[int]placement{4: at(0)}, 3, map[int]int{3: 1, 4: 0, 5: 2}},
+		"no domains":                  {[]int{0, 1, 2}, nil, 0, map[int]int{}},
+		"no machines":                 {[]int{0, 1, 2}, nil, 3, map[int]int{0: 0, 1: 1, 2: 2}},
+		"fewer domains than machines": {[]int{0, 1, 2}, nil, 2, map[int]int{0: 0, 1: 1, 2: 0}},
+		"five machines":               {[]int{0, 1, 2, 3, 4}, nil, 3, map[int]int{0: 0, 1: 1, 2: 2, 3: 0, 4: 1}},
+		"machines stay where they are": {[]int{0, 1, 2}, map[int]placement{0: at(2), 1: at(0), 2: at(1)}, 3,
+			map[int]int{0: 2, 1: 0, 2: 1}},
+		"other weights are balanced": {[]int{0, 1, 2, 3, 4}, map[int]placement{
+			0: at(0),
+			1: at(1),
+			2: at(1),
+			3: at(2),
+			4: at(2),
+		}, 3, map[int]int{0: 0, 1: 1, 2: 1, 3: 2, 4: 2}},
+		"two domains more than needed": {[]int{0, 1, 2}, map[int]placement{0: at(4), 1: at(3), 2: at(1)}, 5,
+			map[int]int{0: 4, 1: 3, 2: 1}},
+		"domains are added": {[]int{0, 1, 2}, map[int]placement{0: at(0), 1: at(0), 2: at(0)}, 3,
+			map[int]int{0: 0, 1: 1, 2: 2}},
+		"a domain is removed": {[]int{0, 1, 2}, map[int]placement{0: at(0), 1: at(none), 2: at(1)}, 2,
+			map[int]int{0: 0, 1: 0, 2: 1}},
+		"a machine in a domain too far": {[]int{0, 1, 2}, map[int]placement{0: at(1), 1: at(0), 2: at(0)}, 3,
+			map[int]int{0: 1, 1: 0, 2: 2}},
+		"one that leaves is moved": {[]int{0, 1, 2}, map[int]placement{0: leaving(0), 1: at(0), 2: at(2)}, 3,
+			map[int]int{0: 1, 1: 0, 2: 2}},
+		"one that leaves is replaced": {[]int{0, 1, 2}, map[int]placement{0: at(0), 1: leaving(1), 2: at(2)}, 3,
+			map[int]int{0: 0, 1: 1, 2: 2}},
+		"indexes that begin with three": {[]int{3, 4, 5}, map[int]placement{4: at(0)}, 3,
+			map[int]int{3: 1, 4: 0, 5: 2}},
 	} {
 		if diff := cmp.Diff(test.want, spread(test.indexes, test.current, test.domains)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -41,19 +55,27 @@ func TestMachinesAreSpreadAmongFailureDomains(t *testing.T) {
 // TestFailureDomainsAreMergedIntoTheInfrastructure has a template for each way to write failure domains.
 func TestFailureDomainsAreMergedIntoTheInfrastructure(t *testing.T) {
 	for name, test := range map[string]struct{ template, want string }{
-		"AWS":       {`{platform: AWS, aws: [{placement: {availabilityZone: a}, subnet: {type: ID, id: s}}]}`, `{size: 2, placement: {tenancy: one, availabilityZone: a}, subnet: {type: ID, id: s}}`},
-		"Azure":     {`{platform: Azure, azure: [{zone: "1", subnet: s}]}`, `{size: 2, placement: {tenancy: one}, zone: "1", subnet: s}`},
-		"GCP":       {`{platform: GCP, gcp: [{zone: a}]}`, `{size: 2, placement: {tenancy: one}, zone: a}`},
-		"OpenStack": {`{platform: OpenStack, openstack: [{availabilityZone: a, rootVolume: {volumeType: fast}}]}`, `{size: 2, placement: {tenancy: one}, availabilityZone: a, rootVolume: {volumeType: fast}}`},
-		"vSphere":   {`{platform: VSphere, vsphere: [{name: a}]}`, `{size: 2, placement: {tenancy: one}, failureDomain: a}`},
-		"Nutanix":   {`{platform: Nutanix, nutanix: [{name: a}]}`, `{size: 2, placement: {tenancy: one}, failureDomain: a}`},
+		"AWS": {`{platform: AWS, aws: [{placement: {availabilityZone: a}, subnet: {type: ID, id: s}}]}`,
+			`{size: 2, placement: {tenancy: one, availabilityZone: a}, subnet: {type: ID, id: s}}`},
+		"Azure": {`{platform: Azure, azure: [{zone: "1", subnet: s}]}`,
+			`{size: 2, placement: {tenancy: one}, zone: "1", subnet: s}`},
+		"GCP": {`{platform: GCP, gcp: [{zone: a}]}`, `{size: 2, placement: {tenancy: one}, zone: a}`},
+		"OpenStack": {`{platform: OpenStack, openstack: [{availabilityZone: a, rootVolume: {volumeType: fast}}]}`,
+			`{size: 2, placement: {tenancy: one}, availabilityZone: a, rootVolume: {volumeType: fast}}`},
+		"vSphere": {`{platform: VSphere, vsphere: [{name: a}]}`,
+			`{size: 2, placement: {tenancy: one}, failureDomain: a}`},
+		"Nutanix": {`{platform: Nutanix, nutanix: [{name: a}]}`,
+			`{size: 2, placement: {tenancy: one}, failureDomain: a}`},
 	} {
-		template := readYAML(t, `{failureDomains: `+test.template+`, spec: {providerSpec: {value: {kind: K, spec: {size: 2, placement: {tenancy: one}}}}}}`)
+		template := readYAML(t, `{failureDomains: `+test.template+
+			`, spec: {providerSpec: {value: {kind: K, spec: {size: 2, placement: {tenancy: one}}}}}}`)
 		checkMerged(t, name, template, test.want)
 	}
-	own := readYAML(t, `{spec: {providerSpec: {value: {kind: K, failureDomains: [{rack: {row: 1}, size: 3}], spec: {size: 2}}}}}`)
+	own := readYAML(t,
+		`{spec: {providerSpec: {value: {kind: K, failureDomains: [{rack: {row: 1}, size: 3}], spec: {size: 2}}}}}`)
 	checkMerged(t, "of the provider", own, `{size: 3, rack: {row: 1}}`)
-	both := readYAML(t, `{failureDomains: {platform: GCP, gcp: [{zone: a}]}, spec: {providerSpec: {value: {kind: K, failureDomains: [{zone: b}]}}}}`)
+	both := readYAML(t,
+		`{failureDomains: {platform: GCP, gcp: [{zone: a}]}, spec: {providerSpec: {value: {kind: K, failureDomains: [{zone: b}]}}}}`)
 	if _, err := readTemplate(both); err == nil || !strings.Contains(err.Error(), "remove one of them") {
 		t.Errorf("domains of both kinds: %v", err)
 	}

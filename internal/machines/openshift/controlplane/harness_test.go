@@ -29,8 +29,8 @@ var stage = machinetest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
-// A site is the namespace of one test, with the machines of a control plane. Their nodes don't have the label of the control
-// plane: the nodes of one test would be unmanaged in the others.
+// A site is the namespace of one test, with the machines of a control plane. Their nodes don't have the label of the
+// control plane: the nodes of one test would be unmanaged in the others.
 type site struct{ *machinetest.Fixture }
 
 // newSite makes a namespace.
@@ -39,13 +39,14 @@ func newSite(t *testing.T) *site {
 	return &site{stage.NewFixture(t)}
 }
 
-// manageMachines runs the controllers of Machines and infrastructure until the test ends. One process handles the machines of all
-// namespaces: two would give the same address to machines.
+// manageMachines runs the controllers of Machines and infrastructure until the test ends. One process handles the
+// machines of all namespaces: two would give the same address to machines.
 func manageMachines(t *testing.T) {
 	t.Helper()
 	stage.ManageAs(t, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
 		return errors.Join(
-			kwok.SetupWithManager(m), external.SetupWithManager(m), (&nodelink.NodeLinkReconciler{}).SetupWithManager(t.Context(), m),
+			kwok.SetupWithManager(m), external.SetupWithManager(m),
+			(&nodelink.NodeLinkReconciler{}).SetupWithManager(t.Context(), m),
 			openshift.SetupWithManager(t.Context(), m, openshift.MachineOptions{}),
 		)
 	})
@@ -85,7 +86,8 @@ func (s *site) addMachines(values map[string]string) {
 	}
 }
 
-// kwokValue returns the providerSpec.value of a simulated machine, in a rack of a size. Its end takes a while, in which it is counted.
+// kwokValue returns the providerSpec.value of a simulated machine, in a rack of a size. Its end takes a while, in which
+// it is counted.
 func kwokValue(rack, size string) string {
 	return fmt.Sprintf(`{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine, spec: {deleteAfter: 1s, node: {labels: {rack: %s, size: %s}}}}`, rack, size)
 }
@@ -93,7 +95,11 @@ func kwokValue(rack, size string) string {
 // addThree adds three machines of size small in racks a, b and c.
 func (s *site) addThree() {
 	s.Helper()
-	s.addMachines(map[string]string{"a": kwokValue("a", "small"), "b": kwokValue("b", "small"), "c": kwokValue("c", "small")})
+	s.addMachines(map[string]string{
+		"a": kwokValue("a", "small"),
+		"b": kwokValue("b", "small"),
+		"c": kwokValue("c", "small"),
+	})
 }
 
 // newSet returns a set of simulated machines in racks a, b and c.
@@ -118,13 +124,15 @@ template:
 }
 
 // awaitCondition waits until a set's status has a condition, with a text in its message, and returns the set.
-func (s *site) awaitCondition(kind string, status metav1.ConditionStatus, reason, text string) *machinev1.ControlPlaneMachineSet {
+func (s *site) awaitCondition(kind string, status metav1.ConditionStatus, reason,
+	text string) *machinev1.ControlPlaneMachineSet {
 	s.Helper()
-	return machinetest.Await(s, s, &machinev1.ControlPlaneMachineSet{}, s.Key("cluster"), func(set *machinev1.ControlPlaneMachineSet) bool {
-		condition := meta.FindStatusCondition(set.Status.Conditions, kind)
-		return condition != nil && condition.ObservedGeneration == set.Generation && condition.Status == status &&
-			condition.Reason == reason && strings.Contains(condition.Message, text)
-	})
+	return machinetest.Await(s, s, &machinev1.ControlPlaneMachineSet{}, s.Key("cluster"),
+		func(set *machinev1.ControlPlaneMachineSet) bool {
+			condition := meta.FindStatusCondition(set.Status.Conditions, kind)
+			return condition != nil && condition.ObservedGeneration == set.Generation && condition.Status == status &&
+				condition.Reason == reason && strings.Contains(condition.Message, text)
+		})
 }
 
 func (s *site) machines() []machinev1beta1.Machine {

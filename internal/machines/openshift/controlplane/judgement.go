@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A SetJudgement is what the controller concludes from a set and its machines: what it would do next, or what stops it. Views and
-// previews are made of it, so that they differ from the controller in nothing.
+// A SetJudgement is what the controller concludes from a set and its machines: what it would do next, or what stops it.
+// Views and previews are made of it, so that they differ from the controller in nothing.
 type SetJudgement struct {
 	Machines []JudgedMachine // in the order of their indexes; of an index, the older one first
 	// Reason and Message are those of the condition Degraded; empty if nothing stops the controller.
@@ -25,8 +25,8 @@ type SetJudgement struct {
 	Adopt, Delete   []string
 	Create          []int // the indexes of new machines
 	Waits           []string
-	// IsOfPlatform is true if the template has a provider spec of OpenShift, whose fields and failure domains only OpenShift's
-	// controller knows: whether machines are outdated is not known.
+	// IsOfPlatform is true if the template has a provider spec of OpenShift, whose fields and failure domains only
+	// OpenShift's controller knows: whether machines are outdated is not known.
 	IsOfPlatform bool
 	of           *controlPlane
 }
@@ -48,7 +48,8 @@ type JudgedMachine struct {
 func (m JudgedMachine) IsUpToDate() bool { return m.IsReady && !m.IsOutdated && !m.IsDeleting }
 
 // Judge returns what the controller concludes from a set, the Machines of its namespace, and the nodes of the cluster.
-func Judge(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Machine, nodes []corev1.Node, now time.Time) *SetJudgement {
+func Judge(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Machine, nodes []corev1.Node,
+	now time.Time) *SetJudgement {
 	c := observe(set, machines, nodes, now)
 	judged := &SetJudgement{
 		Reason: c.problem.Reason, Message: c.problem.Message, of: c,
@@ -74,7 +75,8 @@ func Judge(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Mach
 	return judged
 }
 
-// FailureDomain returns the fields of the failure domain that the machines of an index are to be in; empty if there is none.
+// FailureDomain returns the fields of the failure domain that the machines of an index are to be in; empty if there is
+// none.
 func (j *SetJudgement) FailureDomain(index int) string {
 	return j.of.template.describe(j.of.domain(index))
 }
@@ -93,7 +95,8 @@ func (j *SetJudgement) NewMachine(index int, suffix string) (*machinev1beta1.Mac
 func changesOf(value, wanted map[string]any) []string {
 	var changes []string
 	for _, change := range fields.Diff(value, wanted) {
-		changes = append(changes, fmt.Sprintf("%s is %s, wanted is %s", change.Path, valueText(change.Old), valueText(change.New)))
+		changes = append(changes,
+			fmt.Sprintf("%s is %s, wanted is %s", change.Path, valueText(change.Old), valueText(change.New)))
 	}
 	return changes
 }

@@ -21,7 +21,10 @@ func judgeOne(t *testing.T, template, value string) *SetJudgement {
 		fmt.Sprintf(`{metadata: {name: cluster, namespace: shop}, spec: {state: Active, replicas: 3, selector: {matchLabels: {role: master}}, template: {
 			machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
 				metadata: {labels: {role: master}}, spec: {providerSpec: {value: %s}}}}}}`, template): set,
-		fmt.Sprintf(`{metadata: {name: m-1, namespace: shop, labels: {role: master}}, spec: {providerSpec: {value: %s}}}`, value): &machine,
+		fmt.Sprintf(
+			`{metadata: {name: m-1, namespace: shop, labels: {role: master}}, spec: {providerSpec: {value: %s}}}`,
+			value,
+		): &machine,
 	} {
 		if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 			t.Fatal(err)
@@ -35,9 +38,11 @@ func TestJudgedMachines(t *testing.T) {
 	judged := judgeOne(t,
 		`{apiVersion: example.com/v1, kind: Host, failureDomains: [{rack: a, net: {vlan: 7}}, {rack: b, net: {vlan: 8}}], spec: {size: large, disks: [{size: 10}], note: new}}`,
 		`{apiVersion: example.com/v1, kind: Host, spec: {rack: b, net: {vlan: 8}, size: small, disks: [{size: 5}]}}`)
-	want := []JudgedMachine{{Name: "m-1", Index: 1, IsOutdated: true, FailureDomain: "net.vlan=8, rack=b", Changes: []string{
-		`spec.disks[0].size is 5, wanted is 10`, `spec.note is not set, wanted is "new"`, `spec.size is "small", wanted is "large"`,
-	}}}
+	want := []JudgedMachine{{Name: "m-1", Index: 1, IsOutdated: true, FailureDomain: "net.vlan=8, rack=b",
+		Changes: []string{
+			`spec.disks[0].size is 5, wanted is 10`, `spec.note is not set, wanted is "new"`,
+			`spec.size is "small", wanted is "large"`,
+		}}}
 	if diff := cmp.Diff(want, judged.Machines); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -54,8 +59,8 @@ func TestProviderSpecsOfOpenShift(t *testing.T) {
 	}
 }
 
-// TestMachineWithoutInfrastructureObject is for a Machine without providerSpec.value, which the API allows, of a template with failure
-// domains: it is outdated, and in none of them.
+// TestMachineWithoutInfrastructureObject is for a Machine without providerSpec.value, which the API allows, of a
+// template with failure domains: it is outdated, and in none of them.
 func TestMachineWithoutInfrastructureObject(t *testing.T) {
 	judged := judgeOne(t, `{apiVersion: example.com/v1, kind: Host, failureDomains: [{rack: a}]}`, `null`)
 	if m := judged.Machines[0]; !m.IsOutdated || m.FailureDomain != "" || len(m.Changes) == 0 {
@@ -65,16 +70,26 @@ func TestMachineWithoutInfrastructureObject(t *testing.T) {
 
 // TestWhatHoldsADeletion is for a machine that has hooks of both stages: only that of the current stage holds it.
 func TestWhatHoldsADeletion(t *testing.T) {
-	const both, atTheEnd = `{preDrain: [{name: Quorum, owner: etcd}], preTerminate: [{name: Logs, owner: logs}]}`, `{preTerminate: [{name: Logs, owner: logs}]}`
+	const both, atTheEnd = `{preDrain: [{name: Quorum, owner: etcd}], preTerminate: [{name: Logs, owner: logs}]}`,
+		`{preTerminate: [{name: Logs, owner: logs}]}`
 	const node, drained = `nodeRef: {name: node-1}`, `conditions: [{type: Drained, status: "True"}]`
 	const goes = "its node is drained, or its infrastructure deleted"
 	for name, c := range map[string]struct{ annotation, hooks, status, want string }{
-		"before the drain":                  {hooks: both, status: node, want: "held by the hook Quorum of etcd"},
-		"before the drain, but not drained": {annotation: deletion.ExcludeNodeDraining, hooks: both, status: node, want: goes},
-		"before the drain, without a node":  {hooks: both, want: goes},
-		"while it is drained":               {hooks: atTheEnd, status: node, want: goes},
-		"after the drain":                   {hooks: both, status: node + ", " + drained, want: "held by the hook Logs of logs"},
-		"after the hooks":                   {hooks: `{}`, status: node + ", " + drained, want: goes},
+		"before the drain": {hooks: both, status: node, want: "held by the hook Quorum of etcd"},
+		"before the drain, but not drained": {
+			annotation: deletion.ExcludeNodeDraining,
+			hooks:      both,
+			status:     node,
+			want:       goes,
+		},
+		"before the drain, without a node": {hooks: both, want: goes},
+		"while it is drained":              {hooks: atTheEnd, status: node, want: goes},
+		"after the drain": {
+			hooks:  both,
+			status: node + ", " + drained,
+			want:   "held by the hook Logs of logs",
+		},
+		"after the hooks": {hooks: `{}`, status: node + ", " + drained, want: goes},
 	} {
 		m := &machinev1beta1.Machine{}
 		text := fmt.Sprintf(`{metadata: {deletionTimestamp: "2026-01-02T03:04:05Z", annotations: {%q: ""}}, spec: {lifecycleHooks: %s}, status: {%s}}`, c.annotation, c.hooks, c.status)

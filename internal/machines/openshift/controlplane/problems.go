@@ -25,7 +25,8 @@ const (
 )
 
 // problemOf returns the first problem of a set, in OpenShift's order.
-func problemOf(spec machinev1.ControlPlaneMachineSetSpec, wanted int, slots []controlPlaneSlot, unmanaged []string) controlPlaneProblem {
+func problemOf(spec machinev1.ControlPlaneMachineSetSpec, wanted int, slots []controlPlaneSlot,
+	unmanaged []string) controlPlaneProblem {
 	isReady := func(m controlPlaneMachine) bool { return m.IsReady }
 	ready := 0
 	for _, slot := range slots {
@@ -37,10 +38,13 @@ func problemOf(spec machinev1.ControlPlaneMachineSetSpec, wanted int, slots []co
 	case ready == 0:
 		return controlPlaneProblem{noReadyMachines, "No ready control plane machines found"}
 	case len(unmanaged) > 0:
-		return controlPlaneProblem{unmanagedNodes, fmt.Sprintf("Found %d unmanaged node(s): %s; create a Machine for each, or remove the label of its role",
-			len(unmanaged), few(unmanaged))}
+		return controlPlaneProblem{unmanagedNodes,
+			fmt.Sprintf("Found %d unmanaged node(s): %s; create a Machine for each, or remove the label of its role",
+				len(unmanaged), few(unmanaged))}
 	case len(slots) > wanted:
-		return controlPlaneProblem{excessIndexes, fmt.Sprintf("Observed %d index(es) in excess: delete machines of one index after the other", len(slots)-wanted)}
+		return controlPlaneProblem{excessIndexes,
+			fmt.Sprintf("Observed %d index(es) in excess: delete machines of one index after the other",
+				len(slots)-wanted)}
 	}
 	if spec.Strategy.Type == machinev1.OnDelete {
 		if problem := excessOf(slots); problem.Reason != "" {
@@ -58,8 +62,9 @@ func excessOf(slots []controlPlaneSlot) controlPlaneProblem {
 	for _, slot := range slots {
 		updated := namesOf([]controlPlaneSlot{slot}, controlPlaneMachine.isUpdated)
 		if len(updated) > 1 {
-			return controlPlaneProblem{excessUpdatedReplicas, fmt.Sprintf("Observed %d updated machine(s) in excess for index %d: delete all but one of %s",
-				len(updated)-1, slot.Index, few(updated))}
+			return controlPlaneProblem{excessUpdatedReplicas,
+				fmt.Sprintf("Observed %d updated machine(s) in excess for index %d: delete all but one of %s",
+					len(updated)-1, slot.Index, few(updated))}
 		}
 	}
 	return controlPlaneProblem{}
@@ -81,12 +86,13 @@ func failureOf(slots []controlPlaneSlot) controlPlaneProblem {
 	if len(failed) == 0 {
 		return controlPlaneProblem{}
 	}
-	return controlPlaneProblem{failedReplacement, fmt.Sprintf("Observed %d replacement machine(s) in error state: %s; correct the template, or delete them",
-		len(failed), few(failed))}
+	return controlPlaneProblem{failedReplacement,
+		fmt.Sprintf("Observed %d replacement machine(s) in error state: %s; correct the template, or delete them",
+			len(failed), few(failed))}
 }
 
-// adoptionProblem finds what a set must not adopt. OpenShift refuses such a set when it is created; a policy can't count
-// machines.
+// adoptionProblem finds what a set must not adopt. OpenShift refuses such a set when it is created; a policy can't
+// count machines.
 func adoptionProblem(isActive bool, wanted int, slots []controlPlaneSlot) controlPlaneProblem {
 	foreign := namesOf(slots, func(m controlPlaneMachine) bool { return m.Owner == replicas.Foreign })
 	ours := namesOf(slots, func(m controlPlaneMachine) bool { return m.Owner == replicas.Ours })
@@ -94,13 +100,19 @@ func adoptionProblem(isActive bool, wanted int, slots []controlPlaneSlot) contro
 	staying := namesOf(slots, func(m controlPlaneMachine) bool { return !m.IsDeleting })
 	switch {
 	case isActive && len(foreign) > 0:
-		return controlPlaneProblem{machinesAlreadyOwned, fmt.Sprintf("Observed already owned machine(s) in target machines: %s; remove their owner references", few(foreign))}
+		return controlPlaneProblem{machinesAlreadyOwned,
+			fmt.Sprintf("Observed already owned machine(s) in target machines: %s; remove their owner references",
+				few(foreign))}
 	case len(ours) > 0: // the set has adopted machines, and may change their number and domains since
 	case isActive && len(staying) != wanted:
-		return controlPlaneProblem{replicasMismatch, fmt.Sprintf("control plane machine set replicas (%d) does not match the current number of control plane machines (%d)",
-			wanted, len(staying))}
+		return controlPlaneProblem{replicasMismatch,
+			fmt.Sprintf("control plane machine set replicas (%d) does not match the current number of control plane "+
+				"machines (%d)",
+				wanted, len(staying))}
 	case len(unplaced) > 0:
-		return controlPlaneProblem{unknownFailureDomains, fmt.Sprintf("control plane machines are using unspecified failure domain(s): %s; add their domains to the template", few(unplaced))}
+		return controlPlaneProblem{unknownFailureDomains,
+			fmt.Sprintf("control plane machines are using unspecified failure domain(s): %s; add their domains to "+
+				"the template", few(unplaced))}
 	}
 	return controlPlaneProblem{}
 }

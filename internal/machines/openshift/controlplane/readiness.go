@@ -11,12 +11,12 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 )
 
-// nodeGrace is how long a node of a running machine may not be ready, because it restarts for example, before its machine counts
-// as not ready. It is OpenShift's.
+// nodeGrace is how long a node of a running machine may not be ready, because it restarts for example, before its
+// machine counts as not ready. It is OpenShift's.
 const nodeGrace = 20 * time.Minute
 
-// readinessOf reports whether a machine is ready: it runs, or is being deleted, and its node is ready. A running one stays so
-// for a while after its node has ceased to be ready; after is when that ends, or zero.
+// readinessOf reports whether a machine is ready: it runs, or is being deleted, and its node is ready. A running one
+// stays so for a while after its node has ceased to be ready; after is when that ends, or zero.
 func readinessOf(m *machinev1beta1.Machine, nodes []corev1.Node, now time.Time) (isReady bool, after time.Duration) {
 	name := enqueue.NodeName(m)
 	at := slices.IndexFunc(nodes, func(node corev1.Node) bool { return name != "" && node.Name == name })

@@ -47,7 +47,8 @@ func (s controlPlaneSlot) any(is func(controlPlaneMachine) bool) bool {
 	return slices.ContainsFunc(s.Machines, is)
 }
 
-// slotsOf returns the slots of machines in the order of their indexes. Empty ones are added until there are as many as wanted.
+// slotsOf returns the slots of machines in the order of their indexes. Empty ones are added until there are as many as
+// wanted.
 func slotsOf(wanted int, machines []controlPlaneMachine) []controlPlaneSlot {
 	byIndex := map[int][]controlPlaneMachine{}
 	for _, m := range machines {
@@ -75,7 +76,8 @@ type replacementPlan struct {
 }
 
 // planReplacement returns the plan of a set's strategy.
-func planReplacement(strategy machinev1.ControlPlaneMachineSetStrategyType, wanted int, slots []controlPlaneSlot) replacementPlan {
+func planReplacement(strategy machinev1.ControlPlaneMachineSetStrategyType, wanted int,
+	slots []controlPlaneSlot) replacementPlan {
 	if strategy == machinev1.OnDelete {
 		return planOnDelete(slots)
 	}
@@ -96,7 +98,9 @@ func planRollingUpdate(wanted int, slots []controlPlaneSlot) replacementPlan {
 			least = wanted/2 + 1
 		}
 		if ready < least {
-			p.Waits = append(p.Waits, fmt.Sprintf("machine %s is not deleted while fewer than %d others are ready, and not being deleted", going.Name, least))
+			p.Waits = append(p.Waits,
+				fmt.Sprintf("machine %s is not deleted while fewer than %d others are ready, and not being deleted",
+					going.Name, least))
 			continue
 		}
 		isGoing[going.Name] = true
@@ -109,8 +113,8 @@ func planRollingUpdate(wanted int, slots []controlPlaneSlot) replacementPlan {
 	return p
 }
 
-// surplus returns the machine of a slot that is to be deleted next: one that is outdated and does not run, or the older one of
-// two that run, of which an outdated one comes first.
+// surplus returns the machine of a slot that is to be deleted next: one that is outdated and does not run, or the older
+// one of two that run, of which an outdated one comes first.
 func (s controlPlaneSlot) surplus() (controlPlaneMachine, bool) {
 	var running, outdated []controlPlaneMachine
 	for _, m := range s.Machines {
@@ -144,8 +148,8 @@ func readyBesides(slots []controlPlaneSlot, name string, isGoing map[string]bool
 	return count
 }
 
-// nextToCreate returns the index of the next new machine: one without a machine that stays comes first, then one whose machine
-// is not ready. There is none while another machine has still to become ready, or to go.
+// nextToCreate returns the index of the next new machine: one without a machine that stays comes first, then one whose
+// machine is not ready. There is none while another machine has still to become ready, or to go.
 func nextToCreate(wanted int, slots []controlPlaneSlot, isGoing map[string]bool) (int, bool) {
 	count, best, bestRank := 0, 0, 0
 	for _, slot := range slots {
@@ -187,7 +191,8 @@ func planOnDelete(slots []controlPlaneSlot) replacementPlan {
 		}
 		for _, m := range slot.Machines {
 			if m.IsOutdated && !m.IsDeleting {
-				p.Waits = append(p.Waits, fmt.Sprintf("machine %s needs an update: delete it, and it is replaced", m.Name))
+				p.Waits = append(p.Waits,
+					fmt.Sprintf("machine %s needs an update: delete it, and it is replaced", m.Name))
 			}
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// parseMachines reads machines such as "0:old,new- 1:old/": of each index those that are older first. A machine whose name begins
-// with "old" is outdated; "-" is one that is not ready, "/" one that is being deleted, "!" one that has failed.
+// parseMachines reads machines such as "0:old,new- 1:old/": of each index those that are older first. A machine whose
+// name begins with "old" is outdated; "-" is one that is not ready, "/" one that is being deleted, "!" one that has
+// failed.
 func parseMachines(text string) []controlPlaneMachine {
 	var machines []controlPlaneMachine
 	created := time.Unix(0, 0)
@@ -26,7 +27,8 @@ func parseMachines(text string) []controlPlaneMachine {
 			plain := strings.TrimRight(name, "-/!")
 			m := controlPlaneMachine{
 				Name: plain + "-" + at, Index: index, Created: created, Owner: replicas.Ours, Detail: "Phase",
-				IsOutdated: strings.HasPrefix(plain, "old"), IsReady: !strings.ContainsAny(name, "-!"), IsDeleting: strings.Contains(name, "/"),
+				IsOutdated: strings.HasPrefix(plain, "old"), IsReady: !strings.ContainsAny(name, "-!"),
+				IsDeleting: strings.Contains(name, "/"),
 			}
 			if strings.Contains(name, "!") {
 				m.Error = "no capacity"
@@ -107,15 +109,16 @@ func TestOnDelete(t *testing.T) {
 	}
 }
 
-// TestEachRollingUpdateEnds simulates updates in which machines go down, come back and are deleted by hand. The controller never
-// deletes a machine that leaves fewer than a quorum of others, and in the end all are up to date.
+// TestEachRollingUpdateEnds simulates updates in which machines go down, come back and are deleted by hand. The
+// controller never deletes a machine that leaves fewer than a quorum of others, and in the end all are up to date.
 func TestEachRollingUpdateEnds(t *testing.T) {
 	for seed := range 500 {
 		rand.Seed(int64(seed))
 		wanted := 3 + 2*(seed%2)
 		var machines []controlPlaneMachine
 		for index := range wanted {
-			machines = append(machines, controlPlaneMachine{Name: fmt.Sprint("old-", index), Index: index, IsOutdated: true, IsReady: true})
+			machines = append(machines,
+				controlPlaneMachine{Name: fmt.Sprint("old-", index), Index: index, IsOutdated: true, IsReady: true})
 		}
 		for step := range 400 {
 			if step < 40 {

@@ -24,8 +24,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestKilledAtEachWrite kills the controller at each of its writes: the next life begins with what the last one has left. In the end
-// the set has its machines, and no other.
+// TestKilledAtEachWrite kills the controller at each of its writes: the next life begins with what the last one has
+// left. In the end the set has its machines, and no other.
 func TestKilledAtEachWrite(t *testing.T) {
 	manageMachines(t)
 	for name, c := range map[string]struct {
@@ -35,8 +35,9 @@ func TestKilledAtEachWrite(t *testing.T) {
 		wantedKept int
 		wantedCuts int // one for each write besides the first
 	}{
-		"adopted":                {size: "small", wantedKept: 3, wantedCuts: 3}, // the finalizer, and three machines
-		"adopted and replaced":   {size: "large", wantedCuts: 9},                // besides, three are created, and three deleted
+		"adopted": {size: "small", wantedKept: 3, wantedCuts: 3}, // the finalizer, and three machines
+		// besides, three are created, and three deleted
+		"adopted and replaced":   {size: "large", wantedCuts: 9},
 		"replaced beside a loss": {size: "large", isLost: true, wantedCuts: 9},
 		"two are deleted":        {size: "small", isDeleted: true, wantedKept: 1, wantedCuts: 1},
 	} {
@@ -69,7 +70,8 @@ func TestKilledAtEachWrite(t *testing.T) {
 	t.Run("not released", testReleaseThatFails)
 }
 
-// testKilledRelease deletes a set: its machines stay, also if the controller is killed before it has released all of them.
+// testKilledRelease deletes a set: its machines stay, also if the controller is killed before it has released all of
+// them.
 func testKilledRelease(t *testing.T) {
 	s := newSite(t)
 	s.addThree()
@@ -99,7 +101,8 @@ func testReleaseThatFails(t *testing.T) {
 	stop()
 	s.MustDelete(set)
 	stop = s.runSet(sandboxtest.Before(stage.Sandbox(t).Config, func(r *http.Request) error {
-		if request, ok := sandboxtest.ParseRequest(r); ok && request.Resource == "machines" && r.Method == http.MethodPatch {
+		if request, ok := sandboxtest.ParseRequest(r); ok && request.Resource == "machines" &&
+			r.Method == http.MethodPatch {
 			return errors.New("a right is missing")
 		}
 		return nil
@@ -124,7 +127,8 @@ func (s *site) expectReleased(wanted []types.UID) {
 	}
 	for _, m := range s.machines() {
 		if m.DeletionTimestamp != nil || len(m.OwnerReferences) > 0 {
-			s.Errorf("machine %s is being deleted since %v, and owned by %v", m.Name, m.DeletionTimestamp, m.OwnerReferences)
+			s.Errorf("machine %s is being deleted since %v, and owned by %v", m.Name, m.DeletionTimestamp,
+				m.OwnerReferences)
 		}
 	}
 }
@@ -154,8 +158,8 @@ func (s *site) runSet(reach *rest.Config) (stop func()) {
 	return stage.ManageIn(s, s.Namespace, reach, controlplane.SetupWithManager)
 }
 
-// liveAndDie runs the controller, and kills it before its second write, until the work is done without one. It returns how often it was
-// killed.
+// liveAndDie runs the controller, and kills it before its second write, until the work is done without one. It returns
+// how often it was killed.
 func (s *site) liveAndDie(isDone func() bool) (cuts int) {
 	s.Helper()
 	for {
@@ -171,8 +175,8 @@ func (s *site) liveAndDie(isDone func() bool) (cuts int) {
 	}
 }
 
-// checkWrite looks at the machines before the controller creates or deletes one: no fourth one is created beside four, and one that
-// runs is deleted only while three others do, any other one while two do.
+// checkWrite looks at the machines before the controller creates or deletes one: no fourth one is created beside four,
+// and one that runs is deleted only while three others do, any other one while two do.
 func (s *site) checkWrite(r *http.Request) error {
 	request, ok := sandboxtest.ParseRequest(r)
 	if !ok || request.Resource != "machines" || r.Method != http.MethodPost && r.Method != http.MethodDelete {
@@ -210,7 +214,8 @@ func describe(machines []machinev1beta1.Machine) []string {
 	var texts []string
 	for i := range machines {
 		m := &machines[i]
-		texts = append(texts, fmt.Sprintf("%s (%s, deleted: %t)", m.Name, ptr.Deref(m.Status.Phase, ""), m.DeletionTimestamp != nil))
+		texts = append(texts, fmt.Sprintf("%s (%s, deleted: %t)", m.Name, ptr.Deref(m.Status.Phase, ""),
+			m.DeletionTimestamp != nil))
 	}
 	return texts
 }

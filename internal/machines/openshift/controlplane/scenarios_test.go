@@ -16,7 +16,9 @@ import (
 // changeValue changes fields of the template's infrastructure object, by a JSON merge patch.
 func (s *site) changeValue(set *machinev1.ControlPlaneMachineSet, fields string) {
 	s.Helper()
-	s.MustPatch(set, `{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":%s}}}}}}`, fields)
+	s.MustPatch(set,
+		`{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":%s}}}}}}`,
+		fields)
 }
 
 // settle creates an active set, waits until it has adopted its machines, and returns it with their names.
@@ -39,9 +41,11 @@ func testOnDelete(t *testing.T) {
 	s.addThree()
 	set := s.newSet("Active", "OnDelete", "large")
 	s.MustCreate(set)
-	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "machine "+s.name("b")+" needs an update: delete it, and it is replaced")
+	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas",
+		"machine "+s.name("b")+" needs an update: delete it, and it is replaced")
 	s.deleteMachine("b")
-	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "Observed 2 replica(s) in need of update")
+	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas",
+		"Observed 2 replica(s) in need of update")
 	s.Eventually("one is replaced", func() bool { return s.racks() == "a:small b:large c:small" })
 	if owned := s.owned(); len(owned) != 3 {
 		t.Errorf("the set owns %q", owned)
@@ -64,8 +68,8 @@ func testOnDelete(t *testing.T) {
 	s.expectReleased(before)
 }
 
-// testMachineThatNeverJoins has machines whose start fails, without an end. The first is deleted, and the start of the one in its place
-// succeeds after a while; then the template is corrected.
+// testMachineThatNeverJoins has machines whose start fails, without an end. The first is deleted, and the start of the
+// one in its place succeeds after a while; then the template is corrected.
 func testMachineThatNeverJoins(t *testing.T) {
 	s := newSite(t)
 	s.addThree()
@@ -94,8 +98,8 @@ func testMachineThatNeverJoins(t *testing.T) {
 	}
 }
 
-// awaitNeverJoined waits until there is one machine besides others, which has an index and is named by the condition. Nothing else is
-// done then.
+// awaitNeverJoined waits until there is one machine besides others, which has an index and is named by the condition.
+// Nothing else is done then.
 func (s *site) awaitNeverJoined(others []string, index string) (name string) {
 	s.Helper()
 	s.Eventually("another machine", func() bool {
@@ -109,7 +113,8 @@ func (s *site) awaitNeverJoined(others []string, index string) (name string) {
 	if !strings.HasSuffix(name, "-"+index) {
 		s.Errorf("%s is to have the index %s", name, index)
 	}
-	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "machine "+name+" is not ready (Provisioning)")
+	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas",
+		"machine "+name+" is not ready (Provisioning)")
 	s.awaitCondition("Available", metav1.ConditionTrue, "AllReplicasAvailable", "")
 	return name
 }
@@ -118,7 +123,8 @@ func (s *site) awaitNeverJoined(others []string, index string) (name string) {
 func (s *site) newFive() (set *machinev1.ControlPlaneMachineSet, names []string) {
 	s.Helper()
 	s.addMachines(map[string]string{
-		"a": kwokValue("a", "small"), "b": kwokValue("b", "small"), "c": kwokValue("c", "small"), "d": kwokValue("b", "small"), "e": kwokValue("a", "small"),
+		"a": kwokValue("a", "small"), "b": kwokValue("b", "small"), "c": kwokValue("c", "small"),
+		"d": kwokValue("b", "small"), "e": kwokValue("a", "small"),
 	})
 	set = s.newSet("Active", "RollingUpdate", "small")
 	set.Spec.Replicas = new(int32(5))
@@ -153,7 +159,8 @@ func testRemovedFailureDomain(t *testing.T) {
 	if fewest, most := watched(); fewest < 5 || most > 6 {
 		t.Errorf("there were %d to %d machines that run", fewest, most)
 	}
-	if racks := s.racks(); racks != "b:small b:small b:small c:small c:small" && racks != "b:small b:small c:small c:small c:small" {
+	if racks := s.racks(); racks != "b:small b:small b:small c:small c:small" &&
+		racks != "b:small b:small c:small c:small c:small" {
 		t.Errorf("the machines are in %s", racks)
 	}
 	if kept := s.kept(old); kept != 3 {

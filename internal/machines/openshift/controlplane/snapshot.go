@@ -24,8 +24,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A controlPlane is the observed state of a set, its machines and the nodes of the control plane, and what follows from it. The
-// machines may belong to the cache: they must not be changed.
+// A controlPlane is the observed state of a set, its machines and the nodes of the control plane, and what follows from
+// it. The machines may belong to the cache: they must not be changed.
 type controlPlane struct {
 	set        *machinev1.ControlPlaneMachineSet
 	machines   map[string]*machinev1beta1.Machine // by name
@@ -47,9 +47,10 @@ func (c *controlPlane) hasWork() bool {
 	return c.set.DeletionTimestamp != nil || len(c.adopt) > 0 || len(c.plan.Create) > 0 || len(c.plan.Delete) > 0
 }
 
-// read reads a set, its machines and the nodes. It returns nil if the set does not exist. It uses only lists, whose permission the
-// watches need as well.
-func (r *ControlPlaneMachineSetReconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*controlPlane, error) {
+// read reads a set, its machines and the nodes. It returns nil if the set does not exist. It uses only lists, whose
+// permission the watches need as well.
+func (r *ControlPlaneMachineSetReconciler) read(ctx context.Context, reader client.Reader,
+	key types.NamespacedName) (*controlPlane, error) {
 	var list machinev1beta1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
@@ -70,7 +71,8 @@ func (r *ControlPlaneMachineSetReconciler) read(ctx context.Context, reader clie
 }
 
 // observe returns the state of a set, of the Machines of its namespace, and of nodes.
-func observe(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Machine, nodes []corev1.Node, now time.Time) *controlPlane {
+func observe(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Machine, nodes []corev1.Node,
+	now time.Time) *controlPlane {
 	c := &controlPlane{set: set.DeepCopy(), machines: map[string]*machinev1beta1.Machine{}}
 	selector, err := c.readSpec()
 	if err != nil {
@@ -78,7 +80,8 @@ func observe(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Ma
 	}
 	for i := range machines {
 		m := &machines[i]
-		if selector != nil && selector.Matches(labels.Set(m.Labels)) || replicas.OwnerOf(m, c.set.UID) == replicas.Ours {
+		if selector != nil && selector.Matches(labels.Set(m.Labels)) ||
+			replicas.OwnerOf(m, c.set.UID) == replicas.Ours {
 			c.machines[m.Name] = m
 		}
 	}
@@ -113,7 +116,8 @@ func (c *controlPlane) judge(nodes []corev1.Node, now time.Time) {
 	machines := make([]controlPlaneMachine, 0, len(c.machines))
 	for name, m := range c.machines {
 		machine := controlPlaneMachine{
-			Name: name, Index: c.indexes[name], Created: m.CreationTimestamp.Time, Owner: replicas.OwnerOf(m, c.set.UID),
+			Name: name, Index: c.indexes[name], Created: m.CreationTimestamp.Time,
+			Owner:      replicas.OwnerOf(m, c.set.UID),
 			IsDeleting: m.DeletionTimestamp != nil, Error: ptr.Deref(m.Status.ErrorMessage, ""), Detail: detailOf(m),
 			IsUnplaced: len(c.template.domains) > 0 && c.template.domainOf(values[name]) == none,
 			IsOutdated: !reflect.DeepEqual(c.template.wanted(c.domain(c.indexes[name])), values[name]),
@@ -201,8 +205,8 @@ func valueOf(m *machinev1beta1.Machine) map[string]any {
 	return value
 }
 
-// indexesOf returns the index of each machine: the one in its annotation, the number at the end of its name, or else the lowest
-// that no other machine has.
+// indexesOf returns the index of each machine: the one in its annotation, the number at the end of its name, or else
+// the lowest that no other machine has.
 func indexesOf(machines map[string]*machinev1beta1.Machine) map[string]int {
 	indexes, taken := map[string]int{}, map[int]bool{}
 	var unnumbered []string

@@ -23,7 +23,8 @@ var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 }}
 
 // setOfMachine returns the set of a machine's namespace, if there is one.
-func (r *ControlPlaneMachineSetReconciler) setOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
+func (r *ControlPlaneMachineSetReconciler) setOfMachine(ctx context.Context,
+	machine client.Object) []reconcile.Request {
 	return r.sets(ctx, client.InNamespace(machine.GetNamespace()))
 }
 

@@ -54,7 +54,8 @@ func hasFailed(m *machinev1beta1.Machine) bool {
 }
 
 // examineStartup examines a machine that has no node yet.
-func examineStartup(machine *machinev1beta1.Machine, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
+func examineStartup(machine *machinev1beta1.Machine, spec machinev1beta1.MachineHealthCheckSpec,
+	now time.Time) verdict {
 	timeout := remediation.DefaultNodeStartupTimeout
 	if spec.NodeStartupTimeout != nil {
 		timeout = spec.NodeStartupTimeout.Duration
@@ -88,20 +89,26 @@ func examineNode(node *corev1.Node, unhealthy []machinev1beta1.UnhealthyConditio
 
 // isRestricted reports whether the last census allowed no remediation.
 func isRestricted(status machinev1beta1.MachineHealthCheckStatus) bool {
-	return conditions.Find(status.Conditions, machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse
+	return conditions.Find(status.Conditions,
+		machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse
 }
 
 // nextStatus returns the status of a health check after a census.
-func nextStatus(check *machinev1beta1.MachineHealthCheck, c remediation.Census, now time.Time) machinev1beta1.MachineHealthCheckStatus {
+func nextStatus(check *machinev1beta1.MachineHealthCheck, c remediation.Census,
+	now time.Time) machinev1beta1.MachineHealthCheckStatus {
 	next := *check.Status.DeepCopy()
 	next.ExpectedMachines, next.CurrentHealthy = &c.Machines, &c.Healthy
 	next.RemediationsAllowed = c.Left()
-	condition := machinev1beta1.Condition{Type: machinev1beta1.RemediationAllowedCondition, Status: corev1.ConditionTrue}
+	condition := machinev1beta1.Condition{
+		Type:   machinev1beta1.RemediationAllowedCondition,
+		Status: corev1.ConditionTrue,
+	}
 	if !c.AllowsRemediation() {
 		condition.Status, condition.Severity = corev1.ConditionFalse, machinev1beta1.ConditionSeverityWarning
 		condition.Reason = machinev1beta1.TooManyUnhealthyReason
 		condition.Message = fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines "+
-			"exceeds maxUnhealthy (total: %d, unhealthy: %d, maxUnhealthy: %v)", c.Machines, c.Unhealthy(), check.Spec.MaxUnhealthy)
+			"exceeds maxUnhealthy (total: %d, unhealthy: %d, maxUnhealthy: %v)", c.Machines, c.Unhealthy(),
+			check.Spec.MaxUnhealthy)
 	}
 	next.Conditions = conditions.Set(next.Conditions, condition, now)
 	return next

@@ -33,7 +33,11 @@ func starting(since time.Duration) *machinev1beta1.Machine {
 
 func ready(status corev1.ConditionStatus, since time.Duration) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: ago(since)}}
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type:               corev1.NodeReady,
+		Status:             status,
+		LastTransitionTime: ago(since),
+	}}
 	return node
 }
 
@@ -49,19 +53,40 @@ func TestExamine(t *testing.T) {
 		spec   *machinev1beta1.MachineHealthCheckSpec
 		want   verdict
 	}{
-		"a ready node":                 {target: checkedMachine{running(), ready(corev1.ConditionTrue, time.Hour)}, want: verdict{isHealthy: true}},
-		"a node that fell silent":      {target: checkedMachine{running(), ready(corev1.ConditionUnknown, time.Minute)}, want: verdict{again: 4*time.Minute + time.Second}},
-		"a timeout ends at the moment": {target: checkedMachine{running(), ready(corev1.ConditionFalse, time.Minute)}, want: verdict{again: time.Second}},
+		"a ready node": {
+			target: checkedMachine{running(), ready(corev1.ConditionTrue, time.Hour)},
+			want:   verdict{isHealthy: true},
+		},
+		"a node that fell silent": {
+			target: checkedMachine{running(), ready(corev1.ConditionUnknown, time.Minute)},
+			want:   verdict{again: 4*time.Minute + time.Second},
+		},
+		"a timeout ends at the moment": {
+			target: checkedMachine{running(), ready(corev1.ConditionFalse, time.Minute)},
+			want:   verdict{again: time.Second},
+		},
 		"a node that is silent for too long": {
 			target: checkedMachine{running(), ready(corev1.ConditionUnknown, 5*time.Minute+time.Second)},
 			want:   verdict{unhealthy: "its node n has had Ready=Unknown for more than 5m0s"},
 		},
-		"a node that is gone":       {target: checkedMachine{machine: running()}, want: verdict{unhealthy: "its node n is gone"}},
-		"a Machine without a node":  {target: checkedMachine{machine: starting(time.Minute)}, want: verdict{again: 9*time.Minute + time.Second}},
-		"no node for too long":      {target: checkedMachine{machine: starting(11 * time.Minute)}, want: verdict{unhealthy: "it has no node after 10m0s"}},
-		"no node, and no limit":     {target: checkedMachine{machine: starting(time.Hour)}, spec: &unlimited},
-		"a Machine without status":  {target: checkedMachine{machine: &machinev1beta1.Machine{}}},
-		"a Machine that has failed": {target: checkedMachine{running(phase(machinev1beta1.PhaseFailed)), ready(corev1.ConditionTrue, time.Hour)}, want: verdict{unhealthy: "its phase is Failed"}},
+		"a node that is gone": {
+			target: checkedMachine{machine: running()},
+			want:   verdict{unhealthy: "its node n is gone"},
+		},
+		"a Machine without a node": {
+			target: checkedMachine{machine: starting(time.Minute)},
+			want:   verdict{again: 9*time.Minute + time.Second},
+		},
+		"no node for too long": {
+			target: checkedMachine{machine: starting(11 * time.Minute)},
+			want:   verdict{unhealthy: "it has no node after 10m0s"},
+		},
+		"no node, and no limit":    {target: checkedMachine{machine: starting(time.Hour)}, spec: &unlimited},
+		"a Machine without status": {target: checkedMachine{machine: &machinev1beta1.Machine{}}},
+		"a Machine that has failed": {
+			target: checkedMachine{running(phase(machinev1beta1.PhaseFailed)), ready(corev1.ConditionTrue, time.Hour)},
+			want:   verdict{unhealthy: "its phase is Failed"},
+		},
 		"a Machine that is deleted": {target: checkedMachine{running(deleted), ready(corev1.ConditionTrue, time.Hour)}},
 		"a Machine that is fixed": {target: checkedMachine{running(func(m *machinev1beta1.Machine) {
 			m.Annotations = map[string]string{ExternalRemediationAnnotation: ""}
@@ -89,18 +114,21 @@ func TestStatusOfAStorm(t *testing.T) {
 	check := &machinev1beta1.MachineHealthCheck{Spec: machinev1beta1.MachineHealthCheckSpec{MaxUnhealthy: &limit}}
 	check.Status = nextStatus(check, remediation.Census{Machines: 40, Healthy: 20, Most: 16}, now)
 	want := []machinev1beta1.Condition{{
-		Type: "RemediationAllowed", Status: "False", Severity: "Warning", Reason: "TooManyUnhealthy", LastTransitionTime: metav1.NewTime(now),
+		Type: "RemediationAllowed", Status: "False", Severity: "Warning", Reason: "TooManyUnhealthy",
+		LastTransitionTime: metav1.NewTime(now),
 		Message: "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy " +
 			"(total: 40, unhealthy: 20, maxUnhealthy: 40%)",
 	}}
 	if diff := cmp.Diff(want, check.Status.Conditions); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
-	if again := nextStatus(check, remediation.Census{Machines: 40, Healthy: 20, Most: 16}, now.Add(time.Hour)); !cmp.Equal(again, check.Status) {
+	if again := nextStatus(check, remediation.Census{Machines: 40, Healthy: 20, Most: 16},
+		now.Add(time.Hour)); !cmp.Equal(again, check.Status) {
 		t.Errorf("the same once more:\n%s", cmp.Diff(check.Status, again))
 	}
 	check.Status = nextStatus(check, remediation.Census{Machines: 40, Healthy: 25, Most: 16}, now.Add(time.Hour))
-	if got := check.Status; got.RemediationsAllowed != 1 || got.Conditions[0].Status != "True" || got.Conditions[0].Reason != "" {
+	if got := check.Status; got.RemediationsAllowed != 1 || got.Conditions[0].Status != "True" ||
+		got.Conditions[0].Reason != "" {
 		t.Errorf("after the storm: %+v", got)
 	}
 }

@@ -34,7 +34,8 @@ type externalProblem struct {
 func (p *externalProblem) Unwrap() error { return p.error }
 
 // remediations returns the requests of the namespace; none if the health check has no template.
-func (r *MachineHealthCheckReconciler) remediations(ctx context.Context, check *machinev1beta1.MachineHealthCheck) (remediation.Requests, error) {
+func (r *MachineHealthCheckReconciler) remediations(ctx context.Context,
+	check *machinev1beta1.MachineHealthCheck) (remediation.Requests, error) {
 	ref := check.Spec.RemediationTemplate
 	if ref == nil {
 		return nil, nil
@@ -47,7 +48,8 @@ func (r *MachineHealthCheckReconciler) remediations(ctx context.Context, check *
 }
 
 // endRemediations deletes the requests of healthy machines, also while too many others are unhealthy.
-func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, requested remediation.Requests, healthy []checkedMachine) error {
+func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, requested remediation.Requests,
+	healthy []checkedMachine) error {
 	var problems []error
 	for _, t := range healthy {
 		problems = append(problems, requested.End(ctx, r.client, t.machine))
@@ -65,11 +67,13 @@ func (r *MachineHealthCheckReconciler) createRemediation(
 	template.SetAPIVersion(ref.APIVersion)
 	template.SetKind(ref.Kind)
 	if err := r.client.Get(ctx, client.ObjectKey{Namespace: check.Namespace, Name: ref.Name}, template); err != nil {
-		return &externalProblem{templates, machinev1beta1.ExternalRemediationTemplateNotFound, fmt.Errorf("get remediation template %s %s: %w", ref.Kind, ref.Name, err)}
+		return &externalProblem{templates, machinev1beta1.ExternalRemediationTemplateNotFound,
+			fmt.Errorf("get remediation template %s %s: %w", ref.Kind, ref.Name, err)}
 	}
 	content, found, err := unstructured.NestedMap(template.Object, "spec", "template")
 	if err != nil || !found {
-		return &externalProblem{templates, machinev1beta1.ExternalRemediationTemplateNotFound, fmt.Errorf("read remediation template %s %s: it has no spec.template", ref.Kind, ref.Name)}
+		return &externalProblem{templates, machinev1beta1.ExternalRemediationTemplateNotFound,
+			fmt.Errorf("read remediation template %s %s: it has no spec.template", ref.Kind, ref.Name)}
 	}
 	wanted := &unstructured.Unstructured{Object: map[string]any{}}
 	if content["spec"] != nil {
@@ -86,7 +90,8 @@ func (r *MachineHealthCheckReconciler) createRemediation(
 		APIVersion: machinev1beta1.SchemeGroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID,
 	}})
 	if err := r.client.Create(ctx, wanted); err != nil && !apierrors.IsAlreadyExists(err) {
-		return &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed, fmt.Errorf("create %s %s: %w", wanted.GetKind(), wanted.GetName(), err)}
+		return &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed,
+			fmt.Errorf("create %s %s: %w", wanted.GetKind(), wanted.GetName(), err)}
 	}
 	return nil
 }

@@ -17,15 +17,21 @@ import (
 
 // definition is of a kind by which another controller is asked to repair machines, or of its templates.
 func definition(kind, plural string) string {
-	return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + plural + `.remedy.example.com},
-		spec: {group: remedy.example.com, scope: Namespaced, names: {kind: ` + kind + `, plural: ` + plural + `}, versions: [{name: v1, served: true,
+	return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + plural +
+		`.remedy.example.com},
+		spec: {group: remedy.example.com, scope: Namespaced, names: {kind: ` + kind + `, plural: ` + plural +
+		`}, versions: [{name: v1, served: true,
 		storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`
 }
 
 // addTemplate makes the template "gently" of a kind whose definition has just been applied.
 func addTemplate(f *machinetest.Fixture, kind string) {
 	f.Helper()
-	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"wait": "5m"}}}}}
+	template := &unstructured.Unstructured{
+		Object: map[string]any{"spec": map[string]any{
+			"template": map[string]any{"spec": map[string]any{"wait": "5m"}},
+		}},
+	}
 	template.SetAPIVersion("remedy.example.com/v1")
 	template.SetKind(kind)
 	template.SetNamespace(f.Namespace)
@@ -38,7 +44,8 @@ func templateRef(kind string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "remedy.example.com/v1", Kind: kind, Name: "gently"}
 }
 
-// Another controller is asked to repair a machine, which is not deleted. While it can't be asked, the health check says so.
+// Another controller is asked to repair a machine, which is not deleted. While it can't be asked, the health check says
+// so.
 func TestAnotherControllerRemediates(t *testing.T) {
 	t.Parallel()
 	f, connected := stage.NewFixture(t), stage.Connect(t)
@@ -53,28 +60,34 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	})
 	awaitProblem := func(want machinev1beta1.ConditionType, reason string) {
 		t.Helper()
-		machinetest.Await(f, f, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
-			isAllowed, problem := false, machinev1beta1.Condition{}
-			for _, condition := range check.Status.Conditions {
-				isAllowed = isAllowed || condition.Type == machinev1beta1.RemediationAllowedCondition
-				if condition.Type != machinev1beta1.RemediationAllowedCondition {
-					problem = condition
+		machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
+			func(check *machinev1beta1.MachineHealthCheck) bool {
+				isAllowed, problem := false, machinev1beta1.Condition{}
+				for _, condition := range check.Status.Conditions {
+					isAllowed = isAllowed || condition.Type == machinev1beta1.RemediationAllowedCondition
+					if condition.Type != machinev1beta1.RemediationAllowedCondition {
+						problem = condition
+					}
 				}
-			}
-			return isAllowed && problem.Type == want && problem.Reason == reason
-		})
+				return isAllowed && problem.Type == want && problem.Reason == reason
+			})
 	}
-	awaitProblem(machinev1beta1.ExternalRemediationRequestAvailable, machinev1beta1.ExternalRemediationRequestCreationFailed)
+	awaitProblem(machinev1beta1.ExternalRemediationRequestAvailable,
+		machinev1beta1.ExternalRemediationRequestCreationFailed)
 
 	sandboxtest.Apply(t, connected, definition("Reboot", "reboots"))
 	sandboxtest.Apply(t, connected, definition("RebootTemplate", "reboottemplates"))
-	awaitProblem(machinev1beta1.ExternalRemediationTemplateAvailable, machinev1beta1.ExternalRemediationTemplateNotFound)
+	awaitProblem(machinev1beta1.ExternalRemediationTemplateAvailable,
+		machinev1beta1.ExternalRemediationTemplateNotFound)
 	addTemplate(f, "RebootTemplate")
 	requested := &unstructured.Unstructured{}
 	requested.SetAPIVersion("remedy.example.com/v1")
 	requested.SetKind("Reboot")
-	machinetest.Await(f, f, requested, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool { return true })
-	if pause, _, _ := unstructured.NestedString(requested.Object, "spec", "wait"); pause != "5m" || requested.GetOwnerReferences()[0].UID != m.UID {
+	machinetest.Await(f, f, requested, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool {
+		return true
+	})
+	if pause, _, _ := unstructured.NestedString(requested.Object, "spec", "wait"); pause != "5m" ||
+		requested.GetOwnerReferences()[0].UID != m.UID {
 		t.Errorf("what is asked for is %+v", requested)
 	}
 	awaitProblem("", "")
@@ -110,7 +123,9 @@ func TestRemediationEndsWhileOthersAreUnhealthy(t *testing.T) {
 	requested := &unstructured.Unstructured{}
 	requested.SetAPIVersion("remedy.example.com/v1")
 	requested.SetKind("Restart")
-	machinetest.Await(f, f, requested, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool { return true })
+	machinetest.Await(f, f, requested, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool {
+		return true
+	})
 	setBroken(f, f.Namespace+"-web-1", corev1.ConditionTrue)
 	setBroken(f, f.Namespace+"-web-2", corev1.ConditionTrue)
 	setBroken(f, f.Namespace+"-web-0", corev1.ConditionFalse)

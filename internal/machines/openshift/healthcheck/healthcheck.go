@@ -46,11 +46,14 @@ func (r *MachineHealthCheckReconciler) SetupWithManager(ctx context.Context, mgr
 	if err := registerMetrics(); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	r.client, r.server, r.recorder = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("machinehealthcheck-controller")
+	r.client, r.server, r.recorder = mgr.GetClient(), mgr.GetAPIReader(),
+		mgr.GetEventRecorder("machinehealthcheck-controller")
 	return ctrl.NewControllerManagedBy(mgr).Named("machinehealthcheck").
 		For(&machinev1beta1.MachineHealthCheck{}).
-		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.checksOfMachine), builder.WithPredicates(machineChanges)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.checksOfNode), builder.WithPredicates(remediation.NodeChanges)).
+		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.checksOfMachine),
+			builder.WithPredicates(machineChanges)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.checksOfNode),
+			builder.WithPredicates(remediation.NodeChanges)).
 		Complete(r)
 }
 
@@ -70,7 +73,8 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 	}
 	now, limit := time.Now(), 0
 	if limit, err = remediation.MostUnhealthy(check.Spec.MaxUnhealthy, len(checked)); err != nil {
-		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "InvalidSpec", "Remediate", "read maxUnhealthy: %v; write a number, or a percentage such as 40%%", err)
+		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "InvalidSpec", "Remediate",
+			"read maxUnhealthy: %v; write a number, or a percentage such as 40%%", err)
 		return ctrl.Result{}, reconcile.TerminalError(err) // until the spec changes
 	}
 	counted, again := remediation.Census{Machines: len(checked), Most: limit}, time.Duration(0)
@@ -99,13 +103,15 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 }
 
 // checkedMachines returns the machines that a health check selects, with their nodes.
-func (r *MachineHealthCheckReconciler) checkedMachines(ctx context.Context, check *machinev1beta1.MachineHealthCheck) ([]checkedMachine, error) {
+func (r *MachineHealthCheckReconciler) checkedMachines(ctx context.Context,
+	check *machinev1beta1.MachineHealthCheck) ([]checkedMachine, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 	if err != nil {
 		return nil, reconcile.TerminalError(fmt.Errorf("read the selector: %w", err))
 	}
 	var list machinev1beta1.MachineList
-	err = r.client.List(ctx, &list, client.InNamespace(check.Namespace), client.MatchingLabelsSelector{Selector: selector},
+	err = r.client.List(ctx, &list, client.InNamespace(check.Namespace),
+		client.MatchingLabelsSelector{Selector: selector},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
@@ -121,8 +127,8 @@ func (r *MachineHealthCheckReconciler) checkedMachines(ctx context.Context, chec
 	return checked, nil
 }
 
-// newCheckedMachine reads the node of a Machine. If the reader is a cache, the node belongs to it. A node of that name that belongs to
-// another Machine is ignored; one whose owner is not known is assumed to be the Machine's.
+// newCheckedMachine reads the node of a Machine. If the reader is a cache, the node belongs to it. A node of that name
+// that belongs to another Machine is ignored; one whose owner is not known is assumed to be the Machine's.
 func newCheckedMachine(ctx context.Context, reader client.Reader, m *machinev1beta1.Machine) (checkedMachine, error) {
 	t, name := checkedMachine{machine: m}, enqueue.NodeName(m)
 	if name == "" {
@@ -139,7 +145,8 @@ func newCheckedMachine(ctx context.Context, reader client.Reader, m *machinev1be
 }
 
 // writeStatus writes the status, if it changes, and records an event when remediation becomes restricted.
-func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *machinev1beta1.MachineHealthCheck, c remediation.Census, now time.Time) error {
+func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *machinev1beta1.MachineHealthCheck,
+	c remediation.Census, now time.Time) error {
 	next := nextStatus(check, c, now)
 	if equality.Semantic.DeepEqual(check.Status, next) {
 		return nil
@@ -152,14 +159,16 @@ func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *m
 	}
 	if isRestricted(next) && !wasRestricted {
 		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "RemediationRestricted", "Remediate",
-			"Remediation restricted due to exceeded number of unhealthy machines (total: %d, unhealthy: %d, maxUnhealthy: %v)",
+			"Remediation restricted due to exceeded number of unhealthy machines (total: %d, unhealthy: %d, "+
+				"maxUnhealthy: %v)",
 			c.Machines, c.Unhealthy(), check.Spec.MaxUnhealthy)
 	}
 	return nil
 }
 
 // writeProblem writes whether external remediation can be requested.
-func (r *MachineHealthCheckReconciler) writeProblem(ctx context.Context, check *machinev1beta1.MachineHealthCheck, problem error) error {
+func (r *MachineHealthCheckReconciler) writeProblem(ctx context.Context, check *machinev1beta1.MachineHealthCheck,
+	problem error) error {
 	before := check.DeepCopy()
 	check.Status.Conditions = withProblem(check.Status.Conditions, problem, time.Now())
 	if equality.Semantic.DeepEqual(before.Status, check.Status) {
@@ -177,14 +186,16 @@ func (r *MachineHealthCheckReconciler) remediateAll(
 ) error {
 	requested, problem := r.remediations(ctx, check)
 	if problem == nil {
-		problem = errors.Join(r.endRemediations(ctx, requested, healthy), r.remediateEach(ctx, check, requested, unhealthy))
+		problem = errors.Join(r.endRemediations(ctx, requested, healthy),
+			r.remediateEach(ctx, check, requested, unhealthy))
 	}
 	return errors.Join(problem, r.writeProblem(ctx, check, problem))
 }
 
 // remediateEach remediates machines, each independently of the others, except for those with a remediation object.
 func (r *MachineHealthCheckReconciler) remediateEach(
-	ctx context.Context, check *machinev1beta1.MachineHealthCheck, requested remediation.Requests, unhealthy []checkedMachine,
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, requested remediation.Requests,
+	unhealthy []checkedMachine,
 ) error {
 	var problems []error
 	for _, t := range unhealthy {
@@ -202,8 +213,8 @@ func (r *MachineHealthCheckReconciler) remediateEach(
 	return errors.Join(problems...)
 }
 
-// confirm reads a Machine past the cache, and returns it with the reason why it is unhealthy; empty if it is not, or no longer. The
-// caches of Machines and of nodes are filled one after the other: a new node may be missing in either.
+// confirm reads a Machine past the cache, and returns it with the reason why it is unhealthy; empty if it is not, or no
+// longer. The caches of Machines and of nodes are filled one after the other: a new node may be missing in either.
 func (r *MachineHealthCheckReconciler) confirm(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, seen *machinev1beta1.Machine,
 ) (*machinev1beta1.Machine, string, error) {

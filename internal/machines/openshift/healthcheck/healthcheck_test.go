@@ -40,18 +40,22 @@ func TestStorm(t *testing.T) {
 	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
 		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
 	})
-	machinetest.Await(f, f, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
-		all := check.Status.Conditions
-		return len(all) == 1 && all[0].Reason == machinev1beta1.TooManyUnhealthyReason && *check.Status.CurrentHealthy == 3
-	})
+	machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
+		func(check *machinev1beta1.MachineHealthCheck) bool {
+			all := check.Status.Conditions
+			return len(all) == 1 && all[0].Reason == machinev1beta1.TooManyUnhealthyReason &&
+				*check.Status.CurrentHealthy == 3
+		})
 
 	setBroken(f, f.Namespace+"-web-0", corev1.ConditionFalse)
 	for _, name := range []string{"web-1", "web-2"} {
 		machinetest.AwaitGone(f, f, &machinev1beta1.Machine{}, f.Key(name))
 	}
-	machinetest.Await(f, f, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
-		return *check.Status.ExpectedMachines == 4 && *check.Status.CurrentHealthy == 4 && check.Status.RemediationsAllowed == 2
-	})
+	machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
+		func(check *machinev1beta1.MachineHealthCheck) bool {
+			return *check.Status.ExpectedMachines == 4 && *check.Status.CurrentHealthy == 4 &&
+				check.Status.RemediationsAllowed == 2
+		})
 }
 
 // The node of a machine is gone, and its host joined again as the node of another machine: only that one is healthy.
@@ -70,9 +74,11 @@ func TestNodeOfAnotherMachine(t *testing.T) {
 	})
 	awaitHealthy := func(want int) {
 		t.Helper()
-		machinetest.Await(f, f, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
-			return check.Status.CurrentHealthy != nil && *check.Status.CurrentHealthy == want && *check.Status.ExpectedMachines == want
-		})
+		machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
+			func(check *machinev1beta1.MachineHealthCheck) bool {
+				return check.Status.CurrentHealthy != nil && *check.Status.CurrentHealthy == want &&
+					*check.Status.ExpectedMachines == want
+			})
 	}
 	f.MustPatchStatus(m, `{"status":{"nodeRef":{"uid":"before"}}}`)
 	awaitHealthy(2) // no annotation says yet whose the node is
@@ -100,11 +106,14 @@ func newCheck(f *machinetest.Fixture) *machinev1beta1.MachineHealthCheck {
 }
 
 // addMachine makes a Machine with a node.
-func addMachine(f *machinetest.Fixture, name string, owner *machinev1beta1.MachineSet, edits ...func(*machinev1beta1.Machine)) *machinev1beta1.Machine {
+func addMachine(f *machinetest.Fixture, name string, owner *machinev1beta1.MachineSet,
+	edits ...func(*machinev1beta1.Machine)) *machinev1beta1.Machine {
 	f.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace + "-" + name}}
 	machine := &machinev1beta1.Machine{ObjectMeta: f.Meta(name)}
-	machine.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, machinev1beta1.GroupVersion.WithKind("MachineSet"))}
+	machine.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(owner, machinev1beta1.GroupVersion.WithKind("MachineSet")),
+	}
 	for _, edit := range edits {
 		edit(machine)
 	}

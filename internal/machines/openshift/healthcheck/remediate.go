@@ -18,14 +18,15 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// With this annotation of a MachineHealthCheck, a bare-metal controller remediates hosts, and only failed Machines are deleted.
+// With this annotation of a MachineHealthCheck, a bare-metal controller remediates hosts, and only failed Machines are
+// deleted.
 const (
 	strategyAnnotation = "machine.openshift.io/remediation-strategy"
 	externalStrategy   = "external-baremetal"
 )
 
-// remediate deletes a Machine that a controller replaces, or requests remediation of its host. The Machine is not from the cache: a
-// Machine that has just lost its controller would not be replaced.
+// remediate deletes a Machine that a controller replaces, or requests remediation of its host. The Machine is not from
+// the cache: a Machine that has just lost its controller would not be replaced.
 func (r *MachineHealthCheckReconciler) remediate(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine, reason string,
 ) error {
@@ -37,7 +38,8 @@ func (r *MachineHealthCheckReconciler) remediate(
 	}
 	if metav1.GetControllerOf(machine) == nil {
 		r.recorder.Eventf(machine, nil, corev1.EventTypeNormal, "SkippedNoController", "Remediate",
-			"Machine %s is unhealthy (%s), and is not deleted: it has no controller owner that would replace it", machine.Name, reason)
+			"Machine %s is unhealthy (%s), and is not deleted: it has no controller owner that would replace it",
+			machine.Name, reason)
 		return nil
 	}
 	err := patch.DeleteWithLock(ctx, r.client, machine)
@@ -76,7 +78,8 @@ func (r *MachineHealthCheckReconciler) annotate(ctx context.Context, machine *ma
 // remediations has the name of OpenShift's metric. Package manager has the metrics that are computed from the status of
 // health checks.
 var remediations = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "mapi_machinehealthcheck_remediation_success_total", Help: "How many Machines a MachineHealthCheck has deleted.",
+	Name: "mapi_machinehealthcheck_remediation_success_total",
+	Help: "How many Machines a MachineHealthCheck has deleted.",
 }, []string{"name", "namespace"})
 
 // registerMetrics registers the metric. Several managers of one process share it.

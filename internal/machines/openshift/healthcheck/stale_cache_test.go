@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestCacheThatIsBehind: the cache has a machine that needs remediation. On the API server it is healthy again, or an orphan, which no
-// controller would replace.
+// TestCacheThatIsBehind: the cache has a machine that needs remediation. On the API server it is healthy again, or an
+// orphan, which no controller would replace.
 func TestCacheThatIsBehind(t *testing.T) {
 	connected := stage.Connect(t)
 	sandboxtest.Apply(t, connected, definition("Cycle", "cycles"))
@@ -41,7 +41,8 @@ func TestCacheThatIsBehind(t *testing.T) {
 	}
 }
 
-func expectLeftAlone(t *testing.T, behind string, template *corev1.ObjectReference, change func(*machinetest.Fixture, *machinev1beta1.Machine)) {
+func expectLeftAlone(t *testing.T, behind string, template *corev1.ObjectReference,
+	change func(*machinetest.Fixture, *machinev1beta1.Machine)) {
 	t.Helper()
 	f := stage.NewFixture(t)
 	addTemplate(f, "CycleTemplate")
@@ -51,21 +52,23 @@ func expectLeftAlone(t *testing.T, behind string, template *corev1.ObjectReferen
 	check.Spec.MaxUnhealthy, check.Spec.RemediationTemplate = &none, template
 	f.MustCreate(check)
 	gate, requests := machinetest.NewWatchGate(behind), atomic.Int32{}
-	config := sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-		if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/cycles") {
-			requests.Add(1)
-		}
-		return send.RoundTrip(request)
-	})
+	config := sandboxtest.Tap(stage.Sandbox(t).Config,
+		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+			if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/cycles") {
+				requests.Add(1)
+			}
+			return send.RoundTrip(request)
+		})
 	stage.ManageIn(t, f.Namespace, gate.Config(config), func(mgr ctrl.Manager) error {
 		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
 	})
 	t.Cleanup(gate.Open) // before the controller is stopped
 	await := func(isWanted func(machinev1beta1.MachineHealthCheckStatus) bool) {
 		t.Helper()
-		machinetest.Await(f, f, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
-			return check.Status.CurrentHealthy != nil && isWanted(check.Status)
-		})
+		machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
+			func(check *machinev1beta1.MachineHealthCheck) bool {
+				return check.Status.CurrentHealthy != nil && isWanted(check.Status)
+			})
 	}
 	setBroken(f, f.Namespace+"-web-0", corev1.ConditionTrue)
 	await(func(s machinev1beta1.MachineHealthCheckStatus) bool { return *s.CurrentHealthy == 0 })
@@ -85,11 +88,14 @@ func expectLeftAlone(t *testing.T, behind string, template *corev1.ObjectReferen
 	}
 }
 
-// TestMachineThatIsOrphanedBeforeTheDeletion: an unhealthy machine loses its controller after it was read, and before it is deleted.
+// TestMachineThatIsOrphanedBeforeTheDeletion: an unhealthy machine loses its controller after it was read, and before
+// it is deleted.
 func TestMachineThatIsOrphanedBeforeTheDeletion(t *testing.T) {
 	f := stage.NewFixture(t)
 	m := addMachine(f, "web-0", addOwner(f))
-	config := machinetest.BeforeFirstDelete(stage.Sandbox(t).Config, func(string) { f.MustPatch(m, `{"metadata":{"ownerReferences":null}}`) })
+	config := machinetest.BeforeFirstDelete(stage.Sandbox(t).Config, func(string) {
+		f.MustPatch(m, `{"metadata":{"ownerReferences":null}}`)
+	})
 	stage.ManageIn(t, f.Namespace, config, func(mgr ctrl.Manager) error {
 		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
 	})

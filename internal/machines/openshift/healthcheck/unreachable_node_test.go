@@ -58,13 +58,16 @@ func TestSilentNode(t *testing.T) {
 		return since
 	}
 	awaitReady(corev1.ConditionTrue)
-	machinetest.Await(f, f, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
-		return check.Status.CurrentHealthy != nil && *check.Status.CurrentHealthy == 1
-	})
+	machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
+		func(check *machinev1beta1.MachineHealthCheck) bool {
+			return check.Status.CurrentHealthy != nil && *check.Status.CurrentHealthy == 1
+		})
 
 	f.Must(sandbox.SilenceNode(t.Context(), stage.SharedSandbox.Client(t), node.Name))
 	silent := awaitReady(corev1.ConditionUnknown)
-	m = stage.AwaitMachine(t, f.Namespace, "web-0", func(m *machinev1beta1.Machine) bool { return m.DeletionTimestamp != nil })
+	m = stage.AwaitMachine(t, f.Namespace, "web-0", func(m *machinev1beta1.Machine) bool {
+		return m.DeletionTimestamp != nil
+	})
 	if after := m.DeletionTimestamp.Sub(silent); after < timeout {
 		t.Errorf("the machine is deleted %s after its node fell silent, want %s", after, timeout)
 	}
@@ -72,8 +75,10 @@ func TestSilentNode(t *testing.T) {
 		return m.Status.Phase != nil && *m.Status.Phase == machinev1beta1.PhaseDeleting
 	})
 	f.MustGet(node)
-	if node.Spec.Unschedulable || len(m.Status.Conditions) == 0 || m.Status.Conditions[0].Reason != machinev1beta1.MachineHookPresent {
-		t.Errorf("a hook holds the machine, its node is cordoned: %t, and its conditions are %+v", node.Spec.Unschedulable, m.Status.Conditions)
+	if node.Spec.Unschedulable || len(m.Status.Conditions) == 0 ||
+		m.Status.Conditions[0].Reason != machinev1beta1.MachineHookPresent {
+		t.Errorf("a hook holds the machine, its node is cordoned: %t, and its conditions are %+v",
+			node.Spec.Unschedulable, m.Status.Conditions)
 	}
 	f.MustPatch(m, `{"spec":{"lifecycleHooks":null}}`)
 	f.AwaitGone(m)

@@ -32,10 +32,11 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 
 // checksOfMachine returns the health checks that select a Machine.
 func (r *MachineHealthCheckReconciler) checksOfMachine(ctx context.Context, m client.Object) []reconcile.Request {
-	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineHealthCheckList{}, func(check *machinev1beta1.MachineHealthCheck) bool {
-		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-		return err == nil && selector.Matches(labels.Set(m.GetLabels()))
-	}, client.InNamespace(m.GetNamespace()))
+	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineHealthCheckList{},
+		func(check *machinev1beta1.MachineHealthCheck) bool {
+			selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+			return err == nil && selector.Matches(labels.Set(m.GetLabels()))
+		}, client.InNamespace(m.GetNamespace()))
 }
 
 // checksOfNode returns the health checks that select the Machine of a node.

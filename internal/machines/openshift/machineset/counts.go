@@ -36,10 +36,12 @@ type member struct {
 	node           readiness
 }
 
-// count sets the counts of a status. A ready machine is available once it was ready for minReady; after is when the next one
-// becomes available, or zero.
-func count(status *machinev1beta1.MachineSetStatus, members []member, minReady time.Duration, now time.Time) (after time.Duration) {
-	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = int32(len(members)), 0, 0, 0
+// count sets the counts of a status. A ready machine is available once it was ready for minReady; after is when the
+// next one becomes available, or zero.
+func count(status *machinev1beta1.MachineSetStatus, members []member, minReady time.Duration,
+	now time.Time) (after time.Duration) {
+	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = int32(len(members)),
+		0, 0, 0
 	for _, m := range members {
 		if m.isFullyLabeled {
 			status.FullyLabeledReplicas++
@@ -66,7 +68,8 @@ func (r *MachineSetReconciler) report(ctx context.Context, seen *setSnapshot, pr
 	}
 	changed := seen.set.DeepCopy()
 	after := setStatus(&changed.Status, seen, members, problem, r.now())
-	if message := ptr.Deref(changed.Status.ErrorMessage, ""); message != "" && message != ptr.Deref(seen.set.Status.ErrorMessage, "") {
+	if message := ptr.Deref(changed.Status.ErrorMessage, ""); message != "" &&
+		message != ptr.Deref(seen.set.Status.ErrorMessage, "") {
 		r.recorder.Eventf(seen.set, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
 	}
 	if !equality.Semantic.DeepEqual(seen.set.Status, changed.Status) {
@@ -104,10 +107,12 @@ func (r *MachineSetReconciler) members(ctx context.Context, seen *setSnapshot) (
 }
 
 // setStatus sets the status of a set. An invalid set keeps its counts, since its machines are not known.
-func setStatus(status *machinev1beta1.MachineSetStatus, seen *setSnapshot, members []member, problem error, now time.Time) (after time.Duration) {
+func setStatus(status *machinev1beta1.MachineSetStatus, seen *setSnapshot, members []member, problem error,
+	now time.Time) (after time.Duration) {
 	status.ObservedGeneration, status.ErrorReason, status.ErrorMessage = seen.set.Generation, nil, nil
 	if seen.invalid != "" {
-		status.ErrorReason, status.ErrorMessage = ptr.To(machinev1beta1.InvalidConfigurationMachineSetError), &seen.invalid
+		status.ErrorReason, status.ErrorMessage = ptr.To(machinev1beta1.InvalidConfigurationMachineSetError),
+			&seen.invalid
 		return 0
 	}
 	if message := messageOf(problem); message != "" {
@@ -130,15 +135,18 @@ func messageOf(problem error) string {
 func readinessOf(node *corev1.Node) readiness {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
-			return readiness{isReady: condition.Status == corev1.ConditionTrue, since: condition.LastTransitionTime.Time}
+			return readiness{
+				isReady: condition.Status == corev1.ConditionTrue,
+				since:   condition.LastTransitionTime.Time,
+			}
 		}
 	}
 	return readiness{}
 }
 
-// publishSelector writes the selector of a set into status.labelSelector, which its scale subresource uses, if it is missing
-// there. The module's type has no such field, so neither has the cached set: the field is read from the API server, once for
-// each version of the set.
+// publishSelector writes the selector of a set into status.labelSelector, which its scale subresource uses, if it is
+// missing there. The module's type has no such field, so neither has the cached set: the field is read from the API
+// server, once for each version of the set.
 func (r *MachineSetReconciler) publishSelector(ctx context.Context, set *machinev1beta1.MachineSet) error {
 	if seen, _ := r.published.Load(client.ObjectKeyFromObject(set)); seen == set.ResourceVersion {
 		return nil
@@ -157,7 +165,8 @@ func (r *MachineSetReconciler) publishSelector(ctx context.Context, set *machine
 		return nil // it was deleted meanwhile
 	}
 	live := &sets.Items[0]
-	if written, _, _ := unstructured.NestedString(live.Object, "status", "labelSelector"); written != selector.String() {
+	if written, _, _ := unstructured.NestedString(live.Object, "status",
+		"labelSelector"); written != selector.String() {
 		patch, err := json.Marshal(map[string]any{"status": map[string]any{"labelSelector": selector.String()}})
 		if err != nil {
 			return err

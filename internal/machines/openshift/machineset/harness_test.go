@@ -86,7 +86,8 @@ func living(machines []machinev1beta1.Machine) []machinev1beta1.Machine {
 }
 
 // awaitSet waits until a set's status is as wanted for its newest generation.
-func (f *field) awaitSet(set *machinev1beta1.MachineSet, isWanted func(machinev1beta1.MachineSetStatus) bool) *machinev1beta1.MachineSet {
+func (f *field) awaitSet(set *machinev1beta1.MachineSet,
+	isWanted func(machinev1beta1.MachineSetStatus) bool) *machinev1beta1.MachineSet {
 	f.Helper()
 	return machinetest.Await(f, f, &machinev1beta1.MachineSet{}, client.ObjectKeyFromObject(set),
 		func(set *machinev1beta1.MachineSet) bool {

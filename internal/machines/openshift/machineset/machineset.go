@@ -35,7 +35,8 @@ type MachineSetReconciler struct {
 	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
 	now      func() time.Time
-	// published has the resourceVersions at which the selectors of MachineSets were found in their status, by the sets' names.
+	// published has the resourceVersions at which the selectors of MachineSets were found in their status, by the sets'
+	// names.
 	published sync.Map
 }
 
@@ -55,16 +56,18 @@ func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
 		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
 		For(&machinev1beta1.MachineSet{}).
 		Watches(&machinev1beta1.Machine{}, owner, builder.WithPredicates(machineChanges)).
-		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan), builder.WithPredicates(machineChanges)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.setsOfNode), builder.WithPredicates(readinessChanges)).
+		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan),
+			builder.WithPredicates(machineChanges)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.setsOfNode),
+			builder.WithPredicates(readinessChanges)).
 		Complete(r)
 }
 
 // Reconcile creates missing machines of a MachineSet, deletes surplus ones, and writes its status.
 //
 // The cache may lag behind the last writes of this controller or another instance of it, and behind an annotation that
-// selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from a
-// read of the API server.
+// selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from
+// a read of the API server.
 func (r *MachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	seen, err := readSnapshot(ctx, r.cached, request.NamespacedName)
 	if err == nil && seen.isManaged() && !seen.plan(r.now()).IsEmpty() {

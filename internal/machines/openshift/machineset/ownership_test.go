@@ -33,7 +33,9 @@ func TestAdoption(t *testing.T) {
 	early, foreign, other := f.newMachine("early", "web"), f.newMachine("foreign", "web"), f.newMachine("other", "db")
 	owner := &corev1.ConfigMap{ObjectMeta: f.Meta("owner")}
 	f.MustCreate(owner)
-	foreign.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+	foreign.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+	}
 	f.MustCreate(early, foreign, other)
 	set := f.newSet("web", 2)
 	f.MustCreate(set)

@@ -106,7 +106,9 @@ func TestPriorities(t *testing.T) {
 		m.Status.NodeRef = &corev1.ObjectReference{}
 		return m
 	}
-	marked := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{legacyDeleteAnnotation: "yes"}}}
+	marked := &machinev1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{legacyDeleteAnnotation: "yes"}},
+	}
 	failed, unknown := &machinev1beta1.Machine{}, &machinev1beta1.Machine{}
 	failed.Status.ErrorReason = ptr.To(machinev1beta1.InvalidConfigurationMachineError)
 	oldest, newest := machinev1beta1.OldestMachineSetDeletePolicy, machinev1beta1.NewestMachineSetDeletePolicy
@@ -156,7 +158,8 @@ func TestCount(t *testing.T) {
 	} {
 		var s machinev1beta1.MachineSetStatus
 		after := count(&s, members, minReady, noon)
-		if got := (counts{s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, after}); got != want || s.Replicas != 7 {
+		if got := (counts{s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, after}); got != want ||
+			s.Replicas != 7 {
 			t.Errorf("ready for %s: %d replicas, %+v, not 7, %+v", minReady, s.Replicas, got, want)
 		}
 	}
@@ -166,7 +169,8 @@ func BenchmarkPlanOf5000Machines(b *testing.B) {
 	seen := &setSnapshot{set: &machinev1beta1.MachineSet{}, machines: map[string]*machinev1beta1.Machine{}}
 	for i := range 5000 {
 		m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("web-%d", i*7919%5000), CreationTimestamp: metav1.NewTime(noon.Add(-time.Duration(i) * time.Minute)),
+			Name:              fmt.Sprintf("web-%d", i*7919%5000),
+			CreationTimestamp: metav1.NewTime(noon.Add(-time.Duration(i) * time.Minute)),
 		}}
 		if i%10 > 0 {
 			m.Status.NodeRef = &corev1.ObjectReference{}

@@ -11,8 +11,8 @@ import (
 // A deletePolicy is the order in which a set deletes surplus machines. The empty one is Random.
 type deletePolicy = machinev1beta1.MachineSetDeletePolicy
 
-// The priorities of a machine; the highest is deleted first. The values are OpenShift's: tools that predict a scale down
-// calculate with them.
+// The priorities of a machine; the highest is deleted first. The values are OpenShift's: tools that predict a scale
+// down calculate with them.
 const (
 	highestPriority = 100.0
 	markedOrFailed  = 50.0
@@ -24,7 +24,8 @@ const (
 
 // priority returns the priority of a machine that is not being deleted.
 func priority(m *machinev1beta1.Machine, policy deletePolicy, now time.Time) float64 {
-	isByAge := policy == machinev1beta1.OldestMachineSetDeletePolicy || policy == machinev1beta1.NewestMachineSetDeletePolicy
+	isByAge := policy == machinev1beta1.OldestMachineSetDeletePolicy ||
+		policy == machinev1beta1.NewestMachineSetDeletePolicy
 	switch {
 	case isMarked(m):
 		if isByAge {

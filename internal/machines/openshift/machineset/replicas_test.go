@@ -37,7 +37,8 @@ func TestMachinesAreMadeOfTheTemplate(t *testing.T) {
 	}
 	f.Eventually("an event", func() bool { return len(f.eventsOf(set, "SuccessfulCreate")) > 0 })
 	created := slices.Sorted(maps.Keys(names(made)))
-	if notes := f.eventsOf(set, "SuccessfulCreate"); !slices.Equal(notes, []string{"Created machines: " + strings.Join(created, ", ")}) {
+	if notes := f.eventsOf(set, "SuccessfulCreate"); !slices.Equal(notes,
+		[]string{"Created machines: " + strings.Join(created, ", ")}) {
 		t.Errorf("the events say %q, and the machines are %q", notes, created)
 	}
 	for _, m := range made {
@@ -97,7 +98,10 @@ func TestA11DeletingMachineIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 3)
-	set.Spec.Template.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{Name: "MigrateApp", Owner: "app-operator"}}
+	set.Spec.Template.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{
+		Name:  "MigrateApp",
+		Owner: "app-operator",
+	}}
 	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 3)
 	for i := range machines {
@@ -122,7 +126,8 @@ func TestA11DeletingMachineIsReplacedAtOnce(t *testing.T) {
 // As the cluster autoscaler does: it annotates a machine, and scales down then.
 func TestA12MarkedMachineGoesFirst(t *testing.T) {
 	t.Parallel()
-	for _, annotation := range []string{"machine.openshift.io/delete-machine", "machine.openshift.io/cluster-api-delete-machine"} {
+	for _, annotation := range []string{"machine.openshift.io/delete-machine",
+		"machine.openshift.io/cluster-api-delete-machine"} {
 		t.Run(annotation[len("machine.openshift.io/"):], func(t *testing.T) {
 			t.Parallel()
 			f := newField(t)
@@ -170,7 +175,9 @@ func TestMinReadySeconds(t *testing.T) {
 	f.MustPatch(set, `{"spec":{"minReadySeconds":63}}`) // over in 3 s, and no object changes at its end
 	f.awaitSet(set, isReady(2, 2))
 	f.MustPatch(set, `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`)
-	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.FullyLabeledReplicas == 0 && s.Replicas == 3 })
+	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool {
+		return s.FullyLabeledReplicas == 0 && s.Replicas == 3
+	})
 }
 
 func TestReadinessOfNodesIsFollowed(t *testing.T) {
@@ -180,7 +187,9 @@ func TestReadinessOfNodesIsFollowed(t *testing.T) {
 	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 1)
 	node := f.nodeOf(&machines[0], corev1.ConditionTrue, time.Hour)
-	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.ReadyReplicas == 1 && s.AvailableReplicas == 1 })
+	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool {
+		return s.ReadyReplicas == 1 && s.AvailableReplicas == 1
+	})
 	f.MustDelete(node)
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.ReadyReplicas == 0 && s.Replicas == 1 })
 }

@@ -99,7 +99,8 @@ func TestRefusedMachines(t *testing.T) {
 	set := f.newSet("web", 30)
 	f.MustCreate(set)
 	refused := f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool {
-		return s.ErrorMessage != nil && s.Replicas == 4 && strings.HasPrefix(*s.ErrorMessage, "create 26 of 26 machines: ")
+		return s.ErrorMessage != nil && s.Replicas == 4 &&
+			strings.HasPrefix(*s.ErrorMessage, "create 26 of 26 machines: ")
 	})
 	const want = `machines.machine.openshift.io is forbidden: exceeded quota: limit`
 	if message := *refused.Status.ErrorMessage; refused.Status.ErrorReason != nil || !strings.Contains(message, want) {

@@ -26,8 +26,8 @@ func (f *field) selectorOf(set *machinev1beta1.MachineSet) string {
 	return scale.Status.Selector
 }
 
-// TestTheScaleSubresourceHasTheSelector: it is written once, also by a controller that is restarted, and again when another client
-// has dropped it.
+// TestTheScaleSubresourceHasTheSelector: it is written once, also by a controller that is restarted, and again when
+// another client has dropped it.
 func TestTheScaleSubresourceHasTheSelector(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
@@ -41,7 +41,10 @@ func TestTheScaleSubresourceHasTheSelector(t *testing.T) {
 	stop := f.manage(reach)
 	set := f.newSet("web", 0)
 	set.Spec.Template.Labels = map[string]string{"set": "web", "tier": "front"}
-	set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpExists}}
+	set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{
+		Key:      "tier",
+		Operator: metav1.LabelSelectorOpExists,
+	}}
 	f.MustCreate(set)
 	const want = "set=web,tier"
 	f.Eventually("the selector", func() bool { return f.selectorOf(set) == want })
@@ -60,7 +63,8 @@ func TestTheScaleSubresourceHasTheSelector(t *testing.T) {
 	f.Eventually("the selector again", func() bool { return f.selectorOf(set) == want })
 }
 
-// TestAnAutoscalerFindsTheMachinesOfASet has Kubernetes' own controller scale a set: it asks for the selector before all else.
+// TestAnAutoscalerFindsTheMachinesOfASet has Kubernetes' own controller scale a set: it asks for the selector before
+// all else.
 func TestAnAutoscalerFindsTheMachinesOfASet(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -70,12 +74,20 @@ func TestAnAutoscalerFindsTheMachinesOfASet(t *testing.T) {
 	scaler := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: f.Meta("web"),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			MaxReplicas:    3,
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "machine.openshift.io/v1beta1", Kind: "MachineSet", Name: "web"},
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-				Name:   corev1.ResourceCPU,
-				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(50))},
-			}}},
+			MaxReplicas: 3,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
+				APIVersion: "machine.openshift.io/v1beta1",
+				Kind:       "MachineSet",
+				Name:       "web",
+			},
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{
+					Name: corev1.ResourceCPU,
+					Target: autoscalingv2.MetricTarget{
+						Type:               autoscalingv2.UtilizationMetricType,
+						AverageUtilization: new(int32(50)),
+					},
+				}}},
 		},
 	}
 	f.MustCreate(scaler)

@@ -22,8 +22,8 @@ const (
 	legacyDeleteAnnotation = "machine.openshift.io/cluster-api-delete-machine"
 )
 
-// A setSnapshot is the observed state of a MachineSet and the machines of its namespace. The machines belong to the cache: they
-// must not be changed.
+// A setSnapshot is the observed state of a MachineSet and the machines of its namespace. The machines belong to the
+// cache: they must not be changed.
 type setSnapshot struct {
 	set      *machinev1beta1.MachineSet
 	machines map[string]*machinev1beta1.Machine // by name
@@ -32,9 +32,9 @@ type setSnapshot struct {
 	invalid string
 }
 
-// readSnapshot reads a MachineSet after its machines: if the garbage collector has orphaned machines of a set, the set is
-// observed as being deleted. It returns nil if the set does not exist. It uses only lists, whose permission the watches
-// need as well.
+// readSnapshot reads a MachineSet after its machines: if the garbage collector has orphaned machines of a set, the set
+// is observed as being deleted. It returns nil if the set does not exist. It uses only lists, whose permission the
+// watches need as well.
 func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (*setSnapshot, error) {
 	var list machinev1beta1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -79,8 +79,8 @@ func isMarked(m *machinev1beta1.Machine) bool {
 		m.Status.ErrorReason != nil || m.Status.ErrorMessage != nil
 }
 
-// isCounted reports whether a machine is one of the set's replicas. A machine that is being deleted is not, even while a
-// hook holds it: its replacement is created at once.
+// isCounted reports whether a machine is one of the set's replicas. A machine that is being deleted is not, even while
+// a hook holds it: its replacement is created at once.
 func isCounted(m replicas.Replica) bool { return !m.IsDeleting && m.IsCounted() }
 
 // isManaged reports whether the set exists, and is not being deleted.

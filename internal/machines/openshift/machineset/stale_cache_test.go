@@ -61,7 +61,8 @@ func TestMarkTheCacheHasNotSeen(t *testing.T) {
 	}
 }
 
-// TestMarkThatMovesBeforeTheDeletion: a user marks another machine after the set has chosen one, and before it deletes that one.
+// TestMarkThatMovesBeforeTheDeletion: a user marks another machine after the set has chosen one, and before it deletes
+// that one.
 func TestMarkThatMovesBeforeTheDeletion(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)

@@ -20,7 +20,8 @@ import (
 // byNode is the index that machines are found by, in the cache.
 const byNode enqueue.NodeIndex = "machineset: status.nodeRef.name"
 
-// machineChanges passes changes that can affect the replicas of a set. Those of the priority are read when a set has a surplus.
+// machineChanges passes changes that can affect the replicas of a set. Those of the priority are read when a set has a
+// surplus.
 var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, isMachine := e.ObjectOld.(*machinev1beta1.Machine)
 	after, ok := e.ObjectNew.(*machinev1beta1.Machine)
@@ -54,7 +55,8 @@ func (r *MachineSetReconciler) setsOfNode(ctx context.Context, node client.Objec
 	var found []reconcile.Request
 	for _, machine := range byNode.Machines(ctx, r.cached, node.GetName()) {
 		if owner := metav1.GetControllerOfNoCopy(&machine); owner != nil {
-			found = append(found, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: owner.Name}})
+			found = append(found,
+				reconcile.Request{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: owner.Name}})
 		}
 	}
 	return found

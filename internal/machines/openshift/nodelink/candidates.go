@@ -23,14 +23,15 @@ type candidates struct {
 	owners []*machinev1beta1.Machine // that name the node, by its UID, or that the node names
 }
 
-// judge returns the Machine that the node belongs to, or the problem that prevents the link. If both are empty, the node
-// has no Machine.
+// judge returns the Machine that the node belongs to, or the problem that prevents the link. If both are empty, the
+// node has no Machine.
 func judge(seen candidates) (*machinev1beta1.Machine, string) {
 	if len(seen.machines) == 0 {
 		return nil, ""
 	}
 	for _, check := range []func(candidates) string{
-		linkedToClusterAPI, severalMachines, severalNodes, differentProviderIDs, linkedToAnotherNode, linkedToAnotherMachine,
+		linkedToClusterAPI, severalMachines, severalNodes, differentProviderIDs, linkedToAnotherNode,
+		linkedToAnotherMachine,
 	} {
 		if problem := check(seen); problem != "" {
 			return nil, problem
@@ -42,13 +43,15 @@ func judge(seen candidates) (*machinev1beta1.Machine, string) {
 // clusterAPIMachine is the annotation of a Node that belongs to a Machine of Cluster API.
 const clusterAPIMachine = "cluster.x-k8s.io/machine"
 
-// linkedToClusterAPI returns a problem if the node has a Machine of the other API: both would drain and delete it, each by its own hooks.
+// linkedToClusterAPI returns a problem if the node has a Machine of the other API: both would drain and delete it, each
+// by its own hooks.
 func linkedToClusterAPI(seen candidates) string {
 	owner, ok := seen.node.Annotations[clusterAPIMachine]
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("node %s is not linked, it belongs to Machine %s of cluster.x-k8s.io, and a node has one Machine: delete one of "+
+	return fmt.Sprintf("node %s is not linked, it belongs to Machine %s of cluster.x-k8s.io, and a node has one "+
+		"Machine: delete one of "+
 		"both, and the annotation %s of the node if that was the other one", seen.node.Name, owner, clusterAPIMachine)
 }
 
@@ -64,7 +67,8 @@ func severalMachines(seen candidates) string {
 		names = append(names, fmt.Sprintf("%s (%s)", name(machine), shared(seen.node, machine)))
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("node %s is not linked, it could be that of several Machines: %s", seen.node.Name, printable.Few(names, most))
+	return fmt.Sprintf("node %s is not linked, it could be that of several Machines: %s", seen.node.Name,
+		printable.Few(names, most))
 }
 
 func severalNodes(seen candidates) string {
@@ -77,7 +81,8 @@ func severalNodes(seen candidates) string {
 		names = append(names, fmt.Sprintf("%s (%s)", node.Name, shared(node, machine)))
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("Machine %s is not linked, several nodes could be its node: %s", name(machine), printable.Few(names, most))
+	return fmt.Sprintf("Machine %s is not linked, several nodes could be its node: %s", name(machine),
+		printable.Few(names, most))
 }
 
 // differentProviderIDs returns a problem if a pair shares only an address: addresses are reused for new machines.
@@ -86,7 +91,8 @@ func differentProviderIDs(seen candidates) string {
 	if ofNode == "" || ofMachine == "" || ofNode == ofMachine {
 		return ""
 	}
-	return fmt.Sprintf("node %s is not linked, it has an internal IP of Machine %s, but another providerID: %s instead of %s",
+	return fmt.Sprintf("node %s is not linked, it has an internal IP of Machine %s, but another providerID: %s "+
+		"instead of %s",
 		seen.node.Name, name(seen.machines[0]), ofNode, ofMachine)
 }
 
@@ -96,14 +102,17 @@ func linkedToAnotherNode(seen candidates) string {
 	switch {
 	case ref == nil:
 		return ""
-	case ref.Name == seen.node.Name && machine.DeletionTimestamp != nil && ref.UID != "" && ref.UID != seen.node.UID && !hasProviderID(seen.node, machine):
+	case ref.Name == seen.node.Name && machine.DeletionTimestamp != nil && ref.UID != "" && ref.UID != seen.node.UID &&
+		!hasProviderID(seen.node, machine):
 		// Another host may have joined under the name, and the address, of a Machine's host that is gone.
-		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with an earlier node of that name, which may be "+
+		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with an earlier node of that "+
+			"name, which may be "+
 			"another host: they have no providerID in common", seen.node.Name, name(machine))
 	case ref.Name == seen.node.Name:
 		return ""
 	case machine.DeletionTimestamp != nil: // the node of a deletion does not change
-		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with node %s", seen.node.Name, name(machine), ref.Name)
+		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with node %s", seen.node.Name,
+			name(machine), ref.Name)
 	case seen.former != nil:
 		return fmt.Sprintf("node %s is not linked, its Machine %s is linked to node %s, which is still there",
 			seen.node.Name, name(machine), ref.Name)
@@ -144,14 +153,15 @@ func hasProviderID(node *corev1.Node, machine *machinev1beta1.Machine) bool {
 	return node.Spec.ProviderID != "" && node.Spec.ProviderID == providerID(machine)
 }
 
-// wantedNode returns the node with the labels, annotations and taints of its Machine, and whether it has new taints; or nil
-// if nothing changes. Fields that a Machine no longer has stay on the node: other clients may rely on them. A taint of the
-// same key and effect is not changed, since taints have many writers.
+// wantedNode returns the node with the labels, annotations and taints of its Machine, and whether it has new taints; or
+// nil if nothing changes. Fields that a Machine no longer has stay on the node: other clients may rely on them. A taint
+// of the same key and effect is not changed, since taints have many writers.
 func wantedNode(node *corev1.Node, machine *machinev1beta1.Machine) (wanted *corev1.Node, hasNewTaints bool) {
 	missing := missingTaints(node.Spec.Taints, machine.Spec.Taints)
 	wanted = node.DeepCopy()
 	wanted.Labels = labels.Merge(node.Labels, machine.Spec.Labels)
-	wanted.Annotations = labels.Merge(node.Annotations, labels.Merge(machine.Spec.Annotations, map[string]string{MachineAnnotation: name(machine)}))
+	wanted.Annotations = labels.Merge(node.Annotations,
+		labels.Merge(machine.Spec.Annotations, map[string]string{MachineAnnotation: name(machine)}))
 	if len(missing) == 0 && maps.Equal(node.Labels, wanted.Labels) && maps.Equal(node.Annotations, wanted.Annotations) {
 		return nil, false
 	}

@@ -18,13 +18,21 @@ func aNode(name, providerID, ip string) *corev1.Node {
 }
 
 func aMachine(name, providerID, ip, nodeName string) *machinev1beta1.Machine {
-	machine := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}}
+	machine := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop",
+		Name:      name,
+		UID:       types.UID("uid-" + name),
+	}}
 	if providerID != "" {
 		machine.Spec.ProviderID = &providerID
 	}
 	machine.Status.Addresses = internal(ip)
 	if nodeName != "" {
-		machine.Status.NodeRef = &corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: types.UID("uid-" + nodeName)}
+		machine.Status.NodeRef = &corev1.ObjectReference{
+			Kind: "Node",
+			Name: nodeName,
+			UID:  types.UID("uid-" + nodeName),
+		}
 	}
 	return machine
 }
@@ -57,13 +65,22 @@ func TestJudge(t *testing.T) {
 	}{
 		"a node without a Machine": {seen: candidates{node: n}},
 		"equal providerIDs": {
-			seen: candidates{node: n, machines: machines(aMachine("m", "p", "", "")), nodes: []*corev1.Node{n}}, machine: "m",
+			seen:    candidates{node: n, machines: machines(aMachine("m", "p", "", "")), nodes: []*corev1.Node{n}},
+			machine: "m",
 		},
 		"an equal address, and a Machine without a providerID": {
-			seen: candidates{node: n, machines: machines(aMachine("m", "", "10.0.0.1", "")), nodes: []*corev1.Node{n}}, machine: "m",
+			seen: candidates{
+				node:     n,
+				machines: machines(aMachine("m", "", "10.0.0.1", "")),
+				nodes:    []*corev1.Node{n},
+			},
+			machine: "m",
 		},
 		"an equal address, and a node without a providerID": {
-			seen:    candidates{node: aNode("n", "", "10.0.0.1"), machines: machines(aMachine("m", "q", "10.0.0.1", ""))},
+			seen: candidates{
+				node:     aNode("n", "", "10.0.0.1"),
+				machines: machines(aMachine("m", "q", "10.0.0.1", "")),
+			},
 			machine: "m",
 		},
 		"an equal address, and different providerIDs": {
@@ -77,7 +94,10 @@ func TestJudge(t *testing.T) {
 				"shop/l (providerID p), shop/m (providerID p)",
 		},
 		"one Machine by providerID, and another one by address": {
-			seen: candidates{node: n, machines: machines(aMachine("l", "p", "", ""), aMachine("m", "q", "10.0.0.1", ""))},
+			seen: candidates{
+				node:     n,
+				machines: machines(aMachine("l", "p", "", ""), aMachine("m", "q", "10.0.0.1", "")),
+			},
 			problem: "node n is not linked, it could be that of several Machines: " +
 				"shop/l (providerID p), shop/m (internal IP 10.0.0.1)",
 		},
@@ -89,7 +109,11 @@ func TestJudge(t *testing.T) {
 			problem: "Machine shop/m is not linked, several nodes could be its node: n (providerID p), o (providerID p)",
 		},
 		"linked already": {
-			seen:    candidates{node: n, machines: machines(aMachine("m", "p", "", "n")), owners: machines(aMachine("m", "p", "", "n"))},
+			seen: candidates{
+				node:     n,
+				machines: machines(aMachine("m", "p", "", "n")),
+				owners:   machines(aMachine("m", "p", "", "n")),
+			},
 			machine: "m",
 		},
 		"a Machine whose node is gone": {
@@ -105,18 +129,29 @@ func TestJudge(t *testing.T) {
 			problem: "node n is not linked, its Machine shop/m is being deleted with node o",
 		},
 		"a Machine that is deleted, and another host of its node's name and address": {
-			seen: candidates{node: again(aNode("n", "", "10.0.0.1")), machines: machines(deleting(aMachine("m", "q", "10.0.0.1", "n")))},
-			problem: "node n is not linked, its Machine shop/m is being deleted with an earlier node of that name, which may " +
+			seen: candidates{
+				node:     again(aNode("n", "", "10.0.0.1")),
+				machines: machines(deleting(aMachine("m", "q", "10.0.0.1", "n"))),
+			},
+			problem: "node n is not linked, its Machine shop/m is being deleted with an earlier node of that name, " +
+				"which may " +
 				"be another host: they have no providerID in common",
 		},
 		"a Machine that is deleted, and its host again": {
-			seen: candidates{node: again(aNode("n", "p", "")), machines: machines(deleting(aMachine("m", "p", "", "n")))}, machine: "m",
+			seen: candidates{
+				node:     again(aNode("n", "p", "")),
+				machines: machines(deleting(aMachine("m", "p", "", "n"))),
+			}, machine: "m",
 		},
 		"a Machine that is deleted, and whose node comes late": {
 			seen: candidates{node: n, machines: machines(deleting(aMachine("m", "p", "", "")))}, machine: "m",
 		},
 		"a node that another Machine names": {
-			seen:    candidates{node: n, machines: machines(aMachine("m", "p", "", "")), owners: machines(aMachine("l", "", "", "n"))},
+			seen: candidates{
+				node:     n,
+				machines: machines(aMachine("m", "p", "", "")),
+				owners:   machines(aMachine("l", "", "", "n")),
+			},
 			problem: "node n is not linked to Machine shop/m, it is linked to Machine shop/l",
 		},
 	} {

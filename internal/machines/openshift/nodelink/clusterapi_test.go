@@ -33,7 +33,9 @@ func TestANodeOfClusterAPIIsNotLinked(t *testing.T) {
 	s.manageOpenShift() // after the link, so that its cache has it
 	s.awaitEvent(fmt.Sprintf("node %s is not linked, it belongs to Machine m of cluster.x-k8s.io, "+advice,
 		s.node.Name, "a node", "cluster.x-k8s.io/machine", "node"))
-	if m := stage.AwaitMachine(t, s.Namespace, "m", func(*machinev1beta1.Machine) bool { return true }); m.Status.NodeRef != nil {
+	if m := stage.AwaitMachine(t, s.Namespace, "m", func(*machinev1beta1.Machine) bool {
+		return true
+	}); m.Status.NodeRef != nil {
 		t.Errorf("the node is linked: %+v", m.Status.NodeRef)
 	}
 	s.MustDelete(s.clusterAPI)
@@ -54,10 +56,11 @@ func TestANodeOfOpenShiftIsNotLinked(t *testing.T) {
 	s.manageClusterAPI()
 	want := fmt.Sprintf("the Node %s belongs to Machine %s/m of machine.openshift.io, "+advice,
 		s.node.Name, s.Namespace, "a Node", nodelink.MachineAnnotation, "Node")
-	seen := machinetest.Await(s, s, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
-		healthy := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
-		return healthy != nil && healthy.Message == want
-	})
+	seen := machinetest.Await(s, s, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI),
+		func(m *clusterv1.Machine) bool {
+			healthy := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
+			return healthy != nil && healthy.Message == want
+		})
 	if seen.Status.NodeRef.Name != "" {
 		t.Errorf("the node is linked: %+v", seen.Status.NodeRef)
 	}
@@ -82,11 +85,16 @@ func newRivals(t *testing.T) *rivals {
 	s := &rivals{Fixture: stage.NewFixture(t)}
 	id := "test://" + s.Namespace
 	object := s.Meta("m")
-	infrastructure := clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.runlevel.dev", Kind: "ExternalMachine", Name: "m"}
+	infrastructure := clusterv1.ContractVersionedObjectReference{
+		APIGroup: "infrastructure.runlevel.dev",
+		Kind:     "ExternalMachine",
+		Name:     "m",
+	}
 	s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}, Spec: corev1.NodeSpec{ProviderID: id}}
 	s.openShift = &machinev1beta1.Machine{ObjectMeta: object, Spec: machinev1beta1.MachineSpec{ProviderID: &id}}
 	s.clusterAPI = &clusterv1.Machine{ObjectMeta: object, Spec: clusterv1.MachineSpec{
-		ClusterName: "m", ProviderID: id, InfrastructureRef: infrastructure, Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
+		ClusterName: "m", ProviderID: id, InfrastructureRef: infrastructure,
+		Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
 	}}
 	cluster := &clusterv1.Cluster{ObjectMeta: object, Spec: clusterv1.ClusterSpec{InfrastructureRef: infrastructure}}
 	s.MustCreate(s.node, cluster, s.openShift, s.clusterAPI)
@@ -116,6 +124,8 @@ func (s *rivals) removeAnnotation(key string) {
 func (s *rivals) awaitEvent(note string) {
 	s.Helper()
 	s.Eventually("an event of Machine m: "+note, func() bool {
-		return slices.ContainsFunc(s.Events("m", "NodeNotLinked"), func(e eventsv1.Event) bool { return e.Note == note })
+		return slices.ContainsFunc(s.Events("m", "NodeNotLinked"), func(e eventsv1.Event) bool {
+			return e.Note == note
+		})
 	})
 }

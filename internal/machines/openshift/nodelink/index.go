@@ -28,11 +28,21 @@ const (
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
-		enqueue.AddIndex(ctx, indexer, byProviderID, func(n *corev1.Node) []string { return []string{n.Spec.ProviderID} }),
-		enqueue.AddIndex(ctx, indexer, byInternalIP, func(n *corev1.Node) []string { return internalIPs(n.Status.Addresses) }),
-		enqueue.AddIndex(ctx, indexer, byMachine, func(n *corev1.Node) []string { return []string{n.Annotations[MachineAnnotation]} }),
-		enqueue.AddIndex(ctx, indexer, byProviderID, func(m *machinev1beta1.Machine) []string { return []string{providerID(m)} }),
-		enqueue.AddIndex(ctx, indexer, byInternalIP, func(m *machinev1beta1.Machine) []string { return internalIPs(m.Status.Addresses) }),
+		enqueue.AddIndex(ctx, indexer, byProviderID, func(n *corev1.Node) []string {
+			return []string{n.Spec.ProviderID}
+		}),
+		enqueue.AddIndex(ctx, indexer, byInternalIP, func(n *corev1.Node) []string {
+			return internalIPs(n.Status.Addresses)
+		}),
+		enqueue.AddIndex(ctx, indexer, byMachine, func(n *corev1.Node) []string {
+			return []string{n.Annotations[MachineAnnotation]}
+		}),
+		enqueue.AddIndex(ctx, indexer, byProviderID, func(m *machinev1beta1.Machine) []string {
+			return []string{providerID(m)}
+		}),
+		enqueue.AddIndex(ctx, indexer, byInternalIP, func(m *machinev1beta1.Machine) []string {
+			return internalIPs(m.Status.Addresses)
+		}),
 		enqueue.AddIndex(ctx, indexer, byNode, func(m *machinev1beta1.Machine) []string {
 			return []string{string(ptr.Deref(m.Status.NodeRef, corev1.ObjectReference{}).UID)}
 		}),
@@ -57,7 +67,8 @@ func internalIPs(addresses []corev1.NodeAddress) []string {
 
 func name(machine *machinev1beta1.Machine) string { return machine.Namespace + "/" + machine.Name }
 
-// gatherCandidates gathers the facts about a node for judge, from indexes of the cache. The objects must not be changed.
+// gatherCandidates gathers the facts about a node for judge, from indexes of the cache. The objects must not be
+// changed.
 func (r *NodeLinkReconciler) gatherCandidates(ctx context.Context, node *corev1.Node) (candidates, error) {
 	seen := candidates{node: node}
 	var err error
@@ -90,7 +101,8 @@ func (r *NodeLinkReconciler) gatherCandidates(ctx context.Context, node *corev1.
 
 // machines returns the Machines that share a providerID or an internal IP with a node.
 func (r *NodeLinkReconciler) machines(ctx context.Context, node *corev1.Node) ([]*machinev1beta1.Machine, error) {
-	return sharing[*machinev1beta1.Machine, machinev1beta1.MachineList](ctx, r.client, "machines", node.Spec.ProviderID, node.Status.Addresses)
+	return sharing[*machinev1beta1.Machine, machinev1beta1.MachineList](ctx, r.client, "machines", node.Spec.ProviderID,
+		node.Status.Addresses)
 }
 
 // nodes returns the nodes that share a providerID or an internal IP with a Machine.
@@ -100,11 +112,12 @@ func (r *NodeLinkReconciler) nodes(ctx context.Context, machine *machinev1beta1.
 
 // owners returns the Machines whose nodeRef has the UID of a node.
 func (r *NodeLinkReconciler) owners(ctx context.Context, node *corev1.Node) ([]*machinev1beta1.Machine, error) {
-	return listBy[*machinev1beta1.Machine, machinev1beta1.MachineList](ctx, r.client, "machines", byNode, string(node.UID))
+	return listBy[*machinev1beta1.Machine, machinev1beta1.MachineList](ctx, r.client, "machines", byNode,
+		string(node.UID))
 }
 
-// addNamedOwner adds the Machine that the annotation of the node names, if it exists. It may have no nodeRef yet, or be in a
-// namespace that the controller does not watch.
+// addNamedOwner adds the Machine that the annotation of the node names, if it exists. It may have no nodeRef yet, or be
+// in a namespace that the controller does not watch.
 func (r *NodeLinkReconciler) addNamedOwner(ctx context.Context, seen *candidates) error {
 	named := seen.node.Annotations[MachineAnnotation]
 	namespace, machine, isName := strings.Cut(named, "/")
@@ -114,7 +127,9 @@ func (r *NodeLinkReconciler) addNamedOwner(ctx context.Context, seen *candidates
 	owner := &machinev1beta1.Machine{}
 	err := r.server.Get(ctx, client.ObjectKey{Namespace: namespace, Name: machine}, owner)
 	switch {
-	case err == nil && !slices.ContainsFunc(seen.owners, func(m *machinev1beta1.Machine) bool { return m.UID == owner.UID }):
+	case err == nil && !slices.ContainsFunc(seen.owners, func(m *machinev1beta1.Machine) bool {
+		return m.UID == owner.UID
+	}):
 		seen.owners = append(seen.owners, owner)
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("get Machine %s, which node %s names: %w", named, seen.node.Name, err)
@@ -128,8 +143,10 @@ type objectList[L any] interface {
 	client.ObjectList
 }
 
-// sharing returns the objects that have a providerID or one of some internal IPs, each once, in the order of their names.
-func sharing[T client.Object, L any, P objectList[L]](ctx context.Context, reader client.Reader, what, providerID string, addresses []corev1.NodeAddress) ([]T, error) {
+// sharing returns the objects that have a providerID or one of some internal IPs, each once, in the order of their
+// names.
+func sharing[T client.Object, L any, P objectList[L]](ctx context.Context, reader client.Reader, what,
+	providerID string, addresses []corev1.NodeAddress) ([]T, error) {
 	found, err := listBy[T, L, P](ctx, reader, what, byProviderID, providerID)
 	for _, ip := range internalIPs(addresses) {
 		if err != nil {
@@ -147,7 +164,8 @@ func sharing[T client.Object, L any, P objectList[L]](ctx context.Context, reade
 }
 
 // listBy returns the objects with a value in an index, which belong to the cache.
-func listBy[T client.Object, L any, P objectList[L]](ctx context.Context, reader client.Reader, what, field, value string) ([]T, error) {
+func listBy[T client.Object, L any, P objectList[L]](ctx context.Context, reader client.Reader, what, field,
+	value string) ([]T, error) {
 	if value == "" {
 		return nil, nil
 	}

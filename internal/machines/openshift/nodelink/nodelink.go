@@ -3,8 +3,9 @@
 // spec of the Machine are set on the node.
 //
 // A Machine and a node belong together if they share a providerID or an internal IP address. If there is more than one
-// such pair, or the annotation of the node names another Machine that exists, nothing is linked: the node of a Machine is drained
-// and deleted with it. Who may set a providerID or an address is for admission to check: it takes a right on nodes.
+// such pair, or the annotation of the node names another Machine that exists, nothing is linked: the node of a Machine
+// is drained and deleted with it. Who may set a providerID or an address is for admission to check: it takes a right on
+// nodes.
 //
 // NodeLinkReconciler is the type to start from. judge decides what belongs together; it is pure.
 package nodelink
@@ -52,7 +53,8 @@ func (r *NodeLinkReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Mana
 	r.client, r.server, r.recorder = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("nodelink-controller")
 	return ctrl.NewControllerManagedBy(mgr).Named("nodelink").
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfNode), builder.WithPredicates(nodeChanges)).
-		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfMachine), builder.WithPredicates(machineChanges)).
+		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfMachine),
+			builder.WithPredicates(machineChanges)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		Complete(r)
 }
@@ -85,7 +87,8 @@ func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	return r.link(ctx, node, machine)
 }
 
-func (r *NodeLinkReconciler) link(ctx context.Context, node *corev1.Node, machine *machinev1beta1.Machine) (ctrl.Result, error) {
+func (r *NodeLinkReconciler) link(ctx context.Context, node *corev1.Node,
+	machine *machinev1beta1.Machine) (ctrl.Result, error) {
 	err := r.setNodeRef(ctx, machine, node)
 	if err == nil {
 		err = r.patchNode(ctx, node, machine)
@@ -95,7 +98,9 @@ func (r *NodeLinkReconciler) link(ctx context.Context, node *corev1.Node, machin
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	case apierrors.IsInvalid(err):
 		seen := candidates{node: node, machines: []*machinev1beta1.Machine{machine}}
-		r.reportProblem(ctx, seen, fmt.Sprintf("node %s can't get the labels, annotations and taints of Machine %s: %v", node.Name, name(machine), err))
+		r.reportProblem(ctx, seen,
+			fmt.Sprintf("node %s can't get the labels, annotations and taints of Machine %s: %v", node.Name,
+				name(machine), err))
 		return ctrl.Result{}, reconcile.TerminalError(err)
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil // one of both is gone
@@ -121,14 +126,15 @@ func (r *NodeLinkReconciler) setNodeRef(ctx context.Context, machine *machinev1b
 	ctrl.LoggerFrom(ctx).Info("Machine linked to its node", "machine", name(machine))
 	if before != nil {
 		r.recorder.Eventf(machine, node, corev1.EventTypeNormal, "NodeReplaced", "Link",
-			"node %s (UID %s) takes the place of node %s (UID %s), which is gone", node.Name, node.UID, before.Name, before.UID)
+			"node %s (UID %s) takes the place of node %s (UID %s), which is gone", node.Name, node.UID, before.Name,
+			before.UID)
 	}
 	return nil
 }
 
-// patchNode sets the labels, annotations and taints that the node lacks. The patch has only the changes, and the UID, so
-// that it fails for another node of the same name. A patch replaces the whole list of taints, so it is only valid for
-// the resourceVersion that was read.
+// patchNode sets the labels, annotations and taints that the node lacks. The patch has only the changes, and the UID,
+// so that it fails for another node of the same name. A patch replaces the whole list of taints, so it is only valid
+// for the resourceVersion that was read.
 func (r *NodeLinkReconciler) patchNode(ctx context.Context, node *corev1.Node, machine *machinev1beta1.Machine) error {
 	wanted, hasNewTaints := wantedNode(node, machine)
 	if wanted == nil {
@@ -141,7 +147,8 @@ func (r *NodeLinkReconciler) patchNode(ctx context.Context, node *corev1.Node, m
 		changes = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
 	if err := r.client.Patch(ctx, wanted, changes); err != nil {
-		return fmt.Errorf("patch node %s with the labels, annotations and taints of Machine %s: %w", node.Name, name(machine), err)
+		return fmt.Errorf("patch node %s with the labels, annotations and taints of Machine %s: %w", node.Name,
+			name(machine), err)
 	}
 	return nil
 }

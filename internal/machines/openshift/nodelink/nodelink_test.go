@@ -45,11 +45,13 @@ func TestLink(t *testing.T) {
 		for _, taint := range node.Spec.Taints {
 			hasTaint = hasTaint || taint.Key == "gpu"
 		}
-		return hasTaint && node.Labels["role"] == "web" && node.Annotations[nodelink.MachineAnnotation] == f.Namespace+"/m"
+		return hasTaint && node.Labels["role"] == "web" &&
+			node.Annotations[nodelink.MachineAnnotation] == f.Namespace+"/m"
 	})
 }
 
-// A node that names a Machine is its own as long as the Machine exists, though the Machine has no nodeRef: a backup has no status.
+// A node that names a Machine is its own as long as the Machine exists, though the Machine has no nodeRef: a backup has
+// no status.
 func TestANodeThatNamesAnotherMachineIsNotLinked(t *testing.T) {
 	f, elsewhere := stage.NewFixture(t), stage.NewFixture(t)
 	id := "test://" + f.Namespace

@@ -52,7 +52,9 @@ func (r *ExtensionConfigReconciler) readCA(ctx context.Context, named string) ([
 		return nil, err
 	}
 	if !mayRead {
-		return nil, unusable(named, "the controller has no right to read it: create a Role in its namespace that allows to get it, and bind it to the controller's service account")
+		return nil, unusable(named,
+			"the controller has no right to read it: create a Role in its namespace that allows to get it, and bind "+
+				"it to the controller's service account")
 	}
 	var secret corev1.Secret
 	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret); {
@@ -66,11 +68,16 @@ func (r *ExtensionConfigReconciler) readCA(ctx context.Context, named string) ([
 	return secret.Data[authorityKey], nil
 }
 
-// mayRead checks the permission to read a Secret, which the controller's own role does not grant. A refused read would be
-// reported as a missing permission of the controller.
+// mayRead checks the permission to read a Secret, which the controller's own role does not grant. A refused read would
+// be reported as a missing permission of the controller.
 func (r *ExtensionConfigReconciler) mayRead(ctx context.Context, namespace, name string) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: namespace, Name: name},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb:      "get",
+			Resource:  "secrets",
+			Namespace: namespace,
+			Name:      name,
+		},
 	}}
 	if err := r.cached.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("ask for the right to read Secret %s/%s: %w", namespace, name, err)

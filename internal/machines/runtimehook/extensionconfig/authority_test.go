@@ -19,8 +19,8 @@ import (
 // user is who the controller is that has no rights but those of the payload.
 const user = "extension-controller"
 
-// payloadRights gives the user the rights that the payload gives the controller for ExtensionConfigs, and returns how the user
-// reaches the API server.
+// payloadRights gives the user the rights that the payload gives the controller for ExtensionConfigs, and returns how
+// the user reaches the API server.
 func payloadRights(t *testing.T) *rest.Config {
 	t.Helper()
 	c := stage.Client(t)
@@ -34,7 +34,8 @@ func payloadRights(t *testing.T) *rest.Config {
 	}
 	role.ObjectMeta = metav1.ObjectMeta{Name: user}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: role.ObjectMeta, Subjects: subjects(), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		ObjectMeta: role.ObjectMeta, Subjects: subjects(),
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 	}
 	if err := c.Create(t.Context(), role); err != nil {
 		t.Fatal(err)
@@ -56,14 +57,20 @@ func (s *scene) allowSecret(name string) {
 	s.Helper()
 	about := s.Meta("extension-ca")
 	s.MustCreate(&rbacv1.Role{ObjectMeta: about, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: []string{"get"}},
+		{
+			APIGroups:     []string{""},
+			Resources:     []string{"secrets"},
+			ResourceNames: []string{name},
+			Verbs:         []string{"get"},
+		},
 	}}, &rbacv1.RoleBinding{
-		ObjectMeta: about, Subjects: subjects(), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: about.Name},
+		ObjectMeta: about, Subjects: subjects(),
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: about.Name},
 	})
 }
 
-// TestAuthorityOfASecret follows a Secret with a certificate authority, with the rights of the payload and of a Role that an
-// administrator makes: it comes late, lacks what it should have, is right, and changes.
+// TestAuthorityOfASecret follows a Secret with a certificate authority, with the rights of the payload and of a Role
+// that an administrator makes: it comes late, lacks what it should have, is right, and changes.
 func TestAuthorityOfASecret(t *testing.T) {
 	s := newSceneAs(t, payloadRights(t))
 	extension := s.newExtension(handlers)
@@ -94,7 +101,9 @@ func TestAuthorityOfASecret(t *testing.T) {
 	}
 	both := append(runtimehooktest.New(t).CA(), extension.CA()...)
 	s.setAuthority(authority, both)
-	s.awaitConfig("ext", func(c *runtimev1.ExtensionConfig) bool { return bytes.Equal(c.Spec.ClientConfig.CABundle, both) })
+	s.awaitConfig("ext", func(c *runtimev1.ExtensionConfig) bool {
+		return bytes.Equal(c.Spec.ClientConfig.CABundle, both)
+	})
 	s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 }
 

@@ -1,6 +1,7 @@
-// Package extensionconfig is the controller of ExtensionConfigs (runtime.cluster.x-k8s.io): it discovers the handlers of each
-// extension, writes them into the status with a condition Discovered, and copies the certificate authority of a Secret into
-// the spec. It calls only the hook Discovery: package runtimehook calls the others, by the handlers in the statuses.
+// Package extensionconfig is the controller of ExtensionConfigs (runtime.cluster.x-k8s.io): it discovers the handlers
+// of each extension, writes them into the status with a condition Discovered, and copies the certificate authority of a
+// Secret into the spec. It calls only the hook Discovery: package runtimehook calls the others, by the handlers in the
+// statuses.
 //
 // The discovery is repeated every minute, so that neither a new version of an extension nor a new certificate authority
 // needs a change of its ExtensionConfig.
@@ -81,7 +82,8 @@ func (r *ExtensionConfigReconciler) Reconcile(ctx context.Context, request ctrl.
 }
 
 // discover injects the certificate authority into the ExtensionConfig, and returns the handlers of the extension.
-func (r *ExtensionConfigReconciler) discover(ctx context.Context, config *runtimev1.ExtensionConfig) ([]runtimev1.ExtensionHandler, error) {
+func (r *ExtensionConfigReconciler) discover(ctx context.Context,
+	config *runtimev1.ExtensionConfig) ([]runtimev1.ExtensionHandler, error) {
 	if err := r.injectCA(ctx, config); err != nil {
 		return nil, err
 	}
@@ -89,7 +91,8 @@ func (r *ExtensionConfigReconciler) discover(ctx context.Context, config *runtim
 }
 
 // write writes a status. It fails with a conflict if the object has changed since it was read.
-func (r *ExtensionConfigReconciler) write(ctx context.Context, config *runtimev1.ExtensionConfig, status runtimev1.ExtensionConfigStatus) error {
+func (r *ExtensionConfigReconciler) write(ctx context.Context, config *runtimev1.ExtensionConfig,
+	status runtimev1.ExtensionConfigStatus) error {
 	if equality.Semantic.DeepEqual(config.Status, status) {
 		return nil
 	}

@@ -58,7 +58,8 @@ func TestTheStatusIsThatOfClusterAPI(t *testing.T) {
 	if diff := cmp.Diff(&want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	for _, hook := range []string{runtimehook.CanUpdateMachineSet, runtimehook.CanUpdateMachine, runtimehook.UpdateMachine} {
+	for _, hook := range []string{runtimehook.CanUpdateMachineSet, runtimehook.CanUpdateMachine,
+		runtimehook.UpdateMachine} {
 		if name := s.find(hook); !strings.HasSuffix(name, ".ext") {
 			t.Errorf("%s: %s", hook, name)
 		}
@@ -68,8 +69,8 @@ func TestTheStatusIsThatOfClusterAPI(t *testing.T) {
 	}
 }
 
-// TestExtensionsThatAreRefused says why in the condition, and no hook is asked meanwhile. When an extension answers what it
-// should, it is discovered without a change of its ExtensionConfig.
+// TestExtensionsThatAreRefused says why in the condition, and no hook is asked meanwhile. When an extension answers
+// what it should, it is discovered without a change of its ExtensionConfig.
 func TestExtensionsThatAreRefused(t *testing.T) {
 	s := newScene(t)
 	other := runtimehooktest.New(t)
@@ -79,13 +80,33 @@ func TestExtensionsThatAreRefused(t *testing.T) {
 		change func(*runtimev1.ExtensionConfig)
 		want   string
 	}{
-		"ignore":    {answer: `{"status":"Success","handlers":[` + update + `,"failurePolicy":"Ignore"}]}`, want: "failurePolicy Ignore of UpdateMachine is refused"},
-		"twice":     {answer: `{"status":"Success","handlers":[` + update + `},` + update + `}]}`, want: `two handlers are called "u"`},
-		"slow":      {answer: `{"status":"Success","handlers":[` + update + `,"timeoutSeconds":31}]}`, want: "timeoutSeconds is 31"},
-		"unknown":   {answer: strings.ReplaceAll(handlers, "UpdateMachine\"", "Explode\""), want: "there is no hook Explode"},
-		"failure":   {answer: `{"status":"Failure","message":"no"}`, want: "answered Failure (no)"},
-		"foreign":   {answer: handlers, change: func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = other.CA() }, want: "has a certificate of an authority that is not known"},
-		"plaintext": {answer: handlers, change: func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://example.com" }, want: `spec.clientConfig.url begins with "http"`},
+		"ignore": {
+			answer: `{"status":"Success","handlers":[` + update + `,"failurePolicy":"Ignore"}]}`,
+			want:   "failurePolicy Ignore of UpdateMachine is refused",
+		},
+		"twice": {
+			answer: `{"status":"Success","handlers":[` + update + `},` + update + `}]}`,
+			want:   `two handlers are called "u"`,
+		},
+		"slow": {
+			answer: `{"status":"Success","handlers":[` + update + `,"timeoutSeconds":31}]}`,
+			want:   "timeoutSeconds is 31",
+		},
+		"unknown": {
+			answer: strings.ReplaceAll(handlers, "UpdateMachine\"", "Explode\""),
+			want:   "there is no hook Explode",
+		},
+		"failure": {answer: `{"status":"Failure","message":"no"}`, want: "answered Failure (no)"},
+		"foreign": {
+			answer: handlers,
+			change: func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = other.CA() },
+			want:   "has a certificate of an authority that is not known",
+		},
+		"plaintext": {
+			answer: handlers,
+			change: func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://example.com" },
+			want:   `spec.clientConfig.url begins with "http"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sub := &scene{Fixture: s.In(t), hooks: s.hooks}
@@ -97,10 +118,12 @@ func TestExtensionsThatAreRefused(t *testing.T) {
 			})
 			config := sub.await(name, runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionFalse, test.want)
 			discovered := config.Status.Deprecated.V1Beta1.Conditions[0]
-			if discovered.Reason != "DiscoveryFailed" || discovered.Severity != clusterv1.ConditionSeverityError || !strings.HasPrefix(discovered.Message, "Error in discovery: extension "+name) {
+			if discovered.Reason != "DiscoveryFailed" || discovered.Severity != clusterv1.ConditionSeverityError ||
+				!strings.HasPrefix(discovered.Message, "Error in discovery: extension "+name) {
 				t.Errorf("%+v", discovered)
 			}
-			if said := sub.find(runtimehook.UpdateMachine); !strings.HasPrefix(said, "extension "+name+" is not discovered (Error in discovery: ") {
+			if said := sub.find(runtimehook.UpdateMachine); !strings.HasPrefix(said,
+				"extension "+name+" is not discovered (Error in discovery: ") {
 				t.Errorf("a hook finds %s", said)
 			}
 			if test.change == nil {
@@ -118,17 +141,20 @@ func TestHandlersOfAnExtensionThatIsDown(t *testing.T) {
 	s.create("ext", extension.ClientConfig())
 	s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 	extension.Answer("Discovery", "garbage")
-	config := s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionFalse, "answered something that is not the JSON of the hook")
+	config := s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionFalse,
+		"answered something that is not the JSON of the hook")
 	if len(config.Status.Handlers) != 3 || s.find(runtimehook.UpdateMachine) != "update-machine.ext" {
 		t.Errorf("%v, %s", config.Status.Handlers, s.find(runtimehook.UpdateMachine))
 	}
-	extension.Answer("Discovery", `{"status":"Success","handlers":[{"name":"other","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}}]}`)
+	extension.Answer("Discovery",
+		`{"status":"Success","handlers":[{"name":"other","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}}]}`)
 	config = s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 	if names := namesOf(config); !slices.Equal(names, []string{"other.ext"}) {
 		t.Errorf("%v", names)
 	}
 	extension.Stop()
-	config = s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionFalse, "can't be reached at 127.0.0.1:")
+	config = s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionFalse,
+		"can't be reached at 127.0.0.1:")
 	if names := namesOf(config); !slices.Equal(names, []string{"other.ext"}) {
 		t.Errorf("%v", names)
 	}
@@ -145,7 +171,8 @@ func TestPause(t *testing.T) {
 	if calls := extension.Calls(); len(calls) > 0 {
 		t.Errorf("%v", calls)
 	}
-	if said := s.find(runtimehook.UpdateMachine); !strings.HasPrefix(said, "extension ext is not discovered yet: wait, or see whether ExtensionConfig ext is paused") {
+	if said := s.find(runtimehook.UpdateMachine); !strings.HasPrefix(said,
+		"extension ext is not discovered yet: wait, or see whether ExtensionConfig ext is paused") {
 		t.Errorf("%s", said)
 	}
 	s.MustPatch(config, `{"metadata":{"annotations":null}}`)
@@ -187,7 +214,8 @@ func TestRegistry(t *testing.T) {
 	if said := s.find(runtimehook.UpdateMachine); said != "update-machine.all" {
 		t.Errorf("after a deletion: %s", said)
 	}
-	s.MustPatch(&runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "all"}}, `{"spec":{"namespaceSelector":{"matchExpressions":[{"key":"team","operator":"Exists"}]}}}`)
+	s.MustPatch(&runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "all"}},
+		`{"spec":{"namespaceSelector":{"matchExpressions":[{"key":"team","operator":"Exists"}]}}}`)
 	s.await("all", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 	s.MustPatch(found, `{"metadata":{"labels":{"team":null}}}`)
 	if said := s.find(runtimehook.UpdateMachine); said != "none" {

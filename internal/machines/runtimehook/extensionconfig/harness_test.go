@@ -63,7 +63,8 @@ func (s *scene) newExtension(text string) *runtimehooktest.TestExtension {
 }
 
 // create makes an ExtensionConfig, and deletes it when the test ends.
-func (s *scene) create(name string, where runtimev1.ClientConfig, change ...func(*runtimev1.ExtensionConfig)) *runtimev1.ExtensionConfig {
+func (s *scene) create(name string, where runtimev1.ClientConfig,
+	change ...func(*runtimev1.ExtensionConfig)) *runtimev1.ExtensionConfig {
 	s.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	config.Spec.ClientConfig = where
@@ -84,7 +85,8 @@ func (s *scene) await(name, kind string, status metav1.ConditionStatus, text str
 	s.Helper()
 	return s.awaitConfig(name, func(config *runtimev1.ExtensionConfig) bool {
 		found := meta.FindStatusCondition(config.Status.Conditions, kind)
-		return found != nil && found.Status == status && found.ObservedGeneration == config.Generation && strings.Contains(found.Message, text)
+		return found != nil && found.Status == status && found.ObservedGeneration == config.Generation &&
+			strings.Contains(found.Message, text)
 	})
 }
 

@@ -18,9 +18,10 @@ import (
 // longestMessage is how much of a problem is reported in the condition.
 const longestMessage = 4 << 10
 
-// newStatus returns the status after a discovery. If an extension does not answer, as during a restart, the handlers of the
-// last discovery are kept; after an invalid answer, there are none.
-func newStatus(config *runtimev1.ExtensionConfig, found []runtimev1.ExtensionHandler, problem error) runtimev1.ExtensionConfigStatus {
+// newStatus returns the status after a discovery. If an extension does not answer, as during a restart, the handlers of
+// the last discovery are kept; after an invalid answer, there are none.
+func newStatus(config *runtimev1.ExtensionConfig, found []runtimev1.ExtensionHandler,
+	problem error) runtimev1.ExtensionConfigStatus {
 	status := *config.Status.DeepCopy()
 	var refused *runtimehook.CallError
 	if problem == nil || errors.As(problem, &refused) && !runtimehook.IsUnanswered(problem) {
@@ -30,11 +31,13 @@ func newStatus(config *runtimev1.ExtensionConfig, found []runtimev1.ExtensionHan
 		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
 	})
 	discovered := metav1.Condition{
-		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: runtimev1.ExtensionConfigDiscoveredReason,
+		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue,
+		Reason: runtimev1.ExtensionConfigDiscoveredReason,
 	}
 	if problem != nil {
 		discovered.Status, discovered.Reason = metav1.ConditionFalse, runtimev1.ExtensionConfigNotDiscoveredReason
-		discovered.Message = "Error in discovery: " + printable.Truncate(printable.Line(problem.Error()), longestMessage)
+		discovered.Message = "Error in discovery: " +
+			printable.Truncate(printable.Line(problem.Error()), longestMessage)
 	}
 	set(&status, config.Generation, discovered)
 	setDeprecated(&status, discovered)
@@ -63,7 +66,8 @@ func setDeprecated(status *runtimev1.ExtensionConfigStatus, from metav1.Conditio
 		LastTransitionTime: metav1.Now().Rfc3339Copy(),
 	}
 	if from.Status != metav1.ConditionTrue {
-		old.Severity, old.Reason, old.Message = clusterv1.ConditionSeverityError, runtimev1.DiscoveryFailedV1Beta1Reason, from.Message
+		old.Severity, old.Reason, old.Message = clusterv1.ConditionSeverityError,
+			runtimev1.DiscoveryFailedV1Beta1Reason, from.Message
 	}
 	if status.Deprecated != nil && status.Deprecated.V1Beta1 != nil {
 		for _, before := range status.Deprecated.V1Beta1.Conditions {

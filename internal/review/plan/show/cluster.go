@@ -115,7 +115,8 @@ func (v Printer) foreignCommand() string {
 		return ""
 	}
 	slices.Sort(managers)
-	return strings.Join(append([]string{strings.Replace(v.Command, "runlevel diff", "runlevel apply", 1)}, slices.Compact(managers)...), " ")
+	return strings.Join(append([]string{strings.Replace(v.Command, "runlevel diff", "runlevel apply", 1)},
+		slices.Compact(managers)...), " ")
 }
 
 // writeWhole writes an object that is created, if All is set.

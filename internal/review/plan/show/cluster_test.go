@@ -18,17 +18,31 @@ func clusterPlan() *plan.Plan {
 	changed := configMap(plan.Changed, "web", "changed", replicas)
 	changed.Adopted = []string{"helm"}
 	created := configMap(plan.Created, "web", "created")
-	created.Unchecked, created.Whole = "its Namespace is new", map[string]any{"kind": "ConfigMap", "data": map[string]any{"a": "b\x1b[31m"}}
+	created.Unchecked, created.Whole = "its Namespace is new",
+		map[string]any{"kind": "ConfigMap", "data": map[string]any{"a": "b\x1b[31m"}}
 	deleted := configMap(plan.Deleted, "web", "deleted")
 	counts := kinds.NewObjectCounts([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 2}})
 	deleted.AlsoDeletes = &counts
 	refused := configMap(plan.Rejected, "web", "refused")
 	refused.Why = "a webhook says \x1b[31mno"
-	left := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: "left"}, Action: plan.Dropped, Why: "nobody has it", Tombstone: "kind: ConfigMap\n", AlsoDeletes: &counts}
+	left := plan.ObjectPlan{
+		ID:          kinds.ID{Kind: "ConfigMap", Name: "left"},
+		Action:      plan.Dropped,
+		Why:         "nobody has it",
+		Tombstone:   "kind: ConfigMap\n",
+		AlsoDeletes: &counts,
+	}
 	stuck := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: "stuck"}, Action: plan.Pending, Why: "held"}
-	p := planOf([]plan.ObjectPlan{changed, created, deleted, refused, configMap(plan.Kept, "web", "kept")}, []plan.ObjectPlan{left, stuck})
-	p.From, p.To, p.Update = plan.ReleaseID{Version: "1.0.0"}, plan.ReleaseID{Name: "shop", Version: "1.1.0"}, plan.Minor
-	p.Cluster = &plan.ClusterInfo{Mode: "update", Gate: []plan.GateFinding{{Check: "Rights", Severity: plan.Blocking, Message: "none"}, {Check: "Deletes", Message: "some"}}, Notes: []string{"no list"}}
+	p := planOf([]plan.ObjectPlan{changed, created, deleted, refused, configMap(plan.Kept, "web", "kept")},
+		[]plan.ObjectPlan{left, stuck})
+	p.From, p.To, p.Update = plan.ReleaseID{Version: "1.0.0"}, plan.ReleaseID{Name: "shop", Version: "1.1.0"},
+		plan.Minor
+	p.Cluster = &plan.ClusterInfo{
+		Mode: "update",
+		Gate: []plan.GateFinding{{Check: "Rights", Severity: plan.Blocking, Message: "none"},
+			{Check: "Deletes", Message: "some"}},
+		Notes: []string{"no list"},
+	}
 	return p
 }
 

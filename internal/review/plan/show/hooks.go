@@ -20,11 +20,14 @@ func (v Printer) hooks(e plan.ObjectPlan) []string {
 			lines = append(lines, fmt.Sprintf("its %s hook is removed", hookPlan.Stage))
 		case hookPlan.Runs:
 		case hookPlan.Change == plan.HookAdded:
-			lines = append(lines, fmt.Sprintf("its %s hook (%s) is new, and does not run yet: %s", hookPlan.Stage, hookPlan.FailurePolicy, hookPlan.Why))
+			lines = append(lines, fmt.Sprintf("its %s hook (%s) is new, and does not run yet: %s", hookPlan.Stage,
+				hookPlan.FailurePolicy, hookPlan.Why))
 		case hookPlan.Change == plan.HookChanged:
-			lines = append(lines, fmt.Sprintf("its %s hook (%s) is changed, and does not run: %s", hookPlan.Stage, hookPlan.FailurePolicy, hookPlan.Why))
+			lines = append(lines, fmt.Sprintf("its %s hook (%s) is changed, and does not run: %s", hookPlan.Stage,
+				hookPlan.FailurePolicy, hookPlan.Why))
 		case len(running) > 0:
-			lines = append(lines, fmt.Sprintf("its %s hook (%s) does not run: %s", hookPlan.Stage, hookPlan.FailurePolicy, hookPlan.Why))
+			lines = append(lines, fmt.Sprintf("its %s hook (%s) does not run: %s", hookPlan.Stage,
+				hookPlan.FailurePolicy, hookPlan.Why))
 		case len(lines) == 0:
 			lines = append(lines, "no hook runs: "+hookPlan.Why)
 		}

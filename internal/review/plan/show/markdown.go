@@ -173,7 +173,8 @@ func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string
 	changes, descriptions, more := listedChanges(e, maxMarkdownFields)
 	for _, change := range changes {
 		d := differenceOf(e.Kind, change, false)
-		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", codeSpan(d.path), codeSpan(d.old), codeSpan(d.new), escapeMarkdown(d.remark()))
+		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", codeSpan(d.path), codeSpan(d.old), codeSpan(d.new),
+			escapeMarkdown(d.remark()))
 		if len(d.lines) > 0 {
 			out.WriteString(codeBlock("diff", strings.Join(d.lines, "\n"), "    "))
 		}
@@ -232,7 +233,9 @@ func longestRun(text string) int {
 func escapeMarkdown(text string) string {
 	var out strings.Builder
 	plain := colons.ReplaceAllString(shortLine(text), ":"+noWidth+"$1")
-	plain = hashes.ReplaceAllStringFunc(plain, func(hash string) string { return piece.ReplaceAllString(hash, "$0"+noWidth) })
+	plain = hashes.ReplaceAllStringFunc(plain, func(hash string) string {
+		return piece.ReplaceAllString(hash, "$0"+noWidth)
+	})
 	for _, r := range plain {
 		switch {
 		case strings.ContainsRune("\\`*_[]<>|~&", r):
@@ -245,7 +248,8 @@ func escapeMarkdown(text string) string {
 			out.WriteRune(r)
 		}
 	}
-	return strings.NewReplacer("www.", "www"+noWidth+".", "://", ":"+noWidth+"//", "GH-", "GH"+noWidth+"-").Replace(out.String())
+	return strings.NewReplacer("www.", "www"+noWidth+".", "://", ":"+noWidth+"//", "GH-",
+		"GH"+noWidth+"-").Replace(out.String())
 }
 
 const noWidth = "\u200b"

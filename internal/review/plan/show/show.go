@@ -48,7 +48,8 @@ func (v Printer) title() string {
 // updates are the kinds of updates in words.
 func updates() map[plan.UpdateKind]string {
 	return map[plan.UpdateKind]string{
-		plan.Patch: "patch", plan.Minor: "minor", plan.Major: "major", plan.Same: "the same version", plan.Downgrade: "a downgrade",
+		plan.Patch: "patch", plan.Minor: "minor", plan.Major: "major", plan.Same: "the same version",
+		plan.Downgrade: "a downgrade",
 	}
 }
 
@@ -59,7 +60,8 @@ func (v Printer) reasonOfNoChange() string {
 	case !p.IsEmpty():
 		return ""
 	case p.HasForeign():
-		return "nothing would change: an apply keeps the fields that other managers have set and the release does not have"
+		return "nothing would change: an apply keeps the fields that other managers have set and the release does " +
+			"not have"
 	case p.Cluster != nil:
 		return "nothing would change: the cluster matches the release"
 	case p.From.Hash == p.To.Hash && p.From.Version != p.To.Version:
@@ -113,16 +115,19 @@ var countedWords = map[plan.PlannedAction]struct{ several, one string }{
 	plan.DeletedAgain:    {several: "deleted by the old release already"},
 	plan.NothingToDelete: {several: "to be deleted, and never there"},
 	plan.Dropped:         {"dropped: they stay in the cluster", "dropped: it stays in the cluster"},
-	plan.LeftOut:         {"left out by the filters: they stay in the cluster", "left out by the filters: it stays in the cluster"},
-	plan.DeletedWith:     {several: "deleted with something else"},
-	plan.MadeTest:        {"now tests of the release", "now a test of the release"},
-	plan.Retired:         {"tombstones that are no longer in the release", "tombstone that is no longer in the release"},
-	plan.Rejected:        {several: "refused by the cluster"},
-	plan.Unchecked:       {several: "that can't be checked"},
-	plan.Pending:         {several: "being deleted already"},
-	plan.Left:            {"with tombstones, which this mode does not delete", "with a tombstone, which this mode does not delete"},
-	plan.Kept:            {"kept as they are", "kept as it is"},
-	plan.NotThere:        {several: "to be deleted, and not there"},
+	plan.LeftOut: {"left out by the filters: they stay in the cluster",
+		"left out by the filters: it stays in the cluster"},
+	plan.DeletedWith: {several: "deleted with something else"},
+	plan.MadeTest:    {"now tests of the release", "now a test of the release"},
+	plan.Retired: {"tombstones that are no longer in the release",
+		"tombstone that is no longer in the release"},
+	plan.Rejected:  {several: "refused by the cluster"},
+	plan.Unchecked: {several: "that can't be checked"},
+	plan.Pending:   {several: "being deleted already"},
+	plan.Left: {"with tombstones, which this mode does not delete",
+		"with a tombstone, which this mode does not delete"},
+	plan.Kept:     {"kept as they are", "kept as it is"},
+	plan.NotThere: {several: "to be deleted, and not there"},
 }
 
 // A group is the objects of a component in a level.
@@ -165,8 +170,8 @@ func (v Printer) groups() []*group {
 	return groups
 }
 
-// origin returns the heading from which all objects of a group were moved, which is then printed once; "" if there is no
-// such heading, or only one object.
+// origin returns the heading from which all objects of a group were moved, which is then printed once; "" if there is
+// no such heading, or only one object.
 func (g *group) origin() string {
 	from, count := "", 0
 	for _, e := range g.entries {

@@ -49,7 +49,13 @@ func planOf(steps, absent []plan.ObjectPlan) *plan.Plan {
 // configMap is an entry of a component, with changes.
 func configMap(action plan.PlannedAction, component, name string, changes ...plan.FieldChange) plan.ObjectPlan {
 	at := &plan.Position{File: "0000_10_" + component + "_a.yaml", Level: "10", Component: component}
-	e := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: name}, Action: action, New: at, Old: at, Changes: changes}
+	e := plan.ObjectPlan{
+		ID:      kinds.ID{Kind: "ConfigMap", Name: name},
+		Action:  action,
+		New:     at,
+		Old:     at,
+		Changes: changes,
+	}
 	switch action {
 	case plan.Created:
 		e.Old = nil
@@ -74,16 +80,19 @@ func TestValues(t *testing.T) {
 		old, next any
 		want      string
 	}{
-		"texts":                       {"a b", "c", "f: a b → c"},
-		"blanks at an end":            {"a", " a", `f: a → " a"`},
-		"a new secret":                {nil, "***", `f: (none) → ***`},
-		"an empty text":               {"a", "", `f: a → ""`},
-		"a text that was a number":    {int64(1), "1", `f: 1 → "1"`},
-		"a new text":                  {nil, "null", `f: (none) → "null"`},
-		"what is gone":                {true, nil, "f: true → (none)"},
-		"mappings":                    {map[string]any{"b": "<x>", "a": []any{1.5}}, nil, `f: {"a":[1.5],"b":"<x>"} → (none)`},
-		"what terminals do":           {"a\x1b[31m", "b\u202e", `f: a\x1b[31m → b\u202e`},
-		"long texts":                  {long + long + "1" + long, long + long + "2" + long, "f: …" + strings.Repeat("x", 20) + "1" + strings.Repeat("x", 51) + "… → …" + strings.Repeat("x", 20) + "2" + strings.Repeat("x", 51) + "…"},
+		"texts":                    {"a b", "c", "f: a b → c"},
+		"blanks at an end":         {"a", " a", `f: a → " a"`},
+		"a new secret":             {nil, "***", `f: (none) → ***`},
+		"an empty text":            {"a", "", `f: a → ""`},
+		"a text that was a number": {int64(1), "1", `f: 1 → "1"`},
+		"a new text":               {nil, "null", `f: (none) → "null"`},
+		"what is gone":             {true, nil, "f: true → (none)"},
+		"mappings": {map[string]any{"b": "<x>", "a": []any{1.5}}, nil,
+			`f: {"a":[1.5],"b":"<x>"} → (none)`},
+		"what terminals do": {"a\x1b[31m", "b\u202e", `f: a\x1b[31m → b\u202e`},
+		"long texts": {long + long + "1" + long, long + long + "2" + long,
+			"f: …" + strings.Repeat("x", 20) + "1" + strings.Repeat("x", 51) + "… → …" + strings.Repeat("x", 20) + "2" +
+				strings.Repeat("x", 51) + "…"},
 		"a long text and a short one": {long + long, "y", "f: " + long + strings.Repeat("x", 12) + "… → y"},
 		"lines": {"a\nb\nc\nd\n", "a\nB\nc\nd\ne\n", `f: 4 lines → 5 lines
 - b
@@ -91,10 +100,14 @@ func TestValues(t *testing.T) {
 + e`},
 		"lines where there was one": {"a", "a\nb", "f: 1 line → 2 lines\n+ b"},
 		"new lines":                 {nil, "a\nb\n", "f: (none) → 2 lines"},
-		"many lines":                {"a\n" + strings.Repeat("b\n", 20), "c\n", "f: 21 lines → 1 line\n- a" + strings.Repeat("\n- b", 11) + "\nand 10 more lines"},
+		"many lines": {"a\n" + strings.Repeat("b\n", 20), "c\n",
+			"f: 21 lines → 1 line\n- a" + strings.Repeat("\n- b", 11) + "\nand 10 more lines"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := text(t, show.Printer{Plan: planOf([]plan.ObjectPlan{configMap(plan.Changed, "a", "c", change("f", test.old, test.next))}, nil)})
+			out := text(t,
+				show.Printer{Plan: planOf(
+					[]plan.ObjectPlan{configMap(plan.Changed, "a", "c", change("f", test.old, test.next))}, nil,
+				)})
 			_, out, _ = strings.Cut(out, "ConfigMap c\n")
 			var lines []string
 			for line := range strings.Lines(out) {
@@ -114,7 +127,8 @@ func TestNoValueIsCutIfAllIsWanted(t *testing.T) {
 		old, next any
 		want      string
 	}{
-		"many lines":       {"a\n" + strings.Repeat("b\n", 20), "c\n", "21 lines → 1 line\n        - a" + strings.Repeat("\n        - b", 20) + "\n        + c\n"},
+		"many lines": {"a\n" + strings.Repeat("b\n", 20), "c\n",
+			"21 lines → 1 line\n        - a" + strings.Repeat("\n        - b", 20) + "\n        + c\n"},
 		"a long line":      {"a\nb", "a\n" + long, "2 lines → 2 lines\n        - b\n        + " + long + "\n"},
 		"new lines":        {nil, "a\nb", "(none) → 2 lines\n        + a\n        + b\n"},
 		"a long value":     {"a", long, "a → " + long + "\n"},
@@ -130,24 +144,31 @@ func TestNoValueIsCutIfAllIsWanted(t *testing.T) {
 
 func TestPathsOfASchema(t *testing.T) {
 	at := func(more ...string) plan.FieldChange {
-		path := fields.Path{{Key: "spec", Index: -1}, {Key: "versions", Index: -1}, {Key: "name", Value: "v1"}, {Key: "schema", Index: -1}, {Key: "openAPIV3Schema", Index: -1}}
+		path := fields.Path{{Key: "spec", Index: -1}, {Key: "versions", Index: -1}, {Key: "name", Value: "v1"},
+			{Key: "schema", Index: -1}, {Key: "openAPIV3Schema", Index: -1}}
 		for _, key := range more {
 			path = append(path, fields.PathStep{Key: key, Index: -1})
 		}
 		return plan.FieldChange{Difference: fields.Difference{Path: path, Old: "a", New: "b"}}
 	}
 	for want, c := range map[string]plan.FieldChange{
-		"version v1: spec.list[*].size: maximum": at("properties", "spec", "properties", "list", "items", "properties", "size", "maximum"),
-		"version v1: spec.any.*.properties":      at("properties", "spec", "properties", "any", "additionalProperties", "properties", "properties"),
-		"version v1: required":                   at("required"),
-		"version v1: properties":                 at("properties"),
-		"spec.group":                             change("spec.group", "a", "b"),
-		"and 1 description":                      at("properties", "spec", "description"),
-		`version v1: spec.description: (none)`:   {Difference: fields.Difference{Path: at("properties", "spec", "properties", "description").Path, New: map[string]any{"type": "string"}}},
+		"version v1: spec.list[*].size: maximum": at("properties", "spec", "properties", "list", "items", "properties",
+			"size", "maximum"),
+		"version v1: spec.any.*.properties": at("properties", "spec", "properties", "any", "additionalProperties",
+			"properties", "properties"),
+		"version v1: required":   at("required"),
+		"version v1: properties": at("properties"),
+		"spec.group":             change("spec.group", "a", "b"),
+		"and 1 description":      at("properties", "spec", "description"),
+		`version v1: spec.description: (none)`: {Difference: fields.Difference{
+			Path: at("properties", "spec", "properties", "description").Path,
+			New:  map[string]any{"type": "string"},
+		}},
 	} {
 		e := configMap(plan.Changed, "a", "c", c)
 		e.Kind = "CustomResourceDefinition"
-		if out := text(t, show.Printer{Plan: planOf([]plan.ObjectPlan{e}, nil)}); !strings.Contains(out, "      "+want) {
+		if out := text(t, show.Printer{Plan: planOf([]plan.ObjectPlan{e}, nil)}); !strings.Contains(out,
+			"      "+want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
@@ -160,11 +181,14 @@ func TestAMoveIsSaidOnce(t *testing.T) {
 		e.Old = &plan.Position{Level: from, Component: "a"}
 		return e
 	}
-	all := show.Printer{Plan: planOf([]plan.ObjectPlan{moved("a", "05"), moved("b", "05"), configMap(plan.Created, "a", "c")}, nil)}
+	all := show.Printer{Plan: planOf(
+		[]plan.ObjectPlan{moved("a", "05"), moved("b", "05"), configMap(plan.Created, "a", "c")}, nil,
+	)}
 	if out := text(t, all); !strings.Contains(out, "level 10 · a  (from level 05 · a)\n  = ConfigMap a\n") {
 		t.Error(out)
 	}
-	if out := markdown(t, all); !strings.Contains(out, "All of it comes from `level 05 · a`.\n\n- **unchanged** `ConfigMap a`\n") {
+	if out := markdown(t, all); !strings.Contains(out,
+		"All of it comes from `level 05 · a`.\n\n- **unchanged** `ConfigMap a`\n") {
 		t.Error(out)
 	}
 	for name, entries := range map[string][]plan.ObjectPlan{
@@ -172,7 +196,8 @@ func TestAMoveIsSaidOnce(t *testing.T) {
 		"one stays":       {moved("a", "05"), moved("b", "05"), configMap(plan.Unchanged, "a", "c")},
 		"only one":        {moved("a", "05")},
 	} {
-		if out := text(t, show.Printer{Plan: planOf(entries, nil)}); !strings.Contains(out, "= ConfigMap a  (it comes from level 05 · a)") {
+		if out := text(t, show.Printer{Plan: planOf(entries, nil)}); !strings.Contains(out,
+			"= ConfigMap a  (it comes from level 05 · a)") {
 			t.Errorf("%s: %s", name, out)
 		}
 	}
@@ -185,13 +210,15 @@ func TestTombstones(t *testing.T) {
 	covered.Tombstone, covered.CoveredBy = "not to be told\n", &kinds.ID{Kind: "Namespace", Name: "n"}
 	v := show.Printer{Plan: planOf(nil, []plan.ObjectPlan{inJSON, covered})}
 	out := markdown(t, v) + text(t, v)
-	if !strings.Contains(out, "put this into `a.json`:\n    ```json\n") || !strings.Contains(out, "put this into a.json:\n") || strings.Contains(out, "told") {
+	if !strings.Contains(out, "put this into `a.json`:\n    ```json\n") ||
+		!strings.Contains(out, "put this into a.json:\n") || strings.Contains(out, "told") {
 		t.Error(out)
 	}
 	if !strings.Contains(out, "2 dropped: they stay in the cluster") {
 		t.Error(out)
 	}
-	if name := text(t, show.Printer{Plan: planOf(nil, []plan.ObjectPlan{covered})}); !strings.Contains(name, "1 dropped: it stays in the cluster") {
+	if name := text(t, show.Printer{Plan: planOf(nil, []plan.ObjectPlan{covered})}); !strings.Contains(name,
+		"1 dropped: it stays in the cluster") {
 		t.Error(name)
 	}
 }
@@ -203,28 +230,49 @@ func TestMuchIsCutUnlessAllIsWanted(t *testing.T) {
 		changes = append(changes, change(fmt.Sprintf("data.f%d", i), "a", "b"))
 		absent = append(absent, configMap(plan.Dropped, "b", fmt.Sprint("c", i)))
 	}
-	p := planOf([]plan.ObjectPlan{configMap(plan.Changed, "a", "c", changes...), configMap(plan.Unchanged, "a", "same")}, absent)
+	p := planOf([]plan.ObjectPlan{configMap(plan.Changed, "a", "c", changes...),
+		configMap(plan.Unchanged, "a", "same")}, absent)
 	for _, e := range absent {
 		p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ID: e.ID, Message: "stays"})
 	}
 	short, all := text(t, show.Printer{Plan: p}), text(t, show.Printer{Plan: p, All: true})
-	for _, want := range []string{"and 10 more fields\n", "and 30 more for the reason Orphan: --all lists them\n", "level 10 · a  (1 unchanged)\n", "level 10 · b  (no longer in the release)\n"} {
+	for _, want := range []string{"and 10 more fields\n", "and 30 more for the reason Orphan: --all lists them\n",
+		"level 10 · a  (1 unchanged)\n", "level 10 · b  (no longer in the release)\n"} {
 		if !strings.Contains(short, want) {
 			t.Errorf("%q is not in\n%s", want, short)
 		}
 	}
-	if strings.Contains(all, "more") || strings.Count(all, "data.f") != 50 || strings.Count(all, ": stays") != 50 || !strings.Contains(all, "= ConfigMap same") {
+	if strings.Contains(all, "more") || strings.Count(all, "data.f") != 50 || strings.Count(all, ": stays") != 50 ||
+		!strings.Contains(all, "= ConfigMap same") {
 		t.Errorf("all is not\n%s", all)
 	}
 }
 
 // hostile is a plan in which all that comes from manifests is one text.
 func hostile(s string) show.Printer {
-	c := plan.FieldChange{Difference: fields.Difference{Path: fields.Path{{Key: s, Index: -1}, {Key: "name", Value: s}}, Old: s, New: s + "x\n" + s}}
+	c := plan.FieldChange{Difference: fields.Difference{
+		Path: fields.Path{{Key: s, Index: -1}, {Key: "name", Value: s}},
+		Old:  s,
+		New:  s + "x\n" + s,
+	}}
 	object := kinds.ID{Group: s, Kind: s, Namespace: s, Name: s}
 	at := &plan.Position{File: s}
-	p := planOf([]plan.ObjectPlan{{ID: object, Action: plan.Changed, Why: s, Old: at, New: at, Changes: []plan.FieldChange{c, change("a", nil, s), change("a", map[string]any{s: s}, s)}}},
-		[]plan.ObjectPlan{{ID: object, Action: plan.Dropped, Why: s, Old: at, RenamedTo: &object, Tombstone: s + "\n" + s}})
+	p := planOf([]plan.ObjectPlan{{
+		ID:      object,
+		Action:  plan.Changed,
+		Why:     s,
+		Old:     at,
+		New:     at,
+		Changes: []plan.FieldChange{c, change("a", nil, s), change("a", map[string]any{s: s}, s)},
+	}},
+		[]plan.ObjectPlan{{
+			ID:        object,
+			Action:    plan.Dropped,
+			Why:       s,
+			Old:       at,
+			RenamedTo: &object,
+			Tombstone: s + "\n" + s,
+		}})
 	p.From.Version, p.To.Version = s, s
 	p.Warnings = []plan.UpdateWarning{{Reason: plan.Orphan, ID: object, Message: s}}
 	return show.Printer{Plan: p, From: s, To: s, Command: s}
@@ -232,8 +280,12 @@ func hostile(s string) show.Printer {
 
 var hostileTexts = []string{
 	"000000&0",
-	"a`b", "``", "`", "`````` x", "a|b", "<script>alert(1)</script>", "</details>", "</code></summary><img src=x>", "@everyone @a/b", "#1 a/b#2 GH-3", "a\n\n# b\n- c\n```\n",
-	"[a](javascript:b)", "![a](b)", "**a** _b_ ~~c~~", "https://example.com www.example.com a@example.com", "&lt;script&gt;", "<!-- ", "-->", "\\`", "\\", ":tada: a:+1:b::smile:", "0123456 abcdef0 0123456789abcdef0123456789abcdef01234567 x", "a\x1b[31mb\u202ec\x00", "~~~", "~~~\n", "   ```", "\t```", "", " ",
+	"a`b", "``", "`", "`````` x", "a|b", "<script>alert(1)</script>", "</details>", "</code></summary><img src=x>",
+	"@everyone @a/b", "#1 a/b#2 GH-3", "a\n\n# b\n- c\n```\n",
+	"[a](javascript:b)", "![a](b)", "**a** _b_ ~~c~~", "https://example.com www.example.com a@example.com",
+	"&lt;script&gt;", "<!-- ", "-->", "\\`", "\\", ":tada: a:+1:b::smile:",
+	"0123456 abcdef0 0123456789abcdef0123456789abcdef01234567 x", "a\x1b[31mb\u202ec\x00", "~~~", "~~~\n", "   ```",
+	"\t```", "", " ",
 }
 
 func TestNothingBecomesMarkup(t *testing.T) {
@@ -265,7 +317,8 @@ func checkMarkdown(t *testing.T, s string) {
 		}
 	}
 	for _, tag := range ourTags.FindAllString(out, -1) {
-		if inside := strings.TrimPrefix(tag, "<details><summary><code>"); strings.Contains(html.UnescapeString(inside), "\n") {
+		if inside := strings.TrimPrefix(tag, "<details><summary><code>"); strings.Contains(html.UnescapeString(inside),
+			"\n") {
 			t.Fatalf("%q: %q", s, tag)
 		}
 	}
@@ -334,7 +387,8 @@ func withoutSpans(line string) string {
 
 func TestMarkdownIsNeverTooLong(t *testing.T) {
 	for name, size := range map[string]struct{ components, objects, fields, warnings int }{
-		"many objects": {20, 200, 1, 0}, "many fields": {3, 10, 500, 0}, "many components": {5_000, 1, 3, 0}, "many warnings": {2, 1, 1, 1_000}, "all of it": {300, 10, 40, 500},
+		"many objects": {20, 200, 1, 0}, "many fields": {3, 10, 500, 0}, "many components": {5_000, 1, 3, 0},
+		"many warnings": {2, 1, 1, 1_000}, "all of it": {300, 10, 40, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var steps []plan.ObjectPlan
@@ -342,14 +396,17 @@ func TestMarkdownIsNeverTooLong(t *testing.T) {
 				for o := range size.objects {
 					var changes []plan.FieldChange
 					for f := range size.fields {
-						changes = append(changes, change(fmt.Sprintf("data.ö%d", f), strings.Repeat("ä<", 100), strings.Repeat("b", 100)))
+						changes = append(changes,
+							change(fmt.Sprintf("data.ö%d", f), strings.Repeat("ä<", 100), strings.Repeat("b", 100)))
 					}
-					steps = append(steps, configMap(plan.Changed, fmt.Sprint("c", c), fmt.Sprintf("o%d-%d", c, o), changes...))
+					steps = append(steps, configMap(plan.Changed, fmt.Sprint("c", c), fmt.Sprintf("o%d-%d", c, o),
+						changes...))
 				}
 			}
 			p := planOf(steps, nil)
 			for range size.warnings {
-				p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ID: steps[0].ID, Message: strings.Repeat("<", 1000)})
+				p.Warnings = append(p.Warnings,
+					plan.UpdateWarning{Reason: plan.Orphan, ID: steps[0].ID, Message: strings.Repeat("<", 1000)})
 			}
 			out := markdown(t, show.Printer{Plan: p, Command: "runlevel plan OLD NEW"})
 			if len(out) >= 60_000 {
@@ -364,7 +421,8 @@ func TestMarkdownIsNeverTooLong(t *testing.T) {
 			if shown+cut != len(steps) {
 				t.Errorf("%d objects are shown and %d cut, of %d", shown, cut, len(steps))
 			}
-			if warnings := strings.Count(out, "- `ConfigMap o0-0`: "); warnings+number(out, `(\d+) more warning`) != size.warnings {
+			if warnings := strings.Count(out, "- `ConfigMap o0-0`: "); warnings+
+				number(out, `(\d+) more warning`) != size.warnings {
 				t.Errorf("%d warnings are shown, of %d", warnings, size.warnings)
 			}
 		})
@@ -377,7 +435,8 @@ func TestMarkdownOfWhatIsEscapedIsNotTooLong(t *testing.T) {
 	var steps []plan.ObjectPlan
 	p := planOf(nil, nil)
 	for i := range 5_000 {
-		steps = append(steps, configMap(plan.Changed, hidden, fmt.Sprint(hidden, i), change(hidden, hidden, hidden+"<")))
+		steps = append(steps, configMap(plan.Changed, hidden, fmt.Sprint(hidden, i),
+			change(hidden, hidden, hidden+"<")))
 		p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ID: steps[i].ID, Message: hidden})
 	}
 	p.Steps = steps

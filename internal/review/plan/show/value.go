@@ -30,7 +30,11 @@ type difference struct {
 // differenceOf formats a change of an object of some kind, and cuts long values unless all is
 // set.
 func differenceOf(kind string, change plan.FieldChange, all bool) difference {
-	d := difference{path: printable.Line(pathOf(kind, change.Path)), refused: change.Refused, overwrites: strings.Join(change.Overwrites, ", ")}
+	d := difference{
+		path:       printable.Line(pathOf(kind, change.Path)),
+		refused:    change.Refused,
+		overwrites: strings.Join(change.Overwrites, ", "),
+	}
 	old, isText := change.Old.(string)
 	next, isTextToo := change.New.(string)
 	isPlain := isText && isTextToo // without quotes, no number could be mistaken for one of them
@@ -61,7 +65,8 @@ const definition = "CustomResourceDefinition"
 // the path in its schema: "version v1: spec.size: maximum".
 func pathOf(kind string, path fields.Path) string {
 	// spec.versions[name=v1].schema.openAPIV3Schema and what is below it
-	if kind != definition || len(path) < 6 || path[1].Key != "versions" || path[2].Value == "" || path[4].Key != "openAPIV3Schema" {
+	if kind != definition || len(path) < 6 || path[1].Key != "versions" || path[2].Value == "" ||
+		path[4].Key != "openAPIV3Schema" {
 		return path.String()
 	}
 	result, below := "version "+path[2].Value+": ", path[5:]

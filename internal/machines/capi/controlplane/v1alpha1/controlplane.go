@@ -5,9 +5,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// A RunlevelControlPlane creates, replaces and updates the machines of the control plane of a Cluster, one after the other.
+// A RunlevelControlPlane creates, replaces and updates the machines of the control plane of a Cluster, one after the
+// other.
 //
-// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(oldSelf.status) || !has(oldSelf.status.version) || int(self.spec.version.split('.')[1]) - int(oldSelf.status.version.split('.')[1]) <= 1",message="spec.version is more than one minor version above status.version: wait until all machines have the one in between"
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(oldSelf.status) ||
+// !has(oldSelf.status.version) || int(self.spec.version.split('.')[1]) - int(oldSelf.status.version.split('.')[1]) <=
+// 1",message="spec.version is more than one minor version above status.version: wait until all machines have the one in
+// between"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
@@ -40,7 +44,11 @@ func (p *RunlevelControlPlane) GetConditions() []metav1.Condition { return p.Sta
 
 // A RunlevelControlPlaneSpec is the desired state of a control plane.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.rollout) || !has(self.rollout.strategy) || !has(self.rollout.strategy.rollingUpdate) || !has(self.rollout.strategy.rollingUpdate.maxSurge) || self.rollout.strategy.rollingUpdate.maxSurge == 1 || self.replicas >= 3",message="spec.rollout.strategy.rollingUpdate.maxSurge is 0, which needs spec.replicas of 3 or more: the control plane would be down while its machine is replaced"
+// +kubebuilder:validation:XValidation:rule="!has(self.rollout) || !has(self.rollout.strategy) ||
+// !has(self.rollout.strategy.rollingUpdate) || !has(self.rollout.strategy.rollingUpdate.maxSurge) ||
+// self.rollout.strategy.rollingUpdate.maxSurge == 1 || self.replicas >=
+// 3",message="spec.rollout.strategy.rollingUpdate.maxSurge is 0, which needs spec.replicas of 3 or more: the control
+// plane would be down while its machine is replaced"
 type RunlevelControlPlaneSpec struct {
 	// replicas is the number of machines. It is odd: a member of etcd more than that would not survive more failures.
 	//
@@ -48,13 +56,17 @@ type RunlevelControlPlaneSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=7
-	// +kubebuilder:validation:XValidation:rule="self % 2 == 1",message="spec.replicas has to be odd: write 1, 3, 5 or 7"
+	// +kubebuilder:validation:XValidation:rule="self % 2 == 1",message="spec.replicas has to be odd: write 1, 3, 5 or
+	// 7"
 	Replicas *int32 `json:"replicas,omitempty"`
 	// version is the version of Kubernetes, such as v1.36.2.
 	//
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) - int(oldSelf.split('.')[1]) <= 1",message="spec.version skips a minor version: update to the next one first"
-	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) >= int(oldSelf.split('.')[1])",message="spec.version goes back to an older minor version, which Kubernetes does not support"
+	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) - int(oldSelf.split('.')[1]) <=
+	// 1",message="spec.version skips a minor version: update to the next one first"
+	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) >=
+	// int(oldSelf.split('.')[1])",message="spec.version goes back to an older minor version, which Kubernetes does not
+	// support"
 	// +kubebuilder:validation:Pattern=`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-+].*)?$`
 	Version string `json:"version"`
 	// machineTemplate describes the machines.
@@ -71,7 +83,8 @@ type RunlevelControlPlaneSpec struct {
 	//
 	// +optional
 	Remediation ControlPlaneRemediation `json:"remediation,omitempty,omitzero"`
-	// controlPlaneEndpoint is where clients reach the API servers, if the Cluster does not have it from its infrastructure.
+	// controlPlaneEndpoint is where clients reach the API servers, if the Cluster does not have it from its
+	// infrastructure.
 	//
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
@@ -79,22 +92,24 @@ type RunlevelControlPlaneSpec struct {
 
 // A ControlPlaneMachineTemplate describes the machines of a control plane.
 type ControlPlaneMachineTemplate struct {
-	// metadata has labels and annotations of the machines, and of their infrastructure and bootstrap configs. A change of it needs
-	// no new machines.
+	// metadata has labels and annotations of the machines, and of their infrastructure and bootstrap configs. A change
+	// of it needs no new machines.
 	//
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta            `json:"metadata,omitempty,omitzero"`
 	Spec       ControlPlaneMachineTemplateSpec `json:"spec"`
 }
 
-// A ControlPlaneMachineTemplateSpec has the fields of a Machine that a control plane sets. Changes of the references update or replace
-// machines, those of the other fields do not.
+// A ControlPlaneMachineTemplateSpec has the fields of a Machine that a control plane sets. Changes of the references
+// update or replace machines, those of the other fields do not.
 type ControlPlaneMachineTemplateSpec struct {
 	// infrastructureRef names the template of the machines' infrastructure.
 	InfrastructureRef clusterv1.ContractVersionedObjectReference `json:"infrastructureRef"`
 	// bootstrap names the template of the machines' bootstrap configs, or a Secret with the data of all machines.
 	//
-	// +kubebuilder:validation:XValidation:rule="has(self.configRef) || has(self.dataSecretName)",message="spec.machineTemplate.spec.bootstrap is empty: write configRef or dataSecretName"
+	// +kubebuilder:validation:XValidation:rule="has(self.configRef) ||
+	// has(self.dataSecretName)",message="spec.machineTemplate.spec.bootstrap is empty: write configRef or
+	// dataSecretName"
 	Bootstrap clusterv1.Bootstrap `json:"bootstrap"`
 	// minReadySeconds is how long a machine has to be ready until it counts as available.
 	//
@@ -127,7 +142,8 @@ type ControlPlaneMachineNaming struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.contains('.random')",message="it must contain {{ .random }}: without it, a new machine could have the name of another one"
+	// +kubebuilder:validation:XValidation:rule="self.contains('.random')",message="it must contain {{ .random }}:
+	// without it, a new machine could have the name of another one"
 	Template string `json:"template,omitempty"`
 }
 
@@ -172,8 +188,8 @@ type ControlPlaneRemediation struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	RetryPeriodSeconds *int32 `json:"retryPeriodSeconds,omitempty"`
-	// minHealthyPeriodSeconds is how long a replacement has to be healthy so that its next remediation is no retry; 3600 if it is
-	// not set.
+	// minHealthyPeriodSeconds is how long a replacement has to be healthy so that its next remediation is no retry;
+	// 3600 if it is not set.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -10,7 +10,13 @@ import (
 func TestSingleDecisions(t *testing.T) {
 	t.Parallel()
 	stuck := rolloutplan.RolloutState{
-		Spec: specOf(3, 1, 0), New: &rolloutplan.SetState{Name: "new", Replicas: 1, Current: 1, Available: 1, UpToDate: 1},
+		Spec: specOf(3, 1, 0), New: &rolloutplan.SetState{
+			Name:      "new",
+			Replicas:  1,
+			Current:   1,
+			Available: 1,
+			UpToDate:  1,
+		},
 		Old: []rolloutplan.SetState{{Name: "old", Replicas: 3, Current: 3, Available: 2}},
 	}
 	updating := stuck
@@ -23,24 +29,40 @@ func TestSingleDecisions(t *testing.T) {
 		state rolloutplan.RolloutState
 		want  string
 	}{
-		"a rollout that is stuck gives up a machine": {stuck, "scale old down from 3 to 2: the rollout is stuck, 1 not available"},
-		"one that is being updated may end well":     {updating, ""},
+		"a rollout that is stuck gives up a machine": {stuck,
+			"scale old down from 3 to 2: the rollout is stuck, 1 not available"},
+		"one that is being updated may end well": {updating, ""},
 		"a machine that goes is given up once": {rolloutplan.RolloutState{
-			Spec: specOf(3, 1, 0), New: &rolloutplan.SetState{Name: "new", Replicas: 3, Current: 3, Available: 3, UpToDate: 3},
+			Spec: specOf(3, 1, 0), New: &rolloutplan.SetState{
+				Name:      "new",
+				Replicas:  3,
+				Current:   3,
+				Available: 3,
+				UpToDate:  3,
+			},
 			Old: []rolloutplan.SetState{{Name: "old", Replicas: 1, Current: 2}},
 		}, ""},
 		"a pause keeps what is not moved": {
-			rolloutplan.RolloutState{Spec: paused, New: &rolloutplan.SetState{Name: "new"}, Old: []rolloutplan.SetState{unmoved}},
+			rolloutplan.RolloutState{
+				Spec: paused,
+				New:  &rolloutplan.SetState{Name: "new"},
+				Old:  []rolloutplan.SetState{unmoved},
+			},
 			"scale old up from 1 to 3: 2 machines are not moved any more",
 		},
 		"a pause keeps what has arrived": {
-			rolloutplan.RolloutState{Spec: paused, New: arrived, Old: []rolloutplan.SetState{{Name: "old", Replicas: 2, Current: 2, Available: 2}}},
+			rolloutplan.RolloutState{
+				Spec: paused,
+				New:  arrived,
+				Old:  []rolloutplan.SetState{{Name: "old", Replicas: 2, Current: 2, Available: 2}},
+			},
 			"scale new up from 0 to 1: moved to it: m1",
 		},
 		"so does OnDelete": {
-			rolloutplan.RolloutState{Spec: rolloutplan.RolloutSpec{Replicas: 3, IsOnDelete: true}, New: arrived, Old: []rolloutplan.SetState{
-				{Name: "old", Replicas: 1, Current: 2, Available: 2, Unmoved: 1},
-			}},
+			rolloutplan.RolloutState{Spec: rolloutplan.RolloutSpec{Replicas: 3, IsOnDelete: true}, New: arrived,
+				Old: []rolloutplan.SetState{
+					{Name: "old", Replicas: 1, Current: 2, Available: 2, Unmoved: 1},
+				}},
 			"scale new up from 0 to 1: moved to it: m1\nscale old up from 1 to 2: 1 machines are not moved any more",
 		},
 	} {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// acknowledge counts the machines that were moved to a set among its replicas, so that it neither deletes them as surplus nor
-// moves others in their place. If the template has changed meanwhile, that set is an old one.
+// acknowledge counts the machines that were moved to a set among its replicas, so that it neither deletes them as
+// surplus nor moves others in their place. If the template has changed meanwhile, that set is an old one.
 func (p *planner) acknowledge() {
 	for _, set := range p.all() {
 		set.acknowledge()
@@ -79,6 +79,9 @@ func (p *planner) dropSurge() {
 // isUnderWay reports whether the rollout continues without another machine.
 func (p *planner) isUnderWay() bool {
 	n := p.current
-	isSettled := n.Replicas == n.Current && n.Replicas == n.UpToDate && n.Replicas == n.Available && len(p.state.Updating) == 0
-	return !isSettled || slices.ContainsFunc(p.old, func(s *plannedSet) bool { return s.Replicas < s.Current || s.To < s.Replicas })
+	isSettled := n.Replicas == n.Current && n.Replicas == n.UpToDate && n.Replicas == n.Available &&
+		len(p.state.Updating) == 0
+	return !isSettled || slices.ContainsFunc(p.old, func(s *plannedSet) bool {
+		return s.Replicas < s.Current || s.To < s.Replicas
+	})
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // invariants are what a rollout keeps: no machine is made beyond what the deployment allows, and none that is available
-// taken out of service below it. What was so before a change of the deployment may be worse than allowed; it must not become worse
-// still.
+// taken out of service below it. What was so before a change of the deployment may be worse than allowed; it must not
+// become worse still.
 type invariants struct {
 	world    *world
 	machines int // at the last check

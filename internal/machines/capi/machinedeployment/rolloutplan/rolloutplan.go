@@ -49,7 +49,8 @@ type InPlaceDecision struct {
 // A RolloutState is the observed state of a deployment.
 type RolloutState struct {
 	Spec RolloutSpec
-	// New is the set with the deployment's template: without replicas if it does not exist yet, nil if it is not created.
+	// New is the set with the deployment's template: without replicas if it does not exist yet, nil if it is not
+	// created.
 	New *SetState
 	Old []SetState // the oldest first
 	// Updating are the machines that are being updated in place.
@@ -193,8 +194,9 @@ func SpecOf(spec *clusterv1.MachineDeploymentSpec) RolloutSpec {
 	}
 }
 
-// WithMachines returns the state of a set with its machines. They are counted here, since the counts of its status lag behind.
-// isCurrent is true if the set has the template of the deployment, isMoving if it moves machines to another set.
+// WithMachines returns the state of a set with its machines. They are counted here, since the counts of its status lag
+// behind. isCurrent is true if the set has the template of the deployment, isMoving if it moves machines to another
+// set.
 func (s SetState) WithMachines(machines []*clusterv1.Machine, isCurrent, isMoving bool) SetState {
 	s.Current = len(machines)
 	living := 0

@@ -95,9 +95,9 @@ func (p *planner) scaleOldOnDelete() {
 	}
 }
 
-// breakDeadlock deletes a machine of an old set if a rollout is stuck: nothing is in progress, all machines of the new set
-// are available, and the old sets have unavailable machines that nothing repairs. The machine is deleted, not moved: a
-// set deletes unavailable machines first, and would move another one.
+// breakDeadlock deletes a machine of an old set if a rollout is stuck: nothing is in progress, all machines of the new
+// set are available, and the old sets have unavailable machines that nothing repairs. The machine is deleted, not
+// moved: a set deletes unavailable machines first, and would move another one.
 func (p *planner) breakDeadlock() {
 	current := sum(p.old, (*plannedSet).current)
 	if current == 0 || current == sum(p.old, (*plannedSet).available) || p.current.Available != p.current.Current ||
@@ -119,8 +119,8 @@ func (p *planner) breakDeadlock() {
 	}
 }
 
-// scaleOnly scales a deployment whose template is not rolled out: a single set with machines to the desired replicas, or
-// else the largest sets by the difference. A pause in the middle of a rollout changes nothing by itself.
+// scaleOnly scales a deployment whose template is not rolled out: a single set with machines to the desired replicas,
+// or else the largest sets by the difference. A pause in the middle of a rollout changes nothing by itself.
 func (p *planner) scaleOnly() {
 	active := p.active()
 	switch len(active) {

@@ -79,7 +79,8 @@ func (w *world) turnOfDeployment() {
 	}
 	for _, step := range steps {
 		set := w.named(step.Set)
-		set.replicas, set.moveTo, set.receiveFrom, set.acknowledged = step.To, step.MoveTo, step.ReceiveFrom, step.Acknowledged
+		set.replicas, set.moveTo, set.receiveFrom, set.acknowledged = step.To, step.MoveTo, step.ReceiveFrom,
+			step.Acknowledged
 	}
 }
 
@@ -90,7 +91,9 @@ func (w *world) seen(at int) rolloutplan.RolloutState {
 		setState := w.count(set)
 		setState.InPlace = rolloutplan.InPlaceDecision{IsPossible: w.isInPlace}
 		setState.Acknowledged = set.acknowledged
-		if living := slices.DeleteFunc(slices.Clone(set.machines), func(m *worldMachine) bool { return m.isDeleting }); set.moveTo != "" {
+		if living := slices.DeleteFunc(slices.Clone(set.machines), func(m *worldMachine) bool {
+			return m.isDeleting
+		}); set.moveTo != "" {
 			setState.Unmoved = max(0, len(living)-set.replicas)
 		}
 		for _, m := range set.machines {
@@ -155,8 +158,8 @@ func (w *world) make(s *worldSet, missing int) {
 	w.tell(s, "makes", s.machines[len(s.machines)-missing:])
 }
 
-// move moves surplus machines, in the order in which a set deletes them. Those that are being deleted are some of the surplus, and
-// so are those that are being updated, which are waited for. One without a node is deleted.
+// move moves surplus machines, in the order in which a set deletes them. Those that are being deleted are some of the
+// surplus, and so are those that are being updated, which are waited for. One without a node is deleted.
 func (w *world) move(s, to *worldSet, surplus int) {
 	if !slices.Contains(to.receiveFrom, s.name) {
 		return
@@ -191,8 +194,8 @@ func (w *world) delete(s *worldSet, surplus int) {
 	}
 }
 
-// ranked returns the machines in the order in which a set deletes them: those that are updated, the last to begin before
-// others; then what is not available.
+// ranked returns the machines in the order in which a set deletes them: those that are updated, the last to begin
+// before others; then what is not available.
 func (s *worldSet) ranked() []*worldMachine {
 	ranked := slices.Clone(s.machines)
 	slices.SortStableFunc(ranked, func(a, b *worldMachine) int {
