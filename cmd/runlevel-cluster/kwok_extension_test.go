@@ -238,8 +238,8 @@ func TestAVersionIsRolledOutInPlace(t *testing.T) {
 	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
 		return errors.Join(
 			machinedeployment.SetupWithManager(m, runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())),
-			machineset.SetupWithManager(m, machineset.ClusterMachineSetOptions{}),
-			capi.SetupWithManager(t.Context(), m, capi.ClusterAPIOptions{}), kwok.SetupWithManager(m),
+			machineset.SetupWithManager(m, machineset.Options{}),
+			capi.SetupWithManager(t.Context(), m, capi.Options{}), kwok.SetupWithManager(m),
 		)
 	})
 	for _, manifest := range rollout {

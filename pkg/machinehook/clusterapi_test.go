@@ -136,7 +136,7 @@ func TestClusterAPIDuringDeletion(t *testing.T) {
 }
 
 // clusterAPIHook returns a hook of Machines of Cluster API that asks the script.
-func (s *script) clusterAPIHook(name string, stage deletion.DeletionStage) machinehook.MachineHook {
+func (s *script) clusterAPIHook(name string, stage deletion.Stage) machinehook.MachineHook {
 	h := s.hook(name, stage)
 	h.Machine = &clusterv1.Machine{}
 	return h
@@ -150,7 +150,7 @@ func newClusterAPISite(t *testing.T) *site {
 		if err := kwok.SetupWithManager(mgr); err != nil {
 			return err
 		}
-		return capi.SetupWithManager(t.Context(), mgr, capi.ClusterAPIOptions{LongestWait: time.Second})
+		return capi.SetupWithManager(t.Context(), mgr, capi.Options{LongestWait: time.Second})
 	})
 	plane := s.clusterAPIMachine("plane") // without a control plane, no node is drained
 	plane.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "shop"}

@@ -165,7 +165,7 @@ func (s *script) acted() []machinehook.HeldMachine {
 }
 
 // hook returns a hook that asks the script.
-func (s *script) hook(name string, stage deletion.DeletionStage) machinehook.MachineHook {
+func (s *script) hook(name string, stage deletion.Stage) machinehook.MachineHook {
 	return machinehook.MachineHook{
 		Name: name, Owner: name + "-operator", Stage: stage, Machine: &machinev1beta1.Machine{},
 		Selector: labels.SelectorFromSet(labels.Set{"role": "web"}), Act: s.act,

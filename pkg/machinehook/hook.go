@@ -28,7 +28,7 @@ import (
 )
 
 // A HookStage is the part of a machine's deletion that a hook holds.
-type HookStage = deletion.DeletionStage
+type HookStage = deletion.Stage
 
 // The stages of hooks.
 const (

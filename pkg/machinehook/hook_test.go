@@ -21,7 +21,7 @@ import (
 
 // TestStory is the life of a hook: it is put onto a machine that lives, waits for its turn, acts, and goes.
 func TestStory(t *testing.T) {
-	for _, stage := range []deletion.DeletionStage{deletion.BeforeDrain, deletion.BeforeTerminate} {
+	for _, stage := range []deletion.Stage{deletion.BeforeDrain, deletion.BeforeTerminate} {
 		t.Run(string(stage), func(t *testing.T) {
 			s, script := newSite(t), newScript()
 			h := script.hook("ShipLogs", stage)

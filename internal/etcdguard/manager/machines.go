@@ -41,7 +41,7 @@ type machineAPI struct {
 	machine  client.Object     // an empty one
 	list     client.ObjectList // an empty one
 	selector string            // of the machines of the control plane, unless the options have one
-	stage    deletion.DeletionStage
+	stage    deletion.Stage
 	view     func(client.Object) hostFacts
 }
 

@@ -31,7 +31,7 @@ const (
 )
 
 // setConditions computes the status, and returns after which time it changes by itself.
-func (f *passFacts) setConditions() time.Duration {
+func (f *machineState) setConditions() time.Duration {
 	f.set(f.bootstrapReady())
 	f.set(f.infrastructureReady())
 	for _, condition := range f.nodeConditions() {
@@ -49,18 +49,18 @@ func (f *passFacts) setConditions() time.Duration {
 }
 
 // set sets a condition. The time of its last transition changes only with its status.
-func (f *passFacts) set(condition metav1.Condition) {
+func (f *machineState) set(condition metav1.Condition) {
 	condition.ObservedGeneration = f.m.Generation
 	condition.LastTransitionTime = f.now()
 	meta.SetStatusCondition(&f.status.Conditions, condition)
 }
 
 // now returns the time of the pass, as the API stores it.
-func (f *passFacts) now() metav1.Time {
+func (f *machineState) now() metav1.Time {
 	return metav1.NewTime(f.time.UTC().Truncate(time.Second))
 }
 
-func (f *passFacts) bootstrapReady() metav1.Condition {
+func (f *machineState) bootstrapReady() metav1.Condition {
 	kind, isCreated := f.m.Spec.Bootstrap.ConfigRef.Kind,
 		ptr.Deref(f.status.Initialization.BootstrapDataSecretCreated, false)
 	if kind == "" {
@@ -77,7 +77,7 @@ func (f *passFacts) bootstrapReady() metav1.Condition {
 	return ready
 }
 
-func (f *passFacts) infrastructureReady() metav1.Condition {
+func (f *machineState) infrastructureReady() metav1.Condition {
 	kind, isProvisioned := f.m.Spec.InfrastructureRef.Kind,
 		ptr.Deref(f.status.Initialization.InfrastructureProvisioned, false)
 	ready := mirrored(f.infrastructure, kind, isProvisioned, "provisioned")
@@ -121,7 +121,7 @@ func mirrored(of referenced, kind string, isReady bool, field string) metav1.Con
 	}
 }
 
-func (f *passFacts) deleting() metav1.Condition {
+func (f *machineState) deleting() metav1.Condition {
 	if f.m.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
 			Type:   clusterv1.MachineDeletingCondition,
@@ -137,7 +137,7 @@ func (f *passFacts) deleting() metav1.Condition {
 
 // updating returns the condition Updating: whether the Machine is updated in place, and the progress. A deletion ends
 // the update.
-func (f *passFacts) updating() metav1.Condition {
+func (f *machineState) updating() metav1.Condition {
 	if f.updateReason != "" {
 		return metav1.Condition{
 			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, Reason: f.updateReason,
@@ -152,7 +152,7 @@ func (f *passFacts) updating() metav1.Condition {
 }
 
 // available returns the condition Available, and after which time the Machine will have been ready for long enough.
-func (f *passFacts) available() (metav1.Condition, time.Duration) {
+func (f *machineState) available() (metav1.Condition, time.Duration) {
 	available := metav1.Condition{
 		Type:   clusterv1.MachineAvailableCondition,
 		Status: metav1.ConditionFalse,
@@ -171,7 +171,7 @@ func (f *passFacts) available() (metav1.Condition, time.Duration) {
 	return available, 0
 }
 
-func (f *passFacts) setPhase() {
+func (f *machineState) setPhase() {
 	initialization, phase := f.status.Initialization, clusterv1.MachinePhasePending
 	isProvisioned := ptr.Deref(initialization.InfrastructureProvisioned, false)
 	switch {
@@ -202,7 +202,7 @@ var goneWhileDeleting = []string{
 }
 
 // ready returns the condition Ready, which sums up the others.
-func (f *passFacts) ready() metav1.Condition {
+func (f *machineState) ready() metav1.Condition {
 	types := []string{
 		clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition,
 		clusterv1.MachineBootstrapConfigReadyCondition,
@@ -265,7 +265,7 @@ func (f *passFacts) ready() metav1.Condition {
 
 // messageOf returns the message of a condition for the summary. For a deletion it names the stage, and no pods, so that
 // the messages of many Machines are equal and can be grouped.
-func (f *passFacts) messageOf(condition metav1.Condition) string {
+func (f *machineState) messageOf(condition metav1.Condition) string {
 	switch {
 	case condition.Type == clusterv1.MachineDeletingCondition && condition.Status == metav1.ConditionTrue:
 		return f.stageMessage(condition)
@@ -275,7 +275,7 @@ func (f *passFacts) messageOf(condition metav1.Condition) string {
 	return condition.Message
 }
 
-func (f *passFacts) stageMessage(deleting metav1.Condition) string {
+func (f *machineState) stageMessage(deleting metav1.Condition) string {
 	now := f.time
 	if now.Sub(f.m.DeletionTimestamp.Time) <= longDeletion {
 		return "Machine deletion in progress, stage: " + deleting.Reason

@@ -22,18 +22,18 @@ const defaultNodeDeletionTimeout = 10
 
 // This file has the pass in which the phases of a deletion run (phases.go), with the times that it records.
 
-// A deletionPass is one pass over a Machine that is being deleted. Nothing of it outlives the pass: the next one
+// A deletionScope is one pass over a Machine that is being deleted. Nothing of it outlives the pass: the next one
 // resumes from what is written.
-type deletionPass struct {
-	r *ClusterAPIReconciler
-	*passFacts
+type deletionScope struct {
+	r *Reconciler
+	*machineState
 	nodeKept string // why the Node is neither drained nor deleted; empty if it is
 	failure  error  // makes the queue back off
 }
 
 // delete runs the phases of a deletion until one waits, or the finalizer is removed. It returns when to reconcile
 // again.
-func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
+func (d *deletionScope) delete(ctx context.Context) (time.Duration, error) {
 	d.deletingReason, d.deletingText = clusterv1.MachineDeletingReason, "Deletion started"
 	// A failed read is retried, whatever the deletion waits for.
 	d.failure = errors.Join(d.infrastructure.problem, d.bootstrap.problem)
@@ -54,7 +54,7 @@ func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 }
 
 // gather finds out whether the Node is drained and deleted, and reads it from the API server.
-func (d *deletionPass) gather(ctx context.Context) error {
+func (d *deletionScope) gather(ctx context.Context) error {
 	var err error
 	if d.nodeKept, err = d.whyNodeIsKept(ctx); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (d *deletionPass) gather(ctx context.Context) error {
 
 // whyNodeIsKept returns why the Node is kept; empty if it is drained and deleted. A Node that could not be looked for
 // is not kept for that reason.
-func (d *deletionPass) whyNodeIsKept(ctx context.Context) (string, error) {
+func (d *deletionScope) whyNodeIsKept(ctx context.Context) (string, error) {
 	switch {
 	case d.cluster.UID == "":
 		return "the Cluster is gone", nil
@@ -124,7 +124,7 @@ func (d *deletionPass) whyNodeIsKept(ctx context.Context) (string, error) {
 }
 
 // setStart sets the start time of a stage, unless the stage has begun, and returns it.
-func (d *deletionPass) setStart(stage deletion.DeletionStage) metav1.Time {
+func (d *deletionScope) setStart(stage deletion.Stage) metav1.Time {
 	if d.status.Deletion == nil {
 		d.status.Deletion = &clusterv1.MachineDeletionStatus{}
 	}
@@ -136,7 +136,7 @@ func (d *deletionPass) setStart(stage deletion.DeletionStage) metav1.Time {
 }
 
 // writeStart writes the start time of a stage, and what it waits for, before the first action of the stage.
-func (d *deletionPass) writeStart(ctx context.Context, wait *deletion.DeletionWait) error {
+func (d *deletionScope) writeStart(ctx context.Context, wait *deletion.Wait) error {
 	if written := d.m.Status.Deletion; written != nil && !startOf(written, wait.Stage).IsZero() {
 		return nil
 	}
@@ -151,11 +151,11 @@ func (d *deletionPass) writeStart(ctx context.Context, wait *deletion.DeletionWa
 			legacyFalse(clusterv1.WaitingForVolumeDetachV1Beta1Reason, info, "Waiting for node volumes to be detached"))
 	}
 	d.setConditions()
-	return d.r.writeStatus(ctx, d.passFacts)
+	return d.r.writeStatus(ctx, d.machineState)
 }
 
 // start returns the recorded start time of a stage; zero if it has not begun.
-func (d *deletionPass) start(stage deletion.DeletionStage) time.Time {
+func (d *deletionScope) start(stage deletion.Stage) time.Time {
 	switch {
 	case stage == deletion.RemovingNode:
 		return d.m.DeletionTimestamp.Time
@@ -166,7 +166,7 @@ func (d *deletionPass) start(stage deletion.DeletionStage) time.Time {
 }
 
 // startOf returns the field that has the start of a stage.
-func startOf(status *clusterv1.MachineDeletionStatus, stage deletion.DeletionStage) *metav1.Time {
+func startOf(status *clusterv1.MachineDeletionStatus, stage deletion.Stage) *metav1.Time {
 	switch stage {
 	case deletion.BeforeDrain:
 		return &status.WaitForPreDrainHookStartTime
@@ -180,7 +180,7 @@ func startOf(status *clusterv1.MachineDeletionStatus, stage deletion.DeletionSta
 }
 
 // hasTimedOut reports whether a stage has exceeded its timeout.
-func (d *deletionPass) hasTimedOut(stage deletion.DeletionStage) bool {
+func (d *deletionScope) hasTimedOut(stage deletion.Stage) bool {
 	return hasTimedOut(d.start(stage), timeoutOf(d.m, stage), d.time)
 }
 
@@ -189,7 +189,7 @@ func hasTimedOut(start time.Time, timeout time.Duration, now time.Time) bool {
 }
 
 // timeoutOf returns the timeout of a stage; zero means none.
-func timeoutOf(m *clusterv1.Machine, stage deletion.DeletionStage) time.Duration {
+func timeoutOf(m *clusterv1.Machine, stage deletion.Stage) time.Duration {
 	var seconds int32
 	switch stage {
 	case deletion.Draining:
@@ -203,7 +203,7 @@ func timeoutOf(m *clusterv1.Machine, stage deletion.DeletionStage) time.Duration
 }
 
 // report sets the condition Deleting to what the deletion waits for, and the conditions of the hooks by its stage.
-func (d *deletionPass) report(wait deletion.DeletionWait) {
+func (d *deletionScope) report(wait deletion.Wait) {
 	d.deletingReason, d.deletingText = wait.Reason, wait.Message
 	waiting := legacyFalse(clusterv1.WaitingExternalHookV1Beta1Reason, clusterv1.ConditionSeverityInfo, "")
 	if d.nodeKept == "" {

@@ -23,7 +23,7 @@ func TestTheTimesOfADeletion(t *testing.T) {
 	}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		stage deletion.DeletionStage
+		stage deletion.Stage
 		start time.Time
 		after time.Duration
 		want  bool

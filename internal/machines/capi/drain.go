@@ -22,7 +22,7 @@ import (
 
 // podRules returns the drain rules for the pods of a Machine. A rule that can't be read stops the drain, since it may
 // keep a pod.
-func (r *ClusterAPIReconciler) podRules(ctx context.Context, m *clusterv1.Machine,
+func (r *Reconciler) podRules(ctx context.Context, m *clusterv1.Machine,
 	cluster *clusterv1.Cluster) (drain.PodRules, error) {
 	var rules clusterv1.MachineDrainRuleList
 	if err := r.server.List(ctx, &rules, client.InNamespace(m.Namespace)); err != nil && !meta.IsNoMatchError(err) {
@@ -130,7 +130,7 @@ const (
 
 // attachedVolumes returns the volumes that are still attached to the Node, in words. Those of an unreachable Node are
 // never detached, so they are not waited for.
-func (d *deletionPass) attachedVolumes(ctx context.Context) ([]string, error) {
+func (d *deletionScope) attachedVolumes(ctx context.Context) ([]string, error) {
 	if d.node.isGone || drain.IsUnreachable(d.node.object) {
 		return nil, nil
 	}
@@ -143,7 +143,7 @@ func (d *deletionPass) attachedVolumes(ctx context.Context) ([]string, error) {
 
 // findVolumes returns the volumes that are attached to the Node by its status and by VolumeAttachments, except for
 // those of pods that draining leaves alone.
-func (d *deletionPass) findVolumes(ctx context.Context) (attachedVolumes, error) {
+func (d *deletionScope) findVolumes(ctx context.Context) (attachedVolumes, error) {
 	left := attachedVolumes{
 		claims: sets.New[string](), withoutClaim: sets.New[string](), onlyAtNode: sets.New[string](),
 		onlyAttachment: sets.New[string](),
@@ -198,7 +198,7 @@ func (a attachedVolumes) know(volume corev1.PersistentVolume, staying sets.Set[s
 }
 
 // stayingClaims returns the claims of pods that draining leaves alone.
-func (d *deletionPass) stayingClaims(ctx context.Context) (sets.Set[string], error) {
+func (d *deletionScope) stayingClaims(ctx context.Context) (sets.Set[string], error) {
 	rules, err := d.r.podRules(ctx, d.m, d.cluster)
 	if err != nil {
 		return nil, err

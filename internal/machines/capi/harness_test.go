@@ -91,7 +91,7 @@ func (s *scene) start() (stop func()) {
 	config := rest.CopyConfig(stage.Sandbox(s).Config)
 	config.Impersonate.UserName = s.user
 	return stage.ManageIn(s, s.Namespace, sandboxtest.Tap(config, s.tap), func(mgr ctrl.Manager) error {
-		return capi.SetupWithManager(s.Context(), mgr, capi.ClusterAPIOptions{
+		return capi.SetupWithManager(s.Context(), mgr, capi.Options{
 			Concurrency: s.workers,
 			LongestWait: 300 * time.Millisecond,
 			Now:         func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) },

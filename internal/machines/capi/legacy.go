@@ -21,7 +21,7 @@ func legacyFalse(reason string, severity clusterv1.ConditionSeverity, message st
 }
 
 // setLegacy sets a condition. Ready is the first one in the list, and the others are sorted by type.
-func (f *passFacts) setLegacy(name clusterv1.ConditionType, condition clusterv1.Condition) {
+func (f *machineState) setLegacy(name clusterv1.ConditionType, condition clusterv1.Condition) {
 	if f.status.Deprecated == nil {
 		f.status.Deprecated = &clusterv1.MachineDeprecatedStatus{}
 	}
@@ -50,7 +50,7 @@ func (f *passFacts) setLegacy(name clusterv1.ConditionType, condition clusterv1.
 }
 
 // legacy returns a condition, or nil.
-func (f *passFacts) legacy(name clusterv1.ConditionType) *clusterv1.Condition {
+func (f *machineState) legacy(name clusterv1.ConditionType) *clusterv1.Condition {
 	if f.status.Deprecated == nil || f.status.Deprecated.V1Beta1 == nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (f *passFacts) legacy(name clusterv1.ConditionType) *clusterv1.Condition {
 }
 
 // setLegacyConditions sets the conditions that are written by each pass.
-func (f *passFacts) setLegacyConditions() {
+func (f *machineState) setLegacyConditions() {
 	initialization := f.status.Initialization
 	if f.m.Spec.Bootstrap.ConfigRef.IsDefined() {
 		f.setLegacyOf(clusterv1.BootstrapReadyV1Beta1Condition, f.bootstrap,
@@ -79,7 +79,7 @@ func (f *passFacts) setLegacyConditions() {
 }
 
 // setLegacyOf mirrors the condition Ready of an object.
-func (f *passFacts) setLegacyOf(name clusterv1.ConditionType, of referenced, isReady bool, waiting string) {
+func (f *machineState) setLegacyOf(name clusterv1.ConditionType, of referenced, isReady bool, waiting string) {
 	isDeleting := !f.m.DeletionTimestamp.IsZero()
 	switch {
 	case of.object == nil && of.isGone && isDeleting:
@@ -108,7 +108,7 @@ func (f *passFacts) setLegacyOf(name clusterv1.ConditionType, of referenced, isR
 	f.setLegacy(name, condition)
 }
 
-func (f *passFacts) setLegacyNode() {
+func (f *machineState) setLegacyNode() {
 	const name = clusterv1.MachineNodeHealthyV1Beta1Condition
 	infrastructure := f.infrastructure.object
 	switch {
@@ -161,7 +161,7 @@ func legacyHealth(node *corev1.Node) clusterv1.Condition {
 }
 
 // legacyReady returns the worst of the summarized conditions: of several, the first one.
-func (f *passFacts) legacyReady() clusterv1.Condition {
+func (f *machineState) legacyReady() clusterv1.Condition {
 	worst, rank := legacyTrue, 0
 	for _, name := range []clusterv1.ConditionType{
 		clusterv1.InfrastructureReadyV1Beta1Condition, clusterv1.BootstrapReadyV1Beta1Condition,

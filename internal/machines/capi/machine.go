@@ -31,8 +31,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// ClusterAPIOptions configure a ClusterAPIReconciler. The zero value works.
-type ClusterAPIOptions struct {
+// Options configure a Reconciler. The zero value works.
+type Options struct {
 	Concurrency int // how many machines are worked on at once; 20 if it is 0
 	// LongestWait limits the time until the next pass, for tests; 0 means no limit.
 	LongestWait time.Duration
@@ -41,21 +41,21 @@ type ClusterAPIOptions struct {
 	Hooks *runtimehook.InPlaceHooks
 }
 
-// A ClusterAPIReconciler is the controller of Machines.
-type ClusterAPIReconciler struct {
+// A Reconciler is the controller of Machines.
+type Reconciler struct {
 	client     client.Client
 	server     client.Reader // reads past the cache
 	kubernetes drain.Client
-	references contract.ObjectReferences
+	references contract.References
 	watcher    *infra.Watcher
 	events     machineevents.Recorder
-	options    ClusterAPIOptions
+	options    Options
 	hooks      *runtimehook.InPlaceHooks
 	updates    updateCalls
 }
 
 // SetupWithManager adds the controller of Machines to a manager.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions) error {
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Concurrency == 0 {
 		o.Concurrency = queue.Concurrency
 	}
@@ -73,9 +73,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 	if err != nil {
 		return err
 	}
-	r := &ClusterAPIReconciler{
+	r := &Reconciler{
 		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, watcher: watcher,
-		references: contract.ObjectReferences{Client: mgr.GetClient()},
+		references: contract.References{Client: mgr.GetClient()},
 		events:     machineevents.Recorder{Events: mgr.GetEventRecorder("machine-controller")}, options: o,
 		hooks:   o.Hooks,
 		updates: updateCalls{running: semaphore.NewWeighted(int64(max(1, o.Concurrency/2)))},
@@ -94,7 +94,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 }
 
 // Reconcile reconciles a Machine.
-func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	m := &clusterv1.Machine{}
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
@@ -108,7 +108,7 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	p := &machinePass{r: r, passFacts: &passFacts{time: r.options.Now(), m: m, status: *m.Status.DeepCopy()}}
+	p := &machineScope{r: r, machineState: &machineState{time: r.options.Now(), m: m, status: *m.Status.DeepCopy()}}
 	after, err := p.reconcile(ctx)
 	switch {
 	case apierrors.IsConflict(err):
@@ -122,11 +122,11 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 }
 
 // bounded returns a wait that is not longer than the longest one, if there is one.
-func (r *ClusterAPIReconciler) bounded(wait time.Duration) time.Duration {
+func (r *Reconciler) bounded(wait time.Duration) time.Duration {
 	return min(wait, cmp.Or(r.options.LongestWait, wait))
 }
 
 // record records an event of a Machine, once for each change.
-func (r *ClusterAPIReconciler) record(m *clusterv1.Machine, kind, reason, note string) {
+func (r *Reconciler) record(m *clusterv1.Machine, kind, reason, note string) {
 	r.events.Record(m, machineevents.Event{Type: kind, Reason: reason, Action: "Reconcile", Note: note})
 }

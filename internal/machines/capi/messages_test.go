@@ -120,7 +120,7 @@ func TestWhatIsAttached(t *testing.T) {
 // Nothing is asked of the API server about the volumes of a node that can't be reached: they are never detached.
 func TestVolumesOfANodeThatCanNotBeReached(t *testing.T) {
 	t.Parallel()
-	d := &deletionPass{passFacts: &passFacts{node: machineNode{object: &corev1.Node{Status: corev1.NodeStatus{
+	d := &deletionScope{machineState: &machineState{node: machineNode{object: &corev1.Node{Status: corev1.NodeStatus{
 		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
 		VolumesAttached: []corev1.AttachedVolume{{Name: "a"}},
 	}}}}}

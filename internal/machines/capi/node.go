@@ -36,7 +36,7 @@ type machineNode struct {
 const openshiftGroup = "machine.openshift.io"
 
 // gatherNode finds the Node with the Machine's providerID, sets the Machine's metadata and taints on it, and links it.
-func (p *machinePass) gatherNode(ctx context.Context) error {
+func (p *machineScope) gatherNode(ctx context.Context) error {
 	p.node.problem = p.findNode(ctx)
 	if p.node.problem != nil || p.node.object == nil {
 		return p.node.problem
@@ -61,7 +61,7 @@ func (p *machinePass) gatherNode(ctx context.Context) error {
 }
 
 // patchNode sets the Machine's labels, annotations and taints on the Node.
-func (p *machinePass) patchNode(ctx context.Context) error {
+func (p *machineScope) patchNode(ctx context.Context) error {
 	before := p.node.object.DeepCopy()
 	updateNode(p.node.object, p.m)
 	if same(before, p.node.object) {
@@ -74,7 +74,7 @@ func (p *machinePass) patchNode(ctx context.Context) error {
 }
 
 // findNode finds the Node with the providerID.
-func (p *machinePass) findNode(ctx context.Context) error {
+func (p *machineScope) findNode(ctx context.Context) error {
 	id := providerID(p.m, p.infrastructure.object)
 	if id == "" {
 		return nil
@@ -107,7 +107,7 @@ func (p *machinePass) findNode(ctx context.Context) error {
 }
 
 // checkOwner returns an error if a Node belongs to another Machine that still exists.
-func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
+func (p *machineScope) checkOwner(ctx context.Context, node *corev1.Node) error {
 	owner, isOther := p.otherOwner(node)
 	if !isOther {
 		return nil
@@ -125,7 +125,7 @@ func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
 }
 
 // otherOwner returns the Machine that a Node's annotations name, and whether it is another Machine.
-func (p *machinePass) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
+func (p *machineScope) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
 	owner := client.ObjectKey{
 		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation],
 		Name:      node.Annotations[clusterv1.MachineAnnotation],
@@ -135,7 +135,7 @@ func (p *machinePass) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
 
 // providerID returns the ID of the Machine's instance. Infrastructure that is not provisioned may have it before the
 // Machine.
-func providerID(m *clusterv1.Machine, infrastructure *contract.ReferencedObject) string {
+func providerID(m *clusterv1.Machine, infrastructure *contract.Object) string {
 	if infrastructure == nil || m.DeletionTimestamp.IsZero() && !infrastructure.IsProvisioned() {
 		return m.Spec.ProviderID
 	}
@@ -210,7 +210,7 @@ func isOfDomain(name, domain string) bool {
 }
 
 // nodeConditions returns the conditions NodeReady and NodeHealthy.
-func (f *passFacts) nodeConditions() []metav1.Condition {
+func (f *machineState) nodeConditions() []metav1.Condition {
 	unknown := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
 		return []metav1.Condition{
 			{Type: clusterv1.MachineNodeReadyCondition, Status: status, Reason: reason, Message: message},

@@ -60,7 +60,7 @@ func expectOvertaking(t *testing.T, hook, reason string) {
 			return deleting != nil && deleting.Reason == reason && m.GetAnnotations()[hook] != ""
 		},
 		SetUp: func(mgr ctrl.Manager) error {
-			return capi.SetupWithManager(t.Context(), mgr, capi.ClusterAPIOptions{Concurrency: 1})
+			return capi.SetupWithManager(t.Context(), mgr, capi.Options{Concurrency: 1})
 		},
 	})
 }

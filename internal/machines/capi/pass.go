@@ -21,15 +21,15 @@ import (
 // missingObject is the interval at which a missing object that a Machine refers to is looked for.
 const missingObject = 30 * time.Second
 
-// A machinePass is one pass over a Machine.
-type machinePass struct {
-	r *ClusterAPIReconciler
-	*passFacts
+// A machineScope is one pass over a Machine.
+type machineScope struct {
+	r *Reconciler
+	*machineState
 }
 
-// passFacts are the facts from which a status is computed, and the status. A pass and its parts share them:
-// deletionPass and updatePass.
-type passFacts struct {
+// machineState are the facts from which a status is computed, and the status. A pass and its parts share them:
+// deletionScope and updateScope.
+type machineState struct {
 	time    time.Time // of the pass
 	m       *clusterv1.Machine
 	status  clusterv1.MachineStatus // to be written
@@ -44,7 +44,7 @@ type passFacts struct {
 }
 
 // reconcile does the next steps, and returns when to reconcile again.
-func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
+func (p *machineScope) reconcile(ctx context.Context) (time.Duration, error) {
 	isDeleting := !p.m.DeletionTimestamp.IsZero()
 	if isDeleting && !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
 		return 0, nil
@@ -59,7 +59,7 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if p.setPaused() {
-		return 0, p.r.writeStatus(ctx, p.passFacts)
+		return 0, p.r.writeStatus(ctx, p.machineState)
 	}
 	if err := p.adopt(ctx); err != nil {
 		return 0, err
@@ -72,17 +72,17 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 	if isDeleting {
 		p.r.updates.known.Delete(p.m.UID)
 		var deletionErr error
-		after, deletionErr = (&deletionPass{r: p.r, passFacts: p.passFacts}).delete(ctx)
+		after, deletionErr = (&deletionScope{r: p.r, machineState: p.machineState}).delete(ctx)
 		if deletionErr != nil || !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
 			return 0, errors.Join(deletionErr, p.finishFailed(ctx, deletionErr))
 		}
 	} else {
 		var updateErr error
-		after, updateErr = (&updatePass{r: p.r, passFacts: p.passFacts}).update(ctx)
+		after, updateErr = (&updateScope{r: p.r, machineState: p.machineState}).update(ctx)
 		err = errors.Join(err, updateErr)
 	}
 	available := p.setConditions()
-	if writeErr := p.r.writeStatus(ctx, p.passFacts); writeErr != nil {
+	if writeErr := p.r.writeStatus(ctx, p.machineState); writeErr != nil {
 		return 0, writeErr
 	}
 	if !isDeleting && (p.infrastructure.isGone || p.bootstrap.isGone && p.m.Spec.Bootstrap.ConfigRef.IsDefined()) {
@@ -96,17 +96,17 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 }
 
 // finishFailed writes the status of a pass that has ended early, if there is a reason to report.
-func (p *machinePass) finishFailed(ctx context.Context, err error) error {
+func (p *machineScope) finishFailed(ctx context.Context, err error) error {
 	if err == nil || apierrors.IsConflict(err) {
 		return nil
 	}
 	p.setConditions()
-	return p.r.writeStatus(ctx, p.passFacts)
+	return p.r.writeStatus(ctx, p.machineState)
 }
 
 // readCluster reads the Cluster of the Machine. Without a Cluster a Machine is left alone, unless it is being deleted:
 // then it is deleted like the Machines of a Cluster that is being deleted.
-func (p *machinePass) readCluster(ctx context.Context) error {
+func (p *machineScope) readCluster(ctx context.Context) error {
 	var reader client.Reader = p.r.client
 	isDeleting := !p.m.DeletionTimestamp.IsZero()
 	if isDeleting {
@@ -131,7 +131,7 @@ func (p *machinePass) readCluster(ctx context.Context) error {
 }
 
 // setPaused sets the condition Paused, and reports whether the Machine is paused.
-func (p *machinePass) setPaused() bool {
+func (p *machineScope) setPaused() bool {
 	condition := metav1.Condition{
 		Type:   clusterv1.PausedCondition,
 		Status: metav1.ConditionFalse,
@@ -155,7 +155,7 @@ func (p *machinePass) setPaused() bool {
 }
 
 // adopt sets the label of its Cluster on the Machine, and the Cluster as its owner if it is a stand-alone Machine.
-func (p *machinePass) adopt(ctx context.Context) error {
+func (p *machineScope) adopt(ctx context.Context) error {
 	base := p.m.DeepCopy()
 	metav1.SetMetaDataLabel(&p.m.ObjectMeta, clusterv1.ClusterNameLabel, p.m.Spec.ClusterName)
 	if isStandAlone(p.m) && p.cluster.UID != "" {
@@ -182,7 +182,7 @@ func isStandAlone(m *clusterv1.Machine) bool {
 }
 
 // patch writes the changes of a Machine, except for its status.
-func (r *ClusterAPIReconciler) patch(ctx context.Context, m, base *clusterv1.Machine, what string) error {
+func (r *Reconciler) patch(ctx context.Context, m, base *clusterv1.Machine, what string) error {
 	if same(base.ObjectMeta, m.ObjectMeta) && same(base.Spec, m.Spec) {
 		return nil
 	}
@@ -202,7 +202,7 @@ func soonest(a, b time.Duration) time.Duration {
 
 // writeStatus writes the status, if it has changed. The write fails if the Machine has changed since it was read: other
 // controllers have conditions in the same list.
-func (r *ClusterAPIReconciler) writeStatus(ctx context.Context, f *passFacts) error {
+func (r *Reconciler) writeStatus(ctx context.Context, f *machineState) error {
 	if same(f.m.Status, f.status) {
 		return nil
 	}

@@ -20,16 +20,16 @@ import (
 // Machine to its stage. Nothing is recorded as done: pods and volumes are checked again until the wait for
 // pre-terminate hooks has begun. Pre-drain hooks hold Machines that are excluded from draining too. Reasons and
 // messages are upstream's.
-var phases = []deletion.DeletionPhase[*deletionPass]{
-	(*deletionPass).awaitPreDrainHooks,
-	(*deletionPass).awaitKnownInfrastructure,
-	(*deletionPass).drainNode,
-	(*deletionPass).awaitDetachedVolumes,
-	(*deletionPass).awaitPreTerminateHooks,
-	(*deletionPass).deleteInfrastructure,
-	(*deletionPass).deleteBootstrap,
-	(*deletionPass).deleteNode,
-	(*deletionPass).release,
+var phases = []deletion.Phase[*deletionScope]{
+	(*deletionScope).awaitPreDrainHooks,
+	(*deletionScope).awaitKnownInfrastructure,
+	(*deletionScope).drainNode,
+	(*deletionScope).awaitDetachedVolumes,
+	(*deletionScope).awaitPreTerminateHooks,
+	(*deletionScope).deleteInfrastructure,
+	(*deletionScope).deleteBootstrap,
+	(*deletionScope).deleteNode,
+	(*deletionScope).release,
 }
 
 const (
@@ -39,26 +39,25 @@ const (
 	objectChecks = 30 * time.Second
 )
 
-func (d *deletionPass) awaitPreDrainHooks(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionScope) awaitPreDrainHooks(ctx context.Context) (*deletion.Wait, error) {
 	if d.nodeKept != "" {
 		return nil, nil
 	}
-	return d.awaitHooks(ctx, clusterv1.PreDrainDeleteHookAnnotationPrefix, deletion.DeletionWait{
+	return d.awaitHooks(ctx, clusterv1.PreDrainDeleteHookAnnotationPrefix, deletion.Wait{
 		Stage: deletion.BeforeDrain, Reason: clusterv1.MachineDeletingWaitingForPreDrainHookReason,
 		Message: "Waiting for pre-drain hooks to succeed",
 	})
 }
 
-func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.DeletionWait, error) {
-	return d.awaitHooks(ctx, clusterv1.PreTerminateDeleteHookAnnotationPrefix, deletion.DeletionWait{
+func (d *deletionScope) awaitPreTerminateHooks(ctx context.Context) (*deletion.Wait, error) {
+	return d.awaitHooks(ctx, clusterv1.PreTerminateDeleteHookAnnotationPrefix, deletion.Wait{
 		Stage: deletion.BeforeTerminate, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
 		Message: "Waiting for pre-terminate hooks to succeed",
 	})
 }
 
 // awaitHooks waits while there are hooks with a prefix.
-func (d *deletionPass) awaitHooks(ctx context.Context, prefix string,
-	wait deletion.DeletionWait) (*deletion.DeletionWait, error) {
+func (d *deletionScope) awaitHooks(ctx context.Context, prefix string, wait deletion.Wait) (*deletion.Wait, error) {
 	hooks := deletion.HooksClusterAPI(d.m, prefix)
 	if len(hooks) == 0 {
 		return nil, nil
@@ -70,7 +69,7 @@ func (d *deletionPass) awaitHooks(ctx context.Context, prefix string,
 
 // awaitKnownInfrastructure waits until it is known whether the infrastructure exists: unreadable infrastructure would
 // be mistaken for deleted one, and the Node would not be drained.
-func (d *deletionPass) awaitKnownInfrastructure(context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionScope) awaitKnownInfrastructure(context.Context) (*deletion.Wait, error) {
 	if d.infrastructure.problem == nil {
 		return nil, nil
 	}
@@ -78,13 +77,13 @@ func (d *deletionPass) awaitKnownInfrastructure(context.Context) (*deletion.Dele
 }
 
 // drainNode cordons the Node, evicts its pods, and waits until they are gone.
-func (d *deletionPass) drainNode(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionScope) drainNode(ctx context.Context) (*deletion.Wait, error) {
 	if d.leavesNode() || metav1.HasAnnotation(d.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) ||
 		d.hasTimedOut(deletion.Draining) {
 		return nil, nil
 	}
 	start := d.setStart(deletion.Draining)
-	wait := &deletion.DeletionWait{
+	wait := &deletion.Wait{
 		Stage: deletion.Draining, Reason: clusterv1.MachineDeletingDrainingNodeReason,
 		Message: fmt.Sprintf("Drain not completed yet (started at %s):", start.UTC().Format(time.RFC3339)),
 	}
@@ -112,7 +111,7 @@ func (d *deletionPass) drainNode(ctx context.Context) (*deletion.DeletionWait, e
 }
 
 // evict evicts the pods of the Node by its drain rules, and returns what holds the remaining ones.
-func (d *deletionPass) evict(ctx context.Context) ([]string, error) {
+func (d *deletionScope) evict(ctx context.Context) ([]string, error) {
 	if d.node.isGone {
 		return nil, nil
 	}
@@ -128,7 +127,7 @@ func (d *deletionPass) evict(ctx context.Context) ([]string, error) {
 }
 
 // setDrainingCondition reports a drain that waits: tools read this condition of v1beta1.
-func (d *deletionPass) setDrainingCondition(wait *deletion.DeletionWait) {
+func (d *deletionScope) setDrainingCondition(wait *deletion.Wait) {
 	draining := legacyFalse(clusterv1.DrainingV1Beta1Reason, clusterv1.ConditionSeverityInfo, wait.Message)
 	if d.failure != nil {
 		draining = legacyFalse(clusterv1.DrainingFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning,
@@ -138,13 +137,13 @@ func (d *deletionPass) setDrainingCondition(wait *deletion.DeletionWait) {
 }
 
 // awaitDetachedVolumes waits until the volumes of the Node are detached. Those of an unreachable Node never are.
-func (d *deletionPass) awaitDetachedVolumes(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionScope) awaitDetachedVolumes(ctx context.Context) (*deletion.Wait, error) {
 	if d.leavesNode() || metav1.HasAnnotation(d.m.ObjectMeta, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation) ||
 		d.hasTimedOut(deletion.DetachingVolumes) {
 		return nil, nil
 	}
 	start := d.setStart(deletion.DetachingVolumes)
-	wait := &deletion.DeletionWait{
+	wait := &deletion.Wait{
 		Stage: deletion.DetachingVolumes, Reason: clusterv1.MachineDeletingWaitingForVolumeDetachReason,
 		Message: fmt.Sprintf("Waiting for Node volumes to be detached (started at %s)",
 			start.UTC().Format(time.RFC3339)),
@@ -170,21 +169,21 @@ func (d *deletionPass) awaitDetachedVolumes(ctx context.Context) (*deletion.Dele
 	return nil, nil
 }
 
-func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.DeletionWait, error) {
-	return d.deleteObject(ctx, &d.infrastructure, d.m.Spec.InfrastructureRef, deletion.DeletionWait{
+func (d *deletionScope) deleteInfrastructure(ctx context.Context) (*deletion.Wait, error) {
+	return d.deleteObject(ctx, &d.infrastructure, d.m.Spec.InfrastructureRef, deletion.Wait{
 		Stage: deletion.Terminating, Reason: clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason,
 	})
 }
 
-func (d *deletionPass) deleteBootstrap(ctx context.Context) (*deletion.DeletionWait, error) {
-	return d.deleteObject(ctx, &d.bootstrap, d.m.Spec.Bootstrap.ConfigRef, deletion.DeletionWait{
+func (d *deletionScope) deleteBootstrap(ctx context.Context) (*deletion.Wait, error) {
+	return d.deleteObject(ctx, &d.bootstrap, d.m.Spec.Bootstrap.ConfigRef, deletion.Wait{
 		Stage: deletion.RemovingConfig, Reason: clusterv1.MachineDeletingWaitingForBootstrapDeletionReason,
 	})
 }
 
 // deleteObject deletes an object that the Machine refers to, and waits until it is gone.
-func (d *deletionPass) deleteObject(ctx context.Context, object *referenced,
-	to clusterv1.ContractVersionedObjectReference, wait deletion.DeletionWait) (*deletion.DeletionWait, error) {
+func (d *deletionScope) deleteObject(ctx context.Context, object *referenced,
+	to clusterv1.ContractVersionedObjectReference, wait deletion.Wait) (*deletion.Wait, error) {
 	if object.object != nil && object.object.GetDeletionTimestamp() == nil {
 		err := d.r.references.Delete(ctx, object.object)
 		if err == nil {
@@ -208,16 +207,16 @@ func (d *deletionPass) deleteObject(ctx context.Context, object *referenced,
 	return &wait, nil
 }
 
-func unreadableObject(stage deletion.DeletionStage, to clusterv1.ContractVersionedObjectReference,
-	problem error) *deletion.DeletionWait {
-	return &deletion.DeletionWait{
+func unreadableObject(stage deletion.Stage, to clusterv1.ContractVersionedObjectReference,
+	problem error) *deletion.Wait {
+	return &deletion.Wait{
 		Stage: stage, Reason: clusterv1.MachineDeletingInternalErrorReason,
 		Message: fmt.Sprintf("Failed to look at %s: %v", to.Kind, problem),
 	}
 }
 
 // deleteNode deletes the Node, and gives up when the time for that is over.
-func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionScope) deleteNode(ctx context.Context) (*deletion.Wait, error) {
 	if d.nodeKept != "" || d.status.NodeRef.Name == "" || d.node.isGone {
 		return nil, nil
 	}
@@ -234,7 +233,7 @@ func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.DeletionWait, 
 	if d.hasTimedOut(deletion.RemovingNode) {
 		return nil, nil
 	}
-	return &deletion.DeletionWait{
+	return &deletion.Wait{
 		Stage: deletion.RemovingNode, Reason: clusterv1.MachineDeletingDeletingNodeReason,
 		Message: "Error deleting Node, please check controller logs for errors",
 	}, nil
@@ -242,13 +241,13 @@ func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.DeletionWait, 
 
 // release writes that the deletion is complete, and removes the finalizer. Both writes fail if the Machine has changed
 // since it was read, so that neither can miss a hook.
-func (d *deletionPass) release(ctx context.Context) (*deletion.DeletionWait, error) {
-	d.report(deletion.DeletionWait{
+func (d *deletionScope) release(ctx context.Context) (*deletion.Wait, error) {
+	d.report(deletion.Wait{
 		Stage: deletion.Completed, Reason: clusterv1.MachineDeletingDeletionCompletedReason,
 		Message: "Deletion completed",
 	})
 	d.setConditions()
-	if err := d.r.writeStatus(ctx, d.passFacts); err != nil {
+	if err := d.r.writeStatus(ctx, d.machineState); err != nil {
 		return nil, err
 	}
 	return nil, patch.RemoveFinalizer(ctx, d.r.client, d.m, clusterv1.MachineFinalizer)
@@ -256,7 +255,7 @@ func (d *deletionPass) release(ctx context.Context) (*deletion.DeletionWait, err
 
 // leavesNode reports whether the Node is no longer drained, nor its volumes waited for. Once the wait for pre-terminate
 // hooks has begun, the owners of the hooks may remove resources that pods need to terminate.
-func (d *deletionPass) leavesNode() bool {
+func (d *deletionScope) leavesNode() bool {
 	infrastructure := d.infrastructure.object
 	return d.nodeKept != "" || !d.start(deletion.BeforeTerminate).IsZero() ||
 		infrastructure == nil || infrastructure.GetDeletionTimestamp() != nil

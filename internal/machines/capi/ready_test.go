@@ -38,7 +38,7 @@ func TestTheSummaryOfADeletion(t *testing.T) {
 			time.Hour, time.Hour,
 			"Machine deletion in progress since more than 15m, stage: DrainingNode"},
 	} {
-		f := &passFacts{
+		f := &machineState{
 			time: begin.Add(c.deletion),
 			m:    &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: begin}}},
 		}

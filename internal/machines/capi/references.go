@@ -19,13 +19,13 @@ import (
 
 // referenced is the observed state of an object that the Machine refers to.
 type referenced struct {
-	object  *contract.ReferencedObject // nil if there is none
+	object  *contract.Object // nil if there is none
 	isGone  bool
 	problem error // why it could not be read
 }
 
 // gatherReferences reads infrastructure and bootstrap config, and makes the Machine their owner.
-func (p *machinePass) gatherReferences(ctx context.Context) error {
+func (p *machineScope) gatherReferences(ctx context.Context) error {
 	p.infrastructure = p.r.lookAt(ctx, p.m, p.m.Spec.InfrastructureRef)
 	if p.m.Spec.Bootstrap.ConfigRef.IsDefined() {
 		p.bootstrap = p.r.lookAt(ctx, p.m, p.m.Spec.Bootstrap.ConfigRef)
@@ -36,7 +36,7 @@ func (p *machinePass) gatherReferences(ctx context.Context) error {
 }
 
 // lookAt reads an object that a Machine refers to, and makes the Machine its owner.
-func (r *ClusterAPIReconciler) lookAt(ctx context.Context, m *clusterv1.Machine,
+func (r *Reconciler) lookAt(ctx context.Context, m *clusterv1.Machine,
 	to clusterv1.ContractVersionedObjectReference) referenced {
 	if !isOfMachine(to) {
 		if !m.DeletionTimestamp.IsZero() {
@@ -74,8 +74,7 @@ func isOfMachine(to clusterv1.ContractVersionedObjectReference) bool {
 
 // claim makes the Machine the controller of an object. The owner of the Machine created the object too, and owns it
 // until then.
-func (r *ClusterAPIReconciler) claim(ctx context.Context, m *clusterv1.Machine,
-	object *contract.ReferencedObject) error {
+func (r *Reconciler) claim(ctx context.Context, m *clusterv1.Machine, object *contract.Object) error {
 	wanted := *metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine"))
 	maker := metav1.GetControllerOf(m)
 	var owners []metav1.OwnerReference
@@ -112,14 +111,14 @@ func (r *ClusterAPIReconciler) claim(ctx context.Context, m *clusterv1.Machine,
 }
 
 // writeSpec copies the fields of the infrastructure and of the bootstrap config into the Machine.
-func (p *machinePass) writeSpec(ctx context.Context) error {
+func (p *machineScope) writeSpec(ctx context.Context) error {
 	base := p.m.DeepCopy()
 	p.copyBootstrap()
 	p.copyInfrastructure()
 	return p.r.patch(ctx, p.m, base, "copy the fields of the infrastructure into the Machine")
 }
 
-func (f *passFacts) copyBootstrap() {
+func (f *machineState) copyBootstrap() {
 	config, created := f.bootstrap.object, &f.status.Initialization.BootstrapDataSecretCreated
 	if config == nil {
 		return
@@ -132,7 +131,7 @@ func (f *passFacts) copyBootstrap() {
 	}
 }
 
-func (f *passFacts) copyInfrastructure() {
+func (f *machineState) copyInfrastructure() {
 	object, provisioned := f.infrastructure.object, &f.status.Initialization.InfrastructureProvisioned
 	if object == nil || object.GetDeletionTimestamp() != nil ||
 		!object.IsProvisioned() && !ptr.Deref(*provisioned, false) ||

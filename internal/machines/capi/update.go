@@ -48,17 +48,17 @@ const (
 	notablePause = time.Minute
 )
 
-// An updatePass is one pass of an update in place: the owner of a Machine has written the desired state into the
+// An updateScope is one pass of an update in place: the owner of a Machine has written the desired state into the
 // Machine, its infrastructure and its bootstrap config. The extension that does the update is called until it returns
 // that it is done.
-type updatePass struct {
-	r *ClusterAPIReconciler
-	*passFacts
+type updateScope struct {
+	r *Reconciler
+	*machineState
 }
 
 // update does the next steps of an update in place, and returns when to reconcile again. A failure of the extension is
 // no error of the pass: it is reported in the condition, and the call is retried at the returned time.
-func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
+func (u *updateScope) update(ctx context.Context) (time.Duration, error) {
 	if !rolloutrules.IsUpdating(u.m) {
 		return u.cleanUp(ctx)
 	}
@@ -96,7 +96,7 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 }
 
 // goOn calls the extension, once what has to be done before its first call is done.
-func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
+func (u *updateScope) goOn(ctx context.Context) (time.Duration, error) {
 	if metav1.HasAnnotation(u.m.ObjectMeta, begunAnnotation) {
 		return u.call(ctx)
 	}
@@ -129,7 +129,7 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 // call on, a member of etcd on the Machine may stop: the quorum guard has to permit the call, since the permission for
 // the mark may be hours old. After it, the guard is not asked again, and no pods are evicted, since the update has to
 // end: a guard that is installed later, or a drain that is requested later, does not stop it.
-func (u *updatePass) begin(ctx context.Context) (bool, error) {
+func (u *updateScope) begin(ctx context.Context) (bool, error) {
 	base, now := u.m.DeepCopy(), u.r.options.Now()
 	isBegun := rolloutrules.IsPermitted(u.m, now)
 	if isBegun {
@@ -153,7 +153,7 @@ func (u *updatePass) begin(ctx context.Context) (bool, error) {
 }
 
 // call calls the extension, and ends the update if it is done.
-func (u *updatePass) call(ctx context.Context) (time.Duration, error) {
+func (u *updateScope) call(ctx context.Context) (time.Duration, error) {
 	progress, err := u.r.hooks.UpdateMachine(ctx, u.request())
 	switch {
 	case ctx.Err() != nil: // the controller stops
@@ -169,13 +169,13 @@ func (u *updatePass) call(ctx context.Context) (time.Duration, error) {
 }
 
 // request returns the request to the extension, with names, labels, annotations and specs.
-func (u *updatePass) request() *hooksv1.UpdateMachineRequest {
+func (u *updateScope) request() *hooksv1.UpdateMachineRequest {
 	desired := runtimehook.NewMachineObjects(u.m, u.infrastructure.unstructured(), u.bootstrap.unstructured())
 	return &hooksv1.UpdateMachineRequest{Desired: hooksv1.UpdateMachineRequestObjects(desired)}
 }
 
 // goesOn records that the extension is not done, and returns when to call it again.
-func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
+func (u *updateScope) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 	message := updateMessage
 	if progress.Message != "" {
 		message += ": " + progress.Message
@@ -196,7 +196,7 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 
 // failed records why the update has failed, and returns when to retry it, after growing pauses. Events in between do
 // not shorten the pause: the condition UpToDate repeats the message, so that a new message triggers another pass.
-func (u *updatePass) failed(ctx context.Context, message string) time.Duration {
+func (u *updateScope) failed(ctx context.Context, message string) time.Duration {
 	u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, message)
 	pause := u.r.updates.fail(u.m.UID, u.r.options.Now(), message)
 	ctrl.LoggerFrom(ctx).Info("an update in place failed, and is tried again", "message", message, "after", pause)
@@ -206,7 +206,7 @@ func (u *updatePass) failed(ctx context.Context, message string) time.Duration {
 
 // isCurrent reports whether the Machine is unchanged and not deleted: a cached Machine may lack its deletion, or the
 // end of the update.
-func (u *updatePass) isCurrent(ctx context.Context) (bool, error) {
+func (u *updateScope) isCurrent(ctx context.Context) (bool, error) {
 	newest := &clusterv1.Machine{}
 	if err := u.r.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
 		return false, fmt.Errorf("get the Machine before its update goes on: %w", err)
@@ -215,12 +215,12 @@ func (u *updatePass) isCurrent(ctx context.Context) (bool, error) {
 }
 
 // setUpdating sets the reason and the message of the condition Updating.
-func (u *updatePass) setUpdating(reason, message string) {
+func (u *updateScope) setUpdating(reason, message string) {
 	u.updateReason, u.updateText = reason, message
 }
 
 // keepCondition keeps the reason and the message of the condition Updating.
-func (u *updatePass) keepCondition() {
+func (u *updateScope) keepCondition() {
 	if reported := meta.FindStatusCondition(u.status.Conditions, clusterv1.MachineUpdatingCondition); reported != nil &&
 		reported.Message != "" {
 		u.setUpdating(reported.Reason, reported.Message)
@@ -228,7 +228,7 @@ func (u *updatePass) keepCondition() {
 }
 
 // missing returns what a triggered update waits for; empty if it can continue.
-func (f *passFacts) missing() string {
+func (f *machineState) missing() string {
 	infrastructure, config := f.m.Spec.InfrastructureRef, f.m.Spec.Bootstrap.ConfigRef
 	initialization := f.status.Initialization
 	switch {

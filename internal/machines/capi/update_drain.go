@@ -21,7 +21,7 @@ import (
 const cordonedAnnotation = "machine.runlevel.dev/cordoned-for-update"
 
 // isDrainRequested reports whether the node has to be drained before the first call of the extension.
-func (u *updatePass) isDrainRequested(ctx context.Context) (bool, error) {
+func (u *updateScope) isDrainRequested(ctx context.Context) (bool, error) {
 	if metav1.HasAnnotation(u.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) {
 		return false, nil
 	}
@@ -30,7 +30,7 @@ func (u *updatePass) isDrainRequested(ctx context.Context) (bool, error) {
 
 // makeRoom cordons and drains the node, and returns what the drain waits for. Another host that has joined under the
 // name of the Machine's node is left alone.
-func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
+func (u *updateScope) makeRoom(ctx context.Context) (string, error) {
 	node := &corev1.Node{}
 	err := u.r.server.Get(ctx, client.ObjectKey{Name: u.status.NodeRef.Name}, node)
 	switch {
@@ -47,7 +47,7 @@ func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 }
 
 // drainForUpdate cordons a node, evicts its pods by the drain rules, and returns the remaining ones.
-func (u *updatePass) drainForUpdate(ctx context.Context, node *corev1.Node) (string, error) {
+func (u *updateScope) drainForUpdate(ctx context.Context, node *corev1.Node) (string, error) {
 	if !node.Spec.Unschedulable {
 		base := node.DeepCopy()
 		node.Spec.Unschedulable = true
@@ -65,12 +65,12 @@ func (u *updatePass) drainForUpdate(ctx context.Context, node *corev1.Node) (str
 }
 
 // isCordonedHere reports whether the node was cordoned for an update of the Machine.
-func (u *updatePass) isCordonedHere() bool {
+func (u *updateScope) isCordonedHere() bool {
 	return u.node.object != nil && u.node.object.Annotations[cordonedAnnotation] == u.fullName()
 }
 
 // uncordon uncordons the node, if it was cordoned for the update.
-func (u *updatePass) uncordon(ctx context.Context) error {
+func (u *updateScope) uncordon(ctx context.Context) error {
 	if !u.isCordonedHere() {
 		return nil
 	}
@@ -84,4 +84,4 @@ func (u *updatePass) uncordon(ctx context.Context) error {
 }
 
 // fullName names the Machine.
-func (u *updatePass) fullName() string { return u.m.Namespace + "/" + u.m.Name }
+func (u *updateScope) fullName() string { return u.m.Namespace + "/" + u.m.Name }

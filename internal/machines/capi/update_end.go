@@ -24,7 +24,7 @@ import (
 )
 
 // finish ends an update that is done, and returns when to reconcile again.
-func (u *updatePass) finish(ctx context.Context) (time.Duration, error) {
+func (u *updateScope) finish(ctx context.Context) (time.Duration, error) {
 	ended := u.m.DeepCopy()
 	err := u.end(ctx, ended)
 	if apierrors.IsConflict(err) {
@@ -42,7 +42,7 @@ func (u *updatePass) finish(ctx context.Context) (time.Duration, error) {
 
 // end removes the annotations from the Machine, by one write, so that the update can't end halfway: from then on no
 // extension is called, and the annotations of other objects are removed by this pass or a later one.
-func (u *updatePass) end(ctx context.Context, m *clusterv1.Machine) error {
+func (u *updateScope) end(ctx context.Context, m *clusterv1.Machine) error {
 	base := m.DeepCopy()
 	delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
 	dropHook(m)
@@ -56,7 +56,7 @@ func (u *updatePass) end(ctx context.Context, m *clusterv1.Machine) error {
 
 // endNewest ends the update on the Machine as the API server has it, unless it is deleted or its desired state has
 // changed.
-func (u *updatePass) endNewest(ctx context.Context) error {
+func (u *updateScope) endNewest(ctx context.Context) error {
 	newest := &clusterv1.Machine{}
 	if err := u.r.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
 		return client.IgnoreNotFound(err)
@@ -69,7 +69,7 @@ func (u *updatePass) endNewest(ctx context.Context) error {
 }
 
 // cleanUp removes the annotations of an update that is over, or whose annotation a user has removed from the Machine.
-func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
+func (u *updateScope) cleanUp(ctx context.Context) (time.Duration, error) {
 	u.r.updates.known.Delete(u.m.UID)
 	base := u.m.DeepCopy()
 	dropHook(u.m)
@@ -88,7 +88,7 @@ func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
 
 // dropAnnotation removes the annotation of an update from an object that the Machine refers to. The write fails if the
 // object has changed since it was read: another update may have begun.
-func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error {
+func (u *updateScope) dropAnnotation(ctx context.Context, from referenced) error {
 	if !from.isAnnotated() {
 		return nil
 	}

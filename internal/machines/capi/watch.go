@@ -104,7 +104,7 @@ func withoutHeartbeats(node *corev1.Node) *corev1.Node {
 }
 
 // machinesOfNode returns the Machines that are linked to a node, or have its providerID.
-func (r *ClusterAPIReconciler) machinesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) machinesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return nil
@@ -116,12 +116,12 @@ func (r *ClusterAPIReconciler) machinesOfNode(ctx context.Context, object client
 	return found
 }
 
-func (r *ClusterAPIReconciler) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+func (r *Reconciler) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.machinesWith(ctx, client.InNamespace(cluster.GetNamespace()),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
 }
 
-func (r *ClusterAPIReconciler) machinesWith(ctx context.Context, which ...client.ListOption) []reconcile.Request {
+func (r *Reconciler) machinesWith(ctx context.Context, which ...client.ListOption) []reconcile.Request {
 	return enqueue.Requests(ctx, r.client, &clusterv1.MachineList{}, func(*clusterv1.Machine) bool {
 		return true
 	}, which...)
@@ -129,7 +129,7 @@ func (r *ClusterAPIReconciler) machinesWith(ctx context.Context, which ...client
 
 // overtakes returns the function by which the queue decides whether the Machine of a request goes before others. It
 // reads the cache. ctx ends the wait for a cache that is not filled yet.
-func (r *ClusterAPIReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
+func (r *Reconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
 		m := &clusterv1.Machine{}
 		return r.client.Get(ctx, request.NamespacedName, m) == nil && !m.DeletionTimestamp.IsZero() && isEnding(m)

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A TemplateClone describes the object to create from a template.
-type TemplateClone struct {
+// A Clone describes the object to create from a template.
+type Clone struct {
 	Namespace   string // of the template too
 	Name        string
 	ClusterName string
@@ -32,8 +32,7 @@ type TemplateClone struct {
 
 // Clone creates an object from a template: its spec.template, named, labelled and owned as wanted. If an object of that
 // name exists, Clone fails (AlreadyExists).
-func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.ContractVersionedObjectReference,
-	wanted TemplateClone) (
+func (r References) Clone(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted Clone) (
 	clusterv1.ContractVersionedObjectReference, error,
 ) {
 	object, err := r.create(ctx, template, wanted)
@@ -46,14 +45,14 @@ func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.Contract
 }
 
 // TryClone returns the error that Clone would return. It creates nothing.
-func (r ObjectReferences) TryClone(ctx context.Context, template clusterv1.ContractVersionedObjectReference,
-	wanted TemplateClone) error {
+func (r References) TryClone(ctx context.Context, template clusterv1.ContractVersionedObjectReference,
+	wanted Clone) error {
 	_, err := r.create(ctx, template, wanted, client.DryRunAll)
 	return err
 }
 
-func (r ObjectReferences) create(ctx context.Context, template clusterv1.ContractVersionedObjectReference,
-	wanted TemplateClone, options ...client.CreateOption) (
+func (r References) create(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted Clone,
+	options ...client.CreateOption) (
 	*unstructured.Unstructured, error,
 ) {
 	from, err := r.Get(ctx, template, wanted.Namespace)
@@ -70,9 +69,8 @@ func (r ObjectReferences) create(ctx context.Context, template clusterv1.Contrac
 
 // Update applies a template to an object that was created from another one. Fields that only the earlier template had
 // are removed; fields of other field managers stay, and so do owners.
-func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject,
-	template clusterv1.ContractVersionedObjectReference,
-	wanted TemplateClone,
+func (r References) Update(ctx context.Context, object *Object, template clusterv1.ContractVersionedObjectReference,
+	wanted Clone,
 ) error {
 	_, err := r.applyTemplate(ctx, object, template, wanted)
 	return err
@@ -80,16 +78,15 @@ func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject,
 
 // Preview returns the object that Update would write, with the defaults of the API server. It writes nothing but which
 // fields the manager owns.
-func (r ObjectReferences) Preview(ctx context.Context, object *ReferencedObject,
-	template clusterv1.ContractVersionedObjectReference,
-	wanted TemplateClone,
+func (r References) Preview(ctx context.Context, object *Object, template clusterv1.ContractVersionedObjectReference,
+	wanted Clone,
 ) (*unstructured.Unstructured, error) {
 	return r.applyTemplate(ctx, object, template, wanted, client.DryRunAll)
 }
 
-func (r ObjectReferences) applyTemplate(ctx context.Context, object *ReferencedObject,
+func (r References) applyTemplate(ctx context.Context, object *Object,
 	template clusterv1.ContractVersionedObjectReference,
-	wanted TemplateClone, options ...client.ApplyOption,
+	wanted Clone, options ...client.ApplyOption,
 ) (*unstructured.Unstructured, error) {
 	from, err := r.Get(ctx, template, wanted.Namespace)
 	if err != nil {
@@ -109,7 +106,7 @@ func (r ObjectReferences) applyTemplate(ctx context.Context, object *ReferencedO
 
 // ownFields gives the fields that were set by the create of an object to the applies of the same field manager: an
 // apply only removes fields that were applied before.
-func (r ObjectReferences) ownFields(ctx context.Context, object *ReferencedObject, manager client.FieldOwner) error {
+func (r References) ownFields(ctx context.Context, object *Object, manager client.FieldOwner) error {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object.Unstructured, sets.New(string(manager)), string(manager))
 	if err != nil || patch == nil {
 		return err
@@ -140,7 +137,7 @@ func Apply(ctx context.Context, c client.Client, object client.Object, manager c
 
 // CloneOf returns the object to create from a template. Of the metadata in spec.template, labels and annotations are
 // copied.
-func CloneOf(template *unstructured.Unstructured, wanted TemplateClone) *unstructured.Unstructured {
+func CloneOf(template *unstructured.Unstructured, wanted Clone) *unstructured.Unstructured {
 	inner, _, _ := unstructured.NestedMap(template.Object, "spec", "template")
 	from := &unstructured.Unstructured{Object: inner}
 	object := &unstructured.Unstructured{Object: map[string]any{}}

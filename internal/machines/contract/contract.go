@@ -1,13 +1,13 @@
 // Package contract is what machines and their providers have agreed on: the fields of an infrastructure object that a
-// provider writes and the controllers of machines read (ReferencedObject), the same for both APIs. docs/providers.md is
-// for who writes one.
+// provider writes and the controllers of machines read (Object), the same for both APIs. docs/providers.md is for who
+// writes one.
 //
 // For Cluster API, the package also reads, clones and deletes the objects that Machines and MachineSets refer to:
 // infrastructure, bootstrap configs and the templates of both. A reference names a group, a kind and a name; a label of
 // the CustomResourceDefinition names the version of the kind that keeps the contract. The objects are of any kind, so
 // they are read as maps, and only the fields of the contract are used.
 //
-// The package decides nothing and remembers nothing. ObjectReferences.Get is the call to start from.
+// The package decides nothing and remembers nothing. References.Get is the call to start from.
 package contract
 
 import (
@@ -39,10 +39,10 @@ const (
 	V1Beta1 = "v1beta1"
 )
 
-// ObjectReferences finds the objects that Machines and MachineSets refer to. For each kind it needs the rights get and
+// References finds the objects that Machines and MachineSets refer to. For each kind it needs the rights get and
 // delete, for what it clones create, and for CustomResourceDefinitions get, or list and watch if the Client has a
 // cache.
-type ObjectReferences struct {
+type References struct {
 	// Client is to read the objects from the server: a manager's client does, as objects of any kind are not cached.
 	Client client.Client
 }
@@ -56,7 +56,7 @@ type ServedKind struct {
 
 // Served returns the version of a kind that keeps the contract: the newest one that the label of its
 // CustomResourceDefinition names.
-func (r ObjectReferences) Served(ctx context.Context, kind schema.GroupKind) (ServedKind, error) {
+func (r References) Served(ctx context.Context, kind schema.GroupKind) (ServedKind, error) {
 	mapping, err := r.Client.RESTMapper().RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
 		return ServedKind{}, fmt.Errorf("the cluster serves no kind %s of %s: install its CustomResourceDefinition, "+
@@ -93,8 +93,8 @@ func servedKind(kind schema.GroupKind, resource string, labels map[string]string
 
 // Get returns the object that a reference names, in the namespace of the referring object. The error is NotFound only
 // if the kind is served and there is no such object.
-func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersionedObjectReference,
-	namespace string) (*ReferencedObject, error) {
+func (r References) Get(ctx context.Context, to clusterv1.ContractVersionedObjectReference,
+	namespace string) (*Object, error) {
 	if !to.IsDefined() {
 		return nil, errors.New("the reference is empty: write its apiGroup, kind and name")
 	}
@@ -102,7 +102,7 @@ func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersione
 	if err != nil {
 		return nil, err
 	}
-	object := &ReferencedObject{Unstructured: &unstructured.Unstructured{}, Served: kind}
+	object := &Object{Unstructured: &unstructured.Unstructured{}, Served: kind}
 	object.SetGroupVersionKind(kind.GroupVersionKind)
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: to.Name}, object.Unstructured)
 	if meta.IsNoMatchError(err) ||
@@ -118,7 +118,7 @@ func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersione
 }
 
 // Delete requests the deletion of an object, which is complete when Get finds none.
-func (r ObjectReferences) Delete(ctx context.Context, object *ReferencedObject) error {
+func (r References) Delete(ctx context.Context, object *Object) error {
 	uid := object.GetUID()
 	err := r.Client.Delete(ctx, object.Unstructured, client.Preconditions{UID: &uid},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-func references(t *testing.T) contract.ObjectReferences {
-	return contract.ObjectReferences{Client: stage.Client(t)}
+func references(t *testing.T) contract.References {
+	return contract.References{Client: stage.Client(t)}
 }
 
 func to(kind, name string) clusterv1.ContractVersionedObjectReference {
@@ -150,7 +150,7 @@ spec:
 		t.Fatal(err)
 	}
 	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}
-	wanted := contract.TemplateClone{
+	wanted := contract.Clone{
 		Namespace: namespace, Name: "a", ClusterName: "c", Owner: &ref,
 		Labels: map[string]string{"pool": "blue"}, Annotations: map[string]string{"more": "m"},
 	}

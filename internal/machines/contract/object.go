@@ -12,35 +12,35 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A ReferencedObject is the object that a reference names. The methods return the fields of the contract; a field of
-// another type than the contract's counts as missing, since other controllers write it.
-type ReferencedObject struct {
+// A Object is the object that a reference names. The methods return the fields of the contract; a field of another
+// type than the contract's counts as missing, since other controllers write it.
+type Object struct {
 	*unstructured.Unstructured
 	Served ServedKind
 }
 
 // String names the object.
-func (o *ReferencedObject) String() string {
+func (o *Object) String() string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 }
 
 // ProviderID returns the ID of the instance at its provider, which its Node has as well.
-func (o *ReferencedObject) ProviderID() string { return o.text("spec", "providerID") }
+func (o *Object) ProviderID() string { return o.text("spec", "providerID") }
 
 // FailureDomain returns the failure domain of the instance.
-func (o *ReferencedObject) FailureDomain() string { return o.text("status", "failureDomain") }
+func (o *Object) FailureDomain() string { return o.text("status", "failureDomain") }
 
 // DataSecretName returns the name of the Secret that the controller of a bootstrap config has created.
-func (o *ReferencedObject) DataSecretName() string { return o.text("status", "dataSecretName") }
+func (o *Object) DataSecretName() string { return o.text("status", "dataSecretName") }
 
 // IsProvisioned reports whether the infrastructure can be used.
-func (o *ReferencedObject) IsProvisioned() bool { return o.isInitialized("provisioned") }
+func (o *Object) IsProvisioned() bool { return o.isInitialized("provisioned") }
 
 // IsDataSecretCreated reports whether the Secret of a bootstrap config was created.
-func (o *ReferencedObject) IsDataSecretCreated() bool { return o.isInitialized("dataSecretCreated") }
+func (o *Object) IsDataSecretCreated() bool { return o.isInitialized("dataSecretCreated") }
 
 // Addresses returns the addresses of the instance.
-func (o *ReferencedObject) Addresses() clusterv1.MachineAddresses {
+func (o *Object) Addresses() clusterv1.MachineAddresses {
 	var addresses clusterv1.MachineAddresses
 	for _, fields := range o.items("addresses") {
 		kind, _ := fields["type"].(string)
@@ -53,7 +53,7 @@ func (o *ReferencedObject) Addresses() clusterv1.MachineAddresses {
 }
 
 // NotReady returns the message of the condition Ready, or its reason, while it is not True.
-func (o *ReferencedObject) NotReady() string {
+func (o *Object) NotReady() string {
 	for _, condition := range o.items("conditions") {
 		if condition["type"] == "Ready" && condition["status"] != "True" {
 			reason, _ := condition["reason"].(string)
@@ -65,7 +65,7 @@ func (o *ReferencedObject) NotReady() string {
 }
 
 // Conditions returns the conditions of the object.
-func (o *ReferencedObject) Conditions() []metav1.Condition {
+func (o *Object) Conditions() []metav1.Condition {
 	var status struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	}
@@ -76,7 +76,7 @@ func (o *ReferencedObject) Conditions() []metav1.Condition {
 }
 
 // items returns the objects of a list in the status.
-func (o *ReferencedObject) items(field string) []map[string]any {
+func (o *Object) items(field string) []map[string]any {
 	value, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", field)
 	list, _ := value.([]any)
 	var items []map[string]any
@@ -88,14 +88,14 @@ func (o *ReferencedObject) items(field string) []map[string]any {
 	return items
 }
 
-func (o *ReferencedObject) text(path ...string) string {
+func (o *Object) text(path ...string) string {
 	value, _, _ := unstructured.NestedString(o.Object, path...)
 	return value
 }
 
 // isInitialized returns a field of status.initialization, or its equivalent in the contract version that the object
 // keeps.
-func (o *ReferencedObject) isInitialized(field string) bool {
+func (o *Object) isInitialized(field string) bool {
 	path := []string{"status", "initialization", field}
 	if o.Served.Contract == V1Beta1 {
 		path = []string{"status", "ready"}

@@ -5,7 +5,7 @@
 // It has no phase. The APIs differ in phases and in their order, so each has a list of its own, beside what they do:
 // internal/machines/openshift/phases.go and internal/machines/capi/phases.go.
 //
-// DeletionPhase is the type to start from.
+// Phase is the type to start from.
 package deletion
 
 import (
@@ -24,12 +24,12 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
 
-// A DeletionPhase is one part of a deletion, in a pass P: it looks at what it needs, acts, and returns what it waits
-// for. It returns nil if it is over, or does not concern the machine: then the next phase begins.
-type DeletionPhase[P any] func(pass P, ctx context.Context) (*DeletionWait, error)
+// A Phase is one part of a deletion, in a pass P: it looks at what it needs, acts, and returns what it waits for. It
+// returns nil if it is over, or does not concern the machine: then the next phase begins.
+type Phase[P any] func(pass P, ctx context.Context) (*Wait, error)
 
 // Run runs phases until one waits, and returns what it waits for; nil if all are over.
-func Run[P any](ctx context.Context, pass P, phases []DeletionPhase[P]) (*DeletionWait, error) {
+func Run[P any](ctx context.Context, pass P, phases []Phase[P]) (*Wait, error) {
 	for _, phase := range phases {
 		if wait, err := phase(pass, ctx); wait != nil || err != nil {
 			return wait, err
@@ -38,30 +38,30 @@ func Run[P any](ctx context.Context, pass P, phases []DeletionPhase[P]) (*Deleti
 	return nil, nil
 }
 
-// A DeletionWait is what a phase of a deletion waits for. Phases after it are not begun.
-type DeletionWait struct {
-	Stage   DeletionStage
+// A Wait is what a phase of a deletion waits for. Phases after it are not begun.
+type Wait struct {
+	Stage   Stage
 	Reason  string // in CamelCase
 	Message string
 	// After is when to check again if no change is observed before; zero means never.
 	After time.Duration
 }
 
-// A DeletionStage is a part of a deletion, as it is shown.
-type DeletionStage string
+// A Stage is a part of a deletion, as it is shown.
+type Stage string
 
 // The stages of a deletion.
 const (
-	BeforeDrain     DeletionStage = "BeforeDrain"
-	Draining        DeletionStage = "Draining"
-	BeforeTerminate DeletionStage = "BeforeTerminate"
-	Terminating     DeletionStage = "Terminating"
-	RemovingNode    DeletionStage = "RemovingNode"
-	Completed       DeletionStage = "Completed"
+	BeforeDrain     Stage = "BeforeDrain"
+	Draining        Stage = "Draining"
+	BeforeTerminate Stage = "BeforeTerminate"
+	Terminating     Stage = "Terminating"
+	RemovingNode    Stage = "RemovingNode"
+	Completed       Stage = "Completed"
 
 	// These are Cluster API's.
-	DetachingVolumes DeletionStage = "DetachingVolumes"
-	RemovingConfig   DeletionStage = "RemovingConfig"
+	DetachingVolumes Stage = "DetachingVolumes"
+	RemovingConfig   Stage = "RemovingConfig"
 )
 
 // The reasons for which the deletion of a Machine of machine.openshift.io waits.
@@ -78,7 +78,7 @@ const (
 // StageOpenShift returns the stage of the deletion of a Machine of machine.openshift.io, and the reason of the wait, as
 // far as they are recorded in the Machine: by our controller, or by OpenShift's own. Neither records that the
 // infrastructure is gone.
-func StageOpenShift(m *machinev1beta1.Machine) (DeletionStage, string) {
+func StageOpenShift(m *machinev1beta1.Machine) (Stage, string) {
 	drained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status
 	exists := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition)
 	hooks := m.Spec.LifecycleHooks
@@ -105,7 +105,7 @@ func StageOpenShift(m *machinev1beta1.Machine) (DeletionStage, string) {
 }
 
 // stagesClusterAPI are the stages of a deletion by the reasons of the condition Deleting, which are upstream's.
-var stagesClusterAPI = map[string]DeletionStage{
+var stagesClusterAPI = map[string]Stage{
 	clusterv1.MachineDeletingWaitingForPreDrainHookReason:           BeforeDrain,
 	clusterv1.MachineDeletingDrainingNodeReason:                     Draining,
 	clusterv1.MachineDeletingWaitingForVolumeDetachReason:           DetachingVolumes,
@@ -118,7 +118,7 @@ var stagesClusterAPI = map[string]DeletionStage{
 
 // StageClusterAPI returns the stage of the deletion of a Machine of Cluster API that is recorded in the Machine, by our
 // controller or upstream's; "" if there is none, as after an error.
-func StageClusterAPI(m *clusterv1.Machine) DeletionStage {
+func StageClusterAPI(m *clusterv1.Machine) Stage {
 	deleting := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
 	if deleting == nil {
 		return ""
@@ -151,7 +151,7 @@ const (
 )
 
 // HookStatusAnnotation is the annotation in which the controller of a hook reports its status.
-func HookStatusAnnotation(stage DeletionStage, name string) string {
+func HookStatusAnnotation(stage Stage, name string) string {
 	if stage == BeforeDrain {
 		return "pre-drain." + HookStatusDomain + "/" + name
 	}

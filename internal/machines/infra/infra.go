@@ -79,7 +79,7 @@ func instanceOf(m Machine, object *unstructured.Unstructured) (Instance, error) 
 	instance.Exists = true
 	instance.IsDeleting = object.GetDeletionTimestamp() != nil
 	instance.Finalizers = object.GetFinalizers()
-	written := contract.ReferencedObject{Unstructured: object}
+	written := contract.Object{Unstructured: object}
 	instance.ProviderID, instance.Failure = written.ProviderID(), written.NotReady()
 	for _, address := range written.Addresses() {
 		instance.Addresses = append(instance.Addresses,

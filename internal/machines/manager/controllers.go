@@ -39,8 +39,8 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 	if slices.Contains(o.Dialects, ClusterAPI) {
 		hooks := runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())
 		err = errors.Join(err,
-			capi.SetupWithManager(ctx, m, capi.ClusterAPIOptions{Concurrency: o.Concurrency, Hooks: hooks}),
-			clustermachineset.SetupWithManager(m, clustermachineset.ClusterMachineSetOptions{}),
+			capi.SetupWithManager(ctx, m, capi.Options{Concurrency: o.Concurrency, Hooks: hooks}),
+			clustermachineset.SetupWithManager(m, clustermachineset.Options{}),
 			machinedeployment.SetupWithManager(m, hooks),
 			clusterhealthcheck.SetupWithManager(ctx, m),
 			kwok.SetupConfigsWithManager(m),

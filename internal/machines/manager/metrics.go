@@ -124,7 +124,7 @@ func gauge(to chan<- prometheus.Metric, of *prometheus.Desc, value float64, labe
 
 func collectMachines(to chan<- prometheus.Metric, machines []machinev1beta1.Machine) {
 	type wait struct {
-		stage  deletion.DeletionStage
+		stage  deletion.Stage
 		reason string
 	}
 	waiting := map[wait]int{}

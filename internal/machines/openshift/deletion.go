@@ -98,7 +98,7 @@ func (d *deletionPass) recordDrained(ctx context.Context, message string) error 
 
 // reportDrain reports why the node is not drained. Pods that terminate in time are no failure, but once a failure is
 // reported its message is kept up to date.
-func (d *deletionPass) reportDrain(wait deletion.DeletionWait) {
+func (d *deletionPass) reportDrain(wait deletion.Wait) {
 	drained := conditions.Find(d.status.Conditions, machinev1beta1.MachineDrained)
 	if wait.Reason == deletion.PodsEnd && drained.Status != corev1.ConditionFalse {
 		return
@@ -113,7 +113,7 @@ func (d *deletionPass) reportDrain(wait deletion.DeletionWait) {
 }
 
 // reportInfrastructure reports why the infrastructure is not gone.
-func (d *deletionPass) reportInfrastructure(wait deletion.DeletionWait, isUnreadable bool) {
+func (d *deletionPass) reportInfrastructure(wait deletion.Wait, isUnreadable bool) {
 	exists := machinev1beta1.Condition{
 		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
 		Reason: deletion.InstanceTerminating, Message: wait.Message,

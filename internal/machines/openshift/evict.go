@@ -22,7 +22,7 @@ const mostLeftPods = 5
 // evict evicts the pods of the node, unless it is too early for that, and returns what the drain waits for; nil if no
 // pods remain. Stuck pods are named first. A pod with finalizers counts as stuck at the second check; those of Jobs,
 // for example, are removed at once.
-func (d *deletionPass) evict(ctx context.Context) *deletion.DeletionWait {
+func (d *deletionPass) evict(ctx context.Context) *deletion.Wait {
 	now := d.r.options.Now()
 	isDue := !now.Before(d.known.drainUntil)
 	if isDue {
@@ -116,11 +116,11 @@ func (p drainProgress) evicted(left []string, isStuck bool, problem string) drai
 }
 
 // wait returns what the drain waits for; nil if no pods remain.
-func (p drainProgress) wait() *deletion.DeletionWait {
+func (p drainProgress) wait() *deletion.Wait {
 	if p.problem == "" && len(p.left) == 0 {
 		return nil
 	}
-	wait := &deletion.DeletionWait{Stage: deletion.Draining, Reason: deletion.PodsEnd, Message: fewPods(p.left)}
+	wait := &deletion.Wait{Stage: deletion.Draining, Reason: deletion.PodsEnd, Message: fewPods(p.left)}
 	if p.problem != "" {
 		wait.Message = p.problem
 	}

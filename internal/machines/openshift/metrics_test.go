@@ -95,7 +95,7 @@ func TestStageOfAMachine(t *testing.T) {
 		hooks      machinev1beta1.LifecycleHooks
 		isExcluded bool
 		conditions []machinev1beta1.Condition
-		stage      deletion.DeletionStage
+		stage      deletion.Stage
 		reason     string
 	}{
 		"a hook before the drain": {hooks: both, stage: deletion.BeforeDrain, reason: "HookPresent"},

@@ -18,7 +18,7 @@ import (
 func TestMachinesWithoutTheirLastHookOvertakeACrowd(t *testing.T) {
 	t.Parallel()
 	owned := []machinev1beta1.LifecycleHook{{Name: "Detach", Owner: "storage-op"}}
-	for stage, hooks := range map[deletion.DeletionStage]machinev1beta1.LifecycleHooks{
+	for stage, hooks := range map[deletion.Stage]machinev1beta1.LifecycleHooks{
 		deletion.BeforeDrain: {PreDrain: owned}, deletion.BeforeTerminate: {PreTerminate: owned},
 	} {
 		t.Run(string(stage), func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestMachinesWithoutTheirLastHookOvertakeACrowd(t *testing.T) {
 	}
 }
 
-func expectOvertaking(t *testing.T, heldIn deletion.DeletionStage, hooks machinev1beta1.LifecycleHooks) {
+func expectOvertaking(t *testing.T, heldIn deletion.Stage, hooks machinev1beta1.LifecycleHooks) {
 	t.Helper()
 	namespace := stage.Namespace(t)
 	newMachine := func(name string) client.Object {

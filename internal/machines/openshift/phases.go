@@ -20,7 +20,7 @@ import (
 // held by its pre-drain hooks: upstream decided so, and the owners of hooks rely on it. A drain that is recorded as
 // done is never repeated, and once the deletion of the infrastructure was requested, no late hook returns a machine to
 // an earlier phase.
-var phases = []deletion.DeletionPhase[*deletionPass]{
+var phases = []deletion.Phase[*deletionPass]{
 	(*deletionPass).skipDrain,
 	(*deletionPass).awaitPreDrainHooks,
 	(*deletionPass).drainNode,
@@ -38,7 +38,7 @@ const (
 	infrastructureChecks = 30 * time.Second
 )
 
-func (d *deletionPass) skipDrain(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionPass) skipDrain(ctx context.Context) (*deletion.Wait, error) {
 	if isDrained(d.m) || !deletion.IsDrainSkipped(d.m) {
 		return nil, nil
 	}
@@ -49,7 +49,7 @@ func (d *deletionPass) skipDrain(ctx context.Context) (*deletion.DeletionWait, e
 	return nil, nil
 }
 
-func (d *deletionPass) awaitPreDrainHooks(context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionPass) awaitPreDrainHooks(context.Context) (*deletion.Wait, error) {
 	hooks := d.m.Spec.LifecycleHooks.PreDrain
 	if isDrained(d.m) || len(hooks) == 0 {
 		return nil, nil
@@ -57,12 +57,12 @@ func (d *deletionPass) awaitPreDrainHooks(context.Context) (*deletion.DeletionWa
 	message := "waiting for pre-drain hooks: " + hookNames(hooks)
 	d.r.events.Repeat(d.m, "DrainProceeds")
 	d.recordDrainEvent("DrainBlocked", "Drain blocked by pre-drain hook", message)
-	return &deletion.DeletionWait{Stage: deletion.BeforeDrain, Reason: deletion.HookPresent, Message: message}, nil
+	return &deletion.Wait{Stage: deletion.BeforeDrain, Reason: deletion.HookPresent, Message: message}, nil
 }
 
 // drainNode cordons the node, evicts its pods, and waits until they are gone. The result is recorded, and the drain is
 // never repeated.
-func (d *deletionPass) drainNode(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionPass) drainNode(ctx context.Context) (*deletion.Wait, error) {
 	if isDrained(d.m) {
 		return nil, nil
 	}
@@ -113,11 +113,11 @@ func (d *deletionPass) cordon(ctx context.Context) ([]string, error) {
 	return nil, nil
 }
 
-func (d *deletionPass) awaitOtherDrains(others []string) *deletion.DeletionWait {
+func (d *deletionPass) awaitOtherDrains(others []string) *deletion.Wait {
 	if len(others) == 0 {
 		return nil
 	}
-	wait := deletion.DeletionWait{
+	wait := deletion.Wait{
 		Stage: deletion.Draining, Reason: "OtherControlPlaneNodeDrains", After: otherDrains,
 		Message: "control plane nodes are drained one at a time, and these take no pods: " + strings.Join(others, ", "),
 	}
@@ -128,26 +128,26 @@ func (d *deletionPass) awaitOtherDrains(others []string) *deletion.DeletionWait 
 }
 
 // awaitPreTerminateHooks waits for the hooks that hold the infrastructure.
-func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.Wait, error) {
 	hooks := d.m.Spec.LifecycleHooks.PreTerminate
 	if len(hooks) == 0 || d.lookAtInfrastructure(ctx).IsDeleting {
 		return nil, nil
 	}
-	return &deletion.DeletionWait{
+	return &deletion.Wait{
 		Stage: deletion.BeforeTerminate, Reason: deletion.HookPresent,
 		Message: "waiting for pre-terminate hooks: " + hookNames(hooks),
 	}, nil
 }
 
 // deleteInfrastructure deletes the infrastructure, and waits until it is gone.
-func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.Wait, error) {
 	seen := d.lookAtInfrastructure(ctx)
 	if seen.problem == "" && seen.Exists && !seen.IsDeleting {
 		d.requestDeletion(ctx)
 		d.infrastructure = nil
 		seen = d.lookAtInfrastructure(ctx)
 	}
-	wait := deletion.DeletionWait{Stage: deletion.Terminating}
+	wait := deletion.Wait{Stage: deletion.Terminating}
 	switch {
 	case seen.problem != "":
 		wait.Reason, wait.Message, wait.After = deletion.InfrastructureProblem, seen.problem, seen.retryAfter
@@ -165,7 +165,7 @@ func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.Dele
 }
 
 // deleteNode deletes the node. Finalizers of other controllers may keep it; they don't hold the machine.
-func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.Wait, error) {
 	if err := d.readNode(ctx); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (d *deletionPass) deleteNode(ctx context.Context) (*deletion.DeletionWait, 
 
 // release removes the finalizer. The write fails if the Machine has changed since it was read, so that it can
 // neither remove finalizers of other controllers nor miss a hook.
-func (d *deletionPass) release(ctx context.Context) (*deletion.DeletionWait, error) {
+func (d *deletionPass) release(ctx context.Context) (*deletion.Wait, error) {
 	if err := patch.RemoveFinalizer(ctx, d.r.client, d.m, machinev1beta1.MachineFinalizer); err != nil {
 		return nil, err
 	}

@@ -32,12 +32,12 @@ func TestTheProgressOfADrain(t *testing.T) {
 
 func TestWhatADrainWaitsFor(t *testing.T) {
 	t.Parallel()
-	waits := func(reason, message string, after time.Duration) *deletion.DeletionWait {
-		return &deletion.DeletionWait{Stage: deletion.Draining, Reason: reason, Message: message, After: after}
+	waits := func(reason, message string, after time.Duration) *deletion.Wait {
+		return &deletion.Wait{Stage: deletion.Draining, Reason: reason, Message: message, After: after}
 	}
 	for name, c := range map[string]struct {
 		given drainProgress
-		want  *deletion.DeletionWait
+		want  *deletion.Wait
 	}{
 		"an empty node is drained": {drainProgress{}.evicted(nil, false, ""), nil},
 		"a problem is no empty node": {drainProgress{}.evicted(nil, false, "list pods: no connection"),

@@ -80,7 +80,7 @@ func conditionOf(conditions []metav1.Condition, kind string) metav1.Condition {
 }
 
 // stage is the stage of the deletion; "" if its controller reports none.
-func (f *clusterAPIFacts) stage() deletion.DeletionStage {
+func (f *clusterAPIFacts) stage() deletion.Stage {
 	switch {
 	case !f.isDeleting():
 		return ""
@@ -137,7 +137,7 @@ func (f *clusterAPIFacts) startHolds(m MachineOverview) []MachineHold {
 }
 
 // deletionHolds is what holds a deletion now.
-func (f *clusterAPIFacts) deletionHolds(stage deletion.DeletionStage) []MachineHold {
+func (f *clusterAPIFacts) deletionHolds(stage deletion.Stage) []MachineHold {
 	deleting := f.condition(clusterv1.MachineDeletingCondition)
 	since := &deleting.LastTransitionTime.Time
 	if deleting.LastTransitionTime.IsZero() || f.machine.DeletionTimestamp.After(*since) {

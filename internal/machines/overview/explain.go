@@ -87,7 +87,7 @@ func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExp
 }
 
 // standing is the end of the first statement, about a missing node or a deletion that the controller has not noticed.
-func (f *machineFacts) standing(stage deletion.DeletionStage) string {
+func (f *machineFacts) standing(stage deletion.Stage) string {
 	text := ""
 	if f.nodeName() != "" && f.nodes.byName != nil && f.node() == nil {
 		text = ", which is gone"
@@ -118,7 +118,7 @@ func (p *nodePods) statements() []MachineStatement {
 }
 
 // lateHooks returns a statement for each hook whose stage is over: it holds nothing, though conditions show it.
-func lateHooks(f *machineFacts, stage deletion.DeletionStage) []MachineStatement {
+func lateHooks(f *machineFacts, stage deletion.Stage) []MachineStatement {
 	if !f.isDeleting() {
 		return nil
 	}

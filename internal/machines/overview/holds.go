@@ -99,7 +99,7 @@ func failureOf(m *machinev1beta1.Machine) string {
 
 // stage is the stage of the deletion: as the machine's conditions record it, and after the drain by its infrastructure
 // and its node, of which they record less.
-func (f *machineFacts) stage() deletion.DeletionStage {
+func (f *machineFacts) stage() deletion.Stage {
 	if f.isReleased() {
 		return deletion.Completed
 	}
@@ -119,7 +119,7 @@ func (f *machineFacts) stage() deletion.DeletionStage {
 }
 
 // deletionHolds is what holds a deletion now.
-func (f *machineFacts) deletionHolds(stage deletion.DeletionStage) []MachineHold {
+func (f *machineFacts) deletionHolds(stage deletion.Stage) []MachineHold {
 	hooks := f.machine.Spec.LifecycleHooks
 	switch stage {
 	case deletion.BeforeDrain:
@@ -316,5 +316,5 @@ func (f *machineFacts) problem() string {
 
 // notReady is the message of the condition Ready of an infrastructure object while it is not true.
 func notReady(object *unstructured.Unstructured) string {
-	return (&contract.ReferencedObject{Unstructured: object}).NotReady()
+	return (&contract.Object{Unstructured: object}).NotReady()
 }

@@ -37,7 +37,7 @@ type MachineOverview struct {
 	Phase string    `json:"phase"`
 	Since time.Time `json:"since"` // when the phase began, or an earlier time if that is not recorded
 	// Stage is the stage of the deletion.
-	Stage deletion.DeletionStage `json:"stage,omitempty"`
+	Stage deletion.Stage `json:"stage,omitempty"`
 	// Holds is what the machine waits for, the most important first; Later are the hooks of later stages.
 	Holds      []MachineHold `json:"holds,omitempty"`
 	Later      []MachineHold `json:"later,omitempty"`

@@ -69,8 +69,8 @@ func (r Replica) IsCounted() bool {
 	return r.IsSelected && (r.Owner == Ours || r.Owner == Orphan && !r.IsDeleting)
 }
 
-// A ReplicaPlan is what to do with machines, in this order.
-type ReplicaPlan struct {
+// A Plan is what to do with machines, in this order.
+type Plan struct {
 	Release []string // no longer selected: the set gives up its ownership
 	Adopt   []string // selected orphans
 	Create  int
@@ -78,14 +78,14 @@ type ReplicaPlan struct {
 }
 
 // IsEmpty reports whether there is nothing to do.
-func (p ReplicaPlan) IsEmpty() bool {
+func (p Plan) IsEmpty() bool {
 	return len(p.Release) == 0 && len(p.Adopt) == 0 && p.Create == 0 && len(p.Remove) == 0
 }
 
 // Make returns a plan that leads to the wanted number of machines. Machines that are being deleted are counted if they
 // are passed, and are then the first of the surplus: their replacements are created when they are gone.
-func Make(wanted int, machines []Replica) ReplicaPlan {
-	var p ReplicaPlan
+func Make(wanted int, machines []Replica) Plan {
+	var p Plan
 	var counted []Replica
 	for _, m := range machines {
 		switch {
@@ -169,7 +169,7 @@ type Scaler struct {
 
 // SettleOwnership releases and adopts machines. It has to succeed first: a machine that could not be adopted must
 // neither be replaced nor deleted.
-func SettleOwnership[M client.Object](ctx context.Context, s Scaler, p ReplicaPlan, machines map[string]M) error {
+func SettleOwnership[M client.Object](ctx context.Context, s Scaler, p Plan, machines map[string]M) error {
 	for _, name := range p.Release {
 		owners := slices.DeleteFunc(slices.Clone(machines[name].GetOwnerReferences()),
 			func(owner metav1.OwnerReference) bool { return owner.UID == s.Owner.UID })

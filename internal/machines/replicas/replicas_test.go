@@ -40,28 +40,26 @@ func TestPlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		wanted   int
 		machines []string
-		want     replicas.ReplicaPlan
+		want     replicas.Plan
 	}{
-		"nothing is missing": {2, []string{"a", "b"}, replicas.ReplicaPlan{}},
-		"some are missing":   {3, []string{"a"}, replicas.ReplicaPlan{Create: 2}},
+		"nothing is missing": {2, []string{"a", "b"}, replicas.Plan{}},
+		"some are missing":   {3, []string{"a"}, replicas.Plan{Create: 2}},
 		"the first by name go": {1, []string{"c", "a", "b"},
-			replicas.ReplicaPlan{Remove: []string{"a", "b"}}},
-		"a higher rank goes first": {2, []string{"a", "b", "c urgent"}, replicas.ReplicaPlan{Remove: []string{"c"}}},
+			replicas.Plan{Remove: []string{"a", "b"}}},
+		"a higher rank goes first": {2, []string{"a", "b", "c urgent"}, replicas.Plan{Remove: []string{"c"}}},
 		"of the same rank, what is marked goes": {1, []string{"a", "b marked"},
-			replicas.ReplicaPlan{Remove: []string{"b"}}},
-		"what is being deleted is a replica":    {2, []string{"a", "b deleting"}, replicas.ReplicaPlan{}},
-		"what is being deleted is spared first": {1, []string{"a urgent", "b deleting"}, replicas.ReplicaPlan{}},
+			replicas.Plan{Remove: []string{"b"}}},
+		"what is being deleted is a replica":    {2, []string{"a", "b deleting"}, replicas.Plan{}},
+		"what is being deleted is spared first": {1, []string{"a urgent", "b deleting"}, replicas.Plan{}},
 		"more are spared than are being deleted": {0, []string{"a", "b deleting"},
-			replicas.ReplicaPlan{Remove: []string{"a"}}},
-		"orphans are adopted": {2, []string{"a", "b orphan"}, replicas.ReplicaPlan{Adopt: []string{"b"}}},
-		"orphans that go are left alone": {2, []string{"a", "b orphan deleting"},
-			replicas.ReplicaPlan{Create: 1}},
-		"those of others are left alone": {1, []string{"a", "b foreign"}, replicas.ReplicaPlan{}},
+			replicas.Plan{Remove: []string{"a"}}},
+		"orphans are adopted":            {2, []string{"a", "b orphan"}, replicas.Plan{Adopt: []string{"b"}}},
+		"orphans that go are left alone": {2, []string{"a", "b orphan deleting"}, replicas.Plan{Create: 1}},
+		"those of others are left alone": {1, []string{"a", "b foreign"}, replicas.Plan{}},
 		"what is not selected is " +
-			"released": {1, []string{"a", "b unselected"}, replicas.ReplicaPlan{Release: []string{"b"}}},
-		"what is not selected may go as it is": {1, []string{"a", "b unselected deleting"},
-			replicas.ReplicaPlan{}},
-		"an orphan that is not selected is no one's": {1, []string{"a", "b unselected orphan"}, replicas.ReplicaPlan{}},
+			"released": {1, []string{"a", "b unselected"}, replicas.Plan{Release: []string{"b"}}},
+		"what is not selected may go as it is":       {1, []string{"a", "b unselected deleting"}, replicas.Plan{}},
+		"an orphan that is not selected is no one's": {1, []string{"a", "b unselected orphan"}, replicas.Plan{}},
 	} {
 		var machines []replicas.Replica
 		for _, text := range c.machines {

@@ -128,7 +128,7 @@ func objectsOf(ctx context.Context, c *cluster.Cluster,
 }
 
 func objectOf(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVersionedObjectReference,
-	namespace string) (*contract.ReferencedObject, error) {
+	namespace string) (*contract.Object, error) {
 	if !ref.IsDefined() {
 		return nil, nil
 	}
@@ -136,14 +136,14 @@ func objectOf(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVer
 	if object == nil || err != nil {
 		return nil, err
 	}
-	return &contract.ReferencedObject{Unstructured: object}, nil
+	return &contract.Object{Unstructured: object}, nil
 }
 
 // updated returns an object of a machine as an update in place would make it: the changes from the template that it was
 // made of to the wanted one are applied to it, and fields of others stay. Defaults of the API server for new fields are
 // missing: a dry run of the controller's apply has them, but keeps fields that only the earlier template had, until the
 // controller has taken these over by a write.
-func (w *WantedControlPlane) updated(ctx context.Context, c *cluster.Cluster, object *contract.ReferencedObject,
+func (w *WantedControlPlane) updated(ctx context.Context, c *cluster.Cluster, object *contract.Object,
 	ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
 	if object == nil {
 		return nil, nil

@@ -219,7 +219,7 @@ func (s *simulatedSet) reason() string {
 }
 
 // plan returns which machines a set creates or removes, as the controller of MachineSets plans.
-func (s *simulatedSet) plan(now time.Time) replicas.ReplicaPlan {
+func (s *simulatedSet) plan(now time.Time) replicas.Plan {
 	machines, wanted := slices.DeleteFunc(slices.Clone(s.machines), rolloutrules.IsArriving), s.replicas
 	if s.isGoing {
 		machines, wanted = s.machines, 0

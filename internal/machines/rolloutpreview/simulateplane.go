@@ -25,7 +25,7 @@ type planeSimulation struct {
 	judged   *controlplane.PlaneJudgement
 	hooks    *runtimehook.InPlaceHooks
 	preview  *ControlPlanePreview
-	machines []controlplane.PlaneMachine
+	machines []controlplane.Machine
 	asked    map[string]runtimehook.HookDecision // of machines, by name
 	made     int
 }
@@ -62,12 +62,12 @@ func (s *planeSimulation) run(ctx context.Context, q ExtensionQuery) {
 }
 
 // execute does a step of the controller. It fails if it is not known whether a machine can be updated in place.
-func (s *planeSimulation) execute(ctx context.Context, step controlplane.PlaneStep, unregistered error) error {
+func (s *planeSimulation) execute(ctx context.Context, step controlplane.Step, unregistered error) error {
 	if step.Action == controlplane.CreateMachine {
 		s.create()
 		return nil
 	}
-	at := slices.IndexFunc(s.machines, func(m controlplane.PlaneMachine) bool { return m.Name == step.Machine })
+	at := slices.IndexFunc(s.machines, func(m controlplane.Machine) bool { return m.Name == step.Machine })
 	m := &s.machines[at]
 	action, reason := DeleteMachine, s.whyDeleted(*m)
 	if step.Action != controlplane.DeleteMachine {
@@ -148,7 +148,7 @@ func (s *planeSimulation) create() {
 		reason = fmt.Sprintf("there are %d of %d machines", staying, wanted)
 	}
 	s.made++
-	m := controlplane.PlaneMachine{
+	m := controlplane.Machine{
 		Name: fmt.Sprintf("new %d", s.made), FailureDomain: s.judged.FailureDomain(s.machines),
 		Created: s.cluster.Now(), Problem: "it has no Node yet", IsBroken: true,
 	}
@@ -157,7 +157,7 @@ func (s *planeSimulation) create() {
 }
 
 // whyDeleted returns why the controller deletes a machine without asking an extension.
-func (s *planeSimulation) whyDeleted(m controlplane.PlaneMachine) string {
+func (s *planeSimulation) whyDeleted(m controlplane.Machine) string {
 	switch {
 	case !m.IsOutdated() && m.IsChosen:
 		return "there is one machine too many, and it is annotated with " + clusterv1.DeleteMachineAnnotation
@@ -175,7 +175,7 @@ func (s *planeSimulation) whyDeleted(m controlplane.PlaneMachine) string {
 	return "it is outdated, and enough machines are up to date"
 }
 
-func (s *planeSimulation) addStep(action PreviewAction, m controlplane.PlaneMachine, reason string) {
+func (s *planeSimulation) addStep(action PreviewAction, m controlplane.Machine, reason string) {
 	s.preview.Steps = append(s.preview.Steps, ControlPlanePreviewStep{
 		Round: len(s.preview.Steps) + 1, Action: action, Machine: m.Name, FailureDomain: m.FailureDomain,
 		Reason: reason,
@@ -186,7 +186,7 @@ func (s *planeSimulation) addStep(action PreviewAction, m controlplane.PlaneMach
 // settle ends deletions and updates in place, and has machines that start become available.
 func (s *planeSimulation) settle() (isChanged bool) {
 	before := len(s.machines)
-	s.machines = slices.DeleteFunc(s.machines, func(m controlplane.PlaneMachine) bool { return m.IsDeleting })
+	s.machines = slices.DeleteFunc(s.machines, func(m controlplane.Machine) bool { return m.IsDeleting })
 	isChanged = len(s.machines) < before
 	for i := range s.machines {
 		m := &s.machines[i]
@@ -199,7 +199,7 @@ func (s *planeSimulation) settle() (isChanged bool) {
 }
 
 // conclude completes the preview: what becomes of the existing machines, and whether the rollout ends.
-func (s *planeSimulation) conclude(existing []controlplane.PlaneMachine) {
+func (s *planeSimulation) conclude(existing []controlplane.Machine) {
 	p := s.preview
 	isDone := func(action PreviewAction, name string) bool {
 		return slices.ContainsFunc(p.Steps, func(step ControlPlanePreviewStep) bool {
@@ -227,7 +227,7 @@ func (s *planeSimulation) conclude(existing []controlplane.PlaneMachine) {
 		p.Machines = append(p.Machines, previewed)
 	}
 	wanted, _ := s.judged.Limits()
-	isUpToDate := !slices.ContainsFunc(s.machines, func(m controlplane.PlaneMachine) bool {
+	isUpToDate := !slices.ContainsFunc(s.machines, func(m controlplane.Machine) bool {
 		return m.IsOutdated() || m.IsDeleting || m.Problem != ""
 	})
 	p.IsStuck = p.Unanswered == "" && (len(s.machines) != wanted || !isUpToDate)

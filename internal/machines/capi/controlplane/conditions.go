@@ -28,56 +28,53 @@ const (
 
 // report writes the status, and records an event of a problem that was not reported before. It returns the problem, for
 // a retry.
-func (r *ControlPlaneReconciler) report(ctx context.Context, seen *planeSnapshot, problem error) error {
-	changed := seen.plane.DeepCopy()
+func (r *Reconciler) report(ctx context.Context, s *Snapshot, problem error) error {
+	changed := s.plane.DeepCopy()
 	message := replicas.MessageOf(problem)
-	changed.Status = newStatus(seen, message)
-	return aggregate.StatusWriter{
-		Client: r.cached,
-		Events: r.recorder,
-	}.Write(ctx, seen.plane, changed, message, problem)
+	changed.Status = newStatus(s, message)
+	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, s.plane, changed, message, problem)
 }
 
 // newStatus returns the status of a control plane. For a paused one only the condition Paused changes.
-func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlaneStatus {
-	status := *seen.plane.Status.DeepCopy()
+func newStatus(s *Snapshot, problem string) v1alpha1.RunlevelControlPlaneStatus {
+	status := *s.plane.Status.DeepCopy()
 	setConditions := func(conditions ...metav1.Condition) {
 		for _, condition := range conditions {
-			condition.ObservedGeneration = seen.plane.Generation
+			condition.ObservedGeneration = s.plane.Generation
 			meta.SetStatusCondition(&status.Conditions, condition)
 		}
 	}
-	setConditions(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
-	if seen.isPaused() {
+	setConditions(aggregate.Condition(clusterv1.PausedCondition, s.isPaused(), ""))
+	if s.isPaused() {
 		return status
 	}
-	status.ObservedGeneration = seen.plane.Generation
-	if seen.clusterName() == "" {
-		setConditions(aggregate.Condition(clusterv1.AvailableCondition, false, WithoutCluster(seen.plane)))
+	status.ObservedGeneration = s.plane.Generation
+	if s.clusterName() == "" {
+		setConditions(aggregate.Condition(clusterv1.AvailableCondition, false, WithoutCluster(s.plane)))
 		return status
 	}
-	machines := seen.owned()
-	wanted := seen.wanted()
-	if seen.plane.DeletionTimestamp != nil {
+	machines := s.owned()
+	wanted := s.wanted()
+	if s.plane.DeletionTimestamp != nil {
 		wanted = 0
 	}
 	status.Selector = labels.Set{
-		clusterv1.ClusterNameLabel:         seen.clusterName(),
+		clusterv1.ClusterNameLabel:         s.clusterName(),
 		clusterv1.MachineControlPlaneLabel: "",
 	}.String()
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
 	if status.Versions = versionsOf(machines); len(status.Versions) > 0 {
 		status.Version = status.Versions[0].Version
 	}
-	if data := readRemediation(seen.plane, remediationInProgressAnnotation); data != nil {
+	if data := readRemediation(s.plane, remediationInProgressAnnotation); data != nil {
 		status.LastRemediation = lastRemediation(data)
 	}
-	setConditions(initialized(seen, &status, machines), seen.available(machines), seen.rollingOut(machines, problem),
-		aggregate.Remediated(machines, "RunlevelControlPlane"), seen.deleting(machines))
-	setConditions(aggregate.Scaling(len(machines), wanted, problem, aggregate.Stuck(machines, seen.time))...)
-	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time))
-	if seen.plane.DeletionTimestamp == nil {
-		setConditions(aggregate.Condition(kubeconfigCondition, seen.kubeconfig == "", string(seen.kubeconfig)))
+	setConditions(initialized(s, &status, machines), s.available(machines), s.rollingOut(machines, problem),
+		aggregate.Remediated(machines, "RunlevelControlPlane"), s.deleting(machines))
+	setConditions(aggregate.Scaling(len(machines), wanted, problem, aggregate.Stuck(machines, s.time))...)
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, s.time))
+	if s.plane.DeletionTimestamp == nil {
+		setConditions(aggregate.Condition(kubeconfigCondition, s.kubeconfig == "", string(s.kubeconfig)))
 	}
 	return status
 }
@@ -97,10 +94,10 @@ func WithoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
 // initialized returns the condition Initialized, and sets the field that Cluster API reads: once a machine has joined,
 // the API server was reached. It stays true. Whether the node is healthy is not asked: Cluster API's core looks at
 // nodes only from then on.
-func initialized(seen *planeSnapshot, status *v1alpha1.RunlevelControlPlaneStatus,
+func initialized(s *Snapshot, status *v1alpha1.RunlevelControlPlaneStatus,
 	machines []*clusterv1.Machine) metav1.Condition {
 	hasJoined := func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() }
-	if seen.isInitialized() || slices.ContainsFunc(machines, hasJoined) {
+	if s.isInitialized() || slices.ContainsFunc(machines, hasJoined) {
 		status.Initialization.ControlPlaneInitialized = new(true)
 		return aggregate.Condition(initializedCondition, true, "")
 	}
@@ -109,7 +106,7 @@ func initialized(seen *planeSnapshot, status *v1alpha1.RunlevelControlPlaneStatu
 
 // available returns the condition Available: a majority of the wanted machines is, and the control plane has begun to
 // work.
-func (s *planeSnapshot) available(machines []*clusterv1.Machine) metav1.Condition {
+func (s *Snapshot) available(machines []*clusterv1.Machine) metav1.Condition {
 	_, _, count, _ := aggregate.Count(machines)
 	needed := s.wanted()/2 + 1
 	switch {
@@ -128,7 +125,7 @@ func (s *planeSnapshot) available(machines []*clusterv1.Machine) metav1.Conditio
 // rollingOut returns the condition RollingOut, with the reasons why machines are not up to date, why machines are
 // replaced that could have been updated in place, what the next step waits for, and the problem that keeps it from
 // being done.
-func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine, problem string) metav1.Condition {
+func (s *Snapshot) rollingOut(machines []*clusterv1.Machine, problem string) metav1.Condition {
 	outdated, lines := 0, map[string]bool{}
 	var replaced []string
 	for _, m := range machines {
@@ -158,7 +155,7 @@ func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine, problem string
 }
 
 // deleting returns the condition Deleting.
-func (s *planeSnapshot) deleting(machines []*clusterv1.Machine) metav1.Condition {
+func (s *Snapshot) deleting(machines []*clusterv1.Machine) metav1.Condition {
 	switch {
 	case s.plane.DeletionTimestamp == nil:
 		return aggregate.Condition(clusterv1.DeletingCondition, false, "")

@@ -42,12 +42,12 @@ const (
 	metadataFieldManager = client.FieldOwner("runlevel-controlplane-metadata")
 )
 
-// A ControlPlaneReconciler reconciles RunlevelControlPlanes.
-type ControlPlaneReconciler struct {
+// A Reconciler reconciles RunlevelControlPlanes.
+type Reconciler struct {
 	cached     client.Client
 	live       client.Reader // reads from the API server
-	references contract.ObjectReferences
-	machines   machinetemplate.MachineWriter
+	references contract.References
+	machines   machinetemplate.Writer
 	hooks      *runtimehook.InPlaceHooks
 	recorder   events.EventRecorder
 	now        func() time.Time
@@ -55,10 +55,10 @@ type ControlPlaneReconciler struct {
 
 // SetupWithManager adds the controller of RunlevelControlPlanes to a manager.
 func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) error {
-	references := contract.ObjectReferences{Client: manager.GetClient()}
-	r := &ControlPlaneReconciler{
+	references := contract.References{Client: manager.GetClient()}
+	r := &Reconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(), references: references, hooks: hooks,
-		machines: machinetemplate.MachineWriter{
+		machines: machinetemplate.Writer{
 			Client: manager.GetClient(), Live: manager.GetAPIReader(), References: references, Manager: fieldManager,
 			MetadataManager: metadataFieldManager,
 		},
@@ -80,27 +80,26 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 //
 // The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether
 // there may be something to do; the step is made from a read of the API server.
-func (r *ControlPlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	seen, err := r.read(ctx, r.cached, request.NamespacedName)
-	if err == nil && seen != nil && seen.hasWork() {
-		seen, err = r.read(ctx, r.live, request.NamespacedName)
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	s, err := r.read(ctx, r.cached, request.NamespacedName)
+	if err == nil && s != nil && s.hasWork() {
+		s, err = r.read(ctx, r.live, request.NamespacedName)
 	}
 	switch {
-	case err != nil || seen == nil:
+	case err != nil || s == nil:
 		return ctrl.Result{}, err
-	case seen.isPaused():
-		return ctrl.Result{}, r.report(ctx, seen, nil)
-	case seen.plane.DeletionTimestamp != nil:
-		problem := r.end(ctx, seen)
-		return ctrl.Result{RequeueAfter: seen.after}, r.report(ctx, seen, problem)
-	case seen.cluster == nil:
-		return ctrl.Result{}, r.report(ctx, seen, nil)
+	case s.isPaused():
+		return ctrl.Result{}, r.report(ctx, s, nil)
+	case s.plane.DeletionTimestamp != nil:
+		problem := r.end(ctx, s)
+		return ctrl.Result{RequeueAfter: s.after}, r.report(ctx, s, problem)
+	case s.cluster == nil:
+		return ctrl.Result{}, r.report(ctx, s, nil)
 	}
-	if err := r.claim(ctx, seen); err != nil {
-		return ctrl.Result{}, r.report(ctx, seen, err)
+	if err := r.claim(ctx, s); err != nil {
+		return ctrl.Result{}, r.report(ctx, s, err)
 	}
-	problem := errors.Join(seen.unread, r.judge(ctx, seen), r.propagate(ctx, seen), r.tidy(ctx, seen),
-		r.execute(ctx, seen))
-	problem = cmp.Or(problem, r.writeKubeconfig(ctx, seen))
-	return ctrl.Result{RequeueAfter: seen.after}, r.report(ctx, seen, problem)
+	problem := errors.Join(s.unread, r.judge(ctx, s), r.propagate(ctx, s), r.tidy(ctx, s), r.execute(ctx, s))
+	problem = cmp.Or(problem, r.writeKubeconfig(ctx, s))
+	return ctrl.Result{RequeueAfter: s.after}, r.report(ctx, s, problem)
 }

@@ -88,7 +88,7 @@ func (p *plant) runMachines() {
 			}
 		}
 		hooks := runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())
-		return capi.SetupWithManager(p.Context(), m, capi.ClusterAPIOptions{Hooks: hooks})
+		return capi.SetupWithManager(p.Context(), m, capi.Options{Hooks: hooks})
 	})
 }
 

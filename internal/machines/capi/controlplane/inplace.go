@@ -37,11 +37,11 @@ const (
 // kubeadmConfig is the kind of Cluster API's bootstrap configs.
 var kubeadmConfig = schema.GroupKind{Group: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfig"}
 
-// A planeUpdate is the step that updates a machine in place, or replaces it.
-type planeUpdate struct {
-	r    *ControlPlaneReconciler
-	seen *planeSnapshot
-	m    *clusterv1.Machine
+// A inPlaceUpdate is the step that updates a machine in place, or replaces it.
+type inPlaceUpdate struct {
+	r *Reconciler
+	s *Snapshot
+	m *clusterv1.Machine
 }
 
 // do updates the machine in place, if the extension can make all of its changes; otherwise it deletes the machine,
@@ -50,7 +50,7 @@ type planeUpdate struct {
 // The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the
 // pending hook. If the controller stops in between, the next pass asks the extension again, since the template may have
 // changed.
-func (u planeUpdate) do(ctx context.Context) error {
+func (u inPlaceUpdate) do(ctx context.Context) error {
 	if now := u.r.now(); rolloutrules.IsRequested(u.m, now) && !rolloutrules.IsPermitted(u.m, now) {
 		return u.awaitPermission(ctx)
 	}
@@ -59,14 +59,14 @@ func (u planeUpdate) do(ctx context.Context) error {
 		return fmt.Errorf("decide whether Machine %s can be updated in place: %w", u.m.Name, err)
 	}
 	if reason != "" {
-		if err := u.r.tryReplacement(ctx, u.seen, u.m.Name); err != nil {
+		if err := u.r.tryReplacement(ctx, u.s, u.m.Name); err != nil {
 			return err
 		}
 	}
-	if isSame, err := u.r.readAgain(ctx, u.seen); err != nil || !isSame {
+	if isSame, err := u.r.readAgain(ctx, u.s); err != nil || !isSame {
 		return err
 	}
-	u.m = u.seen.machines[u.m.Name]
+	u.m = u.s.machines[u.m.Name]
 	switch {
 	case reason != "":
 		return u.replace(ctx, reason)
@@ -77,7 +77,7 @@ func (u planeUpdate) do(ctx context.Context) error {
 }
 
 // begin begins the update.
-func (u planeUpdate) begin(ctx context.Context) error {
+func (u inPlaceUpdate) begin(ctx context.Context) error {
 	m := u.m
 	if !rolloutrules.IsUpdating(m) {
 		marked := m.DeepCopy()
@@ -88,23 +88,23 @@ func (u planeUpdate) begin(ctx context.Context) error {
 		}
 		m = marked
 	}
-	begun, err := u.r.machines.BeginUpdate(ctx, u.seen.template(m), m)
+	begun, err := u.r.machines.BeginUpdate(ctx, u.s.template(m), m)
 	if err != nil {
 		return fmt.Errorf("begin the update in place: %w", err)
 	}
-	u.r.record(u.seen, begun, "SuccessfulStartInPlaceUpdate", "Machine starting in-place update")
+	u.r.record(u.s, begun, "SuccessfulStartInPlaceUpdate", "Machine starting in-place update")
 	return nil
 }
 
 // awaitPermission asks the quorum guard for permission, unless it was asked recently, and reports the answer that is
 // missing.
-func (u planeUpdate) awaitPermission(ctx context.Context) error {
+func (u inPlaceUpdate) awaitPermission(ctx context.Context) error {
 	waits := fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", u.m.Name)
 	if why := u.m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
 		waits += ": " + printable.Truncate(printable.Line(why), mostOfReason)
 	}
-	u.seen.step.Waits = []string{waits}
-	u.seen.lookAgain(permissionPause)
+	u.s.step.Waits = []string{waits}
+	u.s.lookAgain(permissionPause)
 	now := u.r.now()
 	if rolloutrules.IsRequested(u.m, now) {
 		return nil
@@ -119,8 +119,8 @@ func (u planeUpdate) awaitPermission(ctx context.Context) error {
 
 // replacementReason returns why the machine can't be updated in place; empty if the extension can make all of its
 // changes.
-func (u planeUpdate) replacementReason(ctx context.Context) (string, error) {
-	t, objects := u.seen.template(u.m), u.seen.objects[u.m.Name]
+func (u inPlaceUpdate) replacementReason(ctx context.Context) (string, error) {
+	t, objects := u.s.template(u.m), u.s.objects[u.m.Name]
 	if reason := ruledOut(t, u.m, objects); reason != "" {
 		return reason, nil
 	}
@@ -141,12 +141,12 @@ func (u planeUpdate) replacementReason(ctx context.Context) (string, error) {
 
 // preview returns an object as the update would make it, without the mark of one, or why the API server does not allow
 // that, with any rights. Its defaults are in it, so that they are no changes.
-func (u planeUpdate) preview(ctx context.Context, object *contract.ReferencedObject,
+func (u inPlaceUpdate) preview(ctx context.Context, object *contract.Object,
 	template clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, string, error) {
 	if object == nil {
 		return nil, "", nil
 	}
-	desired, err := u.r.machines.Preview(ctx, u.seen.template(u.m), object, template)
+	desired, err := u.r.machines.Preview(ctx, u.s.template(u.m), object, template)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !patch.IsLackOfRights(err) {
 		return nil, printable.Line(err.Error()), nil
 	}
@@ -158,7 +158,7 @@ func (u planeUpdate) preview(ctx context.Context, object *contract.ReferencedObj
 }
 
 // replace deletes a machine that can't be updated in place. Where there are extensions, the reason is recorded.
-func (u planeUpdate) replace(ctx context.Context, reason string) error {
+func (u inPlaceUpdate) replace(ctx context.Context, reason string) error {
 	reason = printable.Truncate(reason, mostOfReason)
 	var extensions runtimev1.ExtensionConfigList
 	if err := u.r.hooks.Registry.Configs.List(ctx, &extensions); err != nil {
@@ -171,14 +171,14 @@ func (u planeUpdate) replace(ctx context.Context, reason string) error {
 		if err := patch.WithLock(ctx, u.r.cached, noted, u.m); err != nil {
 			return fmt.Errorf("record why Machine %s is replaced: %w", u.m.Name, err)
 		}
-		u.seen.machines[u.m.Name] = noted
-		u.r.record(u.seen, noted, "Replaced", "Replaced, not updated in place: "+reason)
+		u.s.machines[u.m.Name] = noted
+		u.r.record(u.s, noted, "Replaced", "Replaced, not updated in place: "+reason)
 	}
-	return u.r.remove(ctx, u.seen, u.m.Name)
+	return u.r.remove(ctx, u.s, u.m.Name)
 }
 
 // ruledOut returns why a machine can't be updated in place, whatever an extension answers; empty if it has to be asked.
-func ruledOut(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects MachineObjects) string {
+func ruledOut(t machinetemplate.Template, m *clusterv1.Machine, objects MachineObjects) string {
 	switch {
 	case objects.Infrastructure == nil:
 		return fmt.Sprintf("%s %s is gone", m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name)
@@ -191,7 +191,7 @@ func ruledOut(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects M
 		ofAnotherKind(objects.Bootstrap, t.Spec.Bootstrap.ConfigRef))
 }
 
-func ofAnotherKind(object *contract.ReferencedObject, template clusterv1.ContractVersionedObjectReference) string {
+func ofAnotherKind(object *contract.Object, template clusterv1.ContractVersionedObjectReference) string {
 	if object == nil || object.GetKind()+
 		clusterv1.TemplateSuffix == template.Kind && object.GroupVersionKind().Group == template.APIGroup {
 		return ""
@@ -202,7 +202,7 @@ func ofAnotherKind(object *contract.ReferencedObject, template clusterv1.Contrac
 // newRequest returns the question to an extension whether a machine can be updated in place. Infrastructure and
 // bootstrap are as they are to be. As in Cluster API, their current state has the labels and annotations of the wanted
 // one: these need no update.
-func newRequest(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects MachineObjects, infrastructure,
+func newRequest(t machinetemplate.Template, m *clusterv1.Machine, objects MachineObjects, infrastructure,
 	bootstrap *unstructured.Unstructured) *hooksv1.CanUpdateMachineRequest {
 	return &hooksv1.CanUpdateMachineRequest{
 		Current: runtimehook.NewMachineObjects(m,
@@ -234,7 +234,7 @@ func withoutDiscovery(bootstrap *unstructured.Unstructured) *unstructured.Unstru
 	return bootstrap
 }
 
-func unstructuredOf(object *contract.ReferencedObject) *unstructured.Unstructured {
+func unstructuredOf(object *contract.Object) *unstructured.Unstructured {
 	if object == nil {
 		return nil
 	}

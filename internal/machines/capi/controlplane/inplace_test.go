@@ -17,7 +17,7 @@ import (
 )
 
 // storedObject returns an object of a request as the API server has it, with fields that are not sent to extensions.
-func storedObject(t *testing.T, raw runtime.RawExtension, annotations map[string]string) *contract.ReferencedObject {
+func storedObject(t *testing.T, raw runtime.RawExtension, annotations map[string]string) *contract.Object {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	if err := object.UnmarshalJSON(raw.Raw); err != nil {
@@ -36,7 +36,7 @@ func storedObject(t *testing.T, raw runtime.RawExtension, annotations map[string
 			t.Fatal(err)
 		}
 	}
-	return &contract.ReferencedObject{Unstructured: object}
+	return &contract.Object{Unstructured: object}
 }
 
 // TestRequestIsThatOfKubeadmControlPlane makes the request that a KubeadmControlPlane of Cluster API sent, from the
@@ -68,7 +68,7 @@ func TestRequestIsThatOfKubeadmControlPlane(t *testing.T) {
 			map[string]string{clusterv1.MachineCertificatesExpiryDateAnnotation: "2036-01-01T00:00:00Z"}),
 	}
 	cloned[clusterv1.TemplateClonedFromNameAnnotation] = "large"
-	template := machinetemplate.MachineTemplate{Spec: clusterv1.MachineSpec{Version: desired.Machine.Spec.Version}}
+	template := machinetemplate.Template{Spec: clusterv1.MachineSpec{Version: desired.Machine.Spec.Version}}
 	request := newRequest(template, m, objects,
 		storedObject(t, desired.InfrastructureMachine, cloned).Unstructured,
 		storedObject(t, desired.BootstrapConfig, nil).Unstructured)

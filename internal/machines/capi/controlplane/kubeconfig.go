@@ -45,52 +45,50 @@ type kubeconfigProblem string
 
 // writeKubeconfig writes the Secret CLUSTER-kubeconfig, by which Cluster API's controllers reach the cluster, unless
 // there is one that another has written. Its certificate is signed by the CA in the Secret CLUSTER-ca.
-func (r *ControlPlaneReconciler) writeKubeconfig(ctx context.Context, seen *planeSnapshot) error {
+func (r *Reconciler) writeKubeconfig(ctx context.Context, s *Snapshot) error {
 	defer func() {
-		seen.lookAgain(keptPause)
-		if seen.kubeconfig != "" {
-			seen.lookAgain(kubeconfigPause)
+		s.lookAgain(keptPause)
+		if s.kubeconfig != "" {
+			s.lookAgain(kubeconfigPause)
 		}
 	}()
-	endpoint := seen.endpoint()
+	endpoint := s.endpoint()
 	if endpoint == "" {
-		seen.kubeconfig = kubeconfigProblem(fmt.Sprintf(
-			"Cluster %s has no spec.controlPlaneEndpoint, and neither has the control plane", seen.cluster.Name,
+		s.kubeconfig = kubeconfigProblem(fmt.Sprintf(
+			"Cluster %s has no spec.controlPlaneEndpoint, and neither has the control plane", s.cluster.Name,
 		))
 		return nil
 	}
 	secret := &corev1.Secret{}
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: seen.plane.Namespace, Name: seen.cluster.Name + "-kubeconfig"},
-		secret)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: s.plane.Namespace, Name: s.cluster.Name + "-kubeconfig"}, secret)
 	switch {
 	case apierrors.IsForbidden(err):
-		seen.kubeconfig = kubeconfigProblem("the controller may not read Secrets here: bind ClusterRole " +
+		s.kubeconfig = kubeconfigProblem("the controller may not read Secrets here: bind ClusterRole " +
 			"machine-controller-kubeconfigs to its service account in this namespace")
 		return nil
-	case err == nil && (replicas.OwnerOf(secret, seen.plane.UID) != replicas.Ours ||
-		isKubeconfigCurrent(secret, endpoint, seen.time)):
+	case err == nil && (replicas.OwnerOf(secret, s.plane.UID) != replicas.Ours ||
+		isKubeconfigCurrent(secret, endpoint, s.time)):
 		return nil
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	authority := &corev1.Secret{}
-	if err := r.live.Get(ctx, client.ObjectKey{Namespace: seen.plane.Namespace, Name: seen.cluster.Name + "-ca"},
+	if err := r.live.Get(ctx, client.ObjectKey{Namespace: s.plane.Namespace, Name: s.cluster.Name + "-ca"},
 		authority); err != nil {
-		seen.kubeconfig = kubeconfigProblem(fmt.Sprintf("Secret %s-ca can't be read: create it with tls.crt and "+
-			"tls.key of the CA that signs client certificates", seen.cluster.Name))
+		s.kubeconfig = kubeconfigProblem(fmt.Sprintf("Secret %s-ca can't be read: create it with tls.crt and tls.key "+
+			"of the CA that signs client certificates", s.cluster.Name))
 		return client.IgnoreNotFound(err)
 	}
-	config, err := newKubeconfig(seen.cluster.Name, endpoint, authority.Data, seen.time)
+	config, err := newKubeconfig(s.cluster.Name, endpoint, authority.Data, s.time)
 	if err != nil {
-		seen.kubeconfig = kubeconfigProblem(fmt.Sprintf("Secret %s-ca: %v", seen.cluster.Name, err))
+		s.kubeconfig = kubeconfigProblem(fmt.Sprintf("Secret %s-ca: %v", s.cluster.Name, err))
 		return nil
 	}
-	return r.applyKubeconfig(ctx, seen, secret, config)
+	return r.applyKubeconfig(ctx, s, secret, config)
 }
 
 // applyKubeconfig creates the Secret of a kubeconfig, or updates the one that was read.
-func (r *ControlPlaneReconciler) applyKubeconfig(ctx context.Context, seen *planeSnapshot, secret *corev1.Secret,
-	config []byte) error {
+func (r *Reconciler) applyKubeconfig(ctx context.Context, s *Snapshot, secret *corev1.Secret, config []byte) error {
 	var err error
 	if secret.Name != "" {
 		secret.Data = map[string][]byte{kubeconfigKey: config}
@@ -98,9 +96,9 @@ func (r *ControlPlaneReconciler) applyKubeconfig(ctx context.Context, seen *plan
 	} else {
 		err = r.cached.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: seen.plane.Namespace, Name: seen.cluster.Name + "-kubeconfig",
-				OwnerReferences: []metav1.OwnerReference{ownerOf(seen.plane)},
-				Labels:          map[string]string{clusterv1.ClusterNameLabel: seen.cluster.Name},
+				Namespace: s.plane.Namespace, Name: s.cluster.Name + "-kubeconfig",
+				OwnerReferences: []metav1.OwnerReference{ownerOf(s.plane)},
+				Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
 			},
 			Type: clusterv1.ClusterSecretType, Data: map[string][]byte{kubeconfigKey: config},
 		})
@@ -112,7 +110,7 @@ func (r *ControlPlaneReconciler) applyKubeconfig(ctx context.Context, seen *plan
 }
 
 // endpoint returns where the API servers are reached; empty if that is not known.
-func (s *planeSnapshot) endpoint() string {
+func (s *Snapshot) endpoint() string {
 	endpoint := s.cluster.Spec.ControlPlaneEndpoint
 	if endpoint.Host == "" {
 		endpoint = s.plane.Spec.ControlPlaneEndpoint

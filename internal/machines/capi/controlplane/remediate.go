@@ -55,8 +55,8 @@ func readRemediation(object metav1.Object, key string) *remediationData {
 	return data
 }
 
-// A planeRemedy is what to do about an unhealthy machine.
-type planeRemedy struct {
+// A remedy is what to do about an unhealthy machine.
+type remedy struct {
 	machine *clusterv1.Machine
 	// changed is the machine with its new condition OwnerRemediated.
 	changed *clusterv1.Machine
@@ -64,7 +64,7 @@ type planeRemedy struct {
 }
 
 // replaced returns the name of the machine that is to be deleted; empty if there is none.
-func (r *planeRemedy) replaced() string {
+func (r *remedy) replaced() string {
 	if r == nil || r.data == nil {
 		return ""
 	}
@@ -73,7 +73,7 @@ func (r *planeRemedy) replaced() string {
 
 // nextRemedy returns the remedy that is due for one machine: the condition of one that has recovered, or is not to be
 // replaced now, or the replacement of the worst that can be replaced. It returns nil if there is nothing to write.
-func (s *planeSnapshot) nextRemedy() *planeRemedy {
+func (s *Snapshot) nextRemedy() *remedy {
 	var marked []*clusterv1.Machine
 	for _, m := range s.owned() {
 		switch {
@@ -84,14 +84,14 @@ func (s *planeSnapshot) nextRemedy() *planeRemedy {
 			meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition):
 			changed := m.DeepCopy()
 			meta.RemoveStatusCondition(&changed.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
-			return &planeRemedy{machine: m, changed: changed}
+			return &remedy{machine: m, changed: changed}
 		}
 	}
 	if len(marked) == 0 {
 		return nil
 	}
 	slices.SortFunc(marked, worseFirst)
-	var report *planeRemedy
+	var report *remedy
 	for _, m := range marked {
 		remedy := s.remedyOf(m)
 		if remedy.data != nil {
@@ -105,9 +105,9 @@ func (s *planeSnapshot) nextRemedy() *planeRemedy {
 }
 
 // remedyOf returns the remedy of an unhealthy machine, with the condition that reports it.
-func (s *planeSnapshot) remedyOf(m *clusterv1.Machine) *planeRemedy {
+func (s *Snapshot) remedyOf(m *clusterv1.Machine) *remedy {
 	data, reason, message := s.remediation(m)
-	remedy := &planeRemedy{machine: m, changed: m.DeepCopy(), data: data}
+	remedy := &remedy{machine: m, changed: m.DeepCopy(), data: data}
 	meta.SetStatusCondition(&remedy.changed.Status.Conditions, metav1.Condition{
 		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: reason,
 		Message: message, ObservedGeneration: m.Generation,
@@ -134,7 +134,7 @@ func worseFirst(a, b *clusterv1.Machine) int {
 
 // remediation returns the data of the replacement of an unhealthy machine, or nil and why it is not replaced now:
 // Cluster API's limits, and no other machine that comes, goes, or would be missed.
-func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData, reason, message string) {
+func (s *Snapshot) remediation(m *clusterv1.Machine) (data *remediationData, reason, message string) {
 	data, reason, message = s.withinLimits(m)
 	if data == nil {
 		return nil, reason, message
@@ -180,7 +180,7 @@ func isSuccessor(m, held *clusterv1.Machine) bool {
 }
 
 // withinLimits returns the data of a remediation, or nil and why the limits do not allow one now.
-func (s *planeSnapshot) withinLimits(m *clusterv1.Machine) (data *remediationData, reason, message string) {
+func (s *Snapshot) withinLimits(m *clusterv1.Machine) (data *remediationData, reason, message string) {
 	data = &remediationData{Machine: m.Name, Timestamp: metav1.NewTime(s.time.UTC().Truncate(time.Second))}
 	last := readRemediation(m, remediationForAnnotation)
 	if last == nil {
@@ -209,33 +209,33 @@ func (s *planeSnapshot) withinLimits(m *clusterv1.Machine) (data *remediationDat
 	return data, "", ""
 }
 
-func (s *planeSnapshot) isInitialized() bool {
+func (s *Snapshot) isInitialized() bool {
 	return ptr.Deref(s.plane.Status.Initialization.ControlPlaneInitialized, false)
 }
 
 // remediate writes the condition of an unhealthy machine, and deletes the machine if that is due. What is known about
 // the remediation is written first, for the replacement.
-func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnapshot) error {
-	if name := seen.remedy.replaced(); name != "" {
-		if err := r.tryReplacement(ctx, seen, name); err != nil {
+func (r *Reconciler) remediate(ctx context.Context, s *Snapshot) error {
+	if name := s.remedy.replaced(); name != "" {
+		if err := r.tryReplacement(ctx, s, name); err != nil {
 			return err
 		}
-		if isSame, err := r.readAgain(ctx, seen); err != nil || !isSame {
+		if isSame, err := r.readAgain(ctx, s); err != nil || !isSame {
 			return err
 		}
 	}
-	remedy := seen.remedy
+	remedy := s.remedy
 	if remedy.data != nil {
 		value, err := json.Marshal(remedy.data)
 		if err != nil {
 			return err
 		}
-		noted := seen.plane.DeepCopy()
+		noted := s.plane.DeepCopy()
 		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, remediationInProgressAnnotation, string(value))
-		if err := patch.WithLock(ctx, r.cached, noted, seen.plane); err != nil {
+		if err := patch.WithLock(ctx, r.cached, noted, s.plane); err != nil {
 			return fmt.Errorf("record the remediation of Machine %s: %w", remedy.machine.Name, err)
 		}
-		seen.plane = noted
+		s.plane = noted
 	}
 	if err := patch.StatusWithLock(ctx, r.cached, remedy.changed, remedy.machine); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the condition %s of Machine %s: %w", clusterv1.MachineOwnerRemediatedCondition,
@@ -244,13 +244,13 @@ func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnaps
 	if remedy.data == nil {
 		return nil
 	}
-	seen.machines[remedy.machine.Name] = remedy.changed
-	return r.remove(ctx, seen, remedy.machine.Name)
+	s.machines[remedy.machine.Name] = remedy.changed
+	return r.remove(ctx, s, remedy.machine.Name)
 }
 
 // isRemediationOver reports whether what is recorded on the control plane is of no use any more: the replacement
 // exists, or the machine has recovered before it was deleted, or none is needed since fewer machines are wanted.
-func (s *planeSnapshot) isRemediationOver() bool {
+func (s *Snapshot) isRemediationOver() bool {
 	data := readRemediation(s.plane, remediationInProgressAnnotation)
 	if data == nil {
 		return metav1.HasAnnotation(s.plane.ObjectMeta, remediationInProgressAnnotation)
@@ -266,8 +266,8 @@ func (s *planeSnapshot) isRemediationOver() bool {
 }
 
 // isComplete reports whether no machine has to be created.
-func (s *planeSnapshot) isComplete() bool {
-	return len(s.machines) >= s.wanted() && !slices.ContainsFunc(s.facts(), PlaneMachine.IsOutdated)
+func (s *Snapshot) isComplete() bool {
+	return len(s.machines) >= s.wanted() && !slices.ContainsFunc(s.facts(), Machine.IsOutdated)
 }
 
 // lastRemediation returns the last remediation for the status.

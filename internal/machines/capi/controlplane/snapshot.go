@@ -24,9 +24,9 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A planeSnapshot is the observed state of a control plane, and what follows from it. The Machines may belong to the
-// cache: they must not be changed.
-type planeSnapshot struct {
+// A Snapshot is the observed state of a control plane, and what follows from it. The Machines may belong to the cache:
+// they must not be changed.
+type Snapshot struct {
 	plane    *v1alpha1.RunlevelControlPlane
 	cluster  *clusterv1.Cluster            // nil if none refers to the control plane
 	machines map[string]*clusterv1.Machine // of the control plane, by name
@@ -35,8 +35,8 @@ type planeSnapshot struct {
 	outdated map[string][]string           // why machines are not up to date, by their names
 	unread   error                         // why the objects of some machines are not known
 	adopt    []string
-	remedy   *planeRemedy // of an unhealthy machine; nil if there is none
-	step     PlaneStep
+	remedy   *remedy // of an unhealthy machine; nil if there is none
+	step     Step
 	// kubeconfig is why there is no kubeconfig; empty if there is one.
 	kubeconfig kubeconfigProblem
 	time       time.Time
@@ -44,57 +44,56 @@ type planeSnapshot struct {
 }
 
 // read reads a control plane after its machines. It returns nil if the control plane does not exist.
-func (r *ControlPlaneReconciler) read(ctx context.Context, reader client.Reader,
-	key types.NamespacedName) (*planeSnapshot, error) {
+func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*Snapshot, error) {
 	var list clusterv1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	seen := newSnapshot(&v1alpha1.RunlevelControlPlane{}, r.now())
-	if err := reader.Get(ctx, key, seen.plane); err != nil {
+	s := newSnapshot(&v1alpha1.RunlevelControlPlane{}, r.now())
+	if err := reader.Get(ctx, key, s.plane); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	var err error
-	if seen.cluster, err = clusterOf(ctx, reader, seen.plane); err != nil || seen.clusterName() == "" {
-		return seen, err
+	if s.cluster, err = clusterOf(ctx, reader, s.plane); err != nil || s.clusterName() == "" {
+		return s, err
 	}
 	for i := range list.Items {
-		seen.add(&list.Items[i])
+		s.add(&list.Items[i])
 	}
-	if seen.plane.DeletionTimestamp == nil {
-		r.readObjects(ctx, seen)
+	if s.plane.DeletionTimestamp == nil {
+		r.readObjects(ctx, s)
 	}
-	seen.decide()
-	return seen, nil
+	s.decide()
+	return s, nil
 }
 
 // readObjects reads the objects of the machines. While some can't be read, no machine is judged by what is missing.
-func (r *ControlPlaneReconciler) readObjects(ctx context.Context, seen *planeSnapshot) {
-	for _, m := range seen.owned() {
+func (r *Reconciler) readObjects(ctx context.Context, s *Snapshot) {
+	for _, m := range s.owned() {
 		objects, err := r.objectsOf(ctx, m)
 		if err != nil {
-			seen.unread = errors.Join(seen.unread, fmt.Errorf("read the objects of Machine %s: %w", m.Name, err))
+			s.unread = errors.Join(s.unread, fmt.Errorf("read the objects of Machine %s: %w", m.Name, err))
 			continue
 		}
-		seen.setObjects(m, objects)
+		s.setObjects(m, objects)
 	}
 }
 
-func newSnapshot(plane *v1alpha1.RunlevelControlPlane, now time.Time) *planeSnapshot {
-	return &planeSnapshot{
+func newSnapshot(plane *v1alpha1.RunlevelControlPlane, now time.Time) *Snapshot {
+	return &Snapshot{
 		plane: plane, time: now, machines: map[string]*clusterv1.Machine{},
 		objects: map[string]MachineObjects{}, outdated: map[string][]string{},
 	}
 }
 
 // setObjects sets the objects of a machine, and whether it is up to date.
-func (s *planeSnapshot) setObjects(m *clusterv1.Machine, objects MachineObjects) {
+func (s *Snapshot) setObjects(m *clusterv1.Machine, objects MachineObjects) {
 	s.objects[m.Name], s.outdated[m.Name] = objects, outdatedBy(s.plane, m, objects, s.time)
 }
 
 // clusterName returns the name of the Cluster; that of the last one, for a control plane that outlives it to be
 // deleted; or none.
-func (s *planeSnapshot) clusterName() string {
+func (s *Snapshot) clusterName() string {
 	switch {
 	case s.cluster != nil:
 		return s.cluster.Name
@@ -136,7 +135,7 @@ func refTo(name string) clusterv1.ContractVersionedObjectReference {
 
 // add adds a machine of the cluster: one of the control plane, or a worker. An orphan of the control plane is adopted,
 // unless it is being deleted.
-func (s *planeSnapshot) add(m *clusterv1.Machine) {
+func (s *Snapshot) add(m *clusterv1.Machine) {
 	if m.Spec.ClusterName != s.clusterName() {
 		return
 	}
@@ -153,7 +152,7 @@ func (s *planeSnapshot) add(m *clusterv1.Machine) {
 }
 
 // decide computes what is to be done.
-func (s *planeSnapshot) decide() {
+func (s *Snapshot) decide() {
 	if after := s.plane.Spec.Rollout.After; after.After(s.time) {
 		s.lookAgain(after.Sub(s.time))
 	}
@@ -162,12 +161,12 @@ func (s *planeSnapshot) decide() {
 	}
 	s.remedy, s.step = s.nextRemedy(), s.nextStep(s.facts())
 	if s.unread != nil && s.step.Action != CreateMachine {
-		s.step = PlaneStep{}
+		s.step = Step{}
 	}
 }
 
 // nextStep returns the next step for machines, which is none before the cluster has its infrastructure.
-func (s *planeSnapshot) nextStep(machines []PlaneMachine) PlaneStep {
+func (s *Snapshot) nextStep(machines []Machine) Step {
 	infrastructure := s.cluster.Spec.InfrastructureRef
 	if infrastructure.IsDefined() && !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) &&
 		hasCore(s.cluster) {
@@ -178,7 +177,7 @@ func (s *planeSnapshot) nextStep(machines []PlaneMachine) PlaneStep {
 }
 
 // lookAgain has another pass done after a while, unless there is an earlier one.
-func (s *planeSnapshot) lookAgain(after time.Duration) {
+func (s *Snapshot) lookAgain(after time.Duration) {
 	if s.after == 0 || after < s.after {
 		s.after = after
 	}
@@ -189,23 +188,23 @@ func hasCore(cluster *clusterv1.Cluster) bool {
 	return slices.Contains(cluster.Finalizers, clusterv1.ClusterFinalizer)
 }
 
-func (s *planeSnapshot) wanted() int { return int(ptr.Deref(s.plane.Spec.Replicas, 1)) }
+func (s *Snapshot) wanted() int { return int(ptr.Deref(s.plane.Spec.Replicas, 1)) }
 
-func (s *planeSnapshot) surge() int {
+func (s *Snapshot) surge() int {
 	return int(ptr.Deref(s.plane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, 1))
 }
 
 // isPaused reports whether nothing must be changed.
-func (s *planeSnapshot) isPaused() bool { return contract.IsPaused(s.plane, s.cluster) }
+func (s *Snapshot) isPaused() bool { return contract.IsPaused(s.plane, s.cluster) }
 
 // hasWork reports whether there is something to write that requires a read from the API server first.
-func (s *planeSnapshot) hasWork() bool {
+func (s *Snapshot) hasWork() bool {
 	return s.plane.DeletionTimestamp != nil || len(s.adopt) > 0 || s.step.Action != "" || s.remedy != nil ||
 		s.isRemediationOver()
 }
 
 // owned returns the machines, the oldest first.
-func (s *planeSnapshot) owned() []*clusterv1.Machine {
+func (s *Snapshot) owned() []*clusterv1.Machine {
 	var owned []*clusterv1.Machine
 	for _, m := range s.machines {
 		owned = append(owned, m)
@@ -217,14 +216,14 @@ func (s *planeSnapshot) owned() []*clusterv1.Machine {
 }
 
 // facts returns what the next step depends on.
-func (s *planeSnapshot) facts() []PlaneMachine {
-	var all []PlaneMachine
+func (s *Snapshot) facts() []Machine {
+	var all []Machine
 	for _, m := range s.owned() {
 		_, isChosen := m.Annotations[clusterv1.DeleteMachineAnnotation]
 		isMarked, problem := rolloutrules.IsUpdating(m), problemOf(m)
 		// An update is over once its end is in the status, too: until then its machine would seem broken.
 		isUpdating := isMarked || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
-		all = append(all, PlaneMachine{
+		all = append(all, Machine{
 			Name: m.Name, FailureDomain: m.Spec.FailureDomain, Created: m.CreationTimestamp.Time,
 			Outdated: s.outdated[m.Name],
 			IsReplaced: isExpired(s.plane, m, s.time) || rolloutrules.IsMarked(m) ||
@@ -260,13 +259,13 @@ func problemOf(m *clusterv1.Machine) string {
 }
 
 // template returns the template of the machines. Annotations of a machine that the control plane has set are kept.
-func (s *planeSnapshot) template(m *clusterv1.Machine) machinetemplate.MachineTemplate {
+func (s *Snapshot) template(m *clusterv1.Machine) machinetemplate.Template {
 	wanted := s.plane.Spec.MachineTemplate
 	annotations := wanted.ObjectMeta.Annotations
 	if value, ok := m.Annotations[remediationForAnnotation]; ok {
 		annotations = labels.Merge(annotations, labels.Set{remediationForAnnotation: value})
 	}
-	return machinetemplate.MachineTemplate{
+	return machinetemplate.Template{
 		Namespace: s.plane.Namespace, Owner: ownerOf(s.plane), Annotations: annotations,
 		Labels: labels.Merge(wanted.ObjectMeta.Labels, labels.Set{
 			// The label with the name of the control plane is left out: by it the quorum guard recognizes those who
@@ -287,7 +286,7 @@ func ownerOf(plane *v1alpha1.RunlevelControlPlane) metav1.OwnerReference {
 }
 
 // domains returns the failure domains of the cluster for machines of the control plane.
-func (s *planeSnapshot) domains() []string {
+func (s *Snapshot) domains() []string {
 	var names []string
 	for _, domain := range s.cluster.Status.FailureDomains {
 		if ptr.Deref(domain.ControlPlane, false) {

@@ -14,7 +14,7 @@ import (
 
 func TestTheEarliestPassCounts(t *testing.T) {
 	t.Parallel()
-	s := &planeSnapshot{}
+	s := &Snapshot{}
 	for _, after := range []time.Duration{time.Hour, time.Second, time.Minute} {
 		s.lookAgain(after)
 	}
@@ -53,7 +53,7 @@ func TestFacts(t *testing.T) {
 			Annotations: map[string]string{c.annotation: ""},
 		}}
 		m.Status.NodeRef.Name, m.Status.Conditions = "m", c.conditions
-		s := &planeSnapshot{plane: &v1alpha1.RunlevelControlPlane{}, machines: map[string]*clusterv1.Machine{"m": m}}
+		s := &Snapshot{plane: &v1alpha1.RunlevelControlPlane{}, machines: map[string]*clusterv1.Machine{"m": m}}
 		if got := s.facts()[0]; got.IsReplaced != c.isReplaced || got.IsUpdating != c.isUpdating ||
 			got.IsBroken != c.isBroken {
 			t.Errorf("%s: %+v", name, got)

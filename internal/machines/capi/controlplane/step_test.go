@@ -13,11 +13,11 @@ import (
 )
 
 // newMachines returns machines by their names and marks, such as "a outdated down".
-func newMachines(lines ...string) []PlaneMachine {
-	var machines []PlaneMachine
+func newMachines(lines ...string) []Machine {
+	var machines []Machine
 	for i, line := range lines {
 		words := strings.Fields(line)
-		m := PlaneMachine{Name: words[0], Created: time.Unix(int64(i), 0), HasNode: true}
+		m := Machine{Name: words[0], Created: time.Unix(int64(i), 0), HasNode: true}
 		for _, mark := range words[1:] {
 			switch mark {
 			case "outdated":
@@ -143,13 +143,13 @@ type simulatedPlane struct {
 	wanted, surge int
 	canUpdate     bool
 	isGuarded     bool // a hook holds deletions until as many machines as wanted stay
-	machines      []PlaneMachine
+	machines      []Machine
 	made          int
 }
 
 // do does a step, and returns an error if it is one that must not be done now.
-func (s *simulatedPlane) do(step PlaneStep) error {
-	at := slices.IndexFunc(s.machines, func(m PlaneMachine) bool { return m.Name == step.Machine })
+func (s *simulatedPlane) do(step Step) error {
+	at := slices.IndexFunc(s.machines, func(m Machine) bool { return m.Name == step.Machine })
 	if step.Action != CreateMachine && step.Action != "" {
 		if others := s.unavailable(step.Machine); others > 0 && s.machines[at].HasNode {
 			return fmt.Errorf("%s %s while %d others are not available", step.Action, step.Machine, others)
@@ -158,7 +158,7 @@ func (s *simulatedPlane) do(step PlaneStep) error {
 	switch step.Action {
 	case CreateMachine:
 		s.made++
-		s.machines = append(s.machines, PlaneMachine{
+		s.machines = append(s.machines, Machine{
 			Name:     fmt.Sprint("m", s.made),
 			Created:  time.Unix(int64(s.made), 0),
 			IsBroken: true,
@@ -202,7 +202,7 @@ func (s *simulatedPlane) unavailable(except string) int {
 func (s *simulatedPlane) pass() {
 	s.random.Shuffle(len(s.machines), func(i, j int) { s.machines[i], s.machines[j] = s.machines[j], s.machines[i] })
 	// The member of a machine whose update is only marked votes.
-	available := len(where(s.machines, func(m PlaneMachine) bool {
+	available := len(where(s.machines, func(m Machine) bool {
 		return m.Problem == "" || !m.IsDeleting && m.IsUpdating && !m.IsTriggered
 	}))
 	for i := range s.machines {
@@ -214,7 +214,7 @@ func (s *simulatedPlane) pass() {
 			s.machines = slices.Delete(s.machines, i, i+1)
 			return
 		case !m.IsDeleting && m.Problem != "" && m.IsTriggered == m.IsUpdating:
-			*m = PlaneMachine{Name: m.Name, Created: m.Created, Outdated: m.Outdated, HasNode: true}
+			*m = Machine{Name: m.Name, Created: m.Created, Outdated: m.Outdated, HasNode: true}
 			return
 		}
 	}
@@ -261,7 +261,7 @@ func (s *simulatedPlane) disturb() {
 	if len(s.machines) == 0 {
 		return
 	}
-	isWhole := !slices.ContainsFunc(s.machines, func(m PlaneMachine) bool {
+	isWhole := !slices.ContainsFunc(s.machines, func(m Machine) bool {
 		return m.HasNode && m.Problem != "" && m.IsTriggered == m.IsUpdating
 	})
 	at := s.random.IntN(len(s.machines))

@@ -20,7 +20,7 @@ import (
 )
 
 // MachineObjects are the objects to which a machine refers; nil if there is none.
-type MachineObjects struct{ Infrastructure, Bootstrap *contract.ReferencedObject }
+type MachineObjects struct{ Infrastructure, Bootstrap *contract.Object }
 
 // isExpired reports whether spec.rollout.after has passed, and a machine is older. One that has not joined is not
 // expired yet: if the API server's clock is behind ours, a new machine would be replaced at once, and the next one too.
@@ -58,7 +58,7 @@ func outdatedBy(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, obje
 }
 
 // isOfAnotherTemplate reports whether an object was made from another template than the wanted one.
-func isOfAnotherTemplate(object *contract.ReferencedObject, wanted clusterv1.ContractVersionedObjectReference) bool {
+func isOfAnotherTemplate(object *contract.Object, wanted clusterv1.ContractVersionedObjectReference) bool {
 	if object == nil {
 		return false
 	}
@@ -68,7 +68,7 @@ func isOfAnotherTemplate(object *contract.ReferencedObject, wanted clusterv1.Con
 }
 
 // objectsOf reads the objects of a machine. The controller of Machines reports missing ones.
-func (r *ControlPlaneReconciler) objectsOf(ctx context.Context, m *clusterv1.Machine) (MachineObjects, error) {
+func (r *Reconciler) objectsOf(ctx context.Context, m *clusterv1.Machine) (MachineObjects, error) {
 	var objects MachineObjects
 	var err error
 	if objects.Infrastructure, err = r.objectOf(ctx, m, m.Spec.InfrastructureRef); err != nil {
@@ -78,8 +78,8 @@ func (r *ControlPlaneReconciler) objectsOf(ctx context.Context, m *clusterv1.Mac
 	return objects, err
 }
 
-func (r *ControlPlaneReconciler) objectOf(ctx context.Context, m *clusterv1.Machine,
-	ref clusterv1.ContractVersionedObjectReference) (*contract.ReferencedObject, error) {
+func (r *Reconciler) objectOf(ctx context.Context, m *clusterv1.Machine,
+	ref clusterv1.ContractVersionedObjectReference) (*contract.Object, error) {
 	if !ref.IsDefined() {
 		return nil, nil
 	}
@@ -91,17 +91,17 @@ func (r *ControlPlaneReconciler) objectOf(ctx context.Context, m *clusterv1.Mach
 }
 
 // judge sets the condition UpToDate of each machine, in the snapshot too, from which the status is computed.
-func (r *ControlPlaneReconciler) judge(ctx context.Context, seen *planeSnapshot) error {
-	for _, m := range seen.owned() {
-		if _, isRead := seen.objects[m.Name]; !isRead {
+func (r *Reconciler) judge(ctx context.Context, s *Snapshot) error {
+	for _, m := range s.owned() {
+		if _, isRead := s.objects[m.Name]; !isRead {
 			continue
 		}
 		judged := m.DeepCopy()
-		meta.SetStatusCondition(&judged.Status.Conditions, aggregate.UpToDate(m, seen.outdated[m.Name]))
+		meta.SetStatusCondition(&judged.Status.Conditions, aggregate.UpToDate(m, s.outdated[m.Name]))
 		if equality.Semantic.DeepEqual(m.Status.Conditions, judged.Status.Conditions) {
 			continue
 		}
-		seen.machines[m.Name] = judged
+		s.machines[m.Name] = judged
 		if err := patch.StatusWithLock(ctx, r.cached, judged, m); client.IgnoreNotFound(err) != nil &&
 			!apierrors.IsConflict(err) {
 			return fmt.Errorf("write the status of Machine %s: %w", m.Name, err)

@@ -10,7 +10,7 @@ import (
 
 // planesOfMachine returns the control plane of a machine's Cluster: for a worker as well, which the deletion of the
 // control plane waits for.
-func (r *ControlPlaneReconciler) planesOfMachine(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) planesOfMachine(ctx context.Context, object client.Object) []reconcile.Request {
 	m, ok := object.(*clusterv1.Machine)
 	if !ok {
 		return nil
@@ -24,7 +24,7 @@ func (r *ControlPlaneReconciler) planesOfMachine(ctx context.Context, object cli
 }
 
 // planesOfCluster returns the control plane of a Cluster.
-func (r *ControlPlaneReconciler) planesOfCluster(_ context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) planesOfCluster(_ context.Context, object client.Object) []reconcile.Request {
 	cluster, ok := object.(*clusterv1.Cluster)
 	if !ok || cluster.Spec.ControlPlaneRef != refTo(cluster.Spec.ControlPlaneRef.Name) {
 		return nil

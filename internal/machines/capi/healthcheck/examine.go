@@ -14,15 +14,15 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/remediation"
 )
 
-// A healthTarget is a Machine of a health check, and its Node.
-type healthTarget struct {
+// A target is a Machine of a health check, and its Node.
+type target struct {
 	machine *clusterv1.Machine
 	node    *corev1.Node // nil if the Machine has no nodeRef, or that Node is gone
 }
 
-// A healthVerdict is the result of the health check of a machine. A machine that may become unhealthy when a timeout
-// ends, that is being deleted or that has no Node yet is neither healthy nor unhealthy.
-type healthVerdict struct {
+// A verdict is the result of the health check of a machine. A machine that may become unhealthy when a timeout ends,
+// that is being deleted or that has no Node yet is neither healthy nor unhealthy.
+type verdict struct {
 	isHealthy bool
 	reason    string   // of the condition HealthCheckSucceeded of an unhealthy machine; empty for others
 	problems  []string // of an unhealthy machine
@@ -31,7 +31,7 @@ type healthVerdict struct {
 }
 
 // message is the message of the condition HealthCheckSucceeded.
-func (v healthVerdict) message() string {
+func (v verdict) message() string {
 	switch {
 	case v.reason == "":
 		return ""
@@ -42,11 +42,11 @@ func (v healthVerdict) message() string {
 }
 
 // examine decides whether a machine is healthy. All problems are named; the conditions of the Machine come first.
-func examine(t healthTarget, p *healthPass) healthVerdict {
+func examine(t target, p *examination) verdict {
 	if metav1.HasAnnotation(t.machine.ObjectMeta, clusterv1.RemediateMachineAnnotation) {
-		return healthVerdict{reason: clusterv1.MachineHealthCheckHasRemediateAnnotationReason}
+		return verdict{reason: clusterv1.MachineHealthCheckHasRemediateAnnotationReason}
 	}
-	var found healthVerdict
+	var found verdict
 	if !isClusterStarting(p.cluster, t.machine) {
 		found = examineMachine(t.machine, p.check.Spec.Checks.UnhealthyMachineConditions, p.now)
 		ofNode := examineNode(t, p)
@@ -73,9 +73,8 @@ func isClusterStarting(cluster *clusterv1.Cluster, m *clusterv1.Machine) bool {
 			!metav1.HasLabel(m.ObjectMeta, clusterv1.MachineControlPlaneLabel)
 }
 
-func examineMachine(m *clusterv1.Machine, unhealthy []clusterv1.UnhealthyMachineCondition,
-	now time.Time) healthVerdict {
-	var found healthVerdict
+func examineMachine(m *clusterv1.Machine, unhealthy []clusterv1.UnhealthyMachineCondition, now time.Time) verdict {
+	var found verdict
 	for _, wanted := range unhealthy {
 		condition := meta.FindStatusCondition(m.Status.Conditions, wanted.Type)
 		if condition == nil || condition.Status != wanted.Status {
@@ -93,17 +92,17 @@ func examineMachine(m *clusterv1.Machine, unhealthy []clusterv1.UnhealthyMachine
 	return found
 }
 
-func examineNode(t healthTarget, p *healthPass) healthVerdict {
+func examineNode(t target, p *examination) verdict {
 	switch {
 	case t.node == nil && t.machine.Status.NodeRef.IsDefined():
-		return healthVerdict{
+		return verdict{
 			reason:   clusterv1.MachineHealthCheckNodeDeletedReason,
 			problems: []string{fmt.Sprintf("Node %s has been deleted", t.machine.Status.NodeRef.Name)},
 		}
 	case t.node == nil:
 		return examineStartup(t.machine, p)
 	}
-	var found healthVerdict
+	var found verdict
 	for _, wanted := range p.check.Spec.Checks.UnhealthyNodeConditions {
 		for _, condition := range t.node.Status.Conditions {
 			if condition.Type != wanted.Type || condition.Status != wanted.Status {
@@ -124,13 +123,13 @@ func examineNode(t healthTarget, p *healthPass) healthVerdict {
 
 // examineStartup examines a machine that has no node yet. Its time begins when the Cluster and the machine's
 // infrastructure were ready.
-func examineStartup(m *clusterv1.Machine, p *healthPass) healthVerdict {
+func examineStartup(m *clusterv1.Machine, p *examination) verdict {
 	timeout := remediation.DefaultNodeStartupTimeout
 	if limit := p.check.Spec.Checks.NodeStartupTimeoutSeconds; limit != nil {
 		timeout = seconds(limit)
 	}
 	if timeout == 0 { // no limit
-		return healthVerdict{}
+		return verdict{}
 	}
 	since := m.CreationTimestamp.Time
 	for _, ready := range []*metav1.Condition{
@@ -144,9 +143,9 @@ func examineStartup(m *clusterv1.Machine, p *healthPass) healthVerdict {
 	}
 	isOver, again := remediation.Over(since, timeout, p.now)
 	if !isOver {
-		return healthVerdict{again: again}
+		return verdict{again: again}
 	}
-	return healthVerdict{
+	return verdict{
 		reason:   clusterv1.MachineHealthCheckNodeStartupTimeoutReason,
 		problems: []string{fmt.Sprintf("Node failed to report startup in %s", timeout)},
 	}

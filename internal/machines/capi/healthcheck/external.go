@@ -16,7 +16,7 @@ import (
 
 // createRequest creates the object by which another controller remediates a machine. It has the machine's name, so that
 // there is at most one. It returns the reason and message of the machine's condition ExternallyRemediated.
-func (r *ClusterHealthCheckReconciler) createRequest(
+func (r *Reconciler) createRequest(
 	ctx context.Context, ref clusterv1.MachineHealthCheckRemediationTemplateReference, m *clusterv1.Machine,
 ) (reason, message string, err error) {
 	template := &unstructured.Unstructured{}
@@ -26,7 +26,7 @@ func (r *ClusterHealthCheckReconciler) createRequest(
 		return clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason, message,
 			fmt.Errorf("get %s %s: %w", ref.Kind, ref.Name, err)
 	}
-	request := contract.CloneOf(template, contract.TemplateClone{
+	request := contract.CloneOf(template, contract.Clone{
 		Namespace: m.Namespace, Name: m.Name, ClusterName: m.Spec.ClusterName,
 		Owner: &metav1.OwnerReference{
 			APIVersion: clusterv1.GroupVersion.String(),

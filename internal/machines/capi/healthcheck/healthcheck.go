@@ -34,8 +34,8 @@ import (
 // concurrency is how many health checks are worked on at a time.
 const concurrency = 10
 
-// A ClusterHealthCheckReconciler marks the unhealthy machines of Cluster API's MachineHealthChecks.
-type ClusterHealthCheckReconciler struct {
+// A Reconciler marks the unhealthy machines of Cluster API's MachineHealthChecks.
+type Reconciler struct {
 	client   client.Client
 	server   client.Reader // reads past the cache
 	recorder events.EventRecorder
@@ -46,7 +46,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := addIndex(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r := &ClusterHealthCheckReconciler{
+	r := &Reconciler{
 		client: mgr.GetClient(), server: mgr.GetAPIReader(),
 		recorder: mgr.GetEventRecorder("machinehealthcheck-controller"),
 	}
@@ -62,8 +62,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// A healthPass is one pass over the machines of a health check.
-type healthPass struct {
+// A examination is one pass over the machines of a health check.
+type examination struct {
 	check     *clusterv1.MachineHealthCheck
 	cluster   *clusterv1.Cluster
 	isAllowed bool                 // to remediate machines
@@ -73,7 +73,7 @@ type healthPass struct {
 
 // Reconcile examines the machines of a health check, marks the unhealthy ones, and reconciles again when the next
 // timeout ends.
-func (r *ClusterHealthCheckReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	check := &clusterv1.MachineHealthCheck{}
 	if err := r.client.Get(ctx, request.NamespacedName, check); err != nil || check.DeletionTimestamp != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -92,12 +92,11 @@ func (r *ClusterHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 	if err := r.own(ctx, check, cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return r.examineAll(ctx, &healthPass{check: check, cluster: cluster, now: time.Now()})
+	return r.examineAll(ctx, &examination{check: check, cluster: cluster, now: time.Now()})
 }
 
 // own has a health check belong to its Cluster, and makes it selectable by the name of that.
-func (r *ClusterHealthCheckReconciler) own(ctx context.Context, check *clusterv1.MachineHealthCheck,
-	cluster *clusterv1.Cluster) error {
+func (r *Reconciler) own(ctx context.Context, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) error {
 	owner := contract.ClusterOwner(cluster)
 	if check.Labels[clusterv1.ClusterNameLabel] == cluster.Name && slices.Contains(check.OwnerReferences, owner) {
 		return nil
@@ -115,7 +114,7 @@ func (r *ClusterHealthCheckReconciler) own(ctx context.Context, check *clusterv1
 }
 
 // examineAll examines all machines, writes the status of the health check, and then marks the machines.
-func (r *ClusterHealthCheckReconciler) examineAll(ctx context.Context, p *healthPass) (ctrl.Result, error) {
+func (r *Reconciler) examineAll(ctx context.Context, p *examination) (ctrl.Result, error) {
 	targets, err := r.targets(ctx, p)
 	if err == nil {
 		err = validate(p.check)
@@ -127,7 +126,7 @@ func (r *ClusterHealthCheckReconciler) examineAll(ctx context.Context, p *health
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	verdicts, again := make([]healthVerdict, len(targets)), time.Duration(0)
+	verdicts, again := make([]verdict, len(targets)), time.Duration(0)
 	census := newCensus(p.check, len(targets))
 	for i, t := range targets {
 		verdicts[i] = examine(t, p)
@@ -148,7 +147,7 @@ func (r *ClusterHealthCheckReconciler) examineAll(ctx context.Context, p *health
 
 // targets returns the machines that a health check selects, with their nodes: neither paused ones, nor those that are
 // not to be remediated.
-func (r *ClusterHealthCheckReconciler) targets(ctx context.Context, p *healthPass) ([]healthTarget, error) {
+func (r *Reconciler) targets(ctx context.Context, p *examination) ([]target, error) {
 	selector, err := selectorOf(p.check)
 	if err != nil {
 		return nil, err
@@ -159,7 +158,7 @@ func (r *ClusterHealthCheckReconciler) targets(ctx context.Context, p *healthPas
 	if err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	var targets []healthTarget
+	var targets []target
 	for i := range list.Items {
 		m := &list.Items[i]
 		if m.Spec.ClusterName != p.check.Spec.ClusterName || contract.IsPaused(m, nil) ||
@@ -177,8 +176,8 @@ func (r *ClusterHealthCheckReconciler) targets(ctx context.Context, p *healthPas
 
 // newTarget reads the Node of a Machine. If the reader is a cache, the Node belongs to it. A Node of that name that
 // belongs to another Machine is ignored; one whose owner is not known is assumed to be the Machine's.
-func newTarget(ctx context.Context, reader client.Reader, m *clusterv1.Machine) (healthTarget, error) {
-	t, node := healthTarget{machine: m}, &corev1.Node{}
+func newTarget(ctx context.Context, reader client.Reader, m *clusterv1.Machine) (target, error) {
+	t, node := target{machine: m}, &corev1.Node{}
 	if !m.Status.NodeRef.IsDefined() {
 		return t, nil
 	}

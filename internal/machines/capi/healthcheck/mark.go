@@ -18,8 +18,7 @@ import (
 )
 
 // markAll writes the verdict on each machine, independently of the others.
-func (r *ClusterHealthCheckReconciler) markAll(ctx context.Context, p *healthPass, targets []healthTarget,
-	verdicts []healthVerdict) error {
+func (r *Reconciler) markAll(ctx context.Context, p *examination, targets []target, verdicts []verdict) error {
 	if template := p.check.Spec.Remediation.TemplateRef; template.IsDefined() {
 		var err error
 		if p.requested, err = remediation.ListRequests(ctx, r.client, template.GroupVersionKind(),
@@ -61,7 +60,7 @@ func withCondition(m *clusterv1.Machine, status metav1.ConditionStatus, kind, re
 }
 
 // isMarked reports whether there is nothing to write on an unhealthy machine.
-func (p *healthPass) isMarked(m *clusterv1.Machine, v healthVerdict) bool {
+func (p *examination) isMarked(m *clusterv1.Machine, v verdict) bool {
 	succeeded := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition)
 	return succeeded != nil && succeeded.Status == metav1.ConditionFalse && succeeded.Reason == v.reason &&
 		succeeded.Message == v.message() &&
@@ -70,7 +69,7 @@ func (p *healthPass) isMarked(m *clusterv1.Machine, v healthVerdict) bool {
 
 // isDue reports whether remediation of an unhealthy machine is still to be requested. A request is repeated only after
 // the remediating controller has reported success.
-func (p *healthPass) isDue(m *clusterv1.Machine) bool {
+func (p *examination) isDue(m *clusterv1.Machine) bool {
 	if !p.isAllowed || m.DeletionTimestamp != nil {
 		return false
 	}
@@ -83,7 +82,7 @@ func (p *healthPass) isDue(m *clusterv1.Machine) bool {
 
 // mark marks an unhealthy machine. The machine and its Node are read past the cache before: the caches are filled one
 // after the other, and a Node that is missing in one of them must not have a machine deleted.
-func (r *ClusterHealthCheckReconciler) mark(ctx context.Context, p *healthPass, seen *clusterv1.Machine) error {
+func (r *Reconciler) mark(ctx context.Context, p *examination, seen *clusterv1.Machine) error {
 	machine := &clusterv1.Machine{}
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(seen), machine); err != nil {
 		return client.IgnoreNotFound(err)
@@ -115,7 +114,7 @@ func (r *ClusterHealthCheckReconciler) mark(ctx context.Context, p *healthPass, 
 
 // write writes the conditions of a machine. It fails with a conflict if another controller has changed the machine
 // meanwhile.
-func (r *ClusterHealthCheckReconciler) write(ctx context.Context, before, changed *clusterv1.Machine) error {
+func (r *Reconciler) write(ctx context.Context, before, changed *clusterv1.Machine) error {
 	if equality.Semantic.DeepEqual(before.Status.Conditions, changed.Status.Conditions) {
 		return nil
 	}
@@ -124,8 +123,7 @@ func (r *ClusterHealthCheckReconciler) write(ctx context.Context, before, change
 
 // request requests the remediation of a machine: by its owner, or by an object that is created from a template. It
 // returns the machine with the condition for that, also if the request fails.
-func (r *ClusterHealthCheckReconciler) request(ctx context.Context, p *healthPass,
-	m *clusterv1.Machine) (*clusterv1.Machine, error) {
+func (r *Reconciler) request(ctx context.Context, p *examination, m *clusterv1.Machine) (*clusterv1.Machine, error) {
 	if !p.check.Spec.Remediation.TemplateRef.IsDefined() {
 		return withCondition(m, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedCondition,
 			clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, "Waiting for remediation"), nil

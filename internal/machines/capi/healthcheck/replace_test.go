@@ -32,9 +32,9 @@ func TestSetReplacesAnUnhealthyMachine(t *testing.T) {
 	w.MustCreate(&v1alpha1.KwokMachineTemplate{ObjectMeta: w.Meta("small")},
 		&v1alpha1.KwokConfigTemplate{ObjectMeta: w.Meta("plain")}, set, w.newCheck())
 	makesMachines := func(m ctrl.Manager) error {
-		return errors.Join(machineset.SetupWithManager(m, machineset.ClusterMachineSetOptions{}),
-			kwok.SetupWithManager(m), kwok.SetupConfigsWithManager(m),
-			capi.SetupWithManager(t.Context(), m, capi.ClusterAPIOptions{}))
+		return errors.Join(machineset.SetupWithManager(m, machineset.Options{}), kwok.SetupWithManager(m),
+			kwok.SetupConfigsWithManager(m),
+			capi.SetupWithManager(t.Context(), m, capi.Options{}))
 	}
 	run := func(setUp func(ctrl.Manager) error) (stop func()) {
 		return stage.ManageIn(t, w.Namespace, stage.Sandbox(t).Config, setUp)

@@ -32,7 +32,7 @@ func newCensus(check *clusterv1.MachineHealthCheck, machines int) remediation.Ce
 
 // newCheckStatus returns the status of a health check after a census.
 func newCheckStatus(check *clusterv1.MachineHealthCheck, c remediation.Census,
-	targets []healthTarget) clusterv1.MachineHealthCheckStatus {
+	targets []target) clusterv1.MachineHealthCheckStatus {
 	status := *check.Status.DeepCopy()
 	status.ObservedGeneration = check.Generation
 	status.ExpectedMachines, status.CurrentHealthy = ptr.To(int32(c.Machines)), ptr.To(int32(c.Healthy))
@@ -94,7 +94,7 @@ func setConditions(check *clusterv1.MachineHealthCheck, status *clusterv1.Machin
 }
 
 // writeStatus writes the status, if it changes, and records an event when remediation becomes restricted.
-func (r *ClusterHealthCheckReconciler) writeStatus(ctx context.Context, check *clusterv1.MachineHealthCheck,
+func (r *Reconciler) writeStatus(ctx context.Context, check *clusterv1.MachineHealthCheck,
 	next clusterv1.MachineHealthCheckStatus) error {
 	if equality.Semantic.DeepEqual(check.Status, next) {
 		return nil

@@ -44,7 +44,7 @@ var clusterChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 }}
 
 // checksOfMachine returns the health checks that select a Machine.
-func (r *ClusterHealthCheckReconciler) checksOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
+func (r *Reconciler) checksOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
 	return r.checks(ctx, machine.GetNamespace(), func(check *clusterv1.MachineHealthCheck) bool {
 		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 		return err == nil && selector.Matches(labels.Set(machine.GetLabels()))
@@ -52,14 +52,14 @@ func (r *ClusterHealthCheckReconciler) checksOfMachine(ctx context.Context, mach
 }
 
 // checksOfCluster returns the health checks of a Cluster.
-func (r *ClusterHealthCheckReconciler) checksOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+func (r *Reconciler) checksOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.checks(ctx, cluster.GetNamespace(), func(check *clusterv1.MachineHealthCheck) bool {
 		return check.Spec.ClusterName == cluster.GetName()
 	})
 }
 
 // checksOfNode returns the health checks that select the Machines of a Node.
-func (r *ClusterHealthCheckReconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+func (r *Reconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	var machines clusterv1.MachineList
 	if err := r.client.List(ctx, &machines, client.MatchingFields{byNode: node.GetName()},
 		client.UnsafeDisableDeepCopy); err != nil {
@@ -72,7 +72,7 @@ func (r *ClusterHealthCheckReconciler) checksOfNode(ctx context.Context, node cl
 	return found
 }
 
-func (r *ClusterHealthCheckReconciler) checks(ctx context.Context, namespace string,
+func (r *Reconciler) checks(ctx context.Context, namespace string,
 	isMeant func(*clusterv1.MachineHealthCheck) bool) []reconcile.Request {
 	return enqueue.Requests(ctx, r.client, &clusterv1.MachineHealthCheckList{}, isMeant, client.InNamespace(namespace))
 }

@@ -18,55 +18,54 @@ import (
 
 // report writes the status, and records an event of a problem that was not reported before. It returns the problem, for
 // a retry.
-func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *deploymentSnapshot,
-	problem error) error {
-	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
-	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta, Status: seen.deployment.Status}
+func (r *Reconciler) report(ctx context.Context, s *snapshot, problem error) error {
+	message := cmp.Or(s.invalid, replicas.MessageOf(problem))
+	before := &clusterv1.MachineDeployment{ObjectMeta: s.deployment.ObjectMeta, Status: s.deployment.Status}
 	changed := before.DeepCopy()
-	changed.Status = newStatus(seen, message)
+	changed.Status = newStatus(s, message)
 	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, before, changed, message, problem)
 }
 
 // newStatus returns the status of a deployment. A paused or invalid deployment keeps its counts.
-func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploymentStatus {
-	status := *seen.deployment.Status.DeepCopy()
+func newStatus(s *snapshot, problem string) clusterv1.MachineDeploymentStatus {
+	status := *s.deployment.Status.DeepCopy()
 	setConditions := func(conditions ...metav1.Condition) {
 		for _, condition := range conditions {
-			condition.ObservedGeneration = seen.deployment.Generation
+			condition.ObservedGeneration = s.deployment.Generation
 			meta.SetStatusCondition(&status.Conditions, condition)
 		}
 	}
-	setConditions(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
-	if seen.isPaused() {
+	setConditions(aggregate.Condition(clusterv1.PausedCondition, s.isPaused(), ""))
+	if s.isPaused() {
 		return status
 	}
-	status.ObservedGeneration = seen.deployment.Generation
-	if seen.invalid != "" {
+	status.ObservedGeneration = s.deployment.Generation
+	if s.invalid != "" {
 		setConditions(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
 		return status
 	}
-	machines, wanted := seen.owned(), int(*seen.deployment.Spec.Replicas)
-	if seen.deployment.DeletionTimestamp != nil {
+	machines, wanted := s.owned(), int(*s.deployment.Spec.Replicas)
+	if s.deployment.DeletionTimestamp != nil {
 		wanted = 0
 	}
-	status.Selector = seen.selector.String()
-	count(&status, seen)
+	status.Selector = s.selector.String()
+	count(&status, s)
 	status.Phase = phase(int(ptr.Deref(status.Replicas, 0)), wanted)
-	setConditions(available(seen, status.AvailableReplicas), rollingOut(seen))
+	setConditions(available(s, status.AvailableReplicas), rollingOut(s))
 	setConditions(aggregate.Scaling(int(ptr.Deref(status.Replicas, 0)), wanted, problem,
-		aggregate.Stuck(machines, seen.time))...)
-	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time),
-		remediating(machines), deleting(seen, machines))
+		aggregate.Stuck(machines, s.time))...)
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, s.time),
+		remediating(machines), deleting(s, machines))
 	return status
 }
 
 // count sums up the counts of sets, once each of them has counted. A set that has become outdated may still count its
 // machines as up to date.
-func count(status *clusterv1.MachineDeploymentStatus, seen *deploymentSnapshot) {
+func count(status *clusterv1.MachineDeploymentStatus, s *snapshot) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = nil, nil, nil, nil
-	for _, set := range seen.sets {
+	for _, set := range s.sets {
 		upToDate := set.Status.UpToDateReplicas
-		if upToDate != nil && len(seen.missing(set)) > 0 {
+		if upToDate != nil && len(s.missing(set)) > 0 {
 			upToDate = ptr.To[int32](0)
 		}
 		for into, number := range map[**int32]*int32{
@@ -91,8 +90,8 @@ func phase(current, wanted int) string {
 }
 
 // available returns the condition Available: no more machines than maxUnavailable are unavailable.
-func available(seen *deploymentSnapshot, replicas *int32) metav1.Condition {
-	spec := seen.spec()
+func available(s *snapshot, replicas *int32) metav1.Condition {
+	spec := s.spec()
 	needed := spec.Replicas - spec.MaxUnavailable
 	switch {
 	case replicas == nil:
@@ -103,22 +102,22 @@ func available(seen *deploymentSnapshot, replicas *int32) metav1.Condition {
 		}
 	case int(*replicas) >= needed:
 		return aggregate.Condition(clusterv1.AvailableCondition, true, "")
-	case seen.deployment.DeletionTimestamp != nil:
+	case s.deployment.DeletionTimestamp != nil:
 		return aggregate.Condition(clusterv1.AvailableCondition, false, "Deletion in progress")
 	}
 	message := fmt.Sprintf("%d available replicas, at least %d required", *replicas, needed)
 	if !spec.IsOnDelete {
 		message += fmt.Sprintf(" (spec.strategy.rollout.maxUnavailable is %s, spec.replicas is %d)",
-			seen.deployment.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable, spec.Replicas)
+			s.deployment.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable, spec.Replicas)
 	}
 	return aggregate.Condition(clusterv1.AvailableCondition, false, message)
 }
 
 // rollingOut returns the condition RollingOut, with the reasons why machines are not up to date: a version first. If
 // extensions can update machines in place, the message also has the reasons why machines are replaced.
-func rollingOut(seen *deploymentSnapshot) metav1.Condition {
+func rollingOut(s *snapshot) metav1.Condition {
 	outdated, reasons := 0, map[string]bool{}
-	for _, machine := range seen.owned() {
+	for _, machine := range s.owned() {
 		condition := meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineUpToDateCondition)
 		if condition == nil || condition.Status != metav1.ConditionFalse {
 			continue
@@ -131,7 +130,7 @@ func rollingOut(seen *deploymentSnapshot) metav1.Condition {
 	if outdated == 0 {
 		return aggregate.Condition(clusterv1.RollingOutCondition, false, "")
 	}
-	lines := append(aggregate.RolloutReasons(maps.Keys(reasons)), seen.replacements()...)
+	lines := append(aggregate.RolloutReasons(maps.Keys(reasons)), s.replacements()...)
 	return aggregate.Condition(clusterv1.RollingOutCondition, true,
 		fmt.Sprintf("Rolling out %d not up-to-date replicas\n%s", outdated, strings.Join(lines, "\n")))
 }
@@ -162,16 +161,16 @@ func remediating(machines []*clusterv1.Machine) metav1.Condition {
 }
 
 // deleting returns the condition Deleting.
-func deleting(seen *deploymentSnapshot, machines []*clusterv1.Machine) metav1.Condition {
+func deleting(s *snapshot, machines []*clusterv1.Machine) metav1.Condition {
 	switch {
-	case seen.deployment.DeletionTimestamp == nil:
+	case s.deployment.DeletionTimestamp == nil:
 		return aggregate.Condition(clusterv1.DeletingCondition, false, "")
 	case len(machines) > 0:
 		return aggregate.Condition(clusterv1.DeletingCondition, true,
-			fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, seen.time))
-	case len(seen.sets) > 0:
+			fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, s.time))
+	case len(s.sets) > 0:
 		return aggregate.Condition(clusterv1.DeletingCondition, true,
-			fmt.Sprintf("Deleting %d MachineSets", len(seen.sets)))
+			fmt.Sprintf("Deleting %d MachineSets", len(s.sets)))
 	}
 	return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
 }

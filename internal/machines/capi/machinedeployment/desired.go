@@ -32,7 +32,7 @@ var ownAnnotations = []string{
 
 // desired returns the desired state of a set, by the deployment and the plan. Fields of the template that need new
 // machines are the set's own.
-func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, revision map[string]string,
+func (s *snapshot) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, revision map[string]string,
 	isClosed bool) *clusterv1.MachineSet {
 	spec := s.deployment.Spec.DeepCopy()
 	unique := map[string]string{
@@ -62,8 +62,7 @@ func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan
 }
 
 // annotations returns the annotations of a set. A closed set does not replace machines that are deleted.
-func (s *deploymentSnapshot) annotations(step rolloutplan.SetStep, revision map[string]string,
-	isClosed bool) map[string]string {
+func (s *snapshot) annotations(step rolloutplan.SetStep, revision map[string]string, isClosed bool) map[string]string {
 	annotations := labels.Merge(s.deployment.Annotations, nil)
 	for _, key := range ownAnnotations {
 		delete(annotations, key)
@@ -121,7 +120,7 @@ func isCleanable(set *clusterv1.MachineSet, machines []*clusterv1.Machine) bool 
 
 // outdated returns the sets to delete once the deployment is complete: until then, a template that is restored has its
 // set.
-func (s *deploymentSnapshot) outdated() []*clusterv1.MachineSet {
+func (s *snapshot) outdated() []*clusterv1.MachineSet {
 	current := s.current()
 	if s.invalid != "" || current == nil || len(s.rollout.changes) > 0 {
 		return nil

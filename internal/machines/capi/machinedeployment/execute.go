@@ -23,19 +23,18 @@ import (
 const fieldManager = client.FieldOwner("capi-machinedeployment")
 
 // claim sets the finalizer, the owner reference to the Cluster and the revision of the deployment.
-func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *deploymentSnapshot) error {
-	before := &seen.deployment.ObjectMeta
+func (r *Reconciler) claim(ctx context.Context, s *snapshot) error {
+	before := &s.deployment.ObjectMeta
 	claimed := &clusterv1.MachineDeployment{ObjectMeta: *before.DeepCopy()}
 	controllerutil.AddFinalizer(claimed, clusterv1.MachineDeploymentFinalizer)
-	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, seen.deployment.Spec.ClusterName)
-	if seen.rollout.revision != "" {
-		metav1.SetMetaDataAnnotation(&claimed.ObjectMeta, clusterv1.RevisionAnnotation, seen.rollout.revision)
+	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, s.deployment.Spec.ClusterName)
+	if s.rollout.revision != "" {
+		metav1.SetMetaDataAnnotation(&claimed.ObjectMeta, clusterv1.RevisionAnnotation, s.rollout.revision)
 	}
-	if seen.cluster != nil &&
-		!slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return o.UID == seen.cluster.UID
-		}) {
-		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(seen.cluster))
+	if s.cluster != nil && !slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.UID == s.cluster.UID
+	}) {
+		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(s.cluster))
 	}
 	if equality.Semantic.DeepEqual(before, &claimed.ObjectMeta) {
 		return nil
@@ -44,51 +43,50 @@ func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *de
 	if err := patch.WithLock(ctx, r.cached, claimed, &clusterv1.MachineDeployment{ObjectMeta: *before}); err != nil {
 		return fmt.Errorf("claim MachineDeployment %s: %w", before.Name, err)
 	}
-	seen.deployment.ObjectMeta = claimed.ObjectMeta
+	s.deployment.ObjectMeta = claimed.ObjectMeta
 	return nil
 }
 
 // execute adopts sets, and executes the plan once the deployment controls all of them.
-func (r *ClusterMachineDeploymentReconciler) execute(ctx context.Context, seen *deploymentSnapshot) error {
-	if seen.undecided != nil {
+func (r *Reconciler) execute(ctx context.Context, s *snapshot) error {
+	if s.undecided != nil {
 		return nil
 	}
-	if len(seen.orphans) > 0 {
-		return r.adopt(ctx, seen)
+	if len(s.orphans) > 0 {
+		return r.adopt(ctx, s)
 	}
-	for _, change := range seen.rollout.changes {
-		if err := r.change(ctx, seen, change); err != nil {
+	for _, change := range s.rollout.changes {
+		if err := r.change(ctx, s, change); err != nil {
 			return err
 		}
 	}
-	for _, set := range seen.outdated() {
+	for _, set := range s.outdated() {
 		if err := r.deleteSet(ctx, set); err != nil {
 			return err
 		}
-		r.recordEvent(seen, "SuccessfulDelete", "Deleted MachineSet %q", set.Name)
+		r.recordEvent(s, "SuccessfulDelete", "Deleted MachineSet %q", set.Name)
 	}
 	return nil
 }
 
 // adopt makes the deployment the controller of its sets. The next pass, which follows, plans with them.
-func (r *ClusterMachineDeploymentReconciler) adopt(ctx context.Context, seen *deploymentSnapshot) error {
-	for _, set := range seen.orphans {
+func (r *Reconciler) adopt(ctx context.Context, s *snapshot) error {
+	for _, set := range s.orphans {
 		adopted := set.DeepCopy()
-		adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(seen.deployment))
+		adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(s.deployment))
 		if err := patch.WithLock(ctx, r.cached, adopted, set); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("adopt MachineSet %s: %w", set.Name, err)
 		}
-		r.recordEvent(seen, "SuccessfulAdopt", "Adopted MachineSet %q", set.Name)
+		r.recordEvent(s, "SuccessfulAdopt", "Adopted MachineSet %q", set.Name)
 	}
 	return nil
 }
 
 // change creates or changes a set, and records an event.
-func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *deploymentSnapshot,
-	change setChange) error {
+func (r *Reconciler) change(ctx context.Context, s *snapshot, change setChange) error {
 	step := change.step
 	if change.before == nil {
-		if err := r.prepare(ctx, seen); err != nil {
+		if err := r.prepare(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -96,32 +94,32 @@ func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *d
 		return err
 	}
 	if change.before == nil {
-		r.recordEvent(seen, "SuccessfulCreate", "Created MachineSet %s/%s with %d replicas", seen.deployment.Namespace,
+		r.recordEvent(s, "SuccessfulCreate", "Created MachineSet %s/%s with %d replicas", s.deployment.Namespace,
 			step.Set, step.To)
 	}
 	ctrl.LoggerFrom(ctx).Info("MachineSet changed", "machineSet", step.Set, "replicas", step.To, "reasons",
 		step.Reasons)
 	switch {
 	case change.before != nil && step.To > step.From:
-		r.recordEvent(seen, "SuccessfulScale", "Scaled up MachineSet %s: %d -> %d", step.Set, step.From, step.To)
+		r.recordEvent(s, "SuccessfulScale", "Scaled up MachineSet %s: %d -> %d", step.Set, step.From, step.To)
 	case step.To < step.From:
-		r.recordEvent(seen, "SuccessfulScale", "Scaled down MachineSet %s: %d -> %d", step.Set, step.From, step.To)
+		r.recordEvent(s, "SuccessfulScale", "Scaled down MachineSet %s: %d -> %d", step.Set, step.From, step.To)
 	}
 	return nil
 }
 
 // prepare returns an error while no set can be created.
-func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *deploymentSnapshot) error {
-	if seen.cluster == nil {
+func (r *Reconciler) prepare(ctx context.Context, s *snapshot) error {
+	if s.cluster == nil {
 		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it",
-			seen.deployment.Spec.ClusterName)
+			s.deployment.Spec.ClusterName)
 	}
 	var failures []error
-	template := seen.deployment.Spec.Template.Spec
+	template := s.deployment.Spec.Template.Spec
 	for _, ref := range []clusterv1.ContractVersionedObjectReference{template.Bootstrap.ConfigRef,
 		template.InfrastructureRef} {
 		if ref.IsDefined() {
-			_, err := r.references.Get(ctx, ref, seen.deployment.Namespace)
+			_, err := r.references.Get(ctx, ref, s.deployment.Namespace)
 			failures = append(failures, err)
 		}
 	}
@@ -130,11 +128,11 @@ func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *
 
 // end deletes the sets of a deployment that is being deleted, and removes the finalizer when they are gone. If
 // dependents are orphaned, the garbage collector removes their owner references first.
-func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *deploymentSnapshot) error {
-	if controllerutil.ContainsFinalizer(seen.deployment, metav1.FinalizerOrphanDependents) {
+func (r *Reconciler) end(ctx context.Context, s *snapshot) error {
+	if controllerutil.ContainsFinalizer(s.deployment, metav1.FinalizerOrphanDependents) {
 		return nil
 	}
-	for _, set := range seen.sets {
+	for _, set := range s.sets {
 		if set.DeletionTimestamp != nil {
 			continue
 		}
@@ -142,16 +140,16 @@ func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *depl
 			return err
 		}
 	}
-	after := &clusterv1.MachineDeployment{ObjectMeta: *seen.deployment.ObjectMeta.DeepCopy()}
-	if len(seen.sets) > 0 || !controllerutil.RemoveFinalizer(after, clusterv1.MachineDeploymentFinalizer) {
+	after := &clusterv1.MachineDeployment{ObjectMeta: *s.deployment.ObjectMeta.DeepCopy()}
+	if len(s.sets) > 0 || !controllerutil.RemoveFinalizer(after, clusterv1.MachineDeploymentFinalizer) {
 		return nil
 	}
-	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta}
+	before := &clusterv1.MachineDeployment{ObjectMeta: s.deployment.ObjectMeta}
 	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, after, before))
 }
 
 // deleteSet deletes a set if it has not changed: the garbage collector may have made it an orphan meanwhile.
-func (r *ClusterMachineDeploymentReconciler) deleteSet(ctx context.Context, set *clusterv1.MachineSet) error {
+func (r *Reconciler) deleteSet(ctx context.Context, set *clusterv1.MachineSet) error {
 	err := patch.DeleteWithLock(ctx, r.cached, set)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)
@@ -159,7 +157,6 @@ func (r *ClusterMachineDeploymentReconciler) deleteSet(ctx context.Context, set 
 	return nil
 }
 
-func (r *ClusterMachineDeploymentReconciler) recordEvent(seen *deploymentSnapshot, reason, message string,
-	arguments ...any) {
-	r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeNormal, reason, "Rollout", message, arguments...)
+func (r *Reconciler) recordEvent(s *snapshot, reason, message string, arguments ...any) {
+	r.recorder.Eventf(s.deployment, nil, corev1.EventTypeNormal, reason, "Rollout", message, arguments...)
 }

@@ -69,7 +69,7 @@ func (f *field) manageIn(reach *rest.Config) (stop func()) {
 				return err
 			}
 		}
-		return capi.SetupWithManager(f.Context(), m, capi.ClusterAPIOptions{})
+		return capi.SetupWithManager(f.Context(), m, capi.Options{})
 	})
 }
 
@@ -78,7 +78,7 @@ func setUpDeployments(m ctrl.Manager) error {
 }
 
 func setUpSets(m ctrl.Manager) error {
-	return machineset.SetupWithManager(m, machineset.ClusterMachineSetOptions{})
+	return machineset.SetupWithManager(m, machineset.Options{})
 }
 
 // newDeployment returns one of small machines.

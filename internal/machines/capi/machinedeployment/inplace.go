@@ -21,9 +21,9 @@ import (
 // decideInPlace decides for each old set whether its machines can be updated in place. After an error no set is
 // changed, since replaced machines could not be restored. In a cluster without extensions all machines are replaced,
 // and no reason is reported.
-func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, seen *deploymentSnapshot) error {
-	seen.inPlace = map[types.UID]rolloutplan.InPlaceDecision{}
-	movable := seen.movable()
+func (r *Reconciler) decideInPlace(ctx context.Context, s *snapshot) error {
+	s.inPlace = map[types.UID]rolloutplan.InPlaceDecision{}
+	movable := s.movable()
 	if len(movable) == 0 {
 		return nil
 	}
@@ -32,21 +32,21 @@ func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, 
 		return err
 	}
 	for _, set := range movable {
-		reason, err := rolloutrules.ReplacementReason(seen.deployment, set, seen.time), error(nil)
+		reason, err := rolloutrules.ReplacementReason(s.deployment, set, s.time), error(nil)
 		if reason == "" {
-			reason, err = r.ask(ctx, seen, set)
+			reason, err = r.ask(ctx, s, set)
 		}
 		if err != nil {
 			return fmt.Errorf("decide whether machines of MachineSet %s can be updated in place: %w", set.Name, err)
 		}
-		seen.inPlace[set.UID] = rolloutplan.InPlaceDecision{IsPossible: reason == "", Reason: reason}
+		s.inPlace[set.UID] = rolloutplan.InPlaceDecision{IsPossible: reason == "", Reason: reason}
 	}
 	return nil
 }
 
 // movable returns the old sets with machines that could be moved to the new set. While a rollout is paused, and with
 // OnDelete, no machine is updated in place.
-func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
+func (s *snapshot) movable() []*clusterv1.MachineSet {
 	if spec := s.spec(); spec.IsOnDelete || spec.IsPaused {
 		return nil
 	}
@@ -57,8 +57,7 @@ func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
 
 // ask calls the extension, and returns why the machines of an old set are replaced; empty if they can be updated in
 // place. A template that was deleted can't be compared.
-func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *deploymentSnapshot,
-	set *clusterv1.MachineSet) (string, error) {
+func (r *Reconciler) ask(ctx context.Context, s *snapshot, set *clusterv1.MachineSet) (string, error) {
 	current, err := r.objectsOf(ctx, set)
 	if apierrors.IsNotFound(err) {
 		return "a template of MachineSet " + set.Name + " is gone", nil
@@ -66,7 +65,7 @@ func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *depl
 	if err != nil {
 		return "", err
 	}
-	desired, err := r.objectsOf(ctx, seen.wantedSet())
+	desired, err := r.objectsOf(ctx, s.wantedSet())
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +75,7 @@ func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *depl
 }
 
 // wantedSet returns the set with the deployment's template, also before it is created.
-func (s *deploymentSnapshot) wantedSet() *clusterv1.MachineSet {
+func (s *snapshot) wantedSet() *clusterv1.MachineSet {
 	if current := s.current(); current != nil {
 		return current
 	}
@@ -84,7 +83,7 @@ func (s *deploymentSnapshot) wantedSet() *clusterv1.MachineSet {
 }
 
 // objectsOf returns a set and its templates for a request to an extension.
-func (r *ClusterMachineDeploymentReconciler) objectsOf(ctx context.Context, set *clusterv1.MachineSet) (
+func (r *Reconciler) objectsOf(ctx context.Context, set *clusterv1.MachineSet) (
 	hooksv1.CanUpdateMachineSetRequestObjects, error,
 ) {
 	template := set.Spec.Template.Spec
@@ -104,7 +103,7 @@ func (r *ClusterMachineDeploymentReconciler) objectsOf(ctx context.Context, set 
 }
 
 // replacements returns why machines are replaced, for the condition RollingOut.
-func (s *deploymentSnapshot) replacements() []string {
+func (s *snapshot) replacements() []string {
 	var lines []string
 	for _, set := range s.sets {
 		if decision := s.inPlace[set.UID]; decision.Reason != "" {

@@ -30,11 +30,11 @@ import (
 // concurrency is how many MachineDeployments are worked on at a time.
 const concurrency = 10
 
-// A ClusterMachineDeploymentReconciler rolls out the templates of Cluster API's MachineDeployments.
-type ClusterMachineDeploymentReconciler struct {
+// A Reconciler rolls out the templates of Cluster API's MachineDeployments.
+type Reconciler struct {
 	cached     client.Client
 	live       client.Reader // reads from the API server
-	references contract.ObjectReferences
+	references contract.References
 	recorder   events.EventRecorder
 	hooks      *runtimehook.InPlaceHooks
 	now        func() time.Time
@@ -43,9 +43,9 @@ type ClusterMachineDeploymentReconciler struct {
 // SetupWithManager adds the controller of MachineDeployments to a manager. The hooks decide which machines can be
 // updated in place.
 func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) error {
-	r := &ClusterMachineDeploymentReconciler{
+	r := &Reconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
-		references: contract.ObjectReferences{Client: manager.GetClient()},
+		references: contract.References{Client: manager.GetClient()},
 		recorder:   manager.GetEventRecorder("machinedeployment-controller"),
 		hooks:      hooks,
 		now:        time.Now,
@@ -70,26 +70,26 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 //
 // The cache may lag behind the last writes of this controller and of the controller of MachineSets. So the cache only
 // decides whether there may be something to do; the plan is made from a read of the API server.
-func (r *ClusterMachineDeploymentReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	suffix := rand.String(randomLength)
-	seen, err := r.takeSnapshot(ctx, r.cached, request.NamespacedName, suffix)
-	if err == nil && seen != nil && seen.isIncomplete() {
-		seen, err = r.takeSnapshot(ctx, r.live, request.NamespacedName, suffix)
+	s, err := r.takeSnapshot(ctx, r.cached, request.NamespacedName, suffix)
+	if err == nil && s != nil && s.isIncomplete() {
+		s, err = r.takeSnapshot(ctx, r.live, request.NamespacedName, suffix)
 	}
 	switch {
-	case err != nil || seen == nil:
+	case err != nil || s == nil:
 		return ctrl.Result{}, err
-	case seen.isPaused():
-		return ctrl.Result{}, r.report(ctx, seen, nil)
-	case seen.deployment.DeletionTimestamp != nil:
-		problem := r.end(ctx, seen)
-		return ctrl.Result{}, r.report(ctx, seen, problem)
-	case seen.unset != nil:
-		return ctrl.Result{}, seen.setReplicas(ctx, r.cached) // which causes another pass
+	case s.isPaused():
+		return ctrl.Result{}, r.report(ctx, s, nil)
+	case s.deployment.DeletionTimestamp != nil:
+		problem := r.end(ctx, s)
+		return ctrl.Result{}, r.report(ctx, s, problem)
+	case s.unset != nil:
+		return ctrl.Result{}, s.setReplicas(ctx, r.cached) // which causes another pass
 	}
-	if err := r.claim(ctx, seen); err != nil {
+	if err := r.claim(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	problem := errors.Join(seen.undecided, r.execute(ctx, seen), r.judge(ctx, seen))
-	return ctrl.Result{RequeueAfter: seen.untilRollout()}, r.report(ctx, seen, problem)
+	problem := errors.Join(s.undecided, r.execute(ctx, s), r.judge(ctx, s))
+	return ctrl.Result{RequeueAfter: s.untilRollout()}, r.report(ctx, s, problem)
 }

@@ -26,7 +26,7 @@ type setChange struct {
 }
 
 // plan returns the next changes. Sets that are being deleted are left alone, but their machines are counted.
-func (s *deploymentSnapshot) plan() rollout {
+func (s *snapshot) plan() rollout {
 	state := rolloutplan.RolloutState{Spec: s.spec(), Updating: rolloutplan.Updating(s.owned())}
 	current := s.current()
 	switch {
@@ -42,12 +42,12 @@ func (s *deploymentSnapshot) plan() rollout {
 	return s.changes(rolloutplan.Make(state), current, old)
 }
 
-func (s *deploymentSnapshot) spec() rolloutplan.RolloutSpec {
+func (s *snapshot) spec() rolloutplan.RolloutSpec {
 	return rolloutplan.SpecOf(&s.deployment.Spec)
 }
 
 // stateOf returns the state of a set for the plan.
-func (s *deploymentSnapshot) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
+func (s *snapshot) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
 	_, isMoving := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	isCurrent := len(rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) == 0
 	return rolloutplan.SetState{
@@ -57,7 +57,7 @@ func (s *deploymentSnapshot) stateOf(set *clusterv1.MachineSet) rolloutplan.SetS
 }
 
 // changes returns the sets that differ from the plan: the new one first.
-func (s *deploymentSnapshot) changes(plan rolloutplan.RolloutPlan, current *clusterv1.MachineSet,
+func (s *snapshot) changes(plan rolloutplan.RolloutPlan, current *clusterv1.MachineSet,
 	old []*clusterv1.MachineSet) rollout {
 	var result rollout
 	if plan.New != nil {
@@ -124,7 +124,7 @@ const (
 )
 
 // newSet returns a set for the deployment's template, before it is created.
-func (s *deploymentSnapshot) newSet(suffix string) (*clusterv1.MachineSet, error) {
+func (s *snapshot) newSet(suffix string) (*clusterv1.MachineSet, error) {
 	hash, err := hashOf(rolloutFields(s.deployment.Spec.Template.Spec))
 	if err != nil {
 		return nil, err

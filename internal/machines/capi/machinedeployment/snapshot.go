@@ -21,9 +21,9 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A deploymentSnapshot is the observed state of a MachineDeployment, its MachineSets and their Machines, and the plan.
-// The sets and Machines belong to the cache: they must not be changed.
-type deploymentSnapshot struct {
+// A snapshot is the observed state of a MachineDeployment, its MachineSets and their Machines, and the plan. The sets
+// and Machines belong to the cache: they must not be changed.
+type snapshot struct {
 	time       time.Time
 	deployment *clusterv1.MachineDeployment
 	cluster    *clusterv1.Cluster // nil if there is none
@@ -46,28 +46,28 @@ type deploymentSnapshot struct {
 
 // takeSnapshot takes a snapshot of a deployment, and plans the next steps. The suffix is the end of the name of a new
 // set: it is passed in, so that it stays the same during a pass.
-func (r *ClusterMachineDeploymentReconciler) takeSnapshot(ctx context.Context, reader client.Reader,
-	key types.NamespacedName, suffix string) (*deploymentSnapshot, error) {
-	seen, err := readSnapshot(ctx, reader, key, r.now())
-	if err != nil || seen == nil || seen.invalid != "" || seen.unset != nil || seen.isPaused() ||
-		seen.deployment.DeletionTimestamp != nil {
-		return seen, err
+func (r *Reconciler) takeSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName,
+	suffix string) (*snapshot, error) {
+	s, err := readSnapshot(ctx, reader, key, r.now())
+	if err != nil || s == nil || s.invalid != "" || s.unset != nil || s.isPaused() ||
+		s.deployment.DeletionTimestamp != nil {
+		return s, err
 	}
-	if seen.current() == nil && !seen.spec().IsPaused {
-		if seen.made, err = seen.newSet(suffix); err != nil {
+	if s.current() == nil && !s.spec().IsPaused {
+		if s.made, err = s.newSet(suffix); err != nil {
 			return nil, err
 		}
 	}
-	if seen.undecided = r.decideInPlace(ctx, seen); seen.undecided == nil {
-		seen.rollout = seen.plan()
+	if s.undecided = r.decideInPlace(ctx, s); s.undecided == nil {
+		s.rollout = s.plan()
 	}
-	return seen, nil
+	return s, nil
 }
 
 // readSnapshot reads a MachineDeployment after its machines and sets, as the controller of MachineSets does. It returns
 // nil if the deployment does not exist.
 func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName,
-	now time.Time) (*deploymentSnapshot, error) {
+	now time.Time) (*snapshot, error) {
 	var machines clusterv1.MachineList
 	var sets clusterv1.MachineSetList
 	for _, list := range []client.ObjectList{&machines, &sets} {
@@ -75,36 +75,35 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 			return nil, fmt.Errorf("list machines and their sets: %w", err)
 		}
 	}
-	seen := &deploymentSnapshot{
+	s := &snapshot{
 		time:       now,
 		deployment: &clusterv1.MachineDeployment{},
 		machines:   map[types.UID][]*clusterv1.Machine{},
 	}
-	if err := reader.Get(ctx, key, seen.deployment); err != nil {
+	if err := reader.Get(ctx, key, s.deployment); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	isUnset := seen.deployment.Spec.Replicas == nil
-	rolloutrules.SetDefaults(&seen.deployment.Spec)
+	isUnset := s.deployment.Spec.Replicas == nil
+	rolloutrules.SetDefaults(&s.deployment.Spec)
 	var err error
-	if seen.cluster, err = contract.FindCluster(ctx, reader, key.Namespace,
-		seen.deployment.Spec.ClusterName); err != nil {
+	if s.cluster, err = contract.FindCluster(ctx, reader, key.Namespace, s.deployment.Spec.ClusterName); err != nil {
 		return nil, err
 	}
-	seen.validate()
+	s.validate()
 	for i := range machines.Items {
 		if owner := metav1.GetControllerOfNoCopy(&machines.Items[i]); owner != nil {
-			seen.machines[owner.UID] = append(seen.machines[owner.UID], &machines.Items[i])
+			s.machines[owner.UID] = append(s.machines[owner.UID], &machines.Items[i])
 		}
 	}
-	seen.takeSets(sets.Items)
-	if isUnset && seen.invalid == "" {
-		seen.unset, seen.invalid = rolloutrules.UnsetReplicas(seen.deployment.Annotations, seen.lastReplicas())
+	s.takeSets(sets.Items)
+	if isUnset && s.invalid == "" {
+		s.unset, s.invalid = rolloutrules.UnsetReplicas(s.deployment.Annotations, s.lastReplicas())
 	}
-	return seen, nil
+	return s, nil
 }
 
 // validate checks what Cluster API's admission refuses, which does not run here.
-func (s *deploymentSnapshot) validate() {
+func (s *snapshot) validate() {
 	var err error
 	if s.selector, err = replicas.SelectorOf(&s.deployment.Spec.Selector,
 		s.deployment.Spec.Template.Labels); err != nil {
@@ -119,7 +118,7 @@ func (s *deploymentSnapshot) validate() {
 }
 
 // takeSets selects the sets of the namespace that the deployment controls or has to adopt.
-func (s *deploymentSnapshot) takeSets(all []clusterv1.MachineSet) {
+func (s *snapshot) takeSets(all []clusterv1.MachineSet) {
 	for i := range all {
 		set := &all[i]
 		switch {
@@ -134,14 +133,14 @@ func (s *deploymentSnapshot) takeSets(all []clusterv1.MachineSet) {
 
 // adopts reports whether the deployment has to adopt a set: it belonged to a deployment, and no longer has a
 // controller.
-func (s *deploymentSnapshot) adopts(set *clusterv1.MachineSet) bool {
+func (s *snapshot) adopts(set *clusterv1.MachineSet) bool {
 	_, wasOfDeployment := set.Labels[clusterv1.MachineDeploymentUniqueLabel]
 	return wasOfDeployment && metav1.GetControllerOfNoCopy(set) == nil && set.DeletionTimestamp == nil &&
 		set.Spec.ClusterName == s.deployment.Spec.ClusterName && s.selector.Matches(labels.Set(set.Labels))
 }
 
 // lastReplicas returns the spec.replicas by which the sets were scaled last; 0 if there are none.
-func (s *deploymentSnapshot) lastReplicas() int {
+func (s *snapshot) lastReplicas() int {
 	for _, set := range slices.Backward(s.sets) {
 		if last, err := strconv.Atoi(set.Annotations[clusterv1.DesiredReplicasAnnotation]); err == nil {
 			return last
@@ -151,7 +150,7 @@ func (s *deploymentSnapshot) lastReplicas() int {
 }
 
 // owned returns all machines of the deployment's sets.
-func (s *deploymentSnapshot) owned() []*clusterv1.Machine {
+func (s *snapshot) owned() []*clusterv1.Machine {
 	var owned []*clusterv1.Machine
 	for _, set := range s.sets {
 		owned = append(owned, s.machines[set.UID]...)
@@ -160,10 +159,10 @@ func (s *deploymentSnapshot) owned() []*clusterv1.Machine {
 }
 
 // isPaused reports whether nothing must be changed. A deployment with spec.paused is still scaled.
-func (s *deploymentSnapshot) isPaused() bool { return contract.IsPaused(s.deployment, s.cluster) }
+func (s *snapshot) isPaused() bool { return contract.IsPaused(s.deployment, s.cluster) }
 
 // isIncomplete reports whether anything has to be done that requires a read from the API server first.
-func (s *deploymentSnapshot) isIncomplete() bool {
+func (s *snapshot) isIncomplete() bool {
 	if s.deployment.DeletionTimestamp != nil {
 		return len(s.sets) == 0 // before the finalizer is removed
 	}
@@ -179,7 +178,7 @@ func rolloutFields(template clusterv1.MachineSpec) clusterv1.MachineSpec {
 }
 
 // untilRollout returns how long it is until spec.rollout.after, 0 if that has passed.
-func (s *deploymentSnapshot) untilRollout() time.Duration {
+func (s *snapshot) untilRollout() time.Duration {
 	after := s.deployment.Spec.Rollout.After
 	if after.IsZero() {
 		return 0
@@ -188,18 +187,18 @@ func (s *deploymentSnapshot) untilRollout() time.Duration {
 }
 
 // current returns the set with the deployment's template, or nil.
-func (s *deploymentSnapshot) current() *clusterv1.MachineSet {
+func (s *snapshot) current() *clusterv1.MachineSet {
 	return rolloutrules.Current(s.deployment, s.sets, s.time)
 }
 
 // old returns all sets except for the current one, the oldest first.
-func (s *deploymentSnapshot) old(current *clusterv1.MachineSet) []*clusterv1.MachineSet {
+func (s *snapshot) old(current *clusterv1.MachineSet) []*clusterv1.MachineSet {
 	return slices.DeleteFunc(slices.Clone(s.sets), func(set *clusterv1.MachineSet) bool { return set == current })
 }
 
 // setReplicas sets spec.replicas of a deployment that does not have it: the scale subresource, and autoscalers, read it
 // from there.
-func (s *deploymentSnapshot) setReplicas(ctx context.Context, c client.Client) error {
+func (s *snapshot) setReplicas(ctx context.Context, c client.Client) error {
 	before, changed := s.deployment.DeepCopy(), s.deployment.DeepCopy()
 	before.Spec.Replicas, changed.Spec.Replicas = nil, s.unset // the snapshot has a default
 	if err := patch.WithLock(ctx, c, changed, before); client.IgnoreNotFound(err) != nil {

@@ -58,7 +58,7 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 		set.Spec.Template.Spec, d.Spec.Template.Spec = small, small
 		m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: "v1.36.0"}
 		c.change(d, m)
-		got := aggregate.UpToDate(m, (&deploymentSnapshot{time: now, deployment: d}).missing(set))
+		got := aggregate.UpToDate(m, (&snapshot{time: now, deployment: d}).missing(set))
 		if diff := cmp.Diff(c.want, string(got.Status)+" "+got.Reason+" "+got.Message); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -74,7 +74,7 @@ func TestWhatWasCountedBeforeATemplateChangedIsNotUpToDate(t *testing.T) {
 	d.Spec.Template.Spec.Version, set.Spec.Template.Spec.Version = "v1.37.0", "v1.36.0"
 	set.Status.Replicas, set.Status.UpToDateReplicas = ptr.To[int32](1), ptr.To[int32](1)
 	status := clusterv1.MachineDeploymentStatus{}
-	count(&status, &deploymentSnapshot{deployment: d, sets: []*clusterv1.MachineSet{set}})
+	count(&status, &snapshot{deployment: d, sets: []*clusterv1.MachineSet{set}})
 	if *status.Replicas != 1 || *status.UpToDateReplicas != 0 {
 		t.Errorf("%d of %d replicas are up to date", *status.UpToDateReplicas, *status.Replicas)
 	}

@@ -17,18 +17,18 @@ import (
 
 // judge sets the condition UpToDate of each machine, in the snapshot too, from which the status of the deployment is
 // computed. A machine that changes meanwhile triggers another pass.
-func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *deploymentSnapshot) error {
-	if seen.invalid != "" {
+func (r *Reconciler) judge(ctx context.Context, s *snapshot) error {
+	if s.invalid != "" {
 		return nil
 	}
-	for _, set := range seen.sets {
-		for i, machine := range seen.machines[set.UID] {
+	for _, set := range s.sets {
+		for i, machine := range s.machines[set.UID] {
 			judged := machine.DeepCopy()
-			meta.SetStatusCondition(&judged.Status.Conditions, aggregate.UpToDate(machine, seen.missing(set)))
+			meta.SetStatusCondition(&judged.Status.Conditions, aggregate.UpToDate(machine, s.missing(set)))
 			if equality.Semantic.DeepEqual(machine.Status.Conditions, judged.Status.Conditions) {
 				continue
 			}
-			seen.machines[set.UID][i] = judged
+			s.machines[set.UID][i] = judged
 			err := patch.StatusWithLock(ctx, r.cached, judged, machine)
 			if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 				return fmt.Errorf("write the status of Machine %s: %w", machine.Name, err)
@@ -39,7 +39,7 @@ func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *de
 }
 
 // missing returns why the machines of a set are not up to date; empty if its template is the deployment's.
-func (s *deploymentSnapshot) missing(set *clusterv1.MachineSet) []string {
+func (s *snapshot) missing(set *clusterv1.MachineSet) []string {
 	missing := rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)
 	if rolloutrules.IsExpired(s.deployment, set, s.time) {
 		missing = append(missing, "MachineDeployment spec.rolloutAfter expired")

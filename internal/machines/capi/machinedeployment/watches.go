@@ -23,8 +23,7 @@ func deploymentOfMachine(_ context.Context, machine client.Object) []reconcile.R
 }
 
 // deploymentsOfOrphan returns the deployments that may adopt a set.
-func (r *ClusterMachineDeploymentReconciler) deploymentsOfOrphan(ctx context.Context,
-	set client.Object) []reconcile.Request {
+func (r *Reconciler) deploymentsOfOrphan(ctx context.Context, set client.Object) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(set) != nil {
 		return nil
 	}
@@ -35,19 +34,18 @@ func (r *ClusterMachineDeploymentReconciler) deploymentsOfOrphan(ctx context.Con
 }
 
 // deploymentsOfCluster returns the deployments of a Cluster.
-func (r *ClusterMachineDeploymentReconciler) deploymentsOfCluster(ctx context.Context,
-	cluster client.Object) []reconcile.Request {
+func (r *Reconciler) deploymentsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.deploymentsOf(ctx, cluster.GetNamespace(), func(d *clusterv1.MachineDeployment) bool {
 		return d.Spec.ClusterName == cluster.GetName()
 	})
 }
 
 // allDeployments returns all deployments: a change of an extension may unblock a rollout.
-func (r *ClusterMachineDeploymentReconciler) allDeployments(ctx context.Context, _ client.Object) []reconcile.Request {
+func (r *Reconciler) allDeployments(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.deploymentsOf(ctx, metav1.NamespaceAll, func(*clusterv1.MachineDeployment) bool { return true })
 }
 
-func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string,
+func (r *Reconciler) deploymentsOf(ctx context.Context, namespace string,
 	matches func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
 	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineDeploymentList{}, matches, client.InNamespace(namespace))
 }

@@ -23,7 +23,7 @@ func TestWithTheControllersOfMachines(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
 	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
-		if err := machineset.SetupWithManager(m, machineset.ClusterMachineSetOptions{}); err != nil {
+		if err := machineset.SetupWithManager(m, machineset.Options{}); err != nil {
 			return err
 		}
 		for _, add := range []func(ctrl.Manager) error{kwok.SetupWithManager, kwok.SetupConfigsWithManager} {
@@ -31,7 +31,7 @@ func TestWithTheControllersOfMachines(t *testing.T) {
 				return err
 			}
 		}
-		return capi.SetupWithManager(t.Context(), m, capi.ClusterAPIOptions{})
+		return capi.SetupWithManager(t.Context(), m, capi.Options{})
 	})
 	plane := &unstructured.Unstructured{
 		Object: map[string]any{"status": map[string]any{"externalManagedControlPlane": true}},

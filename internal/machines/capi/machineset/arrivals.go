@@ -13,18 +13,18 @@ import (
 )
 
 // acknowledged returns the machines that were moved to the set, and that its deployment has counted among its replicas.
-func (s *clusterSetSnapshot) acknowledged() []string {
+func (s *snapshot) acknowledged() []string {
 	return rolloutrules.Names(s.set.Annotations[clusterv1.AcknowledgedMoveAnnotation])
 }
 
 // isUncounted reports whether a machine has arrived that the set's replicas do not count yet: it is not surplus.
-func (s *clusterSetSnapshot) isUncounted(m replicas.Replica) bool {
+func (s *snapshot) isUncounted(m replicas.Replica) bool {
 	return rolloutrules.IsArriving(s.machines[m.Name]) && !slices.Contains(s.acknowledged(), m.Name)
 }
 
 // isAhead reports whether the set's replicas count a machine whose arrival was not observed, since machines are read
 // before the set. A replacement would be created for it.
-func (s *clusterSetSnapshot) isAhead() bool {
+func (s *snapshot) isAhead() bool {
 	return slices.ContainsFunc(s.acknowledged(), func(name string) bool {
 		return !slices.ContainsFunc(s.replicas, func(m replicas.Replica) bool {
 			return m.Name == name && m.IsCounted()
@@ -33,7 +33,7 @@ func (s *clusterSetSnapshot) isAhead() bool {
 }
 
 // arrivals returns the machines whose update in place can begin: they are counted, and are not being deleted.
-func (s *clusterSetSnapshot) arrivals() []*clusterv1.Machine {
+func (s *snapshot) arrivals() []*clusterv1.Machine {
 	var found []*clusterv1.Machine
 	for _, machine := range s.counted() {
 		if rolloutrules.IsArriving(machine) && machine.DeletionTimestamp == nil &&
@@ -45,13 +45,13 @@ func (s *clusterSetSnapshot) arrivals() []*clusterv1.Machine {
 }
 
 // beginUpdates triggers the updates of the machines that have arrived.
-func (r *ClusterMachineSetReconciler) beginUpdates(ctx context.Context, seen *clusterSetSnapshot) error {
-	if seen.invalid != "" {
+func (r *Reconciler) beginUpdates(ctx context.Context, s *snapshot) error {
+	if s.invalid != "" {
 		return nil
 	}
-	arrivals := seen.arrivals()
+	arrivals := s.arrivals()
 	_, err := replicas.InParallel(len(arrivals), requests, func(i int) error {
-		return r.beginUpdate(ctx, seen.set, arrivals[i])
+		return r.beginUpdate(ctx, s.set, arrivals[i])
 	})
 	if err != nil {
 		return fmt.Errorf("begin the update in place of machines: %w", err)
@@ -59,8 +59,7 @@ func (r *ClusterMachineSetReconciler) beginUpdates(ctx context.Context, seen *cl
 	return nil
 }
 
-func (r *ClusterMachineSetReconciler) beginUpdate(ctx context.Context, set *clusterv1.MachineSet,
-	machine *clusterv1.Machine) error {
+func (r *Reconciler) beginUpdate(ctx context.Context, set *clusterv1.MachineSet, machine *clusterv1.Machine) error {
 	begun, err := r.machines.BeginUpdate(ctx, templateOf(set), machine)
 	if err == nil {
 		r.recorder.Eventf(begun, nil, corev1.EventTypeNormal, "SuccessfulStartInPlaceUpdate", "UpdateInPlace",

@@ -21,10 +21,10 @@ const (
 )
 
 // templateOf returns the template of a set's machines.
-func templateOf(set *clusterv1.MachineSet) machinetemplate.MachineTemplate {
+func templateOf(set *clusterv1.MachineSet) machinetemplate.Template {
 	spec := set.Spec.Template.Spec
 	spec.ClusterName = set.Spec.ClusterName
-	return machinetemplate.MachineTemplate{
+	return machinetemplate.Template{
 		Namespace: set.Namespace, Owner: controllerOf(set), Labels: machineLabels(set),
 		Annotations: set.Spec.Template.Annotations, Spec: spec,
 	}
@@ -44,7 +44,7 @@ func machineLabels(set *clusterv1.MachineSet) map[string]string {
 
 // createMachine creates a machine, and returns its name. If a template is missing, the set is reconciled when it is
 // created.
-func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *clusterv1.MachineSet) (string, error) {
+func (r *Reconciler) createMachine(ctx context.Context, set *clusterv1.MachineSet) (string, error) {
 	name, err := machinetemplate.NewName(set.Spec.MachineNaming.Template, set.Spec.ClusterName, "machineSet", set.Name)
 	if err != nil {
 		return "", err

@@ -30,7 +30,7 @@ func TestTemplatesThatAreNotThere(t *testing.T) {
 		}
 		return nil
 	})
-	f.manageWith(counted, machineset.ClusterMachineSetOptions{RetrySoon: time.Hour})
+	f.manageWith(counted, machineset.Options{RetrySoon: time.Hour})
 	set := f.newSet("web", 2)
 	set.Spec.Template.Spec.InfrastructureRef.Name, set.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "large", "special"
 	f.MustCreate(set)

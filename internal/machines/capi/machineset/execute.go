@@ -18,21 +18,21 @@ import (
 )
 
 // claim sets the finalizer and the owner reference to the Cluster of the set.
-func (r *ClusterMachineSetReconciler) claim(ctx context.Context, seen *clusterSetSnapshot) error {
-	claimed := seen.set.DeepCopy()
+func (r *Reconciler) claim(ctx context.Context, s *snapshot) error {
+	claimed := s.set.DeepCopy()
 	controllerutil.AddFinalizer(claimed, clusterv1.MachineSetFinalizer)
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, claimed.Spec.ClusterName)
 	_, isOfDeployment := claimed.Labels[clusterv1.MachineDeploymentNameLabel]
-	if seen.cluster != nil && !isOfDeployment && !slices.ContainsFunc(claimed.OwnerReferences, isClusterOrDeployment) {
-		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(seen.cluster))
+	if s.cluster != nil && !isOfDeployment && !slices.ContainsFunc(claimed.OwnerReferences, isClusterOrDeployment) {
+		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(s.cluster))
 	}
-	if equality.Semantic.DeepEqual(seen.set.ObjectMeta, claimed.ObjectMeta) {
+	if equality.Semantic.DeepEqual(s.set.ObjectMeta, claimed.ObjectMeta) {
 		return nil
 	}
-	if err := patch.WithLock(ctx, r.cached, claimed, seen.set); err != nil {
-		return fmt.Errorf("claim MachineSet %s: %w", seen.set.Name, err)
+	if err := patch.WithLock(ctx, r.cached, claimed, s.set); err != nil {
+		return fmt.Errorf("claim MachineSet %s: %w", s.set.Name, err)
 	}
-	seen.set = claimed
+	s.set = claimed
 	return nil
 }
 
@@ -42,51 +42,50 @@ func isClusterOrDeployment(owner metav1.OwnerReference) bool {
 }
 
 // execute executes a plan.
-func (r *ClusterMachineSetReconciler) execute(ctx context.Context, seen *clusterSetSnapshot,
-	p replicas.ReplicaPlan) error {
-	scaler := r.scaler(seen)
-	if err := replicas.SettleOwnership(ctx, scaler, p, seen.machines); err != nil {
+func (r *Reconciler) execute(ctx context.Context, s *snapshot, p replicas.Plan) error {
+	scaler := r.scaler(s)
+	if err := replicas.SettleOwnership(ctx, scaler, p, s.machines); err != nil {
 		return err
 	}
 	if p.Create > 0 {
-		if err := r.prepare(ctx, seen); err != nil {
+		if err := r.prepare(ctx, s); err != nil {
 			return err
 		}
-		return scaler.Create(ctx, p.Create, func() (string, error) { return r.createMachine(ctx, seen.set) })
+		return scaler.Create(ctx, p.Create, func() (string, error) { return r.createMachine(ctx, s.set) })
 	}
 	if len(p.Remove) > 0 {
-		return r.spare(ctx, seen, p.Remove)
+		return r.spare(ctx, s, p.Remove)
 	}
 	return nil
 }
 
-func (r *ClusterMachineSetReconciler) scaler(seen *clusterSetSnapshot) replicas.Scaler {
+func (r *Reconciler) scaler(s *snapshot) replicas.Scaler {
 	return replicas.Scaler{
-		Client: r.cached, Events: r.recorder, Set: seen.set, Owner: controllerOf(seen.set), Requests: requests,
+		Client: r.cached, Events: r.recorder, Set: s.set, Owner: controllerOf(s.set), Requests: requests,
 	}
 }
 
 // prepare returns an error while no machine can be created.
-func (r *ClusterMachineSetReconciler) prepare(ctx context.Context, seen *clusterSetSnapshot) error {
-	if err := r.preflight(ctx, seen); err != nil {
+func (r *Reconciler) prepare(ctx context.Context, s *snapshot) error {
+	if err := r.preflight(ctx, s); err != nil {
 		return err
 	}
-	return r.machines.DeleteLeftovers(ctx, templateOf(seen.set), seen.machines)
+	return r.machines.DeleteLeftovers(ctx, templateOf(s.set), s.machines)
 }
 
 // end deletes the machines of a set that is being deleted, and removes the finalizer when they are gone. If dependents
 // are orphaned, the garbage collector removes their owner references first.
-func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *clusterSetSnapshot) error {
-	owned := seen.owned()
+func (r *Reconciler) end(ctx context.Context, s *snapshot) error {
+	owned := s.owned()
 	switch {
-	case controllerutil.ContainsFinalizer(seen.set, metav1.FinalizerOrphanDependents):
+	case controllerutil.ContainsFinalizer(s.set, metav1.FinalizerOrphanDependents):
 		return nil
 	case len(owned) == 0:
-		before := seen.set.DeepCopy()
-		if !controllerutil.RemoveFinalizer(seen.set, clusterv1.MachineSetFinalizer) {
+		before := s.set.DeepCopy()
+		if !controllerutil.RemoveFinalizer(s.set, clusterv1.MachineSetFinalizer) {
 			return nil
 		}
-		return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, seen.set, before))
+		return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, s.set, before))
 	}
 	var names []string
 	for _, machine := range owned {
@@ -97,7 +96,7 @@ func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *clusterSetS
 	if len(names) == 0 {
 		return nil
 	}
-	return replicas.Remove(ctx, r.scaler(seen), names, seen.machines)
+	return replicas.Remove(ctx, r.scaler(s), names, s.machines)
 }
 
 func controllerOf(set *clusterv1.MachineSet) metav1.OwnerReference {

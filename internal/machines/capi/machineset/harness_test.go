@@ -51,10 +51,10 @@ func newIdleField(t testing.TB) *field {
 // they are deleted, unless they are held.
 func (f *field) manage(reach *rest.Config) (stop func()) {
 	f.Helper()
-	return f.manageWith(reach, machineset.ClusterMachineSetOptions{})
+	return f.manageWith(reach, machineset.Options{})
 }
 
-func (f *field) manageWith(reach *rest.Config, o machineset.ClusterMachineSetOptions) (stop func()) {
+func (f *field) manageWith(reach *rest.Config, o machineset.Options) (stop func()) {
 	f.Helper()
 	return stage.ManageIn(f, f.Namespace, reach, func(m ctrl.Manager) error {
 		if err := machineset.SetupWithManager(m, o); err != nil {

@@ -35,35 +35,35 @@ const (
 	requests    = 20 // machines of one MachineSet that are created, changed or deleted at a time
 )
 
-// ClusterMachineSetOptions configure the controller of MachineSets. The zero value works.
-type ClusterMachineSetOptions struct {
+// Options configure the controller of MachineSets. The zero value works.
+type Options struct {
 	RetrySoon time.Duration // pause before the first retry; a quarter of a second if it is 0
 }
 
-// A ClusterMachineSetReconciler maintains the machines of Cluster API's MachineSets.
-type ClusterMachineSetReconciler struct {
+// A Reconciler maintains the machines of Cluster API's MachineSets.
+type Reconciler struct {
 	cached     client.Client
 	live       client.Reader // reads from the API server
-	references contract.ObjectReferences
-	machines   machinetemplate.MachineWriter
+	references contract.References
+	machines   machinetemplate.Writer
 	recorder   events.EventRecorder
 	now        func() time.Time
 	templates  *infra.Watcher // of templates that are missing
 }
 
 // SetupWithManager adds the controller of MachineSets to a manager.
-func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
+func SetupWithManager(manager ctrl.Manager, o Options) error {
 	templates, err := infra.NewWatcher(manager)
 	if err != nil {
 		return err
 	}
-	r := &ClusterMachineSetReconciler{
+	r := &Reconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
-		references: contract.ObjectReferences{Client: manager.GetClient()},
+		references: contract.References{Client: manager.GetClient()},
 		recorder:   manager.GetEventRecorder("machineset-controller"),
 		now:        time.Now, templates: templates,
 	}
-	r.machines = machinetemplate.MachineWriter{
+	r.machines = machinetemplate.Writer{
 		Client: r.cached, Live: r.live, References: r.references, Manager: fieldManager,
 		MetadataManager: metadataFieldManager,
 	}
@@ -88,29 +88,28 @@ func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
 // The cache may lag behind the last writes of this controller or another instance of it, and behind an annotation that
 // selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from
 // a read of the API server.
-func (r *ClusterMachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	seen, err := readSnapshot(ctx, r.cached, request.NamespacedName)
-	if err == nil && seen != nil && seen.isIncomplete(r.now()) {
-		seen, err = readSnapshot(ctx, r.live, request.NamespacedName)
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	s, err := readSnapshot(ctx, r.cached, request.NamespacedName)
+	if err == nil && s != nil && s.isIncomplete(r.now()) {
+		s, err = readSnapshot(ctx, r.live, request.NamespacedName)
 	}
 	switch {
-	case err != nil || seen == nil:
+	case err != nil || s == nil:
 		return ctrl.Result{}, err
-	case seen.isPaused():
-		return ctrl.Result{}, r.report(ctx, seen, nil)
-	case seen.set.DeletionTimestamp != nil:
-		problem := r.end(ctx, seen)
-		return ctrl.Result{}, r.report(ctx, seen, problem)
-	case seen.unset != nil:
-		return ctrl.Result{}, seen.setReplicas(ctx, r.cached) // which causes another pass
+	case s.isPaused():
+		return ctrl.Result{}, r.report(ctx, s, nil)
+	case s.set.DeletionTimestamp != nil:
+		problem := r.end(ctx, s)
+		return ctrl.Result{}, r.report(ctx, s, problem)
+	case s.unset != nil:
+		return ctrl.Result{}, s.setReplicas(ctx, r.cached) // which causes another pass
 	}
-	if err := r.claim(ctx, seen); err != nil {
+	if err := r.claim(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	isChanged, problem := r.remediate(ctx, seen)
+	isChanged, problem := r.remediate(ctx, s)
 	if !isChanged { // a change causes another pass
-		problem = errors.Join(problem, r.propagate(ctx, seen), r.beginUpdates(ctx, seen),
-			r.execute(ctx, seen, seen.plan(r.now())))
+		problem = errors.Join(problem, r.propagate(ctx, s), r.beginUpdates(ctx, s), r.execute(ctx, s, s.plan(r.now())))
 	}
-	return ctrl.Result{}, r.report(ctx, seen, problem)
+	return ctrl.Result{}, r.report(ctx, s, problem)
 }

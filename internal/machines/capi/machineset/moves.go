@@ -17,7 +17,7 @@ import (
 )
 
 // readDestination reads the set to which surplus machines are moved, if any.
-func (s *clusterSetSnapshot) readDestination(ctx context.Context, reader client.Reader) error {
+func (s *snapshot) readDestination(ctx context.Context, reader client.Reader) error {
 	name, isMoving := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	if !isMoving {
 		return nil
@@ -35,32 +35,32 @@ func (s *clusterSetSnapshot) readDestination(ctx context.Context, reader client.
 }
 
 // spare moves surplus machines to the set that the annotation names, or else deletes them.
-func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *clusterSetSnapshot, names []string) error {
-	if _, isMoving := seen.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; !isMoving {
-		return replicas.Remove(ctx, r.scaler(seen), names, seen.machines)
+func (r *Reconciler) spare(ctx context.Context, s *snapshot, names []string) error {
+	if _, isMoving := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; !isMoving {
+		return replicas.Remove(ctx, r.scaler(s), names, s.machines)
 	}
-	if err := seen.checkDestination(); err != nil {
+	if err := s.checkDestination(); err != nil {
 		return err
 	}
 	var moved []*clusterv1.Machine
 	var deleted []string
 	for _, name := range names {
-		switch isMoved, isLeft := rolloutrules.Surplus(seen.machines[name]); {
+		switch isMoved, isLeft := rolloutrules.Surplus(s.machines[name]); {
 		case isMoved:
-			moved = append(moved, seen.machines[name])
+			moved = append(moved, s.machines[name])
 		case !isLeft:
 			deleted = append(deleted, name)
 		}
 	}
-	if err := r.move(ctx, seen, moved); err != nil || len(deleted) == 0 {
+	if err := r.move(ctx, s, moved); err != nil || len(deleted) == 0 {
 		return err
 	}
-	return replicas.Remove(ctx, r.scaler(seen), deleted, seen.machines)
+	return replicas.Remove(ctx, r.scaler(s), deleted, s.machines)
 }
 
 // checkDestination returns an error unless the set to which machines are moved expects them: it would delete them as
 // surplus.
-func (s *clusterSetSnapshot) checkDestination() error {
+func (s *snapshot) checkDestination() error {
 	name := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	own := metav1.GetControllerOfNoCopy(s.set)
 	switch {
@@ -81,20 +81,19 @@ func (s *clusterSetSnapshot) checkDestination() error {
 }
 
 // move moves machines to another set, each by one write, which fails if the machine was deleted meanwhile.
-func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *clusterSetSnapshot,
-	machines []*clusterv1.Machine) error {
+func (r *Reconciler) move(ctx context.Context, s *snapshot, machines []*clusterv1.Machine) error {
 	count, err := replicas.InParallel(len(machines), requests, func(i int) error {
 		return client.IgnoreNotFound(
-			patch.WithLock(ctx, r.cached, movedTo(seen.destination, seen.set, machines[i]), machines[i]),
+			patch.WithLock(ctx, r.cached, movedTo(s.destination, s.set, machines[i]), machines[i]),
 		)
 	})
 	if count > 0 {
-		r.recorder.Eventf(seen.set, nil, corev1.EventTypeNormal, "SuccessfulMove", "UpdateInPlace",
-			"Moved %d machines to MachineSet %s, to be updated in place", count, seen.destination.Name)
+		r.recorder.Eventf(s.set, nil, corev1.EventTypeNormal, "SuccessfulMove", "UpdateInPlace",
+			"Moved %d machines to MachineSet %s, to be updated in place", count, s.destination.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("move %d of %d machines to MachineSet %s: %w", len(machines)-count, len(machines),
-			seen.destination.Name, err)
+			s.destination.Name, err)
 	}
 	return nil
 }

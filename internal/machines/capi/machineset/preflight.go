@@ -37,19 +37,19 @@ type planeVersions struct{ wanted, current *version.Version }
 // preflight returns an error while no machine can be created: there is no Cluster, or its control plane is being
 // created or updated, or the versions do not fit. A Cluster without a control plane reference, or whose control plane
 // has no version, is not checked.
-func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clusterSetSnapshot) error {
-	if seen.cluster == nil {
-		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.set.Spec.ClusterName)
+func (r *Reconciler) preflight(ctx context.Context, s *snapshot) error {
+	if s.cluster == nil {
+		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", s.set.Spec.ClusterName)
 	}
-	ref := seen.cluster.Spec.ControlPlaneRef
+	ref := s.cluster.Spec.ControlPlaneRef
 	if !ref.IsDefined() {
 		return nil
 	}
-	skipped, err := r.skippedChecks(ctx, seen.set)
+	skipped, err := r.skippedChecks(ctx, s.set)
 	if err != nil || slices.Contains(skipped, string(clusterv1.MachineSetPreflightCheckAll)) {
 		return err
 	}
-	controlPlane, err := r.references.Get(ctx, ref, seen.cluster.Namespace)
+	controlPlane, err := r.references.Get(ctx, ref, s.cluster.Namespace)
 	if err != nil {
 		return fmt.Errorf("check the control plane: %w", err)
 	}
@@ -59,7 +59,7 @@ func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clust
 	}
 	var failures []error
 	for _, check := range preflightChecks {
-		if failure := check.failed(seen.set, plane); failure != "" && !slices.Contains(skipped, string(check.name)) {
+		if failure := check.failed(s.set, plane); failure != "" && !slices.Contains(skipped, string(check.name)) {
 			failures = append(failures, fmt.Errorf("%s %s (preflight check %s)", controlPlane, failure, check.name))
 		}
 	}
@@ -68,7 +68,7 @@ func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clust
 
 // skippedChecks returns the names of the checks that the annotation of a set lists, or else that of its bootstrap
 // config template.
-func (r *ClusterMachineSetReconciler) skippedChecks(ctx context.Context, set *clusterv1.MachineSet) ([]string, error) {
+func (r *Reconciler) skippedChecks(ctx context.Context, set *clusterv1.MachineSet) ([]string, error) {
 	list := set.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation]
 	if ref := set.Spec.Template.Spec.Bootstrap.ConfigRef; list == "" && ref.IsDefined() {
 		template, err := r.references.Get(ctx, ref, set.Namespace)
@@ -83,7 +83,7 @@ func (r *ClusterMachineSetReconciler) skippedChecks(ctx context.Context, set *cl
 }
 
 // versionsOf reads the versions of a control plane. The current one is the lowest of its machines.
-func versionsOf(controlPlane *contract.ReferencedObject) (plane planeVersions, err error) {
+func versionsOf(controlPlane *contract.Object) (plane planeVersions, err error) {
 	wanted, _, _ := unstructured.NestedString(controlPlane.Object, "spec", "version")
 	current, _, _ := unstructured.NestedString(controlPlane.Object, "status", "version")
 	all, _, _ := unstructured.NestedSlice(controlPlane.Object, "status", "versions")

@@ -10,14 +10,14 @@ import (
 )
 
 // propagate updates the fields of machines that need no new machine.
-func (r *ClusterMachineSetReconciler) propagate(ctx context.Context, seen *clusterSetSnapshot) error {
-	if seen.invalid != "" {
+func (r *Reconciler) propagate(ctx context.Context, s *snapshot) error {
+	if s.invalid != "" {
 		return nil
 	}
-	template := templateOf(seen.set)
+	template := templateOf(s.set)
 	var behind []*clusterv1.Machine
-	for _, m := range seen.replicas {
-		machine := seen.machines[m.Name]
+	for _, m := range s.replicas {
+		machine := s.machines[m.Name]
 		if m.Owner == replicas.Ours && m.IsSelected && !template.IsCurrent(machine) {
 			behind = append(behind, machine)
 		}

@@ -76,7 +76,7 @@ func remediatedBefore(a, b *clusterv1.Machine) int {
 }
 
 // readDeployment reads the MachineDeployment of a set with marked machines, which limits how many are replaced at once.
-func (s *clusterSetSnapshot) readDeployment(ctx context.Context, reader client.Reader) error {
+func (s *snapshot) readDeployment(ctx context.Context, reader client.Reader) error {
 	owner := deploymentOf(s.set)
 	if owner == nil || !slices.ContainsFunc(s.counted(), rolloutrules.IsMarked) {
 		return nil
@@ -104,14 +104,14 @@ func deploymentOf(set *clusterv1.MachineSet) *metav1.OwnerReference {
 }
 
 // isOutdated reports whether the rollout replaces the machines of the set anyway, or the deployment is gone.
-func (s *clusterSetSnapshot) isOutdated(now time.Time) bool {
+func (s *snapshot) isOutdated(now time.Time) bool {
 	return s.deployment == nil || rolloutrules.IsExpired(s.deployment, s.set, now) ||
 		len(rolloutrules.Differences(s.set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) > 0
 }
 
 // remediable returns how many marked machines may be deleted at once, and the reason and message for the others.
 // blocked is why no machine can be created, or empty.
-func (s *clusterSetSnapshot) remediable(now time.Time, blocked string) (most int, reason, message string) {
+func (s *snapshot) remediable(now time.Time, blocked string) (most int, reason, message string) {
 	const deferred = clusterv1.MachineSetMachineRemediationDeferredReason
 	isOfDeployment := deploymentOf(s.set) != nil
 	switch {
@@ -136,7 +136,7 @@ func (s *clusterSetSnapshot) remediable(now time.Time, blocked string) (most int
 
 // remedies returns the remedies of marked machines whose conditions change or that have to be deleted. Machines that
 // are updated in place are remediated as well: an update that does not end is a reason to mark one.
-func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
+func (s *snapshot) remedies(now time.Time, blocked string) []remedy {
 	if s.invalid != "" {
 		return nil
 	}
@@ -173,18 +173,17 @@ func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 
 // remediate deletes marked machines, no more at once than allowed, and sets their conditions. It returns whether it has
 // changed machines, so that the snapshot is outdated.
-func (r *ClusterMachineSetReconciler) remediate(ctx context.Context,
-	seen *clusterSetSnapshot) (isChanged bool, err error) {
-	remedies := seen.remedies(r.now(), "")
+func (r *Reconciler) remediate(ctx context.Context, s *snapshot) (isChanged bool, err error) {
+	remedies := s.remedies(r.now(), "")
 	if slices.ContainsFunc(remedies, func(item remedy) bool { return item.isDue }) {
-		if err = r.preflight(ctx, seen); err != nil {
-			remedies = seen.remedies(r.now(), printable.Line(err.Error()))
+		if err = r.preflight(ctx, s); err != nil {
+			remedies = s.remedies(r.now(), printable.Line(err.Error()))
 		}
 	}
 	if len(remedies) == 0 {
 		return false, err
 	}
-	if applyErr := applyRemedies(ctx, r.scaler(seen), seen, remedies); applyErr != nil {
+	if applyErr := applyRemedies(ctx, r.scaler(s), s, remedies); applyErr != nil {
 		return true, applyErr
 	}
 	return true, err
@@ -192,9 +191,9 @@ func (r *ClusterMachineSetReconciler) remediate(ctx context.Context,
 
 // applyRemedies writes the conditions before it deletes: by them remediations are distinguished from other deletions,
 // also after a restart in between.
-func applyRemedies(ctx context.Context, s replicas.Scaler, seen *clusterSetSnapshot, remedies []remedy) error {
-	_, err := replicas.InParallel(len(remedies), s.Requests, func(i int) error {
-		return client.IgnoreNotFound(patch.StatusWithLock(ctx, s.Client, remedies[i].changed, remedies[i].machine))
+func applyRemedies(ctx context.Context, scaler replicas.Scaler, s *snapshot, remedies []remedy) error {
+	_, err := replicas.InParallel(len(remedies), scaler.Requests, func(i int) error {
+		return client.IgnoreNotFound(patch.StatusWithLock(ctx, scaler.Client, remedies[i].changed, remedies[i].machine))
 	})
 	if err != nil {
 		return fmt.Errorf("write the condition %s of machines: %w", clusterv1.MachineOwnerRemediatedCondition, err)
@@ -203,11 +202,11 @@ func applyRemedies(ctx context.Context, s replicas.Scaler, seen *clusterSetSnaps
 	for _, item := range remedies {
 		if item.isDue {
 			due = append(due, item.machine.Name)
-			seen.machines[item.machine.Name] = item.changed
+			s.machines[item.machine.Name] = item.changed
 		}
 	}
 	if len(due) == 0 {
 		return nil
 	}
-	return replicas.Remove(ctx, s, due, seen.machines)
+	return replicas.Remove(ctx, scaler, due, s.machines)
 }

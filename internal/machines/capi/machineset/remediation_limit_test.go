@@ -44,7 +44,7 @@ func TestHowManyAreRemediatedAtOnce(t *testing.T) {
 		"what blocks": {blocked: "the control plane is upgrading", said: "the control plane is upgrading"},
 	} {
 		deployment.Spec.Remediation.MaxInFlight = c.limit
-		most, _, aggregated := (&clusterSetSnapshot{set: set, deployment: deployment}).remediable(noon, c.blocked)
+		most, _, aggregated := (&snapshot{set: set, deployment: deployment}).remediable(noon, c.blocked)
 		if most != c.most || aggregated != c.said {
 			t.Errorf("%s: %d, %q", name, most, aggregated)
 		}

@@ -20,9 +20,9 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A clusterSetSnapshot is the observed state of a MachineSet and the Machines of its namespace. The Machines belong to
-// the cache: they must not be changed.
-type clusterSetSnapshot struct {
+// A snapshot is the observed state of a MachineSet and the Machines of its namespace. The Machines belong to the cache:
+// they must not be changed.
+type snapshot struct {
 	set         *clusterv1.MachineSet
 	cluster     *clusterv1.Cluster            // nil if there is none
 	machines    map[string]*clusterv1.Machine // all of the namespace, by name
@@ -39,38 +39,38 @@ type clusterSetSnapshot struct {
 
 // readSnapshot reads a MachineSet after its machines: if the garbage collector has orphaned machines of a set, the set
 // is observed as being deleted. It returns nil if the set does not exist.
-func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (*clusterSetSnapshot, error) {
+func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (*snapshot, error) {
 	var list clusterv1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	seen := &clusterSetSnapshot{set: &clusterv1.MachineSet{}, machines: map[string]*clusterv1.Machine{}}
-	if err := reader.Get(ctx, key, seen.set); err != nil {
+	s := &snapshot{set: &clusterv1.MachineSet{}, machines: map[string]*clusterv1.Machine{}}
+	if err := reader.Get(ctx, key, s.set); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	var err error
-	if seen.cluster, err = contract.FindCluster(ctx, reader, key.Namespace, seen.set.Spec.ClusterName); err != nil {
+	if s.cluster, err = contract.FindCluster(ctx, reader, key.Namespace, s.set.Spec.ClusterName); err != nil {
 		return nil, err
 	}
-	seen.selector, err = replicas.SelectorOf(&seen.set.Spec.Selector, seen.set.Spec.Template.Labels)
+	s.selector, err = replicas.SelectorOf(&s.set.Spec.Selector, s.set.Spec.Template.Labels)
 	if err != nil {
-		seen.invalid, seen.selector = err.Error(), labels.Nothing()
+		s.invalid, s.selector = err.Error(), labels.Nothing()
 	}
 	for i := range list.Items {
 		machine := &list.Items[i]
-		seen.machines[machine.Name] = machine
-		if m := seen.replicaOf(machine); m.Owner == replicas.Ours || m.IsCounted() {
-			seen.replicas = append(seen.replicas, m)
+		s.machines[machine.Name] = machine
+		if m := s.replicaOf(machine); m.Owner == replicas.Ours || m.IsCounted() {
+			s.replicas = append(s.replicas, m)
 		}
 	}
-	if seen.set.Spec.Replicas == nil && seen.invalid == "" {
-		seen.unset, seen.invalid = rolloutrules.UnsetReplicas(seen.set.Annotations, len(seen.counted()))
+	if s.set.Spec.Replicas == nil && s.invalid == "" {
+		s.unset, s.invalid = rolloutrules.UnsetReplicas(s.set.Annotations, len(s.counted()))
 	}
-	return seen, errors.Join(seen.readDestination(ctx, reader), seen.readDeployment(ctx, reader))
+	return s, errors.Join(s.readDestination(ctx, reader), s.readDeployment(ctx, reader))
 }
 
 // replicaOf returns a machine as a replica. Machines of another cluster are not the set's, whatever labels they have.
-func (s *clusterSetSnapshot) replicaOf(machine *clusterv1.Machine) replicas.Replica {
+func (s *snapshot) replicaOf(machine *clusterv1.Machine) replicas.Replica {
 	return replicas.Replica{
 		Name: machine.Name, Owner: replicas.OwnerOf(machine, s.set.UID),
 		IsSelected: s.selector.Matches(labels.Set(machine.Labels)) &&
@@ -80,10 +80,10 @@ func (s *clusterSetSnapshot) replicaOf(machine *clusterv1.Machine) replicas.Repl
 }
 
 // isPaused reports whether nothing must be changed.
-func (s *clusterSetSnapshot) isPaused() bool { return contract.IsPaused(s.set, s.cluster) }
+func (s *snapshot) isPaused() bool { return contract.IsPaused(s.set, s.cluster) }
 
 // isIncomplete reports whether anything has to be done that requires a read from the API server first.
-func (s *clusterSetSnapshot) isIncomplete(now time.Time) bool {
+func (s *snapshot) isIncomplete(now time.Time) bool {
 	if s.set.DeletionTimestamp != nil {
 		return len(s.owned()) == 0 // before the finalizer is removed
 	}
@@ -92,7 +92,7 @@ func (s *clusterSetSnapshot) isIncomplete(now time.Time) bool {
 }
 
 // owned returns the machines that the set controls.
-func (s *clusterSetSnapshot) owned() []*clusterv1.Machine {
+func (s *snapshot) owned() []*clusterv1.Machine {
 	var owned []*clusterv1.Machine
 	for _, m := range s.replicas {
 		if m.Owner == replicas.Ours {
@@ -103,7 +103,7 @@ func (s *clusterSetSnapshot) owned() []*clusterv1.Machine {
 }
 
 // counted returns the replicas of the set, sorted by name.
-func (s *clusterSetSnapshot) counted() []*clusterv1.Machine {
+func (s *snapshot) counted() []*clusterv1.Machine {
 	var counted []*clusterv1.Machine
 	for _, m := range s.replicas {
 		if m.IsCounted() {
@@ -115,9 +115,9 @@ func (s *clusterSetSnapshot) counted() []*clusterv1.Machine {
 }
 
 // plan returns the plan for the set, which is empty if the set is invalid.
-func (s *clusterSetSnapshot) plan(now time.Time) replicas.ReplicaPlan {
+func (s *snapshot) plan(now time.Time) replicas.Plan {
 	if s.invalid != "" {
-		return replicas.ReplicaPlan{}
+		return replicas.Plan{}
 	}
 	ranked := slices.DeleteFunc(slices.Clone(s.replicas), s.isUncounted)
 	for i := range ranked {
@@ -131,7 +131,7 @@ func (s *clusterSetSnapshot) plan(now time.Time) replicas.ReplicaPlan {
 }
 
 // wanted is spec.replicas.
-func (s *clusterSetSnapshot) wanted() int {
+func (s *snapshot) wanted() int {
 	if s.set.DeletionTimestamp != nil {
 		return 0
 	}
@@ -140,7 +140,7 @@ func (s *clusterSetSnapshot) wanted() int {
 
 // setReplicas sets spec.replicas of a set that does not have it: the scale subresource, and autoscalers, read it from
 // there.
-func (s *clusterSetSnapshot) setReplicas(ctx context.Context, c client.Client) error {
+func (s *snapshot) setReplicas(ctx context.Context, c client.Client) error {
 	changed := s.set.DeepCopy()
 	changed.Spec.Replicas = s.unset
 	if err := patch.WithLock(ctx, c, changed, s.set); client.IgnoreNotFound(err) != nil {

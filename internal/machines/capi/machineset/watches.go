@@ -17,7 +17,7 @@ import (
 )
 
 // setsOfOrphan returns the sets that may adopt a machine.
-func (r *ClusterMachineSetReconciler) setsOfOrphan(ctx context.Context, machine client.Object) []reconcile.Request {
+func (r *Reconciler) setsOfOrphan(ctx context.Context, machine client.Object) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(machine) != nil {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (r *ClusterMachineSetReconciler) setsOfOrphan(ctx context.Context, machine 
 }
 
 // setsOfCluster returns the sets of a Cluster.
-func (r *ClusterMachineSetReconciler) setsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+func (r *Reconciler) setsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.setsOf(ctx, cluster.GetNamespace(), func(set *clusterv1.MachineSet) bool {
 		return set.Spec.ClusterName == cluster.GetName()
 	})
@@ -36,14 +36,13 @@ func (r *ClusterMachineSetReconciler) setsOfCluster(ctx context.Context, cluster
 
 // setsOfDeployment returns the sets of a MachineDeployment, which limits how many of their machines are remediated at
 // once.
-func (r *ClusterMachineSetReconciler) setsOfDeployment(ctx context.Context,
-	deployment client.Object) []reconcile.Request {
+func (r *Reconciler) setsOfDeployment(ctx context.Context, deployment client.Object) []reconcile.Request {
 	return r.setsOf(ctx, deployment.GetNamespace(), func(set *clusterv1.MachineSet) bool {
 		return metav1.IsControlledBy(set, deployment)
 	})
 }
 
-func (r *ClusterMachineSetReconciler) setsOf(ctx context.Context, namespace string,
+func (r *Reconciler) setsOf(ctx context.Context, namespace string,
 	matches func(*clusterv1.MachineSet) bool) []reconcile.Request {
 	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineSetList{}, matches, client.InNamespace(namespace))
 }
@@ -56,8 +55,7 @@ var creations = predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
 
 // awaitTemplate reconciles the sets of a missing template when it is created. The templates of a kind are watched once
 // one of them is missing.
-func (r *ClusterMachineSetReconciler) awaitTemplate(ctx context.Context,
-	template clusterv1.ContractVersionedObjectReference) error {
+func (r *Reconciler) awaitTemplate(ctx context.Context, template clusterv1.ContractVersionedObjectReference) error {
 	if !template.IsDefined() {
 		return nil
 	}
@@ -72,7 +70,7 @@ func (r *ClusterMachineSetReconciler) awaitTemplate(ctx context.Context,
 }
 
 // setsOfTemplate returns the sets whose machines are created from a template.
-func (r *ClusterMachineSetReconciler) setsOfTemplate(ctx context.Context, kind schema.GroupKind,
+func (r *Reconciler) setsOfTemplate(ctx context.Context, kind schema.GroupKind,
 	template client.Object) []reconcile.Request {
 	wanted := clusterv1.ContractVersionedObjectReference{
 		APIGroup: kind.Group,

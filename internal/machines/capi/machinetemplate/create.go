@@ -29,7 +29,7 @@ const (
 
 // Create creates a machine with its bootstrap config and its infrastructure. If the machine is refused, the objects
 // that were created for it are deleted. The error is NotFound if a template is missing.
-func (w MachineWriter) Create(ctx context.Context, t MachineTemplate, name string) (err error) {
+func (w Writer) Create(ctx context.Context, t Template, name string) (err error) {
 	machine := t.desired(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	machine.Spec.Version, machine.Spec.FailureDomain = t.Spec.Version, t.Spec.FailureDomain
 	machine.Spec.Bootstrap.DataSecretName = t.Spec.Bootstrap.DataSecretName
@@ -79,8 +79,8 @@ func (e *creationError) Unwrap() error { return e.err }
 
 // clone creates an object of a machine from its template. The metadata has a field manager of its own, so that an
 // update in place, which applies the template, keeps it.
-func (w MachineWriter) clone(ctx context.Context, t MachineTemplate,
-	template clusterv1.ContractVersionedObjectReference, name string) (
+func (w Writer) clone(ctx context.Context, t Template, template clusterv1.ContractVersionedObjectReference,
+	name string) (
 	clusterv1.ContractVersionedObjectReference, error,
 ) {
 	made, err := w.References.Clone(ctx, template, t.created(name, w.Manager))
@@ -91,7 +91,7 @@ func (w MachineWriter) clone(ctx context.Context, t MachineTemplate,
 }
 
 // created describes an object of a machine that is created.
-func (t MachineTemplate) created(name string, manager client.FieldOwner) contract.TemplateClone {
+func (t Template) created(name string, manager client.FieldOwner) contract.Clone {
 	wanted := t.clone(name, manager)
 	owner := t.Owner
 	owner.Controller, owner.BlockOwnerDeletion = nil, nil
@@ -101,7 +101,7 @@ func (t MachineTemplate) created(name string, manager client.FieldOwner) contrac
 
 // Try returns why a machine can't be created, as far as its bootstrap config and its infrastructure show: both are
 // created in a dry run.
-func (w MachineWriter) Try(ctx context.Context, t MachineTemplate, name string) error {
+func (w Writer) Try(ctx context.Context, t Template, name string) error {
 	for _, template := range []clusterv1.ContractVersionedObjectReference{t.Spec.Bootstrap.ConfigRef,
 		t.Spec.InfrastructureRef} {
 		if !template.IsDefined() {
@@ -115,7 +115,7 @@ func (w MachineWriter) Try(ctx context.Context, t MachineTemplate, name string) 
 }
 
 // deleteAll deletes objects that were created for a machine that could not be created.
-func (w MachineWriter) deleteAll(ctx context.Context, namespace string,
+func (w Writer) deleteAll(ctx context.Context, namespace string,
 	all []clusterv1.ContractVersionedObjectReference) error {
 	var failures []error
 	for _, reference := range all {
@@ -130,8 +130,7 @@ func (w MachineWriter) deleteAll(ctx context.Context, namespace string,
 
 // DeleteLeftovers deletes the objects that were created for machines that could not be created, by a process that was
 // killed for example: the owner owns them, and none of its machines refers to them.
-func (w MachineWriter) DeleteLeftovers(ctx context.Context, t MachineTemplate,
-	machines map[string]*clusterv1.Machine) error {
+func (w Writer) DeleteLeftovers(ctx context.Context, t Template, machines map[string]*clusterv1.Machine) error {
 	used := map[string]bool{}
 	for _, machine := range machines {
 		used[keyOf(machine.Spec.InfrastructureRef)] = true
@@ -150,8 +149,8 @@ func (w MachineWriter) DeleteLeftovers(ctx context.Context, t MachineTemplate,
 }
 
 // deleteUnused deletes the unused objects of the kind that is made from a template.
-func (w MachineWriter) deleteUnused(ctx context.Context, t MachineTemplate,
-	of clusterv1.ContractVersionedObjectReference, used map[string]bool) error {
+func (w Writer) deleteUnused(ctx context.Context, t Template, of clusterv1.ContractVersionedObjectReference,
+	used map[string]bool) error {
 	kind := schema.GroupKind{Group: of.APIGroup, Kind: kindOf(of)}
 	served, err := w.References.Served(ctx, kind)
 	if err != nil {

@@ -4,8 +4,7 @@
 //
 // It does not decide how many machines there are, nor which one is replaced or updated: their owners do.
 //
-// A MachineTemplate is what machines are made of, and a MachineWriter writes them. MachineWriter.Create is the call to
-// start from.
+// A Template is what machines are made of, and a Writer writes them. Writer.Create is the call to start from.
 package machinetemplate
 
 import (
@@ -32,8 +31,8 @@ import (
 // Fields that the template no longer has are removed by an apply without them.
 const appliedAnnotation = "machine.runlevel.dev/applied-template"
 
-// A MachineTemplate is what the machines of an owner are made of.
-type MachineTemplate struct {
+// A Template is what the machines of an owner are made of.
+type Template struct {
 	Namespace string
 	Owner     metav1.OwnerReference // the controller of the machines
 	// Labels and Annotations are those of the machines, and of their infrastructure and bootstrap configs.
@@ -43,18 +42,18 @@ type MachineTemplate struct {
 	Spec clusterv1.MachineSpec
 }
 
-// A MachineWriter writes machines.
-type MachineWriter struct {
+// A Writer writes machines.
+type Writer struct {
 	Client     client.Client
 	Live       client.Reader // reads from the API server
-	References contract.ObjectReferences
+	References contract.References
 	// Manager owns the fields of the machines, and MetadataManager the labels and annotations of the objects to which
 	// they refer.
 	Manager, MetadataManager client.FieldOwner
 }
 
 // IsCurrent reports whether a machine has all fields of the template that need no new machine.
-func (t MachineTemplate) IsCurrent(machine *clusterv1.Machine) bool {
+func (t Template) IsCurrent(machine *clusterv1.Machine) bool {
 	changed := machine.DeepCopy()
 	setMutable(&changed.Spec, &t.Spec)
 	if !equality.Semantic.DeepEqual(changed.Spec, machine.Spec) {
@@ -75,7 +74,7 @@ func setMutable(spec, template *clusterv1.MachineSpec) {
 }
 
 // desired returns the desired state of a machine. Fields that need a new machine are the machine's own.
-func (t MachineTemplate) desired(machine *clusterv1.Machine) *clusterv1.Machine {
+func (t Template) desired(machine *clusterv1.Machine) *clusterv1.Machine {
 	desired := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: t.Namespace, Name: machine.Name, UID: machine.UID, ResourceVersion: machine.ResourceVersion,
@@ -95,7 +94,7 @@ func (t MachineTemplate) desired(machine *clusterv1.Machine) *clusterv1.Machine 
 }
 
 // hash returns a hash of the fields that are applied to existing machines.
-func (t MachineTemplate) hash() string {
+func (t Template) hash() string {
 	var mutable clusterv1.MachineSpec
 	setMutable(&mutable, &t.Spec)
 	hash := fnv.New64a()
@@ -105,8 +104,8 @@ func (t MachineTemplate) hash() string {
 }
 
 // clone describes the objects of a machine that are made from templates.
-func (t MachineTemplate) clone(name string, manager client.FieldOwner) contract.TemplateClone {
-	return contract.TemplateClone{Namespace: t.Namespace, Name: name, ClusterName: t.Spec.ClusterName, Manager: manager}
+func (t Template) clone(name string, manager client.FieldOwner) contract.Clone {
+	return contract.Clone{Namespace: t.Namespace, Name: name, ClusterName: t.Spec.ClusterName, Manager: manager}
 }
 
 // LabelValue returns a name as the value of a label: unchanged, or Cluster API's hash of it if it is too long.

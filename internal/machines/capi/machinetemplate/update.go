@@ -22,7 +22,7 @@ import (
 
 // Propagate writes the fields of the template that need no new machine to an existing machine. On a machine that is
 // being deleted only the fields that affect its deletion are written: a hook that was removed from it is not restored.
-func (w MachineWriter) Propagate(ctx context.Context, t MachineTemplate, machine *clusterv1.Machine) error {
+func (w Writer) Propagate(ctx context.Context, t Template, machine *clusterv1.Machine) error {
 	if machine.DeletionTimestamp != nil {
 		changed := machine.DeepCopy()
 		setMutable(&changed.Spec, &t.Spec)
@@ -41,13 +41,12 @@ func (w MachineWriter) Propagate(ctx context.Context, t MachineTemplate, machine
 	return w.apply(ctx, t.desired(machine))
 }
 
-func (w MachineWriter) apply(ctx context.Context, machine *clusterv1.Machine) error {
+func (w Writer) apply(ctx context.Context, machine *clusterv1.Machine) error {
 	return contract.Apply(ctx, w.Client, machine, w.Manager)
 }
 
 // applyMetadata applies the labels and annotations of the template to an object of a machine.
-func (w MachineWriter) applyMetadata(ctx context.Context, t MachineTemplate,
-	ref clusterv1.ContractVersionedObjectReference) error {
+func (w Writer) applyMetadata(ctx context.Context, t Template, ref clusterv1.ContractVersionedObjectReference) error {
 	found, err := w.References.Get(ctx, ref, t.Namespace)
 	if err != nil {
 		return err
@@ -64,8 +63,7 @@ func (w MachineWriter) applyMetadata(ctx context.Context, t MachineTemplate,
 
 // BeginUpdate writes the desired state of an update in place, and triggers the update. The Machine is written last:
 // until then, all of the writes are repeated.
-func (w MachineWriter) BeginUpdate(ctx context.Context, t MachineTemplate,
-	machine *clusterv1.Machine) (*clusterv1.Machine, error) {
+func (w Writer) BeginUpdate(ctx context.Context, t Template, machine *clusterv1.Machine) (*clusterv1.Machine, error) {
 	has := machine.Spec
 	if err := w.updateReferenced(ctx, t, has.InfrastructureRef, t.Spec.InfrastructureRef); err != nil {
 		return nil, err
@@ -94,8 +92,7 @@ const triggerRetries = 4
 // trigger triggers the update of a Machine. The Machine is read again, since its mark and its objects have other
 // controllers write its status. It is a conflict if its spec, its owner or its mark has changed, or if it is being
 // deleted.
-func (w MachineWriter) trigger(ctx context.Context, t MachineTemplate,
-	marked *clusterv1.Machine) (*clusterv1.Machine, error) {
+func (w Writer) trigger(ctx context.Context, t Template, marked *clusterv1.Machine) (*clusterv1.Machine, error) {
 	machine := &clusterv1.Machine{}
 	if err := w.Live.Get(ctx, client.ObjectKeyFromObject(marked), machine); err != nil {
 		return nil, err
@@ -117,7 +114,7 @@ func (w MachineWriter) trigger(ctx context.Context, t MachineTemplate,
 }
 
 // Updated returns a machine with the fields of the template that an update in place can change.
-func (t MachineTemplate) Updated(machine *clusterv1.Machine) *clusterv1.Machine {
+func (t Template) Updated(machine *clusterv1.Machine) *clusterv1.Machine {
 	updated := machine.DeepCopy()
 	updated.Spec.Version, updated.Spec.FailureDomain = t.Spec.Version, t.Spec.FailureDomain
 	if !machine.Spec.Bootstrap.ConfigRef.IsDefined() {
@@ -127,7 +124,7 @@ func (t MachineTemplate) Updated(machine *clusterv1.Machine) *clusterv1.Machine 
 }
 
 // updateReferenced applies a template to the infrastructure or the bootstrap config of a machine.
-func (w MachineWriter) updateReferenced(ctx context.Context, t MachineTemplate, ref,
+func (w Writer) updateReferenced(ctx context.Context, t Template, ref,
 	template clusterv1.ContractVersionedObjectReference) error {
 	object, err := w.References.Get(ctx, ref, t.Namespace)
 	if err != nil {
@@ -154,14 +151,14 @@ func withHook(pending, hook string) string {
 }
 
 // Preview returns the infrastructure or the bootstrap config of a machine as an update in place would make it.
-func (w MachineWriter) Preview(ctx context.Context, t MachineTemplate, object *contract.ReferencedObject,
+func (w Writer) Preview(ctx context.Context, t Template, object *contract.Object,
 	template clusterv1.ContractVersionedObjectReference,
 ) (*unstructured.Unstructured, error) {
 	return w.References.Preview(ctx, object, template, t.updated(object.GetName(), w.Manager))
 }
 
 // updated describes an object of a machine that is updated in place.
-func (t MachineTemplate) updated(name string, manager client.FieldOwner) contract.TemplateClone {
+func (t Template) updated(name string, manager client.FieldOwner) contract.Clone {
 	wanted := t.clone(name, manager)
 	wanted.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
 	return wanted

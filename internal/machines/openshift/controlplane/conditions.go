@@ -24,7 +24,7 @@ const maxMessage = 1024
 
 // countReplicas sets the counts of a status. A machine that is being deleted is ready while its node is, but not
 // updated.
-func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []controlPlaneSlot) {
+func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []Slot) {
 	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas, status.UnavailableReplicas = 0, 0, 0, 0
 	for _, slot := range slots {
 		ready := 0
@@ -46,8 +46,8 @@ func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []contr
 
 // setConditions sets the conditions of a status whose counts and generation are set. failure is what the last write has
 // met.
-func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32, problem controlPlaneProblem,
-	waits []string, failure string) {
+func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32, problem Problem, waits []string,
+	failure string) {
 	set := func(kind string, is bool, reason, message string) {
 		condition := metav1.Condition{
 			Type: kind, Status: metav1.ConditionFalse, Reason: reason,

@@ -37,8 +37,8 @@ const (
 	indexAnnotation = "machine.runlevel.dev/control-plane-index"
 )
 
-// A ControlPlaneMachineSetReconciler replaces the machines of ControlPlaneMachineSets.
-type ControlPlaneMachineSetReconciler struct {
+// A Reconciler replaces the machines of ControlPlaneMachineSets.
+type Reconciler struct {
 	cached   client.Client
 	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
@@ -47,7 +47,7 @@ type ControlPlaneMachineSetReconciler struct {
 
 // SetupWithManager adds the controller of ControlPlaneMachineSets to a manager.
 func SetupWithManager(manager ctrl.Manager) error {
-	r := &ControlPlaneMachineSetReconciler{
+	r := &Reconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
 		recorder: manager.GetEventRecorder("control-plane-machine-set-controller"), now: time.Now,
 	}
@@ -65,27 +65,27 @@ func SetupWithManager(manager ctrl.Manager) error {
 //
 // The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether
 // there may be something to do; the plan is made from a read of the API server.
-func (r *ControlPlaneMachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	seen, err := r.read(ctx, r.cached, request.NamespacedName)
-	if err == nil && seen != nil && seen.hasWork() {
-		seen, err = r.read(ctx, r.live, request.NamespacedName)
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	s, err := r.read(ctx, r.cached, request.NamespacedName)
+	if err == nil && s != nil && s.hasWork() {
+		s, err = r.read(ctx, r.live, request.NamespacedName)
 	}
 	switch {
-	case err != nil || seen == nil:
+	case err != nil || s == nil:
 		return ctrl.Result{}, err
-	case seen.set.DeletionTimestamp != nil:
-		failure := r.release(ctx, seen)
+	case s.set.DeletionTimestamp != nil:
+		failure := r.release(ctx, s)
 		if failure != nil { // else the set is gone
-			failure = errors.Join(failure, r.report(ctx, seen, failure))
+			failure = errors.Join(failure, r.report(ctx, s, failure))
 		}
 		return ctrl.Result{}, failure
 	}
-	if err := patch.AddFinalizer(ctx, r.cached, seen.set, setFinalizer); err != nil {
+	if err := patch.AddFinalizer(ctx, r.cached, s.set, setFinalizer); err != nil {
 		return ctrl.Result{}, err
 	}
-	failure := r.execute(ctx, seen)
-	if err := r.report(ctx, seen, failure); err != nil && failure == nil {
+	failure := r.execute(ctx, s)
+	if err := r.report(ctx, s, failure); err != nil && failure == nil {
 		failure = err
 	}
-	return ctrl.Result{RequeueAfter: seen.after}, failure
+	return ctrl.Result{RequeueAfter: s.after}, failure
 }

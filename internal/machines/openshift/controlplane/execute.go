@@ -24,7 +24,7 @@ import (
 const roleLabel = "machine.openshift.io/cluster-api-machine-role"
 
 // execute adopts machines, and deletes and creates those of the plan.
-func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *controlPlane) error {
+func (r *Reconciler) execute(ctx context.Context, c *Snapshot) error {
 	for _, name := range c.adopt {
 		if err := r.adopt(ctx, c, c.machines[name]); err != nil {
 			return fmt.Errorf("adopt machine %s: %w", name, err)
@@ -53,15 +53,14 @@ func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *contr
 }
 
 // adopt makes the set the owner of a machine, and records the index of one whose name does not have it.
-func (r *ControlPlaneMachineSetReconciler) adopt(ctx context.Context, c *controlPlane,
-	machine *machinev1beta1.Machine) error {
+func (r *Reconciler) adopt(ctx context.Context, c *Snapshot, machine *machinev1beta1.Machine) error {
 	adopted := c.adopted(machine)
 	c.machines[machine.Name] = adopted
 	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, adopted, machine))
 }
 
 // adopted returns a machine as it is once the set owns it.
-func (c *controlPlane) adopted(machine *machinev1beta1.Machine) *machinev1beta1.Machine {
+func (c *Snapshot) adopted(machine *machinev1beta1.Machine) *machinev1beta1.Machine {
 	adopted := machine.DeepCopy()
 	adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(c.set))
 	if _, ok := numberIn(machine.Name); !ok {
@@ -76,7 +75,7 @@ func SetIndex(machine *machinev1beta1.Machine, index int) {
 }
 
 // newMachine returns a machine of an index, from the template.
-func (c *controlPlane) newMachine(index int, suffix string) (*machinev1beta1.Machine, error) {
+func (c *Snapshot) newMachine(index int, suffix string) (*machinev1beta1.Machine, error) {
 	template := c.set.Spec.Template.OpenShiftMachineV1Beta1Machine.DeepCopy()
 	prefix := c.set.Spec.MachineNamePrefix
 	if prefix == "" {
@@ -103,7 +102,7 @@ func controllerOf(set *machinev1.ControlPlaneMachineSet) metav1.OwnerReference {
 }
 
 // release gives up the machines of a set that is being deleted, so that they stay, and lets the set go.
-func (r *ControlPlaneMachineSetReconciler) release(ctx context.Context, c *controlPlane) error {
+func (r *Reconciler) release(ctx context.Context, c *Snapshot) error {
 	var ours []string
 	for name, m := range c.machines {
 		if replicas.OwnerOf(m, c.set.UID) == replicas.Ours {
@@ -111,14 +110,14 @@ func (r *ControlPlaneMachineSetReconciler) release(ctx context.Context, c *contr
 		}
 	}
 	scaler := replicas.Scaler{Client: r.cached, Events: r.recorder, Set: c.set, Owner: controllerOf(c.set)}
-	if err := replicas.SettleOwnership(ctx, scaler, replicas.ReplicaPlan{Release: ours}, c.machines); err != nil {
+	if err := replicas.SettleOwnership(ctx, scaler, replicas.Plan{Release: ours}, c.machines); err != nil {
 		return err
 	}
 	return client.IgnoreNotFound(patch.RemoveFinalizer(ctx, r.cached, c.set, setFinalizer))
 }
 
 // report writes the status of a set.
-func (r *ControlPlaneMachineSetReconciler) report(ctx context.Context, c *controlPlane, failure error) error {
+func (r *Reconciler) report(ctx context.Context, c *Snapshot, failure error) error {
 	changed := c.set.DeepCopy()
 	changed.Status.ObservedGeneration = c.set.Generation
 	if c.problem.Reason != invalidConfiguration { // its machines are not known

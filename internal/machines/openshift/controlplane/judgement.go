@@ -28,7 +28,7 @@ type SetJudgement struct {
 	// IsOfPlatform is true if the template has a provider spec of OpenShift, whose fields and failure domains only
 	// OpenShift's controller knows: whether machines are outdated is not known.
 	IsOfPlatform bool
-	of           *controlPlane
+	of           *Snapshot
 }
 
 // A JudgedMachine is a machine of a set.

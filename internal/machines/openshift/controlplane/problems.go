@@ -8,8 +8,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A controlPlaneProblem stops the controller until an administrator has solved it. The empty one is none.
-type controlPlaneProblem struct{ Reason, Message string }
+// A Problem stops the controller until an administrator has solved it. The empty one is none.
+type Problem struct{ Reason, Message string }
 
 // The reasons of the condition Degraded. Those of OpenShift come first.
 const (
@@ -25,9 +25,8 @@ const (
 )
 
 // problemOf returns the first problem of a set, in OpenShift's order.
-func problemOf(spec machinev1.ControlPlaneMachineSetSpec, wanted int, slots []controlPlaneSlot,
-	unmanaged []string) controlPlaneProblem {
-	isReady := func(m controlPlaneMachine) bool { return m.IsReady }
+func problemOf(spec machinev1.ControlPlaneMachineSetSpec, wanted int, slots []Slot, unmanaged []string) Problem {
+	isReady := func(m Machine) bool { return m.IsReady }
 	ready := 0
 	for _, slot := range slots {
 		if slot.any(isReady) {
@@ -36,13 +35,13 @@ func problemOf(spec machinev1.ControlPlaneMachineSetSpec, wanted int, slots []co
 	}
 	switch {
 	case ready == 0:
-		return controlPlaneProblem{noReadyMachines, "No ready control plane machines found"}
+		return Problem{noReadyMachines, "No ready control plane machines found"}
 	case len(unmanaged) > 0:
-		return controlPlaneProblem{unmanagedNodes,
+		return Problem{unmanagedNodes,
 			fmt.Sprintf("Found %d unmanaged node(s): %s; create a Machine for each, or remove the label of its role",
 				len(unmanaged), few(unmanaged))}
 	case len(slots) > wanted:
-		return controlPlaneProblem{excessIndexes,
+		return Problem{excessIndexes,
 			fmt.Sprintf("Observed %d index(es) in excess: delete machines of one index after the other",
 				len(slots)-wanted)}
 	}
@@ -58,23 +57,23 @@ func problemOf(spec machinev1.ControlPlaneMachineSetSpec, wanted int, slots []co
 }
 
 // excessOf finds indexes with several machines that are all wanted. Only the strategy RollingUpdate deletes machines.
-func excessOf(slots []controlPlaneSlot) controlPlaneProblem {
+func excessOf(slots []Slot) Problem {
 	for _, slot := range slots {
-		updated := namesOf([]controlPlaneSlot{slot}, controlPlaneMachine.isUpdated)
+		updated := namesOf([]Slot{slot}, Machine.isUpdated)
 		if len(updated) > 1 {
-			return controlPlaneProblem{excessUpdatedReplicas,
+			return Problem{excessUpdatedReplicas,
 				fmt.Sprintf("Observed %d updated machine(s) in excess for index %d: delete all but one of %s",
 					len(updated)-1, slot.Index, few(updated))}
 		}
 	}
-	return controlPlaneProblem{}
+	return Problem{}
 }
 
 // failureOf finds replacements that have failed.
-func failureOf(slots []controlPlaneSlot) controlPlaneProblem {
+func failureOf(slots []Slot) Problem {
 	var failed []string
 	for _, slot := range slots {
-		if !slot.any(controlPlaneMachine.isReplaced) {
+		if !slot.any(Machine.isReplaced) {
 			continue
 		}
 		for _, m := range slot.Machines {
@@ -84,40 +83,40 @@ func failureOf(slots []controlPlaneSlot) controlPlaneProblem {
 		}
 	}
 	if len(failed) == 0 {
-		return controlPlaneProblem{}
+		return Problem{}
 	}
-	return controlPlaneProblem{failedReplacement,
+	return Problem{failedReplacement,
 		fmt.Sprintf("Observed %d replacement machine(s) in error state: %s; correct the template, or delete them",
 			len(failed), few(failed))}
 }
 
 // adoptionProblem finds what a set must not adopt. OpenShift refuses such a set when it is created; a policy can't
 // count machines.
-func adoptionProblem(isActive bool, wanted int, slots []controlPlaneSlot) controlPlaneProblem {
-	foreign := namesOf(slots, func(m controlPlaneMachine) bool { return m.Owner == replicas.Foreign })
-	ours := namesOf(slots, func(m controlPlaneMachine) bool { return m.Owner == replicas.Ours })
-	unplaced := namesOf(slots, func(m controlPlaneMachine) bool { return m.IsUnplaced })
-	staying := namesOf(slots, func(m controlPlaneMachine) bool { return !m.IsDeleting })
+func adoptionProblem(isActive bool, wanted int, slots []Slot) Problem {
+	foreign := namesOf(slots, func(m Machine) bool { return m.Owner == replicas.Foreign })
+	ours := namesOf(slots, func(m Machine) bool { return m.Owner == replicas.Ours })
+	unplaced := namesOf(slots, func(m Machine) bool { return m.IsUnplaced })
+	staying := namesOf(slots, func(m Machine) bool { return !m.IsDeleting })
 	switch {
 	case isActive && len(foreign) > 0:
-		return controlPlaneProblem{machinesAlreadyOwned,
+		return Problem{machinesAlreadyOwned,
 			fmt.Sprintf("Observed already owned machine(s) in target machines: %s; remove their owner references",
 				few(foreign))}
 	case len(ours) > 0: // the set has adopted machines, and may change their number and domains since
 	case isActive && len(staying) != wanted:
-		return controlPlaneProblem{replicasMismatch,
+		return Problem{replicasMismatch,
 			fmt.Sprintf("control plane machine set replicas (%d) does not match the current number of control plane "+
 				"machines (%d)",
 				wanted, len(staying))}
 	case len(unplaced) > 0:
-		return controlPlaneProblem{unknownFailureDomains,
+		return Problem{unknownFailureDomains,
 			fmt.Sprintf("control plane machines are using unspecified failure domain(s): %s; add their domains to "+
 				"the template", few(unplaced))}
 	}
-	return controlPlaneProblem{}
+	return Problem{}
 }
 
-func namesOf(slots []controlPlaneSlot, is func(controlPlaneMachine) bool) []string {
+func namesOf(slots []Slot, is func(Machine) bool) []string {
 	var names []string
 	for _, slot := range slots {
 		for _, m := range slot.Machines {

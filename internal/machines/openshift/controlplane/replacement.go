@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A controlPlaneMachine is what decisions depend on of a machine.
-type controlPlaneMachine struct {
+// A Machine is what decisions depend on of a machine.
+type Machine struct {
 	Name    string
 	Index   int
 	Created time.Time
@@ -29,55 +29,54 @@ type controlPlaneMachine struct {
 }
 
 // isUpdated reports whether a machine is one that the set wants to have.
-func (m controlPlaneMachine) isUpdated() bool { return m.IsReady && !m.IsOutdated && !m.IsDeleting }
+func (m Machine) isUpdated() bool { return m.IsReady && !m.IsOutdated && !m.IsDeleting }
 
 // isPending reports whether a machine will be wanted once it is ready.
-func (m controlPlaneMachine) isPending() bool { return !m.IsReady && !m.IsOutdated && !m.IsDeleting }
+func (m Machine) isPending() bool { return !m.IsReady && !m.IsOutdated && !m.IsDeleting }
 
 // isReplaced reports whether a machine needs a replacement.
-func (m controlPlaneMachine) isReplaced() bool { return m.IsOutdated || m.IsDeleting }
+func (m Machine) isReplaced() bool { return m.IsOutdated || m.IsDeleting }
 
-// A controlPlaneSlot has the machines of an index: one, or two while it is replaced, or none.
-type controlPlaneSlot struct {
+// A Slot has the machines of an index: one, or two while it is replaced, or none.
+type Slot struct {
 	Index    int
-	Machines []controlPlaneMachine
+	Machines []Machine
 }
 
-func (s controlPlaneSlot) any(is func(controlPlaneMachine) bool) bool {
+func (s Slot) any(is func(Machine) bool) bool {
 	return slices.ContainsFunc(s.Machines, is)
 }
 
 // slotsOf returns the slots of machines in the order of their indexes. Empty ones are added until there are as many as
 // wanted.
-func slotsOf(wanted int, machines []controlPlaneMachine) []controlPlaneSlot {
-	byIndex := map[int][]controlPlaneMachine{}
+func slotsOf(wanted int, machines []Machine) []Slot {
+	byIndex := map[int][]Machine{}
 	for _, m := range machines {
 		byIndex[m.Index] = append(byIndex[m.Index], m)
 	}
 	for index := 0; len(byIndex) < wanted; index++ {
-		byIndex[index] = append(byIndex[index], []controlPlaneMachine{}...)
+		byIndex[index] = append(byIndex[index], []Machine{}...)
 	}
-	var slots []controlPlaneSlot
+	var slots []Slot
 	for index, of := range byIndex {
-		slices.SortFunc(of, func(a, b controlPlaneMachine) int {
+		slices.SortFunc(of, func(a, b Machine) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 		})
-		slots = append(slots, controlPlaneSlot{Index: index, Machines: of})
+		slots = append(slots, Slot{Index: index, Machines: of})
 	}
-	slices.SortFunc(slots, func(a, b controlPlaneSlot) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(slots, func(a, b Slot) int { return cmp.Compare(a.Index, b.Index) })
 	return slots
 }
 
-// A replacementPlan is what to do with the machines of a set.
-type replacementPlan struct {
+// A Plan is what to do with the machines of a set.
+type Plan struct {
 	Delete []string
 	Create []int // the indexes of new machines
 	Waits  []string
 }
 
 // planReplacement returns the plan of a set's strategy.
-func planReplacement(strategy machinev1.ControlPlaneMachineSetStrategyType, wanted int,
-	slots []controlPlaneSlot) replacementPlan {
+func planReplacement(strategy machinev1.ControlPlaneMachineSetStrategyType, wanted int, slots []Slot) Plan {
 	if strategy == machinev1.OnDelete {
 		return planOnDelete(slots)
 	}
@@ -85,8 +84,8 @@ func planReplacement(strategy machinev1.ControlPlaneMachineSetStrategyType, want
 }
 
 // planRollingUpdate replaces one machine at a time, with a new one first.
-func planRollingUpdate(wanted int, slots []controlPlaneSlot) replacementPlan {
-	var p replacementPlan
+func planRollingUpdate(wanted int, slots []Slot) Plan {
+	var p Plan
 	isGoing := map[string]bool{}
 	for _, slot := range slots {
 		going, ok := slot.surplus()
@@ -115,8 +114,8 @@ func planRollingUpdate(wanted int, slots []controlPlaneSlot) replacementPlan {
 
 // surplus returns the machine of a slot that is to be deleted next: one that is outdated and does not run, or the older
 // one of two that run, of which an outdated one comes first.
-func (s controlPlaneSlot) surplus() (controlPlaneMachine, bool) {
-	var running, outdated []controlPlaneMachine
+func (s Slot) surplus() (Machine, bool) {
+	var running, outdated []Machine
 	for _, m := range s.Machines {
 		switch {
 		case m.IsDeleting:
@@ -130,13 +129,13 @@ func (s controlPlaneSlot) surplus() (controlPlaneMachine, bool) {
 		}
 	}
 	if len(running) < 2 {
-		return controlPlaneMachine{}, false
+		return Machine{}, false
 	}
 	return append(outdated, running...)[0], true
 }
 
 // readyBesides returns how many machines other than one are ready, and are not being deleted.
-func readyBesides(slots []controlPlaneSlot, name string, isGoing map[string]bool) int {
+func readyBesides(slots []Slot, name string, isGoing map[string]bool) int {
 	count := 0
 	for _, slot := range slots {
 		for _, m := range slot.Machines {
@@ -150,11 +149,11 @@ func readyBesides(slots []controlPlaneSlot, name string, isGoing map[string]bool
 
 // nextToCreate returns the index of the next new machine: one without a machine that stays comes first, then one whose
 // machine is not ready. There is none while another machine has still to become ready, or to go.
-func nextToCreate(wanted int, slots []controlPlaneSlot, isGoing map[string]bool) (int, bool) {
+func nextToCreate(wanted int, slots []Slot, isGoing map[string]bool) (int, bool) {
 	count, best, bestRank := 0, 0, 0
 	for _, slot := range slots {
 		count += len(slot.Machines)
-		if slot.any(controlPlaneMachine.isPending) {
+		if slot.any(Machine.isPending) {
 			return 0, false
 		}
 		if rank := slot.urgency(isGoing); rank > bestRank {
@@ -165,7 +164,7 @@ func nextToCreate(wanted int, slots []controlPlaneSlot, isGoing map[string]bool)
 }
 
 // urgency returns how urgently a slot needs a new machine; 0 is not at all.
-func (s controlPlaneSlot) urgency(isGoing map[string]bool) int {
+func (s Slot) urgency(isGoing map[string]bool) int {
 	urgency := 3
 	for _, m := range s.Machines {
 		switch {
@@ -182,10 +181,10 @@ func (s controlPlaneSlot) urgency(isGoing map[string]bool) int {
 }
 
 // planOnDelete replaces the machines that are being deleted.
-func planOnDelete(slots []controlPlaneSlot) replacementPlan {
-	p := replacementPlan{Waits: waitsOf(slots)}
+func planOnDelete(slots []Slot) Plan {
+	p := Plan{Waits: waitsOf(slots)}
 	for _, slot := range slots {
-		isStaying := func(m controlPlaneMachine) bool { return !m.IsDeleting }
+		isStaying := func(m Machine) bool { return !m.IsDeleting }
 		if !slot.any(isStaying) && len(slot.Machines) < 2 {
 			p.Create = append(p.Create, slot.Index)
 		}
@@ -200,7 +199,7 @@ func planOnDelete(slots []controlPlaneSlot) replacementPlan {
 }
 
 // waitsOf returns what a set waits for: machines that are to become ready, and those that are to go.
-func waitsOf(slots []controlPlaneSlot) []string {
+func waitsOf(slots []Slot) []string {
 	var starting, going []string
 	for _, slot := range slots {
 		for _, m := range slot.Machines {

@@ -15,8 +15,8 @@ import (
 // parseMachines reads machines such as "0:old,new- 1:old/": of each index those that are older first. A machine whose
 // name begins with "old" is outdated; "-" is one that is not ready, "/" one that is being deleted, "!" one that has
 // failed.
-func parseMachines(text string) []controlPlaneMachine {
-	var machines []controlPlaneMachine
+func parseMachines(text string) []Machine {
+	var machines []Machine
 	created := time.Unix(0, 0)
 	for slot := range strings.FieldsSeq(text) {
 		at, names, _ := strings.Cut(slot, ":")
@@ -25,7 +25,7 @@ func parseMachines(text string) []controlPlaneMachine {
 		for name := range strings.SplitSeq(names, ",") {
 			created = created.Add(time.Hour)
 			plain := strings.TrimRight(name, "-/!")
-			m := controlPlaneMachine{
+			m := Machine{
 				Name: plain + "-" + at, Index: index, Created: created, Owner: replicas.Ours, Detail: "Phase",
 				IsOutdated: strings.HasPrefix(plain, "old"), IsReady: !strings.ContainsAny(name, "-!"),
 				IsDeleting: strings.Contains(name, "/"),
@@ -39,7 +39,7 @@ func parseMachines(text string) []controlPlaneMachine {
 	return machines
 }
 
-func describePlan(p replacementPlan) string {
+func describePlan(p Plan) string {
 	var parts []string
 	for _, name := range p.Delete {
 		parts = append(parts, "delete "+name)
@@ -115,10 +115,10 @@ func TestEachRollingUpdateEnds(t *testing.T) {
 	for seed := range 500 {
 		rand.Seed(int64(seed))
 		wanted := 3 + 2*(seed%2)
-		var machines []controlPlaneMachine
+		var machines []Machine
 		for index := range wanted {
 			machines = append(machines,
-				controlPlaneMachine{Name: fmt.Sprint("old-", index), Index: index, IsOutdated: true, IsReady: true})
+				Machine{Name: fmt.Sprint("old-", index), Index: index, IsOutdated: true, IsReady: true})
 		}
 		for step := range 400 {
 			if step < 40 {
@@ -135,7 +135,7 @@ func TestEachRollingUpdateEnds(t *testing.T) {
 }
 
 // disturb has a machine of chance go down, be deleted, or become outdated.
-func disturb(machines []controlPlaneMachine) {
+func disturb(machines []Machine) {
 	if len(machines) == 0 || rand.Intn(3) > 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func disturb(machines []controlPlaneMachine) {
 }
 
 // play executes a plan, and has one machine start, or go.
-func play(t *testing.T, seed, wanted int, machines []controlPlaneMachine) []controlPlaneMachine {
+func play(t *testing.T, seed, wanted int, machines []Machine) []Machine {
 	t.Helper()
 	slots := slotsOf(wanted, machines)
 	plan := planRollingUpdate(wanted, slots)
@@ -173,7 +173,7 @@ func play(t *testing.T, seed, wanted int, machines []controlPlaneMachine) []cont
 			m.IsReady = true
 		}
 	}
-	var left []controlPlaneMachine
+	var left []Machine
 	for _, m := range machines {
 		m.IsDeleting = m.IsDeleting || going[m.Name]
 		if !going[m.Name+"/"] {
@@ -181,7 +181,7 @@ func play(t *testing.T, seed, wanted int, machines []controlPlaneMachine) []cont
 		}
 	}
 	for _, index := range plan.Create {
-		left = append(left, controlPlaneMachine{Name: rand.String(8), Index: index, Created: time.Now()})
+		left = append(left, Machine{Name: rand.String(8), Index: index, Created: time.Now()})
 	}
 	return left
 }

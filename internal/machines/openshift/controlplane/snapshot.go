@@ -24,33 +24,32 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A controlPlane is the observed state of a set, its machines and the nodes of the control plane, and what follows from
-// it. The machines may belong to the cache: they must not be changed.
-type controlPlane struct {
+// A Snapshot is the observed state of a set, its machines and the nodes of the control plane, and what follows from it.
+// The machines may belong to the cache: they must not be changed.
+type Snapshot struct {
 	set        *machinev1.ControlPlaneMachineSet
 	machines   map[string]*machinev1beta1.Machine // by name
 	indexes    map[string]int                     // of the machines
 	template   *machineTemplate
 	placements map[int]int // from indexes to the numbers of failure domains; empty without domains
-	slots      []controlPlaneSlot
-	problem    controlPlaneProblem
-	plan       replacementPlan
+	slots      []Slot
+	problem    Problem
+	plan       Plan
 	adopt      []string
 	after      time.Duration // until the next node counts as not ready; 0 if there is none
 }
 
 // wanted is how many machines the set wants.
-func (c *controlPlane) wanted() int { return int(ptr.Deref(c.set.Spec.Replicas, 3)) }
+func (c *Snapshot) wanted() int { return int(ptr.Deref(c.set.Spec.Replicas, 3)) }
 
 // hasWork reports whether there is something to write besides the status.
-func (c *controlPlane) hasWork() bool {
+func (c *Snapshot) hasWork() bool {
 	return c.set.DeletionTimestamp != nil || len(c.adopt) > 0 || len(c.plan.Create) > 0 || len(c.plan.Delete) > 0
 }
 
 // read reads a set, its machines and the nodes. It returns nil if the set does not exist. It uses only lists, whose
 // permission the watches need as well.
-func (r *ControlPlaneMachineSetReconciler) read(ctx context.Context, reader client.Reader,
-	key types.NamespacedName) (*controlPlane, error) {
+func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*Snapshot, error) {
 	var list machinev1beta1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
@@ -72,11 +71,11 @@ func (r *ControlPlaneMachineSetReconciler) read(ctx context.Context, reader clie
 
 // observe returns the state of a set, of the Machines of its namespace, and of nodes.
 func observe(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Machine, nodes []corev1.Node,
-	now time.Time) *controlPlane {
-	c := &controlPlane{set: set.DeepCopy(), machines: map[string]*machinev1beta1.Machine{}}
+	now time.Time) *Snapshot {
+	c := &Snapshot{set: set.DeepCopy(), machines: map[string]*machinev1beta1.Machine{}}
 	selector, err := c.readSpec()
 	if err != nil {
-		c.problem = controlPlaneProblem{invalidConfiguration, err.Error()}
+		c.problem = Problem{invalidConfiguration, err.Error()}
 	}
 	for i := range machines {
 		m := &machines[i]
@@ -92,7 +91,7 @@ func observe(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Ma
 }
 
 // readSpec reads the template and the selector of the set.
-func (c *controlPlane) readSpec() (labels.Selector, error) {
+func (c *Snapshot) readSpec() (labels.Selector, error) {
 	template := c.set.Spec.Template.OpenShiftMachineV1Beta1Machine
 	if template == nil {
 		return nil, fmt.Errorf("spec.template has no %s", machinev1.OpenShiftMachineV1Beta1MachineType)
@@ -106,16 +105,16 @@ func (c *controlPlane) readSpec() (labels.Selector, error) {
 }
 
 // judge computes the slots, and what is to be done.
-func (c *controlPlane) judge(nodes []corev1.Node, now time.Time) {
+func (c *Snapshot) judge(nodes []corev1.Node, now time.Time) {
 	c.indexes = indexesOf(c.machines)
 	values := map[string]map[string]any{}
 	for name, m := range c.machines {
 		values[name] = valueOf(m)
 	}
 	c.placements = c.place(values)
-	machines := make([]controlPlaneMachine, 0, len(c.machines))
+	machines := make([]Machine, 0, len(c.machines))
 	for name, m := range c.machines {
-		machine := controlPlaneMachine{
+		machine := Machine{
 			Name: name, Index: c.indexes[name], Created: m.CreationTimestamp.Time,
 			Owner:      replicas.OwnerOf(m, c.set.UID),
 			IsDeleting: m.DeletionTimestamp != nil, Error: ptr.Deref(m.Status.ErrorMessage, ""), Detail: detailOf(m),
@@ -136,11 +135,11 @@ func (c *controlPlane) judge(nodes []corev1.Node, now time.Time) {
 		return
 	}
 	c.plan = planReplacement(c.set.Spec.Strategy.Type, c.wanted(), c.slots)
-	c.adopt = namesOf(c.slots, func(m controlPlaneMachine) bool { return m.Owner == replicas.Orphan })
+	c.adopt = namesOf(c.slots, func(m Machine) bool { return m.Owner == replicas.Orphan })
 }
 
 // place assigns failure domains to the indexes. Of several machines of an index, the newest one that stays decides.
-func (c *controlPlane) place(values map[string]map[string]any) map[int]int {
+func (c *Snapshot) place(values map[string]map[string]any) map[int]int {
 	newest := map[int]*machinev1beta1.Machine{}
 	for name, m := range c.machines {
 		if other, ok := newest[c.indexes[name]]; !ok || isBefore(other, m) {
@@ -173,7 +172,7 @@ func isBefore(a, b *machinev1beta1.Machine) bool {
 }
 
 // domain returns the number of the failure domain of an index, or none.
-func (c *controlPlane) domain(index int) int {
+func (c *Snapshot) domain(index int) int {
 	if domain, ok := c.placements[index]; ok {
 		return domain
 	}
@@ -181,7 +180,7 @@ func (c *controlPlane) domain(index int) int {
 }
 
 // unmanaged returns the nodes of the control plane that no machine has.
-func (c *controlPlane) unmanaged(nodes []corev1.Node) []string {
+func (c *Snapshot) unmanaged(nodes []corev1.Node) []string {
 	managed := map[string]bool{}
 	for _, m := range c.machines {
 		managed[enqueue.NodeName(m)] = true

@@ -23,17 +23,16 @@ var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 }}
 
 // setOfMachine returns the set of a machine's namespace, if there is one.
-func (r *ControlPlaneMachineSetReconciler) setOfMachine(ctx context.Context,
-	machine client.Object) []reconcile.Request {
+func (r *Reconciler) setOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
 	return r.sets(ctx, client.InNamespace(machine.GetNamespace()))
 }
 
 // allSets returns the sets of all namespaces.
-func (r *ControlPlaneMachineSetReconciler) allSets(ctx context.Context, _ client.Object) []reconcile.Request {
+func (r *Reconciler) allSets(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.sets(ctx)
 }
 
-func (r *ControlPlaneMachineSetReconciler) sets(ctx context.Context, where ...client.ListOption) []reconcile.Request {
+func (r *Reconciler) sets(ctx context.Context, where ...client.ListOption) []reconcile.Request {
 	isMeant := func(set *machinev1.ControlPlaneMachineSet) bool { return set.Name == setName }
 	return enqueue.Requests(ctx, r.cached, &machinev1.ControlPlaneMachineSetList{}, isMeant, where...)
 }

@@ -87,9 +87,9 @@ func isCounted(m replicas.Replica) bool { return !m.IsDeleting && m.IsCounted() 
 func (s *setSnapshot) isManaged() bool { return s != nil && s.set.DeletionTimestamp == nil }
 
 // plan returns the plan for the set, which is empty if the set is invalid.
-func (s *setSnapshot) plan(now time.Time) replicas.ReplicaPlan {
+func (s *setSnapshot) plan(now time.Time) replicas.Plan {
 	if s.invalid != "" {
-		return replicas.ReplicaPlan{}
+		return replicas.Plan{}
 	}
 	ranked := slices.DeleteFunc(slices.Clone(s.replicas), func(m replicas.Replica) bool { return m.IsDeleting })
 	for i := range ranked {

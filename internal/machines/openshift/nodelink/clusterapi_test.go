@@ -104,7 +104,7 @@ func newRivals(t *testing.T) *rivals {
 
 func (s *rivals) manageClusterAPI() {
 	stage.Manage(s, s.Namespace, func(mgr ctrl.Manager) error {
-		return capi.SetupWithManager(s.Context(), mgr, capi.ClusterAPIOptions{})
+		return capi.SetupWithManager(s.Context(), mgr, capi.Options{})
 	})
 }
 
