@@ -25,6 +25,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/review"
 	"github.com/runlevel/runlevel/internal/cli/sandbox"
 	"github.com/runlevel/runlevel/internal/cli/state"
+	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
@@ -77,7 +78,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 		state.NewList(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams),
 		lint.NewRehearse(streams), apply.NewRollback(streams), sandbox.New(streams), state.NewSnapshot(streams),
 		state.NewStatus(streams), install.NewUninstall(streams), apply.NewTest(streams), newVersion(streams),
-		state.NewWait(streams), state.NewWhy(streams), exitCodes(), environments())
+		state.NewWait(streams), state.NewWhy(streams, overview.Explainers()...), exitCodes(), environments())
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	checkDefaults(root)

@@ -35,6 +35,21 @@ func TestTheClusterProgramHasNoValidation(t *testing.T) {
 	}
 }
 
+// TestTheApplyPathHasNoMachines: programs that only apply releases don't link the code of machines and of Cluster API.
+func TestTheApplyPathHasNoMachines(t *testing.T) {
+	command := exec.Command("go", "list", "-deps", "./pkg/apply", "./internal/session/...", "./internal/operator/...")
+	command.Dir = root
+	listed, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.Lines(string(listed)) {
+		if strings.Contains(name, "sigs.k8s.io/cluster-api/") || strings.HasPrefix(name, module+"internal/machines/") {
+			t.Errorf("the apply path imports %s", strings.TrimSpace(name))
+		}
+	}
+}
+
 // TestTheCommandLineHasNoTestServers: some servers of the sandbox are for tests and the demo alone, and would only make
 // the command line larger.
 func TestTheCommandLineHasNoTestServers(t *testing.T) {

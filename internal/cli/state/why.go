@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/session/state"
@@ -25,6 +26,8 @@ type whyFlags struct {
 	cluster   core.ClusterFlags
 	format    core.Output
 	namespace string
+
+	explainers []diagnosis.Explainer
 }
 
 const whyHelp = `Explain why an object is missing, not ready, or not deleted: what it waits for, since when,
@@ -83,9 +86,9 @@ const whyExamples = `  # What of all that was applied is not as it is to be?
   # What holds it up, in the end?
   runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`
 
-// NewWhy returns the verb why.
-func NewWhy(streams core.Streams) *cobra.Command {
-	var f whyFlags
+// NewWhy returns the verb why. The explainers explain the objects of further kinds, for example machines.
+func NewWhy(streams core.Streams, explainers ...diagnosis.Explainer) *cobra.Command {
+	f := whyFlags{explainers: explainers}
 	command := &cobra.Command{
 		Use:               "why [OBJECT|FILE [SOURCE]]",
 		Short:             "Explain why an object is missing, not ready or not deleted",
@@ -158,7 +161,7 @@ func (f *whyFlags) load(ctx context.Context, sources []string, progress io.Write
 
 // query returns what is known of a release, or of the release of --name, or of all.
 func (f *whyFlags) query(ctx context.Context, reader *state.Reader, release *payload.Payload) (why.ObjectQuery, error) {
-	q := why.ObjectQuery{Namespace: reader.Namespace, Release: release}
+	q := why.ObjectQuery{Namespace: reader.Namespace, Release: release, Explainers: f.explainers}
 	name := f.release.Name
 	if release != nil {
 		name = release.Name

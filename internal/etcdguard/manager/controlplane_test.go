@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	machinemanager "github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -192,7 +193,7 @@ func (s *scene) expectExplanation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	isHeld := slices.ContainsFunc(explained.Statements, func(statement overview.MachineStatement) bool {
+	isHeld := slices.ContainsFunc(explained.Statements, func(statement diagnosis.Message) bool {
 		return strings.Contains(statement.Text,
 			"(Deleting): preDrain hook EtcdQuorumOperator of clusteroperator/etcd holds it") &&
 			strings.HasPrefix(statement.Details[0], "its controller reports: waits: etcd member ")

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
@@ -233,7 +234,7 @@ func (f *clusterAPIFacts) explain(events []corev1.Event, now time.Time) *Machine
 	m := &MachineExplanation{MachineOverview: f.judge()}
 	m.addHolds("", f.remedy, now)
 	m.Statements = append(m.Statements, f.rollout()...)
-	m.Statements = append(m.Statements, f.plane.replacing(f.machine, now)...)
+	m.addReplacing(f.plane.replacing(f.machine, now))
 	m.addDetails(f.machine.Status.Conditions, events, now)
 	return m
 }
@@ -320,11 +321,11 @@ func (g *machineGatherer) askDeployment(ctx context.Context, f *clusterAPIFacts)
 
 // rollout returns statements about a machine that is not up to date: which fields of its MachineDeployment's template
 // differ, why machines are replaced rather than updated in place, and what blocks the rollout.
-func (f *clusterAPIFacts) rollout() []MachineStatement {
+func (f *clusterAPIFacts) rollout() []diagnosis.Message {
 	if f.deployment == nil {
 		return nil
 	}
-	statement := MachineStatement{Text: "it is not up to date; its MachineDeployment " + f.deployment.Name +
+	statement := diagnosis.Message{Text: "it is not up to date; its MachineDeployment " + f.deployment.Name +
 		" reports:"}
 	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition} {
 		if reported := meta.FindStatusCondition(f.deployment.Status.Conditions, kind); reported != nil &&
@@ -335,5 +336,5 @@ func (f *clusterAPIFacts) rollout() []MachineStatement {
 	if len(statement.Details) == 0 {
 		return nil
 	}
-	return []MachineStatement{statement}
+	return []diagnosis.Message{statement}
 }

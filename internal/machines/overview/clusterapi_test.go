@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
@@ -293,7 +294,7 @@ func TestWhatIsSaidOfAnUnhealthyMachine(t *testing.T) {
 
 func TestWhatIsSaidOfAHookOfClusterAPI(t *testing.T) {
 	said := clusterFacts(t, "WaitingForPreDrainHook", "").explain(nil, now)
-	want := MachineStatement{"preDrain hook migrate-app of app-op holds it, for 5m", []string{
+	want := diagnosis.Message{Text: "preDrain hook migrate-app of app-op holds it, for 5m", Details: []string{
 		"its controller reports: waits: the shop is open",
 		"app-op removes the hook when its part is done, and no time limit does; check whether it still runs",
 		"if it is gone for good, let go of the hook; what the hook protects is not protected then:",

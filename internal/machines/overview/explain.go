@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -25,13 +26,7 @@ const mostEvents = 10
 // A MachineExplanation explains the state of one machine.
 type MachineExplanation struct {
 	MachineOverview
-	Statements []MachineStatement `json:"-"` // the most important first
-}
-
-// A MachineStatement is a sentence about a machine, with details, and what to do.
-type MachineStatement struct {
-	Text    string
-	Details []string
+	Statements []diagnosis.Message `json:"-"` // the most important first
 }
 
 // Explain returns the state of one machine, since when, what it waits for, what to do about it, and its events. It
@@ -74,7 +69,7 @@ func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExp
 	m := &MachineExplanation{MachineOverview: judge(f)}
 	m.addHolds(f.standing(m.Stage), f.remedy, now)
 	m.Statements = append(append(m.Statements, f.pods.statements()...), lateHooks(f, m.Stage)...)
-	m.Statements = append(m.Statements, f.set.replacing(f.machine.Name)...)
+	m.addReplacing(f.set.replacing(f.machine.Name))
 	var conditions []metav1.Condition
 	for _, c := range f.machine.Status.Conditions {
 		conditions = append(conditions, metav1.Condition{
@@ -100,13 +95,13 @@ func (f *machineFacts) standing(stage deletion.Stage) string {
 }
 
 // statements returns a statement for each pod that is left to end with the node.
-func (p *nodePods) statements() []MachineStatement {
+func (p *nodePods) statements() []diagnosis.Message {
 	if p == nil {
 		return nil
 	}
-	var statements []MachineStatement
+	var statements []diagnosis.Message
 	for _, pod := range p.staying {
-		statements = append(statements, MachineStatement{
+		statements = append(statements, diagnosis.Message{
 			Text: fmt.Sprintf("pod %s/%s was scheduled after its node was cordoned, and tolerates that (toleration "+
 				"%s): it is left to end with the node",
 				pod.Namespace, pod.Name, pod.Toleration),
@@ -118,16 +113,16 @@ func (p *nodePods) statements() []MachineStatement {
 }
 
 // lateHooks returns a statement for each hook whose stage is over: it holds nothing, though conditions show it.
-func lateHooks(f *machineFacts, stage deletion.Stage) []MachineStatement {
+func lateHooks(f *machineFacts, stage deletion.Stage) []diagnosis.Message {
 	if !f.isDeleting() {
 		return nil
 	}
 	hooks := f.machine.Spec.LifecycleHooks
-	var statements []MachineStatement
+	var statements []diagnosis.Message
 	add := func(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, over string,
 		condition machinev1beta1.ConditionType) {
 		for _, hold := range f.hookHolds(of, hooks, nil) {
-			statements = append(statements, MachineStatement{
+			statements = append(statements, diagnosis.Message{
 				Text: fmt.Sprintf("%s came too late, and holds nothing: %s", hold.sentence(), over),
 				Details: []string{fmt.Sprintf(
 					"the condition %s is False for as long as the hook is there, and no step looks at it", condition,
@@ -156,9 +151,16 @@ func (m *MachineExplanation) addHolds(standing string, remedy func(*MachineHold)
 	if m.Node != "" {
 		text += "; its node is " + m.Node
 	}
-	m.Statements = append(m.Statements, MachineStatement{Text: text + standing})
+	m.Statements = append(m.Statements, diagnosis.Message{Text: text + standing})
 	for i := range m.Holds {
 		m.Statements = append(m.Statements, m.Holds[i].statement(remedy(&m.Holds[i]), now))
+	}
+}
+
+// addReplacing adds what becomes of a machine of a control plane, unless the text is empty.
+func (m *MachineExplanation) addReplacing(text string, details []string) {
+	if text != "" {
+		m.Statements = append(m.Statements, diagnosis.Message{Text: text, Details: details})
 	}
 }
 
@@ -166,17 +168,17 @@ func (m *MachineExplanation) addHolds(standing string, remedy func(*MachineHold)
 func (m *MachineExplanation) addDetails(conditions []metav1.Condition, events []corev1.Event, now time.Time) {
 	for i := range m.Later {
 		text := fmt.Sprintf("later, after the drain, %s holds it", m.Later[i].sentence())
-		m.Statements = append(m.Statements, MachineStatement{Text: text})
+		m.Statements = append(m.Statements, diagnosis.Message{Text: text})
 	}
 	var lines []string
 	for _, c := range conditions {
 		lines = append(lines, conditionLine(c, now))
 	}
 	if len(lines) > 0 {
-		m.Statements = append(m.Statements, MachineStatement{"its conditions:", lines})
+		m.Statements = append(m.Statements, diagnosis.Message{Text: "its conditions:", Details: lines})
 	}
 	if lines := eventLines(events, now); len(lines) > 0 {
-		m.Statements = append(m.Statements, MachineStatement{"its events:", lines})
+		m.Statements = append(m.Statements, diagnosis.Message{Text: "its events:", Details: lines})
 	}
 }
 

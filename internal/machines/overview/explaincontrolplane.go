@@ -13,13 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // A ControlPlaneExplanation explains the state of what replaces the machines of a control plane.
 type ControlPlaneExplanation struct {
-	Statements []MachineStatement // the most important first
+	Statements []diagnosis.Message // the most important first
 	Unknown    []string
 	IsDone     bool // it waits for nothing
 }
@@ -112,7 +113,7 @@ func (f *setFacts) judgedMachine(name string) (controlplane.JudgedMachine, bool)
 }
 
 func (e *ControlPlaneExplanation) add(text string, details ...string) {
-	e.Statements = append(e.Statements, MachineStatement{text, details})
+	e.Statements = append(e.Statements, diagnosis.Message{Text: text, Details: details})
 }
 
 // addMachine adds what holds a machine that the control plane waits for, and what to do about it.
@@ -270,33 +271,29 @@ func (f *setFacts) nodeRemedy(h *MachineHold, machine, deletion string) []string
 	return remedy
 }
 
-// replacing returns a statement on what becomes of a machine of the set. A nil set returns none.
-func (f *setFacts) replacing(name string) []MachineStatement {
+// replacing returns what becomes of a machine of the set, with details. A nil set returns "".
+func (f *setFacts) replacing(name string) (text string, details []string) {
 	if f == nil || f.judged.IsOfPlatform {
-		return nil
+		return "", nil
 	}
 	m, _ := f.judgedMachine(name)
 	set := fmt.Sprintf("ControlPlaneMachineSet %s (index %d)", f.set.Name, m.Index)
 	why := []string{fmt.Sprintf("runlevel why controlplanemachineset/%s -n %s", f.set.Name, f.set.Namespace)}
 	switch {
 	case f.isInactive() && m.IsOutdated:
-		return []MachineStatement{{set + " would replace it once it is Active", m.Changes}}
+		return set + " would replace it once it is Active", m.Changes
 	case f.isInactive():
-		return nil
+		return "", nil
 	case f.condition(controlplane.Degraded).Status == metav1.ConditionTrue:
-		return []MachineStatement{
-			{set + " is stopped, and replaces no machine: " + f.condition(controlplane.Degraded).Message, why},
-		}
+		return set + " is stopped, and replaces no machine: " + f.condition(controlplane.Degraded).Message, why
 	case m.IsDeleting:
-		return []MachineStatement{{set + " replaces it: " + f.successor(m), why}}
+		return set + " replaces it: " + f.successor(m), why
 	case m.IsOutdated && f.set.Spec.Strategy.Type == machinev1.OnDelete:
-		return []MachineStatement{{set + " replaces it once it is deleted", m.Changes}}
+		return set + " replaces it once it is deleted", m.Changes
 	case m.IsOutdated:
-		return []MachineStatement{
-			{set + " replaces it, as it is outdated: " + f.successor(m), append(m.Changes, why...)},
-		}
+		return set + " replaces it, as it is outdated: " + f.successor(m), append(m.Changes, why...)
 	}
-	return []MachineStatement{{set + " has it, and it is " + f.standing(m), nil}}
+	return set + " has it, and it is " + f.standing(m), nil
 }
 
 // replacement returns what makes another machine once one is deleted. A nil set is none.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
 )
 
@@ -27,7 +28,7 @@ func TestNodeThatIsNotReady(t *testing.T) {
 	if len(m.Holds) != 1 || m.HeldBy() != "its node reports Ready=Unknown (NodeStatusUnknown)" || m.IsDone() {
 		t.Fatalf("%+v", m)
 	}
-	want := MachineStatement{"it is not ready: its node reports Ready=Unknown (NodeStatusUnknown), for 30m", []string{
+	want := diagnosis.Message{Text: "it is not ready: its node reports Ready=Unknown (NodeStatusUnknown), for 30m", Details: []string{
 		"kubectl describe node node-4",
 		"if the node does not come back, delete the machine; its ControlPlaneMachineSet makes another one then:",
 		"kubectl delete machine.machine.openshift.io web-4 -n shop --wait=false",

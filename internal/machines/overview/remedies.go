@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -19,8 +20,8 @@ import (
 // the line before warns of its consequences.
 
 // statement returns a statement with what holds the machine, and what to do about that.
-func (h *MachineHold) statement(remedy []string, now time.Time) MachineStatement {
-	statement := MachineStatement{Text: h.waits(), Details: remedy}
+func (h *MachineHold) statement(remedy []string, now time.Time) diagnosis.Message {
+	statement := diagnosis.Message{Text: h.waits(), Details: remedy}
 	if h.Since != nil {
 		statement.Text += ", for " + age(now, *h.Since)
 	}

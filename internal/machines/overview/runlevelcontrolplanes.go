@@ -272,37 +272,29 @@ func (g *machineGatherer) askPlane(ctx context.Context, f *clusterAPIFacts) {
 	}
 }
 
-// replacing returns a statement on what becomes of a machine of the control plane. A nil control plane returns none.
-func (f *planeFacts) replacing(m *clusterv1.Machine, now time.Time) []MachineStatement {
+// replacing returns what becomes of a machine of the control plane, with details. A nil control plane returns "".
+func (f *planeFacts) replacing(m *clusterv1.Machine, now time.Time) (text string, details []string) {
 	if f == nil {
-		return nil
+		return "", nil
 	}
 	plane := "RunlevelControlPlane " + f.plane.Name
 	on := fmt.Sprintf("runlevelcontrolplane/%s -n %s", f.plane.Name, f.plane.Namespace)
 	switch standing, why := standingOf(m, now); standing {
 	case standingReplaced:
-		return []MachineStatement{
-			{plane + " replaces it, and does not update it in place: " + why[0], []string{"runlevel why " + on}},
-		}
+		return plane + " replaces it, and does not update it in place: " + why[0], []string{"runlevel why " + on}
 	case standingDeleted:
-		return []MachineStatement{
-			{plane + " has it, and replaces it if it wants as many machines", []string{"runlevel why " + on}},
-		}
+		return plane + " has it, and replaces it if it wants as many machines", []string{"runlevel why " + on}
 	case standingUpdating:
-		return []MachineStatement{{plane + " updates it in place", nil}}
+		return plane + " updates it in place", nil
 	case standingHeld:
-		return []MachineStatement{{
-			plane + " is to update it in place, and waits for the etcd quorum guard to permit that: " + why[0],
-			append(why[1:], "see the members of etcd, and what the guard reports:", guardCommand),
-		}}
+		return plane + " is to update it in place, and waits for the etcd quorum guard to permit that: " + why[0],
+			append(why[1:], "see the members of etcd, and what the guard reports:", guardCommand)
 	case standingOutdated:
 		if f.isPaused() {
-			return []MachineStatement{{plane + " is paused, and leaves it outdated", append(why, f.remedy()...)}}
+			return plane + " is paused, and leaves it outdated", append(why, f.remedy()...)
 		}
-		return []MachineStatement{
-			{plane + " updates it in place or replaces it, as it is outdated", append(why, f.remedy()...)},
-		}
+		return plane + " updates it in place or replaces it, as it is outdated", append(why, f.remedy()...)
 	default:
-		return []MachineStatement{{plane + " has it, and it is " + standing.with(why), nil}}
+		return plane + " has it, and it is " + standing.with(why), nil
 	}
 }

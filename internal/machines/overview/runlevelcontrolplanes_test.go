@@ -40,7 +40,8 @@ func TestWhatBecomesOfAMachineOfAControlPlane(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.standing)
 		}
 		f := &planeFacts{plane: &v1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "plane"}}}
-		if got, want := f.replacing(m, now)[0].Text, "RunlevelControlPlane plane "+c.become; got != want {
+		got, _ := f.replacing(m, now)
+		if want := "RunlevelControlPlane plane " + c.become; got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}

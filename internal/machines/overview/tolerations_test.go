@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
@@ -29,9 +30,9 @@ func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 		t.Errorf("the machine waits for %+v", got)
 	}
 	said := f.explain(nil, now)
-	want := MachineStatement{"pod shop/agent-b was scheduled after its node was cordoned, and tolerates that " +
+	want := diagnosis.Message{Text: "pod shop/agent-b was scheduled after its node was cordoned, and tolerates that " +
 		"(toleration " + exists + "): it is left to end with the node",
-		[]string{"nothing is to be done; to keep such pods off nodes that are drained, remove the toleration from " +
+		Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, remove the toleration from " +
 			"their workload"}}
 	if got := said.Statements[len(said.Statements)-1]; got.Text != want.Text ||
 		!slices.Equal(got.Details, want.Details) {

@@ -2,9 +2,11 @@ package why
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -31,9 +33,41 @@ func Explain(ctx context.Context, c *cluster.Cluster, q ObjectQuery, objects []N
 		}
 		answers = append(answers, Judge(f))
 	}
-	explainMachines(ctx, c, answers)
-	explainControlPlanes(ctx, c, answers)
+	for _, explainer := range q.Explainers {
+		for _, answer := range answers {
+			answer.explainBy(ctx, c, explainer)
+		}
+	}
 	return answers, nil
+}
+
+// explainBy adds the messages of an explainer of the object's kind before all other messages, and corrects the state of an
+// object that waits for something.
+func (a *Answer) explainBy(ctx context.Context, c *cluster.Cluster, explainer diagnosis.Explainer) {
+	if !explainer.Explains(a.Object.GroupKind()) {
+		return
+	}
+	explanation, err := explainer.Explain(ctx, c, a.Object)
+	switch {
+	case errors.Is(err, cluster.ErrNotServed):
+		return
+	case err != nil:
+		a.Unknown = append(a.Unknown, explainer.Subject+": "+printable.RequestError(err).Error())
+		return
+	case explanation == nil:
+		return
+	}
+	a.Messages = append(explanation.Messages, a.Messages...)
+	a.Unknown = append(a.Unknown, explanation.Unknown...)
+	switch {
+	case explanation.IsDone:
+		return
+	case explanation.IsTerminating:
+		a.State = Terminating
+	case a.State == Ready || a.State == Changed || a.State == Unknown:
+		a.State = NotReady
+	}
+	a.Done = false
 }
 
 // gate returns the findings that would block the release, if it is not being applied, or why they are not known.

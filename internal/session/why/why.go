@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -32,6 +33,9 @@ type ObjectQuery struct {
 	Unread    string           // why other records can't be read; "" if all were
 	Namespace string           // of the records
 	Release   *payload.Payload // that is to have the objects; nil if it is not named
+
+	// Explainers explain the objects of further kinds, for example machines.
+	Explainers []diagnosis.Explainer
 
 	known *ReleaseFacts // on the release; nil if they were not gathered
 }
@@ -152,10 +156,7 @@ type Answer struct {
 }
 
 // A Message is a sentence with its details.
-type Message struct {
-	Text    string   `json:"text"`
-	Details []string `json:"details,omitempty"`
-}
+type Message = diagnosis.Message
 
 // A Holding is a step of an apply that holds up others.
 type Holding struct {
