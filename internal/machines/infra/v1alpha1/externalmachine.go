@@ -31,8 +31,7 @@ type ExternalMachine struct {
 
 // An ExternalMachineSpec describes the machine that a person or a script provides.
 //
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || has(self.providerID) && self.providerID ==
-// oldSelf.providerID",message="spec.providerID can't be changed once it is set"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || has(self.providerID) && self.providerID == oldSelf.providerID",message="spec.providerID can't be changed once it is set"
 type ExternalMachineSpec struct {
 	// providerID identifies the machine, and is set once it runs. It has to be the spec.providerID of its Node.
 	//

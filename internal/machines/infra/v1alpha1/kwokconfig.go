@@ -83,8 +83,7 @@ type KwokConfigTemplate struct {
 
 // A KwokConfigTemplateSpec has the template that is copied.
 //
-// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template can't be changed:
-// make another KwokConfigTemplate, and refer to that"
+// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template can't be changed: make another KwokConfigTemplate, and refer to that"
 type KwokConfigTemplateSpec struct {
 	Template KwokConfigTemplateResource `json:"template"`
 }

@@ -31,8 +31,7 @@ type KwokMachine struct {
 
 // A KwokMachineSpec is the behavior of the simulated machine.
 //
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || has(self.providerID) && self.providerID ==
-// oldSelf.providerID",message="spec.providerID can't be changed once it is set"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || has(self.providerID) && self.providerID == oldSelf.providerID",message="spec.providerID can't be changed once it is set"
 type KwokMachineSpec struct {
 	// providerID is the identity of the machine, which its Node has as well. The controller sets it to
 	// kwok://NAMESPACE/NAME.
@@ -45,8 +44,7 @@ type KwokMachineSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="spec.address has to be an IP
-	// address"
+	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="spec.address has to be an IP address"
 	Address string `json:"address,omitempty"`
 	// startAfter is how long the start takes: there is no Node before, and the machine is not provisioned.
 	//

@@ -23,8 +23,7 @@ type KwokMachineTemplate struct {
 // A KwokMachineTemplateSpec has the template that is copied. It is immutable, so that all machines of a template are
 // equal.
 //
-// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template can't be changed:
-// make another KwokMachineTemplate, and refer to that"
+// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template can't be changed: make another KwokMachineTemplate, and refer to that"
 type KwokMachineTemplateSpec struct {
 	Template KwokMachineTemplateResource `json:"template"`
 }
@@ -33,8 +32,7 @@ type KwokMachineTemplateSpec struct {
 type KwokMachineTemplateResource struct {
 	// +optional
 	ObjectMeta TemplateMeta `json:"metadata,omitempty,omitzero"`
-	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="spec.template.spec.providerID is for
-	// one machine, and can't be in a template"
+	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="spec.template.spec.providerID is for one machine, and can't be in a template"
 	Spec KwokMachineSpec `json:"spec"`
 }
 
@@ -56,8 +54,7 @@ type ExternalMachineTemplate struct {
 // An ExternalMachineTemplateSpec has the template that is copied. It is immutable, so that all machines of a template
 // are equal.
 //
-// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template can't be changed:
-// make another ExternalMachineTemplate, and refer to that"
+// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template can't be changed: make another ExternalMachineTemplate, and refer to that"
 type ExternalMachineTemplateSpec struct {
 	Template ExternalMachineTemplateResource `json:"template"`
 }
@@ -66,9 +63,7 @@ type ExternalMachineTemplateSpec struct {
 type ExternalMachineTemplateResource struct {
 	// +optional
 	ObjectMeta TemplateMeta `json:"metadata,omitempty,omitzero"`
-	// +kubebuilder:validation:XValidation:rule="!has(self.providerID) &&
-	// !has(self.addresses)",message="spec.template.spec has a providerID or addresses, which are for one machine, and
-	// can't be in a template"
+	// +kubebuilder:validation:XValidation:rule="!has(self.providerID) && !has(self.addresses)",message="spec.template.spec has a providerID or addresses, which are for one machine, and can't be in a template"
 	Spec ExternalMachineSpec `json:"spec"`
 }
 

@@ -8,10 +8,7 @@ import (
 // A RunlevelControlPlane creates, replaces and updates the machines of the control plane of a Cluster, one after the
 // other.
 //
-// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(oldSelf.status) ||
-// !has(oldSelf.status.version) || int(self.spec.version.split('.')[1]) - int(oldSelf.status.version.split('.')[1]) <=
-// 1",message="spec.version is more than one minor version above status.version: wait until all machines have the one in
-// between"
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(oldSelf.status) || !has(oldSelf.status.version) || int(self.spec.version.split('.')[1]) - int(oldSelf.status.version.split('.')[1]) <= 1",message="spec.version is more than one minor version above status.version: wait until all machines have the one in between"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
@@ -44,11 +41,7 @@ func (p *RunlevelControlPlane) GetConditions() []metav1.Condition { return p.Sta
 
 // A RunlevelControlPlaneSpec is the desired state of a control plane.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.rollout) || !has(self.rollout.strategy) ||
-// !has(self.rollout.strategy.rollingUpdate) || !has(self.rollout.strategy.rollingUpdate.maxSurge) ||
-// self.rollout.strategy.rollingUpdate.maxSurge == 1 || self.replicas >=
-// 3",message="spec.rollout.strategy.rollingUpdate.maxSurge is 0, which needs spec.replicas of 3 or more: the control
-// plane would be down while its machine is replaced"
+// +kubebuilder:validation:XValidation:rule="!has(self.rollout) || !has(self.rollout.strategy) || !has(self.rollout.strategy.rollingUpdate) || !has(self.rollout.strategy.rollingUpdate.maxSurge) || self.rollout.strategy.rollingUpdate.maxSurge == 1 || self.replicas >= 3",message="spec.rollout.strategy.rollingUpdate.maxSurge is 0, which needs spec.replicas of 3 or more: the control plane would be down while its machine is replaced"
 type RunlevelControlPlaneSpec struct {
 	// replicas is the number of machines. It is odd: a member of etcd more than that would not survive more failures.
 	//
@@ -56,17 +49,13 @@ type RunlevelControlPlaneSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=7
-	// +kubebuilder:validation:XValidation:rule="self % 2 == 1",message="spec.replicas has to be odd: write 1, 3, 5 or
-	// 7"
+	// +kubebuilder:validation:XValidation:rule="self % 2 == 1",message="spec.replicas has to be odd: write 1, 3, 5 or 7"
 	Replicas *int32 `json:"replicas,omitempty"`
 	// version is the version of Kubernetes, such as v1.36.2.
 	//
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) - int(oldSelf.split('.')[1]) <=
-	// 1",message="spec.version skips a minor version: update to the next one first"
-	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) >=
-	// int(oldSelf.split('.')[1])",message="spec.version goes back to an older minor version, which Kubernetes does not
-	// support"
+	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) - int(oldSelf.split('.')[1]) <= 1",message="spec.version skips a minor version: update to the next one first"
+	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) >= int(oldSelf.split('.')[1])",message="spec.version goes back to an older minor version, which Kubernetes does not support"
 	// +kubebuilder:validation:Pattern=`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-+].*)?$`
 	Version string `json:"version"`
 	// machineTemplate describes the machines.
@@ -107,9 +96,7 @@ type ControlPlaneMachineTemplateSpec struct {
 	InfrastructureRef clusterv1.ContractVersionedObjectReference `json:"infrastructureRef"`
 	// bootstrap names the template of the machines' bootstrap configs, or a Secret with the data of all machines.
 	//
-	// +kubebuilder:validation:XValidation:rule="has(self.configRef) ||
-	// has(self.dataSecretName)",message="spec.machineTemplate.spec.bootstrap is empty: write configRef or
-	// dataSecretName"
+	// +kubebuilder:validation:XValidation:rule="has(self.configRef) || has(self.dataSecretName)",message="spec.machineTemplate.spec.bootstrap is empty: write configRef or dataSecretName"
 	Bootstrap clusterv1.Bootstrap `json:"bootstrap"`
 	// minReadySeconds is how long a machine has to be ready until it counts as available.
 	//
@@ -142,8 +129,7 @@ type ControlPlaneMachineNaming struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.contains('.random')",message="it must contain {{ .random }}:
-	// without it, a new machine could have the name of another one"
+	// +kubebuilder:validation:XValidation:rule="self.contains('.random')",message="it must contain {{ .random }}: without it, a new machine could have the name of another one"
 	Template string `json:"template,omitempty"`
 }
 
