@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -54,7 +55,7 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 func withoutStatus(o client.Object) client.Object {
 	o = o.DeepCopyObject().(client.Object)
 	for key := range o.GetAnnotations() {
-		if domain, _, _ := strings.Cut(key, "/"); strings.HasSuffix(domain, deletion.HookStatusDomain) {
+		if domain, _, _ := strings.Cut(key, "/"); strings.HasSuffix(domain, annotation.HookStatusDomain) {
 			annotate(o, key, "")
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/etcdguard"
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
@@ -48,9 +49,9 @@ func (g *guard) holdUpdates(ctx context.Context, seen etcdguard.EtcdSnapshot) er
 			continue
 		}
 		m, err := g.clusterAPIMachine(ctx, machine.Name)
-		if err == nil && m.Annotations[rolloutrules.UpdateHeldAnnotation] != why {
+		if err == nil && m.Annotations[annotation.UpdateHeld] != why {
 			base := m.DeepCopy()
-			metav1.SetMetaDataAnnotation(&m.ObjectMeta, rolloutrules.UpdateHeldAnnotation, why)
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotation.UpdateHeld, why)
 			err = g.writeMachine(ctx, m, base)
 		}
 		if err != nil && !errors.Is(err, errChanged) {

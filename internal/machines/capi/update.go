@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/queue"
@@ -28,10 +29,6 @@ import (
 
 // The beginnings of messages about an update, in Cluster API's words; the extension's message follows.
 const updateMessage, hookFailed = "In-place update in progress", "UpdateMachine hook failed: "
-
-// begunAnnotation marks a Machine whose extension may have been called for the update: its node was drained, and the
-// quorum guard has permitted the call, where that is required.
-const begunAnnotation = "machine.runlevel.dev/in-place-update-begun"
 
 // beginPause is the interval at which is checked what the first call of an extension waits for: pods that leave, or the
 // quorum guard.
@@ -97,7 +94,7 @@ func (u *updateScope) update(ctx context.Context) (time.Duration, error) {
 
 // goOn calls the extension, once what has to be done before its first call is done.
 func (u *updateScope) goOn(ctx context.Context) (time.Duration, error) {
-	if metav1.HasAnnotation(u.m.ObjectMeta, begunAnnotation) {
+	if metav1.HasAnnotation(u.m.ObjectMeta, annotation.UpdateBegun) {
 		return u.call(ctx)
 	}
 	isDrained, err := u.isDrainRequested(ctx)
@@ -134,10 +131,10 @@ func (u *updateScope) begin(ctx context.Context) (bool, error) {
 	isBegun := rolloutrules.IsPermitted(u.m, now)
 	if isBegun {
 		rolloutrules.DropRequest(u.m)
-		metav1.SetMetaDataAnnotation(&u.m.ObjectMeta, begunAnnotation, "")
+		metav1.SetMetaDataAnnotation(&u.m.ObjectMeta, annotation.UpdateBegun, "")
 	} else {
 		message := updateMessage + ": waiting for the etcd quorum guard to permit it"
-		if why := u.m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
+		if why := u.m.Annotations[annotation.UpdateHeld]; why != "" {
 			message += ": " + printable.Line(why)
 		}
 		u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, message)

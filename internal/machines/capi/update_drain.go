@@ -11,14 +11,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
-
-// cordonedAnnotation of a Node names the Machine for whose update it was cordoned. Nodes that were cordoned before have
-// none.
-const cordonedAnnotation = "machine.runlevel.dev/cordoned-for-update"
 
 // isDrainRequested reports whether the node has to be drained before the first call of the extension.
 func (u *updateScope) isDrainRequested(ctx context.Context) (bool, error) {
@@ -51,7 +48,7 @@ func (u *updateScope) drainForUpdate(ctx context.Context, node *corev1.Node) (st
 	if !node.Spec.Unschedulable {
 		base := node.DeepCopy()
 		node.Spec.Unschedulable = true
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, cordonedAnnotation, u.fullName())
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotation.CordonedForUpdate, u.fullName())
 		if err := patch.WithLock(ctx, u.r.client, node, base); err != nil {
 			return "", fmt.Errorf("cordon Node %s: %w", node.Name, err)
 		}
@@ -66,7 +63,7 @@ func (u *updateScope) drainForUpdate(ctx context.Context, node *corev1.Node) (st
 
 // isCordonedHere reports whether the node was cordoned for an update of the Machine.
 func (u *updateScope) isCordonedHere() bool {
-	return u.node.object != nil && u.node.object.Annotations[cordonedAnnotation] == u.fullName()
+	return u.node.object != nil && u.node.object.Annotations[annotation.CordonedForUpdate] == u.fullName()
 }
 
 // uncordon uncordons the node, if it was cordoned for the update.
@@ -76,7 +73,7 @@ func (u *updateScope) uncordon(ctx context.Context) error {
 	}
 	base := u.node.object.DeepCopy()
 	u.node.object.Spec.Unschedulable = false
-	delete(u.node.object.Annotations, cordonedAnnotation)
+	delete(u.node.object.Annotations, annotation.CordonedForUpdate)
 	if err := patch.WithLock(ctx, u.r.client, u.node.object, base); err != nil {
 		return fmt.Errorf("uncordon Node %s: %w", u.node.object.Name, client.IgnoreNotFound(err))
 	}

@@ -16,6 +16,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/patch"
@@ -110,7 +111,7 @@ func pendingHooks(m *clusterv1.Machine) []string {
 // dropHook removes the hook, and our annotations, from a Machine. Other hooks stay, and so does the request of a
 // control plane for an update that has no hook yet.
 func dropHook(m *clusterv1.Machine) {
-	delete(m.Annotations, begunAnnotation)
+	delete(m.Annotations, annotation.UpdateBegun)
 	hooks := pendingHooks(m)
 	left := slices.DeleteFunc(slices.Clone(hooks), func(hook string) bool { return hook == runtimehook.UpdateMachine })
 	if len(left) == len(hooks) {

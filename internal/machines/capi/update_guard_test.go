@@ -8,6 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
@@ -25,7 +26,7 @@ func (u *updateScene) awaitRequest() *clusterv1.Machine {
 	u.Helper()
 	m := u.awaitUpdating("InPlaceUpdating",
 		"In-place update in progress: waiting for the etcd quorum guard to permit it")
-	if m.Annotations[rolloutrules.UpdateRequestedAnnotation] == "" || len(u.calls()) > 0 {
+	if m.Annotations[annotation.UpdateRequested] == "" || len(u.calls()) > 0 {
 		u.Errorf("the extension was called %d times: %q", len(u.calls()), m.Annotations)
 	}
 	return m
@@ -35,8 +36,8 @@ func (u *updateScene) awaitRequest() *clusterv1.Machine {
 func (u *updateScene) permit(m *clusterv1.Machine) {
 	u.Helper()
 	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: %q, %q: null}}}`,
-		rolloutrules.UpdateAllowedAnnotation, m.Annotations[rolloutrules.UpdateRequestedAnnotation],
-		rolloutrules.UpdateHeldAnnotation)
+		annotation.UpdateAllowed, m.Annotations[annotation.UpdateRequested],
+		annotation.UpdateHeld)
 }
 
 // TestAnExtensionIsCalledOnceTheGuardPermitsIt: with the reason of the guard meanwhile, not by a permission of a minute
@@ -47,19 +48,19 @@ func TestAnExtensionIsCalledOnceTheGuardPermitsIt(t *testing.T) {
 	u.trigger(2)
 	first := u.awaitRequest()
 	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "member 3 does not answer"}}}`,
-		rolloutrules.UpdateHeldAnnotation)
+		annotation.UpdateHeld)
 	u.awaitUpdating("InPlaceUpdating", "waiting for the etcd quorum guard to permit it: member 3 does not answer")
 	u.ahead.Store(int64(time.Minute))
 	u.permit(first)
 	again := u.await("m1", func(m *clusterv1.Machine) bool {
-		return m.Annotations[rolloutrules.UpdateRequestedAnnotation] != first.Annotations[rolloutrules.UpdateRequestedAnnotation]
+		return m.Annotations[annotation.UpdateRequested] != first.Annotations[annotation.UpdateRequested]
 	})
 	if calls := u.calls(); len(calls) > 0 {
 		t.Errorf("the extension was called %d times by a permission of a minute ago", len(calls))
 	}
 	u.permit(again)
 	m := u.awaitUpdating("InPlaceUpdating", "half way")
-	if value, ok := m.Annotations[rolloutrules.UpdateRequestedAnnotation]; ok {
+	if value, ok := m.Annotations[annotation.UpdateRequested]; ok {
 		t.Errorf("the request is still there: %s", value)
 	}
 	u.awaitCalls(2)
@@ -79,7 +80,7 @@ func TestTheGuardIsAskedAfterTheDrain(t *testing.T) {
 	u.answers(done)
 	u.trigger(2)
 	m := u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name)
-	if value, ok := m.Annotations[rolloutrules.UpdateRequestedAnnotation]; ok {
+	if value, ok := m.Annotations[annotation.UpdateRequested]; ok {
 		t.Errorf("the guard is asked before the drain has ended: %s", value)
 	}
 	u.MustDelete(budget)
@@ -96,7 +97,7 @@ func TestAnUpdateThatIsGivenUpLeavesNoRequest(t *testing.T) {
 	u.answers(done)
 	u.trigger(2)
 	u.awaitRequest()
-	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "no", %q: null, %q: null}}}`, rolloutrules.UpdateHeldAnnotation,
+	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "no", %q: null, %q: null}}}`, annotation.UpdateHeld,
 		inProgress, quorumHook)
 	u.awaitUpdated()
 	if calls := u.calls(); len(calls) > 0 {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
 
@@ -153,10 +154,7 @@ const (
 // HookStatusAnnotation is the annotation in which the controller of a hook reports its status.
 func HookStatusAnnotation(stage Stage, name string) string {
 	if stage == BeforeDrain {
-		return "pre-drain." + HookStatusDomain + "/" + name
+		return annotation.PreDrainHookStatusPrefix + name
 	}
-	return "pre-terminate." + HookStatusDomain + "/" + name
+	return annotation.PreTerminateHookStatusPrefix + name
 }
-
-// HookStatusDomain is the end of the prefix of each HookStatusAnnotation.
-const HookStatusDomain = "hook.machine.runlevel.dev"

@@ -13,11 +13,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-)
 
-// UIDAnnotation is on each infrastructure object, and has the UID of its machine. An owner reference can't be used:
-// the garbage collector would follow it, and delete infrastructure that a hook still holds.
-const UIDAnnotation = "machine.runlevel.dev/machine-uid"
+	"github.com/runlevel/runlevel/internal/machines/annotation"
+)
 
 // InfrastructureObjects reads, creates and deletes the infrastructure of machines: the object of the template's kind
 // that has the machine's namespace and name. Each call can be repeated.
@@ -146,7 +144,8 @@ func (m Machine) object() *unstructured.Unstructured {
 	object.SetNamespace(m.Namespace)
 	object.SetName(m.Name)
 	object.SetLabels(labels.Merge(m.Template.GetLabels(), m.Labels))
-	object.SetAnnotations(labels.Merge(m.Template.GetAnnotations(), map[string]string{UIDAnnotation: string(m.UID)}))
+	owner := map[string]string{annotation.MachineUID: string(m.UID)}
+	object.SetAnnotations(labels.Merge(m.Template.GetAnnotations(), owner))
 	if spec, ok := m.Template.Object["spec"]; ok {
 		object.Object["spec"] = spec
 	}
@@ -157,8 +156,8 @@ func (m Machine) object() *unstructured.Unstructured {
 func checkOwner(m Machine, object *unstructured.Unstructured) error {
 	const wayOut = "delete it, or have this machine take it: kubectl annotate --overwrite -n %s %s %s %s=%s"
 	resource := object.GetKind() + "." + object.GroupVersionKind().Group
-	advice := fmt.Sprintf(wayOut, m.Namespace, resource, m.Name, UIDAnnotation, m.UID)
-	switch owner := object.GetAnnotations()[UIDAnnotation]; owner {
+	advice := fmt.Sprintf(wayOut, m.Namespace, resource, m.Name, annotation.MachineUID, m.UID)
+	switch owner := object.GetAnnotations()[annotation.MachineUID]; owner {
 	case string(m.UID):
 		return nil
 	case "":

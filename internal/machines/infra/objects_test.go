@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
@@ -36,7 +37,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"rack": "7", "pool": "a"}, object.GetLabels()); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	annotations := map[string]string{"note": "n", infra.UIDAnnotation: "uid-of-m"}
+	annotations := map[string]string{"note": "n", annotation.MachineUID: "uid-of-m"}
 	if diff := cmp.Diff(annotations, object.GetAnnotations()); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
@@ -128,7 +129,7 @@ func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 		t.Error("it was deleted")
 	}
 	edit(t, m, func(o *unstructured.Unstructured) {
-		o.SetAnnotations(map[string]string{infra.UIDAnnotation: string(m.UID)})
+		o.SetAnnotations(map[string]string{annotation.MachineUID: string(m.UID)})
 	})
 	if instance := created(t, objects, m); !instance.Exists {
 		t.Errorf("after it was given to the machine: %+v", instance)

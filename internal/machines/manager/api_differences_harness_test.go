@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
@@ -192,7 +192,7 @@ func (a *apiSide) ownerOfInfrastructure() string {
 	switch {
 	case controller != nil && string(controller.UID) == uid:
 		return "it has its Machine as controller"
-	case len(infrastructure.OwnerReferences) == 0 && infrastructure.Annotations[infra.UIDAnnotation] == uid:
+	case len(infrastructure.OwnerReferences) == 0 && infrastructure.Annotations[annotation.MachineUID] == uid:
 		return "it names its Machine in an annotation"
 	}
 	return fmt.Sprintf("it has the owners %v and the annotations %q", infrastructure.OwnerReferences,

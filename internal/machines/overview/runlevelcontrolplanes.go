@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
@@ -228,7 +229,7 @@ const (
 func standingOf(m *clusterv1.Machine, now time.Time) (standing planeStanding, why []string) {
 	upToDate := conditionOf(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
 	missing := strings.Split(linesOf(upToDate.Message, "\n"), "\n")
-	because, held := m.Annotations[controlplane.ReplacedAnnotation], m.Annotations[rolloutrules.UpdateHeldAnnotation]
+	because, held := m.Annotations[annotation.ReplacedBecause], m.Annotations[annotation.UpdateHeld]
 	isOutdated := upToDate.Reason == clusterv1.MachineNotUpToDateReason
 	switch {
 	case m.DeletionTimestamp != nil && isOutdated && because != "":

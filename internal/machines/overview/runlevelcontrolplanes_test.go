@@ -7,15 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
-	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
 // TestWhatBecomesOfAMachineOfAControlPlane: what the explanations of a control plane and of its machine have, of states
 // that pass quickly.
 func TestWhatBecomesOfAMachineOfAControlPlane(t *testing.T) {
 	updating := map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
-	requested := map[string]string{rolloutrules.UpdateRequestedAnnotation: now.Add(-time.Second).Format(time.RFC3339)}
+	requested := map[string]string{annotation.UpdateRequested: now.Add(-time.Second).Format(time.RFC3339)}
 	for name, c := range map[string]struct {
 		annotations      map[string]string
 		upToDate         metav1.Condition

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
@@ -129,7 +130,7 @@ func (s *Snapshot) rollingOut(machines []*clusterv1.Machine, problem string) met
 	outdated, lines := 0, map[string]bool{}
 	var replaced []string
 	for _, m := range machines {
-		if why := m.Annotations[ReplacedAnnotation]; why != "" && m.DeletionTimestamp != nil {
+		if why := m.Annotations[annotation.ReplacedBecause]; why != "" && m.DeletionTimestamp != nil {
 			replaced = append(replaced, fmt.Sprintf("Machine %s is replaced, not updated in place: %s", m.Name, why))
 		}
 		if len(s.outdated[m.Name]) == 0 && !rolloutrules.IsUpdating(m) {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
@@ -80,7 +81,7 @@ func (r *Reconciler) tidy(ctx context.Context, s *Snapshot) error {
 		}
 		tidied := m.DeepCopy()
 		rolloutrules.DropRequest(tidied)
-		delete(tidied.Annotations, ReplacedAnnotation)
+		delete(tidied.Annotations, annotation.ReplacedBecause)
 		if len(tidied.Annotations) == len(m.Annotations) {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
@@ -22,10 +23,6 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
-
-// ReplacedAnnotation is on a machine that is deleted although extensions are there, and has the reason why it is not
-// updated in place.
-const ReplacedAnnotation = "machine.runlevel.dev/replaced-because"
 
 const (
 	// mostOfReason is how many bytes of a reason are kept: an event has one, and a condition those of several machines.
@@ -82,7 +79,7 @@ func (u inPlaceUpdate) begin(ctx context.Context) error {
 	if !rolloutrules.IsUpdating(m) {
 		marked := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
-		delete(marked.Annotations, ReplacedAnnotation)
+		delete(marked.Annotations, annotation.ReplacedBecause)
 		if err := patch.WithLock(ctx, u.r.cached, marked, m); err != nil {
 			return fmt.Errorf("begin the update in place of Machine %s: %w", m.Name, err)
 		}
@@ -100,7 +97,7 @@ func (u inPlaceUpdate) begin(ctx context.Context) error {
 // missing.
 func (u inPlaceUpdate) awaitPermission(ctx context.Context) error {
 	waits := fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", u.m.Name)
-	if why := u.m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
+	if why := u.m.Annotations[annotation.UpdateHeld]; why != "" {
 		waits += ": " + printable.Truncate(printable.Line(why), mostOfReason)
 	}
 	u.s.step.Waits = []string{waits}
@@ -166,7 +163,7 @@ func (u inPlaceUpdate) replace(ctx context.Context, reason string) error {
 	}
 	if len(extensions.Items) > 0 {
 		noted := u.m.DeepCopy()
-		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, ReplacedAnnotation, reason)
+		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, annotation.ReplacedBecause, reason)
 		rolloutrules.DropRequest(noted)
 		if err := patch.WithLock(ctx, u.r.cached, noted, u.m); err != nil {
 			return fmt.Errorf("record why Machine %s is replaced: %w", u.m.Name, err)

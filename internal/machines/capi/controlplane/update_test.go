@@ -16,7 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/controlplane"
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/patch"
@@ -270,11 +270,11 @@ func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
 	}
 	p.upgrade("v1.36.1")
 	p.Eventually("the guard is asked", func() bool {
-		return len(annotations(rolloutrules.UpdateRequestedAnnotation)) == 1
+		return len(annotations(annotation.UpdateRequested)) == 1
 	})
-	m := p.machines()[annotations(rolloutrules.UpdateRequestedAnnotation)[0]]
+	m := p.machines()[annotations(annotation.UpdateRequested)[0]]
 	p.MustPatch(m, `{"metadata":{"annotations":{%q:"a member does not answer",%q:"no"}}}`,
-		rolloutrules.UpdateHeldAnnotation, controlplane.ReplacedAnnotation)
+		annotation.UpdateHeld, annotation.ReplacedBecause)
 	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue,
 		"to permit its update in place: a member does not answer")
 	if asked := requestsOf[hooksv1.CanUpdateMachineRequest](p, e, "CanUpdateMachine"); len(asked) != 1 {
@@ -282,8 +282,8 @@ func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
 	}
 	p.upgrade("v1.36.0")
 	p.Eventually("no annotation is left", func() bool {
-		return len(annotations(rolloutrules.UpdateRequestedAnnotation))+
-			len(annotations(rolloutrules.UpdateHeldAnnotation))+len(annotations(controlplane.ReplacedAnnotation)) == 0
+		return len(annotations(annotation.UpdateRequested))+
+			len(annotations(annotation.UpdateHeld))+len(annotations(annotation.ReplacedBecause)) == 0
 	})
 }
 

@@ -16,13 +16,10 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
-
-// appliedAnnotation is on each set, and has a hash of the metadata that was last applied to it. Metadata that the
-// deployment no longer has is removed from a set by an apply without it.
-const appliedAnnotation = "machine.runlevel.dev/applied-deployment"
 
 // ownAnnotations are the annotations of a deployment that its sets do not get.
 var ownAnnotations = []string{
@@ -56,7 +53,7 @@ func (s *snapshot) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, 
 	desired.Spec.Template.Spec = *set.Spec.Template.Spec.DeepCopy()
 	rolloutrules.SetMutable(&desired.Spec.Template.Spec, &spec.Template.Spec)
 	// maps of strings
-	desired.Annotations[appliedAnnotation], _ = hashOf(desired.Labels, desired.Annotations,
+	desired.Annotations[annotation.AppliedDeployment], _ = hashOf(desired.Labels, desired.Annotations,
 		desired.Spec.Template.ObjectMeta)
 	return desired
 }

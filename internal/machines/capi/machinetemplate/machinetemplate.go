@@ -23,13 +23,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
 )
-
-// appliedAnnotation is on each machine, and has a hash of the fields that were last applied to it and its objects.
-// Fields that the template no longer has are removed by an apply without them.
-const appliedAnnotation = "machine.runlevel.dev/applied-template"
 
 // A Template is what the machines of an owner are made of.
 type Template struct {
@@ -62,7 +59,7 @@ func (t Template) IsCurrent(machine *clusterv1.Machine) bool {
 	return machine.DeletionTimestamp != nil ||
 		labels.Set(t.Labels).AsSelectorPreValidated().Matches(labels.Set(machine.Labels)) &&
 			labels.Set(t.Annotations).AsSelectorPreValidated().Matches(labels.Set(machine.Annotations)) &&
-			machine.Annotations[appliedAnnotation] == t.hash()
+			machine.Annotations[annotation.AppliedTemplate] == t.hash()
 }
 
 // setMutable sets the fields that can change without a new machine. The timeout of the deletion of a Node has a
@@ -86,7 +83,7 @@ func (t Template) desired(machine *clusterv1.Machine) *clusterv1.Machine {
 		Spec: *t.Spec.DeepCopy(),
 	}
 	maps.Copy(desired.Annotations, t.Annotations)
-	desired.Annotations[appliedAnnotation] = t.hash()
+	desired.Annotations[annotation.AppliedTemplate] = t.hash()
 	desired.Spec.Bootstrap = machine.Spec.Bootstrap
 	desired.Spec.InfrastructureRef = machine.Spec.InfrastructureRef
 	desired.Spec.Version, desired.Spec.FailureDomain = machine.Spec.Version, machine.Spec.FailureDomain

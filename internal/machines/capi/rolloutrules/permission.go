@@ -6,20 +6,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 )
 
 // QuorumHook is the name of the hook of the etcd quorum guard. The guard also permits updates in place of the machines
 // that have it.
 const QuorumHook = "EtcdQuorumOperator"
-
-// The annotations of a Machine by which a control plane asks the quorum guard before an update in place. The guard
-// copies the value of the request, which is a time, once no member of etcd would be missed.
-const (
-	UpdateRequestedAnnotation = "machine.runlevel.dev/update-requested"
-	UpdateAllowedAnnotation   = "machine.runlevel.dev/update-allowed"
-	// UpdateHeldAnnotation is why the guard does not permit it yet.
-	UpdateHeldAnnotation = "machine.runlevel.dev/update-held"
-)
 
 // permissionLifetime is how long an update may begin after it was requested: a member of etcd may be lost later.
 const permissionLifetime = time.Minute
@@ -40,7 +33,7 @@ func IsRequested(m *clusterv1.Machine, now time.Time) bool {
 }
 
 func requestedAt(m *clusterv1.Machine) (time.Time, error) {
-	return time.Parse(time.RFC3339, m.Annotations[UpdateRequestedAnnotation])
+	return time.Parse(time.RFC3339, m.Annotations[annotation.UpdateRequested])
 }
 
 // IsPermitted reports whether an update in place may begin now.
@@ -49,7 +42,7 @@ func IsPermitted(m *clusterv1.Machine, now time.Time) bool {
 }
 
 func isAnswered(m *clusterv1.Machine) bool {
-	return m.Annotations[UpdateAllowedAnnotation] == m.Annotations[UpdateRequestedAnnotation]
+	return m.Annotations[annotation.UpdateAllowed] == m.Annotations[annotation.UpdateRequested]
 }
 
 // AwaitsPermission reports whether the quorum guard has to answer a request.
@@ -65,18 +58,18 @@ func MayBegin(m *clusterv1.Machine, now time.Time) bool {
 
 // Permit is the answer of the quorum guard that an update in place may begin.
 func Permit(m *clusterv1.Machine) {
-	metav1.SetMetaDataAnnotation(&m.ObjectMeta, UpdateAllowedAnnotation, m.Annotations[UpdateRequestedAnnotation])
-	delete(m.Annotations, UpdateHeldAnnotation)
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotation.UpdateAllowed, m.Annotations[annotation.UpdateRequested])
+	delete(m.Annotations, annotation.UpdateHeld)
 }
 
 // Request asks the quorum guard for permission to update a machine in place.
 func Request(m *clusterv1.Machine, now time.Time) {
-	metav1.SetMetaDataAnnotation(&m.ObjectMeta, UpdateRequestedAnnotation, now.UTC().Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotation.UpdateRequested, now.UTC().Format(time.RFC3339))
 }
 
 // DropRequest removes what Request and the guard have written.
 func DropRequest(m *clusterv1.Machine) {
-	for _, key := range []string{UpdateRequestedAnnotation, UpdateAllowedAnnotation, UpdateHeldAnnotation} {
+	for _, key := range []string{annotation.UpdateRequested, annotation.UpdateAllowed, annotation.UpdateHeld} {
 		delete(m.Annotations, key)
 	}
 }

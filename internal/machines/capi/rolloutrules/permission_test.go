@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 )
 
 // TestPermission asks the quorum guard, and looks at the answer later.
@@ -29,9 +31,9 @@ func TestPermission(t *testing.T) {
 	expect("requested by a clock that is ahead", -time.Second, false, false, false)
 	expect("requested", 59*time.Second, true, false, false)
 	expect("requested", time.Minute, false, false, false)
-	m.Annotations[UpdateHeldAnnotation] = "a member does not answer"
+	m.Annotations[annotation.UpdateHeld] = "a member does not answer"
 	Permit(m)
-	if why, ok := m.Annotations[UpdateHeldAnnotation]; ok {
+	if why, ok := m.Annotations[annotation.UpdateHeld]; ok {
 		t.Errorf("it is permitted, and held: %s", why)
 	}
 	expect("permitted", 59*time.Second, false, true, true)

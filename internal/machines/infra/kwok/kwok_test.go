@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -49,7 +49,7 @@ func TestMachinesOfNodes(t *testing.T) {
 			Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
 			Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}},
 		}})
-		machine.Annotations = map[string]string{infra.UIDAnnotation: "some"}
+		machine.Annotations = map[string]string{annotation.MachineUID: "some"}
 		key, node := client.ObjectKeyFromObject(machine), client.ObjectKey{Name: machine.Name}
 		f.MustCreate(machine)
 		machinetest.Await(f, f, machine, key, isReady("Running"))
@@ -79,7 +79,7 @@ func TestMachinesOfNodes(t *testing.T) {
 	t.Run("the Node of a machine that was not linked to it goes with it", func(t *testing.T) {
 		f := f.In(t)
 		machine := machineIn(f.Namespace, "unlinked", v1alpha1.KwokMachineSpec{})
-		machine.Annotations = map[string]string{infra.UIDAnnotation: "some"}
+		machine.Annotations = map[string]string{annotation.MachineUID: "some"}
 		f.MustCreate(machine)
 		machinetest.Await(f, f, machine, client.ObjectKeyFromObject(machine), isReady("Running"))
 		f.MustDelete(machine)

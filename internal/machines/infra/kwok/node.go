@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
-	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
@@ -36,7 +36,7 @@ func (r *KwokMachineReconciler) makeNode(ctx context.Context, machine *v1alpha1.
 		return "", err
 	}
 	if existing != nil && existing.Spec.ProviderID != machine.Spec.ProviderID {
-		return fmt.Sprintf("there is a Node %s that is not of this machine (its providerID is %q): delete it, or the machine",
+		return fmt.Sprintf("Node %s belongs to another machine, by its providerID %q: delete the Node, or this machine",
 			existing.Name, existing.Spec.ProviderID), nil
 	}
 	return "", nil
@@ -101,7 +101,7 @@ const waitingForMachine = "WaitingForMachine"
 
 // isOfMachine reports whether the object belongs to a machine, of OpenShift's API or of Cluster API.
 func isOfMachine(object client.Object) bool {
-	return object.GetAnnotations()[infra.UIDAnnotation] != "" || clusterAPIMachineOf(object) != ""
+	return object.GetAnnotations()[annotation.MachineUID] != "" || clusterAPIMachineOf(object) != ""
 }
 
 // isAwaited reports whether no Machine of Cluster API owns the object yet: until then, it belongs to the set that has

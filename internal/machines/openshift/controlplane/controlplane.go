@@ -33,8 +33,6 @@ const (
 	setName = "cluster"
 	// setFinalizer holds a set until its machines are released: the garbage collector would delete the control plane.
 	setFinalizer = "controlplanemachineset.machine.openshift.io"
-	// indexAnnotation has the index of a machine whose name does not end with one, from its adoption on.
-	indexAnnotation = "machine.runlevel.dev/control-plane-index"
 )
 
 // A Reconciler replaces the machines of ControlPlaneMachineSets.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
@@ -71,7 +72,7 @@ func (c *Snapshot) adopted(machine *machinev1beta1.Machine) *machinev1beta1.Mach
 
 // SetIndex records the index of a machine whose name does not have it.
 func SetIndex(machine *machinev1beta1.Machine, index int) {
-	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, indexAnnotation, strconv.Itoa(index))
+	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, annotation.ControlPlaneIndex, strconv.Itoa(index))
 }
 
 // newMachine returns a machine of an index, from the template.

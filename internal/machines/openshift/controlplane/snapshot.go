@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
@@ -210,7 +211,7 @@ func indexesOf(machines map[string]*machinev1beta1.Machine) map[string]int {
 	indexes, taken := map[string]int{}, map[int]bool{}
 	var unnumbered []string
 	for name, m := range machines {
-		index, ok := numberIn(cmp.Or(m.Annotations[indexAnnotation], name))
+		index, ok := numberIn(cmp.Or(m.Annotations[annotation.ControlPlaneIndex], name))
 		if !ok {
 			unnumbered = append(unnumbered, name)
 			continue
