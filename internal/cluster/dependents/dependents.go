@@ -53,15 +53,15 @@ func Count(ctx context.Context, c *cluster.Cluster,
 	g := newGraph(listings, deleted)
 	counts := map[types.UID]kinds.ObjectCounts{}
 	for _, liveMetadata := range deleted {
-		counts[liveMetadata.UID] = countByKind(g.goesWith(g.objects[liveMetadata.UID]))
+		counts[liveMetadata.UID] = countByKind(g.deletedWith(g.objects[liveMetadata.UID]))
 	}
 	return counts, notes, nil
 }
 
 // countByKind counts objects by kind.
-func countByKind(gone []*object) kinds.ObjectCounts {
+func countByKind(objects []*object) kinds.ObjectCounts {
 	counted := map[schema.GroupKind]kinds.Count{}
-	for _, object := range gone {
+	for _, object := range objects {
 		kind := object.in.GroupKind()
 		counted[kind] = kinds.Count{
 			Group:    kind.Group,
@@ -73,13 +73,16 @@ func countByKind(gone []*object) kinds.ObjectCounts {
 	return kinds.NewObjectCounts(slices.Collect(maps.Values(counted)))
 }
 
-// A listing is the objects of one kind, in one namespace or everywhere.
+// A listing has the objects of one kind, in one namespace or everywhere.
 type listing struct {
 	in        *cluster.Resource
 	namespace string
 	objects   []*object
 	err       error // why there may be more
 }
+
+// isIncomplete reports whether there may be more objects. A kind that was deleted meanwhile has none.
+func (l *listing) isIncomplete() bool { return l.err != nil && !apierrors.IsNotFound(l.err) }
 
 // namespacesOf returns the namespaces of all dependents of some objects, or NamespaceAll. An object in a
 // namespace has no dependents in others.
@@ -108,15 +111,32 @@ func listAll(ctx context.Context, c *cluster.Cluster, namespaces []string) ([]li
 			}
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(listsAtOnce)
-	for i := range listings {
-		group.Go(func() error { return listings[i].list(ctx, c) })
-	}
-	if err := group.Wait(); err != nil {
+	if err := list(ctx, c, listings); err != nil {
 		return nil, nil, err
 	}
 	return listings, notesOn(listings, unknown), nil
+}
+
+// list fills listings. It returns an error only if no kind can be listed.
+func list(ctx context.Context, c *cluster.Cluster, listings []listing) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(listsAtOnce)
+	for i := range listings {
+		l := &listings[i]
+		group.Go(func() error {
+			l.err = c.EachMetadata(ctx, *l.in, l.namespace, metav1.ListOptions{}, func(metadata *metav1.PartialObjectMetadata) {
+				l.objects = append(l.objects, newObject(l.in, metadata))
+			})
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case utilnet.IsConnectionRefused(l.err):
+				return l.err
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 // isCounted reports whether the objects of a kind can be deleted, and are not Events. Others are computed from
@@ -126,20 +146,6 @@ func isCounted(in cluster.Resource) bool {
 		return false
 	}
 	return in.Verbs == nil || slices.Contains(in.Verbs, "list") && slices.Contains(in.Verbs, "delete")
-}
-
-// list lists the objects. An error is returned only if no kind can be listed.
-func (l *listing) list(ctx context.Context, c *cluster.Cluster) error {
-	l.err = c.EachMetadata(ctx, *l.in, l.namespace, metav1.ListOptions{}, func(metadata *metav1.PartialObjectMetadata) {
-		l.objects = append(l.objects, newObject(l.in, metadata))
-	})
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case utilnet.IsConnectionRefused(l.err):
-		return l.err
-	}
-	return nil
 }
 
 // isMeasured reports whether the objects of an API group are measurements: deletes do not concern them.
@@ -159,7 +165,7 @@ func notesOn(listings []listing, unknown map[string]error) []string {
 		}
 	}
 	for _, l := range listings {
-		if l.err != nil && !apierrors.IsNotFound(l.err) { // NotFound: the kind has just gone
+		if l.isIncomplete() {
 			add(l.in.GroupKind().String(), l.err)
 		}
 	}

@@ -2,7 +2,6 @@ package dependents
 
 import (
 	"slices"
-	"strings"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,9 +18,10 @@ type object struct {
 	in          *cluster.Resource
 	uid         types.UID
 	namespace   string
-	container   string // the name of a Namespace or a CustomResourceDefinition, which has other objects in it
+	name        string
 	owners      []owner
 	terminating bool
+	isImplicit  bool // Kubernetes creates it in every namespace
 }
 
 // An owner is an owner reference.
@@ -30,11 +30,11 @@ type owner struct {
 	kind schema.GroupKind
 }
 
-// newObject copies the fields that are needed. Strings that many objects share are kept once.
+// newObject copies the fields that are needed. Strings that many objects share are stored once.
 func newObject(in *cluster.Resource, metadata *metav1.PartialObjectMetadata) *object {
 	o := &object{
-		in: in, uid: metadata.UID, namespace: unique.Make(metadata.Namespace).Value(),
-		container: containerName(in, metadata.Name), terminating: metadata.DeletionTimestamp != nil,
+		in: in, uid: metadata.UID, namespace: unique.Make(metadata.Namespace).Value(), name: metadata.Name,
+		terminating: metadata.DeletionTimestamp != nil, isImplicit: isImplicit(in.GroupKind(), metadata),
 	}
 	if len(metadata.OwnerReferences) > 0 {
 		o.owners = make([]owner, len(metadata.OwnerReferences))
@@ -46,20 +46,34 @@ func newObject(in *cluster.Resource, metadata *metav1.PartialObjectMetadata) *ob
 	return o
 }
 
-func containerName(in *cluster.Resource, name string) string {
-	if kinds.IsContainer(in.GroupKind()) {
-		return name
+// objectOf returns the object of metadata that were read before.
+func objectOf(metadata *objectmeta.LiveMetadata) *object {
+	return &object{
+		in: &metadata.Resource, uid: metadata.UID, namespace: metadata.ID.Namespace, name: metadata.ID.Name,
+		terminating: metadata.Terminating,
 	}
-	return ""
 }
 
-// contains reports whether another object is in this one, and so is deleted with it.
+// id returns the ID of the object.
+func (o *object) id() kinds.ID {
+	return kinds.ID{Group: o.in.Group, Kind: o.in.Kind, Namespace: o.namespace, Name: o.name}
+}
+
+// contains reports whether another object is in this Namespace or of this definition, and so is deleted with it.
 func (o *object) contains(other *object) bool {
-	if o.in.GroupKind() == kinds.Namespace {
-		return other.namespace == o.container
+	return o.containsKind(other.in) && (o.in.GroupKind() != kinds.Namespace || other.namespace == o.name)
+}
+
+// containsKind reports whether objects of a kind may be in this Namespace, or are of this definition.
+func (o *object) containsKind(in *cluster.Resource) bool {
+	switch o.in.GroupKind() {
+	case kinds.Namespace:
+		return in.Namespaced
+	case kinds.CustomResourceDefinition:
+		return in.GroupResource().String() == o.name // as definitions are named
+	default:
+		return false
 	}
-	resource, group, _ := strings.Cut(o.container, ".") // as definitions are named
-	return other.in.Group == group && other.in.Resource == resource
 }
 
 // mayOwn reports whether another object may have this one as its owner: an owner is in the namespace of the
@@ -68,38 +82,36 @@ func (o *object) mayOwn(other *object) bool {
 	return o.namespace == "" || o.namespace == other.namespace
 }
 
+// A scope is a kind in a namespace, or everywhere.
+type scope struct {
+	kind      schema.GroupKind
+	namespace string
+}
+
 // A graph has all objects that were found, and their dependents by owner.
 type graph struct {
 	objects    map[types.UID]*object
 	dependents map[types.UID][]*object
-	listed     map[schema.GroupKind]bool // the kinds whose objects are all known; true if they are namespaced
+	listed     map[scope]bool // the scopes whose objects are all known; true if the kind is namespaced
 }
 
-// newGraph makes a graph of listings. An object that is served in several groups is in the listings of each, and
+// newGraph returns the graph of listings. An object that is served in several groups is in the listings of each, and
 // counts as one of the first. The deleted objects are in the graph even if they can't be listed.
 func newGraph(listings []listing, deleted []objectmeta.LiveMetadata) *graph {
-	g := &graph{map[types.UID]*object{}, map[types.UID][]*object{}, map[schema.GroupKind]bool{}}
-	for i := range listings {
-		for _, object := range listings[i].objects {
+	g := &graph{map[types.UID]*object{}, map[types.UID][]*object{}, map[scope]bool{}}
+	for _, l := range listings {
+		for _, object := range l.objects {
 			if g.objects[object.uid] == nil && object.uid != "" {
 				g.objects[object.uid] = object
 			}
 		}
-		g.listed[listings[i].in.GroupKind()] = listings[i].in.Namespaced
-	}
-	for i := range listings {
-		if listings[i].err != nil {
-			delete(g.listed, listings[i].in.GroupKind())
+		if l.err == nil {
+			g.listed[scope{l.in.GroupKind(), l.namespace}] = l.in.Namespaced
 		}
 	}
 	for i := range deleted {
-		if m := &deleted[i]; g.objects[m.UID] == nil {
-			g.objects[m.UID] = &object{
-				in:        &m.Resource,
-				uid:       m.UID,
-				namespace: m.ID.Namespace,
-				container: containerName(&m.Resource, m.ID.Name),
-			}
+		if metadata := &deleted[i]; g.objects[metadata.UID] == nil {
+			g.objects[metadata.UID] = objectOf(metadata)
 		}
 	}
 	for _, dependent := range g.objects {
@@ -112,19 +124,19 @@ func newGraph(listings []listing, deleted []objectmeta.LiveMetadata) *graph {
 	return g
 }
 
-// goesWith returns the objects that are deleted with an object. Objects that own each other in a cycle stay, unless
+// deletedWith returns the objects that are deleted with an object. Objects that own each other in a cycle stay, unless
 // one of them is deleted: the garbage collector does the same.
-func (g *graph) goesWith(first *object) []*object {
-	gone := map[*object]bool{first: true}
+func (g *graph) deletedWith(first *object) []*object {
+	deleted := map[*object]bool{first: true}
 	all := []*object{first}
 	add := func(object *object) {
-		if !gone[object] {
-			gone[object] = true
+		if !deleted[object] {
+			deleted[object] = true
 			all = append(all, object)
 		}
 	}
 	for i := 0; i < len(all); i++ { // all grows in the loop
-		if all[i].container != "" {
+		if kinds.IsContainer(all[i].in.GroupKind()) {
 			for _, object := range g.objects {
 				if all[i].contains(object) {
 					add(object)
@@ -132,9 +144,7 @@ func (g *graph) goesWith(first *object) []*object {
 			}
 		}
 		for _, dependent := range g.dependents[all[i].uid] {
-			if !slices.ContainsFunc(dependent.owners, func(owner owner) bool {
-				return g.stays(owner, dependent, gone)
-			}) {
+			if !g.isOwned(dependent, deleted) {
 				add(dependent)
 			}
 		}
@@ -142,12 +152,33 @@ func (g *graph) goesWith(first *object) []*object {
 	return all[1:]
 }
 
-// stays reports whether an owner remains. An owner of a kind that could not be listed does.
-func (g *graph) stays(owner owner, dependent *object, gone map[*object]bool) bool {
+// collect adds to deleted objects those that the garbage collector deletes: they have owners, of which none remains.
+func (g *graph) collect(deleted map[*object]bool) {
+	for isChanged := true; isChanged; {
+		isChanged = false
+		for _, object := range g.objects {
+			if len(object.owners) > 0 && !deleted[object] && !g.isOwned(object, deleted) {
+				deleted[object], isChanged = true, true
+			}
+		}
+	}
+}
+
+// isOwned reports whether an owner of an object remains.
+func (g *graph) isOwned(object *object, deleted map[*object]bool) bool {
+	return slices.ContainsFunc(object.owners, func(owner owner) bool { return g.remains(owner, object, deleted) })
+}
+
+// remains reports whether an owner remains. An owner of a kind that could not be listed does.
+func (g *graph) remains(owner owner, dependent *object, deleted map[*object]bool) bool {
 	found := g.objects[owner.uid]
-	switch isNamespaced, isListed := g.listed[owner.kind]; {
+	isNamespaced, isListed := g.listed[scope{owner.kind, metav1.NamespaceAll}]
+	if !isListed {
+		isNamespaced, isListed = g.listed[scope{owner.kind, dependent.namespace}]
+	}
+	switch {
 	case found != nil && found.mayOwn(dependent):
-		return !gone[found] && !found.terminating
+		return !deleted[found] && !found.terminating
 	case found == nil && !isListed:
 		return true
 	case dependent.namespace == "": // the garbage collector can't look for an owner in a namespace
