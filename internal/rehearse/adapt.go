@@ -53,7 +53,7 @@ func (a *adapter) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Ma
 	case kind == kinds.CustomResourceDefinition && skipConversion(object):
 		note = "its objects are not converted: the webhook for that does not run here"
 	case kind == kinds.APIService && isServedByPods(object):
-		a.found.notTried(in, m, "it is only tried by a dry run: the server behind it does not run here")
+		a.found.addSkipped(in, m, "it is only tried by a dry run: the server behind it does not run here")
 		if in == lint.InPayload {
 			a.left = append(a.left, m)
 		}
@@ -66,7 +66,7 @@ func (a *adapter) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Ma
 	default:
 		return m
 	}
-	a.found.notTried(in, m, note)
+	a.found.addSkipped(in, m, note)
 	return m.WithObject(object)
 }
 

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/review/lint"
@@ -18,7 +18,6 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
@@ -37,10 +36,10 @@ func (r *rehearsal) again(ctx context.Context, first *appliedStage) {
 	}
 	options := r.options(graph.Reconcile)
 	options.Apply.Full, options.Apply.NoWait = true, true
-	would := map[place][]string{}
+	expected := map[place][]string{}
 	if preview := session.Preview(ctx, r.cluster, &release, options); preview.Report != nil {
 		for _, change := range preview.Report.Changes {
-			would[place{change.Path, change.ID}] = changesOf(change)
+			expected[place{change.Path, change.ID}] = changesOf(change)
 		}
 	}
 	second := r.stage(ctx, lint.InPayload, &release, options)
@@ -48,18 +47,18 @@ func (r *rehearsal) again(ctx context.Context, first *appliedStage) {
 		return
 	}
 	for _, change := range second.Report.Changes {
-		at := place{change.Path, change.ID}
-		m := second.manifest(at)
+		place := place{change.Path, change.ID}
+		m := second.manifests[place]
 		if m == nil || change.Err != nil || change.Hook != "" || m.IsTombstone() {
 			continue
 		}
 		switch change.Action {
 		case object.Configured, object.Recreated, object.Created:
-			text := "a second apply changes it"
-			if len(would[at]) > 0 {
-				text += ": " + strings.Join(would[at], ", ")
+			fields := ""
+			if len(expected[place]) > 0 {
+				fields = ": " + strings.Join(expected[place], ", ")
 			}
-			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalAgain, Message: text})
+			r.found.addForManifest(m, observed(lint.RehearsalAgain, "a second apply changes it%s", fields))
 		}
 	}
 }
@@ -86,41 +85,44 @@ func (r *rehearsal) checkDeletes(ctx context.Context, a *appliedStage) {
 	}
 	var pending []precondition.Delete
 	var unread error
-	_ = wait.PollUntilContextTimeout(ctx, time.Second/2, r.Patience, true, func(ctx context.Context) (bool, error) {
-		seen := session.Inspect(ctx, r.cluster, a.release, r.options(graph.Update))
-		if unread = seen.Err; unread != nil {
-			return false, nil
+	r.await(ctx, deletesInterval, func(ctx context.Context) bool {
+		plan := session.Inspect(ctx, r.cluster, a.release, r.options(graph.Update))
+		if unread = plan.Err; unread != nil {
+			return false
 		}
-		pending = nil
-		for _, item := range seen.Deletes {
-			if item.WasSent() && (item.Seen.State == tombstone.Terminating || item.Seen.State == tombstone.Unknown) {
-				pending = append(pending, item)
-			}
-		}
-		return len(pending) == 0, nil
+		pending = slices.DeleteFunc(plan.Deletes, func(item precondition.Delete) bool {
+			isOpen := item.Seen.State == tombstone.Terminating || item.Seen.State == tombstone.Unknown
+			return !isOpen || !item.WasSent()
+		})
+		return len(pending) == 0
 	})
 	if unread != nil && len(pending) == 0 && ctx.Err() == nil {
-		r.found.add(lint.RehearsalObservation{
-			Rule:    lint.RehearsalPending,
-			Message: "it is not known whether all deletes end: " + printable.Line(unread.Error()),
-		})
+		reason := printable.Line(unread.Error())
+		r.found.add(observed(lint.RehearsalPending, "it is not known whether all deletes end: %s", reason))
 	}
 	for _, item := range pending {
-		seen := lint.RehearsalObservation{
-			Rule:    lint.RehearsalPending,
-			Object:  item.ID.String(),
-			Message: "its delete does not end: " + item.Describe(r.cluster.Now()),
-		}
+		observation := observed(lint.RehearsalPending, "its delete does not end: %s", item.Describe(r.cluster.Now()))
 		if item.Seen.State == tombstone.Unknown {
-			seen.Message = "it is not known whether its delete ends: " + item.Seen.Why
+			observation.Message = "it is not known whether its delete ends: " + item.Seen.Why
 		}
-		for _, m := range a.release.Manifests {
-			if m.ID() == item.ID {
-				seen.Path, seen.Line = m.Path, m.Line
-			}
-		}
-		r.found.add(seen)
+		r.found.addForObject(item.ID, observation)
 	}
+}
+
+// deletesInterval is the time between two looks at the deletes that have not ended.
+const deletesInterval = time.Second / 2
+
+// await calls isDone at intervals until it returns true, or until the rehearsal's patience is over.
+func (r *rehearsal) await(ctx context.Context, interval time.Duration, isDone func(context.Context) bool) {
+	ctx, cancel := context.WithTimeout(ctx, r.Patience)
+	defer cancel()
+	w := waiter.Waiter{Pause: waiter.Pause{Shortest: interval}}
+	_ = w.Until(ctx, func(ctx context.Context) (waiter.Result, error) {
+		if isDone(ctx) {
+			return waiter.Done, nil
+		}
+		return waiter.Again, nil
+	})
 }
 
 // uninstall removes the new release, and reports what is left.
@@ -135,48 +137,28 @@ func (r *rehearsal) uninstall(ctx context.Context, a *appliedStage) {
 		Timeout:   6 * r.Patience,
 		Lock:      lock.Options{Duration: lockDuration},
 	}
-	seen, err := uninstall.Look(ctx, r.cluster, options)
+	plan, err := uninstall.Look(ctx, r.cluster, options)
 	if err != nil {
-		r.found.add(lint.RehearsalObservation{
-			Rule:    lint.RehearsalPending,
-			Message: "it can't be uninstalled: " + err.Error(),
-		})
+		r.found.add(observed(lint.RehearsalPending, "it can't be uninstalled: %s", err))
 		return
 	}
-	r.Progress(fmt.Sprintf("uninstall %s: %s", a.release.Version, printable.Count(len(seen.Objects()), "object")))
-	report := uninstall.Run(ctx, r.cluster, options, seen)
-	r.report.Stages = append(r.report.Stages, RehearsalStage{
+	r.Progress(fmt.Sprintf("uninstall %s: %s", a.release.Version, printable.Count(len(plan.Objects()), "object")))
+	report := uninstall.Run(ctx, r.cluster, options, plan)
+	r.report.Stages = append(r.report.Stages, Stage{
 		Name:    strings.TrimSpace("uninstall " + a.release.Version),
 		Seconds: time.Since(began).Round(time.Millisecond).Seconds(),
 		Objects: len(report.Deleted),
 	})
-	byID := map[string]*payload.Manifest{}
-	for _, m := range a.release.Manifests {
-		byID[m.ID().String()] = m
-	}
 	for _, left := range report.Left {
-		seen := lint.RehearsalObservation{
-			Rule:    lint.RehearsalPending,
-			Object:  left.Object.String(),
-			Message: "an uninstall does not delete it: " + left.Message,
-		}
-		if m := byID[seen.Object]; m != nil {
-			seen.Path, seen.Line = m.Path, m.Line
-		}
-		r.found.add(seen)
+		r.found.addForObject(left.Object,
+			observed(lint.RehearsalPending, "an uninstall does not delete it: %s", left.Message))
 	}
 	if report.Err != nil && len(report.Left) == 0 {
-		r.found.add(lint.RehearsalObservation{
-			Rule:    lint.RehearsalPending,
-			Message: "the uninstall has failed: " + printable.Line(report.Err.Error()),
-		})
+		r.found.add(observed(lint.RehearsalPending, "the uninstall has failed: %s", printable.Line(report.Err.Error())))
 	}
 	for _, kept := range report.Kept {
-		if m := byID[kept.Object.String()]; m != nil {
-			r.found.about(m, lint.RehearsalObservation{
-				Rule:    lint.RehearsalNotTried,
-				Message: fmt.Sprintf("an uninstall keeps it: %s", kept.Message),
-			})
+		if m := r.found.manifests[kept.Object]; m != nil {
+			r.found.addForManifest(m, observed(lint.RehearsalNotTried, "an uninstall keeps it: %s", kept.Message))
 		}
 	}
 }

@@ -1,30 +1,79 @@
 package rehearse
 
 import (
+	"fmt"
+
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// findings are what a rehearsal has shown until now.
-type findings struct{ seen []lint.RehearsalObservation }
+// findings are the observations of a rehearsal until now.
+type findings struct {
+	observations []lint.RehearsalObservation
+	manifests    map[kinds.ID]*payload.Manifest // of the new release
+}
 
-// add adds an observation. Those of the previous release are of one rule: it can't be changed any more.
-func (f *findings) add(seen lint.RehearsalObservation) {
-	if seen.In == lint.InPrevious {
-		seen.Rule = lint.RehearsalPrevious
+// observed returns an observation of a rule in the new release.
+func observed(rule, format string, args ...any) lint.RehearsalObservation {
+	return lint.RehearsalObservation{Rule: rule, Message: fmt.Sprintf(format, args...)}
+}
+
+// add adds an observation. Those of the previous release are of one rule: that release can't be changed any more.
+func (f *findings) add(observation lint.RehearsalObservation) {
+	if observation.In == lint.InPrevious {
+		observation.Rule = lint.RehearsalPrevious
 	}
-	f.seen = append(f.seen, seen)
+	f.observations = append(f.observations, observation)
 }
 
-// about adds an observation about a manifest.
-func (f *findings) about(m *payload.Manifest, seen lint.RehearsalObservation) {
-	seen.Path, seen.Line, seen.Object = m.Path, m.Line, m.ID().String()
-	f.add(seen)
+// addForManifest adds an observation at a manifest.
+func (f *findings) addForManifest(m *payload.Manifest, observation lint.RehearsalObservation) {
+	observation.Path, observation.Line, observation.Object = m.Path, m.Line, m.ID().String()
+	f.add(observation)
 }
 
-// notTried adds what is not as on a real cluster. Of the previous release, that is no observation.
-func (f *findings) notTried(in lint.Origin, m *payload.Manifest, why string) {
+// addForObject adds an observation about an object, at its manifest if the new release has one.
+func (f *findings) addForObject(id kinds.ID, observation lint.RehearsalObservation) {
+	if m := f.manifests[id]; m != nil {
+		f.addForManifest(m, observation)
+		return
+	}
+	observation.Object = id.String()
+	f.add(observation)
+}
+
+// addSkipped adds that a part of a manifest of the new release is not as on a real cluster. Differences of the previous
+// release do not count.
+func (f *findings) addSkipped(in lint.Origin, m *payload.Manifest, difference string) {
 	if in == lint.InPayload {
-		f.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Message: why})
+		f.addForManifest(m, observed(lint.RehearsalNotTried, "%s", difference))
 	}
+}
+
+// addRefusals adds why the API server refuses a manifest.
+func (f *findings) addRefusals(in lint.Origin, m *payload.Manifest, refusals []fields.FieldRefusal) {
+	for _, refusal := range refusals {
+		observation := observed(lint.RehearsalRefused, "%s%s", fields.Refuses, refusal.Message)
+		observation.In, observation.Field = in, refusal.Path
+		f.addForManifest(m, observation)
+	}
+}
+
+// manifestsOf returns the manifests of a release; none of nil.
+func manifestsOf(release *payload.Payload) []*payload.Manifest {
+	if release == nil {
+		return nil
+	}
+	return release.Manifests
+}
+
+// manifestsByID returns the manifests of a release by their objects.
+func manifestsByID(release *payload.Payload) map[kinds.ID]*payload.Manifest {
+	manifests := map[kinds.ID]*payload.Manifest{}
+	for _, m := range manifestsOf(release) {
+		manifests[m.ID()] = m
+	}
+	return manifests
 }

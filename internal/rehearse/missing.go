@@ -2,7 +2,6 @@ package rehearse
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -82,10 +81,10 @@ func (s *supplier) make(ctx context.Context, made *unstructured.Unstructured, by
 	if near := printable.Nearest(id.Name, s.names(id.GroupKind()), mostTypos); near != "" {
 		hint = ": did you mean " + near + "?"
 	}
-	s.found.about(by.manifest,
-		lint.RehearsalObservation{Rule: lint.RehearsalMade, Field: by.field, Made: &id, Message: fmt.Sprintf(
-			"%s was made for the rehearsal, and a cluster that does not have it refuses what needs it: no release of "+
-				"the rehearsal has it%s", id, hint)})
+	observation := observed(lint.RehearsalMade, "%s was made for the rehearsal, and a cluster that does not have it "+
+		"refuses what needs it: no release of the rehearsal has it%s", id, hint)
+	observation.Field, observation.Made = by.field, &id
+	s.found.addForManifest(by.manifest, observation)
 	return nil
 }
 

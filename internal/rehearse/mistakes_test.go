@@ -97,7 +97,7 @@ func branch(release fstest.MapFS, files []string, i int) fstest.MapFS {
 }
 
 // findingsOf returns the errors and warnings about a branch, with the names of the shop.
-func findingsOf(report *rehearse.RehearsalReport, i int) (found []string) {
+func findingsOf(report *rehearse.Report, i int) (found []string) {
 	severities := map[string]lint.Severity{}
 	for _, rule := range lint.RehearsalRules() {
 		severities[rule.ID] = rule.Severity

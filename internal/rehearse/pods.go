@@ -111,11 +111,11 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // observe notes a change of a pod, and what it does to the budgets.
-func (w *podWatch) observe(pod *corev1.Pod, isGone bool) {
+func (w *podWatch) observe(pod *corev1.Pod, isDeleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pods[pod.UID] = pod
-	if isGone {
+	if isDeleted {
 		delete(w.pods, pod.UID)
 	}
 	for _, b := range w.budgets {
@@ -126,75 +126,60 @@ func (w *podWatch) observe(pod *corev1.Pod, isGone bool) {
 }
 
 // report reports the workloads whose pods were replaced, and the budgets that were not met.
-func (w *podWatch) report(ctx context.Context, r *rehearsal, before, after *payload.Payload) {
+func (w *podWatch) report(ctx context.Context, r *rehearsal, after *payload.Payload) {
 	now, err := r.cluster.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return
 	}
 	w.after = now.Items
-	old := map[kinds.ID]*payload.Manifest{}
-	for _, m := range manifestsOf(before) {
-		old[m.ID()] = m
-	}
 	for _, m := range after.Manifests {
 		if !m.IsTombstone() && m.ID().GroupKind() != kinds.Job {
-			w.reportReplaced(r, old[m.ID()], m)
+			w.reportReplaced(r, r.old[m.ID()], m)
 		}
 	}
 	for _, b := range w.budgets {
 		if b.least < int(b.Status.DesiredHealthy) {
-			b.report(r, after)
+			id := kinds.ID{Group: policyv1.GroupName, Kind: "PodDisruptionBudget", Namespace: b.Namespace, Name: b.Name}
+			observation := observed(lint.RehearsalBudget, "it demands %s, and during the update there were %d",
+				printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)
+			observation.Field = []string{"spec"}
+			r.found.addForObject(id, observation)
 		}
 	}
 }
 
-// report reports that a budget was not met, at its manifest if the release has it.
-func (b *budget) report(r *rehearsal, release *payload.Payload) {
-	id := kinds.ID{Group: policyv1.GroupName, Kind: "PodDisruptionBudget", Namespace: b.Namespace, Name: b.Name}
-	seen := lint.RehearsalObservation{Rule: lint.RehearsalBudget, Object: id.String(), Message: fmt.Sprintf(
-		"it demands %s, and during the update there were %d",
-		printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)}
-	for _, m := range release.Manifests {
-		if m.ID() == id {
-			seen.Path, seen.Line, seen.Field = m.Path, m.Line, []string{"spec"}
-		}
-	}
-	r.found.add(seen)
-}
-
-// reportReplaced reports a workload whose pods from before the update are gone.
+// reportReplaced reports a workload whose pods the update has replaced.
 func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest) {
 	path := references.PodSpec(after.ID().GroupKind())
 	selected, found, _ := unstructured.NestedMap(after.Object().Object, "spec", "selector", "matchLabels")
 	if len(path) < 2 || !found {
 		return
 	}
-	was, is := podsOf(w.before, after.ID().Namespace, selected), podsOf(w.after, after.ID().Namespace, selected)
-	total, gone, made := len(was), 0, 0
-	for uid := range was {
-		if !is[uid] {
-			gone++
-		}
-	}
-	for uid := range is {
-		if !was[uid] {
-			made++
-		}
-	}
-	replaced := min(gone, made) // others were only scaled down or up
+	podsBefore := podsOf(w.before, after.ID().Namespace, selected)
+	podsAfter := podsOf(w.after, after.ID().Namespace, selected)
+	// Other pods were only scaled down or up.
+	replaced := min(countWithout(podsBefore, podsAfter), countWithout(podsAfter, podsBefore))
 	if replaced == 0 {
 		return
 	}
-	why := "its template has not changed"
+	cause := "its template has not changed"
 	if before == nil {
-		why = "what has changed is not known without the files of the release before"
+		cause = "what has changed is not known without the files of the release before"
 	} else if changed := changedFields(before, after, path[:len(path)-1]); len(changed) > 0 {
-		why = "changed: " + strings.Join(changed, ", ")
+		cause = "changed: " + strings.Join(changed, ", ")
 	}
-	r.found.about(after, lint.RehearsalObservation{
-		Rule:    lint.RehearsalRestarted,
-		Message: fmt.Sprintf("the update replaces %d of its %s: %s", replaced, printable.Count(total, "pod"), why),
-	})
+	r.found.addForManifest(after, observed(lint.RehearsalRestarted, "the update replaces %d of its %s: %s",
+		replaced, printable.Count(len(podsBefore), "pod"), cause))
+}
+
+// countWithout returns how many pods are not among others.
+func countWithout(pods, others map[types.UID]bool) (count int) {
+	for uid := range pods {
+		if !others[uid] {
+			count++
+		}
+	}
+	return count
 }
 
 // podsOf returns the pods that a workload selects, without those that are being deleted.
@@ -223,9 +208,9 @@ const mostFields = 3
 
 // changedFields names the fields of a template that have changed.
 func changedFields(before, after *payload.Manifest, path []string) (names []string) {
-	was, _, _ := unstructured.NestedMap(before.Object().Object, path...)
-	is, _, _ := unstructured.NestedMap(after.Object().Object, path...)
-	changes := fields.Diff(was, is)
+	oldTemplate, _, _ := unstructured.NestedMap(before.Object().Object, path...)
+	newTemplate, _, _ := unstructured.NestedMap(after.Object().Object, path...)
+	changes := fields.Diff(oldTemplate, newTemplate)
 	for i, change := range changes {
 		if i == mostFields {
 			return append(names, fmt.Sprintf("%d more fields", len(changes)-i))

@@ -51,16 +51,16 @@ type Options struct {
 // DefaultPatience is how long an object is tried and awaited. Simulated pods are ready within a second.
 const DefaultPatience = 10 * time.Second
 
-// A RehearsalReport is the result of a rehearsal.
-type RehearsalReport struct {
+// A Report is the result of a rehearsal.
+type Report struct {
 	Kubernetes string        // the version of the control plane
 	Start      time.Duration // of the control plane
-	Stages     []RehearsalStage
+	Stages     []Stage
 	lint.Rehearsal
 }
 
-// A RehearsalStage is one part of a rehearsal.
-type RehearsalStage struct {
+// A Stage is one part of a rehearsal.
+type Stage struct {
 	Name    string      `json:"name"`
 	Seconds float64     `json:"seconds"`
 	Objects int         `json:"objects"`
@@ -74,7 +74,7 @@ type LevelTime struct {
 }
 
 // Run starts a control plane, rehearses the release on it, and removes the control plane.
-func Run(ctx context.Context, o Options) (*RehearsalReport, error) {
+func Run(ctx context.Context, o Options) (*Report, error) {
 	s, err := sandbox.Start(ctx, o.Sandbox)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options) (*RehearsalReport, error) {
 }
 
 // On rehearses a release on a control plane, which should be empty and have simulated nodes.
-func On(ctx context.Context, config *rest.Config, o Options) (*RehearsalReport, error) {
+func On(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 	c, err := cluster.Connect(config)
 	if err != nil {
 		return nil, err
@@ -114,11 +114,14 @@ func On(ctx context.Context, config *rest.Config, o Options) (*RehearsalReport, 
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	r := &rehearsal{Options: o, cluster: c, report: &RehearsalReport{}, found: &findings{}, giveUp: giveUp}
+	r := &rehearsal{
+		Options: o, cluster: c, report: &Report{}, giveUp: giveUp,
+		old: manifestsByID(o.Old), found: &findings{manifests: manifestsByID(o.New)},
+	}
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
-	r.report.Observations = r.found.seen
+	r.report.Observations = r.found.observations
 	return r.report, nil
 }
 
@@ -126,7 +129,8 @@ func On(ctx context.Context, config *rest.Config, o Options) (*RehearsalReport, 
 type rehearsal struct {
 	Options
 	cluster  *cluster.Cluster
-	report   *RehearsalReport
+	report   *Report
+	old      map[kinds.ID]*payload.Manifest // the manifests of the release before
 	found    *findings
 	programs *standIn
 	giveUp   context.CancelCauseFunc // ends the rehearsal, which has no result then

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -33,8 +32,8 @@ func (r *rehearsal) restore(ctx context.Context, from *snapshot.ReleaseSnapshot)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			r.found.add(r.atObject(object,
-				fmt.Sprintf("the rehearsal could not restore it: %s", printable.Line(err.Error()))))
+			r.found.addForObject(idOf(object),
+				observed(lint.RehearsalNotTried, "the rehearsal could not restore it: %s", printable.Line(err.Error())))
 		}
 	}
 	if slices.ContainsFunc(from.Objects, isPolicy) {
@@ -44,16 +43,14 @@ func (r *rehearsal) restore(ctx context.Context, from *snapshot.ReleaseSnapshot)
 	}
 	r.awaitRestored(ctx, from)
 	for _, webhook := range from.Webhooks {
-		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Object: webhook.Configuration,
-			Message: fmt.Sprintf(
-				"webhook %s of the cluster can't run here, and is called for %s: \"runlevel gate\" asks it",
-				webhook.Name, strings.Join(webhook.Resources, ", "))})
+		observation := observed(lint.RehearsalNotTried,
+			"webhook %s of the cluster can't run here, and is called for %s: \"runlevel gate\" asks it",
+			webhook.Name, strings.Join(webhook.Resources, ", "))
+		observation.Object = webhook.Configuration
+		r.found.add(observation)
 	}
 	for _, unread := range from.Unread {
-		r.found.add(lint.RehearsalObservation{
-			Rule:    lint.RehearsalNotTried,
-			Message: "the snapshot lacks what could not be read: " + unread,
-		})
+		r.found.add(observed(lint.RehearsalNotTried, "the snapshot lacks what could not be read: %s", unread))
 	}
 	return nil
 }
@@ -74,27 +71,20 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// atObject returns an observation about an object, at its manifest if the new release has it.
-func (r *rehearsal) atObject(object *unstructured.Unstructured, message string) lint.RehearsalObservation {
+// idOf returns the ID of an object.
+func idOf(object *unstructured.Unstructured) kinds.ID {
 	gvk := object.GroupVersionKind()
-	id := kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	seen := lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Object: id.String(), Message: message}
-	for _, m := range r.New.Manifests {
-		if m.ID() == id {
-			seen.Path, seen.Line = m.Path, m.Line
-		}
-	}
-	return seen
+	return kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // awaitRestored waits until the pods of restored workloads are there, and budgets count them.
 func (r *rehearsal) awaitRestored(ctx context.Context, from *snapshot.ReleaseSnapshot) {
 	waiting := slices.Clone(from.Objects)
-	_ = wait.PollUntilContextTimeout(ctx, standInEvery, r.Patience, true, func(ctx context.Context) (bool, error) {
+	r.await(ctx, standInEvery, func(ctx context.Context) bool {
 		waiting = slices.DeleteFunc(waiting, func(object *unstructured.Unstructured) bool {
 			return r.isSettled(ctx, object)
 		})
-		return len(waiting) == 0, nil
+		return len(waiting) == 0
 	})
 }
 
@@ -105,14 +95,13 @@ func (r *rehearsal) isSettled(ctx context.Context, object *unstructured.Unstruct
 	if path := references.PodSpec(gvk.GroupKind()); !isBudget && (len(path) < 2 || gvk.Group == "batch") {
 		return true
 	}
-	live, err := r.cluster.Get(ctx,
-		kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+	live, err := r.cluster.Get(ctx, idOf(object))
 	if err != nil {
 		return apierrors.IsNotFound(err) // it could not be restored
 	}
-	observed, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
+	generation, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
 	verdict := ready.Check(live, ready.Full, ready.Related{})
-	return observed >= live.GetGeneration() && (isBudget || verdict.State == ready.Ready)
+	return generation >= live.GetGeneration() && (isBudget || verdict.State == ready.Ready)
 }
 
 // restoreObject makes an object, and then sets its managers, whom a create does not keep, and its status.
@@ -125,8 +114,8 @@ func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unst
 	})
 	object.SetFinalizers(nil) // Kubernetes sets its own again
 	if len(held) > 0 {
-		r.found.add(r.atObject(object,
-			"its finalizers are left out, since their controllers do not run here: "+strings.Join(held, ", ")))
+		r.found.addForObject(idOf(object), observed(lint.RehearsalNotTried,
+			"its finalizers are left out, since their controllers do not run here: %s", strings.Join(held, ", ")))
 	}
 	managers, status := object.GetManagedFields(), object.Object["status"]
 	object.SetManagedFields(nil)
@@ -189,15 +178,14 @@ func restoreStatus(made *unstructured.Unstructured, status any) bool {
 
 // create creates an object, also one whose definition was created just now.
 func (r *rehearsal) create(ctx context.Context, object *unstructured.Unstructured) (in cluster.Resource, err error) {
-	_ = wait.PollUntilContextTimeout(ctx, standInEvery, r.Patience, true, func(ctx context.Context) (bool, error) {
+	r.await(ctx, standInEvery, func(ctx context.Context) bool {
 		if in, err = r.cluster.Find(ctx, object.GroupVersionKind()); err != nil {
 			r.cluster.Refresh()
 		} else {
 			_, err = r.cluster.In(in, object.GetNamespace()).Create(ctx, object,
 				metav1.CreateOptions{FieldManager: "rehearsal"})
 		}
-		return err == nil || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) || apierrors.IsBadRequest(err),
-			nil
+		return err == nil || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) || apierrors.IsBadRequest(err)
 	})
 	return in, err
 }

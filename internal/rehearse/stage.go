@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/review/lint"
@@ -36,7 +35,15 @@ type appliedStage struct {
 	failing []apply.Event    // of steps that have failed, and of objects that did not become ready
 	retried map[place]string // the last failures of steps that were tried again
 	failed  map[place]bool   // manifests that could not be applied
-	at      map[place]*payload.Manifest
+
+	manifests map[place]*payload.Manifest
+}
+
+// observed returns an observation of the stage.
+func (a *appliedStage) observed(rule, format string, args ...any) lint.RehearsalObservation {
+	observation := observed(rule, format, args...)
+	observation.In = a.in
+	return observation
 }
 
 // stageNames are the names of stages by their modes.
@@ -50,16 +57,16 @@ var stageNames = map[graph.Mode]string{
 func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.Payload,
 	options session.Options) *appliedStage {
 	a := &appliedStage{
-		in:      in,
-		release: release,
-		retried: map[place]string{},
-		failed:  map[place]bool{},
-		at:      map[place]*payload.Manifest{},
+		in:        in,
+		release:   release,
+		retried:   map[place]string{},
+		failed:    map[place]bool{},
+		manifests: map[place]*payload.Manifest{},
 	}
 	for _, m := range release.Manifests {
-		a.at[placeOf(m)] = m
+		a.manifests[placeOf(m)] = m
 	}
-	times := RehearsalStage{
+	times := Stage{
 		Name:    strings.TrimSpace(stageNames[options.Apply.Mode] + " " + release.Version),
 		Objects: len(release.Manifests),
 	}
@@ -120,34 +127,10 @@ func (a *appliedStage) unfinished() error {
 	return all[at]
 }
 
-// manifest returns the manifest at a place; nil if there is none.
-func (a *appliedStage) manifest(at place) *payload.Manifest { return a.at[at] }
-
-// manifestsOf returns the manifests of a release; none of nil.
-func manifestsOf(release *payload.Payload) []*payload.Manifest {
-	if release == nil {
-		return nil
-	}
-	return release.Manifests
-}
-
-// before returns the manifest of an object in the old release; nil if there is none.
-func (r *rehearsal) before(m *payload.Manifest) *payload.Manifest {
-	at := slices.IndexFunc(manifestsOf(r.Old), func(old *payload.Manifest) bool { return old.ID() == m.ID() })
-	if at < 0 {
-		return nil
-	}
-	return r.Old.Manifests[at]
-}
-
 // reportFailures reports what a stage could not apply, and what it has waited for in vain.
 func (r *rehearsal) reportFailures(a *appliedStage) {
 	if a.Err != nil && (a.Report == nil || len(a.failing) == 0) {
-		r.found.add(lint.RehearsalObservation{
-			Rule:    lint.RehearsalRefused,
-			In:      a.in,
-			Message: "the release could not be applied: " + printable.Line(a.Err.Error()),
-		})
+		r.found.add(a.observed(lint.RehearsalRefused, "the release could not be applied: %s", printable.Line(a.Err.Error())))
 	}
 	if a.Report == nil {
 		return
@@ -158,13 +141,13 @@ func (r *rehearsal) reportFailures(a *appliedStage) {
 		}
 	}
 	for _, change := range a.Report.Changes {
-		m := a.manifest(place{change.Path, change.ID})
+		m := a.manifests[place{change.Path, change.ID}]
 		if change.Err != nil && change.Hook == "" && m != nil {
 			r.reportRefused(a, m, change.Err)
 		}
 	}
 	for _, e := range a.failing {
-		m := a.manifest(place{e.File, *e.Object})
+		m := a.manifests[place{e.File, *e.Object}]
 		if m != nil && !a.failed[placeOf(m)] {
 			r.reportUnready(a, m, e)
 		}
@@ -174,21 +157,11 @@ func (r *rehearsal) reportFailures(a *appliedStage) {
 // reportRefused reports an object that could not be applied.
 func (r *rehearsal) reportRefused(a *appliedStage, m *payload.Manifest, failure *object.Failure) {
 	if needed := a.container(m); needed != nil {
-		r.found.about(m, lint.RehearsalObservation{
-			Rule:    lint.RehearsalNotTried,
-			In:      a.in,
-			Message: fmt.Sprintf("it could not be tried, since %s was not applied", needed.ID()),
-		})
+		r.found.addForManifest(m,
+			a.observed(lint.RehearsalNotTried, "it could not be tried, since %s was not applied", needed.ID()))
 		return
 	}
-	for _, refusal := range refusalsOf(r.before(m), m, failure) {
-		r.found.about(m, lint.RehearsalObservation{
-			Rule:    lint.RehearsalRefused,
-			In:      a.in,
-			Field:   refusal.Path,
-			Message: fields.Refuses + refusal.Message,
-		})
-	}
+	r.found.addRefusals(a.in, m, refusalsOf(r.old[m.ID()], m, failure))
 }
 
 // container returns the definition or the Namespace of an object, if that one could not be applied.
@@ -207,17 +180,9 @@ func (a *appliedStage) container(m *payload.Manifest) *payload.Manifest {
 // reportUnready reports an object that did not become ready, or a hook that has failed.
 func (r *rehearsal) reportUnready(a *appliedStage, m *payload.Manifest, e apply.Event) {
 	text := printable.Line(strings.Join(append([]string{e.Message}, e.Why...), "; "))
+	observation := a.observed(lint.RehearsalNotReady, "it does not become ready: %s", text)
 	if e.Hook != "" {
-		r.found.about(m, lint.RehearsalObservation{
-			Rule:    lint.RehearsalNotReady,
-			In:      a.in,
-			Message: fmt.Sprintf("its %s hook has failed: %s", e.Hook, text),
-		})
-	} else {
-		r.found.about(m, lint.RehearsalObservation{
-			Rule:    lint.RehearsalNotReady,
-			In:      a.in,
-			Message: fmt.Sprintf("it does not become ready: %s", text),
-		})
+		observation.Message = fmt.Sprintf("its %s hook has failed: %s", e.Hook, text)
 	}
+	r.found.addForManifest(m, observation)
 }

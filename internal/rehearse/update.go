@@ -2,11 +2,9 @@ package rehearse
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -33,7 +31,7 @@ func (r *rehearsal) update(ctx context.Context, before, after *payload.Payload) 
 	r.reportChanges(a)
 	if mode == graph.Update {
 		r.reportOrphans(a)
-		pods.report(ctx, r, before, after)
+		pods.report(ctx, r, after)
 	}
 	return a
 }
@@ -46,13 +44,7 @@ func (r *rehearsal) dryRun(ctx context.Context, manifests []*payload.Manifest) {
 			_, err = r.cluster.Apply(ctx, in, m.Object(), cluster.Force|cluster.DryRun)
 		}
 		if err != nil && ctx.Err() == nil {
-			for _, refusal := range refusalsOf(nil, m, object.NewFailure(m, err)) {
-				r.found.about(m, lint.RehearsalObservation{
-					Rule:    lint.RehearsalRefused,
-					Field:   refusal.Path,
-					Message: fields.Refuses + refusal.Message,
-				})
-			}
+			r.found.addRefusals(lint.InPayload, m, refusalsOf(nil, m, object.NewFailure(m, err)))
 		}
 	}
 }
@@ -71,18 +63,15 @@ func (r *rehearsal) reportGate(a *appliedStage) {
 		if found.Severity != precondition.Blocks || slices.Contains(notOfCluster, found.Check) {
 			continue
 		}
-		seen := lint.RehearsalObservation{
-			Rule:    lint.RehearsalGate,
-			Path:    found.File,
-			Message: found.Check + ": " + found.Message,
-		}
+		observation := observed(lint.RehearsalGate, "%s: %s", found.Check, found.Message)
+		observation.Path = found.File
 		if found.Object != nil {
-			seen.Object = found.Object.String()
-			if m := a.manifest(place{found.File, *found.Object}); m != nil {
-				seen.Line = m.Line
+			observation.Object = found.Object.String()
+			if m := a.manifests[place{found.File, *found.Object}]; m != nil {
+				observation.Line = m.Line
 			}
 		}
-		r.found.add(seen)
+		r.found.add(observation)
 	}
 }
 
@@ -90,13 +79,10 @@ func (r *rehearsal) reportGate(a *appliedStage) {
 func (r *rehearsal) reportWarnings(a *appliedStage) {
 	for _, warning := range a.Report.Warnings {
 		for _, id := range warning.Objects {
-			if m := a.manifest(place{id.Path, id.ID}); m != nil {
-				r.found.about(m, lint.RehearsalObservation{
-					Rule:    lint.RehearsalWarned,
-					In:      a.in,
-					Field:   fieldIn(m, warning.Text),
-					Message: fmt.Sprintf("the API server warns: %s", printable.Line(warning.Text)),
-				})
+			if m := a.manifests[place{id.Path, id.ID}]; m != nil {
+				observation := a.observed(lint.RehearsalWarned, "the API server warns: %s", printable.Line(warning.Text))
+				observation.Field = fieldIn(m, warning.Text)
+				r.found.addForManifest(m, observation)
 			}
 		}
 	}
@@ -105,24 +91,18 @@ func (r *rehearsal) reportWarnings(a *appliedStage) {
 // reportChanges reports what was applied only after another try, and whose fields were overwritten.
 func (r *rehearsal) reportChanges(a *appliedStage) {
 	for _, change := range a.Report.Changes {
-		m := a.manifest(place{change.Path, change.ID})
+		m := a.manifests[place{change.Path, change.ID}]
 		if m == nil || change.Hook != "" {
 			continue
 		}
-		why, wasRetried := a.retried[placeOf(m)]
+		failure, wasRetried := a.retried[placeOf(m)]
 		if wasRetried && change.Err == nil && a.Mode == graph.Update && !isDelete(change) {
-			r.found.about(m, lint.RehearsalObservation{
-				Rule:    lint.RehearsalRetried,
-				In:      a.in,
-				Message: fmt.Sprintf("it was refused at first, and applied at a later try: %s", why),
-			})
+			r.found.addForManifest(m,
+				a.observed(lint.RehearsalRetried, "it was refused at first, and applied at a later try: %s", failure))
 		}
 		if len(change.Lost) > 0 {
-			r.found.about(m, lint.RehearsalObservation{
-				Rule:    lint.RehearsalOverwritten,
-				In:      a.in,
-				Message: fmt.Sprintf("it overwrites what others have set: %s", object.LossesInWords(change.Lost)),
-			})
+			lost := object.LossesInWords(change.Lost)
+			r.found.addForManifest(m, a.observed(lint.RehearsalOverwritten, "it overwrites what others have set: %s", lost))
 		}
 	}
 }
@@ -135,17 +115,11 @@ func isDelete(change object.Change) bool {
 // reportOrphans reports objects of the old release that the new one neither has nor deletes.
 func (r *rehearsal) reportOrphans(a *appliedStage) {
 	for _, orphan := range a.Orphans {
-		id := orphan.ID
-		seen := lint.RehearsalObservation{
-			Rule:    lint.RehearsalLeft,
-			Object:  id.String(),
-			Message: "it is left behind: the release neither has nor deletes it",
+		observation := observed(lint.RehearsalLeft, "it is left behind: the release neither has nor deletes it")
+		observation.Object = orphan.ID.String()
+		if m := r.old[orphan.ID]; m != nil { // reported in the previous release, and yet of this update
+			observation.In, observation.Path, observation.Line = lint.InPrevious, m.Path, m.Line
 		}
-		for _, m := range manifestsOf(r.Old) {
-			if m.ID() == id { // reported in the previous release, and yet of this update
-				seen.In, seen.Path, seen.Line = lint.InPrevious, m.Path, m.Line
-			}
-		}
-		r.found.seen = append(r.found.seen, seen)
+		r.found.observations = append(r.found.observations, observation)
 	}
 }

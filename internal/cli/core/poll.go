@@ -9,12 +9,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli/live"
 	"github.com/runlevel/runlevel/internal/cluster"
-)
-
-// The interval of a poll is ten times as long as the last read took, within bounds.
-const (
-	longestInterval = 30 * time.Second
-	pollShare       = 10
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 )
 
 // kindsInterval is the interval at which the kinds that the cluster serves are read again.
@@ -26,53 +21,41 @@ const reachTimeout = 10 * time.Second
 // A Poll reads a value from a cluster at intervals, and shows it.
 type Poll[T any] struct {
 	Cluster  *cluster.Cluster
-	Interval time.Duration // the shortest one
-	// Read returns an error of Outage if the cluster does not respond. The previous value is shown again then.
+	Interval time.Duration // the shortest; an interval is ten times as long as the last read, and at most 30 seconds
+	// Read returns an error of waiter.Outage if the cluster does not respond. The previous value is shown again then.
 	Read func(context.Context) (T, error)
-	Show func(T, error) error // the error is one of Outage or nil
+	Show func(T, error) error // the error is nil or that of Read
 }
 
 // Run shows a value, and each later one, until the context ends.
 func (p Poll[T]) Run(ctx context.Context, last T) error {
-	refreshed, took := time.Now(), time.Duration(0)
-	var outage error
-	for {
-		if err := p.Show(last, outage); err != nil {
-			return err
+	refreshed, isRead := time.Now(), true
+	w := waiter.Waiter{
+		Pause:  waiter.Pause{Shortest: p.Interval, Longest: 30 * time.Second, PerLook: 10},
+		Report: func(_ context.Context, outage error) error { return p.Show(last, outage) },
+	}
+	err := w.Until(ctx, func(ctx context.Context) (waiter.Result, error) {
+		if isRead {
+			isRead = false
+			return waiter.Again, nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(min(max(took*pollShare, p.Interval), longestInterval)):
-		}
-		began := time.Now()
-		if began.Sub(refreshed) > kindsInterval {
+		if time.Since(refreshed) > kindsInterval {
 			p.Cluster.Refresh()
-			refreshed = began
+			refreshed = time.Now()
 		}
 		next, err := p.Read(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.As(err, new(outageError)):
-			outage, took = err, 0 // the time of a failed read does not count
-		case err != nil:
-			return err
-		default:
-			last, outage, took = next, nil, time.Since(began)
+		if err == nil {
+			last = next
 		}
+		return waiter.Again, err
+	})
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil
 	}
+	return err
 }
 
-// An outageError is the reason why a cluster does not respond.
-type outageError struct{ error }
-
-func (o outageError) Unwrap() error { return o.error }
-
-// Outage makes an error the reason why a cluster does not respond.
-func Outage(err error) error { return outageError{err} }
-
-// Reach returns an error of Outage if the API server does not respond.
+// Reach returns an error of waiter.Outage if the API server does not respond.
 func Reach(ctx context.Context, c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -81,9 +64,9 @@ func Reach(ctx context.Context, c *cluster.Cluster) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return outageError{fmt.Errorf("no response within %s", reachTimeout)}
+		return waiter.Outage(fmt.Errorf("no response within %s", reachTimeout))
 	default:
-		return outageError{err}
+		return waiter.Outage(err)
 	}
 }
 

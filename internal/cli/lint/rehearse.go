@@ -262,7 +262,7 @@ func named(release *payload.Payload, name string) *payload.Payload {
 type RehearsalInfo struct {
 	Kubernetes   string                    `json:"kubernetes"`
 	StartSeconds float64                   `json:"startSeconds"`
-	Stages       []rehearse.RehearsalStage `json:"stages"`
+	Stages       []rehearse.Stage `json:"stages"`
 
 	asked string // the version that the release is for
 }

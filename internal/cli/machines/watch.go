@@ -52,11 +52,7 @@ func (w *machinesWatch) read(ctx context.Context) (*overview.MachineList, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, core.AnswerTimeout)
 	defer cancel()
-	list, err := listMachines(ctx, w.cluster, w.flags.query)
-	if cluster.IsOutage(err) {
-		return nil, core.Outage(err)
-	}
-	return list, err
+	return listMachines(ctx, w.cluster, w.flags.query)
 }
 
 // show replaces the machines on a terminal, or prints those that have changed. It reports an outage once.

@@ -51,7 +51,7 @@ func (s *statusScreen) follow(ctx context.Context, reader *state.Reader, first *
 	return core.FailIf(!s.last.Done)
 }
 
-// readAgain returns the current status, or an error of core.Outage if the cluster does not respond.
+// readAgain returns the current status, or an error of waiter.Outage if the cluster does not respond.
 func readAgain(ctx context.Context, reader *state.Reader, name string) (*state.ReleaseStatus, error) {
 	if err := core.Reach(ctx, reader.Cluster); err != nil {
 		return nil, err

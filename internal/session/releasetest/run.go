@@ -18,6 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -137,42 +138,49 @@ const explainEvery = 5 * time.Second
 // rewatchAfter is the pause before a test is watched again that a watch has not shown.
 const rewatchAfter = time.Second
 
-// await waits until a test has ended, and reports what it waits for if that is not clear.
+// await waits until a test has ended. It reports why the test does not end whenever the explanation has changed.
 func (r *runner) await(ctx context.Context, test *liveTest, result TestResult) error {
-	place, name, uid := r.cluster.In(test.in, test.object.GetNamespace()), test.object.GetName(), test.object.GetUID()
 	var reported []string
-	for {
-		limited, cancel := context.WithTimeout(ctx, explainEvery)
-		last, err := objectwatch.Await(limited, place, name, func(object *unstructured.Unstructured) bool {
+	w := waiter.Waiter{
+		Pause:          waiter.Pause{Shortest: rewatchAfter},
+		ReportAfter:    explainEvery,
+		ReportInterval: explainEvery,
+		Report: func(ctx context.Context, _ error) error {
+			if lines, _ := r.explain(ctx, test); len(lines) > 0 && !slices.Equal(lines, reported) {
+				reported = lines
+				r.options.OnEvent(TestEvent{Result: result, Waits: lines})
+			}
+			return nil
+		},
+	}
+	return w.Until(ctx, func(ctx context.Context) (waiter.Result, error) { return r.watch(ctx, test) })
+}
+
+// watch watches a test until it has ended, and for explainEvery at most.
+func (r *runner) watch(ctx context.Context, test *liveTest) (waiter.Result, error) {
+	namespace, name, uid := test.object.GetNamespace(), test.object.GetName(), test.object.GetUID()
+	limited, cancel := context.WithTimeout(ctx, explainEvery)
+	defer cancel()
+	last, err := objectwatch.Await(limited, r.cluster.In(test.in, namespace), name,
+		func(object *unstructured.Unstructured) bool {
 			return object == nil || object.GetUID() != uid || test.hasEnded(object)
 		})
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err == nil && last == nil: // or the watch is older than the test
-			if _, err := r.cluster.GetMetadata(ctx, test.in, test.object.GetNamespace(),
-				name); apierrors.IsNotFound(err) {
-				return errDeleted
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(rewatchAfter):
-			}
-			continue
-		case last != nil && last.GetUID() != uid:
-			return errDeleted
-		case last != nil:
-			test.object = last
+	switch {
+	case last == nil && err != nil: // the API server does not answer
+		return waiter.AtOnce, nil
+	case last == nil: // the test was deleted, or the watch is older than the test
+		if _, err := r.cluster.GetMetadata(ctx, test.in, namespace, name); apierrors.IsNotFound(err) {
+			return waiter.Done, errDeleted
 		}
-		if err == nil {
-			return nil
-		}
-		if why, _ := r.explain(ctx, test); len(why) > 0 && !slices.Equal(why, reported) {
-			reported = why
-			r.options.OnEvent(TestEvent{Result: result, Waits: why})
-		}
+		return waiter.Again, nil
+	case last.GetUID() != uid:
+		return waiter.Done, errDeleted
 	}
+	test.object = last
+	if err != nil { // the test has not ended
+		return waiter.AtOnce, nil
+	}
+	return waiter.Done, nil
 }
 
 var errDeleted = errors.New("it was deleted while it ran")

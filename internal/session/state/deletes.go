@@ -7,6 +7,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -87,30 +88,32 @@ func (r *Reader) DeletesOf(ctx context.Context, releases []*record.Record) ([]Pe
 }
 
 // FollowDeletes reports pending deletes with their state as text, each again when it has changed, until none is left.
-func (r *Reader) FollowDeletes(ctx context.Context, requested []record.Tombstone,
-	report func(id kinds.ID, state string)) error {
+func (r *Reader) FollowDeletes(
+	ctx context.Context, requested []record.Tombstone, report func(id kinds.ID, state string),
+) error {
 	var objects []kinds.ID
 	for _, item := range requested {
 		objects = append(objects, item.ID)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	printed := map[kinds.ID]string{}
-	for range tombstone.Watch(ctx, r.Cluster, objects) {
+	reported := map[kinds.ID]string{}
+	changes := waiter.Waiter{Changed: tombstone.Watch(ctx, r.Cluster, objects)}
+	return changes.Until(ctx, func(ctx context.Context) (waiter.Result, error) {
 		requested = slices.DeleteFunc(requested, func(item record.Tombstone) bool {
 			pending := precondition.Delete{Tombstone: item, Seen: tombstone.Observe(ctx, r.Cluster, item.ID, item.UID)}
 			if ctx.Err() != nil {
 				return false
 			}
-			if state := pending.Seen.DescribeSince(); state != printed[item.ID] {
-				printed[item.ID] = state
+			if state := pending.Seen.DescribeSince(); state != reported[item.ID] {
+				reported[item.ID] = state
 				report(item.ID, pending.Describe(r.Cluster.Now()))
 			}
 			return !pending.Seen.IsPending()
 		})
 		if len(requested) == 0 {
-			return nil
+			return waiter.Done, nil
 		}
-	}
-	return context.Cause(ctx)
+		return waiter.Again, nil
+	})
 }

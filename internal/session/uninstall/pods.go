@@ -3,13 +3,13 @@ package uninstall
 import (
 	"context"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -36,10 +36,10 @@ func (r *remover) findPodOwners(ctx context.Context, stage UninstallStage) podOw
 		}
 		owners[head.ID.Namespace][head.UID] = true
 	}
-	for namespace, of := range owners {
+	for namespace, uids := range owners {
 		for _, kind := range []schema.GroupKind{replicaSet, kinds.Job} {
-			for _, head := range r.ownedBy(ctx, kind, namespace, of) {
-				of[head.UID] = true
+			for _, head := range r.ownedBy(ctx, kind, namespace, uids) {
+				uids[head.UID] = true
 			}
 		}
 	}
@@ -63,30 +63,33 @@ func (r *remover) ownedBy(ctx context.Context, kind schema.GroupKind, namespace 
 	return found
 }
 
-// awaitPods waits until the pods of the workloads of a stage are gone.
+// awaitPods waits until the pods of the workloads of a stage are deleted.
 func (r *remover) awaitPods(ctx context.Context, stage UninstallStage, owners podOwners) error {
-	began, reported := time.Now(), time.Now().Add(firstReport-reportInterval)
-	for namespace, of := range owners {
-		for {
-			pods := r.ownedBy(ctx, pod, namespace, of)
-			if len(pods) == 0 {
-				break
+	var pods []objectmeta.LiveMetadata
+	err := r.newWaiter(func(ctx context.Context) error {
+		r.reportPods(ctx, stage, pods)
+		return nil
+	}).Until(ctx, func(ctx context.Context) (waiter.Result, error) {
+		for namespace, uids := range owners {
+			if pods = r.ownedBy(ctx, pod, namespace, uids); len(pods) > 0 {
+				return waiter.Again, nil
 			}
-			if time.Since(reported) > reportInterval {
-				reported = time.Now()
-				for _, left := range r.describe(ctx, pods[:1]) {
-					message := left.Message
-					if len(pods) > 1 {
-						message += "; " + printable.Count(len(pods)-1, "more pod")
-					}
-					r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: message, Stage: stage.Name})
-				}
-			}
-			if err := pause(ctx, began); err != nil {
-				r.current, r.left = pods, r.left+len(pods)
-				return err
-			}
+			delete(owners, namespace)
 		}
+		return waiter.Done, nil
+	})
+	if err != nil {
+		r.current, r.left = pods, r.left+len(pods)
 	}
-	return nil
+	return err
+}
+
+// reportPods reports why one of the pods still exists, and how many others do.
+func (r *remover) reportPods(ctx context.Context, stage UninstallStage, pods []objectmeta.LiveMetadata) {
+	for _, left := range r.describe(ctx, pods[:1]) {
+		if len(pods) > 1 {
+			left.Message += "; " + printable.Count(len(pods)-1, "more pod")
+		}
+		r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: left.Message, Stage: stage.Name})
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/cluster/waiter"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/notify"
@@ -66,56 +67,50 @@ func newRemover(l *looker, report *UninstallReport) *remover {
 	}
 }
 
-// deleteStage deletes the objects of a stage, and waits until they are gone. It looks at them again and again, and
-// decides by what it finds: so an object that was written or created again in between is judged anew, and a restart
-// takes no other path.
+// deleteStage deletes the objects of a stage, and waits until they are deleted, and then until the pods of its workloads
+// are. Each look decides by the objects that exist: an object that was written or created again in between is judged
+// again, and a restart takes no other path.
 func (r *remover) deleteStage(ctx context.Context, stage UninstallStage) error {
 	r.current, r.total = stage.Objects, len(stage.Objects)
 	r.emit(Event{Type: StageBegan, Stage: stage.Name})
-	pods := r.findPodOwners(ctx, stage)
-	of, began := kindsOf(stage.Objects), time.Now()
-	reported := time.Now().Add(firstReport - reportInterval)
-	for {
-		isAny, err := r.deleteOnce(ctx, stage, of)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil && !cluster.IsOutage(err):
-			return err
-		case err == nil && len(r.current) == 0:
-			return r.awaitPods(ctx, stage, pods)
-		case err == nil && isAny: // most are gone already
-			continue
-		}
-		if time.Since(reported) > reportInterval {
-			reported = time.Now()
-			if err := r.reportWaits(ctx, stage); err != nil {
-				return err
-			}
-		}
-		if err := pause(ctx, began); err != nil {
-			return err
-		}
+	owners, kinds := r.findPodOwners(ctx, stage), kindsOf(stage.Objects)
+	deletes := r.newWaiter(func(ctx context.Context) error { return r.reportWaits(ctx, stage) })
+	if err := deletes.Until(ctx, func(ctx context.Context) (waiter.Result, error) {
+		return r.deleteOnce(ctx, stage, kinds)
+	}); err != nil {
+		return err
+	}
+	return r.awaitPods(ctx, stage, owners)
+}
+
+// newWaiter returns a waiter for deletes. Its report is called while they do not end.
+func (r *remover) newWaiter(report func(context.Context) error) waiter.Waiter {
+	return waiter.Waiter{
+		Pause:          waiter.Pause{Shortest: shortestPause, Longest: longestPause, PerWait: pauseShare},
+		Report:         func(ctx context.Context, _ error) error { return report(ctx) },
+		ReportAfter:    firstReport,
+		ReportInterval: reportInterval,
 	}
 }
 
-// pause waits before the next look, and returns the cause if the context ends.
-func pause(ctx context.Context, began time.Time) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(min(max(time.Since(began)/pauseShare, shortestPause), longestPause)):
-		return nil
+// deleteOnce reads the objects of the stage, and requests the deletes that were not accepted before.
+func (r *remover) deleteOnce(
+	ctx context.Context, stage UninstallStage, kinds []schema.GroupKind,
+) (waiter.Result, error) {
+	if err := r.observe(ctx, stage, kinds); err != nil {
+		return waiter.Again, err
 	}
-}
-
-// deleteOnce reads the objects of the stage, and requests the deletes that were not accepted before. It reports whether
-// one was accepted.
-func (r *remover) deleteOnce(ctx context.Context, stage UninstallStage, of []schema.GroupKind) (bool, error) {
-	if err := r.observe(ctx, stage, of); err != nil {
-		return false, err
+	isAccepted, err := r.request(ctx, stage)
+	switch {
+	case err != nil:
+		return waiter.Again, err
+	case len(r.current) == 0:
+		return waiter.Done, nil
+	case isAccepted: // most objects are deleted already
+		return waiter.AtOnce, nil
+	default:
+		return waiter.Again, nil
 	}
-	return r.request(ctx, stage)
 }
 
 // observe reads the objects of the stage, and decides which are still to be deleted.
