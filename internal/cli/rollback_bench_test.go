@@ -123,11 +123,11 @@ func (t *thousandfold) rollBackBare() {
 		}, c)
 	}
 	var added []*payload.Manifest
-	var scopes []inventory.ListScope
+	var scopes []inventory.Scope
 	for _, m := range second.Manifests {
 		if !has[m.ID()] {
 			added = append(added, m)
-			scopes = append(scopes, inventory.ListScope{Kind: m.ID().GroupKind()})
+			scopes = append(scopes, inventory.Scope{Kind: m.ID().GroupKind()})
 		}
 	}
 	t.atOnce(added, func(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {

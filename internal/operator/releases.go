@@ -92,7 +92,7 @@ func (r *releases) pullOrCopy(ctx context.Context, t *target, digest string) (*s
 			"accepted: the record has files %s, and status.versionHash of the ClusterVersion is %q",
 			unpulled, kept, t.accepted)
 	}
-	unpacked, err := files.CopyStore{
+	unpacked, err := files.Store{
 		Cluster:   r.cluster,
 		Namespace: r.namespace,
 		Release:   r.payload.Name,

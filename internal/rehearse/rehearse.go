@@ -34,7 +34,7 @@ type Options struct {
 	New  *payload.Payload
 	With []*payload.Payload // are installed before, for what the release expects from elsewhere
 	// From is what the cluster had that is to be updated; nil if Old is to be installed.
-	From *snapshot.ReleaseSnapshot
+	From *snapshot.Snapshot
 	Down bool // uninstall New at the end
 	// Ready are the statuses of custom resources whose controllers do not run here.
 	Ready    ReadyRules

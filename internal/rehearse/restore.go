@@ -24,7 +24,7 @@ import (
 
 // restore makes the objects of a snapshot, with the managers that their fields had. What could not be made is reported,
 // and so are the webhooks of the cluster, which do not run here.
-func (r *rehearsal) restore(ctx context.Context, from *snapshot.ReleaseSnapshot) error {
+func (r *rehearsal) restore(ctx context.Context, from *snapshot.Snapshot) error {
 	r.Progress(fmt.Sprintf("restore %s: %s", strings.TrimSpace(from.Release+" "+from.Version),
 		printable.Count(len(from.Objects), "object")))
 	for _, object := range from.Objects {
@@ -78,7 +78,7 @@ func idOf(object *unstructured.Unstructured) kinds.ID {
 }
 
 // awaitRestored waits until the pods of restored workloads are there, and budgets count them.
-func (r *rehearsal) awaitRestored(ctx context.Context, from *snapshot.ReleaseSnapshot) {
+func (r *rehearsal) awaitRestored(ctx context.Context, from *snapshot.Snapshot) {
 	waiting := slices.Clone(from.Objects)
 	r.await(ctx, standInEvery, func(ctx context.Context) bool {
 		waiting = slices.DeleteFunc(waiting, func(object *unstructured.Unstructured) bool {

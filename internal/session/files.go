@@ -24,9 +24,9 @@ func (o FileOptions) most() int { return cmp.Or(o.HistoryMax, DefaultHistoryMax)
 
 // keptCopies are the copies of the release on the cluster, before this apply.
 type keptCopies struct {
-	store    files.CopyStore
-	stored   []files.StoredCopy // the newest first
-	needed   map[string]bool    // by digest
+	store    files.Store
+	stored   []files.Copy    // the newest first
+	needed   map[string]bool // by digest
 	dropped  map[string]bool
 	most     int
 	warnings []string
@@ -34,7 +34,7 @@ type keptCopies struct {
 
 // listCopies reads which copies of a release are on the cluster, if there may be some, or its apply is to write one.
 func listCopies(ctx context.Context, r *run) *keptCopies {
-	k := &keptCopies{store: files.CopyStore{
+	k := &keptCopies{store: files.Store{
 		Cluster:   r.cluster,
 		Namespace: r.options.Namespace,
 		Release:   r.payload.Name,
@@ -71,7 +71,7 @@ func (k *keptCopies) write(ctx context.Context, r *run) *record.KeptFiles {
 		return &record.KeptFiles{NotKept: k.warnings[0]}
 	}
 	for _, entry := range known.History {
-		isStored := func(of files.StoredCopy) bool {
+		isStored := func(of files.Copy) bool {
 			return of.Digest == o.Packed.Digest && of.IsComplete() && slices.Equal(of.Pieces, entry.Files.Pieces)
 		}
 		if entry.Files != nil && entry.Files.Digest == o.Packed.Digest && slices.ContainsFunc(k.stored, isStored) {

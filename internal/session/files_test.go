@@ -180,7 +180,7 @@ func TestAnApplyRepairsACopy(t *testing.T) {
 		if got := r.kept()[0].Annotations["runlevel.dev/revision"]; got != "1" {
 			t.Errorf("the copy is of revision %s", got)
 		}
-		store := files.CopyStore{Cluster: r.connect(), Namespace: r.namespace, Release: r.name}
+		store := files.Store{Cluster: r.connect(), Namespace: r.namespace, Release: r.name}
 		if _, err := store.Read(t.Context(), r.record().Newest().Files.Digest); err != nil {
 			t.Error(err)
 		}
@@ -238,7 +238,7 @@ func TestKilledWhileFilesAreKept(t *testing.T) {
 			t.Fatalf("after %d writes it is not killed", survived)
 		}
 		r.must("1.0.0", settings, large)
-		store := files.CopyStore{Cluster: r.connect(), Namespace: r.namespace, Release: r.name}
+		store := files.Store{Cluster: r.connect(), Namespace: r.namespace, Release: r.name}
 		if _, err := store.Read(t.Context(), r.record().Newest().Files.Digest); err != nil || len(r.kept()) != 3 {
 			t.Errorf("killed after %d writes, it has %d pieces: %v", survived, len(r.kept()), err)
 		}

@@ -82,9 +82,9 @@ func (r *run) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *i
 	if len(heads) <= mostRead {
 		return nil
 	}
-	var places []inventory.ListScope
+	var places []inventory.Scope
 	for _, head := range heads {
-		places = append(places, inventory.ListScope{Kind: head.Resource.GroupKind(), Namespace: head.ID.Namespace})
+		places = append(places, inventory.Scope{Kind: head.Resource.GroupKind(), Namespace: head.ID.Namespace})
 	}
 	listed, err := inventory.Take(ctx, r.cluster, places, func(release string, _ kinds.ID) bool {
 		return release == r.payload.Name

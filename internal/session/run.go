@@ -264,11 +264,11 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 }
 
 // listScopes returns where to list objects: the kinds of the payload, and those of the releases before it.
-func (r *run) listScopes() []inventory.ListScope {
-	var all []inventory.ListScope
+func (r *run) listScopes() []inventory.Scope {
+	var all []inventory.Scope
 	for _, manifest := range r.payload.Manifests {
 		id := manifest.ID()
-		all = append(all, inventory.ListScope{Kind: id.GroupKind(), Namespace: id.Namespace})
+		all = append(all, inventory.Scope{Kind: id.GroupKind(), Namespace: id.Namespace})
 	}
 	return append(all, inventory.Everywhere(r.record.GroupKinds())...)
 }

@@ -302,9 +302,9 @@ func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var places []inventory.ListScope
+		var places []inventory.Scope
 		for _, manifest := range release.Manifests {
-			places = append(places, inventory.ListScope{Kind: manifest.ID().GroupKind()})
+			places = append(places, inventory.Scope{Kind: manifest.ID().GroupKind()})
 		}
 		c := connect(t)
 		before, err := inventory.Take(t.Context(), c, places, nil)

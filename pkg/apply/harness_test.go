@@ -77,9 +77,9 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 	if err != nil {
 		t.Fatal(err)
 	}
-	var places []inventory.ListScope
+	var places []inventory.Scope
 	for _, manifest := range release.Manifests {
-		places = append(places, inventory.ListScope{
+		places = append(places, inventory.Scope{
 			Kind:      manifest.ID().GroupKind(),
 			Namespace: manifest.ID().Namespace,
 		})

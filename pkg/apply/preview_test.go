@@ -37,9 +37,9 @@ func preview(t testing.TB, ctx context.Context, config *rest.Config, release *pa
 	if err != nil {
 		t.Fatal(err)
 	}
-	var places []inventory.ListScope
+	var places []inventory.Scope
 	for _, manifest := range release.Manifests {
-		places = append(places, inventory.ListScope{
+		places = append(places, inventory.Scope{
 			Kind:      manifest.ID().GroupKind(),
 			Namespace: manifest.ID().Namespace,
 		})

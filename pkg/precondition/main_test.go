@@ -27,10 +27,10 @@ func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 // gather fills in what a question leaves out, and asks it.
 func gather(t *testing.T, c *cluster.Cluster, input precondition.GatherInput) *precondition.Facts {
 	t.Helper()
-	var of []inventory.ListScope
+	var of []inventory.Scope
 	for _, m := range input.Payload.Manifests {
 		if id := m.ID(); id.Group != "down.example.com" { // which serves none
-			of = append(of, inventory.ListScope{Kind: id.GroupKind(), Namespace: id.Namespace})
+			of = append(of, inventory.Scope{Kind: id.GroupKind(), Namespace: id.Namespace})
 		}
 	}
 	var err error

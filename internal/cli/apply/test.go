@@ -138,7 +138,7 @@ func (f *testFlags) run(ctx context.Context, ref string, names []string, streams
 }
 
 // print prints the report in another format than text.
-func (f *testFlags) print(out io.Writer, report *releasetest.TestReport) error {
+func (f *testFlags) print(out io.Writer, report *releasetest.Report) error {
 	switch f.format {
 	case core.Text:
 		return nil
@@ -150,7 +150,7 @@ func (f *testFlags) print(out io.Writer, report *releasetest.TestReport) error {
 }
 
 // testError returns the error of tests that were interrupted, or have failed.
-func testError(report *releasetest.TestReport) error {
+func testError(report *releasetest.Report) error {
 	if report.Interrupted != nil {
 		return report.Interrupted
 	}
@@ -239,7 +239,7 @@ func (f *applyFlags) checkTest() error {
 type TestsEvent struct {
 	Time time.Time `json:"time"`
 	Type string    `json:"type"` // "tests"
-	releasetest.TestReport
+	releasetest.Report
 }
 
 // test runs the tests of a release that was applied.
@@ -259,7 +259,7 @@ func (r *reporter) test(ctx context.Context, recorder releasetest.ResultRecorder
 	report := printer.run(ctx, c, release, release.Tests, releasetest.Options{})
 	printer.record(ctx, recorder, report)
 	if r.format == core.JSON {
-		r.write(TestsEvent{Time: r.now().UTC(), Type: "tests", TestReport: *report})
+		r.write(TestsEvent{Time: r.now().UTC(), Type: "tests", Report: *report})
 	}
 	if r.writeErr != nil {
 		return r.writeErr

@@ -22,7 +22,7 @@ type testPrinter struct {
 
 // run runs tests, and prints their results and the summary.
 func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, tests []*payload.Manifest,
-	o releasetest.Options) *releasetest.TestReport {
+	o releasetest.Options) *releasetest.Report {
 	o.OnEvent = p.event
 	report := releasetest.Run(ctx, c, release, tests, o)
 	fmt.Fprintln(p.out, testSummary(report))
@@ -34,7 +34,7 @@ func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payl
 }
 
 // record writes the results into the record of the release, and prints why it could not.
-func (p *testPrinter) record(ctx context.Context, recorder releasetest.ResultRecorder, report *releasetest.TestReport) {
+func (p *testPrinter) record(ctx context.Context, recorder releasetest.ResultRecorder, report *releasetest.Report) {
 	if err := recorder.Record(ctx, report.Release, report, nil); err != nil {
 		core.Warn(p.progress,
 			[]string{printable.Line("the results of the tests are not in the record: " + err.Error())})
@@ -42,7 +42,7 @@ func (p *testPrinter) record(ctx context.Context, recorder releasetest.ResultRec
 }
 
 // event prints an event.
-func (p *testPrinter) event(event releasetest.TestEvent) {
+func (p *testPrinter) event(event releasetest.Event) {
 	result := event.Result
 	switch {
 	case len(event.Waits) > 0:
@@ -67,7 +67,7 @@ func rounded(seconds float64) time.Duration {
 }
 
 // testDetails returns what is known of a test's pods.
-func testDetails(result releasetest.TestResult) []string {
+func testDetails(result releasetest.Result) []string {
 	var lines []string
 	for _, why := range result.Why {
 		lines = append(lines, "  "+printable.Line(why))
@@ -86,7 +86,7 @@ func testDetails(result releasetest.TestResult) []string {
 }
 
 // testSummary returns the result of all tests in one line.
-func testSummary(report *releasetest.TestReport) string {
+func testSummary(report *releasetest.Report) string {
 	title := "release " + report.Release
 	if report.Version != "" {
 		title += " " + report.Version
@@ -102,7 +102,7 @@ func testSummary(report *releasetest.TestReport) string {
 }
 
 // leftTests returns the tests that are on the cluster still.
-func leftTests(report *releasetest.TestReport) []string {
+func leftTests(report *releasetest.Report) []string {
 	var left []string
 	for _, result := range report.Tests {
 		if result.IsLeft {
@@ -113,7 +113,7 @@ func leftTests(report *releasetest.TestReport) []string {
 }
 
 // testSuite returns the report in the format of CI servers.
-func testSuite(report *releasetest.TestReport) *junit.Suite {
+func testSuite(report *releasetest.Report) *junit.Suite {
 	suite := &junit.Suite{Name: "runlevel test " + report.Release, Time: junit.Seconds(report.Seconds)}
 	for _, result := range report.Tests {
 		test := suite.Add("runlevel.test."+report.Release, printable.Line(result.Object.String()))

@@ -31,7 +31,7 @@ func (f *ClusterFlags) OpenApplied(ctx context.Context, name, version string) (*
 	if err != nil {
 		return nil, err
 	}
-	unpacked, err := files.CopyStore{Cluster: c, Namespace: f.Namespace, Release: name}.Read(ctx, kept)
+	unpacked, err := files.Store{Cluster: c, Namespace: f.Namespace, Release: name}.Read(ctx, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, v
 	default:
 		return entry.Files.Digest, nil
 	}
-	stored, err := files.CopyStore{Cluster: c, Namespace: f.Namespace, Release: name}.List(ctx)
+	stored, err := files.Store{Cluster: c, Namespace: f.Namespace, Release: name}.List(ctx)
 	if err != nil {
 		return "", missing
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // TakeSnapshot reads what the cluster of the flags has of a release.
-func TakeSnapshot(ctx context.Context, f *ClusterFlags, name string) (*snapshot.ReleaseSnapshot, error) {
+func TakeSnapshot(ctx context.Context, f *ClusterFlags, name string) (*snapshot.Snapshot, error) {
 	c, err := f.Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -150,7 +150,7 @@ func withLockFlag(err error) error {
 }
 
 // print prints what would be deleted, and what is kept.
-func (u *releaseUninstall) print(out io.Writer, p *uninstall.UninstallPlan, withNames bool) {
+func (u *releaseUninstall) print(out io.Writer, p *uninstall.Plan, withNames bool) {
 	fmt.Fprintf(out, "uninstall of release %s: %s\n", printable.Line(strings.TrimSpace(p.Release+" "+p.Version)),
 		p.Counts())
 	for _, stage := range p.Stages {
@@ -164,7 +164,7 @@ func (u *releaseUninstall) print(out io.Writer, p *uninstall.UninstallPlan, with
 }
 
 // countText returns the kinds of a stage, without the sum.
-func countText(stage uninstall.UninstallStage) string {
+func countText(stage uninstall.Stage) string {
 	_, text, _ := strings.Cut(stage.Counts().String(), ": ")
 	return text
 }
@@ -195,7 +195,7 @@ func printNotes(out io.Writer, notes []string, hooks []kinds.ID) {
 }
 
 // finish prints the report, and returns the error of the command.
-func (u *releaseUninstall) finish(report *uninstall.UninstallReport, p *uninstall.UninstallPlan) error {
+func (u *releaseUninstall) finish(report *uninstall.Report, p *uninstall.Plan) error {
 	err := u.flags.format.Print(u.streams.Out, report, func(out io.Writer) error {
 		if report.DryRun {
 			u.print(out, p, true)
@@ -215,7 +215,7 @@ func (u *releaseUninstall) finish(report *uninstall.UninstallReport, p *uninstal
 }
 
 // summaryOf returns the result in a line.
-func summaryOf(r *uninstall.UninstallReport) string {
+func summaryOf(r *uninstall.Report) string {
 	took := time.Duration(r.Seconds * float64(time.Second)).Round(100 * time.Millisecond)
 	title := "release " + r.Release
 	switch {
@@ -233,7 +233,7 @@ func summaryOf(r *uninstall.UninstallReport) string {
 	}
 }
 
-func countsText(r *uninstall.UninstallReport) string {
+func countsText(r *uninstall.Report) string {
 	text := fmt.Sprintf("%d deleted", r.Counts.Objects)
 	if len(r.Kept) > 0 {
 		text += fmt.Sprintf(", %d kept", len(r.Kept))

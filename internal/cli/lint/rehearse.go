@@ -223,7 +223,7 @@ func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io
 }
 
 // readSnapshot returns what to begin with, from a file or a cluster; nil if that is the install of the old release.
-func (f *lintFlags) readSnapshot(ctx context.Context) (*snapshot.ReleaseSnapshot, error) {
+func (f *lintFlags) readSnapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	r := f.rehearsal
 	switch {
 	case r.from != "" && r.cluster != "":
@@ -260,8 +260,8 @@ func named(release *payload.Payload, name string) *payload.Payload {
 
 // A RehearsalInfo is what a report has of a rehearsal beside its findings.
 type RehearsalInfo struct {
-	Kubernetes   string                    `json:"kubernetes"`
-	StartSeconds float64                   `json:"startSeconds"`
+	Kubernetes   string           `json:"kubernetes"`
+	StartSeconds float64          `json:"startSeconds"`
 	Stages       []rehearse.Stage `json:"stages"`
 
 	asked string // the version that the release is for

@@ -99,7 +99,7 @@ func (f *objectsFlags) run(ctx context.Context, name string, streams core.Stream
 }
 
 // printObjects prints a table of objects, and what is not known.
-func printObjects(out io.Writer, list *state.ReleaseObjectList, isWide bool, now time.Time) error {
+func printObjects(out io.Writer, list *state.ObjectList, isWide bool, now time.Time) error {
 	header := "KIND\tNAMESPACE\tNAME\tSTATE\tAGE"
 	if isWide {
 		header += "\tOWNERS\tWHY"

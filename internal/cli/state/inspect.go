@@ -75,7 +75,7 @@ func (f *inspectFlags) run(ctx context.Context, folder string, streams core.Stre
 	}
 	report, err := reader.Inspect(ctx, state.Inspection{
 		Folder: folder, Version: core.ReadVersion(), Progress: streams.Err,
-		Text: func(s *state.ReleaseStatus) []string { return statusText{s}.lines(statusWidth, statusLevels) },
+		Text: func(s *state.Status) []string { return statusText{s}.lines(statusWidth, statusLevels) },
 	})
 	if err != nil {
 		return fmt.Errorf("%s is not complete: %w", folder, err)

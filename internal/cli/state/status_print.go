@@ -21,7 +21,7 @@ const (
 )
 
 // A statusText prints a status as text.
-type statusText struct{ *state.ReleaseStatus }
+type statusText struct{ *state.Status }
 
 // lines renders the status as text. Levels are as wide as the screen, in colours, and in a limited number of lines.
 func (s statusText) lines(width, levels int) []string {
@@ -115,7 +115,7 @@ func (s statusText) versionLines() []string {
 }
 
 // updateLines returns lines on the available updates: the recommended ones, and the others with the reason.
-func updateLines(updates []state.StatusUpdate) (lines []string) {
+func updateLines(updates []state.Update) (lines []string) {
 	const most = 5
 	var recommended, others []string
 	for _, update := range updates {
@@ -135,7 +135,7 @@ func updateLines(updates []state.StatusUpdate) (lines []string) {
 }
 
 // conditionLines returns lines on a condition: status, reason, time and message.
-func conditionLines(c state.StatusCondition, of string, now time.Time) []string {
+func conditionLines(c state.Condition, of string, now time.Time) []string {
 	text := of + c.Type + "=" + c.Status
 	if c.Reason != "" {
 		text += " (" + c.Reason + ")"
@@ -161,13 +161,13 @@ func statement(text, message string, since *time.Time, now time.Time) []string {
 
 // gateLines returns lines on what blocks the requested version, or the next minor version.
 func (s statusText) gateLines(isRequested bool) []string {
-	var gates []state.ReleaseGate
+	var gates []state.Gate
 	for _, gate := range s.Gates {
 		if gate.Requested == isRequested {
 			gates = append(gates, gate)
 		}
 	}
-	return firstOf(gates, func(gate state.ReleaseGate) []string {
+	return firstOf(gates, func(gate state.Gate) []string {
 		if strings.Contains(gate.Message, " for ") { // the message has the time
 			gate.Since = nil
 		}

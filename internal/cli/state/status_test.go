@@ -14,9 +14,9 @@ import (
 // TestAStatusThatOnlyGetsOlderIsNoOther looks at what a watch would print again.
 func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := func(after time.Duration, change func(*state.ReleaseStatus)) *state.ReleaseStatus {
+	at := func(after time.Duration, change func(*state.Status)) *state.Status {
 		now := began.Add(after)
-		s := &state.ReleaseStatus{
+		s := &state.Status{
 			Time:     now,
 			Release:  "shop",
 			State:    record.Partial,
@@ -25,20 +25,20 @@ func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 			Previous: "1.0.0",
 			Messages: []why.Message{{Text: "it is applied, for " + printable.Age(now, began)}},
 		}
-		s.Gates = []state.ReleaseGate{{Reason: "AdminAck", Message: "no", Since: &began}}
+		s.Gates = []state.Gate{{Reason: "AdminAck", Message: "no", Since: &began}}
 		change(s)
 		return s
 	}
-	same := func(*state.ReleaseStatus) {}
+	same := func(*state.Status) {}
 	for name, c := range map[string]struct {
-		change  func(*state.ReleaseStatus)
+		change  func(*state.Status)
 		isOther bool
 	}{
 		"older":                 {same, false},
-		"another version":       {func(s *state.ReleaseStatus) { s.Version = "1.2.0" }, true},
-		"further":               {func(s *state.ReleaseStatus) { s.Percent = new(40) }, true},
-		"what holds it is gone": {func(s *state.ReleaseStatus) { s.Gates = nil }, true},
-		"the cluster is away":   {func(s *state.ReleaseStatus) { s.Unreachable = "connection refused" }, true},
+		"another version":       {func(s *state.Status) { s.Version = "1.2.0" }, true},
+		"further":               {func(s *state.Status) { s.Percent = new(40) }, true},
+		"what holds it is gone": {func(s *state.Status) { s.Gates = nil }, true},
+		"the cluster is away":   {func(s *state.Status) { s.Unreachable = "connection refused" }, true},
 	} {
 		for _, format := range []core.Output{core.Text, core.JSON, core.YAML} {
 			before := statusText{at(time.Second, same)}.content(format)
@@ -47,8 +47,8 @@ func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 			}
 		}
 	}
-	away := func(port string) *state.ReleaseStatus {
-		return at(time.Second, func(s *state.ReleaseStatus) { s.Unreachable = "read 127.0.0.1:" + port })
+	away := func(port string) *state.Status {
+		return at(time.Second, func(s *state.Status) { s.Unreachable = "read 127.0.0.1:" + port })
 	}
 	if (statusText{away("1")}).content(core.Text) != (statusText{away("2")}).content(core.Text) {
 		t.Error("an outage is told of for each attempt")

@@ -26,7 +26,7 @@ type statusScreen struct {
 	out   io.Writer
 	area  *live.Area // nil where there is no terminal
 	shown string     // the content of the last status
-	last  *state.ReleaseStatus
+	last  *state.Status
 }
 
 func newStatusScreen(f *statusFlags, streams core.Streams) *statusScreen {
@@ -34,12 +34,12 @@ func newStatusScreen(f *statusFlags, streams core.Streams) *statusScreen {
 }
 
 // follow shows a status again whenever it has changed, until the context ends.
-func (s *statusScreen) follow(ctx context.Context, reader *state.Reader, first *state.ReleaseStatus) error {
+func (s *statusScreen) follow(ctx context.Context, reader *state.Reader, first *state.Status) error {
 	if first.History != nil {
 		s.flags.name = first.Release // also when there are other releases later
 	}
-	read := func(ctx context.Context) (*state.ReleaseStatus, error) { return readAgain(ctx, reader, s.flags.name) }
-	poller := core.Poll[*state.ReleaseStatus]{
+	read := func(ctx context.Context) (*state.Status, error) { return readAgain(ctx, reader, s.flags.name) }
+	poller := core.Poll[*state.Status]{
 		Cluster:  reader.Cluster,
 		Interval: statusInterval,
 		Read:     read,
@@ -52,7 +52,7 @@ func (s *statusScreen) follow(ctx context.Context, reader *state.Reader, first *
 }
 
 // readAgain returns the current status, or an error of waiter.Outage if the cluster does not respond.
-func readAgain(ctx context.Context, reader *state.Reader, name string) (*state.ReleaseStatus, error) {
+func readAgain(ctx context.Context, reader *state.Reader, name string) (*state.Status, error) {
 	if err := core.Reach(ctx, reader.Cluster); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func readAgain(ctx context.Context, reader *state.Reader, name string) (*state.R
 }
 
 // update shows a status if it has changed. On a terminal, it always updates the ages.
-func (s *statusScreen) update(status *state.ReleaseStatus, outage error) error {
+func (s *statusScreen) update(status *state.Status, outage error) error {
 	if outage != nil {
 		unreached := *status
 		unreached.Unreachable, unreached.Done = printable.Line(outage.Error()), false
@@ -91,7 +91,7 @@ func (s *statusScreen) update(status *state.ReleaseStatus, outage error) error {
 }
 
 // show prints a status.
-func (s *statusScreen) show(status *state.ReleaseStatus) error {
+func (s *statusScreen) show(status *state.Status) error {
 	return s.flags.format.PrintWhole(s.out, status, func(out io.Writer) error {
 		width, isPlain := statusWidth, true
 		if s.area != nil {
@@ -115,7 +115,7 @@ var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
 
 // content returns what a format shows, without ages: it is the same as long as only the time changes.
 func (s statusText) content(format core.Output) string {
-	timeless := *s.ReleaseStatus
+	timeless := *s.Status
 	timeless.Time = time.Time{}
 	if s.Unreachable != "" { // its text has the port of the connection
 		timeless.Unreachable = "for one reason or another"

@@ -89,7 +89,7 @@ func (f *waitFlags) run(ctx context.Context, streams core.Streams) error {
 		err = f.checkExisted(ctx, reader, first.Release)
 	}
 	if err == nil {
-		poller := core.Poll[*state.ReleaseStatus]{
+		poller := core.Poll[*state.Status]{
 			Cluster:  reader.Cluster,
 			Interval: statusInterval,
 			Read:     w.read,
@@ -134,12 +134,12 @@ type releaseWait struct {
 	end      context.CancelCauseFunc
 
 	printed string // what was printed last
-	last    *state.ReleaseStatus
+	last    *state.Status
 	isDone  bool
 }
 
 // read returns the status of the release.
-func (w *releaseWait) read(ctx context.Context) (*state.ReleaseStatus, error) {
+func (w *releaseWait) read(ctx context.Context) (*state.Status, error) {
 	status, err := readAgain(ctx, w.reader, w.flags.name)
 	if several := new(state.SeveralError); errors.As(err, &several) {
 		return nil, core.Misuse(err)
@@ -148,7 +148,7 @@ func (w *releaseWait) read(ctx context.Context) (*state.ReleaseStatus, error) {
 }
 
 // show prints what a wait is for, if that has changed, and ends the wait when it is so.
-func (w *releaseWait) show(status *state.ReleaseStatus, outage error) error {
+func (w *releaseWait) show(status *state.Status, outage error) error {
 	w.last = status
 	text := status.Title()
 	if outage != nil {
@@ -165,7 +165,7 @@ func (w *releaseWait) show(status *state.ReleaseStatus, outage error) error {
 }
 
 // isSo reports whether a release is as it is waited for.
-func (f *waitFlags) isSo(status *state.ReleaseStatus) bool {
+func (f *waitFlags) isSo(status *state.Status) bool {
 	if f.until == awaitDeleted {
 		return status.State == "" && status.Lost == nil && len(status.Unknown) == 0
 	}

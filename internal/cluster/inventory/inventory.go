@@ -31,8 +31,8 @@ import (
 // listsAtOnce bounds how many lists are requested at a time.
 const listsAtOnce = 16
 
-// A ListScope is a kind, and a namespace to list it in if it may not be listed in the whole cluster.
-type ListScope struct {
+// A Scope is a kind, and a namespace to list it in if it may not be listed in the whole cluster.
+type Scope struct {
 	Kind      schema.GroupKind
 	Namespace string // "" where none is known
 }
@@ -41,7 +41,7 @@ type ListScope struct {
 type Inventory struct {
 	objects  map[kinds.ID]*objectmeta.LiveMetadata
 	unlisted map[schema.GroupKind]error
-	narrow   map[ListScope]bool // the namespaces that were listed one by one
+	narrow   map[Scope]bool // the namespaces that were listed one by one
 	taken    time.Time
 }
 
@@ -51,12 +51,12 @@ type Inventory struct {
 //
 // Lists have the objects of all releases on the cluster. Objects for which matters returns false are dropped, as
 // if they had no label; nil drops none.
-func Take(ctx context.Context, c *cluster.Cluster, scopes []ListScope,
+func Take(ctx context.Context, c *cluster.Cluster, scopes []Scope,
 	matters func(release string, id kinds.ID) bool) (*Inventory, error) {
 	taken := &Inventory{
 		objects:  map[kinds.ID]*objectmeta.LiveMetadata{},
 		unlisted: map[schema.GroupKind]error{},
-		narrow:   map[ListScope]bool{},
+		narrow:   map[Scope]bool{},
 		taken:    time.Now(),
 	}
 	namespaces := map[schema.GroupKind]map[string]bool{}
@@ -87,7 +87,7 @@ func Take(ctx context.Context, c *cluster.Cluster, scopes []ListScope,
 				taken.objects[object.ID] = object
 			}
 			for _, namespace := range listed {
-				taken.narrow[ListScope{kind, namespace}] = true
+				taken.narrow[Scope{kind, namespace}] = true
 			}
 			return nil
 		})
@@ -101,9 +101,9 @@ func TakeRelease(ctx context.Context, c *cluster.Cluster, release string, of []s
 }
 
 // Everywhere returns the scopes of kinds whose namespaces are not known.
-func Everywhere(of []schema.GroupKind) (scopes []ListScope) {
+func Everywhere(of []schema.GroupKind) (scopes []Scope) {
 	for _, kind := range of {
-		scopes = append(scopes, ListScope{Kind: kind})
+		scopes = append(scopes, Scope{Kind: kind})
 	}
 	return scopes
 }
@@ -170,7 +170,7 @@ func (i *Inventory) Age() time.Duration { return time.Since(i.taken) }
 // Covers reports whether an object that Find does not find has no label of a release, or does not exist.
 func (i *Inventory) Covers(id kinds.ID) bool {
 	kind := id.GroupKind()
-	return i.unlisted[kind] == nil || i.narrow[ListScope{kind, id.Namespace}]
+	return i.unlisted[kind] == nil || i.narrow[Scope{kind, id.Namespace}]
 }
 
 // ListError returns why not all objects of a kind are known; nil if they are.

@@ -28,9 +28,9 @@ var configMap = schema.GroupKind{Kind: "ConfigMap"}
 // take takes an inventory.
 func take(t *testing.T, c *cluster.Cluster, of ...schema.GroupKind) *inventory.Inventory {
 	t.Helper()
-	var places []inventory.ListScope
+	var places []inventory.Scope
 	for _, kind := range of {
-		places = append(places, inventory.ListScope{Kind: kind})
+		places = append(places, inventory.Scope{Kind: kind})
 	}
 	found, err := inventory.Take(t.Context(), c, places, nil)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestWhatDoesNotMatterIsForgotten(t *testing.T) {
 			fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {runlevel.dev/release: %[1]s-%[2]s}}}`, of, namespace))
 	}
 	asked := map[string]string{}
-	found, err := inventory.Take(t.Context(), c, []inventory.ListScope{{Kind: configMap, Namespace: namespace}},
+	found, err := inventory.Take(t.Context(), c, []inventory.Scope{{Kind: configMap, Namespace: namespace}},
 		func(release string, id kinds.ID) bool {
 			if id.Namespace == namespace { // other tests have some
 				asked[id.Name] = release
@@ -225,7 +225,7 @@ func TestAClusterThatIsDownHasNoInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inventory.Take(t.Context(), c, []inventory.ListScope{{Kind: configMap}}, nil); err == nil {
+	if _, err := inventory.Take(t.Context(), c, []inventory.Scope{{Kind: configMap}}, nil); err == nil {
 		t.Error("no server answers, and it finds nothing to say")
 	}
 }

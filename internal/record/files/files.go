@@ -53,15 +53,15 @@ const (
 	maxPieces = 16         // of a copy: a database of a cluster has 2 GiB by default
 )
 
-// A CopyStore has the copies of one release.
-type CopyStore struct {
+// A Store has the copies of one release.
+type Store struct {
 	Cluster   *cluster.Cluster
 	Namespace string // of the record
 	Release   string
 }
 
-// A StoredCopy is a copy on the cluster, of which some pieces may be lost.
-type StoredCopy struct {
+// A Copy is a copy on the cluster, of which some pieces may be lost.
+type Copy struct {
 	Digest   string
 	Version  string // that was applied when it was written
 	Revision int
@@ -70,28 +70,28 @@ type StoredCopy struct {
 }
 
 // IsComplete reports whether all pieces of a copy exist.
-func (c StoredCopy) IsComplete() bool { return len(c.Pieces) > 0 && !slices.Contains(c.Pieces, "") }
+func (c Copy) IsComplete() bool { return len(c.Pieces) > 0 && !slices.Contains(c.Pieces, "") }
 
 // name returns the name of the Secret of a piece.
-func (s CopyStore) name(digest string, piece int) string {
+func (s Store) name(digest string, piece int) string {
 	const enough = 32 // of the 64 digits; the annotation and the record have them all
 	digits := strings.TrimPrefix(digest, "sha256:")
 	return fmt.Sprintf("%s-files-%s-%d", lock.Name(s.Release), digits[:min(enough, len(digits))], piece)
 }
 
 // Has reports whether a Secret is of a copy of the release, by its name.
-func (s CopyStore) Has(secret types.NamespacedName) bool {
+func (s Store) Has(secret types.NamespacedName) bool {
 	return secret.Namespace == s.Namespace && strings.HasPrefix(secret.Name, lock.Name(s.Release)+"-files-")
 }
 
 // List returns the copies, the newest first. It reads their metadata only.
-func (s CopyStore) List(ctx context.Context) ([]StoredCopy, error) {
+func (s Store) List(ctx context.Context) ([]Copy, error) {
 	secrets := s.Cluster.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(s.Namespace)
 	listed, err := secrets.List(ctx, metav1.ListOptions{LabelSelector: Label + "=" + s.Release})
 	if err != nil {
 		return nil, s.failure("list", err)
 	}
-	found := map[string]*StoredCopy{}
+	found := map[string]*Copy{}
 	for _, secret := range listed.Items {
 		digest := secret.Annotations[digestAnnotation]
 		count, _ := strconv.Atoi(secret.Annotations[piecesAnnotation])
@@ -102,7 +102,7 @@ func (s CopyStore) List(ctx context.Context) ([]StoredCopy, error) {
 		}
 		of := found[digest]
 		if of == nil || len(of.Pieces) != count {
-			of = &StoredCopy{
+			of = &Copy{
 				Digest:  digest,
 				Version: secret.Annotations[versionAnnotation],
 				Pieces:  make([]types.UID, count),
@@ -113,11 +113,11 @@ func (s CopyStore) List(ctx context.Context) ([]StoredCopy, error) {
 		}
 		of.Pieces[piece] = secret.UID
 	}
-	var all []StoredCopy
+	var all []Copy
 	for _, of := range found {
 		all = append(all, *of)
 	}
-	slices.SortFunc(all, func(a, b StoredCopy) int {
+	slices.SortFunc(all, func(a, b Copy) int {
 		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.Revision, a.Revision),
 			strings.Compare(a.Digest, b.Digest))
 	})
@@ -125,7 +125,7 @@ func (s CopyStore) List(ctx context.Context) ([]StoredCopy, error) {
 }
 
 // Write writes a copy, as far as the cluster does not have it, and returns the UIDs of its pieces.
-func (s CopyStore) Write(ctx context.Context, packed *Packed, version string, revision int) ([]types.UID, error) {
+func (s Store) Write(ctx context.Context, packed *Packed, version string, revision int) ([]types.UID, error) {
 	if len(packed.pieces) > maxPieces {
 		return nil, fmt.Errorf("they need %d Secrets of a MiB each, and %d is the limit", len(packed.pieces), maxPieces)
 	}
@@ -152,7 +152,7 @@ func (s CopyStore) Write(ctx context.Context, packed *Packed, version string, re
 
 // writePiece creates a Secret. One of the same name may be from an apply that was killed, or was made by someone else:
 // then it is replaced, since nothing can change it.
-func (s CopyStore) writePiece(ctx context.Context, wanted *corev1.Secret) (types.UID, error) {
+func (s Store) writePiece(ctx context.Context, wanted *corev1.Secret) (types.UID, error) {
 	secrets := s.Cluster.Client.CoreV1().Secrets(s.Namespace)
 	create := func() (types.UID, error) {
 		created, err := secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
@@ -195,7 +195,7 @@ func isSame(existing, wanted *corev1.Secret) bool {
 func sumOf(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
 
 // Remove removes a copy.
-func (s CopyStore) Remove(ctx context.Context, stored StoredCopy) error {
+func (s Store) Remove(ctx context.Context, stored Copy) error {
 	var all []error
 	for piece, uid := range stored.Pieces {
 		if uid != "" {
@@ -206,7 +206,7 @@ func (s CopyStore) Remove(ctx context.Context, stored StoredCopy) error {
 }
 
 // RemoveAll removes all copies.
-func (s CopyStore) RemoveAll(ctx context.Context) error {
+func (s Store) RemoveAll(ctx context.Context) error {
 	stored, err := s.List(ctx)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (s CopyStore) RemoveAll(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-func (s CopyStore) remove(ctx context.Context, name string, uid types.UID) error {
+func (s Store) remove(ctx context.Context, name string, uid types.UID) error {
 	err := s.Cluster.Client.CoreV1().Secrets(s.Namespace).Delete(ctx, name,
 		metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
 	if apierrors.IsNotFound(err) {
@@ -228,7 +228,7 @@ func (s CopyStore) remove(ctx context.Context, name string, uid types.UID) error
 }
 
 // failure returns the error of a request, with the right that is missing, if any.
-func (s CopyStore) failure(verb string, err error) error {
+func (s Store) failure(verb string, err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -25,9 +25,9 @@ import (
 const values = `{"filter":{"profile":"edge"}}`
 
 // newStore returns the store of a release in a namespace of its own.
-func newStore(t *testing.T) files.CopyStore {
+func newStore(t *testing.T) files.Store {
 	t.Helper()
-	return files.CopyStore{Cluster: test.Connect(t), Namespace: test.Namespace(t), Release: "web"}
+	return files.Store{Cluster: test.Connect(t), Namespace: test.Namespace(t), Release: "web"}
 }
 
 // pack packs all files of a folder.
@@ -44,7 +44,7 @@ func pack(t *testing.T, folder fstest.MapFS) *files.Packed {
 	return packed
 }
 
-func write(t *testing.T, s files.CopyStore, packed *files.Packed) []types.UID {
+func write(t *testing.T, s files.Store, packed *files.Packed) []types.UID {
 	t.Helper()
 	pieces, err := s.Write(t.Context(), packed, "1.0.0", 1)
 	if err != nil {
@@ -53,7 +53,7 @@ func write(t *testing.T, s files.CopyStore, packed *files.Packed) []types.UID {
 	return pieces
 }
 
-func secrets(t *testing.T, s files.CopyStore) []corev1.Secret {
+func secrets(t *testing.T, s files.Store) []corev1.Secret {
 	t.Helper()
 	found, err := test.Client(t).CoreV1().Secrets(s.Namespace).List(t.Context(),
 		metav1.ListOptions{LabelSelector: files.Label})
@@ -63,7 +63,7 @@ func secrets(t *testing.T, s files.CopyStore) []corev1.Secret {
 	return found.Items
 }
 
-func remove(t *testing.T, s files.CopyStore, name string) {
+func remove(t *testing.T, s files.Store, name string) {
 	t.Helper()
 	if err := test.Client(t).CoreV1().Secrets(s.Namespace).Delete(t.Context(), name,
 		metav1.DeleteOptions{}); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Read reads a copy. The error names pieces that are missing or damaged.
-func (s CopyStore) Read(ctx context.Context, digest string) (*Unpacked, error) {
+func (s Store) Read(ctx context.Context, digest string) (*Unpacked, error) {
 	first, err := s.piece(ctx, digest, 0)
 	if err != nil {
 		return nil, err
@@ -50,12 +50,12 @@ func (s CopyStore) Read(ctx context.Context, digest string) (*Unpacked, error) {
 const remedy = "apply the version again from its source, which writes its copy"
 
 // id returns the Secret of a piece.
-func (s CopyStore) id(digest string, piece int) kinds.ID {
+func (s Store) id(digest string, piece int) kinds.ID {
 	return kinds.ID{Kind: "Secret", Namespace: s.Namespace, Name: s.name(digest, piece)}
 }
 
 // piece reads a Secret of a copy.
-func (s CopyStore) piece(ctx context.Context, digest string, piece int) (*corev1.Secret, error) {
+func (s Store) piece(ctx context.Context, digest string, piece int) (*corev1.Secret, error) {
 	found, err := s.Cluster.Client.CoreV1().Secrets(s.Namespace).Get(ctx, s.name(digest, piece), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

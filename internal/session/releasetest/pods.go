@@ -15,7 +15,7 @@ import (
 const lastLines = 20
 
 // describe adds to a result the exit codes and logs of the test's last pod, or else why it has not run.
-func (r *runner) describe(ctx context.Context, test *liveTest, result *TestResult) {
+func (r *runner) describe(ctx context.Context, test *liveTest, result *Result) {
 	if result.State == Passed && r.options.Logs != AllLogs {
 		return
 	}
@@ -29,7 +29,7 @@ func (r *runner) describe(ctx context.Context, test *liveTest, result *TestResul
 		})
 		result.Containers = r.containers(ctx, &last)
 	}
-	hasFailed := slices.ContainsFunc(result.Containers, func(c TestContainer) bool {
+	hasFailed := slices.ContainsFunc(result.Containers, func(c Container) bool {
 		return c.ExitCode != nil && *c.ExitCode != 0
 	})
 	if result.State == Passed || hasFailed {
@@ -67,8 +67,8 @@ func (r *runner) pods(ctx context.Context, test *liveTest) ([]corev1.Pod, error)
 }
 
 // containers returns the containers of a pod that have started, with their logs as the options have it.
-func (r *runner) containers(ctx context.Context, pod *corev1.Pod) []TestContainer {
-	var found []TestContainer
+func (r *runner) containers(ctx context.Context, pod *corev1.Pod) []Container {
+	var found []Container
 	for i, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		ended := status.State.Terminated
 		if ended == nil {
@@ -78,7 +78,7 @@ func (r *runner) containers(ctx context.Context, pod *corev1.Pod) []TestContaine
 		if ended == nil && status.State.Running == nil || isInit && ended != nil && ended.ExitCode == 0 {
 			continue
 		}
-		c := TestContainer{Pod: pod.Name, Name: status.Name}
+		c := Container{Pod: pod.Name, Name: status.Name}
 		if ended != nil {
 			c.ExitCode = &ended.ExitCode
 		}

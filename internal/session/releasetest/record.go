@@ -28,7 +28,7 @@ type ResultRecorder struct {
 // Record writes the results of tests into the record of the release, under its lock, and reports the event. If not all
 // tests have passed, or an error says why they did not run, the event is a failure. The record is not written if
 // another process holds the lock: that process would lose the record.
-func (r *ResultRecorder) Record(ctx context.Context, release string, report *TestReport, notRun error) error {
+func (r *ResultRecorder) Record(ctx context.Context, release string, report *Report, notRun error) error {
 	ctx = context.WithoutCancel(ctx) // an interruption is a result, too
 	store := record.NewStore(r.Cluster.Client, r.Namespace, release)
 	_, found, err := store.Load(ctx)
@@ -61,7 +61,7 @@ func (r *ResultRecorder) Record(ctx context.Context, release string, report *Tes
 }
 
 // write notes the results in the record, which is read again under the lock.
-func (r *ResultRecorder) write(ctx context.Context, store *record.Store, report *TestReport) error {
+func (r *ResultRecorder) write(ctx context.Context, store *record.Store, report *Report) error {
 	hold, err := lock.Lock{
 		Client:    r.Cluster.Client,
 		Namespace: r.Namespace,
@@ -87,10 +87,10 @@ func (r *ResultRecorder) write(ctx context.Context, store *record.Store, report 
 }
 
 // hasEnded reports whether a test was neither left out nor interrupted.
-func (r TestResult) hasEnded() bool { return r.State != NotRun && r.State != Interrupted }
+func (r Result) hasEnded() bool { return r.State != NotRun && r.State != Interrupted }
 
 // failures returns the tests that have failed.
-func (r *TestReport) failures() []record.ObjectFailure {
+func (r *Report) failures() []record.ObjectFailure {
 	var failures []record.ObjectFailure
 	for _, result := range r.Tests {
 		if result.hasEnded() && result.State != Passed {

@@ -36,56 +36,56 @@ type Options struct {
 	Timeout time.Duration // of each test, DefaultTimeout if it is 0
 	Keep    bool          // the tests, also those that pass
 	Logs    LogChoice     // FailedLogs if it is empty
-	OnEvent func(TestEvent)
+	OnEvent func(Event)
 }
 
-// A TestEvent is a change of a test that runs.
-type TestEvent struct {
-	Result TestResult // its State is Running until it has ended
-	Waits  []string   // for what it waits, if that is not clear
+// An Event is a change of a test that runs.
+type Event struct {
+	Result Result   // its State is Running until it has ended
+	Waits  []string // for what it waits, if that is not clear
 }
 
-// A TestState is the state of a test.
-type TestState string
+// A State is the state of a test.
+type State string
 
 // The states.
 const (
-	Running     TestState = "running"
-	Passed      TestState = "passed"
-	Failed      TestState = "failed"
-	TimedOut    TestState = "timed-out"
-	Interrupted TestState = "interrupted"
-	NotRun      TestState = "not-run" // the tests before it were interrupted
+	Running     State = "running"
+	Passed      State = "passed"
+	Failed      State = "failed"
+	TimedOut    State = "timed-out"
+	Interrupted State = "interrupted"
+	NotRun      State = "not-run" // the tests before it were interrupted
 )
 
-// A TestReport is the result of the tests of a release.
-type TestReport struct {
-	Release     string       `json:"release"`
-	Version     string       `json:"version,omitempty"`
-	Done        bool         `json:"done"` // all have passed
-	Passed      int          `json:"passed"`
-	Failed      int          `json:"failed,omitempty"` // also those that were not done in time
-	NotRun      int          `json:"notRun,omitempty"` // also the one that was interrupted
-	Tests       []TestResult `json:"tests"`
-	Seconds     float64      `json:"seconds"`
-	Interrupted error        `json:"-"` // why not all have run; nil if they have
-	hash        string       // of the release
+// A Report is the result of the tests of a release.
+type Report struct {
+	Release     string   `json:"release"`
+	Version     string   `json:"version,omitempty"`
+	Done        bool     `json:"done"` // all have passed
+	Passed      int      `json:"passed"`
+	Failed      int      `json:"failed,omitempty"` // also those that were not done in time
+	NotRun      int      `json:"notRun,omitempty"` // also the one that was interrupted
+	Tests       []Result `json:"tests"`
+	Seconds     float64  `json:"seconds"`
+	Interrupted error    `json:"-"` // why not all have run; nil if they have
+	hash        string   // of the release
 }
 
-// A TestResult is the result of one test.
-type TestResult struct {
-	Object     kinds.ID        `json:"object"`
-	File       string          `json:"file"`
-	State      TestState       `json:"state"`
-	Message    string          `json:"message,omitempty"` // why it has not passed
-	Why        []string        `json:"why,omitempty"`     // what is wrong with its pods
-	Containers []TestContainer `json:"containers,omitempty"`
-	Seconds    float64         `json:"seconds"`
-	IsLeft     bool            `json:"left,omitempty"` // it is on the cluster still
+// A Result is the result of one test.
+type Result struct {
+	Object     kinds.ID    `json:"object"`
+	File       string      `json:"file"`
+	State      State       `json:"state"`
+	Message    string      `json:"message,omitempty"` // why it has not passed
+	Why        []string    `json:"why,omitempty"`     // what is wrong with its pods
+	Containers []Container `json:"containers,omitempty"`
+	Seconds    float64     `json:"seconds"`
+	IsLeft     bool        `json:"left,omitempty"` // it is on the cluster still
 }
 
-// A TestContainer is a container of the last pod of a test.
-type TestContainer struct {
+// A Container is a container of the last pod of a test.
+type Container struct {
 	Pod      string   `json:"pod"`
 	Name     string   `json:"name"`
 	ExitCode *int32   `json:"exitCode,omitempty"` // if it has ended
@@ -94,16 +94,16 @@ type TestContainer struct {
 
 // Run runs tests of a release, one after the other. When the context ends, the test that runs is left as it is.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, tests []*payload.Manifest,
-	o Options) *TestReport {
+	o Options) *Report {
 	o.Timeout, o.Logs = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Logs, FailedLogs)
 	if o.OnEvent == nil {
-		o.OnEvent = func(TestEvent) {}
+		o.OnEvent = func(Event) {}
 	}
 	r := &runner{cluster: c, release: release.Name, options: o}
 	began, report := time.Now(),
-		&TestReport{Release: release.Name, Version: release.Version, hash: release.Hash, Tests: []TestResult{}}
+		&Report{Release: release.Name, Version: release.Version, hash: release.Hash, Tests: []Result{}}
 	for _, m := range tests {
-		result := TestResult{Object: m.ID(), File: m.Path, State: NotRun}
+		result := Result{Object: m.ID(), File: m.Path, State: NotRun}
 		if ctx.Err() == nil {
 			result = r.run(ctx, m)
 		}
@@ -117,7 +117,7 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, test
 }
 
 // add adds the result of a test.
-func (r *TestReport) add(result TestResult) {
+func (r *Report) add(result Result) {
 	r.Tests = append(r.Tests, result)
 	switch result.State {
 	case Passed:

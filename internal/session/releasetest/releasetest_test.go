@@ -72,7 +72,7 @@ func (s shop) apply(release *payload.Payload) {
 }
 
 // run runs the tests of a release.
-func (s shop) run(release *payload.Payload, o releasetest.Options) *releasetest.TestReport {
+func (s shop) run(release *payload.Payload, o releasetest.Options) *releasetest.Report {
 	s.Helper()
 	return releasetest.Run(s.Context(), s.Cluster, release, release.Tests, o)
 }
@@ -137,7 +137,7 @@ func TestAnInterruptedTestIsLeftAsItIs(t *testing.T) {
 		job("b-next", "", ""))
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	report := releasetest.Run(ctx, s.Cluster, release, release.Tests,
-		releasetest.Options{OnEvent: func(event releasetest.TestEvent) {
+		releasetest.Options{OnEvent: func(event releasetest.Event) {
 			if len(event.Waits) > 0 {
 				interrupt(reason.ErrInterrupted)
 			}
@@ -172,7 +172,7 @@ func TestATestThatIsDeletedWhileItRuns(t *testing.T) {
 	s := newShop(t)
 	release := s.load(job("smoke", "", `{name: SANDBOX_POD, value: image-pull}`))
 	var waits []string
-	report := s.run(release, releasetest.Options{OnEvent: func(event releasetest.TestEvent) {
+	report := s.run(release, releasetest.Options{OnEvent: func(event releasetest.Event) {
 		if len(event.Waits) == 0 {
 			return
 		}
@@ -217,7 +217,7 @@ spec:
 	exits := func(name string) string {
 		return fmt.Sprintf(`{"name": %q, "image": "a", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}`, name)
 	}
-	report := s.run(release, releasetest.Options{OnEvent: func(event releasetest.TestEvent) {
+	report := s.run(release, releasetest.Options{OnEvent: func(event releasetest.Event) {
 		switch {
 		case len(event.Waits) == 0:
 		case ended == 0:

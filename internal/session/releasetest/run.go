@@ -40,9 +40,9 @@ type liveTest struct {
 }
 
 // run runs a test, and deletes it unless it is kept.
-func (r *runner) run(ctx context.Context, m *payload.Manifest) TestResult {
-	began, result := time.Now(), TestResult{Object: m.ID(), File: m.Path, State: Running}
-	r.options.OnEvent(TestEvent{Result: result})
+func (r *runner) run(ctx context.Context, m *payload.Manifest) Result {
+	began, result := time.Now(), Result{Object: m.ID(), File: m.Path, State: Running}
+	r.options.OnEvent(Event{Result: result})
 	limited, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, errTimeout)
 	defer cancel()
 	test, err := r.create(limited, m)
@@ -69,7 +69,7 @@ func (r *runner) run(ctx context.Context, m *payload.Manifest) TestResult {
 		result.IsLeft = test != nil
 	}
 	result.Seconds = seconds(began)
-	r.options.OnEvent(TestEvent{Result: result})
+	r.options.OnEvent(Event{Result: result})
 	return result
 }
 
@@ -139,7 +139,7 @@ const explainEvery = 5 * time.Second
 const rewatchAfter = time.Second
 
 // await waits until a test has ended. It reports why the test does not end whenever the explanation has changed.
-func (r *runner) await(ctx context.Context, test *liveTest, result TestResult) error {
+func (r *runner) await(ctx context.Context, test *liveTest, result Result) error {
 	var reported []string
 	w := waiter.Waiter{
 		Pause:          waiter.Pause{Shortest: rewatchAfter},
@@ -148,7 +148,7 @@ func (r *runner) await(ctx context.Context, test *liveTest, result TestResult) e
 		Report: func(ctx context.Context, _ error) error {
 			if lines, _ := r.explain(ctx, test); len(lines) > 0 && !slices.Equal(lines, reported) {
 				reported = lines
-				r.options.OnEvent(TestEvent{Result: result, Waits: lines})
+				r.options.OnEvent(Event{Result: result, Waits: lines})
 			}
 			return nil
 		},
@@ -192,7 +192,7 @@ func (t *liveTest) hasEnded(object *unstructured.Unstructured) bool {
 }
 
 // endOf returns whether the test has passed or failed, and why, as an object of it shows; Running if it has not ended.
-func (t *liveTest) endOf(object *unstructured.Unstructured) (state TestState, why string) {
+func (t *liveTest) endOf(object *unstructured.Unstructured) (state State, why string) {
 	if object.GetKind() == "Pod" {
 		return endOfPod(object, t.containers)
 	}
@@ -214,7 +214,7 @@ func (t *liveTest) endOf(object *unstructured.Unstructured) (state TestState, wh
 
 // endOfPod returns how a pod has ended: by its phase, or because the containers of its manifest have ended. The phase
 // follows them, or never does: a container that a webhook has added may run for ever.
-func endOfPod(object *unstructured.Unstructured, containers []string) (state TestState, why string) {
+func endOfPod(object *unstructured.Unstructured, containers []string) (state State, why string) {
 	var pod corev1.Pod
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) != nil {
 		return Running, ""
@@ -266,7 +266,7 @@ func reasonAndMessage(reason, message string) string {
 }
 
 // clear deletes a test that has ended, unless it is kept.
-func (r *runner) clear(ctx context.Context, test *liveTest, m *payload.Manifest, result *TestResult) {
+func (r *runner) clear(ctx context.Context, test *liveTest, m *payload.Manifest, result *Result) {
 	result.IsLeft = true
 	if !r.options.deletes(result.State, m.Object().GetAnnotations()) {
 		return
@@ -289,7 +289,7 @@ func (r *runner) delete(ctx context.Context, in cluster.Resource, namespace, nam
 
 // deletes reports whether a test is deleted when it has ended: as Helm's annotation has it or, without that, if it has
 // passed.
-func (o Options) deletes(state TestState, annotations map[string]string) bool {
+func (o Options) deletes(state State, annotations map[string]string) bool {
 	policies, isSet := payload.HelmHookDeletes(annotations)
 	switch {
 	case o.Keep:

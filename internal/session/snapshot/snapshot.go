@@ -30,14 +30,14 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A ReleaseSnapshot is what a cluster had of a release.
-type ReleaseSnapshot struct {
-	SnapshotHead
+// A Snapshot is what a cluster had of a release.
+type Snapshot struct {
+	Head
 	Objects []*unstructured.Unstructured // in the order in which they can be created
 }
 
-// A SnapshotHead describes a snapshot.
-type SnapshotHead struct {
+// A Head describes a snapshot.
+type Head struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
 	Release    string    `json:"release"`
@@ -87,13 +87,13 @@ const admission = "admissionregistration.k8s.io"
 // A taker takes a snapshot.
 type taker struct {
 	cluster  *cluster.Cluster
-	snapshot *ReleaseSnapshot
+	snapshot *Snapshot
 	objects  map[kinds.ID]*unstructured.Unstructured
 }
 
 // Take reads what the cluster has of a release, whose record is in a namespace. What may not be read is named in the
 // head.
-func Take(ctx context.Context, c *cluster.Cluster, release, namespace string) (*ReleaseSnapshot, error) {
+func Take(ctx context.Context, c *cluster.Cluster, release, namespace string) (*Snapshot, error) {
 	known, exists, err := record.NewStore(c.Client, namespace, release).Load(ctx)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func Take(ctx context.Context, c *cluster.Cluster, release, namespace string) (*
 	if err != nil {
 		return nil, err
 	}
-	t := &taker{c, &ReleaseSnapshot{SnapshotHead: SnapshotHead{
+	t := &taker{c, &Snapshot{Head: Head{
 		APIVersion: headVersion, Kind: headKind, Release: release, Namespace: namespace, Kubernetes: version.GitVersion,
 		Taken: c.Now().UTC().Truncate(time.Second),
 	}}, map[kinds.ID]*unstructured.Unstructured{}}

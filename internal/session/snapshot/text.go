@@ -14,9 +14,9 @@ import (
 )
 
 // Write writes a snapshot as a stream of YAML documents.
-func (s *ReleaseSnapshot) Write(out io.Writer) error {
+func (s *Snapshot) Write(out io.Writer) error {
 	var text bytes.Buffer
-	head, err := yaml.Marshal(s.SnapshotHead)
+	head, err := yaml.Marshal(s.Head)
 	if err != nil {
 		return err
 	}
@@ -34,10 +34,10 @@ func (s *ReleaseSnapshot) Write(out io.Writer) error {
 }
 
 // Read reads a snapshot.
-func Read(in io.Reader) (*ReleaseSnapshot, error) {
+func Read(in io.Reader) (*Snapshot, error) {
 	decoder := utilyaml.NewYAMLToJSONDecoder(in)
-	s := &ReleaseSnapshot{}
-	if err := decoder.Decode(&s.SnapshotHead); err != nil || s.APIVersion != headVersion || s.Kind != headKind {
+	s := &Snapshot{}
+	if err := decoder.Decode(&s.Head); err != nil || s.APIVersion != headVersion || s.Kind != headKind {
 		return nil, fmt.Errorf("it is no snapshot: the first document of one has kind %s of %s; \"runlevel "+
 			"snapshot\" writes it", headKind, headVersion)
 	}

@@ -34,14 +34,14 @@ var healthyStatuses = map[string]string{
 }
 
 // isHealthy reports whether a condition has its healthy status.
-func (c StatusCondition) isHealthy() bool {
+func (c Condition) isHealthy() bool {
 	wanted := healthyStatuses[c.Type]
 	return wanted == "" || c.Status == wanted
 }
 
 // Problems returns the conditions that are not healthy, except those that are gates, and that the updates are outdated.
-func (v *VersionStatus) Problems() []StatusCondition {
-	var problems []StatusCondition
+func (v *VersionStatus) Problems() []Condition {
+	var problems []Condition
 	for _, condition := range v.Conditions {
 		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" &&
 			len(v.Updates) > 0
@@ -54,10 +54,10 @@ func (v *VersionStatus) Problems() []StatusCondition {
 }
 
 // conditionsOf converts conditions.
-func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []StatusCondition {
-	shown := []StatusCondition{}
+func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []Condition {
+	shown := []Condition{}
 	for _, condition := range all {
-		shown = append(shown, StatusCondition{
+		shown = append(shown, Condition{
 			Type:    string(condition.Type),
 			Status:  string(condition.Status),
 			Reason:  condition.Reason,
@@ -69,15 +69,15 @@ func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []StatusConditi
 }
 
 // updatesOf returns the updates of a ClusterVersion, the recommended ones first.
-func updatesOf(listed configv1.ClusterVersionStatus) []StatusUpdate {
-	var all []StatusUpdate
+func updatesOf(listed configv1.ClusterVersionStatus) []Update {
+	var all []Update
 	for _, release := range listed.AvailableUpdates {
-		all = append(all, StatusUpdate{Version: release.Version, Image: release.Image, Recommended: "True"})
+		all = append(all, Update{Version: release.Version, Image: release.Image, Recommended: "True"})
 	}
 	for _, update := range listed.ConditionalUpdates {
 		c := meta.FindStatusCondition(update.Conditions, "Recommended")
 		if c != nil && c.Status != metav1.ConditionTrue {
-			all = append(all, StatusUpdate{
+			all = append(all, Update{
 				Version:     update.Release.Version,
 				Image:       update.Release.Image,
 				Recommended: string(c.Status),
@@ -89,7 +89,7 @@ func updatesOf(listed configv1.ClusterVersionStatus) []StatusUpdate {
 }
 
 // addClusterVersion adds the status of the ClusterVersion, if it exists and is about this release.
-func (r *Reader) addClusterVersion(ctx context.Context, s *ReleaseStatus) {
+func (r *Reader) addClusterVersion(ctx context.Context, s *Status) {
 	if s.Release != payload.DefaultName {
 		return
 	}
@@ -106,7 +106,7 @@ func (r *Reader) addClusterVersion(ctx context.Context, s *ReleaseStatus) {
 }
 
 // setVersion sets the status of the ClusterVersion. If there is no record, it also sets the version of the release.
-func (s *ReleaseStatus) setVersion(of *configv1.ClusterVersion) {
+func (s *Status) setVersion(of *configv1.ClusterVersion) {
 	s.ClusterVersion = &VersionStatus{
 		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image,
 		Conditions: conditionsOf(of.Status.Conditions), Updates: updatesOf(of.Status),
@@ -119,7 +119,7 @@ func (s *ReleaseStatus) setVersion(of *configv1.ClusterVersion) {
 	for _, condition := range s.ClusterVersion.Conditions {
 		isRequested := condition.Type == releaseAccepted
 		if (isRequested || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
-			s.Gates = append(s.Gates, ReleaseGate{
+			s.Gates = append(s.Gates, Gate{
 				Reason:    condition.Reason,
 				Message:   condition.Message,
 				Since:     &condition.Since,
@@ -149,7 +149,7 @@ const openShiftNamespace = "openshift-cluster-version"
 const mostEvents = 5
 
 // addEvents adds the latest events on the ClusterVersion.
-func (r *Reader) addEvents(ctx context.Context, s *ReleaseStatus) {
+func (r *Reader) addEvents(ctx context.Context, s *Status) {
 	about := fields.Set{
 		"involvedObject.kind": kinds.ClusterVersion.Kind,
 		"involvedObject.name": kinds.ClusterVersionName,
@@ -172,15 +172,15 @@ func (r *Reader) addEvents(ctx context.Context, s *ReleaseStatus) {
 			at = event.EventTime.Time
 		}
 		s.Events = append(s.Events,
-			StatusEvent{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
+			Event{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
 	}
-	slices.SortStableFunc(s.Events, func(a, b StatusEvent) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(s.Events, func(a, b Event) int { return b.Time.Compare(a.Time) })
 	s.Events = s.Events[:min(mostEvents, len(s.Events))]
 }
 
 // addOperators adds the ClusterOperators of the release that are not healthy: those with its label; for the
 // operator's release also those without a label.
-func (r *Reader) addOperators(ctx context.Context, s *ReleaseStatus) {
+func (r *Reader) addOperators(ctx context.Context, s *Status) {
 	found, err := r.Cluster.List(ctx, kinds.ClusterOperator, "", "")
 	s.notKnown("the status of the ClusterOperators", err)
 	for _, item := range found {
@@ -197,22 +197,22 @@ func (r *Reader) addOperators(ctx context.Context, s *ReleaseStatus) {
 }
 
 // addOperator adds a ClusterOperator, unless it is healthy.
-func (s *ReleaseStatus) addOperator(of *configv1.ClusterOperator) {
+func (s *Status) addOperator(of *configv1.ClusterOperator) {
 	shown := OperatorStatus{Name: of.Name, Conditions: conditionsOf(of.Status.Conditions)}
 	for _, version := range of.Status.Versions {
 		if version.Name == "operator" {
 			shown.Version = version.Version
 		}
 	}
-	isAvailable := func(c StatusCondition) bool { return c.Type == string(configv1.OperatorAvailable) }
+	isAvailable := func(c Condition) bool { return c.Type == string(configv1.OperatorAvailable) }
 	if !slices.ContainsFunc(shown.Conditions, isAvailable) {
-		shown.Conditions = append(shown.Conditions, StatusCondition{
+		shown.Conditions = append(shown.Conditions, Condition{
 			Type:    string(configv1.OperatorAvailable),
 			Status:  "Unknown",
 			Message: "it does not report whether it is available",
 		})
 	}
-	shown.Conditions = slices.DeleteFunc(shown.Conditions, StatusCondition.isHealthy)
+	shown.Conditions = slices.DeleteFunc(shown.Conditions, Condition.isHealthy)
 	if len(shown.Conditions) > 0 {
 		s.Operators = append(s.Operators, shown)
 	}
@@ -228,7 +228,7 @@ const (
 // rank returns the severity. From otherRank on, nothing is wrong.
 func (o OperatorStatus) rank() int {
 	has := func(kind configv1.ClusterStatusConditionType) bool {
-		return slices.ContainsFunc(o.Conditions, func(c StatusCondition) bool { return c.Type == string(kind) })
+		return slices.ContainsFunc(o.Conditions, func(c Condition) bool { return c.Type == string(kind) })
 	}
 	switch {
 	case has(configv1.OperatorAvailable):
@@ -242,18 +242,18 @@ func (o OperatorStatus) rank() int {
 
 // isHealthy reports whether the ClusterVersion and the ClusterOperators are healthy, no other version is
 // requested, and no test of the release has failed. A block of the next minor version does not count.
-func (s *ReleaseStatus) isHealthy() bool {
+func (s *Status) isHealthy() bool {
 	if slices.ContainsFunc(s.Operators, func(o OperatorStatus) bool { return o.rank() < otherRank }) {
 		return false
 	}
 	if s.requestedVersion() != "" || len(s.failedTests()) > 0 {
 		return false
 	}
-	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, StatusCondition.isWrong)
+	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, Condition.isWrong)
 }
 
 // isWrong reports whether a condition of the ClusterVersion is not healthy. A block of the next minor version does not
 // count.
-func (c StatusCondition) isWrong() bool {
+func (c Condition) isWrong() bool {
 	return c.Type != string(configv1.OperatorUpgradeable) && !c.isHealthy()
 }

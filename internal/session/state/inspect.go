@@ -49,10 +49,10 @@ const operatorName = "runlevel-operator"
 
 // An Inspection is what an inspector writes, and where.
 type Inspection struct {
-	Folder   string                        // an existing one
-	Version  any                           // of this program
-	Progress io.Writer                     // what is being read
-	Text     func(*ReleaseStatus) []string // the status as text
+	Folder   string                 // an existing one
+	Version  any                    // of this program
+	Progress io.Writer              // what is being read
+	Text     func(*Status) []string // the status as text
 }
 
 // An inspector writes the state of the releases of a cluster into a folder. Objects that can't be read are noted. After

@@ -107,7 +107,7 @@ func (l *UnrecordedRelease) listed() ListedRelease {
 
 // listed returns the list's element of one release.
 func (r *Reader) listed(ctx context.Context, of *record.Record) ListedRelease {
-	s := &ReleaseStatus{Release: of.Release}
+	s := &Status{Release: of.Release}
 	r.addRecord(ctx, s, of)
 	r.addClusterVersion(ctx, s)
 	r.addOperators(ctx, s)
@@ -129,7 +129,7 @@ func (r *Reader) listed(ctx context.Context, of *record.Record) ListedRelease {
 }
 
 // word returns the state of a release in a word.
-func (s *ReleaseStatus) word() ReleaseState {
+func (s *Status) word() ReleaseState {
 	isHeld := s.Lock != nil && !s.Lock.Expired
 	switch {
 	case s.Uninstall != nil:
@@ -150,7 +150,7 @@ func (s *ReleaseStatus) word() ReleaseState {
 }
 
 // keptBy returns who keeps a release in place. Only the operator keeps a release for which there is a ClusterVersion.
-func (s *ReleaseStatus) keptBy() ReleaseOwner {
+func (s *Status) keptBy() ReleaseOwner {
 	switch {
 	case s.Lock == nil || s.Lock.Expired || !s.Lock.Watching:
 		return ByNone
@@ -162,7 +162,7 @@ func (s *ReleaseStatus) keptBy() ReleaseOwner {
 }
 
 // problems returns what is wrong with a release, each in a line.
-func (s *ReleaseStatus) problems() []string {
+func (s *Status) problems() []string {
 	lines := []string{}
 	if s.Uninstall != nil {
 		lines = append(lines, s.Uninstall.String())

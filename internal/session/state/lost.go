@@ -145,7 +145,7 @@ func (r *Reader) explainUnrecorded(ctx context.Context, name, unread string) (*w
 }
 
 // addLost adds the state of a release that has objects and no record. Without a name, it is the only such release.
-func (r *Reader) addLost(ctx context.Context, s *ReleaseStatus, name string) {
+func (r *Reader) addLost(ctx context.Context, s *Status, name string) {
 	lost, err := r.FindLost(ctx, name)
 	s.notKnown("whether objects of the release are on the cluster", err)
 	at := slices.IndexFunc(lost, func(l UnrecordedRelease) bool { return l.Name == s.Release })

@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
-// A ReleaseObject is an object of a release on the cluster, or one that is to be there.
-type ReleaseObject struct {
+// An Object is an object of a release on the cluster, or one that is to be there.
+type Object struct {
 	Object  kinds.ID        `json:"object"`
 	State   why.ObjectState `json:"state"`
 	Message string          `json:"message,omitempty"` // why it is not ready
@@ -24,11 +24,11 @@ type ReleaseObject struct {
 	Owners  []string        `json:"owners,omitempty"`  // the managers that own fields of it
 }
 
-// A ReleaseObjectList has the objects of a release.
-type ReleaseObjectList struct {
-	Release string          `json:"release"`
-	Version string          `json:"version,omitempty"`
-	Objects []ReleaseObject `json:"objects"` // in the order of their kinds and names
+// An ObjectList has the objects of a release.
+type ObjectList struct {
+	Release string   `json:"release"`
+	Version string   `json:"version,omitempty"`
+	Objects []Object `json:"objects"` // in the order of their kinds and names
 	// objects that were deleted since they were applied, whose names are not known
 	Missing int      `json:"missing,omitempty"`
 	Unknown []string `json:"unknown,omitempty"` // what could not be read
@@ -36,16 +36,16 @@ type ReleaseObjectList struct {
 
 // Objects returns the objects of the release of a record: those that are on the cluster, and those that are to be.
 // Without the manifests that were applied, missing ones are counted only. Owners are not read.
-func (r *Reader) Objects(ctx context.Context, of *record.Record) (*ReleaseObjectList, error) {
+func (r *Reader) Objects(ctx context.Context, of *record.Record) (*ObjectList, error) {
 	live, err := inventory.TakeRelease(ctx, r.Cluster, of.Release, of.GroupKinds())
 	if err != nil {
 		return nil, err
 	}
 	answer := gather(ctx, r, of).Explain(ctx, r.Cluster, r.Namespace)
-	list := &ReleaseObjectList{
+	list := &ObjectList{
 		Release: of.Release,
 		Version: answer.Version,
-		Objects: []ReleaseObject{},
+		Objects: []Object{},
 		Missing: answer.Missing,
 		Unknown: answer.Unknown,
 	}
@@ -54,27 +54,27 @@ func (r *Reader) Objects(ctx context.Context, of *record.Record) (*ReleaseObject
 		states[found.Object] = found
 	}
 	for _, head := range live.Of(of.Release) {
-		shown := ReleaseObject{Object: head.ID, State: why.Ready, Created: &head.Created}
+		shown := Object{Object: head.ID, State: why.Ready, Created: &head.Created}
 		shown.explain(states[head.ID])
 		delete(states, head.ID)
 		list.Objects = append(list.Objects, shown)
 	}
 	for id, found := range states {
-		shown := ReleaseObject{Object: id}
+		shown := Object{Object: id}
 		shown.explain(found)
 		list.Objects = append(list.Objects, shown)
 	}
 	for _, id := range answer.MissingObjects {
 		list.Objects = append(list.Objects,
-			ReleaseObject{Object: id, State: why.Absent, Message: "it was deleted since it was applied"})
+			Object{Object: id, State: why.Absent, Message: "it was deleted since it was applied"})
 	}
 	list.Missing = max(0, list.Missing-len(answer.MissingObjects))
-	slices.SortFunc(list.Objects, func(a, b ReleaseObject) int { return kinds.Compare(a.Object, b.Object) })
+	slices.SortFunc(list.Objects, func(a, b Object) int { return kinds.Compare(a.Object, b.Object) })
 	return list, context.Cause(ctx)
 }
 
 // explain sets the state of an object that is not as it is to be.
-func (o *ReleaseObject) explain(answer *why.Answer) {
+func (o *Object) explain(answer *why.Answer) {
 	if answer == nil {
 		return
 	}
@@ -85,7 +85,7 @@ func (o *ReleaseObject) explain(answer *why.Answer) {
 }
 
 // AddOwners adds the managers that own fields of the objects, which takes another list of each kind.
-func (r *Reader) AddOwners(ctx context.Context, list *ReleaseObjectList) error {
+func (r *Reader) AddOwners(ctx context.Context, list *ObjectList) error {
 	at := map[kinds.ID]int{}
 	var of []schema.GroupKind
 	for i, shown := range list.Objects {

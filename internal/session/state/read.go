@@ -21,8 +21,8 @@ import (
 
 // Status returns the status of a release; without a name, of the only one, or of that of the operator. What can't be
 // read is listed as unknown in it. If there are several releases without that one, it returns a SeveralError.
-func (r *Reader) Status(ctx context.Context, name string) (*ReleaseStatus, error) {
-	s := &ReleaseStatus{Messages: []why.Message{}}
+func (r *Reader) Status(ctx context.Context, name string) (*Status, error) {
+	s := &Status{Messages: []why.Message{}}
 	records, unread := r.KnownRecords(ctx, name)
 	if unread != "" {
 		s.Unknown = append(s.Unknown, unread)
@@ -64,12 +64,12 @@ func (r *Reader) Status(ctx context.Context, name string) (*ReleaseStatus, error
 	return s, ctx.Err()
 }
 
-func (s *ReleaseStatus) addMessage(format string, args ...any) {
+func (s *Status) addMessage(format string, args ...any) {
 	s.Messages = append(s.Messages, why.Message{Text: fmt.Sprintf(format, args...)})
 }
 
 // notKnown adds an error to the unknown facts, unless the kind is not served.
-func (s *ReleaseStatus) notKnown(what string, err error) {
+func (s *Status) notKnown(what string, err error) {
 	if err == nil || errors.Is(err, cluster.ErrNotServed) {
 		return
 	}
@@ -79,7 +79,7 @@ func (s *ReleaseStatus) notKnown(what string, err error) {
 }
 
 // addRecord adds the contents of the record, and the state of the objects of the release.
-func (r *Reader) addRecord(ctx context.Context, s *ReleaseStatus, of *record.Record) {
+func (r *Reader) addRecord(ctx context.Context, s *Status, of *record.Record) {
 	facts := gather(ctx, r, of)
 	answer := facts.Explain(ctx, r.Cluster, r.Namespace)
 	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing,
@@ -99,21 +99,21 @@ func (r *Reader) addRecord(ctx context.Context, s *ReleaseStatus, of *record.Rec
 }
 
 // addKeeper adds the holder of the lock of a release without a record, and why the operator does not keep it in place.
-func (r *Reader) addKeeper(ctx context.Context, s *ReleaseStatus) {
+func (r *Reader) addKeeper(ctx context.Context, s *Status) {
 	facts := why.GatherKeeper(ctx, r.Cluster, r.Lock(s.Release), nil)
 	s.NotKept, s.Unknown = facts.NotKept, append(s.Unknown, facts.Unknown...)
 	s.setLock(facts.Held, facts.Now)
 }
 
 // setLock sets the holder of the lock; nil is none.
-func (s *ReleaseStatus) setLock(held *lock.Holder, now time.Time) {
+func (s *Status) setLock(held *lock.Holder, now time.Time) {
 	if held != nil {
 		s.Lock = &LockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(now)}
 	}
 }
 
 // addHistory adds the version, and the version that was completed before.
-func (s *ReleaseStatus) addHistory(of *record.Record) {
+func (s *Status) addHistory(of *record.Record) {
 	newest := of.Newest()
 	if newest == nil {
 		return
@@ -134,7 +134,7 @@ func (s *ReleaseStatus) addHistory(of *record.Record) {
 }
 
 // addRun adds the progress of an apply that is not done.
-func (s *ReleaseStatus) addRun(facts *why.ReleaseFacts) {
+func (s *Status) addRun(facts *why.ReleaseFacts) {
 	p := progress.Of(progress.Intent{}, facts.Run)
 	s.Mode, s.Progress = string(facts.Run.Mode), &p
 	if facts.Record.Run.Total > 0 { // older programs do not record it
@@ -148,18 +148,18 @@ func (s *ReleaseStatus) addRun(facts *why.ReleaseFacts) {
 
 // gates returns what blocks the next minor version, as far as that is known without its payload. If the
 // ClusterVersion has such gates, they are complete.
-func (s *ReleaseStatus) gates() []ReleaseGate {
-	if slices.ContainsFunc(s.Gates, func(g ReleaseGate) bool { return !g.Requested }) {
+func (s *Status) gates() []Gate {
+	if slices.ContainsFunc(s.Gates, func(g Gate) bool { return !g.Requested }) {
 		return nil
 	}
-	var gates []ReleaseGate
+	var gates []Gate
 	for _, pendingDelete := range s.pending() {
 		text := "the delete of " + pendingDelete.Object.String() + " is pending: " + pendingDelete.Message
 		since := pendingDelete.RequestedAt
 		if pendingDelete.Since != nil {
 			since = *pendingDelete.Since
 		}
-		gates = append(gates, ReleaseGate{Reason: precondition.PendingDelete, Message: text, Since: &since})
+		gates = append(gates, Gate{Reason: precondition.PendingDelete, Message: text, Since: &since})
 	}
 	return gates
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
-// A ReleaseStatus is the status of a release on a cluster. It is the output of -o json.
-type ReleaseStatus struct {
+// A Status is the status of a release on a cluster. It is the output of -o json.
+type Status struct {
 	Time    time.Time          `json:"time"` // by the cluster's clock
 	Release string             `json:"release"`
 	Done    bool               `json:"done"`            // the release is complete, and nothing is wrong
@@ -31,7 +31,7 @@ type ReleaseStatus struct {
 	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
 	Deletes     []PendingDelete    `json:"deletes,omitempty"`
 	// what blocks the next minor version, or the requested one
-	Gates     []ReleaseGate     `json:"gates,omitempty"`
+	Gates     []Gate            `json:"gates,omitempty"`
 	Lock      *LockStatus       `json:"lock,omitempty"`      // absent while the lock is free
 	NotKept   *why.NotKept      `json:"notKept,omitempty"`   // why no process keeps it in place, though one should
 	Uninstall *record.Uninstall `json:"uninstall,omitempty"` // begun and not ended: a part of its objects is gone
@@ -43,7 +43,7 @@ type ReleaseStatus struct {
 	ClusterVersion *VersionStatus `json:"clusterVersion,omitempty"`
 	// ClusterOperators that are unavailable, degraded, progressing or not upgradeable
 	Operators []OperatorStatus     `json:"operators,omitempty"`
-	Events    []StatusEvent        `json:"events,omitempty"`  // the latest on the ClusterVersion, the newest first
+	Events    []Event              `json:"events,omitempty"`  // the latest on the ClusterVersion, the newest first
 	History   *record.HistoryEntry `json:"history,omitempty"` // the newest
 	Others    []string             `json:"others,omitempty"`  // releases on the same cluster
 	Unknown   []string             `json:"unknown,omitempty"` // what could not be read
@@ -51,8 +51,8 @@ type ReleaseStatus struct {
 	Unreachable string `json:"unreachable,omitempty"`
 }
 
-// A ReleaseGate is a reason why an update is blocked.
-type ReleaseGate struct {
+// A Gate is a reason why an update is blocked.
+type Gate struct {
 	Reason    string     `json:"reason"`
 	Message   string     `json:"message"`
 	Since     *time.Time `json:"since,omitempty"`
@@ -72,21 +72,21 @@ type VersionStatus struct {
 	Version string `json:"version,omitempty"` // that the operator applies or has applied
 	Image   string `json:"image,omitempty"`
 	// the version or image of spec.desiredUpdate, if that is another one
-	Requested  string            `json:"requested,omitempty"`
-	Conditions []StatusCondition `json:"conditions"`
-	Updates    []StatusUpdate    `json:"updates,omitempty"` // that the update service offers
+	Requested  string      `json:"requested,omitempty"`
+	Conditions []Condition `json:"conditions"`
+	Updates    []Update    `json:"updates,omitempty"` // that the update service offers
 }
 
-// A StatusUpdate is an update that a ClusterVersion lists.
-type StatusUpdate struct {
+// An Update is an update that a ClusterVersion lists.
+type Update struct {
 	Version     string `json:"version"`
 	Image       string `json:"image"`
 	Recommended string `json:"recommended"` // True, False or Unknown
 	Reason      string `json:"reason,omitempty"`
 }
 
-// A StatusCondition is a condition of a ClusterVersion or a ClusterOperator.
-type StatusCondition struct {
+// A Condition is a condition of a ClusterVersion or a ClusterOperator.
+type Condition struct {
 	Type    string    `json:"type"`
 	Status  string    `json:"status"`
 	Reason  string    `json:"reason,omitempty"`
@@ -96,13 +96,13 @@ type StatusCondition struct {
 
 // An OperatorStatus is a ClusterOperator, with the conditions that are not healthy.
 type OperatorStatus struct {
-	Name       string            `json:"name"`
-	Version    string            `json:"version,omitempty"`
-	Conditions []StatusCondition `json:"conditions"`
+	Name       string      `json:"name"`
+	Version    string      `json:"version,omitempty"`
+	Conditions []Condition `json:"conditions"`
 }
 
-// A StatusEvent is an event of Kubernetes.
-type StatusEvent struct {
+// An Event is an event of Kubernetes.
+type Event struct {
 	Time    time.Time `json:"time"`
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
@@ -110,7 +110,7 @@ type StatusEvent struct {
 }
 
 // failedTests returns the tests of the newest version that have failed.
-func (s *ReleaseStatus) failedTests() []record.ObjectFailure {
+func (s *Status) failedTests() []record.ObjectFailure {
 	if s.History == nil {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (s *ReleaseStatus) failedTests() []record.ObjectFailure {
 }
 
 // pending returns the deletes that hold back the next minor version.
-func (s *ReleaseStatus) pending() []PendingDelete {
+func (s *Status) pending() []PendingDelete {
 	var pending []PendingDelete
 	for _, item := range s.Deletes {
 		if item.State != tombstone.Reappeared && (item.State != tombstone.Present || item.UID != "") {

@@ -10,7 +10,7 @@ import (
 )
 
 // Title returns the version of the release and its progress in a line.
-func (s *ReleaseStatus) Title() string {
+func (s *Status) Title() string {
 	title := "release " + s.Release
 	switch {
 	case s.Lost != nil:
@@ -42,7 +42,7 @@ func (s *ReleaseStatus) Title() string {
 }
 
 // requestedVersion returns the version or image that the ClusterVersion requests, if it is another one.
-func (s *ReleaseStatus) requestedVersion() string {
+func (s *Status) requestedVersion() string {
 	if s.ClusterVersion == nil {
 		return ""
 	}
@@ -50,7 +50,7 @@ func (s *ReleaseStatus) requestedVersion() string {
 }
 
 // versionText returns the version, and the previous one.
-func (s *ReleaseStatus) versionText() string {
+func (s *Status) versionText() string {
 	if s.Version == "" || s.Previous == "" || s.Previous == s.Version {
 		return named(s.Version)
 	}
@@ -58,7 +58,7 @@ func (s *ReleaseStatus) versionText() string {
 }
 
 // versionRange returns the versions that an update leads from and to.
-func (s *ReleaseStatus) versionRange() string {
+func (s *Status) versionRange() string {
 	switch {
 	case s.Version == "":
 		return ""
@@ -72,7 +72,7 @@ func (s *ReleaseStatus) versionRange() string {
 }
 
 // percentText returns how much is done.
-func (s *ReleaseStatus) percentText() string {
+func (s *Status) percentText() string {
 	if s.Percent == nil {
 		return ", not complete"
 	}

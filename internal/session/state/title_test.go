@@ -10,7 +10,7 @@ import (
 
 // TestTitlesOfStatuses are the first lines for people.
 func TestTitlesOfStatuses(t *testing.T) {
-	for want, s := range map[string]ReleaseStatus{
+	for want, s := range map[string]Status{
 		"release shop: not applied": {},
 		"release shop: install, 40% done": {
 			State:   record.Partial,

@@ -95,21 +95,21 @@ func (s shop) options(change ...func(*uninstall.Options)) uninstall.Options {
 }
 
 // uninstall uninstalls it.
-func (s shop) uninstall(change ...func(*uninstall.Options)) *uninstall.UninstallReport {
+func (s shop) uninstall(change ...func(*uninstall.Options)) *uninstall.Report {
 	s.Helper()
 	return uninstallOf(s.Context(), s.connect(), s.options(change...))
 }
 
-func uninstallOf(ctx context.Context, c *cluster.Cluster, o uninstall.Options) *uninstall.UninstallReport {
+func uninstallOf(ctx context.Context, c *cluster.Cluster, o uninstall.Options) *uninstall.Report {
 	plan, err := uninstall.Look(ctx, c, o)
 	if err != nil {
-		return &uninstall.UninstallReport{Err: err}
+		return &uninstall.Report{Err: err}
 	}
 	return uninstall.Run(ctx, c, o, plan)
 }
 
 // mustUninstall uninstalls it, which must not fail.
-func (s shop) mustUninstall(change ...func(*uninstall.Options)) *uninstall.UninstallReport {
+func (s shop) mustUninstall(change ...func(*uninstall.Options)) *uninstall.Report {
 	s.Helper()
 	report := s.uninstall(change...)
 	if report.Err != nil || !report.Done {
@@ -140,10 +140,10 @@ func (s shop) remaining() []string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var scopes []inventory.ListScope
+	var scopes []inventory.Scope
 	for _, in := range all {
 		if slices.Contains(in.Verbs, "list") && slices.Contains(in.Verbs, "delete") {
-			scopes = append(scopes, inventory.ListScope{Kind: in.GroupKind()})
+			scopes = append(scopes, inventory.Scope{Kind: in.GroupKind()})
 		}
 	}
 	found, err := inventory.Take(s.Context(), c, scopes, func(release string, _ kinds.ID) bool {
@@ -186,7 +186,7 @@ func (s shop) isForgotten() bool {
 }
 
 // kept are the kept objects of a report, with their reasons.
-func (s shop) kept(report *uninstall.UninstallReport) []string {
+func (s shop) kept(report *uninstall.Report) []string {
 	var texts []string
 	for _, kept := range report.Kept {
 		texts = append(texts, s.text(fmt.Sprintf("%s: %s", kept.Object, kept.Reason)))

@@ -19,7 +19,7 @@ import (
 )
 
 // kinds returns the kinds to list: those that the record has or, if it is lost, all.
-func (l *looker) kinds(ctx context.Context, p *UninstallPlan, isFound bool) ([]schema.GroupKind, error) {
+func (l *looker) kinds(ctx context.Context, p *Plan, isFound bool) ([]schema.GroupKind, error) {
 	if isFound && l.store.Loss() == "" {
 		return p.record.GroupKinds(), nil
 	}
@@ -45,7 +45,7 @@ func (l *looker) labelled(ctx context.Context, of, ofTests []schema.GroupKind) (
 	scopes := inventory.Everywhere(of)
 	for _, kind := range of {
 		for _, namespace := range l.options.In {
-			scopes = append(scopes, inventory.ListScope{Kind: kind, Namespace: namespace})
+			scopes = append(scopes, inventory.Scope{Kind: kind, Namespace: namespace})
 		}
 	}
 	live, err := inventory.Take(ctx, l.cluster, scopes, nil)

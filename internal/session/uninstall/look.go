@@ -29,11 +29,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An UninstallPlan is what an uninstall would delete, in order, and what it would keep.
-type UninstallPlan struct {
+// A Plan is what an uninstall would delete, in order, and what it would keep.
+type Plan struct {
 	Release string
 	Version string // of the newest update; "" if it is not known
-	Stages  []UninstallStage
+	Stages  []Stage
 	Kept    []KeptObject
 	Hooks   []kinds.ID        // Deployments with lifecycle hooks, none of which is run
 	Begun   *record.Uninstall // an earlier uninstall that has not ended; nil if there is none
@@ -46,7 +46,7 @@ type UninstallPlan struct {
 }
 
 // Objects returns all objects to be deleted, in the order of the stages.
-func (p *UninstallPlan) Objects() []objectmeta.LiveMetadata {
+func (p *Plan) Objects() []objectmeta.LiveMetadata {
 	var all []objectmeta.LiveMetadata
 	for _, stage := range p.Stages {
 		all = append(all, stage.Objects...)
@@ -55,12 +55,12 @@ func (p *UninstallPlan) Objects() []objectmeta.LiveMetadata {
 }
 
 // chooser returns what decides, with what was decided before.
-func (p *UninstallPlan) chooser(choice Choice) *chooser {
+func (p *Plan) chooser(choice Choice) *chooser {
 	return &chooser{release: p.Release, choice: choice, applied: p.applied, kept: p.Kept}
 }
 
 // Counts returns how many objects of each kind are to be deleted.
-func (p *UninstallPlan) Counts() kinds.ObjectCounts { return countsOf(p.Objects()) }
+func (p *Plan) Counts() kinds.ObjectCounts { return countsOf(p.Objects()) }
 
 // An UnknownReleaseError is returned for a release of which the cluster has nothing.
 type UnknownReleaseError struct {
@@ -82,12 +82,12 @@ type looker struct {
 	cluster *cluster.Cluster
 	options Options
 	store   *record.Store
-	seen    *UninstallPlan // by the user; nil for the first look
+	seen    *Plan // by the user; nil for the first look
 }
 
 // Look returns what an uninstall would do. It changes nothing. It returns an error if a process applies the release or
 // keeps it in place, if rights are missing, or if it can't be found out what the release has.
-func Look(ctx context.Context, c *cluster.Cluster, o Options) (*UninstallPlan, error) {
+func Look(ctx context.Context, c *cluster.Cluster, o Options) (*Plan, error) {
 	l := &looker{cluster: c, options: o, store: record.NewStore(c.Client, o.Namespace, o.Release)}
 	if err := l.checkHolder(ctx); err != nil {
 		return nil, err
@@ -140,12 +140,12 @@ func hasReplicas(deployment *unstructured.Unstructured) bool {
 }
 
 // look reads the record and the objects of the release, and decides what is deleted.
-func (l *looker) look(ctx context.Context) (*UninstallPlan, error) {
+func (l *looker) look(ctx context.Context) (*Plan, error) {
 	known, isFound, err := l.store.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &UninstallPlan{
+	p := &Plan{
 		Release: l.options.Release,
 		Begun:   known.Uninstall,
 		record:  known,
@@ -242,8 +242,8 @@ func (l *looker) keepHolders(ctx context.Context, s *selection) error {
 }
 
 // copies has the copies of the files of the release.
-func (l *looker) copies() files.CopyStore {
-	return files.CopyStore{Cluster: l.cluster, Namespace: l.options.Namespace, Release: l.options.Release}
+func (l *looker) copies() files.Store {
+	return files.Store{Cluster: l.cluster, Namespace: l.options.Namespace, Release: l.options.Release}
 }
 
 // pending returns the objects of deletes that the release has requested before and that are not done, except those with
@@ -286,7 +286,7 @@ func splitNamespace(objects []objectmeta.LiveMetadata, namespace string) (others
 }
 
 // addNotes adds what a user should know beside the objects.
-func (p *UninstallPlan) addNotes(labelled []objectmeta.LiveMetadata) {
+func (p *Plan) addNotes(labelled []objectmeta.LiveMetadata) {
 	for _, head := range labelled {
 		if head.IsOf(p.Release) && head.Object().GetAnnotations()[deploymenthook.Annotation] != "" {
 			p.Hooks = append(p.Hooks, head.ID)
@@ -305,7 +305,7 @@ func (p *UninstallPlan) addNotes(labelled []objectmeta.LiveMetadata) {
 }
 
 // knownObjects returns the objects that exist, and the Jobs that finished: their TTL may have removed them.
-func (p *UninstallPlan) knownObjects(labelled []objectmeta.LiveMetadata) iter.Seq[kinds.ID] {
+func (p *Plan) knownObjects(labelled []objectmeta.LiveMetadata) iter.Seq[kinds.ID] {
 	return func(yield func(kinds.ID) bool) {
 		for _, head := range labelled {
 			if !yield(head.ID) {

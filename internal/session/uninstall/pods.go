@@ -25,7 +25,7 @@ var (
 
 // findPodOwners returns the owners of the pods of the workloads of a stage. The pods end after their workloads, and
 // until then they need their configuration and their rights.
-func (r *remover) findPodOwners(ctx context.Context, stage UninstallStage) podOwners {
+func (r *remover) findPodOwners(ctx context.Context, stage Stage) podOwners {
 	owners := podOwners{}
 	if stage.Name != rankNames[ofWorkloads] {
 		return owners
@@ -64,7 +64,7 @@ func (r *remover) ownedBy(ctx context.Context, kind schema.GroupKind, namespace 
 }
 
 // awaitPods waits until the pods of the workloads of a stage are deleted.
-func (r *remover) awaitPods(ctx context.Context, stage UninstallStage, owners podOwners) error {
+func (r *remover) awaitPods(ctx context.Context, stage Stage, owners podOwners) error {
 	var pods []objectmeta.LiveMetadata
 	err := r.newWaiter(func(ctx context.Context) error {
 		r.reportPods(ctx, stage, pods)
@@ -85,7 +85,7 @@ func (r *remover) awaitPods(ctx context.Context, stage UninstallStage, owners po
 }
 
 // reportPods reports why one of the pods still exists, and how many others do.
-func (r *remover) reportPods(ctx context.Context, stage UninstallStage, pods []objectmeta.LiveMetadata) {
+func (r *remover) reportPods(ctx context.Context, stage Stage, pods []objectmeta.LiveMetadata) {
 	for _, left := range r.describe(ctx, pods[:1]) {
 		if len(pods) > 1 {
 			left.Message += "; " + printable.Count(len(pods)-1, "more pod")

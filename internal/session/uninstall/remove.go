@@ -40,8 +40,8 @@ const (
 type remover struct {
 	*looker
 	hold   *lock.Hold // nil once the record is gone
-	plan   *UninstallPlan
-	report *UninstallReport
+	plan   *Plan
+	report *Report
 
 	notifier *notify.Notifier
 	recordID types.UID // of the record's ConfigMap; "" until the uninstall has begun
@@ -57,7 +57,7 @@ type remover struct {
 	described map[kinds.ID]string
 }
 
-func newRemover(l *looker, report *UninstallReport) *remover {
+func newRemover(l *looker, report *Report) *remover {
 	return &remover{
 		looker:    l,
 		report:    report,
@@ -70,7 +70,7 @@ func newRemover(l *looker, report *UninstallReport) *remover {
 // deleteStage deletes the objects of a stage, and waits until they are deleted, and then until the pods of its workloads
 // are. Each look decides by the objects that exist: an object that was written or created again in between is judged
 // again, and a restart takes no other path.
-func (r *remover) deleteStage(ctx context.Context, stage UninstallStage) error {
+func (r *remover) deleteStage(ctx context.Context, stage Stage) error {
 	r.current, r.total = stage.Objects, len(stage.Objects)
 	r.emit(Event{Type: StageBegan, Stage: stage.Name})
 	owners, kinds := r.findPodOwners(ctx, stage), kindsOf(stage.Objects)
@@ -95,7 +95,7 @@ func (r *remover) newWaiter(report func(context.Context) error) waiter.Waiter {
 
 // deleteOnce reads the objects of the stage, and requests the deletes that were not accepted before.
 func (r *remover) deleteOnce(
-	ctx context.Context, stage UninstallStage, kinds []schema.GroupKind,
+	ctx context.Context, stage Stage, kinds []schema.GroupKind,
 ) (waiter.Result, error) {
 	if err := r.observe(ctx, stage, kinds); err != nil {
 		return waiter.Again, err
@@ -114,7 +114,7 @@ func (r *remover) deleteOnce(
 }
 
 // observe reads the objects of the stage, and decides which are still to be deleted.
-func (r *remover) observe(ctx context.Context, stage UninstallStage, of []schema.GroupKind) error {
+func (r *remover) observe(ctx context.Context, stage Stage, of []schema.GroupKind) error {
 	labelled, err := r.labelled(ctx, of, of)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (r *remover) confirmGone(ctx context.Context, head objectmeta.LiveMetadata)
 
 // request requests the deletes that were not accepted before, of the objects as they were read. An object that was
 // written since is left for the next look. An error means that a delete is refused for good.
-func (r *remover) request(ctx context.Context, stage UninstallStage) (isAny bool, err error) {
+func (r *remover) request(ctx context.Context, stage Stage) (isAny bool, err error) {
 	unsent := slices.DeleteFunc(slices.Clone(r.current), func(head objectmeta.LiveMetadata) bool {
 		return r.sent[head.UID] || head.Terminating
 	})
@@ -222,7 +222,7 @@ func isFinal(err error) bool {
 }
 
 // reportWaits reports what the stage waits for, and records how many objects are left.
-func (r *remover) reportWaits(ctx context.Context, stage UninstallStage) error {
+func (r *remover) reportWaits(ctx context.Context, stage Stage) error {
 	for _, left := range r.describe(ctx, r.current) {
 		if r.described[left.Object] != left.Message {
 			r.described[left.Object] = left.Message

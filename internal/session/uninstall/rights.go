@@ -20,7 +20,7 @@ import (
 const mostRights = 10
 
 // checkRights returns an error if rights are missing to delete what is to be deleted, and the record.
-func (l *looker) checkRights(ctx context.Context, p *UninstallPlan) error {
+func (l *looker) checkRights(ctx context.Context, p *Plan) error {
 	missing, err := precondition.Lacking(ctx, l.cluster, l.rights(p))
 	if err != nil {
 		return fmt.Errorf("find out which rights are missing: %w", printable.Error(err))
@@ -59,7 +59,7 @@ type place struct {
 }
 
 // rights returns the rights that the uninstall needs: on the objects, on the record, and on the Lease.
-func (l *looker) rights(p *UninstallPlan) []precondition.NamedRight {
+func (l *looker) rights(p *Plan) []precondition.NamedRight {
 	var all []precondition.NamedRight
 	at := map[place]int{}
 	for _, head := range p.Objects() {

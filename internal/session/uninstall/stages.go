@@ -9,14 +9,14 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A UninstallStage is the objects that are deleted at the same time. The next stage begins when they are gone.
-type UninstallStage struct {
+// A Stage is the objects that are deleted at the same time. The next stage begins when they are gone.
+type Stage struct {
 	Name    string
 	Objects []objectmeta.LiveMetadata
 }
 
 // Counts returns how many objects of each kind the stage has.
-func (s UninstallStage) Counts() kinds.ObjectCounts { return countsOf(s.Objects) }
+func (s Stage) Counts() kinds.ObjectCounts { return countsOf(s.Objects) }
 
 // A rank is the place of a kind in the order of deletion: what needs other objects goes before them.
 type rank int
@@ -86,16 +86,16 @@ func rankOf(kind schema.GroupKind) rank {
 }
 
 // stagesOf returns the stages in which objects are deleted.
-func stagesOf(objects []objectmeta.LiveMetadata) []UninstallStage {
+func stagesOf(objects []objectmeta.LiveMetadata) []Stage {
 	byRank := map[rank][]objectmeta.LiveMetadata{}
 	for _, head := range objects {
 		at := rankOf(head.ID.GroupKind())
 		byRank[at] = append(byRank[at], head)
 	}
-	var stages []UninstallStage
+	var stages []Stage
 	for at, name := range rankNames {
 		if found := byRank[rank(at)]; len(found) > 0 {
-			stages = append(stages, UninstallStage{Name: name, Objects: found})
+			stages = append(stages, Stage{Name: name, Objects: found})
 		}
 	}
 	return stages

@@ -75,8 +75,8 @@ type Event struct {
 	Total   int    // objects of the stage
 }
 
-// An UninstallReport is the result of an uninstall, or of its dry run.
-type UninstallReport struct {
+// A Report is the result of an uninstall, or of its dry run.
+type Report struct {
 	Release string             `json:"release"`
 	Version string             `json:"version,omitempty"`
 	DryRun  bool               `json:"dryRun,omitempty"`
@@ -101,12 +101,12 @@ type LeftObject struct {
 }
 
 // newReport returns a report of what is known before anything is deleted.
-func newReport(p *UninstallPlan) *UninstallReport {
-	return &UninstallReport{Release: p.Release, Version: p.Version, Kept: p.Kept, Hooks: p.Hooks, Notes: p.Notes}
+func newReport(p *Plan) *Report {
+	return &Report{Release: p.Release, Version: p.Version, Kept: p.Kept, Hooks: p.Hooks, Notes: p.Notes}
 }
 
 // finish sets the result.
-func (r *UninstallReport) finish(began time.Time, deleted []objectmeta.LiveMetadata, err error) *UninstallReport {
+func (r *Report) finish(began time.Time, deleted []objectmeta.LiveMetadata, err error) *Report {
 	r.Counts = countsOf(deleted)
 	for _, head := range deleted {
 		r.Deleted = append(r.Deleted, head.ID)
@@ -120,7 +120,7 @@ func (r *UninstallReport) finish(began time.Time, deleted []objectmeta.LiveMetad
 
 // Run uninstalls a release. Seen is what the user has seen of it: if another version was applied since, nothing is
 // deleted.
-func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *UninstallPlan) *UninstallReport {
+func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *Plan) *Report {
 	began, report := time.Now(), newReport(seen)
 	l := &looker{cluster: c, options: o}
 	hold, err := l.lock().Acquire(ctx, o.Lock)
@@ -147,14 +147,14 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *UninstallPlan
 		unlocked.plan = r.plan
 		limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.Timeout, forever), errTimeout)
 		defer cancel()
-		err = unlocked.deleteStage(limited, UninstallStage{Name: rankNames[ofNamespaces], Objects: last})
+		err = unlocked.deleteStage(limited, Stage{Name: rankNames[ofNamespaces], Objects: last})
 		r.deleted = append(r.deleted, unlocked.deleted...)
 	}
 	return report.finish(began, r.deleted, err)
 }
 
 // DryRun sends the deletes of a plan as dry runs, and reports those that would be refused. It takes no lock.
-func DryRun(ctx context.Context, c *cluster.Cluster, p *UninstallPlan) *UninstallReport {
+func DryRun(ctx context.Context, c *cluster.Cluster, p *Plan) *Report {
 	began, report := time.Now(), newReport(p)
 	report.DryRun = true
 	objects := p.Objects()
@@ -198,7 +198,7 @@ func DryRun(ctx context.Context, c *cluster.Cluster, p *UninstallPlan) *Uninstal
 const forever = 10 * 365 * 24 * time.Hour
 
 // run deletes the objects and the record, under the lock.
-func (r *remover) run(ctx context.Context, seen *UninstallPlan) error {
+func (r *remover) run(ctx context.Context, seen *Plan) error {
 	p, err := r.look(ctx)
 	if err != nil {
 		return err

@@ -276,7 +276,7 @@ func TestOneUninstallAtATime(t *testing.T) {
 	s := newShop(t)
 	s.must(base)
 	s.hold(configOne)
-	begun, first := make(chan struct{}, 20), make(chan *uninstall.UninstallReport)
+	begun, first := make(chan struct{}, 20), make(chan *uninstall.Report)
 	c, o := s.connect(), s.options(func(o *uninstall.Options) {
 		o.OnEvent = func(uninstall.Event) { begun <- struct{}{} }
 	})
