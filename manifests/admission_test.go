@@ -309,7 +309,7 @@ func guard(t *testing.T, namespace string) { setScope(t, "", namespace) }
 // setScope sets which namespaces the policies cover.
 func setScope(t *testing.T, operator metav1.LabelSelectorOperator, namespace string) {
 	t.Helper()
-	bindings := stage.SharedSandbox.Client(t).AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	bindings := stage.Kubernetes(t).AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	for _, name := range []string{"machine-controller-machines", "machine-controller-machinesets"} {
 		binding, err := bindings.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {

@@ -75,7 +75,7 @@ func register(f *machinetest.Fixture) *runtimev1.ExtensionConfig {
 	f.MustCreate(binding, config)
 	f.DeleteAfterwards(config) // the next test registers its own
 	stage.ManageAs(f, stage.Sandbox(f).Config, func(m ctrl.Manager) error {
-		return extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{})
+		return extensionconfig.SetupWithManager(m, extensionconfig.Options{})
 	})
 	return machinetest.Await(f, f, config, client.ObjectKeyFromObject(config), func(e *runtimev1.ExtensionConfig) bool {
 		return meta.IsStatusConditionTrue(e.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition) &&
@@ -159,7 +159,7 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 	}
 	set(map[string]string{"delay": "2s"})
 	began := time.Now()
-	awaitDone(t, hooks, request, func(p runtimehook.UpdateProgress) {
+	awaitDone(t, hooks, request, func(p runtimehook.Progress) {
 		if p.RetryAfter > 3*time.Second || p.Message != "takes 2s" {
 			t.Errorf("%+v", p)
 		}
@@ -203,7 +203,7 @@ func updateOf(t *testing.T, node *corev1.Node, spec string) *hooksv1.UpdateMachi
 
 // awaitDone calls the extension until it is done, and shows each answer before that.
 func awaitDone(t *testing.T, hooks *runtimehook.InPlaceHooks, request *hooksv1.UpdateMachineRequest,
-	check func(runtimehook.UpdateProgress)) {
+	check func(runtimehook.Progress)) {
 	t.Helper()
 	for tick := time.NewTicker(200 * time.Millisecond); ; <-tick.C {
 		progress, err := hooks.UpdateMachine(t.Context(), request)

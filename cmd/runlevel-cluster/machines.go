@@ -30,7 +30,7 @@ Environment: RELEASE_VERSION is the version that is reported; POD_NAME, POD_UID 
 controller; KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, dialect := range dialects {
-				o.Dialects = append(o.Dialects, manager.MachineDialect(dialect))
+				o.Dialects = append(o.Dialects, manager.Dialect(dialect))
 			}
 			config, err := startup.ConfigOf("machine-controller")
 			if err != nil {

@@ -20,7 +20,7 @@ import (
 // guardAct is the end of the last act: a machine of the control plane is replaced, with its member of etcd.
 type guardAct struct {
 	machinesAct
-	etcd *etcdcluster.EtcdCluster
+	etcd *etcdcluster.Cluster
 }
 
 const (
@@ -43,7 +43,7 @@ func (a *machinesAct) playGuard(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		etcd, err := etcdcluster.New(etcdcluster.EtcdOptions{Program: programs[sandbox.Etcd], Folder: folder})
+		etcd, err := etcdcluster.New(etcdcluster.Options{Program: programs[sandbox.Etcd], Folder: folder})
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func start(t *testing.T, script string, environment ...string) *runtimehook.InPl
 	command.Env = append(append(os.Environ(), isProgram+"=1"), environment...)
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
 	config.Spec.ClientConfig = runtimehooktest.StartProcess(t, command)
-	handlers, err := new(runtimehook.HookClient).Discover(t.Context(), config)
+	handlers, err := new(runtimehook.Client).Discover(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,24 +111,24 @@ func TestExitCodes(t *testing.T) {
 	hooks := start(t, script)
 	for name, test := range map[string]struct {
 		does     string
-		progress runtimehook.UpdateProgress
+		progress runtimehook.Progress
 		err      string
 	}{
 		"done": {
 			does: `echo "$HOOK $NAMESPACE/$MACHINE $VERSION $PROVIDER_ID"; exit 0`,
-			progress: runtimehook.UpdateProgress{
+			progress: runtimehook.Progress{
 				Done:    true,
 				Message: "UpdateMachine rack/web-1 v1.36.0 metal://rack7-1",
 			},
 		},
 		"again": {
 			does:     `echo 42 installs; exit 75`,
-			progress: runtimehook.UpdateProgress{RetryAfter: 42 * time.Second, Message: "installs"},
+			progress: runtimehook.Progress{RetryAfter: 42 * time.Second, Message: "installs"},
 		},
-		"again some time": {does: `exit 75`, progress: runtimehook.UpdateProgress{RetryAfter: 10 * time.Second}},
+		"again some time": {does: `exit 75`, progress: runtimehook.Progress{RetryAfter: 10 * time.Second}},
 		"the request": {
 			does:     `jq -r .desired.machine.metadata.name; exit 0`,
-			progress: runtimehook.UpdateProgress{Done: true, Message: "web-1"},
+			progress: runtimehook.Progress{Done: true, Message: "web-1"},
 		},
 		"failed":          {does: `echo the fan is broken >&2; exit 3`, err: "answered Failure (the fan is broken)"},
 		"failed silently": {does: `exit 3`, err: "script ended with exit status 3"},
@@ -170,7 +170,7 @@ esac
 		}
 	}
 	progress, err := hooks.UpdateMachine(t.Context(), updateOf(t))
-	if err != nil || progress != (runtimehook.UpdateProgress{
+	if err != nil || progress != (runtimehook.Progress{
 		RetryAfter: 30 * time.Second,
 		Message:    "installs v1.36.0 on 10.0.7.1",
 	}) {

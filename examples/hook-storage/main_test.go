@@ -32,13 +32,13 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 func TestStorage(t *testing.T) {
 	f := stage.NewFixture(t)
 	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
-		if err := new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr); err != nil {
+		if err := nodelink.SetupWithManager(t.Context(), mgr); err != nil {
 			return err
 		}
 		if err := kwok.SetupWithManager(mgr); err != nil {
 			return err
 		}
-		return openshift.SetupWithManager(t.Context(), mgr, openshift.MachineOptions{})
+		return openshift.SetupWithManager(t.Context(), mgr, openshift.Options{})
 	})
 	runProgram(t)
 	m := &machinev1beta1.Machine{

@@ -1,7 +1,7 @@
 // Package etcdguard decides how the members of an etcd cluster follow the machines that they run on: when the machine
 // of a voting member is being deleted, which step comes next, so that the cluster never loses its quorum; and how long
-// the deletion is held; and when a machine may be updated in place. It is pure: the result, a GuardStep, depends on an
-// EtcdSnapshot alone, without clock, cluster or memory.
+// the deletion is held; and when a machine may be updated in place. It is pure: the result, a Step, depends on an
+// Snapshot alone, without clock, cluster or memory.
 //
 // A step changes one thing: a member, a pod or the permission for an update. It is derived from the state in etcd and
 // in the API server, so that a guard that was killed continues with a new snapshot.
@@ -18,19 +18,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An EtcdSnapshot is the state of the machines of the control plane and of the members of etcd at one time.
-type EtcdSnapshot struct {
+// A Snapshot is the state of the machines of the control plane and of the members of etcd at one time.
+type Snapshot struct {
 	// Voters is how many voting members the cluster is to have. It can't be derived from the machines: while one is
 	// being replaced there are more, or fewer.
 	Voters   int
-	Machines []ControlPlaneMachine
-	Members  []EtcdMember
+	Machines []Machine
+	Members  []Member
 	// Problem is why the members are not known; empty if they are.
 	Problem string
 }
 
-// A ControlPlaneMachine is a machine that an etcd member may run on.
-type ControlPlaneMachine struct {
+// A Machine is a machine of the control plane, which an etcd member may run on.
+type Machine struct {
 	Name       string // with its namespace
 	IsDeleting bool
 	IsHeld     bool // a hook of the guard holds the drain of its node
@@ -55,8 +55,8 @@ type GuardPod struct {
 	UID  types.UID
 }
 
-// An EtcdMember is a member of the etcd cluster.
-type EtcdMember struct {
+// A Member is a member of the etcd cluster.
+type Member struct {
 	ID        uint64
 	Name      string   // empty until it has started for the first time
 	Addresses []string // the hosts of its URLs
@@ -75,57 +75,57 @@ const (
 	Unhealthy MemberHealth = "unhealthy" // it has not answered for longer than the patience
 )
 
-// A GuardStep is the next step of the guard.
-type GuardStep struct {
-	Action  GuardAction
+// A Step is the next step of the guard.
+type Step struct {
+	Action  Action
 	Reason  string // in CamelCase
 	Message string
 	Machine string // of the member or pod; empty for none
-	Member  EtcdMember
+	Member  Member
 	Pod     GuardPod
 }
 
 // AsExpected is the reason of a step that waits for nothing.
 const AsExpected = "AsExpected"
 
-// A GuardAction is the action of a step. After each action but Wait, the adapters take a new snapshot.
-type GuardAction string
+// An Action is the action of a step. After each action but Wait, the adapters take a new snapshot.
+type Action string
 
 // The actions.
 const (
-	Wait           GuardAction = "wait"
-	DeleteGuardPod GuardAction = "delete guard pod"
-	PromoteLearner GuardAction = "promote learner"
-	MoveLeadership GuardAction = "move leadership" // to the member of the step
-	RemoveMember   GuardAction = "remove member"
-	PermitUpdate   GuardAction = "permit update" // in place, of the machine of the step
+	Wait           Action = "wait"
+	DeleteGuardPod Action = "delete guard pod"
+	PromoteLearner Action = "promote learner"
+	MoveLeadership Action = "move leadership" // to the member of the step
+	RemoveMember   Action = "remove member"
+	PermitUpdate   Action = "permit update" // in place, of the machine of the step
 )
 
 // Quorum returns the quorum of a number of voters.
 func Quorum(voters int) int { return voters/2 + 1 }
 
 // Next returns the next step, apart from those of GuardPods.
-func Next(s EtcdSnapshot) GuardStep {
+func Next(s Snapshot) Step {
 	v := newView(s)
 	for _, rule := range rules {
 		if step, ok := rule(v); ok {
 			return step
 		}
 	}
-	return GuardStep{Action: Wait, Reason: AsExpected}
+	return Step{Action: Wait, Reason: AsExpected}
 }
 
-// An EtcdCount has the numbers of members.
-type EtcdCount struct {
+// Counts has the numbers of members.
+type Counts struct {
 	Voters, Learners int
 	Healthy          int // voters that answer
 	Leaving          int // voters on machines that are being deleted
 }
 
 // Count counts the members.
-func Count(s EtcdSnapshot) EtcdCount {
+func Count(s Snapshot) Counts {
 	v := newView(s)
-	return EtcdCount{
+	return Counts{
 		Voters:   len(v.voters),
 		Learners: len(v.learners),
 		Healthy:  v.healthy,
@@ -135,11 +135,11 @@ func Count(s EtcdSnapshot) EtcdCount {
 
 // Hold returns why the deletion of a machine is held; empty if no member can be on it. While a member is on no known
 // machine, it may be on a machine without addresses, or on one whose Node may be another host's.
-func Hold(s EtcdSnapshot, machine ControlPlaneMachine) string {
+func Hold(s Snapshot, machine Machine) string {
 	v := newView(s)
 	lost := in(slices.Concat(v.voters, v.learners), unplaced)
 	hosted := slices.DeleteFunc(slices.Concat(v.voters, v.learners), func(m placedMember) bool {
-		return !machine.hosts(m.EtcdMember)
+		return !machine.hosts(m.Member)
 	})
 	next := Next(s)
 	switch {
@@ -162,15 +162,15 @@ func Hold(s EtcdSnapshot, machine ControlPlaneMachine) string {
 
 // A view is a snapshot with the places of its members.
 type view struct {
-	EtcdSnapshot
+	Snapshot
 	voters, learners []placedMember
 	healthy          int // voters
 }
 
 // A placedMember is a member, and its machine.
 type placedMember struct {
-	EtcdMember
-	machine ControlPlaneMachine // without a name if it is not known
+	Member
+	machine Machine // without a name if it is not known
 	place   place
 }
 
@@ -183,8 +183,8 @@ const (
 	unplaced place = "unplaced" // on no known machine
 )
 
-func newView(s EtcdSnapshot) view {
-	v := view{EtcdSnapshot: s}
+func newView(s Snapshot) view {
+	v := view{Snapshot: s}
 	for _, member := range s.Members {
 		placed := placeMember(s.Machines, member)
 		if member.IsLearner {
@@ -199,8 +199,8 @@ func newView(s EtcdSnapshot) view {
 	return v
 }
 
-func placeMember(machines []ControlPlaneMachine, member EtcdMember) placedMember {
-	placed := placedMember{EtcdMember: member, place: unplaced}
+func placeMember(machines []Machine, member Member) placedMember {
+	placed := placedMember{Member: member, place: unplaced}
 	for _, machine := range machines {
 		if !machine.hosts(member) {
 			continue
@@ -218,7 +218,7 @@ func placeMember(machines []ControlPlaneMachine, member EtcdMember) placedMember
 }
 
 // hosts reports whether a member is on the machine, by its addresses.
-func (m ControlPlaneMachine) hosts(member EtcdMember) bool {
+func (m Machine) hosts(member Member) bool {
 	return slices.ContainsFunc(member.Addresses, func(address string) bool {
 		return slices.Contains(m.Addresses, address)
 	})

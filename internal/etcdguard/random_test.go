@@ -16,7 +16,7 @@ const (
 // A world is machines with a set that replaces them, members that come with them, and an administrator.
 type world struct {
 	*testing.T
-	EtcdSnapshot
+	Snapshot
 	random  *rand.Rand
 	next    int // the number of the next machine
 	surge   int // how many machines there are beside those of the voters
@@ -57,8 +57,8 @@ func TestRandomUpdates(t *testing.T) {
 					w.ask(machine)
 				}
 				w.step()
-				if v := newView(w.EtcdSnapshot); v.healthy < Quorum(len(v.voters)) {
-					t.Fatalf("%d of %d voters answer: %+v", v.healthy, len(v.voters), w.EtcdSnapshot)
+				if v := newView(w.Snapshot); v.healthy < Quorum(len(v.voters)) {
+					t.Fatalf("%d of %d voters answer: %+v", v.healthy, len(v.voters), w.Snapshot)
 				}
 			}
 			w.comeToRest()
@@ -72,7 +72,7 @@ func TestRandomUpdates(t *testing.T) {
 // newWorld makes a world with three members, or five, and in every other one with a machine more, as a rollout makes
 // one first.
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{T: t, EtcdSnapshot: scene(t), random: rand.New(rand.NewPCG(seed, 1)), next: 3}
+	w := &world{T: t, Snapshot: scene(t), random: rand.New(rand.NewPCG(seed, 1)), next: 3}
 	w.surge = w.random.IntN(2)
 	if w.random.IntN(2) == 0 {
 		w.Voters, w.next = 5, 5
@@ -88,10 +88,10 @@ func (w *world) step() {
 	w.goOn()
 	w.update()
 	w.release()
-	for _, step := range GuardPods(w.EtcdSnapshot) {
+	for _, step := range GuardPods(w.Snapshot) {
 		w.perform(step)
 	}
-	w.perform(Next(w.EtcdSnapshot))
+	w.perform(Next(w.Snapshot))
 }
 
 // comeToRest has all that was begun come to an end.
@@ -99,12 +99,12 @@ func (w *world) comeToRest() {
 	for range calmSteps {
 		w.step()
 	}
-	isBusy := slices.ContainsFunc(w.Machines, func(m ControlPlaneMachine) bool {
+	isBusy := slices.ContainsFunc(w.Machines, func(m Machine) bool {
 		return m.IsDeleting || m.AsksForUpdate
 	})
-	if step := Next(w.EtcdSnapshot); isBusy || step.Reason != AsExpected ||
-		len(newView(w.EtcdSnapshot).voters) != w.Voters {
-		w.Errorf("it does not come to rest: %s: %+v", text(step), w.EtcdSnapshot)
+	if step := Next(w.Snapshot); isBusy || step.Reason != AsExpected ||
+		len(newView(w.Snapshot).voters) != w.Voters {
+		w.Errorf("it does not come to rest: %s: %+v", text(step), w.Snapshot)
 	}
 }
 
@@ -141,7 +141,7 @@ func (w *world) trouble() {
 }
 
 // ask has a control plane ask for an update in place.
-func (w *world) ask(machine *ControlPlaneMachine) {
+func (w *world) ask(machine *Machine) {
 	machine.AsksForUpdate = machine.AsksForUpdate || !machine.IsDeleting && !machine.MayUpdate && !machine.IsUpdating
 }
 
@@ -166,7 +166,7 @@ func (w *world) update() {
 }
 
 // permit permits an update, and checks that no other member may be missing meanwhile.
-func (w *world) permit(machine *ControlPlaneMachine) {
+func (w *world) permit(machine *Machine) {
 	for _, other := range w.Machines {
 		if other.Name != machine.Name && (other.IsUpdating || other.MayUpdate) {
 			w.Fatalf("%s may be updated together with %s", machine.Name, other.Name)
@@ -186,7 +186,7 @@ func (w *world) permit(machine *ControlPlaneMachine) {
 
 // fall has a member fall silent: seldom one without which there is no quorum.
 func (w *world) fall() {
-	v := newView(w.EtcdSnapshot)
+	v := newView(w.Snapshot)
 	member := &w.Members[w.random.IntN(len(w.Members))]
 	isSpare := member.IsLearner || member.Health != Healthy || v.healthy > Quorum(len(v.voters))
 	if isSpare || w.random.IntN(4) == 0 {
@@ -195,11 +195,11 @@ func (w *world) fall() {
 }
 
 // isSpare returns whether there is a quorum without the members of a machine.
-func (w *world) isSpare(machine ControlPlaneMachine) bool {
-	v := newView(w.EtcdSnapshot)
+func (w *world) isSpare(machine Machine) bool {
+	v := newView(w.Snapshot)
 	healthy := v.healthy
 	for _, voter := range v.voters {
-		if machine.hosts(voter.EtcdMember) && voter.Health == Healthy {
+		if machine.hosts(voter.Member) && voter.Health == Healthy {
 			healthy--
 		}
 	}
@@ -232,7 +232,7 @@ func (w *world) goOn() {
 		w.Machines = append(w.Machines, machine)
 		w.next++
 	}
-	learns := slices.ContainsFunc(w.Members, func(m EtcdMember) bool { return m.IsLearner })
+	learns := slices.ContainsFunc(w.Members, func(m Member) bool { return m.IsLearner })
 	for _, machine := range w.Machines {
 		if learns || machine.IsDeleting || slices.ContainsFunc(w.Members, machine.hosts) || w.random.IntN(2) == 0 {
 			continue
@@ -251,7 +251,7 @@ func (w *world) goOn() {
 // release removes the hooks of machines that nothing holds.
 func (w *world) release() {
 	for i, machine := range w.Machines {
-		if !machine.IsDeleting || !machine.IsHeld || Hold(w.EtcdSnapshot, machine) != "" {
+		if !machine.IsDeleting || !machine.IsHeld || Hold(w.Snapshot, machine) != "" {
 			continue
 		}
 		if slices.ContainsFunc(w.Members, machine.hosts) {
@@ -262,10 +262,10 @@ func (w *world) release() {
 }
 
 // perform does a step, and checks what it must not do.
-func (w *world) perform(step GuardStep) {
-	before := newView(w.EtcdSnapshot)
-	machine := slices.IndexFunc(w.Machines, func(m ControlPlaneMachine) bool { return m.Name == step.Machine })
-	member := slices.IndexFunc(w.Members, func(m EtcdMember) bool { return m.ID == step.Member.ID })
+func (w *world) perform(step Step) {
+	before := newView(w.Snapshot)
+	machine := slices.IndexFunc(w.Machines, func(m Machine) bool { return m.Name == step.Machine })
+	member := slices.IndexFunc(w.Members, func(m Member) bool { return m.ID == step.Member.ID })
 	switch step.Action {
 	case Wait:
 		return
@@ -289,11 +289,11 @@ func (w *world) perform(step GuardStep) {
 	case PermitUpdate:
 		w.permit(&w.Machines[machine])
 	}
-	w.checkVoters(step, before, newView(w.EtcdSnapshot))
+	w.checkVoters(step, before, newView(w.Snapshot))
 }
 
 // checkVoters checks what a step has left.
-func (w *world) checkVoters(step GuardStep, before, after view) {
+func (w *world) checkVoters(step Step, before, after view) {
 	least := w.Voters
 	if step.Member.Health != Healthy {
 		least--

@@ -7,7 +7,7 @@ import (
 )
 
 // A rule returns the next step, or false if the rule does not apply.
-type rule func(view) (GuardStep, bool)
+type rule func(view) (Step, bool)
 
 // rules are evaluated in order. Members that do not answer are removed before members that do.
 var rules = []rule{
@@ -17,14 +17,14 @@ var rules = []rule{
 // GuardPods returns the steps that delete pods which would block the drain of a node whose machine may be deleted.
 // Their disruption budget is for nodes that have a member. On a schedulable node they would be created again. These
 // steps are apart from Next, and need no etcd: a pod that can't be deleted holds no member.
-func GuardPods(s EtcdSnapshot) []GuardStep {
-	var steps []GuardStep
+func GuardPods(s Snapshot) []Step {
+	var steps []Step
 	for _, machine := range s.Machines {
 		if !machine.IsDeleting || machine.IsHeld || !machine.IsCordoned {
 			continue
 		}
 		for _, pod := range machine.GuardPods {
-			steps = append(steps, GuardStep{
+			steps = append(steps, Step{
 				Action: DeleteGuardPod, Machine: machine.Name, Pod: pod, Reason: "GuardPodDeleted",
 				Message: fmt.Sprintf("guard pod %s would hold the drain of a node that is to go", pod.Name),
 			})
@@ -34,68 +34,68 @@ func GuardPods(s EtcdSnapshot) []GuardStep {
 }
 
 // awaitMembers waits until the members are known.
-func awaitMembers(v view) (GuardStep, bool) {
-	return GuardStep{Action: Wait, Reason: "EtcdUnreachable", Message: v.Problem}, v.Problem != ""
+func awaitMembers(v view) (Step, bool) {
+	return Step{Action: Wait, Reason: "EtcdUnreachable", Message: v.Problem}, v.Problem != ""
 }
 
 // removeLearner removes learners of machines that are being deleted. They do not vote.
-func removeLearner(v view) (GuardStep, bool) {
+func removeLearner(v view) (Step, bool) {
 	for _, learner := range in(v.learners, leaving) {
-		return GuardStep{
-			Action: RemoveMember, Machine: learner.machine.Name, Member: learner.EtcdMember, Reason: "LearnerRemoved",
+		return Step{
+			Action: RemoveMember, Machine: learner.machine.Name, Member: learner.Member, Reason: "LearnerRemoved",
 			Message: fmt.Sprintf("learner %s is removed: its machine is being deleted", learner),
 		}, true
 	}
-	return GuardStep{}, false
+	return Step{}, false
 }
 
 // awaitQuorum waits while fewer voters than the quorum answer: etcd can't agree on a change, or would lose its quorum
 // by one.
-func awaitQuorum(v view) (GuardStep, bool) {
+func awaitQuorum(v view) (Step, bool) {
 	quorum := Quorum(len(v.voters))
-	return GuardStep{Action: Wait, Reason: "NoQuorum", Message: fmt.Sprintf(
+	return Step{Action: Wait, Reason: "NoQuorum", Message: fmt.Sprintf(
 		"%d of %d voting members answer, and %d have to: members are not changed; these do not answer: %s",
 		v.healthy, len(v.voters), quorum, list(notHealthy(v.voters)))}, v.healthy < quorum
 }
 
 // removeUnhealthy removes a voter that does not answer, before its replacement exists: it does not vote, and the
 // quorum may be smaller without it.
-func removeUnhealthy(v view) (GuardStep, bool) {
+func removeUnhealthy(v view) (Step, bool) {
 	if len(v.voters) < v.Voters {
-		return GuardStep{}, false
+		return Step{}, false
 	}
 	for _, voter := range in(v.voters, leaving) {
 		if voter.Health != Unhealthy {
 			continue
 		}
-		return GuardStep{
-			Action: RemoveMember, Machine: voter.machine.Name, Member: voter.EtcdMember,
+		return Step{
+			Action: RemoveMember, Machine: voter.machine.Name, Member: voter.Member,
 			Reason: "UnhealthyMemberRemoved",
 			Message: fmt.Sprintf("member %s is removed: it does not answer, and its machine is being deleted; %d of "+
 				"the other %d voting members answer",
 				voter, v.healthy, len(v.voters)-1),
 		}, true
 	}
-	return GuardStep{}, false
+	return Step{}, false
 }
 
 // removeHealthy removes a voter whose replacement votes. A leader moves the leadership first: without a leader, etcd
 // accepts no writes until it has elected another.
-func removeHealthy(v view) (GuardStep, bool) {
+func removeHealthy(v view) (Step, bool) {
 	candidates := in(v.voters, leaving)
 	if len(candidates) == 0 || len(v.voters) <= v.Voters || v.healthy < len(v.voters) {
-		return GuardStep{}, false
+		return Step{}, false
 	}
 	voter := slices.MinFunc(candidates, v.goesFirst)
 	if successors := in(v.voters, staying); voter.IsLeader && len(successors) > 0 {
-		return GuardStep{
-			Action: MoveLeadership, Machine: voter.machine.Name, Member: successors[0].EtcdMember,
+		return Step{
+			Action: MoveLeadership, Machine: voter.machine.Name, Member: successors[0].Member,
 			Reason:  "LeadershipMoved",
 			Message: fmt.Sprintf("member %s leads, and is to be removed: %s leads from now on", voter, successors[0]),
 		}, true
 	}
-	return GuardStep{
-		Action: RemoveMember, Machine: voter.machine.Name, Member: voter.EtcdMember, Reason: "MemberRemoved",
+	return Step{
+		Action: RemoveMember, Machine: voter.machine.Name, Member: voter.Member, Reason: "MemberRemoved",
 		Message: fmt.Sprintf("member %s is removed: its machine is being deleted, and %d other voting members answer",
 			voter, v.healthy-1),
 	}, true
@@ -124,31 +124,31 @@ func (v view) goesFirst(a, b placedMember) int {
 
 // promote promotes a learner that replaces a voter, or fills up their number. There is never more than one voter too
 // many: each one may raise the quorum.
-func promote(v view) (GuardStep, bool) {
+func promote(v view) (Step, bool) {
 	if len(v.voters) > v.Voters || !v.lacksVoter() {
-		return GuardStep{}, false
+		return Step{}, false
 	}
 	for _, learner := range in(v.learners, staying) {
 		if learner.Name == "" || learner.Health != Healthy {
 			continue
 		}
-		return GuardStep{
-			Action: PromoteLearner, Machine: learner.machine.Name, Member: learner.EtcdMember,
+		return Step{
+			Action: PromoteLearner, Machine: learner.machine.Name, Member: learner.Member,
 			Reason:  "LearnerPromoted",
 			Message: fmt.Sprintf("learner %s becomes a voting member, beside %d others", learner, len(v.voters)),
 		}, true
 	}
-	return GuardStep{}, false
+	return Step{}, false
 }
 
 // lacksVoter reports whether there are fewer voters than wanted without those on machines that are being deleted.
 func (v view) lacksVoter() bool { return len(v.voters)-len(in(v.voters, leaving)) < v.Voters }
 
 // awaitReplacement waits while members are on machines that are being deleted, or voters are missing, and returns why.
-func awaitReplacement(v view) (GuardStep, bool) {
+func awaitReplacement(v view) (Step, bool) {
 	silent, learners, members := notHealthy(v.voters), in(v.learners, staying), slices.Concat(v.voters, v.learners)
 	isSilent := func(m placedMember) bool { return m.Health == Silent }
-	step := GuardStep{Action: Wait}
+	step := Step{Action: Wait}
 	switch {
 	case !v.lacksVoter() && len(silent) == 0 && len(in(members, leaving, shared)) == 0:
 		return step, false

@@ -9,9 +9,9 @@ import (
 
 // scene returns a snapshot of three voters on three machines, with changes: words such as "m0 deleting", "m3 added",
 // "e3 learns", "e0 unhealthy".
-func scene(t *testing.T, changes ...string) EtcdSnapshot {
+func scene(t *testing.T, changes ...string) Snapshot {
 	t.Helper()
-	s := EtcdSnapshot{Voters: 3}
+	s := Snapshot{Voters: 3}
 	for i := range 3 {
 		s.Machines = append(s.Machines, newMachine(i))
 		s.Members = append(s.Members, newMember(i))
@@ -28,16 +28,16 @@ func scene(t *testing.T, changes ...string) EtcdSnapshot {
 	return s
 }
 
-func newMachine(i int) ControlPlaneMachine {
-	return ControlPlaneMachine{
+func newMachine(i int) Machine {
+	return Machine{
 		Name:      fmt.Sprintf("ns/m%d", i),
 		IsHeld:    true,
 		Addresses: []string{fmt.Sprintf("10.0.0.%d", i)},
 	}
 }
 
-func newMember(i int) EtcdMember {
-	return EtcdMember{
+func newMember(i int) Member {
+	return Member{
 		ID:        uint64(i + 1),
 		Name:      fmt.Sprintf("e%d", i),
 		Addresses: []string{fmt.Sprintf("10.0.0.%d", i)},
@@ -45,7 +45,7 @@ func newMember(i int) EtcdMember {
 	}
 }
 
-func apply(t *testing.T, s *EtcdSnapshot, kind string, i int, change string) {
+func apply(t *testing.T, s *Snapshot, kind string, i int, change string) {
 	t.Helper()
 	switch change {
 	case "added":
@@ -57,10 +57,10 @@ func apply(t *testing.T, s *EtcdSnapshot, kind string, i int, change string) {
 		s.Members = append(s.Members, member)
 		return
 	}
-	machine := slices.IndexFunc(s.Machines, func(m ControlPlaneMachine) bool {
+	machine := slices.IndexFunc(s.Machines, func(m Machine) bool {
 		return kind == "m" && m.Name == newMachine(i).Name
 	})
-	member := slices.IndexFunc(s.Members, func(m EtcdMember) bool { return kind == "e" && m.ID == newMember(i).ID })
+	member := slices.IndexFunc(s.Members, func(m Member) bool { return kind == "e" && m.ID == newMember(i).ID })
 	if machine < 0 && member < 0 {
 		t.Fatalf("there is no %s%d", kind, i)
 	}
@@ -202,7 +202,7 @@ func TestGuardPods(t *testing.T) {
 	}
 }
 
-func text(step GuardStep) string {
+func text(step Step) string {
 	short := func(name string) string { return strings.TrimPrefix(name, "ns/") }
 	words := []string{string(step.Action)}
 	switch step.Action {
@@ -243,7 +243,7 @@ func TestHold(t *testing.T) {
 			}
 		})
 	}
-	s := EtcdSnapshot{Voters: 3, Problem: "connection refused"}
+	s := Snapshot{Voters: 3, Problem: "connection refused"}
 	if got := Hold(s, newMachine(0)); got != "the members of etcd are not known: connection refused" {
 		t.Errorf("%q", got)
 	}
@@ -306,7 +306,7 @@ func TestPermitOfFewMembers(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	s := EtcdSnapshot{Voters: 3, Problem: "connection refused"}
+	s := Snapshot{Voters: 3, Problem: "connection refused"}
 	if got := Permit(s, newMachine(0)); got != "the members of etcd are not known: connection refused" {
 		t.Errorf("%q", got)
 	}

@@ -6,10 +6,10 @@ import (
 )
 
 // permitUpdate permits an update in place. It is the last rule: no member is to be changed, and none is missing.
-func permitUpdate(v view) (GuardStep, bool) {
+func permitUpdate(v view) (Step, bool) {
 	for _, machine := range v.Machines {
 		if machine.AsksForUpdate && v.whyNoUpdate(machine) == "" {
-			return GuardStep{
+			return Step{
 				Action: PermitUpdate, Machine: machine.Name, Reason: "UpdateAllowed",
 				Message: fmt.Sprintf("machine %s may be updated in place: all %d voting members of etcd answer, and "+
 					"no other machine is being updated",
@@ -17,18 +17,18 @@ func permitUpdate(v view) (GuardStep, bool) {
 			}, true
 		}
 	}
-	return GuardStep{}, false
+	return Step{}, false
 }
 
 // Permit returns why an update in place of a machine is not permitted; empty if it is. During the update, the member of
 // the machine may stop answering; no other voter may be missing then. A learner does not count for the quorum, and
 // stays one while no voter has to be replaced: that of a machine that a rollout has created first is one until another
 // machine is deleted.
-func Permit(s EtcdSnapshot, machine ControlPlaneMachine) string {
+func Permit(s Snapshot, machine Machine) string {
 	return newView(s).whyNoUpdate(machine)
 }
 
-func (v view) whyNoUpdate(machine ControlPlaneMachine) string {
+func (v view) whyNoUpdate(machine Machine) string {
 	members := slices.Concat(v.voters, v.learners)
 	silent, deleted, lost := notHealthy(v.voters), in(members, leaving, shared), v.lostWith(machine)
 	left, quorum := len(v.voters)-len(lost), Quorum(len(v.voters))
@@ -53,7 +53,7 @@ func (v view) whyNoUpdate(machine ControlPlaneMachine) string {
 
 // otherUpdate returns which other machine is being updated, or may be at any moment. One that is marked, and waits for
 // the permission of its first call, is not: two of these would wait for each other.
-func (v view) otherUpdate(machine ControlPlaneMachine) string {
+func (v view) otherUpdate(machine Machine) string {
 	for _, other := range v.Machines {
 		switch {
 		case other.Name == machine.Name:
@@ -68,9 +68,9 @@ func (v view) otherUpdate(machine ControlPlaneMachine) string {
 
 // lostWith returns the voters that may stop answering with a machine. If none has an address of the machine, each one
 // that is on no known machine may be on it.
-func (v view) lostWith(machine ControlPlaneMachine) []placedMember {
+func (v view) lostWith(machine Machine) []placedMember {
 	hosted := slices.DeleteFunc(slices.Clone(v.voters), func(m placedMember) bool {
-		return !machine.hosts(m.EtcdMember)
+		return !machine.hosts(m.Member)
 	})
 	if len(hosted) == 0 {
 		return in(v.voters, unplaced)

@@ -43,13 +43,13 @@ func newSite(t *testing.T) *site {
 	t.Parallel()
 	s := &site{stage.NewFixture(t)}
 	stage.ManageIn(t, s.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
-		if err := new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr); err != nil {
+		if err := nodelink.SetupWithManager(t.Context(), mgr); err != nil {
 			return err
 		}
 		if err := kwok.SetupWithManager(mgr); err != nil {
 			return err
 		}
-		return openshift.SetupWithManager(t.Context(), mgr, openshift.MachineOptions{LongestWait: time.Second})
+		return openshift.SetupWithManager(t.Context(), mgr, openshift.Options{LongestWait: time.Second})
 	})
 	return s
 }

@@ -28,7 +28,7 @@ const patience = 5 * time.Minute
 // An etcdCluster is a real one, whose clients come through a gate of the test.
 type etcdCluster struct {
 	testing.TB
-	*etcdcluster.EtcdCluster
+	*etcdcluster.Cluster
 	gate    *gate
 	client  *clientv3.Client
 	asker   *http.Client    // of single members
@@ -45,7 +45,7 @@ func newEtcdCluster(t *testing.T, g *gate) *etcdCluster {
 		t.Fatal(err)
 	}
 	c := &etcdCluster{TB: t, gate: g, fronts: map[int]*http.Server{}}
-	c.EtcdCluster, err = etcdcluster.New(etcdcluster.EtcdOptions{
+	c.Cluster, err = etcdcluster.New(etcdcluster.Options{
 		Program: programs["etcd"],
 		Folder:  t.TempDir(),
 		Front:   c.serveFront,

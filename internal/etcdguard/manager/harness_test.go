@@ -34,7 +34,7 @@ import (
 
 // A guardStage is a sandbox with machine controllers, for guards that each see one namespace of it.
 type guardStage struct {
-	*machinetest.MachineStage
+	*machinetest.SharedSandbox
 	once sync.Once
 }
 
@@ -43,7 +43,7 @@ var shared = newStage()
 // newStage describes a sandbox. The log of its API server has what the guard's service account asks for.
 func newStage() *guardStage {
 	policy := sandboxtest.AuditAccount(manager.DefaultNamespace, "etcd-quorum-guard")
-	return &guardStage{MachineStage: machinetest.New(sandbox.Options{AuditPolicy: policy})}
+	return &guardStage{SharedSandbox: machinetest.New(sandbox.Options{AuditPolicy: policy})}
 }
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
@@ -58,18 +58,18 @@ func (s *guardStage) prepare(t *testing.T) {
 		go func() {
 			_ = machinemanager.Run(context.Background(), config, machinemanager.Options{
 				Options:  leader.Options{Namespace: metav1.NamespaceDefault, LeaseDuration: 10 * time.Minute},
-				Dialects: []machinemanager.MachineDialect{machinemanager.OpenShift, machinemanager.ClusterAPI},
+				Dialects: []machinemanager.Dialect{machinemanager.OpenShift, machinemanager.ClusterAPI},
 			})
 		}()
 	})
 }
 
 // manage runs a machine controller for one API of machines until the test ends, or end is called.
-func (s *scene) manage(t *testing.T, config *rest.Config, dialect machinemanager.MachineDialect) (end func()) {
+func (s *scene) manage(t *testing.T, config *rest.Config, dialect machinemanager.Dialect) (end func()) {
 	return s.run(t, func(ctx context.Context) error {
 		return machinemanager.Run(ctx, config, machinemanager.Options{
 			Options:  leader.Options{Namespace: metav1.NamespaceDefault, LeaseDuration: 10 * time.Minute},
-			Dialects: []machinemanager.MachineDialect{dialect},
+			Dialects: []machinemanager.Dialect{dialect},
 		})
 	})
 }
@@ -215,7 +215,7 @@ func pause(ctx context.Context, d time.Duration) {
 // is one for all guards.
 func (s *scene) serveAPI(t *testing.T) *rest.Config {
 	t.Helper()
-	accounts := s.stage.SharedSandbox.Client(t).CoreV1().ServiceAccounts(manager.DefaultNamespace)
+	accounts := s.stage.Kubernetes(t).CoreV1().ServiceAccounts(manager.DefaultNamespace)
 	token, err := accounts.CreateToken(t.Context(), "etcd-quorum-guard", &authenticationv1.TokenRequest{},
 		metav1.CreateOptions{})
 	if err != nil {

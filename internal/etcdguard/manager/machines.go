@@ -107,12 +107,12 @@ func viewClusterAPI(o client.Object) hostFacts {
 }
 
 // readMachines reads the machines of the control plane, and their nodes, from the API server.
-func (g *guard) readMachines(ctx context.Context) ([]etcdguard.ControlPlaneMachine, error) {
+func (g *guard) readMachines(ctx context.Context) ([]etcdguard.Machine, error) {
 	list := g.api.list.DeepCopyObject().(client.ObjectList)
 	if err := g.server.List(ctx, list, client.MatchingLabelsSelector{Selector: g.selector}); err != nil {
 		return nil, fmt.Errorf("list the machines of the control plane: %w", err)
 	}
-	var machines []etcdguard.ControlPlaneMachine
+	var machines []etcdguard.Machine
 	err := meta.EachListItem(list, func(o runtime.Object) error {
 		machine, err := g.readMachine(ctx, o.(client.Object))
 		machines = append(machines, machine)
@@ -123,9 +123,9 @@ func (g *guard) readMachines(ctx context.Context) ([]etcdguard.ControlPlaneMachi
 
 // readMachine returns the facts about a machine and its node. If another host has joined under the name of its node,
 // the addresses, by which members are found, and the guard pods of that node are not the machine's.
-func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.ControlPlaneMachine, error) {
+func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.Machine, error) {
 	facts := g.api.view(o)
-	m := etcdguard.ControlPlaneMachine{
+	m := etcdguard.Machine{
 		Name: key(o), IsDeleting: !o.GetDeletionTimestamp().IsZero(), IsHeld: facts.isHeld, Addresses: facts.addresses,
 		AsksForUpdate: facts.asksForUpdate, MayUpdate: facts.mayUpdate, IsUpdating: facts.isUpdating,
 	}

@@ -95,7 +95,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 // controllers returns the metrics and the status of the guard.
 func (g *guard) controllers() leader.Controllers {
 	return leader.Controllers{
-		Metrics: leader.ControllerMetrics{
+		Metrics: leader.Metrics{
 			Leads:   metricPrefix + "leader",
 			Collect: g.collect,
 			Counted: []prometheus.Collector{g.steps},
@@ -106,7 +106,7 @@ func (g *guard) controllers() leader.Controllers {
 			{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
 		},
 		Awaited: g.api.machine, Awaits: "the guard has not seen the machines of the control plane yet",
-		Status: func(context.Context) (clusteroperator.ControllerStatus, error) {
+		Status: func(context.Context) (clusteroperator.Status, error) {
 			return g.seen.standing(g.options.Etcd.Patience)
 		},
 	}

@@ -40,7 +40,7 @@ func newStepCounter() *prometheus.CounterVec {
 }
 
 // count counts a step.
-func (g *guard) count(step etcdguard.GuardStep, result string) {
+func (g *guard) count(step etcdguard.Step, result string) {
 	g.steps.WithLabelValues(strings.ReplaceAll(string(step.Action), " ", "_"), result).Inc()
 }
 

@@ -29,21 +29,21 @@ var troubling = map[string]bool{
 // An observation is the last snapshot of the guard, for the ClusterOperator and for monitoring.
 type observation struct {
 	mu      sync.Mutex
-	seen    etcdguard.EtcdSnapshot
+	seen    etcdguard.Snapshot
 	isMade  bool
 	looked  time.Time // when the members and machines were last known; zero if they never were
-	trouble clusteroperator.ControllerProblem
+	trouble clusteroperator.Problem
 	since   time.Time // since when there is trouble without a pause
 }
 
 // record records a snapshot, the next step, and why guard pods stay that were to be deleted, if any do.
-func (o *observation) record(seen etcdguard.EtcdSnapshot, due etcdguard.GuardStep, stays error) {
-	var trouble clusteroperator.ControllerProblem
+func (o *observation) record(seen etcdguard.Snapshot, due etcdguard.Step, stays error) {
+	var trouble clusteroperator.Problem
 	switch {
 	case troubling[due.Reason]:
-		trouble = clusteroperator.ControllerProblem{Reason: due.Reason, Message: due.Message}
+		trouble = clusteroperator.Problem{Reason: due.Reason, Message: due.Message}
 	case stays != nil:
-		trouble = clusteroperator.ControllerProblem{
+		trouble = clusteroperator.Problem{
 			Reason:  ReasonGuardPodStays,
 			Message: strings.ReplaceAll(stays.Error(), "\n", "; "),
 		}
@@ -53,11 +53,11 @@ func (o *observation) record(seen etcdguard.EtcdSnapshot, due etcdguard.GuardSte
 
 // recordFailure records that machines or nodes could not be read.
 func (o *observation) recordFailure(err error) {
-	o.set(etcdguard.EtcdSnapshot{Problem: err.Error()},
-		clusteroperator.ControllerProblem{Reason: ReasonLookFailed, Message: err.Error()})
+	o.set(etcdguard.Snapshot{Problem: err.Error()},
+		clusteroperator.Problem{Reason: ReasonLookFailed, Message: err.Error()})
 }
 
-func (o *observation) set(seen etcdguard.EtcdSnapshot, trouble clusteroperator.ControllerProblem) {
+func (o *observation) set(seen etcdguard.Snapshot, trouble clusteroperator.Problem) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if trouble.Reason == "" || o.trouble.Reason == "" {
@@ -77,7 +77,7 @@ func (o *observation) lastLook() time.Time {
 }
 
 // last returns the last snapshot, or false if there is none yet.
-func (o *observation) last() (etcdguard.EtcdSnapshot, bool) {
+func (o *observation) last() (etcdguard.Snapshot, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.seen, o.isMade
@@ -85,12 +85,12 @@ func (o *observation) last() (etcdguard.EtcdSnapshot, bool) {
 
 // standing returns the status of the guard. Trouble is reported when it has lasted for longer than a member may be
 // silent: otherwise each restart of a member would be reported.
-func (o *observation) standing(patience time.Duration) (clusteroperator.ControllerStatus, error) {
+func (o *observation) standing(patience time.Duration) (clusteroperator.Status, error) {
 	seen, isMade := o.last()
 	if !isMade {
-		return clusteroperator.ControllerStatus{}, errors.New("the guard has not looked at etcd yet")
+		return clusteroperator.Status{}, errors.New("the guard has not looked at etcd yet")
 	}
-	standing := clusteroperator.ControllerStatus{NotUpgradeable: replacement(seen)}
+	standing := clusteroperator.Status{NotUpgradeable: replacement(seen)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if time.Since(o.since) >= patience {
@@ -100,17 +100,17 @@ func (o *observation) standing(patience time.Duration) (clusteroperator.Controll
 }
 
 // replacement returns why a minor update is not allowed: it would restart members while one is being replaced.
-func replacement(seen etcdguard.EtcdSnapshot) clusteroperator.ControllerProblem {
+func replacement(seen etcdguard.Snapshot) clusteroperator.Problem {
 	counts := etcdguard.Count(seen)
 	switch {
 	case seen.Problem != "":
 	case counts.Leaving > 0:
-		return clusteroperator.ControllerProblem{Reason: ReasonReplacement, Message: fmt.Sprintf(
+		return clusteroperator.Problem{Reason: ReasonReplacement, Message: fmt.Sprintf(
 			"%d of %d voting members of etcd are on machines that are being deleted, and a minor update would "+
 				"restart the others", counts.Leaving, counts.Voters)}
 	case counts.Voters < seen.Voters:
-		return clusteroperator.ControllerProblem{Reason: ReasonReplacement, Message: fmt.Sprintf(
+		return clusteroperator.Problem{Reason: ReasonReplacement, Message: fmt.Sprintf(
 			"etcd has %d of %d voting members, and a minor update would restart them", counts.Voters, seen.Voters)}
 	}
-	return clusteroperator.ControllerProblem{}
+	return clusteroperator.Problem{}
 }

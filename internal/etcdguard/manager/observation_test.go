@@ -16,66 +16,66 @@ import (
 
 // TestStanding tells of what was seen what the ClusterOperator's conditions say.
 func TestStanding(t *testing.T) {
-	machines := []etcdguard.ControlPlaneMachine{{Name: "a", Addresses: []string{"1"}, IsDeleting: true},
+	machines := []etcdguard.Machine{{Name: "a", Addresses: []string{"1"}, IsDeleting: true},
 		{Name: "b", Addresses: []string{"2"}}}
-	members := []etcdguard.EtcdMember{
+	members := []etcdguard.Member{
 		{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy},
 		{ID: 2, Addresses: []string{"2"}, Health: etcdguard.Healthy},
 	}
-	steady := etcdguard.EtcdSnapshot{Voters: 2, Machines: machines[1:], Members: members}
+	steady := etcdguard.Snapshot{Voters: 2, Machines: machines[1:], Members: members}
 	for name, test := range map[string]struct {
-		seen    etcdguard.EtcdSnapshot
-		due     etcdguard.GuardStep
+		seen    etcdguard.Snapshot
+		due     etcdguard.Step
 		stays   error // a guard pod
 		lasting bool
-		want    clusteroperator.ControllerStatus
+		want    clusteroperator.Status
 	}{
 		"nothing to be done": {seen: steady, lasting: true},
-		"a replacement": {seen: etcdguard.EtcdSnapshot{Voters: 2, Machines: machines, Members: members},
-			want: clusteroperator.ControllerStatus{
-				NotUpgradeable: clusteroperator.ControllerProblem{
+		"a replacement": {seen: etcdguard.Snapshot{Voters: 2, Machines: machines, Members: members},
+			want: clusteroperator.Status{
+				NotUpgradeable: clusteroperator.Problem{
 					Reason: "MemberReplacement",
 					Message: "1 of 2 voting members of etcd are on machines that are being deleted, and a minor " +
 						"update would restart the others",
 				},
 			}},
-		"a missing voter": {seen: etcdguard.EtcdSnapshot{Voters: 3, Machines: machines[1:], Members: members},
-			want: clusteroperator.ControllerStatus{
-				NotUpgradeable: clusteroperator.ControllerProblem{
+		"a missing voter": {seen: etcdguard.Snapshot{Voters: 3, Machines: machines[1:], Members: members},
+			want: clusteroperator.Status{
+				NotUpgradeable: clusteroperator.Problem{
 					Reason:  "MemberReplacement",
 					Message: "etcd has 2 of 3 voting members, and a minor update would restart them",
 				},
 			}},
 		"no quorum, for a moment": {
 			seen: steady,
-			due:  etcdguard.GuardStep{Reason: "NoQuorum", Message: "1 of 3 answer"},
+			due:  etcdguard.Step{Reason: "NoQuorum", Message: "1 of 3 answer"},
 		},
-		"no quorum": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum", Message: "1 of 3 answer"},
-			lasting: true, want: clusteroperator.ControllerStatus{
-				Degraded: clusteroperator.ControllerProblem{Reason: "NoQuorum", Message: "1 of 3 answer"},
+		"no quorum": {seen: steady, due: etcdguard.Step{Reason: "NoQuorum", Message: "1 of 3 answer"},
+			lasting: true, want: clusteroperator.Status{
+				Degraded: clusteroperator.Problem{Reason: "NoQuorum", Message: "1 of 3 answer"},
 			}},
-		"etcd is not reached": {seen: etcdguard.EtcdSnapshot{
+		"etcd is not reached": {seen: etcdguard.Snapshot{
 			Voters:  3,
 			Problem: "no",
-		}, due: etcdguard.GuardStep{Reason: "EtcdUnreachable", Message: "no"}, lasting: true,
-			want: clusteroperator.ControllerStatus{
-				Degraded: clusteroperator.ControllerProblem{Reason: "EtcdUnreachable", Message: "no"},
+		}, due: etcdguard.Step{Reason: "EtcdUnreachable", Message: "no"}, lasting: true,
+			want: clusteroperator.Status{
+				Degraded: clusteroperator.Problem{Reason: "EtcdUnreachable", Message: "no"},
 			}},
 		"a wait that needs no administrator": {
 			seen:    steady,
-			due:     etcdguard.GuardStep{Reason: "LearnerStarts"},
+			due:     etcdguard.Step{Reason: "LearnerStarts"},
 			lasting: true,
 		},
 		"a guard pod stays": {seen: steady, stays: errors.New("a is refused\nb is refused"), lasting: true,
-			want: clusteroperator.ControllerStatus{
-				Degraded: clusteroperator.ControllerProblem{
+			want: clusteroperator.Status{
+				Degraded: clusteroperator.Problem{
 					Reason:  "GuardPodStays",
 					Message: "a is refused; b is refused",
 				},
 			}},
-		"a guard pod stays, and there is no quorum": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum"},
-			stays: errors.New("no"), lasting: true, want: clusteroperator.ControllerStatus{
-				Degraded: clusteroperator.ControllerProblem{Reason: "NoQuorum"},
+		"a guard pod stays, and there is no quorum": {seen: steady, due: etcdguard.Step{Reason: "NoQuorum"},
+			stays: errors.New("no"), lasting: true, want: clusteroperator.Status{
+				Degraded: clusteroperator.Problem{Reason: "NoQuorum"},
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,15 +100,15 @@ func TestTroubleLasts(t *testing.T) {
 	}
 	o.recordFailure(errors.New("nodes can't be listed"))
 	begun := o.since
-	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"}, nil)
+	o.record(etcdguard.Snapshot{}, etcdguard.Step{Reason: "NoQuorum"}, nil)
 	if o.since != begun {
 		t.Error("another reason starts over")
 	}
-	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "AsExpected"}, nil)
+	o.record(etcdguard.Snapshot{}, etcdguard.Step{Reason: "AsExpected"}, nil)
 	if got, _ := o.standing(0); got.Degraded.Reason != "" {
 		t.Errorf("what is over is told of: %+v", got)
 	}
-	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"}, nil)
+	o.record(etcdguard.Snapshot{}, etcdguard.Step{Reason: "NoQuorum"}, nil)
 	if !o.since.After(begun) {
 		t.Error("the time of calm counts as trouble")
 	}
@@ -120,20 +120,20 @@ func TestMetrics(t *testing.T) {
 	if served := servedBy(t, g); len(served) != 2 || served["etcd_reachable"] != 0 || served["held_machines"] != 0 {
 		t.Errorf("before the first look: %v", served)
 	}
-	held := etcdguard.ControlPlaneMachine{
+	held := etcdguard.Machine{
 		Name:       "ns/a",
 		Addresses:  []string{"1"},
 		IsDeleting: true,
 		HeldSince:  time.Unix(1000, 0),
 	}
-	members := []etcdguard.EtcdMember{{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy},
+	members := []etcdguard.Member{{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy},
 		{ID: 2, Addresses: []string{"2"}, Health: etcdguard.Unhealthy}}
 	begun := float64(time.Now().Unix())
-	g.seen.record(etcdguard.EtcdSnapshot{
+	g.seen.record(etcdguard.Snapshot{
 		Voters:   3,
-		Machines: []etcdguard.ControlPlaneMachine{held, {Name: "ns/b"}},
+		Machines: []etcdguard.Machine{held, {Name: "ns/b"}},
 		Members:  members,
-	}, etcdguard.GuardStep{}, nil)
+	}, etcdguard.Step{}, nil)
 	served := servedBy(t, g)
 	for name, want := range map[string]float64{
 		"etcd_reachable": 1, "voters_wanted": 3, "voters": 2, "voters_healthy": 1, "replacements": 1,
@@ -147,8 +147,8 @@ func TestMetrics(t *testing.T) {
 	if looked < begun {
 		t.Errorf("the last look was at %v, and it began at %v", looked, begun)
 	}
-	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held}, Problem: "no"},
-		etcdguard.GuardStep{Reason: "EtcdUnreachable"}, nil)
+	g.seen.record(etcdguard.Snapshot{Voters: 3, Machines: []etcdguard.Machine{held}, Problem: "no"},
+		etcdguard.Step{Reason: "EtcdUnreachable"}, nil)
 	served = servedBy(t, g)
 	if _, ok := served["voters"]; ok || served["etcd_reachable"] != 0 || served["held_machines"] != 1 ||
 		served["last_look_timestamp_seconds"] != looked {

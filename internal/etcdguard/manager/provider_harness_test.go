@@ -83,7 +83,7 @@ func (s *scene) hasFailedToStart(ctx context.Context, number int) bool {
 		return false
 	}
 	members, err := s.Members(ctx)
-	return err == nil && slices.ContainsFunc(members, func(m etcdcluster.MemberInfo) bool {
+	return err == nil && slices.ContainsFunc(members, func(m etcdcluster.Member) bool {
 		return m.Name == "" && strings.Contains(strings.Join(m.PeerURLs, " "), "//"+s.Address(number)+":")
 	})
 }

@@ -51,7 +51,7 @@ type planeScene struct {
 // newPlaneScene makes three machines with a member each, and a control plane that adopts them.
 func newPlaneScene(t *testing.T) *planeScene {
 	t.Helper()
-	stage := &guardStage{MachineStage: machinetest.New(sandbox.Options{AuditPolicy: planeAudit})}
+	stage := &guardStage{SharedSandbox: machinetest.New(sandbox.Options{AuditPolicy: planeAudit})}
 	t.Cleanup(func() { _ = stage.Sandbox(t).Stop() })
 	stage.once.Do(func() { stage.applyManifests(t) }) // the scene has a machine controller of its own
 	s := &planeScene{scene: newSceneOn(t, stage), isStarted: map[string]bool{}, restarting: make(chan struct{}, 1)}
@@ -118,7 +118,7 @@ func (s *planeScene) addTemplate(t *testing.T) (name string) {
 }
 
 // newUpdater runs an extension that has the hooks of updates in place of a control plane.
-func newUpdater(t *testing.T) *runtimehooktest.TestExtension {
+func newUpdater(t *testing.T) *runtimehooktest.Extension {
 	t.Helper()
 	e := runtimehooktest.New(t)
 	handler := func(name, hook string) string {

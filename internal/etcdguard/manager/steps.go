@@ -48,7 +48,7 @@ type guard struct {
 	api              machineAPI
 	selector         labels.Selector // of machines
 	guardPodSelector labels.Selector
-	etcd             *members.EtcdClient
+	etcd             *members.Client
 	client           client.Client
 	server           client.Reader // reads past the cache
 	events           events.EventRecorder
@@ -99,7 +99,7 @@ func newGuard(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 		return nil, fmt.Errorf("there is no machine API %q: write %s or %s", o.MachineAPI, OpenShift, ClusterAPI)
 	}
 	g := &guard{
-		options: o, api: api, etcd: members.NewEtcdClient(o.Etcd), client: m.GetClient(), server: m.GetAPIReader(),
+		options: o, api: api, etcd: members.NewClient(o.Etcd), client: m.GetClient(), server: m.GetAPIReader(),
 		events: m.GetEventRecorder(programName), isLeader: isLeader, steps: newStepCounter(),
 	}
 	var err error
@@ -113,8 +113,8 @@ func newGuard(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 }
 
 // snapshot reads the current members and machines. Membership is nil if etcd can't be reached.
-func (g *guard) snapshot(ctx context.Context) (etcdguard.EtcdSnapshot, *members.Membership, error) {
-	seen := etcdguard.EtcdSnapshot{Voters: g.options.Voters}
+func (g *guard) snapshot(ctx context.Context) (etcdguard.Snapshot, *members.Membership, error) {
+	seen := etcdguard.Snapshot{Voters: g.options.Voters}
 	endpoints, err := g.endpoints(ctx)
 	if err != nil {
 		return seen, nil, err
@@ -187,7 +187,7 @@ func after(pause time.Duration, err error) (ctrl.Result, error) {
 }
 
 // carryOut carries out a step, and reports it in the log, in a metric and by an event.
-func (g *guard) carryOut(ctx context.Context, membership *members.Membership, step etcdguard.GuardStep) error {
+func (g *guard) carryOut(ctx context.Context, membership *members.Membership, step etcdguard.Step) error {
 	log := ctrl.LoggerFrom(ctx)
 	log.Info("begin", "action", step.Action, "reason", step.Reason, "machine", step.Machine, "message", step.Message)
 	err := g.perform(ctx, membership, step)
@@ -210,8 +210,8 @@ func (g *guard) carryOut(ctx context.Context, membership *members.Membership, st
 func isTooEarly(err error) bool { return members.IsTooEarly(err) || errors.Is(err, errChanged) }
 
 // pauseAfter returns the requeue interval after a step that waits.
-func pauseAfter(seen etcdguard.EtcdSnapshot, step etcdguard.GuardStep) time.Duration {
-	isBusy := slices.ContainsFunc(seen.Machines, func(m etcdguard.ControlPlaneMachine) bool {
+func pauseAfter(seen etcdguard.Snapshot, step etcdguard.Step) time.Duration {
+	isBusy := slices.ContainsFunc(seen.Machines, func(m etcdguard.Machine) bool {
 		return m.IsDeleting || m.AsksForUpdate
 	})
 	if step.Reason == etcdguard.AsExpected && !isBusy {
@@ -222,7 +222,7 @@ func pauseAfter(seen etcdguard.EtcdSnapshot, step etcdguard.GuardStep) time.Dura
 
 // perform carries out a step. Etcd does not check the Lease, so it is checked here, as the fence does for the API
 // server.
-func (g *guard) perform(ctx context.Context, membership *members.Membership, step etcdguard.GuardStep) error {
+func (g *guard) perform(ctx context.Context, membership *members.Membership, step etcdguard.Step) error {
 	switch step.Action {
 	case etcdguard.DeleteGuardPod:
 		return g.deleteGuardPod(ctx, step.Pod)
@@ -236,7 +236,7 @@ func (g *guard) perform(ctx context.Context, membership *members.Membership, ste
 }
 
 // deleteGuardPods deletes guard pods, and returns why some stay.
-func (g *guard) deleteGuardPods(ctx context.Context, steps []etcdguard.GuardStep) error {
+func (g *guard) deleteGuardPods(ctx context.Context, steps []etcdguard.Step) error {
 	var stays error
 	for _, step := range steps {
 		stays = errors.Join(stays, g.carryOut(ctx, nil, step))
@@ -256,7 +256,7 @@ func (g *guard) deleteGuardPod(ctx context.Context, guardPod etcdguard.GuardPod)
 }
 
 // recordEvent records an event for the machine of a step. If the machine is gone by now, only the log has it.
-func (g *guard) recordEvent(ctx context.Context, step etcdguard.GuardStep) {
+func (g *guard) recordEvent(ctx context.Context, step etcdguard.Step) {
 	m := g.api.machine.DeepCopyObject().(client.Object)
 	namespace, name, _ := strings.Cut(step.Machine, "/")
 	if err := g.server.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, m); err == nil {

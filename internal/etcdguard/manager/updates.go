@@ -23,7 +23,7 @@ var errChanged = errors.New("the machines or the members have changed meanwhile"
 // permitUpdate permits the update of a step, if a second snapshot permits it as well: the update of another machine may
 // have ended between the reads of the first one, after that machine's member was seen and before the member stopped
 // answering. The Machine must not have changed since before the second snapshot.
-func (g *guard) permitUpdate(ctx context.Context, step etcdguard.GuardStep) error {
+func (g *guard) permitUpdate(ctx context.Context, step etcdguard.Step) error {
 	m, err := g.clusterAPIMachine(ctx, step.Machine)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (g *guard) permitUpdate(ctx context.Context, step etcdguard.GuardStep) erro
 
 // holdUpdates writes why requested updates are not permitted yet. A Machine that has changed meanwhile has the next
 // pass.
-func (g *guard) holdUpdates(ctx context.Context, seen etcdguard.EtcdSnapshot) error {
+func (g *guard) holdUpdates(ctx context.Context, seen etcdguard.Snapshot) error {
 	for _, machine := range seen.Machines {
 		why := etcdguard.Permit(seen, machine)
 		if !machine.AsksForUpdate || why == "" {

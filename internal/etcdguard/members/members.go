@@ -4,7 +4,7 @@
 // Each call opens new connections, with the current certificates of the files: members are replaced, and
 // certificates are renewed.
 //
-// EtcdClient.Membership is the call to start from.
+// Client.Membership is the call to start from.
 package members
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/runlevel/runlevel/internal/etcdguard"
 )
 
-// Options are the credentials and the patience of an EtcdClient. All files are in PEM.
+// Options are the credentials and the patience of a Client. All files are in PEM.
 type Options struct {
 	CertFile string // of a client
 	KeyFile  string
@@ -48,28 +48,28 @@ const (
 // DefaultPatience is the default of Options.Patience.
 const DefaultPatience = 30 * time.Second
 
-// An EtcdClient reads the members of a cluster. Its only state is since when members have not answered.
-type EtcdClient struct {
+// A Client reads the members of a cluster. Its only state is since when members have not answered.
+type Client struct {
 	options Options
 	mu      sync.Mutex
 	silent  map[uint64]time.Time
 }
 
-// NewEtcdClient returns a client that has no connection yet.
-func NewEtcdClient(o Options) *EtcdClient {
+// NewClient returns a client that has no connection yet.
+func NewClient(o Options) *Client {
 	o.Patience = cmp.Or(o.Patience, DefaultPatience)
-	return &EtcdClient{options: o, silent: map[uint64]time.Time{}}
+	return &Client{options: o, silent: map[uint64]time.Time{}}
 }
 
 // A Membership has the members of a cluster at one time.
 type Membership struct {
-	Members []etcdguard.EtcdMember
-	client  *EtcdClient
+	Members []etcdguard.Member
+	client  *Client
 	urls    map[uint64][]string // of clients, by the member's ID
 }
 
 // Membership returns the members of the cluster of some endpoints, by a linearizable read.
-func (c *EtcdClient) Membership(ctx context.Context, endpoints []string) (*Membership, error) {
+func (c *Client) Membership(ctx context.Context, endpoints []string) (*Membership, error) {
 	if len(endpoints) == 0 {
 		return nil, errors.New("no machine or node of the control plane has an address, and no endpoints are given " +
 			"(--etcd-endpoints)")
@@ -78,12 +78,12 @@ func (c *EtcdClient) Membership(ctx context.Context, endpoints []string) (*Membe
 	if err != nil {
 		return nil, err
 	}
-	m := &Membership{client: c, urls: map[uint64][]string{}, Members: make([]etcdguard.EtcdMember, len(listed))}
+	m := &Membership{client: c, urls: map[uint64][]string{}, Members: make([]etcdguard.Member, len(listed))}
 	leaders := make([]uint64, len(listed))
 	var requests sync.WaitGroup
 	for i, member := range listed {
 		m.urls[member.ID] = member.ClientURLs
-		m.Members[i] = etcdguard.EtcdMember{
+		m.Members[i] = etcdguard.Member{
 			ID: member.ID, Name: member.Name, IsLearner: member.IsLearner,
 			Addresses: hosts(slices.Concat(member.PeerURLs, member.ClientURLs)),
 		}
@@ -102,7 +102,7 @@ func (c *EtcdClient) Membership(ctx context.Context, endpoints []string) (*Membe
 
 // list lists the members at all endpoints. Endpoints of different clusters are an error: one with a single member would
 // need no other.
-func (c *EtcdClient) list(ctx context.Context, endpoints []string) ([]*etcdserverpb.Member, error) {
+func (c *Client) list(ctx context.Context, endpoints []string) ([]*etcdserverpb.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	type answer struct {
@@ -148,7 +148,7 @@ func (c *EtcdClient) list(ctx context.Context, endpoints []string) ([]*etcdserve
 }
 
 // memberStatus returns the leader that a member knows, or the error of a member that is not healthy.
-func (c *EtcdClient) memberStatus(ctx context.Context, member *etcdserverpb.Member) (leader uint64, err error) {
+func (c *Client) memberStatus(ctx context.Context, member *etcdserverpb.Member) (leader uint64, err error) {
 	if len(member.ClientURLs) == 0 {
 		return 0, errors.New("it has not started")
 	}
@@ -176,7 +176,7 @@ func (c *EtcdClient) memberStatus(ctx context.Context, member *etcdserverpb.Memb
 }
 
 // health records since when a member does not answer, and returns its health.
-func (c *EtcdClient) health(id uint64, err error) etcdguard.MemberHealth {
+func (c *Client) health(id uint64, err error) etcdguard.MemberHealth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
@@ -193,7 +193,7 @@ func (c *EtcdClient) health(id uint64, err error) etcdguard.MemberHealth {
 }
 
 // forget drops members that are gone.
-func (c *EtcdClient) forget(known map[uint64][]string) {
+func (c *Client) forget(known map[uint64][]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range c.silent {
@@ -204,7 +204,7 @@ func (c *EtcdClient) forget(known map[uint64][]string) {
 }
 
 // with calls a function with a client of endpoints, and closes the client.
-func (c *EtcdClient) with(ctx context.Context, endpoints []string, do func(*clientv3.Client) error) error {
+func (c *Client) with(ctx context.Context, endpoints []string, do func(*clientv3.Client) error) error {
 	config, err := c.tlsConfig()
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (c *EtcdClient) with(ctx context.Context, endpoints []string, do func(*clie
 }
 
 // tlsConfig reads the certificates. Without a CA file, members are verified with the system's authorities.
-func (c *EtcdClient) tlsConfig() (*tls.Config, error) {
+func (c *Client) tlsConfig() (*tls.Config, error) {
 	info := transport.TLSInfo{CertFile: c.options.CertFile, KeyFile: c.options.KeyFile, TrustedCAFile: c.options.CAFile}
 	config, err := info.ClientConfig()
 	if err != nil {
@@ -239,7 +239,7 @@ func hosts(urls []string) []string {
 	return slices.Compact(found)
 }
 
-// Host returns a host in the form of EtcdMember.Addresses.
+// Host returns a host in the form of Member.Addresses.
 func Host(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.Unmap().WithZone("").String()
@@ -248,7 +248,7 @@ func Host(host string) string {
 }
 
 // Change carries out a step: it promotes a learner, removes a member, or moves the leadership.
-func (m *Membership) Change(ctx context.Context, step etcdguard.GuardStep) error {
+func (m *Membership) Change(ctx context.Context, step etcdguard.Step) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	endpoints := m.endpoints(step)
@@ -273,7 +273,7 @@ func (m *Membership) Change(ctx context.Context, step etcdguard.GuardStep) error
 
 // endpoints returns where a step is requested: at the leader to move the leadership, and otherwise at other healthy
 // voters.
-func (m *Membership) endpoints(step etcdguard.GuardStep) []string {
+func (m *Membership) endpoints(step etcdguard.Step) []string {
 	var urls []string
 	for _, member := range m.Members {
 		isVoter := !member.IsLearner && member.Health == etcdguard.Healthy && member.ID != step.Member.ID

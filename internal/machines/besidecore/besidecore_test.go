@@ -25,13 +25,13 @@ import (
 )
 
 // runControllers runs the machine controller for a part of Cluster API until the test ends.
-func runControllers(t *testing.T, dialect manager.MachineDialect) {
+func runControllers(t *testing.T, dialect manager.Dialect) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- manager.Run(ctx, stage.Sandbox(t).Config, manager.Options{
-			Options: leader.Options{Namespace: metav1.NamespaceDefault}, Dialects: []manager.MachineDialect{dialect},
+			Options: leader.Options{Namespace: metav1.NamespaceDefault}, Dialects: []manager.Dialect{dialect},
 		})
 	}()
 	t.Cleanup(func() {

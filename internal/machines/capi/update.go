@@ -172,7 +172,7 @@ func (u *updateScope) request() *hooksv1.UpdateMachineRequest {
 }
 
 // goesOn records that the extension is not done, and returns when to call it again.
-func (u *updateScope) goesOn(progress runtimehook.UpdateProgress) time.Duration {
+func (u *updateScope) goesOn(progress runtimehook.Progress) time.Duration {
 	message := updateMessage
 	if progress.Message != "" {
 		message += ": " + progress.Message

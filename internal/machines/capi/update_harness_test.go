@@ -28,7 +28,7 @@ const (
 // owner of the Machine: it says what the Machine is to be.
 type updateScene struct {
 	*scene
-	*runtimehooktest.TestExtension
+	*runtimehooktest.Extension
 	config *runtimev1.ExtensionConfig
 	m      *clusterv1.Machine
 
@@ -39,7 +39,7 @@ type updateScene struct {
 // startUpdates adds an extension and a Machine to a scene.
 func startUpdates(s *scene, settings map[string]string) *updateScene {
 	s.Helper()
-	u := &updateScene{scene: s, TestExtension: runtimehooktest.New(s)}
+	u := &updateScene{scene: s, Extension: runtimehooktest.New(s)}
 	u.config = &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
 	u.config.Spec.ClientConfig = u.ClientConfig()
 	u.config.Spec.Settings = settings

@@ -6,7 +6,7 @@
 // (docs/providers.md). Two that are built in are in kwok and external. The fields that a provider writes are read in
 // package contract, for both APIs.
 //
-// InfrastructureObjects is the type to start from.
+// Objects is the type to start from.
 package infra
 
 import (

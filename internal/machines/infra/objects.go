@@ -17,20 +17,20 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/annotation"
 )
 
-// InfrastructureObjects reads, creates and deletes the infrastructure of machines: the object of the template's kind
+// Objects reads, creates and deletes the infrastructure of machines: the object of the template's kind
 // that has the machine's namespace and name. Each call can be repeated.
 //
 // For each kind that templates name, it needs the rights get, list, watch, create and delete.
-type InfrastructureObjects struct {
+type Objects struct {
 	// Client reads from the server: with a cached answer, infrastructure could be created twice.
 	Client client.Client
 	// Watcher watches the kinds of templates. It may be nil.
 	Watcher *Watcher
 }
 
-// NewInfrastructureObjects returns the InfrastructureObjects of a manager. The caller has to set the Controller of its
+// NewObjects returns the Objects of a manager. The caller has to set the Controller of its
 // Watcher.
-func NewInfrastructureObjects(mgr ctrl.Manager) (*InfrastructureObjects, error) {
+func NewObjects(mgr ctrl.Manager) (*Objects, error) {
 	direct, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
@@ -41,11 +41,11 @@ func NewInfrastructureObjects(mgr ctrl.Manager) (*InfrastructureObjects, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &InfrastructureObjects{Client: direct, Watcher: watcher}, nil
+	return &Objects{Client: direct, Watcher: watcher}, nil
 }
 
 // Get returns the state of a machine's infrastructure.
-func (o *InfrastructureObjects) Get(ctx context.Context, m Machine) (Instance, error) {
+func (o *Objects) Get(ctx context.Context, m Machine) (Instance, error) {
 	object, err := o.find(ctx, m)
 	if err != nil {
 		return Instance{}, err
@@ -54,7 +54,7 @@ func (o *InfrastructureObjects) Get(ctx context.Context, m Machine) (Instance, e
 }
 
 // Create creates the infrastructure, unless it exists.
-func (o *InfrastructureObjects) Create(ctx context.Context, m Machine) (Instance, error) {
+func (o *Objects) Create(ctx context.Context, m Machine) (Instance, error) {
 	if _, err := o.begin(m); err != nil {
 		return Instance{}, err
 	}
@@ -73,7 +73,7 @@ func (o *InfrastructureObjects) Create(ctx context.Context, m Machine) (Instance
 }
 
 // Delete requests the deletion of the infrastructure, which is complete when Get finds none.
-func (o *InfrastructureObjects) Delete(ctx context.Context, m Machine) (Instance, error) {
+func (o *Objects) Delete(ctx context.Context, m Machine) (Instance, error) {
 	object, err := o.find(ctx, m)
 	if err != nil {
 		return Instance{}, err
@@ -94,7 +94,7 @@ func (o *InfrastructureObjects) Delete(ctx context.Context, m Machine) (Instance
 
 // find returns the infrastructure object of a machine, or nil if there is none. It needs only the kind of the template:
 // the object exists, and can be deleted, even after an edit with which it could not be created.
-func (o *InfrastructureObjects) find(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
+func (o *Objects) find(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
 	kind, err := o.begin(m)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (o *InfrastructureObjects) find(ctx context.Context, m Machine) (*unstructu
 
 // begin returns the kind that the template names, and watches it. Its version differs if the cluster does not serve the
 // template's.
-func (o *InfrastructureObjects) begin(m Machine) (schema.GroupVersionKind, error) {
+func (o *Objects) begin(m Machine) (schema.GroupVersionKind, error) {
 	if err := checkKind(m.Template); err != nil {
 		return schema.GroupVersionKind{}, err
 	}

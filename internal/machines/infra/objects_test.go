@@ -20,7 +20,7 @@ import (
 func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 	t.Parallel()
 	serve(t, "Blade", "blades")
-	objects := &infra.InfrastructureObjects{Client: stage.Client(t)}
+	objects := &infra.Objects{Client: stage.Client(t)}
 	m := machineOf(t, stage.Namespace(t), "m", `{
 		"apiVersion": "infra.example.com/v1", "kind": "Blade", "spec": {"size": "small"},
 		"metadata": {"name": "ignored", "labels": {"rack": "7", "pool": "overruled"}, "annotations": {"note": "n"}}}`)
@@ -89,7 +89,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 	}
 }
 
-func created(t *testing.T, objects *infra.InfrastructureObjects, m infra.Machine) infra.Instance {
+func created(t *testing.T, objects *infra.Objects, m infra.Machine) infra.Instance {
 	t.Helper()
 	instance, err := objects.Create(t.Context(), m)
 	if err != nil {
@@ -102,7 +102,7 @@ func created(t *testing.T, objects *infra.InfrastructureObjects, m infra.Machine
 func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	serve(t, "Shelf", "shelves")
-	objects := &infra.InfrastructureObjects{Client: stage.Client(t)}
+	objects := &infra.Objects{Client: stage.Client(t)}
 	namespace := stage.Namespace(t)
 	m := machineOf(t, namespace, "m", `{"apiVersion": "infra.example.com/v1", "kind": "Shelf", "spec": {}}`)
 	before := m
@@ -139,7 +139,7 @@ func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 func TestInfrastructureThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	crd := serve(t, "Drawer", "drawers")
-	objects := &infra.InfrastructureObjects{Client: stage.Client(t)}
+	objects := &infra.Objects{Client: stage.Client(t)}
 	namespace := stage.Namespace(t)
 	for _, c := range []struct {
 		name, value string
@@ -205,7 +205,7 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 func TestInfrastructureWhoseTemplateWasEdited(t *testing.T) {
 	t.Parallel()
 	serve(t, "Rail", "rails")
-	objects := &infra.InfrastructureObjects{Client: stage.Client(t)}
+	objects := &infra.Objects{Client: stage.Client(t)}
 	namespace := stage.Namespace(t)
 	for name, value := range map[string]string{
 		"spec":    `{"apiVersion": "infra.example.com/v1", "kind": "Rail", "spec": []}`,
@@ -243,7 +243,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := &infra.InfrastructureObjects{Client: limited}
+	objects := &infra.Objects{Client: limited}
 	m := machineOf(t, namespace, "m", `{"apiVersion": "infra.example.com/v1", "kind": "Crate", "spec": {}}`)
 	_, err = objects.Create(t.Context(), m)
 	want := "create Crate " + namespace +

@@ -35,7 +35,7 @@ spec: {policyName: keep-vaults, validationActions: [Deny]}
 func TestADeleteThatAdmissionRefuses(t *testing.T) {
 	t.Parallel()
 	serve(t, "Vault", "vaults")
-	objects := &infra.InfrastructureObjects{Client: stage.Client(t)}
+	objects := &infra.Objects{Client: stage.Client(t)}
 	m := machineOf(t, stage.Namespace(t), "m", `{"apiVersion": "infra.example.com/v1", "kind": "Vault", "spec": {}}`)
 	created(t, objects, m)
 	for _, text := range keepVaults {

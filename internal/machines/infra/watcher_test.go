@@ -44,12 +44,12 @@ func (r recorder) await(t *testing.T, key types.NamespacedName) {
 }
 
 // start runs the recorder with the Watcher of the provider that it returns.
-func (r recorder) start(t *testing.T) *infra.InfrastructureObjects {
+func (r recorder) start(t *testing.T) *infra.Objects {
 	t.Helper()
-	var objects *infra.InfrastructureObjects
+	var objects *infra.Objects
 	stage.Manage(t, stage.Namespace(t), func(mgr ctrl.Manager) error {
 		var err error
-		if objects, err = infra.NewInfrastructureObjects(mgr); err != nil {
+		if objects, err = infra.NewObjects(mgr); err != nil {
 			return err
 		}
 		recording, err := controller.New("recorder", mgr, controller.Options{Reconciler: r})

@@ -30,7 +30,7 @@ const (
 )
 
 // relatedObjects returns what an administrator looks at, or collects for a report of an error.
-func relatedObjects(dialects []MachineDialect) []configv1.ObjectReference {
+func relatedObjects(dialects []Dialect) []configv1.ObjectReference {
 	related := []configv1.ObjectReference{
 		{Resource: "namespaces", Name: DefaultNamespace},
 		{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
@@ -53,10 +53,10 @@ func relatedObjects(dialects []MachineDialect) []configv1.ObjectReference {
 
 // readStatus returns the status of the controllers, from the machines in the cache.
 func readStatus(ctx context.Context, cached client.Reader,
-	dialects []MachineDialect) (clusteroperator.ControllerStatus, error) {
+	dialects []Dialect) (clusteroperator.Status, error) {
 	var machines machinev1beta1.MachineList
 	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
-		return clusteroperator.ControllerStatus{}, fmt.Errorf("list machines: %w", err)
+		return clusteroperator.Status{}, fmt.Errorf("list machines: %w", err)
 	}
 	// Sets whose cache is not synced, for lack of a right, must not hold up the status, which has to report just that.
 	ctx, cancel := context.WithTimeout(ctx, syncedWithin)
@@ -81,16 +81,16 @@ const syncedWithin = time.Second
 // statusOf returns the status of the controllers, from all machines, what stops the replacement of those of control
 // planes, and which of these are changing. Upgradeable is false meanwhile: a minor update restarts the components on
 // the others.
-func statusOf(machines []machinev1beta1.Machine, stopped, changing []string) clusteroperator.ControllerStatus {
+func statusOf(machines []machinev1beta1.Machine, stopped, changing []string) clusteroperator.Status {
 	var failed []string
 	for _, m := range machines {
 		if ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed {
 			failed = append(failed, m.Namespace+"/"+m.Name)
 		}
 	}
-	var s clusteroperator.ControllerStatus
+	var s clusteroperator.Status
 	if len(failed) > 0 {
-		s.Degraded = clusteroperator.ControllerProblem{Reason: ReasonMachinesFailed, Message: fmt.Sprintf(
+		s.Degraded = clusteroperator.Problem{Reason: ReasonMachinesFailed, Message: fmt.Sprintf(
 			"machines have failed, and are to be deleted and made again: %s", clusteroperator.List(failed))}
 	}
 	if len(stopped) > 0 {
@@ -98,10 +98,10 @@ func statusOf(machines []machinev1beta1.Machine, stopped, changing []string) clu
 		if s.Degraded.Message != "" {
 			message += "; " + s.Degraded.Message
 		}
-		s.Degraded = clusteroperator.ControllerProblem{Reason: ReasonControlPlaneDegraded, Message: message}
+		s.Degraded = clusteroperator.Problem{Reason: ReasonControlPlaneDegraded, Message: message}
 	}
 	if len(changing) > 0 {
-		s.NotUpgradeable = clusteroperator.ControllerProblem{Reason: ReasonControlPlaneChanging, Message: fmt.Sprintf(
+		s.NotUpgradeable = clusteroperator.Problem{Reason: ReasonControlPlaneChanging, Message: fmt.Sprintf(
 			"machines of the control plane are being deleted or updated, and a minor update would restart what runs "+
 				"on the others: %s", clusteroperator.List(changing))}
 	}

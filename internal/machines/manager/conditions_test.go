@@ -26,11 +26,11 @@ func TestStatusOf(t *testing.T) {
 	}}
 	all := []machinev1beta1.Machine{failed, going, {}}
 	got := statusOf(all, nil, deletedMachines(all))
-	want := clusteroperator.ControllerStatus{
-		Degraded: clusteroperator.ControllerProblem{
+	want := clusteroperator.Status{
+		Degraded: clusteroperator.Problem{
 			Reason: "MachinesFailed", Message: "machines have failed, and are to be deleted and made again: shop/m-1",
 		},
-		NotUpgradeable: clusteroperator.ControllerProblem{
+		NotUpgradeable: clusteroperator.Problem{
 			Reason: "ControlPlaneMachinesChanging",
 			Message: "machines of the control plane are being deleted or updated, and a minor update would restart " +
 				"what runs on the others: shop/m-2",
@@ -39,7 +39,7 @@ func TestStatusOf(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := statusOf([]machinev1beta1.Machine{{}}, nil, nil); got != (clusteroperator.ControllerStatus{}) {
+	if got := statusOf([]machinev1beta1.Machine{{}}, nil, nil); got != (clusteroperator.Status{}) {
 		t.Errorf("a healthy machine is reported: %+v", got)
 	}
 }
@@ -58,7 +58,7 @@ func TestStoppedControlPlanes(t *testing.T) {
 	}}
 	got := statusOf([]machinev1beta1.Machine{failed}, stoppedSets([]machinev1.ControlPlaneMachineSet{set}),
 		nil).Degraded
-	want := clusteroperator.ControllerProblem{Reason: "ControlPlaneDegraded",
+	want := clusteroperator.Problem{Reason: "ControlPlaneDegraded",
 		Message: "control planes replace no machine: " +
 			"ControlPlaneMachineSet shop/cluster (FailedReplacement: m-1 has failed); machines have failed, and are " +
 			"to be deleted and made again: shop/m-1"}
@@ -107,7 +107,7 @@ func TestChangingControlPlanes(t *testing.T) {
 
 // TestRelatedObjects has the kinds of the APIs that are served.
 func TestRelatedObjects(t *testing.T) {
-	has := func(resource, group string, dialects ...MachineDialect) bool {
+	has := func(resource, group string, dialects ...Dialect) bool {
 		return slices.Contains(relatedObjects(dialects), configv1.ObjectReference{Group: group, Resource: resource})
 	}
 	const planes = "controlplane.runlevel.dev"

@@ -29,11 +29,11 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 	err := errors.Join(kwok.SetupWithManager(m), external.SetupWithManager(m))
 	if len(o.Dialects) == 0 || slices.Contains(o.Dialects, OpenShift) {
 		err = errors.Join(err,
-			(&nodelink.NodeLinkReconciler{}).SetupWithManager(ctx, m),
-			(&healthcheck.MachineHealthCheckReconciler{}).SetupWithManager(ctx, m),
+			nodelink.SetupWithManager(ctx, m),
+			healthcheck.SetupWithManager(ctx, m),
 			machineset.SetupWithManager(ctx, m),
 			controlplane.SetupWithManager(m),
-			openshift.SetupWithManager(ctx, m, openshift.MachineOptions{Concurrency: o.Concurrency}),
+			openshift.SetupWithManager(ctx, m, openshift.Options{Concurrency: o.Concurrency}),
 		)
 	}
 	if slices.Contains(o.Dialects, ClusterAPI) {
@@ -44,7 +44,7 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 			machinedeployment.SetupWithManager(m, hooks),
 			clusterhealthcheck.SetupWithManager(ctx, m),
 			kwok.SetupConfigsWithManager(m),
-			extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{}),
+			extensionconfig.SetupWithManager(m, extensionconfig.Options{}),
 		)
 	}
 	if hasRunlevelControlPlanes(o.Dialects) {
@@ -54,25 +54,25 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 	return err
 }
 
-// A MachineDialect is an API that has Machines, or a part of one.
-type MachineDialect string
+// A Dialect is an API that has Machines, or a part of one.
+type Dialect string
 
 // The dialects. Cluster API's is not the default: if its own core controller runs, both would write the same Machines.
 const (
-	OpenShift  MachineDialect = "openshift"   // machine.openshift.io
-	ClusterAPI MachineDialect = "cluster-api" // cluster.x-k8s.io
+	OpenShift  Dialect = "openshift"   // machine.openshift.io
+	ClusterAPI Dialect = "cluster-api" // cluster.x-k8s.io
 	// ControlPlanes is the part of Cluster API that its own core does not have: RunlevelControlPlanes, beside the
 	// core's controllers.
-	ControlPlanes MachineDialect = "cluster-api-control-planes"
+	ControlPlanes Dialect = "cluster-api-control-planes"
 )
 
 // hasRunlevelControlPlanes reports whether RunlevelControlPlanes are reconciled.
-func hasRunlevelControlPlanes(dialects []MachineDialect) bool {
+func hasRunlevelControlPlanes(dialects []Dialect) bool {
 	return slices.Contains(dialects, ClusterAPI) || slices.Contains(dialects, ControlPlanes)
 }
 
 // checkDialects returns an error if a dialect is unknown.
-func checkDialects(dialects []MachineDialect) error {
+func checkDialects(dialects []Dialect) error {
 	for _, dialect := range dialects {
 		if dialect != OpenShift && dialect != ClusterAPI && dialect != ControlPlanes {
 			return fmt.Errorf("there is no dialect %q: write %s, %s or %s, or several with commas between them",

@@ -46,7 +46,7 @@ func newScene(t *testing.T) *scene {
 func (s *scene) in(t *testing.T) *scene { return &scene{Client: s.Client, t: t, control: s.control} }
 
 // manage runs all controllers of some APIs until the test ends.
-func (s *scene) manage(dialects ...manager.MachineDialect) {
+func (s *scene) manage(dialects ...manager.Dialect) {
 	s.t.Helper()
 	config := rest.CopyConfig(s.control.Config)
 	config.UserAgent = controllerAgent

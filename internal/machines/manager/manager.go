@@ -41,7 +41,7 @@ type Options struct {
 	// Concurrency is how many Machines are reconciled at once; 20 if it is 0.
 	Concurrency int
 	// Dialects are the APIs whose Machines are reconciled; OpenShift's alone if there are none.
-	Dialects []MachineDialect
+	Dialects []Dialect
 	// Namespaces are those whose objects are reconciled; all if there are none.
 	Namespaces []string
 }
@@ -75,13 +75,13 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 				return leader.Controllers{}, fmt.Errorf("add the controllers: %w", err)
 			}
 			return leader.Controllers{
-				Metrics: leader.ControllerMetrics{
+				Metrics: leader.Metrics{
 					Leads:   "runlevel_machine_leader",
 					Collect: func(to chan<- prometheus.Metric) { collect(ctx, m.GetClient(), o.Dialects, to) },
 				},
 				RelatedObjects: relatedObjects(o.Dialects),
 				Awaited:        &machinev1beta1.Machine{}, Awaits: "the controllers have not seen all machines yet",
-				Status: func(ctx context.Context) (clusteroperator.ControllerStatus, error) {
+				Status: func(ctx context.Context) (clusteroperator.Status, error) {
 					return readStatus(ctx, m.GetClient(), o.Dialects)
 				},
 			}, nil

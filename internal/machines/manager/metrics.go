@@ -75,7 +75,7 @@ var (
 
 // collect sends the metrics of the machines in the cache; those of Cluster API and of RunlevelControlPlanes if the
 // dialects have them. ctx is that of the controllers: a scrape has none.
-func collect(ctx context.Context, cached client.Reader, dialects []MachineDialect, to chan<- prometheus.Metric) {
+func collect(ctx context.Context, cached client.Reader, dialects []Dialect, to chan<- prometheus.Metric) {
 	// A kind that can't be listed is reported by collectorUp, and does not delay the scrape.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

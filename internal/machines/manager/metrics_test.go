@@ -79,7 +79,7 @@ func TestMetricsOfSetsAndHealthChecks(t *testing.T) {
 }
 
 // collected returns the metrics that are computed from objects, without namespaces.
-func collected(t *testing.T, reader client.Reader, dialects ...manager.MachineDialect) []string {
+func collected(t *testing.T, reader client.Reader, dialects ...manager.Dialect) []string {
 	t.Helper()
 	metrics := make(chan prometheus.Metric, 1000)
 	manager.Collect(t.Context(), reader, dialects, metrics)

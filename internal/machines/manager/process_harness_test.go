@@ -42,7 +42,7 @@ func TestControllerProcess(t *testing.T) {
 		config.UserAgent = controllerAgent
 		err = manager.Run(ctx, config, manager.Options{
 			Options:  leader.Options{Namespace: metav1.NamespaceDefault},
-			Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI},
+			Dialects: []manager.Dialect{manager.OpenShift, manager.ClusterAPI},
 		})
 	}
 	if err != nil {

@@ -52,7 +52,7 @@ func TestEachRightIsUsed(t *testing.T) {
 		Controllers: []string{"*", "-persistentvolume-attach-detach-controller", "-persistentvolume-binder-controller"},
 	})
 	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
-	s := &rightsScene{MachineStage: own, T: t, namespace: own.Namespace(t)}
+	s := &rightsScene{SharedSandbox: own, T: t, namespace: own.Namespace(t)}
 	s.applyRoles()
 	scheme, err := manager.NewScheme()
 	s.must(err)
@@ -93,7 +93,7 @@ func TestEachRightIsUsed(t *testing.T) {
 
 // A rightsScene is a control plane on which a controller has the rights of its payload.
 type rightsScene struct {
-	*machinetest.MachineStage
+	*machinetest.SharedSandbox
 	*testing.T
 	namespace string
 	admin     client.Client
@@ -127,7 +127,7 @@ func (s *rightsScene) run(namespaces ...string) string {
 	s.must(err)
 	address := free.Addr().String()
 	s.must(free.Close())
-	accounts := s.SharedSandbox.Client(s.T).CoreV1().ServiceAccounts(manager.DefaultNamespace)
+	accounts := s.Kubernetes(s.T).CoreV1().ServiceAccounts(manager.DefaultNamespace)
 	token, err := accounts.CreateToken(s.Context(), "machine-controller", &authenticationv1.TokenRequest{},
 		metav1.CreateOptions{})
 	s.must(err)
@@ -137,7 +137,7 @@ func (s *rightsScene) run(namespaces ...string) string {
 	go func() {
 		ended <- manager.Run(s.Context(), config, manager.Options{
 			Options:  leader.Options{Name: "it", Version: "1.0.0", Metrics: metricsserver.Serving{Address: address}},
-			Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI}, Namespaces: namespaces,
+			Dialects: []manager.Dialect{manager.OpenShift, manager.ClusterAPI}, Namespaces: namespaces,
 		})
 	}()
 	s.Cleanup(func() {

@@ -39,7 +39,7 @@ func newTrustScene(t *testing.T, resources ...string) *trustScene {
 	t.Helper()
 	own := machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
-	s := &trustScene{rightsScene: &rightsScene{MachineStage: own, T: t, namespace: own.Namespace(t)}}
+	s := &trustScene{rightsScene: &rightsScene{SharedSandbox: own, T: t, namespace: own.Namespace(t)}}
 	s.applyRoles()
 	scheme, err := manager.NewScheme()
 	s.must(err)

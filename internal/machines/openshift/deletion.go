@@ -23,7 +23,7 @@ import (
 
 // A deletionPass is one pass over a machine that is being deleted.
 type deletionPass struct {
-	r              *MachineReconciler
+	r              *reconciler
 	m              *machinev1beta1.Machine
 	status         machinev1beta1.MachineStatus // to be written
 	known          *remembered
@@ -42,7 +42,7 @@ type observedInfrastructure struct {
 }
 
 // reconcileDeletion runs the phases of a deletion until one waits, or the finalizer is removed.
-func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
+func (r *reconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
 	d := &deletionPass{r: r, m: m, known: r.remembered(m), status: *m.Status.DeepCopy()}
 	d.status.Phase, d.status.ErrorReason, d.status.ErrorMessage = ptr.To(machinev1beta1.PhaseDeleting), nil, nil
 	hookConditions(m, &d.status, r.options.Now())

@@ -39,7 +39,7 @@ func TestA2HooksAreReleasedInOrder(t *testing.T) {
 	t.Parallel()
 	f := stage.NewFixture(t)
 	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
-		return openshift.SetupWithManager(t.Context(), mgr, openshift.MachineOptions{LongestWait: time.Second})
+		return openshift.SetupWithManager(t.Context(), mgr, openshift.Options{LongestWait: time.Second})
 	})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}}
 	m := &machinev1beta1.Machine{

@@ -24,7 +24,7 @@ const (
 )
 
 // reconcileLive creates the infrastructure of a machine, and reports the progress.
-func (r *MachineReconciler) reconcileLive(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
+func (r *reconciler) reconcileLive(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
 	// The finalizer comes first: a machine must not be removed before its infrastructure.
 	if err := patch.AddFinalizer(ctx, r.client, m, machinev1beta1.MachineFinalizer); err != nil {
 		return ctrl.Result{}, err
@@ -59,7 +59,7 @@ func (r *MachineReconciler) reconcileLive(ctx context.Context, m *machinev1beta1
 }
 
 // observe reads the infrastructure of a machine, and creates it if it was never provisioned.
-func (r *MachineReconciler) observe(ctx context.Context, m *machinev1beta1.Machine) observation {
+func (r *reconciler) observe(ctx context.Context, m *machinev1beta1.Machine) observation {
 	wanted, err := machineForInfra(m)
 	var instance infra.Instance
 	if err == nil {
@@ -77,7 +77,7 @@ func (r *MachineReconciler) observe(ctx context.Context, m *machinev1beta1.Machi
 }
 
 // afterObservation returns when to reconcile again. Infrastructure without a problem is watched.
-func (r *MachineReconciler) afterObservation(m *machinev1beta1.Machine, seen observation) (ctrl.Result, error) {
+func (r *reconciler) afterObservation(m *machinev1beta1.Machine, seen observation) (ctrl.Result, error) {
 	var retry *infra.RetryError
 	var invalid *infra.InvalidError
 	switch {
@@ -90,7 +90,7 @@ func (r *MachineReconciler) afterObservation(m *machinev1beta1.Machine, seen obs
 }
 
 // writeProviderID writes the ID of the instance into the Machine.
-func (r *MachineReconciler) writeProviderID(ctx context.Context, m *machinev1beta1.Machine,
+func (r *reconciler) writeProviderID(ctx context.Context, m *machinev1beta1.Machine,
 	instance infra.Instance) error {
 	if !instance.IsProvisioned || ptr.Deref(m.Spec.ProviderID, "") == instance.ProviderID {
 		return nil
@@ -104,7 +104,7 @@ func (r *MachineReconciler) writeProviderID(ctx context.Context, m *machinev1bet
 }
 
 // markFailed sets the annotation of a failed machine: the state of its instance is unknown.
-func (r *MachineReconciler) markFailed(ctx context.Context, m *machinev1beta1.Machine) error {
+func (r *reconciler) markFailed(ctx context.Context, m *machinev1beta1.Machine) error {
 	if m.Annotations[instanceStateAnnotation] == unknownInstanceState {
 		return nil
 	}

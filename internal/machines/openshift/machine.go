@@ -38,40 +38,40 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/queue"
 )
 
-// MachineOptions configure a MachineReconciler. The zero value works.
-type MachineOptions struct {
+// Options configure a reconciler. The zero value works.
+type Options struct {
 	Concurrency int // how many machines are reconciled at once; 20 if it is 0
-	// Infrastructure is where the infrastructure of machines is created and deleted; infra.InfrastructureObjects if it
+	// Infrastructure is where the infrastructure of machines is created and deleted; infra.Objects if it
 	// is nil.
-	Infrastructure MachineInfrastructure
+	Infrastructure Infrastructure
 	// LongestWait limits the time until the next pass, for tests; 0 means no limit.
 	LongestWait time.Duration
 	Now         func() time.Time // time.Now if it is nil
 }
 
-// MachineInfrastructure is what the controller needs of infra.InfrastructureObjects, so that a test can have a script
+// Infrastructure is what the controller needs of infra.Objects, so that a test can have a script
 // instead.
-type MachineInfrastructure interface {
+type Infrastructure interface {
 	Get(ctx context.Context, m infra.Machine) (infra.Instance, error)
 	Create(ctx context.Context, m infra.Machine) (infra.Instance, error)
 	Delete(ctx context.Context, m infra.Machine) (infra.Instance, error)
 }
 
-// A MachineReconciler is the controller of Machines.
-type MachineReconciler struct {
+// A reconciler is the controller of Machines.
+type reconciler struct {
 	client         client.Client
 	server         client.Reader // reads past the cache
 	kubernetes     drain.Client
-	infrastructure MachineInfrastructure
+	infrastructure Infrastructure
 	events         machineevents.Recorder
-	options        MachineOptions
+	options        Options
 	memory         sync.Map // what is remembered of Machines, by their names
 	// cordoning is held while a node of the control plane is cordoned, so that they are cordoned one after the other.
 	cordoning sync.Mutex
 }
 
 // SetupWithManager adds the controller of Machines to a manager.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) error {
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Concurrency == 0 {
 		o.Concurrency = queue.Concurrency
 	}
@@ -82,7 +82,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 	if err != nil {
 		return err
 	}
-	r := &MachineReconciler{
+	r := &reconciler{
 		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, infrastructure: o.Infrastructure,
 		events: machineevents.Recorder{Events: mgr.GetEventRecorder("machine-controller")}, options: o,
 	}
@@ -97,7 +97,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 	if r.infrastructure != nil {
 		return b.Complete(r)
 	}
-	objects, err := infra.NewInfrastructureObjects(mgr)
+	objects, err := infra.NewObjects(mgr)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 }
 
 // Reconcile reconciles a Machine.
-func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	m := &machinev1beta1.Machine{}
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
@@ -129,7 +129,7 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	return result, err
 }
 
-func (r *MachineReconciler) reconcile(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
+func (r *reconciler) reconcile(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
 	if m.DeletionTimestamp.IsZero() {
 		return r.reconcileLive(ctx, m)
 	}
@@ -145,7 +145,7 @@ func (r *MachineReconciler) reconcile(ctx context.Context, m *machinev1beta1.Mac
 }
 
 // writeStatus writes a status if it differs. It fails with a conflict if the Machine has changed since it was read.
-func (r *MachineReconciler) writeStatus(ctx context.Context, m *machinev1beta1.Machine,
+func (r *reconciler) writeStatus(ctx context.Context, m *machinev1beta1.Machine,
 	next machinev1beta1.MachineStatus) error {
 	if !statusDiffers(m.Status, next) {
 		return nil
@@ -171,7 +171,7 @@ func machineForInfra(m *machinev1beta1.Machine) (infra.Machine, error) {
 
 // overtakes returns the function by which the queue decides whether the machine of a request goes before others. It
 // reads the cache. ctx ends the wait for a cache that is not filled yet.
-func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
+func (r *reconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
 		m := &machinev1beta1.Machine{}
 		return r.client.Get(ctx, request.NamespacedName, m) == nil && !m.DeletionTimestamp.IsZero() && isEnding(m)
@@ -203,14 +203,14 @@ var nodeMatters = predicate.Funcs{
 }
 
 // machinesOfNode returns the machines that are being deleted, and have a node.
-func (r *MachineReconciler) machinesOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+func (r *reconciler) machinesOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	isDeleting := func(m *machinev1beta1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineList{}, isDeleting,
 		client.MatchingFields{string(nodeIndex): node.GetName()})
 }
 
 // othersCordoned returns the other nodes of the control plane that are cordoned.
-func (r *MachineReconciler) othersCordoned(ctx context.Context, name string) ([]string, error) {
+func (r *reconciler) othersCordoned(ctx context.Context, name string) ([]string, error) {
 	var nodes corev1.NodeList
 	if err := r.server.List(ctx, &nodes, client.MatchingFields{"spec.unschedulable": "true"}); err != nil {
 		return nil, fmt.Errorf("list the nodes that take no pods: %w", err)

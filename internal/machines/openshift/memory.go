@@ -23,7 +23,7 @@ type remembered struct {
 	askUntil     time.Time
 }
 
-func (r *MachineReconciler) remembered(m *machinev1beta1.Machine) *remembered {
+func (r *reconciler) remembered(m *machinev1beta1.Machine) *remembered {
 	key := client.ObjectKeyFromObject(m)
 	known, _ := r.memory.LoadOrStore(key, &remembered{uid: m.UID})
 	if known.(*remembered).uid != m.UID {
@@ -34,6 +34,6 @@ func (r *MachineReconciler) remembered(m *machinev1beta1.Machine) *remembered {
 }
 
 // bounded returns a wait that is not longer than the longest one, if there is one.
-func (r *MachineReconciler) bounded(wait time.Duration) time.Duration {
+func (r *reconciler) bounded(wait time.Duration) time.Duration {
 	return min(wait, cmp.Or(r.options.LongestWait, wait))
 }

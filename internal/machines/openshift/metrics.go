@@ -49,7 +49,7 @@ func registerMetrics() error {
 
 // countPhase counts a transition to another phase. Deleting is not counted: its duration would be the age of the
 // machine.
-func (r *MachineReconciler) countPhase(m *machinev1beta1.Machine, before string) {
+func (r *reconciler) countPhase(m *machinev1beta1.Machine, before string) {
 	phase := ptr.Deref(m.Status.Phase, "")
 	if phase != before && phase != machinev1beta1.PhaseDeleting {
 		phaseTransitions.WithLabelValues(phase).Observe(r.options.Now().Sub(m.CreationTimestamp.Time).Seconds())

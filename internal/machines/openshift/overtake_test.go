@@ -48,7 +48,7 @@ func expectOvertaking(t *testing.T, heldIn deletion.Stage, hooks machinev1beta1.
 		},
 		SetUp: func(mgr ctrl.Manager) error {
 			return openshift.SetupWithManager(t.Context(), mgr,
-				openshift.MachineOptions{Concurrency: 1, Infrastructure: newScriptedProvider()})
+				openshift.Options{Concurrency: 1, Infrastructure: newScriptedProvider()})
 		},
 	})
 }

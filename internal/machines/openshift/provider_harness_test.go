@@ -71,7 +71,7 @@ func (p *scriptedProvider) callsOf(verb string) []providerCall {
 	return slices.DeleteFunc(slices.Clone(p.calls), func(c providerCall) bool { return verb != "" && c.verb != verb })
 }
 
-// Get implements openshift.MachineInfrastructure.
+// Get implements openshift.Infrastructure.
 func (p *scriptedProvider) Get(_ context.Context, m infra.Machine) (infra.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *scriptedProvider) Get(_ context.Context, m infra.Machine) (infra.Instan
 	return p.instances[m.Name], p.invalid
 }
 
-// Create implements openshift.MachineInfrastructure.
+// Create implements openshift.Infrastructure.
 func (p *scriptedProvider) Create(_ context.Context, m infra.Machine) (infra.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *scriptedProvider) Create(_ context.Context, m infra.Machine) (infra.Ins
 	return p.instances[m.Name], nil
 }
 
-// Delete implements openshift.MachineInfrastructure.
+// Delete implements openshift.Infrastructure.
 func (p *scriptedProvider) Delete(_ context.Context, m infra.Machine) (infra.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

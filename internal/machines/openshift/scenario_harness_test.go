@@ -35,16 +35,16 @@ func newScenario(t *testing.T) *scenario {
 }
 
 // quick has the controller look often.
-var quick = openshift.MachineOptions{LongestWait: 300 * time.Millisecond}
+var quick = openshift.Options{LongestWait: 300 * time.Millisecond}
 
 // start starts the controller with the infrastructure of the script.
-func (s *scenario) start(o openshift.MachineOptions) (stop func()) {
+func (s *scenario) start(o openshift.Options) (stop func()) {
 	s.Helper()
 	o.Infrastructure = s.provider
 	return s.startWith(o)
 }
 
-func (s *scenario) startWith(o openshift.MachineOptions) (stop func()) {
+func (s *scenario) startWith(o openshift.Options) (stop func()) {
 	s.Helper()
 	config := sandboxtest.Tap(stage.Sandbox(s).Config, s.writes.tap)
 	return stage.ManageIn(s, s.Namespace, config, func(mgr ctrl.Manager) error {

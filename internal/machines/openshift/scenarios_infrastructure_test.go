@@ -25,7 +25,7 @@ import (
 // TestA10RetryIsHonoured has infrastructure say when it wants to be asked again: passes before then don't ask it.
 func TestA10RetryIsHonoured(t *testing.T) {
 	s := newScenario(t)
-	s.start(openshift.MachineOptions{})
+	s.start(openshift.Options{})
 	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
 	const after = 7 * time.Second
 	s.provider.say(func() {
@@ -67,7 +67,7 @@ func TestA10WhatWasNeverMadeHoldsNothing(t *testing.T) {
 // that is deleted meanwhile goes.
 func TestAKindThatIsServedLater(t *testing.T) {
 	s := newScenario(t)
-	s.startWith(openshift.MachineOptions{})
+	s.startWith(openshift.Options{})
 	crd := laterMachines(t)
 	s.DeleteAfterwards(crd)
 	for _, name := range []string{"a", "b"} {

@@ -15,7 +15,7 @@ import (
 // TestMomentsOfHooks makes the moments of a machine whose hooks are removed one after the other.
 func TestMomentsOfHooks(t *testing.T) {
 	s := newScenario(t)
-	s.start(openshift.MachineOptions{})
+	s.start(openshift.Options{})
 	node := s.addNode("a1", nil)
 	s.addPod("db", node, nil)
 	web := s.NewPod("web", node)
@@ -50,7 +50,7 @@ func TestMomentsOfSkippedDrains(t *testing.T) {
 	}
 	t.Run("08-excluded", func(t *testing.T) {
 		s := newScenario(t)
-		s.start(openshift.MachineOptions{})
+		s.start(openshift.Options{})
 		m := s.addMachine("a2", s.addNode("a2", nil), hooks)
 		s.MustPatch(m, `{"metadata":{"annotations":{"machine.openshift.io/exclude-node-draining":""}}}`)
 		s.MustDelete(m)
@@ -58,7 +58,7 @@ func TestMomentsOfSkippedDrains(t *testing.T) {
 	})
 	t.Run("09-without-a-node", func(t *testing.T) {
 		s := newScenario(t)
-		s.start(openshift.MachineOptions{})
+		s.start(openshift.Options{})
 		s.MustDelete(s.addMachine("a3", nil, hooks))
 		s.compareMoment("09-without-a-node", "a3")
 	})
@@ -76,7 +76,7 @@ func TestMomentsOfTheActuator(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(t)
-			s.start(openshift.MachineOptions{})
+			s.start(openshift.Options{})
 			m := s.addMachine("a4", s.addNode("a4", nil), machinev1beta1.LifecycleHooks{})
 			s.provider.say(func() { s.provider.deletes = answers })
 			s.MustDelete(m)
@@ -95,7 +95,7 @@ func TestMomentsOfTheActuator(t *testing.T) {
 func TestMomentsOfTheControlPlane(t *testing.T) {
 	s := newScenario(t)
 	s.haveControlPlane()
-	s.start(openshift.MachineOptions{})
+	s.start(openshift.Options{})
 	label := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	node, two := s.addNode("cp1", label), s.addNode("cp2", label)
 	s.MustPatch(s.addPod("w1", node, nil), `{"metadata":{"finalizers":["example.com/hold"]}}`)

@@ -87,7 +87,7 @@ func extensionsOf(ctx context.Context, c *cluster.Cluster, q ExtensionQuery) ([]
 	if q.URL != "" {
 		config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "extension"}}
 		config.Spec.ClientConfig = runtimev1.ClientConfig{URL: q.URL, CABundle: q.CA}
-		handlers, err := new(runtimehook.HookClient).Discover(ctx, config)
+		handlers, err := new(runtimehook.Client).Discover(ctx, config)
 		config.Status.Handlers = handlers
 		config.Status.Conditions = []metav1.Condition{{
 			Type:   runtimev1.ExtensionConfigDiscoveredCondition,

@@ -89,7 +89,7 @@ func PreviewRunlevelControlPlane(ctx context.Context, c *cluster.Cluster,
 		judged:   judged,
 		preview:  p,
 		machines: judged.Machines(),
-		asked:    map[string]runtimehook.HookDecision{},
+		asked:    map[string]runtimehook.Decision{},
 	}
 	s.run(ctx, q.Extension)
 	return p, nil

@@ -26,7 +26,7 @@ type planeSimulation struct {
 	hooks    *runtimehook.InPlaceHooks
 	preview  *ControlPlanePreview
 	machines []controlplane.Machine
-	asked    map[string]runtimehook.HookDecision // of machines, by name
+	asked    map[string]runtimehook.Decision // of machines, by name
 	made     int
 }
 
@@ -93,23 +93,23 @@ func (s *planeSimulation) execute(ctx context.Context, step controlplane.Step, u
 }
 
 // ask asks the extension whether a machine can be updated in place, unless that is ruled out before.
-func (s *planeSimulation) ask(ctx context.Context, name string, unregistered error) (runtimehook.HookDecision, error) {
+func (s *planeSimulation) ask(ctx context.Context, name string, unregistered error) (runtimehook.Decision, error) {
 	m := s.member(name)
 	if reason := s.judged.RuledOut(m); reason != "" {
-		return runtimehook.HookDecision{Reasons: []string{reason}}, nil
+		return runtimehook.Decision{Reasons: []string{reason}}, nil
 	}
 	if unregistered != nil {
-		return runtimehook.HookDecision{}, unregistered
+		return runtimehook.Decision{}, unregistered
 	}
 	objects := s.judged.Objects(m)
 	template := s.wanted.plane.Spec.MachineTemplate.Spec
 	infrastructure, err := s.wanted.updated(ctx, s.cluster, objects.Infrastructure, template.InfrastructureRef)
 	if err != nil {
-		return runtimehook.HookDecision{}, err
+		return runtimehook.Decision{}, err
 	}
 	bootstrap, err := s.wanted.updated(ctx, s.cluster, objects.Bootstrap, template.Bootstrap.ConfigRef)
 	if err != nil {
-		return runtimehook.HookDecision{}, err
+		return runtimehook.Decision{}, err
 	}
 	return s.hooks.CanUpdateMachine(ctx, s.judged.Request(m, infrastructure, bootstrap))
 }

@@ -27,8 +27,8 @@ const (
 	mostOfHeaders = 64 << 10
 )
 
-// A HookClient calls extensions. The zero value works.
-type HookClient struct {
+// A Client calls extensions. The zero value works.
+type Client struct {
 	// DialContext connects to extensions; net.Dialer's if it is nil. Outside of a cluster it can forward to the pods of
 	// a Service.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
@@ -69,7 +69,7 @@ func newCall(config *runtimev1.ExtensionConfig, extension, hook, handler string,
 }
 
 // post sends a request, and reads the answer into response, within the call's timeout.
-func (c *HookClient) post(ctx context.Context, to *call, request, response any) error {
+func (c *Client) post(ctx context.Context, to *call, request, response any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("write the request to extension %s: %w", to.extension, err)
@@ -90,7 +90,7 @@ func (c *HookClient) post(ctx context.Context, to *call, request, response any) 
 }
 
 // exchange sends the body of a request, and returns that of the answer.
-func (c *HookClient) exchange(ctx context.Context, to *call, body []byte) ([]byte, error) {
+func (c *Client) exchange(ctx context.Context, to *call, body []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("call extension %s: %w", to.extension, err)
@@ -132,7 +132,7 @@ func (c *call) refusal(response *http.Response) *CallError {
 
 // httpClient returns a client for one call, so that the next one uses a changed certificate or address. It follows no
 // redirects, which could lead to servers that the ExtensionConfig does not name.
-func (c *HookClient) httpClient(to *call) *http.Client {
+func (c *Client) httpClient(to *call) *http.Client {
 	dial := c.DialContext
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: to.timeout}).DialContext

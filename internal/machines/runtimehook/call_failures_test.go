@@ -242,7 +242,7 @@ func TestServices(t *testing.T) {
 				return (&net.Dialer{}).DialContext(ctx, network, s.Address())
 			}
 			progress, err := s.hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
-			if want := (runtimehook.UpdateProgress{RetryAfter: 5 * time.Second, Message: "half"}); err != nil ||
+			if want := (runtimehook.Progress{RetryAfter: 5 * time.Second, Message: "half"}); err != nil ||
 				progress != want {
 				t.Fatal(progress, err)
 			}

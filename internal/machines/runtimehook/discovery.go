@@ -24,7 +24,7 @@ const (
 
 // Discover calls the hook Discovery of an extension, and returns its handlers for the status of its ExtensionConfig. An
 // answer with an invalid handler is refused as a whole; the error lists all problems.
-func (c *HookClient) Discover(ctx context.Context,
+func (c *Client) Discover(ctx context.Context,
 	config *runtimev1.ExtensionConfig) ([]runtimev1.ExtensionHandler, error) {
 	if problems := validation.IsDNS1123Label(config.Name); len(problems) > 0 {
 		return nil, &CallError{

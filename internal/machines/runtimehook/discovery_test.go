@@ -31,7 +31,7 @@ func TestDiscoveriesThatAreRefused(t *testing.T) {
 	} {
 		s := newScene(t)
 		s.Answer("Discovery", fmt.Sprintf(`{"status":"Success","handlers":[%s]}`, handlers))
-		found, err := (&runtimehook.HookClient{}).Discover(t.Context(), s.config)
+		found, err := (&runtimehook.Client{}).Discover(t.Context(), s.config)
 		checkError(t, err, "extension ext answered Discovery with handlers that are refused (")
 		if err == nil || !strings.Contains(err.Error(), want) || found != nil {
 			t.Errorf("%v, want %s", err, want)
@@ -45,7 +45,7 @@ func TestDiscoveryFillsIn(t *testing.T) {
 	s.Answer("Discovery", `{"status":"Success","handlers":[
 		{"name":"u","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}},
 		{"name":"b","timeoutSeconds":30,"failurePolicy":"Ignore","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"BeforeClusterDelete"}}]}`)
-	found, err := (&runtimehook.HookClient{}).Discover(t.Context(), s.config)
+	found, err := (&runtimehook.Client{}).Discover(t.Context(), s.config)
 	if err != nil || len(found) != 2 {
 		t.Fatal(found, err)
 	}
@@ -60,6 +60,6 @@ func TestDiscoveryFillsIn(t *testing.T) {
 func TestNamesWithDotsAreRefused(t *testing.T) {
 	s := newScene(t)
 	s.config.Name = "a.b"
-	_, err := (&runtimehook.HookClient{}).Discover(t.Context(), s.config)
+	_, err := (&runtimehook.Client{}).Discover(t.Context(), s.config)
 	checkError(t, err, "extension a.b has a name that is no DNS label")
 }

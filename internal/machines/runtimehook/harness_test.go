@@ -43,7 +43,7 @@ func newHooks(all ...*runtimev1.ExtensionConfig) *runtimehook.InPlaceHooks {
 // A scene is an extension that is discovered, and the hooks that find it.
 type scene struct {
 	*testing.T
-	*runtimehooktest.TestExtension
+	*runtimehooktest.Extension
 	config *runtimev1.ExtensionConfig
 	hooks  *runtimehook.InPlaceHooks
 }
@@ -51,7 +51,7 @@ type scene struct {
 // newScene runs an extension whose certificate is for the names.
 func newScene(t *testing.T, names ...string) *scene {
 	t.Helper()
-	s := &scene{T: t, TestExtension: runtimehooktest.New(t, names...)}
+	s := &scene{T: t, Extension: runtimehooktest.New(t, names...)}
 	s.config = newConfig("ext", s.ClientConfig())
 	s.hooks = newHooks(s.config)
 	return s

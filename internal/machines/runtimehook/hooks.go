@@ -16,11 +16,11 @@ import (
 
 // InPlaceHooks calls the hooks of updates in place, each at the extension that has a handler for it.
 type InPlaceHooks struct {
-	Registry ExtensionRegistry // for decisions, which can't be undone
-	Client   HookClient
+	Registry Registry // for decisions, which can't be undone
+	Client   Client
 
-	callees ExtensionRegistry // for calls of UpdateMachine, of which there are many
-	known   *cache.Expiring   // decisions of extensions, by questions
+	callees Registry        // for calls of UpdateMachine, of which there are many
+	known   *cache.Expiring // decisions of extensions, by questions
 }
 
 // answerLifetime is how long an answer is cached: an extension that is repaired without a change of its ExtensionConfig
@@ -32,29 +32,29 @@ const answerLifetime = 10 * time.Minute
 // UpdateMachine, which are repeated. Namespaces are read live, one by one, and only their labels.
 func NewInPlaceHooks(cached, live client.Reader) *InPlaceHooks {
 	return &InPlaceHooks{
-		Registry: ExtensionRegistry{Configs: live, Namespaces: live},
-		callees:  ExtensionRegistry{Configs: cached, Namespaces: live},
+		Registry: Registry{Configs: live, Namespaces: live},
+		callees:  Registry{Configs: cached, Namespaces: live},
 		known:    cache.NewExpiring(),
 	}
 }
 
-// A HookDecision is whether machines can be updated in place; if not, they are replaced.
-type HookDecision struct {
+// A Decision is whether machines can be updated in place; if not, they are replaced.
+type Decision struct {
 	CanUpdate bool
 	Extension string   // the handler that was called; empty if there is none
 	Reasons   []string // why machines are replaced
 }
 
 // String returns a decision in one line.
-func (d HookDecision) String() string {
+func (d Decision) String() string {
 	if d.CanUpdate {
 		return "extension " + d.Extension + " can update in place"
 	}
 	return "replaced, since " + strings.Join(d.Reasons, "; ")
 }
 
-// An UpdateProgress is the progress of the update of a machine.
-type UpdateProgress struct {
+// Progress is the progress of the update of a machine.
+type Progress struct {
 	Done       bool
 	RetryAfter time.Duration // when the extension is to be called again, if the update is not done
 	Message    string        // of the extension, in one line
@@ -64,7 +64,7 @@ type UpdateProgress struct {
 // extension with a handler for UpdateMachine as well. The answer is cached for ten minutes, or until the
 // ExtensionConfig changes. After an error, call it again later.
 func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context,
-	request *hooksv1.CanUpdateMachineSetRequest) (HookDecision, error) {
+	request *hooksv1.CanUpdateMachineSetRequest) (Decision, error) {
 	namespace := request.Current.MachineSet.Namespace
 	handler, reason, err := h.decider(ctx, CanUpdateMachineSet, namespace)
 	if handler == nil || err != nil {
@@ -72,10 +72,10 @@ func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context,
 	}
 	q, err := questionOf(handler, request)
 	if err != nil {
-		return HookDecision{}, err
+		return Decision{}, err
 	}
 	if known, isKnown := h.known.Get(q); isKnown {
-		return known.(HookDecision), nil
+		return known.(Decision), nil
 	}
 	sent := request.DeepCopy()
 	sent.TypeMeta = typeMeta("CanUpdateMachineSetRequest")
@@ -92,10 +92,10 @@ func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context,
 
 // decider returns the handler of a hook that decides about updates in place. Without it, or without one that updates
 // machines, the decision is not to update any.
-func (h *InPlaceHooks) decider(ctx context.Context, hook, namespace string) (*HookHandler, HookDecision, error) {
+func (h *InPlaceHooks) decider(ctx context.Context, hook, namespace string) (*Handler, Decision, error) {
 	serving, err := h.Registry.serving(ctx, namespace)
 	if err != nil {
-		return nil, HookDecision{}, err
+		return nil, Decision{}, err
 	}
 	handler, err := serving.handler(hook)
 	if err != nil || handler == nil {
@@ -105,13 +105,13 @@ func (h *InPlaceHooks) decider(ctx context.Context, hook, namespace string) (*Ho
 	if err != nil || updater == nil {
 		return nil, withoutHandler(UpdateMachine), err
 	}
-	return handler, HookDecision{}, nil
+	return handler, Decision{}, nil
 }
 
 // CanUpdateMachine returns whether one machine can be updated in place, which requires an extension with a handler for
 // UpdateMachine as well. The answer is not cached.
 func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context,
-	request *hooksv1.CanUpdateMachineRequest) (HookDecision, error) {
+	request *hooksv1.CanUpdateMachineRequest) (Decision, error) {
 	handler, reason, err := h.decider(ctx, CanUpdateMachine, request.Current.Machine.Namespace)
 	if handler == nil || err != nil {
 		return reason, err
@@ -126,7 +126,7 @@ func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context,
 }
 
 // needed returns an error if there is no handler that updates machines.
-func needed(updater *HookHandler, err error) (*HookHandler, error) {
+func needed(updater *Handler, err error) (*Handler, error) {
 	if err == nil && updater == nil {
 		err = errors.New("no extension answers the hook " + UpdateMachine +
 			": make the ExtensionConfig of one, or delete the machine")
@@ -138,20 +138,20 @@ func needed(updater *HookHandler, err error) (*HookHandler, error) {
 // whatever the failurePolicy: a machine is not updated until the extension reports that it is done. An ExtensionConfig
 // that is not discovered yet does not stop an update, unless it is the extension's own.
 func (h *InPlaceHooks) UpdateMachine(ctx context.Context,
-	request *hooksv1.UpdateMachineRequest) (UpdateProgress, error) {
+	request *hooksv1.UpdateMachineRequest) (Progress, error) {
 	serving, err := h.callees.serving(ctx, request.Desired.Machine.Namespace)
 	if err != nil {
-		return UpdateProgress{}, err
+		return Progress{}, err
 	}
 	handler, err := needed(serving.updater())
 	if err != nil {
-		return UpdateProgress{}, err
+		return Progress{}, err
 	}
 	sent := request.DeepCopy()
 	sent.TypeMeta = typeMeta("UpdateMachineRequest")
 	var response updateAnswer
 	if err := h.Client.ask(ctx, handler, sent, &response); err != nil {
-		return UpdateProgress{}, err
+		return Progress{}, err
 	}
 	return response.progress(handler)
 }
@@ -188,16 +188,16 @@ type updateAnswer struct {
 	RetryAfterSeconds *int32 `json:"retryAfterSeconds"`
 }
 
-func (a *updateAnswer) progress(handler *HookHandler) (UpdateProgress, error) {
+func (a *updateAnswer) progress(handler *Handler) (Progress, error) {
 	switch after := a.RetryAfterSeconds; {
 	case after == nil:
-		return UpdateProgress{}, wrongAnswer(handler.Name,
+		return Progress{}, wrongAnswer(handler.Name,
 			"answered no retryAfterSeconds, which is 0 for an update that is done")
 	case *after < 0:
-		return UpdateProgress{}, wrongAnswer(handler.Name, "answered retryAfterSeconds %d, which is less than 0",
+		return Progress{}, wrongAnswer(handler.Name, "answered retryAfterSeconds %d, which is less than 0",
 			*after)
 	default:
-		return UpdateProgress{
+		return Progress{
 			Done:       *after == 0,
 			RetryAfter: time.Duration(*after) * time.Second,
 			Message:    shown(a.Message),
@@ -217,7 +217,7 @@ type hookResponse interface {
 }
 
 // ask calls a handler with the settings of its ExtensionConfig. The settings of the request take precedence.
-func (c *HookClient) ask(ctx context.Context, handler *HookHandler, request hookRequest, response hookResponse) error {
+func (c *Client) ask(ctx context.Context, handler *Handler, request hookRequest, response hookResponse) error {
 	own := strings.TrimSuffix(handler.Name, "."+handler.config.Name)
 	to, err := newCall(handler.config, handler.Name, handler.RequestHook.Hook, own, handler.timeout())
 	if err != nil {
@@ -234,26 +234,26 @@ func (c *HookClient) ask(ctx context.Context, handler *HookHandler, request hook
 	return checkStatus(handler.Name, response.GetStatus(), response.GetMessage())
 }
 
-func withoutHandler(hook string) HookDecision {
-	return HookDecision{Reasons: []string{"no extension answers the hook " + hook + " in this namespace"}}
+func withoutHandler(hook string) Decision {
+	return Decision{Reasons: []string{"no extension answers the hook " + hook + " in this namespace"}}
 }
 
 // ignored returns the decision after a failed call: the error, unless failurePolicy is Ignore: then machines are
 // replaced.
-func ignored(handler *HookHandler, err error) (HookDecision, error) {
+func ignored(handler *Handler, err error) (Decision, error) {
 	if handler.FailurePolicy != runtimev1.FailurePolicyIgnore || !IsUnanswered(err) {
-		return HookDecision{}, err
+		return Decision{}, err
 	}
-	return HookDecision{Extension: handler.Name, Reasons: []string{err.Error() + " (its failurePolicy is Ignore)"}}, nil
+	return Decision{Extension: handler.Name, Reasons: []string{err.Error() + " (its failurePolicy is Ignore)"}}, nil
 }
 
 // decide compares the changes that an extension covers with the desired ones.
-func decide(handler *HookHandler, changes []change) (HookDecision, error) {
-	decision := HookDecision{Extension: handler.Name}
+func decide(handler *Handler, changes []change) (Decision, error) {
+	decision := Decision{Extension: handler.Name}
 	for _, c := range changes {
 		paths, err := c.uncovered()
 		if err != nil {
-			return HookDecision{}, wrongAnswer(handler.Name, "answered a patch that is refused (%s)",
+			return Decision{}, wrongAnswer(handler.Name, "answered a patch that is refused (%s)",
 				shown(err.Error()))
 		}
 		decision.Reasons = append(decision.Reasons, paths...)

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An ExtensionRegistry finds the extension for a hook. It has no state: the handlers of extensions are in the statuses
+// A Registry finds the extension for a hook. It has no state: the handlers of extensions are in the statuses
 // of ExtensionConfigs.
-type ExtensionRegistry struct {
+type Registry struct {
 	Configs    client.Reader // of ExtensionConfigs
 	Namespaces client.Reader // of the labels of namespaces, which are only read if a namespaceSelector needs them
 }
@@ -26,7 +26,7 @@ type ExtensionRegistry struct {
 // Find returns the handler of a hook for the objects of a namespace; nil if there is none. Two handlers for one hook
 // are an error, since each would cover only a part of the change. Find also fails while an extension that serves the
 // namespace is not discovered: whether it has a handler is not known, and replaced machines could not be restored.
-func (r *ExtensionRegistry) Find(ctx context.Context, hook, namespace string) (*HookHandler, error) {
+func (r *Registry) Find(ctx context.Context, hook, namespace string) (*Handler, error) {
 	serving, err := r.serving(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ type unknownExtension struct {
 }
 
 // serving returns the extensions of a namespace, ordered by their names.
-func (r *ExtensionRegistry) serving(ctx context.Context, namespace string) (*servingExtensions, error) {
+func (r *Registry) serving(ctx context.Context, namespace string) (*servingExtensions, error) {
 	var configs runtimev1.ExtensionConfigList
 	if err := r.Configs.List(ctx, &configs); err != nil {
 		return nil, fmt.Errorf("list ExtensionConfigs: %w", err)
@@ -71,7 +71,7 @@ func (r *ExtensionRegistry) serving(ctx context.Context, namespace string) (*ser
 }
 
 // handler returns the only handler of a hook; nil if there is none.
-func (s *servingExtensions) handler(hook string) (*HookHandler, error) {
+func (s *servingExtensions) handler(hook string) (*Handler, error) {
 	if len(s.unknown) > 0 {
 		return nil, s.unknown[0].problem
 	}
@@ -80,7 +80,7 @@ func (s *servingExtensions) handler(hook string) (*HookHandler, error) {
 
 // updater returns the handler that updates machines; nil if there is none. It may have begun an update, which has to
 // end: an extension that was never known to have the hook does not matter beside it.
-func (s *servingExtensions) updater() (*HookHandler, error) {
+func (s *servingExtensions) updater() (*Handler, error) {
 	found := s.handlers(UpdateMachine)
 	hadHook := func(e unknownExtension) bool { return len(handlersOf(e.config, UpdateMachine)) > 0 }
 	if len(found) == 1 && !slices.ContainsFunc(s.unknown, hadHook) {
@@ -89,8 +89,8 @@ func (s *servingExtensions) updater() (*HookHandler, error) {
 	return s.handler(UpdateMachine)
 }
 
-func (s *servingExtensions) handlers(hook string) []*HookHandler {
-	var found []*HookHandler
+func (s *servingExtensions) handlers(hook string) []*Handler {
+	var found []*Handler
 	for _, config := range s.discovered {
 		found = append(found, handlersOf(config, hook)...)
 	}
@@ -98,7 +98,7 @@ func (s *servingExtensions) handlers(hook string) []*HookHandler {
 }
 
 // serves reports whether an extension serves a namespace. An extension that is being deleted serves none.
-func (r *ExtensionRegistry) serves(ctx context.Context, config *runtimev1.ExtensionConfig,
+func (r *Registry) serves(ctx context.Context, config *runtimev1.ExtensionConfig,
 	namespace string) (bool, error) {
 	if config.DeletionTimestamp != nil {
 		return false, nil
@@ -146,17 +146,17 @@ func checkDiscovered(config *runtimev1.ExtensionConfig) error {
 	return nil
 }
 
-func handlersOf(config *runtimev1.ExtensionConfig, hook string) []*HookHandler {
-	var found []*HookHandler
+func handlersOf(config *runtimev1.ExtensionConfig, hook string) []*Handler {
+	var found []*Handler
 	for _, h := range config.Status.Handlers {
 		if h.RequestHook.Hook == hook && h.RequestHook.APIVersion == hooksv1.GroupVersion.String() {
-			found = append(found, &HookHandler{h, config})
+			found = append(found, &Handler{h, config})
 		}
 	}
 	return found
 }
 
-func onlyOne(found []*HookHandler, hook string) (*HookHandler, error) {
+func onlyOne(found []*Handler, hook string) (*Handler, error) {
 	switch len(found) {
 	case 0:
 		return nil, nil

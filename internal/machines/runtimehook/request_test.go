@@ -17,7 +17,7 @@ func TestCallsAreThoseOfClusterAPI(t *testing.T) {
 	t.Run("Discovery", func(t *testing.T) {
 		s := newScene(t)
 		r := s.play("discovery", &hooksv1.DiscoveryRequest{})
-		handlers, err := (&runtimehook.HookClient{}).Discover(t.Context(), s.config)
+		handlers, err := (&runtimehook.Client{}).Discover(t.Context(), s.config)
 		if err != nil || len(handlers) != 3 {
 			t.Fatal(handlers, err)
 		}
@@ -48,7 +48,7 @@ func TestCallsAreThoseOfClusterAPI(t *testing.T) {
 	})
 	t.Run("UpdateMachine", func(t *testing.T) {
 		s, request := newScene(t), &hooksv1.UpdateMachineRequest{}
-		for name, want := range map[string]runtimehook.UpdateProgress{
+		for name, want := range map[string]runtimehook.Progress{
 			"updatemachine-progress": {RetryAfter: 3 * time.Second, Message: "step 1 of 3"},
 			"updatemachine":          {Done: true, Message: "step 3 of 3"},
 		} {

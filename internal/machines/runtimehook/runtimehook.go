@@ -3,7 +3,7 @@
 // runtime hooks Discovery, CanUpdateMachineSet, CanUpdateMachine and UpdateMachine on Cluster API's own wire types and
 // paths.
 //
-// An ExtensionRegistry finds the extension for a hook. A HookClient makes one call. Only changes of specs are accepted
+// A Registry finds the extension for a hook. A Client makes one call. Only changes of specs are accepted
 // from an extension; if anything else differs, machines are replaced, and the differences are listed by their paths.
 // The package writes nothing to the cluster: package extensionconfig maintains ExtensionConfigs.
 //
@@ -25,9 +25,9 @@ const (
 	UpdateMachine       = "UpdateMachine"
 )
 
-// A HookHandler is one function of an extension: it answers one hook. Its Name is the handler's own name, a dot, and
+// A Handler is one function of an extension: it answers one hook. Its Name is the handler's own name, a dot, and
 // the ExtensionConfig's.
-type HookHandler struct {
+type Handler struct {
 	runtimev1.ExtensionHandler
 	config *runtimev1.ExtensionConfig
 }
@@ -35,7 +35,7 @@ type HookHandler struct {
 // defaultTimeout is the timeout of a handler without one.
 const defaultTimeout = hooksv1.DefaultHandlersTimeoutSeconds * time.Second
 
-func (h *HookHandler) timeout() time.Duration {
+func (h *Handler) timeout() time.Duration {
 	if h.TimeoutSeconds <= 0 {
 		return defaultTimeout
 	}

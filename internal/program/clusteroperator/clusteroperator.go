@@ -2,7 +2,7 @@
 // available, its version, what an administrator has to fix, and whether a minor update is allowed. It finds out which
 // rights the controller lacks from the requests that the API server refuses.
 //
-// It does not know the work of the controller: ReporterOptions.Status returns its state.
+// It does not know the work of the controller: Options.Status returns its state.
 //
 // NewReporter is the call to start from.
 package clusteroperator
@@ -33,43 +33,43 @@ import (
 // may have changed it.
 const reportEvery = 10 * time.Second
 
-// ReporterOptions describe the controller. All are required.
-type ReporterOptions struct {
+// Options describe the controller. All are required.
+type Options struct {
 	Name           string // of the ClusterOperator, and of the controller's service account
 	Namespace      string // of the service account
 	Version        string // of the release
 	RelatedObjects []configv1.ObjectReference
 	// Status returns the state of the controller. It is called often, and should read from caches.
-	Status  func(context.Context) (ControllerStatus, error)
+	Status  func(context.Context) (Status, error)
 	Denials *Denials // of the controller's connection
 }
 
-// A StatusReporter writes the status of the ClusterOperator, when it changes. It is a runnable of a manager, for the
+// A Reporter writes the status of the ClusterOperator, when it changes. It is a runnable of a manager, for the
 // leader.
-type StatusReporter struct {
-	ReporterOptions
+type Reporter struct {
+	Options
 	client    client.Client // without a cache
 	lastError string        // why the status can't be written; it is logged when it changes
 }
 
 // NewReporter returns a reporter. Its own requests are not checked for missing rights.
-func NewReporter(connection *rest.Config, o ReporterOptions) (*StatusReporter, error) {
+func NewReporter(connection *rest.Config, o Options) (*Reporter, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(configv1.Install(scheme), authorizationv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	c, err := client.New(connection, client.Options{Scheme: scheme})
-	return &StatusReporter{ReporterOptions: o, client: c}, err
+	return &Reporter{Options: o, client: c}, err
 }
 
 // Start reports until ctx ends.
-func (r *StatusReporter) Start(ctx context.Context) error {
+func (r *Reporter) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) { r.log(ctx, r.report(ctx)) }, reportEvery)
 	return nil
 }
 
 // log logs why the status can't be written, once.
-func (r *StatusReporter) log(ctx context.Context, err error) {
+func (r *Reporter) log(ctx context.Context, err error) {
 	now := ""
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -86,7 +86,7 @@ func (r *StatusReporter) log(ctx context.Context, err error) {
 }
 
 // report writes the status if it has changed.
-func (r *StatusReporter) report(ctx context.Context) error {
+func (r *Reporter) report(ctx context.Context) error {
 	lacking, err := r.Denials.stillLacking(ctx, r.client)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (r *StatusReporter) report(ctx context.Context) error {
 }
 
 // clusterOperator returns the ClusterOperator. It creates one if there is none.
-func (r *StatusReporter) clusterOperator(ctx context.Context) (*configv1.ClusterOperator, error) {
+func (r *Reporter) clusterOperator(ctx context.Context) (*configv1.ClusterOperator, error) {
 	found := &configv1.ClusterOperator{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: r.Name}, found)
 	if apierrors.IsNotFound(err) {
@@ -131,19 +131,19 @@ const (
 	ReasonRightsMissing = "RightsMissing"
 )
 
-// A ControllerStatus is the state of a controller and of its work.
-type ControllerStatus struct {
+// A Status is the state of a controller and of its work.
+type Status struct {
 	// Awaits is what the controller waits for at its start; empty once it is available.
 	Awaits string
 	// Degraded is what an administrator has to fix, NotUpgradeable what prevents a minor update.
-	Degraded, NotUpgradeable ControllerProblem
+	Degraded, NotUpgradeable Problem
 }
 
-// A ControllerProblem is the reason and the message of a condition; without a reason, there is no problem.
-type ControllerProblem struct{ Reason, Message string }
+// A Problem is the reason and the message of a condition; without a reason, there is no problem.
+type Problem struct{ Reason, Message string }
 
 // next returns the next status, from the status before, the state of the controller, and the rights that it lacks.
-func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s ControllerStatus, lacking []string,
+func (o Options) next(before configv1.ClusterOperatorStatus, s Status, lacking []string,
 	now metav1.Time) configv1.ClusterOperatorStatus {
 	after := *before.DeepCopy()
 	if s.Awaits == "" {
@@ -173,7 +173,7 @@ func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s Controlle
 // condition returns a condition with the status ofProblem if there is a problem, and the opposite status if there is
 // none.
 func condition(name configv1.ClusterStatusConditionType, ofProblem configv1.ConditionStatus,
-	p ControllerProblem) configv1.ClusterOperatorStatusCondition {
+	p Problem) configv1.ClusterOperatorStatusCondition {
 	c := configv1.ClusterOperatorStatusCondition{Type: name, Status: ofProblem, Reason: p.Reason, Message: p.Message}
 	if p.Reason != "" {
 		return c
@@ -185,31 +185,31 @@ func condition(name configv1.ClusterStatusConditionType, ofProblem configv1.Cond
 	return c
 }
 
-func (s ControllerStatus) available() configv1.ClusterOperatorStatusCondition {
-	var p ControllerProblem
+func (s Status) available() configv1.ClusterOperatorStatusCondition {
+	var p Problem
 	if s.Awaits != "" {
-		p = ControllerProblem{ReasonStarting, s.Awaits}
+		p = Problem{ReasonStarting, s.Awaits}
 	}
 	return condition(configv1.OperatorAvailable, configv1.ConditionFalse, p)
 }
 
-func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus,
-	s ControllerStatus) configv1.ClusterOperatorStatusCondition {
+func (o Options) progressing(before configv1.ClusterOperatorStatus,
+	s Status) configv1.ClusterOperatorStatusCondition {
 	isNew := !slices.ContainsFunc(before.Versions, func(v configv1.OperandVersion) bool {
 		return v.Name == "operator" && v.Version == o.Version
 	})
-	var p ControllerProblem
+	var p Problem
 	if isNew && s.Awaits != "" {
-		p = ControllerProblem{ReasonStarting, "working towards " + o.Version}
+		p = Problem{ReasonStarting, "working towards " + o.Version}
 	}
 	return condition(configv1.OperatorProgressing, configv1.ConditionTrue, p)
 }
 
 // degraded reports missing rights first: they may be the cause of other problems.
-func (o ReporterOptions) degraded(s ControllerStatus, lacking []string) configv1.ClusterOperatorStatusCondition {
+func (o Options) degraded(s Status, lacking []string) configv1.ClusterOperatorStatusCondition {
 	p := s.Degraded
 	if len(lacking) > 0 {
-		p = ControllerProblem{ReasonRightsMissing,
+		p = Problem{ReasonRightsMissing,
 			fmt.Sprintf("service account %s/%s lacks the right to %s", o.Namespace, o.Name, List(lacking))}
 	}
 	return condition(configv1.OperatorDegraded, configv1.ConditionTrue, p)

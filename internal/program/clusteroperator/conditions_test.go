@@ -9,35 +9,35 @@ import (
 
 // TestConditions of a ClusterOperator: what is known, and what they say then.
 func TestConditions(t *testing.T) {
-	starts := ControllerStatus{Awaits: "the guard has not seen etcd yet"}
-	trouble := ControllerStatus{
-		Degraded:       ControllerProblem{"MachinesFailed", "machines have failed: shop/m-1"},
-		NotUpgradeable: ControllerProblem{"Deleting", "machines are being deleted: shop/m-2"},
+	starts := Status{Awaits: "the guard has not seen etcd yet"}
+	trouble := Status{
+		Degraded:       Problem{"MachinesFailed", "machines have failed: shop/m-1"},
+		NotUpgradeable: Problem{"Deleting", "machines are being deleted: shop/m-2"},
 	}
 	for name, test := range map[string]struct {
 		version string
-		known   ControllerStatus
+		known   Status
 		lacking []string
 		of      configv1.ClusterStatusConditionType
 		want    string
 	}{
-		"all is well": {"1", ControllerStatus{}, nil, configv1.OperatorDegraded, "False AsExpected "},
-		"available":   {"1", ControllerStatus{}, nil, configv1.OperatorAvailable, "True AsExpected "},
+		"all is well": {"1", Status{}, nil, configv1.OperatorDegraded, "False AsExpected "},
+		"available":   {"1", Status{}, nil, configv1.OperatorAvailable, "True AsExpected "},
 		"it starts": {"1", starts, nil, configv1.OperatorAvailable,
 			"False Starting the guard has not seen etcd yet"},
 		"an update":        {"2", starts, nil, configv1.OperatorProgressing, "True Starting working towards 2"},
 		"a restart":        {"1", starts, nil, configv1.OperatorProgressing, "False AsExpected "},
-		"the update's end": {"2", ControllerStatus{}, nil, configv1.OperatorProgressing, "False AsExpected "},
+		"the update's end": {"2", Status{}, nil, configv1.OperatorProgressing, "False AsExpected "},
 		"rights": {"1", trouble, []string{"patch nodes"}, configv1.OperatorDegraded,
 			"True RightsMissing service account shop/guard lacks the right to patch nodes"},
 		"a problem": {"1", trouble, nil, configv1.OperatorDegraded,
 			"True MachinesFailed machines have failed: shop/m-1"},
 		"no minor update": {"1", trouble, nil, configv1.OperatorUpgradeable,
 			"False Deleting machines are being deleted: shop/m-2"},
-		"a minor update": {"1", ControllerStatus{}, nil, configv1.OperatorUpgradeable, "True AsExpected "},
+		"a minor update": {"1", Status{}, nil, configv1.OperatorUpgradeable, "True AsExpected "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := ReporterOptions{Name: "guard", Namespace: "shop", Version: test.version}
+			o := Options{Name: "guard", Namespace: "shop", Version: test.version}
 			before := configv1.ClusterOperatorStatus{
 				Versions: []configv1.OperandVersion{{Name: "operator", Version: "1"}},
 			}

@@ -27,8 +27,8 @@ import (
 	"github.com/runlevel/runlevel/internal/record/lock"
 )
 
-// An ElectionLease is the lock of leader election. It records when it was last renewed.
-type ElectionLease struct {
+// A Lease is the lock of leader election. It records when it was last renewed.
+type Lease struct {
 	resourcelock.Interface
 	container string
 	duration  time.Duration
@@ -38,8 +38,8 @@ type ElectionLease struct {
 
 // newLease returns the Lease of a program, not held yet. The name of its holder gets a random suffix: two processes
 // with the same name are two replicas.
-func newLease(connection *rest.Config, program string, o Options) (*ElectionLease, error) {
-	l := &ElectionLease{container: o.Container, duration: o.LeaseDuration}
+func newLease(connection *rest.Config, program string, o Options) (*Lease, error) {
+	l := &Lease{container: o.Container, duration: o.LeaseDuration}
 	connection = rest.CopyConfig(connection)
 	connection.Timeout = l.renewDeadline() / 2
 	client, err := kubernetes.NewForConfig(connection)
@@ -55,10 +55,10 @@ func newLease(connection *rest.Config, program string, o Options) (*ElectionLeas
 }
 
 // renewDeadline is how long a leader tries to renew its Lease until it gives up: less than other replicas wait.
-func (l *ElectionLease) renewDeadline() time.Duration { return l.duration * 2 / 3 }
+func (l *Lease) renewDeadline() time.Duration { return l.duration * 2 / 3 }
 
 // Get reads the Lease. That of an earlier process of this container is free, since that has ended.
-func (l *ElectionLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.requested.Store(int64(bootclock.Now()))
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && lock.IsEarlier(record.HolderIdentity, l.container, l.Identity()) {
@@ -69,7 +69,7 @@ func (l *ElectionLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRe
 
 // checkElection is a probe. It fails if the election hangs: leaders and waiting replicas request the Lease all the
 // time, whether the API server answers or not.
-func (l *ElectionLease) checkElection(*http.Request) error {
+func (l *Lease) checkElection(*http.Request) error {
 	requested := l.requested.Load()
 	silent := bootclock.Now() - time.Duration(requested)
 	if requested == 0 || silent < 4*l.renewDeadline() {
@@ -79,16 +79,16 @@ func (l *ElectionLease) checkElection(*http.Request) error {
 }
 
 // Create creates the Lease.
-func (l *ElectionLease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.note(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
 // Update acquires, renews or releases the Lease.
-func (l *ElectionLease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.note(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-func (l *ElectionLease) note(record resourcelock.LeaderElectionRecord, send func() error) error {
+func (l *Lease) note(record resourcelock.LeaderElectionRecord, send func() error) error {
 	begun := int64(bootclock.Now())
 	l.requested.Store(begun)
 	err := send()
@@ -103,7 +103,7 @@ func (l *ElectionLease) note(record resourcelock.LeaderElectionRecord, send func
 }
 
 // IsHeld reports whether the Lease was renewed so recently that no other replica can have acquired it.
-func (l *ElectionLease) IsHeld() bool {
+func (l *Lease) IsHeld() bool {
 	renewed := l.renewed.Load()
 	return renewed != 0 && bootclock.Now()-time.Duration(renewed) < l.renewDeadline()
 }
@@ -114,7 +114,7 @@ var ErrFenced = errors.New(
 )
 
 // fence returns a connection that refuses writes while the Lease is not held.
-func (l *ElectionLease) fence(connection *rest.Config) *rest.Config {
+func (l *Lease) fence(connection *rest.Config) *rest.Config {
 	return cluster.Fence(connection, func(context.Context) error {
 		if !l.IsHeld() {
 			return ErrFenced

@@ -11,7 +11,7 @@ import (
 
 // TestOnlyARenewedLeaseIsHeld: a replica that was asleep does not hold its Lease any more, whatever it believes.
 func TestOnlyARenewedLeaseIsHeld(t *testing.T) {
-	l := &ElectionLease{
+	l := &Lease{
 		Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}},
 		duration:  time.Minute,
 	}
@@ -36,7 +36,7 @@ func TestOnlyARenewedLeaseIsHeld(t *testing.T) {
 
 // TestALeaseAgesByTheClockSinceBoot: by the clock on the wall, a Lease would stay held for as long as that is set back.
 func TestALeaseAgesByTheClockSinceBoot(t *testing.T) {
-	l := &ElectionLease{
+	l := &Lease{
 		Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}},
 		duration:  time.Minute,
 	}
@@ -54,7 +54,7 @@ func TestALeaseAgesByTheClockSinceBoot(t *testing.T) {
 
 // TestElectionThatHangs is not alive once it was silent for longer than requests can take.
 func TestElectionThatHangs(t *testing.T) {
-	l := &ElectionLease{duration: 90 * time.Second}
+	l := &Lease{duration: 90 * time.Second}
 	if err := l.checkElection(nil); err != nil {
 		t.Errorf("before the first request: %v", err)
 	}

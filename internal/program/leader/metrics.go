@@ -6,14 +6,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// ControllerMetrics are the metrics of a program, beside those of controller-runtime.
-type ControllerMetrics struct {
+// Metrics are the metrics of a program, beside those of controller-runtime.
+type Metrics struct {
 	Leads   string                         // the name of the metric that is 1 for the leader
 	Collect func(chan<- prometheus.Metric) // collects the metrics of the leader
 	Counted []prometheus.Collector         // counters of events
 }
 
-func (c ControllerMetrics) gatherer(m ctrl.Manager) prometheus.Gatherer {
+func (c Metrics) gatherer(m ctrl.Manager) prometheus.Gatherer {
 	own := prometheus.NewRegistry()
 	own.MustRegister(&leaderCollector{
 		leads: prometheus.NewDesc(c.Leads, "1 for the replica that holds the Lease, 0 for one that waits for it.",

@@ -55,7 +55,7 @@ func TestAReplicaThatWaitsServesMetrics(t *testing.T) {
 	program := Program{Name: "it", Namespace: "here",
 		SetUp: func(context.Context, ctrl.Manager, func() bool) (Controllers, error) {
 			return Controllers{
-				Metrics: ControllerMetrics{Leads: "it_leads", Collect: func(chan<- prometheus.Metric) {}},
+				Metrics: Metrics{Leads: "it_leads", Collect: func(chan<- prometheus.Metric) {}},
 				Awaited: &corev1.Node{},
 			}, nil
 		}}

@@ -38,14 +38,14 @@ type Program struct {
 
 // Controllers are what metrics and the ClusterOperator report about the controllers of a program.
 type Controllers struct {
-	Metrics        ControllerMetrics
+	Metrics        Metrics
 	RelatedObjects []configv1.ObjectReference
 	// Awaited is an object of the kind whose cache has to be synced before the controllers are available, and Awaits
 	// the message until then.
 	Awaited client.Object
 	Awaits  string
 	// Status returns the state of available controllers. It is called often, and should read from caches.
-	Status func(context.Context) (clusteroperator.ControllerStatus, error)
+	Status func(context.Context) (clusteroperator.Status, error)
 }
 
 // Options configure a replica. The zero value works.
@@ -98,10 +98,10 @@ func (p Program) run(ctx context.Context, connection *rest.Config, o Options, he
 		o.Metrics); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
-	reporter, err := clusteroperator.NewReporter(connection, clusteroperator.ReporterOptions{
+	reporter, err := clusteroperator.NewReporter(connection, clusteroperator.Options{
 		Name: p.Name, Namespace: p.Namespace, Version: o.Version, RelatedObjects: controllers.RelatedObjects,
 		Denials: denials,
-		Status: func(ctx context.Context) (clusteroperator.ControllerStatus, error) {
+		Status: func(ctx context.Context) (clusteroperator.Status, error) {
 			return controllers.status(ctx, m.GetCache())
 		},
 	})
@@ -116,7 +116,7 @@ func (p Program) run(ctx context.Context, connection *rest.Config, o Options, he
 }
 
 // managerOptions returns the options of a manager that runs its controllers while it holds the Lease.
-func (p Program) managerOptions(lease *ElectionLease) ctrl.Options {
+func (p Program) managerOptions(lease *Lease) ctrl.Options {
 	o := p.Manager
 	o.Controller = ControllerConfig()
 	o.Cache.DefaultTransform = cache.TransformStripManagedFields()
@@ -145,10 +145,10 @@ func ControllerConfig() config.Controller {
 }
 
 // status returns the state of the controllers.
-func (c Controllers) status(ctx context.Context, objects cache.Cache) (clusteroperator.ControllerStatus, error) {
+func (c Controllers) status(ctx context.Context, objects cache.Cache) (clusteroperator.Status, error) {
 	informer, err := objects.GetInformer(ctx, c.Awaited, cache.BlockUntilSynced(false))
 	if err != nil || !informer.HasSynced() { // the kind may not be served yet
-		return clusteroperator.ControllerStatus{Awaits: c.Awaits}, nil
+		return clusteroperator.Status{Awaits: c.Awaits}, nil
 	}
 	return c.Status(ctx)
 }
@@ -158,7 +158,7 @@ const syncedWithin = time.Second
 
 // checks are the probes of a replica. They are served before the manager exists.
 type checks struct {
-	lease   *ElectionLease
+	lease   *Lease
 	manager atomic.Pointer[ctrl.Manager] // nil until it is set up
 }
 

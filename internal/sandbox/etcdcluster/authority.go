@@ -55,7 +55,7 @@ func (a *authority) files(name string) TLSFiles {
 }
 
 // ClientTLS returns how a client connects to members.
-func (c *EtcdCluster) ClientTLS() (*tls.Config, error) {
+func (c *Cluster) ClientTLS() (*tls.Config, error) {
 	files := c.ClientFiles
 	return rest.TLSConfigFor(
 		&rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}},
@@ -63,7 +63,7 @@ func (c *EtcdCluster) ClientTLS() (*tls.Config, error) {
 }
 
 // FrontTLS returns how a server in front of a member is connected to.
-func (c *EtcdCluster) FrontTLS(number int) (*tls.Config, error) {
+func (c *Cluster) FrontTLS(number int) (*tls.Config, error) {
 	files, err := c.authority.sign(name(number)+"-front", c.Address(number))
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate for the front of %s: %w", name(number), err)

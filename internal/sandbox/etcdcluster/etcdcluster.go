@@ -30,8 +30,8 @@ import (
 // patience is how long the first members have to find each other.
 const patience = 2 * time.Minute
 
-// EtcdOptions set how a cluster runs.
-type EtcdOptions struct {
+// Options set how a cluster runs.
+type Options struct {
 	Program string // etcd's
 	Folder  string // of all files
 	// Front, if there is one, puts a server in front of a member before it starts: clients find that one at ClientURL,
@@ -39,9 +39,9 @@ type EtcdOptions struct {
 	Front func(number int, member string) error
 }
 
-// An EtcdCluster is one that runs on this machine.
-type EtcdCluster struct {
-	EtcdOptions
+// A Cluster is an etcd cluster that runs on this machine.
+type Cluster struct {
+	Options
 	ClientFiles TLSFiles // a certificate of a client
 
 	network   string // the first three bytes of all addresses
@@ -59,13 +59,13 @@ type process struct {
 }
 
 // New prepares a cluster at addresses that no other one on this machine is likely to have.
-func New(o EtcdOptions) (*EtcdCluster, error) {
+func New(o Options) (*Cluster, error) {
 	authority, err := newAuthority(o.Folder)
 	if err != nil {
 		return nil, fmt.Errorf("make certificates for etcd: %w", err)
 	}
-	c := &EtcdCluster{
-		EtcdOptions: o, authority: authority, running: map[int]*process{},
+	c := &Cluster{
+		Options: o, authority: authority, running: map[int]*process{},
 		network: fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), rand.IntN(250)),
 	}
 	if c.ClientFiles, err = authority.sign("client", ""); err != nil {
@@ -80,7 +80,7 @@ func New(o EtcdOptions) (*EtcdCluster, error) {
 }
 
 // Bootstrap starts the first members, and waits until they serve.
-func (c *EtcdCluster) Bootstrap(ctx context.Context, numbers ...int) error {
+func (c *Cluster) Bootstrap(ctx context.Context, numbers ...int) error {
 	var initial []string
 	for _, number := range numbers {
 		initial = append(initial, name(number)+"="+c.peerURL(number))
@@ -103,15 +103,15 @@ func (c *EtcdCluster) Bootstrap(ctx context.Context, numbers ...int) error {
 }
 
 // Address returns where the member with a number is, or will be.
-func (c *EtcdCluster) Address(number int) string { return fmt.Sprint(c.network, number) }
+func (c *Cluster) Address(number int) string { return fmt.Sprint(c.network, number) }
 
 // ClientURL returns where clients find a member.
-func (c *EtcdCluster) ClientURL(number int) string { return "https://" + c.Address(number) + ":2379" }
+func (c *Cluster) ClientURL(number int) string { return "https://" + c.Address(number) + ":2379" }
 
-func (c *EtcdCluster) peerURL(number int) string { return "https://" + c.Address(number) + ":2380" }
+func (c *Cluster) peerURL(number int) string { return "https://" + c.Address(number) + ":2380" }
 
 // memberURL returns where a member itself serves clients.
-func (c *EtcdCluster) memberURL(number int) string {
+func (c *Cluster) memberURL(number int) string {
 	if c.Front == nil {
 		return c.ClientURL(number)
 	}
@@ -121,8 +121,8 @@ func (c *EtcdCluster) memberURL(number int) string {
 func name(number int) string { return fmt.Sprintf("etcd-%d", number) }
 
 // Join adds a member as a learner unless it is in the list, and starts it.
-func (c *EtcdCluster) Join(ctx context.Context, number int) error {
-	isMember := func(m MemberInfo) bool { return m.PeerURLs[0] == c.peerURL(number) }
+func (c *Cluster) Join(ctx context.Context, number int) error {
+	isMember := func(m Member) bool { return m.PeerURLs[0] == c.peerURL(number) }
 	members, err := c.Members(ctx)
 	if err == nil && !slices.ContainsFunc(members, isMember) {
 		if err = c.addLearner(ctx, c.peerURL(number)); err == nil {
@@ -143,7 +143,7 @@ func (c *EtcdCluster) Join(ctx context.Context, number int) error {
 }
 
 // start starts the process of a member.
-func (c *EtcdCluster) start(number int, initial []string, state string) error {
+func (c *Cluster) start(number int, initial []string, state string) error {
 	own := name(number)
 	files, err := c.authority.sign(own, c.Address(number))
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *EtcdCluster) start(number int, initial []string, state string) error {
 }
 
 // HasEnded reports whether the process of a member was started, and has ended by itself.
-func (c *EtcdCluster) HasEnded(number int) bool {
+func (c *Cluster) HasEnded(number int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.running[number]
@@ -200,7 +200,7 @@ func (c *EtcdCluster) HasEnded(number int) bool {
 }
 
 // Kill ends a member as the end of its machine does.
-func (c *EtcdCluster) Kill(number int) {
+func (c *Cluster) Kill(number int) {
 	c.mu.Lock()
 	p := c.running[number]
 	delete(c.running, number)
@@ -212,7 +212,7 @@ func (c *EtcdCluster) Kill(number int) {
 }
 
 // Stop ends all members.
-func (c *EtcdCluster) Stop() {
+func (c *Cluster) Stop() {
 	c.mu.Lock()
 	var numbers []int
 	for number := range c.running {

@@ -16,28 +16,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// A MemberInfo is what etcd reports of a member.
-type MemberInfo struct {
+// A Member is what etcd reports of a member.
+type Member struct {
 	Name      string   `json:"name"` // empty until it has started
 	PeerURLs  []string `json:"peerURLs"`
 	IsLearner bool     `json:"isLearner"`
 }
 
 // Members returns the members, sorted by their names.
-func (c *EtcdCluster) Members(ctx context.Context) ([]MemberInfo, error) {
+func (c *Cluster) Members(ctx context.Context) ([]Member, error) {
 	var list struct {
-		Members []MemberInfo `json:"members"`
+		Members []Member `json:"members"`
 	}
 	if err := c.call(ctx, "list", struct{}{}, &list); err != nil {
 		return nil, fmt.Errorf("list etcd's members: %w", err)
 	}
-	slices.SortFunc(list.Members, func(a, b MemberInfo) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list.Members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
 	return list.Members, nil
 }
 
 // addLearner adds a member. etcd refuses that as unhealthy until its members have been connected with each other for 5
 // seconds.
-func (c *EtcdCluster) addLearner(ctx context.Context, peerURL string) error {
+func (c *Cluster) addLearner(ctx context.Context, peerURL string) error {
 	request := map[string]any{"peerURLs": []string{peerURL}, "isLearner": true}
 	var refused error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true,
@@ -59,7 +59,7 @@ func (c *EtcdCluster) addLearner(ctx context.Context, peerURL string) error {
 
 // call asks the members that run for something, one after the other until one answers: by the JSON that etcd serves
 // beside gRPC, so that a program that shows a cluster needs no client of etcd.
-func (c *EtcdCluster) call(ctx context.Context, method string, request, response any) error {
+func (c *Cluster) call(ctx context.Context, method string, request, response any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (c *EtcdCluster) call(ctx context.Context, method string, request, response
 	return failed
 }
 
-func (c *EtcdCluster) post(ctx context.Context, url string, body []byte, response any) error {
+func (c *Cluster) post(ctx context.Context, url string, body []byte, response any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return err

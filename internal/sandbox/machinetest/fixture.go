@@ -27,7 +27,7 @@ type Fixture struct {
 }
 
 // NewFixture creates a namespace for a test.
-func (s *MachineStage) NewFixture(t testing.TB) *Fixture {
+func (s *SharedSandbox) NewFixture(t testing.TB) *Fixture {
 	t.Helper()
 	return &Fixture{Client: s.Client(t), TB: t, Namespace: s.Namespace(t)}
 }

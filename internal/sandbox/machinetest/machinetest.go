@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -47,24 +48,24 @@ import (
 // patience is the timeout of all waits, far longer than any of them takes.
 const patience = 5 * time.Minute
 
-// A MachineStage is a sandbox for controllers of machines. It starts when the first test needs it.
-type MachineStage struct {
+// A SharedSandbox is a sandbox for controllers of machines. It starts when the first test needs it.
+type SharedSandbox struct {
 	*sandboxtest.SharedSandbox
 	definitions string // the folder of definitions
 }
 
 // New describes the sandbox of a package's tests. It starts nothing yet.
-func New(o sandbox.Options) *MachineStage {
+func New(o sandbox.Options) *SharedSandbox {
 	folder, err := writeDefinitions()
 	if err != nil {
 		panic(fmt.Sprintf("machinetest: write the definitions: %v", err))
 	}
 	o.CRDs = append(o.CRDs, folder)
-	return &MachineStage{SharedSandbox: sandboxtest.New(o), definitions: folder}
+	return &SharedSandbox{SharedSandbox: sandboxtest.New(o), definitions: folder}
 }
 
 // Run runs the tests of a package, for its TestMain, and stops the sandbox. Controllers log nothing.
-func (s *MachineStage) Run(m *testing.M) int {
+func (s *SharedSandbox) Run(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard())
 	defer func() { _ = os.RemoveAll(s.definitions) }()
 	return s.SharedSandbox.Run(m)
@@ -106,7 +107,7 @@ func NewScheme(t testing.TB) *runtime.Scheme {
 }
 
 // Client returns the admin's client. It reads from the API server, not from a cache.
-func (s *MachineStage) Client(t testing.TB) client.Client {
+func (s *SharedSandbox) Client(t testing.TB) client.Client {
 	t.Helper()
 	c, err := client.New(s.Sandbox(t).Config, client.Options{Scheme: NewScheme(t)})
 	if err != nil {
@@ -115,27 +116,33 @@ func (s *MachineStage) Client(t testing.TB) client.Client {
 	return c
 }
 
+// Kubernetes returns the admin's client of Kubernetes' own kinds.
+func (s *SharedSandbox) Kubernetes(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	return s.SharedSandbox.Client(t)
+}
+
 // Manage runs controllers in this process until the test ends, or stop is called. They see the objects of one namespace
 // and cluster-wide objects only, not the machines of other tests.
-func (s *MachineStage) Manage(t testing.TB, namespace string, setUp func(ctrl.Manager) error) (stop func()) {
+func (s *SharedSandbox) Manage(t testing.TB, namespace string, setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	return s.ManageIn(t, namespace, s.Sandbox(t).Config, setUp)
 }
 
 // ManageAs runs controllers that see all namespaces, and reach the API server by a config of the test's own.
-func (s *MachineStage) ManageAs(t testing.TB, rest *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
+func (s *SharedSandbox) ManageAs(t testing.TB, rest *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	return s.manage(t, rest, cache.Options{}, setUp)
 }
 
 // ManageIn is Manage for controllers that reach the API server by a config of the test's own.
-func (s *MachineStage) ManageIn(t testing.TB, namespace string, rest *rest.Config,
+func (s *SharedSandbox) ManageIn(t testing.TB, namespace string, rest *rest.Config,
 	setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	return s.manage(t, rest, cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}, setUp)
 }
 
-func (s *MachineStage) manage(t testing.TB, rest *rest.Config, seen cache.Options,
+func (s *SharedSandbox) manage(t testing.TB, rest *rest.Config, seen cache.Options,
 	setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	unchecked := true // several tests of a process run controllers of the same name
@@ -171,7 +178,7 @@ func (s *MachineStage) manage(t testing.TB, rest *rest.Config, seen cache.Option
 }
 
 // AwaitMachine waits until isWanted returns true for a Machine, and returns the Machine.
-func (s *MachineStage) AwaitMachine(t testing.TB, namespace, name string, isWanted func(*machinev1beta1.Machine) bool,
+func (s *SharedSandbox) AwaitMachine(t testing.TB, namespace, name string, isWanted func(*machinev1beta1.Machine) bool,
 ) *machinev1beta1.Machine {
 	t.Helper()
 	return Await(t, s.Client(t), &machinev1beta1.Machine{}, client.ObjectKey{Namespace: namespace, Name: name},

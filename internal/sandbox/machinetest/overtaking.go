@@ -33,7 +33,7 @@ type OvertakingMachine struct {
 
 // ExpectOvertaking deletes many machines while the only worker is busy with the first of them, and removes the hook. It
 // expects that the machine that had the hook is reconciled before most of the others.
-func (s *MachineStage) ExpectOvertaking(t testing.TB, m OvertakingMachine) {
+func (s *SharedSandbox) ExpectOvertaking(t testing.TB, m OvertakingMachine) {
 	t.Helper()
 	key, log := client.ObjectKeyFromObject(m.Machine), newReadLog("other-0")
 	f := &Fixture{Client: s.Client(t), TB: t, Namespace: key.Namespace}

@@ -15,7 +15,7 @@ import (
 // Limit limits how many objects of a resource a namespace may have, and returns the ResourceQuota once it counts them.
 // The quota controller discovers definitions twice a minute, and does not retry a quota that it could not count before:
 // so the quota is recreated until it is counted.
-func (s *MachineStage) Limit(t testing.TB, namespace, counted string, limit int64) *corev1.ResourceQuota {
+func (s *SharedSandbox) Limit(t testing.TB, namespace, counted string, limit int64) *corev1.ResourceQuota {
 	t.Helper()
 	c, name := s.Client(t), corev1.ResourceName("count/"+counted)
 	var quota *corev1.ResourceQuota

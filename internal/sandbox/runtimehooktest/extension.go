@@ -20,8 +20,8 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// A TestExtension is a runtime extension.
-type TestExtension struct {
+// An Extension is a runtime extension.
+type Extension struct {
 	server *httptest.Server
 	ca     []byte
 
@@ -38,9 +38,9 @@ type TestCall struct {
 }
 
 // New runs an extension until the test ends. Its certificate is for the names, or for 127.0.0.1 if there are none.
-func New(t testing.TB, names ...string) *TestExtension {
+func New(t testing.TB, names ...string) *Extension {
 	t.Helper()
-	e := &TestExtension{answers: map[string]http.HandlerFunc{}}
+	e := &Extension{answers: map[string]http.HandlerFunc{}}
 	e.server = httptest.NewUnstartedServer(http.HandlerFunc(e.serve))
 	authority := newAuthority(t)
 	e.ca = authority.pem
@@ -51,39 +51,39 @@ func New(t testing.TB, names ...string) *TestExtension {
 }
 
 // ClientConfig returns the configuration of clients of the extension.
-func (e *TestExtension) ClientConfig() runtimev1.ClientConfig {
+func (e *Extension) ClientConfig() runtimev1.ClientConfig {
 	return runtimev1.ClientConfig{URL: e.server.URL, CABundle: e.ca}
 }
 
 // CA returns the certificate of the extension's authority, as PEM.
-func (e *TestExtension) CA() []byte { return e.ca }
+func (e *Extension) CA() []byte { return e.ca }
 
 // Address returns the host and port of the extension.
-func (e *TestExtension) Address() string { return e.server.Listener.Addr().String() }
+func (e *Extension) Address() string { return e.server.Listener.Addr().String() }
 
 // Answer has the extension answer a hook with a text.
-func (e *TestExtension) Answer(hook, text string) {
+func (e *Extension) Answer(hook, text string) {
 	e.Serve(hook, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 }
 
 // Serve has the extension answer a hook by a function.
-func (e *TestExtension) Serve(hook string, answer http.HandlerFunc) {
+func (e *Extension) Serve(hook string, answer http.HandlerFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.answers[strings.ToLower(hook)] = answer
 }
 
 // Stop closes the extension's port: connections to it are refused.
-func (e *TestExtension) Stop() { e.server.Close() }
+func (e *Extension) Stop() { e.server.Close() }
 
 // Calls returns the requests that the extension has received so far.
-func (e *TestExtension) Calls() []TestCall {
+func (e *Extension) Calls() []TestCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]TestCall(nil), e.calls...)
 }
 
-func (e *TestExtension) serve(w http.ResponseWriter, r *http.Request) {
+func (e *Extension) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return

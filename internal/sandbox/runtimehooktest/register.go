@@ -14,7 +14,7 @@ import (
 
 // Register makes an ExtensionConfig of the namespace's name, for that namespace alone. It is deleted at the end of the
 // test.
-func (e *TestExtension) Register(t testing.TB, c client.Client, namespace string) *runtimev1.ExtensionConfig {
+func (e *Extension) Register(t testing.TB, c client.Client, namespace string) *runtimev1.ExtensionConfig {
 	t.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	config.Spec.ClientConfig = e.ClientConfig()

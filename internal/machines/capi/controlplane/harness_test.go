@@ -192,7 +192,7 @@ func (p *plant) upgrade(version string) {
 }
 
 // extend registers an extension that updates machines at once, and covers all changes of the version.
-func (p *plant) extend() (*runtimehooktest.TestExtension, *runtimev1.ExtensionConfig) {
+func (p *plant) extend() (*runtimehooktest.Extension, *runtimev1.ExtensionConfig) {
 	p.Helper()
 	e := runtimehooktest.New(p)
 	e.Serve("CanUpdateMachine", coverVersion)

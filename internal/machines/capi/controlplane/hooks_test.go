@@ -19,7 +19,7 @@ import (
 )
 
 // requestsOf returns the requests for a hook that an extension has received.
-func requestsOf[T any](p *plant, e *runtimehooktest.TestExtension, hook string) []T {
+func requestsOf[T any](p *plant, e *runtimehooktest.Extension, hook string) []T {
 	p.Helper()
 	var requests []T
 	for _, call := range e.Calls() {

@@ -38,7 +38,7 @@ func (p *plant) updating() []string {
 }
 
 // awaitUpdates waits until an extension was called so often, for one machine, which it returns.
-func (p *plant) awaitUpdates(e *runtimehooktest.TestExtension, count int) string {
+func (p *plant) awaitUpdates(e *runtimehooktest.Extension, count int) string {
 	p.Helper()
 	var calls []hooksv1.UpdateMachineRequest
 	p.Eventually("the extension is called", func() bool {

@@ -26,7 +26,7 @@ const (
 
 // extend has an extension serve the namespace, which can change all of infrastructure in place, and all of a Machine if
 // it is to. Updates are done at once.
-func (f *field) extend(coversMachines bool, policy runtimev1.FailurePolicy) *runtimehooktest.TestExtension {
+func (f *field) extend(coversMachines bool, policy runtimev1.FailurePolicy) *runtimehooktest.Extension {
 	f.Helper()
 	extension := newExtension(f, coversMachines)
 	runtimehooktest.Discover(f, f, extension.Register(f, f, f.Namespace), policy, runtimehook.CanUpdateMachineSet,
@@ -34,7 +34,7 @@ func (f *field) extend(coversMachines bool, policy runtimev1.FailurePolicy) *run
 	return extension
 }
 
-func newExtension(t testing.TB, coversMachines bool) *runtimehooktest.TestExtension {
+func newExtension(t testing.TB, coversMachines bool) *runtimehooktest.Extension {
 	t.Helper()
 	extension := runtimehooktest.New(t)
 	extension.Serve(runtimehook.CanUpdateMachineSet, func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,7 @@ func templateOf(side hooksv1.CanUpdateMachineSetRequestObjects) labelTemplate {
 }
 
 // callsOf returns how often an extension was asked a hook.
-func callsOf(extension *runtimehooktest.TestExtension, hook string) int {
+func callsOf(extension *runtimehooktest.Extension, hook string) int {
 	count := 0
 	for _, call := range extension.Calls() {
 		if strings.Contains(call.URL, "/"+strings.ToLower(hook)+"/") {

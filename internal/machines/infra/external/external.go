@@ -5,7 +5,7 @@
 // It needs the rights: externalmachines get, list, watch, patch; externalmachines/status patch; events of
 // events.k8s.io create, patch.
 //
-// ExternalMachineReconciler is the type to start from.
+// SetupWithManager is the call to start from.
 package external
 
 import (
@@ -29,8 +29,8 @@ import (
 // Finalizer keeps an ExternalMachine until its machine was terminated.
 const Finalizer = "infrastructure.runlevel.dev/externalmachine"
 
-// An ExternalMachineReconciler is the controller of ExternalMachines.
-type ExternalMachineReconciler struct {
+// A reconciler is the controller of ExternalMachines.
+type reconciler struct {
 	Client client.Client
 	Events events.EventRecorder
 }
@@ -43,11 +43,11 @@ func SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ExternalMachine{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Complete(&ExternalMachineReconciler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("externalmachine")})
+		Complete(&reconciler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("externalmachine")})
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *ExternalMachineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	machine := &v1alpha1.ExternalMachine{}
 	if err := r.Client.Get(ctx, request.NamespacedName, machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// A KwokConfigReconciler is the controller of KwokConfigs.
-type KwokConfigReconciler struct {
+// A configReconciler is the controller of KwokConfigs.
+type configReconciler struct {
 	Client client.Client
 }
 
@@ -27,11 +27,11 @@ type KwokConfigReconciler struct {
 func SetupConfigsWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.KwokConfig{}).
-		Complete(&KwokConfigReconciler{Client: mgr.GetClient()})
+		Complete(&configReconciler{Client: mgr.GetClient()})
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *KwokConfigReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *configReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	config := &v1alpha1.KwokConfig{}
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

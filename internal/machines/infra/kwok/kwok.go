@@ -11,7 +11,7 @@
 // They need the rights: kwokmachines get, list, watch, patch, delete; kwokmachines/status patch; nodes get, list,
 // create, delete; kwokconfigs get, list, watch; kwokconfigs/status patch; secrets create.
 //
-// KwokMachineReconciler is the type to start from.
+// SetupWithManager is the call to start from.
 package kwok
 
 import (
@@ -44,8 +44,8 @@ const (
 	conflictPause = 100 * time.Millisecond
 )
 
-// A KwokMachineReconciler is the controller of KwokMachines.
-type KwokMachineReconciler struct {
+// A machineReconciler is the controller of KwokMachines.
+type machineReconciler struct {
 	Client client.Client
 	// Reader reads Nodes from the server.
 	Reader client.Reader
@@ -58,11 +58,11 @@ func SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.KwokMachine{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Complete(&KwokMachineReconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()})
+		Complete(&machineReconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()})
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *KwokMachineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *machineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	machine := &v1alpha1.KwokMachine{}
 	if err := r.Client.Get(ctx, request.NamespacedName, machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -74,7 +74,7 @@ func (r *KwokMachineReconciler) Reconcile(ctx context.Context, request ctrl.Requ
 	return result, err
 }
 
-func (r *KwokMachineReconciler) reconcile(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
+func (r *machineReconciler) reconcile(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	if machine.DeletionTimestamp != nil {
 		return r.end(ctx, machine)
 	}
@@ -88,7 +88,7 @@ func (r *KwokMachineReconciler) reconcile(ctx context.Context, machine *v1alpha1
 }
 
 // claim sets the finalizer and the providerID.
-func (r *KwokMachineReconciler) claim(ctx context.Context, machine *v1alpha1.KwokMachine) error {
+func (r *machineReconciler) claim(ctx context.Context, machine *v1alpha1.KwokMachine) error {
 	before := machine.DeepCopy()
 	isNew := controllerutil.AddFinalizer(machine, Finalizer)
 	if machine.Spec.ProviderID == "" {
@@ -105,7 +105,7 @@ func (r *KwokMachineReconciler) claim(ctx context.Context, machine *v1alpha1.Kwo
 }
 
 // start continues the start of a machine.
-func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
+func (r *machineReconciler) start(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	if isAwaited(machine) {
 		return ctrl.Result{}, r.patchStatus(ctx, machine,
 			notReady(waitingForMachine, "waits for the Machine that it is made for"))
@@ -143,7 +143,7 @@ func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.Kwo
 }
 
 // chooseAddress sets status.addresses before the Node exists, so that the address is known after a restart.
-func (r *KwokMachineReconciler) chooseAddress(ctx context.Context, machine *v1alpha1.KwokMachine) error {
+func (r *machineReconciler) chooseAddress(ctx context.Context, machine *v1alpha1.KwokMachine) error {
 	if len(machine.Status.Addresses) > 0 {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (r *KwokMachineReconciler) chooseAddress(ctx context.Context, machine *v1al
 }
 
 // keep deletes a running machine after spec.vanishAfter, if that is set.
-func (r *KwokMachineReconciler) keep(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
+func (r *machineReconciler) keep(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	ready := meta.FindStatusCondition(machine.Status.Conditions, "Ready")
 	if machine.Spec.VanishAfter == nil || ready == nil {
 		return ctrl.Result{}, nil
@@ -179,7 +179,7 @@ func (r *KwokMachineReconciler) keep(ctx context.Context, machine *v1alpha1.Kwok
 }
 
 // end continues the end of a machine.
-func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
+func (r *machineReconciler) end(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(machine, Finalizer) {
 		return ctrl.Result{}, nil
 	}
@@ -202,7 +202,7 @@ func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokM
 }
 
 // patchStatus writes the status if the change has an effect.
-func (r *KwokMachineReconciler) patchStatus(ctx context.Context, machine *v1alpha1.KwokMachine,
+func (r *machineReconciler) patchStatus(ctx context.Context, machine *v1alpha1.KwokMachine,
 	change func(*v1alpha1.InfrastructureStatus),
 ) error {
 	before := machine.DeepCopy()

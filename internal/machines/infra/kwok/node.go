@@ -19,7 +19,7 @@ import (
 
 // makeNode creates the Node of a machine unless it exists. It returns a message if a Node of that name belongs to
 // another machine.
-func (r *KwokMachineReconciler) makeNode(ctx context.Context, machine *v1alpha1.KwokMachine) (string, error) {
+func (r *machineReconciler) makeNode(ctx context.Context, machine *v1alpha1.KwokMachine) (string, error) {
 	version, err := r.versionOf(ctx, machine)
 	if err != nil {
 		return "", err
@@ -44,7 +44,7 @@ func (r *KwokMachineReconciler) makeNode(ctx context.Context, machine *v1alpha1.
 
 // deleteNode deletes the Node of a machine unless it is gone, or belongs to another machine, or the controller of
 // machines deletes it.
-func (r *KwokMachineReconciler) deleteNode(ctx context.Context, machine *v1alpha1.KwokMachine) error {
+func (r *machineReconciler) deleteNode(ctx context.Context, machine *v1alpha1.KwokMachine) error {
 	node, err := r.findNode(ctx, machine)
 	if err != nil || node == nil || node.Spec.ProviderID != machine.Spec.ProviderID {
 		return err
@@ -59,7 +59,7 @@ func (r *KwokMachineReconciler) deleteNode(ctx context.Context, machine *v1alpha
 }
 
 // findNode returns the Node with a machine's name, or nil if there is none.
-func (r *KwokMachineReconciler) findNode(ctx context.Context, machine *v1alpha1.KwokMachine) (*corev1.Node, error) {
+func (r *machineReconciler) findNode(ctx context.Context, machine *v1alpha1.KwokMachine) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	err := r.Reader.Get(ctx, client.ObjectKey{Name: machine.Name}, node)
 	if apierrors.IsNotFound(err) {
@@ -122,7 +122,7 @@ func clusterAPIMachineOf(object client.Object) string {
 }
 
 // versionOf returns the version of the Machine of an object; empty if it has none.
-func (r *KwokMachineReconciler) versionOf(ctx context.Context, object client.Object) (string, error) {
+func (r *machineReconciler) versionOf(ctx context.Context, object client.Object) (string, error) {
 	name := clusterAPIMachineOf(object)
 	if name == "" {
 		return "", nil

@@ -46,8 +46,8 @@ func manageMachines(t *testing.T) {
 	stage.ManageAs(t, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
 		return errors.Join(
 			kwok.SetupWithManager(m), external.SetupWithManager(m),
-			(&nodelink.NodeLinkReconciler{}).SetupWithManager(t.Context(), m),
-			openshift.SetupWithManager(t.Context(), m, openshift.MachineOptions{}),
+			nodelink.SetupWithManager(t.Context(), m),
+			openshift.SetupWithManager(t.Context(), m, openshift.Options{}),
 		)
 	})
 }

@@ -34,7 +34,7 @@ type externalProblem struct {
 func (p *externalProblem) Unwrap() error { return p.error }
 
 // remediations returns the requests of the namespace; none if the health check has no template.
-func (r *MachineHealthCheckReconciler) remediations(ctx context.Context,
+func (r *reconciler) remediations(ctx context.Context,
 	check *machinev1beta1.MachineHealthCheck) (remediation.Requests, error) {
 	ref := check.Spec.RemediationTemplate
 	if ref == nil {
@@ -48,7 +48,7 @@ func (r *MachineHealthCheckReconciler) remediations(ctx context.Context,
 }
 
 // endRemediations deletes the requests of healthy machines, also while too many others are unhealthy.
-func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, requested remediation.Requests,
+func (r *reconciler) endRemediations(ctx context.Context, requested remediation.Requests,
 	healthy []checkedMachine) error {
 	var problems []error
 	for _, t := range healthy {
@@ -59,7 +59,7 @@ func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, requ
 
 // createRemediation creates the object that requests external remediation of a machine. It has the machine's name, so
 // that there is at most one.
-func (r *MachineHealthCheckReconciler) createRemediation(
+func (r *reconciler) createRemediation(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine,
 ) error {
 	ref := check.Spec.RemediationTemplate

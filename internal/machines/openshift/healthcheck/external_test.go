@@ -56,7 +56,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	check.Spec.RemediationTemplate = templateRef("RebootTemplate")
 	f.MustCreate(check)
 	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
-		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+		return healthcheck.SetupWithManager(t.Context(), mgr)
 	})
 	awaitProblem := func(want machinev1beta1.ConditionType, reason string) {
 		t.Helper()
@@ -117,7 +117,7 @@ func TestRemediationEndsWhileOthersAreUnhealthy(t *testing.T) {
 	check.Spec.RemediationTemplate = templateRef("RestartTemplate")
 	f.MustCreate(check)
 	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+		return healthcheck.SetupWithManager(t.Context(), mgr)
 	})
 	setBroken(f, f.Namespace+"-web-0", corev1.ConditionTrue)
 	requested := &unstructured.Unstructured{}

@@ -1,7 +1,7 @@
 // Package healthcheck deletes Machines whose nodes are unhealthy by the MachineHealthChecks of machine.openshift.io, so
 // that their MachineSet replaces them; or requests external remediation. It does so only while few are unhealthy.
 //
-// MachineHealthCheckReconciler is the type to start from. examine decides whether a machine is unhealthy, and when to
+// SetupWithManager is the call to start from. examine decides whether a machine is unhealthy, and when to
 // check again. It is pure: nothing is polled.
 package healthcheck
 
@@ -31,23 +31,22 @@ import (
 // PausedAnnotation is the annotation of a paused MachineHealthCheck.
 const PausedAnnotation = "cluster.x-k8s.io/paused"
 
-// MachineHealthCheckReconciler remediates the unhealthy machines of MachineHealthChecks.
-type MachineHealthCheckReconciler struct {
+// A reconciler remediates the unhealthy machines of MachineHealthChecks.
+type reconciler struct {
 	client   client.Client
 	server   client.Reader // reads past the cache
 	recorder events.EventRecorder
 }
 
 // SetupWithManager adds the controller and the index that it needs to a manager.
-func (r *MachineHealthCheckReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := byNode.Add(ctx, mgr); err != nil {
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if err := errors.Join(byNode.Add(ctx, mgr), registerMetrics()); err != nil {
 		return err
 	}
-	if err := registerMetrics(); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+	r := &reconciler{
+		client: mgr.GetClient(), server: mgr.GetAPIReader(),
+		recorder: mgr.GetEventRecorder("machinehealthcheck-controller"),
 	}
-	r.client, r.server, r.recorder = mgr.GetClient(), mgr.GetAPIReader(),
-		mgr.GetEventRecorder("machinehealthcheck-controller")
 	return ctrl.NewControllerManagedBy(mgr).Named("machinehealthcheck").
 		For(&machinev1beta1.MachineHealthCheck{}).
 		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.checksOfMachine),
@@ -59,7 +58,7 @@ func (r *MachineHealthCheckReconciler) SetupWithManager(ctx context.Context, mgr
 
 // Reconcile examines the machines of a health check, remediates the unhealthy ones, and reconciles again when the
 // next timeout ends.
-func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	check := &machinev1beta1.MachineHealthCheck{}
 	if err := r.client.Get(ctx, request.NamespacedName, check); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -103,7 +102,7 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 }
 
 // checkedMachines returns the machines that a health check selects, with their nodes.
-func (r *MachineHealthCheckReconciler) checkedMachines(ctx context.Context,
+func (r *reconciler) checkedMachines(ctx context.Context,
 	check *machinev1beta1.MachineHealthCheck) ([]checkedMachine, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 	if err != nil {
@@ -145,7 +144,7 @@ func newCheckedMachine(ctx context.Context, reader client.Reader, m *machinev1be
 }
 
 // writeStatus writes the status, if it changes, and records an event when remediation becomes restricted.
-func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *machinev1beta1.MachineHealthCheck,
+func (r *reconciler) writeStatus(ctx context.Context, check *machinev1beta1.MachineHealthCheck,
 	c remediation.Census, now time.Time) error {
 	next := nextStatus(check, c, now)
 	if equality.Semantic.DeepEqual(check.Status, next) {
@@ -167,7 +166,7 @@ func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *m
 }
 
 // writeProblem writes whether external remediation can be requested.
-func (r *MachineHealthCheckReconciler) writeProblem(ctx context.Context, check *machinev1beta1.MachineHealthCheck,
+func (r *reconciler) writeProblem(ctx context.Context, check *machinev1beta1.MachineHealthCheck,
 	problem error) error {
 	before := check.DeepCopy()
 	check.Status.Conditions = withProblem(check.Status.Conditions, problem, time.Now())
@@ -181,7 +180,7 @@ func (r *MachineHealthCheckReconciler) writeProblem(ctx context.Context, check *
 }
 
 // remediateAll ends the external remediation of healthy machines, and remediates each unhealthy machine.
-func (r *MachineHealthCheckReconciler) remediateAll(
+func (r *reconciler) remediateAll(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, healthy, unhealthy []checkedMachine,
 ) error {
 	requested, problem := r.remediations(ctx, check)
@@ -193,7 +192,7 @@ func (r *MachineHealthCheckReconciler) remediateAll(
 }
 
 // remediateEach remediates machines, each independently of the others, except for those with a remediation object.
-func (r *MachineHealthCheckReconciler) remediateEach(
+func (r *reconciler) remediateEach(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, requested remediation.Requests,
 	unhealthy []checkedMachine,
 ) error {
@@ -215,7 +214,7 @@ func (r *MachineHealthCheckReconciler) remediateEach(
 
 // confirm reads a Machine past the cache, and returns it with the reason why it is unhealthy; empty if it is not, or no
 // longer. The caches of Machines and of nodes are filled one after the other: a new node may be missing in either.
-func (r *MachineHealthCheckReconciler) confirm(
+func (r *reconciler) confirm(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, seen *machinev1beta1.Machine,
 ) (*machinev1beta1.Machine, string, error) {
 	machine := &machinev1beta1.Machine{}

@@ -38,7 +38,7 @@ func TestStorm(t *testing.T) {
 	check.Spec.MaxUnhealthy = &limit
 	f.MustCreate(check)
 	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+		return healthcheck.SetupWithManager(t.Context(), mgr)
 	})
 	machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
 		func(check *machinev1beta1.MachineHealthCheck) bool {
@@ -70,7 +70,7 @@ func TestNodeOfAnotherMachine(t *testing.T) {
 	check := newCheck(f)
 	f.MustCreate(check)
 	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+		return healthcheck.SetupWithManager(t.Context(), mgr)
 	})
 	awaitHealthy := func(want int) {
 		t.Helper()

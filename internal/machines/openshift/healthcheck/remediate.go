@@ -27,7 +27,7 @@ const (
 
 // remediate deletes a Machine that a controller replaces, or requests remediation of its host. The Machine is not from
 // the cache: a Machine that has just lost its controller would not be replaced.
-func (r *MachineHealthCheckReconciler) remediate(
+func (r *reconciler) remediate(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine, reason string,
 ) error {
 	if check.Spec.RemediationTemplate != nil {
@@ -60,7 +60,7 @@ func (r *MachineHealthCheckReconciler) remediate(
 	return nil
 }
 
-func (r *MachineHealthCheckReconciler) annotate(ctx context.Context, machine *machinev1beta1.Machine) error {
+func (r *reconciler) annotate(ctx context.Context, machine *machinev1beta1.Machine) error {
 	if _, isRequested := machine.Annotations[ExternalRemediationAnnotation]; isRequested {
 		return nil
 	}

@@ -60,7 +60,7 @@ func expectLeftAlone(t *testing.T, behind string, template *corev1.ObjectReferen
 			return send.RoundTrip(request)
 		})
 	stage.ManageIn(t, f.Namespace, gate.Config(config), func(mgr ctrl.Manager) error {
-		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+		return healthcheck.SetupWithManager(t.Context(), mgr)
 	})
 	t.Cleanup(gate.Open) // before the controller is stopped
 	await := func(isWanted func(machinev1beta1.MachineHealthCheckStatus) bool) {
@@ -97,7 +97,7 @@ func TestMachineThatIsOrphanedBeforeTheDeletion(t *testing.T) {
 		f.MustPatch(m, `{"metadata":{"ownerReferences":null}}`)
 	})
 	stage.ManageIn(t, f.Namespace, config, func(mgr ctrl.Manager) error {
-		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+		return healthcheck.SetupWithManager(t.Context(), mgr)
 	})
 	f.MustCreate(newCheck(f))
 	setBroken(f, m.Status.NodeRef.Name, corev1.ConditionTrue)

@@ -34,8 +34,8 @@ func TestSilentNode(t *testing.T) {
 	f.MustCreate(check)
 	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
 		return errors.Join(
-			openshift.SetupWithManager(t.Context(), mgr, openshift.MachineOptions{LongestWait: time.Second}),
-			new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr),
+			openshift.SetupWithManager(t.Context(), mgr, openshift.Options{LongestWait: time.Second}),
+			healthcheck.SetupWithManager(t.Context(), mgr),
 		)
 	})
 	m := addMachine(f, "web-0", owner, func(m *machinev1beta1.Machine) {
@@ -63,7 +63,7 @@ func TestSilentNode(t *testing.T) {
 			return check.Status.CurrentHealthy != nil && *check.Status.CurrentHealthy == 1
 		})
 
-	f.Must(sandbox.SilenceNode(t.Context(), stage.SharedSandbox.Client(t), node.Name))
+	f.Must(sandbox.SilenceNode(t.Context(), stage.Kubernetes(t), node.Name))
 	silent := awaitReady(corev1.ConditionUnknown)
 	m = stage.AwaitMachine(t, f.Namespace, "web-0", func(m *machinev1beta1.Machine) bool {
 		return m.DeletionTimestamp != nil

@@ -31,7 +31,7 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 }}
 
 // checksOfMachine returns the health checks that select a Machine.
-func (r *MachineHealthCheckReconciler) checksOfMachine(ctx context.Context, m client.Object) []reconcile.Request {
+func (r *reconciler) checksOfMachine(ctx context.Context, m client.Object) []reconcile.Request {
 	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineHealthCheckList{},
 		func(check *machinev1beta1.MachineHealthCheck) bool {
 			selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
@@ -40,7 +40,7 @@ func (r *MachineHealthCheckReconciler) checksOfMachine(ctx context.Context, m cl
 }
 
 // checksOfNode returns the health checks that select the Machine of a node.
-func (r *MachineHealthCheckReconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+func (r *reconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	var found []reconcile.Request
 	for _, m := range byNode.Machines(ctx, r.client, node.GetName()) {
 		found = append(found, r.checksOfMachine(ctx, &m)...)

@@ -61,7 +61,7 @@ func count(status *machinev1beta1.MachineSetStatus, members []member, minReady t
 }
 
 // report writes the status, and records an event of a problem that was not reported before.
-func (r *MachineSetReconciler) report(ctx context.Context, seen *setSnapshot, problem error) (ctrl.Result, error) {
+func (r *reconciler) report(ctx context.Context, seen *setSnapshot, problem error) (ctrl.Result, error) {
 	members, err := r.members(ctx, seen)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -84,7 +84,7 @@ func (r *MachineSetReconciler) report(ctx context.Context, seen *setSnapshot, pr
 }
 
 // members returns the replicas of the snapshot, with the current state of their nodes.
-func (r *MachineSetReconciler) members(ctx context.Context, seen *setSnapshot) ([]member, error) {
+func (r *reconciler) members(ctx context.Context, seen *setSnapshot) ([]member, error) {
 	template := labels.Set(seen.set.Spec.Template.Labels).AsSelectorPreValidated()
 	var members []member
 	for _, replica := range seen.replicas {
@@ -147,7 +147,7 @@ func readinessOf(node *corev1.Node) readiness {
 // publishSelector writes the selector of a set into status.labelSelector, which its scale subresource uses, if it is
 // missing there. The module's type has no such field, so neither has the cached set: the field is read from the API
 // server, once for each version of the set.
-func (r *MachineSetReconciler) publishSelector(ctx context.Context, set *machinev1beta1.MachineSet) error {
+func (r *reconciler) publishSelector(ctx context.Context, set *machinev1beta1.MachineSet) error {
 	if seen, _ := r.published.Load(client.ObjectKeyFromObject(set)); seen == set.ResourceVersion {
 		return nil
 	}

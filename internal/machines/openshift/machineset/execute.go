@@ -10,7 +10,7 @@ import (
 )
 
 // execute executes a plan.
-func (r *MachineSetReconciler) execute(ctx context.Context, seen *setSnapshot, p replicas.Plan) error {
+func (r *reconciler) execute(ctx context.Context, seen *setSnapshot, p replicas.Plan) error {
 	scaler := replicas.Scaler{
 		Client: r.cached, Events: r.recorder, Set: seen.set, Owner: controllerOf(seen.set), Requests: requests,
 	}

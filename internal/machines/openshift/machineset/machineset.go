@@ -29,8 +29,8 @@ const (
 	requests    = 20 // machines of one MachineSet that are created or deleted at a time
 )
 
-// A MachineSetReconciler maintains the machines of MachineSets.
-type MachineSetReconciler struct {
+// A reconciler maintains the machines of MachineSets.
+type reconciler struct {
 	cached   client.Client
 	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
@@ -42,7 +42,7 @@ type MachineSetReconciler struct {
 
 // SetupWithManager adds the controller of MachineSets to a manager.
 func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
-	r := &MachineSetReconciler{
+	r := &reconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
 		recorder: manager.GetEventRecorder("machineset-controller"), now: time.Now,
 	}
@@ -68,7 +68,7 @@ func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
 // The cache may lag behind the last writes of this controller or another instance of it, and behind an annotation that
 // selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from
 // a read of the API server.
-func (r *MachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	seen, err := readSnapshot(ctx, r.cached, request.NamespacedName)
 	if err == nil && seen.isManaged() && !seen.plan(r.now()).IsEmpty() {
 		seen, err = readSnapshot(ctx, r.live, request.NamespacedName)

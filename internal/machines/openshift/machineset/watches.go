@@ -40,7 +40,7 @@ var readinessChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) boo
 }}
 
 // setsOfOrphan returns the sets that may adopt a machine.
-func (r *MachineSetReconciler) setsOfOrphan(ctx context.Context, machine client.Object) []reconcile.Request {
+func (r *reconciler) setsOfOrphan(ctx context.Context, machine client.Object) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(machine) != nil {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (r *MachineSetReconciler) setsOfOrphan(ctx context.Context, machine client.
 }
 
 // setsOfNode returns the set of a node's machine.
-func (r *MachineSetReconciler) setsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+func (r *reconciler) setsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	var found []reconcile.Request
 	for _, machine := range byNode.Machines(ctx, r.cached, node.GetName()) {
 		if owner := metav1.GetControllerOfNoCopy(&machine); owner != nil {

@@ -110,7 +110,7 @@ func (s *rivals) manageClusterAPI() {
 
 func (s *rivals) manageOpenShift() (stop func()) {
 	return stage.Manage(s, s.Namespace, func(mgr ctrl.Manager) error {
-		return new(nodelink.NodeLinkReconciler).SetupWithManager(s.Context(), mgr)
+		return nodelink.SetupWithManager(s.Context(), mgr)
 	})
 }
 

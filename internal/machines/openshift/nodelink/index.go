@@ -69,7 +69,7 @@ func name(machine *machinev1beta1.Machine) string { return machine.Namespace + "
 
 // gatherCandidates gathers the facts about a node for judge, from indexes of the cache. The objects must not be
 // changed.
-func (r *NodeLinkReconciler) gatherCandidates(ctx context.Context, node *corev1.Node) (candidates, error) {
+func (r *reconciler) gatherCandidates(ctx context.Context, node *corev1.Node) (candidates, error) {
 	seen := candidates{node: node}
 	var err error
 	if seen.machines, err = r.machines(ctx, node); err != nil || len(seen.machines) != 1 {
@@ -100,25 +100,25 @@ func (r *NodeLinkReconciler) gatherCandidates(ctx context.Context, node *corev1.
 }
 
 // machines returns the Machines that share a providerID or an internal IP with a node.
-func (r *NodeLinkReconciler) machines(ctx context.Context, node *corev1.Node) ([]*machinev1beta1.Machine, error) {
+func (r *reconciler) machines(ctx context.Context, node *corev1.Node) ([]*machinev1beta1.Machine, error) {
 	return sharing[*machinev1beta1.Machine, machinev1beta1.MachineList](ctx, r.client, "machines", node.Spec.ProviderID,
 		node.Status.Addresses)
 }
 
 // nodes returns the nodes that share a providerID or an internal IP with a Machine.
-func (r *NodeLinkReconciler) nodes(ctx context.Context, machine *machinev1beta1.Machine) ([]*corev1.Node, error) {
+func (r *reconciler) nodes(ctx context.Context, machine *machinev1beta1.Machine) ([]*corev1.Node, error) {
 	return sharing[*corev1.Node, corev1.NodeList](ctx, r.client, "nodes", providerID(machine), machine.Status.Addresses)
 }
 
 // owners returns the Machines whose nodeRef has the UID of a node.
-func (r *NodeLinkReconciler) owners(ctx context.Context, node *corev1.Node) ([]*machinev1beta1.Machine, error) {
+func (r *reconciler) owners(ctx context.Context, node *corev1.Node) ([]*machinev1beta1.Machine, error) {
 	return listBy[*machinev1beta1.Machine, machinev1beta1.MachineList](ctx, r.client, "machines", byNode,
 		string(node.UID))
 }
 
 // addNamedOwner adds the Machine that the annotation of the node names, if it exists. It may have no nodeRef yet, or be
 // in a namespace that the controller does not watch.
-func (r *NodeLinkReconciler) addNamedOwner(ctx context.Context, seen *candidates) error {
+func (r *reconciler) addNamedOwner(ctx context.Context, seen *candidates) error {
 	named := seen.node.Annotations[MachineAnnotation]
 	namespace, machine, isName := strings.Cut(named, "/")
 	if !isName || named == name(seen.machines[0]) {

@@ -7,7 +7,7 @@
 // is drained and deleted with it. Who may set a providerID or an address is for admission to check: it takes a right on
 // nodes.
 //
-// NodeLinkReconciler is the type to start from. judge decides what belongs together; it is pure.
+// SetupWithManager is the call to start from. judge decides what belongs together; it is pure.
 package nodelink
 
 import (
@@ -37,8 +37,8 @@ const MachineAnnotation = "machine.openshift.io/machine"
 // concurrency is how many nodes are linked at a time.
 const concurrency = 10
 
-// NodeLinkReconciler links nodes to their Machines. Its requests are names of nodes.
-type NodeLinkReconciler struct {
+// A reconciler links nodes to their Machines. Its requests are names of nodes.
+type reconciler struct {
 	client   client.Client
 	server   client.Reader // reads past the cache
 	recorder events.EventRecorder
@@ -46,11 +46,13 @@ type NodeLinkReconciler struct {
 }
 
 // SetupWithManager adds the controller and the indexes that it needs to a manager.
-func (r *NodeLinkReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r.client, r.server, r.recorder = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("nodelink-controller")
+	r := &reconciler{
+		client: mgr.GetClient(), server: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("nodelink-controller"),
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("nodelink").
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfNode), builder.WithPredicates(nodeChanges)).
 		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfMachine),
@@ -60,7 +62,7 @@ func (r *NodeLinkReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Mana
 }
 
 // Reconcile links a node and its Machine, and sets the Machine's labels, annotations and taints on the node.
-func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, request.NamespacedName, node); err != nil {
 		if apierrors.IsNotFound(err) { // its Machine keeps the nodeRef, which shows that it has lost its node
@@ -87,7 +89,7 @@ func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	return r.link(ctx, node, machine)
 }
 
-func (r *NodeLinkReconciler) link(ctx context.Context, node *corev1.Node,
+func (r *reconciler) link(ctx context.Context, node *corev1.Node,
 	machine *machinev1beta1.Machine) (ctrl.Result, error) {
 	err := r.setNodeRef(ctx, machine, node)
 	if err == nil {
@@ -112,7 +114,7 @@ func (r *NodeLinkReconciler) link(ctx context.Context, node *corev1.Node,
 
 // setNodeRef sets the nodeRef of the Machine. The write fails if the Machine has changed since it was read, so that a
 // nodeRef that was set meanwhile, or another Machine of the same name, is not overwritten.
-func (r *NodeLinkReconciler) setNodeRef(ctx context.Context, machine *machinev1beta1.Machine, node *corev1.Node) error {
+func (r *reconciler) setNodeRef(ctx context.Context, machine *machinev1beta1.Machine, node *corev1.Node) error {
 	before := machine.Status.NodeRef
 	if before != nil && before.Name == node.Name && before.UID == node.UID {
 		return nil
@@ -135,7 +137,7 @@ func (r *NodeLinkReconciler) setNodeRef(ctx context.Context, machine *machinev1b
 // patchNode sets the labels, annotations and taints that the node lacks. The patch has only the changes, and the UID,
 // so that it fails for another node of the same name. A patch replaces the whole list of taints, so it is only valid
 // for the resourceVersion that was read.
-func (r *NodeLinkReconciler) patchNode(ctx context.Context, node *corev1.Node, machine *machinev1beta1.Machine) error {
+func (r *reconciler) patchNode(ctx context.Context, node *corev1.Node, machine *machinev1beta1.Machine) error {
 	wanted, hasNewTaints := wantedNode(node, machine)
 	if wanted == nil {
 		return nil

@@ -32,7 +32,7 @@ func TestLink(t *testing.T) {
 	rival.Spec.ProviderID = &id
 	f.MustCreate(machine, rival, node)
 	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr)
+		return nodelink.SetupWithManager(t.Context(), mgr)
 	})
 	f.AwaitEvent("m", "NodeNotLinked", "")
 	stage.AwaitMachine(t, f.Namespace, "m", func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef == nil })
@@ -63,7 +63,7 @@ func TestANodeThatNamesAnotherMachineIsNotLinked(t *testing.T) {
 	f.MustCreate(owner, local, machine, node)
 	f.DeleteAfterwards(node)
 	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr)
+		return nodelink.SetupWithManager(t.Context(), mgr)
 	})
 	f.AwaitEvent("m", "NodeNotLinked", "it is linked to Machine "+elsewhere.Namespace+"/owner")
 	f.MustPatch(node, `{"metadata":{"annotations":{%q:%q}}}`, nodelink.MachineAnnotation, f.Namespace+"/local")

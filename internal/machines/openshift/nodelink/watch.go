@@ -42,7 +42,7 @@ const maxCandidates = 10
 
 // nodesOfNode returns the node, and the others that its Machines could belong to: a node that is deleted, or changes
 // its address, may free a Machine for another node.
-func (r *NodeLinkReconciler) nodesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *reconciler) nodesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
 	node := object.(*corev1.Node)
 	requests := []reconcile.Request{{NamespacedName: types.NamespacedName{Name: node.Name}}}
 	machines, err := r.machines(ctx, node)
@@ -58,7 +58,7 @@ func (r *NodeLinkReconciler) nodesOfNode(ctx context.Context, object client.Obje
 }
 
 // nodesOfMachine returns the nodes that a Machine could belong to, those that name it, and the node of its nodeRef.
-func (r *NodeLinkReconciler) nodesOfMachine(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *reconciler) nodesOfMachine(ctx context.Context, object client.Object) []reconcile.Request {
 	machine := object.(*machinev1beta1.Machine)
 	nodes, err := r.nodes(ctx, machine)
 	naming, namingErr := listBy[*corev1.Node, corev1.NodeList](ctx, r.client, "nodes", byMachine, name(machine))
@@ -80,7 +80,7 @@ func (r *NodeLinkReconciler) nodesOfMachine(ctx context.Context, object client.O
 const maxNote = 1024
 
 // reportProblem reports a problem of a node once, in the log and in events of its Machines.
-func (r *NodeLinkReconciler) reportProblem(ctx context.Context, seen candidates, problem string) {
+func (r *reconciler) reportProblem(ctx context.Context, seen candidates, problem string) {
 	if before, _ := r.reported.Swap(seen.node.Name, problem); before == problem {
 		return
 	}

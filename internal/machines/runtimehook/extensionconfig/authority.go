@@ -24,7 +24,7 @@ func unusable(secret, problem string) error {
 }
 
 // injectCA copies the certificate authority of the Secret that an annotation names into the spec.
-func (r *ExtensionConfigReconciler) injectCA(ctx context.Context, config *runtimev1.ExtensionConfig) error {
+func (r *reconciler) injectCA(ctx context.Context, config *runtimev1.ExtensionConfig) error {
 	named, isNamed := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]
 	if !isNamed {
 		return nil
@@ -42,7 +42,7 @@ func (r *ExtensionConfigReconciler) injectCA(ctx context.Context, config *runtim
 	return nil
 }
 
-func (r *ExtensionConfigReconciler) readCA(ctx context.Context, named string) ([]byte, error) {
+func (r *reconciler) readCA(ctx context.Context, named string) ([]byte, error) {
 	namespace, name, isWhole := strings.Cut(named, "/")
 	if !isWhole || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return nil, unusable(named, "write NAMESPACE/NAME")
@@ -70,7 +70,7 @@ func (r *ExtensionConfigReconciler) readCA(ctx context.Context, named string) ([
 
 // mayRead checks the permission to read a Secret, which the controller's own role does not grant. A refused read would
 // be reported as a missing permission of the controller.
-func (r *ExtensionConfigReconciler) mayRead(ctx context.Context, namespace, name string) (bool, error) {
+func (r *reconciler) mayRead(ctx context.Context, namespace, name string) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb:      "get",

@@ -33,22 +33,22 @@ import (
 // concurrency is how many extensions are called at a time: a slow one does not block the others.
 const concurrency = 5
 
-// DiscoveryOptions configure the discovery. The zero value works.
-type DiscoveryOptions struct {
+// Options configure the discovery. The zero value works.
+type Options struct {
 	Interval time.Duration // between two discoveries; a minute if it is 0
 }
 
-// An ExtensionConfigReconciler reconciles ExtensionConfigs.
-type ExtensionConfigReconciler struct {
+// A reconciler reconciles ExtensionConfigs.
+type reconciler struct {
 	cached     client.Client
 	live       client.Reader // of Secrets, which are not cached
-	extensions runtimehook.HookClient
+	extensions runtimehook.Client
 	interval   time.Duration
 }
 
 // SetupWithManager adds the controller of ExtensionConfigs to a manager.
-func SetupWithManager(manager ctrl.Manager, o DiscoveryOptions) error {
-	r := &ExtensionConfigReconciler{
+func SetupWithManager(manager ctrl.Manager, o Options) error {
+	r := &reconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(), interval: cmp.Or(o.Interval, time.Minute),
 	}
 	changes := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
@@ -60,7 +60,7 @@ func SetupWithManager(manager ctrl.Manager, o DiscoveryOptions) error {
 }
 
 // Reconcile discovers the handlers of an extension, and writes the status.
-func (r *ExtensionConfigReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	config := &runtimev1.ExtensionConfig{}
 	if err := r.cached.Get(ctx, request.NamespacedName, config); err != nil || config.DeletionTimestamp != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -82,7 +82,7 @@ func (r *ExtensionConfigReconciler) Reconcile(ctx context.Context, request ctrl.
 }
 
 // discover injects the certificate authority into the ExtensionConfig, and returns the handlers of the extension.
-func (r *ExtensionConfigReconciler) discover(ctx context.Context,
+func (r *reconciler) discover(ctx context.Context,
 	config *runtimev1.ExtensionConfig) ([]runtimev1.ExtensionHandler, error) {
 	if err := r.injectCA(ctx, config); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (r *ExtensionConfigReconciler) discover(ctx context.Context,
 }
 
 // write writes a status. It fails with a conflict if the object has changed since it was read.
-func (r *ExtensionConfigReconciler) write(ctx context.Context, config *runtimev1.ExtensionConfig,
+func (r *reconciler) write(ctx context.Context, config *runtimev1.ExtensionConfig,
 	status runtimev1.ExtensionConfigStatus) error {
 	if equality.Semantic.DeepEqual(config.Status, status) {
 		return nil

@@ -183,7 +183,7 @@ func TestPause(t *testing.T) {
 // TestRegistry finds the extension that serves a namespace. Two that serve it are refused.
 func TestRegistry(t *testing.T) {
 	s := newScene(t)
-	namespace := stage.SharedSandbox.Client(t).CoreV1().Namespaces()
+	namespace := stage.Kubernetes(t).CoreV1().Namespaces()
 	found, err := namespace.Get(t.Context(), s.Namespace, metav1.GetOptions{})
 	s.Must(err)
 	selecting := func(team string) func(*runtimev1.ExtensionConfig) {

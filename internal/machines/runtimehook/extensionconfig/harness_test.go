@@ -49,13 +49,13 @@ func newSceneAs(t *testing.T, config *rest.Config) *scene {
 	s := &scene{Fixture: stage.NewFixture(t)}
 	s.hooks = runtimehook.NewInPlaceHooks(s.Client, s.Client)
 	stage.ManageAs(t, config, func(m ctrl.Manager) error {
-		return extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{Interval: 200 * time.Millisecond})
+		return extensionconfig.SetupWithManager(m, extensionconfig.Options{Interval: 200 * time.Millisecond})
 	})
 	return s
 }
 
 // newExtension runs an extension that answers Discovery with a text.
-func (s *scene) newExtension(text string) *runtimehooktest.TestExtension {
+func (s *scene) newExtension(text string) *runtimehooktest.Extension {
 	s.Helper()
 	e := runtimehooktest.New(s)
 	e.Answer("Discovery", text)
