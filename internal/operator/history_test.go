@@ -12,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -107,7 +108,7 @@ func TestTheCommandLineAppliesWhileTheOperatorIsStopped(t *testing.T) {
 	release, _, err := payload.Load(t.Context(), s.release("1.0.1", shop), payload.Options{Name: payload.DefaultName})
 	s.must(err)
 	s.must(session.Run(t.Context(), c, release,
-		session.Options{Source: "./shop", Apply: apply.Options{Standard: ready.Upstream}}).Err)
+		session.Options{Source: "./shop", Apply: apply.Options{Options: object.Options{Standard: ready.Upstream}}}).Err)
 	s.start()
 	unread := s.until("it reports the release that it can't read",
 		has("Failing", configv1.ConditionTrue, "RetrievePayloadFailed"))

@@ -158,30 +158,43 @@ func (r *running) options() session.Options {
 	if r.signed.risk != "" {
 		o.Forced = []string{signature.VerificationFailed}
 	}
-	o.OnBegin, o.OnBegun = r.begin, r.begun
-	o.OnOutcome = func(outcome *session.Outcome) {
-		r.applier.update(func() {
-			r.before = nil // all failures have recurred in this attempt by now
-			r.err, r.isComplete, r.before = outcome.Err, outcome.Err == nil, r.failures()
-			if r.isComplete {
-				r.backoff = retryApply
-			}
-		})
-		if outcome.Err == nil {
-			r.applier.monitor.setFullPass()
-			select {
-			case r.applier.completed <- struct{}{}:
-			default: // the settings are to be watched anyway
-			}
-		}
-		logWarnings(outcome)
-		releaseMemory()
-	}
-	o.OnInterrupted = func(err error) { r.applier.update(func() { r.err = err }) }
-	o.Apply.OnEvent = func(e apply.Event) { r.applier.monitor.applied(r.release.Version, e) }
-	o.Apply.OnState = func(state *apply.RunState) { r.applier.update(func() { r.state = state }) }
+	o.Observer = r
+	o.Apply.OnEvent, o.Apply.ReportStates = r.onEvent, true
 	o.Keep = &keep.Options{OnEvent: func(e keep.Event) { r.applier.kept(e) }}
 	return o
+}
+
+// onEvent notes an event of the apply.
+func (r *running) onEvent(e apply.Event) {
+	if e.Type == apply.StateChanged {
+		r.applier.update(func() { r.state = e.State })
+		return
+	}
+	r.applier.monitor.applied(r.release.Version, e)
+}
+
+// OnOutcome notes the outcome of the apply until now, or that an outage has interrupted it.
+func (r *running) OnOutcome(outcome *session.Outcome) {
+	if outcome.IsInterrupted {
+		r.applier.update(func() { r.err = outcome.Err })
+		return
+	}
+	r.applier.update(func() {
+		r.before = nil // all failures have recurred in this attempt by now
+		r.err, r.isComplete, r.before = outcome.Err, outcome.Err == nil, r.failures()
+		if r.isComplete {
+			r.backoff = retryApply
+		}
+	})
+	if outcome.Err == nil {
+		r.applier.monitor.setFullPass()
+		select {
+		case r.applier.completed <- struct{}{}:
+		default: // the settings are to be watched anyway
+		}
+	}
+	logWarnings(outcome)
+	releaseMemory()
 }
 
 // logWarnings logs the warnings of the API server in an apply, such as unknown fields, and why files are not kept.
@@ -198,8 +211,8 @@ func logWarnings(outcome *session.Outcome) {
 	}
 }
 
-// begin notes that an apply begins.
-func (r *running) begin(outcome *session.Outcome) error {
+// OnBegin notes that an apply begins.
+func (r *running) OnBegin(outcome *session.Outcome) error {
 	r.applier.update(func() {
 		r.before = r.failures()
 		r.mode, r.hasBegun, r.done, r.state = outcome.Mode, true, 0, nil
@@ -208,8 +221,8 @@ func (r *running) begin(outcome *session.Outcome) error {
 	return nil
 }
 
-// begun notes that the record has the apply, and creates the ClusterOperators before the other objects.
-func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
+// OnRecorded notes that the record has the apply, and creates the ClusterOperators before the other objects.
+func (r *running) OnRecorded(ctx context.Context, c *cluster.Cluster) error {
 	r.applier.update(func() { r.isRecorded, r.err = true, nil })
 	return precreate(ctx, c, r.payload)
 }
@@ -220,7 +233,9 @@ func (a *applier) sessionOptions(t *target) session.Options {
 	return session.Options{
 		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force, Notify: a.sender,
 		Apply: apply.Options{
-			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, AskWhy: explainEvery,
+			Options:    object.Options{Standard: a.options.Standard, DropUnknownFields: true},
+			PauseHooks: pauseHooks,
+			AskWhy:     explainEvery,
 		},
 	}
 }

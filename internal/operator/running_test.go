@@ -40,7 +40,7 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 	r := newRunning(t.Context(), a, &target{}, release)
 	r.packed = &files.Packed{}
 	a.running = r
-	onState := r.options().Apply.OnState
+	onEvent := r.options().Apply.OnEvent
 	state := func(phase apply.StepPhase, action object.Action) *apply.RunState {
 		wait := apply.Wait{
 			ID:   release.Manifests[0].ID(),
@@ -61,11 +61,11 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 		{true, state(apply.InWait, object.Created), 0},
 	} {
 		if step.begin {
-			if err := r.begin(&session.Outcome{Mode: graph.Install}); err != nil {
+			if err := r.OnBegin(&session.Outcome{Mode: graph.Install}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		onState(step.state)
+		onEvent(apply.Event{Type: apply.StateChanged, State: step.state})
 		if got := a.State().Applied.Done; got != step.done {
 			t.Errorf("after step %d, %d are done, want %d", i, got, step.done)
 		}

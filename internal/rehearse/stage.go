@@ -98,8 +98,10 @@ func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.
 // options returns the options of a session. The gate overrides nothing: what it has found is reported.
 func (r *rehearsal) options(mode graph.Mode) session.Options {
 	options := session.Options{Force: true, Lock: lock.Options{Duration: lockDuration}, Apply: apply.Options{
-		Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields, Patience: r.Patience,
-		Timeout: longest, PauseHooks: time.Millisecond,
+		Options:    object.Options{Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields},
+		Patience:   r.Patience,
+		Timeout:    longest,
+		PauseHooks: time.Millisecond,
 	}}
 	if r.From != nil {
 		options.Namespace = r.From.Namespace

@@ -184,7 +184,8 @@ func (m mortal) run(ctx context.Context) error {
 	o := options()
 	o.Lock.Duration = m.Lock
 	if m.Keeps {
-		o.Keep, o.OnOutcome = &keep.Options{}, func(*session.Outcome) { fmt.Println() }
+		o.Keep = &keep.Options{}
+		o.Observer = observer{onOutcome: func(*session.Outcome) { fmt.Println() }}
 	}
 	return session.Run(ctx, c, release, o).Err
 }

@@ -1,7 +1,6 @@
 package session_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand"
@@ -17,7 +16,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
@@ -118,7 +116,7 @@ func TestFilesOfTheLastVersions(t *testing.T) {
 		failed := errors.New("killed")
 		outcome := r.roll(t.Context(), version, settings, two, force, r.keeping(version, settings),
 			func(o *session.Options) {
-				o.OnBegun = func(context.Context, *cluster.Cluster) error { return failed }
+				o.Observer = observer{onRecorded: func() error { return failed }}
 			})
 		if !errors.Is(outcome.Err, failed) {
 			t.Fatal(outcome.Err)

@@ -74,6 +74,33 @@ func (r release) must(version, files string, change ...func(*session.Options)) *
 	return outcome
 }
 
+// An observer is a session.Observer of functions. Those that are nil do nothing.
+type observer struct {
+	onBegin    func(*session.Outcome) error
+	onRecorded func() error
+	onOutcome  func(*session.Outcome)
+}
+
+func (o observer) OnBegin(outcome *session.Outcome) error {
+	if o.onBegin == nil {
+		return nil
+	}
+	return o.onBegin(outcome)
+}
+
+func (o observer) OnRecorded(context.Context, *cluster.Cluster) error {
+	if o.onRecorded == nil {
+		return nil
+	}
+	return o.onRecorded()
+}
+
+func (o observer) OnOutcome(outcome *session.Outcome) {
+	if o.onOutcome != nil {
+		o.onOutcome(outcome)
+	}
+}
+
 func force(options *session.Options) { options.Force = true }
 
 // record is what it has written down.

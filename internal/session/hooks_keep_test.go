@@ -21,7 +21,8 @@ func (r hookedRelease) keepIn(version, files string) (stop func()) {
 	go func() {
 		defer close(ended)
 		r.roll(ctx, version, files, func(options *session.Options) {
-			options.Keep, options.OnOutcome = &keep.Options{}, func(outcome *session.Outcome) { begun <- outcome }
+			options.Keep = &keep.Options{}
+			options.Observer = observer{onOutcome: func(outcome *session.Outcome) { begun <- outcome }}
 		})
 	}()
 	if outcome := <-begun; outcome.Err != nil {

@@ -10,40 +10,47 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// applyAndKeep applies the payload, and keeps each object in place from the moment on that the apply is done
-// with it. The outcome is reported when everything is ready, and before that, once, when it is not ready in time.
+// applyAndKeep applies the payload, and keeps each object in place as soon as the apply is done with it. The outcome
+// is reported when everything is ready, and before that, once, when it is not ready in time.
 func (r *run) applyAndKeep(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	options, keeping := r.applyOptions(), *r.options.Keep
 	defer startRepairLog(ctx, r, &keeping).end(ctx)
 	defer stop()
 	options.Fingerprints = fingerprint.Read(nil)
-	keeping.Apply, keeping.WasComplete = options.Objects(), r.outcome.IsSame && r.outcome.Mode == graph.Reconcile
-	keeper := keep.Start(ctx, r.cluster, r.payload, keeping)
-	r.onKeep(keeper)
-	options.Done, options.NotReady = keeper.Take, func(report *apply.Report) {
-		r.reportOutcome(ctx, r.finish(ctx, report))
-		keeper.Announce()
-		r.isLate = true
-	}
-	err := r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, options))
-	if err != nil {
+	keeping.Apply, keeping.WasComplete = options.Options, r.outcome.IsSame && r.outcome.Mode == graph.Reconcile
+	kept := &keptRun{Keeper: keep.Start(ctx, r.cluster, r.payload, keeping), run: r, ctx: ctx}
+	r.onKeep(kept.Keeper)
+	options.Keeper = kept
+	if err := r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, options)); err != nil {
 		stop()
-		_ = keeper.Wait()
+		_ = kept.Wait()
 		return err
 	}
 	r.reportOutcome(ctx, nil)
 	if !r.isLate {
-		keeper.Announce()
+		kept.Announce()
 	}
-	return keeper.Wait()
+	return kept.Wait()
 }
 
-// reportOutcome calls OnOutcome with the outcome until now.
+// A keptRun is the Keeper of a run: it takes over the objects that are applied.
+type keptRun struct {
+	*keep.Keeper
+	run *run
+	ctx context.Context
+}
+
+// NotReady reports the outcome of an apply that is not ready in time.
+func (k *keptRun) NotReady(report *apply.Report) {
+	k.run.reportOutcome(k.ctx, k.run.finish(k.ctx, report))
+	k.Announce()
+	k.run.isLate = true
+}
+
+// reportOutcome reports the outcome until now to the receivers of notifications, and to the Observer.
 func (r *run) reportOutcome(ctx context.Context, err error) {
 	r.outcome.Err, r.outcome.Took = err, time.Since(r.began)
 	r.notifier.report(ctx, r.notifier.ended())
-	if r.options.OnOutcome != nil {
-		r.options.OnOutcome(r.outcome)
-	}
+	r.options.Observer.OnOutcome(r.outcome)
 }

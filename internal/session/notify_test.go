@@ -224,7 +224,8 @@ func TestWhatIsKeptInPlaceIsReported(t *testing.T) {
 	}()
 	l.roll(ctx, "1.0.0", settings+never, notified, func(o *session.Options) {
 		o.Apply.Timeout = 2 * time.Second
-		o.Keep, o.OnOutcome = &keep.Options{}, func(outcome *session.Outcome) { outcomes <- outcome.Err }
+		o.Keep = &keep.Options{}
+		o.Observer = observer{onOutcome: func(outcome *session.Outcome) { outcomes <- outcome.Err }}
 	})
 	arrived()
 	var got []string

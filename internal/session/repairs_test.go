@@ -42,7 +42,7 @@ func TestARepairAfterAKillIsCounted(t *testing.T) {
 			events = append(events, event.Object.String()+": "+string(event.Action)+" of "+event.File)
 		}
 	}}
-	o.OnOutcome = func(*session.Outcome) { stop() }
+	o.Observer = observer{onOutcome: func(*session.Outcome) { stop() }}
 	session.Run(ctx, c, load(t, release, "1.1.0", files), o)
 	if diff := cmp.Diff([]string{"ConfigMap killed-keeper/settings: configured of 0000_20_shop_10_settings.yaml"},
 		events); diff != "" {

@@ -8,6 +8,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,23 +56,34 @@ type Options struct {
 	Files    FileOptions
 	Notify   *notify.Sender // of what happens to the release; nil sends nothing
 	HasTests bool           // tests follow: Outcome.Completed is to be reported after them
-	// OnBegin is called before anything is written. An error ends the apply.
-	OnBegin func(*Outcome) error
-	// OnBegun is called when the record has the update, before its first object is applied. The connection writes only
-	// while the lock is held. An error ends the apply.
-	OnBegun func(context.Context, *cluster.Cluster) error
 	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied.
 	// Its Apply and WasComplete are set by the session.
 	Keep *keep.Options
-	// OnOutcome is called with the outcome of an apply that is kept in place: when all is ready, and before that,
-	// once, when not all is ready in time.
-	OnOutcome func(*Outcome)
-	// OnInterrupted is called when a Session stops to keep a payload in place because the API server gives no
-	// answer, with the reason. The session goes on when the API server answers.
-	OnInterrupted func(error)
+	// Observer follows the apply; nil does not.
+	Observer Observer
 
 	onlySame bool // refuse another payload than the one that was begun last, if another process has begun that one
 }
+
+// An Observer follows an apply.
+type Observer interface {
+	// OnBegin is called before anything is written. An error ends the apply.
+	OnBegin(*Outcome) error
+	// OnRecorded is called when the record has the update, before its first object is applied. The connection writes
+	// only while the lock is held. An error ends the apply.
+	OnRecorded(context.Context, *cluster.Cluster) error
+	// OnOutcome is called with the outcome of an apply that is kept in place: when all objects are ready, and before
+	// that, once, when not all are ready in time. It is also called when an outage of the API server interrupts the
+	// apply, which continues after the outage.
+	OnOutcome(*Outcome)
+}
+
+// NoObserver is an Observer that does nothing. Others embed it.
+type NoObserver struct{}
+
+func (NoObserver) OnBegin(*Outcome) error                             { return nil }
+func (NoObserver) OnRecorded(context.Context, *cluster.Cluster) error { return nil }
+func (NoObserver) OnOutcome(*Outcome)                                 {}
 
 // An Outcome is the result of an apply, a preview or an inspection.
 type Outcome struct {
@@ -92,6 +104,8 @@ type Outcome struct {
 	Durations    record.Durations // of the last completed apply of this mode
 	IsSame       bool             // the apply that was begun last was of the same version and content
 	Err          error            // why not everything is done
+	// IsInterrupted is set if the API server did not answer, and the apply continues when it does.
+	IsInterrupted bool
 
 	// Completed is the event of an apply that is complete, and was not reported: see Options.HasTests.
 	Completed notify.Event
@@ -132,10 +146,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	if r.outcome.Err = r.inspect(ctx, r.lock()); r.outcome.Err != nil {
 		return r.outcome
 	}
-	refused := r.askGate()
-	if options.OnBegin != nil {
-		refused = errors.Join(refused, options.OnBegin(r.outcome))
-	}
+	refused := errors.Join(r.askGate(), r.options.Observer.OnBegin(r.outcome))
 	r.outcome.Report = apply.Preview(ctx, c, r.payload, r.before, r.applyOptions())
 	r.outcome.Orphans = r.orphans(ctx)
 	r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isNotPending)
@@ -144,8 +155,9 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 }
 
 func newRun(c *cluster.Cluster, release *payload.Payload, options Options) *run {
-	if options.Namespace == "" {
-		options.Namespace = DefaultNamespace
+	options.Namespace = cmp.Or(options.Namespace, DefaultNamespace)
+	if options.Observer == nil {
+		options.Observer = NoObserver{}
 	}
 	r := &run{
 		payload: withVersionAnnotations(release),

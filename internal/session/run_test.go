@@ -153,7 +153,10 @@ func TestEarlierDurationsAreKnown(t *testing.T) {
 	r := newRelease(t)
 	begins := func(earlier *record.Durations) func(*session.Options) {
 		return func(options *session.Options) {
-			options.OnBegin = func(o *session.Outcome) error { *earlier = o.Durations; return nil }
+			options.Observer = observer{onBegin: func(o *session.Outcome) error {
+				*earlier = o.Durations
+				return nil
+			}}
 		}
 	}
 	var install, first, second, reconcile record.Durations

@@ -204,8 +204,9 @@ func (s *Session) Apply(ctx context.Context, release *payload.Payload, options O
 		if !hasBegun || !isOutage(outcome) || ctx.Err() != nil {
 			break
 		}
-		if options.OnInterrupted != nil && outcome.Report != nil { // else it was reported already
-			options.OnInterrupted(outcome.Err)
+		if options.Observer != nil && outcome.Report != nil { // without a report, the outage was reported before
+			outcome.IsInterrupted = true
+			options.Observer.OnOutcome(outcome)
 		}
 		if s.awaitAnswer(ctx) != nil {
 			if cause := context.Cause(ctx); errors.Is(cause, ErrSuperseded) {
@@ -262,10 +263,8 @@ func (r *run) run(ctx context.Context) error {
 	if err := errors.Join(checkRollback(r.record, r.options.Rollback), r.askGate()); err != nil {
 		return err
 	}
-	if r.options.OnBegin != nil {
-		if err := r.options.OnBegin(r.outcome); err != nil {
-			return err
-		}
+	if err := r.options.Observer.OnBegin(r.outcome); err != nil {
+		return err
 	}
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -275,10 +274,8 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.createNamespace(ctx); err != nil {
 		return err
 	}
-	if r.options.OnBegun != nil {
-		if err := r.options.OnBegun(ctx, r.cluster); err != nil {
-			return err
-		}
+	if err := r.options.Observer.OnRecorded(ctx, r.cluster); err != nil {
+		return err
 	}
 	if r.options.Keep != nil {
 		return r.applyAndKeep(ctx)

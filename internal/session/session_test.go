@@ -138,9 +138,13 @@ func keepUntilOutage(ctx context.Context, t *testing.T, name string) *keeping {
 	k.Session = hold(t, name, lock.Options{Duration: outageLock, Wait: true}, k.outage.look)
 	go func() {
 		k.ended <- k.Apply(ctx, load(t, name, "1.0.0", oneSetting), session.Options{
-			Keep: &keep.Options{}, OnOutcome: func(*session.Outcome) {
-				k.begun <- struct{}{}
-			}, OnInterrupted: func(err error) { k.interrupted <- err },
+			Keep: &keep.Options{}, Observer: observer{onOutcome: func(outcome *session.Outcome) {
+				if outcome.IsInterrupted {
+					k.interrupted <- outcome.Err
+				} else {
+					k.begun <- struct{}{}
+				}
+			}},
 		})
 	}()
 	<-k.begun
@@ -159,7 +163,7 @@ func TestAnApplyWhoseContextHasEndedSupersedesNothing(t *testing.T) {
 	begun, ended := make(chan struct{}, 1), make(chan *session.Outcome, 1)
 	go func() {
 		ended <- s.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), session.Options{
-			Keep: &keep.Options{}, OnOutcome: func(*session.Outcome) { begun <- struct{}{} },
+			Keep: &keep.Options{}, Observer: observer{onOutcome: func(*session.Outcome) { begun <- struct{}{} }},
 		})
 	}()
 	<-begun

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -57,7 +58,7 @@ func TestObjectOfAnotherToolIsAdopted(t *testing.T) {
 			makes(t, strings.ReplaceAll(ofTheTool, "NS", namespace))
 			other.merge("ConfigMap", key, `{data: {theirs: "1"}, metadata: {labels: {controller: "yes"}}}`)
 			release := load(t, namespace, namespace, settings)
-			did := run(t, t.Context(), release, apply.Options{Mode: graph.Install})
+			did := run(t, t.Context(), release, apply.Options{Options: installMode})
 			if did.Err != nil {
 				t.Fatal(did.Err)
 			}
@@ -79,7 +80,7 @@ func TestObjectOfAnotherToolIsAdopted(t *testing.T) {
 			// Who writes again later, keeps what they write: that was the first touch.
 			act(t, tool).merge("ConfigMap", key, `{data: {later: "1"}}`)
 			version := other.live("ConfigMap", key).GetResourceVersion()
-			did = run(t, t.Context(), release, apply.Options{Mode: graph.Update, Full: true})
+			did = run(t, t.Context(), release, apply.Options{Options: object.Options{Mode: graph.Update, Full: true}})
 			if have := did.actions() +
 				did.told(namespace, apply.Adopted, apply.Overruled); !strings.HasPrefix(have, "unchanged ConfigMap") ||
 				strings.Count(have, "\n") != 1 || did.Err != nil {
@@ -107,7 +108,7 @@ func TestFurtherToolsAreAdoptedIfAskedFor(t *testing.T) {
 			installer := act(t, "installer")
 			installer.create(strings.ReplaceAll(ofTheTool, "NS", namespace))
 			did := run(t, t.Context(), load(t, namespace, namespace, settings),
-				apply.Options{Mode: graph.Update, AdoptFrom: row.from})
+				apply.Options{Options: object.Options{Mode: graph.Update, AdoptFrom: row.from}})
 			if have := installer.field("ConfigMap", namespace+"/settings", "data"); have != row.want || did.Err != nil {
 				t.Error(did.Err, have)
 			}
@@ -141,13 +142,13 @@ func TestKilledBetweenAdoptionAndApply(t *testing.T) {
 		isAdopted = request.Header.Get("Content-Type") == string(types.JSONPatchType)
 		return nil
 	})
-	if did := runOn(t, ctx, c, release, apply.Options{Mode: graph.Install}); did.Err == nil || !isAdopted {
+	if did := runOn(t, ctx, c, release, apply.Options{Options: installMode}); did.Err == nil || !isAdopted {
 		t.Fatal(did.Err, isAdopted)
 	}
 	if have := a.field("ConfigMap", namespace+"/settings", "data"); have != `{"colour":"red","old":"1"}` {
 		t.Fatal("it was applied all the same:", have)
 	}
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Install})
+	did := run(t, t.Context(), release, apply.Options{Options: installMode})
 	if have := a.field("ConfigMap", namespace+"/settings", "data"); have != whole || did.Err != nil {
 		t.Error(did.Err, have)
 	}
@@ -168,7 +169,7 @@ func TestAdoptionIsToldThoughTheApplyFailsAtFirst(t *testing.T) {
 		}
 		return send.RoundTrip(request)
 	})
-	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Mode: graph.Install})
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Options: installMode})
 	if did.Err != nil || !failed {
 		t.Fatal(did.Err, failed)
 	}
@@ -190,7 +191,7 @@ func TestAdoptionOfWhatIsGone(t *testing.T) {
 		}
 		return nil
 	})
-	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Mode: graph.Install})
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Options: installMode})
 	if did.Err != nil || did.told(namespace, apply.Adopted) != "" {
 		t.Error(did.Err, did.told(namespace, apply.Adopted))
 	}
@@ -211,7 +212,7 @@ func TestAdoptionThatLosesARaceIsTriedAgain(t *testing.T) {
 		}
 		return nil
 	})
-	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Mode: graph.Install})
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Options: installMode})
 	if have := a.field("ConfigMap", namespace+"/settings",
 		"data"); have != `{"colour":"blue","new":"1","theirs":"1"}` || did.Err != nil {
 		t.Error(did.Err, have)
@@ -227,7 +228,7 @@ func TestAnObjectThatAnotherReleaseTakesMeanwhile(t *testing.T) {
 	t.Parallel()
 	namespace, other := test.Namespace(t), act(t, "kubectl-edit")
 	if did := run(t, t.Context(), load(t, namespace, namespace, settings),
-		apply.Options{Mode: graph.Install}); did.Err != nil {
+		apply.Options{Options: installMode}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	take := sync.OnceFunc(func() {
@@ -255,12 +256,12 @@ func TestNothingOfAnotherReleaseIsAdopted(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-client-side-apply")
 	other := load(t, namespace+"-other", namespace, settings)
-	if did := run(t, t.Context(), other, apply.Options{Mode: graph.Install}); did.Err != nil {
+	if did := run(t, t.Context(), other, apply.Options{Options: installMode}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	a.merge("ConfigMap", namespace+"/settings", `{data: {colour: red}}`)
 	version := a.live("ConfigMap", namespace+"/settings").GetResourceVersion()
-	did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Mode: graph.Install})
+	did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Options: installMode})
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "it is of release "+namespace+"-other") {
 		t.Error(did.Err)
 	}

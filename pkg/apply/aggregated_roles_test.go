@@ -29,7 +29,7 @@ kind: ClusterRole
 metadata: {name: NS-part, labels: {NS.example.com/part: "true"}}
 rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
 `)
-	if did := run(t, t.Context(), release, apply.Options{Mode: graph.Install}); did.Err != nil {
+	if did := run(t, t.Context(), release, apply.Options{Options: installMode}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	var gathered *rbacv1.ClusterRole
@@ -43,7 +43,7 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
 		t.Fatal(err)
 	}
 	for _, mode := range []graph.Mode{graph.Reconcile, graph.Update} {
-		did := run(t, t.Context(), release, apply.Options{Mode: mode})
+		did := run(t, t.Context(), release, apply.Options{Options: inMode(mode)})
 		if want := "unchanged ClusterRole " + name + "-all\nunchanged ClusterRole " + name +
 			"-part\n"; did.actions() != want || did.Err != nil {
 			t.Errorf("the %s says %v, %s", mode, did.Err, did.actions())

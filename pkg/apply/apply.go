@@ -17,19 +17,17 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
-	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
-	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
-	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -39,70 +37,47 @@ import (
 // ErrTimeout is the cause of a run that has passed its deadline.
 var ErrTimeout = errors.New("the time is up")
 
-// Options are how to apply.
+// Options configure a run. Those of single objects are in object.Options.
 type Options struct {
-	Release  string     // the value of the release label of objects
-	Version  string     // of the payload, for the record
-	Mode     graph.Mode // Update if empty
-	Standard ready.Standard
+	object.Options
+
 	// NoWait ends the run when everything is applied, ready or not.
 	NoWait bool
 	// Timeout is how long the run may take; 30 minutes if it is 0.
 	Timeout time.Duration
-	// Patience is how long the run tries a step, or waits for an object, before it goes on with what comes after it all
-	// the same: the steps that have failed hold nothing up. It is for a rehearsal, which is to find all failures. 0
-	// holds up.
+	// Patience limits the tries of a step and the wait for an object. After it, the run continues with the next steps
+	// although the step has failed: a rehearsal reports all failures. If Patience is 0, a failure blocks what needs it.
 	Patience time.Duration
 	// Workers is how many objects are written at a time; a number by mode if it is 0.
 	Workers int
-	// DropUnknownFields leaves out fields that the cluster's schema does not have, as the
-	// cluster-version operator does. Otherwise such an object is refused.
-	DropUnknownFields bool
-	// DropHint is how a user sets DropUnknownFields, with a flag for example: refusals that suggest it end with the
-	// hint.
-	DropHint string
-	// Full applies each object, also those that can't have changed since they were applied.
-	Full bool
-	// AdoptFrom are field managers, beside ownership.Managers, whose fields Runlevel takes over when it
-	// applies an object for the first time.
-	AdoptFrom []string
-	// RemovesForeign reports whether fields of a manager that the release does not have are removed; nil removes none.
-	RemovesForeign func(id kinds.ID, manager string) bool
-	// Refusals are why an API server would refuse objects, as far as that is known without the cluster. A preview takes
-	// them for what it can't ask the cluster; a run does not use them.
-	Refusals map[object.StepID][]fields.FieldRefusal
 	// Hooks override the lifecycle hooks of Deployments in this run.
 	Hooks map[kinds.ID]deploymenthook.Override
-	// ReportWaits is how often waits are reported; every 10 seconds if it is 0.
-	ReportWaits time.Duration
-	// AskWhy is how often pods that don't become ready are diagnosed, which costs requests; as
-	// often as waits are reported if it is 0.
-	AskWhy time.Duration
-	// Lock is the lock of the release, if it is held.
-	Lock *lock.Hold
-	// Journal is the record of the release, which outlives this run.
-	Journal *object.Journal
-	// OnEvent is called with each event, one after the other. It may be nil.
-	OnEvent func(Event)
-	// OnState is called with the state of the run, at most ten times a second when it has changed. It may be nil.
-	OnState func(*RunState)
-	// Fingerprints collects the fingerprints of applied objects; a new cache if it is nil. A Repairer shares it.
-	Fingerprints *fingerprint.Cache
-	// Done is called with each step that is done, and takes over its object: the run does not write it again. If Done
-	// is nil, the run applies objects again that are deleted while it waits for them.
-	Done func(object.Change)
-	// NotReady is called with a report when the deadline has passed, or an object has failed. The run then goes on
-	// without a deadline until all objects are ready. It ends instead if NotReady is nil, or an object can't be
-	// applied.
-	NotReady func(*Report)
-
 	// PauseHooks is the pause before a rollout that a lifecycle hook has stopped is tried again; none if it is 0.
 	PauseHooks time.Duration
 	// FollowHooks reports each line that the pod of a hook logs.
 	FollowHooks bool
+	// ReportWaits is how often waits are reported; every 10 seconds if it is 0.
+	ReportWaits time.Duration
+	// AskWhy is how often pods that don't become ready are diagnosed, which costs requests; as often as waits are
+	// reported if it is 0.
+	AskWhy time.Duration
+	// OnEvent is called with each event, one after the other. It may be nil.
+	OnEvent func(Event)
+	// ReportStates reports the state of the run as an event, at most ten times a second when it has changed.
+	ReportStates bool
+	// Keeper keeps the release in place. If it is nil, the run ends at its deadline.
+	Keeper Keeper
 
-	lookCounts time.Duration          // object.LookCounts, except in tests
-	newSteps   func(r *run) stepMaker // set by tests only
+	newSteps func(r *run) stepMaker // set by tests only
+}
+
+// A Keeper keeps objects in place that a run has applied. With a Keeper, a run continues after its deadline until all
+// objects are ready, unless an object can't be applied.
+type Keeper interface {
+	// Take is called with each step that is done. The run does not write its object again, even if it is deleted.
+	Take(object.Change)
+	// NotReady is called with a report when the deadline has passed, or an object has failed.
+	NotReady(*Report)
 }
 
 // workers is how many objects are written at a time, by mode.
@@ -110,33 +85,13 @@ var workers = map[graph.Mode]int{graph.Install: 48, graph.Update: 16, graph.Reco
 
 // withDefaults returns options with defaults for fields that are not set.
 func (o Options) withDefaults() Options {
-	if o.Mode == "" {
-		o.Mode = graph.Update
-	}
-	if o.Standard == "" {
-		o.Standard = ready.Full
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 30 * time.Minute
-	}
-	if o.Workers == 0 {
-		o.Workers = workers[o.Mode]
-	}
-	o.AdoptFrom = append(ownership.DefaultManagers(), o.AdoptFrom...)
-	if o.lookCounts == 0 {
-		o.lookCounts = object.LookCounts
-	}
-	if o.ReportWaits == 0 {
-		o.ReportWaits = 10 * time.Second
-	}
-	if o.AskWhy == 0 {
-		o.AskWhy = o.ReportWaits
-	}
+	o.Options = o.Options.WithDefaults()
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Minute)
+	o.Workers = cmp.Or(o.Workers, workers[o.Mode])
+	o.ReportWaits = cmp.Or(o.ReportWaits, 10*time.Second)
+	o.AskWhy = cmp.Or(o.AskWhy, o.ReportWaits)
 	if o.OnEvent == nil {
 		o.OnEvent = func(Event) {}
-	}
-	if o.Fingerprints == nil {
-		o.Fingerprints = fingerprint.Read(nil)
 	}
 	return o
 }
@@ -147,19 +102,6 @@ func (o Options) standardOf(m *payload.Manifest) ready.Standard {
 		return ready.Full
 	}
 	return o.Standard
-}
-
-// Objects returns the options for single objects.
-func (o Options) Objects() object.Options { return o.withDefaults().objects(nil) }
-
-func (o Options) objects(manifests []*payload.Manifest) object.Options {
-	return object.Options{
-		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard,
-		DropUnknownFields: o.DropUnknownFields, DropHint: o.DropHint,
-		Full: o.Full, AdoptFrom: o.AdoptFrom, RemovesForeign: o.RemovesForeign, Refusals: o.Refusals,
-		Manifests: manifests, LookCounts: o.lookCounts,
-		Journal: o.Journal, Lock: o.Lock, Fingerprints: o.Fingerprints,
-	}
 }
 
 // hooks returns the settings of the hooks of a run or a preview.

@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // shop has a bit of everything: what is ready at once and what is not, and custom
@@ -51,7 +50,7 @@ spec:
 func TestInstallThenNothingToDoThenUpdate(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, shop)
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Install})
+	did := run(t, t.Context(), release, apply.Options{Options: installMode})
 	if did.Err != nil {
 		t.Fatal(did.Err)
 	}
@@ -64,12 +63,12 @@ created Deployment NS-shop/web
 	if diff := cmp.Diff(want, did.actions()); diff != "" {
 		t.Error(diff)
 	}
-	did = run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile})
+	did = run(t, t.Context(), release, apply.Options{Options: reconcileMode})
 	if diff := cmp.Diff(strings.ReplaceAll(want, "created", "unchanged"), did.actions()); diff != "" || did.Err != nil {
 		t.Error(did.Err, diff)
 	}
 	next := load(t, namespace, namespace, strings.ReplaceAll(shop, "colour: red", "colour: blue"))
-	did = run(t, t.Context(), next, apply.Options{Mode: graph.Update})
+	did = run(t, t.Context(), next, apply.Options{Options: updateMode})
 	want = strings.ReplaceAll(want, "created", "unchanged")
 	want = strings.ReplaceAll(want, "unchanged ConfigMap", "configured ConfigMap")
 	if diff := cmp.Diff(want, did.actions()); diff != "" || did.Err != nil {

@@ -148,7 +148,7 @@ func TestActionsAreTrue(t *testing.T) {
 			namespace := test.Namespace(t)
 			release := load(t, namespace, namespace, item.files)
 			if did := run(t, t.Context(), release,
-				apply.Options{Mode: graph.Update, NoWait: true}); did.Changes[0].Action != object.Created {
+				apply.Options{Options: updateMode, NoWait: true}); did.Changes[0].Action != object.Created {
 				t.Fatalf("first %+v", did.Changes[0])
 			}
 			their := theirs{t, resources[item.files], namespace}
@@ -163,7 +163,10 @@ func TestActionsAreTrue(t *testing.T) {
 				}
 				return nil
 			})
-			did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, NoWait: true, Full: true})
+			did := runOn(t, t.Context(), c, release, apply.Options{
+				Options: object.Options{Mode: graph.Update, Full: true},
+				NoWait:  true,
+			})
 			if got := did.Changes[0]; got.Action != item.want || did.Err != nil {
 				t.Errorf("it is said to be %s, and is %s: %v", got.Action, item.want, did.Err)
 			}

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // No object that is recreated can have the UID of the one that the manifest was copied from.
@@ -24,7 +23,7 @@ metadata:
   managedFields: [{manager: somebody, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {}}]
 `)
 	for _, action := range []string{"created", "unchanged"} {
-		did := run(t, t.Context(), release, apply.Options{Mode: graph.Install, OnEvent: func(event apply.Event) {
+		did := run(t, t.Context(), release, apply.Options{Options: installMode, OnEvent: func(event apply.Event) {
 			if event.Type == apply.Failing || event.Type == apply.Retrying {
 				t.Error(event.Message)
 			}

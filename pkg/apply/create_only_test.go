@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
 // A user deletes a create-only object while the run that found it has not come to it.
@@ -21,7 +22,8 @@ func TestCreateOnlyObjectThatGoesDuringTheRunIsMadeAnew(t *testing.T) {
 	if did := run(t, t.Context(), release, apply.Options{}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
-	did := run(t, t.Context(), release, apply.Options{Full: true, OnEvent: func(event apply.Event) {
+	full := object.Options{Full: true}
+	did := run(t, t.Context(), release, apply.Options{Options: full, OnEvent: func(event apply.Event) {
 		if event.Type != apply.Applied || event.Object.Name != "first" {
 			return
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // item defines a kind, and makes one of it.
@@ -46,11 +45,11 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	if did := run(t, t.Context(), load(t, namespace, namespace, item),
-		apply.Options{Mode: graph.Install}); did.Err != nil {
+		apply.Options{Options: installMode}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	release := load(t, namespace, namespace, noItem)
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
+	did := run(t, t.Context(), release, apply.Options{Options: updateMode})
 	if did.Changes[0].Action != object.Deleted {
 		t.Errorf("%+v", did.Changes[0])
 	}
@@ -65,7 +64,7 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 		Resource: "customresourcedefinitions",
 	}, "items."+namespace+".example.com")
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
-		did := run(t, ctx, release, apply.Options{Mode: graph.Update})
+		did := run(t, ctx, release, apply.Options{Options: updateMode})
 		if did.Changes[0].Action != object.Absent || did.Err != nil {
 			return fmt.Errorf("its kind is gone: %+v, %v", did.Changes[0], did.Err)
 		}
@@ -128,12 +127,12 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 	defer services.Delete(context.Background(), "v1."+group, metav1.DeleteOptions{})
 
 	release := load(t, namespace, namespace, strings.ReplaceAll(noItem, "NS.example", "NS.down.example")+tombstoneFile)
-	if did := run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile}); did.Err != nil ||
+	if did := run(t, t.Context(), release, apply.Options{Options: reconcileMode}); did.Err != nil ||
 		did.Changes[0].Action != object.Pending {
 		t.Errorf("what deletes nothing should go on: %+v, %v", did.Changes[0], did.Err)
 	}
 	var tries int
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, OnEvent: func(e apply.Event) {
+	did := run(t, t.Context(), release, apply.Options{Options: updateMode, OnEvent: func(e apply.Event) {
 		if e.Type != apply.Retrying {
 			return
 		}
@@ -168,11 +167,11 @@ func TestANamespaceThatGoes(t *testing.T) {
 -- 0000_40_old_namespace.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS, annotations: {release.openshift.io/delete: "true"}}}
 `+tombstoneFile)
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
+	did := run(t, t.Context(), release, apply.Options{Options: updateMode})
 	if did.Err != nil || did.Changes[0].Action != object.Pending || did.Changes[1].Action != object.Pending {
 		t.Fatalf("%s%v", did.actions(), did.Err)
 	}
-	did = run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile})
+	did = run(t, t.Context(), release, apply.Options{Options: reconcileMode})
 	if did.Err != nil || !strings.HasPrefix(timeless(did.Changes[0].Message), "TIME (") {
 		t.Errorf("it says %+v, %v", did.Changes[0], did.Err)
 	}

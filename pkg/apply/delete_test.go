@@ -271,7 +271,7 @@ func TestEveryStateOfATombstoneInEveryMode(t *testing.T) {
 				t.Parallel()
 				g := newTombstoned(t)
 				stands.prepare(g)
-				did := run(t, t.Context(), g.release, apply.Options{Mode: mode})
+				did := run(t, t.Context(), g.release, apply.Options{Options: inMode(mode)})
 				if diff := gocmp.Diff(want, g.story(did)); diff != "" {
 					t.Error(diff)
 				}
@@ -317,7 +317,7 @@ func TestNothingIsDeletedBeforeTheRecordHasIt(t *testing.T) {
 		}
 		return nil
 	})
-	if did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update}); did.Err != nil ||
+	if did := runOn(t, t.Context(), c, g.release, apply.Options{Options: updateMode}); did.Err != nil ||
 		deletes.Load() != 1 {
 		t.Errorf("%d deletes: %v", deletes.Load(), did.Err)
 	}
@@ -338,7 +338,7 @@ func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
 				t.Parallel()
 				g := newTombstoned(t)
 				g.bring(nil)
-				run(t, t.Context(), g.release, apply.Options{Mode: graph.Install})
+				run(t, t.Context(), g.release, apply.Options{Options: installMode})
 				var reads atomic.Int32
 				c := connectBy(t, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
 					switch {
@@ -352,7 +352,7 @@ func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
 					}
 				})
 				if diff := gocmp.Diff("deleted"+requested+gone,
-					g.story(runOn(t, t.Context(), c, g.release, apply.Options{Mode: mode}))); diff != "" {
+					g.story(runOn(t, t.Context(), c, g.release, apply.Options{Options: inMode(mode)}))); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -372,7 +372,7 @@ func TestAnObjectThatMayNotBeReadFailsTheUpdate(t *testing.T) {
 		}
 		return send.RoundTrip(r)
 	})
-	did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update})
+	did := runOn(t, t.Context(), c, g.release, apply.Options{Options: updateMode})
 	if did.Err == nil || did.Changes[0].Err == nil || did.Changes[0].Err.Reason != object.ResourceForbidden ||
 		len(did.record.Tombstones) != 1 {
 		t.Errorf("%+v, %v; the record has %+v", did.Changes[0], did.Err, did.record.Tombstones)
@@ -392,7 +392,7 @@ func TestWithoutARecordNothingIsDeleted(t *testing.T) {
 		}
 		return nil
 	})
-	if did := runOn(t, ctx, c, g.release, apply.Options{Mode: graph.Update}); did.Changes[0].Action != object.Failed {
+	if did := runOn(t, ctx, c, g.release, apply.Options{Options: updateMode}); did.Changes[0].Action != object.Failed {
 		t.Errorf("%+v", did.Changes[0])
 	}
 	g.wants(uid)
@@ -419,14 +419,14 @@ func TestAnUpdateThatWasKilledBeforeItsDeleteGoesOn(t *testing.T) {
 		}
 		return nil
 	})
-	runOn(t, ctx, c, g.release, apply.Options{Mode: graph.Update})
+	runOn(t, ctx, c, g.release, apply.Options{Options: updateMode})
 	g.wants(uid)
 	if diff := gocmp.Diff(missed,
-		g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile}))); diff != "" {
+		g.story(run(t, t.Context(), g.release, apply.Options{Options: reconcileMode}))); diff != "" {
 		t.Error(diff)
 	}
 	if diff := gocmp.Diff("deleted"+requested+gone,
-		g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Update}))); diff != "" {
+		g.story(run(t, t.Context(), g.release, apply.Options{Options: updateMode}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -444,7 +444,7 @@ func TestWhatAnInstallHasLeftIsDeletedByTheNextApply(t *testing.T) {
 			g.bring(nil)
 		}, "left: a reconcile deletes nothing: the next update will"},
 		"a preview was made": {func(g tombstoned) {
-			preview(g, g.Context(), test.Sandbox(g).Config, g.release, apply.Options{Mode: graph.Reconcile})
+			preview(g, g.Context(), test.Sandbox(g).Config, g.release, apply.Options{Options: reconcileMode})
 		}, "deleted" + requested + gone},
 		"it is being deleted": {func(g tombstoned) { g.remove() }, "absent"},
 	} {
@@ -452,17 +452,17 @@ func TestWhatAnInstallHasLeftIsDeletedByTheNextApply(t *testing.T) {
 			t.Parallel()
 			g := newTombstoned(t)
 			uid := g.bring(nil).UID
-			run(t, t.Context(), g.release, apply.Options{Mode: graph.Install})
+			run(t, t.Context(), g.release, apply.Options{Options: installMode})
 			g.wants(uid)
 			row.between(g)
 			if diff := gocmp.Diff(row.want,
-				g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile}))); diff != "" {
+				g.story(run(t, t.Context(), g.release, apply.Options{Options: reconcileMode}))); diff != "" {
 				t.Error(diff)
 			}
 			if !strings.HasPrefix(row.want, "left") {
 				g.bring(nil)
 			}
-			if got := g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile})); !strings.Contains(
+			if got := g.story(run(t, t.Context(), g.release, apply.Options{Options: reconcileMode})); !strings.Contains(
 				got, "the next update",
 			) {
 				t.Error("what was made since:", got)
@@ -483,13 +483,13 @@ func TestWhatComesInItsPlaceIsNotHit(t *testing.T) {
 		}
 		return nil
 	})
-	did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update})
+	did := runOn(t, t.Context(), c, g.release, apply.Options{Options: updateMode})
 	if diff := gocmp.Diff(isBack+back+"\nasked", g.story(did)); diff != "" {
 		t.Error(diff)
 	}
 	g.wants(another)
 	if diff := gocmp.Diff("deleted"+back+back+requested+gone,
-		g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Update}))); diff != "" {
+		g.story(run(t, t.Context(), g.release, apply.Options{Options: updateMode}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -504,11 +504,11 @@ func TestWhatAnotherReleaseMakesMeanwhileIsNotDeleted(t *testing.T) {
 	var once sync.Once
 	c := connectThrough(t, func(r *http.Request) error {
 		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/first") {
-			once.Do(func() { must(t, run(t, t.Context(), other, apply.Options{Mode: graph.Install}).Err) })
+			once.Do(func() { must(t, run(t, t.Context(), other, apply.Options{Options: installMode}).Err) })
 		}
 		return nil
 	})
-	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update})
+	did := runOn(t, t.Context(), c, release, apply.Options{Options: updateMode})
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "it is of release other-"+namespace) {
 		t.Errorf("the tombstone of another release's object ended with: %v", did.Err)
 	}

@@ -465,14 +465,14 @@ func testMeddling(t *testing.T, item sort, meddling meddling) {
 	item = item.in(namespace)
 	release := load(t, namespace, namespace, item.files)
 	mine := hand{t, item, namespace, release}
-	if did := run(t, t.Context(), release, apply.Options{Mode: graph.Update}); did.Err != nil {
+	if did := run(t, t.Context(), release, apply.Options{Options: updateMode}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	was := wordsOf(mine.get())
 	meddling.do(mine)
 
 	c, log := connectLogged(t, release)
-	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Reconcile})
+	did := runOn(t, t.Context(), c, release, apply.Options{Options: reconcileMode})
 	if got := did.Changes[len(did.Changes)-1]; got.Action != meddling.want || did.Err != nil {
 		t.Errorf("it is said to be %s, and is %s: %v", got.Action, meddling.want, did.Err)
 	}
@@ -490,7 +490,7 @@ func testMeddling(t *testing.T, item sort, meddling meddling) {
 func mustBeFree(t *testing.T, release *payload.Payload, why string) {
 	t.Helper()
 	c, log := connectLogged(t, release)
-	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Reconcile})
+	did := runOn(t, t.Context(), c, release, apply.Options{Options: reconcileMode})
 	for _, change := range did.Changes {
 		if change.Action != object.Unchanged && change.Action != object.Kept {
 			t.Errorf("%s: %s is %s", why, change.ID, change.Action)
@@ -512,14 +512,16 @@ func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
 				sort := sort.in(namespace)
 				release := load(t, namespace, namespace, sort.files)
 				mine := hand{t, sort, namespace, release}
-				mustApply(t, release, apply.Options{Mode: graph.Update})
+				mustApply(t, release, apply.Options{Options: updateMode})
 				was := wordsOf(mine.get())
 				callOff := mine.policy("true", lever)
 				sandboxtest.Eventually(t, "the policy does nothing", func(context.Context) bool {
-					run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile, Full: true})
+					run(t, t.Context(), release, apply.Options{
+						Options: object.Options{Mode: graph.Reconcile, Full: true},
+					})
 					return wordsOf(mine.get()) != was
 				})
-				report := run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile})
+				report := run(t, t.Context(), release, apply.Options{Options: reconcileMode})
 				isInList := kind == "ClusterRole" || kind == "CustomResourceDefinition" // whose fields are not told of
 				if !isInList && !slices.ContainsFunc(report.Warnings, func(w apply.Warning) bool {
 					return strings.HasPrefix(w.Text, "admission makes .")
@@ -528,7 +530,7 @@ func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
 				}
 				callOff()
 				sandboxtest.Eventually(t, "what it changed is not put back", func(context.Context) bool {
-					run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile})
+					run(t, t.Context(), release, apply.Options{Options: reconcileMode})
 					return wordsOf(mine.get()) == was
 				})
 				mustBeFree(t, release, "the next one")

@@ -30,6 +30,9 @@ const (
 	Logged EventType = "log" // a line of the log of a hook's pod
 )
 
+// StateChanged is the type of an event with the state of the run: see Options.ReportStates. It is not printed.
+const StateChanged = EventType("state")
+
 // An Event reports progress of a run.
 type Event struct {
 	Time   time.Time     `json:"time"`
@@ -54,6 +57,8 @@ type Event struct {
 	Lost []ownership.Conflict `json:"lost,omitempty"` // overwritten fields, with their former managers
 
 	Seconds float64 `json:"seconds,omitempty"` // how long the component took
+
+	State *RunState `json:"-"` // of the event StateChanged
 }
 
 // Name names the object or hook of an event; "" if it has none.

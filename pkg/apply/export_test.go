@@ -10,8 +10,26 @@ import (
 
 // Trusting are options of a run for which what was seen before counts as long as is said.
 func (o Options) Trusting(look time.Duration) Options {
-	o.lookCounts = look
+	o.LookCounts = look
 	return o
+}
+
+// KeeperFuncs is a Keeper of functions. Those that are nil do nothing.
+type KeeperFuncs struct {
+	OnTake     func(object.Change)
+	OnNotReady func(*Report)
+}
+
+func (k KeeperFuncs) Take(change object.Change) {
+	if k.OnTake != nil {
+		k.OnTake(change)
+	}
+}
+
+func (k KeeperFuncs) NotReady(report *Report) {
+	if k.OnNotReady != nil {
+		k.OnNotReady(report)
+	}
 }
 
 // A Hook is a step of a test that comes before an object, or after it.

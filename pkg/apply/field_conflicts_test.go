@@ -15,7 +15,6 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // warningsOn are our events about an object.
@@ -62,7 +61,9 @@ func TestWhoIsOverruledIsTold(t *testing.T) {
 	if diff := cmp.Diff(wantEvent, warningsOn(t, namespace, "web")); diff != "" {
 		t.Error(diff)
 	}
-	if did := scales(t, namespace, files, apply.Options{Full: true}); did.told(namespace, apply.Overruled) != "" ||
+	if did := scales(t, namespace, files, apply.Options{
+		Options: object.Options{Full: true},
+	}); did.told(namespace, apply.Overruled) != "" ||
 		did.Changes[0].Action != object.Unchanged {
 		t.Error("it was said again:", did.actions())
 	}
@@ -74,7 +75,7 @@ func TestWhoAgreesIsNotOverruled(t *testing.T) {
 	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
 	a.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: ` + namespace +
 		`}, data: {colour: blue}}`)
-	did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Mode: graph.Update})
+	did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Options: updateMode})
 	if told := did.told(namespace, apply.Overruled, apply.Adopted); told != "" || did.Err != nil {
 		t.Error(did.Err, told)
 	}
@@ -121,7 +122,7 @@ data: {password: aHVudGVy}
 	}
 	a.merge("Secret", namespace+"/keys",
 		`{data: {password: bWluZQ==}, metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: `+uid+`, blockOwnerDeletion: true}]}}`)
-	did := run(t, t.Context(), release, apply.Options{Full: true})
+	did := run(t, t.Context(), release, apply.Options{Options: object.Options{Full: true}})
 	if diff := cmp.Diff("overruled Secret NS/keys: data.password (kubectl-edit), metadata.ownerReferences[***] "+
 		"(kubectl-edit)\n", did.told(namespace, apply.Overruled)); diff != "" || did.Err != nil {
 		t.Error(did.Err, diff)

@@ -173,7 +173,7 @@ func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
 		mustApply(t, stock(t, namespace), apply.Options{})
 		newer := stock(t, namespace, "# NEW", learnt)
 		c, log := connectLogged(t, newer)
-		if did := runOn(t, t.Context(), c, newer, apply.Options{Mode: graph.Update}); did.Err != nil {
+		if did := runOn(t, t.Context(), c, newer, apply.Options{Options: updateMode}); did.Err != nil {
 			t.Fatal(did.Err)
 		}
 		if sent := log.about("it"); len(sent) != 1 ||
@@ -207,7 +207,7 @@ func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
 		mustApply(t, load(t, namespace+"-kinds", namespace, strings.Replace(withStatus, "# NEW", learnt, 1)),
 			apply.Options{})
 		c, log := connectLogged(t, release)
-		if did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update}); did.Err != nil ||
+		if did := runOn(t, t.Context(), c, release, apply.Options{Options: updateMode}); did.Err != nil ||
 			len(log.about("it")) != 1 {
 			t.Errorf("of a new definition: %v, %q", did.Err, log.sent)
 		}
@@ -236,7 +236,7 @@ func TestWhatARunHasNotComeToIsStillKnown(t *testing.T) {
 	}{
 		"it fails":                   {colour: "7"},
 		"it fails after a long time": {colour: "7", options: apply.Options{}.Trusting(time.Nanosecond)},
-		"it fails, and applies all":  {colour: "7", options: apply.Options{Full: true}},
+		"it fails, and applies all":  {colour: "7", options: apply.Options{Options: object.Options{Full: true}}},
 		"it is interrupted":          {colour: "blue", cut: true},
 		"it is interrupted after a time": {
 			colour:  "blue",
@@ -263,7 +263,7 @@ func TestWhatARunHasNotComeToIsStillKnown(t *testing.T) {
 				t.Fatalf("%s: %v", did.actions(), did.Err)
 			}
 			c, log := connectLogged(t, good)
-			did := runOn(t, t.Context(), c, good, apply.Options{Mode: graph.Update})
+			did := runOn(t, t.Context(), c, good, apply.Options{Options: updateMode})
 			for _, name := range []string{"last", "deep"} {
 				if sent := log.about(name); len(sent) > 0 || did.Err != nil {
 					t.Errorf("it asks for what the run had not come to: %q, %v", sent, did.Err)
@@ -313,13 +313,14 @@ func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
 		}
 		their.write("bob", their.changed) // after the look
 		did := apply.Run(t.Context(), c, release, before, apply.Options{
-			Release: release.Name, Mode: graph.Update, Timeout: patience, Journal: object.NewJournal(store, known),
+			Options: object.Options{Release: release.Name, Journal: object.NewJournal(store, known)},
+			Timeout: patience,
 		}.Trusting(counts))
 		if got := fmt.Sprint(did.Changes[2].Action, " Thing"); got != want || did.Err != nil {
 			t.Errorf("what was seen counts for %s: %s, %v", counts, got, did.Err)
 		}
 		their.write("bob", their.same)
-		mustApply(t, release, apply.Options{Full: true})
+		mustApply(t, release, apply.Options{Options: object.Options{Full: true}})
 	}
 }
 
@@ -333,7 +334,7 @@ func TestFieldsThatWereLeftOutComeLater(t *testing.T) {
 	mustApply(t, kinds, apply.Options{})
 	release := load(t, namespace, namespace, strings.Replace(thing, "size: 1}", "size: 1, shape: round}", 1))
 	their := hand{t, sorts["custom resource"].in(namespace), namespace, release}
-	drop := apply.Options{DropUnknownFields: true}
+	drop := apply.Options{Options: object.Options{DropUnknownFields: true}}
 	for _, want := range []string{"created Thing", "unchanged Thing", "unchanged Thing"} {
 		if got := mustApply(t, release, drop); got != want {
 			t.Errorf("without the field it is %s, want %s", got, want)
@@ -411,7 +412,7 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			var once sync.Once
-			did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, OnEvent: func(event apply.Event) {
+			did := run(t, t.Context(), release, apply.Options{Options: updateMode, OnEvent: func(event apply.Event) {
 				if event.Type == apply.Retrying {
 					once.Do(func() { their.write("bob", `{"metadata":{"finalizers":null}}`) })
 				}
@@ -441,7 +442,7 @@ func TestWhatIsUntouchedIsAwaited(t *testing.T) {
 	c, log := connectLogged(t, release)
 	var once sync.Once
 	did := runOn(t, t.Context(), c, release,
-		apply.Options{Mode: graph.Update, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
+		apply.Options{Options: updateMode, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
 			if event.Type == apply.Waiting {
 				once.Do(func() { _ = quotas.Delete(context.Background(), "none", metav1.DeleteOptions{}) })
 			}
@@ -523,7 +524,7 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 	})
 	for _, mode := range []graph.Mode{graph.Reconcile, graph.Update} {
 		c, log := connectLogged(t, release)
-		did := runOn(t, t.Context(), c, release, apply.Options{Mode: mode, NoWait: true})
+		did := runOn(t, t.Context(), c, release, apply.Options{Options: inMode(mode), NoWait: true})
 		// What is to be gone may be there without a label of ours, so it is asked for.
 		want := []string{"GET /api/v1/namespaces/" + namespace + "/configmaps/tombstoneFile"}
 		if diff := cmp.Diff(want, log.sent); did.Err != nil || diff != "" {

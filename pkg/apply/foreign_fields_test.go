@@ -76,7 +76,7 @@ func TestInjectedCertificatesStay(t *testing.T) {
 				for i, value := range certificates()[1:] {
 					injector.patch(item.kind, name, strings.ReplaceAll(item.injected, "VALUE", value))
 					text := strings.Replace("-- 0000_10_web.yaml --"+manifest, "is: old", "is: new", i)
-					did := scales(t, namespace, text, apply.Options{Full: true})
+					did := scales(t, namespace, text, apply.Options{Options: object.Options{Full: true}})
 					live, _ := json.Marshal(injector.live(item.kind, name).Object)
 					if !strings.Contains(string(live), `"caBundle":"`+value+`"`) {
 						t.Errorf("the certificate is gone: %s", live)
@@ -98,7 +98,7 @@ func quiet(t *testing.T, namespace, files, kind, key string) {
 	t.Helper()
 	a := act(t, "")
 	before := a.live(kind, key)
-	did := scales(t, namespace, files, apply.Options{Full: true})
+	did := scales(t, namespace, files, apply.Options{Options: object.Options{Full: true}})
 	if did.Changes[0].Action != object.Unchanged {
 		t.Errorf("it was written once more: %s", did.actions())
 	}
@@ -181,7 +181,7 @@ func TestWhatAServiceAccountWasGivenStays(t *testing.T) {
 				"namespace: NS}" + row.manifest + "}\n"
 			scales(t, namespace, files, apply.Options{})
 			a.merge("ServiceAccount", key, row.given)
-			did := scales(t, namespace, files, apply.Options{Full: true})
+			did := scales(t, namespace, files, apply.Options{Options: object.Options{Full: true}})
 			if told := did.told(namespace, apply.Overruled); told != "" {
 				t.Error(told)
 			}
@@ -263,10 +263,14 @@ func TestForeignFieldsAreRemovedOnRequest(t *testing.T) {
 		lost    []ownership.Conflict
 	}{
 		{apply.Options{}, []ownership.Conflict{{Manager: "bob", Field: "spec.replicas"}}},
-		{apply.Options{RemovesForeign: func(_ kinds.ID, manager string) bool { return manager == "bob" }},
+		{apply.Options{
+			Options: object.Options{RemovesForeign: func(_ kinds.ID, manager string) bool { return manager == "bob" }},
+		},
 			[]ownership.Conflict{{Manager: "bob", Field: "metadata.labels.bobs"},
 				{Manager: "bob", Field: "spec.replicas"}, {Manager: "bob", Field: "spec.template.spec.nodeSelector"}}},
-		{apply.Options{RemovesForeign: func(id kinds.ID, _ string) bool { return id.Name == "it" }},
+		{apply.Options{
+			Options: object.Options{RemovesForeign: func(id kinds.ID, _ string) bool { return id.Name == "it" }},
+		},
 			[]ownership.Conflict{{Manager: "ann", Field: "metadata.labels.anns"},
 				{Manager: "ann", Field: "spec.paused"}, {Manager: "bob", Field: "spec.replicas"}}},
 	} {

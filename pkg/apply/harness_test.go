@@ -16,6 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -26,6 +27,15 @@ func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 
 // patience is far longer than anything takes that is to succeed.
 const patience = 5 * time.Minute
+
+// The options of the three modes.
+var (
+	installMode   = object.Options{Mode: graph.Install}
+	updateMode    = object.Options{Mode: graph.Update}
+	reconcileMode = object.Options{Mode: graph.Reconcile}
+)
+
+func inMode(mode graph.Mode) object.Options { return object.Options{Mode: mode} }
 
 // connect makes a connection to the control plane.
 func connect(t testing.TB) *cluster.Cluster {

@@ -22,7 +22,6 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // hookWith is hookThat with more fields of the hook, a line for each.
@@ -214,7 +213,7 @@ func (s hookedShop) troubledBy(trouble hookTrouble) {
 		}
 	})
 	did := run(s.T, s.Context(), load(s.T, s.namespace, s.namespace, files),
-		apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+		apply.Options{Options: installMode, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 			if event.Hook == "pre" && (event.Type == apply.Waiting || event.Type == apply.Retrying) {
 				said = append(said, s.general(event.Message))
 			}
@@ -285,7 +284,7 @@ func TestWhoMayNotCreatePodsIsTold(t *testing.T) {
 	})
 	release := hookedRelease{image: "one", hooks: hookWith("pre", "Retry", succeeds, "backoffLimit: 1")}
 	did := runOn(t, t.Context(), c, load(t, s.namespace, s.namespace, release.files()),
-		apply.Options{Mode: graph.Install})
+		apply.Options{Options: installMode})
 	want := `its pod can't be created: pods is forbidden: User "jane" cannot create resource "pods" in API group "" in the namespace "NS"; it has failed 2 times, and its backoffLimit is 1`
 	if did.Err == nil || !strings.Contains(s.general(did.Err.Error()), want) {
 		t.Errorf("it ended with %v", did.Err)
@@ -329,7 +328,7 @@ func (s hookedShop) warns(did applied, words string) {
 // it.
 func TestAPostHookOfAPausedDeployment(t *testing.T) {
 	s := newHookedShop(t)
-	s.apply(hookedRelease{image: "one"}, apply.Options{Mode: graph.Install})
+	s.apply(hookedRelease{image: "one"}, apply.Options{Options: installMode})
 	patch(t, connect(t).Client.AppsV1().Deployments(s.namespace).Patch, "web", `{"spec": {"paused": true}}`)
 	release := hookedRelease{image: "two", hooks: hookThat("post", "Retry", succeeds)}
 	did := s.apply(release, apply.Options{Timeout: 2 * time.Second})

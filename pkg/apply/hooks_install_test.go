@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // TestAPreHookOfAnInstallWaitsForTheLevelsBefore, such as that of the database which it migrates, and holds up those
@@ -21,7 +20,7 @@ func TestAPreHookOfAnInstallWaitsForTheLevelsBefore(t *testing.T) {
 -- 0000_10_api_10.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: api, namespace: NS}}
 `)
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Install, Timeout: 4 * time.Second})
+	did := run(t, t.Context(), release, apply.Options{Options: installMode, Timeout: 4 * time.Second})
 	s.tells(did, "created ConfigMap NS/db", "created ConfigMap NS/api")
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "1 object not ready, 1 hook not done") {
 		t.Errorf("it ended with %v", did.Err)
@@ -30,7 +29,7 @@ func TestAPreHookOfAnInstallWaitsForTheLevelsBefore(t *testing.T) {
 		t.Errorf("the hook has run: %q", pods)
 	}
 	patch(t, connect(t).Client.CoreV1().ConfigMaps(s.namespace).Patch, "db", `{"data": {"is": "open"}}`)
-	again := run(t, t.Context(), release, apply.Options{Mode: graph.Install})
+	again := run(t, t.Context(), release, apply.Options{Options: installMode})
 	s.tells(again, "unchanged ConfigMap NS/db", "unchanged ConfigMap NS/api", "ran pre hook of "+webDeployment,
 		"created "+webDeployment, "created "+afterIt)
 	if again.Err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // A hookHistory has the pods of hooks that there were.
@@ -134,13 +133,13 @@ func (s hookedShop) rollOutKilled(writes int) (install, update int) {
 		return release
 	}
 	runs := s.watchHooks()
-	install = s.killedAfter(writes, release("one"), apply.Options{Mode: graph.Install})
-	if did := s.apply(release("one"), apply.Options{Mode: graph.Install}); did.Err != nil {
+	install = s.killedAfter(writes, release("one"), apply.Options{Options: installMode})
+	if did := s.apply(release("one"), apply.Options{Options: installMode}); did.Err != nil {
 		s.Fatalf("the install goes on: %v", did.Err)
 	}
 	s.isRolledOut("one", "pre 1 Failed")
 	s.haveRun(runs, "post Succeeded", "pre Failed")
-	update = s.killedAfter(writes, release("two"), apply.Options{Mode: graph.Update})
+	update = s.killedAfter(writes, release("two"), apply.Options{Options: updateMode})
 	if did := s.apply(release("two"), apply.Options{}); did.Err != nil {
 		s.Fatalf("the update goes on: %v", did.Err)
 	}

@@ -22,7 +22,7 @@ func TestLogsOfHooksAreFollowed(t *testing.T) {
 	s := newHookedShop(t)
 	pod := ""
 	var once sync.Once
-	options := apply.Options{Mode: graph.Install, FollowHooks: true, ReportWaits: quickly,
+	options := apply.Options{Options: installMode, FollowHooks: true, ReportWaits: quickly,
 		OnEvent: func(event apply.Event) {
 			switch {
 			case event.Type == apply.Logged && event.Message == "table 1 of 2":
@@ -60,7 +60,7 @@ func TestTheLogOfAQuickHookIsTold(t *testing.T) {
 	})
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", `{name: SANDBOX_LOG, value: is quick}`)}
 	did := runOn(t, t.Context(), c, load(t, s.namespace, s.namespace, release.files()),
-		apply.Options{Mode: graph.Install, FollowHooks: true})
+		apply.Options{Options: installMode, FollowHooks: true})
 	if got := linesOfHooks(did); !slices.Equal(got, []string{"pre is quick", "pre ran"}) {
 		t.Errorf("%v: %q", did.Err, got)
 	}
@@ -92,7 +92,7 @@ func TestAHookGoesOnAfterAnInterruption(t *testing.T) {
 func TestScalingRunsNoHook(t *testing.T) {
 	s := newHookedShop(t)
 	release := threeHooks("one")
-	s.apply(release, apply.Options{Mode: graph.Install})
+	s.apply(release, apply.Options{Options: installMode})
 	runs := s.watchHooks()
 	s.scale(4)
 	isLeftAlone := func() {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // runsOn has the pod of a hook run until a test ends it.
@@ -49,7 +48,7 @@ func TestFiftyHooksRunSideBySide(t *testing.T) {
 	})
 	began := time.Now()
 	did := run(t, t.Context(), load(t, s.namespace, s.namespace, manyHooked(count)),
-		apply.Options{Mode: graph.Install, Workers: workers})
+		apply.Options{Options: installMode, Workers: workers})
 	ended.Wait()
 	if did.Err != nil {
 		t.Fatal(did.Err)

@@ -16,7 +16,6 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // TestServerIsKilledWhileAHookRuns: an apply that can't look at its hook goes on with it once the server is back.
@@ -44,7 +43,7 @@ func TestServerIsKilledWhileAHookRuns(t *testing.T) {
 	must(t, err)
 	var once sync.Once
 	var outage sync.WaitGroup
-	options := apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+	options := apply.Options{Options: installMode, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Waiting && strings.HasSuffix(event.Message, " runs") {
 			once.Do(func() {
 				outage.Go(func() {

@@ -204,7 +204,7 @@ func TestAKeptPodWhosePhaseComesLater(t *testing.T) {
 		must(t, err)
 	})
 	did := s.apply(hookedRelease{image: "one", hooks: hookWith("pre", "Abort", runsOn, "keep: Always")},
-		apply.Options{Mode: graph.Install})
+		apply.Options{Options: installMode})
 	s.tells(did, "ran pre hook of "+webDeployment, "created "+webDeployment, "created "+afterIt)
 	if pods := s.hookPods(); !slices.Equal(pods, []string{"pre 1 Running"}) {
 		t.Errorf("the pods of hooks are %q", pods)

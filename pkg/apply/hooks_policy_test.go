@@ -13,7 +13,6 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // onceRunning returns options whose hooks' pods are each given to a function, once they run.
@@ -112,7 +111,7 @@ func TestRetryEnds(t *testing.T) {
 func TestAnAbortInMidGoesBack(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{image: "one", strategy: "Recreate"}
-	s.apply(release, apply.Options{Mode: graph.Install})
+	s.apply(release, apply.Options{Options: installMode})
 	s.scale(3)
 	release.image, release.hooks = "two", hookThat("pre", "Abort", runsOn)+hookThat("mid", "Abort", runsOn)
 	did := s.apply(release, s.ending(0, 3))

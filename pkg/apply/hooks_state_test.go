@@ -13,7 +13,6 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // TestWhatHooksHaveRunIsKnownTwice: neither without its record, nor without the annotation of the Deployment, does an
@@ -31,7 +30,7 @@ func TestWhatHooksHaveRunIsKnownTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newHookedShop(t)
 			runs := s.watchHooks()
-			s.apply(threeHooks("one"), apply.Options{Mode: graph.Install})
+			s.apply(threeHooks("one"), apply.Options{Options: installMode})
 			must(t, lose(s))
 			again := s.apply(threeHooks("one"), apply.Options{})
 			s.tells(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
@@ -52,7 +51,7 @@ func TestHooksOfADeploymentThatIsOnlyCreated(t *testing.T) {
 	runs := s.watchHooks()
 	release := threeHooks("one")
 	release.isCreateOnly = true
-	install := s.apply(release, apply.Options{Mode: graph.Install})
+	install := s.apply(release, apply.Options{Options: installMode})
 	s.tells(install, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
 		"created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
 	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
@@ -99,7 +98,7 @@ func TestNoHookRunsOfACreateOnlyDeploymentThatWasThere(t *testing.T) {
 func TestAReleaseThatDropsHooksForgetsThem(t *testing.T) {
 	s := newHookedShop(t)
 	runs := s.watchHooks()
-	s.apply(threeHooks("one"), apply.Options{Mode: graph.Install})
+	s.apply(threeHooks("one"), apply.Options{Options: installMode})
 	must(t, s.loseRecord())
 	if did := s.apply(hookedRelease{image: "two", strategy: "Recreate"}, apply.Options{}); did.Err != nil {
 		t.Fatal(did.Err)
@@ -115,11 +114,11 @@ func TestAReleaseThatDropsHooksForgetsThem(t *testing.T) {
 func TestAReleaseThatDeletesADeploymentForgetsItsHooks(t *testing.T) {
 	s := newHookedShop(t)
 	runs := s.watchHooks()
-	s.apply(threeHooks("one"), apply.Options{Mode: graph.Install})
+	s.apply(threeHooks("one"), apply.Options{Options: installMode})
 	tombstone := strings.Replace(hookedRelease{image: "one", hooks: " "}.files(), "runlevel.dev/lifecycle-hooks: |\n",
 		"release.openshift.io/delete: \"true\"\n", 1)
 	if did := run(t, t.Context(), load(t, s.namespace, s.namespace, tombstone),
-		apply.Options{Mode: graph.Update}); did.Err != nil {
+		apply.Options{Options: updateMode}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	if did := s.apply(threeHooks("one"), apply.Options{}); did.Err != nil {
@@ -139,7 +138,7 @@ func (s hookedShop) loseRecord() error {
 func TestADeploymentThatIsDeletedWhileItsHookRuns(t *testing.T) {
 	s := newHookedShop(t)
 	release := threeHooks("one")
-	s.apply(release, apply.Options{Mode: graph.Install})
+	s.apply(release, apply.Options{Options: installMode})
 	release.image, release.hooks = "two", hookThat("pre", "Retry", runsOn)
 	var others sync.WaitGroup
 	deployment, wasDeleted, isEnded := s.deployment(), false, false

@@ -176,7 +176,7 @@ func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
 		hooks: hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds) +
 			hookThat("post", "Abort", succeeds),
 	}
-	first := s.apply(release, apply.Options{Mode: graph.Install})
+	first := s.apply(release, apply.Options{Options: installMode})
 	s.tells(first, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment,
 		"ran post hook of "+webDeployment, "created "+afterIt)
 
@@ -200,7 +200,7 @@ func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
 // TestAbortStopsTheRollout is D1: what a pre hook aborts stays as it was, and says why.
 func TestAbortStopsTheRollout(t *testing.T) {
 	s := newHookedShop(t)
-	s.apply(hookedRelease{image: "one", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{Mode: graph.Install})
+	s.apply(hookedRelease{image: "one", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{Options: installMode})
 	did := s.apply(hookedRelease{image: "two", hooks: hookThat("pre", "Abort", fails)}, apply.Options{})
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "exit code 3: no such table; its failure policy is Abort") {
 		t.Errorf("it ended with %v", did.Err)
@@ -246,8 +246,12 @@ func TestIgnoreGoesOn(t *testing.T) {
 // TestPostAwaitsTheRollout, also where nothing else is awaited.
 func TestPostAwaitsTheRollout(t *testing.T) {
 	for name, options := range map[string]apply.Options{
-		"no wait": {NoWait: true}, "upstream's standard": {Standard: ready.Upstream},
-		"upstream's install": {Mode: graph.Install, Standard: ready.Upstream, NoWait: true},
+		"no wait":             {NoWait: true},
+		"upstream's standard": {Options: object.Options{Standard: ready.Upstream}},
+		"upstream's install": {
+			Options: object.Options{Mode: graph.Install, Standard: ready.Upstream},
+			NoWait:  true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHookedShop(t)
@@ -280,7 +284,7 @@ func TestMidRunsWhileNoPodDoes(t *testing.T) {
 	s := newHookedShop(t)
 	// in place of replicas, which are then not of the release
 	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"}
-	s.apply(release, apply.Options{Mode: graph.Install})
+	s.apply(release, apply.Options{Options: installMode})
 	s.scale(3)
 	release.image, release.hooks = "two", hookThat("mid", "Abort", succeeds)
 	stop := s.watchPods(func(pods []corev1.Pod) {
@@ -354,7 +358,7 @@ func TestPreviewOfHooks(t *testing.T) {
 		strategy: "Recreate",
 		hooks:    hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds),
 	}
-	s.apply(release, apply.Options{Mode: graph.Install})
+	s.apply(release, apply.Options{Options: installMode})
 	preview := func(want ...string) {
 		t.Helper()
 		report := s.preview(release)
@@ -389,7 +393,9 @@ func (s hookedShop) preview(release hookedRelease) *apply.Report {
 	if err != nil {
 		s.Fatal(err)
 	}
-	options := apply.Options{Release: s.namespace, Mode: graph.Update, Journal: object.NewJournal(store, known)}
+	options := apply.Options{
+		Options: object.Options{Release: s.namespace, Mode: graph.Update, Journal: object.NewJournal(store, known)},
+	}
 	return apply.Preview(s.Context(), c, load(s.T, s.namespace, s.namespace, release.files()), before, options)
 }
 
@@ -397,12 +403,12 @@ func (s hookedShop) preview(release hookedRelease) *apply.Report {
 func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{image: "one", strategy: "Recreate"}
-	s.apply(release, apply.Options{Mode: graph.Install})
+	s.apply(release, apply.Options{Options: installMode})
 	release.image, release.hooks = "two", hookThat("mid", "Abort", `{name: SANDBOX_POD, value: run}`)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	run(t, ctx, load(t, s.namespace, s.namespace, release.files()),
-		apply.Options{Mode: graph.Update, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+		apply.Options{Options: updateMode, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 			if event.Hook == "mid" && strings.HasSuffix(event.Message, " runs") {
 				interrupt()
 			}
@@ -413,7 +419,7 @@ func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
 	names := s.hookPodNames()
 	_, rest, _ := strings.Cut(release.files(), "-- 0000_10_shop_20.yaml --\n")
 	did := run(t, t.Context(), load(t, s.namespace, s.namespace, "-- 0000_10_shop_20.yaml --\n"+rest),
-		apply.Options{Mode: graph.Update})
+		apply.Options{Options: updateMode})
 	s.tells(did, "unchanged "+afterIt)
 	for _, name := range names {
 		sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+name,
@@ -454,11 +460,11 @@ func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
 			s := newHookedShop(t)
 			release := hookedRelease{image: "one", strategy: "Recreate"}
 			if exists {
-				s.apply(release, apply.Options{Mode: graph.Install})
+				s.apply(release, apply.Options{Options: installMode})
 			}
 			release.hooks = hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds)
 			release.image, release.replicas = "two", "replicas: 2\n  minReadySeconds: -1"
-			did := s.apply(release, apply.Options{Mode: mode})
+			did := s.apply(release, apply.Options{Options: inMode(mode)})
 			s.tells(did, "failed "+webDeployment)
 			if did.Err == nil || !strings.HasPrefix(did.Err.Error(), "Deployment ") ||
 				!strings.Contains(did.Err.Error(), "spec.minReadySeconds") {

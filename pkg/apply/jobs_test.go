@@ -30,7 +30,7 @@ func TestJobThatHasEndedIsNotRunAgain(t *testing.T) {
 			namespace := test.Namespace(t)
 			files := strings.NewReplacer("ANNOTATIONS", annotations, "VALUE", "old").Replace(migration)
 			applied := func(files string, mode graph.Mode) string {
-				did := run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{Mode: mode})
+				did := run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{Options: inMode(mode)})
 				if did.Err != nil {
 					t.Fatal(did.Err)
 				}

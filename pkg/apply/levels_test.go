@@ -9,7 +9,6 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // Levels that follow each other, with one component each, are in one node. They are levels
@@ -26,7 +25,7 @@ metadata: {name: gate, namespace: NS, annotations: {runlevel.dev/ready: "false"}
 -- 0000_20_web_settings.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: NS}}
 `)
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, Timeout: 2 * time.Second})
+	did := run(t, t.Context(), release, apply.Options{Options: updateMode, Timeout: 2 * time.Second})
 	want := strings.ReplaceAll(`created ConfigMap NS/gate
 created ConfigMap NS/other
 not done ConfigMap NS/settings
@@ -40,7 +39,7 @@ not done ConfigMap NS/settings
 	if why := did.Changes[2].Message; why != "after ConfigMap "+namespace+"/gate, which is not ready" {
 		t.Error(why)
 	}
-	did = run(t, t.Context(), release, apply.Options{Mode: graph.Update, NoWait: true})
+	did = run(t, t.Context(), release, apply.Options{Options: updateMode, NoWait: true})
 	if did.Err != nil || did.Changes[2].Action != object.Created {
 		t.Error(did.Err, did.actions())
 	}
@@ -65,13 +64,13 @@ spec:
 	gadgets := "-- 0000_20_second_crd.yaml --" +
 		strings.NewReplacer("PLURAL", "gadgets", "KIND", "Gadget").Replace(definition)
 	if did := run(t, t.Context(), load(t, namespace, namespace, widgets),
-		apply.Options{Mode: graph.Install}); did.Err != nil {
+		apply.Options{Options: installMode}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	did := run(t, t.Context(), load(t, namespace, namespace, gadgets+`
 -- 0000_30_third_gadget.yaml --
 {apiVersion: NS.example.com/v1, kind: Gadget, metadata: {name: mine, namespace: NS}}
-`), apply.Options{Mode: graph.Install, Timeout: 2 * time.Second})
+`), apply.Options{Options: installMode, Timeout: 2 * time.Second})
 	want := "after CustomResourceDefinition gadgets." + namespace + ".example.com, which is not ready"
 	if last := did.Changes[1]; last.Action != object.NotDone || last.Message != want {
 		t.Errorf("%s, %s", last.Message, did.actions())

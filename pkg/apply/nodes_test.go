@@ -66,7 +66,7 @@ func TestNodesAreToldOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
-			did := run(t, t.Context(), load(t, namespace, namespace, c.files), apply.Options{Mode: c.mode})
+			did := run(t, t.Context(), load(t, namespace, namespace, c.files), apply.Options{Options: inMode(c.mode)})
 			if diff := cmp.Diff(c.want, did.course()); diff != "" {
 				t.Error(diff)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -49,7 +50,7 @@ func TestFoundationsComeFirstUnlessTheyAreThere(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
-			did := run(t, t.Context(), load(t, namespace, namespace, upsideDown), apply.Options{Mode: mode})
+			did := run(t, t.Context(), load(t, namespace, namespace, upsideDown), apply.Options{Options: inMode(mode)})
 			want := []string{"created CustomResourceDefinition gadgets.NS.example.com", "created Namespace NS-late",
 				"created Gadget g"}
 			got := strings.Split(did.sequence(namespace), "\n")
@@ -60,7 +61,7 @@ func TestFoundationsComeFirstUnlessTheyAreThere(t *testing.T) {
 				t.Error(did.Err, diff)
 			}
 			bigger := load(t, namespace, namespace, strings.ReplaceAll(upsideDown, "size: 1", "size: 2"))
-			did = run(t, t.Context(), bigger, apply.Options{Mode: graph.Update})
+			did = run(t, t.Context(), bigger, apply.Options{Options: updateMode})
 			again := "configured Gadget g\nunchanged CustomResourceDefinition gadgets.NS.example.com\nunchanged " +
 				"Namespace NS-late"
 			if diff := cmp.Diff(again, did.sequence(namespace)); diff != "" || did.Err != nil {
@@ -80,7 +81,7 @@ func TestWebhookBeforeItsServiceHoldsNothingUp(t *testing.T) {
 {apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, spec: {selector: {app: web}, ports: [{port: 443}]}}
 -- 0000_90_web_web.yaml --`+strings.ReplaceAll(workload("Deployment", "web", "run", ""), "minReadySeconds: 300",
 		"replicas: 1"))
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
+	did := run(t, t.Context(), release, apply.Options{Options: updateMode})
 	got := did.sequence(namespace)
 	if !strings.HasPrefix(got, "created ValidatingWebhookConfiguration NS\n") ||
 		!strings.HasSuffix(got, "created Service hook\ncreated Deployment web") || did.Err != nil {
@@ -106,7 +107,9 @@ func TestUpstreamIsDoneEarlier(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --"+workload("Deployment", "web", "hang", ""))
-	if did := run(t, t.Context(), release, apply.Options{Standard: ready.Upstream}); did.Err != nil {
+	if did := run(t, t.Context(), release, apply.Options{
+		Options: object.Options{Standard: ready.Upstream},
+	}); did.Err != nil {
 		t.Error(did.Err)
 	}
 	did := runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web",

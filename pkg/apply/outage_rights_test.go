@@ -18,7 +18,6 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // The API server may be killed while a run waits. What happened while it was away is
@@ -68,7 +67,7 @@ func TestServerThatHasNotReadItsRoles(t *testing.T) {
 		fmt.Fprintf(&files, "-- 0000_10_n%d_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: n%d, "+
 			"namespace: NS}}\n", i, i)
 	}
-	did := runOn(t, t.Context(), c, load(t, "roles", "default", files.String()), apply.Options{Mode: graph.Install})
+	did := runOn(t, t.Context(), c, load(t, "roles", "default", files.String()), apply.Options{Options: installMode})
 	resumed.Wait()
 	if did.Err != nil {
 		t.Error(did.Err)

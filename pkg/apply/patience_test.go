@@ -7,7 +7,6 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // TestPatience: an object that is refused, one that waits for a Namespace that never comes, and a Deployment that never
@@ -26,7 +25,7 @@ func TestPatience(t *testing.T) {
 -- 0000_40_shop_10_last.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}
 `)
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, Patience: time.Second})
+	did := run(t, t.Context(), release, apply.Options{Options: updateMode, Patience: time.Second})
 	failed := map[string]int{}
 	for _, event := range did.events {
 		if event.Type == apply.Failing {

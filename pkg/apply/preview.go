@@ -21,13 +21,14 @@ import (
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory,
 	options Options) *Report {
 	options = options.withDefaults()
+	options.Manifests = release.Manifests
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout,
 		fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
 	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent)), inbox: newInbox()}
 	p.requests, p.cut = context.WithCancel(ctx)
 	defer p.cut()
-	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.inbox.handler(object.Untracked))
+	applier := object.New(p.requests, c, before, options.Options, p.inbox.handler(object.Untracked))
 	p.previewer = object.NewPreviewer(applier, release)
 	hooks := options.hooks(p.requests, c, applier)
 	hooks.IsPreview = true

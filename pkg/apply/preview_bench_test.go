@@ -7,6 +7,7 @@ import (
 	"testing/fstest"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -25,12 +26,12 @@ func BenchmarkPreview(b *testing.B) {
 			}
 		}
 	}
-	b.Run("new", look(apply.Options{Mode: graph.Install}))
-	if did := run(b, b.Context(), release, apply.Options{Mode: graph.Install}); did.Err != nil {
+	b.Run("new", look(apply.Options{Options: installMode}))
+	if did := run(b, b.Context(), release, apply.Options{Options: installMode}); did.Err != nil {
 		b.Fatal(did.Err)
 	}
-	b.Run("unchanged", look(apply.Options{Mode: graph.Reconcile}))
-	b.Run("each asked for", look(apply.Options{Mode: graph.Update, Full: true}))
+	b.Run("unchanged", look(apply.Options{Options: reconcileMode}))
+	b.Run("each asked for", look(apply.Options{Options: object.Options{Mode: graph.Update, Full: true}}))
 }
 
 // manyObjects is a payload of small ConfigMaps in ten components, in a namespace that

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
 // hatDefinition is a definition whose schema has some properties.
@@ -58,7 +59,9 @@ func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 			want: "created " + ofHats + "\n" + notAllowed + "spec.prize: is not in the schema\n",
 		},
 		"new, and unknown field that is left out": {
-			files: hatDefinition(price) + hat("prize: 3"), options: apply.Options{DropUnknownFields: true},
+			files: hatDefinition(price) + hat("prize: 3"), options: apply.Options{
+				Options: object.Options{DropUnknownFields: true},
+			},
 			done: "nothing",
 			want: "created " + ofHats + "\ncreated Hat NS/hat" + isNewToo,
 		},
@@ -111,7 +114,7 @@ func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 		},
 		"changed, and the object fits only it, and what is unknown is left out": {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3, brand: a"),
-			options: apply.Options{DropUnknownFields: true},
+			options: apply.Options{Options: object.Options{DropUnknownFields: true}},
 			want:    "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
 		},
 		"changed, and a new object fits only it": {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -243,7 +244,7 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 			sandboxtest.Eventually(t, "the rights are not as wanted", func(context.Context) bool {
 				release := load(t, namespace, namespace, c.files)
 				got = preview(t, t.Context(), config, release,
-					apply.Options{Refusals: knownRefusals(t, release)}).previewed(namespace)
+					apply.Options{Options: object.Options{Refusals: knownRefusals(t, release)}}).previewed(namespace)
 				return got == want || !strings.Contains(got, "cannot get")
 			})
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -375,7 +376,7 @@ func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {
 				case "it is held":
 					want = "deleted: it is terminating then, until it is let go by example.com/hold"
 				}
-				saw := preview(t, t.Context(), test.Sandbox(t).Config, g.release, apply.Options{Mode: mode})
+				saw := preview(t, t.Context(), test.Sandbox(t).Config, g.release, apply.Options{Options: inMode(mode)})
 				got, _, _ := strings.Cut(timeless(saw.previewed(g.namespace)), "\n")
 				if diff := cmp.Diff(want, strings.Replace(got, " ConfigMap NS/old", "", 1)); diff != "" {
 					t.Error(diff)
@@ -400,7 +401,9 @@ func TestAPreviewAsksForLittle(t *testing.T) {
 	const count = 200
 	requests := func(files string, mode graph.Mode) int32 {
 		asked.Store(0)
-		must(t, preview(t, t.Context(), config, load(t, namespace, namespace, files), apply.Options{Mode: mode}).Err)
+		must(t, preview(t, t.Context(), config, load(t, namespace, namespace, files), apply.Options{
+			Options: inMode(mode),
+		}).Err)
 		return asked.Load()
 	}
 	files := manyFiles(count)

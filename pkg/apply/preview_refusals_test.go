@@ -72,7 +72,9 @@ func TestAPreviewBelievesTheServer(t *testing.T) {
 	for _, m := range release.Manifests {
 		known[object.StepOf(m)] = []fields.FieldRefusal{{Message: "data: Forbidden: by an older version"}}
 	}
-	saw := preview(t, t.Context(), test.Sandbox(t).Config, release, apply.Options{Refusals: known})
+	saw := preview(t, t.Context(), test.Sandbox(t).Config, release, apply.Options{
+		Options: object.Options{Refusals: known},
+	})
 	want := "created Namespace NS-new\ncreated ConfigMap NS/it\ncreated ConfigMap NS-new/it: it needs Namespace " +
 		"NS-new, which is new, too: it was tried in namespace kube-public\n"
 	if diff := cmp.Diff(want, saw.previewed(namespace)); diff != "" || saw.Err != nil {

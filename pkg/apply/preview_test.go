@@ -376,7 +376,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 		},
 		"unknown field that is left out": {
 			files:   one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)),
-			options: apply.Options{DropUnknownFields: true},
+			options: apply.Options{Options: object.Options{DropUnknownFields: true}},
 			want:    "created ConfigMap NS/it\n",
 		},
 		"invalid": {

@@ -23,7 +23,6 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // A standing is how the objects of a kind become ready, never do, and break after they were.
@@ -391,7 +390,7 @@ func TestTimeoutListsEverything(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	missing := maps.Clone(want)
-	run(t, ctx, release, apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+	run(t, ctx, release, apply.Options{Options: installMode, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type != apply.Waiting {
 			return
 		}
@@ -407,7 +406,7 @@ func TestTimeoutListsEverything(t *testing.T) {
 	}
 
 	began := time.Now()
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Install, Timeout: 8 * time.Second})
+	did := run(t, t.Context(), release, apply.Options{Options: installMode, Timeout: 8 * time.Second})
 	if took := time.Since(began); took < 8*time.Second {
 		t.Errorf("the time was up after %s", took)
 	}

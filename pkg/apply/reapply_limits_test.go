@@ -14,7 +14,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 var (
@@ -122,7 +121,7 @@ func TestWhatIsDeletedAgainAndAgainIsSaid(t *testing.T) {
 		}
 	}}
 	did := run(t, ctx, release,
-		apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: audience.tell(namespace)})
+		apply.Options{Options: installMode, ReportWaits: quickly, OnEvent: audience.tell(namespace)})
 	if !errors.Is(did.Err, context.Canceled) {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}

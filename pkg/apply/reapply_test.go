@@ -43,10 +43,10 @@ func TestWhatIsDeletedDuringTheRunIsAppliedAgain(t *testing.T) {
 			namespace := test.Namespace(t)
 			release := load(t, namespace, namespace, gate)
 			if row.full {
-				run(t, t.Context(), release, apply.Options{Mode: graph.Update, NoWait: true})
+				run(t, t.Context(), release, apply.Options{Options: updateMode, NoWait: true})
 			}
 			maps := test.Client(t).CoreV1().ConfigMaps(namespace)
-			waits, options := 0, apply.Options{Mode: row.mode, Workers: 1, ReportWaits: quickly}
+			waits, options := 0, apply.Options{Options: inMode(row.mode), Workers: 1, ReportWaits: quickly}
 			options.OnEvent = func(event apply.Event) {
 				if event.Type != apply.Waiting || strings.Contains(event.Message, "deleted") {
 					return
@@ -79,7 +79,7 @@ func TestWhatIsDeletedAndCantBeAppliedAgainEndsTheRun(t *testing.T) {
 	may := grant(t, namespace)
 	may("configmaps")
 	did := runOn(t, t.Context(), as(t, namespace), load(t, namespace, namespace, gate), apply.Options{
-		Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+		Options: installMode, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 			if event.Type == apply.Waiting && !strings.Contains(event.Message, "deleted") {
 				may("services")
 				_ = test.Client(t).CoreV1().ConfigMaps(namespace).Delete(context.Background(), "gate",

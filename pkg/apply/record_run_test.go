@@ -53,7 +53,7 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 	defer cancel()
 	c := recording(t, cancel)
 	did := runOn(t, ctx, c, load(t, namespace, namespace, blockedFiles),
-		apply.Options{Version: "2", Mode: graph.Update})
+		apply.Options{Options: object.Options{Version: "2", Mode: graph.Update}})
 	secret := func(name string) kinds.ID { return kinds.ID{Kind: "Secret", Namespace: namespace, Name: name} }
 	step := func(name, file string) []record.RunStep {
 		return []record.RunStep{{ID: secret(name), File: file, State: string(apply.Blocked)}}
@@ -100,7 +100,7 @@ func TestShortRunTellsTheRecordNothing(t *testing.T) {
 	did := runOn(t, t.Context(), c,
 		load(t, namespace, namespace,
 			strings.ReplaceAll(blockedFiles, ", annotations: {runlevel.dev/ready: has(self.data)}", "")),
-		apply.Options{Mode: graph.Update})
+		apply.Options{Options: updateMode})
 	if did.Err != nil || did.Left != nil {
 		t.Errorf("%v, left %v", did.Err, did.Left)
 	}
@@ -148,7 +148,7 @@ func TestRecordOfALargeRunIsCut(t *testing.T) {
 		}
 	}
 	files += "-- 0000_30_last_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}\n"
-	left := run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{Mode: graph.Update}).Left
+	left := run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{Options: updateMode}).Left
 	told := 0
 	for _, node := range left.Nodes {
 		told += len(node.Steps)

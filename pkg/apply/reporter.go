@@ -48,7 +48,7 @@ func newReporter(ctx context.Context, r *run) *reporter {
 		reports: time.NewTicker(r.options.ReportWaits), explainAt: time.Now().Add(r.options.AskWhy),
 		notes: time.NewTimer(noteFirst),
 	}
-	if r.options.OnState != nil {
+	if r.options.ReportStates {
 		reporter.states = time.NewTicker(publishEvery)
 		reporter.hasChanged = true
 		reporter.publish()
@@ -93,7 +93,7 @@ func (r *reporter) publish() {
 	}
 	r.hasChanged = false
 	waits, _ := r.run.allWaits()
-	r.run.options.OnState(r.run.state(r.withReasons(waits)))
+	r.run.results.events.emit(Event{Type: StateChanged, State: r.run.state(r.withReasons(waits))})
 }
 
 // reportWaits reports the present waits, with the last known reasons, or asks for the reasons first.

@@ -25,10 +25,11 @@ import (
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory,
 	options Options) *Report {
 	options = options.withDefaults()
+	options.Manifests = release.Manifests
 	timed, cancel := context.WithTimeoutCause(ctx, options.Timeout,
 		fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
-	if options.NotReady == nil {
+	if options.Keeper == nil {
 		ctx = timed
 	}
 	r := newRun(ctx, c, before, release.Manifests, options)
@@ -74,14 +75,14 @@ func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory
 		cluster:   c,
 		options:   options,
 		results:   newResults(events),
-		explainer: &explainer{c, options.Done != nil},
+		explainer: &explainer{c, options.Keeper != nil},
 		inbox:     newInbox(),
 	}
 	r.requests, r.cut = object.Requests(ctx, options.Lock)
 	r.tracker = await.New(r.requests, c, await.Options{
 		Release: options.Release, Standard: options.standardOf, Installing: options.Mode == graph.Install,
 	})
-	r.applier = object.New(r.requests, c, before, options.objects(manifests), r.inbox.handler(r.tracker))
+	r.applier = object.New(r.requests, c, before, options.Options, r.inbox.handler(r.tracker))
 	return r
 }
 
@@ -137,7 +138,7 @@ func (r *run) attempt(ctx context.Context) (isDone bool) {
 
 // mayGoOn reports whether a run may go on past its deadline: its context has not ended, and no object was refused.
 func (r *run) mayGoOn(ctx context.Context) bool {
-	return r.options.NotReady != nil && ctx.Err() == nil &&
+	return r.options.Keeper != nil && ctx.Err() == nil &&
 		!r.results.hasFailed(func(failure *object.Failure) bool { return failure.IsFinal })
 }
 
@@ -148,7 +149,7 @@ func (r *run) passDeadline(ctx context.Context) {
 	if report.Left != nil {
 		report.Left.Ended, r.deadlineError = false, report.Left.Error
 	}
-	r.options.NotReady(report)
+	r.options.Keeper.NotReady(report)
 	r.tracker.TolerateFailures()
 	r.results.resetFailures()
 }
@@ -158,8 +159,8 @@ func (r *run) done(step int, change object.Change) {
 		r.tracker.Changed()
 	}
 	change = r.results.done(step, change)
-	if r.options.Done != nil {
-		r.options.Done(change)
+	if r.options.Keeper != nil {
+		r.options.Keeper.Take(change)
 	}
 }
 

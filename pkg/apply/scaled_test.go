@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -119,7 +120,7 @@ func TestReplicasNeverFallUnderAnAutoscaler(t *testing.T) {
 				lowest := watchReplicas(t, a, item.kind, key)
 				next := strings.Replace(scaledFiles(item.manifest, after, hpa), "is: old", "is: new", 1)
 				scales(t, namespace, next, apply.Options{})
-				did := scales(t, namespace, next, apply.Options{Full: true})
+				did := scales(t, namespace, next, apply.Options{Options: object.Options{Full: true}})
 				if have := lowest(); have != 5 {
 					t.Errorf("there were %d of it for a moment", have)
 				}
@@ -230,7 +231,7 @@ func TestAutoscalerScalesBeforeOurPatchArrives(t *testing.T) {
 	})
 	next := strings.Replace(scaledFiles(web.manifest, "3", onDeployment), "is: old", "is: new", 1)
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, next),
-		apply.Options{Mode: graph.Update, NoWait: true})
+		apply.Options{Options: updateMode, NoWait: true})
 	if have := a.field(web.kind, key, "spec", "replicas"); have != "6" || did.Err != nil ||
 		did.told(namespace, apply.Overruled) != "" {
 		t.Errorf("%s replicas, %v, %s", have, did.Err, did.told(namespace, apply.Overruled))
@@ -270,7 +271,9 @@ func TestReplicasWithoutTheAutoscaler(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			did := scales(t, namespace, scaledFiles(web.manifest, "3", row.more...), apply.Options{Mode: row.mode})
+			did := scales(t, namespace, scaledFiles(web.manifest, "3", row.more...), apply.Options{
+				Options: inMode(row.mode),
+			})
 			if have := a.field(web.kind, key, "spec", "replicas"); have != row.wantCount {
 				t.Errorf("there are %s, want %s", have, row.wantCount)
 			}
@@ -356,7 +359,10 @@ func TestNobodyMayListAutoscalers(t *testing.T) {
 	release := load(t, namespace, namespace, files)
 	act(t, "kubectl-create").create(strings.ReplaceAll(onDeployment, "NS", namespace))
 	for range 2 {
-		did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, NoWait: true, Full: true})
+		did := runOn(t, t.Context(), c, release, apply.Options{
+			Options: object.Options{Mode: graph.Update, Full: true},
+			NoWait:  true,
+		})
 		if did.Err != nil || len(did.Warnings) != 1 || len(did.Warnings[0].Files) != 2 ||
 			!strings.Contains(did.Warnings[0].Text, "horizontalpodautoscalers.autoscaling") {
 			t.Errorf("%v, warnings: %v", did.Err, did.Warnings)
@@ -382,7 +388,7 @@ func TestNobodyMayAskForKinds(t *testing.T) {
 		return send.RoundTrip(request)
 	})
 	release := load(t, namespace, namespace, scaledFiles(scaledKinds["Deployment"].manifest, "3", onDeployment))
-	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Install, Timeout: time.Second})
+	did := runOn(t, t.Context(), c, release, apply.Options{Options: installMode, Timeout: time.Second})
 	if did.Err == nil || !apierrors.IsForbidden(did.Err) {
 		t.Error(did.Err)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // TestACrashLoopIsNotReady: a container that ends at once is Ready for an instant each time it is started, and the next
@@ -34,7 +33,7 @@ spec:
 -- 0000_20_late_10.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: late, namespace: NS}}
 `)
-	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, Timeout: 12 * time.Second})
+	did := runOn(t, t.Context(), c, release, apply.Options{Options: updateMode, Timeout: 12 * time.Second})
 	if did.Err == nil || !strings.Contains(did.actions(), "not done ConfigMap") {
 		t.Errorf("it is taken for ready: %v\n%s", did.Err, did.actions())
 	}

@@ -107,7 +107,7 @@ func TestWhatComesAfterAWaitingStepBeginsOnlyThen(t *testing.T) {
 	namespace := test.Namespace(t)
 	var pre, post latch
 	var told atomic.Int32
-	options := apply.Options{Mode: graph.Update, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+	options := apply.Options{Options: updateMode, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type != apply.Waiting {
 			return
 		}
@@ -155,7 +155,7 @@ func TestStepsThatWaitHoldNoWorker(t *testing.T) {
 		"namespace: NS}}")
 	var all latch
 	waiting := map[string]bool{}
-	options := apply.Options{Mode: graph.Update, Workers: 1, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+	options := apply.Options{Options: updateMode, Workers: 1, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Waiting {
 			waiting[event.Name()] = true
 		}
@@ -190,7 +190,7 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 				}
 			})
 			options := apply.Options{
-				Mode:    graph.Update,
+				Options: object.Options{Mode: graph.Update},
 				Timeout: end.timeout,
 			}.WithHooks(ofSecrets(closed.hook("pre"), closed.hook("post")))
 			did := runOn(t, ctx, c, load(t, namespace, namespace, hooked), options)
@@ -262,7 +262,8 @@ func TestAStepNeedsItsOwnObject(t *testing.T) {
 		return "", nil
 	}}
 	var once sync.Once
-	options := apply.Options{Mode: graph.Install, NoWait: true, ReportWaits: quickly, OnEvent: func(event apply.Event) {
+	options := apply.Options{Options: installMode, NoWait: true, ReportWaits: quickly}
+	options.OnEvent = func(event apply.Event) {
 		if event.Type == apply.Waiting && event.Hook == "" {
 			once.Do(func() {
 				_, err := secrets.Patch(context.Background(), "web", types.MergePatchType,
@@ -270,7 +271,8 @@ func TestAStepNeedsItsOwnObject(t *testing.T) {
 				must(t, err)
 			})
 		}
-	}}.WithHooks(ofSecrets(ran))
+	}
+	options = options.WithHooks(ofSecrets(ran))
 	did := run(t, t.Context(), release, options)
 	if last := did.Changes[len(did.Changes)-1]; did.Err != nil || last.Action != object.Ran {
 		t.Errorf("%v: %s", did.Err, did.actions())
@@ -283,10 +285,15 @@ func TestAWaitingStepIsTriedAgainAfterTheDeadline(t *testing.T) {
 	namespace := test.Namespace(t)
 	var pre latch
 	var late error
-	options := apply.Options{Mode: graph.Update, Timeout: time.Second, NotReady: func(report *apply.Report) {
+	keeper := apply.KeeperFuncs{OnNotReady: func(report *apply.Report) {
 		late = report.Err
 		pre.open()
-	}}.WithHooks(ofSecrets(pre.hook("pre")))
+	}}
+	options := apply.Options{
+		Options: updateMode,
+		Timeout: time.Second,
+		Keeper:  keeper,
+	}.WithHooks(ofSecrets(pre.hook("pre")))
 	did := run(t, t.Context(), load(t, namespace, namespace, hooked), options)
 	if did.Err != nil || !errors.Is(late, apply.ErrTimeout) || did.Changes[0].Action != object.Ran {
 		t.Errorf("%v, at the deadline %v: %s", did.Err, late, did.actions())
@@ -301,7 +308,7 @@ func TestAPostHookNeedsTheWholeRollout(t *testing.T) {
 		"[run]}}'}}"
 	files := "-- 0000_10_web_web.yaml --" +
 		strings.Replace(workload("Deployment", "web", "hang", ""), "namespace: NS}", "namespace: NS, "+hooks, 1)
-	options := apply.Options{Mode: graph.Update, Standard: ready.Upstream, NoWait: true}
+	options := apply.Options{Options: object.Options{Mode: graph.Update, Standard: ready.Upstream}, NoWait: true}
 	did := runUntil(t, namespace, load(t, namespace, namespace, files), options, "Deployment NS/web",
 		"waiting: 0 of 1 replicas are available\n…")
 	if len(did.Changes) != 2 || did.Changes[1].Hook != "post" || did.Changes[1].Action != object.NotDone {

@@ -83,7 +83,9 @@ func TestUnknownFieldsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	install(t, namespace, hats)
-	did := run(t, t.Context(), load(t, namespace, namespace, unknownHat), apply.Options{DropUnknownFields: true})
+	did := run(t, t.Context(), load(t, namespace, namespace, unknownHat), apply.Options{
+		Options: object.Options{DropUnknownFields: true},
+	})
 	if did.Err != nil {
 		t.Fatal(did.Err)
 	}
@@ -125,7 +127,9 @@ func TestFieldThatIsNewInThisRun(t *testing.T) {
 				strings.Replace(hats, "# NEW", "brand: {type: string}", 1) +
 				"-- 0000_10_shop_50_hat.yaml --\n{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, " +
 				"namespace: NS}, spec: {brand: new}}\n"
-			did := run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{DropUnknownFields: drop})
+			did := run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{
+				Options: object.Options{DropUnknownFields: drop},
+			})
 			if did.Err != nil || len(did.Warnings) > 0 {
 				t.Fatal(did.Err, did.Warnings)
 			}

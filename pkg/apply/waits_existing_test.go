@@ -139,7 +139,8 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 		}
 	}
 	did = run(t, t.Context(), release, apply.Options{
-		Mode: graph.Install, Standard: ready.Upstream, ReportWaits: quickly, OnEvent: audience.tell(namespace),
+		Options:     object.Options{Mode: graph.Install, Standard: ready.Upstream},
+		ReportWaits: quickly, OnEvent: audience.tell(namespace),
 		Timeout: 2 * time.Second,
 	})
 	if !errors.Is(did.Err, apply.ErrTimeout) || len(did.Waits) != 1 || did.Waits[0].For != "it is degraded: a cold" {

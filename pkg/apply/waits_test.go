@@ -15,7 +15,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -201,7 +200,7 @@ func TestEachWaitEnds(t *testing.T) {
 	}
 	open := map[string]bool{}
 	did := run(t, t.Context(), load(t, "ends", namespace, files.String()),
-		apply.Options{Mode: graph.Install, ReportWaits: time.Millisecond, OnEvent: func(event apply.Event) {
+		apply.Options{Options: installMode, ReportWaits: time.Millisecond, OnEvent: func(event apply.Event) {
 			switch event.Type {
 			case apply.Waiting:
 				open[event.Object.Name] = true

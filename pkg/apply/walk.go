@@ -151,7 +151,7 @@ func (w *walk) observe(e await.Event) {
 	case await.Ended:
 		w.endWait(e)
 	case await.Missing:
-		if w.run.options.Done == nil { // else the run does not write it again
+		if w.run.options.Keeper == nil { // else the run does not write it again
 			w.doAgain(e.Object.Manifest.ID())
 		}
 	default:

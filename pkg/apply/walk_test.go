@@ -113,7 +113,7 @@ func TestNoWorkerIsHeldInAPause(t *testing.T) {
 		r := runOf(t, thing, strings.ReplaceAll(thing, "hat", "coat")) // one worker, two nodes
 		began := time.Now()
 		var waited time.Duration
-		r.options.Done = func(object.Change) { waited = time.Since(began) }
+		r.options.Keeper = KeeperFuncs{OnTake: func(object.Change) { waited = time.Since(began) }}
 		attempts(ctx, r, apierrors.NewTooManyRequests("slow down", 3600))
 		if !r.results.isDone(1) || waited != 0 {
 			t.Errorf("the other step is done: %t, after %s", r.results.isDone(1), waited)
@@ -157,9 +157,8 @@ func runOf(t *testing.T, manifests ...string) *run {
 		t.Fatal(err)
 	}
 	options := Options{
-		Journal: object.NewJournal(nil, &record.Record{}),
+		Options: object.Options{Mode: graph.Install, Journal: object.NewJournal(nil, &record.Record{})},
 		Workers: 1,
-		Mode:    graph.Install,
 	}.withDefaults()
 	r := newRun(t.Context(), c, &inventory.Inventory{}, release.Manifests, options)
 	t.Cleanup(r.close)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // staged has a Deployment that is awaited only once the watch has shown both.
@@ -45,7 +44,7 @@ func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
 	var gone, back sync.Once
 	var waits []string
 	did := run(t, t.Context(), release,
-		apply.Options{Mode: graph.Update, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
+		apply.Options{Options: updateMode, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
 			switch {
 			case event.Type == apply.Applied && event.Object.Name == "early":
 				gone.Do(func() { _ = their.objects().Delete(context.Background(), "it", metav1.DeleteOptions{}) })

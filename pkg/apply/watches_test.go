@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // A watch brings whole objects, so there is none before a step waits: in an install when all
@@ -21,9 +20,9 @@ func TestWhoWaitsWatches(t *testing.T) {
 		options apply.Options
 		want    string
 	}{
-		"install": {apply.Options{Mode: graph.Install}, "write write watch"},
-		"update":  {apply.Options{Mode: graph.Update}, "write watch write"},
-		"no wait": {apply.Options{Mode: graph.Install, NoWait: true}, "write write"},
+		"install": {apply.Options{Options: installMode}, "write write watch"},
+		"update":  {apply.Options{Options: updateMode}, "write watch write"},
+		"no wait": {apply.Options{Options: installMode, NoWait: true}, "write write"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +97,7 @@ spec:
 		return nil
 	})
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, strings.Replace(files, "size: 1", "size: 2", 1)),
-		apply.Options{Mode: graph.Update})
+		apply.Options{Options: updateMode})
 	if want := map[string]bool{"things": true, "deployments": true}; did.Err != nil || !maps.Equal(watched, want) {
 		t.Errorf("it has watched %v, want %v; %v", watched, want, did.Err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // Those who wait, for what is not ready or to try again, delay no others: not even where one may
@@ -31,7 +30,7 @@ func TestWhoWaitsLetsOthersBegin(t *testing.T) {
 			fmt.Fprintln(&files, "-- 0000_10_d_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, "+
 				"namespace: NS}}")
 			did := run(t, t.Context(), load(t, namespace, namespace, files.String()),
-				apply.Options{Mode: graph.Update, Workers: 1, Timeout: 3 * time.Second})
+				apply.Options{Options: updateMode, Workers: 1, Timeout: 3 * time.Second})
 			if last := did.Changes[len(did.Changes)-1]; last.Action != object.Created {
 				t.Errorf("it is %s: %v", last.Action, did.Err)
 			}

@@ -219,26 +219,27 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of standard output may end before the apply does
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
-	run := session.Run
-	options.Apply.Hooks, options.Files = hooks, f.files.Options(release.packed)
-	options.OnBegun = func(context.Context, *cluster.Cluster) error {
-		f.isBegun = true
-		return nil
+	observer := &applyObserver{
+		reporter: report, ctx: ctx, cluster: c, manifests: release.Manifests, rollback: options.Rollback,
+		isBegun: &f.isBegun,
 	}
+	options.Observer = observer
+	options.Apply.Hooks = hooks
+	options.Apply.OnEvent = report.event
+	options.Files = f.files.Options(release.packed)
+	options.Lock.OnHeld = report.onHeld
+	report.configure(&options.Apply)
+	if f.watch.isEnabled {
+		observer.kept = report.keep(f.watch.every, &options)
+	}
+	run := session.Run
 	if report.isDry = f.dryRun.IsEnabled(); report.isDry {
 		run = report.preview
-	}
-	options.OnBegin, options.Apply.OnEvent, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests,
-		options.Rollback), report.event, report.onHeld
-	report.configure(&options.Apply)
-	var kept *keptReporter
-	if f.watch.isEnabled {
-		kept = report.keep(f.watch.every, &options)
 	}
 	options.Notify, options.HasTests = f.notify.Sender(ctx, &f.Cluster), f.test
 	defer f.notify.Close(streams.Err)
 	outcome := run(ctx, c, release.Payload, options)
-	kept.finish(outcome)
+	observer.kept.finish(outcome)
 	outcome.Err = withLockFlag(outcome.Err)
 	if err := report.finishOnce(outcome); err != nil || !f.test {
 		return err

@@ -27,16 +27,7 @@ const (
 // configure makes an apply report as often as the live view needs, if there is one.
 func (r *reporter) configure(options *apply.Options) {
 	if r.terminal != nil {
-		options.AskWhy, options.FollowHooks, options.OnState = liveReadInterval, true, r.state
-	}
-}
-
-// state shows the state of the apply in the live view.
-func (r *reporter) state(state *apply.RunState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.view != nil {
-		r.view.State(state)
+		options.AskWhy, options.FollowHooks, options.ReportStates = liveReadInterval, true, true
 	}
 }
 

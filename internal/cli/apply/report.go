@@ -68,41 +68,58 @@ type StartEvent struct {
 	Rollback *record.Rollback            `json:"rollback,omitempty"` // nil if it is none
 }
 
-// onBegin returns a function that reports the start of an apply.
-func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest,
-	rollback *record.Rollback) func(*session.Outcome) error {
-	objects := len(manifests)
-	return func(o *session.Outcome) error {
-		r.isFinished = false // an apply may begin again after an outage
-		if r.format == core.JSON {
-			r.write(StartEvent{
-				Time: r.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous,
-				Mode:    string(o.Mode),
-				Objects: objects, Gate: o.Findings, Forced: o.Forced, DryRun: r.isDry, Rollback: rollback,
-			})
-			return nil
-		}
-		if !r.isQuiet || r.wouldRefuse(o) {
-			r.findings(o)
-		}
-		if r.isQuiet {
-			return nil
-		}
-		if len(o.Forced) > 0 && !r.isDry {
-			fmt.Fprintf(r.streams.Err, "continuing because of --force, which the record notes: %s\n",
-				strings.Join(o.Forced, ", "))
-		}
-		suffix := ""
-		if r.isDry {
-			suffix = "; a dry run, which changes nothing"
-		}
-		fmt.Fprintf(r.streams.Err, "%s of %s, %s%s\n", o.Mode, titleOf(o), printable.Count(objects, "object"), suffix)
-		if r.terminal != nil && !r.isDry {
-			r.startView(ctx, c, o, manifests)
-		}
+// An applyObserver reports the stages of an apply.
+type applyObserver struct {
+	*reporter
+	ctx       context.Context // of the live view
+	cluster   *cluster.Cluster
+	manifests []*payload.Manifest
+	rollback  *record.Rollback
+	kept      *keptReporter // nil if the release is not kept in place
+	isBegun   *bool         // is set when the record has the update
+}
+
+// OnBegin reports the start of an apply.
+func (a *applyObserver) OnBegin(o *session.Outcome) error {
+	a.isFinished = false // an apply may begin again after an outage
+	if a.format == core.JSON {
+		a.write(StartEvent{
+			Time: a.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous,
+			Mode: string(o.Mode), Objects: len(a.manifests), Gate: o.Findings, Forced: o.Forced, DryRun: a.isDry,
+			Rollback: a.rollback,
+		})
 		return nil
 	}
+	if !a.isQuiet || a.wouldRefuse(o) {
+		a.findings(o)
+	}
+	if a.isQuiet {
+		return nil
+	}
+	if len(o.Forced) > 0 && !a.isDry {
+		fmt.Fprintf(a.streams.Err, "continuing because of --force, which the record notes: %s\n",
+			strings.Join(o.Forced, ", "))
+	}
+	suffix := ""
+	if a.isDry {
+		suffix = "; a dry run, which changes nothing"
+	}
+	objects := printable.Count(len(a.manifests), "object")
+	fmt.Fprintf(a.streams.Err, "%s of %s, %s%s\n", o.Mode, titleOf(o), objects, suffix)
+	if a.terminal != nil && !a.isDry {
+		a.startView(a.ctx, a.cluster, o, a.manifests)
+	}
+	return nil
 }
+
+// OnRecorded notes that the record has the update.
+func (a *applyObserver) OnRecorded(context.Context, *cluster.Cluster) error {
+	*a.isBegun = true
+	return nil
+}
+
+// OnOutcome reports the outcome of a release that is kept in place.
+func (a *applyObserver) OnOutcome(o *session.Outcome) { a.kept.outcome(o) }
 
 // findings prints the findings of the gate.
 func (r *reporter) findings(o *session.Outcome) {
@@ -135,6 +152,9 @@ func (r *reporter) event(event apply.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case event.Type == apply.StateChanged && r.view != nil:
+		r.view.State(event.State)
+	case event.Type == apply.StateChanged: // the live view has ended
 	case r.format == core.JSON:
 		r.write(DryEvent{event, r.isDry})
 	case r.view != nil:

@@ -67,12 +67,16 @@ func (r *reporter) keep(every time.Duration, options *session.Options) *keptRepo
 		r.kept(event)
 		k.summary.count(event)
 	}}
-	options.OnOutcome, options.OnInterrupted = k.outcome, k.interrupted
 	return k
 }
 
-// outcome reports the outcome of an apply, failed or not. Its objects are kept in place from then on.
+// outcome reports the outcome of an apply, failed or not: its objects are kept in place from then on. If an outage of
+// the API server has interrupted the apply, it reports the outage.
 func (k *keptReporter) outcome(o *session.Outcome) {
+	if o.IsInterrupted {
+		k.interrupted(o.Err)
+		return
+	}
 	_ = k.reporter.end(o) // an error of standard output does not end the watch
 	if k.began.IsZero() {
 		k.began = k.now()
@@ -81,12 +85,12 @@ func (k *keptReporter) outcome(o *session.Outcome) {
 }
 
 // interrupted reports an outage of the API server.
-func (k *keptReporter) interrupted(why error) {
+func (k *keptReporter) interrupted(outage error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stopView()
 	k.isDone, k.isFinished = false, false
-	fmt.Fprintf(k.streams.Err, "%s: the apply continues when the cluster responds\n", printable.Line(why.Error()))
+	fmt.Fprintf(k.streams.Err, "%s: the apply continues when the cluster responds\n", printable.Line(outage.Error()))
 }
 
 // finish reports the number of repairs. Ctrl-C is not an error if the release was complete.

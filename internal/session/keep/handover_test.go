@@ -27,7 +27,7 @@ func TestAnObjectIsKeptFromTheHandOverOn(t *testing.T) {
 	report, options := s.apply(apply.Options{})
 	options.Fingerprints = report.Fingerprints
 	ctx, cancel := context.WithCancel(t.Context())
-	keeper := keep.Start(ctx, s.admin, s.release, keep.Options{Apply: options.Objects(), Every: -1})
+	keeper := keep.Start(ctx, s.admin, s.release, keep.Options{Apply: options.Options, Every: -1})
 	t.Cleanup(func() {
 		cancel()
 		if err := keeper.Wait(); !errors.Is(err, context.Canceled) {

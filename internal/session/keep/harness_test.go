@@ -139,7 +139,7 @@ func (s *site) keep(c *cluster.Cluster, applied *apply.Report, asApplied apply.O
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	onEvent := options.OnEvent
-	options.Apply, options.OnEvent = asApplied.Objects(), func(event keep.Event) {
+	options.Apply, options.OnEvent = asApplied.Options, func(event keep.Event) {
 		s.mu.Lock()
 		s.events = append(s.events, event)
 		s.mu.Unlock()

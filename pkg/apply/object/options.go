@@ -1,12 +1,14 @@
 package object
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
@@ -19,35 +21,54 @@ import (
 // change.
 const RecreateAnnotation = payload.RecreateAnnotation
 
-// LookCounts is how long the metadata from before the run count. Later in a long update, all objects are applied.
-const LookCounts = 30 * time.Second
+// lookCounts is the default of Options.LookCounts.
+const lookCounts = 30 * time.Second
 
-// Options are how to apply.
+// Options configure how the objects of a release are applied.
 type Options struct {
-	Release  string     // the value of the release label of objects
-	Version  string     // of the payload, for the record
-	Mode     graph.Mode // deletes only in an update
-	Standard ready.Standard
-	// DropUnknownFields leaves out fields that the cluster's schema does not have.
+	Release  string         // the value of the release label of objects
+	Version  string         // of the payload, for the record
+	Mode     graph.Mode     // Update if empty
+	Standard ready.Standard // ready.Full if empty
+	// DropUnknownFields leaves out fields that the cluster's schema does not have, as the cluster-version operator
+	// does. Otherwise such an object is refused.
 	DropUnknownFields bool
-	// DropHint ends the suggestion to drop unknown fields.
+	// DropHint is how a user sets DropUnknownFields, such as a flag. A refusal that suggests it ends with the hint.
 	DropHint string
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
-	// AdoptFrom are field managers whose fields the first apply of an object takes over.
+	// AdoptFrom are field managers, beside ownership.DefaultManagers, whose fields the first apply of an object takes
+	// over.
 	AdoptFrom []string
 	// RemovesForeign reports whether fields of a manager that the release does not have are removed; nil removes none.
 	RemovesForeign func(id kinds.ID, manager string) bool
-	// Refusals are why an API server would refuse objects, for a Previewer that can't ask the cluster.
+	// Refusals are why an API server would refuse objects, as far as they are known without the cluster. Previews use
+	// them for objects that the cluster can't check yet.
 	Refusals map[StepID][]fields.FieldRefusal
-	// Manifests are the manifests of the release.
+	// Manifests are the manifests of the release. Run, Preview and NewRepairer set them.
 	Manifests []*payload.Manifest
-	// LookCounts is how long the metadata from before the run count.
+	// LookCounts is how long metadata from before the run count; half a minute if it is 0. Later in a long update, all
+	// objects are applied.
 	LookCounts time.Duration
-	Journal    *Journal
-	Lock       *lock.Hold // of a Repairer
-	// Fingerprints collects the fingerprints of applied objects.
+	// Journal is the record of the release, which outlives the run.
+	Journal *Journal
+	// Lock is the lock of the release, if it is held.
+	Lock *lock.Hold
+	// Fingerprints collects the fingerprints of applied objects; a new cache if it is nil. An Applier and a Repairer
+	// may share it.
 	Fingerprints *fingerprint.Cache
+}
+
+// WithDefaults returns options with defaults for fields that are not set.
+func (o Options) WithDefaults() Options {
+	o.Mode = cmp.Or(o.Mode, graph.Update)
+	o.Standard = cmp.Or(o.Standard, ready.Full)
+	o.LookCounts = cmp.Or(o.LookCounts, lookCounts)
+	o.AdoptFrom = append(ownership.DefaultManagers(), o.AdoptFrom...)
+	if o.Fingerprints == nil {
+		o.Fingerprints = fingerprint.Read(nil)
+	}
+	return o
 }
 
 // A Handler is called with what an Applier finds.

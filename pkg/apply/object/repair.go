@@ -25,6 +25,7 @@ type Repairer struct {
 // share the fingerprints. When ctx ends, pending requests may still complete, unless the lock is lost.
 func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Repairer {
 	requests, cut := Requests(ctx, options.Lock)
+	options = options.WithDefaults()
 	options.Manifests = release.Manifests
 	a := New(requests, c, &inventory.Inventory{}, options, Handler{
 		Readiness: Untracked, Warned: func(*payload.Manifest, []string) {},
