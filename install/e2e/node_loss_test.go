@@ -29,15 +29,7 @@ data: {version: VERSION}
 func TestNodeIsLost(t *testing.T) {
 	sandboxtest.NeedRealNodes(t)
 	t.Parallel()
-	lost, err := sandbox.Start(t.Context(), sandbox.Options{RealNodes: 2, Offline: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lost.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	lost := sandboxtest.Start(t, sandbox.Options{RealNodes: 2, Offline: true})
 	s := newStageOn(t, lost)
 	releases := s.newRegistry()
 	releases.trust()

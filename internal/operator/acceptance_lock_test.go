@@ -12,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -20,11 +21,7 @@ import (
 // now.
 func TestNothingIsAcceptedWithoutTheLock(t *testing.T) {
 	t.Parallel()
-	s, err := sandbox.Start(t.Context(), sandbox.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Stop() })
+	s := sandboxtest.Start(t, sandbox.Options{})
 	c, err := cluster.Connect(s.Config)
 	if err != nil {
 		t.Fatal(err)

@@ -44,12 +44,8 @@ type stage struct {
 // newStage returns a stage without an operator.
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	s, err := sandbox.Start(t.Context(),
+	s := sandboxtest.Start(t,
 		sandbox.Options{AuditPolicy: sandboxtest.AuditAccount("runlevel-system", "runlevel-operator")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Stop() })
 	releases := imageregistry.Start()
 	t.Cleanup(releases.Close)
 	scheme := runtime.NewScheme()
@@ -59,6 +55,7 @@ func newStage(t testing.TB) *stage {
 		}
 	}
 	st := &stage{t: t, sandbox: s, images: releases, registry: releases.Host}
+	var err error
 	if st.client, err = client.New(s.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}

@@ -35,11 +35,7 @@ func TestADeleteThatCannotBeRead(t *testing.T) {
 	} {
 		t.Run(failing, func(t *testing.T) {
 			t.Parallel()
-			s, err := sandbox.Start(t.Context(), sandbox.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Stop() })
+			s := sandboxtest.Start(t, sandbox.Options{})
 			var isFailing atomic.Bool
 			config := sandboxtest.Before(s.Config, func(r *http.Request) error {
 				if isFailing.Load() && r.Method == http.MethodGet && strings.Contains(r.URL.Path+"$", failing) {

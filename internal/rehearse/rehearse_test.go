@@ -132,11 +132,7 @@ func TestControlPlaneWithoutAnswers(t *testing.T) {
 // start starts a control plane, and returns a connection that refuses some requests.
 func start(t *testing.T, isRefused func(*http.Request) bool) *rest.Config {
 	t.Helper()
-	s, err := sandbox.Start(t.Context(), sandbox.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Stop() })
+	s := sandboxtest.Start(t, sandbox.Options{})
 	return sandboxtest.Before(s.Config, func(request *http.Request) error {
 		if isRefused(request) {
 			return &url.Error{Op: request.Method, URL: request.URL.String(), Err: syscall.ECONNREFUSED}

@@ -126,11 +126,7 @@ func TestRecordedCluster(t *testing.T) {
 // snapshotOfCluster applies the release to a cluster, and returns the snapshot of it.
 func snapshotOfCluster(t *testing.T) []byte {
 	t.Helper()
-	server, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
+	server := sandboxtest.Start(t, sandbox.Options{Nodes: 1})
 	c := sandboxtest.Connect(t, server.Config)
 	release := parse(t, fstest.MapFS{"0000_10_shop_01_all.yaml": {Data: []byte(shopOne)}}, "1.0.0")
 	if outcome := session.Run(t.Context(), c, release, session.Options{Apply: apply.Options{}}); outcome.Err != nil {

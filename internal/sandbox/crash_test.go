@@ -18,10 +18,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 func TestDataOutliveACrash(t *testing.T) {
-	s := startOwn(t, sandbox.Options{Nodes: sandbox.NoNodes})
+	s := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	client := kubernetes.NewForConfigOrDie(s.Config)
 	maps := client.CoreV1().ConfigMaps("default")
 
@@ -71,7 +72,7 @@ func TestDataOutliveACrash(t *testing.T) {
 }
 
 func TestDiedReportsAnAccident(t *testing.T) {
-	s := startOwn(t, sandbox.Options{Nodes: sandbox.NoNodes})
+	s := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	killProcess(t, processOf(t, s, sandbox.ControllerManager))
 	select {
 	case err := <-s.Died():
@@ -98,7 +99,7 @@ func TestDiedReportsAnAccident(t *testing.T) {
 }
 
 func TestStopEndsAllHoweverOftenItIsCalled(t *testing.T) {
-	s := startOwn(t, sandbox.Options{})
+	s := sandboxtest.Start(t, sandbox.Options{})
 	state, err := sandbox.Find(s.Name)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func newNamespace(t *testing.T, client kubernetes.Interface) string {
 }
 
 func TestStopEndsAResumeThatWaits(t *testing.T) {
-	s := startOwn(t, sandbox.Options{Nodes: sandbox.NoNodes})
+	s := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	for _, component := range []string{sandbox.APIServer, sandbox.Etcd} {
 		if err := s.Kill(component); err != nil {
 			t.Fatal(err)

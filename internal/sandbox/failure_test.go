@@ -18,6 +18,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 func TestStartFailsWithOneClearError(t *testing.T) {
@@ -89,14 +90,14 @@ func TestPortLostBetweenChoosingAndListeningIsTriedAgain(t *testing.T) {
 		sandbox.Etcd: fmt.Sprintf("#!/bin/sh\nif [ ! -e %s ]; then touch %[1]s; echo address already in use; exit 1; "+
 			"fi\nexec %s/etcd \"$@\"\n", lost, real),
 	}, 0o700))
-	startOwn(t, sandbox.Options{Nodes: sandbox.NoNodes})
+	sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	if _, err := os.Stat(lost); err != nil {
 		t.Error("the first try did not lose its port:", err)
 	}
 }
 
 func TestTwoSandboxesSideBySide(t *testing.T) {
-	own, shared := startOwn(t, sandbox.Options{Nodes: 2}), cluster.Sandbox(t)
+	own, shared := sandboxtest.Start(t, sandbox.Options{Nodes: 2}), cluster.Sandbox(t)
 	if own.Config.Host == shared.Config.Host || own.Name == shared.Name {
 		t.Errorf("two sandboxes are one: %s at %s, %s at %s", own.Name, own.Config.Host, shared.Name,
 			shared.Config.Host)
@@ -120,7 +121,7 @@ func TestTwoSandboxesSideBySide(t *testing.T) {
 }
 
 func TestOptionsReachTheComponents(t *testing.T) {
-	s := startOwn(t, sandbox.Options{
+	s := sandboxtest.Start(t, sandbox.Options{
 		Nodes:        sandbox.NoNodes,
 		Controllers:  []string{"namespace-controller"},
 		FeatureGates: map[string]bool{"CBORServingAndStorage": true},

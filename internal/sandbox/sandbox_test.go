@@ -45,24 +45,8 @@ var (
 	budgets     = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 )
 
-// startOwn starts a sandbox for one test, for it to do as it likes with.
-func startOwn(t *testing.T, o sandbox.Options) *sandbox.Sandbox {
-	t.Helper()
-	o.Progress = os.Stderr
-	s, err := sandbox.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error("stop:", err)
-		}
-	})
-	return s
-}
-
 func TestReadyMeansReady(t *testing.T) {
-	s := startOwn(t, sandbox.Options{CRDs: []string{"testdata/crds"}})
+	s := sandboxtest.Start(t, sandbox.Options{CRDs: []string{"testdata/crds"}})
 	t.Logf("the API server was ready after %s, everything after %s: %.2f times as long",
 		s.Took.APIServer.Round(time.Millisecond), s.Took.Ready.Round(time.Millisecond),
 		s.Took.Ready.Seconds()/s.Took.APIServer.Seconds())

@@ -21,9 +21,7 @@ import (
 // TestServerIsKilledWhileAHookRuns: an apply that can't look at its hook goes on with it once the server is back.
 func TestServerIsKilledWhileAHookRuns(t *testing.T) {
 	t.Parallel()
-	own, err := sandbox.Start(t.Context(), sandbox.Options{})
-	must(t, err)
-	t.Cleanup(func() { must(t, own.Stop()) })
+	own := sandboxtest.Start(t, sandbox.Options{})
 	var made atomic.Int32
 	inVain := make(chan struct{}, 1)
 	c, err := cluster.Connect(sandboxtest.Tap(own.Config,

@@ -24,9 +24,7 @@ import (
 // seen, and the run goes on.
 func TestServerIsKilledWhileARunWaits(t *testing.T) {
 	t.Parallel()
-	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes})
-	must(t, err)
-	t.Cleanup(func() { must(t, own.Stop()) })
+	own := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	c, err := cluster.Connect(own.Config)
 	must(t, err)
 	const namespace = "default"
@@ -50,9 +48,7 @@ func TestServerIsKilledWhileARunWaits(t *testing.T) {
 // fails no object.
 func TestServerThatHasNotReadItsRoles(t *testing.T) {
 	t.Parallel()
-	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes})
-	must(t, err)
-	t.Cleanup(func() { must(t, own.Stop()) })
+	own := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	var writes atomic.Int64
 	var resumed sync.WaitGroup
 	c := sandboxtest.Connect(t, sandboxtest.Before(asDeployer(t, own.Config), func(r *http.Request) error {

@@ -2,7 +2,6 @@ package tombstone_test
 
 import (
 	"context"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -96,15 +95,7 @@ func TestChangesEndWithTheKind(t *testing.T) {
 }
 
 func TestAServerThatDiesAndComesBack(t *testing.T) {
-	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes, Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := own.Stop(); err != nil {
-			t.Error("stop:", err)
-		}
-	}()
+	own := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	c := sandboxtest.Connect(t, own.Config)
 	objects := []kinds.ID{config("default", "held")}
 	bring(t, c, objects[0], "example.com/hold")

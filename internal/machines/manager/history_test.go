@@ -21,6 +21,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // patience is far longer than anything takes that is to happen.
@@ -215,16 +216,8 @@ func startSandbox(t *testing.T, nodes int) *sandbox.Sandbox {
 	if err := os.WriteFile(scripted, []byte(scriptedDefinition), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	control, err := sandbox.Start(t.Context(), sandbox.Options{
+	control := sandboxtest.Start(t, sandbox.Options{
 		AuditPolicy: auditPolicy, CRDs: append(definitions, scripted), Nodes: nodes,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := control.Stop(); err != nil {
-			t.Error("stop:", err)
-		}
 	})
 	return control
 }

@@ -15,6 +15,7 @@ var builds sync.Mutex
 // up to date there is not linked again, which would take longer than most tests.
 func Program(t testing.TB, name string) string {
 	t.Helper()
+	NeedControlPlane(t)
 	builds.Lock()
 	defer builds.Unlock()
 	const module = "github.com/runlevel/runlevel"

@@ -13,6 +13,7 @@ const NodesVariable = "RUNLEVEL_TEST_NODES"
 // NeedRealNodes skips a test that needs real nodes, unless this run of the tests is for them. "make test-node" is.
 func NeedRealNodes(t testing.TB) {
 	t.Helper()
+	NeedControlPlane(t)
 	wanted := os.Getenv(NodesVariable)
 	if wanted == "" {
 		t.Skip(`it needs real nodes: "make test-node" runs it`)

@@ -79,9 +79,35 @@ func (c *SharedSandbox) Run(m *testing.M) int {
 	return code
 }
 
+// NeedControlPlane skips a test of a control plane in "go test -short".
+func NeedControlPlane(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(`it needs a control plane: "make test" runs it`)
+	}
+}
+
+// Start starts a sandbox for one test, and stops it afterwards.
+func Start(t testing.TB, o sandbox.Options) *sandbox.Sandbox {
+	t.Helper()
+	NeedControlPlane(t)
+	o.Progress = os.Stderr
+	s, err := sandbox.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error("stop the sandbox:", err)
+		}
+	})
+	return s
+}
+
 // Sandbox returns the sandbox, started if it was not.
 func (c *SharedSandbox) Sandbox(t testing.TB) *sandbox.Sandbox {
 	t.Helper()
+	NeedControlPlane(t)
 	s, err := c.start()
 	if err != nil {
 		t.Fatal(err)

@@ -84,11 +84,7 @@ func TestAWatchIsTooOld(t *testing.T) {
 // What drifts while the API server is away is repaired when it is back.
 func TestTheAPIServerIsRestarted(t *testing.T) {
 	t.Parallel()
-	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = own.Stop() })
+	own := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	s := keepAs(t, "default", two, func(p *plan) { p.sandbox = own })
 	s.paint("settings")
 	s.keeping.disturb(func(*http.Request, sandboxtest.Request) (*http.Response, error) {
