@@ -24,6 +24,9 @@ build: ## build bin/runlevel
 	@echo "compiling runlevel: some seconds, or about 5 minutes where Go has nothing of it in its cache yet; each package is named once it is compiled"
 	$(GO) build -v -o bin/ ./cmd/...
 
+check: lint ## lint, then run the tests that need no control plane, in about a minute
+	$(SUITE) -short ./...
+
 test: lint build ## lint, then run all tests on a real control plane (set TESTFLAGS for go test's flags)
 	bin/runlevel sandbox build
 	$(SUITE) ./...
@@ -75,4 +78,4 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: build test test-node lint install demo bench image generate clean help
+.PHONY: build check test test-node lint install demo bench image generate clean help

@@ -317,9 +317,10 @@ func setScope(t *testing.T, operator metav1.LabelSelectorOperator, namespace str
 		}
 		binding.Spec.MatchResources = nil
 		if operator != "" {
-			binding.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 				Key: "kubernetes.io/metadata.name", Operator: operator, Values: []string{namespace},
-			}}}}
+			}}}
+			binding.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: selector}
 		}
 		if _, err := bindings.Update(t.Context(), binding, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)

@@ -45,7 +45,8 @@ controller; KUBECONFIG names a cluster other than the one it runs in.`,
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", 0,
 		"how long the Lease outlives a leader that died (default 15s)")
 	flags.StringSliceVar(&dialects, "dialects", nil,
-		"the APIs whose Machines are worked on: openshift (the default), cluster-api, or both with a comma between them; "+
+		"the APIs whose Machines are reconciled: openshift (the default), cluster-api, or both, separated by a "+
+			"comma; "+
 			"cluster-api-control-planes is for RunlevelControlPlanes beside Cluster API's own controllers")
 	flags.StringSliceVar(&o.Namespaces, "namespaces", nil,
 		"whose Machines are worked on, with commas between them (default all)")

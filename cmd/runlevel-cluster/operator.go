@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/operator"
@@ -56,10 +57,17 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 		},
 	}
 	flags := command.Flags()
-	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
 	flags.StringVar(&image, "release-image", "", "the image of the release, by digest")
 	flags.StringVar(&folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"),
 		"the folder of the release, in the operator's own image")
+	flags.StringVar(&standard, "wait-for", string(ready.Upstream),
+		"what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
+	addOperatorFlags(flags, &o)
+	return command
+}
+
+func addOperatorFlags(flags *pflag.FlagSet, o *operator.Options) {
+	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
 	flags.StringVar(&o.Profile, "profile", os.Getenv("CLUSTER_PROFILE"),
 		"the cluster profile: only what is included in it is applied (include.release.openshift.io/PROFILE)")
 	flags.StringVar(&o.Features.Set, "feature-set", "",
@@ -70,8 +78,6 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 		"leave out what is annotated exclude.release.openshift.io/NAME")
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the release's record and lock")
 	flags.StringVar(&o.CacheDir, "cache-dir", "", "where the last images are kept that were pulled, by digest")
-	flags.StringVar(&standard, "wait-for", string(ready.Upstream),
-		"what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
 	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false,
 		"also pull over plain http, or from registries whose certificate proves nothing; and ask such update services")
 	flags.StringVar(&o.NotifyDir, "notify-dir", "",
@@ -82,5 +88,4 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 		"refuse a minor update that still has tombstones of the release before, where the gate only warns")
 	flags.DurationVar(&o.LockDuration, "lock-duration", 0,
 		"how long the lock outlives a leader that died (default 30s)")
-	return command
 }

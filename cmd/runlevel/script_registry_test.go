@@ -3,16 +3,19 @@ package main
 import (
 	"context"
 	"os"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // ownCluster makes a control plane for this script alone, because it changes what others have in common, or prints
 // what they would change: own-cluster
 func ownCluster(ts *testscript.TestScript, _ bool, _ []string) {
+	sandboxtest.NeedControlPlane(ts.Value("t").(testing.TB))
 	s, err := sandbox.Start(context.Background(), sandbox.Options{Name: ts.Getenv("NAME"), AuditPolicy: auditPolicy})
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(s.Stop()) })

@@ -5,10 +5,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestDemo runs the whole demo, with the programs as they are shipped.
 func TestDemo(t *testing.T) {
+	sandboxtest.NeedControlPlane(t)
 	programs := t.TempDir()
 	build := exec.Command("go", "build", "-o", programs+string(filepath.Separator), "./cmd/...", "./examples/demo")
 	build.Dir = "../.."

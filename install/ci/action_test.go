@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 const (
@@ -273,6 +274,7 @@ func testRehearsal(t *testing.T, r *runner) {
 // controlPlane is a folder with the programs of a control plane, as KUBEBUILDER_ASSETS names one.
 func controlPlane(t *testing.T) string {
 	t.Helper()
+	sandboxtest.NeedControlPlane(t)
 	programs, err := binaries.Locate(t.Context(), binaries.Names(), os.Stderr)
 	check(t, err)
 	folder := t.TempDir()

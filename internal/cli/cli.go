@@ -17,15 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"github.com/runlevel/runlevel/internal/cli/apply"
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/cli/install"
-	"github.com/runlevel/runlevel/internal/cli/lint"
-	"github.com/runlevel/runlevel/internal/cli/machines"
-	"github.com/runlevel/runlevel/internal/cli/review"
-	"github.com/runlevel/runlevel/internal/cli/sandbox"
-	"github.com/runlevel/runlevel/internal/cli/state"
-	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
@@ -70,15 +62,8 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("runlevel {{.Version}}\n")
 	addVerbosity(root)
-	get := state.NewGet()
-	get.AddCommand(review.NewGetManifests(streams), state.NewGetObjects(streams))
-	root.AddCommand(get, apply.New(streams), review.NewConvert(streams), state.NewDeletes(streams),
-		review.NewDiff(streams), lint.NewExplain(streams), apply.NewGate(streams), review.NewGraph(streams),
-		state.NewHistory(streams), state.NewInspect(streams), install.New(streams), lint.New(streams),
-		state.NewList(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams),
-		lint.NewRehearse(streams), apply.NewRollback(streams), sandbox.New(streams), state.NewSnapshot(streams),
-		state.NewStatus(streams), install.NewUninstall(streams), apply.NewTest(streams), newVersion(streams),
-		state.NewWait(streams), state.NewWhy(streams, overview.Explainers()...), exitCodes(), environments())
+	addVerbs(root, streams)
+	groupFlags(root)
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	checkDefaults(root)

@@ -80,12 +80,14 @@ func quoting() []client.Object {
 	return []client.Object{
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta,
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-					RuleWithOperations: admissionregistrationv1.RuleWithOperations{Operations: operations,
-						Rule: admissionregistrationv1.Rule{
-							APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"},
-						}},
-				}}},
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+						RuleWithOperations: admissionregistrationv1.RuleWithOperations{Operations: operations,
+							Rule: admissionregistrationv1.Rule{
+								APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"},
+							}},
+					}},
+				},
 				Validations: []admissionregistrationv1.Validation{{
 					Expression:        "object.metadata.name != 'quoted'",
 					MessageExpression: "'no ' + string(object.data.password)",

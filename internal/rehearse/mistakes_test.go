@@ -15,6 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/review/mistakes"
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -45,6 +46,7 @@ func TestMistakes(t *testing.T) {
 			maps.Copy(before, branch(shop, changed, i))
 		}
 	}
+	sandboxtest.NeedControlPlane(t)
 	report, err := rehearse.Run(t.Context(), rehearse.Options{
 		Old: parse(t, before, "1.0.0"), New: parse(t, after, "1.1.0"), Sandbox: sandbox.Options{Nodes: 3},
 		Progress: func(line string) {

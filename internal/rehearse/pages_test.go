@@ -15,6 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/rehearse"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // A page is that of a rule, with its examples as branches of the shop.
@@ -47,6 +48,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	input := lint.Input{Previous: parse(t, before, "1.0.0"), Payload: parse(t, after, "1.1.0")}
+	sandboxtest.NeedControlPlane(t)
 	report, err := rehearse.Run(t.Context(), rehearse.Options{
 		Old: input.Previous, New: input.Payload, Sandbox: sandbox.Options{Nodes: 3}, Progress: func(line string) {
 			t.Log(line)

@@ -44,6 +44,7 @@ func running(t *testing.T, name string) *sandbox.Status {
 
 // TestInterrupted: a rehearsal that is interrupted leaves no control plane.
 func TestInterrupted(t *testing.T) {
+	sandboxtest.NeedControlPlane(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	ctrlC := errors.New("interrupted")
 	report, err := rehearse.Run(ctx, rehearse.Options{
@@ -61,6 +62,7 @@ func TestInterrupted(t *testing.T) {
 
 // TestControlPlaneEnds: if the API server ends, that is the error, and nothing is found in the release.
 func TestControlPlaneEnds(t *testing.T) {
+	sandboxtest.NeedControlPlane(t)
 	report, err := rehearse.Run(t.Context(), rehearse.Options{
 		New: parse(t, small, "1.0.0"), Sandbox: sandbox.Options{Name: "rehearse-ends"}, Progress: func(string) {
 			for _, component := range running(t, "rehearse-ends").Components {

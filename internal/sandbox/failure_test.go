@@ -200,6 +200,7 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 // assetsWith returns a folder with the real programs, but for some.
 func assetsWith(t *testing.T, instead map[string]string, mode os.FileMode) string {
 	t.Helper()
+	sandboxtest.NeedControlPlane(t)
 	programs, err := binaries.Locate(t.Context(), sandbox.Components(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // mortalEnv makes the test binary start a sandbox of that name, say so, and wait
@@ -39,6 +40,7 @@ func ownName(name string) string { return fmt.Sprintf("%s-%d", name, os.Getpid()
 // startMortal starts a sandbox owned by another process.
 func startMortal(t *testing.T, name string) (*exec.Cmd, sandbox.Status) {
 	t.Helper()
+	sandboxtest.NeedControlPlane(t)
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), mortalEnv+"="+name)
 	owner.Stderr = os.Stderr

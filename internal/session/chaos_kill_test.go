@@ -431,7 +431,8 @@ func recordOf(t *testing.T, c *cluster.Cluster, release string) string {
 	}
 	known.Durations = nil
 	for i := range known.History {
-		known.History[i].Started, known.History[i].Completed, known.History[i].Hash, known.History[i].Content = metav1.Time{}, nil, "", ""
+		entry := &known.History[i]
+		entry.Started, entry.Completed, entry.Hash, entry.Content = metav1.Time{}, nil, "", ""
 	}
 	for i := range known.Tombstones {
 		if known.Tombstones[i].UID == "" {

@@ -27,7 +27,8 @@ func (a *apiSide) set() []client.Object {
 	set.Spec.Template.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix +
 		"/Migrate": "owner"}
 	set.Spec.Template.Spec = newClusterAPIMachine("").Spec
-	set.Spec.Template.Spec.InfrastructureRef.Kind, set.Spec.Template.Spec.InfrastructureRef.Name = "KwokMachineTemplate", a.name
+	set.Spec.Template.Spec.InfrastructureRef.Kind = "KwokMachineTemplate"
+	set.Spec.Template.Spec.InfrastructureRef.Name = a.name
 	return []client.Object{&v1alpha1.KwokMachineTemplate{ObjectMeta: meta}, set}
 }
 

@@ -126,7 +126,8 @@ func newSetRequest(t *testing.T) *hooksv1.CanUpdateMachineSetRequest {
 	t.Helper()
 	request := &hooksv1.CanUpdateMachineSetRequest{}
 	readRecording(t, "canupdatemachineset", request)
-	request.Desired.MachineSet.Spec.Template.Spec.FailureDomain = request.Current.MachineSet.Spec.Template.Spec.FailureDomain
+	current := request.Current.MachineSet.Spec.Template.Spec
+	request.Desired.MachineSet.Spec.Template.Spec.FailureDomain = current.FailureDomain
 	return request
 }
 

@@ -9,7 +9,8 @@ var (
 	applyDuration = describe("runlevel_apply_duration_seconds", "How long the last complete apply of a mode took.",
 		"mode")
 	nodeDuration = describe("runlevel_node_duration_seconds",
-		"How long a node of the graph took in the last complete apply of a mode, if it was a tenth of a second or more.", "mode", "node")
+		"How long a node of the graph took in the last complete apply of a mode, if it took 0.1 s or more.",
+		"mode", "node")
 	problems = describe("runlevel_problems",
 		"How many objects are waited for ('waiting'), can't be applied or repaired ('failing'), are changed "+
 			"again and again by another writer ('contested'), or were asked to go and are still there ('deleting').",

@@ -69,7 +69,7 @@ func configurable(command *cobra.Command) *cobra.Command {
 func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *metricsserver.Serving) {
 	flags.StringVar(probes, "listen", "", "the address of /healthz and /readyz, such as :8080")
 	flags.StringVar(&metrics.Address, "metrics-listen", "",
-		"the address of /metrics, such as :9099, which is served over TLS to those whom the API server allows to get it")
+		"the address of /metrics, such as :9099; it is served over TLS to users whom the API server allows to get it")
 	flags.StringVar(&metrics.CertFile, "serving-cert-file", "",
 		"the certificate for --metrics-listen; it may be missing or change at any time")
 	flags.StringVar(&metrics.KeyFile, "serving-key-file", "", "the key of --serving-cert-file")

@@ -63,14 +63,16 @@ func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
 					Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn,
 					Values: []string{h.options.Namespace, metav1.NamespaceDefault},
 				}}},
-				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule: admissionv1.Rule{
-						APIGroups:   []string{""},
-						APIVersions: []string{"v1"},
-						Resources:   []string{"pods"},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionv1.RuleWithOperations{
+						Operations: []admissionv1.OperationType{admissionv1.Create},
+						Rule: admissionv1.Rule{
+							APIGroups:   []string{""},
+							APIVersions: []string{"v1"},
+							Resources:   []string{"pods"},
+						},
 					},
-				}}},
+				}},
 			},
 			MatchConditions: []admissionv1.MatchCondition{{
 				Name: "where",

@@ -226,7 +226,8 @@ func claimsHint(objects []kinds.ID) string {
 	if len(claims) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; if the data is not needed: kubectl delete persistentvolumeclaim -n %s %s, and uninstall again", objects[0].Namespace, strings.Join(claims, " "))
+	return fmt.Sprintf("; if nobody needs the data: kubectl delete persistentvolumeclaim -n %s %s, and uninstall again",
+		objects[0].Namespace, strings.Join(claims, " "))
 }
 
 // unmatched returns the patterns that name none of some objects.

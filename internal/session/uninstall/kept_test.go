@@ -74,7 +74,7 @@ func TestClaimsOfStatefulSetsAreNamed(t *testing.T) {
 		}
 	}
 	report := s.mustUninstall()
-	const want = "if the data is not needed: kubectl delete persistentvolumeclaim -n NS data-db-0 data-db-1, and " +
+	const want = "if nobody needs the data: kubectl delete persistentvolumeclaim -n NS data-db-0 data-db-1, and " +
 		"uninstall again"
 	if len(report.Kept) != 1 || !strings.HasSuffix(s.text(report.Kept[0].Message), want) {
 		t.Errorf("kept %+v", report.Kept)

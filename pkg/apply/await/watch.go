@@ -238,7 +238,8 @@ func cantSee(what string, s *watch) string {
 	if s.key.namespace != "" {
 		where = "in namespace " + s.key.namespace
 	}
-	return fmt.Sprintf("how %s stands is not known, since it may not be watched: allow this user to list and watch %s %s", what, s.key.resource.GroupResource(), where)
+	return fmt.Sprintf("how %s stands is not known, since it may not be watched: allow this user to list and watch "+
+		"%s %s", what, s.key.resource.GroupResource(), where)
 }
 
 // trimmedCopy returns a copy of an object without fields that readiness does not depend on: its managed fields, and the

@@ -62,7 +62,8 @@ func newPlant(t testing.TB, replicas, surge int32) *plant {
 	p.plane = &v1alpha1.RunlevelControlPlane{ObjectMeta: p.Meta(p.Namespace)}
 	p.plane.Spec.Replicas, p.plane.Spec.Version = &replicas, "v1.36.0"
 	spec := machinetest.MachineSpec()
-	p.plane.Spec.MachineTemplate.Spec.InfrastructureRef, p.plane.Spec.MachineTemplate.Spec.Bootstrap = spec.InfrastructureRef, spec.Bootstrap
+	template := &p.plane.Spec.MachineTemplate.Spec
+	template.InfrastructureRef, template.Bootstrap = spec.InfrastructureRef, spec.Bootstrap
 	p.plane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = &surge
 	p.MustCreate(p.plane)
 	return p
