@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -141,8 +142,8 @@ func (r *rolledRelease) fails(args ...string) string {
 func (r *rolledRelease) objects() map[string]string {
 	r.Helper()
 	c, all := sandboxtest.Connect(r, shared.Sandbox(r).Config), map[string]string{}
-	for _, kind := range []schema.GroupKind{{Kind: "ConfigMap"}, {Kind: "Secret"},
-		{Group: "rbac.authorization.k8s.io", Kind: "Role"}} {
+	for _, kind := range []schema.GroupKind{kinds.ConfigMap, kinds.Secret,
+		kinds.Role} {
 		list, err := c.List(r.Context(), kind, r.name, objectmeta.ReleaseLabel+"="+r.name)
 		if err != nil {
 			r.Fatal(err)

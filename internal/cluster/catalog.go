@@ -36,7 +36,7 @@ func (r Resource) GroupKind() schema.GroupKind {
 
 // IDOf returns the ID of an object.
 func (r Resource) IDOf(object metav1.Object) kinds.ID {
-	return kinds.ID{Group: r.Group, Kind: r.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	return kinds.NewID(r.GroupKind(), object.GetNamespace(), object.GetName())
 }
 
 // Scoped returns the ID that an object has on the cluster: the manifest of a cluster-scoped object may have a namespace

@@ -144,7 +144,7 @@ func TestAllKindsAreThereOnce(t *testing.T) {
 	if found := byKind[widget]; found.Version != "v2" || found.Verbs != nil {
 		t.Errorf("what was learnt is there as %+v", found)
 	}
-	if found := byKind[schema.GroupKind{Kind: "ConfigMap"}]; found.Version != "v1" || !found.Namespaced ||
+	if found := byKind[kinds.ConfigMap]; found.Version != "v1" || !found.Namespaced ||
 		!slices.Contains(found.Verbs, "list") {
 		t.Errorf("ConfigMaps are there as %+v", found)
 	}

@@ -50,11 +50,7 @@ func (a *announcer) announce(ctx context.Context, acceptance clusterversion.Acce
 func (a *announcer) write(ctx context.Context, news clusterversion.Event) {
 	a.mu.Lock()
 	event := cluster.ObjectEvent{
-		ID: kinds.ID{
-			Group: kinds.ClusterVersion.Group,
-			Kind:  kinds.ClusterVersion.Kind,
-			Name:  clusterVersionMeta.Name,
-		},
+		ID:  kinds.NewID(kinds.ClusterVersion, "", clusterVersionMeta.Name),
 		UID: a.uid, Reason: news.Reason, IsWarning: news.IsWarning, Message: news.Message,
 	}
 	a.mu.Unlock()

@@ -66,11 +66,7 @@ func TestRunIsGivenUpWhereThereIsNoRoom(t *testing.T) {
 	r.Run = running(at(1), at(0).Time, "1 of 3")
 	for i := range 8000 {
 		r.Run.Nodes[0].Steps = append(r.Run.Nodes[0].Steps, record.RunStep{
-			ID: kinds.ID{
-				Kind:      "ConfigMap",
-				Namespace: "shop",
-				Name:      fmt.Sprintf("config-map-with-a-long-name-%d", i),
-			},
+			ID:    kinds.NewID(kinds.ConfigMap, "shop", fmt.Sprintf("config-map-with-a-long-name-%d", i)),
 			State: "blocked",
 		})
 	}

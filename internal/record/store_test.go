@@ -536,12 +536,8 @@ func TestCopyOfALargeRecordKeepsItsDeletes(t *testing.T) {
 	s := record.NewStore(cluster.Client(t), namespace, "web")
 	large := full()
 	for i := range 1500 {
-		large.RememberJob(record.Job{ID: kinds.ID{
-			Group:     "batch",
-			Kind:      "Job",
-			Namespace: "web",
-			Name:      fmt.Sprint("job-", strings.Repeat("x", 200), i),
-		}})
+		name := fmt.Sprint("job-", strings.Repeat("x", 200), i)
+		large.RememberJob(record.Job{ID: kinds.NewID(kinds.Job, "web", name)})
 	}
 	saveLocked(t, namespace, s, large)
 	deleteRecord(t, namespace)

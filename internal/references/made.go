@@ -12,18 +12,17 @@ import (
 
 // IsBuiltIn reports whether a cluster has an object by itself.
 func IsBuiltIn(id kinds.ID) bool {
-	switch id.GroupKind() {
-	case configMap:
-		return slices.Contains([]string{"kube-root-ca.crt", "openshift-service-ca.crt"}, id.Name) ||
-			id.Namespace == "kube-system" && id.Name == "extension-apiserver-authentication"
-	case role:
+	switch kind := id.GroupKind(); {
+	case kinds.IsGenerated(id):
+		return true
+	case kind == kinds.ConfigMap:
+		return id.Namespace == "kube-system" && id.Name == "extension-apiserver-authentication"
+	case kind == kinds.Role:
 		return id.Namespace == "kube-system" &&
 			(strings.HasPrefix(id.Name, "system:") || id.Name == "extension-apiserver-authentication-reader")
-	case serviceAccount:
-		return slices.Contains([]string{"default", "builder", "deployer"}, id.Name)
-	case priorityClass:
+	case kind == kinds.PriorityClass:
 		return strings.HasPrefix(id.Name, "system-")
-	case clusterRole:
+	case kind == kinds.ClusterRole:
 		return strings.HasPrefix(id.Name, "system:") ||
 			slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, id.Name)
 	default:
@@ -41,11 +40,8 @@ var issuing = []string{"cert-manager.io/issuer", "cert-manager.io/cluster-issuer
 
 // issued are the fields with the names of these Secrets.
 var issued = map[schema.GroupKind]rule{
-	{Group: "networking.k8s.io", Kind: "Ingress"}: {path: "spec.tls.secretName", to: secret},
-	{
-		Group: "gateway.networking.k8s.io",
-		Kind:  "Gateway",
-	}: {path: "spec.listeners.tls.certificateRefs.name", to: secret},
+	kinds.Ingress: {path: "spec.tls.secretName", to: kinds.Secret},
+	kinds.Gateway: {path: "spec.listeners.tls.certificateRefs.name", to: kinds.Secret},
 }
 
 // isIssued reports whether cert-manager makes the Secrets that an object with some annotations names.
@@ -56,13 +52,10 @@ func isIssued(annotations map[string]string) bool {
 
 // makers are the fields of custom resources with the names of the objects that well-known controllers make of them.
 var makers = map[schema.GroupKind]rule{
-	{Group: "cert-manager.io", Kind: "Certificate"}:        {path: "spec.secretName", to: secret},
-	{Group: "external-secrets.io", Kind: "ExternalSecret"}: {path: "spec.target.name", to: secret},
-	{Group: "bitnami.com", Kind: "SealedSecret"}:           {path: "metadata.name", to: secret},
-	{
-		Group: "cloudcredential.openshift.io",
-		Kind:  "CredentialsRequest",
-	}: {path: "spec.secretRef.name", to: secret, hasNamespace: true},
+	{Group: "cert-manager.io", Kind: "Certificate"}:        {path: "spec.secretName", to: kinds.Secret},
+	{Group: "external-secrets.io", Kind: "ExternalSecret"}: {path: "spec.target.name", to: kinds.Secret},
+	{Group: "bitnami.com", Kind: "SealedSecret"}:           {path: "metadata.name", to: kinds.Secret},
+	kinds.CredentialsRequest:                               {path: "spec.secretRef.name", to: kinds.Secret, hasNamespace: true},
 }
 
 // Made returns the objects that a controller makes of an object: by the custom resources and annotations of well-known
@@ -71,7 +64,7 @@ func (d Definitions) Made(object *unstructured.Unstructured) []kinds.ID {
 	var made []kinds.ID
 	for _, key := range servingCert {
 		if name := object.GetAnnotations()[key]; name != "" {
-			made = append(made, kinds.ID{Kind: secret.Kind, Namespace: object.GetNamespace(), Name: name})
+			made = append(made, kinds.NewID(kinds.Secret, object.GetNamespace(), name))
 		}
 	}
 	kind := object.GroupVersionKind().GroupKind()

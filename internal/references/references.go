@@ -62,8 +62,13 @@ func (d Definitions) Of(object *unstructured.Unstructured) []Reference {
 	kind := object.GroupVersionKind().GroupKind()
 	f := &finder{definitions: d, object: object}
 	f.findAll(nil, rules[kind])
-	if prefix := PodSpec(kind); prefix != nil {
-		f.findAll(prefix, ofPods)
+	if path := kinds.PodSpec(kind); path != nil {
+		f.findAll(path, ofPods)
+		f.findAll(append(path, "initContainers"), ofContainers)
+		f.findAll(append(path, "containers"), ofContainers)
+	}
+	if path := kinds.ClientConfigPath(kind); path != nil {
+		f.findAll(path, ofClientConfigs)
 	}
 	f.findAll(nil, d[kind].refers)
 	if target, scales := kinds.ScaleTarget(object); scales && kind.Group == "autoscaling" {
@@ -167,9 +172,9 @@ func (d Definitions) inScope(kind schema.GroupKind, namespace string) (to kinds.
 	scope := cmp.Or(kinds.ScopeOf(kind), d[kind].scope)
 	switch {
 	case scope == kinds.Cluster:
-		return kinds.ID{Group: kind.Group, Kind: kind.Kind}, true
+		return kinds.NewID(kind, "", ""), true
 	case scope == kinds.Namespaced && namespace != "":
-		return kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace}, true
+		return kinds.NewID(kind, namespace, ""), true
 	default:
 		return kinds.ID{}, false
 	}

@@ -1,9 +1,9 @@
 package references
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // A rule is a field that refers to an object. Its path may lead through lists.
@@ -22,63 +22,38 @@ type rule struct {
 	then Consequence
 }
 
-var (
-	secret         = schema.GroupKind{Kind: "Secret"}
-	configMap      = schema.GroupKind{Kind: "ConfigMap"}
-	service        = schema.GroupKind{Kind: "Service"}
-	serviceAccount = schema.GroupKind{Kind: "ServiceAccount"}
-	claim          = schema.GroupKind{Kind: "PersistentVolumeClaim"}
-	volume         = schema.GroupKind{Kind: "PersistentVolume"}
-	priorityClass  = schema.GroupKind{Group: "scheduling.k8s.io", Kind: "PriorityClass"}
-	runtimeClass   = schema.GroupKind{Group: "node.k8s.io", Kind: "RuntimeClass"}
-	storageClass   = schema.GroupKind{Group: "storage.k8s.io", Kind: "StorageClass"}
-	ingressClass   = schema.GroupKind{Group: "networking.k8s.io", Kind: "IngressClass"}
-	policy         = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}
-	role           = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"}
-	clusterRole    = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
-)
-
-// podSpecs are the paths of the pod specs, by kind.
-var podSpecs = map[schema.GroupKind]string{
-	{Kind: "Pod"}:                        "spec",
-	{Kind: "ReplicationController"}:      "spec.template.spec",
-	{Group: "apps", Kind: "Deployment"}:  "spec.template.spec",
-	{Group: "apps", Kind: "StatefulSet"}: "spec.template.spec",
-	{Group: "apps", Kind: "DaemonSet"}:   "spec.template.spec",
-	{Group: "apps", Kind: "ReplicaSet"}:  "spec.template.spec",
-	{Group: "batch", Kind: "Job"}:        "spec.template.spec",
-	{Group: "batch", Kind: "CronJob"}:    "spec.jobTemplate.spec.template.spec",
-}
-
 // ofPods are the fields of pods. Without a pull secret, pods start if their images need none.
 var ofPods = []rule{
-	{path: "serviceAccountName", to: serviceAccount, made: "default", then: PodsWait},
+	{path: "serviceAccountName", to: kinds.ServiceAccount, made: "default", then: PodsWait},
 	// its old name
-	{path: "serviceAccount", to: serviceAccount, made: "default", unless: "serviceAccountName", then: PodsWait},
-	{path: "priorityClassName", to: priorityClass, then: PodsWait},
-	{path: "runtimeClassName", to: runtimeClass, then: PodsWait},
-	{path: "imagePullSecrets.name", to: secret},
-	{path: "volumes.secret.secretName", to: secret, then: PodsWait},
-	{path: "volumes.configMap.name", to: configMap, then: PodsWait},
-	{path: "volumes.persistentVolumeClaim.claimName", to: claim, then: PodsWait},
-	{path: "volumes.csi.nodePublishSecretRef.name", to: secret, then: PodsWait},
-	{path: "volumes.projected.sources.secret.name", to: secret, then: PodsWait},
-	{path: "volumes.projected.sources.configMap.name", to: configMap, then: PodsWait},
-	{path: "volumes.ephemeral.volumeClaimTemplate.spec.storageClassName", to: storageClass, then: PodsWait},
-	{path: "initContainers.envFrom.secretRef.name", to: secret, then: PodsWait},
-	{path: "initContainers.envFrom.configMapRef.name", to: configMap, then: PodsWait},
-	{path: "initContainers.env.valueFrom.secretKeyRef.name", to: secret, then: PodsWait},
-	{path: "initContainers.env.valueFrom.configMapKeyRef.name", to: configMap, then: PodsWait},
-	{path: "containers.envFrom.secretRef.name", to: secret, then: PodsWait},
-	{path: "containers.envFrom.configMapRef.name", to: configMap, then: PodsWait},
-	{path: "containers.env.valueFrom.secretKeyRef.name", to: secret, then: PodsWait},
-	{path: "containers.env.valueFrom.configMapKeyRef.name", to: configMap, then: PodsWait},
+	{path: "serviceAccount", to: kinds.ServiceAccount, made: "default", unless: "serviceAccountName", then: PodsWait},
+	{path: "priorityClassName", to: kinds.PriorityClass, then: PodsWait},
+	{path: "runtimeClassName", to: kinds.RuntimeClass, then: PodsWait},
+	{path: "imagePullSecrets.name", to: kinds.Secret},
+	{path: "volumes.secret.secretName", to: kinds.Secret, then: PodsWait},
+	{path: "volumes.configMap.name", to: kinds.ConfigMap, then: PodsWait},
+	{path: "volumes.persistentVolumeClaim.claimName", to: kinds.PersistentVolumeClaim, then: PodsWait},
+	{path: "volumes.csi.nodePublishSecretRef.name", to: kinds.Secret, then: PodsWait},
+	{path: "volumes.projected.sources.secret.name", to: kinds.Secret, then: PodsWait},
+	{path: "volumes.projected.sources.configMap.name", to: kinds.ConfigMap, then: PodsWait},
+	{path: "volumes.ephemeral.volumeClaimTemplate.spec.storageClassName", to: kinds.StorageClass, then: PodsWait},
 }
+
+// ofContainers are the fields of each container.
+var ofContainers = []rule{
+	{path: "envFrom.secretRef.name", to: kinds.Secret, then: PodsWait},
+	{path: "envFrom.configMapRef.name", to: kinds.ConfigMap, then: PodsWait},
+	{path: "env.valueFrom.secretKeyRef.name", to: kinds.Secret, then: PodsWait},
+	{path: "env.valueFrom.configMapKeyRef.name", to: kinds.ConfigMap, then: PodsWait},
+}
+
+// ofClientConfigs are the fields of a client configuration.
+var ofClientConfigs = []rule{{path: "service.name", to: kinds.Service, hasNamespace: true}}
 
 // subjects are the accounts of a binding.
 var subjects = rule{
 	path:         "subjects.name",
-	to:           serviceAccount,
+	to:           kinds.ServiceAccount,
 	hasNamespace: true,
 	isKindNamed:  true,
 	then:         Harmless,
@@ -87,65 +62,37 @@ var subjects = rule{
 
 // rules are the fields of other kinds, and those beside the pods of a workload.
 var rules = map[schema.GroupKind][]rule{
-	{Group: "apps", Kind: "StatefulSet"}: {
-		{path: "spec.serviceName", to: service},
-		{path: "spec.volumeClaimTemplates.spec.storageClassName", to: storageClass, then: PodsWait},
+	kinds.StatefulSet: {
+		{path: "spec.serviceName", to: kinds.Service},
+		{path: "spec.volumeClaimTemplates.spec.storageClassName", to: kinds.StorageClass, then: PodsWait},
 	},
-	{Kind: "ServiceAccount"}: {{path: "imagePullSecrets.name", to: secret}},
-	{Kind: "PersistentVolumeClaim"}: {
-		{path: "spec.storageClassName", to: storageClass, then: PodsWait},
-		{path: "spec.volumeName", to: volume, then: PodsWait},
-		{path: "spec.dataSource.name", to: claim, isKindNamed: true},
+	kinds.ServiceAccount: {{path: "imagePullSecrets.name", to: kinds.Secret}},
+	kinds.PersistentVolumeClaim: {
+		{path: "spec.storageClassName", to: kinds.StorageClass, then: PodsWait},
+		{path: "spec.volumeName", to: kinds.PersistentVolume, then: PodsWait},
+		{path: "spec.dataSource.name", to: kinds.PersistentVolumeClaim, isKindNamed: true},
 	},
-	{Kind: "PersistentVolume"}: {
-		{path: "spec.storageClassName", to: storageClass},
-		{path: "spec.csi.nodePublishSecretRef.name", to: secret, hasNamespace: true},
-		{path: "spec.csi.nodeStageSecretRef.name", to: secret, hasNamespace: true},
-		{path: "spec.csi.controllerPublishSecretRef.name", to: secret, hasNamespace: true},
+	kinds.PersistentVolume: {
+		{path: "spec.storageClassName", to: kinds.StorageClass},
+		{path: "spec.csi.nodePublishSecretRef.name", to: kinds.Secret, hasNamespace: true},
+		{path: "spec.csi.nodeStageSecretRef.name", to: kinds.Secret, hasNamespace: true},
+		{path: "spec.csi.controllerPublishSecretRef.name", to: kinds.Secret, hasNamespace: true},
 	},
-	{Group: "networking.k8s.io", Kind: "Ingress"}: {
-		{path: "spec.ingressClassName", to: ingressClass},
-		{path: "spec.defaultBackend.service.name", to: service},
-		{path: "spec.rules.http.paths.backend.service.name", to: service},
-		{path: "spec.tls.secretName", to: secret},
+	kinds.Ingress: {
+		{path: "spec.ingressClassName", to: kinds.IngressClass},
+		{path: "spec.defaultBackend.service.name", to: kinds.Service},
+		{path: "spec.rules.http.paths.backend.service.name", to: kinds.Service},
+		{path: "spec.tls.secretName", to: kinds.Secret},
 	},
-	{Group: "route.openshift.io", Kind: "Route"}: {
-		{path: "spec.to.name", to: service, isKindNamed: true},
-		{path: "spec.alternateBackends.name", to: service, isKindNamed: true},
+	kinds.Route: {
+		{path: "spec.to.name", to: kinds.Service, isKindNamed: true},
+		{path: "spec.alternateBackends.name", to: kinds.Service, isKindNamed: true},
 	},
-	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}: {
-		{path: "roleRef.name", to: role, isKindNamed: true},
-		{path: "roleRef.name", to: clusterRole, isKindNamed: true},
+	kinds.RoleBinding: {
+		{path: "roleRef.name", to: kinds.Role, isKindNamed: true},
+		{path: "roleRef.name", to: kinds.ClusterRole, isKindNamed: true},
 		subjects,
 	},
-	{
-		Group: "rbac.authorization.k8s.io",
-		Kind:  "ClusterRoleBinding",
-	}: {{path: "roleRef.name", to: clusterRole}, subjects},
-	{
-		Group: "admissionregistration.k8s.io",
-		Kind:  "ValidatingAdmissionPolicyBinding",
-	}: {{path: "spec.policyName", to: policy}},
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: {
-		{path: "webhooks.clientConfig.service.name", to: service, hasNamespace: true},
-	},
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}: {
-		{path: "webhooks.clientConfig.service.name", to: service, hasNamespace: true},
-	},
-	{
-		Group: "apiregistration.k8s.io",
-		Kind:  "APIService",
-	}: {{path: "spec.service.name", to: service, hasNamespace: true}},
-	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {
-		{path: "spec.conversion.webhook.clientConfig.service.name", to: service, hasNamespace: true},
-	},
-}
-
-// PodSpec returns the path of the spec of a kind's pods; nil if it has none.
-func PodSpec(kind schema.GroupKind) []string {
-	prefix, hasPods := podSpecs[kind]
-	if !hasPods {
-		return nil
-	}
-	return strings.Split(prefix, ".")
+	kinds.ClusterRoleBinding:               {{path: "roleRef.name", to: kinds.ClusterRole}, subjects},
+	kinds.ValidatingAdmissionPolicyBinding: {{path: "spec.policyName", to: kinds.ValidatingAdmissionPolicy}},
 }

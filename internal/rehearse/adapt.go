@@ -2,19 +2,12 @@ package rehearse
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
-
-// webhookKinds are the configurations of webhooks.
-var webhookKinds = map[schema.GroupKind]bool{
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: true,
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   true,
-}
 
 // An adapter changes what could not work in a rehearsal, and reports that.
 type adapter struct {
@@ -48,7 +41,7 @@ func (a *adapter) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Ma
 	var note string
 	object := m.Object().DeepCopy()
 	switch {
-	case webhookKinds[kind] && skipWebhooks(object):
+	case kinds.HasWebhooks(kind) && skipWebhooks(object):
 		note = "its webhooks are not called: no container runs here"
 	case kind == kinds.CustomResourceDefinition && skipConversion(object):
 		note = "its objects are not converted: the webhook for that does not run here"

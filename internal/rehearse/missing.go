@@ -77,7 +77,7 @@ func (s *supplier) make(ctx context.Context, made *unstructured.Unstructured, by
 		return err
 	}
 	gvk := made.GroupVersionKind()
-	id, hint := kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Name: made.GetName()}, ""
+	id, hint := kinds.NewID(gvk.GroupKind(), "", made.GetName()), ""
 	if near := printable.Nearest(id.Name, s.names(id.GroupKind()), mostTypos); near != "" {
 		hint = ": did you mean " + near + "?"
 	}
@@ -211,7 +211,7 @@ func definitionOf(kind schema.GroupKind, versions []string, isNamespaced bool) *
 // makeNamespace makes the Namespace of a manifest, unless a release has it.
 func (s *supplier) makeNamespace(ctx context.Context, in lint.Origin, m *payload.Manifest) error {
 	name := m.Object().GetNamespace()
-	if name == "" || m.IsTombstone() || s.has(kinds.ID{Kind: kinds.Namespace.Kind, Name: name}) {
+	if name == "" || m.IsTombstone() || s.has(kinds.NewID(kinds.Namespace, "", name)) {
 		return nil
 	}
 	return s.make(ctx, clusterWide("v1", kinds.Namespace.Kind, name, nil),
@@ -220,13 +220,10 @@ func (s *supplier) makeNamespace(ctx context.Context, in lint.Origin, m *payload
 
 // classFields are the fields, beside the metadata, of the classes that are made.
 var classFields = map[schema.GroupKind]map[string]any{
-	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: {"value": int64(0)},
-	{Group: "node.k8s.io", Kind: "RuntimeClass"}:        {"handler": "rehearsal"},
-	{Group: "storage.k8s.io", Kind: "StorageClass"}:     {"provisioner": "rehearsal.runlevel.dev/none"},
-	{
-		Group: "networking.k8s.io",
-		Kind:  "IngressClass",
-	}: {"spec": map[string]any{"controller": "rehearsal.runlevel.dev/none"}},
+	kinds.PriorityClass: {"value": int64(0)},
+	kinds.RuntimeClass:  {"handler": "rehearsal"},
+	kinds.StorageClass:  {"provisioner": "rehearsal.runlevel.dev/none"},
+	kinds.IngressClass:  {"spec": map[string]any{"controller": "rehearsal.runlevel.dev/none"}},
 }
 
 // makeClasses makes the classes that a release refers to, and that no release has.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/runlevel/runlevel/internal/references"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -83,7 +83,7 @@ func wantedLabels(releases ...*payload.Payload) map[string]map[string]bool {
 
 // nodeLabelsOf returns the labels that a node must have for the pods of a manifest.
 func nodeLabelsOf(m *payload.Manifest) map[string]string {
-	path := references.PodSpec(m.ID().GroupKind())
+	path := kinds.PodSpec(m.ID().GroupKind())
 	fields, found, _ := unstructured.NestedMap(m.Object().Object, path...)
 	if path == nil || !found {
 		return nil

@@ -15,7 +15,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -139,7 +138,7 @@ func (w *podWatch) report(ctx context.Context, r *rehearsal, after *payload.Payl
 	}
 	for _, b := range w.budgets {
 		if b.least < int(b.Status.DesiredHealthy) {
-			id := kinds.ID{Group: policyv1.GroupName, Kind: "PodDisruptionBudget", Namespace: b.Namespace, Name: b.Name}
+			id := kinds.NewID(kinds.PodDisruptionBudget, b.Namespace, b.Name)
 			observation := observed(lint.RehearsalBudget, "it demands %s, and during the update there were %d",
 				printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)
 			observation.Field = []string{"spec"}
@@ -150,7 +149,7 @@ func (w *podWatch) report(ctx context.Context, r *rehearsal, after *payload.Payl
 
 // reportReplaced reports a workload whose pods the update has replaced.
 func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest) {
-	path := references.PodSpec(after.ID().GroupKind())
+	path := kinds.PodSpec(after.ID().GroupKind())
 	selected, found, _ := unstructured.NestedMap(after.Object().Object, "spec", "selector", "matchLabels")
 	if len(path) < 2 || !found {
 		return

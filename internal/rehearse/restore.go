@@ -16,7 +16,6 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
-	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/session/snapshot"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -32,7 +31,7 @@ func (r *rehearsal) restore(ctx context.Context, from *snapshot.Snapshot) error 
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			r.found.addForObject(idOf(object),
+			r.found.addForObject(kinds.IDOf(object),
 				observed(lint.RehearsalNotTried, "the rehearsal could not restore it: %s", printable.Line(err.Error())))
 		}
 	}
@@ -71,12 +70,6 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// idOf returns the ID of an object.
-func idOf(object *unstructured.Unstructured) kinds.ID {
-	gvk := object.GroupVersionKind()
-	return kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-}
-
 // awaitRestored waits until the pods of restored workloads are there, and budgets count them.
 func (r *rehearsal) awaitRestored(ctx context.Context, from *snapshot.Snapshot) {
 	waiting := slices.Clone(from.Objects)
@@ -92,10 +85,10 @@ func (r *rehearsal) awaitRestored(ctx context.Context, from *snapshot.Snapshot) 
 func (r *rehearsal) isSettled(ctx context.Context, object *unstructured.Unstructured) bool {
 	gvk := object.GroupVersionKind()
 	isBudget := gvk.Kind == "PodDisruptionBudget"
-	if path := references.PodSpec(gvk.GroupKind()); !isBudget && (len(path) < 2 || gvk.Group == "batch") {
+	if path := kinds.PodSpec(gvk.GroupKind()); !isBudget && (len(path) < 2 || gvk.Group == "batch") {
 		return true
 	}
-	live, err := r.cluster.Get(ctx, idOf(object))
+	live, err := r.cluster.Get(ctx, kinds.IDOf(object))
 	if err != nil {
 		return apierrors.IsNotFound(err) // it could not be restored
 	}
@@ -114,7 +107,7 @@ func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unst
 	})
 	object.SetFinalizers(nil) // Kubernetes sets its own again
 	if len(held) > 0 {
-		r.found.addForObject(idOf(object), observed(lint.RehearsalNotTried,
+		r.found.addForObject(kinds.IDOf(object), observed(lint.RehearsalNotTried,
 			"its finalizers are left out, since their controllers do not run here: %s", strings.Join(held, ", ")))
 	}
 	managers, status := object.GetManagedFields(), object.Object["status"]
@@ -197,7 +190,7 @@ func adaptObject(object *unstructured.Unstructured) bool {
 	switch {
 	case kind == kinds.APIService && isServedByPods(object):
 		return false
-	case webhookKinds[kind]:
+	case kinds.HasWebhooks(kind):
 		skipWebhooks(object)
 	case kind == kinds.CustomResourceDefinition:
 		skipConversion(object)

@@ -169,7 +169,7 @@ func (r *rehearsal) reportRefused(a *appliedStage, m *payload.Manifest, failure 
 // container returns the definition or the Namespace of an object, if that one could not be applied.
 func (a *appliedStage) container(m *payload.Manifest) *payload.Manifest {
 	for _, other := range a.release.Manifests {
-		isNamespace := other.ID() == kinds.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
+		isNamespace := other.ID() == kinds.NewID(kinds.Namespace, "", m.ID().Namespace)
 		isDefinition := other.ID().GroupKind() == kinds.CustomResourceDefinition &&
 			kinds.DefinedBy(other.Object()) == m.ID().GroupKind()
 		if (isNamespace || isDefinition) && a.failed[placeOf(other)] {

@@ -33,7 +33,7 @@ func (o *Outcome) PreviewFindings() []precondition.CheckFinding {
 	}
 	var causes []*previewCause
 	for _, change := range o.Report.Changes {
-		in := kinds.ID{Kind: kinds.Namespace.Kind, Name: change.ID.Namespace}
+		in := kinds.NewID(kinds.Namespace, "", change.ID.Namespace)
 		switch {
 		case change.Err != nil && !blocked[change.ID]:
 			causes = addCause(causes, change, RefusedObject, printable.Line(change.Err.Err.Error()))

@@ -24,17 +24,13 @@ import (
 // Two show how far an update is, and cost two writes. The earlier kinds are taken first. An annotation does not change
 // what runs.
 var annotatedKinds = []schema.GroupKind{
-	{Kind: "ConfigMap"}, {Kind: "ServiceAccount"},
-	{Group: "rbac.authorization.k8s.io", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
-	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"},
-	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
-	{Kind: "Service"}, kinds.Namespace, kinds.CustomResourceDefinition,
+	kinds.ConfigMap, kinds.ServiceAccount, kinds.Role, kinds.RoleBinding, kinds.ClusterRole, kinds.ClusterRoleBinding,
+	kinds.Service, kinds.Namespace, kinds.CustomResourceDefinition,
 }
 
 // workloadKinds are marked where a release has nothing else: their controllers copy annotations. That of a Job would
 // run it again.
-var workloadKinds = []schema.GroupKind{{Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"},
-	kinds.Deployment}
+var workloadKinds = []schema.GroupKind{kinds.DaemonSet, kinds.StatefulSet, kinds.Deployment}
 
 // withVersionAnnotations returns a release in which one object of the first level and one of the last have the
 // annotation of its version. The rest is as the release has it, and so is its hash.

@@ -123,11 +123,7 @@ func TestRecordTellsOfRetries(t *testing.T) {
 -- 0000_20_web_10.yaml --
 {apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {ports: [{port: 80}]}}
 `), apply.Options{})
-	node, step, found := apply.StateOf(did.record.Run).Find(kinds.ID{
-		Kind:      "Service",
-		Namespace: namespace,
-		Name:      "web",
-	})
+	node, step, found := apply.StateOf(did.record.Run).Find(kinds.NewID(kinds.Service, namespace, "web"))
 	if !found || node != 0 || step.Phase != apply.InRetry || !strings.Contains(step.For, "exceeded quota: none") ||
 		step.Reason == "" ||
 		step.Since.Before(metav1.NewTime(began).Time) {

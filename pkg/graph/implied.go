@@ -25,13 +25,6 @@ const (
 	needsWorkload  = "the API server would call a Service that nothing serves yet"
 )
 
-// The kinds that other objects may need.
-var (
-	serviceKind     = schema.GroupKind{Kind: "Service"}
-	daemonSetKind   = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
-	statefulSetKind = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
-)
-
 // An index finds tasks by what other tasks may need: kind, namespace, Service or pods.
 type index struct {
 	kindOf     []schema.GroupKind // of each task; none for tombstones, which nothing needs
@@ -96,9 +89,9 @@ func newIndex(tasks []Task) *index {
 			x.kinds[kind] = append(x.kinds[kind], i)
 		case kinds.Namespace:
 			x.namespaces[object.GetName()] = append(x.namespaces[object.GetName()], i)
-		case serviceKind:
+		case kinds.Service:
 			x.services[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = i
-		case kinds.Deployment, daemonSetKind, statefulSetKind:
+		case kinds.Deployment, kinds.DaemonSet, kinds.StatefulSet:
 			x.workloads.Add(object, i)
 		}
 	}

@@ -55,9 +55,8 @@ func manifestOf(object *unstructured.Unstructured) *Manifest {
 }
 
 func idOf(object *unstructured.Unstructured) kinds.ID {
-	kind := object.GroupVersionKind()
-	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	if id.Namespace != "" && kinds.ScopeOf(kind.GroupKind()) == kinds.Cluster {
+	id := kinds.IDOf(object)
+	if id.Namespace != "" && kinds.ScopeOf(id.GroupKind()) == kinds.Cluster {
 		id.Namespace = ""
 	}
 	return id

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -20,12 +18,10 @@ const HelmHookDeleteAnnotation = "helm.sh/hook-delete-policy"
 // HelmTests are the hooks of Helm that make a Job or a Pod a test.
 var HelmTests = []string{"test", "test-success"}
 
-// testKinds are the kinds that can be tests.
-var testKinds = []schema.GroupKind{kinds.Job, {Kind: "Pod"}}
-
 // CanBeTest reports whether an object is of a kind that can be a test of a release.
 func (m *Manifest) CanBeTest() bool {
-	return slices.Contains(testKinds, m.GroupVersionKind().GroupKind())
+	kind := m.GroupVersionKind().GroupKind()
+	return kind == kinds.Job || kind == kinds.Pod
 }
 
 // IsTest reports whether the object is a test of the release, which an apply leaves out. A tombstone is none.

@@ -156,12 +156,7 @@ func rolledBack(t *testing.T) *precondition.Facts {
 	}
 	began := metav1.NewTime(now.Add(-5 * time.Minute))
 	f.Record.Hooks = []record.DeploymentHooks{{
-		ID: kinds.ID{
-			Group:     "apps",
-			Kind:      "Deployment",
-			Namespace: "web",
-			Name:      "web",
-		}, State: deploymenthook.State{
+		ID: kinds.NewID(kinds.Deployment, "web", "web"), State: deploymenthook.State{
 			Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{deploymenthook.Pre: {Began: &began}},
 		},
 	}}

@@ -74,7 +74,7 @@ Blocks NoNamespace: 0000_10_web_12_j.yaml and 1 more manifest: ConfigMap without
 // has it; and what came to be served since the last look is seen.
 func TestAReleasesDefinitionCounts(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	if _, err := c.FindKind(t.Context(), schema.GroupKind{Kind: "Pod"}); err != nil { // the last look
+	if _, err := c.FindKind(t.Context(), kinds.Pod); err != nil { // the last look
 		t.Fatal(err)
 	}
 	const definition = `
@@ -280,7 +280,7 @@ func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	sandboxtest.Apply(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, namespace: "+namespace+
 		", finalizers: [example.com/x]}\n")
-	configMaps, err := c.FindKind(t.Context(), schema.GroupKind{Kind: "ConfigMap"})
+	configMaps, err := c.FindKind(t.Context(), kinds.ConfigMap)
 	if err != nil {
 		t.Fatal(err)
 	}

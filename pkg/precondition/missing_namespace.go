@@ -18,7 +18,7 @@ import (
 func ForeignNamespace(p *payload.Payload) string {
 	name := p.Options().Namespace
 	isCreated := slices.ContainsFunc(p.Manifests, func(m *payload.Manifest) bool {
-		return m.ID() == kinds.ID{Kind: kinds.Namespace.Kind, Name: name} && !m.IsTombstone()
+		return m.ID() == kinds.NewID(kinds.Namespace, "", name) && !m.IsTombstone()
 	})
 	if len(placed(p)) == 0 || isCreated {
 		return ""

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
@@ -69,12 +68,6 @@ func deletedSince(r *record.Record, revision int) map[kinds.ID]string {
 	return by
 }
 
-// holdsData reports whether a new object of a kind lacks what the deleted one held, whatever its manifest has.
-func holdsData(id kinds.ID) bool {
-	return slices.Contains([]schema.GroupKind{{Kind: "PersistentVolumeClaim"}, kinds.Namespace,
-		kinds.CustomResourceDefinition}, id.GroupKind())
-}
-
 // judgeLost is LostData: one finding for what blocks, and one for what warns, by version.
 func judgeLost(f *Facts) []CheckFinding {
 	if len(f.Deleted) == 0 {
@@ -87,14 +80,14 @@ func judgeLost(f *Facts) []CheckFinding {
 	}
 	var found []CheckFinding
 	for _, alike := range grouped(f.Deleted, func(m *payload.Manifest) cause {
-		return cause{by[m.ID()], holdsData(m.ID())}
+		return cause{by[m.ID()], kinds.HoldsData(m.ID().GroupKind())}
 	}) {
 		first, count := alike[0].ID(), len(alike)
 		subject := fmt.Sprintf("%s, which %s has deleted, %s made again", name(ids(alike)), printable.Line(by[first]),
 			either(count, "is", "are"))
 		finding := warns("restoring "+either(count, "it", "them")+" from a backup, if later changes are needed",
 			"%s as the release has %[2]s: later changes are lost", subject, either(count, "it", "them"))
-		if holdsData(first) {
+		if kinds.HoldsData(first.GroupKind()) {
 			finding = blocks("--force, which accepts that; then a backup can be restored", "%s without what was in %s",
 				subject, either(count, "it", "them"))
 		}

@@ -110,7 +110,7 @@ func (input GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.C
 	for _, name := range names {
 		if manifests, isNeeded := needed[name]; isNeeded {
 			found = append(found, Terminating{
-				ID:        kinds.ID{Kind: kinds.Namespace.Kind, Name: name},
+				ID:        kinds.NewID(kinds.Namespace, "", name),
 				Manifests: manifests,
 			})
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -30,7 +31,7 @@ func writeTombstones(folder string, view show.Printer, progress io.Writer) error
 		if object.Tombstone == "" || object.CoveredBy != nil {
 			continue
 		}
-		if content := core.ContentOf(object.ID); content != "" {
+		if content := kinds.ContentOf(object.ID.GroupKind()); content != "" {
 			fmt.Fprintln(progress,
 				printable.Line(fmt.Sprintf("not written: a tombstone of %s would delete %s: copy it from the plan if "+
 					"that is meant", object.ID, content)))

@@ -34,7 +34,7 @@ type owner struct {
 func newObject(in *cluster.Resource, metadata *metav1.PartialObjectMetadata) *object {
 	o := &object{
 		in: in, uid: metadata.UID, namespace: unique.Make(metadata.Namespace).Value(), name: metadata.Name,
-		terminating: metadata.DeletionTimestamp != nil, isImplicit: isImplicit(in.GroupKind(), metadata),
+		terminating: metadata.DeletionTimestamp != nil, isImplicit: isImplicit(in.IDOf(metadata), metadata),
 	}
 	if len(metadata.OwnerReferences) > 0 {
 		o.owners = make([]owner, len(metadata.OwnerReferences))
@@ -56,7 +56,7 @@ func objectOf(metadata *objectmeta.LiveMetadata) *object {
 
 // id returns the ID of the object.
 func (o *object) id() kinds.ID {
-	return kinds.ID{Group: o.in.Group, Kind: o.in.Kind, Namespace: o.namespace, Name: o.name}
+	return kinds.NewID(o.in.GroupKind(), o.namespace, o.name)
 }
 
 // contains reports whether another object is in this Namespace or of this definition, and so is deleted with it.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -61,7 +60,7 @@ func listingsIn(all []cluster.Resource, containers []objectmeta.LiveMetadata) []
 	var listings []listing
 	for i := range all {
 		in := &all[i]
-		if !isCounted(*in) || isTransient(in.GroupKind()) {
+		if !isCounted(*in) || kinds.IsTransient(in.GroupKind()) {
 			continue
 		}
 		var namespaces []string
@@ -84,32 +83,11 @@ func listingsIn(all []cluster.Resource, containers []objectmeta.LiveMetadata) []
 	return listings
 }
 
-// isTransient reports whether objects of a kind are left behind by processes or follow from other objects.
-func isTransient(kind schema.GroupKind) bool {
-	switch kind {
-	case schema.GroupKind{Kind: "Endpoints"}, schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"},
-		schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}:
-		return true
-	default:
-		return false
-	}
-}
-
 // isImplicit reports whether Kubernetes or OpenShift creates an object in every namespace, or as the token of an
 // account.
-func isImplicit(kind schema.GroupKind, m *metav1.PartialObjectMetadata) bool {
-	switch kind {
-	case schema.GroupKind{Kind: "ConfigMap"}:
-		return slices.Contains([]string{"kube-root-ca.crt", "openshift-service-ca.crt"}, m.Name)
-	case schema.GroupKind{Kind: "ServiceAccount"}:
-		return slices.Contains([]string{"default", "builder", "deployer"}, m.Name)
-	case schema.GroupKind{Kind: "Secret"}:
-		return m.Annotations["kubernetes.io/service-account.uid"] != ""
-	case schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}:
-		return slices.Contains([]string{"system:deployers", "system:image-builders", "system:image-pullers"}, m.Name)
-	default:
-		return false
-	}
+func isImplicit(id kinds.ID, m *metav1.PartialObjectMetadata) bool {
+	isToken := id.GroupKind() == kinds.Secret && m.Annotations["kubernetes.io/service-account.uid"] != ""
+	return isToken || kinds.IsGenerated(id)
 }
 
 // remainderOf returns the objects in a container that are not deleted.

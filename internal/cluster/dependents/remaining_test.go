@@ -92,11 +92,7 @@ spec:
 			`{apiVersion: %s.example.com/v1, kind: Ship, metadata: {name: %s, namespace: %[1]s}}`, namespace, name,
 		))
 	}
-	definition := headOf(t, c, kinds.ID{
-		Group: kinds.CustomResourceDefinition.Group,
-		Kind:  kinds.CustomResourceDefinition.Kind,
-		Name:  "ships." + namespace + ".example.com",
-	})
+	definition := headOf(t, c, kinds.NewID(kinds.CustomResourceDefinition, "", "ships."+namespace+".example.com"))
 	t.Cleanup(func() {
 		_ = c.Delete(context.Background(), definition.Resource, "", definition.ID.Name, definition.UID)
 	})

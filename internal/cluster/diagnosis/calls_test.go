@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // refusal makes an object in a namespace until the server refuses it for a text, and returns what it says.
@@ -110,7 +111,7 @@ webhooks:
   sideEffects: None
   admissionReviewVersions: [v1]
 `, "NS", namespace))
-	awaitCall(t, schema.GroupKind{Kind: "ConfigMap"},
+	awaitCall(t, kinds.ConfigMap,
 		`admission webhook "policy.`+namespace+`.example.com" denied the request: no hats`,
 		"MutatingWebhookConfiguration policy-"+namespace+": its webhook policy."+namespace+
 			".example.com has denied the request",

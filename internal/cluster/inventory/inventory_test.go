@@ -23,7 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-var configMap = schema.GroupKind{Kind: "ConfigMap"}
+var configMap = kinds.ConfigMap
 
 // take takes an inventory.
 func take(t *testing.T, c *cluster.Cluster, of ...schema.GroupKind) *inventory.Inventory {
@@ -86,12 +86,9 @@ func TestWhoseAnObjectIs(t *testing.T) {
 			t.Errorf("%s is found: %t, %+v", name, exists, head)
 		}
 	}
-	if head, _ := found.Find(kinds.ID{
-		Kind:      "ConfigMap",
-		Namespace: namespace,
-		Name:      "ours",
-	}); head.UID != owner.GetUID() || head.ResourceVersion != owner.GetResourceVersion() || head.Created.IsZero() {
-		t.Errorf("%+v", head)
+	head, _ := found.Find(kinds.NewID(kinds.ConfigMap, namespace, "ours"))
+	if head.UID != owner.GetUID() || head.ResourceVersion != owner.GetResourceVersion() || head.Created.IsZero() {
+		t.Errorf("got %+v, want the metadata of %+v", head, owner)
 	}
 }
 
@@ -114,11 +111,7 @@ func TestWhatDoesNotMatterIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ours", "theirs", "others"} {
-		if _, exists := found.Find(kinds.ID{
-			Kind:      "ConfigMap",
-			Namespace: namespace,
-			Name:      name,
-		}); exists != (name != "others") {
+		if _, exists := found.Find(kinds.NewID(kinds.ConfigMap, namespace, name)); exists != (name != "others") {
 			t.Errorf("%s is found: %t", name, exists)
 		}
 		if asked[name] != name+"-"+namespace {
@@ -161,7 +154,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: some, namespace: %s, labels: {runlevel.dev/release: %[1]s}}
 rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]`, namespace))
-	secret := schema.GroupKind{Kind: "Secret"}
+	secret := kinds.Secret
 	found := take(t, test.ConnectAs(t, "user-of-"+namespace), configMap, secret,
 		schema.GroupKind{Group: "nobody.example.com", Kind: "Thing"})
 	if got := found.UnlistedKinds(); !slices.Equal(got, []schema.GroupKind{configMap, secret}) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -25,13 +24,13 @@ func Draft(manifest *unstructured.Unstructured, label, value string) *unstructur
 	if isAggregated(draft) {
 		delete(draft.Object, "rules")
 	}
-	if draft.GroupVersionKind().GroupKind() == secretKind {
+	if draft.GroupVersionKind().GroupKind() == kinds.Secret {
 		writeAsData(draft)
 	}
 	if draft.GroupVersionKind().GroupKind() == kinds.ClusterOperator {
 		completeOperator(draft, value)
 	}
-	for _, config := range bundled(draft) {
+	for _, config := range kinds.ClientConfigs(draft) {
 		if bundle, _ := config[bundleField].(string); isInjected(draft) || isBlank(bundle) {
 			delete(config, bundleField)
 		}
@@ -68,19 +67,13 @@ func completeOperator(draft *unstructured.Unstructured, release string) {
 	}
 }
 
-// clusterRoleKind is the kind whose rules may be aggregated.
-var clusterRoleKind = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
-
 // isAggregated reports whether the rules of a ClusterRole are aggregated from others. A controller sets
 // them then: to apply ours would revoke all its rights until the
 // controller has aggregated them again. Manifests may have an empty list nevertheless.
 func isAggregated(object *unstructured.Unstructured) bool {
 	rule, _, _ := unstructured.NestedMap(object.Object, "aggregationRule")
-	return object.GroupVersionKind().GroupKind() == clusterRoleKind && len(rule) > 0
+	return object.GroupVersionKind().GroupKind() == kinds.ClusterRole && len(rule) > 0
 }
-
-// secretKind is the kind whose values are in data or in stringData.
-var secretKind = schema.GroupKind{Kind: "Secret"}
 
 // writeAsData moves the stringData of a Secret to data, as the server does. Otherwise we
 // would only own stringData, which is never stored, and a key that is dropped would stay for ever.
@@ -103,41 +96,6 @@ func writeAsData(secret *unstructured.Unstructured) {
 
 // bundleField is the field with the certificates by which the API server verifies the servers that it calls.
 const bundleField = "caBundle"
-
-// bundled returns the mappings of an object that may have such certificates.
-func bundled(object *unstructured.Unstructured) []map[string]any {
-	switch object.GroupVersionKind().GroupKind() {
-	case kinds.APIService:
-		return mappings(object.Object["spec"])
-	case kinds.CustomResourceDefinition:
-		config, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "conversion", "webhook", "clientConfig")
-		return mappings(config)
-	case validatingKind, mutatingKind:
-		webhooks, _ := object.Object["webhooks"].([]any)
-		var all []map[string]any
-		for _, webhook := range webhooks {
-			fields, _ := webhook.(map[string]any)
-			all = append(all, mappings(fields["clientConfig"])...)
-		}
-		return all
-	default:
-		return nil
-	}
-}
-
-// The kinds of admission webhooks.
-var (
-	validatingKind = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}
-	mutatingKind   = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}
-)
-
-func mappings(value any) []map[string]any {
-	fields, isMapping := value.(map[string]any)
-	if !isMapping {
-		return nil
-	}
-	return []map[string]any{fields}
-}
 
 // injectors are the annotations for which a controller writes the certificates.
 var injectors = []string{
@@ -164,6 +122,6 @@ func Yields(object *unstructured.Unstructured, lost Conflict, isScaled bool) boo
 	if isScaled && lost.Field == strings.Join(replicas, ".") {
 		return true
 	}
-	return strings.HasSuffix(lost.Field, "clientConfig."+bundleField) && len(bundled(object)) > 0 ||
+	return strings.HasSuffix(lost.Field, "clientConfig."+bundleField) && len(kinds.ClientConfigs(object)) > 0 ||
 		lost.Field == "spec."+bundleField && object.GroupVersionKind().GroupKind() == kinds.APIService
 }

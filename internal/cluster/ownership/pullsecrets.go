@@ -9,9 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // shared is the one atomic list that another controller adds to: OpenShift's adds the
@@ -20,7 +20,7 @@ const shared = "imagePullSecrets"
 
 // IsShared reports whether a field is a list that others add to.
 func IsShared(object *unstructured.Unstructured, lost Conflict) bool {
-	return lost.Field == shared && object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "ServiceAccount"}
+	return lost.Field == shared && object.GroupVersionKind().GroupKind() == kinds.ServiceAccount
 }
 
 // Unshare removes the list from a draft, and returns its items that the live object lacks: to apply the list would

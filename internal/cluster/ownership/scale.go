@@ -7,15 +7,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
-
-// autoscalerKind is the kind of autoscalers.
-var autoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 
 // replicas is the field with the number of replicas.
 var replicas = []string{"spec", "replicas"}
@@ -39,13 +35,7 @@ func (s ScaleTargets) Has(id kinds.ID) bool {
 // Add adds the target of an object, desired or live, if it is an autoscaler.
 func (s ScaleTargets) Add(object *unstructured.Unstructured) {
 	if target, scales := kinds.ScaleTarget(object); scales {
-		self := object.GroupVersionKind()
-		s[kinds.ID{
-			Group:     self.Group,
-			Kind:      self.Kind,
-			Namespace: object.GetNamespace(),
-			Name:      object.GetName(),
-		}] = target
+		s[kinds.IDOf(object)] = target
 	}
 }
 
@@ -54,7 +44,7 @@ func (s ScaleTargets) Add(object *unstructured.Unstructured) {
 // error.
 func FindScaleTargets(ctx context.Context, c *cluster.Cluster, namespaces []string) (ScaleTargets, error) {
 	scaled := ScaleTargets{}
-	in, err := c.FindKind(ctx, autoscalerKind)
+	in, err := c.FindKind(ctx, kinds.HorizontalPodAutoscaler)
 	if errors.Is(err, cluster.ErrNotServed) {
 		return scaled, nil
 	}

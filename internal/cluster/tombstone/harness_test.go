@@ -87,11 +87,7 @@ func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
 // two: it may be changed to serve the other.
 func define(t *testing.T, c *cluster.Cluster, group, served string) kinds.ID {
 	t.Helper()
-	object := kinds.ID{
-		Group: kinds.CustomResourceDefinition.Group,
-		Kind:  kinds.CustomResourceDefinition.Kind,
-		Name:  "widgets." + group,
-	}
+	object := kinds.NewID(kinds.CustomResourceDefinition, "", "widgets."+group)
 	manifest := sandboxtest.ParseObject(t, fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -183,12 +183,7 @@ func (s *scene) isOneOf(numbers ...int) func(*machinev1beta1.Machine) bool {
 // waits for.
 func (s *scene) expectExplanation(t *testing.T) {
 	t.Helper()
-	id := kinds.ID{
-		Group:     overview.ControlPlaneMachineSetKind.Group,
-		Kind:      overview.ControlPlaneMachineSetKind.Kind,
-		Namespace: s.namespace,
-		Name:      "cluster",
-	}
+	id := kinds.NewID(overview.ControlPlaneMachineSetKind, s.namespace, "cluster")
 	explained, err := overview.ExplainControlPlane(t.Context(), s.stage.Connect(t), id)
 	if err != nil {
 		t.Fatal(err)

@@ -68,12 +68,7 @@ var patchCommand = regexp.MustCompile(`^kubectl patch ([a-z]+)\.\S+ (\S+) -n def
 // runPrinted does what the first command says that `runlevel why` prints of a machine. It is to be about the object.
 func (s *scene) runPrinted(machine string, object client.Object) {
 	s.t.Helper()
-	id := kinds.ID{
-		Group:     overview.Kind.Group,
-		Kind:      overview.Kind.Kind,
-		Namespace: metav1.NamespaceDefault,
-		Name:      machine,
-	}
+	id := kinds.NewID(overview.Kind, metav1.NamespaceDefault, machine)
 	said, err := overview.Explain(s.t.Context(), sandboxtest.Connect(s.t, s.control.Config), id)
 	s.must(err)
 	for _, statement := range said.Statements {

@@ -142,7 +142,7 @@ func (f *setFacts) overview() *ControlPlaneOverview {
 			membership.IsUpToDate = ptr.To(!m.IsOutdated)
 		}
 		o.machines = append(o.machines,
-			setMember{kinds.ID{Group: Kind.Group, Kind: Kind.Kind, Namespace: o.Namespace, Name: m.Name}, membership})
+			setMember{kinds.NewID(Kind, o.Namespace, m.Name), membership})
 	}
 	return o
 }

@@ -249,7 +249,7 @@ func (f *setFacts) nodeHold(machine, name string, node *corev1.Node) []MachineHo
 	if m, ok := f.judgedMachine(machine); !ok || !f.isNotReady(m) {
 		return nil
 	}
-	hold := MachineHold{Type: NodeNotReady, Object: &kinds.ID{Kind: "Node", Name: name}, Message: "its node is gone"}
+	hold := MachineHold{Type: NodeNotReady, Object: new(kinds.NewID(kinds.Node, "", name)), Message: "its node is gone"}
 	if node != nil {
 		ready := controlplane.NodeReady(node)
 		hold.Message = fmt.Sprintf("its node reports Ready=%s (%s)", ready.Status, ready.Reason)

@@ -146,7 +146,7 @@ func (n *nodeList) hold(m metav1.Object, group, providerID string, since time.Ti
 	}
 	if len(nodes) > 0 {
 		node := slices.MinFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-		hold.Object = &kinds.ID{Kind: "Node", Name: node.Name}
+		hold.Object = new(kinds.NewID(kinds.Node, "", node.Name))
 		hold.Message += fmt.Sprintf(", which node %s has; it belongs to machine %s", node.Name, machineOf(node))
 	}
 	return hold

@@ -180,7 +180,7 @@ func (f *machineFacts) drainHolds() []MachineHold {
 	for _, name := range f.nodes.othersCordoned(node) {
 		holds = append(holds, MachineHold{
 			Type:   ControlPlaneNode,
-			Object: &kinds.ID{Kind: "Node", Name: name},
+			Object: new(kinds.NewID(kinds.Node, "", name)),
 			Since:  f.becameTrue(machinev1beta1.MachineDrainable),
 		})
 	}
@@ -214,7 +214,7 @@ func podHolds(pods []drain.HeldPod, since *time.Time) []MachineHold {
 	var holds []MachineHold
 	for _, pod := range left {
 		holds = append(holds, MachineHold{
-			Type: Pod, Name: string(pod.Hold), Object: &kinds.ID{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
+			Type: Pod, Name: string(pod.Hold), Object: new(kinds.NewID(kinds.Pod, pod.Namespace, pod.Name)),
 			Budgets: pod.Budgets, Toleration: pod.Toleration, Message: pod.Message, Since: since,
 		})
 	}
@@ -285,12 +285,7 @@ func (f *machineFacts) startHolds() []MachineHold {
 
 // infraID identifies the infrastructure object.
 func (f *machineFacts) infraID() *kinds.ID {
-	return &kinds.ID{
-		Group:     f.infra.kind.Group,
-		Kind:      f.infra.kind.Kind,
-		Namespace: f.machine.Namespace,
-		Name:      f.machine.Name,
-	}
+	return new(kinds.NewID(f.infra.kind.GroupKind(), f.machine.Namespace, f.machine.Name))
 }
 
 // instance names infrastructure that is no object of the cluster.

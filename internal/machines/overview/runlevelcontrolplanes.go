@@ -89,12 +89,7 @@ func (f *planeFacts) overview() *ControlPlaneOverview {
 			membership.IsUpToDate = ptr.To(c.Status == metav1.ConditionTrue)
 		}
 		o.machines = append(o.machines,
-			setMember{kinds.ID{
-				Group:     ClusterAPIKind.Group,
-				Kind:      ClusterAPIKind.Kind,
-				Namespace: m.Namespace,
-				Name:      m.Name,
-			}, membership})
+			setMember{kinds.NewID(ClusterAPIKind, m.Namespace, m.Name), membership})
 	}
 	return o
 }

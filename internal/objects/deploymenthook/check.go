@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -157,8 +157,6 @@ func has(names []string) string {
 
 const createOnlyAnnotation = "release.openshift.io/create-only"
 
-var deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-
 // Check returns the problems of hooks in a manifest of any kind: those of Parse for a Deployment, and contradictions
 // between hooks and the rest of the manifest.
 func Check(manifest *unstructured.Unstructured) []HookProblem {
@@ -215,9 +213,9 @@ func wrongKind(object *unstructured.Unstructured) []HookProblem {
 	kind := object.GroupVersionKind().GroupKind()
 	name := kind.Kind
 	switch {
-	case kind == deploymentKind:
+	case kind == kinds.Deployment:
 		return nil
-	case name == deploymentKind.Kind:
+	case name == kinds.Deployment.Kind:
 		name = kind.String()
 	}
 	return []HookProblem{outside(RuleMisplaced, annotationPath(Annotation),

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // Immutable returns the changes from one object to another, as returned by Diff, that
@@ -131,21 +133,21 @@ var roleRef = []immutable{{field: "roleRef", defaults: map[string]any{"apiGroup"
 // immutables are the fields that API servers refuse to change, by kind. A test
 // compares the table with a real API server.
 var immutables = map[schema.GroupKind][]immutable{
-	kindOf("ConfigMap"): {
+	kinds.ConfigMap: {
 		{field: "data", when: isMarkedImmutable}, {field: "binaryData", when: isMarkedImmutable},
 		{field: "immutable", when: isMarkedImmutable},
 	},
-	kindOf("Secret"): {
+	kinds.Secret: {
 		{field: "data", when: isMarkedImmutable}, {field: "stringData", when: isMarkedImmutable},
 		{field: "immutable", when: isMarkedImmutable},
 		{field: "type", fallback: "Opaque"},
 	},
-	kindOf("Service"): {
+	kinds.Service: {
 		{field: "spec.clusterIP", removable: true, when: hasAddress},
 		{field: "spec.clusterIPs", removable: true, when: hasAddress},
 		{field: "spec.loadBalancerClass", when: staysLoadBalancer},
 	},
-	kindOf("PersistentVolumeClaim"): {
+	kinds.PersistentVolumeClaim: {
 		{
 			field:    "spec",
 			except:   []string{"resources", "volumeAttributesClassName"},
@@ -153,12 +155,12 @@ var immutables = map[schema.GroupKind][]immutable{
 		},
 		{field: "spec.resources.requests.storage", when: requestsLessStorage},
 	},
-	kindOf("PersistentVolume"): {
+	kinds.PersistentVolume: {
 		{field: "spec.csi"}, {field: "spec.hostPath"}, {field: "spec.local"}, {field: "spec.nfs"},
 		{field: "spec.volumeMode", fallback: "Filesystem"},
 	},
-	kindOf("ResourceQuota"): {{field: "spec.scopes"}},
-	kindOf("Pod"): {
+	kinds.ResourceQuota: {{field: "spec.scopes"}},
+	kinds.Pod: {
 		{
 			field:  "spec",
 			ofPods: true,
@@ -166,10 +168,10 @@ var immutables = map[schema.GroupKind][]immutable{
 				"schedulingGates"},
 		},
 	},
-	kindOf("Deployment.apps"): workloadSelector,
-	kindOf("ReplicaSet.apps"): workloadSelector,
-	kindOf("DaemonSet.apps"):  workloadSelector,
-	kindOf("StatefulSet.apps"): {
+	kinds.Deployment: workloadSelector,
+	kinds.ReplicaSet: workloadSelector,
+	kinds.DaemonSet:  workloadSelector,
+	kinds.StatefulSet: {
 		{field: "spec", except: []string{"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
 			"persistentVolumeClaimRetentionPolicy", "minReadySeconds"},
 			defaults: map[string]any{
@@ -177,38 +179,32 @@ var immutables = map[schema.GroupKind][]immutable{
 				"volumeClaimTemplates.*.spec.volumeMode": "Filesystem",
 			}},
 	},
-	kindOf("Job.batch"): {
+	kinds.Job: {
 		{field: "spec.selector"}, {field: "spec.template", ofPods: true},
 		{field: "spec.completions", when: isNotElastic}, {field: "spec.podFailurePolicy"},
 		{field: "spec.backoffLimitPerIndex"}, {field: "spec.successPolicy"}, {field: "spec.managedBy"},
 		{field: "spec.completionMode", fallback: "NonIndexed"},
 	},
-	kindOf("RoleBinding.rbac.authorization.k8s.io"):        roleRef,
-	kindOf("ClusterRoleBinding.rbac.authorization.k8s.io"): roleRef,
-	kindOf("StorageClass.storage.k8s.io"): {
+	kinds.RoleBinding:        roleRef,
+	kinds.ClusterRoleBinding: roleRef,
+	kinds.StorageClass: {
 		{field: "provisioner"}, {field: "parameters"},
 		{field: "reclaimPolicy", fallback: "Delete"}, {field: "volumeBindingMode", fallback: "Immediate"},
 	},
-	kindOf("VolumeAttributesClass.storage.k8s.io"): {{field: "driverName"}, {field: "parameters"}},
-	kindOf("CSIDriver.storage.k8s.io"): {{field: "spec.attachRequired", fallback: true},
+	kinds.VolumeAttributesClass: {{field: "driverName"}, {field: "parameters"}},
+	kinds.CSIDriver: {{field: "spec.attachRequired", fallback: true},
 		{field: "spec.volumeLifecycleModes", fallback: []any{"Persistent"}}},
-	kindOf("IngressClass.networking.k8s.io"): {{field: "spec.controller"}},
-	kindOf("PriorityClass.scheduling.k8s.io"): {
+	kinds.IngressClass: {{field: "spec.controller"}},
+	kinds.PriorityClass: {
 		{field: "value", fallback: int64(0)}, {field: "preemptionPolicy", fallback: "PreemptLowerPriority"},
 	},
-	kindOf("RuntimeClass.node.k8s.io"):              {{field: "handler"}},
-	kindOf("EndpointSlice.discovery.k8s.io"):        {{field: "addressType"}},
-	kindOf("ResourceClaim.resource.k8s.io"):         {{field: "spec"}},
-	kindOf("ResourceClaimTemplate.resource.k8s.io"): {{field: "spec"}},
-	kindOf("CustomResourceDefinition.apiextensions.k8s.io"): {
+	kinds.RuntimeClass:          {{field: "handler"}},
+	kinds.EndpointSlice:         {{field: "addressType"}},
+	kinds.ResourceClaim:         {{field: "spec"}},
+	kinds.ResourceClaimTemplate: {{field: "spec"}},
+	kinds.CustomResourceDefinition: {
 		{field: "spec.group"}, {field: "spec.scope"}, {field: "spec.names.plural"}, {field: "spec.names.kind"},
 	},
-}
-
-// kindOf parses KIND.GROUP.
-func kindOf(text string) schema.GroupKind {
-	kind, group, _ := strings.Cut(text, ".")
-	return schema.GroupKind{Kind: kind, Group: group}
 }
 
 // podDefaults are the defaults of fields of pods, at any depth. Fields that the API

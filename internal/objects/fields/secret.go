@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // The masks of a secret, and of the second one if two differ.
@@ -40,7 +41,7 @@ func IsMask(value any) bool { return value == masked || value == maskedOther }
 // isSecret reports whether a mapping is a Secret, in any version: "/v1" is the same as
 // "v1". A nested mapping may be only a reference to a Secret.
 func isSecret(fields map[string]any, isWhole bool) bool {
-	if fields["kind"] != "Secret" || groupKind(fields) != kindOf("Secret") {
+	if groupKind(fields) != kinds.Secret {
 		return false
 	}
 	if isWhole {

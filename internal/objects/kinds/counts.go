@@ -27,8 +27,8 @@ type Count struct {
 // NewObjectCounts sums up counts of different kinds.
 func NewObjectCounts(counts []Count) ObjectCounts {
 	sum := ObjectCounts{Kinds: slices.Clone(counts)}
-	for _, of := range counts {
-		sum.Objects += of.Objects
+	for _, count := range counts {
+		sum.Objects += count.Objects
 	}
 	slices.SortFunc(sum.Kinds, func(a, b Count) int {
 		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group))
@@ -57,16 +57,15 @@ func (t ObjectCounts) String() string {
 	return printable.Line(text)
 }
 
-// name returns the count with the kind. The group is added only if another kind has the
-// same name.
-func (t ObjectCounts) name(of Count) string {
-	text := of.Kind
-	if of.Objects > 1 {
-		text = strconv.Itoa(of.Objects) + " " + Plural(of.Kind, of.Resource)
+// name returns the count with the kind. The group is added only if another kind has the same name.
+func (t ObjectCounts) name(count Count) string {
+	text := count.Kind
+	if count.Objects > 1 {
+		text = strconv.Itoa(count.Objects) + " " + Plural(count.Kind, count.Resource)
 	}
-	isNamesake := func(other Count) bool { return other.Kind == of.Kind && other.Group != of.Group }
-	if of.Group != "" && slices.ContainsFunc(t.Kinds, isNamesake) {
-		text += " of " + of.Group
+	isNamesake := func(other Count) bool { return other.Kind == count.Kind && other.Group != count.Group }
+	if count.Group != "" && slices.ContainsFunc(t.Kinds, isNamesake) {
+		text += " of " + count.Group
 	}
 	return text
 }

@@ -1,4 +1,12 @@
 package kinds
 
-// CountingKinds are those of which CountsChanges is true.
-var CountingKinds = countsChanges
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// Table returns all kinds of the table.
+func Table() []schema.GroupKind {
+	var kinds []schema.GroupKind
+	for kind := range table {
+		kinds = append(kinds, kind)
+	}
+	return kinds
+}

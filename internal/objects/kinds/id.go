@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -16,6 +17,16 @@ type ID struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+}
+
+// NewID returns the ID of an object of a kind. The namespace of a cluster-scoped object is empty.
+func NewID(kind schema.GroupKind, namespace, name string) ID {
+	return ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace, Name: name}
+}
+
+// IDOf returns the ID of an object, with the namespace that the object has.
+func IDOf(object *unstructured.Unstructured) ID {
+	return NewID(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
 }
 
 // GroupKind returns the kind of the object.

@@ -1,11 +1,11 @@
-// Package kinds identifies objects, and knows the built-in kinds of Kubernetes: their
-// versions, whether they are namespaced, which Services the API server calls because of
-// their objects, and which raise their generation at every change. ObjectCounts counts
-// objects by their kinds.
+// Package kinds identifies objects, and has the properties of Kubernetes' own kinds: their versions and scopes, where
+// their pods are, when they are applied and deleted, and what a delete of them loses. ObjectCounts counts objects by
+// their kinds.
 //
-// It knows no custom resources: see their CustomResourceDefinitions.
+// table.go has a row for each kind; functions such as PodSpec and StageOf are views of the table. Custom resources are
+// described by their CustomResourceDefinitions instead.
 //
-// ScopeOf, Scheme and CalledServices are the calls to start from.
+// A kind, such as Deployment, or ScopeOf is the place to start from.
 package kinds
 
 import (
@@ -23,17 +23,6 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// Kinds that other packages refer to.
-var (
-	Deployment               = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	Namespace                = schema.GroupKind{Kind: "Namespace"}
-	CustomResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	APIService               = schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}
-	Job                      = schema.GroupKind{Group: "batch", Kind: "Job"}
-	ClusterOperator          = schema.GroupKind{Group: "config.openshift.io", Kind: "ClusterOperator"}
-	ClusterVersion           = schema.GroupKind{Group: "config.openshift.io", Kind: "ClusterVersion"}
-)
-
 // ClusterVersionName is the name of the only ClusterVersion that counts.
 const ClusterVersionName = "version"
 
@@ -41,10 +30,9 @@ const ClusterVersionName = "version"
 // the version of Kubernetes that removed them.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsv1.AddToScheme,
-		apiextensionsv1beta1.AddToScheme} {
-		utilruntime.Must(add(scheme))
-	}
+	utilruntime.Must(clientscheme.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1beta1.AddToScheme(scheme))
 	return scheme
 })
 

@@ -14,6 +14,6 @@ func ScaleTarget(autoscaler *unstructured.Unstructured) (target ID, scales bool)
 	if ref["name"] == "" {
 		return ID{}, false
 	}
-	kind := schema.FromAPIVersionAndKind(cmp.Or(ref["apiVersion"], "apps/v1"), cmp.Or(ref["kind"], "Deployment"))
-	return ID{Group: kind.Group, Kind: kind.Kind, Namespace: autoscaler.GetNamespace(), Name: ref["name"]}, true
+	kind := schema.FromAPIVersionAndKind(cmp.Or(ref["apiVersion"], "apps/v1"), cmp.Or(ref["kind"], Deployment.Kind))
+	return NewID(kind.GroupKind(), autoscaler.GetNamespace(), ref["name"]), true
 }

@@ -1,49 +1,67 @@
 package kinds
 
 import (
-	"strings"
+	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CalledServices returns the Services that the API server calls because of an object: a
-// webhook configuration or an APIService.
-func CalledServices(object *unstructured.Unstructured) []types.NamespacedName {
-	switch kind := object.GroupVersionKind().GroupKind(); {
-	case strings.HasSuffix(kind.Kind, "WebhookConfiguration") && kind.Group == "admissionregistration.k8s.io":
-		webhooks, _, _ := unstructured.NestedFieldNoCopy(object.Object, "webhooks")
-		list, _ := webhooks.([]any)
-		seen := map[types.NamespacedName]bool{}
-		var called []types.NamespacedName
-		for _, webhook := range list {
-			fields, _ := webhook.(map[string]any)
-			for _, service := range serviceAt(fields, "clientConfig", "service") {
-				if !seen[service] {
-					seen[service] = true
-					called = append(called, service)
-				}
-			}
-		}
-		return called
-	case kind == APIService:
-		return serviceAt(object.Object, "spec", "service")
-	default:
+// ClientConfigs returns the mappings of an object that configure which servers the API server calls, and by which
+// certificates it verifies them: of webhooks, of an APIService, or of the conversion of a definition.
+func ClientConfigs(object *unstructured.Unstructured) []map[string]any {
+	path := ClientConfigPath(object.GroupVersionKind().GroupKind())
+	if path == nil {
 		return nil
+	}
+	return mappingsAt(object.Object, path)
+}
+
+// mappingsAt returns the mappings at a path, which may lead through a list.
+func mappingsAt(value any, path []string) []map[string]any {
+	if items, isList := value.([]any); isList {
+		var found []map[string]any
+		for _, item := range items {
+			found = append(found, mappingsAt(item, path)...)
+		}
+		return found
+	}
+	fields, isMapping := value.(map[string]any)
+	switch {
+	case !isMapping:
+		return nil
+	case len(path) == 0:
+		return []map[string]any{fields}
+	default:
+		return mappingsAt(fields[path[0]], path[1:])
 	}
 }
 
-// serviceAt returns the Service of a reference, if there is one.
-func serviceAt(fields map[string]any, path ...string) []types.NamespacedName {
-	reference, _, _ := unstructured.NestedFieldNoCopy(fields, path...)
-	named, isMapping := reference.(map[string]any)
-	if !isMapping {
+// ConfiguredServices returns the Services that client configurations name, each once.
+func ConfiguredServices(configs []map[string]any) []types.NamespacedName {
+	var services []types.NamespacedName
+	for _, config := range configs {
+		reference, isMapping := config["service"].(map[string]any)
+		if !isMapping {
+			continue
+		}
+		namespace, _ := reference["namespace"].(string)
+		name, _ := reference["name"].(string)
+		if service := (types.NamespacedName{Namespace: namespace, Name: name}); !slices.Contains(services, service) {
+			services = append(services, service)
+		}
+	}
+	return services
+}
+
+// CalledServices returns the Services that the API server calls because of an object: a webhook configuration or an
+// APIService. It calls the conversion webhook of a definition only for objects of several versions.
+func CalledServices(object *unstructured.Unstructured) []types.NamespacedName {
+	if object.GroupVersionKind().GroupKind() == CustomResourceDefinition {
 		return nil
 	}
-	namespace, _ := named["namespace"].(string)
-	name, _ := named["name"].(string)
-	return []types.NamespacedName{{Namespace: namespace, Name: name}}
+	return ConfiguredServices(ClientConfigs(object))
 }
 
 // ReadyEndpoints returns how many endpoints of a slice are ready. Nil conditions mean ready.

@@ -70,19 +70,19 @@ type rule func(object live, related Related) Verdict
 // full are the rules of Full. Other built-in kinds are ready at once, also a
 // PersistentVolumeClaim: it may have to wait for a pod that comes later.
 var full = map[schema.GroupKind]rule{
-	{Group: "apps", Kind: "Deployment"}:  checkDeployment,
-	{Group: "apps", Kind: "ReplicaSet"}:  checkReplicaSet,
-	{Kind: "ReplicationController"}:      checkReplicaSet,
-	{Group: "apps", Kind: "StatefulSet"}: checkStatefulSet,
-	{Group: "apps", Kind: "DaemonSet"}:   checkDaemonSet,
-	{Group: "batch", Kind: "Job"}:        checkJob,
-	{Kind: "Pod"}:                        checkPod,
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: checkWebhooks,
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   checkWebhooks,
-	kinds.APIService:               checkAPIService,
-	kinds.ClusterOperator:          checkClusterOperator,
-	kinds.CustomResourceDefinition: checkDefinition,
-	kinds.Namespace:                checkNamespace,
+	kinds.Deployment:                     checkDeployment,
+	kinds.ReplicaSet:                     checkReplicaSet,
+	kinds.ReplicationController:          checkReplicaSet,
+	kinds.StatefulSet:                    checkStatefulSet,
+	kinds.DaemonSet:                      checkDaemonSet,
+	kinds.Job:                            checkJob,
+	kinds.Pod:                            checkPod,
+	kinds.ValidatingWebhookConfiguration: checkWebhooks,
+	kinds.MutatingWebhookConfiguration:   checkWebhooks,
+	kinds.APIService:                     checkAPIService,
+	kinds.ClusterOperator:                checkClusterOperator,
+	kinds.CustomResourceDefinition:       checkDefinition,
+	kinds.Namespace:                      checkNamespace,
 }
 
 // Check returns whether a live object is ready. The object is nil if it does not
@@ -126,7 +126,7 @@ func Awaits(object *unstructured.Unstructured, standard Standard) bool {
 	}
 	_, isKnown := full[kind]
 	switch {
-	case callsServices(kind):
+	case kinds.ClientConfigPath(kind) != nil && kind != kinds.CustomResourceDefinition:
 		return len(kinds.CalledServices(object)) > 0
 	case isKnown:
 		return true

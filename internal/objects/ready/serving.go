@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -64,10 +63,4 @@ func checkWebhooks(o live, related Related) Verdict {
 	default:
 		return waiting("nothing serves the Services %s yet", strings.Join(silent, ", "))
 	}
-}
-
-// callsServices reports whether objects of a kind wait only for Services.
-func callsServices(kind schema.GroupKind) bool {
-	return kind == kinds.APIService ||
-		kind.Group == "admissionregistration.k8s.io" && strings.HasSuffix(kind.Kind, "WebhookConfiguration")
 }

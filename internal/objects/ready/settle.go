@@ -4,16 +4,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
-
-// settling are the workloads whose pods run for ever.
-var settling = map[schema.GroupKind]bool{
-	kinds.Deployment: true, {Group: "apps", Kind: "StatefulSet"}: true, {Group: "apps", Kind: "DaemonSet"}: true,
-	{Group: "apps", Kind: "ReplicaSet"}: true,
-}
 
 // WithoutProbe returns the containers of a workload that are ready as soon as they have started: they have neither a
 // readiness probe nor a startup probe. It returns none if the workload sets minReadySeconds, or has the annotation
@@ -21,7 +14,9 @@ var settling = map[schema.GroupKind]bool{
 func WithoutProbe(manifest *unstructured.Unstructured) []string {
 	o := live(manifest.Object)
 	_, isMarked := manifest.GetAnnotations()[Annotation]
-	if !settling[manifest.GroupVersionKind().GroupKind()] || isMarked || o.number(0, "spec", "minReadySeconds") > 0 ||
+	kind := manifest.GroupVersionKind().GroupKind()
+	runsForever := kinds.IsWorkload(kind) && kind.Group == kinds.Deployment.Group
+	if !runsForever || isMarked || o.number(0, "spec", "minReadySeconds") > 0 ||
 		wanted(o) == 0 {
 		return nil
 	}

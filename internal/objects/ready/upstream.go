@@ -25,11 +25,11 @@ const (
 
 // upstream are the kinds that the cluster-version operator checks after it has applied them.
 var upstream = map[schema.GroupKind]rule{
-	{Group: "apps", Kind: "Deployment"}: checkDeploymentUpstream,
-	{Group: "apps", Kind: "DaemonSet"}:  checkDaemonSetUpstream,
-	{Group: "batch", Kind: "Job"}:       checkJobUpstream,
-	kinds.ClusterOperator:               checkClusterOperator,
-	kinds.CustomResourceDefinition:      checkDefinitionUpstream,
+	kinds.Deployment:               checkDeploymentUpstream,
+	kinds.DaemonSet:                checkDaemonSetUpstream,
+	kinds.Job:                      checkJobUpstream,
+	kinds.ClusterOperator:          checkClusterOperator,
+	kinds.CustomResourceDefinition: checkDefinitionUpstream,
 }
 
 func checkUpstream(kind schema.GroupKind, o live, related Related) Verdict {

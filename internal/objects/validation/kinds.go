@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,6 +46,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
 	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
 	"k8s.io/kubernetes/pkg/registry/storage/storageclass"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // A validation returns what is wrong with an object, in its internal version.
@@ -55,46 +56,40 @@ type validation func(context.Context, runtime.Object) field.ErrorList
 // validations are those of the kinds that releases have. They are the strategies of the API server where these need
 // nothing else of it, and the functions that strategies call where they do.
 var validations = map[schema.GroupKind]validation{
-	kindOf("ConfigMap"):             of(corevalidation.ValidateConfigMap),
-	kindOf("LimitRange"):            by(limitrange.Strategy),
-	kindOf("Namespace"):             of(corevalidation.ValidateNamespace),
-	kindOf("PersistentVolume"):      of(validateVolume),
-	kindOf("PersistentVolumeClaim"): of(validateClaim),
-	kindOf("Pod"):                   of(validatePod),
-	kindOf("ReplicationController"): of(validateReplicationController),
-	kindOf("ResourceQuota"):         by(resourcequota.Strategy),
-	kindOf("Secret"):                of(corevalidation.ValidateSecret),
-	kindOf("Service"):               of(validateService),
-	kindOf("ServiceAccount"):        of(corevalidation.ValidateServiceAccount),
+	kinds.ConfigMap:             of(corevalidation.ValidateConfigMap),
+	kinds.LimitRange:            by(limitrange.Strategy),
+	kinds.Namespace:             of(corevalidation.ValidateNamespace),
+	kinds.PersistentVolume:      of(validateVolume),
+	kinds.PersistentVolumeClaim: of(validateClaim),
+	kinds.Pod:                   of(validatePod),
+	kinds.ReplicationController: of(validateReplicationController),
+	kinds.ResourceQuota:         by(resourcequota.Strategy),
+	kinds.Secret:                of(corevalidation.ValidateSecret),
+	kinds.Service:               of(validateService),
+	kinds.ServiceAccount:        of(corevalidation.ValidateServiceAccount),
 
-	kindOf("DaemonSet.apps"):   by(daemonset.Strategy),
-	kindOf("Deployment.apps"):  by(deployment.Strategy),
-	kindOf("ReplicaSet.apps"):  of(validateReplicaSet),
-	kindOf("StatefulSet.apps"): by(statefulset.Strategy),
-	kindOf("CronJob.batch"):    by(cronjob.Strategy),
-	kindOf("Job.batch"):        of(validateJob),
+	kinds.DaemonSet:   by(daemonset.Strategy),
+	kinds.Deployment:  by(deployment.Strategy),
+	kinds.ReplicaSet:  of(validateReplicaSet),
+	kinds.StatefulSet: by(statefulset.Strategy),
+	kinds.CronJob:     by(cronjob.Strategy),
+	kinds.Job:         of(validateJob),
 
-	kindOf("HorizontalPodAutoscaler.autoscaling"): by(horizontalpodautoscaler.Strategy),
-	kindOf("PodDisruptionBudget.policy"):          by(poddisruptionbudget.Strategy),
-	kindOf("PriorityClass.scheduling.k8s.io"):     by(priorityclass.Strategy),
-	kindOf("RuntimeClass.node.k8s.io"):            by(runtimeclass.Strategy),
-	kindOf("CSIDriver.storage.k8s.io"):            by(csidriver.Strategy),
-	kindOf("StorageClass.storage.k8s.io"):         by(storageclass.Strategy),
+	kinds.HorizontalPodAutoscaler: by(horizontalpodautoscaler.Strategy),
+	kinds.PodDisruptionBudget:     by(poddisruptionbudget.Strategy),
+	kinds.PriorityClass:           by(priorityclass.Strategy),
+	kinds.RuntimeClass:            by(runtimeclass.Strategy),
+	kinds.CSIDriver:               by(csidriver.Strategy),
+	kinds.StorageClass:            by(storageclass.Strategy),
 
-	kindOf("Ingress.networking.k8s.io"):       by(ingress.Strategy),
-	kindOf("IngressClass.networking.k8s.io"):  by(ingressclass.Strategy),
-	kindOf("NetworkPolicy.networking.k8s.io"): by(networkpolicy.Strategy),
+	kinds.Ingress:       by(ingress.Strategy),
+	kinds.IngressClass:  by(ingressclass.Strategy),
+	kinds.NetworkPolicy: by(networkpolicy.Strategy),
 
-	kindOf("ClusterRole.rbac.authorization.k8s.io"):        by(clusterrole.Strategy),
-	kindOf("ClusterRoleBinding.rbac.authorization.k8s.io"): by(clusterrolebinding.Strategy),
-	kindOf("Role.rbac.authorization.k8s.io"):               by(role.Strategy),
-	kindOf("RoleBinding.rbac.authorization.k8s.io"):        by(rolebinding.Strategy),
-}
-
-// kindOf parses KIND.GROUP.
-func kindOf(text string) schema.GroupKind {
-	kind, group, _ := strings.Cut(text, ".")
-	return schema.GroupKind{Group: group, Kind: kind}
+	kinds.ClusterRole:        by(clusterrole.Strategy),
+	kinds.ClusterRoleBinding: by(clusterrolebinding.Strategy),
+	kinds.Role:               by(role.Strategy),
+	kinds.RoleBinding:        by(rolebinding.Strategy),
 }
 
 // by returns the validation of a strategy.

@@ -74,12 +74,9 @@ func condition(t *testing.T, s configv1.ClusterVersionStatus,
 }
 
 func operatorProblem(name, why string, effect reason.Effect) clusterversion.ReleaseProblem {
-	return clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{
-		Group: "config.openshift.io",
-		Kind:  "ClusterOperator",
-		Name:  name,
-	}, Reason: why, Effect: effect,
-		Since: noon, For: "it waits"}, IsWait: true}
+	id := kinds.NewID(kinds.ClusterOperator, "", name)
+	wait := apply.Wait{ID: id, Reason: why, Effect: effect, Since: noon, For: "it waits"}
+	return clusterversion.ReleaseProblem{Wait: wait, IsWait: true}
 }
 
 func TestWaitsBecomeSlowAndFail(t *testing.T) {
@@ -95,12 +92,16 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 		},
 		IsWait: true,
 	}
-	refused := clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{
-		Kind:      "ConfigMap",
-		Namespace: "a",
-		Name:      "b",
-	}, Reason: "UpdatePayloadClusterError", IsRetry: true, Since: noon,
-		For: `Internal error occurred: failed calling webhook "a.example.com"`}, IsWait: true}
+	refused := clusterversion.ReleaseProblem{
+		Wait: apply.Wait{
+			ID:      kinds.NewID(kinds.ConfigMap, "a", "b"),
+			Reason:  "UpdatePayloadClusterError",
+			IsRetry: true,
+			Since:   noon,
+			For:     `Internal error occurred: failed calling webhook "a.example.com"`,
+		},
+		IsWait: true,
+	}
 	ageless := degraded
 	ageless.Since = time.Time{}
 	for _, test := range []struct {

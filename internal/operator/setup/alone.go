@@ -13,12 +13,7 @@ import (
 )
 
 // clusterVersionOperator is the Deployment of the cluster-version operator.
-var clusterVersionOperator = kinds.ID{
-	Group:     "apps",
-	Kind:      "Deployment",
-	Namespace: "openshift-cluster-version",
-	Name:      "cluster-version-operator",
-}
+var clusterVersionOperator = kinds.NewID(kinds.Deployment, "openshift-cluster-version", "cluster-version-operator")
 
 // checkAlone refuses to install over an operator that is part of a release, which sets its image, and beside a
 // cluster-version operator, which would apply its own release to the same objects.

@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/runlevel/runlevel/install"
@@ -30,26 +29,18 @@ import (
 
 var (
 	clusterVersions = kinds.ClusterVersion.WithVersion("v1")
-	deployments     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	definitions     = schema.GroupVersionKind{
-		Group:   "apiextensions.k8s.io",
-		Version: "v1",
-		Kind:    "CustomResourceDefinition",
-	}
+	deployments     = kinds.Deployment.WithVersion("v1")
+	definitions     = kinds.CustomResourceDefinition.WithVersion("v1")
 )
 
 // theOperator is the operator's Deployment.
-var theOperator = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "runlevel-system", Name: "runlevel-operator"}
+var theOperator = kinds.NewID(kinds.Deployment, "runlevel-system", "runlevel-operator")
 
 // rightsForReleases is the ClusterRole that an administrator may restrict. An install does not revert that.
-var rightsForReleases = kinds.ID{
-	Group: "rbac.authorization.k8s.io",
-	Kind:  "ClusterRole",
-	Name:  "runlevel-operator-apply",
-}
+var rightsForReleases = kinds.NewID(kinds.ClusterRole, "", "runlevel-operator-apply")
 
 // theVersion is the ClusterVersion that the operator follows.
-var theVersion = kinds.ID{Group: clusterVersions.Group, Kind: clusterVersions.Kind, Name: kinds.ClusterVersionName}
+var theVersion = kinds.NewID(clusterVersions.GroupKind(), "", kinds.ClusterVersionName)
 
 // An OperatorChange is the change of one object by an install or uninstall.
 type OperatorChange struct {
@@ -271,6 +262,5 @@ func (i *Installer) AwaitOperator(ctx context.Context, timeout time.Duration) er
 
 // idOf returns the name of an object.
 func idOf(object *unstructured.Unstructured) kinds.ID {
-	gvk := object.GroupVersionKind()
-	return kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	return kinds.IDOf(object)
 }

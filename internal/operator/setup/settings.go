@@ -18,7 +18,7 @@ import (
 
 // theSettings is the ConfigMap of the operator's flags, which its Deployment mounts. A release that replaces the
 // Deployment leaves them as they are.
-var theSettings = kinds.ID{Kind: "ConfigMap", Namespace: theOperator.Namespace, Name: theOperator.Name}
+var theSettings = kinds.NewID(kinds.ConfigMap, theOperator.Namespace, theOperator.Name)
 
 const (
 	settingsFile = "operator.yaml" // the flags, a line each

@@ -51,7 +51,7 @@ const remedy = "apply the version again from its source, which writes its copy"
 
 // id returns the Secret of a piece.
 func (s Store) id(digest string, piece int) kinds.ID {
-	return kinds.ID{Kind: "Secret", Namespace: s.Namespace, Name: s.name(digest, piece)}
+	return kinds.NewID(kinds.Secret, s.Namespace, s.name(digest, piece))
 }
 
 // piece reads a Secret of a copy.

@@ -18,18 +18,16 @@ import (
 
 	"golang.org/x/crypto/openpgp" //lint:ignore SA1019 the keyrings of OpenShift's library are of its types
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/openshift/library-go/pkg/verify"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // ConfigAnnotation marks the ConfigMap of a release with the keyrings whose signatures the next release needs.
 const ConfigAnnotation = verify.ReleaseAnnotationConfigMapVerifier
-
-var configMap = schema.GroupKind{Kind: "ConfigMap"}
 
 // The prefixes of the keys of that ConfigMap.
 const (
@@ -83,7 +81,7 @@ func configOf(release *payload.Payload) *payload.Manifest {
 	slices.SortStableFunc(all, payload.InOrder)
 	at := slices.IndexFunc(all, func(m *payload.Manifest) bool {
 		_, isMarked := m.Object().GetAnnotations()[ConfigAnnotation]
-		return isMarked && m.ID().GroupKind() == configMap && !m.IsTombstone()
+		return isMarked && m.ID().GroupKind() == kinds.ConfigMap && !m.IsTombstone()
 	})
 	if at < 0 {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -37,10 +38,12 @@ func describe(uses []use) string {
 // calls, and ServiceAccounts, have rules of their own.
 func checkDeletedInUse(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
-		if t.groupKind() == accountKind || s.isCreatedToo(t) {
+		if t.groupKind() == kinds.ServiceAccount || s.isCreatedToo(t) {
 			continue
 		}
-		uses := slices.DeleteFunc(s.usesOf(t), func(u use) bool { return slices.Contains(callers, u.By.groupKind()) })
+		uses := slices.DeleteFunc(s.usesOf(t), func(u use) bool {
+			return kinds.ClientConfigPath(u.By.groupKind()) != nil
+		})
 		if len(uses) == 0 {
 			continue
 		}

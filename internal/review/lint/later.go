@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -46,7 +47,7 @@ func checkWaitsForLater(s *subject, r *reporter) {
 func needsItsPods(m *manifest) bool {
 	replicas, isSet := m.get("spec", "replicas").(int64)
 	_, hasExpression := m.annotations[ready.Annotation]
-	hasPods := references.PodSpec(m.groupKind()) != nil
+	hasPods := kinds.PodSpec(m.groupKind()) != nil
 	return hasPods && ready.Awaits(m.Object(), ready.Full) && !hasExpression && !(isSet && replicas == 0)
 }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/openshift/api/features"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -54,7 +53,7 @@ func checkOutOfOrder(s *subject, r *reporter) {
 	seen := map[need]bool{} // the variants of a needed object count once
 	for _, conflict := range s.implied().Conflicts {
 		m, needs := s.manifests[conflict.Task], s.manifests[conflict.Needs]
-		if isWebhooks(m) && len(backendsOf(m)) == 0 { // the API server ignores failures of these
+		if kinds.HasWebhooks(m.groupKind()) && len(backendsOf(m)) == 0 { // the API server ignores failures of these
 			continue
 		}
 		if key := (need{conflict.Task, needs.id}); !seen[key] && s.shareCluster(m, needs) {
@@ -193,7 +192,7 @@ func isForMajorVersions(m *manifest) bool {
 
 func mayHaveMajorVersion(m *manifest) bool {
 	return m.groupKind() == kinds.CustomResourceDefinition ||
-		m.groupKind() == schema.GroupKind{Group: "config.openshift.io", Kind: "FeatureGate"}
+		m.groupKind() == kinds.FeatureGate
 }
 
 func checkMajorVersionKind(s *subject, r *reporter) {
@@ -221,7 +220,7 @@ func checkImageNotInRelease(s *subject, r *reporter) {
 		known.Insert(spec)
 	}
 	for _, m := range s.normal {
-		if m.groupKind() == kinds.CustomResourceDefinition || !isWorkload(m) && m.kind.Kind != "Pod" {
+		if m.groupKind() == kinds.CustomResourceDefinition || !kinds.IsWorkload(m.groupKind()) && m.kind.Kind != "Pod" {
 			continue
 		}
 		for _, found := range keysNamed("image", m.Object().Object["spec"], []string{"spec"}) {
@@ -272,18 +271,12 @@ func checkReadyExpression(s *subject, r *reporter) {
 	}
 }
 
-// mustNotBeRecreated reports whether recreating an object would lose its content.
-func mustNotBeRecreated(m *manifest) bool {
-	return slices.Contains([]schema.GroupKind{kinds.CustomResourceDefinition, kinds.Namespace,
-		{Kind: "PersistentVolumeClaim"}}, m.groupKind())
-}
-
 func checkRecreateRefused(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		value, marked := m.annotations[recreate]
 		switch {
 		case !marked:
-		case mustNotBeRecreated(m) && value != "false":
+		case kinds.HoldsData(m.groupKind()) && value != "false":
 			r.field(m, annotation(recreate), "a %s is never recreated, because its content would be lost: drop %s",
 				m.kind.Kind, recreate)
 		case value != "true" && value != "false":

@@ -5,10 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -71,11 +68,11 @@ func unneeded(m *manifest, key string) string {
 	hooks := payload.HelmHooks(m.annotations)
 	isOfTest := slices.ContainsFunc(hooks, func(hook string) bool { return slices.Contains(payload.HelmTests, hook) })
 	switch {
-	case isHook && !isOfTest && references.PodSpec(m.groupKind()) == nil && kinds.Scheme().Recognizes(m.kind):
+	case isHook && !isOfTest && kinds.PodSpec(m.groupKind()) == nil && kinds.Scheme().Recognizes(m.kind):
 		return "it has no pods, and is applied like any other object"
 	case key == helmPolicyAnnotation && m.groupKind() == kinds.CustomResourceDefinition:
 		return "an uninstall keeps it as long as there are objects of it that the release does not have"
-	case key == helmPolicyAnnotation && m.groupKind() == schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+	case key == helmPolicyAnnotation && m.groupKind() == kinds.PersistentVolumeClaim:
 		return "an uninstall keeps it as data"
 	default:
 		return ""

@@ -106,27 +106,19 @@ type outageFinder struct {
 	workloads graph.PodIndex[*manifest]     // see workloadsOf
 }
 
-// callers are the kinds of objects that have the API server call a Service.
-var callers = []schema.GroupKind{
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
-	kinds.APIService,
-	kinds.CustomResourceDefinition,
-}
-
 // checkBackendDeleted looks for Services, or workloads behind them, that are deleted while the
 // API server still calls them. Requests that need the call would then fail.
 func checkBackendDeleted(s *subject, r *reporter) {
 	if len(s.tombstones) == 0 {
 		return
 	}
-	for _, kind := range callers {
+	for _, kind := range kinds.Callers() {
 		for _, caller := range s.byKind[kind] {
 			s.outages.reportBackends(r, caller)
 		}
 	}
 	for _, caller := range s.droppedObjects() { // which stays in the cluster
-		if slices.Contains(callers, caller.groupKind()) {
+		if kinds.ClientConfigPath(caller.groupKind()) != nil {
 			s.outages.reportBackends(r, caller)
 		}
 	}
@@ -161,7 +153,7 @@ func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend type
 		switch {
 		case deleter.groupKind() == kinds.Namespace:
 			called = fmt.Sprintf("the Service %s in it", backend)
-		case isWorkload(deleter):
+		case kinds.IsWorkload(deleter.groupKind()):
 			called = fmt.Sprintf("the Service %s, which has no other workload", backend)
 		}
 		var todo string
@@ -191,16 +183,8 @@ func backendsOf(m *manifest) []types.NamespacedName {
 		object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
 		object.Object["webhooks"] = slices.DeleteFunc(slices.Clone(webhooks), isOptional)
 	}
-	found := kinds.CalledServices(object)
-	if name := m.text("spec", "conversion", "webhook", "clientConfig", "service", "name"); name != "" {
-		namespace := m.text("spec", "conversion", "webhook", "clientConfig", "service", "namespace")
-		found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
-	}
-	return found
+	return kinds.ConfiguredServices(kinds.ClientConfigs(object))
 }
-
-// isWebhooks reports whether an object configures admission webhooks.
-func isWebhooks(m *manifest) bool { return slices.Contains(callers[:2], m.groupKind()) }
 
 // isOptional reports whether the API server ignores failures of a webhook.
 func isOptional(webhook any) bool {
@@ -212,7 +196,7 @@ func isOptional(webhook any) bool {
 // that of its Namespace, and that of the last workload behind it on the clusters of
 // the caller.
 func (f *outageFinder) deletersOf(caller *manifest, service types.NamespacedName) []*manifest {
-	id := kinds.ID{Kind: "Service", Namespace: service.Namespace, Name: service.Name}
+	id := kinds.NewID(kinds.Service, service.Namespace, service.Name)
 	var found []*manifest
 	for _, m := range slices.Concat(f.namespaces(service.Namespace), f.byID[id]) {
 		if m.isTombstone {
@@ -242,7 +226,7 @@ func (f *outageFinder) workloadsOf(service *manifest) []*manifest {
 	if f.workloads == nil {
 		f.workloads = graph.PodIndex[*manifest]{}
 		for _, m := range f.manifests {
-			if !isWorkload(m) {
+			if !kinds.IsWorkload(m.groupKind()) {
 				continue
 			}
 			for _, same := range f.withPrevious(m) {
@@ -263,21 +247,9 @@ func (f *outageFinder) allOf(id kinds.ID) []*manifest {
 
 // selects reports whether a Service selects the pods of a workload.
 func (f *outageFinder) selects(service, m *manifest) bool {
-	return isWorkload(m) && slices.ContainsFunc(f.withPrevious(m), func(same *manifest) bool {
+	return kinds.IsWorkload(m.groupKind()) && slices.ContainsFunc(f.withPrevious(m), func(same *manifest) bool {
 		return graph.Selects(service.Object(), same.Object())
 	})
-}
-
-// isWorkload reports whether an object creates pods.
-func isWorkload(m *manifest) bool {
-	switch m.kind.Group {
-	case "apps":
-		return slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"}, m.kind.Kind)
-	case "batch":
-		return m.kind.Kind == "Job" || m.kind.Kind == "CronJob"
-	default:
-		return false
-	}
 }
 
 // ownedByKubernetes are the Namespaces that every cluster has.

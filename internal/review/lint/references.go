@@ -92,7 +92,7 @@ func whileMissing(s *subject, m *manifest, reference references.Reference) strin
 		return ""
 	case isBinding(m) && reference.Consequence == references.Harmless && !hasUnbound(s, id.Namespace):
 		return "the binding has no effect on it until others make it"
-	case m.kind.Kind == "StatefulSet" && id.GroupKind() == serviceKind:
+	case m.kind.Kind == "StatefulSet" && id.GroupKind() == kinds.Service:
 		return "the pods have no DNS names of their own until others make it"
 	default:
 		return ""
@@ -109,7 +109,7 @@ func hasUnbound(s *subject, namespace string) bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(s.byKind[accountKind], func(m *manifest) bool {
+	return slices.ContainsFunc(s.byKind[kinds.ServiceAccount], func(m *manifest) bool {
 		return m.id.Namespace == namespace && !m.isTombstone && !bound.Has(m.id)
 	})
 }
@@ -187,7 +187,7 @@ func newMakers(s *subject) makers {
 // of returns who may make an object, as the end of a sentence: others, if it is not in a namespace or of a kind of
 // this payload, or a program of the payload that has the right.
 func (k makers) of(id kinds.ID) string {
-	namespace := kinds.ID{Kind: "Namespace", Name: id.Namespace}
+	namespace := kinds.NewID(kinds.Namespace, "", id.Namespace)
 	switch {
 	case id.Namespace != "" &&
 		!slices.ContainsFunc(k.byID[namespace], func(m *manifest) bool { return !m.isTombstone }):
@@ -199,8 +199,6 @@ func (k makers) of(id kinds.ID) string {
 	}
 }
 
-var secretKind = schema.GroupKind{Kind: "Secret"}
-
 // copying are the beginnings of annotations by which a controller copies a Secret or a ConfigMap into other namespaces.
 var copying = []string{"replicator.v1.mittwald.de/replicate-to", "reflector.v1.k8s.emberstack.com/reflection-auto-",
 	"kubed.appscode.com/sync"}
@@ -209,10 +207,10 @@ var copying = []string{"replicator.v1.mittwald.de/replicate-to", "reflector.v1.k
 // copies one of the same name, or that makes some of a custom resource. Those of the Prometheus operator are for
 // itself.
 func (k makers) ofSecrets(id kinds.ID) string {
-	if id.GroupKind() != secretKind {
+	if id.GroupKind() != kinds.Secret {
 		return ""
 	}
-	for _, m := range slices.Concat(k.byKind[secretKind], k.inside[id.Namespace]) {
+	for _, m := range slices.Concat(k.byKind[kinds.Secret], k.inside[id.Namespace]) {
 		isCopied := m.id.Name == id.Name && slices.ContainsFunc(sortedKeys(m.annotations), func(key string) bool {
 			return slices.ContainsFunc(copying, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 		})

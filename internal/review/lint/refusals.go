@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // These rules are about what an API server refuses of Kubernetes' own kinds. Its own code validates each object once;
@@ -105,19 +106,17 @@ func reportRefusals(s *subject, id string, r *reporter) {
 
 // checkInvalidWebhook checks admission webhooks for what an API server requires of them.
 func checkInvalidWebhook(s *subject, r *reporter) {
-	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
-		for _, m := range s.byKind[schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: kind}] {
-			webhooks, _ := m.get("webhooks").([]any)
-			for i, value := range webhooks {
-				webhook, isMapping := value.(map[string]any)
-				if m.isTombstone || !isMapping {
-					continue
-				}
-				at := []string{"webhooks", strconv.Itoa(i)}
-				for _, problem := range webhookProblems(webhook) {
-					r.field(m, append(slices.Clone(at), problem.key), fields.Refuses+"webhooks[%d].%s %s", i,
-						problem.key, problem.text)
-				}
+	for _, m := range slices.Concat(s.byKind[kinds.ValidatingWebhookConfiguration],
+		s.byKind[kinds.MutatingWebhookConfiguration]) {
+		webhooks, _ := m.get("webhooks").([]any)
+		for i, value := range webhooks {
+			webhook, isMapping := value.(map[string]any)
+			if m.isTombstone || !isMapping {
+				continue
+			}
+			for _, problem := range webhookProblems(webhook) {
+				r.field(m, []string{"webhooks", strconv.Itoa(i), problem.key}, fields.Refuses+"webhooks[%d].%s %s", i,
+					problem.key, problem.text)
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -27,13 +26,8 @@ func runningRules() []Rule {
 	}
 }
 
-var (
-	budgetKind     = schema.GroupKind{Group: "policy", Kind: "PodDisruptionBudget"}
-	autoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
-)
-
 func checkBudgetWithoutEviction(s *subject, r *reporter) {
-	for _, m := range s.byKind[budgetKind] {
+	for _, m := range s.byKind[kinds.PodDisruptionBudget] {
 		var budget policyv1.PodDisruptionBudget
 		if m.isTombstone || runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object().Object, &budget) != nil {
 			continue
@@ -71,7 +65,7 @@ func isShare(bound intstr.IntOrString, percent, pods int) bool {
 // DaemonSet has as many as there are nodes.
 func replicasOf(s *subject, pods []podSet) (total int, isFixed bool) {
 	for _, set := range pods {
-		scaled := slices.ContainsFunc(s.byKind[autoscalerKind], func(m *manifest) bool {
+		scaled := slices.ContainsFunc(s.byKind[kinds.HorizontalPodAutoscaler], func(m *manifest) bool {
 			target, _ := kinds.ScaleTarget(m.Object())
 			return target == set.by.id
 		})
@@ -90,7 +84,7 @@ func replicasOf(s *subject, pods []podSet) (total int, isFixed bool) {
 // checkUnmeasuredAutoscaler looks for autoscalers by utilization, a share of what pods request, of pods without
 // requests.
 func checkUnmeasuredAutoscaler(s *subject, r *reporter) {
-	for _, m := range s.byKind[autoscalerKind] {
+	for _, m := range s.byKind[kinds.HorizontalPodAutoscaler] {
 		target, isKnown := kinds.ScaleTarget(m.Object())
 		if m.isTombstone || !isKnown {
 			continue
@@ -114,7 +108,7 @@ func checkUnmeasuredAutoscaler(s *subject, r *reporter) {
 // hasDefaultRequest reports whether a LimitRange of the payload adds requests of a resource to the containers of a
 // namespace.
 func hasDefaultRequest(s *subject, namespace, resource string) bool {
-	return slices.ContainsFunc(s.byKind[schema.GroupKind{Kind: "LimitRange"}], func(m *manifest) bool {
+	return slices.ContainsFunc(s.byKind[kinds.LimitRange], func(m *manifest) bool {
 		limits, _ := m.get("spec", "limits").([]any)
 		return m.id.Namespace == namespace && !m.isTombstone && slices.ContainsFunc(limits, func(limit any) bool {
 			// The API server takes the default request from the first that is set.

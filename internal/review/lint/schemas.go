@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/crd"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -195,10 +194,6 @@ func (c *schemaChecker) validatorsOf(m *manifest) []*schemaValidator {
 	return found
 }
 
-// constraintsKind is the only custom resource whose missing fields OpenShift's API server
-// fills in before it validates.
-var constraintsKind = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
-
 func (c *schemaChecker) resourceChecks() []*schemaCheck {
 	var found []*schemaCheck
 	for _, m := range c.normal {
@@ -221,7 +216,7 @@ func (c *schemaChecker) validate(v *schemaValidator, m *manifest) []crd.SchemaPr
 		return nil
 	}
 	problems := definition.Check(c.ctx, m.Object().Object)
-	if m.groupKind() == constraintsKind {
+	if m.groupKind() == kinds.SecurityContextConstraints {
 		problems = slices.DeleteFunc(problems, func(p crd.SchemaProblem) bool { return p.Missing })
 	}
 	return problems

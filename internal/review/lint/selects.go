@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/references"
 )
 
 // These rules are about pods of the payload: which objects select them, and which ports they have.
@@ -38,7 +37,7 @@ type podSet struct {
 func findPods(s *subject) map[string][]podSet {
 	found := map[string][]podSet{}
 	for _, m := range s.normal {
-		path := references.PodSpec(m.groupKind())
+		path := kinds.PodSpec(m.groupKind())
 		spec, hasPods := m.get(path...).(map[string]any)
 		if path == nil || !hasPods {
 			continue
@@ -82,19 +81,10 @@ func (p podSet) hasPort(name string) bool {
 	return slices.ContainsFunc(containers, func(container map[string]any) bool { return hasPort(container, name) })
 }
 
-var serviceKind = schema.GroupKind{Kind: "Service"}
-
-// selectors are the fields with the selectors of pods, by kind.
-var selectors = map[schema.GroupKind][]string{
-	serviceKind: {"spec", "selector"},
-	{Group: "policy", Kind: "PodDisruptionBudget"}:      {"spec", "selector"},
-	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: {"spec", "podSelector"},
-}
-
 // selectorOf returns the selector of an object; nil if it has none, or selects all pods.
 func selectorOf(m *manifest) labels.Selector {
-	field, _ := m.get(selectors[m.groupKind()]...).(map[string]any)
-	if m.groupKind() == serviceKind {
+	field, _ := m.get(kinds.PodSelector(m.groupKind())...).(map[string]any)
+	if m.groupKind() == kinds.Service {
 		field = map[string]any{"matchLabels": field}
 	}
 	var of metav1.LabelSelector
@@ -127,9 +117,9 @@ func selected(s *subject, m *manifest) (found []podSet, selector labels.Selector
 // make pods.
 func othersMakePods(s *subject, namespace string) bool {
 	makers := s.makers()
-	for _, kind := range []schema.GroupKind{{Kind: "Pod"}, {Group: "apps", Kind: "Deployment"},
-		{Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"}} {
-		if makers.of(kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace}) != "" {
+	for _, kind := range []schema.GroupKind{kinds.Pod, kinds.Deployment,
+		kinds.DaemonSet, kinds.StatefulSet} {
+		if makers.of(kinds.NewID(kind, namespace, "")) != "" {
 			return true
 		}
 	}
@@ -140,18 +130,18 @@ func othersMakePods(s *subject, namespace string) bool {
 
 func checkSelectsNoPod(s *subject, r *reporter) {
 	for _, m := range s.normal {
-		if selectors[m.groupKind()] == nil {
+		if kinds.PodSelector(m.groupKind()) == nil {
 			continue
 		}
 		if pods, selector, areAll := selected(s, m); selector != nil && areAll && len(pods) == 0 {
-			r.field(m, selectors[m.groupKind()],
+			r.field(m, kinds.PodSelector(m.groupKind()),
 				"it selects no pod of the payload: no template in %s has the labels %s", m.id.Namespace, selector)
 		}
 	}
 }
 
 func checkMissingPort(s *subject, r *reporter) {
-	for _, m := range s.byKind[serviceKind] {
+	for _, m := range s.byKind[kinds.Service] {
 		checkTargetPorts(s, m, r)
 	}
 	for _, sets := range s.pods() {
@@ -216,7 +206,7 @@ type calledPort struct {
 // to.
 func calledPorts(m *manifest) (found []calledPort) {
 	for _, reference := range m.references {
-		if reference.To.GroupKind() != serviceKind || len(reference.Path) < 2 {
+		if reference.To.GroupKind() != kinds.Service || len(reference.Path) < 2 {
 			continue
 		}
 		path := reference.Path[:len(reference.Path)-1]

@@ -75,9 +75,6 @@ type index struct {
 	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by the kind that they define
 }
 
-// accountKind is a kind that rules know by name.
-var accountKind = schema.GroupKind{Kind: "ServiceAccount"}
-
 func newIndex(p *payload.Payload, isPrevious bool) *index {
 	x := &index{
 		Payload: p, byID: map[kinds.ID][]*manifest{}, byKind: map[schema.GroupKind][]*manifest{},
@@ -164,7 +161,7 @@ func before(a, b *manifest) bool {
 
 // namespaces returns the manifests of the Namespace of a name.
 func (x *index) namespaces(name string) []*manifest {
-	return x.byID[kinds.ID{Kind: "Namespace", Name: name}]
+	return x.byID[kinds.NewID(kinds.Namespace, "", name)]
 }
 
 // A subject is the payload that is linted, with its context.

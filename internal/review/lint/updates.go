@@ -125,11 +125,7 @@ func adviseNarrowed(uses []use) string {
 
 // deletedDefinitions returns the tombstones of an object's CustomResourceDefinition.
 func deletedDefinitions(s *subject, m *manifest) []*manifest {
-	id := kinds.ID{
-		Group: kinds.CustomResourceDefinition.Group,
-		Kind:  kinds.CustomResourceDefinition.Kind,
-		Name:  kinds.DefinitionName(m.groupKind()),
-	}
+	id := kinds.NewID(kinds.CustomResourceDefinition, "", kinds.DefinitionName(m.groupKind()))
 	return tombstonesOf(slices.Concat(s.defines[m.groupKind()], s.byID[id]))
 }
 
@@ -224,7 +220,7 @@ const recreate = payload.RecreateAnnotation
 
 // isNeverChanged reports whether an apply makes no change of an object, or makes it by deleting the object.
 func (m *manifest) isNeverChanged() bool {
-	return m.IsCreateOnly() || m.IsRecreated() && !mustNotBeRecreated(m)
+	return m.IsCreateOnly() || m.IsRecreated() && !kinds.HoldsData(m.groupKind())
 }
 
 func checkImmutableChanged(s *subject, r *reporter) {
@@ -235,7 +231,7 @@ func checkImmutableChanged(s *subject, r *reporter) {
 		}
 		todo := fmt.Sprintf(`take it back, give the object another name and delete this one, or annotate it %s: "true"`,
 			recreate)
-		if mustNotBeRecreated(m) {
+		if kinds.HoldsData(m.groupKind()) {
 			todo = fmt.Sprintf("take it back, or give the object another name; a %s is never recreated", m.kind.Kind)
 		}
 		for _, refused := range refused(old, m) {

@@ -20,12 +20,12 @@ func account(m *manifest) kinds.ID {
 		pod = append([]string{"spec", "jobTemplate"}, pod...)
 	}
 	name := cmp.Or(m.text(append(pod, "serviceAccountName")...), m.text(append(pod, "serviceAccount")...), "default")
-	return kinds.ID{Kind: "ServiceAccount", Namespace: m.id.Namespace, Name: name}
+	return kinds.NewID(kinds.ServiceAccount, m.id.Namespace, name)
 }
 
 func checkAccountDeleted(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
-		if t.groupKind() != accountKind || s.isCreatedToo(t) {
+		if t.groupKind() != kinds.ServiceAccount || s.isCreatedToo(t) {
 			continue
 		}
 		for _, u := range s.usesOf(t) {
@@ -41,7 +41,7 @@ func checkAccountDeleted(s *subject, r *reporter) {
 func checkRBACDeletedFirst(s *subject, r *reporter) {
 	var allowing []*manifest
 	for _, t := range s.tombstones {
-		if t.groupKind() == accountKind || isBinding(t) || isRole(t) {
+		if t.groupKind() == kinds.ServiceAccount || isBinding(t) || isRole(t) {
 			allowing = append(allowing, t)
 		}
 	}
@@ -80,14 +80,14 @@ func deletedWorkloads(s *subject) map[kinds.ID][]deletedWorkload {
 		found[account(m)] = append(found[account(m)], deletedWorkload{m, last})
 	}
 	for _, t := range s.tombstones {
-		if isWorkload(t) {
+		if kinds.IsWorkload(t.groupKind()) {
 			for _, same := range s.withPrevious(t) {
 				add(same, t)
 			}
 		}
 		if t.groupKind() == kinds.Namespace && s.previous != nil {
 			for _, m := range s.previous.inside[t.id.Name] {
-				if isWorkload(m) && !m.isTombstone {
+				if kinds.IsWorkload(m.groupKind()) && !m.isTombstone {
 					add(m, t)
 				}
 			}
@@ -96,25 +96,18 @@ func deletedWorkloads(s *subject) map[kinds.ID][]deletedWorkload {
 	return found
 }
 
-const rbacGroup = "rbac.authorization.k8s.io"
-
-var (
-	roleBindingKind        = schema.GroupKind{Group: rbacGroup, Kind: "RoleBinding"}
-	clusterRoleBindingKind = schema.GroupKind{Group: rbacGroup, Kind: "ClusterRoleBinding"}
-)
-
 func isBinding(m *manifest) bool {
-	return m.groupKind() == roleBindingKind || m.groupKind() == clusterRoleBindingKind
+	return m.groupKind() == kinds.RoleBinding || m.groupKind() == kinds.ClusterRoleBinding
 }
 
 func isRole(m *manifest) bool {
-	return m.kind.Group == rbacGroup && (m.kind.Kind == "Role" || m.kind.Kind == "ClusterRole")
+	return m.groupKind() == kinds.Role || m.groupKind() == kinds.ClusterRole
 }
 
 // allowedBy returns the ServiceAccounts to which a binding or a role gives rights, or the
 // ServiceAccount itself.
 func (s *subject) allowedBy(m *manifest) []kinds.ID {
-	if m.groupKind() == accountKind {
+	if m.groupKind() == kinds.ServiceAccount {
 		return []kinds.ID{m.id}
 	}
 	bindings := s.withPrevious(m)
@@ -129,7 +122,7 @@ func (s *subject) allowedBy(m *manifest) []kinds.ID {
 			name, _ := fields["name"].(string)
 			namespace, _ := fields["namespace"].(string)
 			if fields["kind"] == "ServiceAccount" && name != "" {
-				id := kinds.ID{Kind: "ServiceAccount", Namespace: namespace, Name: name}
+				id := kinds.NewID(kinds.ServiceAccount, namespace, name)
 				if !slices.Contains(found, id) {
 					found = append(found, id)
 				}
@@ -154,7 +147,7 @@ func (s *subject) bindingsOf(role *manifest) []*manifest {
 
 // addBindings finds the bindings of a payload by the roles they name.
 func (s *subject) addBindings(x *index) {
-	for _, m := range slices.Concat(x.byKind[roleBindingKind], x.byKind[clusterRoleBindingKind]) {
+	for _, m := range slices.Concat(x.byKind[kinds.RoleBinding], x.byKind[kinds.ClusterRoleBinding]) {
 		role := kinds.ID{Group: m.kind.Group, Kind: m.text("roleRef", "kind"), Name: m.text("roleRef", "name")}
 		if role.Kind == "Role" {
 			role.Namespace = m.id.Namespace
@@ -189,13 +182,13 @@ func checkOperatorDeletedFirst(s *subject, r *reporter) {
 
 // isOperator reports whether a workload is an operator, by its name.
 func isOperator(m *manifest) bool {
-	return isWorkload(m) && m.groupKind() != kinds.Job && strings.Contains(m.id.Name, "operator")
+	return kinds.IsWorkload(m.groupKind()) && m.groupKind() != kinds.Job && strings.Contains(m.id.Name, "operator")
 }
 
 // isOperand reports whether an operator may have to clean up an object: another
 // workload, a custom resource or a CustomResourceDefinition.
 func (s *subject) isOperand(m *manifest) bool {
-	return isWorkload(m) && !isOperator(m) || s.isCustom(m.groupKind()) ||
+	return kinds.IsWorkload(m.groupKind()) && !isOperator(m) || s.isCustom(m.groupKind()) ||
 		m.groupKind() == kinds.CustomResourceDefinition
 }
 

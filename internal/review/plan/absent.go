@@ -80,7 +80,7 @@ func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
 // cover returns the dropped Namespace of an object, whose tombstone would delete the object as well; nil if there
 // is none.
 func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
-	id := kinds.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
+	id := kinds.NewID(kinds.Namespace, "", m.ID().Namespace)
 	namespace := c.from.manifests[id]
 	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) ||
 		c.to.exclusions[id] != nil {
@@ -244,12 +244,7 @@ func ownersOf(m *payload.Manifest) []kinds.ID {
 	var owners []kinds.ID
 	for _, reference := range m.Object().GetOwnerReferences() {
 		kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
-		owners = append(owners, kinds.ID{
-			Group:     kind.Group,
-			Kind:      kind.Kind,
-			Namespace: m.ID().Namespace,
-			Name:      reference.Name,
-		})
+		owners = append(owners, kinds.NewID(kind.GroupKind(), m.ID().Namespace, reference.Name))
 	}
 	return owners
 }

@@ -201,8 +201,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 
 // recreate marks an object as deleted and recreated, unless its content would be lost.
 func (e *ObjectPlan) recreate(kind schema.GroupKind, isHookJob bool) {
-	switch kind {
-	case kinds.CustomResourceDefinition, kinds.Namespace, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+	if kinds.HoldsData(kind) {
 		e.addReason(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", payload.RecreateAnnotation,
 			kind.Kind))
 		return
@@ -297,26 +296,9 @@ func inOrder(manifests []*payload.Manifest) []*payload.Manifest {
 	}
 }
 
-// storageGroups are the groups that store kinds which are, or were, served by two groups: an object
-// exists in both, so a delete in one deletes it in the other.
-var storageGroups = map[schema.GroupKind]string{
-	{Group: "extensions", Kind: "Deployment"}:                         "apps",
-	{Group: "extensions", Kind: "DaemonSet"}:                          "apps",
-	{Group: "extensions", Kind: "ReplicaSet"}:                         "apps",
-	{Group: "extensions", Kind: "Ingress"}:                            "networking.k8s.io",
-	{Group: "extensions", Kind: "NetworkPolicy"}:                      "networking.k8s.io",
-	{Group: "extensions", Kind: "PodSecurityPolicy"}:                  "policy",
-	{Group: "authorization.openshift.io", Kind: "Role"}:               "rbac.authorization.k8s.io",
-	{Group: "authorization.openshift.io", Kind: "RoleBinding"}:        "rbac.authorization.k8s.io",
-	{Group: "authorization.openshift.io", Kind: "ClusterRole"}:        "rbac.authorization.k8s.io",
-	{Group: "authorization.openshift.io", Kind: "ClusterRoleBinding"}: "rbac.authorization.k8s.io",
-}
-
 // storedID returns the ID of a manifest's object in the group that stores it.
 func storedID(m *payload.Manifest) kinds.ID {
 	id := m.ID()
-	if group, found := storageGroups[schema.GroupKind{Group: id.Group, Kind: id.Kind}]; found {
-		id.Group = group
-	}
+	id.Group = kinds.StoredAs(id.GroupKind()).Group
 	return id
 }

@@ -114,7 +114,7 @@ func (n *Notifier) Notify(ctx context.Context, to *Sender, uid types.UID, event 
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // Ctrl-C may be what it reports
 	defer cancel()
 	err := cluster.RecordEvent(limited, n.Cluster, cluster.ObjectEvent{
-		ID: kinds.ID{Kind: "ConfigMap", Namespace: n.Namespace, Name: lock.Name(n.Release)}, UID: uid,
+		ID: kinds.NewID(kinds.ConfigMap, n.Namespace, lock.Name(n.Release)), UID: uid,
 		Reason: reasons[event.Outcome], IsWarning: event.Outcome == Failed || event.Outcome == Blocked,
 		Message: event.Text,
 	})

@@ -68,21 +68,19 @@ var ErrUnknown = errors.New("the cluster has no record of the release")
 // around are the kinds of objects that a release finds on a cluster, of which all are read; those in a Namespace only
 // of the Namespaces of the release.
 var around = []schema.GroupKind{
-	{Group: "scheduling.k8s.io", Kind: "PriorityClass"},
-	{Group: "storage.k8s.io", Kind: "StorageClass"},
-	{Group: "networking.k8s.io", Kind: "IngressClass"},
-	{Group: "node.k8s.io", Kind: "RuntimeClass"},
-	{Group: admission, Kind: "ValidatingAdmissionPolicy"},
-	{Group: admission, Kind: "ValidatingAdmissionPolicyBinding"},
-	{Group: admission, Kind: "MutatingAdmissionPolicy"},
-	{Group: admission, Kind: "MutatingAdmissionPolicyBinding"},
-	{Kind: "ResourceQuota"},
-	{Kind: "LimitRange"},
-	{Group: "policy", Kind: "PodDisruptionBudget"},
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
+	kinds.PriorityClass,
+	kinds.StorageClass,
+	kinds.IngressClass,
+	kinds.RuntimeClass,
+	kinds.ValidatingAdmissionPolicy,
+	kinds.ValidatingAdmissionPolicyBinding,
+	kinds.MutatingAdmissionPolicy,
+	kinds.MutatingAdmissionPolicyBinding,
+	kinds.ResourceQuota,
+	kinds.LimitRange,
+	kinds.PodDisruptionBudget,
+	kinds.HorizontalPodAutoscaler,
 }
-
-const admission = "admissionregistration.k8s.io"
 
 // A taker takes a snapshot.
 type taker struct {
@@ -135,7 +133,7 @@ func (t *taker) takeRelease(ctx context.Context, known *record.Record) {
 
 // takeRecord takes the record of the release.
 func (t *taker) takeRecord(ctx context.Context, release, namespace string) {
-	object, err := t.cluster.Get(ctx, kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: lock.Name(release)})
+	object, err := t.cluster.Get(ctx, kinds.NewID(kinds.ConfigMap, namespace, lock.Name(release)))
 	if err == nil { // else it is known by its copy only
 		unstructured.RemoveNestedField(object.Object, "binaryData") // fingerprints of objects of this cluster
 		t.add(object)
@@ -172,13 +170,7 @@ func (t *taker) takeAround(ctx context.Context) {
 // add adds an object, once. One that is terminating is none of the cluster's any more.
 func (t *taker) add(object *unstructured.Unstructured) {
 	if object.GetDeletionTimestamp() == nil {
-		gvk := object.GroupVersionKind()
-		t.objects[kinds.ID{
-			Group:     gvk.Group,
-			Kind:      gvk.Kind,
-			Namespace: object.GetNamespace(),
-			Name:      object.GetName(),
-		}] = object
+		t.objects[kinds.IDOf(object)] = object
 	}
 }
 
@@ -200,15 +192,15 @@ func (t *taker) takeWebhooks(ctx context.Context, groupKinds map[schema.GroupKin
 			resources[in.GroupVersionResource.GroupResource()] = true
 		}
 	}
-	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
-		for _, object := range t.list(ctx, schema.GroupKind{Group: admission, Kind: kind}, "", "") {
+	for _, kind := range []schema.GroupKind{kinds.ValidatingWebhookConfiguration, kinds.MutatingWebhookConfiguration} {
+		for _, object := range t.list(ctx, kind, "", "") {
 			webhooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
 			for _, webhook := range webhooks {
 				fields, _ := webhook.(map[string]any)
 				if called := calledFor(fields, resources); len(called) > 0 {
 					name, _ := fields["name"].(string)
 					t.snapshot.Webhooks = append(t.snapshot.Webhooks,
-						Webhook{name, kind + " " + object.GetName(), called})
+						Webhook{name, kind.Kind + " " + object.GetName(), called})
 				}
 			}
 		}

@@ -30,10 +30,7 @@ import (
 
 // The kinds of Kubernetes' API that an inspection reads.
 var (
-	configMapKind = schema.GroupKind{Kind: "ConfigMap"}
-	leaseKind     = schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}
-	eventKind     = schema.GroupKind{Kind: "Event"}
-	podKind       = schema.GroupKind{Kind: "Pod"}
+	eventKind = schema.GroupKind{Kind: "Event"}
 )
 
 // Bounds of what an inspection writes.
@@ -139,7 +136,7 @@ func (i *inspector) versions(context.Context) {
 // releases writes records, locks, and the status of the releases.
 func (i *inspector) releases(ctx context.Context) {
 	names := map[string]bool{}
-	for _, object := range i.list(ctx, configMapKind, i.Namespace, lock.Label) {
+	for _, object := range i.list(ctx, kinds.ConfigMap, i.Namespace, lock.Label) {
 		name := lock.ReleaseOf(object.GetName())
 		if object.GetName() != lock.Name(name) { // not a record: its contents are unknown
 			continue
@@ -148,7 +145,7 @@ func (i *inspector) releases(ctx context.Context) {
 		text, err := printable.YAML(withoutCopy(object.Object))
 		i.write("releases/"+name+"/record.yaml", "what was applied, the history, the last run, and hashes", text, err)
 	}
-	for _, object := range i.list(ctx, leaseKind, i.Namespace, lock.Label) {
+	for _, object := range i.list(ctx, kinds.Lease, i.Namespace, lock.Label) {
 		name := lock.ReleaseOf(object.GetName())
 		names[name] = true
 		i.writeObjects("releases/"+name+"/lease.yaml", "the lock, and its copy of the record", object)
@@ -204,7 +201,7 @@ func (i *inspector) objects(ctx context.Context, folder, release string) {
 
 // objectLine returns the name, the versions and the managers of an object.
 func objectLine(kind schema.GroupKind, m *metav1.PartialObjectMetadata) string {
-	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.Namespace, Name: m.Name}
+	id := kinds.NewID(kind, m.Namespace, m.Name)
 	line := fmt.Sprintf("%s uid=%s generation=%d resourceVersion=%s created=%s", id, m.UID, m.Generation,
 		m.ResourceVersion, m.CreationTimestamp.UTC().Format(time.RFC3339))
 	if m.DeletionTimestamp != nil {
@@ -241,9 +238,9 @@ func (i *inspector) clusterVersion(ctx context.Context) {
 
 // operator writes the operator's Deployment, pods and logs.
 func (i *inspector) operator(ctx context.Context) {
-	deployment := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: i.Namespace, Name: operatorName}
+	deployment := kinds.NewID(kinds.Deployment, i.Namespace, operatorName)
 	i.writeObjects("operator/deployment.yaml", "the operator's Deployment", i.get(ctx, deployment)...)
-	pods := i.list(ctx, podKind, i.Namespace, "app.kubernetes.io/name="+operatorName)
+	pods := i.list(ctx, kinds.Pod, i.Namespace, "app.kubernetes.io/name="+operatorName)
 	i.writeObjects("operator/pods.yaml", "its pods", pods...)
 	for _, pod := range pods {
 		containers, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")

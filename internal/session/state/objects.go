@@ -100,12 +100,7 @@ func (r *Reader) AddOwners(ctx context.Context, list *ObjectList) error {
 			err = r.Cluster.EachMetadata(ctx, in, "",
 				metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + list.Release},
 				func(m *metav1.PartialObjectMetadata) {
-					if i, isShown := at[kinds.ID{
-						Group:     kind.Group,
-						Kind:      kind.Kind,
-						Namespace: m.Namespace,
-						Name:      m.Name,
-					}]; isShown {
+					if i, isShown := at[kinds.NewID(kind, m.Namespace, m.Name)]; isShown {
 						list.Objects[i].Owners = ownersOf(m)
 					}
 				})

@@ -219,7 +219,7 @@ func (s *selection) keepFor(remains map[types.UID]dependents.Remainder) {
 func claimsHint(objects []kinds.ID) string {
 	var claims []string
 	for _, id := range objects {
-		if (id.GroupKind() == schema.GroupKind{Kind: "PersistentVolumeClaim"}) {
+		if id.GroupKind() == kinds.PersistentVolumeClaim {
 			claims = append(claims, id.Name)
 		}
 	}

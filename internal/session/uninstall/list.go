@@ -66,7 +66,7 @@ func (l *looker) labelled(ctx context.Context, of, ofTests []schema.GroupKind) (
 }
 
 // testKinds are the kinds that tests have.
-var testKinds = []schema.GroupKind{kinds.Job, pod}
+var testKinds = []schema.GroupKind{kinds.Job, kinds.Pod}
 
 // tests returns the tests of the release that are left, as objects of the release. Those that may not be listed are
 // left out: the release does not need them.
@@ -98,7 +98,7 @@ func (l *looker) tests(ctx context.Context, of []schema.GroupKind) []objectmeta.
 func (l *looker) unlisted(live *inventory.Inventory) error {
 	isKnown := func(kind schema.GroupKind) bool {
 		isCovered := func(namespace string) bool {
-			return live.Covers(kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace})
+			return live.Covers(kinds.NewID(kind, namespace, ""))
 		}
 		isOutside := func(namespace string) bool { return !isCovered(namespace) }
 		return apierrors.IsNotFound(live.ListError(kind)) ||

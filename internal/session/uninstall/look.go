@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -227,9 +226,9 @@ func (l *looker) keepHolders(ctx context.Context, s *selection) error {
 	if err != nil {
 		return err
 	}
-	ofRecord := kinds.ID{Kind: "ConfigMap", Namespace: l.options.Namespace, Name: lock.Name(l.options.Release)}
+	ofRecord := kinds.NewID(kinds.ConfigMap, l.options.Namespace, lock.Name(l.options.Release))
 	isOfRecord := func(id kinds.ID) bool {
-		isSecret := id.GroupKind() == schema.GroupKind{Kind: "Secret"}
+		isSecret := id.GroupKind() == kinds.Secret
 		return id == ofRecord || isSecret &&
 			l.copies().Has(types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
 	}

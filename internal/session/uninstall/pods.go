@@ -18,16 +18,11 @@ import (
 // and Jobs.
 type podOwners map[string]map[types.UID]bool
 
-var (
-	pod        = schema.GroupKind{Kind: "Pod"}
-	replicaSet = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
-)
-
 // findPodOwners returns the owners of the pods of the workloads of a stage. The pods end after their workloads, and
 // until then they need their configuration and their rights.
 func (r *remover) findPodOwners(ctx context.Context, stage Stage) podOwners {
 	owners := podOwners{}
-	if stage.Name != rankNames[ofWorkloads] {
+	if stage.Name != kinds.WorkloadStage.String() {
 		return owners
 	}
 	for _, head := range stage.Objects {
@@ -37,7 +32,7 @@ func (r *remover) findPodOwners(ctx context.Context, stage Stage) podOwners {
 		owners[head.ID.Namespace][head.UID] = true
 	}
 	for namespace, uids := range owners {
-		for _, kind := range []schema.GroupKind{replicaSet, kinds.Job} {
+		for _, kind := range []schema.GroupKind{kinds.ReplicaSet, kinds.Job} {
 			for _, head := range r.ownedBy(ctx, kind, namespace, uids) {
 				uids[head.UID] = true
 			}
@@ -71,7 +66,7 @@ func (r *remover) awaitPods(ctx context.Context, stage Stage, owners podOwners) 
 		return nil
 	}).Until(ctx, func(ctx context.Context) (waiter.Result, error) {
 		for namespace, uids := range owners {
-			if pods = r.ownedBy(ctx, pod, namespace, uids); len(pods) > 0 {
+			if pods = r.ownedBy(ctx, kinds.Pod, namespace, uids); len(pods) > 0 {
 				return waiter.Again, nil
 			}
 			delete(owners, namespace)

@@ -147,7 +147,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *Plan) *Report
 		unlocked.plan = r.plan
 		limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.Timeout, forever), errTimeout)
 		defer cancel()
-		err = unlocked.deleteStage(limited, Stage{Name: rankNames[ofNamespaces], Objects: last})
+		err = unlocked.deleteStage(limited, Stage{Name: kinds.NamespaceStage.String(), Objects: last})
 		r.deleted = append(r.deleted, unlocked.deleted...)
 	}
 	return report.finish(began, r.deleted, err)

@@ -262,7 +262,7 @@ func (g *gatherer) surroundings(ctx context.Context) {
 	if g.facts.Object.Namespace == "" {
 		return
 	}
-	home := tombstone.Observe(ctx, g.cluster, kinds.ID{Kind: kinds.Namespace.Kind, Name: g.facts.Object.Namespace}, "")
+	home := tombstone.Observe(ctx, g.cluster, kinds.NewID(kinds.Namespace, "", g.facts.Object.Namespace), "")
 	if home.State == tombstone.Unknown {
 		g.note("whether namespace " + g.facts.Object.Namespace + " is there: " + home.Why)
 	} else if home.State != tombstone.Present {

@@ -126,7 +126,7 @@ func (r *Resolver) namespaceOf(ctx context.Context, kind cluster.Resource, id ki
 		return id.Namespace, nil
 	}
 	in := func(namespace string) kinds.ID {
-		return kinds.ID{Group: id.Group, Kind: id.Kind, Namespace: namespace, Name: id.Name}
+		return kinds.NewID(id.GroupKind(), namespace, id.Name)
 	}
 	ofReleases, others := map[string]bool{}, map[string]bool{}
 	for _, object := range known {
@@ -229,7 +229,7 @@ func (r *Resolver) thoseWith(ctx context.Context, several []cluster.Resource,
 
 // idOf returns the object that is meant, if it is of a kind.
 func (r *Resolver) idOf(kind cluster.Resource, meant kinds.ID) kinds.ID {
-	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Name: meant.Name}
+	id := kinds.NewID(kind.GroupKind(), "", meant.Name)
 	if kind.Namespaced {
 		id.Namespace = cmp.Or(meant.Namespace, r.Default)
 	}
@@ -269,7 +269,7 @@ func (r *Resolver) Manifest(ctx context.Context, name string, text []byte) ([]Na
 				name, document.Number)
 		}
 		kind := object.GroupVersionKind().GroupKind()
-		id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+		id := kinds.NewID(kind, object.GetNamespace(), object.GetName())
 		if in, err := r.Cluster.FindKind(ctx, kind); err == nil && in.Namespaced {
 			id.Namespace = cmp.Or(id.Namespace, r.Namespace, r.Default)
 		}

@@ -157,11 +157,7 @@ func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFact
 
 // ReadClusterVersion reads the ClusterVersion of the cluster.
 func ReadClusterVersion(ctx context.Context, c *cluster.Cluster) (*configv1.ClusterVersion, error) {
-	found, err := c.Get(ctx, kinds.ID{
-		Group: kinds.ClusterVersion.Group,
-		Kind:  kinds.ClusterVersion.Kind,
-		Name:  kinds.ClusterVersionName,
-	})
+	found, err := c.Get(ctx, kinds.NewID(kinds.ClusterVersion, "", kinds.ClusterVersionName))
 	if err != nil {
 		return nil, err
 	}
@@ -207,12 +203,7 @@ func (r *reader) judgeOperator(ctx context.Context, l lock.Lock) *NotKept {
 	case deployment == nil:
 		return nil
 	}
-	id := &kinds.ID{
-		Group:     kinds.Deployment.Group,
-		Kind:      kinds.Deployment.Kind,
-		Namespace: deployment.GetNamespace(),
-		Name:      deployment.GetName(),
-	}
+	id := new(kinds.NewID(kinds.Deployment, deployment.GetNamespace(), deployment.GetName()))
 	wanted, isSet, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
 	available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
 	n := &NotKept{Operator: id}

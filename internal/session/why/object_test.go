@@ -443,11 +443,7 @@ no release is known here that is to have it: none was applied yet, or its record
 		"a kind that the run has not come to": {
 			held(with(absent(during(node("level 10, a", "running", nil), node("level 20, crd", "blocked", []int{0},
 				record.RunStep{
-					ID: kinds.ID{
-						Group: "apiextensions.k8s.io",
-						Kind:  "CustomResourceDefinition",
-						Name:  "deployments.apps",
-					},
+					ID:    kinds.NewID(kinds.CustomResourceDefinition, "", "deployments.apps"),
 					File:  "0000_20_crd_10.yaml",
 					State: string(apply.Blocked),
 				}))),

@@ -65,11 +65,7 @@ func (g *gatherer) definitions(ctx context.Context, live *unstructured.Unstructu
 	if err != nil {
 		return found
 	}
-	id := kinds.ID{
-		Group: kinds.CustomResourceDefinition.Group,
-		Kind:  kinds.CustomResourceDefinition.Kind,
-		Name:  in.GroupVersionResource.GroupResource().String(),
-	}
+	id := kinds.NewID(kinds.CustomResourceDefinition, "", in.GroupVersionResource.GroupResource().String())
 	definition, err := g.cluster.Get(ctx, id)
 	switch {
 	case err == nil:

@@ -31,7 +31,7 @@ func Select(release *payload.Payload, written []string) (map[kinds.ID][]deployme
 	for _, text := range written {
 		of, stage, hasStage := strings.Cut(strings.TrimSpace(text), ":")
 		namespace, name, _ := strings.Cut(of, "/")
-		id := kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: namespace, Name: name}
+		id := kinds.NewID(kinds.Deployment, namespace, name)
 		stages := hooked[of]
 		switch {
 		case namespace == "" || name == "" || strings.Contains(name, "/"):

@@ -58,7 +58,7 @@ func (d *definitions) versionOf(resource cluster.Resource) (version string, isKn
 
 // find finds a definition, and reports whether the server has answered.
 func (d *definitions) find(name string) (found definition, isAnswered bool) {
-	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: name}
+	id := kinds.NewID(kinds.CustomResourceDefinition, "", name)
 	if head, isListed := d.before.Find(id); isListed {
 		return definition{versionOf(head.Object()), true}, true
 	}

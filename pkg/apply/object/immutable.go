@@ -52,17 +52,12 @@ func cannotChange(fixed []string) string { return strings.Join(fixed, ", ") + " 
 
 // wayOut returns what to do about fields that can't be changed.
 func wayOut(kind schema.GroupKind) string {
-	if isPrecious(kind) {
+	if kinds.HoldsData(kind) {
 		return "keep the fields as they were, or give the object another name"
 	}
 	return "keep the fields as they were, give the object another name and this one a tombstone, or allow to delete " +
 		"it and recreate it with the annotation " +
 		RecreateAnnotation + `: "true"`
-}
-
-// isPrecious reports whether objects of a kind hold others, or data, that would be lost.
-func isPrecious(kind schema.GroupKind) bool {
-	return kinds.IsContainer(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
 }
 
 // mayRecreate returns an error if an object with changed immutable fields must not be deleted and created again: which
@@ -71,7 +66,7 @@ func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string)
 	switch {
 	case !m.IsRecreated():
 		return refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
-	case isPrecious(resource.GroupKind()):
+	case kinds.HoldsData(resource.GroupKind()):
 		return refusal{ResourceInvalid, cannotChange(fixed) + ", and to recreate a " + resource.Kind +
 			" would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
 	}

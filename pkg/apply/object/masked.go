@@ -9,11 +9,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -100,7 +100,7 @@ var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)
 
 // holdsSecrets reports whether a manifest is or has a Secret. A Secret without values may have some on the cluster.
 func holdsSecrets(m *payload.Manifest) bool {
-	return m.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Secret"} ||
+	return m.GroupVersionKind().GroupKind() == kinds.Secret ||
 		fields.HoldsSecrets(m.Object().Object)
 }
 

@@ -149,14 +149,9 @@ func isServersInvalid(err error) bool {
 
 // missing matches the messages of admission about an object that is missing, by its kind.
 var missing = map[schema.GroupKind]*regexp.Regexp{
-	{Kind: "ServiceAccount"}: regexp.MustCompile(
-		`error looking up service account [^/ ]+/([^: ]+):`,
-	),
-	{
-		Group: "scheduling.k8s.io",
-		Kind:  "PriorityClass",
-	}: regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
-	{Group: "node.k8s.io", Kind: "RuntimeClass"}: regexp.MustCompile(`RuntimeClass "([^"]+)" not found`),
+	kinds.ServiceAccount: regexp.MustCompile(`error looking up service account [^/ ]+/([^: ]+):`),
+	kinds.PriorityClass:  regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
+	kinds.RuntimeClass:   regexp.MustCompile(`RuntimeClass "([^"]+)" not found`),
 }
 
 // lacks returns the manifest of the object that is missing in the cluster; nil if the payload does not have it.

@@ -56,7 +56,7 @@ func (s *served) isCustom(resource cluster.Resource) bool {
 
 // countsChanges reports whether the generation of a resource's objects counts every change of their content.
 func (s *served) countsChanges(resource cluster.Resource) bool {
-	return kinds.CountsChanges(resource.GroupKind()) || s.isCustom(resource)
+	return kinds.RaisesGeneration(resource.GroupKind()) || s.isCustom(resource)
 }
 
 // noteWritten notes that the run has written the object of a manifest, if that adds an API group.

@@ -1,0 +1,88 @@
+package kinds
+
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// A Level is the place of a kind in an install or update of a release whose files have no numbers: objects of a lower level
+// are applied first.
+type Level string
+
+// The levels.
+const (
+	NamespaceLevel     Level = "10"
+	DefinitionLevel    Level = "20"
+	RightsLevel        Level = "30" // and classes and quotas
+	ConfigurationLevel Level = "40"
+	ForeignLevel       Level = "50" // custom resources of controllers that the cluster already has
+	WorkloadLevel      Level = "60"
+	TrafficLevel       Level = "70" // objects that lead to workloads, or have the API server call them
+	CustomLevel        Level = "80" // custom resources that the release defines: it has their controllers, too
+)
+
+// levelsOfGroups are the levels of the kinds of a group that have none of their own.
+var levelsOfGroups = map[string]Level{
+	rbac: RightsLevel, "scheduling.k8s.io": RightsLevel, "storage.k8s.io": RightsLevel, "node.k8s.io": RightsLevel,
+	"": ConfigurationLevel, "apps": WorkloadLevel, "batch": WorkloadLevel,
+	"networking.k8s.io": TrafficLevel, "autoscaling": TrafficLevel, "policy": TrafficLevel,
+	"apiregistration.k8s.io": TrafficLevel, admission: TrafficLevel,
+}
+
+// LevelOf returns the level of a kind, and whether it is known: that of a custom resource depends on the release.
+func LevelOf(kind schema.GroupKind) (level Level, isKnown bool) {
+	if level = table[kind].level; level != "" {
+		return level, true
+	}
+	level, isKnown = levelsOfGroups[kind.Group]
+	return level, isKnown
+}
+
+// A Stage is the place of a kind in an uninstall: objects of an earlier stage need those of a later one.
+type Stage int
+
+// The stages, in order.
+const (
+	byScope      Stage = iota // the zero value: see StageOf
+	PolicyStage               // they have custom resources as parameters
+	CustomStage               // their controllers remove their finalizers
+	CallStage                 // the API server calls Services because of them
+	TrafficStage              // they lead to workloads, or scale and protect them
+	WorkloadStage
+	SettingsStage   // workloads use them: Services, configuration, volumes
+	BindingStage    // workloads have rights by them
+	RightsStage     // bindings name them; other objects without a namespace are deleted with them
+	DefinitionStage // their custom resources are deleted with them
+	NamespaceStage  // all objects in them are deleted with them
+)
+
+// Stages returns all stages, in order.
+func Stages() []Stage {
+	var stages []Stage
+	for stage := PolicyStage; stage <= NamespaceStage; stage++ {
+		stages = append(stages, stage)
+	}
+	return stages
+}
+
+// String returns the objects of a stage in words.
+func (s Stage) String() string {
+	return [...]string{
+		PolicyStage: "admission policies", CustomStage: "custom resources", CallStage: "webhooks and APIServices",
+		TrafficStage: "ingresses, autoscalers and disruption budgets", WorkloadStage: "workloads",
+		SettingsStage: "services, configuration and storage", BindingStage: "role bindings",
+		RightsStage:     "roles, accounts and classes",
+		DefinitionStage: "definitions", NamespaceStage: "namespaces",
+	}[s]
+}
+
+// StageOf returns the stage of a kind. Kinds without a stage of their own have that of their scope.
+func StageOf(kind schema.GroupKind) Stage {
+	switch scope := ScopeOf(kind); {
+	case table[kind].stage != byScope:
+		return table[kind].stage
+	case scope == Unknown:
+		return CustomStage
+	case scope == Cluster:
+		return RightsStage
+	default:
+		return SettingsStage
+	}
+}
