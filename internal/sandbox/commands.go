@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
 // The addresses that Services and pods get. They belong to no network: see egress.
@@ -13,20 +15,27 @@ const (
 	podCIDR        = "10.244.0.1/16"
 )
 
-// commands returns the command line of each component that the options ask for.
-func commands(o Options, h *stateFolder, p ports) map[string][]string {
-	lines := map[string][]string{
+// The components, by the names of their programs.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+	Kwok              = "kwok"
+)
+
+// Components lists the names of all components, in the order in which they depend on each other.
+func Components() []string { return binaries.Names() }
+
+// arguments returns the command line of each component.
+func arguments(o Options, h *stateFolder, p ports) map[string][]string {
+	return map[string][]string{
 		Etcd:              etcdArgs(h, p),
 		APIServer:         apiServerArgs(o, h, p),
 		ControllerManager: controllerManagerArgs(o, h),
+		Scheduler:         schedulerArgs(o, h),
+		Kwok:              kwokArgs(h),
 	}
-	if o.nodes() > 0 {
-		lines[Scheduler] = schedulerArgs(o, h)
-	}
-	if o.nodes() > 0 && o.RealNodes == 0 {
-		lines[Kwok] = kwokArgs(h)
-	}
-	return lines
 }
 
 // etcdArgs turns off fsync: the data are deleted at the end, and crash tests

@@ -76,7 +76,7 @@ func TestDiedReportsAnAccident(t *testing.T) {
 	killProcess(t, processOf(t, s, sandbox.ControllerManager))
 	select {
 	case err := <-s.Died():
-		if got := err.Error(); !containsAll(got, sandbox.ControllerManager, "ended by itself (signal: killed)",
+		if got := err.Error(); !containsAll(got, sandbox.ControllerManager, "exited unexpectedly (signal: killed)",
 			"its last lines") {
 			t.Errorf("the report does not say who died and quote it: %s", got)
 		}

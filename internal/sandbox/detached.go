@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/runlevel/runlevel/internal/sandbox/component"
 )
 
 const (
@@ -29,7 +31,7 @@ func StartDetached(ctx context.Context, o Options, owner *exec.Cmd, prefix strin
 	}
 	defer os.Remove(log.Name())
 	defer log.Close()
-	owner.Stdout, owner.Stderr, owner.SysProcAttr = log, log, Detached()
+	owner.Stdout, owner.Stderr, owner.SysProcAttr = log, log, component.Detached()
 	if err := owner.Start(); err != nil {
 		return err
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -51,36 +49,6 @@ func egressConfiguration(h *stateFolder, port int) (string, error) {
 	return string(text), err
 }
 
-// ServeHTTP answers one CONNECT with a connection. The API server shows its users the reason of a refusal.
-func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodConnect {
-		http.Error(w, "this answers CONNECT only", http.StatusMethodNotAllowed)
-		return
-	}
-	connect(w, r, e.dial)
-}
-
-// connect answers one CONNECT with a connection to its destination, or with the reason of its refusal.
-func connect(w http.ResponseWriter, r *http.Request,
-	dial func(ctx context.Context, destination string) (net.Conn, error)) {
-	server, err := dial(r.Context(), r.URL.Host)
-	client, _, hijackErr := http.NewResponseController(w).Hijack()
-	switch {
-	case hijackErr != nil && err == nil:
-		server.Close()
-		return
-	case hijackErr != nil:
-		return
-	case err != nil:
-		fmt.Fprintf(client, "HTTP/1.1 502 %s\r\nContent-Length: 0\r\n\r\n",
-			strings.Join(strings.Fields(err.Error()), " "))
-		client.Close()
-		return
-	}
-	fmt.Fprint(client, "HTTP/1.1 200 OK\r\n\r\n")
-	join(client, server)
-}
-
 // dial connects to the loopback address of a destination.
 func (e *egress) dial(ctx context.Context, destination string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(destination)
@@ -102,18 +70,15 @@ func (e *egress) locate(ctx context.Context, host, port string) (atHost, atPort 
 	case err != nil:
 		return "", "", errors.New("the sandbox reaches this machine's loopback only")
 	}
-	services, err := e.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	hasAddress := metav1.ListOptions{FieldSelector: "spec.clusterIP=" + host}
+	services, err := e.client.CoreV1().Services("").List(ctx, hasAddress)
 	if err != nil {
 		return "", "", err
 	}
-	for _, service := range services.Items {
-		if service.Spec.ClusterIP != host {
-			continue
-		}
-		if host, port, err = e.endpointOf(ctx, &service, port); err != nil {
+	if len(services.Items) > 0 {
+		if host, port, err = e.endpointOf(ctx, &services.Items[0], port); err != nil {
 			return "", "", err
 		}
-		break
 	}
 	host, err = e.listensAt(ctx, host)
 	return host, port, err

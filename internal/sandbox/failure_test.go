@@ -30,7 +30,7 @@ func TestStartFailsWithOneClearError(t *testing.T) {
 	}{
 		"a program fails": {
 			programs: map[string]string{sandbox.APIServer: "#!/bin/sh\necho the sky fell\nexit 1\n"},
-			want:     []string{"kube-apiserver ended by itself", "the sky fell", "kube-apiserver.log"},
+			want:     []string{"kube-apiserver exited unexpectedly", "the sky fell", "kube-apiserver.log"},
 		},
 		"a program may not be run": {
 			programs: map[string]string{sandbox.Etcd: "#!/bin/sh\n"}, mode: 0o600,

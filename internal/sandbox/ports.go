@@ -6,16 +6,15 @@ import (
 )
 
 // ports are the loopback ports of one start. All other listeners are turned off.
-type ports struct{ etcd, apiServer, kubelet, egress int }
+type ports struct{ etcd, apiServer, callbacks int }
 
-// reservePorts finds free loopback ports for programs and keeps them from being handed out to
-// anyone else for the next minute.
+// reservePorts finds free loopback ports for programs, and keeps the kernel from assigning them to other programs for
+// the next minute.
 //
-// Listening on port 0 and closing the listener would leave the port to the next
-// program. A connection that is closed before leaves it in TIME_WAIT: the
-// kernel does not assign it as a free port, and a program that binds it by
-// number, as ours do, gets it. If another program binds just that
-// number, the start fails with errPortTaken, and Start tries again.
+// If reservePorts only listened on port 0 and closed the listener, the next program could get the port. A connection
+// that is closed before leaves the port in TIME_WAIT: the kernel does not assign it as a free port, but a program that
+// binds it by number, as ours do, gets it. If another program binds the same number, the start fails with
+// component.ErrPortTaken, and Start tries again.
 func reservePorts() (ports, error) {
 	var p ports
 	for _, port := range []*int{&p.etcd, &p.apiServer} {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/sandbox/credentials"
 )
 
 // The contexts of a sandbox's kubeconfig, and the users behind them.
@@ -25,65 +26,70 @@ const (
 // kubeletClient is the API server's user for kubelets.
 const kubeletClient = "kube-apiserver"
 
-// credentials are what clients of the API server need.
-type credentials struct {
-	ca          []byte
-	admin, user user
+// access is what clients need to reach the API server.
+type access struct {
+	server      credentials.Server
+	admin, user credentials.User
 }
 
-// prepare writes the files that the components read: certificates, kubeconfigs and
-// configuration. The components reach the API server through gates, users at
-// its own URL.
-func prepare(o Options, h *stateFolder, p ports, s *Sandbox) (*credentials, error) {
-	ca, err := writePKI(h, s.nodes.serverNames())
+// writeFiles writes the files that the components read: certificates, kubeconfigs and configuration. The components
+// reach the API server through the gate, users at its own URL.
+func (s *Sandbox) writeFiles(o Options, p ports) (*access, error) {
+	ca, err := writePKI(s.home, s.nodes.ServerNames())
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.nodes.configure(h, ca)
+	nodes, err := s.nodes.Configure(ca, s.home.path("pki", "ca.crt"))
 	if err != nil {
 		return nil, err
 	}
-	creds, err := writeKubeconfigs(h, ca, loopbackURL(p.apiServer), "https://"+s.gate.address(), nodes)
+	gate, err := s.gate.Listen("127.0.0.1")
+	if err != nil {
+		return nil, fmt.Errorf("listen on 127.0.0.1: %w", err)
+	}
+	granted, err := writeKubeconfigs(s.home, ca, loopbackURL(p.apiServer), "https://"+gate, nodes)
 	if err != nil {
 		return nil, err
 	}
-	return creds, writeConfiguration(o, h, p)
+	return granted, writeConfiguration(o, s.home, p)
 }
 
-// writePKI issues all certificates.
-func writePKI(h *stateFolder, moreNames []string) (*authority, error) {
-	ca, err := newAuthority("sandbox-ca")
+// writePKI issues all certificates. moreNames are additional names of the API server.
+func writePKI(h *stateFolder, moreNames []string) (*credentials.Authority, error) {
+	ca, err := credentials.NewAuthority("sandbox-ca")
 	if err != nil {
 		return nil, err
 	}
-	etcdCA, err := newAuthority("sandbox-etcd-ca")
+	etcdCA, err := credentials.NewAuthority("sandbox-etcd-ca")
 	if err != nil {
 		return nil, err
 	}
-	proxyCA, err := newAuthority("sandbox-front-proxy-ca")
+	proxyCA, err := credentials.NewAuthority("sandbox-front-proxy-ca")
 	if err != nil {
 		return nil, err
 	}
-	serverNames := append([]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-		moreNames...)
-	pairs := map[string]func() (pair, error){
-		"ca":                 ca.pair,
-		"etcd-ca":            etcdCA.pair,
-		"front-proxy-ca":     proxyCA.pair,
-		"etcd":               func() (pair, error) { return etcdCA.server("localhost") },
-		"etcd-client":        func() (pair, error) { return etcdCA.client("kube-apiserver") },
-		"front-proxy-client": func() (pair, error) { return proxyCA.client("front-proxy-client") },
-		"kubelet":            func() (pair, error) { return ca.server("localhost") },
-		"kubelet-client":     func() (pair, error) { return ca.client(kubeletClient) },
-		"service-account":    func() (pair, error) { return ca.client("service-accounts") }, // only its key counts
-		"apiserver":          func() (pair, error) { return ca.server(serverNames...) },
+	type keyPair = credentials.KeyPair
+	serverNames := append([]string{
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", serviceAddress,
+	}, moreNames...)
+	pairs := map[string]func() (keyPair, error){
+		"ca":                 ca.KeyPair,
+		"etcd-ca":            etcdCA.KeyPair,
+		"front-proxy-ca":     proxyCA.KeyPair,
+		"etcd":               func() (keyPair, error) { return etcdCA.Server("localhost") },
+		"etcd-client":        func() (keyPair, error) { return etcdCA.Client("kube-apiserver") },
+		"front-proxy-client": func() (keyPair, error) { return proxyCA.Client("front-proxy-client") },
+		"kubelet":            func() (keyPair, error) { return ca.Server("localhost") },
+		"kubelet-client":     func() (keyPair, error) { return ca.Client(kubeletClient) },
+		"service-account":    func() (keyPair, error) { return ca.Client("service-accounts") }, // only its key is used
+		"apiserver":          func() (keyPair, error) { return ca.Server(serverNames...) },
 	}
 	for name, issue := range pairs {
-		p, err := issue()
+		issued, err := issue()
 		if err != nil {
 			return nil, fmt.Errorf("issue certificate %s: %w", name, err)
 		}
-		if err := p.write(h.pki(), name); err != nil {
+		if err := issued.Write(h.pki(), name); err != nil {
 			return nil, err
 		}
 	}
@@ -92,27 +98,34 @@ func writePKI(h *stateFolder, moreNames []string) (*authority, error) {
 
 // writeKubeconfigs writes one kubeconfig for people and one for each component, and the tokens in them for the API
 // server.
-func writeKubeconfigs(h *stateFolder, ca *authority, server, componentURL string, nodes []user) (*credentials, error) {
-	own, err := ca.pair()
+func writeKubeconfigs(h *stateFolder, ca *credentials.Authority, serverURL, gateURL string,
+	nodes []credentials.User,
+) (*access, error) {
+	own, err := ca.KeyPair()
 	if err != nil {
 		return nil, err
 	}
-	creds := &credentials{ca: own.cert, admin: newUser(AdminUser, "system:masters"), user: newUser(OrdinaryUser)}
-	users := append([]user{creds.admin, creds.user}, nodes...)
-	for component, user := range map[string]user{
-		ControllerManager: newUser("system:kube-controller-manager"),
-		Scheduler:         newUser("system:kube-scheduler"),
-		Kwok:              newUser("kwok", "system:masters"), // it acts as many kubelets
+	granted := &access{
+		server: credentials.Server{URL: serverURL, CA: own.Certificate},
+		admin:  credentials.NewUser(AdminUser, "system:masters"),
+		user:   credentials.NewUser(OrdinaryUser),
+	}
+	gate := credentials.Server{URL: gateURL, CA: own.Certificate}
+	users := append([]credentials.User{granted.admin, granted.user}, nodes...)
+	for name, user := range map[string]credentials.User{
+		ControllerManager: credentials.NewUser("system:kube-controller-manager"),
+		Scheduler:         credentials.NewUser("system:kube-scheduler"),
+		Kwok:              credentials.NewUser("kwok", "system:masters"), // it acts as many kubelets
 	} {
 		users = append(users, user)
-		if err := writeKubeconfig(kubeconfigOf(h, component), componentURL, creds.ca, user); err != nil {
+		if err := gate.WriteKubeconfig(kubeconfigOf(h, name), user); err != nil {
 			return nil, err
 		}
 	}
-	if err := writeTokens(h.path("pki", "tokens.csv"), users...); err != nil {
+	if err := credentials.WriteTokens(h.path("pki", "tokens.csv"), users); err != nil {
 		return nil, err
 	}
-	return creds, writeKubeconfig(h.path("kubeconfig"), server, creds.ca, creds.admin, creds.user)
+	return granted, granted.server.WriteKubeconfig(h.path("kubeconfig"), granted.admin, granted.user)
 }
 
 //go:embed kwok
@@ -142,7 +155,7 @@ func kwokConfiguration(p ports) (string, error) {
 		documents = append(documents, string(content))
 	}
 	words := strings.NewReplacer("@SETTINGS@", settings, "@EXIT_CODE@", exitCode, "@KUBELET_PORT@",
-		strconv.Itoa(p.kubelet))
+		strconv.Itoa(p.callbacks))
 	return words.Replace(strings.Join(documents, "\n---\n")), nil
 }
 
@@ -158,7 +171,7 @@ func writeConfiguration(o Options, h *stateFolder, p ports) error {
 	if err != nil {
 		return err
 	}
-	egress, err := egressConfiguration(h, p.egress)
+	egress, err := egressConfiguration(h, p.callbacks)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,8 @@ func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstruc
 	}
 	switch {
 	case o.RealNodes > 0:
-		group.Go(func() error { return s.startNodes(ctx, client, o.Images) })
+		group.Go(func() error { return bind(ctx, client, "system:kubelet-api-admin", kubeletClient) })
+		group.Go(func() error { return s.nodes.Start(ctx, client, s.components) })
 	case o.nodes() > 0:
 		group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
 	}

@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+
+	"github.com/runlevel/runlevel/internal/sandbox/component"
 )
 
 // RunWith starts a sandbox, runs a command with its kubeconfig, and stops it. That the command fails is no
@@ -26,7 +28,7 @@ func RunWith(ctx context.Context, o Options, command *exec.Cmd) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "RUNLEVEL_SANDBOX_REGISTRY="+s.Registry)
-	command.SysProcAttr = DieWithParent()
+	command.SysProcAttr = component.DieWithParent()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
 	defer signal.Stop(signals)

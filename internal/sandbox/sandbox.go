@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,16 +14,17 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/sandbox/component"
 	"github.com/runlevel/runlevel/internal/sandbox/realnode"
+	"github.com/runlevel/runlevel/internal/sandbox/relay"
 )
 
 const (
-	// startTries bounds how often Start starts over because another program took one
-	// of its ports between choosing and listening.
-	startTries = 3
-	// startTimeout is how long a control plane may take to become ready. It needs
-	// a few seconds; a machine so busy that it needs this long is of no use.
+	// startAttempts bounds how often Start starts over because another program took one of its ports between choosing
+	// and listening.
+	startAttempts = 3
+	// startTimeout bounds the time until a control plane is ready. It needs a few seconds; a machine so busy that it
+	// needs this long is of no use.
 	startTimeout = 3 * time.Minute
 )
 
@@ -39,28 +39,22 @@ type Sandbox struct {
 	// Registry is the address of the registry of real nodes, for images of pods; empty without real nodes. It speaks
 	// http.
 	Registry string
-	// Logs is the folder with a log for each component, named after it. It is
-	// gone after Stop.
+	// Logs is the folder with a log for each component, named after it. Stop removes it.
 	Logs string
 	// Took is how long the start took.
 	Took Timing
 
 	home       *stateFolder
-	gate       *gate      // for the components on the loopback
-	nodes      *realNodes // nil without real nodes
-	kubelet    *loopbackServer
-	egress     *loopbackServer
-	components []*component
-	died       chan error
+	gate       *relay.Gate
+	callbacks  *callbackServer
+	nodes      *realnode.Cluster // nil without real nodes
+	components *component.Group
 	started    time.Time
 	stop       func() error
 
-	// mu guards the following fields and the published status, and ensures that no component
-	// starts after the end.
-	mu       sync.Mutex
-	stopping chan struct{} // closed when the sandbox is stopped
-	failure  error         // the first unexpected end of a component
-	watchers []chan error  // receive unexpected ends of components, as died does
+	// mu guards Took and the published status, so that the status is not published after Stop.
+	mu        sync.Mutex
+	isStopped bool
 }
 
 // Timing is how long a start took, from starting the first process.
@@ -68,10 +62,6 @@ type Timing struct {
 	APIServer time.Duration // until the API server's /readyz returned ok
 	Ready     time.Duration // until everything was ready
 }
-
-// Components lists the names of all components, in the order in which they
-// depend on each other.
-func Components() []string { return binaries.Names() }
 
 // Start starts a control plane and returns when it is ready: the API server reports
 // ready, the default namespace has its service account, the nodes are ready, and
@@ -89,12 +79,12 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	o.Kubernetes = found.emulated
 	ctx, cancel := boundedStart(ctx)
 	defer cancel()
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		s, err := launch(ctx, o, found, h)
 		if err == nil {
 			return s, nil
 		}
-		if try < startTries && errors.Is(err, errPortTaken) {
+		if attempt < startAttempts && errors.Is(err, component.ErrPortTaken) {
 			continue
 		}
 		err = fmt.Errorf("start sandbox %s: %w", h.name(), err)
@@ -105,55 +95,24 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	}
 }
 
-// Prepare builds the programs ahead of time, and checks the options.
-func Prepare(ctx context.Context, o Options) error {
-	_, err := prepareStart(ctx, o)
-	return err
-}
-
-// A preparation is what a start needs, and every try of it.
-type preparation struct {
-	crds     []*unstructured.Unstructured
-	programs map[string]string // of the control plane
-	node     realnode.Programs
-	emulated string // version of Kubernetes; "" if it is that of the programs
-}
-
-func prepareStart(ctx context.Context, o Options) (found preparation, err error) {
-	if err := o.validate(); err != nil {
-		return found, fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	if found.crds, err = readCRDs(o.CRDs); err != nil {
-		return found, fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	if found.node, err = findNodePrograms(ctx, o); err != nil {
-		return found, err
-	}
-	if found.programs, err = binaries.Locate(ctx, o.components(), o.Progress); err != nil {
-		return found, err
-	}
-	found.emulated, err = emulation(ctx, found.programs[APIServer], o.Kubernetes)
-	return found, err
-}
-
 func boundedStart(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 }
 
-// launch makes one try to start. If it fails, no process is left running.
+// launch makes one attempt to start. If it fails, no process keeps running.
 func launch(ctx context.Context, o Options, found preparation, h *stateFolder) (_ *Sandbox, err error) {
-	free, err := reservePorts()
+	p, err := reservePorts()
 	if err != nil {
 		return nil, err
 	}
 	s := &Sandbox{
 		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(),
-		home: h, died: make(chan error, len(found.programs)), stopping: make(chan struct{}),
+		home: h, gate: relay.NewGate(fmt.Sprintf("127.0.0.1:%d", p.apiServer)),
 	}
 	s.stop = sync.OnceValue(s.end)
-	if err := s.listen(&free); err != nil {
-		return nil, fmt.Errorf("listen on 127.0.0.1: %w", err)
-	}
+	s.components = component.NewGroup(h.dir, s.Logs)
+	s.components.Changed = func() { _ = s.publish() } // for other processes
+	s.components.Restarts = func(name string) bool { return !s.gate.IsOpen() && name != APIServer && name != Etcd }
 	defer func() {
 		if err != nil {
 			s.killAll()
@@ -162,94 +121,63 @@ func launch(ctx context.Context, o Options, found preparation, h *stateFolder) (
 	if err := h.clear(); err != nil {
 		return nil, err
 	}
-	if s.nodes, err = connectNodes(ctx, o, h, free, found.node); err != nil {
+	if s.callbacks, err = newCallbackServer(); err != nil {
+		return nil, fmt.Errorf("listen on 127.0.0.1: %w", err)
+	}
+	p.callbacks = s.callbacks.port()
+	if err := s.configure(ctx, o, found, p); err != nil {
 		return nil, err
 	}
-	s.Registry = s.nodes.registryAddress()
-	creds, err := prepare(o, h, free, s)
-	if err != nil {
-		return nil, err
-	}
-	s.Config = restConfig(loopbackURL(free.apiServer), creds.ca, creds.admin)
-	s.UserConfig = restConfig(loopbackURL(free.apiServer), creds.ca, creds.user)
-	if err := s.serve(creds.ca); err != nil {
-		return nil, err
-	}
-	s.components = s.newComponents(commands(o, h, free), found.programs)
-	s.nodes.add(s.newComponent)
-	return s, s.whileAlive(ctx, func(ctx context.Context) error {
-		if err := s.startAll(ctx); err != nil {
+	return s, s.components.WhileAlive(ctx, func(ctx context.Context) error {
+		if err := s.startControlPlane(ctx, o.components()); err != nil {
 			return err
 		}
 		return s.becomeReady(ctx, o, found.crds)
 	})
 }
 
-// listen opens the ports of this process.
-func (s *Sandbox) listen(p *ports) (err error) {
-	if s.gate, err = newGate("127.0.0.1", fmt.Sprintf("127.0.0.1:%d", p.apiServer)); err != nil {
+// configure writes all files, and creates the components.
+func (s *Sandbox) configure(ctx context.Context, o Options, found preparation, p ports) (err error) {
+	if o.RealNodes > 0 {
+		nodes := realnode.Options{
+			Folder: s.home.nodes(), Count: o.RealNodes, Images: o.Images, Offline: o.Offline, Programs: found.node,
+		}
+		if s.nodes, err = realnode.Connect(ctx, nodes, s.home.withLock, s.gate); err != nil {
+			return err
+		}
+	}
+	s.Registry = s.nodes.Registry()
+	granted, err := s.writeFiles(o, p)
+	if err != nil {
 		return err
 	}
-	if s.kubelet, err = newLoopbackServer(); err != nil {
-		s.gate.close()
+	s.Config = granted.server.RESTConfig(granted.admin)
+	s.UserConfig = granted.server.RESTConfig(granted.user)
+	if err := s.callbacks.serve(s.home, s.Config, s.nodes.Network()); err != nil {
 		return err
 	}
-	if s.egress, err = newLoopbackServer(); err != nil {
-		s.gate.close()
-		s.kubelet.close()
-		return err
+	args := arguments(o, s.home, p)
+	for _, name := range o.components() {
+		s.components.Add(component.Command{Name: name, Program: found.programs[name], Args: args[name]})
 	}
-	p.kubelet, p.egress = s.kubelet.port(), s.egress.port()
+	s.nodes.AddComponents(s.components)
 	return nil
 }
 
-// serve answers the API server on the ports of kubelet and egress.
-func (s *Sandbox) serve(ca []byte) error {
-	config := rest.CopyConfig(s.Config)
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	logs, err := newKubelet(config)
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.kubelet.serve(s.home, ca, logs),
-		s.egress.serve(s.home, ca, &egress{client, s.nodes.network()}))
-}
-
-func (s *Sandbox) newComponents(lines map[string][]string, programs map[string]string) []*component {
-	var components []*component
-	for _, name := range Components() {
-		if args, ok := lines[name]; ok {
-			components = append(components, s.newComponent(name, programs[name], args))
-		}
-	}
-	return components
-}
-
-func (s *Sandbox) newComponent(name, program string, args []string) *component {
-	return &component{
-		name:    name,
-		program: program,
-		args:    args,
-		home:    s.home.dir,
-		log:     filepath.Join(s.Logs, name+".log"),
-		died:    s.report,
-	}
-}
-
-// startAll starts every component, one right after the other: they wait for each
-// other by themselves.
-func (s *Sandbox) startAll(ctx context.Context) error {
+// startControlPlane starts the components of the control plane, one right after the other: they wait for each other by
+// themselves.
+func (s *Sandbox) startControlPlane(ctx context.Context, names []string) error {
 	s.started = time.Now()
-	for _, c := range s.components {
-		if err := s.restart(c); err != nil {
+	for _, name := range names {
+		c, err := s.components.Find(name)
+		if err == nil {
+			err = s.components.Start(c)
+		}
+		if err != nil {
 			return err
 		}
-		klog.FromContext(ctx).V(1).Info("started", "component", c.name, "pid", c.pid(), "program", c.program, "args",
-			c.args)
+		klog.FromContext(ctx).V(1).Info("started", "component", name, "pid", c.PID(), "program", c.Program,
+			"args", c.Args)
 	}
 	return s.publish()
 }
@@ -264,20 +192,74 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 		return s.withLog(APIServer, err)
 	}
 	apiServer := time.Since(s.started)
-	for _, gate := range s.gates() {
-		gate.open()
-	}
+	s.gate.Open()
 	if err := s.prepareCluster(ctx, o, crds, client); err != nil {
 		return err
 	}
-	if o.nodes() > 0 { // else no pod can use a volume
-		go (&provisioner{client, filepath.Join(s.home.nodes(), "volumes")}).run(ctx, s.stopping)
+	if o.nodes() > 0 { // without nodes, no pod can use a volume
+		volumes := &provisioner{client, filepath.Join(s.home.nodes(), "volumes")}
+		go volumes.run(ctx, s.components.Stopped())
 	}
 	s.mu.Lock()
 	s.Took = Timing{APIServer: apiServer, Ready: time.Since(s.started)}
 	s.mu.Unlock()
-	klog.FromContext(ctx).V(1).Info("ready", "sandbox", s.Name, "apiServer", s.Took.APIServer, "everything",
-		s.Took.Ready)
+	klog.FromContext(ctx).V(1).Info("ready", "sandbox", s.Name, "apiServer", s.Took.APIServer,
+		"everything", s.Took.Ready)
+	return s.publish()
+}
+
+// withLog adds the last lines of a component's log to an error.
+func (s *Sandbox) withLog(name string, err error) error {
+	if c, findErr := s.components.Find(name); findErr == nil {
+		return c.WithLog(err)
+	}
+	return err
+}
+
+// Kill ends a component as kill -9 does, and returns after it has exited. Its data and its port stay as they were.
+func (s *Sandbox) Kill(name string) error {
+	c, err := s.components.Find(name)
+	if err != nil {
+		return err
+	}
+	if name == APIServer {
+		s.gate.Shut() // so that the other components wait for it instead of failing
+	}
+	c.Kill()
+	return s.publish()
+}
+
+// Resume starts a component that Kill ended, with its data and its port. If the API server runs, Resume returns when
+// the API server is ready.
+func (s *Sandbox) Resume(ctx context.Context, name string) error {
+	c, err := s.components.Find(name)
+	if err != nil {
+		return err
+	}
+	if err := s.components.Start(c); err != nil {
+		return err
+	}
+	if err := s.publish(); err != nil {
+		return err
+	}
+	if server, err := s.components.Find(APIServer); err != nil || server.PID() == 0 {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(s.Config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := boundedStart(ctx)
+	defer cancel()
+	// The second path is a read from etcd: just after a crash, /readyz may be outdated.
+	err = s.components.WhileAlive(ctx, func(ctx context.Context) error {
+		return awaitOK(ctx, client, "/readyz", "/api/v1/namespaces/default")
+	})
+	if err != nil {
+		c.Kill() // so that the caller can try again
+		return errors.Join(fmt.Errorf("resume %s: %w", name, err), s.publish())
+	}
+	s.gate.Open()
 	return s.publish()
 }
 
@@ -285,20 +267,23 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 func (s *Sandbox) publish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isClosed(s.stopping) {
+	if s.isStopped {
 		return nil
 	}
 	state := Status{
 		Name: s.Name, PID: os.Getpid(), Started: s.started, Ready: s.Took.Ready > 0,
 		Server: s.Config.Host, Kubeconfig: s.Kubeconfig, Registry: s.Registry, Logs: s.Logs,
 	}
-	for _, c := range s.allComponents() {
-		pid := c.pid()
+	for _, c := range s.components.All() {
+		pid := c.PID()
 		state.Ready = state.Ready && pid != 0
-		state.Components = append(state.Components, ComponentStatus{Name: c.name, PID: pid, Log: c.log})
+		state.Components = append(state.Components, ComponentStatus{Name: c.Name, PID: pid, Log: c.Log})
 	}
 	return s.home.publish(state)
 }
+
+// Died returns a channel that receives an error for each component that exits by itself.
+func (s *Sandbox) Died() <-chan error { return s.components.Died() }
 
 // Stop ends all processes and removes everything; after a failure, the logs
 // stay for an hour, and then until another Start. It may be called several times, also concurrently.
@@ -306,10 +291,7 @@ func (s *Sandbox) Stop() error { return s.stop() }
 
 func (s *Sandbox) end() error {
 	s.killAll()
-	s.mu.Lock()
-	failure := s.failure
-	s.mu.Unlock()
-	if failure != nil {
+	if failure := s.components.Failure(); failure != nil {
 		return s.home.removeButLogs(failure)
 	}
 	return s.home.remove()
@@ -318,13 +300,10 @@ func (s *Sandbox) end() error {
 // killAll ends all processes at once: no data is kept.
 func (s *Sandbox) killAll() {
 	s.mu.Lock()
-	close(s.stopping)
+	s.isStopped = true
 	s.mu.Unlock()
-	s.gate.close()
-	s.nodes.close()
-	s.kubelet.close()
-	s.egress.close()
-	for _, c := range slices.Backward(s.allComponents()) {
-		c.kill()
-	}
+	s.gate.Close()
+	s.nodes.Close()
+	s.callbacks.close()
+	s.components.Stop()
 }

@@ -117,6 +117,9 @@ func withLock(dir string, do func() error) error {
 	return errors.Join(do(), lock.Unlock())
 }
 
+// withLock calls withLock for the folder of all sandboxes.
+func (h *stateFolder) withLock(do func() error) error { return withLock(filepath.Dir(h.dir), do) }
+
 // failureKept is how long the logs of a sandbox that failed are kept at least. Sandboxes that start
 // meanwhile must not remove them before a user has read them.
 const failureKept = time.Hour
@@ -175,7 +178,7 @@ func (h *stateFolder) clear() error {
 
 // remove deletes everything and releases the name.
 func (h *stateFolder) remove() error {
-	return withLock(filepath.Dir(h.dir), func() error {
+	return h.withLock(func() error {
 		if err := h.removeNodes(); err != nil {
 			return errors.Join(fmt.Errorf("remove the sandbox's nodes: %w", err), h.lock.Unlock())
 		}
@@ -188,7 +191,7 @@ func (h *stateFolder) remove() error {
 
 // removeButLogs releases the name after a failure, and removes all but the logs that the error points to.
 func (h *stateFolder) removeButLogs(failure error) error {
-	return withLock(filepath.Dir(h.dir), func() error {
+	return h.withLock(func() error {
 		state := Status{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
 		return errors.Join(h.removeNodes(), os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state),
 			h.lock.Unlock())

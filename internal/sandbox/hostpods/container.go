@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/component"
 )
 
 const (
@@ -134,7 +134,7 @@ func (c *container) command(ctx context.Context) (*exec.Cmd, error) {
 	command.Args[0] = name
 	command.Dir = c.folder
 	command.Env = environment.list()
-	command.SysProcAttr = sandbox.ChildAttributes()
+	command.SysProcAttr = component.ChildAttributes()
 	return command, nil
 }
 

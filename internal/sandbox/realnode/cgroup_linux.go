@@ -28,8 +28,8 @@ func hierarchies() ([]string, error) {
 	return roots, err
 }
 
-// makeControlGroup makes a control group in each hierarchy, with all controllers.
-func makeControlGroup(name string) error {
+// createControlGroup creates a control group in each hierarchy, with all controllers.
+func createControlGroup(name string) error {
 	roots, err := hierarchies()
 	if err != nil {
 		return err

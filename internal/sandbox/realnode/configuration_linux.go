@@ -11,35 +11,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Configure writes the files that the processes of the nodes read, and makes their control groups.
-func (s NodeSet) Configure(programs Programs, credentials func(KubeletNode) (Credentials, error)) error {
-	for _, n := range s.Nodes() {
-		granted, err := credentials(n)
-		if err == nil {
-			err = makeControlGroup(n.cgroup())
-		}
-		if err == nil {
-			err = n.write(programs, granted)
-		}
-		if err != nil {
-			return fmt.Errorf("configure %s: %w", n.Name(), err)
-		}
+// configure creates the node's control group, and writes the files that its processes read, except for credentials.
+// caFile has the certificate of the authority of the kubelet's clients.
+func (n node) configure(programs Programs, caFile string) error {
+	if err := createControlGroup(n.cgroup()); err != nil {
+		return err
 	}
-	return nil
-}
-
-// write writes the configuration files of a node.
-func (n KubeletNode) write(programs Programs, granted Credentials) error {
 	files := map[string][]byte{
 		"containerd.toml":        []byte(n.containerdConfig(programs.Plugins)),
 		"cni/10-bridge.conflist": []byte(n.cniConfig()),
-		filepath.Join("registries", n.set.Registry, "hosts.toml"): n.registryConfig(),
-		"kubelet.kubeconfig":    granted.Kubelet,
-		"kube-proxy.kubeconfig": granted.KubeProxy,
-		"resolv.conf":           nil, // the machine's own may name resolvers that are out of reach
+		filepath.Join("registries", n.set.registry, "hosts.toml"): n.registryConfig(),
+		"resolv.conf": nil, // the machine's own may name resolvers that the network does not reach
 	}
-	for name, config := range map[string]any{"kubelet.yaml": n.kubeletConfig(granted),
-		"kube-proxy.yaml": n.kubeProxyConfig()} {
+	for name, config := range map[string]any{
+		"kubelet.yaml":    n.kubeletConfig(caFile),
+		"kube-proxy.yaml": n.kubeProxyConfig(),
+	} {
 		text, err := yaml.Marshal(config)
 		if err != nil {
 			return err
@@ -62,7 +49,7 @@ const machineRegistries = "/etc/containerd/certs.d"
 
 // linkRegistries adds the machine's configuration of registries to that of the sandbox's own. Containerd 2 reads one
 // folder only.
-func (n KubeletNode) linkRegistries() error {
+func (n node) linkRegistries() error {
 	known, err := os.ReadDir(machineRegistries)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -81,7 +68,7 @@ func (n KubeletNode) linkRegistries() error {
 
 // containerdConfig is in version 2 of the format, which containerd 1.6 and 2 read. All state is below the node's
 // folder.
-func (n KubeletNode) containerdConfig(plugins string) string {
+func (n node) containerdConfig(plugins string) string {
 	return fmt.Sprintf(`version = 2
 root = %q
 state = %q
@@ -106,31 +93,31 @@ state = %q
     conf_dir = %q
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = %q
-`, n.path("containerd"), n.state(), n.Socket(), n.path("opt"), pauseImage, n.snapshotter(), n.path("runc"), plugins,
+`, n.path("containerd"), n.state(), n.socket(), n.path("opt"), pauseImage, n.snapshotter(), n.path("runc"), plugins,
 		n.path("cni"), n.path("registries"))
 }
 
 // registryConfig has the container runtime speak plain http to the registry of the sandbox.
-func (n KubeletNode) registryConfig() []byte {
-	url := "http://" + n.set.Registry
+func (n node) registryConfig() []byte {
+	url := "http://" + n.set.registry
 	return fmt.Appendf(nil, "server = %q\n[host.%q]\n", url, url) // 1.6 refuses a file without a host
 }
 
 // state is the folder of containerd's running tasks.
-func (n KubeletNode) state() string { return n.path("state") }
+func (n node) state() string { return n.path("state") }
 
 // snapshotter returns the snapshotter for the file system of the folder: layers of overlayfs can't be on another
 // overlayfs.
-func (n KubeletNode) snapshotter() string {
+func (n node) snapshotter() string {
 	const overlayfs = 0x794c7630
 	var s syscall.Statfs_t
-	if err := syscall.Statfs(n.set.Folder, &s); err == nil && s.Type == overlayfs {
+	if err := syscall.Statfs(n.set.folder, &s); err == nil && s.Type == overlayfs {
 		return "native"
 	}
 	return "overlayfs"
 }
 
-func (n KubeletNode) cniConfig() string {
+func (n node) cniConfig() string {
 	return fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "sandbox", "plugins": [
  {"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "hairpinMode": true, "ipMasq": false,
   "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]]}},
@@ -138,20 +125,20 @@ func (n KubeletNode) cniConfig() string {
 `, n.path("ipam"), n.pods())
 }
 
-func (n KubeletNode) kubeletConfig(granted Credentials) map[string]any {
+func (n node) kubeletConfig(caFile string) map[string]any {
 	return map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"address": n.Address().String(), "healthzBindAddress": "127.0.0.1",
+		"address": n.address().String(), "healthzBindAddress": "127.0.0.1",
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": true},
-			"x509": map[string]any{"clientCAFile": granted.Authority},
+			"x509": map[string]any{"clientCAFile": caFile},
 		},
 		"authorization": map[string]any{"mode": "Webhook"},
-		"tlsCertFile":   granted.Certificate, "tlsPrivateKeyFile": granted.Key,
-		"containerRuntimeEndpoint": "unix://" + n.Socket(),
+		"tlsCertFile":   n.path("kubelet.crt"), "tlsPrivateKeyFile": n.path("kubelet.key"),
+		"containerRuntimeEndpoint": "unix://" + n.socket(),
 		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + n.cgroup(), "failCgroupV1": false,
 		"failSwapOn":    false,
-		"clusterDomain": "cluster.local", "clusterDNS": []string{DNSAddress}, "resolvConf": n.path("resolv.conf"),
+		"clusterDomain": "cluster.local", "clusterDNS": []string{dnsAddress}, "resolvConf": n.path("resolv.conf"),
 		"podLogsDir": n.path("podlogs"), "volumePluginDir": n.path("volumeplugins"),
 		"serializeImagePulls": false,
 		// The disk is the developer's own: pods are not evicted for its sake.
@@ -164,10 +151,10 @@ func (n KubeletNode) kubeletConfig(granted Credentials) map[string]any {
 	}
 }
 
-func (n KubeletNode) kubeProxyConfig() map[string]any {
+func (n node) kubeProxyConfig() map[string]any {
 	return map[string]any{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
-		"mode": "nftables", "hostnameOverride": n.Name(), "clusterCIDR": n.set.Network().String(),
+		"mode": "nftables", "hostnameOverride": n.name(), "clusterCIDR": n.set.network().String(),
 		"clientConnection":   map[string]any{"kubeconfig": n.path("kube-proxy.kubeconfig")},
 		"healthzBindAddress": "127.0.0.1:10256", "metricsBindAddress": "127.0.0.1:10249",
 		"conntrack": map[string]any{"maxPerCore": 0, "min": 0}, // a setting of the whole machine

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// CheckImage returns what is wrong with an image for ImportImages.
+// CheckImage returns what is wrong with an image for importImages.
 func CheckImage(image string) error {
 	path, name, _ := strings.Cut(image, "=")
 	info, err := os.Stat(path)

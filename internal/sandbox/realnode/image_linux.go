@@ -17,10 +17,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// ImportImages imports images into the node's container runtime, the image of pause containers among them. Each is an
+// importImages imports images into the node's container runtime, the image of pause containers among them. Each is an
 // archive, an OCI image layout, or a folder of the image's files, as PATH or PATH=NAME: layouts often have no name for
 // their image, and folders never.
-func (n KubeletNode) ImportImages(ctx context.Context, programs Programs, images []string) error {
+func (n node) importImages(ctx context.Context, programs Programs, images []string) error {
 	pause := n.path("pause.tar")
 	if err := writePauseImage(n.path("pause"), pause); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (n KubeletNode) ImportImages(ctx context.Context, programs Programs, images
 	return nil
 }
 
-func (n KubeletNode) importImage(ctx context.Context, programs Programs, image string) error {
+func (n node) importImage(ctx context.Context, programs Programs, image string) error {
 	path, imageName, isNamed := strings.Cut(image, "=")
 	info, err := os.Stat(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func (n KubeletNode) importImage(ctx context.Context, programs Programs, image s
 		}
 		path = archive
 	}
-	args := []string{"--address", n.Socket(), "--namespace", "k8s.io", "images", "import", "--snapshotter",
+	args := []string{"--address", n.socket(), "--namespace", "k8s.io", "images", "import", "--snapshotter",
 		n.snapshotter()}
 	if isNamed {
 		args = append(args, "--index-name", imageName)

@@ -18,14 +18,14 @@ const namespaces = "/run/netns"
 // numberFile has the number of the set, for Remove.
 const numberFile = "number"
 
-// Claim takes a number that no other set of this machine has, and writes it into the folder. One claim runs at a time:
+// claim takes a number that no other set of this machine has, and writes it into the folder. One claim runs at a time:
 // with the number of another set in its folder, Remove would remove that set.
-func Claim(ctx context.Context, folder string, count int) (NodeSet, error) {
+func claim(ctx context.Context, folder string, count int) (nodeSet, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return NodeSet{}, err
+		return nodeSet{}, err
 	}
 	for number := firstNumber; number <= lastNumber; number++ {
-		s := NodeSet{Folder: folder, Number: number, Count: count}
+		s := nodeSet{folder: folder, number: number, count: count}
 		isUsed, err := s.overlaps()
 		if err != nil {
 			return s, err
@@ -39,50 +39,50 @@ func Claim(ctx context.Context, folder string, count int) (NodeSet, error) {
 		}
 		return s, ip(ctx, "link", "add", s.bridge(), "type", "bridge")
 	}
-	return NodeSet{}, fmt.Errorf("no network of 10.%d.0.0/16 to 10.%d.0.0/16 is free: stop another sandbox",
+	return nodeSet{}, fmt.Errorf("no network of 10.%d.0.0/16 to 10.%d.0.0/16 is free: stop another sandbox",
 		firstNumber, lastNumber)
 }
 
 // overlaps reports whether this machine has the bridge, or addresses of the network.
-func (s NodeSet) overlaps() (bool, error) {
+func (s nodeSet) overlaps() (bool, error) {
 	if _, err := os.Stat("/sys/class/net/" + s.bridge()); err == nil {
 		return true, nil
 	}
 	addresses, err := net.InterfaceAddrs()
 	for _, address := range addresses {
-		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Overlaps(s.Network()) {
+		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Overlaps(s.network()) {
 			return true, nil
 		}
 	}
 	return false, err
 }
 
-// Connect joins the nodes with this machine. Forwarding is switched on inside of the namespaces only.
-func (s NodeSet) Connect(ctx context.Context) error {
-	if err := saveSettings(s.Folder); err != nil {
+// connect joins the nodes with this machine. Forwarding is switched on inside of the namespaces only.
+func (s nodeSet) connect(ctx context.Context) error {
+	if err := saveSettings(s.folder); err != nil {
 		return err
 	}
 	lines := []string{
-		"addr add " + s.Gateway().String() + "/24 dev " + s.bridge(),
+		"addr add " + s.gateway().String() + "/24 dev " + s.bridge(),
 		"link set " + s.bridge() + " up",
 	}
-	for _, n := range s.Nodes() {
+	for _, n := range s.nodes() {
 		inside := "-n " + n.namespace() + " "
 		lines = append(lines,
 			"netns add "+n.namespace(),
 			"link add "+n.link()+" type veth peer name eth0 netns "+n.namespace(),
 			"link set "+n.link()+" master "+s.bridge()+" up",
 			inside+"link set lo up",
-			inside+"addr add "+n.Address().String()+"/24 dev eth0",
+			inside+"addr add "+n.address().String()+"/24 dev eth0",
 			inside+"link set eth0 up",
-			inside+"route add default via "+s.Gateway().String(),
-			"route add "+n.pods().String()+" via "+n.Address().String())
+			inside+"route add default via "+s.gateway().String(),
+			"route add "+n.pods().String()+" via "+n.address().String())
 	}
-	for _, n := range s.Nodes() {
-		for _, other := range s.Nodes() {
+	for _, n := range s.nodes() {
+		for _, other := range s.nodes() {
 			if other != n {
 				lines = append(lines, "-n "+n.namespace()+" route add "+other.pods().String()+" via "+
-					other.Address().String())
+					other.address().String())
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func (s NodeSet) Connect(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, n := range s.Nodes() {
+	for _, n := range s.nodes() {
 		if err := n.runInside(ctx, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (s NodeSet) Connect(ctx context.Context) error {
 }
 
 // runInside runs a command in the network namespace of the node.
-func (n KubeletNode) runInside(ctx context.Context, args ...string) error {
+func (n node) runInside(ctx context.Context, args ...string) error {
 	return run(exec.CommandContext(ctx, "nsenter",
 		append([]string{"--net=" + filepath.Join(namespaces, n.namespace())}, args...)...))
 }

@@ -12,19 +12,17 @@ var errLinuxOnly = errors.New("real nodes run on Linux only")
 // namespaces is never used: no node runs on these systems.
 const namespaces = ""
 
-// Claim is never called.
-func Claim(context.Context, string, int) (NodeSet, error) { return NodeSet{}, errLinuxOnly }
+// claim is never called.
+func claim(context.Context, string, int) (nodeSet, error) { return nodeSet{}, errLinuxOnly }
 
-// Connect is never called.
-func (s NodeSet) Connect(context.Context) error { return errLinuxOnly }
+// connect is never called.
+func (s nodeSet) connect(context.Context) error { return errLinuxOnly }
 
-// Configure is never called.
-func (s NodeSet) Configure(Programs, func(KubeletNode) (Credentials, error)) error {
-	return errLinuxOnly
-}
+// configure is never called.
+func (n node) configure(Programs, string) error { return errLinuxOnly }
+
+// importImages is never called.
+func (n node) importImages(context.Context, Programs, []string) error { return errLinuxOnly }
 
 // Remove has nothing to remove.
 func Remove(string) error { return nil }
-
-// ImportImages is never called.
-func (n KubeletNode) ImportImages(context.Context, Programs, []string) error { return errLinuxOnly }

@@ -1,13 +1,17 @@
 package realnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
 // Programs are the files of the programs of a node.
@@ -53,6 +57,14 @@ func FindPrograms() (Programs, error) {
 		return p, fmt.Errorf("real nodes need programs that are not installed: %s", strings.Join(missing, ", "))
 	}
 	return p, nil
+}
+
+// Locate adds the programs that are built from Go modules. If it has to build them, it writes to progress, which may be
+// nil.
+func (p *Programs) Locate(ctx context.Context, progress io.Writer) error {
+	found, err := binaries.Locate(ctx, binaries.NodeNames(), progress)
+	p.Kubelet, p.KubeProxy = found[binaries.Kubelet], found[binaries.KubeProxy]
+	return err
 }
 
 func findPlugins() string {

@@ -27,8 +27,8 @@ func Remove(folder string) error {
 	if err != nil {
 		return err
 	}
-	s := NodeSet{Folder: folder}
-	if s.Number, err = strconv.Atoi(string(text)); err != nil {
+	s := nodeSet{folder: folder}
+	if s.number, err = strconv.Atoi(string(text)); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(folder, numberFile), err)
 	}
 	return errors.Join(
@@ -87,7 +87,7 @@ func findShims(folder string) ([]int, error) {
 }
 
 // disconnect removes the links and network namespaces.
-func (s NodeSet) disconnect() error {
+func (s nodeSet) disconnect() error {
 	names, err := filepath.Glob(filepath.Join(namespaces, s.bridge()+"-*"))
 	errs := []error{err}
 	for _, name := range names {

@@ -1,4 +1,4 @@
-package sandbox
+package registries
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/runlevel/runlevel/internal/sandbox/relay"
 )
 
 // machineAddress returns an address of this machine that is not on the loopback: the one from which it would leave this
@@ -80,7 +82,7 @@ func TestPullProxy(t *testing.T) {
 		"a link-local address":  {registry: named(secureHere, "169.254.169.254"), want: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, proxy, err := startPullProxy(netip.MustParseAddr("127.0.0.1"), test.offline)
+			server, proxy, err := StartPullProxy(netip.MustParseAddr("127.0.0.1"), test.offline)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +146,7 @@ func TestTunnelThroughTheProxyOfThisMachine(t *testing.T) {
 			http.Error(w, "who is it", http.StatusProxyAuthRequired)
 			return
 		}
-		connect(w, r, func(ctx context.Context, target string) (net.Conn, error) {
+		relay.Connect(w, r, func(ctx context.Context, target string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", target)
 		})
 	}))

@@ -1,4 +1,4 @@
-package sandbox
+package registries
 
 import (
 	"bufio"
@@ -15,68 +15,40 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
-	"os"
 	"syscall"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/runlevel/runlevel/internal/sandbox/relay"
 )
 
-// registryPort is the port of the registry, if no other program listens there.
-const registryPort = "5000"
+// errOffline is the error of all pulls of an offline sandbox.
+var errOffline = errors.New("the sandbox is offline: it pulls images from its own registry only")
 
-// startRegistry starts a registry for the images of pods. Its layers are in a folder.
-func startRegistry(address netip.Addr, folder string) (*http.Server, error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, err
-	}
-	listener, err := net.Listen("tcp4", net.JoinHostPort(address.String(), registryPort))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		listener, err = net.Listen("tcp4", net.JoinHostPort(address.String(), "0"))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return serveHTTP(listener,
-		registry.New(registry.Logger(log.New(io.Discard, "", 0)),
-			registry.WithBlobHandler(registry.NewDiskBlobHandler(folder)))), nil
-}
-
-// startPullProxy starts the proxy through which the container runtimes of the nodes pull images, and returns its URL
-// with their credentials. Offline, it refuses to: without a proxy, the container runtimes would wait for names to be
-// resolved.
-func startPullProxy(address netip.Addr, offline bool) (*http.Server, *url.URL, error) {
+// StartPullProxy starts the proxy through which the container runtimes of the nodes pull images, and returns its URL
+// with their credentials. If the sandbox is offline, the proxy refuses all pulls: without a proxy, the container
+// runtimes would try to resolve names until a timeout.
+func StartPullProxy(address netip.Addr, offline bool) (*http.Server, *url.URL, error) {
 	listener, err := net.Listen("tcp4", net.JoinHostPort(address.String(), "0"))
 	if err != nil {
 		return nil, nil, err
 	}
 	user := url.UserPassword("containerd", rand.Text())
-	proxy := &pullProxy{authorization: basicAuthorization(user),
-		dial: func(ctx context.Context, destination string) (net.Conn, error) {
-			return dialRegistry(ctx, destination, http.ProxyFromEnvironment)
-		}}
+	proxy := &pullProxy{authorization: basicAuthorization(user)}
+	proxy.dial = func(ctx context.Context, destination string) (net.Conn, error) {
+		return dialRegistry(ctx, destination, http.ProxyFromEnvironment)
+	}
 	if offline {
 		proxy.dial = func(context.Context, string) (net.Conn, error) { return nil, errOffline }
 	}
-	server := serveHTTP(listener, proxy)
+	server := serve(listener, proxy)
 	return server, &url.URL{Scheme: "http", User: user, Host: server.Addr}, nil
-}
-
-// errOffline is why an image is not pulled.
-var errOffline = errors.New("the sandbox is offline: it pulls images from its own registry only")
-
-// serveHTTP answers requests of the nodes. The address of the server is the listener's.
-func serveHTTP(listener net.Listener, handler http.Handler) *http.Server {
-	server := &http.Server{Addr: listener.Addr().String(), Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() { _ = server.Serve(listener) }()
-	return server
 }
 
 // A pullProxy connects the container runtimes of the nodes with registries: the network of the nodes has no other way
 // out of this machine. It refuses pods: those on the host network have the addresses of nodes, but not the credentials.
 type pullProxy struct {
 	authorization string // of the container runtimes
-	dial          func(ctx context.Context, destination string) (net.Conn, error)
+	dial          relay.DialFunc
 }
 
 func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +56,7 @@ func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case subtle.ConstantTimeCompare([]byte(r.Header.Get("Proxy-Authorization")), []byte(p.authorization)) != 1:
 		http.Error(w, "only container runtimes may pull images through this proxy", http.StatusForbidden)
 	case r.Method == http.MethodConnect:
-		connect(w, r, p.dial)
+		relay.Connect(w, r, p.dial)
 	default: // a registry without TLS
 		transport := &http.Transport{
 			DialContext: func(ctx context.Context, _, destination string) (net.Conn, error) {

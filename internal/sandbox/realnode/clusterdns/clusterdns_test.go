@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/internal/sandbox/clusterdns"
+	"github.com/runlevel/runlevel/internal/sandbox/realnode/clusterdns"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 

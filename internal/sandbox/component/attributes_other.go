@@ -1,0 +1,14 @@
+//go:build !unix
+
+package component
+
+import "syscall"
+
+// ChildAttributes is never called: package binaries refuses to find programs for these systems.
+func ChildAttributes() *syscall.SysProcAttr { return nil }
+
+// DieWithParent is never called.
+func DieWithParent() *syscall.SysProcAttr { return nil }
+
+// Detached is never called.
+func Detached() *syscall.SysProcAttr { return nil }
