@@ -29,29 +29,29 @@ func newKubelet(config *rest.Config) (http.Handler, error) {
 	return mux, nil
 }
 
-// serveLog answers with the log of one run of a container. With the parameter "follow", it goes on until that run
-// has ended.
+// serveLog answers with the log of one run of a container. With the parameter "follow", it continues until that run has
+// ended.
 func serveLog(w http.ResponseWriter, r *http.Request, pods dynamic.ResourceInterface) {
 	options, err := parseLogOptions(r.URL.Query())
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err)
 		return
 	}
-	answer := &logAnswer{to: w, container: r.PathValue("container"), logOptions: options}
+	log := newLogWriter(w, r.PathValue("container"), options)
 	name := r.PathValue("pod")
 	_, err = objectwatch.Await(r.Context(), pods, name, func(object *unstructured.Unstructured) bool {
 		pod := podOf(object)
 		switch {
-		case pod == nil && answer.run == nil:
+		case pod == nil && log.run == nil:
 			refuse(w, http.StatusNotFound, errors.New("pod does not exist"))
 			return true
 		case pod == nil:
 			return true
 		default:
-			return answer.proceed(pod)
+			return log.update(pod)
 		}
 	})
-	if err != nil && answer.run == nil && r.Context().Err() == nil {
+	if err != nil && log.run == nil && r.Context().Err() == nil {
 		refuse(w, http.StatusInternalServerError, err)
 	}
 }

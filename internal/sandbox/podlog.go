@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1conversion "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -94,87 +96,72 @@ func waitingReason(state *corev1.ContainerStateWaiting) string {
 	}
 }
 
-// logOptions are the parameters of a request for a log.
-type logOptions struct {
-	follow, previous, timestamps bool
-	since                        time.Time
-	tail, bytes                  int // limits of lines and bytes
+// parseLogOptions parses the parameters of a request for a log.
+func parseLogOptions(query url.Values) (corev1.PodLogOptions, error) {
+	var o corev1.PodLogOptions
+	if err := corev1conversion.Convert_url_Values_To_v1_PodLogOptions(&query, &o, nil); err != nil {
+		return o, err
+	}
+	if o.SinceSeconds != nil {
+		o.SinceTime = &metav1.Time{Time: time.Now().Add(-time.Duration(*o.SinceSeconds) * time.Second)}
+	}
+	return o, nil
 }
 
-func parseLogOptions(query url.Values) (o logOptions, err error) {
-	is := func(name string) bool { return query.Get(name) == "true" }
-	number := func(name string, otherwise int) int {
-		if !query.Has(name) {
-			return otherwise
-		}
-		n, failed := strconv.Atoi(query.Get(name))
-		if failed != nil {
-			err = fmt.Errorf("%s: %w", name, failed)
-		}
-		return n
-	}
-	o = logOptions{
-		follow: is("follow"), previous: is("previous"), timestamps: is("timestamps"),
-		tail: number("tailLines", math.MaxInt), bytes: number("limitBytes", math.MaxInt),
-	}
-	if query.Has("sinceSeconds") {
-		o.since = time.Now().Add(-time.Duration(number("sinceSeconds", 0)) * time.Second)
-	}
-	if query.Has("sinceTime") {
-		at, failed := time.Parse(time.RFC3339, query.Get("sinceTime"))
-		if failed != nil {
-			err = fmt.Errorf("sinceTime: %w", failed)
-		}
-		o.since = at
-	}
-	return o, err
-}
-
-// A logAnswer writes the log of one run of a container.
-type logAnswer struct {
-	logOptions
-	to        http.ResponseWriter
+// A logWriter writes the log of one run of a container.
+type logWriter struct {
+	response  http.ResponseWriter
 	container string
+	options   corev1.PodLogOptions
+	bytesLeft int64
 
-	run  *containerRun // nil until there is a pod
-	pod  *corev1.Pod   // its first state
-	read int           // lines that are written or skipped
+	run     *containerRun // nil until the pod exists
+	pod     *corev1.Pod   // its first state
+	written int           // lines that are written or skipped
 }
 
-// proceed writes the lines that a newer state of the pod adds, and reports whether they are the last.
-func (a *logAnswer) proceed(pod *corev1.Pod) (isDone bool) {
-	run, err := lastRun(pod, a.container, a.previous)
-	switch {
-	case a.run == nil && err != nil:
-		refuse(a.to, http.StatusBadRequest, err)
-		return true
-	case a.run == nil:
-		a.run, a.pod = run, pod
-		a.read = max(0, len(logOf(pod, a.container, run))-a.tail)
-	case err != nil || pod.UID != a.pod.UID || !run.started.Equal(a.run.started):
-		return true // a new run, with a log of its own
+func newLogWriter(response http.ResponseWriter, container string, o corev1.PodLogOptions) *logWriter {
+	return &logWriter{
+		response: response, container: container, options: o, bytesLeft: ptr.Deref(o.LimitBytes, math.MaxInt64),
 	}
-	lines := logOf(pod, a.container, a.run)
-	for _, line := range lines[min(a.read, len(lines)):] {
-		if err := a.write(line); err != nil {
+}
+
+// update writes the lines that a newer state of the pod adds, and reports whether they are the last.
+func (w *logWriter) update(pod *corev1.Pod) (isDone bool) {
+	run, err := lastRun(pod, w.container, w.options.Previous)
+	switch {
+	case w.run == nil && err != nil:
+		refuse(w.response, http.StatusBadRequest, err)
+		return true
+	case w.run == nil:
+		w.run, w.pod = run, pod
+		if tail := w.options.TailLines; tail != nil {
+			w.written = max(0, len(logOf(pod, w.container, run))-int(*tail))
+		}
+	case err != nil || pod.UID != w.pod.UID || !run.started.Equal(w.run.started):
+		return true // a new run, with its own log
+	}
+	lines := logOf(pod, w.container, w.run)
+	for _, line := range lines[min(w.written, len(lines)):] {
+		if err := w.write(line); err != nil {
 			return true
 		}
 	}
-	a.read = max(a.read, len(lines))
-	_ = http.NewResponseController(a.to).Flush()
-	return !a.follow || run.ended || a.bytes == 0
+	w.written = max(w.written, len(lines))
+	_ = http.NewResponseController(w.response).Flush()
+	return !w.options.Follow || run.ended || w.bytesLeft == 0
 }
 
-func (a *logAnswer) write(line logLine) error {
-	if line.time.Before(a.since) {
+func (w *logWriter) write(line logLine) error {
+	if since := w.options.SinceTime; since != nil && line.time.Before(since.Time) {
 		return nil
 	}
 	text := line.text
-	if a.timestamps {
+	if w.options.Timestamps {
 		text = line.time.UTC().Format(logTimes) + " " + text
 	}
-	text = text[:min(len(text), a.bytes)]
-	a.bytes -= len(text)
-	_, err := a.to.Write([]byte(text))
+	text = text[:min(int64(len(text)), w.bytesLeft)]
+	w.bytesLeft -= int64(len(text))
+	_, err := w.response.Write([]byte(text))
 	return err
 }

@@ -7,13 +7,13 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 )
 
 // variables are those of a process. Later ones replace earlier ones.
@@ -137,20 +137,9 @@ func (p *hostPod) field(name string) (string, error) {
 	return value, nil
 }
 
-// reference is what is expanded of a text.
-var reference = regexp.MustCompile(`\$\$|\$\([^)]*\)`)
-
 // expand replaces $(NAME) by a variable's value, if there is one, and $$ by $.
 func expand(text string, before variables) string {
-	return reference.ReplaceAllStringFunc(text, func(found string) string {
-		if found == "$$" {
-			return "$"
-		}
-		if value, isKnown := before[found[2:len(found)-1]]; isKnown {
-			return value
-		}
-		return found
-	})
+	return expansion.Expand(text, expansion.MappingFuncFor(before))
 }
 
 // rewrite replaces the path of a mount by that of the volume's folder, at the beginning of an argument or after

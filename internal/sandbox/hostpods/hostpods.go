@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -105,19 +103,11 @@ func (h *HostPods) Stop() error {
 
 // watch observes the pods until ctx ends.
 func (h *HostPods) watch(ctx context.Context) {
-	pods := h.client.CoreV1().Pods(h.options.Namespace)
+	choose := func(o *metav1.ListOptions) { o.LabelSelector = h.selector.String() }
+	client := h.client.CoreV1().RESTClient()
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.LabelSelector = h.selector.String()
-				return pods.List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.LabelSelector = h.selector.String()
-				return pods.Watch(ctx, o)
-			},
-		},
-		ObjectType: &corev1.Pod{},
+		ListerWatcher: cache.NewFilteredListWatchFromClient(client, "pods", h.options.Namespace, choose),
+		ObjectType:    &corev1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { h.observe(ctx, object) },
 			UpdateFunc: func(_, object any) { h.observe(ctx, object) },

@@ -32,7 +32,7 @@ type hostPod struct {
 	folder     string
 	address    address
 	containers []*container
-	tokens     tokens
+	tokens     map[string][]byte // by audience; used by one goroutine at a time
 	// first is the pod as it was when it was taken on. Its spec and names never change.
 	first *corev1.Pod
 	// ctx ends when the processes are to end, lasting when the pod is done with.
@@ -52,7 +52,7 @@ func (h *HostPods) newPod(ctx context.Context, seen *corev1.Pod) *hostPod {
 	p := &hostPod{
 		host: h, first: seen, folder: filepath.Join(h.options.volumes(), name),
 		grace:  graceOf(seen.Spec.TerminationGracePeriodSeconds),
-		tokens: newTokens(h.client.CoreV1().ServiceAccounts(seen.Namespace), seen),
+		tokens: map[string][]byte{},
 		address: newAddress(seen.UID, func(a address) bool {
 			for _, other := range h.pods {
 				if other.address == a {

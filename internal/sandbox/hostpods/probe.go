@@ -2,90 +2,60 @@ package hostpods
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
-	"net"
-	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kubernetes/pkg/probe"
+	httpprobe "k8s.io/kubernetes/pkg/probe/http"
 )
 
-// startPeriod is how often a process is asked that has not been ready yet. initialDelaySeconds is not waited for: it
-// spares a process questions, and would keep a test waiting.
+// startPeriod is the interval of probes until a process is ready for the first time. initialDelaySeconds is ignored: it
+// saves a process some probes, but would make a test wait.
 const startPeriod = 100 * time.Millisecond
 
-// probe notes whether the container's process is ready, until ctx ends. Without a probe by httpGet, it is.
+// probe sets whether the container's process is ready, until ctx ends. Without a probe by httpGet, it is ready at once.
 func (c *container) probe(ctx context.Context) {
-	probe := c.spec.ReadinessProbe
-	if probe == nil || probe.HTTPGet == nil {
+	settings := c.spec.ReadinessProbe
+	if settings == nil || settings.HTTPGet == nil {
 		c.setReady(ctx, true)
 		return
 	}
-	wanted := map[bool]int32{true: probe.SuccessThreshold, false: probe.FailureThreshold}
-	every, isReady, last, inARow := startPeriod, false, false, int32(0)
+	thresholds := map[bool]int32{true: settings.SuccessThreshold, false: settings.FailureThreshold}
+	interval := startPeriod
+	var isReady, last bool
+	var inARow int32
 	for {
-		asking, cancel := context.WithTimeout(ctx, time.Duration(probe.TimeoutSeconds)*time.Second)
-		succeeded := c.ask(asking, probe.HTTPGet) == nil
-		cancel()
+		succeeded := c.probeOnce(settings)
 		if succeeded != last {
 			inARow = 0
 		}
 		last = succeeded
-		if inARow++; succeeded != isReady && inARow >= wanted[succeeded] {
-			isReady, every = succeeded, time.Duration(probe.PeriodSeconds)*time.Second
+		if inARow++; succeeded != isReady && inARow >= thresholds[succeeded] {
+			isReady = succeeded
+			interval = time.Duration(settings.PeriodSeconds) * time.Second
 			c.setReady(ctx, isReady)
 		}
-		if !pause(ctx, every) {
+		if !pause(ctx, interval) {
 			return
 		}
 	}
 }
 
-// setReady notes whether the process is ready, unless it has ended meanwhile.
+// probeOnce sends one request, as a kubelet does.
+func (c *container) probeOnce(settings *corev1.Probe) bool {
+	request, err := httpprobe.NewRequestForHTTPGetAction(settings.HTTPGet, &c.spec, c.pod.address.listen(), "probe")
+	if err != nil {
+		return false
+	}
+	result, _, err := httpprobe.New(false).Probe(request, time.Duration(settings.TimeoutSeconds)*time.Second)
+	return err == nil && result != probe.Failure
+}
+
+// setReady sets whether the process is ready, unless the process has exited.
 func (c *container) setReady(ctx context.Context, isReady bool) {
 	c.pod.host.update(func() {
 		if ctx.Err() == nil {
 			c.isReady = isReady
 		}
 	})
-}
-
-// ask asks the process once.
-func (c *container) ask(ctx context.Context, get *corev1.HTTPGetAction) error {
-	server := url.URL{Scheme: strings.ToLower(string(get.Scheme)), Host: c.hostPort(get.Port)}
-	probed, err := server.Parse("/" + strings.TrimPrefix(get.Path, "/"))
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, probed.String(), nil)
-	if err != nil {
-		return err
-	}
-	// Neither this machine's proxy nor a certificate matters to a kubelet.
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s: %s", probed.Path, response.Status)
-	}
-	return nil
-}
-
-// hostPort returns where a probe of a port goes.
-func (c *container) hostPort(port intstr.IntOrString) string {
-	number := port.IntValue()
-	for _, named := range c.spec.Ports {
-		if port.Type == intstr.String && named.Name == port.StrVal {
-			number = int(named.ContainerPort)
-		}
-	}
-	return net.JoinHostPort(c.pod.address.listen(), strconv.Itoa(number))
 }

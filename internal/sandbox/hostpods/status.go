@@ -2,15 +2,11 @@ package hostpods
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	podpatch "k8s.io/kubernetes/pkg/util/pod"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
@@ -43,7 +39,7 @@ func (p *hostPod) report(ctx context.Context) {
 	}
 }
 
-// patchStatus writes what differs in the pod's status, if anything does.
+// patchStatus writes the pod's status, if it has changed.
 func (p *hostPod) patchStatus(ctx context.Context) error {
 	p.host.mu.Lock()
 	seen, isGone := p.seen, p.isGone
@@ -52,36 +48,9 @@ func (p *hostPod) patchStatus(ctx context.Context) error {
 	if isGone {
 		return nil
 	}
-	patch, err := statusPatch(seen, wanted)
-	if err != nil || patch == nil {
-		return err
-	}
-	_, err = p.host.client.CoreV1().Pods(seen.Namespace).Patch(ctx, seen.Name, types.StrategicMergePatchType, patch,
-		metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is another pod's name by now
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("report the pod's status: %w", err)
-	}
-	return nil
-}
-
-// statusPatch returns nil if the status is as wanted.
-func statusPatch(seen *corev1.Pod, wanted corev1.PodStatus) ([]byte, error) {
-	before, err := json.Marshal(corev1.Pod{Status: seen.Status})
-	if err != nil {
-		return nil, err
-	}
-	after, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: seen.UID}, Status: wanted})
-	if err != nil {
-		return nil, err
-	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
-	if err != nil || !strings.Contains(string(patch), `"status"`) {
-		return nil, err
-	}
-	return patch, nil
+	_, _, _, err := podpatch.PatchPodStatus(ctx, p.host.client,
+		seen.Namespace, seen.Name, seen.UID, seen.Status, wanted)
+	return err
 }
 
 // status returns the status that the pod is to have. It is called with mu held.
@@ -104,30 +73,21 @@ func (p *hostPod) status() corev1.PodStatus {
 		}
 		status.ContainerStatuses = append(status.ContainerStatuses, c.status())
 	}
-	setCondition(&status, corev1.PodInitialized, nil)
-	setCondition(&status, corev1.ContainersReady, unready)
-	setCondition(&status, corev1.PodReady, unready)
+	p.setCondition(&status, corev1.PodInitialized, nil)
+	p.setCondition(&status, corev1.ContainersReady, unready)
+	p.setCondition(&status, corev1.PodReady, unready)
 	return status
 }
 
-// setCondition makes a condition true, unless some are not ready.
-func setCondition(status *corev1.PodStatus, name corev1.PodConditionType, unready []string) {
-	wanted := corev1.PodCondition{Type: name, Status: corev1.ConditionTrue, LastTransitionTime: now()}
+// setCondition sets a condition to true, or to false if containers are not ready.
+func (p *hostPod) setCondition(status *corev1.PodStatus, name corev1.PodConditionType, unready []string) {
+	condition := &corev1.PodCondition{Type: name, Status: corev1.ConditionTrue, ObservedGeneration: p.seen.Generation}
 	if len(unready) > 0 {
-		wanted.Status, wanted.Reason = corev1.ConditionFalse, "ContainersNotReady"
-		wanted.Message = fmt.Sprintf("containers with unready status: %v", unready)
+		condition.Status = corev1.ConditionFalse
+		condition.Reason = "ContainersNotReady"
+		condition.Message = fmt.Sprintf("containers with unready status: %v", unready)
 	}
-	for i, podCondition := range status.Conditions {
-		if podCondition.Type == name {
-			if podCondition.Status == wanted.Status {
-				wanted.LastTransitionTime = podCondition.LastTransitionTime
-			}
-			wanted.ObservedGeneration = podCondition.ObservedGeneration
-			status.Conditions[i] = wanted
-			return
-		}
-	}
-	status.Conditions = append(status.Conditions, wanted)
+	podutil.UpdatePodCondition(status, condition)
 }
 
 // status is called with mu held.

@@ -3,76 +3,42 @@ package hostpods
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 )
 
-// A token is replaced when 4/5 of its life are over, as a kubelet does.
-const renewAt = 0.8
+// tokenLifetime is as long as that of the sandbox's certificates, so that no token is renewed.
+const tokenLifetime = 30 * 24 * time.Hour
 
-// A tokenClient requests tokens of service accounts.
-type tokenClient interface {
-	CreateToken(ctx context.Context, account string, request *authenticationv1.TokenRequest,
-		o metav1.CreateOptions) (*authenticationv1.TokenRequest, error)
-}
-
-// tokens are those of one pod. They are worth nothing once the pod is gone.
-type tokens struct {
-	client  tokenClient
-	account string
-	pod     *authenticationv1.BoundObjectReference
-	now     func() time.Time
-
-	mu   sync.Mutex
-	held map[corev1.ServiceAccountTokenProjection]heldToken
-}
-
-type heldToken struct {
-	text  []byte
-	renew time.Time
-}
-
-func newTokens(client tokenClient, pod *corev1.Pod) tokens {
-	return tokens{
-		client: client, account: pod.Spec.ServiceAccountName, now: time.Now,
-		pod:  &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-		held: map[corev1.ServiceAccountTokenProjection]heldToken{},
-	}
-}
-
-// get returns a token that is valid for some time yet.
-func (t *tokens) get(ctx context.Context, kind corev1.ServiceAccountTokenProjection) ([]byte, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	seconds := kind.ExpirationSeconds
-	kind.ExpirationSeconds = nil // a pointer would make each kind another one
-	if held, ok := t.held[kind]; ok && t.now().Before(held.renew) {
-		return held.text, nil
+// token returns a token of the pod's service account, which is valid as long as the pod exists. It requests one token
+// for each audience.
+func (p *hostPod) token(ctx context.Context, audience string) ([]byte, error) {
+	if token, isKnown := p.tokens[audience]; isKnown {
+		return token, nil
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		BoundObjectRef: t.pod, ExpirationSeconds: seconds,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			Kind: "Pod", APIVersion: "v1", Name: p.first.Name, UID: p.first.UID,
+		},
+		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),
 	}}
-	if kind.Audience != "" {
-		request.Spec.Audiences = []string{kind.Audience}
+	if audience != "" {
+		request.Spec.Audiences = []string{audience}
 	}
-	granted, err := t.client.CreateToken(ctx, t.account, request, metav1.CreateOptions{})
+	account := p.first.Spec.ServiceAccountName
+	accounts := p.host.client.CoreV1().ServiceAccounts(p.first.Namespace)
+	granted, err := accounts.CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("request a token of service account %s: %w", t.account, err)
+		return nil, fmt.Errorf("request a token of service account %s: %w", account, err)
 	}
-	life := granted.Status.ExpirationTimestamp.Sub(t.now())
-	held := heldToken{
-		text:  []byte(granted.Status.Token),
-		renew: t.now().Add(time.Duration(renewAt * float64(life))),
-	}
-	t.held[kind] = held
-	return held.text, nil
+	p.tokens[audience] = []byte(granted.Status.Token)
+	return p.tokens[audience], nil
 }
 
 // writeKubeconfig writes a kubeconfig whose user is the one of a token's file.

@@ -86,7 +86,7 @@ func (p *hostPod) filesOf(ctx context.Context, source corev1.VolumeProjection) (
 	case source.DownwardAPI != nil:
 		return p.downwardFiles(source.DownwardAPI.Items)
 	case source.ServiceAccountToken != nil:
-		token, err := p.tokens.get(ctx, *source.ServiceAccountToken)
+		token, err := p.token(ctx, source.ServiceAccountToken.Audience)
 		return map[string][]byte{source.ServiceAccountToken.Path: token}, err
 	default:
 		return nil, errors.New("its kind is not supported on this machine")
