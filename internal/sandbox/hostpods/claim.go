@@ -13,27 +13,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// The annotation by which kwok leaves a pod alone; docs/sandbox.md describes it.
+// The annotation that keeps kwok from simulating a pod; docs/sandbox.md describes it.
 const (
 	podAnnotation = "sandbox.runlevel.dev/pod"
 	podOfHost     = "host"
 )
 
 const (
-	// claimTimeout bounds how long the API server may take to notice an admission policy.
+	// claimTimeout bounds the time until the API server enforces an admission policy.
 	claimTimeout = time.Minute
-	// cleanupTimeout bounds a request that is sent when all has ended.
+	// cleanupTimeout bounds the requests after the end of all processes.
 	cleanupTimeout = 10 * time.Second
 )
 
-// claimPods has the API server annotate new pods, so that kwok never makes them ready before their
-// processes are. It returns the name of the admission policy that does so, once that is in force.
+// claimPods has the API server annotate new pods, so that kwok does not set them ready before their processes are. It
+// returns the name of the admission policy once the API server enforces the policy.
 func (h *HostPods) claimPods(ctx context.Context) (policy string, err error) {
 	policy = "hostpods-" + rand.String(10)
 	admission := h.client.AdmissionregistrationV1()
 	defer func() {
 		if err != nil {
-			_ = h.deletePolicy(context.WithoutCancel(ctx), policy) // the first error has more
+			_ = h.deletePolicy(context.WithoutCancel(ctx), policy) // the first error is more helpful
 		}
 	}()
 	if _, err = admission.MutatingAdmissionPolicies().Create(ctx, h.newPolicy(policy),
@@ -50,8 +50,8 @@ func (h *HostPods) claimPods(ctx context.Context) (policy string, err error) {
 	return policy, h.awaitPolicy(ctx, policy)
 }
 
-// newPolicy returns the policy. It covers one pod more, by which awaitPolicy finds out whether it is in force.
-// Its errors refuse no pod.
+// newPolicy returns the policy. It also matches a pod of the policy's own name, which awaitPolicy creates. An error in
+// the policy does not refuse a pod.
 func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
 	ignore := admissionv1.Ignore
 	return &admissionv1.MutatingAdmissionPolicy{
@@ -75,11 +75,11 @@ func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
 				}},
 			},
 			MatchConditions: []admissionv1.MatchCondition{{
-				Name: "where",
+				Name: "namespace-or-dry-run",
 				Expression: fmt.Sprintf("request.namespace == %q || has(request.name) && request.name == %q",
 					h.options.Namespace, name),
 			}, {
-				Name: "told-nothing",
+				Name: "not-annotated",
 				Expression: fmt.Sprintf("!has(object.metadata.annotations) || !(%q in object.metadata.annotations)",
 					podAnnotation),
 			}},
@@ -94,7 +94,7 @@ func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
 	}
 }
 
-// awaitPolicy asks the API server what it would make of a pod, until that has the annotation.
+// awaitPolicy creates a pod in dry runs, until the API server annotates it.
 func (h *HostPods) awaitPolicy(ctx context.Context, policy string) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -104,18 +104,18 @@ func (h *HostPods) awaitPolicy(ctx context.Context, policy string) error {
 	}
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		tried, err := h.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod,
+		dryRun, err := h.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod,
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if last = err; err != nil {
-			return false, nil // the namespace may be without its service account yet
+			return false, nil // the namespace may not have its service account yet
 		}
-		return tried.Annotations[podAnnotation] == podOfHost, nil
+		return dryRun.Annotations[podAnnotation] == podOfHost, nil
 	})
 	if err != nil && last != nil {
 		err = last
 	}
 	if err != nil {
-		return fmt.Errorf("await the admission policy %s: %w", policy, err)
+		return fmt.Errorf("wait for the admission policy %s: %w", policy, err)
 	}
 	return nil
 }

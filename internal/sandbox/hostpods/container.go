@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -17,33 +18,33 @@ import (
 )
 
 const (
-	// A process that has ended is started again after a pause that grows.
+	// The pause before a restart doubles from firstPause to longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 10 * time.Second
 )
 
-// What containers wait for, in the words of a kubelet.
+// The reasons of waiting containers, as a kubelet reports them.
 const (
 	reasonCreating  = "ContainerCreating"
 	reasonConfig    = "CreateContainerConfigError"
 	reasonCrashLoop = "CrashLoopBackOff"
 )
 
-// A container is one of a pod, and its process while there is one.
+// A container is a container of a pod and, while it runs, its process.
 type container struct {
 	pod         *hostPod
 	spec        corev1.Container
 	folder, log string
 
 	// Guarded by HostPods.mu.
-	pid      int // 0 while there is no process
+	pid      int // 0 while no process runs
 	starts   int
 	isReady  bool
 	state    corev1.ContainerState
-	previous corev1.ContainerState // how it ended last
+	previous corev1.ContainerState // of the last process that exited
 }
 
-// keepRunning runs the container's process, again and again, until the pod is to end.
+// keepRunning runs the container's process, and restarts it when it exits, until the pod's processes must end.
 func (c *container) keepRunning() {
 	ctx := c.pod.ctx
 	for wait := firstPause; ctx.Err() == nil; wait = min(2*wait, longestPause) {
@@ -60,7 +61,7 @@ func (c *container) keepRunning() {
 	}
 }
 
-// run runs one process to its end. It returns an error if the process could not be started.
+// run runs one process until it exits. It returns an error if the process could not be started.
 func (c *container) run(ctx context.Context) error {
 	command, err := c.command(ctx)
 	if err != nil {
@@ -72,28 +73,28 @@ func (c *container) run(ctx context.Context) error {
 	}
 	defer log.Close()
 	command.Stdout, command.Stderr = log, log
-	// The kernel takes the thread for the parent, and kills the process when that ends.
+	// The kernel regards the thread as the parent, and kills the process when the thread ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := command.Start(); err != nil {
 		return err
 	}
 	c.setRunning(command.Process.Pid)
-	probing, stopProbing := context.WithCancel(c.pod.lasting)
-	go c.probe(probing)
-	ended := make(chan struct{})
-	go c.terminate(ctx, command.Process, ended)
-	_ = command.Wait() // how it ended is in its state
-	close(ended)
+	probeCtx, stopProbing := context.WithCancel(c.pod.reportCtx)
+	go c.probe(probeCtx)
+	exited := make(chan struct{})
+	go c.terminate(ctx, command.Process, exited)
+	_ = command.Wait() // ProcessState has the result
+	close(exited)
 	stopProbing()
-	c.setEnded(command.ProcessState)
+	c.setExited(command.ProcessState)
 	return nil
 }
 
-// terminate ends a process when ctx ends: with a signal, and after the pod's grace period without one.
-func (c *container) terminate(ctx context.Context, process *os.Process, ended <-chan struct{}) {
+// terminate ends a process when ctx ends: with SIGTERM, and after the pod's grace period with SIGKILL.
+func (c *container) terminate(ctx context.Context, process *os.Process, exited <-chan struct{}) {
 	select {
-	case <-ended:
+	case <-exited:
 		return
 	case <-ctx.Done():
 	}
@@ -101,15 +102,15 @@ func (c *container) terminate(ctx context.Context, process *os.Process, ended <-
 	grace := time.NewTimer(c.pod.grace)
 	c.pod.host.mu.Unlock()
 	defer grace.Stop()
-	_ = process.Signal(syscall.SIGTERM) // it may just have ended, here and below
+	_ = process.Signal(syscall.SIGTERM) // fails if the process has just exited
 	select {
-	case <-ended:
+	case <-exited:
 	case <-grace.C:
 		_ = process.Kill()
 	}
 }
 
-// command returns what is to be started.
+// command returns the command of the next process.
 func (c *container) command(ctx context.Context) (*exec.Cmd, error) {
 	if err := os.MkdirAll(c.folder, 0o700); err != nil {
 		return nil, err
@@ -118,14 +119,15 @@ func (c *container) command(ctx context.Context) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	words := append(append([]string{}, c.spec.Command...), c.spec.Args...)
+	words := slices.Concat(c.spec.Command, c.spec.Args)
 	name := c.spec.Name
 	if len(c.spec.Command) > 0 {
-		name, words = filepath.Base(c.spec.Command[0]), words[1:]
+		name = filepath.Base(c.spec.Command[0])
+		words = words[1:]
 	}
 	program, ok := c.pod.host.options.Programs[name]
 	if !ok {
-		return nil, fmt.Errorf("there is no program %q among those that pods may run", name)
+		return nil, fmt.Errorf("pods may not run the program %q: it is not in Options.Programs", name)
 	}
 	for i, word := range words {
 		words[i] = c.rewrite(expand(word, environment))
@@ -146,28 +148,30 @@ func (c *container) setRunning(pid int) {
 	})
 }
 
-func (c *container) setEnded(state *os.ProcessState) {
+func (c *container) setExited(state *os.ProcessState) {
 	c.pod.host.update(func() {
-		c.pid, c.isReady = 0, false
-		ended := &corev1.ContainerStateTerminated{
+		c.pid = 0
+		c.isReady = false
+		terminated := &corev1.ContainerStateTerminated{
 			StartedAt: c.state.Running.StartedAt, FinishedAt: now(), Reason: "Completed",
 			ExitCode: int32(state.ExitCode()), ContainerID: containerID(c),
 		}
-		if ended.ExitCode != 0 {
-			ended.Reason, ended.Message = "Error", state.String()
+		if terminated.ExitCode != 0 {
+			terminated.Reason = "Error"
+			terminated.Message = state.String()
 		}
-		if ended.ExitCode < 0 { // by a signal
-			ended.ExitCode = 128
+		if terminated.ExitCode < 0 { // a signal ended the process
+			terminated.ExitCode = 128
 			if status, ok := state.Sys().(syscall.WaitStatus); ok {
-				ended.ExitCode += int32(status.Signal())
+				terminated.ExitCode += int32(status.Signal())
 			}
 		}
-		c.state = corev1.ContainerState{Terminated: ended}
+		c.state = corev1.ContainerState{Terminated: terminated}
 		c.previous = c.state
 	})
 }
 
-// setWaiting records why there is no process now: because of an error, or since the last one has just ended.
+// setWaiting records why no process runs: because of an error, or because the last one has just exited.
 func (c *container) setWaiting(err error, wait time.Duration) {
 	waiting := &corev1.ContainerStateWaiting{
 		Reason: reasonCrashLoop, Message: fmt.Sprintf("back-off %s restarting failed container", wait),
@@ -178,12 +182,12 @@ func (c *container) setWaiting(err error, wait time.Duration) {
 	c.pod.host.update(func() { c.state = corev1.ContainerState{Waiting: waiting} })
 }
 
-// restarts is how often the process was started again.
+// restarts returns the number of restarts.
 func (c *container) restarts() int { return max(0, c.starts-1) }
 
 func containerID(c *container) string {
 	return fmt.Sprintf("host://%s_%s_%d", c.pod.first.UID, c.spec.Name, c.starts)
 }
 
-// now is as precise as the API.
+// now returns the time with the precision of the API.
 func now() metav1.Time { return metav1.Now().Rfc3339Copy() }

@@ -16,22 +16,22 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 )
 
-// variables are those of a process. Later ones replace earlier ones.
+// variables are the environment of a process.
 type variables map[string]string
 
-// list returns the variables as a process gets them.
+// list returns the variables in the format of exec.Cmd.Env.
 func (v variables) list() []string {
-	list := []string{} // nil would be this process's own
+	list := []string{} // nil would be this process's environment
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		list = append(list, name+"="+v[name])
 	}
 	return list
 }
 
-// accountMount is where a container finds its service account's token.
+// accountMount is the folder of a container that has its service account's token.
 const accountMount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// environment returns what the pod sets, and what leads a process to its home, its temporary files and the cluster.
+// environment returns the variables of the pod, and those for the home folder, temporary files and the kubeconfig.
 func (c *container) environment(ctx context.Context) (variables, error) {
 	v := variables{"HOME": c.folder}
 	if temp := c.hostPath("/tmp"); temp != "/tmp" {
@@ -58,7 +58,7 @@ func (c *container) environment(ctx context.Context) (variables, error) {
 	return v, nil
 }
 
-// addAll adds what a ConfigMap or a Secret has.
+// addAll adds the data of a ConfigMap or a Secret.
 func (c *container) addAll(ctx context.Context, v variables, source corev1.EnvFromSource) error {
 	var data map[string][]byte
 	var err error
@@ -82,13 +82,13 @@ func (c *container) value(envVar corev1.EnvVar, before variables) (string, error
 	case envVar.ValueFrom.FieldRef != nil:
 		return c.pod.field(envVar.ValueFrom.FieldRef.FieldPath)
 	default:
-		return "", errors.New("its source is not supported on this machine")
+		return "", errors.New("hostpods does not support its source")
 	}
 }
 
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
-// configMap returns what a ConfigMap has. One that may be missing has nothing then.
+// configMap returns the data of a ConfigMap; none if it is optional and missing.
 func (p *hostPod) configMap(ctx context.Context, name string, optional *bool) (map[string][]byte, error) {
 	found, err := p.host.client.CoreV1().ConfigMaps(p.first.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && isSet(optional) {
@@ -105,7 +105,7 @@ func (p *hostPod) configMap(ctx context.Context, name string, optional *bool) (m
 	return data, nil
 }
 
-// secret is the same for a Secret.
+// secret returns the data of a Secret; none if it is optional and missing.
 func (p *hostPod) secret(ctx context.Context, name string, optional *bool) (map[string][]byte, error) {
 	found, err := p.host.client.CoreV1().Secrets(p.first.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && isSet(optional) {
@@ -132,7 +132,7 @@ func (p *hostPod) field(name string) (string, error) {
 	}
 	value, ok := values[name]
 	if !ok {
-		return "", fmt.Errorf("the field %s is not supported on this machine", name)
+		return "", fmt.Errorf("hostpods does not support the field %s", name)
 	}
 	return value, nil
 }
@@ -142,8 +142,8 @@ func expand(text string, before variables) string {
 	return expansion.Expand(text, expansion.MappingFuncFor(before))
 }
 
-// rewrite replaces the path of a mount by that of the volume's folder, at the beginning of an argument or after
-// its first "=".
+// rewrite replaces the path of a mount by the path of the volume's folder, at the beginning of an argument or after its
+// first "=".
 func (c *container) rewrite(text string) string {
 	flag, value, isFlag := strings.Cut(text, "=")
 	if !isFlag || strings.HasPrefix(text, "/") {
@@ -152,14 +152,16 @@ func (c *container) rewrite(text string) string {
 	return flag + "=" + c.hostPath(value)
 }
 
-// hostPath returns where the file of a container is on this machine: the innermost mount has it.
+// hostPath returns the path of a container's file on this machine: the innermost mount contains the file.
 func (c *container) hostPath(file string) string {
-	best, result := "", file
+	best := ""
+	result := file
 	for _, mount := range c.spec.VolumeMounts {
-		at := path.Clean(mount.MountPath)
-		rest, ok := strings.CutPrefix(file, at)
-		if ok && (rest == "" || rest[0] == '/') && len(at) > len(best) {
-			best, result = at, filepath.Join(c.pod.volumeFolder(mount.Name), mount.SubPath, rest)
+		mountPath := path.Clean(mount.MountPath)
+		rest, ok := strings.CutPrefix(file, mountPath)
+		if ok && (rest == "" || rest[0] == '/') && len(mountPath) > len(best) {
+			best = mountPath
+			result = filepath.Join(c.pod.volumeFolder(mount.Name), mount.SubPath, rest)
 		}
 	}
 	return result

@@ -19,17 +19,17 @@ import (
 
 // Options select which pods are run, and by which programs.
 type Options struct {
-	// Config is an administrator's connection to the sandbox. Processes get its address and its authority's
-	// certificate, and nothing else of it.
+	// Config is an administrator's connection to the sandbox. Processes get only its address and the certificate of its
+	// authority.
 	Config *rest.Config
-	// Namespace is where the pods are. It may be made later.
+	// Namespace is the namespace of the pods. It may be created later.
 	Namespace string
-	// Selector are the labels of the pods, such as "app=web,tier=front". Empty means all pods.
+	// Selector has the labels of the pods, such as "app=web,tier=front". Empty means all pods.
 	Selector string
-	// Programs are paths on this machine by the base name of a container's command. A container without a
-	// command is looked up by its own name.
+	// Programs has paths on this machine, by the base name of a container's command. For a container without a command,
+	// the key is its own name.
 	Programs map[string]string
-	// Folder is for volumes, kubeconfigs and logs. Logs stay in it.
+	// Folder is for volumes, kubeconfigs and logs. Logs stay there after Stop.
 	Folder string
 }
 
@@ -42,14 +42,14 @@ type HostPods struct {
 	running  sync.WaitGroup // the watch, and a goroutine per pod
 	ended    func() error
 
-	// mu guards the pods and all that is known of them.
+	// mu guards the pods and their states.
 	mu      sync.Mutex
 	pods    map[types.UID]*hostPod
 	changed chan struct{} // closed, and replaced, with each change
 }
 
-// Start runs the pods that there are, and those to come, until Stop or the end of ctx. It returns once the
-// cluster leaves pods to it.
+// Start runs the existing pods and all new ones until Stop or the end of ctx. It returns when kwok no longer simulates
+// new pods.
 func Start(ctx context.Context, o Options) (*HostPods, error) {
 	h, err := prepare(o)
 	if err != nil {
@@ -94,8 +94,8 @@ func prepare(o Options) (*HostPods, error) {
 func (o Options) logs() string    { return filepath.Join(o.Folder, "logs") }
 func (o Options) volumes() string { return filepath.Join(o.Folder, "pods") }
 
-// Stop ends all processes, each within its pod's grace period, and returns when they are gone. The pods
-// are left, not ready, for another runner to take over. It may be called any number of times.
+// Stop ends all processes, each within its pod's grace period, and returns after they have exited. The pods stay, not
+// ready, and another runner may take over. Stop may be called any number of times.
 func (h *HostPods) Stop() error {
 	h.stop()
 	return h.ended()
@@ -111,56 +111,56 @@ func (h *HostPods) watch(ctx context.Context) {
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { h.observe(ctx, object) },
 			UpdateFunc: func(_, object any) { h.observe(ctx, object) },
-			DeleteFunc: h.observeGone,
+			DeleteFunc: h.observeRemoval,
 		},
 	})
 	informer.RunWithContext(ctx)
 }
 
-// observe starts the processes of a new pod, and passes a known one its new state.
+// observe starts the processes of a new pod, and stores the new state of a known one.
 func (h *HostPods) observe(ctx context.Context, object any) {
-	seen := object.(*corev1.Pod)
+	pod := object.(*corev1.Pod)
 	h.update(func() {
-		pod, known := h.pods[seen.UID]
+		known, isKnown := h.pods[pod.UID]
 		switch {
-		case known:
-			pod.see(seen)
-		case isToRun(seen) && ctx.Err() == nil:
-			pod = h.newPod(ctx, seen)
-			h.pods[seen.UID] = pod
-			pod.see(seen)
-			h.running.Go(pod.run)
+		case isKnown:
+			known.observe(pod)
+		case mustRun(pod) && ctx.Err() == nil:
+			started := h.newPod(ctx, pod)
+			h.pods[pod.UID] = started
+			started.observe(pod)
+			h.running.Go(started.run)
 		}
 	})
 }
 
-// observeGone ends the processes of a pod that is not there any more.
-func (h *HostPods) observeGone(object any) {
+// observeRemoval ends the processes of a pod whose object does not exist any more.
+func (h *HostPods) observeRemoval(object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}
 	h.update(func() {
-		if pod, known := h.pods[object.(*corev1.Pod).UID]; known {
-			pod.isGone = true
-			pod.terminate(pod.seen.Spec.TerminationGracePeriodSeconds)
+		if pod, isKnown := h.pods[object.(*corev1.Pod).UID]; isKnown {
+			pod.isRemoved = true
+			pod.terminate(pod.latest.Spec.TerminationGracePeriodSeconds)
 		}
 	})
 }
 
-// isToRun is true for a pod that has a node, unless it is simulated, or has come to its end.
-func isToRun(pod *corev1.Pod) bool {
-	marked := pod.Annotations[podAnnotation]
+// mustRun reports whether hostpods runs a pod: it has a node, is not simulated, and has not ended.
+func mustRun(pod *corev1.Pod) bool {
+	annotation := pod.Annotations[podAnnotation]
 	switch {
 	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return false
-	case pod.DeletionTimestamp != nil: // kwok removes those that are not ours, and finalizers may hold ours
-		return marked == podOfHost && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds > 0
+	case pod.DeletionTimestamp != nil: // kwok removes the pods without our annotation, and finalizers may hold ours
+		return annotation == podOfHost && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds > 0
 	default:
-		return marked == "" || marked == podOfHost
+		return annotation == "" || annotation == podOfHost
 	}
 }
 
-// update changes what mu guards, and wakes all who wait for changes.
+// update changes the state that mu guards, and wakes all functions that wait for changes.
 func (h *HostPods) update(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -516,7 +516,7 @@ func TestProcessThatCannotStartSaysWhy(t *testing.T) {
 	h := start(t, options(t, namespace))
 	deploy(t, namespace, 1, func(spec *corev1.PodSpec) { spec.Containers[0].Command = []string{"/usr/bin/mail"} })
 	process := awaitProcesses(t, h, func(all []hostpods.HostProcess) bool {
-		return len(all) == 1 && strings.Contains(all[0].Waiting, `no program "mail"`)
+		return len(all) == 1 && strings.Contains(all[0].Waiting, `may not run the program "mail"`)
 	})[0]
 	sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool {
 		return p != nil && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Waiting != nil &&

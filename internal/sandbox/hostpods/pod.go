@@ -18,42 +18,42 @@ import (
 )
 
 const (
-	// refreshInterval is how often ConfigMaps and Secrets are read again, and tokens looked after.
+	// refreshInterval is the interval at which ConfigMaps and Secrets are read again.
 	refreshInterval = 5 * time.Second
-	// retryPause is the pause after a request that has failed.
+	// retryPause is the pause after a request that failed.
 	retryPause = 500 * time.Millisecond
-	// defaultGrace is terminationGracePeriodSeconds where a pod has none.
+	// defaultGrace is the grace period of a pod without terminationGracePeriodSeconds.
 	defaultGrace = 30 * time.Second
 )
 
-// A hostPod is a pod, and its processes.
+// A hostPod is a pod and its processes.
 type hostPod struct {
 	host       *HostPods
 	folder     string
 	address    address
 	containers []*container
 	tokens     map[string][]byte // by audience; used by one goroutine at a time
-	// first is the pod as it was when it was taken on. Its spec and names never change.
+	// first is the first observed state of the pod. Its spec and names never change.
 	first *corev1.Pod
-	// ctx ends when the processes are to end, lasting when the pod is done with.
-	ctx, lasting context.Context
-	end          context.CancelFunc
+	// ctx ends when the processes must end. reportCtx never ends, so that their end is reported.
+	ctx, reportCtx context.Context
+	end            context.CancelFunc
 
 	// Guarded by HostPods.mu.
-	seen    *corev1.Pod // as it was last seen
-	isGone  bool        // there is no such object any more
-	grace   time.Duration
-	problem error // why the containers can't be started yet
+	latest    *corev1.Pod // the last observed state
+	isRemoved bool        // the object does not exist any more
+	grace     time.Duration
+	problem   error // why the containers can't be started yet
 }
 
-// newPod is called with mu held.
-func (h *HostPods) newPod(ctx context.Context, seen *corev1.Pod) *hostPod {
-	name := seen.Name + "_" + string(seen.UID)[:8]
+// newPod returns a pod that does not run yet. The caller holds mu.
+func (h *HostPods) newPod(ctx context.Context, pod *corev1.Pod) *hostPod {
+	name := pod.Name + "_" + string(pod.UID)[:8]
 	p := &hostPod{
-		host: h, first: seen, folder: filepath.Join(h.options.volumes(), name),
-		grace:  graceOf(seen.Spec.TerminationGracePeriodSeconds),
+		host: h, first: pod, folder: filepath.Join(h.options.volumes(), name),
+		grace:  graceOf(pod.Spec.TerminationGracePeriodSeconds),
 		tokens: map[string][]byte{},
-		address: newAddress(seen.UID, func(a address) bool {
+		address: newAddress(pod.UID, func(a address) bool {
 			for _, other := range h.pods {
 				if other.address == a {
 					return true
@@ -61,10 +61,10 @@ func (h *HostPods) newPod(ctx context.Context, seen *corev1.Pod) *hostPod {
 			}
 			return false
 		}),
-		lasting: context.WithoutCancel(ctx),
+		reportCtx: context.WithoutCancel(ctx),
 	}
 	p.ctx, p.end = context.WithCancel(ctx)
-	for _, spec := range seen.Spec.Containers {
+	for _, spec := range pod.Spec.Containers {
 		p.containers = append(p.containers, &container{
 			pod: p, spec: spec, folder: filepath.Join(p.folder, "containers", spec.Name),
 			log:   filepath.Join(h.options.logs(), name+"_"+spec.Name+".log"),
@@ -81,21 +81,20 @@ func graceOf(seconds *int64) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// see notes what the pod has become. It is called with mu held.
-func (p *hostPod) see(seen *corev1.Pod) {
-	p.seen = seen
-	if seen.DeletionTimestamp == nil {
+// observe stores a new state of the pod, and ends the processes of a deleted pod. The caller holds mu.
+func (p *hostPod) observe(pod *corev1.Pod) {
+	p.latest = pod
+	if pod.DeletionTimestamp == nil {
 		return
 	}
-	grace := seen.DeletionGracePeriodSeconds
-	if grace == nil || *grace == 0 { // a forced delete is one of the object
-		grace = seen.Spec.TerminationGracePeriodSeconds
+	grace := pod.DeletionGracePeriodSeconds
+	if grace == nil || *grace == 0 { // a forced delete only removes the object
+		grace = pod.Spec.TerminationGracePeriodSeconds
 	}
 	p.terminate(grace)
 }
 
-// terminate ends the processes, and gives them a time to do so, if they are not ending already. It is called with
-// mu held.
+// terminate ends the processes with a grace period, unless they are ending already. The caller holds mu.
 func (p *hostPod) terminate(seconds *int64) {
 	if p.ctx.Err() == nil {
 		p.grace = graceOf(seconds)
@@ -103,13 +102,13 @@ func (p *hostPod) terminate(seconds *int64) {
 	}
 }
 
-// run runs the pod's processes until they are to end, and then does away with the pod.
+// run runs the pod's processes until they must end, and then removes the pod.
 func (p *hostPod) run() {
-	lasting, cancel := context.WithCancel(p.lasting)
-	var beside sync.WaitGroup
-	beside.Go(func() { p.report(lasting) })
+	ctx, cancel := context.WithCancel(p.reportCtx)
+	var helpers sync.WaitGroup
+	helpers.Go(func() { p.report(ctx) })
 	if p.awaitVolumes() {
-		beside.Go(func() { p.refresh(lasting) })
+		helpers.Go(func() { p.refreshVolumes(ctx) })
 		var processes sync.WaitGroup
 		for _, c := range p.containers {
 			processes.Go(c.keepRunning)
@@ -117,12 +116,11 @@ func (p *hostPod) run() {
 		processes.Wait()
 	}
 	cancel()
-	beside.Wait()
-	p.leave()
+	helpers.Wait()
+	p.remove()
 }
 
-// awaitVolumes writes the pod's volumes, as soon as there is all that they are made of, unless the pod is to end
-// before.
+// awaitVolumes writes the pod's volumes as soon as their sources exist. It returns false if the pod must end before.
 func (p *hostPod) awaitVolumes() bool {
 	for p.ctx.Err() == nil {
 		err := p.writeVolumes(p.ctx)
@@ -135,43 +133,46 @@ func (p *hostPod) awaitVolumes() bool {
 	return false
 }
 
-// refresh keeps volumes as what they are made of. What can't be read now is read the next time.
-func (p *hostPod) refresh(ctx context.Context) {
+// refreshVolumes updates the volumes from their sources until ctx ends. It ignores errors: the next attempt may
+// succeed.
+func (p *hostPod) refreshVolumes(ctx context.Context) {
 	for pause(ctx, refreshInterval) {
 		_ = p.writeVolumes(ctx)
 	}
 }
 
-// leave reports the end of the processes, and removes what there is of the pod, as far as the API server answers.
-func (p *hostPod) leave() {
-	ctx, cancel := context.WithTimeout(p.lasting, cleanupTimeout)
+// remove reports the end of the processes, and removes the pod's object, if it is deleted, and folder. It ignores
+// errors of the API server.
+func (p *hostPod) remove() {
+	ctx, cancel := context.WithTimeout(p.reportCtx, cleanupTimeout)
 	defer cancel()
-	p.look(ctx)
-	_ = p.patchStatus(ctx) // without it, the pod is seen as it was
+	p.readLatest(ctx)
+	_ = p.patchStatus(ctx)
 	p.host.mu.Lock()
-	isDeleted := p.seen.DeletionTimestamp != nil && !p.isGone
-	isLeft := p.seen.DeletionTimestamp == nil && !p.isGone
+	isRemoved := p.isRemoved
+	isDeleted := p.latest.DeletionTimestamp != nil
 	p.host.mu.Unlock()
 	switch {
+	case isRemoved:
 	case isDeleted:
 		p.deleteObject(ctx)
-	case isLeft:
-		_ = p.annotate(ctx, nil, nil) // for kwok, which removes the pod once it is deleted
+	default:
+		_ = p.annotate(ctx, nil, nil) // so that kwok removes the pod after its deletion
 	}
 	_ = os.RemoveAll(p.folder)
 	p.host.update(func() { delete(p.host.pods, p.first.UID) })
 }
 
-// look reads the pod once more: the watch may be behind what was reported last, and what is reported is only what
-// differs.
-func (p *hostPod) look(ctx context.Context) {
-	now, err := p.host.client.CoreV1().Pods(p.first.Namespace).Get(ctx, p.first.Name, metav1.GetOptions{})
-	if err == nil && now.UID == p.first.UID {
-		p.host.update(func() { p.seen = now })
+// readLatest reads the pod once more: patchStatus writes only differences, and the watch may lag behind the last status
+// that was written.
+func (p *hostPod) readLatest(ctx context.Context) {
+	pod, err := p.host.client.CoreV1().Pods(p.first.Namespace).Get(ctx, p.first.Name, metav1.GetOptions{})
+	if err == nil && pod.UID == p.first.UID {
+		p.host.update(func() { p.latest = pod })
 	}
 }
 
-// deleteObject removes the object of a pod that has ended, as a kubelet does.
+// deleteObject removes the object of a pod whose processes have exited, as a kubelet does.
 func (p *hostPod) deleteObject(ctx context.Context) {
 	for isInTime := true; isInTime; isInTime = pause(ctx, retryPause) {
 		err := p.host.client.CoreV1().Pods(p.first.Namespace).Delete(ctx, p.first.Name, metav1.DeleteOptions{
@@ -183,7 +184,8 @@ func (p *hostPod) deleteObject(ctx context.Context) {
 	}
 }
 
-// annotate sets the annotations that keep kwok away, and lead the API server here; nil removes them.
+// annotate sets the annotations that keep kwok from simulating the pod, and that give the API server its address; nil
+// removes them.
 func (p *hostPod) annotate(ctx context.Context, pod, address any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": p.first.UID, "annotations": map[string]any{podAnnotation: pod, sandbox.AddressAnnotation: address},
@@ -199,7 +201,7 @@ func (p *hostPod) annotate(ctx context.Context, pod, address any) error {
 	return nil
 }
 
-// pause returns true after a time, or false when ctx ends before.
+// pause returns true after a duration, or false if ctx ends before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

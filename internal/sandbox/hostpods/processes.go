@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// A HostProcess is what runs, or is to run, for a container.
+// A HostProcess is the process of a container, whether it runs or not.
 type HostProcess struct {
 	Pod, Container string
-	// PID is 0 while there is no process: before it starts, and in the pause after it has ended.
+	// PID is 0 while the process does not run: before its start, and in the pause before a restart.
 	PID      int
 	Restarts int
-	// Ready is the result of the readiness probe; without a probe, whether there is a process.
+	// Ready is the result of the readiness probe; without a probe, whether the process runs.
 	Ready bool
 	// Ending reports that the pod is deleted, or the runner stopped.
 	Ending bool
-	// Address is what the process knows as its pod's.
+	// Address is the pod's address for the process: status.podIP in a variable.
 	Address string
-	// Log is the file of what all processes of the container have printed.
+	// Log is the file with the output of all processes of the container.
 	Log string
-	// Waiting has why there is no process, if that is known.
+	// Waiting is why the process does not run, if known.
 	Waiting string
 }
 
-// Processes returns the processes of all pods, those included that are ending, by pod and container.
+// Processes returns the processes of all pods, including those that are ending, sorted by pod and container.
 func (h *HostPods) Processes() []HostProcess {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,26 +58,25 @@ func (c *container) process() HostProcess {
 	return process
 }
 
-// Await waits until the processes are as wanted, and returns them.
-func (h *HostPods) Await(ctx context.Context, wanted func([]HostProcess) bool) ([]HostProcess, error) {
+// Await waits until isWanted returns true for the processes, and returns them.
+func (h *HostPods) Await(ctx context.Context, isWanted func([]HostProcess) bool) ([]HostProcess, error) {
 	for {
 		h.mu.Lock()
 		processes, changed := h.processes(), h.changed
 		h.mu.Unlock()
-		if wanted(processes) {
+		if isWanted(processes) {
 			return processes, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return processes, fmt.Errorf("await processes of pods in namespace %s: %w\n%s",
+			return processes, fmt.Errorf("wait for processes of pods in namespace %s: %w\n%s",
 				h.options.Namespace, context.Cause(ctx), describe(processes))
 		}
 	}
 }
 
-// AwaitReady waits until that many processes are ready, and there are no others but those that are ending. It returns
-// those that are ready.
+// AwaitReady waits until that many processes are ready, and all others are ending. It returns those that are ready.
 func (h *HostPods) AwaitReady(ctx context.Context, count int) ([]HostProcess, error) {
 	processes, err := h.Await(ctx, func(all []HostProcess) bool {
 		staying := staying(all)
@@ -91,10 +90,10 @@ func staying(all []HostProcess) []HostProcess {
 	return slices.DeleteFunc(slices.Clone(all), func(p HostProcess) bool { return p.Ending })
 }
 
-// describe returns for people what processes there are, and what they printed last.
+// describe returns a text for people about the processes, with the end of their logs.
 func describe(processes []HostProcess) string {
 	if len(processes) == 0 {
-		return "there are none"
+		return "no processes"
 	}
 	var text strings.Builder
 	for _, p := range processes {
@@ -104,7 +103,7 @@ func describe(processes []HostProcess) string {
 	return text.String()
 }
 
-// lastLines returns the end of a log, which may not be there.
+// lastLines returns the end of a log; nothing if the log does not exist.
 func lastLines(log string) string {
 	const most = 10
 	content, _ := os.ReadFile(log)

@@ -11,15 +11,15 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
-// report keeps the pod's status as its processes are, until ctx ends.
+// report updates the pod's status and annotations after each change, until ctx ends.
 func (p *hostPod) report(ctx context.Context) {
 	for {
 		p.host.mu.Lock()
-		changed, isMarked := p.host.changed, p.seen.Annotations[podAnnotation] == podOfHost &&
-			p.seen.Annotations[sandbox.AddressAnnotation] == p.address.listen()
+		changed := p.host.changed
+		annotations := p.latest.Annotations
 		p.host.mu.Unlock()
 		var err error
-		if !isMarked {
+		if annotations[podAnnotation] != podOfHost || annotations[sandbox.AddressAnnotation] != p.address.listen() {
 			err = p.annotate(ctx, podOfHost, p.address.listen())
 		}
 		if err == nil {
@@ -42,20 +42,21 @@ func (p *hostPod) report(ctx context.Context) {
 // patchStatus writes the pod's status, if it has changed.
 func (p *hostPod) patchStatus(ctx context.Context) error {
 	p.host.mu.Lock()
-	seen, isGone := p.seen, p.isGone
+	latest := p.latest
+	isRemoved := p.isRemoved
 	wanted := p.status()
 	p.host.mu.Unlock()
-	if isGone {
+	if isRemoved {
 		return nil
 	}
 	_, _, _, err := podpatch.PatchPodStatus(ctx, p.host.client,
-		seen.Namespace, seen.Name, seen.UID, seen.Status, wanted)
+		latest.Namespace, latest.Name, latest.UID, latest.Status, wanted)
 	return err
 }
 
-// status returns the status that the pod is to have. It is called with mu held.
+// status returns the pod's new status. The caller holds HostPods.mu.
 func (p *hostPod) status() corev1.PodStatus {
-	status := *p.seen.Status.DeepCopy()
+	status := *p.latest.Status.DeepCopy()
 	status.HostIP, status.HostIPs = "127.0.0.1", []corev1.HostIP{{IP: "127.0.0.1"}}
 	status.PodIP, status.PodIPs = p.address.reported(), []corev1.PodIP{{IP: p.address.reported()}}
 	if status.StartTime == nil {
@@ -81,7 +82,7 @@ func (p *hostPod) status() corev1.PodStatus {
 
 // setCondition sets a condition to true, or to false if containers are not ready.
 func (p *hostPod) setCondition(status *corev1.PodStatus, name corev1.PodConditionType, unready []string) {
-	condition := &corev1.PodCondition{Type: name, Status: corev1.ConditionTrue, ObservedGeneration: p.seen.Generation}
+	condition := &corev1.PodCondition{Type: name, Status: corev1.ConditionTrue, ObservedGeneration: p.latest.Generation}
 	if len(unready) > 0 {
 		condition.Status = corev1.ConditionFalse
 		condition.Reason = "ContainersNotReady"
@@ -90,7 +91,7 @@ func (p *hostPod) setCondition(status *corev1.PodStatus, name corev1.PodConditio
 	podutil.UpdatePodCondition(status, condition)
 }
 
-// status is called with mu held.
+// status returns the new status of the container. The caller holds HostPods.mu.
 func (c *container) status() corev1.ContainerStatus {
 	isStarted := c.state.Running != nil
 	status := corev1.ContainerStatus{
@@ -100,7 +101,7 @@ func (c *container) status() corev1.ContainerStatus {
 	if c.starts > 0 {
 		status.ImageID, status.ContainerID = c.spec.Image, containerID(c)
 	}
-	if c.state.Terminated == nil { // else it is the state
+	if c.state.Terminated == nil { // otherwise the state has it
 		status.LastTerminationState = c.previous
 	}
 	if c.pod.problem != nil {

@@ -13,10 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// volumeFolder is where a volume of the pod is on this machine.
+// volumeFolder returns the folder of a volume of the pod.
 func (p *hostPod) volumeFolder(name string) string { return filepath.Join(p.folder, "volumes", name) }
 
-// writeVolumes makes the volumes' folders what the pod asks for, and leaves alone what its processes write.
+// writeVolumes creates the folders of all volumes, and updates their files. It does not touch those of an emptyDir.
 func (p *hostPod) writeVolumes(ctx context.Context) error {
 	for _, volume := range p.first.Spec.Volumes {
 		folder := p.volumeFolder(volume.Name)
@@ -37,22 +37,22 @@ func (p *hostPod) writeVolumes(ctx context.Context) error {
 	return nil
 }
 
-// sourcesOf returns what a volume is made of, as a projected one has it.
+// sourcesOf returns the sources of a volume, as a projected volume lists them.
 func sourcesOf(volume corev1.VolumeSource) []corev1.VolumeProjection {
 	switch {
 	case volume.ConfigMap != nil:
-		of := volume.ConfigMap
+		configMap := volume.ConfigMap
 		return []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{
-			LocalObjectReference: of.LocalObjectReference,
-			Items:                of.Items,
-			Optional:             of.Optional,
+			LocalObjectReference: configMap.LocalObjectReference,
+			Items:                configMap.Items,
+			Optional:             configMap.Optional,
 		}}}
 	case volume.Secret != nil:
-		of := volume.Secret
+		secret := volume.Secret
 		return []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{
-			LocalObjectReference: corev1.LocalObjectReference{Name: of.SecretName},
-			Items:                of.Items,
-			Optional:             of.Optional,
+			LocalObjectReference: corev1.LocalObjectReference{Name: secret.SecretName},
+			Items:                secret.Items,
+			Optional:             secret.Optional,
 		}}}
 	case volume.Projected != nil:
 		return volume.Projected.Sources
@@ -61,7 +61,7 @@ func sourcesOf(volume corev1.VolumeSource) []corev1.VolumeProjection {
 	}
 }
 
-// files returns what sources have, by paths.
+// files returns the files of sources, by their paths.
 func (p *hostPod) files(ctx context.Context, sources []corev1.VolumeProjection) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, source := range sources {
@@ -74,7 +74,7 @@ func (p *hostPod) files(ctx context.Context, sources []corev1.VolumeProjection) 
 	return files, nil
 }
 
-// filesOf returns what one source has.
+// filesOf returns the files of one source.
 func (p *hostPod) filesOf(ctx context.Context, source corev1.VolumeProjection) (map[string][]byte, error) {
 	switch {
 	case source.ConfigMap != nil:
@@ -89,7 +89,7 @@ func (p *hostPod) filesOf(ctx context.Context, source corev1.VolumeProjection) (
 		token, err := p.token(ctx, source.ServiceAccountToken.Audience)
 		return map[string][]byte{source.ServiceAccountToken.Path: token}, err
 	default:
-		return nil, errors.New("its kind is not supported on this machine")
+		return nil, errors.New("hostpods does not support its kind")
 	}
 }
 
@@ -97,7 +97,7 @@ func (p *hostPod) downwardFiles(items []corev1.DownwardAPIVolumeFile) (map[strin
 	files := map[string][]byte{}
 	for _, item := range items {
 		if item.FieldRef == nil {
-			return nil, fmt.Errorf("the source of %s is not supported on this machine", item.Path)
+			return nil, fmt.Errorf("hostpods does not support the source of %s", item.Path)
 		}
 		value, err := p.field(item.FieldRef.FieldPath)
 		if err != nil {
@@ -108,7 +108,7 @@ func (p *hostPod) downwardFiles(items []corev1.DownwardAPIVolumeFile) (map[strin
 	return files, nil
 }
 
-// choose returns the data of some keys, or all if none is named.
+// choose returns the data of some keys; all data if items is empty.
 func choose(data map[string][]byte, items []corev1.KeyToPath, optional *bool, err error) (map[string][]byte, error) {
 	if err != nil || len(items) == 0 {
 		return data, err
@@ -117,7 +117,7 @@ func choose(data map[string][]byte, items []corev1.KeyToPath, optional *bool, er
 	for _, item := range items {
 		value, ok := data[item.Key]
 		if !ok && !isSet(optional) {
-			return nil, fmt.Errorf("there is no key %q", item.Key)
+			return nil, fmt.Errorf("key %q not found", item.Key)
 		}
 		if ok {
 			chosen[item.Path] = value
@@ -126,7 +126,7 @@ func choose(data map[string][]byte, items []corev1.KeyToPath, optional *bool, er
 	return chosen, nil
 }
 
-// writeFiles makes files all that a folder has. Each is replaced as a whole.
+// writeFiles replaces the files of a folder. Each file is replaced atomically.
 func writeFiles(folder string, files map[string][]byte) error {
 	for name, content := range files {
 		if err := writeFile(filepath.Join(folder, name), content); err != nil {
@@ -145,7 +145,7 @@ func writeFiles(folder string, files map[string][]byte) error {
 	})
 }
 
-// writeFile replaces a file, unless it has that content: a program that watches it is not woken for nothing.
+// writeFile replaces a file, unless it has that content already: a program may watch it.
 func writeFile(file string, content []byte) error {
 	if before, err := os.ReadFile(file); err == nil && bytes.Equal(before, content) {
 		return nil
