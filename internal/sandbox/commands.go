@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
-// The addresses that Services and pods get. They belong to no network: see egress.
+// The addresses of Services and pods. With simulated nodes, they do not belong to a network: see egress.
 const (
 	serviceCIDR    = "10.96.0.0/16"
 	serviceAddress = "10.96.0.1" // of the Service of the API server
@@ -38,8 +38,7 @@ func arguments(o Options, h *stateFolder, p ports) map[string][]string {
 	}
 }
 
-// etcdArgs turns off fsync: the data are deleted at the end, and crash tests
-// kill processes, not the machine.
+// etcdArgs turns off fsync: Stop deletes the data, and crash tests kill processes, not the machine.
 func etcdArgs(h *stateFolder, p ports) []string {
 	url := loopbackURL(p.etcd)
 	cert, key, ca := h.path("pki", "etcd.crt"), h.path("pki", "etcd.key"), h.path("pki", "etcd-ca.crt")
@@ -52,7 +51,7 @@ func etcdArgs(h *stateFolder, p ports) []string {
 		"--advertise-client-urls=" + url,
 		"--client-cert-auth", "--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + ca,
 		"--listen-peer-urls=https://127.0.0.1:0",
-		"--initial-advertise-peer-urls=https://127.0.0.1:2380", // it has no peers that would call it
+		"--initial-advertise-peer-urls=https://127.0.0.1:2380", // no peer connects to it
 		"--initial-cluster=" + h.name() + "=https://127.0.0.1:2380",
 		"--peer-client-cert-auth", "--peer-cert-file=" + cert, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + ca,
 	}
@@ -67,7 +66,7 @@ func apiServerArgs(o Options, h *stateFolder, p ports) []string {
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(p.apiServer),
-		"--endpoint-reconciler-type=none", // the endpoints of a Service can't be on loopback
+		"--endpoint-reconciler-type=none", // the endpoints of a Service can't be on the loopback
 		"--tls-cert-file=" + h.path("pki", "apiserver.crt"),
 		"--tls-private-key-file=" + h.path("pki", "apiserver.key"),
 		"--client-ca-file=" + h.path("pki", "ca.crt"),
@@ -90,7 +89,7 @@ func apiServerArgs(o Options, h *stateFolder, p ports) []string {
 		"--kubelet-client-key=" + h.path("pki", "kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP",
 		"--egress-selector-config-file=" + h.path("egress.yaml"),
-		"--shutdown-watch-termination-grace-period=1s", // else open watches hold its end up for a minute
+		"--shutdown-watch-termination-grace-period=1s", // otherwise, open watches delay its exit by a minute
 	}
 	if o.AuditPolicy != "" {
 		args = append(args,
@@ -136,8 +135,7 @@ func kwokArgs(h *stateFolder) []string {
 	}
 }
 
-// clientLimits lifts the limits that the components set themselves, 20 requests
-// a second, so that tests wait for what the server can do and nothing else.
+// clientLimits raises the components' own rate limit, 20 requests a second, so that tests wait only for the server.
 func clientLimits() []string {
 	return []string{"--kube-api-qps=1000", "--kube-api-burst=2000"}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,8 +29,7 @@ var crdResource = schema.GroupVersionResource{
 // crdsAtOnce bounds how many CRDs are created at a time.
 const crdsAtOnce = 8
 
-// installCRDs creates CustomResourceDefinitions and waits until each is
-// established, and its versions are served.
+// installCRDs creates CustomResourceDefinitions, and waits until each is established and its versions are served.
 func installCRDs(ctx context.Context, config *rest.Config, client kubernetes.Interface,
 	crds []*unstructured.Unstructured,
 ) error {
@@ -61,8 +59,7 @@ func establish(ctx context.Context, definitions dynamic.ResourceInterface, crd *
 	return err
 }
 
-// versionPaths lists where a CRD's versions are served. They appear a moment after
-// it is established.
+// versionPaths returns the paths of a CRD's versions. The API server serves them a moment after the CRD is established.
 func versionPaths(crd *unstructured.Unstructured) []string {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
@@ -76,8 +73,7 @@ func versionPaths(crd *unstructured.Unstructured) []string {
 	return paths
 }
 
-// readCRDs reads every document of the files and, in folders, of the YAML and
-// JSON files at their top.
+// readCRDs reads all documents of the files and, in folders, of the YAML and JSON files directly in them.
 func readCRDs(paths []string) ([]*unstructured.Unstructured, error) {
 	var crds []*unstructured.Unstructured
 	for _, path := range paths {
@@ -101,21 +97,18 @@ func readCRDs(paths []string) ([]*unstructured.Unstructured, error) {
 }
 
 func crdFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return []string{path}, err
+	}
 	entries, err := os.ReadDir(path)
-	if err != nil {
-		if _, statErr := os.Stat(path); statErr != nil {
-			return nil, statErr
+	var files []string
+	for _, entry := range entries {
+		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name())) {
+			files = append(files, filepath.Join(path, entry.Name()))
 		}
-		return []string{path}, nil
 	}
-	entries = slices.DeleteFunc(entries, func(entry fs.DirEntry) bool {
-		return !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name()))
-	})
-	files := make([]string, len(entries))
-	for i, entry := range entries {
-		files[i] = filepath.Join(path, entry.Name())
-	}
-	return files, nil
+	return files, err
 }
 
 func decodeCRDs(content []byte) ([]*unstructured.Unstructured, error) {

@@ -1,19 +1,15 @@
-// Package sandbox runs a real Kubernetes control plane on this machine, for
-// development, tests and the demo: etcd, kube-apiserver,
-// kube-controller-manager and kube-scheduler as child processes, and kwok, which
-// simulates nodes and the pods on them. It needs no container engine and no
-// rights beyond the user's own.
+// Package sandbox runs a real Kubernetes control plane on this machine, for development, tests and the demo: etcd,
+// kube-apiserver, kube-controller-manager and kube-scheduler as child processes, and kwok, which simulates nodes and
+// the pods on them. It needs no container engine and no rights beyond the user's own.
 //
-// Everything is deleted at the end: certificates, data and logs are in one
-// folder under the user's cache, ports are free ones on loopback, and on Linux the
-// kernel kills the processes when the process that started them ends; docs/sandbox.md
+// Stop deletes everything: certificates, data and logs are in one folder below the user's cache, ports are free ones on
+// the loopback, and on Linux the kernel kills the processes when the process that started them ends; docs/sandbox.md
 // describes other systems.
 //
-// It is no cluster to work in: pods run nothing, there is no kube-proxy, and
-// Services only connect the API server to pods that run as processes. The
-// control plane never leaves the loopback.
+// A sandbox is not a cluster for workloads: without real nodes, no container runs, there is no kube-proxy, and Services
+// only connect the API server to pods that run as processes. The control plane never leaves the loopback.
 //
-// Start is the call to start from. Package sandbox/binaries finds or builds the
-// programs, and sandbox/sandboxtest shares one sandbox among the tests of a
-// package.
+// Start is the function to start from. Package sandbox/binaries finds or builds the programs, sandbox/component runs
+// them, sandbox/realnode adds nodes that run containers, and sandbox/sandboxtest shares one sandbox among the tests of
+// a package.
 package sandbox

@@ -27,7 +27,7 @@ type egress struct {
 	nodes  netip.Prefix // the network of real nodes
 }
 
-// egressConfiguration returns the configuration that has the API server use the egress at a port.
+// egressConfiguration returns the configuration with which the API server uses the egress at a port.
 func egressConfiguration(h *stateFolder, port int) (string, error) {
 	connection := map[string]any{
 		"proxyProtocol": "HTTPConnect",
@@ -49,7 +49,7 @@ func egressConfiguration(h *stateFolder, port int) (string, error) {
 	return string(text), err
 }
 
-// dial connects to the loopback address of a destination.
+// dial connects to a destination of the API server.
 func (e *egress) dial(ctx context.Context, destination string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(destination)
 	if err != nil {
@@ -61,8 +61,8 @@ func (e *egress) dial(ctx context.Context, destination string) (net.Conn, error)
 	return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
 }
 
-// locate returns where on the loopback a host is: itself, or the pod behind an address of a Service or a pod.
-func (e *egress) locate(ctx context.Context, host, port string) (atHost, atPort string, _ error) {
+// locate returns the address to connect to for a host: itself, or the pod behind the address of a Service or a pod.
+func (e *egress) locate(ctx context.Context, host, port string) (foundHost, foundPort string, _ error) {
 	ip, err := netip.ParseAddr(host)
 	switch {
 	case host == "localhost" || ip.IsLoopback() || e.nodes.Contains(ip):
@@ -80,7 +80,7 @@ func (e *egress) locate(ctx context.Context, host, port string) (atHost, atPort 
 			return "", "", err
 		}
 	}
-	host, err = e.listensAt(ctx, host)
+	host, err = e.listenAddress(ctx, host)
 	return host, port, err
 }
 
@@ -105,7 +105,7 @@ func (e *egress) endpointOf(ctx context.Context, service *corev1.Service,
 	return "", "", fmt.Errorf("no pod of Service %s/%s is ready for port %s", service.Namespace, service.Name, port)
 }
 
-// readyEndpoint returns the address and port of a ready endpoint; "" if there is none.
+// readyEndpoint returns the address and port of a ready endpoint, or "".
 func readyEndpoint(slice discoveryv1.EndpointSlice, name string) (string, int32) {
 	for _, port := range slice.Ports {
 		if port.Port == nil || port.Name == nil || *port.Name != name {
@@ -120,8 +120,8 @@ func readyEndpoint(slice discoveryv1.EndpointSlice, name string) (string, int32)
 	return "", 0
 }
 
-// listensAt returns where the pod with an address can be reached: there, or on the loopback.
-func (e *egress) listensAt(ctx context.Context, address string) (string, error) {
+// listenAddress returns the address at which the pod with an address can be reached: the same, or one on the loopback.
+func (e *egress) listenAddress(ctx context.Context, address string) (string, error) {
 	if ip, err := netip.ParseAddr(address); err == nil && e.nodes.Contains(ip) {
 		return address, nil
 	}
@@ -137,5 +137,5 @@ func (e *egress) listensAt(ctx context.Context, address string) (string, error) 
 	if len(pods.Items) > 0 {
 		return "", fmt.Errorf("pod %s/%s is simulated", pods.Items[0].Namespace, pods.Items[0].Name)
 	}
-	return "", errors.New("nothing of the sandbox has this address")
+	return "", errors.New("no pod of the sandbox has this address")
 }

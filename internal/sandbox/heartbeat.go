@@ -10,16 +10,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// kwok simulates a node and its pods as long as it holds the node's lease. So the heartbeats of a node end when
-// another holder has the lease and does not renew it: here for a year.
+// kwok simulates a node and its pods as long as it holds the node's lease. So the heartbeats of a node end when another
+// holder has the lease and does not renew it: here, for a year.
 const (
 	takeLease = `{"spec": {"holderIdentity": "silence", "leaseDurationSeconds": 31536000}}`
 	giveLease = `{"spec": {"holderIdentity": null, "leaseDurationSeconds": 40}}`
 )
 
-// SilenceNode ends the heartbeats of a simulated node that is ready, until WakeNode. The node lifecycle controller
-// marks it unreachable after Options.NodeGrace. A deleted pod of it stays if the annotation stop-after delays its end:
-// whether the lease counts for pods depends on the order in which two controllers of kwok 0.8 happen to start.
+// SilenceNode stops the heartbeats of a simulated node that is ready, until WakeNode. The node lifecycle controller
+// marks the node as unreachable after Options.NodeGrace. A deleted pod on the node stays if the annotation stop-after
+// delays its end: whether the lease counts for pods depends on the order in which two controllers of kwok 0.8 start.
 func SilenceNode(ctx context.Context, client kubernetes.Interface, name string) error {
 	return patchLease(ctx, client, name, takeLease)
 }

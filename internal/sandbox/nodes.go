@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// createNodes registers the simulated nodes, as their kubelets would.
+// createNodes creates the simulated nodes, as their kubelets would.
 func createNodes(ctx context.Context, client kubernetes.Interface, count int) error {
 	for i := range count {
 		_, err := client.CoreV1().Nodes().Create(ctx, newNode(fmt.Sprintf("node-%d", i)), metav1.CreateOptions{})
@@ -31,8 +31,8 @@ func newNode(name string) *corev1.Node {
 	}}
 }
 
-// isSchedulable reports whether pods can be scheduled to a node: it is ready, and the
-// node lifecycle controller, if it runs, has removed its taint.
+// isSchedulable reports whether pods can be scheduled to a node: it is ready, and the node lifecycle controller, if it
+// runs, has removed its taint.
 func isSchedulable(node *corev1.Node, awaitsTaint bool) bool {
 	for _, taint := range node.Spec.Taints {
 		if awaitsTaint && taint.Key == corev1.TaintNodeNotReady {

@@ -12,15 +12,13 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 )
 
-// NoNodes as Options.Nodes starts a control plane without nodes, and so
-// without kube-scheduler and kwok.
+// NoNodes as Options.Nodes starts a control plane without nodes, kube-scheduler and kwok.
 const NoNodes = -1
 
-// Options configure a control plane; the zero value is a whole
-// one with one node, under an unused name.
+// Options configure a control plane. The zero value is a complete one with one node and an unused name.
 type Options struct {
-	// Name lets other processes find the sandbox. It must be unique among running
-	// sandboxes. Empty chooses an unused one.
+	// Name lets other processes find the sandbox. It must be unique among running sandboxes. Empty chooses an unused
+	// one.
 	Name string
 	// Nodes is the number of simulated nodes: zero means one, NoNodes none.
 	Nodes int
@@ -28,29 +26,25 @@ type Options struct {
 	RealNodes int
 	// Images are imported into real nodes: archives, OCI image layouts and folders of files, as PATH or PATH=NAME.
 	Images []string
-	// Offline keeps real nodes from pulling images beyond this machine.
+	// Offline keeps real nodes from pulling images from beyond this machine.
 	Offline bool
 	// Kubernetes is the version that the control plane emulates, as in 1.34, if its programs can: up to three minor
 	// versions before their own. Empty means their own.
 	Kubernetes string
-	// Controllers are the controllers to run, in the syntax of
-	// kube-controller-manager's --controllers. Empty means its default.
+	// Controllers are the controllers that run, in the syntax of kube-controller-manager's --controllers. Empty means
+	// its default.
 	Controllers []string
-	// NodeGrace is how long a node may miss its heartbeats until it counts as
-	// not ready. Zero means the default of kube-controller-manager, 50 seconds;
-	// kwok sends one every 10.
+	// NodeGrace is the time without heartbeats until a node is not ready. Zero means the default of
+	// kube-controller-manager, 50 seconds; kwok sends a heartbeat every 10.
 	NodeGrace time.Duration
-	// FeatureGates are set on the API server, the controller manager and the
-	// scheduler alike.
+	// FeatureGates are set on the API server, the controller manager and the scheduler.
 	FeatureGates map[string]bool
-	// AuditPolicy is an audit.k8s.io/v1 Policy in YAML. With one, the API server
-	// writes its audit log to audit.log beside the other logs.
+	// AuditPolicy is an audit.k8s.io/v1 Policy in YAML. With one, the API server writes its audit log to audit.log
+	// beside the other logs.
 	AuditPolicy string
-	// CRDs are files and folders of CustomResourceDefinitions. They are
-	// established when Start returns.
+	// CRDs are files and folders of CustomResourceDefinitions. They are established when Start returns.
 	CRDs []string
-	// Progress receives lines about the progress of building
-	// the programs the first time. Nil discards them.
+	// Progress receives lines about the build of the programs. Nil discards them.
 	Progress io.Writer
 }
 
@@ -78,7 +72,7 @@ func (o Options) validate() error {
 		return errors.New("nodes are either real or simulated: give the number of one kind only")
 	}
 	for _, name := range o.Controllers {
-		// kube-controller-manager accepts short aliases too, which runs would not recognize.
+		// kube-controller-manager also accepts short aliases, which runs would not recognize.
 		if name != "*" && !strings.HasSuffix(name, "-controller") {
 			return fmt.Errorf("controller %q: use the whole name, which ends in -controller, with a dash before it "+
 				"to switch it off", name)
@@ -120,12 +114,11 @@ func (o Options) runs(controller string) bool {
 	}
 }
 
-// gates formats the feature gates as a flag's value, in a stable
-// order.
+// gates formats the feature gates as the value of a flag, sorted.
 func (o Options) gates() string {
 	var gates []string
-	for name, on := range o.FeatureGates {
-		gates = append(gates, fmt.Sprintf("%s=%t", name, on))
+	for name, isEnabled := range o.FeatureGates {
+		gates = append(gates, fmt.Sprintf("%s=%t", name, isEnabled))
 	}
 	slices.Sort(gates)
 	return strings.Join(gates, ",")

@@ -20,19 +20,19 @@ const (
 	logVariable   = "SANDBOX_LOG"
 	// defaultLog is the log of a container without the annotation and the variable.
 	defaultLog = "simulated by kwok"
-	// logTimes is how a kubelet writes the time of a line.
+	// logTimes is the format of the time of a line, as in the log of a kubelet.
 	logTimes = "2006-01-02T15:04:05.000000000Z07:00"
 )
 
-// A logLine is a line of a container's log. Its time is that of the container's start and a millisecond more for
-// each line, so that a line keeps its time from request to request.
+// A logLine is a line of a container's log. Its time is the container's start, plus a millisecond for each line before
+// it, so that a line has the same time in each request.
 type logLine struct {
 	time time.Time
 	text string
 }
 
-// logOf returns the lines that a run of a container has written so far: those of the pod's annotation, or else those
-// of the container's last variable of the name.
+// logOf returns the lines that a run of a container has written so far: those of the pod's annotation, or those of the
+// container's last variable with the name logVariable.
 func logOf(pod *corev1.Pod, container string, run *containerRun) []logLine {
 	text := defaultLog
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -52,35 +52,36 @@ func logOf(pod *corev1.Pod, container string, run *containerRun) []logLine {
 	return lines
 }
 
-// A containerRun is one of the times that a container was started.
+// A containerRun is one run of a container.
 type containerRun struct {
 	started time.Time
 	ended   bool
 }
 
-// lastRun returns the run of a container whose log a kubelet shows: the present or last one, or with previous the one
-// before. Its errors are a kubelet's.
+// lastRun returns the run of a container whose log a kubelet shows: the current or last one, or the one before if
+// previous is true. Its errors are those of a kubelet.
 func lastRun(pod *corev1.Pod, container string, previous bool) (*containerRun, error) {
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == container })
 	if i < 0 {
 		return nil, fmt.Errorf("container %q in pod %q is not available", container, pod.Name)
 	}
-	now, before := statuses[i].State, statuses[i].LastTerminationState.Terminated
+	current := statuses[i].State
+	before := statuses[i].LastTerminationState.Terminated
 	switch {
 	case previous && before == nil:
 		return nil, fmt.Errorf("previous terminated container %q in pod %q not found", container, pod.Name)
 	case previous:
 		return &containerRun{before.StartedAt.Time, true}, nil
-	case now.Running != nil:
-		return &containerRun{now.Running.StartedAt.Time, false}, nil
-	case now.Terminated != nil:
-		return &containerRun{now.Terminated.StartedAt.Time, true}, nil
+	case current.Running != nil:
+		return &containerRun{current.Running.StartedAt.Time, false}, nil
+	case current.Terminated != nil:
+		return &containerRun{current.Terminated.StartedAt.Time, true}, nil
 	case before != nil:
 		return &containerRun{before.StartedAt.Time, true}, nil
 	default:
 		return nil, fmt.Errorf("container %q in pod %q is waiting to start: %s", container, pod.Name,
-			waitingReason(now.Waiting))
+			waitingReason(current.Waiting))
 	}
 }
 

@@ -15,11 +15,9 @@ import (
 
 // The contexts of a sandbox's kubeconfig, and the users behind them.
 const (
-	// AdminUser may do everything, by its group system:masters, which is also
-	// exempt from priority and fairness.
+	// AdminUser may do everything, by its group system:masters, which is also exempt from priority and fairness.
 	AdminUser = "admin"
-	// OrdinaryUser may do everything, by a binding to cluster-admin, and is
-	// throttled like any user.
+	// OrdinaryUser may do everything, by a binding to cluster-admin, and is throttled like any user.
 	OrdinaryUser = "user"
 )
 
@@ -131,8 +129,8 @@ func writeKubeconfigs(h *stateFolder, ca *credentials.Authority, serverURL, gate
 //go:embed kwok
 var kwokConfig embed.FS
 
-// kwokConfiguration joins the documents of the folder kwok. Words like @SETTINGS@ are replaced by parts that several
-// of them share: kwok's expressions and templates can't include one another.
+// kwokConfiguration joins the documents of the folder kwok. It replaces words like @SETTINGS@ by parts that several
+// documents share: kwok's expressions and templates can't include one another.
 func kwokConfiguration(p ports) (string, error) {
 	settings, err := kwokPart("settings.jq")
 	if err != nil {
@@ -159,7 +157,7 @@ func kwokConfiguration(p ports) (string, error) {
 	return words.Replace(strings.Join(documents, "\n---\n")), nil
 }
 
-// kwokPart returns a file of the folder kwok in one line, which needs no indentation.
+// kwokPart returns a file of the folder kwok as one line, so that it needs no indentation.
 func kwokPart(name string) (string, error) {
 	content, err := kwokConfig.ReadFile(path.Join("kwok", name))
 	return strings.Join(strings.Fields(string(content)), " "), err

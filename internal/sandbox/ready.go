@@ -20,28 +20,27 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 )
 
-// pollInterval is how often the readiness of the API server is polled. Before it is ready,
-// nothing can be watched.
+// pollInterval is the interval at which the readiness of the API server is polled: until it is ready, nothing can be
+// watched.
 const pollInterval = 10 * time.Millisecond
 
-// awaitOK returns when the API server has answered each of the paths with OK, one
-// after the other.
+// awaitOK requests the paths one after the other, each until the API server answers with OK.
 func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) error {
 	for _, path := range paths {
-		var refused error
+		var failure error
 		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-			_, refused = client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx)
-			return refused == nil, nil
+			_, failure = client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+			return failure == nil, nil
 		})
 		if err != nil {
-			return fmt.Errorf("the API server is not ready: %w", objectwatch.CauseOf(ctx, refused))
+			return fmt.Errorf("the API server is not ready: %w", objectwatch.CauseOf(ctx, failure))
 		}
 	}
 	return nil
 }
 
-// prepareCluster creates the nodes, the ordinary user's rights, the StorageClass and the CRDs, and waits until they,
-// and the objects that controllers create at the start, exist.
+// prepareCluster creates the nodes, the ordinary user's rights, the StorageClass and the CRDs, and waits until they
+// exist, and until the controllers have created their first objects.
 func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstructured.Unstructured,
 	client kubernetes.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -91,7 +90,7 @@ func awaitNodes(ctx context.Context, client kubernetes.Interface, o Options) err
 		return len(ready) >= missing, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for %d ready nodes, of which there are %d: %w", missing, len(ready),
+		return fmt.Errorf("wait for %d ready nodes, found %d: %w", missing, len(ready),
 			objectwatch.CauseOf(ctx, err))
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/component"
 )
 
-// RunWith starts a sandbox, runs a command with its kubeconfig, and stops it. That the command fails is no
-// error: it has its state.
+// RunWith starts a sandbox, runs a command with its kubeconfig, and stops the sandbox. If the command fails, RunWith
+// returns no error: the command has its exit status.
 func RunWith(ctx context.Context, o Options, command *exec.Cmd) (err error) {
 	s, err := Start(ctx, o)
 	if err != nil {
@@ -24,7 +24,7 @@ func RunWith(ctx context.Context, o Options, command *exec.Cmd) (err error) {
 			err = errors.Join(err, stopErr)
 		}
 	}()
-	// The thread must live as long as the command, which dies with it.
+	// The kernel kills the command when the thread that starts it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "RUNLEVEL_SANDBOX_REGISTRY="+s.Registry)
@@ -33,7 +33,7 @@ func RunWith(ctx context.Context, o Options, command *exec.Cmd) (err error) {
 	signal.Notify(signals, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // interrupted meanwhile
+		return context.Cause(ctx) // interrupted during the start
 	}
 	if err := command.Start(); err != nil {
 		return err
@@ -42,24 +42,24 @@ func RunWith(ctx context.Context, o Options, command *exec.Cmd) (err error) {
 		err = nil
 	}
 	select {
-	case death := <-s.Died(): // perhaps the cause
-		return errors.Join(err, death)
+	case failure := <-s.Died(): // perhaps the cause
+		return errors.Join(err, failure)
 	default:
 		return err
 	}
 }
 
-// forward waits for the end of a command, and forwards signals to it. The terminal sends Ctrl-C to the command itself,
-// which need not end then: an interactive shell does not.
+// forward waits until a command exits, and forwards signals to it. The terminal sends Ctrl-C to the command itself,
+// which may continue: an interactive shell does.
 func forward(command *exec.Cmd, signals <-chan os.Signal) error {
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
+	exited := make(chan error, 1)
+	go func() { exited <- command.Wait() }()
 	for {
 		select {
-		case err := <-ended:
+		case err := <-exited:
 			return err
 		case request := <-signals:
-			_ = command.Process.Signal(request) // it may just have ended
+			_ = command.Process.Signal(request) // fails if the command has just exited
 		}
 	}
 }

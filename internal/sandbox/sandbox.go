@@ -63,9 +63,8 @@ type Timing struct {
 	Ready     time.Duration // until everything was ready
 }
 
-// Start starts a control plane and returns when it is ready: the API server reports
-// ready, the default namespace has its service account, the nodes are ready, and
-// the CRDs of the options are established. ctx bounds the start and nothing after it;
+// Start starts a control plane and returns when it is ready: the API server reports ready, the default namespace has
+// its service account, the nodes are ready, and the CRDs of the options are established. ctx only bounds the start:
 // the sandbox runs until Stop or until this process ends.
 func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	found, err := prepareStart(ctx, o)
@@ -285,8 +284,8 @@ func (s *Sandbox) publish() error {
 // Died returns a channel that receives an error for each component that exits by itself.
 func (s *Sandbox) Died() <-chan error { return s.components.Died() }
 
-// Stop ends all processes and removes everything; after a failure, the logs
-// stay for an hour, and then until another Start. It may be called several times, also concurrently.
+// Stop ends all processes and removes everything. After a failure, the logs stay for an hour, and until another Start.
+// Stop may be called several times, also concurrently.
 func (s *Sandbox) Stop() error { return s.stop() }
 
 func (s *Sandbox) end() error {
@@ -297,7 +296,7 @@ func (s *Sandbox) end() error {
 	return s.home.remove()
 }
 
-// killAll ends all processes at once: no data is kept.
+// killAll ends all processes at once: their data is not needed.
 func (s *Sandbox) killAll() {
 	s.mu.Lock()
 	s.isStopped = true

@@ -16,16 +16,15 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 )
 
-// ErrRunning is returned by Start when a sandbox of that name is running.
+// ErrRunning is the error of Start if a sandbox of that name runs already.
 var ErrRunning = errors.New("is running already")
 
-// ErrNotRunning is returned by Find when no sandbox of that name is running.
+// ErrNotRunning is the error of Find if no sandbox of that name runs.
 var ErrNotRunning = errors.New("is not running")
 
-// A stateFolder is the folder of one sandbox: certificates, data, logs, and a lock that
-// its owner holds as long as it runs. The sandbox runs if the lock is held, no matter
-// which process ID is in the folder: the kernel releases the lock however the
-// owner ends, so that folders left by a crash or a reboot are recognized as stale.
+// A stateFolder is the folder of one sandbox: certificates, data, logs, and a lock that its owner holds as long as it
+// runs. The sandbox runs if the lock is held, whatever process ID the folder has: the kernel releases the lock when the
+// owner ends, so that the folders of crashed owners are recognized as stale.
 type stateFolder struct {
 	dir  string
 	lock *flock.Flock
@@ -39,11 +38,11 @@ type Status struct {
 	Ready      bool              `json:"ready"`
 	Server     string            `json:"server,omitempty"`
 	Kubeconfig string            `json:"kubeconfig,omitempty"`
-	Registry   string            `json:"registry,omitempty"` // of images, for real nodes
+	Registry   string            `json:"registry,omitempty"` // images for real nodes
 	Logs       string            `json:"logs"`
 	Components []ComponentStatus `json:"components,omitempty"`
-	// Failure is why the sandbox ended by itself. It is not running then; its
-	// logs stay for an hour, and then until another sandbox starts.
+	// Failure is why a component of the sandbox exited. The sandbox does not run then; its logs stay for an hour, and
+	// until another sandbox starts.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -66,12 +65,12 @@ func stateFolders() (string, error) {
 		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", binaries.Explain("make the folder of sandboxes", err)
+		return "", binaries.Explain("create the folder of sandboxes", err)
 	}
 	return dir, nil
 }
 
-// claim makes the folder of a new sandbox, and removes those whose owners have ended.
+// claim creates the folder of a new sandbox, and removes the folders whose owners have exited.
 func claim(name string) (*stateFolder, error) {
 	dir, err := stateFolders()
 	if err != nil {
@@ -82,9 +81,9 @@ func claim(name string) (*stateFolder, error) {
 	}
 	h := openStateFolder(dir, name)
 	return h, withLock(dir, func() error {
-		removeStale(dir, time.Now().Add(-failureKept))
+		removeStale(dir, time.Now().Add(-failureRetention))
 		if err := os.MkdirAll(h.dir, 0o700); err != nil {
-			return binaries.Explain("make the folder of sandbox "+name, err)
+			return binaries.Explain("create the folder of sandbox "+name, err)
 		}
 		switch free, err := h.lock.TryLock(); {
 		case err != nil:
@@ -107,8 +106,8 @@ func openStateFolder(dir, name string) *stateFolder {
 	return &stateFolder{dir: dir, lock: flock.New(filepath.Join(dir, lockFile))}
 }
 
-// withLock runs do while no other process creates or removes folders in dir, so that
-// none removes a folder that is being created.
+// withLock calls a function while no other process creates or removes folders in dir, so that none removes a folder
+// during its creation.
 func withLock(dir string, do func() error) error {
 	lock := flock.New(filepath.Join(dir, ".lock"))
 	if err := lock.Lock(); err != nil {
@@ -120,13 +119,12 @@ func withLock(dir string, do func() error) error {
 // withLock calls withLock for the folder of all sandboxes.
 func (h *stateFolder) withLock(do func() error) error { return withLock(filepath.Dir(h.dir), do) }
 
-// failureKept is how long the logs of a sandbox that failed are kept at least. Sandboxes that start
-// meanwhile must not remove them before a user has read them.
-const failureKept = time.Hour
+// failureRetention is the minimum time for which the logs of a failed sandbox stay. Other sandboxes that start must not
+// remove them before a user has read them.
+const failureRetention = time.Hour
 
-// removeStale removes the folders whose owners have ended, those of sandboxes that failed only
-// if they did so before failedBefore, and returns the status of the others. Folders that can't be
-// removed are left for the next call.
+// removeStale removes the folders whose owners have exited, those of failed sandboxes only if they failed before
+// failedBefore, and returns the status of the others. Folders that can't be removed stay until the next call.
 func removeStale(dir string, failedBefore time.Time) []Status {
 	var states []Status
 	entries, _ := os.ReadDir(dir)
@@ -158,7 +156,7 @@ func (h *stateFolder) name() string { return filepath.Base(h.dir) }
 func (h *stateFolder) logs() string { return h.path("logs") }
 func (h *stateFolder) pki() string  { return h.path("pki") }
 
-// clear prepares the folder for a start, or for another try.
+// clear prepares the folder for an attempt to start.
 func (h *stateFolder) clear() error {
 	if err := h.removeNodes(); err != nil {
 		return err
@@ -170,7 +168,7 @@ func (h *stateFolder) clear() error {
 	}
 	for _, dir := range []string{h.pki(), h.logs()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
-			return binaries.Explain("make the sandbox's folders", err)
+			return binaries.Explain("create the sandbox's folders", err)
 		}
 	}
 	return nil
@@ -189,7 +187,7 @@ func (h *stateFolder) remove() error {
 	})
 }
 
-// removeButLogs releases the name after a failure, and removes all but the logs that the error points to.
+// removeButLogs releases the name after a failure, and removes everything except for the logs that the error refers to.
 func (h *stateFolder) removeButLogs(failure error) error {
 	return h.withLock(func() error {
 		state := Status{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
@@ -198,8 +196,8 @@ func (h *stateFolder) removeButLogs(failure error) error {
 	})
 }
 
-// removeNodes removes real nodes, and their files. If they can't be removed, volumes of pods may still be mounted: the
-// files stay.
+// removeNodes removes real nodes and their files. If the nodes can't be removed, volumes of pods may still be mounted,
+// so the files stay.
 func (h *stateFolder) removeNodes() error {
 	if err := realnode.Remove(h.nodes()); err != nil {
 		return err
@@ -209,7 +207,7 @@ func (h *stateFolder) removeNodes() error {
 
 func (h *stateFolder) nodes() string { return h.path("nodes") }
 
-// publish replaces the status file as a whole.
+// publish replaces the status file atomically.
 func (h *stateFolder) publish(state Status) error {
 	content, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
@@ -235,8 +233,8 @@ func (h *stateFolder) read() (Status, error) {
 	return state, json.Unmarshal(content, &state)
 }
 
-// List returns the sandboxes of this user, by name: those that run, and those
-// that ended by themselves in the last hour. It removes all stale folders.
+// List returns the sandboxes of this user, by name: those that run, and those that failed in the last hour. It removes
+// all stale folders.
 func List() ([]Status, error) {
 	dir, err := stateFolders()
 	if err != nil {

@@ -35,21 +35,21 @@ func createStorageClass(ctx context.Context, client kubernetes.Interface) error 
 	return err
 }
 
-// A provisioner does the work of the provisioners of all StorageClasses, none of which run here. Each volume is a
-// folder of this machine, which all real nodes reach.
+// A provisioner creates volumes for the claims of all StorageClasses, because their own provisioners do not run here.
+// Each volume is a folder of this machine, which all real nodes reach.
 type provisioner struct {
 	client kubernetes.Interface
 	folder string
 }
 
-// run provides volumes until stop is closed, also after the end of ctx. It ignores failures, which the next try may not
-// have.
+// run provides volumes until stop is closed, also after the end of ctx. It ignores failures: the next attempt may
+// succeed.
 func (p *provisioner) run(ctx context.Context, stop <-chan struct{}) {
 	ctx = context.WithoutCancel(ctx)
 	claims := cache.NewListWatchFromClient(p.client.CoreV1().RESTClient(), "persistentvolumeclaims", "",
 		fields.Everything())
-	const again = time.Second // the class of a claim may be created later
-	informer := cache.NewSharedInformer(claims, &corev1.PersistentVolumeClaim{}, again)
+	const resync = time.Second // the class of a claim may be created later
+	informer := cache.NewSharedInformer(claims, &corev1.PersistentVolumeClaim{}, resync)
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(claim any) { p.provide(ctx, claim.(*corev1.PersistentVolumeClaim)) },
 		UpdateFunc: func(_, claim any) { p.provide(ctx, claim.(*corev1.PersistentVolumeClaim)) },
@@ -66,7 +66,7 @@ func (p *provisioner) run(ctx context.Context, stop <-chan struct{}) {
 	informer.Run(stop)
 }
 
-// provide creates a volume for a claim that waits for one.
+// provide creates a volume for a pending claim.
 func (p *provisioner) provide(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
 	if claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" || !p.isProvided(ctx, claim) {
 		return
@@ -85,7 +85,7 @@ func (p *provisioner) provide(ctx context.Context, claim *corev1.PersistentVolum
 // volume of the class waits for a claim.
 func (p *provisioner) isProvided(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
 	name := claim.Spec.StorageClassName
-	if name == nil { // it becomes the default
+	if name == nil { // an admission controller sets the default class
 		return false
 	}
 	if *name != "" {
@@ -132,7 +132,7 @@ func (p *provisioner) volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.Per
 	return volume
 }
 
-// remove deletes the volume of a claim that was deleted, unless the volume is to be retained.
+// remove deletes the volume of a deleted claim, unless its reclaim policy retains it.
 func (p *provisioner) remove(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
 	volumes := p.client.CoreV1().PersistentVolumes()
 	volume, err := volumes.Get(ctx, volumeName(claim), metav1.GetOptions{})

@@ -107,8 +107,8 @@ func TestWebhookIsReachedByService(t *testing.T) {
 // Strangers may have the addresses of Services and pods on the networks of this machine.
 func TestAPIServerStaysOnTheLoopback(t *testing.T) {
 	for url, want := range map[string]string{
-		"https://192.0.2.1/":             "nothing of the sandbox has this address",
-		"https://10.244.255.254/":        "nothing of the sandbox has this address",
+		"https://192.0.2.1/":             "no pod of the sandbox has this address",
+		"https://10.244.255.254/":        "no pod of the sandbox has this address",
 		"https://hooks.example.com:9443": "the sandbox reaches this machine's loopback only",
 	} {
 		refusal := refusalBy(t, cluster.Namespace(t), admissionregistrationv1.WebhookClientConfig{URL: &url})

@@ -245,7 +245,11 @@ env:
 - {name: ACCOUNT, valueFrom: {fieldRef: {fieldPath: spec.serviceAccountName}}}
 - {name: KEYS, value: /etc/web/keys}
 envFrom: [{prefix: ALL_, configMapRef: {name: settings}}]
-mounts: [{name: settings, mountPath: /etc/web}, {name: keys, mountPath: /etc/web/keys}, {name: mixed, mountPath: /mixed}, {name: scratch, mountPath: /tmp}]
+mounts:
+- {name: settings, mountPath: /etc/web}
+- {name: keys, mountPath: /etc/web/keys}
+- {name: mixed, mountPath: /mixed}
+- {name: scratch, mountPath: /tmp}
 volumes:
 - {name: settings, configMap: {name: settings, items: [{key: colour, path: deep/colour.txt}]}}
 - {name: keys, secret: {secretName: keys}}
@@ -415,7 +419,9 @@ func TestProcessesAreReplacedWithTheTemplate(t *testing.T) {
 	before := awaitReady(t, h, 1)[0]
 
 	patch(t, namespace,
-		`{"spec": {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "VERSION", "value": "2"}]}]}}}}`)
+		`{"spec": {"template": {"spec": {"containers": [
+			{"name": "main", "env": [{"name": "VERSION", "value": "2"}]}
+		]}}}}`)
 	sandboxtest.Await(t, cluster, deployments, namespace+"/web", isAvailable(1))
 	after := awaitReady(t, h, 1)[0]
 	if after.Pod == before.Pod || selfOf(t, after).Env["VERSION"] != "2" {
