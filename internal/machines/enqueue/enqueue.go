@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -37,6 +38,18 @@ func Requests[T client.Object](ctx context.Context, reader client.Reader, list c
 		return nil
 	})
 	return found
+}
+
+// Matching returns a handler of changed objects that reconciles the objects of a list that match them. The objects of
+// the list are in the namespace of the changed object, or in any if that has none.
+func Matching[T client.Object](
+	reader client.Reader, list client.ObjectList, matches func(object T, changed client.Object) bool,
+) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) []reconcile.Request {
+		read := list.DeepCopyObject().(client.ObjectList)
+		isMeant := func(object T) bool { return matches(object, changed) }
+		return Requests(ctx, reader, read, isMeant, client.InNamespace(changed.GetNamespace()))
+	})
 }
 
 // AddIndex has a cache find objects of a type by the values that a function returns, except for the empty one.

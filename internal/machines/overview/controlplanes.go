@@ -81,7 +81,7 @@ func (o *ControlPlaneOverview) Members(list []MachineOverview) []MachineOverview
 type setFacts struct {
 	set      *machinev1.ControlPlaneMachineSet
 	machines []machinev1beta1.Machine // of its namespace
-	judged   *controlplane.SetJudgement
+	judged   *controlplane.Snapshot
 	// unknown is why it is not known which machines are ready: the nodes can't be listed.
 	unknown string
 }
@@ -148,7 +148,7 @@ func (f *setFacts) overview() *ControlPlaneOverview {
 }
 
 // isNotReady reports whether a machine is known not to be ready.
-func (f *setFacts) isNotReady(m controlplane.JudgedMachine) bool {
+func (f *setFacts) isNotReady(m controlplane.Machine) bool {
 	return f.unknown == "" && !m.IsReady
 }
 

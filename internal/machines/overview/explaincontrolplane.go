@@ -103,13 +103,13 @@ func (f *setFacts) isInactive() bool {
 	return f.set.Spec.State == machinev1.ControlPlaneMachineSetStateInactive
 }
 
-func (f *setFacts) judgedMachine(name string) (controlplane.JudgedMachine, bool) {
+func (f *setFacts) judgedMachine(name string) (controlplane.Machine, bool) {
 	for _, m := range f.judged.Machines {
 		if m.Name == name {
 			return m, true
 		}
 	}
-	return controlplane.JudgedMachine{}, false
+	return controlplane.Machine{}, false
 }
 
 func (e *ControlPlaneExplanation) add(text string, details ...string) {
@@ -145,7 +145,7 @@ func (e *ControlPlaneExplanation) addMembers(f *setFacts) {
 }
 
 // standing returns whether a machine is up to date, or which fields are not, and what becomes of it.
-func (f *setFacts) standing(m controlplane.JudgedMachine) string {
+func (f *setFacts) standing(m controlplane.Machine) string {
 	isOnDelete := f.set.Spec.Strategy.Type == machinev1.OnDelete
 	switch changes := strings.Join(m.Changes, ", "); {
 	case m.IsDeleting:
@@ -217,7 +217,7 @@ func (f *setFacts) isReplaceable(name string) bool {
 		f.condition(controlplane.Degraded).Status == metav1.ConditionTrue {
 		return false
 	}
-	return !slices.ContainsFunc(f.judged.Machines, func(m controlplane.JudgedMachine) bool {
+	return !slices.ContainsFunc(f.judged.Machines, func(m controlplane.Machine) bool {
 		return m.Name != name && (m.IsDeleting || !m.IsReady)
 	})
 }
@@ -310,7 +310,7 @@ func (f *setFacts) replacement(of *machinev1beta1.Machine) string {
 }
 
 // successor returns which machine takes the place of another one.
-func (f *setFacts) successor(of controlplane.JudgedMachine) string {
+func (f *setFacts) successor(of controlplane.Machine) string {
 	for _, m := range f.judged.Machines {
 		switch {
 		case m.Index != of.Index || m.Name == of.Name || m.IsDeleting || m.IsOutdated:

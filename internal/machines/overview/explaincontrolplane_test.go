@@ -21,8 +21,8 @@ func TestNodeThatIsNotReady(t *testing.T) {
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
 		LastTransitionTime: metav1.NewTime(now.Add(-30 * time.Minute)),
 	}}
-	f.set = &setFacts{set: &machinev1.ControlPlaneMachineSet{}, judged: &controlplane.SetJudgement{
-		Machines: []controlplane.JudgedMachine{{Name: "web-4"}, {Name: "web-5", IsReady: true}},
+	f.set = &setFacts{set: &machinev1.ControlPlaneMachineSet{}, judged: &controlplane.Snapshot{
+		Machines: []controlplane.Machine{{Name: "web-4"}, {Name: "web-5", IsReady: true}},
 	}}
 	m := judge(f)
 	if len(m.Holds) != 1 || m.HeldBy() != "its node reports Ready=Unknown (NodeStatusUnknown)" || m.IsDone() {

@@ -231,9 +231,12 @@ func MessageOf(problem error) string {
 	return printable.Truncate(printable.Line(problem.Error()), longestMessage)
 }
 
-// Remove deletes machines. It fails with a conflict if one has changed since it was read: the decision to delete it may
-// be outdated.
+// Remove deletes machines, except for those that are being deleted. It fails with a conflict if one has changed since
+// it was read: the decision to delete it may be outdated.
 func Remove[M client.Object](ctx context.Context, s Scaler, names []string, machines map[string]M) error {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return machines[name].GetDeletionTimestamp() != nil
+	})
 	isDeleted := map[string]bool{}
 	var mu sync.Mutex
 	_, failure := InParallel(len(names), s.Requests, func(i int) error {

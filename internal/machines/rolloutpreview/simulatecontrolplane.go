@@ -56,12 +56,12 @@ func (s *controlPlaneSimulation) run() error {
 	return nil
 }
 
-func (s *controlPlaneSimulation) judge() *controlplane.SetJudgement {
+func (s *controlPlaneSimulation) judge() *controlplane.Snapshot {
 	return controlplane.Judge(s.set, s.machines, s.nodes, s.now)
 }
 
 // conclude completes the preview: what becomes of the existing machines, and what the set waits for in the end.
-func (s *controlPlaneSimulation) conclude(existing []controlplane.JudgedMachine, last *controlplane.SetJudgement) {
+func (s *controlPlaneSimulation) conclude(existing []controlplane.Machine, last *controlplane.Snapshot) {
 	p := s.preview
 	p.Degraded, p.Message, p.Waits = last.Reason, last.Message, last.Waits
 	isOnDelete := s.set.Spec.Strategy.Type == machinev1.OnDelete
@@ -85,12 +85,12 @@ func (s *controlPlaneSimulation) conclude(existing []controlplane.JudgedMachine,
 		})
 	}
 	isDone := len(last.Machines) == int(ptr.Deref(s.set.Spec.Replicas, 0)) &&
-		!slices.ContainsFunc(last.Machines, func(m controlplane.JudgedMachine) bool { return !m.IsUpToDate() })
+		!slices.ContainsFunc(last.Machines, func(m controlplane.Machine) bool { return !m.IsUpToDate() })
 	p.IsStuck = !isDone && !isOnDelete && last.Reason == ""
 }
 
 // execute does what the controller has decided.
-func (s *controlPlaneSimulation) execute(judged *controlplane.SetJudgement) (isChanged bool, err error) {
+func (s *controlPlaneSimulation) execute(judged *controlplane.Snapshot) (isChanged bool, err error) {
 	for _, name := range judged.Adopt {
 		m := s.machine(name)
 		*m = *judged.Adopted(m)
@@ -100,7 +100,7 @@ func (s *controlPlaneSimulation) execute(judged *controlplane.SetJudgement) (isC
 	}
 	for _, name := range judged.Delete {
 		s.machine(name).DeletionTimestamp = ptr.To(metav1.NewTime(s.now))
-		at := slices.IndexFunc(judged.Machines, func(m controlplane.JudgedMachine) bool { return m.Name == name })
+		at := slices.IndexFunc(judged.Machines, func(m controlplane.Machine) bool { return m.Name == name })
 		m := judged.Machines[at]
 		s.addStep(ControlPlanePreviewStep{
 			Action:        DeleteMachine,
@@ -146,7 +146,7 @@ func (s *controlPlaneSimulation) machine(name string) *machinev1beta1.Machine {
 }
 
 // whyDeleted returns why a machine is deleted.
-func whyDeleted(judged *controlplane.SetJudgement, m controlplane.JudgedMachine) string {
+func whyDeleted(judged *controlplane.Snapshot, m controlplane.Machine) string {
 	if !m.IsReady {
 		return "it is outdated, and not ready"
 	}
@@ -159,7 +159,7 @@ func whyDeleted(judged *controlplane.SetJudgement, m controlplane.JudgedMachine)
 }
 
 // whyCreated returns why a machine of an index is created.
-func whyCreated(judged *controlplane.SetJudgement, index int) string {
+func whyCreated(judged *controlplane.Snapshot, index int) string {
 	reason := "the index has no machine"
 	for _, m := range judged.Machines {
 		switch {

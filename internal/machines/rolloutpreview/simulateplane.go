@@ -22,7 +22,7 @@ import (
 type planeSimulation struct {
 	cluster  *cluster.Cluster
 	wanted   *WantedControlPlane
-	judged   *controlplane.PlaneJudgement
+	judged   *controlplane.Snapshot
 	hooks    *runtimehook.InPlaceHooks
 	preview  *ControlPlanePreview
 	machines []controlplane.Machine

@@ -8,15 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/annotation"
-	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
@@ -27,57 +26,52 @@ const (
 	kubeconfigCondition  = "KubeconfigAvailable"
 )
 
-// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for
-// a retry.
+// report writes the status of a control plane, and returns the problem of the reconciliation, so that the queue
+// retries.
 func (r *Reconciler) report(ctx context.Context, s *Snapshot, problem error) error {
 	changed := s.plane.DeepCopy()
 	message := replicas.MessageOf(problem)
-	changed.Status = newStatus(s, message)
-	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, s.plane, changed, message, problem)
+	setStatus(changed, s, message)
+	return r.WriteStatus(ctx, s.plane, changed, message, problem)
 }
 
-// newStatus returns the status of a control plane. For a paused one only the condition Paused changes.
-func newStatus(s *Snapshot, problem string) v1alpha1.RunlevelControlPlaneStatus {
-	status := *s.plane.Status.DeepCopy()
-	setConditions := func(conditions ...metav1.Condition) {
-		for _, condition := range conditions {
-			condition.ObservedGeneration = s.plane.Generation
-			meta.SetStatusCondition(&status.Conditions, condition)
-		}
+// setStatus sets the status of a control plane. For a paused one only the condition Paused changes.
+func setStatus(plane *v1alpha1.RunlevelControlPlane, s *Snapshot, problem string) {
+	if owners.SetPaused(plane, s.cluster) {
+		return
 	}
-	setConditions(aggregate.Condition(clusterv1.PausedCondition, s.isPaused(), ""))
-	if s.isPaused() {
-		return status
-	}
-	status.ObservedGeneration = s.plane.Generation
+	status := &plane.Status
+	status.ObservedGeneration = plane.Generation
 	if s.clusterName() == "" {
-		setConditions(aggregate.Condition(clusterv1.AvailableCondition, false, WithoutCluster(s.plane)))
-		return status
+		owners.Set(plane, owners.Condition(clusterv1.AvailableCondition, false, WithoutCluster(plane)))
+		return
 	}
-	machines := s.owned()
-	wanted := s.wanted()
-	if s.plane.DeletionTimestamp != nil {
-		wanted = 0
-	}
+	machines := s.Members()
 	status.Selector = labels.Set{
 		clusterv1.ClusterNameLabel:         s.clusterName(),
 		clusterv1.MachineControlPlaneLabel: "",
 	}.String()
-	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
+	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = owners.Count(machines)
 	if status.Versions = versionsOf(machines); len(status.Versions) > 0 {
 		status.Version = status.Versions[0].Version
 	}
 	if data := readRemediation(s.plane, remediationInProgressAnnotation); data != nil {
-		status.LastRemediation = lastRemediation(data)
+		status.LastRemediation = v1alpha1.ControlPlaneLastRemediation{
+			Machine: data.Machine, Time: data.Timestamp, RetryCount: data.RetryCount,
+		}
 	}
-	setConditions(initialized(s, &status, machines), s.available(machines), s.rollingOut(machines, problem),
-		aggregate.Remediated(machines, "RunlevelControlPlane"), s.deleting(machines))
-	setConditions(aggregate.Scaling(len(machines), wanted, problem, aggregate.Stuck(machines, s.time))...)
-	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, s.time))
-	if s.plane.DeletionTimestamp == nil {
-		setConditions(aggregate.Condition(kubeconfigCondition, s.kubeconfig == "", string(s.kubeconfig)))
+	summary := owners.Summary{
+		Machines: machines, Current: len(machines), Wanted: s.wanted(), Problem: problem, Now: s.time,
 	}
-	return status
+	if s.workers > 0 {
+		summary.Before = fmt.Sprintf("Waiting for %d other Machines of the cluster to be deleted", s.workers)
+	}
+	owners.Set(plane, initialized(s, status, machines), s.available(machines), s.rollingOut(machines, problem),
+		owners.Remediated(machines, "RunlevelControlPlane"))
+	owners.SetSummary(plane, summary)
+	if plane.DeletionTimestamp == nil {
+		owners.Set(plane, owners.Condition(kubeconfigCondition, s.kubeconfig == "", string(s.kubeconfig)))
+	}
 }
 
 // WithoutCluster returns what an administrator has to do about a control plane without a Cluster.
@@ -100,27 +94,27 @@ func initialized(s *Snapshot, status *v1alpha1.RunlevelControlPlaneStatus,
 	hasJoined := func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() }
 	if s.isInitialized() || slices.ContainsFunc(machines, hasJoined) {
 		status.Initialization.ControlPlaneInitialized = new(true)
-		return aggregate.Condition(initializedCondition, true, "")
+		return owners.Condition(initializedCondition, true, "")
 	}
-	return aggregate.Condition(initializedCondition, false, "No machine of the control plane has joined yet")
+	return owners.Condition(initializedCondition, false, "No machine of the control plane has joined yet")
 }
 
 // available returns the condition Available: a majority of the wanted machines is, and the control plane has begun to
 // work.
 func (s *Snapshot) available(machines []*clusterv1.Machine) metav1.Condition {
-	_, _, count, _ := aggregate.Count(machines)
+	_, _, count, _ := owners.Count(machines)
 	needed := s.wanted()/2 + 1
 	switch {
 	case s.plane.DeletionTimestamp != nil:
-		return aggregate.Condition(clusterv1.AvailableCondition, false, "Deletion in progress")
+		return owners.Condition(clusterv1.AvailableCondition, false, "Deletion in progress")
 	case int(*count) >= needed:
-		return aggregate.Condition(clusterv1.AvailableCondition, true, "")
+		return owners.Condition(clusterv1.AvailableCondition, true, "")
 	}
 	message := fmt.Sprintf("%d of %d machines are available, and %d have to be", *count, s.wanted(), needed)
-	if problems := problemsOf(s.facts(), ""); len(problems) > 0 {
+	if problems := problemsOf(s.Machines(), ""); len(problems) > 0 {
 		message += "\n" + reasons(problems)
 	}
-	return aggregate.Condition(clusterv1.AvailableCondition, false, message)
+	return owners.Condition(clusterv1.AvailableCondition, false, message)
 }
 
 // rollingOut returns the condition RollingOut, with the reasons why machines are not up to date, why machines are
@@ -142,9 +136,9 @@ func (s *Snapshot) rollingOut(machines []*clusterv1.Machine, problem string) met
 		}
 	}
 	if outdated == 0 {
-		return aggregate.Condition(clusterv1.RollingOutCondition, false, strings.Join(s.step.Waits, "\n"))
+		return owners.Condition(clusterv1.RollingOutCondition, false, strings.Join(s.step.Waits, "\n"))
 	}
-	all := slices.Concat(aggregate.RolloutReasons(maps.Keys(lines)), replaced, s.step.Waits)
+	all := slices.Concat(owners.RolloutReasons(maps.Keys(lines)), replaced, s.step.Waits)
 	if problem != "" {
 		all = append(all, problem)
 	}
@@ -152,22 +146,7 @@ func (s *Snapshot) rollingOut(machines []*clusterv1.Machine, problem string) met
 	if len(all) > 0 {
 		message += "\n" + reasons(all)
 	}
-	return aggregate.Condition(clusterv1.RollingOutCondition, true, message)
-}
-
-// deleting returns the condition Deleting.
-func (s *Snapshot) deleting(machines []*clusterv1.Machine) metav1.Condition {
-	switch {
-	case s.plane.DeletionTimestamp == nil:
-		return aggregate.Condition(clusterv1.DeletingCondition, false, "")
-	case s.workers > 0:
-		return aggregate.Condition(clusterv1.DeletingCondition, true,
-			fmt.Sprintf("Waiting for %d other Machines of the cluster to be deleted", s.workers))
-	case len(machines) > 0:
-		return aggregate.Condition(clusterv1.DeletingCondition, true,
-			fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, s.time))
-	}
-	return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
+	return owners.Condition(clusterv1.RollingOutCondition, true, message)
 }
 
 // versionsOf returns the versions of the machines, the lowest first. That of a kubelet counts more than the wanted one
@@ -193,3 +172,6 @@ func versionsOf(machines []*clusterv1.Machine) []clusterv1.StatusVersion {
 	})
 	return versions
 }
+
+// reasons returns reasons as the lines of a message.
+func reasons(all []string) string { return "* " + strings.Join(all, "\n* ") }

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,7 +25,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
-	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
@@ -38,31 +37,27 @@ const (
 	// planeFinalizer holds a control plane until its machines are gone.
 	planeFinalizer = "runlevelcontrolplane.controlplane.runlevel.dev"
 
-	fieldManager         = client.FieldOwner("runlevel-controlplane")
-	metadataFieldManager = client.FieldOwner("runlevel-controlplane-metadata")
+	fieldManager = client.FieldOwner("runlevel-controlplane")
 )
 
 // A Reconciler reconciles RunlevelControlPlanes.
 type Reconciler struct {
-	cached     client.Client
-	live       client.Reader // reads from the API server
-	references contract.References
-	machines   machinetemplate.Writer
-	hooks      *runtimehook.InPlaceHooks
-	recorder   events.EventRecorder
-	now        func() time.Time
+	owners.Writer // its client reads from the cache
+	machines      machinetemplate.Writer
+	hooks         *runtimehook.InPlaceHooks
+	now           func() time.Time
 }
 
 // SetupWithManager adds the controller of RunlevelControlPlanes to a manager.
 func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) error {
-	references := contract.References{Client: manager.GetClient()}
 	r := &Reconciler{
-		cached: manager.GetClient(), live: manager.GetAPIReader(), references: references, hooks: hooks,
-		machines: machinetemplate.Writer{
-			Client: manager.GetClient(), Live: manager.GetAPIReader(), References: references, Manager: fieldManager,
-			MetadataManager: metadataFieldManager,
+		Writer: owners.Writer{
+			Client: manager.GetClient(),
+			Events: manager.GetEventRecorder("controlplane-controller"),
 		},
-		recorder: manager.GetEventRecorder("controlplane-controller"), now: time.Now,
+		machines: machinetemplate.NewWriter(manager, fieldManager),
+		hooks:    hooks,
+		now:      time.Now,
 	}
 	return ctrl.NewControllerManagedBy(manager).
 		Named("runlevelcontrolplane").
@@ -81,14 +76,14 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 // The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether
 // there may be something to do; the step is made from a read of the API server.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	s, err := r.read(ctx, r.cached, request.NamespacedName)
+	s, err := r.read(ctx, r.Client, request.NamespacedName)
 	if err == nil && s != nil && s.hasWork() {
-		s, err = r.read(ctx, r.live, request.NamespacedName)
+		s, err = r.read(ctx, r.machines.Live, request.NamespacedName)
 	}
 	switch {
 	case err != nil || s == nil:
 		return ctrl.Result{}, err
-	case s.isPaused():
+	case s.IsPaused():
 		return ctrl.Result{}, r.report(ctx, s, nil)
 	case s.plane.DeletionTimestamp != nil:
 		problem := r.end(ctx, s)

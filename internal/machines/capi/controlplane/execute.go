@@ -3,21 +3,19 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
-	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
@@ -28,33 +26,39 @@ const endPause = 5 * time.Second
 // changedPause is when to look again at a control plane that has changed before its next step.
 const changedPause = time.Second
 
-// claim adds the finalizer, and what connects the control plane with its Cluster.
+// claim adds the finalizer, and what connects the control plane with its Cluster: Cluster API's core decides whether
+// the Cluster is its controller.
 func (r *Reconciler) claim(ctx context.Context, s *Snapshot) error {
 	claimed := s.plane.DeepCopy()
-	controllerutil.AddFinalizer(claimed, planeFinalizer)
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
-	if owner := contract.ClusterOwner(s.cluster); !slices.ContainsFunc(claimed.OwnerReferences,
-		func(o metav1.OwnerReference) bool {
-			return o.UID == owner.UID
-		}) {
-		// Cluster API's core decides whether it is the controller
-		claimed.OwnerReferences = append(claimed.OwnerReferences, owner)
-	}
 	if s.isRemediationOver() {
 		delete(claimed.Annotations, remediationInProgressAnnotation)
 	}
-	if equality.Semantic.DeepEqual(s.plane.ObjectMeta, claimed.ObjectMeta) {
-		return nil
-	}
-	if err := patch.WithLock(ctx, r.cached, claimed, s.plane); err != nil {
-		return fmt.Errorf("claim RunlevelControlPlane %s: %w", s.plane.Name, err)
+	if err := r.Claim(ctx, s.plane, claimed, planeFinalizer, s.cluster); err != nil {
+		return err
 	}
 	s.plane = claimed
 	return nil
 }
 
 func (r *Reconciler) scaler(s *Snapshot) replicas.Scaler {
-	return replicas.Scaler{Client: r.cached, Events: r.recorder, Set: s.plane, Owner: ownerOf(s.plane), Requests: 1}
+	return replicas.Scaler{Client: r.Client, Events: r.Events, Set: s.plane, Owner: ownerOf(s.plane), Requests: 1}
+}
+
+// judge sets the condition UpToDate of each machine whose objects are known, in the snapshot too, from which the status
+// is computed.
+func (r *Reconciler) judge(ctx context.Context, s *Snapshot) error {
+	for _, m := range s.Members() {
+		if _, isRead := s.objects[m.Name]; !isRead {
+			continue
+		}
+		judged, err := r.SetUpToDate(ctx, m, s.outdated[m.Name])
+		s.machines[m.Name] = judged
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // propagate updates the fields of machines that need no new machine.
@@ -85,7 +89,7 @@ func (r *Reconciler) tidy(ctx context.Context, s *Snapshot) error {
 		if len(tidied.Annotations) == len(m.Annotations) {
 			continue
 		}
-		if err := patch.WithLock(ctx, r.cached, tidied, m); client.IgnoreNotFound(err) != nil {
+		if err := patch.WithLock(ctx, r.Client, tidied, m); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove annotations of Machine %s: %w", name, err)
 		}
 		s.machines[name] = tidied
@@ -122,7 +126,7 @@ func (r *Reconciler) execute(ctx context.Context, s *Snapshot) error {
 // was deleted.
 func (r *Reconciler) create(ctx context.Context, s *Snapshot) error {
 	blank := &clusterv1.Machine{}
-	blank.Spec.FailureDomain = failureDomainFor(s.domains(), s.facts())
+	blank.Spec.FailureDomain = s.FailureDomain(s.Machines())
 	if data, ok := s.plane.Annotations[remediationInProgressAnnotation]; ok {
 		blank.Annotations = labels.Set{remediationForAnnotation: data}
 	}
@@ -142,7 +146,7 @@ func (r *Reconciler) create(ctx context.Context, s *Snapshot) error {
 // tryReplacement returns why the machine that would replace another can't be created: while that is so, the other one
 // is not deleted. A machine that is not replaced needs no such check.
 func (r *Reconciler) tryReplacement(ctx context.Context, s *Snapshot, name string) error {
-	if countStaying(s.facts()) > s.wanted() {
+	if countStaying(s.Machines()) > s.wanted() {
 		return nil
 	}
 	replacement, err := newName(s)
@@ -158,7 +162,7 @@ func (r *Reconciler) tryReplacement(ctx context.Context, s *Snapshot, name strin
 // readAgain reads a control plane once more, after an extension or the admission of a replacement may have taken its
 // time, and reports whether the same is to be done. If so, the snapshot becomes the new one.
 func (r *Reconciler) readAgain(ctx context.Context, s *Snapshot) (bool, error) {
-	now, err := r.read(ctx, r.live, client.ObjectKeyFromObject(s.plane))
+	now, err := r.read(ctx, r.machines.Live, client.ObjectKeyFromObject(s.plane))
 	if err != nil {
 		return false, err
 	}
@@ -191,21 +195,12 @@ func (r *Reconciler) end(ctx context.Context, s *Snapshot) error {
 	case s.workers > 0:
 		return nil
 	case len(s.machines) == 0:
-		return client.IgnoreNotFound(patch.RemoveFinalizer(ctx, r.cached, s.plane, planeFinalizer))
+		return client.IgnoreNotFound(patch.RemoveFinalizer(ctx, r.Client, s.plane, planeFinalizer))
 	}
-	var names []string
-	for name, m := range s.machines {
-		if m.DeletionTimestamp == nil {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return replicas.Remove(ctx, r.scaler(s), names, s.machines)
+	return replicas.Remove(ctx, r.scaler(s), slices.Collect(maps.Keys(s.machines)), s.machines)
 }
 
 // record records an event of a machine, and of its control plane.
 func (r *Reconciler) record(s *Snapshot, m *clusterv1.Machine, reason, message string) {
-	r.recorder.Eventf(m, s.plane, corev1.EventTypeNormal, reason, "UpdateInPlace", "%s", message)
+	r.Events.Eventf(m, s.plane, corev1.EventTypeNormal, reason, "UpdateInPlace", "%s", message)
 }

@@ -16,7 +16,6 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/annotation"
-	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/patch"
@@ -80,7 +79,7 @@ func (u inPlaceUpdate) begin(ctx context.Context) error {
 		marked := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 		delete(marked.Annotations, annotation.ReplacedBecause)
-		if err := patch.WithLock(ctx, u.r.cached, marked, m); err != nil {
+		if err := patch.WithLock(ctx, u.r.Client, marked, m); err != nil {
 			return fmt.Errorf("begin the update in place of Machine %s: %w", m.Name, err)
 		}
 		m = marked
@@ -108,7 +107,7 @@ func (u inPlaceUpdate) awaitPermission(ctx context.Context) error {
 	}
 	asked := u.m.DeepCopy()
 	rolloutrules.Request(asked, now)
-	if err := patch.WithLock(ctx, u.r.cached, asked, u.m); err != nil {
+	if err := patch.WithLock(ctx, u.r.Client, asked, u.m); err != nil {
 		return fmt.Errorf("ask the quorum guard about Machine %s: %w", u.m.Name, err)
 	}
 	return nil
@@ -117,19 +116,19 @@ func (u inPlaceUpdate) awaitPermission(ctx context.Context) error {
 // replacementReason returns why the machine can't be updated in place; empty if the extension can make all of its
 // changes.
 func (u inPlaceUpdate) replacementReason(ctx context.Context) (string, error) {
-	t, objects := u.s.template(u.m), u.s.objects[u.m.Name]
-	if reason := ruledOut(t, u.m, objects); reason != "" {
+	if reason := u.s.RuledOut(u.m); reason != "" {
 		return reason, nil
 	}
-	infrastructure, reason, err := u.preview(ctx, objects.Infrastructure, t.Spec.InfrastructureRef)
+	objects, template := u.s.objects[u.m.Name], u.s.plane.Spec.MachineTemplate.Spec
+	infrastructure, reason, err := u.preview(ctx, objects.Infrastructure, template.InfrastructureRef)
 	if reason != "" || err != nil {
 		return reason, err
 	}
-	bootstrap, reason, err := u.preview(ctx, objects.Bootstrap, t.Spec.Bootstrap.ConfigRef)
+	bootstrap, reason, err := u.preview(ctx, objects.Bootstrap, template.Bootstrap.ConfigRef)
 	if reason != "" || err != nil {
 		return reason, err
 	}
-	decision, err := u.r.hooks.CanUpdateMachine(ctx, newRequest(t, u.m, objects, infrastructure, bootstrap))
+	decision, err := u.r.hooks.CanUpdateMachine(ctx, u.s.Request(u.m, infrastructure, bootstrap))
 	if err != nil || decision.CanUpdate {
 		return "", err
 	}
@@ -165,7 +164,7 @@ func (u inPlaceUpdate) replace(ctx context.Context, reason string) error {
 		noted := u.m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, annotation.ReplacedBecause, reason)
 		rolloutrules.DropRequest(noted)
-		if err := patch.WithLock(ctx, u.r.cached, noted, u.m); err != nil {
+		if err := patch.WithLock(ctx, u.r.Client, noted, u.m); err != nil {
 			return fmt.Errorf("record why Machine %s is replaced: %w", u.m.Name, err)
 		}
 		u.s.machines[u.m.Name] = noted
@@ -174,18 +173,19 @@ func (u inPlaceUpdate) replace(ctx context.Context, reason string) error {
 	return u.r.remove(ctx, u.s, u.m.Name)
 }
 
-// ruledOut returns why a machine can't be updated in place, whatever an extension answers; empty if it has to be asked.
-func ruledOut(t machinetemplate.Template, m *clusterv1.Machine, objects MachineObjects) string {
+// RuledOut returns why a machine can't be updated in place, whatever an extension answers; empty if it has to be asked.
+func (s *Snapshot) RuledOut(m *clusterv1.Machine) string {
+	config, objects, t := m.Spec.Bootstrap.ConfigRef, s.objects[m.Name], s.plane.Spec.MachineTemplate.Spec
 	switch {
 	case objects.Infrastructure == nil:
 		return fmt.Sprintf("%s %s is gone", m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name)
-	case m.Spec.Bootstrap.ConfigRef.IsDefined() != t.Spec.Bootstrap.ConfigRef.IsDefined():
+	case config.IsDefined() != t.Bootstrap.ConfigRef.IsDefined():
 		return "spec.machineTemplate.spec.bootstrap.configRef is added or removed"
-	case m.Spec.Bootstrap.ConfigRef.IsDefined() && objects.Bootstrap == nil:
-		return fmt.Sprintf("%s %s is gone", m.Spec.Bootstrap.ConfigRef.Kind, m.Spec.Bootstrap.ConfigRef.Name)
+	case config.IsDefined() && objects.Bootstrap == nil:
+		return fmt.Sprintf("%s %s is gone", config.Kind, config.Name)
 	}
-	return cmp.Or(ofAnotherKind(objects.Infrastructure, t.Spec.InfrastructureRef),
-		ofAnotherKind(objects.Bootstrap, t.Spec.Bootstrap.ConfigRef))
+	return cmp.Or(ofAnotherKind(objects.Infrastructure, t.InfrastructureRef),
+		ofAnotherKind(objects.Bootstrap, t.Bootstrap.ConfigRef))
 }
 
 func ofAnotherKind(object *contract.Object, template clusterv1.ContractVersionedObjectReference) string {
@@ -196,16 +196,17 @@ func ofAnotherKind(object *contract.Object, template clusterv1.ContractVersioned
 	return fmt.Sprintf("%s %s is of another kind than %s", object.GetKind(), object.GetName(), template.Kind)
 }
 
-// newRequest returns the question to an extension whether a machine can be updated in place. Infrastructure and
-// bootstrap are as they are to be. As in Cluster API, their current state has the labels and annotations of the wanted
-// one: these need no update.
-func newRequest(t machinetemplate.Template, m *clusterv1.Machine, objects MachineObjects, infrastructure,
-	bootstrap *unstructured.Unstructured) *hooksv1.CanUpdateMachineRequest {
+// Request returns the question to an extension whether a machine can be updated in place. Infrastructure and bootstrap
+// are the wanted ones. As in Cluster API, their current state has the labels and annotations of the wanted one: these
+// need no update.
+func (s *Snapshot) Request(m *clusterv1.Machine, infrastructure, bootstrap *unstructured.Unstructured,
+) *hooksv1.CanUpdateMachineRequest {
+	objects := s.objects[m.Name]
 	return &hooksv1.CanUpdateMachineRequest{
 		Current: runtimehook.NewMachineObjects(m,
 			withMetadataOf(unstructuredOf(objects.Infrastructure), infrastructure),
 			withMetadataOf(withoutDiscovery(unstructuredOf(objects.Bootstrap)), bootstrap)),
-		Desired: runtimehook.NewMachineObjects(t.Updated(m), infrastructure, withoutDiscovery(bootstrap)),
+		Desired: runtimehook.NewMachineObjects(s.template(m).Updated(m), infrastructure, withoutDiscovery(bootstrap)),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/contract"
 )
 
@@ -68,9 +69,12 @@ func TestRequestIsThatOfKubeadmControlPlane(t *testing.T) {
 			map[string]string{clusterv1.MachineCertificatesExpiryDateAnnotation: "2036-01-01T00:00:00Z"}),
 	}
 	cloned[clusterv1.TemplateClonedFromNameAnnotation] = "large"
-	template := machinetemplate.Template{Spec: clusterv1.MachineSpec{Version: desired.Machine.Spec.Version}}
-	request := newRequest(template, m, objects,
-		storedObject(t, desired.InfrastructureMachine, cloned).Unstructured,
+	plane := &v1alpha1.RunlevelControlPlane{}
+	plane.Spec.Version = desired.Machine.Spec.Version
+	s := newSnapshot(plane, time.Time{})
+	s.cluster = &clusterv1.Cluster{}
+	s.SetObjects(m, objects)
+	request := s.Request(m, storedObject(t, desired.InfrastructureMachine, cloned).Unstructured,
 		storedObject(t, desired.BootstrapConfig, nil).Unstructured)
 	request.TypeMeta = recorded.Request.TypeMeta
 	read := func(request *hooksv1.CanUpdateMachineRequest) (fields map[string]any) {

@@ -60,7 +60,8 @@ func (r *Reconciler) writeKubeconfig(ctx context.Context, s *Snapshot) error {
 		return nil
 	}
 	secret := &corev1.Secret{}
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: s.plane.Namespace, Name: s.cluster.Name + "-kubeconfig"}, secret)
+	err := r.machines.Live.Get(ctx,
+		client.ObjectKey{Namespace: s.plane.Namespace, Name: s.cluster.Name + "-kubeconfig"}, secret)
 	switch {
 	case apierrors.IsForbidden(err):
 		s.kubeconfig = kubeconfigProblem("the controller may not read Secrets here: bind ClusterRole " +
@@ -73,7 +74,7 @@ func (r *Reconciler) writeKubeconfig(ctx context.Context, s *Snapshot) error {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	authority := &corev1.Secret{}
-	if err := r.live.Get(ctx, client.ObjectKey{Namespace: s.plane.Namespace, Name: s.cluster.Name + "-ca"},
+	if err := r.machines.Live.Get(ctx, client.ObjectKey{Namespace: s.plane.Namespace, Name: s.cluster.Name + "-ca"},
 		authority); err != nil {
 		s.kubeconfig = kubeconfigProblem(fmt.Sprintf("Secret %s-ca can't be read: create it with tls.crt and tls.key "+
 			"of the CA that signs client certificates", s.cluster.Name))
@@ -92,9 +93,9 @@ func (r *Reconciler) applyKubeconfig(ctx context.Context, s *Snapshot, secret *c
 	var err error
 	if secret.Name != "" {
 		secret.Data = map[string][]byte{kubeconfigKey: config}
-		err = r.cached.Update(ctx, secret)
+		err = r.Client.Update(ctx, secret)
 	} else {
-		err = r.cached.Create(ctx, &corev1.Secret{
+		err = r.Client.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.plane.Namespace, Name: s.cluster.Name + "-kubeconfig",
 				OwnerReferences: []metav1.OwnerReference{ownerOf(s.plane)},

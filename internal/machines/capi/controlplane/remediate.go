@@ -1,22 +1,17 @@
 package controlplane
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
@@ -26,13 +21,6 @@ import (
 const (
 	remediationInProgressAnnotation = "controlplane.cluster.x-k8s.io/remediation-in-progress"
 	remediationForAnnotation        = "controlplane.cluster.x-k8s.io/remediation-for"
-)
-
-// The reasons of the condition OwnerRemediated, which are Cluster API's.
-const (
-	remediationDeleting = "MachineDeleting"
-	remediationDeferred = "RemediationDeferred"
-	remediationRefused  = "CannotBeRemediated"
 )
 
 // defaultMinHealthy is Cluster API's.
@@ -55,81 +43,58 @@ func readRemediation(object metav1.Object, key string) *remediationData {
 	return data
 }
 
-// A remedy is what to do about an unhealthy machine.
+// A remedy is the remediation of one machine of a control plane.
 type remedy struct {
-	machine *clusterv1.Machine
-	// changed is the machine with its new condition OwnerRemediated.
-	changed *clusterv1.Machine
-	data    *remediationData // of a machine that is to be deleted; nil otherwise
+	owners.Remedy
+	data *remediationData // of a machine that has to be deleted; nil otherwise
 }
 
-// replaced returns the name of the machine that is to be deleted; empty if there is none.
+// replaced returns the name of the machine that has to be deleted; empty if there is none.
 func (r *remedy) replaced() string {
 	if r == nil || r.data == nil {
 		return ""
 	}
-	return r.machine.Name
+	return r.Machine.Name
 }
 
-// nextRemedy returns the remedy that is due for one machine: the condition of one that has recovered, or is not to be
+// nextRemedy returns the remedy that is due for one machine: the condition of one that has recovered, or that can't be
 // replaced now, or the replacement of the worst that can be replaced. It returns nil if there is nothing to write.
+//
+// The worst are those that a user has annotated, then those that have not joined, then the oldest.
 func (s *Snapshot) nextRemedy() *remedy {
 	var marked []*clusterv1.Machine
-	for _, m := range s.owned() {
+	for _, m := range s.Members() {
 		switch {
 		case m.DeletionTimestamp != nil || !metav1.IsControlledBy(m, s.plane):
 		case rolloutrules.IsMarked(m):
 			marked = append(marked, m)
-		case meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) &&
-			meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition):
-			changed := m.DeepCopy()
-			meta.RemoveStatusCondition(&changed.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
-			return &remedy{machine: m, changed: changed}
+		case owners.IsRecovered(m):
+			return &remedy{Remedy: owners.NewRemedy(m, "", "")}
 		}
 	}
-	if len(marked) == 0 {
-		return nil
-	}
-	slices.SortFunc(marked, worseFirst)
+	slices.SortStableFunc(marked, func(a, b *clusterv1.Machine) int { return remediationRank(a) - remediationRank(b) })
 	var report *remedy
 	for _, m := range marked {
-		remedy := s.remedyOf(m)
-		if remedy.data != nil {
-			return remedy
+		data, reason, message := s.remediation(m)
+		next := &remedy{Remedy: owners.NewRemedy(m, reason, message), data: data}
+		if next.IsDue {
+			return next
 		}
-		if report == nil && !equality.Semantic.DeepEqual(m.Status.Conditions, remedy.changed.Status.Conditions) {
-			report = remedy
+		if report == nil && !next.IsEmpty() {
+			report = next
 		}
 	}
 	return report
 }
 
-// remedyOf returns the remedy of an unhealthy machine, with the condition that reports it.
-func (s *Snapshot) remedyOf(m *clusterv1.Machine) *remedy {
-	data, reason, message := s.remediation(m)
-	remedy := &remedy{machine: m, changed: m.DeepCopy(), data: data}
-	meta.SetStatusCondition(&remedy.changed.Status.Conditions, metav1.Condition{
-		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: reason,
-		Message: message, ObservedGeneration: m.Generation,
-	})
-	return remedy
-}
-
-// worseFirst orders unhealthy machines: those that a user has annotated first, then those that have not joined, then
-// the oldest.
-func worseFirst(a, b *clusterv1.Machine) int {
-	rank := func(m *clusterv1.Machine) int {
-		_, isAnnotated := m.Annotations[clusterv1.RemediateMachineAnnotation]
-		switch {
-		case isAnnotated:
-			return 0
-		case !m.Status.NodeRef.IsDefined():
-			return 1
-		}
-		return 2
+func remediationRank(m *clusterv1.Machine) int {
+	switch {
+	case metav1.HasAnnotation(m.ObjectMeta, clusterv1.RemediateMachineAnnotation):
+		return 0
+	case !m.Status.NodeRef.IsDefined():
+		return 1
 	}
-	return cmp.Or(rank(a)-rank(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		strings.Compare(a.Name, b.Name))
+	return 2
 }
 
 // remediation returns the data of the replacement of an unhealthy machine, or nil and why it is not replaced now:
@@ -140,20 +105,20 @@ func (s *Snapshot) remediation(m *clusterv1.Machine) (data *remediationData, rea
 		return nil, reason, message
 	}
 	if begun := readRemediation(s.plane, remediationInProgressAnnotation); begun != nil && begun.Machine != m.Name &&
-		countStaying(s.facts()) < s.wanted() {
-		return nil, remediationDeferred, "RunlevelControlPlane waiting for the replacement of another machine"
+		countStaying(s.Machines()) < s.wanted() {
+		return nil, owners.RemediationDeferred, "RunlevelControlPlane waiting for the replacement of another machine"
 	}
 	joined, healthy := 0, 0
-	for _, other := range s.facts() {
+	for _, other := range s.Machines() {
 		switch {
 		case other.IsDeleting && !isSuccessor(m, s.machines[other.Name]):
-			return nil, remediationDeferred,
+			return nil, owners.RemediationDeferred,
 				"RunlevelControlPlane waiting for control plane Machine deletion to complete before triggering " +
 					"remediation"
 		case other.HasNode:
 			joined++
 		case other.Name != m.Name && !other.IsDeleting && s.isInitialized():
-			return nil, remediationDeferred,
+			return nil, owners.RemediationDeferred,
 				"RunlevelControlPlane waiting for control plane Machine provisioning to complete before triggering " +
 					"remediation"
 		}
@@ -164,13 +129,13 @@ func (s *Snapshot) remediation(m *clusterv1.Machine) (data *remediationData, rea
 	hasJoined := m.Status.NodeRef.IsDefined()
 	switch {
 	case s.isInitialized() && len(s.machines) <= 1:
-		return nil, remediationRefused,
+		return nil, owners.RemediationRefused,
 			"RunlevelControlPlane can't remediate if current replicas are less or equal to 1"
 	case hasJoined && healthy < (joined-1)/2+1:
-		return nil, remediationRefused,
+		return nil, owners.RemediationRefused,
 			"RunlevelControlPlane can't remediate this Machine because this could cost etcd its quorum"
 	}
-	return data, remediationDeleting, "Machine is deleting"
+	return data, owners.RemediationDeleting, "Machine is deleting"
 }
 
 // isSuccessor reports whether a machine was created for one whose deletion a hook holds until there is a replacement:
@@ -197,11 +162,11 @@ func (s *Snapshot) withinLimits(m *clusterv1.Machine) (data *remediationData, re
 		return data, "", ""
 	case passed < period:
 		s.lookAgain(period - passed)
-		return nil, remediationDeferred,
+		return nil, owners.RemediationDeferred,
 			fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed in "+
 				"the latest %s (RetryPeriod)", period)
 	case limits.MaxRetry != nil && last.RetryCount >= *limits.MaxRetry:
-		return nil, remediationRefused,
+		return nil, owners.RemediationRefused,
 			fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed %d "+
 				"times (MaxRetry)", *limits.MaxRetry)
 	}
@@ -224,28 +189,24 @@ func (r *Reconciler) remediate(ctx context.Context, s *Snapshot) error {
 			return err
 		}
 	}
-	remedy := s.remedy
-	if remedy.data != nil {
-		value, err := json.Marshal(remedy.data)
+	due := s.remedy
+	if due.data != nil {
+		value, err := json.Marshal(due.data)
 		if err != nil {
 			return err
 		}
 		noted := s.plane.DeepCopy()
 		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, remediationInProgressAnnotation, string(value))
-		if err := patch.WithLock(ctx, r.cached, noted, s.plane); err != nil {
-			return fmt.Errorf("record the remediation of Machine %s: %w", remedy.machine.Name, err)
+		if err := patch.WithLock(ctx, r.Client, noted, s.plane); err != nil {
+			return fmt.Errorf("record the remediation of Machine %s: %w", due.Machine.Name, err)
 		}
 		s.plane = noted
 	}
-	if err := patch.StatusWithLock(ctx, r.cached, remedy.changed, remedy.machine); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the condition %s of Machine %s: %w", clusterv1.MachineOwnerRemediatedCondition,
-			remedy.machine.Name, err)
+	if err := due.WriteCondition(ctx, r.Client); err != nil || due.data == nil {
+		return err
 	}
-	if remedy.data == nil {
-		return nil
-	}
-	s.machines[remedy.machine.Name] = remedy.changed
-	return r.remove(ctx, s, remedy.machine.Name)
+	s.machines[due.Machine.Name] = due.Changed
+	return r.remove(ctx, s, due.Machine.Name)
 }
 
 // isRemediationOver reports whether what is recorded on the control plane is of no use any more: the replacement
@@ -259,7 +220,7 @@ func (s *Snapshot) isRemediationOver() bool {
 	if m != nil && m.DeletionTimestamp == nil && !rolloutrules.IsMarked(m) || m == nil && s.isComplete() {
 		return true
 	}
-	return slices.ContainsFunc(s.owned(), func(m *clusterv1.Machine) bool {
+	return slices.ContainsFunc(s.Members(), func(m *clusterv1.Machine) bool {
 		replaced := readRemediation(m, remediationForAnnotation)
 		return replaced != nil && replaced.Machine == data.Machine
 	})
@@ -267,14 +228,5 @@ func (s *Snapshot) isRemediationOver() bool {
 
 // isComplete reports whether no machine has to be created.
 func (s *Snapshot) isComplete() bool {
-	return len(s.machines) >= s.wanted() && !slices.ContainsFunc(s.facts(), Machine.IsOutdated)
-}
-
-// lastRemediation returns the last remediation for the status.
-func lastRemediation(data *remediationData) v1alpha1.ControlPlaneLastRemediation {
-	return v1alpha1.ControlPlaneLastRemediation{
-		Machine:    data.Machine,
-		Time:       data.Timestamp,
-		RetryCount: data.RetryCount,
-	}
+	return len(s.machines) >= s.wanted() && !slices.ContainsFunc(s.Machines(), Machine.IsOutdated)
 }

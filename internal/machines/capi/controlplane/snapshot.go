@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -69,14 +70,46 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.N
 
 // readObjects reads the objects of the machines. While some can't be read, no machine is judged by what is missing.
 func (r *Reconciler) readObjects(ctx context.Context, s *Snapshot) {
-	for _, m := range s.owned() {
-		objects, err := r.objectsOf(ctx, m)
-		if err != nil {
+	for _, m := range s.Members() {
+		infrastructure, err := r.objectOf(ctx, m, m.Spec.InfrastructureRef)
+		bootstrap, bootstrapErr := r.objectOf(ctx, m, m.Spec.Bootstrap.ConfigRef)
+		if err = errors.Join(err, bootstrapErr); err != nil {
 			s.unread = errors.Join(s.unread, fmt.Errorf("read the objects of Machine %s: %w", m.Name, err))
 			continue
 		}
-		s.setObjects(m, objects)
+		s.SetObjects(m, MachineObjects{infrastructure, bootstrap})
 	}
+}
+
+// objectOf reads an object of a machine; it returns nil if there is none. The controller of Machines reports missing
+// ones.
+func (r *Reconciler) objectOf(ctx context.Context, m *clusterv1.Machine,
+	ref clusterv1.ContractVersionedObjectReference,
+) (*contract.Object, error) {
+	if !ref.IsDefined() {
+		return nil, nil
+	}
+	object, err := r.machines.References.Get(ctx, ref, m.Namespace)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, err
+}
+
+// Judge returns a snapshot of a control plane, and of the Clusters and Machines of its namespace, for a preview. It
+// fails if no Cluster has the control plane. SetObjects has to be called for each member.
+func Judge(plane *v1alpha1.RunlevelControlPlane, clusters []*clusterv1.Cluster, machines []*clusterv1.Machine,
+	now time.Time) (*Snapshot, error) {
+	s := newSnapshot(plane, now)
+	i := slices.IndexFunc(clusters, func(c *clusterv1.Cluster) bool { return hasPlane(c, plane) })
+	if i < 0 {
+		return nil, errors.New(WithoutCluster(plane))
+	}
+	s.cluster = clusters[i]
+	for _, m := range machines {
+		s.add(m)
+	}
+	return s, nil
 }
 
 func newSnapshot(plane *v1alpha1.RunlevelControlPlane, now time.Time) *Snapshot {
@@ -86,8 +119,11 @@ func newSnapshot(plane *v1alpha1.RunlevelControlPlane, now time.Time) *Snapshot 
 	}
 }
 
-// setObjects sets the objects of a machine, and whether it is up to date.
-func (s *Snapshot) setObjects(m *clusterv1.Machine, objects MachineObjects) {
+// Objects returns the objects to which a machine refers.
+func (s *Snapshot) Objects(m *clusterv1.Machine) MachineObjects { return s.objects[m.Name] }
+
+// SetObjects sets the objects to which a machine refers, and whether the machine is up to date.
+func (s *Snapshot) SetObjects(m *clusterv1.Machine, objects MachineObjects) {
 	s.objects[m.Name], s.outdated[m.Name] = objects, outdatedBy(s.plane, m, objects, s.time)
 }
 
@@ -156,24 +192,26 @@ func (s *Snapshot) decide() {
 	if after := s.plane.Spec.Rollout.After; after.After(s.time) {
 		s.lookAgain(after.Sub(s.time))
 	}
-	if s.plane.DeletionTimestamp != nil || s.isPaused() {
+	if s.plane.DeletionTimestamp != nil || s.IsPaused() {
 		return
 	}
-	s.remedy, s.step = s.nextRemedy(), s.nextStep(s.facts())
+	s.remedy, s.step = s.nextRemedy(), s.NextStep(s.Machines())
 	if s.unread != nil && s.step.Action != CreateMachine {
 		s.step = Step{}
 	}
 }
 
-// nextStep returns the next step for machines, which is none before the cluster has its infrastructure.
-func (s *Snapshot) nextStep(machines []Machine) Step {
+// NextStep returns the next step for machines, as if the control plane were not paused. There is none before the
+// cluster has its infrastructure.
+func (s *Snapshot) NextStep(machines []Machine) Step {
 	infrastructure := s.cluster.Spec.InfrastructureRef
-	if infrastructure.IsDefined() && !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) &&
-		hasCore(s.cluster) {
+	if infrastructure.IsDefined() && hasCore(s.cluster) &&
+		!ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) {
 		return waitFor(fmt.Sprintf("Cluster %s waits for its infrastructure %s %s", s.cluster.Name, infrastructure.Kind,
 			infrastructure.Name))
 	}
-	return nextStep(s.wanted(), s.surge(), machines)
+	wanted, surge := s.Limits()
+	return nextStep(wanted, surge, machines)
 }
 
 // lookAgain has another pass done after a while, unless there is an earlier one.
@@ -190,12 +228,13 @@ func hasCore(cluster *clusterv1.Cluster) bool {
 
 func (s *Snapshot) wanted() int { return int(ptr.Deref(s.plane.Spec.Replicas, 1)) }
 
-func (s *Snapshot) surge() int {
-	return int(ptr.Deref(s.plane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, 1))
+// Limits returns how many machines are wanted, and how many more there may be during a rollout.
+func (s *Snapshot) Limits() (wanted, surge int) {
+	return s.wanted(), int(ptr.Deref(s.plane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, 1))
 }
 
-// isPaused reports whether nothing must be changed.
-func (s *Snapshot) isPaused() bool { return contract.IsPaused(s.plane, s.cluster) }
+// IsPaused reports whether nothing must be changed.
+func (s *Snapshot) IsPaused() bool { return contract.IsPaused(s.plane, s.cluster) }
 
 // hasWork reports whether there is something to write that requires a read from the API server first.
 func (s *Snapshot) hasWork() bool {
@@ -203,8 +242,8 @@ func (s *Snapshot) hasWork() bool {
 		s.isRemediationOver()
 }
 
-// owned returns the machines, the oldest first.
-func (s *Snapshot) owned() []*clusterv1.Machine {
+// Members returns the machines, the oldest first.
+func (s *Snapshot) Members() []*clusterv1.Machine {
 	var owned []*clusterv1.Machine
 	for _, m := range s.machines {
 		owned = append(owned, m)
@@ -215,10 +254,10 @@ func (s *Snapshot) owned() []*clusterv1.Machine {
 	return owned
 }
 
-// facts returns what the next step depends on.
-func (s *Snapshot) facts() []Machine {
+// Machines returns what the next step depends on.
+func (s *Snapshot) Machines() []Machine {
 	var all []Machine
-	for _, m := range s.owned() {
+	for _, m := range s.Members() {
 		_, isChosen := m.Annotations[clusterv1.DeleteMachineAnnotation]
 		isMarked, problem := rolloutrules.IsUpdating(m), problemOf(m)
 		// An update is over once its end is in the status, too: until then its machine would seem broken.
@@ -285,13 +324,13 @@ func ownerOf(plane *v1alpha1.RunlevelControlPlane) metav1.OwnerReference {
 	return *metav1.NewControllerRef(plane, v1alpha1.GroupVersion.WithKind("RunlevelControlPlane"))
 }
 
-// domains returns the failure domains of the cluster for machines of the control plane.
-func (s *Snapshot) domains() []string {
+// FailureDomain returns the failure domain of a new machine beside others; empty if the cluster has none.
+func (s *Snapshot) FailureDomain(machines []Machine) string {
 	var names []string
 	for _, domain := range s.cluster.Status.FailureDomains {
 		if ptr.Deref(domain.ControlPlane, false) {
 			names = append(names, domain.Name)
 		}
 	}
-	return names
+	return failureDomainFor(names, machines)
 }

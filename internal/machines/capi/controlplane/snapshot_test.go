@@ -54,7 +54,7 @@ func TestFacts(t *testing.T) {
 		}}
 		m.Status.NodeRef.Name, m.Status.Conditions = "m", c.conditions
 		s := &Snapshot{plane: &v1alpha1.RunlevelControlPlane{}, machines: map[string]*clusterv1.Machine{"m": m}}
-		if got := s.facts()[0]; got.IsReplaced != c.isReplaced || got.IsUpdating != c.isUpdating ||
+		if got := s.Machines()[0]; got.IsReplaced != c.isReplaced || got.IsUpdating != c.isUpdating ||
 			got.IsBroken != c.isBroken {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -110,9 +110,9 @@ func TestNextRemedyIsOneThatCanBeDone(t *testing.T) {
 			metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: health})
 		s.machines[name] = m
 	}
-	remedy := s.nextRemedy()
-	if remedy == nil || remedy.machine.Name != "unjoined" || remedy.data == nil {
-		t.Errorf("got %+v", remedy)
+	next := s.nextRemedy()
+	if next == nil || next.Machine.Name != "unjoined" || next.data == nil {
+		t.Errorf("got %+v, want the replacement of unjoined", next)
 	}
 }
 

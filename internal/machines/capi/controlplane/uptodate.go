@@ -1,22 +1,15 @@
 package controlplane
 
 import (
-	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/contract"
-	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // MachineObjects are the objects to which a machine refers; nil if there is none.
@@ -66,49 +59,3 @@ func isOfAnotherTemplate(object *contract.Object, wanted clusterv1.ContractVersi
 	kind := object.GetAnnotations()[clusterv1.TemplateClonedFromGroupKindAnnotation]
 	return isClone && (name != wanted.Name || kind != wanted.GroupKind().String())
 }
-
-// objectsOf reads the objects of a machine. The controller of Machines reports missing ones.
-func (r *Reconciler) objectsOf(ctx context.Context, m *clusterv1.Machine) (MachineObjects, error) {
-	var objects MachineObjects
-	var err error
-	if objects.Infrastructure, err = r.objectOf(ctx, m, m.Spec.InfrastructureRef); err != nil {
-		return objects, err
-	}
-	objects.Bootstrap, err = r.objectOf(ctx, m, m.Spec.Bootstrap.ConfigRef)
-	return objects, err
-}
-
-func (r *Reconciler) objectOf(ctx context.Context, m *clusterv1.Machine,
-	ref clusterv1.ContractVersionedObjectReference) (*contract.Object, error) {
-	if !ref.IsDefined() {
-		return nil, nil
-	}
-	object, err := r.references.Get(ctx, ref, m.Namespace)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return object, err
-}
-
-// judge sets the condition UpToDate of each machine, in the snapshot too, from which the status is computed.
-func (r *Reconciler) judge(ctx context.Context, s *Snapshot) error {
-	for _, m := range s.owned() {
-		if _, isRead := s.objects[m.Name]; !isRead {
-			continue
-		}
-		judged := m.DeepCopy()
-		meta.SetStatusCondition(&judged.Status.Conditions, aggregate.UpToDate(m, s.outdated[m.Name]))
-		if equality.Semantic.DeepEqual(m.Status.Conditions, judged.Status.Conditions) {
-			continue
-		}
-		s.machines[m.Name] = judged
-		if err := patch.StatusWithLock(ctx, r.cached, judged, m); client.IgnoreNotFound(err) != nil &&
-			!apierrors.IsConflict(err) {
-			return fmt.Errorf("write the status of Machine %s: %w", m.Name, err)
-		}
-	}
-	return nil
-}
-
-// reasons returns reasons as the lines of a message.
-func reasons(all []string) string { return "* " + strings.Join(all, "\n* ") }

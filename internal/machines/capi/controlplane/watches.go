@@ -16,7 +16,7 @@ func (r *Reconciler) planesOfMachine(ctx context.Context, object client.Object) 
 		return nil
 	}
 	cluster := &clusterv1.Cluster{}
-	if err := r.cached.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
 		cluster); err != nil {
 		return nil // the Cluster is gone, or the cache does not have it yet: then its creation is observed
 	}

@@ -15,7 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 	"github.com/runlevel/runlevel/internal/machines/remediation"
 )
 
@@ -50,7 +50,7 @@ func newCheckStatus(check *clusterv1.MachineHealthCheck, c remediation.Census,
 		allowed.Status, allowed.Reason = metav1.ConditionFalse, clusterv1.MachineHealthCheckTooManyUnhealthyReason
 		allowed.Message, status.RemediationsAllowed = restriction(check, c), ptr.To[int32](0)
 	}
-	setConditions(check, &status, allowed, aggregate.Condition(clusterv1.PausedCondition, false, ""))
+	setConditions(check, &status, allowed, owners.Condition(clusterv1.PausedCondition, false, ""))
 	return status
 }
 
@@ -70,7 +70,7 @@ func restriction(check *clusterv1.MachineHealthCheck, c remediation.Census) stri
 // pausedStatus is the status of a paused health check: only the condition Paused changes.
 func pausedStatus(check *clusterv1.MachineHealthCheck) clusterv1.MachineHealthCheckStatus {
 	status := *check.Status.DeepCopy()
-	setConditions(check, &status, aggregate.Condition(clusterv1.PausedCondition, true, ""))
+	setConditions(check, &status, owners.Condition(clusterv1.PausedCondition, true, ""))
 	return status
 }
 
@@ -78,7 +78,7 @@ func pausedStatus(check *clusterv1.MachineHealthCheck) clusterv1.MachineHealthCh
 func invalidStatus(check *clusterv1.MachineHealthCheck, problem error) clusterv1.MachineHealthCheckStatus {
 	status := *check.Status.DeepCopy()
 	status.ObservedGeneration, status.RemediationsAllowed = check.Generation, ptr.To[int32](0)
-	setConditions(check, &status, aggregate.Condition(clusterv1.PausedCondition, false, ""), metav1.Condition{
+	setConditions(check, &status, owners.Condition(clusterv1.PausedCondition, false, ""), metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse,
 		Reason: reasonInvalidSpec, Message: problem.Error(),
 	})

@@ -12,51 +12,46 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for
-// a retry.
+// report writes the status of a deployment, and returns the problem of the reconciliation, so that the queue retries.
 func (r *Reconciler) report(ctx context.Context, s *snapshot, problem error) error {
-	message := cmp.Or(s.invalid, replicas.MessageOf(problem))
 	before := &clusterv1.MachineDeployment{ObjectMeta: s.deployment.ObjectMeta, Status: s.deployment.Status}
 	changed := before.DeepCopy()
-	changed.Status = newStatus(s, message)
-	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, before, changed, message, problem)
+	message := cmp.Or(s.invalid, replicas.MessageOf(problem))
+	setStatus(changed, s, message)
+	return r.WriteStatus(ctx, before, changed, message, problem)
 }
 
-// newStatus returns the status of a deployment. A paused or invalid deployment keeps its counts.
-func newStatus(s *snapshot, problem string) clusterv1.MachineDeploymentStatus {
-	status := *s.deployment.Status.DeepCopy()
-	setConditions := func(conditions ...metav1.Condition) {
-		for _, condition := range conditions {
-			condition.ObservedGeneration = s.deployment.Generation
-			meta.SetStatusCondition(&status.Conditions, condition)
-		}
+// setStatus sets the status of a deployment. A paused or invalid deployment keeps its counts.
+func setStatus(d *clusterv1.MachineDeployment, s *snapshot, problem string) {
+	if owners.SetPaused(d, s.cluster) {
+		return
 	}
-	setConditions(aggregate.Condition(clusterv1.PausedCondition, s.isPaused(), ""))
-	if s.isPaused() {
-		return status
-	}
-	status.ObservedGeneration = s.deployment.Generation
+	status := &d.Status
+	status.ObservedGeneration = d.Generation
 	if s.invalid != "" {
-		setConditions(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
-		return status
+		owners.Set(d, owners.Condition(clusterv1.ScalingUpCondition, false, problem))
+		return
 	}
-	machines, wanted := s.owned(), int(*s.deployment.Spec.Replicas)
-	if s.deployment.DeletionTimestamp != nil {
-		wanted = 0
+	count(status, s)
+	summary := owners.Summary{
+		Machines: s.owned(), Current: int(ptr.Deref(status.Replicas, 0)), Wanted: int(*s.deployment.Spec.Replicas),
+		Problem: problem, Now: s.time,
+	}
+	if d.DeletionTimestamp != nil {
+		summary.Wanted = 0
+	}
+	if len(s.sets) > 0 {
+		summary.After = fmt.Sprintf("Deleting %d MachineSets", len(s.sets))
 	}
 	status.Selector = s.selector.String()
-	count(&status, s)
-	status.Phase = phase(int(ptr.Deref(status.Replicas, 0)), wanted)
-	setConditions(available(s, status.AvailableReplicas), rollingOut(s))
-	setConditions(aggregate.Scaling(int(ptr.Deref(status.Replicas, 0)), wanted, problem,
-		aggregate.Stuck(machines, s.time))...)
-	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, s.time),
-		remediating(machines), deleting(s, machines))
-	return status
+	status.Phase = phase(summary.Current, summary.Wanted)
+	owners.Set(d, available(s, status.AvailableReplicas), rollingOut(s))
+	owners.SetSummary(d, summary)
+	owners.Set(d, remediating(summary.Machines))
 }
 
 // count sums up the counts of sets, once each of them has counted. A set that has become outdated may still count its
@@ -101,16 +96,16 @@ func available(s *snapshot, replicas *int32) metav1.Condition {
 			Message: "Waiting for status.availableReplicas set",
 		}
 	case int(*replicas) >= needed:
-		return aggregate.Condition(clusterv1.AvailableCondition, true, "")
+		return owners.Condition(clusterv1.AvailableCondition, true, "")
 	case s.deployment.DeletionTimestamp != nil:
-		return aggregate.Condition(clusterv1.AvailableCondition, false, "Deletion in progress")
+		return owners.Condition(clusterv1.AvailableCondition, false, "Deletion in progress")
 	}
 	message := fmt.Sprintf("%d available replicas, at least %d required", *replicas, needed)
 	if !spec.IsOnDelete {
 		message += fmt.Sprintf(" (spec.strategy.rollout.maxUnavailable is %s, spec.replicas is %d)",
 			s.deployment.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable, spec.Replicas)
 	}
-	return aggregate.Condition(clusterv1.AvailableCondition, false, message)
+	return owners.Condition(clusterv1.AvailableCondition, false, message)
 }
 
 // rollingOut returns the condition RollingOut, with the reasons why machines are not up to date: a version first. If
@@ -128,10 +123,10 @@ func rollingOut(s *snapshot) metav1.Condition {
 		}
 	}
 	if outdated == 0 {
-		return aggregate.Condition(clusterv1.RollingOutCondition, false, "")
+		return owners.Condition(clusterv1.RollingOutCondition, false, "")
 	}
-	lines := append(aggregate.RolloutReasons(maps.Keys(reasons)), s.replacements()...)
-	return aggregate.Condition(clusterv1.RollingOutCondition, true,
+	lines := append(owners.RolloutReasons(maps.Keys(reasons)), s.replacements()...)
+	return owners.Condition(clusterv1.RollingOutCondition, true,
 		fmt.Sprintf("Rolling out %d not up-to-date replicas\n%s", outdated, strings.Join(lines, "\n")))
 }
 
@@ -152,25 +147,10 @@ func remediating(machines []*clusterv1.Machine) metav1.Condition {
 	}
 	switch {
 	case len(remediated) > 0:
-		return aggregate.Condition(clusterv1.RemediatingCondition, true, strings.Join(remediated, "\n"))
+		return owners.Condition(clusterv1.RemediatingCondition, true, strings.Join(remediated, "\n"))
 	case len(unhealthy) > 0:
-		return aggregate.Condition(clusterv1.RemediatingCondition, false,
+		return owners.Condition(clusterv1.RemediatingCondition, false,
 			"Not healthy, and not to be remediated by their set: "+strings.Join(unhealthy, ", "))
 	}
-	return aggregate.Condition(clusterv1.RemediatingCondition, false, "")
-}
-
-// deleting returns the condition Deleting.
-func deleting(s *snapshot, machines []*clusterv1.Machine) metav1.Condition {
-	switch {
-	case s.deployment.DeletionTimestamp == nil:
-		return aggregate.Condition(clusterv1.DeletingCondition, false, "")
-	case len(machines) > 0:
-		return aggregate.Condition(clusterv1.DeletingCondition, true,
-			fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, s.time))
-	case len(s.sets) > 0:
-		return aggregate.Condition(clusterv1.DeletingCondition, true,
-			fmt.Sprintf("Deleting %d MachineSets", len(s.sets)))
-	}
-	return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
+	return owners.Condition(clusterv1.RemediatingCondition, false, "")
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,26 +20,17 @@ import (
 // other has set.
 const fieldManager = client.FieldOwner("capi-machinedeployment")
 
-// claim sets the finalizer, the owner reference to the Cluster and the revision of the deployment.
+// claim sets the finalizer, the labels and the revision of the deployment, and makes the Cluster its owner. Only the
+// metadata is compared and written, since the snapshot has defaults in the spec.
 func (r *Reconciler) claim(ctx context.Context, s *snapshot) error {
-	before := &s.deployment.ObjectMeta
-	claimed := &clusterv1.MachineDeployment{ObjectMeta: *before.DeepCopy()}
-	controllerutil.AddFinalizer(claimed, clusterv1.MachineDeploymentFinalizer)
+	before := &clusterv1.MachineDeployment{ObjectMeta: s.deployment.ObjectMeta}
+	claimed := before.DeepCopy()
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, s.deployment.Spec.ClusterName)
 	if s.rollout.revision != "" {
 		metav1.SetMetaDataAnnotation(&claimed.ObjectMeta, clusterv1.RevisionAnnotation, s.rollout.revision)
 	}
-	if s.cluster != nil && !slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool {
-		return o.UID == s.cluster.UID
-	}) {
-		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(s.cluster))
-	}
-	if equality.Semantic.DeepEqual(before, &claimed.ObjectMeta) {
-		return nil
-	}
-	// Only metadata is compared: the spec has defaults that are not written.
-	if err := patch.WithLock(ctx, r.cached, claimed, &clusterv1.MachineDeployment{ObjectMeta: *before}); err != nil {
-		return fmt.Errorf("claim MachineDeployment %s: %w", before.Name, err)
+	if err := r.Claim(ctx, before, claimed, clusterv1.MachineDeploymentFinalizer, s.cluster); err != nil {
+		return err
 	}
 	s.deployment.ObjectMeta = claimed.ObjectMeta
 	return nil
@@ -74,7 +63,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *snapshot) error {
 	for _, set := range s.orphans {
 		adopted := set.DeepCopy()
 		adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(s.deployment))
-		if err := patch.WithLock(ctx, r.cached, adopted, set); client.IgnoreNotFound(err) != nil {
+		if err := patch.WithLock(ctx, r.Client, adopted, set); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("adopt MachineSet %s: %w", set.Name, err)
 		}
 		r.recordEvent(s, "SuccessfulAdopt", "Adopted MachineSet %q", set.Name)
@@ -90,7 +79,7 @@ func (r *Reconciler) change(ctx context.Context, s *snapshot, change setChange) 
 			return err
 		}
 	}
-	if err := contract.Apply(ctx, r.cached, change.desired, fieldManager); err != nil {
+	if err := contract.Apply(ctx, r.Client, change.desired, fieldManager); err != nil {
 		return err
 	}
 	if change.before == nil {
@@ -140,23 +129,39 @@ func (r *Reconciler) end(ctx context.Context, s *snapshot) error {
 			return err
 		}
 	}
-	after := &clusterv1.MachineDeployment{ObjectMeta: *s.deployment.ObjectMeta.DeepCopy()}
-	if len(s.sets) > 0 || !controllerutil.RemoveFinalizer(after, clusterv1.MachineDeploymentFinalizer) {
+	if len(s.sets) > 0 {
 		return nil
 	}
-	before := &clusterv1.MachineDeployment{ObjectMeta: s.deployment.ObjectMeta}
-	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, after, before))
+	ended := &clusterv1.MachineDeployment{ObjectMeta: *s.deployment.ObjectMeta.DeepCopy()}
+	return client.IgnoreNotFound(patch.RemoveFinalizer(ctx, r.Client, ended, clusterv1.MachineDeploymentFinalizer))
 }
 
 // deleteSet deletes a set if it has not changed: the garbage collector may have made it an orphan meanwhile.
 func (r *Reconciler) deleteSet(ctx context.Context, set *clusterv1.MachineSet) error {
-	err := patch.DeleteWithLock(ctx, r.cached, set)
+	err := patch.DeleteWithLock(ctx, r.Client, set)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)
 	}
 	return nil
 }
 
+// judge sets the condition UpToDate of each machine, in the snapshot too, from which the status of the deployment is
+// computed.
+func (r *Reconciler) judge(ctx context.Context, s *snapshot) (err error) {
+	if s.invalid != "" {
+		return nil
+	}
+	for _, set := range s.sets {
+		machines, missing := s.machines[set.UID], s.missing(set)
+		for i, machine := range machines {
+			if machines[i], err = r.SetUpToDate(ctx, machine, missing); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (r *Reconciler) recordEvent(s *snapshot, reason, message string, arguments ...any) {
-	r.recorder.Eventf(s.deployment, nil, corev1.EventTypeNormal, reason, "Rollout", message, arguments...)
+	r.Events.Eventf(s.deployment, nil, corev1.EventTypeNormal, reason, "Rollout", message, arguments...)
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
@@ -32,23 +33,26 @@ const concurrency = 10
 
 // A Reconciler rolls out the templates of Cluster API's MachineDeployments.
 type Reconciler struct {
-	cached     client.Client
-	live       client.Reader // reads from the API server
-	references contract.References
-	recorder   events.EventRecorder
-	hooks      *runtimehook.InPlaceHooks
-	now        func() time.Time
+	owners.Writer // its client reads from the cache
+	live          client.Reader
+	references    contract.References
+	hooks         *runtimehook.InPlaceHooks
+	now           func() time.Time
 }
 
 // SetupWithManager adds the controller of MachineDeployments to a manager. The hooks decide which machines can be
 // updated in place.
 func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) error {
+	recorder := manager.GetEventRecorder("machinedeployment-controller")
 	r := &Reconciler{
-		cached: manager.GetClient(), live: manager.GetAPIReader(),
+		Writer:     owners.Writer{Client: manager.GetClient(), Events: recorder},
+		live:       manager.GetAPIReader(),
 		references: contract.References{Client: manager.GetClient()},
-		recorder:   manager.GetEventRecorder("machinedeployment-controller"),
 		hooks:      hooks,
 		now:        time.Now,
+	}
+	deployments := func(matches func(*clusterv1.MachineDeployment, client.Object) bool) handler.EventHandler {
+		return enqueue.Matching(r.Client, &clusterv1.MachineDeploymentList{}, matches)
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(),
 		&clusterv1.MachineDeployment{},
@@ -58,11 +62,10 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
 		For(&clusterv1.MachineDeployment{}).
 		Watches(&clusterv1.MachineSet{}, owner).
-		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfOrphan)).
+		Watches(&clusterv1.MachineSet{}, deployments(mayAdopt)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(deploymentOfMachine)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfCluster),
-			builder.WithPredicates(contract.ClusterPauses)).
-		Watches(&runtimev1.ExtensionConfig{}, handler.EnqueueRequestsFromMapFunc(r.allDeployments)).
+		Watches(&clusterv1.Cluster{}, deployments(isOfCluster), builder.WithPredicates(contract.ClusterPauses)).
+		Watches(&runtimev1.ExtensionConfig{}, deployments(mayUpdateInPlace)).
 		Complete(r)
 }
 
@@ -72,8 +75,8 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 // decides whether there may be something to do; the plan is made from a read of the API server.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	suffix := rand.String(randomLength)
-	s, err := r.takeSnapshot(ctx, r.cached, request.NamespacedName, suffix)
-	if err == nil && s != nil && s.isIncomplete() {
+	s, err := r.takeSnapshot(ctx, r.Client, request.NamespacedName, suffix)
+	if err == nil && s != nil && s.hasWork() {
 		s, err = r.takeSnapshot(ctx, r.live, request.NamespacedName, suffix)
 	}
 	switch {
@@ -85,7 +88,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		problem := r.end(ctx, s)
 		return ctrl.Result{}, r.report(ctx, s, problem)
 	case s.unset != nil:
-		return ctrl.Result{}, s.setReplicas(ctx, r.cached) // which causes another pass
+		before, changed := s.deployment.DeepCopy(), s.deployment.DeepCopy()
+		before.Spec.Replicas, changed.Spec.Replicas = nil, s.unset // the snapshot has a default
+		return ctrl.Result{}, r.SetReplicas(ctx, before, changed)  // which causes another reconciliation
 	}
 	if err := r.claim(ctx, s); err != nil {
 		return ctrl.Result{}, err

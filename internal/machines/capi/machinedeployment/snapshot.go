@@ -17,7 +17,6 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
-	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
@@ -161,8 +160,8 @@ func (s *snapshot) owned() []*clusterv1.Machine {
 // isPaused reports whether nothing must be changed. A deployment with spec.paused is still scaled.
 func (s *snapshot) isPaused() bool { return contract.IsPaused(s.deployment, s.cluster) }
 
-// isIncomplete reports whether anything has to be done that requires a read from the API server first.
-func (s *snapshot) isIncomplete() bool {
+// hasWork reports whether something has to be done that requires a read from the API server first.
+func (s *snapshot) hasWork() bool {
 	if s.deployment.DeletionTimestamp != nil {
 		return len(s.sets) == 0 // before the finalizer is removed
 	}
@@ -196,13 +195,11 @@ func (s *snapshot) old(current *clusterv1.MachineSet) []*clusterv1.MachineSet {
 	return slices.DeleteFunc(slices.Clone(s.sets), func(set *clusterv1.MachineSet) bool { return set == current })
 }
 
-// setReplicas sets spec.replicas of a deployment that does not have it: the scale subresource, and autoscalers, read it
-// from there.
-func (s *snapshot) setReplicas(ctx context.Context, c client.Client) error {
-	before, changed := s.deployment.DeepCopy(), s.deployment.DeepCopy()
-	before.Spec.Replicas, changed.Spec.Replicas = nil, s.unset // the snapshot has a default
-	if err := patch.WithLock(ctx, c, changed, before); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("set spec.replicas of MachineDeployment %s: %w", s.deployment.Name, err)
+// missing returns why the machines of a set are not up to date; empty if its template is the deployment's.
+func (s *snapshot) missing(set *clusterv1.MachineSet) []string {
+	missing := rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)
+	if rolloutrules.IsExpired(s.deployment, set, s.time) {
+		missing = append(missing, "MachineDeployment spec.rolloutAfter expired")
 	}
-	return nil
+	return missing
 }

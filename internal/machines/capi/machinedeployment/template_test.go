@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 )
 
 func TestWhyAMachineIsNotUpToDate(t *testing.T) {
@@ -58,7 +58,7 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 		set.Spec.Template.Spec, d.Spec.Template.Spec = small, small
 		m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: "v1.36.0"}
 		c.change(d, m)
-		got := aggregate.UpToDate(m, (&snapshot{time: now, deployment: d}).missing(set))
+		got := owners.UpToDate(m, (&snapshot{time: now, deployment: d}).missing(set))
 		if diff := cmp.Diff(c.want, string(got.Status)+" "+got.Reason+" "+got.Message); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -3,57 +3,76 @@ package machineset
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// The field managers are those of Cluster API's own controller: each controller can change and remove the fields that
-// the other has set.
-const (
-	fieldManager         = client.FieldOwner("capi-machineset")
-	metadataFieldManager = client.FieldOwner("capi-machineset-metadata")
-)
+// fieldManager is that of Cluster API's own controller: each controller can change and remove the fields that the other
+// has set.
+const fieldManager = client.FieldOwner("capi-machineset")
 
-// templateOf returns the template of a set's machines.
-func templateOf(set *clusterv1.MachineSet) machinetemplate.Template {
-	spec := set.Spec.Template.Spec
+// template returns the template of the set's machines.
+func (s *snapshot) template() machinetemplate.Template {
+	set, spec := s.set, s.set.Spec.Template.Spec
 	spec.ClusterName = set.Spec.ClusterName
-	return machinetemplate.Template{
-		Namespace: set.Namespace, Owner: controllerOf(set), Labels: machineLabels(set),
-		Annotations: set.Spec.Template.Annotations, Spec: spec,
-	}
-}
-
-// machineLabels returns the labels of a set's machines.
-func machineLabels(set *clusterv1.MachineSet) map[string]string {
 	own := map[string]string{
-		clusterv1.ClusterNameLabel:    set.Spec.ClusterName,
+		clusterv1.ClusterNameLabel:    spec.ClusterName,
 		clusterv1.MachineSetNameLabel: machinetemplate.LabelValue(set.Name),
 	}
 	if name, ok := set.Labels[clusterv1.MachineDeploymentNameLabel]; ok {
 		own[clusterv1.MachineDeploymentNameLabel] = name
 	}
-	return labels.Merge(set.Spec.Template.Labels, own)
+	return machinetemplate.Template{
+		Namespace:   set.Namespace,
+		Owner:       controllerOf(set),
+		Labels:      labels.Merge(set.Spec.Template.Labels, own),
+		Annotations: set.Spec.Template.Annotations,
+		Spec:        spec,
+	}
 }
 
-// createMachine creates a machine, and returns its name. If a template is missing, the set is reconciled when it is
-// created.
-func (r *Reconciler) createMachine(ctx context.Context, set *clusterv1.MachineSet) (string, error) {
-	name, err := machinetemplate.NewName(set.Spec.MachineNaming.Template, set.Spec.ClusterName, "machineSet", set.Name)
+// createMachine creates a machine, and returns its name. If a template is missing, the set is reconciled when the
+// template is created.
+func (r *Reconciler) createMachine(ctx context.Context, s *snapshot) (string, error) {
+	spec := s.set.Spec
+	name, err := machinetemplate.NewName(spec.MachineNaming.Template, spec.ClusterName, "machineSet", s.set.Name)
 	if err != nil {
 		return "", err
 	}
-	template := templateOf(set)
-	err = r.machines.Create(ctx, template, name)
+	err = r.machines.Create(ctx, s.template(), name)
 	if apierrors.IsNotFound(err) {
-		err = errors.Join(err, r.awaitTemplate(ctx, template.Spec.InfrastructureRef),
-			r.awaitTemplate(ctx, template.Spec.Bootstrap.ConfigRef))
+		machine := spec.Template.Spec
+		err = errors.Join(err, r.awaitTemplate(ctx, machine.InfrastructureRef),
+			r.awaitTemplate(ctx, machine.Bootstrap.ConfigRef))
 	}
 	return name, err
+}
+
+// propagate updates the fields of machines that can change without a new machine.
+func (r *Reconciler) propagate(ctx context.Context, s *snapshot) error {
+	if s.invalid != "" {
+		return nil
+	}
+	template := s.template()
+	var behind []*clusterv1.Machine
+	for _, m := range s.replicas {
+		machine := s.machines[m.Name]
+		if m.Owner == replicas.Ours && m.IsSelected && !template.IsCurrent(machine) {
+			behind = append(behind, machine)
+		}
+	}
+	_, err := replicas.InParallel(len(behind), requests, func(i int) error {
+		return r.machines.Propagate(ctx, template, behind[i])
+	})
+	if err != nil {
+		return fmt.Errorf("bring the template's changes to machines: %w", err)
+	}
+	return nil
 }

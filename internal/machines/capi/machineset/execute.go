@@ -2,35 +2,28 @@ package machineset
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// claim sets the finalizer and the owner reference to the Cluster of the set.
+// claim sets the finalizer and the labels of the set, and makes the Cluster its owner, unless a MachineDeployment is.
 func (r *Reconciler) claim(ctx context.Context, s *snapshot) error {
-	claimed := s.set.DeepCopy()
-	controllerutil.AddFinalizer(claimed, clusterv1.MachineSetFinalizer)
+	claimed, cluster := s.set.DeepCopy(), s.cluster
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, claimed.Spec.ClusterName)
-	_, isOfDeployment := claimed.Labels[clusterv1.MachineDeploymentNameLabel]
-	if s.cluster != nil && !isOfDeployment && !slices.ContainsFunc(claimed.OwnerReferences, isClusterOrDeployment) {
-		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(s.cluster))
+	isOfDeployment := metav1.HasLabel(claimed.ObjectMeta, clusterv1.MachineDeploymentNameLabel)
+	if isOfDeployment || slices.ContainsFunc(claimed.OwnerReferences, isClusterOrDeployment) {
+		cluster = nil
 	}
-	if equality.Semantic.DeepEqual(s.set.ObjectMeta, claimed.ObjectMeta) {
-		return nil
-	}
-	if err := patch.WithLock(ctx, r.cached, claimed, s.set); err != nil {
-		return fmt.Errorf("claim MachineSet %s: %w", s.set.Name, err)
+	if err := r.Claim(ctx, s.set, claimed, clusterv1.MachineSetFinalizer, cluster); err != nil {
+		return err
 	}
 	s.set = claimed
 	return nil
@@ -41,62 +34,44 @@ func isClusterOrDeployment(owner metav1.OwnerReference) bool {
 		(owner.Kind == "Cluster" || owner.Kind == "MachineDeployment")
 }
 
-// execute executes a plan.
-func (r *Reconciler) execute(ctx context.Context, s *snapshot, p replicas.Plan) error {
-	scaler := r.scaler(s)
-	if err := replicas.SettleOwnership(ctx, scaler, p, s.machines); err != nil {
+// execute executes the plan of the set.
+func (r *Reconciler) execute(ctx context.Context, s *snapshot) error {
+	scaler, plan := r.scaler(s), s.plan()
+	if err := replicas.SettleOwnership(ctx, scaler, plan, s.machines); err != nil {
 		return err
 	}
-	if p.Create > 0 {
-		if err := r.prepare(ctx, s); err != nil {
+	if plan.Create > 0 {
+		if err := r.preflight(ctx, s); err != nil {
 			return err
 		}
-		return scaler.Create(ctx, p.Create, func() (string, error) { return r.createMachine(ctx, s.set) })
+		if err := r.machines.DeleteLeftovers(ctx, s.template(), s.machines); err != nil {
+			return err
+		}
+		return scaler.Create(ctx, plan.Create, func() (string, error) { return r.createMachine(ctx, s) })
 	}
-	if len(p.Remove) > 0 {
-		return r.spare(ctx, s, p.Remove)
-	}
-	return nil
+	return r.removeSurplus(ctx, s, plan.Remove)
 }
 
 func (r *Reconciler) scaler(s *snapshot) replicas.Scaler {
 	return replicas.Scaler{
-		Client: r.cached, Events: r.recorder, Set: s.set, Owner: controllerOf(s.set), Requests: requests,
+		Client: r.Client, Events: r.Events, Set: s.set, Owner: controllerOf(s.set), Requests: requests,
 	}
 }
 
-// prepare returns an error while no machine can be created.
-func (r *Reconciler) prepare(ctx context.Context, s *snapshot) error {
-	if err := r.preflight(ctx, s); err != nil {
-		return err
-	}
-	return r.machines.DeleteLeftovers(ctx, templateOf(s.set), s.machines)
-}
-
-// end deletes the machines of a set that is being deleted, and removes the finalizer when they are gone. If dependents
+// end deletes the machines of a set that is being deleted, and removes the finalizer when none is left. If dependents
 // are orphaned, the garbage collector removes their owner references first.
 func (r *Reconciler) end(ctx context.Context, s *snapshot) error {
-	owned := s.owned()
+	var owned []string
+	for _, machine := range s.owned() {
+		owned = append(owned, machine.Name)
+	}
 	switch {
 	case controllerutil.ContainsFinalizer(s.set, metav1.FinalizerOrphanDependents):
 		return nil
 	case len(owned) == 0:
-		before := s.set.DeepCopy()
-		if !controllerutil.RemoveFinalizer(s.set, clusterv1.MachineSetFinalizer) {
-			return nil
-		}
-		return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, s.set, before))
+		return client.IgnoreNotFound(patch.RemoveFinalizer(ctx, r.Client, s.set, clusterv1.MachineSetFinalizer))
 	}
-	var names []string
-	for _, machine := range owned {
-		if machine.DeletionTimestamp == nil {
-			names = append(names, machine.Name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return replicas.Remove(ctx, r.scaler(s), names, s.machines)
+	return replicas.Remove(ctx, r.scaler(s), owned, s.machines)
 }
 
 func controllerOf(set *clusterv1.MachineSet) metav1.OwnerReference {

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -25,7 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 )
@@ -42,13 +43,10 @@ type Options struct {
 
 // A Reconciler maintains the machines of Cluster API's MachineSets.
 type Reconciler struct {
-	cached     client.Client
-	live       client.Reader // reads from the API server
-	references contract.References
-	machines   machinetemplate.Writer
-	recorder   events.EventRecorder
-	now        func() time.Time
-	templates  *infra.Watcher // of templates that are missing
+	owners.Writer // its client reads from the cache
+	machines      machinetemplate.Writer
+	now           func() time.Time
+	templates     *infra.Watcher // of templates that are missing
 }
 
 // SetupWithManager adds the controller of MachineSets to a manager.
@@ -58,14 +56,16 @@ func SetupWithManager(manager ctrl.Manager, o Options) error {
 		return err
 	}
 	r := &Reconciler{
-		cached: manager.GetClient(), live: manager.GetAPIReader(),
-		references: contract.References{Client: manager.GetClient()},
-		recorder:   manager.GetEventRecorder("machineset-controller"),
-		now:        time.Now, templates: templates,
+		Writer: owners.Writer{
+			Client: manager.GetClient(),
+			Events: manager.GetEventRecorder("machineset-controller"),
+		},
+		machines:  machinetemplate.NewWriter(manager, fieldManager),
+		now:       time.Now,
+		templates: templates,
 	}
-	r.machines = machinetemplate.Writer{
-		Client: r.cached, Live: r.live, References: r.references, Manager: fieldManager,
-		MetadataManager: metadataFieldManager,
+	sets := func(matches func(*clusterv1.MachineSet, client.Object) bool) handler.EventHandler {
+		return enqueue.Matching(r.Client, &clusterv1.MachineSetList{}, matches)
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &clusterv1.MachineSet{},
 		handler.OnlyControllerOwner())
@@ -74,11 +74,10 @@ func SetupWithManager(manager ctrl.Manager, o Options) error {
 		WithOptions(queue.Backoff(concurrency, cmp.Or(o.RetrySoon, queue.RetrySoon))).
 		For(&clusterv1.MachineSet{}).
 		Watches(&clusterv1.Machine{}, owner).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan)).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment),
+		Watches(&clusterv1.Machine{}, sets(mayAdopt)).
+		Watches(&clusterv1.MachineDeployment{}, sets(isOfDeployment),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOfCluster),
-			builder.WithPredicates(contract.ClusterPauses)).
+		Watches(&clusterv1.Cluster{}, sets(isOfCluster), builder.WithPredicates(contract.ClusterPauses)).
 		Build(r)
 	return err
 }
@@ -89,9 +88,9 @@ func SetupWithManager(manager ctrl.Manager, o Options) error {
 // selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from
 // a read of the API server.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	s, err := readSnapshot(ctx, r.cached, request.NamespacedName)
-	if err == nil && s != nil && s.isIncomplete(r.now()) {
-		s, err = readSnapshot(ctx, r.live, request.NamespacedName)
+	s, err := r.readSnapshot(ctx, r.Client, request.NamespacedName)
+	if err == nil && s != nil && s.hasWork() {
+		s, err = r.readSnapshot(ctx, r.machines.Live, request.NamespacedName)
 	}
 	switch {
 	case err != nil || s == nil:
@@ -102,14 +101,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		problem := r.end(ctx, s)
 		return ctrl.Result{}, r.report(ctx, s, problem)
 	case s.unset != nil:
-		return ctrl.Result{}, s.setReplicas(ctx, r.cached) // which causes another pass
+		changed := s.set.DeepCopy()
+		changed.Spec.Replicas = s.unset
+		return ctrl.Result{}, r.SetReplicas(ctx, s.set, changed) // which causes another reconciliation
 	}
 	if err := r.claim(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 	isChanged, problem := r.remediate(ctx, s)
-	if !isChanged { // a change causes another pass
-		problem = errors.Join(problem, r.propagate(ctx, s), r.beginUpdates(ctx, s), r.execute(ctx, s, s.plan(r.now())))
+	if !isChanged { // a change causes another reconciliation
+		problem = errors.Join(problem, r.propagate(ctx, s), r.beginUpdates(ctx, s), r.execute(ctx, s))
 	}
 	return ctrl.Result{}, r.report(ctx, s, problem)
 }

@@ -34,8 +34,8 @@ func (s *snapshot) readDestination(ctx context.Context, reader client.Reader) er
 	return nil
 }
 
-// spare moves surplus machines to the set that the annotation names, or else deletes them.
-func (r *Reconciler) spare(ctx context.Context, s *snapshot, names []string) error {
+// removeSurplus moves surplus machines to the set that the annotation names, or else deletes them.
+func (r *Reconciler) removeSurplus(ctx context.Context, s *snapshot, names []string) error {
 	if _, isMoving := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; !isMoving {
 		return replicas.Remove(ctx, r.scaler(s), names, s.machines)
 	}
@@ -84,11 +84,11 @@ func (s *snapshot) checkDestination() error {
 func (r *Reconciler) move(ctx context.Context, s *snapshot, machines []*clusterv1.Machine) error {
 	count, err := replicas.InParallel(len(machines), requests, func(i int) error {
 		return client.IgnoreNotFound(
-			patch.WithLock(ctx, r.cached, movedTo(s.destination, s.set, machines[i]), machines[i]),
+			patch.WithLock(ctx, r.Client, movedTo(s.destination, s.set, machines[i]), machines[i]),
 		)
 	})
 	if count > 0 {
-		r.recorder.Eventf(s.set, nil, corev1.EventTypeNormal, "SuccessfulMove", "UpdateInPlace",
+		r.Events.Eventf(s.set, nil, corev1.EventTypeNormal, "SuccessfulMove", "UpdateInPlace",
 			"Moved %d machines to MachineSet %s, to be updated in place", count, s.destination.Name)
 	}
 	if err != nil {
@@ -110,4 +110,56 @@ func movedTo(destination, from *clusterv1.MachineSet, machine *clusterv1.Machine
 	metav1.SetMetaDataAnnotation(&moved.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 	metav1.SetMetaDataAnnotation(&moved.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation, "")
 	return moved
+}
+
+// acknowledged returns the machines that were moved to the set, and that its deployment has counted among its replicas.
+func (s *snapshot) acknowledged() []string {
+	return rolloutrules.Names(s.set.Annotations[clusterv1.AcknowledgedMoveAnnotation])
+}
+
+// isUncounted reports whether a machine has arrived that the set's replicas do not count yet: it is not surplus.
+func (s *snapshot) isUncounted(m replicas.Replica) bool {
+	return rolloutrules.IsArriving(s.machines[m.Name]) && !slices.Contains(s.acknowledged(), m.Name)
+}
+
+// isAhead reports whether the set's replicas count a machine whose arrival was not observed, since machines are read
+// before the set. A replacement would be created for it.
+func (s *snapshot) isAhead() bool {
+	return slices.ContainsFunc(s.acknowledged(), func(name string) bool {
+		return !slices.ContainsFunc(s.replicas, func(m replicas.Replica) bool {
+			return m.Name == name && m.IsCounted()
+		})
+	})
+}
+
+// arrivals returns the machines whose update in place can begin: they are counted, and are not being deleted.
+func (s *snapshot) arrivals() []*clusterv1.Machine {
+	var found []*clusterv1.Machine
+	for _, machine := range s.counted() {
+		if rolloutrules.IsArriving(machine) && machine.DeletionTimestamp == nil &&
+			slices.Contains(s.acknowledged(), machine.Name) {
+			found = append(found, machine)
+		}
+	}
+	return found
+}
+
+// beginUpdates triggers the updates of the machines that have arrived.
+func (r *Reconciler) beginUpdates(ctx context.Context, s *snapshot) error {
+	if s.invalid != "" {
+		return nil
+	}
+	arrivals := s.arrivals()
+	_, err := replicas.InParallel(len(arrivals), requests, func(i int) error {
+		begun, err := r.machines.BeginUpdate(ctx, s.template(), arrivals[i])
+		if err == nil {
+			r.Events.Eventf(begun, nil, corev1.EventTypeNormal, "SuccessfulStartInPlaceUpdate", "UpdateInPlace",
+				"Machine starting in-place update")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("begin the update in place of machines: %w", err)
+	}
+	return nil
 }

@@ -49,7 +49,7 @@ func (r *Reconciler) preflight(ctx context.Context, s *snapshot) error {
 	if err != nil || slices.Contains(skipped, string(clusterv1.MachineSetPreflightCheckAll)) {
 		return err
 	}
-	controlPlane, err := r.references.Get(ctx, ref, s.cluster.Namespace)
+	controlPlane, err := r.machines.References.Get(ctx, ref, s.cluster.Namespace)
 	if err != nil {
 		return fmt.Errorf("check the control plane: %w", err)
 	}
@@ -71,7 +71,7 @@ func (r *Reconciler) preflight(ctx context.Context, s *snapshot) error {
 func (r *Reconciler) skippedChecks(ctx context.Context, set *clusterv1.MachineSet) ([]string, error) {
 	list := set.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation]
 	if ref := set.Spec.Template.Spec.Bootstrap.ConfigRef; list == "" && ref.IsDefined() {
-		template, err := r.references.Get(ctx, ref, set.Namespace)
+		template, err := r.machines.References.Get(ctx, ref, set.Namespace)
 		switch {
 		case err == nil:
 			list = template.GetAnnotations()[clusterv1.MachineSetSkipPreflightChecksAnnotation]

@@ -7,9 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,61 +16,17 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
-	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
-
-// A remedy is the remediation of a machine that was marked as unhealthy.
-type remedy struct {
-	machine, changed *clusterv1.Machine // with the observed status, and with the new one
-	isDue            bool               // to be deleted
-}
-
-// newRemedy returns a remedy that sets a machine's condition OwnerRemediated; without a reason, it removes the
-// condition.
-func newRemedy(machine *clusterv1.Machine, reason, message string) remedy {
-	changed := machine.DeepCopy()
-	if reason == "" {
-		meta.RemoveStatusCondition(&changed.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
-	} else {
-		meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
-			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
-			Reason: reason, Message: message, ObservedGeneration: machine.Generation,
-		})
-	}
-	return remedy{
-		machine: machine,
-		changed: changed,
-		isDue:   reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason,
-	}
-}
-
-// isHealed reports whether a machine was marked, and is healthy again.
-func isHealed(m *clusterv1.Machine) bool {
-	return meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) &&
-		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
-}
 
 // isBeingRemediated reports whether a machine is being deleted because it was marked.
 func isBeingRemediated(m *clusterv1.Machine) bool {
 	condition := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 	return condition != nil && condition.Status == metav1.ConditionFalse &&
-		condition.Reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason
-}
-
-// remediatedBefore orders marked machines as Cluster API does: annotated machines first, then the newest, which are the
-// least likely to run workloads.
-func remediatedBefore(a, b *clusterv1.Machine) int {
-	annotated := func(m *clusterv1.Machine) int {
-		if _, isAnnotated := m.Annotations[clusterv1.RemediateMachineAnnotation]; isAnnotated {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Or(annotated(a)-annotated(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
-		strings.Compare(a.Name, b.Name))
+		condition.Reason == owners.RemediationDeleting
 }
 
 // readDeployment reads the MachineDeployment of a set with marked machines, which limits how many are replaced at once.
@@ -104,45 +58,47 @@ func deploymentOf(set *clusterv1.MachineSet) *metav1.OwnerReference {
 }
 
 // isOutdated reports whether the rollout replaces the machines of the set anyway, or the deployment is gone.
-func (s *snapshot) isOutdated(now time.Time) bool {
-	return s.deployment == nil || rolloutrules.IsExpired(s.deployment, s.set, now) ||
+func (s *snapshot) isOutdated() bool {
+	return s.deployment == nil || rolloutrules.IsExpired(s.deployment, s.set, s.now) ||
 		len(rolloutrules.Differences(s.set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) > 0
 }
 
 // remediable returns how many marked machines may be deleted at once, and the reason and message for the others.
 // blocked is why no machine can be created, or empty.
-func (s *snapshot) remediable(now time.Time, blocked string) (most int, reason, message string) {
-	const deferred = clusterv1.MachineSetMachineRemediationDeferredReason
+func (s *snapshot) remediable(blocked string) (most int, reason, message string) {
 	isOfDeployment := deploymentOf(s.set) != nil
 	switch {
-	case isOfDeployment && s.isOutdated(now):
-		return 0, clusterv1.MachineSetMachineCannotBeRemediatedReason,
+	case isOfDeployment && s.isOutdated():
+		return 0, owners.RemediationRefused,
 			"Machine won't be remediated because it is pending removal due to rollout"
 	case blocked != "":
-		return 0, deferred, blocked
+		return 0, owners.RemediationDeferred, blocked
 	case !isOfDeployment || s.deployment.Spec.Remediation.MaxInFlight == nil:
 		return math.MaxInt, "", ""
 	}
 	limit := s.deployment.Spec.Remediation.MaxInFlight
 	most, err := intstr.GetScaledValueFromIntOrPercent(limit, int(ptr.Deref(s.deployment.Spec.Replicas, 1)), true)
 	if err != nil {
-		return 0, deferred, fmt.Sprintf("spec.remediation.maxInFlight of MachineDeployment %s is %s: write a number, "+
-			"or a percentage such as 20%%",
-			s.deployment.Name, printable.Line(limit.String()))
+		return 0, owners.RemediationDeferred,
+			fmt.Sprintf("spec.remediation.maxInFlight of MachineDeployment %s is %s: write a number, "+
+				"or a percentage such as 20%%",
+				s.deployment.Name, printable.Line(limit.String()))
 	}
-	return most, deferred, fmt.Sprintf("Waiting because there are already too many remediations in progress "+
-		"(spec.remediation.maxInFlight is %s)", limit)
+	return most, owners.RemediationDeferred,
+		fmt.Sprintf("Waiting because there are already too many remediations in progress "+
+			"(spec.remediation.maxInFlight is %s)", limit)
 }
 
 // remedies returns the remedies of marked machines whose conditions change or that have to be deleted. Machines that
-// are updated in place are remediated as well: an update that does not end is a reason to mark one.
-func (s *snapshot) remedies(now time.Time, blocked string) []remedy {
+// are updated in place are remediated as well: an update that does not end is a reason to mark one. Of the machines
+// that are not annotated, the newest are deleted first, which are the least likely to run workloads.
+func (s *snapshot) remedies(blocked string) []owners.Remedy {
 	if s.invalid != "" {
 		return nil
 	}
-	most, reason, message := s.remediable(now, blocked)
+	most, reason, message := s.remediable(blocked)
 	var marked []*clusterv1.Machine
-	var found []remedy
+	var found []owners.Remedy
 	for _, machine := range s.counted() {
 		switch {
 		case !metav1.IsControlledBy(machine, s.set): // it has to be adopted first
@@ -150,63 +106,64 @@ func (s *snapshot) remedies(now time.Time, blocked string) []remedy {
 			if isBeingRemediated(machine) {
 				most--
 			}
-		case isHealed(machine):
-			found = append(found, newRemedy(machine, "", ""))
+		case owners.IsRecovered(machine):
+			found = append(found, owners.NewRemedy(machine, "", ""))
 		case rolloutrules.IsMarked(machine):
 			marked = append(marked, machine)
 		}
 	}
-	slices.SortFunc(marked, remediatedBefore)
+	rank := func(m *clusterv1.Machine) int {
+		if metav1.HasAnnotation(m.ObjectMeta, clusterv1.RemediateMachineAnnotation) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(marked, func(a, b *clusterv1.Machine) int {
+		return cmp.Or(rank(a)-rank(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+			strings.Compare(a.Name, b.Name))
+	})
 	for i, machine := range marked {
 		if i < most {
-			found = append(found, newRemedy(machine, clusterv1.MachineSetMachineRemediationMachineDeletingReason,
-				"Machine is deleting"))
+			found = append(found, owners.NewRemedy(machine, owners.RemediationDeleting, "Machine is deleting"))
 		} else {
-			found = append(found, newRemedy(machine, reason, message))
+			found = append(found, owners.NewRemedy(machine, reason, message))
 		}
 	}
-	return slices.DeleteFunc(found, func(item remedy) bool {
-		return !item.isDue && equality.Semantic.DeepEqual(item.machine.Status.Conditions,
-			item.changed.Status.Conditions)
-	})
+	return slices.DeleteFunc(found, owners.Remedy.IsEmpty)
 }
 
 // remediate deletes marked machines, no more at once than allowed, and sets their conditions. It returns whether it has
 // changed machines, so that the snapshot is outdated.
 func (r *Reconciler) remediate(ctx context.Context, s *snapshot) (isChanged bool, err error) {
-	remedies := s.remedies(r.now(), "")
-	if slices.ContainsFunc(remedies, func(item remedy) bool { return item.isDue }) {
+	remedies := s.remedies("")
+	if slices.ContainsFunc(remedies, func(item owners.Remedy) bool { return item.IsDue }) {
 		if err = r.preflight(ctx, s); err != nil {
-			remedies = s.remedies(r.now(), printable.Line(err.Error()))
+			remedies = s.remedies(printable.Line(err.Error()))
 		}
 	}
 	if len(remedies) == 0 {
 		return false, err
 	}
-	if applyErr := applyRemedies(ctx, r.scaler(s), s, remedies); applyErr != nil {
+	if applyErr := r.applyRemedies(ctx, s, remedies); applyErr != nil {
 		return true, applyErr
 	}
 	return true, err
 }
 
-// applyRemedies writes the conditions before it deletes: by them remediations are distinguished from other deletions,
-// also after a restart in between.
-func applyRemedies(ctx context.Context, scaler replicas.Scaler, s *snapshot, remedies []remedy) error {
-	_, err := replicas.InParallel(len(remedies), scaler.Requests, func(i int) error {
-		return client.IgnoreNotFound(patch.StatusWithLock(ctx, scaler.Client, remedies[i].changed, remedies[i].machine))
+// applyRemedies writes the conditions of the machines, and then deletes those that are due.
+func (r *Reconciler) applyRemedies(ctx context.Context, s *snapshot, remedies []owners.Remedy) error {
+	_, err := replicas.InParallel(len(remedies), requests, func(i int) error {
+		return remedies[i].WriteCondition(ctx, r.Client)
 	})
 	if err != nil {
-		return fmt.Errorf("write the condition %s of machines: %w", clusterv1.MachineOwnerRemediatedCondition, err)
+		return err
 	}
 	var due []string
-	for _, item := range remedies {
-		if item.isDue {
-			due = append(due, item.machine.Name)
-			s.machines[item.machine.Name] = item.changed
+	for _, remedy := range remedies {
+		if remedy.IsDue {
+			due = append(due, remedy.Machine.Name)
+			s.machines[remedy.Machine.Name] = remedy.Changed
 		}
 	}
-	if len(due) == 0 {
-		return nil
-	}
-	return replicas.Remove(ctx, scaler, due, s.machines)
+	return replicas.Remove(ctx, r.scaler(s), due, s.machines)
 }

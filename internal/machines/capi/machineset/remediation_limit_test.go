@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-func TestHowManyAreRemediatedAtOnce(t *testing.T) {
+func TestMaxInFlight(t *testing.T) {
 	t.Parallel()
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}}
 	deployment.Spec.Replicas = ptr.To[int32](5)
@@ -19,34 +19,34 @@ func TestHowManyAreRemediatedAtOnce(t *testing.T) {
 		*metav1.NewControllerRef(deployment, clusterv1.GroupVersion.WithKind("MachineDeployment")),
 	}
 	for name, c := range map[string]struct {
-		limit         *intstr.IntOrString
-		blocked, said string
-		most          int
+		limit            *intstr.IntOrString
+		blocked, message string
+		most             int
 	}{
 		"no limit": {most: math.MaxInt},
 		"a number": {
 			limit: ptr.To(intstr.FromInt32(2)),
 			most:  2,
-			said: "Waiting because there are already too many remediations in progress " +
+			message: "Waiting because there are already too many remediations in progress " +
 				"(spec.remediation.maxInFlight is 2)",
 		},
 		"a percentage": {
 			limit: ptr.To(intstr.FromString("21%")),
 			most:  2,
-			said: "Waiting because there are already too many remediations in progress " +
+			message: "Waiting because there are already too many remediations in progress " +
 				"(spec.remediation.maxInFlight is 21%)",
 		},
 		"neither": {
 			limit: ptr.To(intstr.FromString("few")),
-			said: "spec.remediation.maxInFlight of MachineDeployment web is few: write a number, or a percentage " +
+			message: "spec.remediation.maxInFlight of MachineDeployment web is few: write a number, or a percentage " +
 				"such as 20%",
 		},
-		"what blocks": {blocked: "the control plane is upgrading", said: "the control plane is upgrading"},
+		"what blocks": {blocked: "the control plane is upgrading", message: "the control plane is upgrading"},
 	} {
 		deployment.Spec.Remediation.MaxInFlight = c.limit
-		most, _, aggregated := (&snapshot{set: set, deployment: deployment}).remediable(noon, c.blocked)
-		if most != c.most || aggregated != c.said {
-			t.Errorf("%s: %d, %q", name, most, aggregated)
+		most, _, message := (&snapshot{set: set, deployment: deployment}).remediable(c.blocked)
+		if most != c.most || message != c.message {
+			t.Errorf("%s: got %d machines, %q, want %d, %q", name, most, message, c.most, c.message)
 		}
 	}
 }

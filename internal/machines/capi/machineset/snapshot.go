@@ -16,13 +16,13 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
-	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
 // A snapshot is the observed state of a MachineSet and the Machines of its namespace. The Machines belong to the cache:
 // they must not be changed.
 type snapshot struct {
+	now         time.Time
 	set         *clusterv1.MachineSet
 	cluster     *clusterv1.Cluster            // nil if there is none
 	machines    map[string]*clusterv1.Machine // all of the namespace, by name
@@ -39,12 +39,13 @@ type snapshot struct {
 
 // readSnapshot reads a MachineSet after its machines: if the garbage collector has orphaned machines of a set, the set
 // is observed as being deleted. It returns nil if the set does not exist.
-func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (*snapshot, error) {
+func (r *Reconciler) readSnapshot(ctx context.Context, reader client.Reader,
+	key types.NamespacedName) (*snapshot, error) {
 	var list clusterv1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	s := &snapshot{set: &clusterv1.MachineSet{}, machines: map[string]*clusterv1.Machine{}}
+	s := &snapshot{now: r.now(), set: &clusterv1.MachineSet{}, machines: map[string]*clusterv1.Machine{}}
 	if err := reader.Get(ctx, key, s.set); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -82,13 +83,13 @@ func (s *snapshot) replicaOf(machine *clusterv1.Machine) replicas.Replica {
 // isPaused reports whether nothing must be changed.
 func (s *snapshot) isPaused() bool { return contract.IsPaused(s.set, s.cluster) }
 
-// isIncomplete reports whether anything has to be done that requires a read from the API server first.
-func (s *snapshot) isIncomplete(now time.Time) bool {
+// hasWork reports whether something has to be done that requires a read from the API server first.
+func (s *snapshot) hasWork() bool {
 	if s.set.DeletionTimestamp != nil {
 		return len(s.owned()) == 0 // before the finalizer is removed
 	}
-	return s.unset != nil || !s.plan(now).IsEmpty() || s.invalid == "" && len(s.arrivals()) > 0 ||
-		len(s.remedies(now, "")) > 0
+	return s.unset != nil || !s.plan().IsEmpty() || s.invalid == "" && len(s.arrivals()) > 0 ||
+		len(s.remedies("")) > 0
 }
 
 // owned returns the machines that the set controls.
@@ -115,13 +116,13 @@ func (s *snapshot) counted() []*clusterv1.Machine {
 }
 
 // plan returns the plan for the set, which is empty if the set is invalid.
-func (s *snapshot) plan(now time.Time) replicas.Plan {
+func (s *snapshot) plan() replicas.Plan {
 	if s.invalid != "" {
 		return replicas.Plan{}
 	}
 	ranked := slices.DeleteFunc(slices.Clone(s.replicas), s.isUncounted)
 	for i := range ranked {
-		ranked[i].Priority = rolloutrules.DeletionPriority(s.machines[ranked[i].Name], s.set.Spec.Deletion.Order, now)
+		ranked[i].Priority = rolloutrules.DeletionPriority(s.machines[ranked[i].Name], s.set.Spec.Deletion.Order, s.now)
 	}
 	plan := replicas.Make(s.wanted(), ranked)
 	if s.set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true" || s.isAhead() {
@@ -136,15 +137,4 @@ func (s *snapshot) wanted() int {
 		return 0
 	}
 	return int(ptr.Deref(s.set.Spec.Replicas, 1))
-}
-
-// setReplicas sets spec.replicas of a set that does not have it: the scale subresource, and autoscalers, read it from
-// there.
-func (s *snapshot) setReplicas(ctx context.Context, c client.Client) error {
-	changed := s.set.DeepCopy()
-	changed.Spec.Replicas = s.unset
-	if err := patch.WithLock(ctx, c, changed, s.set); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("set spec.replicas of MachineSet %s: %w", s.set.Name, err)
-	}
-	return nil
 }

@@ -3,63 +3,38 @@ package machineset
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
+	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for
-// a retry.
+// report writes the status of a set, and returns the problem of the reconciliation, so that the queue retries.
 func (r *Reconciler) report(ctx context.Context, s *snapshot, problem error) error {
 	changed := s.set.DeepCopy()
 	message := cmp.Or(s.invalid, replicas.MessageOf(problem))
-	changed.Status = newStatus(s, message, r.now())
-	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, s.set, changed, message, problem)
+	setStatus(changed, s, message)
+	return r.WriteStatus(ctx, s.set, changed, message, problem)
 }
 
-// newStatus returns the status of a set. An invalid set keeps its counts, since its machines are not known. For a
-// paused set only the condition Paused changes.
-func newStatus(s *snapshot, problem string, now time.Time) clusterv1.MachineSetStatus {
-	status := *s.set.Status.DeepCopy()
-	setConditions := func(conditions ...metav1.Condition) {
-		for _, condition := range conditions {
-			condition.ObservedGeneration = s.set.Generation
-			meta.SetStatusCondition(&status.Conditions, condition)
-		}
+// setStatus sets the status of a set. An invalid set keeps its counts, since its machines are not known. For a paused
+// set only the condition Paused changes.
+func setStatus(set *clusterv1.MachineSet, s *snapshot, problem string) {
+	if owners.SetPaused(set, s.cluster) {
+		return
 	}
-	setConditions(aggregate.Condition(clusterv1.PausedCondition, s.isPaused(), ""))
-	if s.isPaused() {
-		return status
-	}
-	status.ObservedGeneration = s.set.Generation
+	status := &set.Status
+	status.ObservedGeneration = set.Generation
 	if s.invalid != "" {
-		setConditions(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
-		return status
+		owners.Set(set, owners.Condition(clusterv1.ScalingUpCondition, false, problem))
+		return
 	}
 	machines := s.counted()
 	status.Selector = s.selector.String()
-	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
-	setConditions(aggregate.Scaling(len(machines), s.wanted(), problem, aggregate.Stuck(machines, now))...)
-	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now),
-		aggregate.Remediated(machines, "MachineSet"), deleting(s, machines, now))
-	return status
-}
-
-// deleting returns the condition Deleting.
-func deleting(s *snapshot, machines []*clusterv1.Machine, now time.Time) metav1.Condition {
-	switch {
-	case s.set.DeletionTimestamp == nil:
-		return aggregate.Condition(clusterv1.DeletingCondition, false, "")
-	case len(machines) == 0:
-		return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
-	default:
-		return aggregate.Condition(clusterv1.DeletingCondition, true,
-			fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, now))
-	}
+	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = owners.Count(machines)
+	owners.SetSummary(set, owners.Summary{
+		Machines: machines, Current: len(machines), Wanted: s.wanted(), Problem: problem, Now: s.now,
+	})
+	owners.Set(set, owners.Remediated(machines, "MachineSet"))
 }

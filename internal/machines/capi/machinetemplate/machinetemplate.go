@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/annotation"
@@ -47,6 +48,17 @@ type Writer struct {
 	// Manager owns the fields of the machines, and MetadataManager the labels and annotations of the objects to which
 	// they refer.
 	Manager, MetadataManager client.FieldOwner
+}
+
+// NewWriter returns a writer with the clients of a manager.
+func NewWriter(manager ctrl.Manager, fieldManager client.FieldOwner) Writer {
+	return Writer{
+		Client:          manager.GetClient(),
+		Live:            manager.GetAPIReader(),
+		References:      contract.References{Client: manager.GetClient()},
+		Manager:         fieldManager,
+		MetadataManager: fieldManager + "-metadata",
+	}
 }
 
 // IsCurrent reports whether a machine has all fields of the template that need no new machine.

@@ -32,7 +32,7 @@ func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []Slot)
 			if m.IsReady {
 				ready++
 			}
-			if m.isUpdated() {
+			if m.IsUpToDate() {
 				status.UpdatedReplicas++
 			}
 		}

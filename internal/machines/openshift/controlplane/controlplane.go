@@ -21,9 +21,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 )
@@ -49,15 +51,25 @@ func SetupWithManager(manager ctrl.Manager) error {
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
 		recorder: manager.GetEventRecorder("control-plane-machine-set-controller"), now: time.Now,
 	}
-	isMeant := predicate.NewPredicateFuncs(func(set client.Object) bool { return set.GetName() == setName })
+	isMeant := func(set client.Object) bool { return set.GetName() == setName }
+	sets := enqueue.Matching(r.cached, &machinev1.ControlPlaneMachineSetList{},
+		func(set *machinev1.ControlPlaneMachineSet, _ client.Object) bool { return isMeant(set) })
 	return ctrl.NewControllerManagedBy(manager).
 		Named("controlplanemachineset").
 		WithOptions(queue.Backoff(1, queue.RetrySoon)).
-		For(&machinev1.ControlPlaneMachineSet{}, builder.WithPredicates(isMeant)).
-		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setOfMachine)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.allSets), builder.WithPredicates(nodeChanges)).
+		For(&machinev1.ControlPlaneMachineSet{}, builder.WithPredicates(predicate.NewPredicateFuncs(isMeant))).
+		Watches(&machinev1beta1.Machine{}, sets).
+		Watches(&corev1.Node{}, sets, builder.WithPredicates(nodeChanges)).
 		Complete(r)
 }
+
+// nodeChanges drops the heartbeats of nodes.
+var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, isNode := e.ObjectOld.(*corev1.Node)
+	after, ok := e.ObjectNew.(*corev1.Node)
+	return !isNode || !ok || NodeReady(before).Status != NodeReady(after).Status ||
+		deletion.IsControlPlane(before) != deletion.IsControlPlane(after)
+}}
 
 // Reconcile creates or deletes the machine whose turn it is, and writes the status of a set.
 //

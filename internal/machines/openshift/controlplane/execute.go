@@ -25,21 +25,21 @@ import (
 const roleLabel = "machine.openshift.io/cluster-api-machine-role"
 
 // execute adopts machines, and deletes and creates those of the plan.
-func (r *Reconciler) execute(ctx context.Context, c *Snapshot) error {
-	for _, name := range c.adopt {
-		if err := r.adopt(ctx, c, c.machines[name]); err != nil {
+func (r *Reconciler) execute(ctx context.Context, s *Snapshot) error {
+	for _, name := range s.Adopt {
+		if err := r.adopt(ctx, s, s.objects[name]); err != nil {
 			return fmt.Errorf("adopt machine %s: %w", name, err)
 		}
 	}
-	for _, name := range c.plan.Delete {
-		if err := patch.DeleteWithLock(ctx, r.cached, c.machines[name]); client.IgnoreNotFound(err) != nil {
+	for _, name := range s.Delete {
+		if err := patch.DeleteWithLock(ctx, r.cached, s.objects[name]); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete machine %s: %w", name, err)
 		}
-		r.recorder.Eventf(c.set, c.machines[name], corev1.EventTypeNormal, "Deleted", "Delete", "deleted machine: %s",
+		r.recorder.Eventf(s.set, s.objects[name], corev1.EventTypeNormal, "Deleted", "Delete", "deleted machine: %s",
 			name)
 	}
-	for _, index := range c.plan.Create {
-		machine, err := c.newMachine(index, rand.String(5))
+	for _, index := range s.Create {
+		machine, err := s.NewMachine(index, rand.String(5))
 		if err == nil {
 			err = r.cached.Create(ctx, machine)
 		}
@@ -47,25 +47,25 @@ func (r *Reconciler) execute(ctx context.Context, c *Snapshot) error {
 			return fmt.Errorf("create a machine for index %d: %w", index, err)
 		}
 		// The machine is named twice: of two events of the same objects, only the first is kept, with a count.
-		r.recorder.Eventf(c.set, machine, corev1.EventTypeNormal, "Created", "Create", "created machine: %s",
+		r.recorder.Eventf(s.set, machine, corev1.EventTypeNormal, "Created", "Create", "created machine: %s",
 			machine.Name)
 	}
 	return nil
 }
 
 // adopt makes the set the owner of a machine, and records the index of one whose name does not have it.
-func (r *Reconciler) adopt(ctx context.Context, c *Snapshot, machine *machinev1beta1.Machine) error {
-	adopted := c.adopted(machine)
-	c.machines[machine.Name] = adopted
+func (r *Reconciler) adopt(ctx context.Context, s *Snapshot, machine *machinev1beta1.Machine) error {
+	adopted := s.Adopted(machine)
+	s.objects[machine.Name] = adopted
 	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, adopted, machine))
 }
 
-// adopted returns a machine as it is once the set owns it.
-func (c *Snapshot) adopted(machine *machinev1beta1.Machine) *machinev1beta1.Machine {
+// Adopted returns a machine as it is once the set owns it.
+func (s *Snapshot) Adopted(machine *machinev1beta1.Machine) *machinev1beta1.Machine {
 	adopted := machine.DeepCopy()
-	adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(c.set))
+	adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(s.set))
 	if _, ok := numberIn(machine.Name); !ok {
-		SetIndex(adopted, c.indexes[machine.Name])
+		SetIndex(adopted, s.indexes[machine.Name])
 	}
 	return adopted
 }
@@ -75,24 +75,24 @@ func SetIndex(machine *machinev1beta1.Machine, index int) {
 	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, annotation.ControlPlaneIndex, strconv.Itoa(index))
 }
 
-// newMachine returns a machine of an index, from the template.
-func (c *Snapshot) newMachine(index int, suffix string) (*machinev1beta1.Machine, error) {
-	template := c.set.Spec.Template.OpenShiftMachineV1Beta1Machine.DeepCopy()
-	prefix := c.set.Spec.MachineNamePrefix
+// NewMachine returns a machine of an index, from the template.
+func (s *Snapshot) NewMachine(index int, suffix string) (*machinev1beta1.Machine, error) {
+	template := s.set.Spec.Template.OpenShiftMachineV1Beta1Machine.DeepCopy()
+	prefix := s.set.Spec.MachineNamePrefix
 	if prefix == "" {
 		prefix = template.ObjectMeta.Labels[machinev1beta1.MachineClusterIDLabel] + "-" +
 			template.ObjectMeta.Labels[roleLabel]
 	}
-	value, err := json.Marshal(c.template.wanted(c.domain(index)))
+	value, err := json.Marshal(s.template.wanted(s.domain(index)))
 	if err != nil {
 		return nil, fmt.Errorf("write providerSpec.value: %w", err)
 	}
 	template.Spec.ProviderSpec.Value = &runtime.RawExtension{Raw: value}
 	return &machinev1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.set.Namespace, Name: fmt.Sprintf("%s-%s-%d", prefix, suffix, index),
+			Namespace: s.set.Namespace, Name: fmt.Sprintf("%s-%s-%d", prefix, suffix, index),
 			Labels: template.ObjectMeta.Labels, Annotations: template.ObjectMeta.Annotations,
-			OwnerReferences: []metav1.OwnerReference{controllerOf(c.set)},
+			OwnerReferences: []metav1.OwnerReference{controllerOf(s.set)},
 		},
 		Spec: template.Spec,
 	}, nil
@@ -103,33 +103,33 @@ func controllerOf(set *machinev1.ControlPlaneMachineSet) metav1.OwnerReference {
 }
 
 // release gives up the machines of a set that is being deleted, so that they stay, and lets the set go.
-func (r *Reconciler) release(ctx context.Context, c *Snapshot) error {
+func (r *Reconciler) release(ctx context.Context, s *Snapshot) error {
 	var ours []string
-	for name, m := range c.machines {
-		if replicas.OwnerOf(m, c.set.UID) == replicas.Ours {
+	for name, m := range s.objects {
+		if replicas.OwnerOf(m, s.set.UID) == replicas.Ours {
 			ours = append(ours, name)
 		}
 	}
-	scaler := replicas.Scaler{Client: r.cached, Events: r.recorder, Set: c.set, Owner: controllerOf(c.set)}
-	if err := replicas.SettleOwnership(ctx, scaler, replicas.Plan{Release: ours}, c.machines); err != nil {
+	scaler := replicas.Scaler{Client: r.cached, Events: r.recorder, Set: s.set, Owner: controllerOf(s.set)}
+	if err := replicas.SettleOwnership(ctx, scaler, replicas.Plan{Release: ours}, s.objects); err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(patch.RemoveFinalizer(ctx, r.cached, c.set, setFinalizer))
+	return client.IgnoreNotFound(patch.RemoveFinalizer(ctx, r.cached, s.set, setFinalizer))
 }
 
 // report writes the status of a set.
-func (r *Reconciler) report(ctx context.Context, c *Snapshot, failure error) error {
-	changed := c.set.DeepCopy()
-	changed.Status.ObservedGeneration = c.set.Generation
-	if c.problem.Reason != invalidConfiguration { // its machines are not known
-		countReplicas(&changed.Status, c.slots)
+func (r *Reconciler) report(ctx context.Context, s *Snapshot, failure error) error {
+	changed := s.set.DeepCopy()
+	changed.Status.ObservedGeneration = s.set.Generation
+	if s.Problem.Reason != invalidConfiguration { // its machines are not known
+		countReplicas(&changed.Status, s.slots)
 	}
-	setConditions(&changed.Status, int32(c.wanted()), c.problem, c.plan.Waits, replicas.MessageOf(failure))
-	if equality.Semantic.DeepEqual(c.set.Status, changed.Status) {
+	setConditions(&changed.Status, int32(s.wanted()), s.Problem, s.Waits, replicas.MessageOf(failure))
+	if equality.Semantic.DeepEqual(s.set.Status, changed.Status) {
 		return nil
 	}
-	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(c.set)); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("write the status of ControlPlaneMachineSet %s: %w", c.set.Name, err)
+	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(s.set)); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of ControlPlaneMachineSet %s: %w", s.set.Name, err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // A failureDomain has the fields that it sets in the spec of the infrastructure object of a machine.
@@ -158,4 +162,53 @@ func spread(indexes []int, current map[int]placement, domains int) map[int]int {
 		}
 	}
 	return assigned
+}
+
+// changesOf returns how the infrastructure object of a machine differs from the wanted one, a line for each field.
+func changesOf(value, wanted map[string]any) []string {
+	var changes []string
+	for _, change := range fields.Diff(value, wanted) {
+		changes = append(changes,
+			fmt.Sprintf("%s is %s, wanted is %s", change.Path, valueText(change.Old), valueText(change.New)))
+	}
+	return changes
+}
+
+// mostOfValue is how much of the value of a field is shown.
+const mostOfValue = 60
+
+// valueText returns a value of a field as JSON, in a few words.
+func valueText(value any) string {
+	if value == nil {
+		return "not set"
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return printable.Truncate(string(text), mostOfValue)
+}
+
+// describe returns the fields of the failure domain of a number.
+func (t *machineTemplate) describe(domain int) string {
+	if domain == none {
+		return ""
+	}
+	return strings.Join(fieldsOf("", t.domains[domain]), ", ")
+}
+
+// fieldsOf returns the fields below a path with their values.
+func fieldsOf(path string, of map[string]any) []string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		switch value := of[name].(type) {
+		case map[string]any:
+			lines = append(lines, fieldsOf(path+name+".", value)...)
+		case string:
+			lines = append(lines, path+name+"="+value)
+		default:
+			lines = append(lines, path+name+"="+valueText(value))
+		}
+	}
+	return lines
 }

@@ -59,7 +59,7 @@ func problemOf(spec machinev1.ControlPlaneMachineSetSpec, wanted int, slots []Sl
 // excessOf finds indexes with several machines that are all wanted. Only the strategy RollingUpdate deletes machines.
 func excessOf(slots []Slot) Problem {
 	for _, slot := range slots {
-		updated := namesOf([]Slot{slot}, Machine.isUpdated)
+		updated := namesOf([]Slot{slot}, Machine.IsUpToDate)
 		if len(updated) > 1 {
 			return Problem{excessUpdatedReplicas,
 				fmt.Sprintf("Observed %d updated machine(s) in excess for index %d: delete all but one of %s",

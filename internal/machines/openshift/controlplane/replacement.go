@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Machine is what decisions depend on of a machine.
+// A Machine is the state of a machine of a set.
 type Machine struct {
 	Name    string
 	Index   int
@@ -24,12 +24,15 @@ type Machine struct {
 	IsDeleting bool
 	IsUnplaced bool   // there are failure domains, and it is in none of them
 	Error      string // of the infrastructure
-	// Detail is its phase, or what holds its deletion.
-	Detail string
+	Detail     string // its phase, or what holds its deletion
+	// Changes are the fields of its providerSpec that differ from the wanted one.
+	Changes []string
+	// FailureDomain has the fields of the failure domain that it is in; empty if there is none.
+	FailureDomain string
 }
 
-// isUpdated reports whether a machine is one that the set wants to have.
-func (m Machine) isUpdated() bool { return m.IsReady && !m.IsOutdated && !m.IsDeleting }
+// IsUpToDate reports whether a machine is one that the set wants to have.
+func (m Machine) IsUpToDate() bool { return m.IsReady && !m.IsOutdated && !m.IsDeleting }
 
 // isPending reports whether a machine will be wanted once it is ready.
 func (m Machine) isPending() bool { return !m.IsReady && !m.IsOutdated && !m.IsDeleting }
@@ -168,7 +171,7 @@ func (s Slot) urgency(isGoing map[string]bool) int {
 	urgency := 3
 	for _, m := range s.Machines {
 		switch {
-		case m.isUpdated():
+		case m.IsUpToDate():
 			return 0
 		case m.IsDeleting || isGoing[m.Name]:
 		case !m.IsReady:

@@ -127,7 +127,7 @@ func TestEachRollingUpdateEnds(t *testing.T) {
 			machines = play(t, seed, wanted, machines)
 		}
 		for _, m := range machines {
-			if !m.isUpdated() || len(machines) != wanted {
+			if !m.IsUpToDate() || len(machines) != wanted {
 				t.Fatalf("seed %d: it does not end: %+v", seed, machines)
 			}
 		}

@@ -22,30 +22,36 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
+	"github.com/runlevel/runlevel/internal/machines/remediation"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A Snapshot is the observed state of a set, its machines and the nodes of the control plane, and what follows from it.
-// The machines may belong to the cache: they must not be changed.
+// A Snapshot is the observed state of a set, its machines and the nodes of the control plane, and what follows from it:
+// what the controller would do next, or what stops it. Views and previews show the same snapshot.
 type Snapshot struct {
+	Machines []Machine // in the order of their indexes; of an index, the older one first
+	Problem            // what stops the controller; it is the condition Degraded
+	Plan
+	Adopt []string // the names of machines
+	// IsOfPlatform is true if the template has a provider spec of OpenShift, whose fields and failure domains only
+	// OpenShift's controller knows: whether machines are outdated is not known.
+	IsOfPlatform bool
+
 	set        *machinev1.ControlPlaneMachineSet
-	machines   map[string]*machinev1beta1.Machine // by name
+	objects    map[string]*machinev1beta1.Machine // the machines by name; they may belong to the cache
 	indexes    map[string]int                     // of the machines
 	template   *machineTemplate
 	placements map[int]int // from indexes to the numbers of failure domains; empty without domains
 	slots      []Slot
-	problem    Problem
-	plan       Plan
-	adopt      []string
 	after      time.Duration // until the next node counts as not ready; 0 if there is none
 }
 
 // wanted is how many machines the set wants.
-func (c *Snapshot) wanted() int { return int(ptr.Deref(c.set.Spec.Replicas, 3)) }
+func (s *Snapshot) wanted() int { return int(ptr.Deref(s.set.Spec.Replicas, 3)) }
 
 // hasWork reports whether there is something to write besides the status.
-func (c *Snapshot) hasWork() bool {
-	return c.set.DeletionTimestamp != nil || len(c.adopt) > 0 || len(c.plan.Create) > 0 || len(c.plan.Delete) > 0
+func (s *Snapshot) hasWork() bool {
+	return s.set.DeletionTimestamp != nil || len(s.Adopt) > 0 || len(s.Create) > 0 || len(s.Delete) > 0
 }
 
 // read reads a set, its machines and the nodes. It returns nil if the set does not exist. It uses only lists, whose
@@ -67,101 +73,118 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.N
 	if at < 0 {
 		return nil, nil
 	}
-	return observe(&sets.Items[at], list.Items, nodes.Items, r.now()), nil
+	return Judge(&sets.Items[at], list.Items, nodes.Items, r.now()), nil
 }
 
-// observe returns the state of a set, of the Machines of its namespace, and of nodes.
-func observe(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Machine, nodes []corev1.Node,
-	now time.Time) *Snapshot {
-	c := &Snapshot{set: set.DeepCopy(), machines: map[string]*machinev1beta1.Machine{}}
-	selector, err := c.readSpec()
+// Judge returns a snapshot of a set, of the Machines of its namespace, and of nodes.
+func Judge(
+	set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Machine, nodes []corev1.Node, now time.Time,
+) *Snapshot {
+	s := &Snapshot{set: set.DeepCopy(), objects: map[string]*machinev1beta1.Machine{}}
+	selector, err := s.readSpec()
 	if err != nil {
-		c.problem = Problem{invalidConfiguration, err.Error()}
+		s.Problem = Problem{invalidConfiguration, err.Error()}
 	}
 	for i := range machines {
 		m := &machines[i]
-		if selector != nil && selector.Matches(labels.Set(m.Labels)) ||
-			replicas.OwnerOf(m, c.set.UID) == replicas.Ours {
-			c.machines[m.Name] = m
+		isSelected := selector != nil && selector.Matches(labels.Set(m.Labels))
+		if isSelected || replicas.OwnerOf(m, set.UID) == replicas.Ours {
+			s.objects[m.Name] = m
 		}
 	}
-	if c.problem.Reason == "" {
-		c.judge(nodes, now)
+	if s.Reason == "" {
+		s.decide(nodes, now)
 	}
-	return c
+	return s
 }
 
 // readSpec reads the template and the selector of the set.
-func (c *Snapshot) readSpec() (labels.Selector, error) {
-	template := c.set.Spec.Template.OpenShiftMachineV1Beta1Machine
+func (s *Snapshot) readSpec() (labels.Selector, error) {
+	template := s.set.Spec.Template.OpenShiftMachineV1Beta1Machine
 	if template == nil {
 		return nil, fmt.Errorf("spec.template has no %s", machinev1.OpenShiftMachineV1Beta1MachineType)
 	}
-	selector, err := replicas.SelectorOf(&c.set.Spec.Selector, template.ObjectMeta.Labels)
+	selector, err := replicas.SelectorOf(&s.set.Spec.Selector, template.ObjectMeta.Labels)
 	if err != nil {
 		return nil, err
 	}
-	c.template, err = readTemplate(template)
+	if s.template, err = readTemplate(template); err == nil {
+		version, _ := s.template.value["apiVersion"].(string)
+		s.IsOfPlatform = strings.HasPrefix(version, machinev1beta1.GroupName+"/")
+	}
 	return selector, err
 }
 
-// judge computes the slots, and what is to be done.
-func (c *Snapshot) judge(nodes []corev1.Node, now time.Time) {
-	c.indexes = indexesOf(c.machines)
+// decide computes what has to be done.
+func (s *Snapshot) decide(nodes []corev1.Node, now time.Time) {
+	s.indexes = indexesOf(s.objects)
 	values := map[string]map[string]any{}
-	for name, m := range c.machines {
+	for name, m := range s.objects {
 		values[name] = valueOf(m)
 	}
-	c.placements = c.place(values)
-	machines := make([]Machine, 0, len(c.machines))
-	for name, m := range c.machines {
-		machine := Machine{
-			Name: name, Index: c.indexes[name], Created: m.CreationTimestamp.Time,
-			Owner:      replicas.OwnerOf(m, c.set.UID),
-			IsDeleting: m.DeletionTimestamp != nil, Error: ptr.Deref(m.Status.ErrorMessage, ""), Detail: detailOf(m),
-			IsUnplaced: len(c.template.domains) > 0 && c.template.domainOf(values[name]) == none,
-			IsOutdated: !reflect.DeepEqual(c.template.wanted(c.domain(c.indexes[name])), values[name]),
-		}
+	s.placements = s.place(values)
+	machines := make([]Machine, 0, len(s.objects))
+	for name, m := range s.objects {
+		machine := s.newMachineState(m, values[name])
 		var after time.Duration
 		machine.IsReady, after = readinessOf(m, nodes, now)
-		if after > 0 && (c.after == 0 || after < c.after) {
-			c.after = after
-		}
+		s.after = remediation.Earliest(s.after, after)
 		machines = append(machines, machine)
 	}
-	c.slots = slotsOf(c.wanted(), machines)
-	c.problem = problemOf(c.set.Spec, c.wanted(), c.slots, c.unmanaged(nodes))
-	if c.set.Spec.State != machinev1.ControlPlaneMachineSetStateActive || c.problem.Reason != "" {
-		c.plan.Waits = waitsOf(c.slots)
+	s.slots = slotsOf(s.wanted(), machines)
+	for _, slot := range s.slots {
+		s.Machines = append(s.Machines, slot.Machines...)
+	}
+	s.Problem = problemOf(s.set.Spec, s.wanted(), s.slots, s.unmanaged(nodes))
+	if s.set.Spec.State != machinev1.ControlPlaneMachineSetStateActive || s.Reason != "" {
+		s.Waits = waitsOf(s.slots)
 		return
 	}
-	c.plan = planReplacement(c.set.Spec.Strategy.Type, c.wanted(), c.slots)
-	c.adopt = namesOf(c.slots, func(m Machine) bool { return m.Owner == replicas.Orphan })
+	s.Plan = planReplacement(s.set.Spec.Strategy.Type, s.wanted(), s.slots)
+	s.Adopt = namesOf(s.slots, func(m Machine) bool { return m.Owner == replicas.Orphan })
+}
+
+// newMachineState returns the state of a machine, without its readiness, by its infrastructure object.
+func (s *Snapshot) newMachineState(m *machinev1beta1.Machine, value map[string]any) Machine {
+	index := s.indexes[m.Name]
+	wanted := s.template.wanted(s.domain(index))
+	domain := s.template.domainOf(value)
+	state := Machine{
+		Name: m.Name, Index: index, Created: m.CreationTimestamp.Time, Owner: replicas.OwnerOf(m, s.set.UID),
+		IsDeleting: m.DeletionTimestamp != nil, Error: ptr.Deref(m.Status.ErrorMessage, ""), Detail: detailOf(m),
+		FailureDomain: s.template.describe(domain),
+		IsUnplaced:    len(s.template.domains) > 0 && domain == none,
+		IsOutdated:    !reflect.DeepEqual(wanted, value),
+	}
+	if state.IsOutdated {
+		state.Changes = changesOf(value, wanted)
+	}
+	return state
 }
 
 // place assigns failure domains to the indexes. Of several machines of an index, the newest one that stays decides.
-func (c *Snapshot) place(values map[string]map[string]any) map[int]int {
+func (s *Snapshot) place(values map[string]map[string]any) map[int]int {
 	newest := map[int]*machinev1beta1.Machine{}
-	for name, m := range c.machines {
-		if other, ok := newest[c.indexes[name]]; !ok || isBefore(other, m) {
-			newest[c.indexes[name]] = m
+	for name, m := range s.objects {
+		if other, ok := newest[s.indexes[name]]; !ok || isBefore(other, m) {
+			newest[s.indexes[name]] = m
 		}
 	}
 	current := map[int]placement{}
 	for index, m := range newest {
-		current[index] = placement{domain: c.template.domainOf(values[m.Name]), isLeaving: m.DeletionTimestamp != nil}
+		current[index] = placement{domain: s.template.domainOf(values[m.Name]), isLeaving: m.DeletionTimestamp != nil}
 	}
 	var indexes []int
 	for index := range newest {
 		indexes = append(indexes, index)
 	}
-	for index := 0; len(indexes) < c.wanted(); index++ {
+	for index := 0; len(indexes) < s.wanted(); index++ {
 		if _, ok := newest[index]; !ok {
 			indexes = append(indexes, index)
 		}
 	}
 	slices.Sort(indexes)
-	return spread(indexes, current, len(c.template.domains))
+	return spread(indexes, current, len(s.template.domains))
 }
 
 // isBefore reports whether a machine of an index decides about its failure domain less than another one.
@@ -172,18 +195,22 @@ func isBefore(a, b *machinev1beta1.Machine) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
+// FailureDomain returns the fields of the failure domain that the machines of an index belong to; empty if there is
+// none.
+func (s *Snapshot) FailureDomain(index int) string { return s.template.describe(s.domain(index)) }
+
 // domain returns the number of the failure domain of an index, or none.
-func (c *Snapshot) domain(index int) int {
-	if domain, ok := c.placements[index]; ok {
+func (s *Snapshot) domain(index int) int {
+	if domain, ok := s.placements[index]; ok {
 		return domain
 	}
 	return none
 }
 
 // unmanaged returns the nodes of the control plane that no machine has.
-func (c *Snapshot) unmanaged(nodes []corev1.Node) []string {
+func (s *Snapshot) unmanaged(nodes []corev1.Node) []string {
 	managed := map[string]bool{}
-	for _, m := range c.machines {
+	for _, m := range s.objects {
 		managed[enqueue.NodeName(m)] = true
 	}
 	var names []string
@@ -256,4 +283,38 @@ func detailOf(m *machinev1beta1.Machine) string {
 		held += ": " + why
 	}
 	return held
+}
+
+// nodeGrace is how long a node of a running machine may not be ready, because it restarts for example, before its
+// machine counts as not ready. It is OpenShift's.
+const nodeGrace = 20 * time.Minute
+
+// readinessOf reports whether a machine is ready: it runs, or is being deleted, and its node is ready. A running one
+// stays so for a while after its node has ceased to be ready; after is when that ends, or zero.
+func readinessOf(m *machinev1beta1.Machine, nodes []corev1.Node, now time.Time) (isReady bool, after time.Duration) {
+	name := enqueue.NodeName(m)
+	at := slices.IndexFunc(nodes, func(node corev1.Node) bool { return name != "" && node.Name == name })
+	phase := ptr.Deref(m.Status.Phase, "")
+	if at < 0 || phase != machinev1beta1.PhaseRunning && phase != machinev1beta1.PhaseDeleting {
+		return false, 0
+	}
+	ready := NodeReady(&nodes[at])
+	if ready.Status == corev1.ConditionTrue {
+		return true, 0
+	}
+	left := ready.LastTransitionTime.Add(nodeGrace).Sub(now)
+	if ready.Status == "" || phase != machinev1beta1.PhaseRunning || left <= 0 {
+		return false, 0
+	}
+	return true, left
+}
+
+// NodeReady returns the condition Ready of a node, or an empty one.
+func NodeReady(node *corev1.Node) corev1.NodeCondition {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition
+		}
+	}
+	return corev1.NodeCondition{}
 }

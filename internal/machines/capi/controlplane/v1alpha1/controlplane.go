@@ -39,6 +39,9 @@ type RunlevelControlPlane struct {
 // GetConditions returns the conditions of the status, as Cluster API's own kinds do.
 func (p *RunlevelControlPlane) GetConditions() []metav1.Condition { return p.Status.Conditions }
 
+// SetConditions sets the conditions of the status.
+func (p *RunlevelControlPlane) SetConditions(all []metav1.Condition) { p.Status.Conditions = all }
+
 // A RunlevelControlPlaneSpec is the desired state of a control plane.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout) || !has(self.rollout.strategy) || !has(self.rollout.strategy.rollingUpdate) || !has(self.rollout.strategy.rollingUpdate.maxSurge) || self.rollout.strategy.rollingUpdate.maxSurge == 1 || self.replicas >= 3",message="spec.rollout.strategy.rollingUpdate.maxSurge is 0, which needs spec.replicas of 3 or more: the control plane would be down while its machine is replaced"

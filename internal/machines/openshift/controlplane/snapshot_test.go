@@ -11,10 +11,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
 // judgeOne judges a set whose template has an infrastructure object, and one machine that has another one.
-func judgeOne(t *testing.T, template, value string) *SetJudgement {
+func judgeOne(t *testing.T, template, value string) *Snapshot {
 	t.Helper()
 	set, machine := &machinev1.ControlPlaneMachineSet{}, machinev1beta1.Machine{}
 	for text, into := range map[string]any{
@@ -33,12 +34,14 @@ func judgeOne(t *testing.T, template, value string) *SetJudgement {
 	return Judge(set, []machinev1beta1.Machine{machine}, nil, time.Now())
 }
 
-// TestJudgedMachines has the fields that are outdated, in words, and the failure domain of a machine.
-func TestJudgedMachines(t *testing.T) {
+// TestJudgedMachine checks the changes and the failure domain of an outdated machine.
+func TestJudgedMachine(t *testing.T) {
 	judged := judgeOne(t,
 		`{apiVersion: example.com/v1, kind: Host, failureDomains: [{rack: a, net: {vlan: 7}}, {rack: b, net: {vlan: 8}}], spec: {size: large, disks: [{size: 10}], note: new}}`,
 		`{apiVersion: example.com/v1, kind: Host, spec: {rack: b, net: {vlan: 8}, size: small, disks: [{size: 5}]}}`)
-	want := []JudgedMachine{{Name: "m-1", Index: 1, IsOutdated: true, FailureDomain: "net.vlan=8, rack=b",
+	want := []Machine{{
+		Name: "m-1", Index: 1, Owner: replicas.Orphan, Detail: "new", IsOutdated: true,
+		FailureDomain: "net.vlan=8, rack=b",
 		Changes: []string{
 			`spec.disks[0].size is 5, wanted is 10`, `spec.note is not set, wanted is "new"`,
 			`spec.size is "small", wanted is "large"`,

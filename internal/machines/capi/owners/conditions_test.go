@@ -1,4 +1,4 @@
-package machineset
+package owners
 
 import (
 	"strings"
@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
@@ -54,7 +53,19 @@ func newMachines(texts ...string) []*clusterv1.Machine {
 	return machines
 }
 
-func TestConditionsOfMachinesAreSummedUp(t *testing.T) {
+// summarize returns the conditions by which an owner of which 1 machine is wanted summarizes its machines.
+func summarize(machines []*clusterv1.Machine) map[string]metav1.Condition {
+	set := &clusterv1.MachineSet{}
+	SetSummary(set, Summary{Machines: machines, Current: len(machines), Wanted: 1, Now: noon})
+	byType := map[string]metav1.Condition{}
+	for _, condition := range set.Status.Conditions {
+		condition.LastTransitionTime = metav1.Time{}
+		byType[condition.Type] = condition
+	}
+	return byType
+}
+
+func TestSummaryOfReadyConditions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		machines []string
@@ -74,33 +85,40 @@ func TestConditionsOfMachinesAreSummedUp(t *testing.T) {
 				Message: "* Machines a, b, c, ... (1 more):\n  * Ready is not so"}},
 	} {
 		c.want.Type = "MachinesReady"
-		if diff := cmp.Diff(c.want, aggregate.MachinesReady(newMachines(c.machines...))); diff != "" {
+		if diff := cmp.Diff(c.want, summarize(newMachines(c.machines...))[c.want.Type]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if got := aggregate.MachinesUpToDate(newMachines("a new", "b UpToDate"), noon); got.Status != metav1.ConditionTrue {
-		t.Errorf("a machine that is new counts: %+v", got)
-	}
-	if got := aggregate.MachinesUpToDate(newMachines("a", "b UpToDate"), noon); got.Status != metav1.ConditionUnknown {
-		t.Errorf("a machine that never says: %+v", got)
+}
+
+func TestSummaryOfUpToDateConditions(t *testing.T) {
+	t.Parallel()
+	for want, machines := range map[metav1.ConditionStatus][]string{
+		metav1.ConditionTrue:    {"a new", "b UpToDate"}, // a may not have the condition yet
+		metav1.ConditionUnknown: {"a", "b UpToDate"},
+	} {
+		got := summarize(newMachines(machines...))[clusterv1.MachinesUpToDateCondition]
+		if got.Status != want {
+			t.Errorf("%q: status %s, want %s", machines, got.Status, want)
+		}
 	}
 }
 
-// TestWhatMoreMachinesHaveComesFirst orders messages as Cluster API does: by how many machines have them.
-func TestWhatMoreMachinesHaveComesFirst(t *testing.T) {
+// TestSummaryOrdersMessagesByNumberOfMachines: the most frequent message comes first, as in Cluster API.
+func TestSummaryOrdersMessagesByNumberOfMachines(t *testing.T) {
 	t.Parallel()
 	machines := newMachines("a !Ready", "b !Ready", "c !Ready", "d")
 	machines[0].Status.Conditions[0].Message = "A reason"
 	const want = "* Machines b, c:\n  * Ready is not so\n* Machine a: A reason\n* Machine d: Condition Ready not yet " +
 		"reported"
-	if got := aggregate.MachinesReady(machines).Message; got != want {
+	if got := summarize(machines)[clusterv1.MachinesReadyCondition].Message; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-func TestCounts(t *testing.T) {
+func TestCount(t *testing.T) {
 	t.Parallel()
-	all, ready, available, upToDate := aggregate.Count(newMachines("a", "b Ready", "c Ready Available UpToDate",
+	all, ready, available, upToDate := Count(newMachines("a", "b Ready", "c Ready Available UpToDate",
 		"d Ready Available UpToDate updating", "e !Ready UpToDate"))
 	numbers := []int32{*all, *ready, *available, *upToDate}
 	if diff := cmp.Diff([]int32{5, 2, 1, 2}, numbers); diff != "" {
@@ -108,17 +126,17 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestADeletionThatTakesLongIsNamed(t *testing.T) {
+func TestScalingDownNamesLongDeletions(t *testing.T) {
 	t.Parallel()
-	got := aggregate.Scaling(3, 1, "", aggregate.Stuck(newMachines("a", "b stuck", "c stuck"), noon))[1]
+	got := summarize(newMachines("a", "b stuck", "c stuck"))[clusterv1.ScalingDownCondition]
 	const want = "Scaling down from 3 to 1 replicas\n* Machines b, c in deletion for more than 15m: see their " +
 		"condition Deleting"
 	if got.Message != want || got.Status != metav1.ConditionTrue {
-		t.Errorf("%s %q", got.Status, got.Message)
+		t.Errorf("got %s %q, want True %q", got.Status, got.Message, want)
 	}
 }
 
-func TestUnhealthyMachinesAreNamed(t *testing.T) {
+func TestRemediatedNamesUnhealthyMachines(t *testing.T) {
 	t.Parallel()
 	for want, machines := range map[string][]string{
 		"": {"a HealthCheckSucceeded", "b"},
@@ -129,22 +147,22 @@ func TestUnhealthyMachinesAreNamed(t *testing.T) {
 		"Machines a, b, c, ... (1 more) are not healthy (not to be remediated by MachineSet)": {
 			"a !HealthCheckSucceeded", "b !HealthCheckSucceeded", "c !HealthCheckSucceeded", "d !HealthCheckSucceeded"},
 	} {
-		got := aggregate.Remediated(newMachines(machines...), "MachineSet")
+		got := Remediated(newMachines(machines...), "MachineSet")
 		if got.Message != want || got.Status != metav1.ConditionFalse || got.Reason != "NotRemediating" ||
 			got.Type != "Remediating" {
-			t.Errorf("%q: %+v", machines, got)
+			t.Errorf("%q: got %+v, want NotRemediating %q", machines, got, want)
 		}
 	}
-	got := aggregate.Remediated(newMachines("a !HealthCheckSucceeded !OwnerRemediated", "b !HealthCheckSucceeded",
+	got := Remediated(newMachines("a !HealthCheckSucceeded !OwnerRemediated", "b !HealthCheckSucceeded",
 		"c !OwnerRemediated"), "MachineSet")
 	const want = "* Machine a:\n  * OwnerRemediated is not so"
 	if got.Message != want || got.Status != metav1.ConditionTrue || got.Reason != "Remediating" {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want True Remediating %q", got, want)
 	}
 }
 
-// The figures are Cluster API's.
-func TestPriorities(t *testing.T) {
+// TestDeletionPriority has the figures of Cluster API.
+func TestDeletionPriority(t *testing.T) {
 	t.Parallel()
 	const oldest, newest = clusterv1.OldestMachineSetDeletionOrder, clusterv1.NewestMachineSetDeletionOrder
 	for text, want := range map[string]map[clusterv1.MachineSetDeletionOrder]float64{
@@ -159,13 +177,13 @@ func TestPriorities(t *testing.T) {
 	} {
 		for order, want := range want {
 			if got := rolloutrules.DeletionPriority(newMachine(text), order, noon); got != want {
-				t.Errorf("%s, %q: %v, not %v", text, order, got, want)
+				t.Errorf("%s, %q: priority %v, want %v", text, order, got, want)
 			}
 		}
 	}
 	old := newMachine("a")
 	old.CreationTimestamp = metav1.NewTime(noon.Add(-10 * 24 * time.Hour))
 	if got := rolloutrules.DeletionPriority(old, oldest, noon); got < 31.5 || got > 31.7 {
-		t.Errorf("after ten days: %v", got)
+		t.Errorf("after ten days: priority %v, want 31.6", got)
 	}
 }

@@ -1,9 +1,4 @@
-// Package aggregate computes the conditions in which Cluster API's owners of Machines, such as MachineSets, sum these
-// up: how many are ready and up to date, which are not and why, and what blocks a scaling.
-// The conditions have the names, reasons and messages of Cluster API's own controllers.
-//
-// MachinesReady is the call to start from. It reads and writes nothing; a StatusWriter writes the status.
-package aggregate
+package owners
 
 import (
 	"cmp"
@@ -20,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -43,50 +39,86 @@ func Condition(kind string, isTrue bool, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Not" + kind, Message: message}
 }
 
-// Scaling returns the conditions ScalingUp and ScalingDown, with what blocks the scaling. A problem of another kind is
-// reported in ScalingUp, too.
-func Scaling(current, wanted int, problem, stuck string) []metav1.Condition {
-	up := Condition(clusterv1.ScalingUpCondition, current < wanted, problem)
-	down := Condition(clusterv1.ScalingDownCondition, current > wanted, "")
-	switch {
-	case current < wanted:
-		up.Message = fmt.Sprintf("Scaling up from %d to %d replicas", current, wanted)
-		if problem != "" {
-			up.Message += " is blocked because:\n* " + problem
-		}
-	case current > wanted:
-		down.Message = fmt.Sprintf("Scaling down from %d to %d replicas", current, wanted) + stuck
-	}
-	return []metav1.Condition{up, down}
+// SetPaused sets the condition Paused of an owner, and reports whether the owner is paused: nothing else of its status
+// changes until the pause ends. The Cluster may be nil.
+func SetPaused(owner Owner, cluster *clusterv1.Cluster) bool {
+	isPaused := contract.IsPaused(owner, cluster)
+	Set(owner, Condition(clusterv1.PausedCondition, isPaused, ""))
+	return isPaused
 }
 
-// Stuck returns a line on machines whose deletion takes long.
-func Stuck(machines []*clusterv1.Machine, now time.Time) string {
+// A Summary is the state of an owner's machines.
+type Summary struct {
+	Machines        []*clusterv1.Machine
+	Current, Wanted int       // replicas
+	Problem         string    // of the last reconciliation
+	Before, After   string    // what a deletion waits for before its machines are deleted, and after that
+	Now             time.Time // of the observation
+}
+
+// SetSummary sets the conditions that summarize the machines of an owner: ScalingUp and ScalingDown, MachinesReady and
+// MachinesUpToDate, and Deleting.
+func SetSummary(owner Owner, s Summary) {
+	isDeleting := owner.GetDeletionTimestamp() != nil
+	if isDeleting {
+		s.Wanted = 0
+	}
+	// A new machine may not have a condition UpToDate yet. Machines of a set that belongs to no MachineDeployment have
+	// none, unless another controller sets it.
+	judged := slices.DeleteFunc(slices.Clone(s.Machines), func(m *clusterv1.Machine) bool {
+		return meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition) == nil &&
+			s.Now.Sub(m.CreationTimestamp.Time) <= judgedAfter
+	})
+	Set(owner, s.scalingUp(), s.scalingDown(),
+		aggregate(clusterv1.MachinesReadyCondition, clusterv1.MachineReadyCondition, s.Machines),
+		aggregate(clusterv1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, judged),
+		Condition(clusterv1.DeletingCondition, isDeleting, s.deletion(isDeleting)))
+}
+
+// scalingUp returns the condition ScalingUp, with what blocks the scaling. A problem of another kind is reported in it,
+// too.
+func (s Summary) scalingUp() metav1.Condition {
+	isTrue, message := s.Current < s.Wanted, s.Problem
+	if isTrue {
+		message = fmt.Sprintf("Scaling up from %d to %d replicas", s.Current, s.Wanted)
+		if s.Problem != "" {
+			message += " is blocked because:\n* " + s.Problem
+		}
+	}
+	return Condition(clusterv1.ScalingUpCondition, isTrue, message)
+}
+
+func (s Summary) scalingDown() metav1.Condition {
+	isTrue, message := s.Current > s.Wanted, ""
+	if isTrue {
+		message = fmt.Sprintf("Scaling down from %d to %d replicas", s.Current, s.Wanted) + s.stuck()
+	}
+	return Condition(clusterv1.ScalingDownCondition, isTrue, message)
+}
+
+// deletion returns the message of the condition Deleting.
+func (s Summary) deletion(isDeleting bool) string {
+	switch {
+	case !isDeleting:
+		return ""
+	case s.Before == "" && len(s.Machines) > 0:
+		return fmt.Sprintf("Deleting %d Machines", len(s.Machines)) + s.stuck()
+	}
+	return cmp.Or(s.Before, s.After, "Deletion completed")
+}
+
+// stuck returns a line on machines whose deletion takes long.
+func (s Summary) stuck() string {
 	var names []string
-	for _, m := range machines {
-		if m.DeletionTimestamp != nil && now.Sub(m.DeletionTimestamp.Time) > stuckAfter {
+	for _, m := range s.Machines {
+		if m.DeletionTimestamp != nil && s.Now.Sub(m.DeletionTimestamp.Time) > stuckAfter {
 			names = append(names, m.Name)
 		}
 	}
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\n* %s in deletion for more than 15m: see their condition Deleting", MachineNames(names))
-}
-
-// MachinesReady returns the condition MachinesReady.
-func MachinesReady(machines []*clusterv1.Machine) metav1.Condition {
-	return aggregate(clusterv1.MachinesReadyCondition, clusterv1.MachineReadyCondition, machines)
-}
-
-// MachinesUpToDate returns the condition MachinesUpToDate. A machine of a set that belongs to no MachineDeployment has
-// no such condition, unless another controller sets it; a new machine may not have it yet.
-func MachinesUpToDate(machines []*clusterv1.Machine, now time.Time) metav1.Condition {
-	judged := slices.DeleteFunc(slices.Clone(machines), func(m *clusterv1.Machine) bool {
-		return meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition) == nil &&
-			now.Sub(m.CreationTimestamp.Time) <= judgedAfter
-	})
-	return aggregate(clusterv1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, judged)
+	return fmt.Sprintf("\n* %s in deletion for more than 15m: see their condition Deleting", machineNames(names))
 }
 
 // Remediated returns the condition Remediating of the owner of machines, with the messages of the machines that the
@@ -111,7 +143,7 @@ func Remediated(machines []*clusterv1.Machine, owner string) metav1.Condition {
 		verb = "are"
 	}
 	if len(names) > 0 {
-		message = fmt.Sprintf("%s %s not healthy (not to be remediated by %s)", MachineNames(names), verb, owner)
+		message = fmt.Sprintf("%s %s not healthy (not to be remediated by %s)", machineNames(names), verb, owner)
 	}
 	return Condition(clusterv1.RemediatingCondition, false, message)
 }
@@ -227,7 +259,7 @@ func listed(named map[string][]string, isIssue map[string]bool) string {
 		if strings.HasPrefix(message, "* ") {
 			separator = "\n  "
 		}
-		lines = append(lines, fmt.Sprintf("* %s:%s%s", MachineNames(named[message]), separator,
+		lines = append(lines, fmt.Sprintf("* %s:%s%s", machineNames(named[message]), separator,
 			strings.ReplaceAll(message, "\n", "\n  ")))
 	}
 	if more := len(lines) - shownMessages; more > 0 {
@@ -236,8 +268,8 @@ func listed(named map[string][]string, isIssue map[string]bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// MachineNames returns up to three names, and how many more there are.
-func MachineNames(names []string) string {
+// machineNames returns up to three names, and how many more there are.
+func machineNames(names []string) string {
 	const shown = 3
 	switch {
 	case len(names) == 1:
