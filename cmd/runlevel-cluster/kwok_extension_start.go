@@ -18,9 +18,9 @@ func newKwokExtension() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kwok-extension --cert-file FILE --key-file FILE",
 		Short: "update simulated machines in place, as a runtime extension of Cluster API",
-		Long: `Run a runtime extension of Cluster API that updates simulated machines (KwokMachines) in place: the version, labels and
-operating system image of their Nodes. Register it with an ExtensionConfig, whose settings "delay" and "fail" define how
-long an update takes, and with which message it fails.`,
+		Long: `Run a runtime extension of Cluster API that updates simulated machines (KwokMachines) in
+place: the version, labels and operating system image of their Nodes. Register it with an ExtensionConfig, whose
+settings "delay" and "fail" define how long an update takes, and with which message it fails.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			config, err := startup.ConfigOf("kwok-extension")
 			if err != nil {

@@ -25,16 +25,16 @@ func newOperator() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "operator",
 		Short: "apply the release, keep it in place, and update it as the ClusterVersion requests",
-		Long: `The operator applies a release to the cluster, keeps it in place, and writes its progress into the
-status of the ClusterVersion named "version", which it makes if there is none. An update begins when
-spec.desiredUpdate of the ClusterVersion names one, as "oc adm upgrade" does.
+		Long: `The operator applies a release to the cluster, keeps it in place, and writes its
+progress into the status of the ClusterVersion named "version", which it creates if it does not exist. An update
+begins when spec.desiredUpdate of the ClusterVersion names one, as "oc adm upgrade" does.
 
-The release is that of --release-image or --payload-dir, until the ClusterVersion asks for another one. Of several
-replicas, one applies: the one that holds the lock of the release.
+It starts with the release of --release-image or --payload-dir, until the ClusterVersion requests another one. If
+there are several replicas, the one that holds the lock of the release applies it.
 
 Environment: CLUSTER_PROFILE, EXCLUDE_MANIFESTS and PAYLOAD_OVERRIDE are the defaults of --profile, --exclude and
---payload-dir, as for the cluster-version operator; POD_NAME, POD_UID and POD_NAMESPACE are the pod of the operator;
-KUBECONFIG names a cluster other than the one it runs in.`,
+--payload-dir, as for the cluster-version operator; POD_NAME, POD_UID and POD_NAMESPACE identify the pod of the
+operator; KUBECONFIG names another cluster than the one that the operator runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch o.Payload, o.Standard = cmp.Or(image, folder), ready.Standard(standard); {
 			case (image == "") == (folder == ""):
@@ -56,36 +56,41 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 			return operator.Run(c.Context(), config, o)
 		},
 	}
-	flags := command.Flags()
-	flags.StringVar(&image, "release-image", "", "the image of the release, by digest")
-	flags.StringVar(&folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"),
-		"the folder of the release, in the operator's own image")
-	flags.StringVar(&standard, "wait-for", string(ready.Upstream),
-		"what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
-	addOperatorFlags(flags, &o)
+	startup.AddServingFlags(command.Flags(), &o.Listen, &o.Metrics)
+	addReleaseFlags(command.Flags(), &o, &image, &folder)
+	addOperatorFlags(command.Flags(), &o, &standard)
 	return command
 }
 
-func addOperatorFlags(flags *pflag.FlagSet, o *operator.Options) {
-	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
+// addReleaseFlags adds the flags that select the release, and the manifests of it that are applied.
+func addReleaseFlags(flags *pflag.FlagSet, o *operator.Options, image, folder *string) {
+	flags.StringVar(image, "release-image", "", "the image of the release, by digest")
+	flags.StringVar(folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"),
+		"the folder of the release, in the operator's own image")
 	flags.StringVar(&o.Profile, "profile", os.Getenv("CLUSTER_PROFILE"),
-		"the cluster profile: only what is included in it is applied (include.release.openshift.io/PROFILE)")
+		"the cluster profile: apply only manifests that it includes (include.release.openshift.io/PROFILE)")
 	flags.StringVar(&o.Features.Set, "feature-set", "",
 		`the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile)`)
-	flags.StringSliceVar(&o.Features.Gates, "feature-gates", nil,
-		`the feature gates that are on in a cluster without FeatureGate "cluster" (default: all manifests, or none on with --profile)`)
+	flags.StringSliceVar(&o.Features.Gates, "feature-gates", nil, "the enabled feature gates of a cluster without "+
+		`FeatureGate "cluster" (default: all manifests, or no enabled gates with --profile)`)
 	flags.StringVar(&o.Exclude, "exclude", os.Getenv("EXCLUDE_MANIFESTS"),
-		"leave out what is annotated exclude.release.openshift.io/NAME")
-	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the release's record and lock")
-	flags.StringVar(&o.CacheDir, "cache-dir", "", "where the last images are kept that were pulled, by digest")
+		"skip manifests that are annotated exclude.release.openshift.io/NAME")
 	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false,
-		"also pull over plain http, or from registries whose certificate proves nothing; and ask such update services")
-	flags.StringVar(&o.NotifyDir, "notify-dir", "",
-		"a folder with the URLs to which CloudEvents on the release are sent, in a file each; it may be missing or "+
-			"change at any time")
-	flags.StringVar(&o.Cluster, "cluster-name", "", "the name of the cluster in what is sent to them")
+		"allow registries and update services over plain http, or with a certificate that can't be verified")
+	flags.StringVar(&o.CacheDir, "cache-dir", "", "a folder for the last images that were pulled, by digest")
+}
+
+// addOperatorFlags adds the other flags of the operator.
+func addOperatorFlags(flags *pflag.FlagSet, o *operator.Options, standard *string) {
+	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"),
+		"the namespace of the release's record and lock")
+	flags.StringVar(standard, "wait-for", string(ready.Upstream), "when an object counts as applied: ready (all is "+
+		"rolled out) or upstream (as for the cluster-version operator)")
+	flags.StringVar(&o.NotifyDir, "notify-dir", "", "a folder with one file for each URL that gets CloudEvents on the "+
+		"release; it may be missing or change at any time")
+	flags.StringVar(&o.Cluster, "cluster-name", "", "the name of the cluster in these events")
 	flags.BoolVar(&o.StrictTombstones, "strict-tombstones", false,
-		"refuse a minor update that still has tombstones of the release before, where the gate only warns")
+		"refuse a minor update that still has tombstones of the release before; without it, the gate only warns")
 	flags.DurationVar(&o.LockDuration, "lock-duration", 0,
 		"how long the lock outlives a leader that died (default 30s)")
 }

@@ -81,8 +81,8 @@ func expectFlags(t *testing.T, flags *pflag.FlagSet, isSet bool) {
 	}
 }
 
-// TestTheLogSaysWhichFlagsCount: the report of "runlevel inspect" has the log, and nothing else that tells it.
-func TestTheLogSaysWhichFlagsCount(t *testing.T) {
+// TestFlagValuesAreLogged: the report of "runlevel inspect" has the log, and nothing else that tells it.
+func TestFlagValuesAreLogged(t *testing.T) {
 	t.Setenv("CLUSTER_PROFILE", "of-the-environment")
 	t.Setenv("EXCLUDE_MANIFESTS", "of-the-environment")
 	path := filepath.Join(t.TempDir(), "operator.yaml")
@@ -101,7 +101,7 @@ func TestTheLogSaysWhichFlagsCount(t *testing.T) {
 	logFlags(flags)
 	klog.Flush()
 	for _, want := range []string{
-		`the command line counts for more than the file" flag="wait-for"`,
+		`the command line takes precedence over the file" flag="wait-for"`,
 		` profile="of-the-file"`, ` exclude="of-the-environment"`, ` wait-for="upstream"`,
 	} {
 		if !strings.Contains(log.String(), want) {

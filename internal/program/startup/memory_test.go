@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTheMemoryLimitIsTheContainers(t *testing.T) {
+func TestMemoryLimitOfTheContainer(t *testing.T) {
 	const show, unlimited = -1, 1 << 62
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(show))
 	for _, test := range []struct {

@@ -53,7 +53,7 @@ func Main(ctx context.Context, name string, commands ...*cobra.Command) {
 // configurable adds --config to a command that takes no arguments.
 func configurable(command *cobra.Command) *cobra.Command {
 	config := command.Flags().String("config", "",
-		"a YAML file of these flags, as NAME: VALUE; it may be missing, and the command line counts for more")
+		"a YAML file of flags, as NAME: VALUE; it may be missing, and the command line takes precedence")
 	command.Args = cobra.NoArgs
 	command.PreRunE = func(command *cobra.Command, _ []string) error {
 		if err := setFromFile(command, *config); err != nil {
@@ -69,7 +69,7 @@ func configurable(command *cobra.Command) *cobra.Command {
 func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *metricsserver.Serving) {
 	flags.StringVar(probes, "listen", "", "the address of /healthz and /readyz, such as :8080")
 	flags.StringVar(&metrics.Address, "metrics-listen", "",
-		"the address of /metrics, such as :9099; it is served over TLS to users whom the API server allows to get it")
+		"the address of /metrics, such as :9099; served over TLS to clients whom the API server allows to get /metrics")
 	flags.StringVar(&metrics.CertFile, "serving-cert-file", "",
 		"the certificate for --metrics-listen; it may be missing or change at any time")
 	flags.StringVar(&metrics.KeyFile, "serving-key-file", "", "the key of --serving-cert-file")
@@ -130,7 +130,7 @@ func setFromFile(command *cobra.Command, path string) error {
 			return fmt.Errorf("--config: %s: there is no flag %q: see %s --help", path, name, command.CommandPath())
 		}
 		if found.Changed {
-			klog.InfoS("the command line counts for more than the file", "flag", name, "file", path, "value",
+			klog.InfoS("the command line takes precedence over the file", "flag", name, "file", path, "value",
 				found.Value)
 			continue
 		}
