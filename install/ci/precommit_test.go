@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -49,6 +50,7 @@ type committer struct {
 // it does: it clones the repository, and runs "go install ./..." there.
 func newCommitter(t *testing.T, files map[string]string) *committer {
 	t.Helper()
+	sandboxtest.SkipInShort(t, "builds runlevel as a CI job does")
 	c := &committer{folder: repository(t, files), env: goEnvironment(t)}
 	c.env["PATH"], c.env["HOME"] = os.Getenv("PATH"), t.TempDir()
 	// Built as the action builds it, so that one of the two tests compiles it for both.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -70,6 +71,7 @@ type run struct {
 
 func newRunner(t *testing.T, files map[string]string) *runner {
 	t.Helper()
+	sandboxtest.SkipInShort(t, "builds runlevel as a CI job does")
 	r := &runner{
 		action: sources(t), workspace: repository(t, files),
 		env: goEnvironment(t), kept: t.TempDir(),

@@ -82,8 +82,14 @@ func (c *SharedSandbox) Run(m *testing.M) int {
 // NeedControlPlane skips a test of a control plane in "go test -short".
 func NeedControlPlane(t testing.TB) {
 	t.Helper()
+	SkipInShort(t, "needs a control plane")
+}
+
+// SkipInShort skips a test in "go test -short", and names what it needs.
+func SkipInShort(t testing.TB, needs string) {
+	t.Helper()
 	if testing.Short() {
-		t.Skip(`it needs a control plane: "make test" runs it`)
+		t.Skip(needs + `: "make test" runs it`)
 	}
 }
 
