@@ -55,7 +55,11 @@ var makers = map[schema.GroupKind]rule{
 	{Group: "cert-manager.io", Kind: "Certificate"}:        {path: "spec.secretName", to: kinds.Secret},
 	{Group: "external-secrets.io", Kind: "ExternalSecret"}: {path: "spec.target.name", to: kinds.Secret},
 	{Group: "bitnami.com", Kind: "SealedSecret"}:           {path: "metadata.name", to: kinds.Secret},
-	kinds.CredentialsRequest:                               {path: "spec.secretRef.name", to: kinds.Secret, hasNamespace: true},
+	kinds.CredentialsRequest: {
+		path:         "spec.secretRef.name",
+		to:           kinds.Secret,
+		hasNamespace: true,
+	},
 }
 
 // Made returns the objects that a controller makes of an object: by the custom resources and annotations of well-known

@@ -132,7 +132,8 @@ func (a *appliedStage) unfinished() error {
 // reportFailures reports what a stage could not apply, and what it has waited for in vain.
 func (r *rehearsal) reportFailures(a *appliedStage) {
 	if a.Err != nil && (a.Report == nil || len(a.failing) == 0) {
-		r.found.add(a.observed(lint.RehearsalRefused, "the release could not be applied: %s", printable.Line(a.Err.Error())))
+		r.found.add(a.observed(lint.RehearsalRefused, "the release could not be applied: %s",
+			printable.Line(a.Err.Error())))
 	}
 	if a.Report == nil {
 		return

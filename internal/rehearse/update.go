@@ -80,7 +80,8 @@ func (r *rehearsal) reportWarnings(a *appliedStage) {
 	for _, warning := range a.Report.Warnings {
 		for _, id := range warning.Objects {
 			if m := a.manifests[place{id.Path, id.ID}]; m != nil {
-				observation := a.observed(lint.RehearsalWarned, "the API server warns: %s", printable.Line(warning.Text))
+				observation := a.observed(lint.RehearsalWarned, "the API server warns: %s",
+					printable.Line(warning.Text))
 				observation.Field = fieldIn(m, warning.Text)
 				r.found.addForManifest(m, observation)
 			}
@@ -102,7 +103,8 @@ func (r *rehearsal) reportChanges(a *appliedStage) {
 		}
 		if len(change.Lost) > 0 {
 			lost := object.LossesInWords(change.Lost)
-			r.found.addForManifest(m, a.observed(lint.RehearsalOverwritten, "it overwrites what others have set: %s", lost))
+			r.found.addForManifest(m,
+				a.observed(lint.RehearsalOverwritten, "it overwrites what others have set: %s", lost))
 		}
 	}
 }

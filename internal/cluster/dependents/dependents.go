@@ -124,9 +124,10 @@ func list(ctx context.Context, c *cluster.Cluster, listings []listing) error {
 	for i := range listings {
 		l := &listings[i]
 		group.Go(func() error {
-			l.err = c.EachMetadata(ctx, *l.in, l.namespace, metav1.ListOptions{}, func(metadata *metav1.PartialObjectMetadata) {
-				l.objects = append(l.objects, newObject(l.in, metadata))
-			})
+			l.err = c.EachMetadata(ctx, *l.in, l.namespace, metav1.ListOptions{},
+				func(metadata *metav1.PartialObjectMetadata) {
+					l.objects = append(l.objects, newObject(l.in, metadata))
+				})
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()

@@ -1,8 +1,8 @@
 // Package waiter looks at a cluster again and again until a condition holds. It owns the loop of every verb that waits:
 // the pause between two looks, outages of the API server, and the periodic report of what the wait is for.
 //
-// It does not watch: its user passes a channel that signals changes, or a pause. Package objectwatch waits for one object
-// by a watch, and package tombstone has a channel of changes.
+// It does not watch: its user passes a channel that signals changes, or a pause. Package objectwatch waits for one
+// object by a watch, and package tombstone has a channel of changes.
 //
 // Waiter.Until is the call to start from.
 package waiter

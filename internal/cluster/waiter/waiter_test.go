@@ -77,7 +77,8 @@ func TestReportsAreLimited(t *testing.T) {
 			t.Errorf("the error is %v, want the cause of the context's end", err)
 		}
 		wanted := []time.Duration{3 * time.Second, 13 * time.Second, 23 * time.Second}
-		if len(reports) != len(wanted) || reports[0] != wanted[0] || reports[1] != wanted[1] || reports[2] != wanted[2] {
+		if len(reports) != len(wanted) || reports[0] != wanted[0] || reports[1] != wanted[1] ||
+			reports[2] != wanted[2] {
 			t.Errorf("reports are at %v, want %v", reports, wanted)
 		}
 	})

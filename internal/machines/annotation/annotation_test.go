@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestNoAnnotationIsDeclaredElsewhere reads the code of the repository: it names the annotations by the constants of this
-// package. Examples are programs of others, and have literals.
+// TestNoAnnotationIsDeclaredElsewhere reads the code of the repository: it names the annotations by the constants of
+// this package. Examples are programs of others, and have literals.
 func TestNoAnnotationIsDeclaredElsewhere(t *testing.T) {
 	root := os.DirFS("../../..")
 	for _, folder := range []string{"cmd", "internal", "pkg"} {

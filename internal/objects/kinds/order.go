@@ -2,8 +2,8 @@ package kinds
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// A Level is the place of a kind in an install or update of a release whose files have no numbers: objects of a lower level
-// are applied first.
+// A Level is the place of a kind in an install or update of a release whose files have no numbers: objects of a lower
+// level are applied first.
 type Level string
 
 // The levels.

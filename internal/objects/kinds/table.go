@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A row has the properties of a kind that do not follow from its scope or its API group. Rules whose values are functions,
-// such as those of readiness, are in the packages that have the functions, by kind.
+// A row has the properties of a kind that do not follow from its scope or its API group. Rules whose values are
+// functions, such as those of readiness, are in the packages that have the functions, by kind.
 type row struct {
 	raisesGeneration bool   // see RaisesGeneration
 	podSpec          string // see PodSpec
@@ -72,7 +72,8 @@ var (
 	Job         = define("batch", "Job", workload(""))
 	CronJob     = define("batch", "CronJob", row{raisesGeneration: true, podSpec: ofJobTemplate, stage: WorkloadStage})
 
-	EndpointSlice           = define("discovery.k8s.io", "EndpointSlice", row{raisesGeneration: true, isTransient: true})
+	EndpointSlice = define("discovery.k8s.io", "EndpointSlice",
+		row{raisesGeneration: true, isTransient: true})
 	HorizontalPodAutoscaler = define("autoscaling", "HorizontalPodAutoscaler", row{stage: TrafficStage})
 	Ingress                 = define("networking.k8s.io", "Ingress", row{
 		raisesGeneration: true, stage: TrafficStage, formerGroup: "extensions",
@@ -161,7 +162,8 @@ func workload(formerGroup string) row {
 	return row{raisesGeneration: true, podSpec: ofTemplate, stage: WorkloadStage, formerGroup: formerGroup}
 }
 
-// table has the rows of all kinds that are defined here, and former the kinds by the kinds of groups that have served them.
+// table has the rows of all kinds that are defined here, and former the kinds by the kinds of groups that have served
+// them.
 var (
 	table  = map[schema.GroupKind]row{}
 	former = map[schema.GroupKind]schema.GroupKind{}
@@ -178,8 +180,8 @@ func define(group, name string, properties row) schema.GroupKind {
 }
 
 // RaisesGeneration reports whether each change of an object of a built-in kind, other than of its metadata and status,
-// raises its generation. If the generation is 0, no change does: the object is from a server whose version of the kind had
-// no generations.
+// raises its generation. If the generation is 0, no change does: the object is from a server whose version of the kind
+// had no generations.
 //
 // Some kinds with a generation are not among them: binding a Pod to its node and changing the description of a
 // PriorityClass do not raise it, and a CSIDriver has none until its first change.
@@ -210,8 +212,8 @@ func IsWorkload(kind schema.GroupKind) bool {
 // ContentOf returns what a delete of an object of a kind also deletes, and no manifest restores; "" for most kinds.
 func ContentOf(kind schema.GroupKind) string { return table[kind].content }
 
-// HoldsData reports whether an object of a kind has content that a new object of the same manifest lacks, so that it must
-// not be deleted and recreated.
+// HoldsData reports whether an object of a kind has content that a new object of the same manifest lacks, so that it
+// must not be deleted and recreated.
 func HoldsData(kind schema.GroupKind) bool { return table[kind].holdsData }
 
 // IsTransient reports whether objects of a kind are left behind by processes, or follow from other objects.
@@ -220,8 +222,8 @@ func IsTransient(kind schema.GroupKind) bool { return table[kind].isTransient }
 // IsGenerated reports whether Kubernetes or OpenShift creates an object in every namespace.
 func IsGenerated(id ID) bool { return slices.Contains(table[id.GroupKind()].generated, id.Name) }
 
-// StoredAs returns the kind under which objects of a kind are stored, if that is, or was, served by two groups: an object
-// exists in both, so a delete in one group deletes it in the other.
+// StoredAs returns the kind under which objects of a kind are stored, if that is, or was, served by two groups: an
+// object exists in both, so a delete in one group deletes it in the other.
 func StoredAs(kind schema.GroupKind) schema.GroupKind {
 	if stored, isFormer := former[kind]; isFormer {
 		return stored

@@ -10,7 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// TestStagesAndLevels compares the order of an uninstall and that of a release without numbers, for kinds of each stage.
+// TestStagesAndLevels compares the order of an uninstall and that of a release without numbers, for kinds of each
+// stage.
 func TestStagesAndLevels(t *testing.T) {
 	t.Parallel()
 	custom := schema.GroupKind{Group: "example.com", Kind: "Widget"}

@@ -67,9 +67,9 @@ func newRemover(l *looker, report *Report) *remover {
 	}
 }
 
-// deleteStage deletes the objects of a stage, and waits until they are deleted, and then until the pods of its workloads
-// are. Each look decides by the objects that exist: an object that was written or created again in between is judged
-// again, and a restart takes no other path.
+// deleteStage deletes the objects of a stage, and waits until they are deleted, and then until the pods of its
+// workloads are. Each look decides by the objects that exist: an object that was written or created again in between is
+// judged again, and a restart takes no other path.
 func (r *remover) deleteStage(ctx context.Context, stage Stage) error {
 	r.current, r.total = stage.Objects, len(stage.Objects)
 	r.emit(Event{Type: StageBegan, Stage: stage.Name})

@@ -41,8 +41,8 @@ func Explain(ctx context.Context, c *cluster.Cluster, q ObjectQuery, objects []N
 	return answers, nil
 }
 
-// explainBy adds the messages of an explainer of the object's kind before all other messages, and corrects the state of an
-// object that waits for something.
+// explainBy adds the messages of an explainer of the object's kind before all other messages, and corrects the state of
+// an object that waits for something.
 func (a *Answer) explainBy(ctx context.Context, c *cluster.Cluster, explainer diagnosis.Explainer) {
 	if !explainer.Explains(a.Object.GroupKind()) {
 		return
