@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,19 +26,17 @@ type limits struct {
 }
 
 var usualLimits = limits{
-	loopTimeout:        15 * time.Minute,
-	watchNotReadyAfter: time.Minute,
-	watchNotAliveAfter: 10 * time.Minute,
+	loopTimeout: 15 * time.Minute, watchNotReadyAfter: time.Minute, watchNotAliveAfter: 10 * time.Minute,
 }
 
 // health answers the probes of an operator. The operator is not alive when a restart may help, and not ready when it
-// can't do its work. While the API server is away, it is alive: a restart would not help.
+// can't do its work. While the API server does not answer, it is alive: a restart would not help.
 type health struct {
 	limits  limits
 	watches *ownWatches
 
 	mu   sync.Mutex
-	busy map[string]time.Time // the steps that loops are at, and since when
+	busy map[string]time.Time // the current steps of loops, and since when
 }
 
 func newHealth(l limits) *health {
@@ -48,85 +47,86 @@ func newHealth(l limits) *health {
 }
 
 // enter notes that a loop has begun a step, and returns a function that notes its end.
-func (h *health) enter(what string) (leave func()) {
+func (h *health) enter(step string) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.busy[what] = time.Now()
+	h.busy[step] = time.Now()
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.busy, what)
+		delete(h.busy, step)
 	}
 }
 
-// probes returns the checks of an operator by their names.
-func (h *health) probes(a *applier) startup.Probes {
-	holder := func(check func() error) healthz.Checker { // the API server answers a holder of the lock
-		return func(*http.Request) error {
-			if !a.holds() {
+// A check returns why a probe fails.
+type check func() error
+
+// probes returns the checks of an operator by their names. Only a replica that holds the lock can fail to be alive: the
+// API server answers it.
+func (h *health) probes(m *stateMachine) startup.Probes {
+	ifHolding := func(check check) check {
+		return func() error {
+			if !m.holds() {
 				return nil
 			}
 			return check()
 		}
 	}
-	alive := map[string]healthz.Checker{
-		"loops": func(r *http.Request) error {
-			a.State() // which hangs, and the probe with it, if a loop never unlocks its mutex
-			return holder(h.checkLoops)(r)
-		},
-		"watches": holder(func() error { return h.watches.check(h.limits.watchNotAliveAfter) }),
+	return startup.Probes{
+		Alive: logged("not alive", map[string]check{
+			"loops": func() error {
+				m.output() // hangs, and the probe with it, if a loop never unlocks the mutex of the machine
+				return ifHolding(h.checkLoops)()
+			},
+			"watches": ifHolding(func() error { return h.watches.check(h.limits.watchNotAliveAfter) }),
+		}),
+		Ready: logged("not ready", map[string]check{
+			"watches": func() error {
+				return errors.Join(h.watches.checkBegun(), h.watches.check(h.limits.watchNotReadyAfter))
+			},
+			"lock": func() error { return checkLock(m.held()) },
+		}),
 	}
-	ready := map[string]healthz.Checker{
-		"watches": func(*http.Request) error {
-			return errors.Join(h.watches.begun(), h.watches.check(h.limits.watchNotReadyAfter))
-		},
-		"lock": func(*http.Request) error { return a.checkLock() },
-	}
-	for name, check := range alive {
-		alive[name] = logging("not alive", check)
-	}
-	for name, check := range ready {
-		ready[name] = logging("not ready", check)
-	}
-	return startup.Probes{Alive: alive, Ready: ready}
 }
 
-// logging logs why a check fails: the answer of a probe does not contain the reason.
-func logging(what string, check healthz.Checker) healthz.Checker {
-	return func(r *http.Request) error {
-		err := check(r)
-		if err != nil {
-			ctrl.Log.WithName("health").Info(what, "reason", err.Error())
+// logged returns checks that log why they fail: the response to a probe does not contain the reason.
+func logged(failed string, checks map[string]check) map[string]healthz.Checker {
+	all := map[string]healthz.Checker{}
+	for name, check := range checks {
+		all[name] = func(*http.Request) error {
+			err := check()
+			if err != nil {
+				ctrl.Log.WithName("health").Info(failed, "reason", err.Error())
+			}
+			return err
 		}
-		return err
 	}
+	return all
 }
 
-// checkLoops returns an error if a loop has been at the same step for too long.
+// checkLoops returns an error if a loop has been in the same step for too long.
 func (h *health) checkLoops() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, what := range slices.Sorted(maps.Keys(h.busy)) {
-		if took := time.Since(h.busy[what]); took > h.limits.loopTimeout {
-			return fmt.Errorf("%s hangs: it has not come to an end for %s", what, took.Round(time.Second))
+	for _, step := range slices.Sorted(maps.Keys(h.busy)) {
+		if took := time.Since(h.busy[step]); took > h.limits.loopTimeout {
+			return fmt.Errorf("%s hangs: it has not ended for %s", step, took.Round(time.Second))
 		}
 	}
 	return nil
 }
 
-// checkLock returns an error if the lock of the release was held, and is lost. A replica that waits for it is ready to
-// take over.
-func (a *applier) checkLock() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.session != nil && a.session.Held().Err() != nil {
-		return errors.New("the lock of the release is lost, and is taken again when the API server answers")
+// checkLock returns an error if the lock of the release was held, and is lost. A replica that waits for the lock is
+// ready to take over.
+func checkLock(held context.Context) error {
+	if held != nil && held.Err() != nil {
+		return errors.New("the lock of the release is lost")
 	}
 	return nil
 }
 
-// ownWatches are the watches of the operator's own caches. They are observed in the transport: caches don't report
-// whether their watches are open.
+// ownWatches are the watches of the operator's own caches. The transport observes them: caches don't report whether
+// their watches are open.
 type ownWatches struct {
 	mu     sync.Mutex
 	byPath map[string]*ownWatch
@@ -140,14 +140,14 @@ type ownWatch struct {
 }
 
 // config returns a connection whose watches are observed.
-func (w *ownWatches) config(of *rest.Config) *rest.Config {
-	observed := rest.CopyConfig(of)
+func (w *ownWatches) config(connection *rest.Config) *rest.Config {
+	observed := rest.CopyConfig(connection)
 	observed.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchedTransport{next, w} })
 	return observed
 }
 
-// begun returns an error until each watch was open once.
-func (w *ownWatches) begun() error {
+// checkBegun returns an error until each watch was open once.
+func (w *ownWatches) checkBegun() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.byPath) == 0 {
@@ -161,7 +161,7 @@ func (w *ownWatches) begun() error {
 	return nil
 }
 
-// check returns an error if there has been no watch for too long.
+// check returns an error if no watch of a path has been open for too long.
 func (w *ownWatches) check(limit time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,61 +173,51 @@ func (w *ownWatches) check(limit time.Duration) error {
 	return nil
 }
 
-// of returns the watches of a path. The lock is held.
-func (w *ownWatches) of(path string) *ownWatch {
-	if w.byPath[path] == nil {
-		w.byPath[path] = &ownWatch{lost: time.Now()}
+// add notes that watches of a path were opened, or closed if the number is negative. 0 notes that one is requested.
+func (w *ownWatches) add(path string, opened int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	watch := w.byPath[path]
+	if watch == nil {
+		watch = &ownWatch{lost: time.Now()}
+		w.byPath[path] = watch
 	}
-	return w.byPath[path]
+	watch.open += opened
+	watch.wasOpen = watch.wasOpen || opened > 0
+	if opened < 0 {
+		watch.lost = time.Now()
+	}
 }
 
-// begin notes that a watch is requested.
-func (w *ownWatches) begin(path string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.of(path)
-}
-
-// opened notes that a watch is open, and returns a function that notes its end.
-func (w *ownWatches) opened(path string) (closed func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	watch := w.of(path)
-	watch.open, watch.wasOpen = watch.open+1, true
-	return sync.OnceFunc(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		watch.open, watch.lost = watch.open-1, time.Now()
-	})
-}
-
-// A watchedTransport observes the watches that go through it.
+// A watchedTransport observes the watches that are requested through it.
 type watchedTransport struct {
-	next http.RoundTripper
-	seen *ownWatches
+	next    http.RoundTripper
+	watches *ownWatches
 }
 
-// RoundTrip sends a request. A watch is open until its answer is closed.
+// RoundTrip sends a request. A watch is open until the body of its response is closed.
 func (t watchedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	isWatch := request.URL.Query().Get("watch") == "true"
-	if isWatch {
-		t.seen.begin(request.URL.Path)
+	if request.URL.Query().Get("watch") != "true" {
+		return t.next.RoundTrip(request)
 	}
-	answer, err := t.next.RoundTrip(request)
-	if isWatch && err == nil && answer.StatusCode == http.StatusOK {
-		answer.Body = &watchBody{ReadCloser: answer.Body, closed: t.seen.opened(request.URL.Path)}
+	path := request.URL.Path
+	t.watches.add(path, 0)
+	response, err := t.next.RoundTrip(request)
+	if err == nil && response.StatusCode == http.StatusOK {
+		t.watches.add(path, 1)
+		response.Body = watchBody{response.Body, sync.OnceFunc(func() { t.watches.add(path, -1) })}
 	}
-	return answer, err
+	return response, err
 }
 
-// A watchBody notes when a watch ends.
+// A watchBody is the body of the response to a watch.
 type watchBody struct {
 	io.ReadCloser
-	closed func()
+	onClose func()
 }
 
 // Close ends the watch.
-func (b *watchBody) Close() error {
-	b.closed()
+func (b watchBody) Close() error {
+	b.onClose()
 	return b.ReadCloser.Close()
 }

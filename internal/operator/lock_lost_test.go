@@ -39,7 +39,7 @@ func TestRunReturnsIfTheLockIsLostBeforeAReleaseIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- newApplier(c, Options{}).run(t.Context(), held) }()
+	go func() { ended <- newStateMachine(c, Options{}).run(t.Context(), held) }()
 	leases.remove()
 	select {
 	case err := <-ended:

@@ -1,11 +1,11 @@
 // Package operator keeps a cluster at the release that its ClusterVersion requests, and reports the progress in its
 // status. The ClusterVersion is OpenShift's, so that oc adm upgrade is a client of it.
 //
-// Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader,
-// and begins two things: the applier (applier.go) takes a release from its source to the cluster, and keeps it in
-// place; the reconciler (reconciler.go) passes the target of the ClusterVersion (target.go) to the applier, and writes
-// the status, which package clusterversion computes. Releases are read, and images kept on disk, in releases.go; the
-// update service is queried in updates.go.
+// Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader. Two
+// types do the work. The reconciler (reconciler.go) computes the target of the ClusterVersion (target.go), sets it as
+// the input of the state machine, and writes the status, which package clusterversion computes. The state machine
+// (statemachine.go) accepts the target (rollout.go), applies it, and keeps it in place (rollout_apply.go). Releases are
+// read, and images cached on disk, in releases.go; updates.go queries the update service.
 package operator
 
 import (
@@ -78,15 +78,15 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	a := newApplier(c, o)
+	m := newStateMachine(c, o)
 	if o.NotifyDir != "" {
-		a.sender = notify.NewSender(ctx,
+		m.sender = notify.NewSender(ctx,
 			notify.Options{Folder: o.NotifyDir, Cluster: o.Cluster, Log: ctrl.Log.WithName("notify")})
-		defer func() { _ = a.sender.Close(notifyPatience) }() // which has logged what is not delivered
+		defer func() { _ = m.sender.Close(notifyPatience) }() // Close logs notifications that could not be delivered
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.health.probes(a).Serve(ctx, o.Listen) })
-	group.Go(func() error { return a.manage(ctx, connection) })
+	group.Go(func() error { return m.health.probes(m).Serve(ctx, o.Listen) })
+	group.Go(func() error { return m.manage(ctx, connection) })
 	return group.Wait()
 }
 
@@ -94,26 +94,28 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 const notifyPatience = 5 * time.Second
 
 // manage runs the controller, and leads if it gets the lock, once the API server answers.
-func (a *applier) manage(ctx context.Context, connection *rest.Config) error {
-	if err := whenServed(ctx, connection, func() error { return ensureDefinitions(ctx, a.cluster) }); err != nil {
+func (m *stateMachine) manage(ctx context.Context, connection *rest.Config) error {
+	if err := whenServed(ctx, connection, func() error { return ensureDefinitions(ctx, m.cluster) }); err != nil {
 		return ignoreCanceled(ctx, fmt.Errorf("install the definitions of ClusterVersion and ClusterOperator: %w", err))
 	}
-	m, err := newManager(a.health.watches.config(connection))
+	controllers, err := newManager(m.health.watches.config(connection))
 	if err != nil {
 		return err
 	}
-	r := &reconciler{client: m.GetClient(), cluster: a.cluster, options: a.options, applier: a}
-	if err := r.register(m); err != nil {
+	r := &reconciler{client: controllers.GetClient(), cluster: m.cluster, options: m.options, machine: m}
+	if err := r.register(controllers); err != nil {
 		return fmt.Errorf("watch ClusterVersions: %w", err)
 	}
-	if err := a.monitor.register(ctx, m, a.options.Metrics); err != nil {
+	if err := registerMonitor(ctx, controllers, m); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
-	lead := func(ctx context.Context) error { return ignoreCanceled(ctx, a.lead(ctx, connection)) }
-	if err := errors.Join(m.Add(manager.RunnableFunc(lead)), m.Add(manager.RunnableFunc(a.updates.run))); err != nil {
-		return err
+	lead := func(ctx context.Context) error { return ignoreCanceled(ctx, m.lead(ctx, connection)) }
+	for _, do := range []manager.RunnableFunc{lead, m.updates.run} {
+		if err := controllers.Add(do); err != nil {
+			return err
+		}
 	}
-	return m.Start(ctx)
+	return controllers.Start(ctx)
 }
 
 // whenServed calls a function once the API server answers, and again if it fails with an outage.
@@ -173,25 +175,25 @@ func newManager(connection *rest.Config) (ctrl.Manager, error) {
 }
 
 // lead acquires the lock of the release, and applies under it. A replica that does not get the lock waits for it.
-func (a *applier) lead(ctx context.Context, connection *rest.Config) error {
+func (m *stateMachine) lead(ctx context.Context, connection *rest.Config) error {
 	log := ctrl.LoggerFrom(ctx)
 	options := lock.Options{
-		Container: a.options.Container, Keeps: true, Wait: true, Duration: a.options.LockDuration,
+		Container: m.options.Container, Keeps: true, Wait: true, Duration: m.options.LockDuration,
 		OnHeld: func(h lock.Holder) { log.Info("waiting for the lock of the release", "holder", h.Name) },
 	}
 	if options.Container == "" {
-		options.Holder = lock.NewHolder("runlevel-operator " + a.options.Name)
+		options.Holder = lock.NewHolder("runlevel-operator " + m.options.Name)
 	}
 	var s *session.Session
 	err := whenServed(ctx, connection, func() (err error) {
-		s, err = session.Hold(ctx, a.cluster, payload.DefaultName, a.options.Namespace, options)
+		s, err = session.Hold(ctx, m.cluster, payload.DefaultName, m.options.Namespace, options)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	log.Info("holding the lock of the release")
-	return s.Release(a.run(ctx, s))
+	return s.Release(m.run(ctx, s))
 }
 
 // ignoreCanceled returns nil for an error that follows from the end of ctx.

@@ -12,9 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -43,20 +45,18 @@ const (
 	readsEvery   = 5 * time.Minute
 )
 
-// A reconciler passes the target of the ClusterVersion to the applier, and writes the progress into its status.
+// A reconciler sets the input of the state machine from the ClusterVersion, and writes the progress into its status.
 type reconciler struct {
 	client  client.Client
 	cluster *cluster.Cluster
 	options Options
-	applier *applier
+	machine *stateMachine
 
 	// The following fields are the controller's one worker's.
 	passedAt, writtenAt, readAt time.Time // the last pass, write of the status, and read of the record
 	known                       *record.Record
 	unread                      error                 // why the record could not be read then
 	deletes                     []precondition.Delete // the pending ones of the record
-	configured                  *clusterSettings
-	configuredAt                time.Time // when configured was read
 }
 
 // register adds the controller to a manager.
@@ -64,22 +64,25 @@ func (r *reconciler) register(m ctrl.Manager) error {
 	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: clusterVersionMeta.Name}}}
 	})
-	return ctrl.NewControllerManagedBy(m).For(&configv1.ClusterVersion{}).Watches(&configv1.ClusterOperator{}, enqueue).
-		Watches(&corev1.ConfigMap{},
-			enqueue).WatchesRawSource(source.Channel(r.applier.changes, &handler.EnqueueRequestForObject{})).Complete(r)
+	return ctrl.NewControllerManagedBy(m).
+		For(&configv1.ClusterVersion{}).
+		Watches(&configv1.ClusterOperator{}, enqueue).
+		Watches(&corev1.ConfigMap{}, enqueue).
+		WatchesRawSource(source.Channel(r.machine.outputChanged, &handler.EnqueueRequestForObject{})).
+		Complete(r)
 }
 
-// Reconcile passes the target of the ClusterVersion to the applier, and computes the status. A replica that does not
-// hold the lock does nothing.
+// Reconcile sets the input of the state machine from the ClusterVersion, and computes the status. A replica that does
+// not hold the lock does nothing.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	if !r.applier.holds() {
+	if !r.machine.holds() {
 		return ctrl.Result{RequeueAfter: writesEvery}, nil
 	}
 	if left := passesEvery - time.Since(r.passedAt); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	r.passedAt = time.Now()
-	defer r.applier.health.enter("the pass over the ClusterVersion")()
+	defer r.machine.health.enter("the pass over the ClusterVersion")()
 	var version configv1.ClusterVersion
 	err := r.client.Get(ctx, request.NamespacedName, &version)
 	switch {
@@ -92,25 +95,26 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case version.DeletionTimestamp != nil:
 		return ctrl.Result{}, nil // it is recreated when it is gone
 	}
-	r.applier.events.setClusterVersion(&version)
+	r.machine.events.setClusterVersion(&version)
 	return r.pass(ctx, &version)
 }
 
-// pass passes the target of the ClusterVersion to the applier, and writes the status.
+// pass sets the input of the state machine from the ClusterVersion, and writes the status.
 func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion) (ctrl.Result, error) {
 	recorded, deletes, unread := r.readRecord(ctx)
+	current := r.machine.currentRelease()
 	switch {
 	case unread == nil:
 	case cluster.IsOutage(unread):
 		return ctrl.Result{}, unread
 	default:
-		r.applier.events.write(ctx, clusterversion.RecordUnread(unread))
-		if r.known == nil || r.applier.current() == nil {
+		r.machine.events.write(ctx, clusterversion.RecordUnread(unread))
+		if r.known == nil || current == nil {
 			return r.writeUnread(ctx, version, unread)
-		} // else the release stays in place
+		} // otherwise the current release stays in place
 	}
 	from := known{record: recorded, own: r.options.Payload}
-	if current := r.applier.current(); current != nil {
+	if current != nil {
 		from.current = current.target
 	}
 	from.confirm(version)
@@ -120,7 +124,7 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 	}
 	seen, err := r.observe(ctx, informed, from, deletes)
 	switch {
-	case err != nil && (cluster.IsOutage(err) || r.applier.current() != nil):
+	case err != nil && (cluster.IsOutage(err) || current != nil):
 		return ctrl.Result{}, err
 	case err != nil:
 		return r.writeUnread(ctx, version, err)
@@ -137,7 +141,7 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 // no target.
 func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion,
 	unread error) (ctrl.Result, error) {
-	seen := clusterversion.Seen{
+	seen := clusterversion.Observation{
 		Now: r.cluster.Now(), Generation: version.Generation, Overrides: version.Spec.Overrides,
 		Acceptance: clusterversion.Acceptance{
 			Release:      version.Status.Desired,
@@ -152,46 +156,43 @@ func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterV
 	return ctrl.Result{RequeueAfter: writesEvery}, nil
 }
 
-// observe passes the target to the applier, and returns the observed state.
-func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, from known,
-	deletes []precondition.Delete) (clusterversion.Seen, error) {
+// observe sets the input of the state machine, and returns the observed state.
+func (r *reconciler) observe(
+	ctx context.Context, version *configv1.ClusterVersion, from known, deletes []precondition.Delete,
+) (seen clusterversion.Observation, err error) {
 	var operators configv1.ClusterOperatorList
-	err := r.client.List(ctx, &operators)
+	if err := r.client.List(ctx, &operators); err != nil {
+		return seen, fmt.Errorf("list ClusterOperators: %w", err)
+	}
+	target, invalid := choose(version, from)
+	settings, err := r.machine.settings.read(ctx)
 	if err != nil {
-		return clusterversion.Seen{}, fmt.Errorf("list ClusterOperators: %w", err)
+		return seen, err
 	}
-	wanted, invalid := choose(version, from)
-	invalid = append(invalid, invalidID(version)...)
-	settings, err := r.settings(ctx)
+	target.configure(settings, r.options.Features, version)
+	if target.Before != nil {
+		target.Before.configure(settings, r.options.Features, version)
+	}
+	gates, err := r.pendingAcks(ctx, target.Previous)
 	if err != nil {
-		return clusterversion.Seen{}, err
+		return seen, err
 	}
-	wanted.configure(settings, r.options.Features, version)
-	if wanted.Before != nil {
-		wanted.Before.configure(settings, r.options.Features, version)
+	seen = clusterversion.Observation{
+		Now:        r.cluster.Now(),
+		Generation: version.Generation,
+		Invalid:    append(invalid, invalidID(version)...),
+		Overrides:  version.Spec.Overrides,
+		Gates:      gates,
+		Operators:  operators.Items,
 	}
-	seen := clusterversion.Seen{
-		Now: r.cluster.Now(), Generation: version.Generation, Invalid: invalid, Overrides: version.Spec.Overrides,
-		Operators: operators.Items,
-	}
-	if seen.Gates, err = r.pendingAcks(ctx, wanted.Previous); err != nil {
-		return clusterversion.Seen{}, err
-	}
-	state := r.applier.want(wanted)
-	seen.Acceptance, seen.Applied = state.Acceptance, state.Applied
-	if seen.Applied != nil {
-		seen.Applied.Deletes = deletes
-		if seen.Applied.IsComplete {
-			r.applier.addOperators(seen.Applied, operators.Items, wanted.Previous == "")
-		}
-	}
+	out := r.machine.set(machineInput{target: target, record: from.record, deletes: deletes, observed: seen})
+	seen.Acceptance, seen.Applied = out.Acceptance, out.Applied
+	seen.Retrieved = r.machine.updates.follow(version, seen.Applied)
 	if seen.Applied != nil && len(seen.Applied.MissingOperators) > 0 {
 		if err := ensureDefinitions(ctx, r.cluster); err != nil {
-			return clusterversion.Seen{}, fmt.Errorf("make the definitions again: %w", err)
+			return seen, fmt.Errorf("create the definitions again: %w", err)
 		}
 	}
-	seen.Retrieved = r.applier.updates.follow(version, seen.Applied)
-	r.applier.tryWith(clusterversion.Risks(seen))
 	return seen, nil
 }
 
@@ -211,7 +212,6 @@ func (r *reconciler) readRecord(ctx context.Context) (*record.Record, []precondi
 			r.deletes = append(r.deletes, item)
 		}
 	}
-	r.applier.monitor.setRecord(r.known, r.deletes)
 	return r.known, r.deletes, nil
 }
 
@@ -274,4 +274,32 @@ func (r *reconciler) refuse(ctx context.Context, version *configv1.ClusterVersio
 		LastTransitionTime: metav1.NewTime(r.cluster.Now()),
 	}}
 	return client.IgnoreNotFound(r.writeStatus(ctx, version, next))
+}
+
+// onlyGates selects the ConfigMaps that the operator watches: those of admin gates and of their
+// acknowledgements. Their namespaces need not exist.
+func onlyGates() cache.ByObject {
+	only := cache.ByObject{Namespaces: map[string]cache.Config{}}
+	for _, namespacedName := range []types.NamespacedName{precondition.AdminGates, precondition.AdminAcks} {
+		only.Namespaces[namespacedName.Namespace] = cache.Config{
+			FieldSelector: fields.OneTermEqualSelector("metadata.name", namespacedName.Name),
+		}
+	}
+	return only
+}
+
+// pendingAcks returns the admin gates of a version that no administrator has acknowledged. Before a version is
+// complete, there is none to update from.
+func (r *reconciler) pendingAcks(ctx context.Context, version string) ([]precondition.AdminGate, error) {
+	if version == "" {
+		return nil, nil
+	}
+	var gates, acks corev1.ConfigMap
+	for name, found := range map[types.NamespacedName]*corev1.ConfigMap{precondition.AdminGates: &gates,
+		precondition.AdminAcks: &acks} {
+		if err := r.client.Get(ctx, name, found); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
+		}
+	}
+	return precondition.PendingAcks(gates.Data, acks.Data, version), nil
 }

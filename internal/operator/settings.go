@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -13,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -28,7 +29,8 @@ type clusterSettings struct {
 	features  *configv1.FeatureGate // nil where the cluster has none
 }
 
-// settingsObjects are the objects with the settings. Their kinds are OpenShift's, and need not be served.
+// settingsObjects are the objects with the settings, in the order of readSettings. Their kinds are OpenShift's, and
+// need not be served.
 var settingsObjects = []kinds.ID{
 	{Group: configv1.GroupName, Kind: "APIServer", Name: "cluster"},
 	{Group: configv1.GroupName, Kind: "FeatureGate", Name: "cluster"},
@@ -36,51 +38,82 @@ var settingsObjects = []kinds.ID{
 	{Group: configv1.GroupName, Kind: "Proxy", Name: "cluster"},
 }
 
-// watchSettings has the settings read again when one of their objects changes. A release may bring their kinds, so the
-// watches begin again when a release is complete.
-func (a *applier) watchSettings(ctx context.Context) {
-	for ctx.Err() == nil {
-		for range tombstone.Watch(ctx, a.cluster, settingsObjects) {
-			a.settingsChanged.Store(true)
-			a.notify()
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(readsEvery):
-		case <-a.completed:
-		}
-	}
+// A settingsReader reads the settings of the cluster, and watches their objects.
+type settingsReader struct {
+	cluster *cluster.Cluster
+	notify  func()      // is called when the settings may have changed
+	isStale atomic.Bool // the settings may have changed
+	round   round       // ends when watches of kinds that were not served begin again
+
+	// The following fields are the controller's one worker's.
+	known  *clusterSettings
+	readAt time.Time
 }
 
-// settings returns the settings of the cluster. Those of before stay while they can't be read.
-func (r *reconciler) settings(ctx context.Context) (clusterSettings, error) {
-	isChanged := r.applier.settingsChanged.Swap(false)
-	if r.configured != nil && !isChanged && time.Since(r.configuredAt) < readsEvery {
-		return *r.configured, nil
+// watch watches the objects with the settings until ctx ends. A release may bring their kinds, so the watches begin
+// again after restart.
+func (s *settingsReader) watch(ctx context.Context) error {
+	for ctx.Err() == nil {
+		round := s.round.begin(ctx)
+		for range tombstone.Watch(ctx, s.cluster, settingsObjects) {
+			s.isStale.Store(true)
+			s.notify()
+		}
+		pause(round, readsEvery)
 	}
-	found, err := readSettings(ctx, r.cluster)
+	return nil
+}
+
+// restart begins the watches again that have ended because their kinds were not served.
+func (s *settingsReader) restart() { s.round.end() }
+
+// read returns the settings of the cluster. While they can't be read, it returns those of the last time.
+func (s *settingsReader) read(ctx context.Context) (clusterSettings, error) {
+	isStale := s.isStale.Swap(false)
+	if s.known != nil && !isStale && time.Since(s.readAt) < readsEvery {
+		return *s.known, nil
+	}
+	found, err := readSettings(ctx, s.cluster)
 	switch {
 	case err == nil:
-		r.configured = &found
-	case r.configured == nil:
+		s.known = &found
+	case s.known == nil:
 		return found, err
 	default:
 		ctrl.LoggerFrom(ctx).Info("settings of the cluster not read", "reason", err.Error())
 	}
-	r.configuredAt = time.Now()
-	return *r.configured, nil
+	s.readAt = time.Now()
+	return *s.known, nil
 }
 
+// readSettings reads the settings of the cluster. Their kinds are OpenShift's: other clusters have none.
 func readSettings(ctx context.Context, c *cluster.Cluster) (found clusterSettings, err error) {
-	if found.injection, err = readInjection(ctx, c); err != nil {
-		return found, err
-	}
+	var proxy configv1.Proxy
+	var server configv1.APIServer
+	var infrastructure configv1.Infrastructure
 	var gate configv1.FeatureGate
-	exists, err := readConfig(ctx, c, "FeatureGate", &gate)
-	if exists {
+	exists := map[any]bool{}
+	objects := []any{&server, &gate, &infrastructure, &proxy}
+	for i, object := range objects {
+		if exists[object], err = readConfig(ctx, c, settingsObjects[i], object); err != nil {
+			return found, err
+		}
+	}
+	found.injection = payload.Injection{
+		HTTPProxy: proxy.Status.HTTPProxy, HTTPSProxy: proxy.Status.HTTPSProxy, NoProxy: proxy.Status.NoProxy,
+	}
+	if exists[&server] {
+		profile := tlsProfile(server.Spec.TLSSecurityProfile)
+		found.injection.MinTLSVersion = string(profile.MinTLSVersion)
+		found.injection.CipherSuites = crypto.OpenSSLToIANACipherSuites(profile.Ciphers)
+	}
+	if address, err := url.Parse(infrastructure.Status.APIServerInternalURL); err == nil && address.Hostname() != "" {
+		found.injection.APIHost, found.injection.APIPort = address.Hostname(), cmp.Or(address.Port(), "443")
+	}
+	if exists[&gate] {
 		found.features = &gate
 	}
-	return found, err
+	return found, nil
 }
 
 // configure applies the settings of the cluster to a target. The features that the operator was started with are those
@@ -97,52 +130,21 @@ func (t *target) configure(settings clusterSettings, started Features, v *config
 	t.Features = featuresOf(settings.features, version, t.Previous)
 }
 
-// readInjection reads the settings of the cluster. The kinds are OpenShift's: elsewhere there is nothing to inject.
-func readInjection(ctx context.Context, c *cluster.Cluster) (payload.Injection, error) {
-	var proxy configv1.Proxy
-	var server configv1.APIServer
-	var infrastructure configv1.Infrastructure
-	if _, err := readConfig(ctx, c, "Proxy", &proxy); err != nil {
-		return payload.Injection{}, err
-	}
-	hasServer, err := readConfig(ctx, c, "APIServer", &server)
-	if err != nil {
-		return payload.Injection{}, err
-	}
-	if _, err := readConfig(ctx, c, "Infrastructure", &infrastructure); err != nil {
-		return payload.Injection{}, err
-	}
-	found := payload.Injection{
-		HTTPProxy:  proxy.Status.HTTPProxy,
-		HTTPSProxy: proxy.Status.HTTPSProxy,
-		NoProxy:    proxy.Status.NoProxy,
-	}
-	if hasServer {
-		profile := tlsProfile(server.Spec.TLSSecurityProfile)
-		found.MinTLSVersion, found.CipherSuites = string(profile.MinTLSVersion),
-			crypto.OpenSSLToIANACipherSuites(profile.Ciphers)
-	}
-	if address, err := url.Parse(infrastructure.Status.APIServerInternalURL); err == nil && address.Hostname() != "" {
-		found.APIHost, found.APIPort = address.Hostname(), cmp.Or(address.Port(), "443")
-	}
-	return found, nil
-}
-
-// readConfig reads the object "cluster" of a kind of OpenShift's configuration, and returns whether there is one.
-func readConfig(ctx context.Context, c *cluster.Cluster, kind string, into any) (bool, error) {
-	resource, err := c.FindKind(ctx, schema.GroupKind{Group: configv1.GroupName, Kind: kind})
-	if errors.Is(err, cluster.ErrNotServed) {
+// readConfig reads an object of OpenShift's configuration, and reports whether it exists.
+func readConfig(ctx context.Context, c *cluster.Cluster, id kinds.ID, into any) (exists bool, err error) {
+	resource, err := c.FindKind(ctx, id.GroupKind())
+	switch {
+	case errors.Is(err, cluster.ErrNotServed):
 		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for %s of OpenShift: %w", id.Kind, err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("look for %s of OpenShift: %w", kind, err)
-	}
-	object, err := c.In(resource, "").Get(ctx, "cluster", metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	object, err := c.In(resource, "").Get(ctx, id.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
 		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s cluster: %w", kind, err)
+	case err != nil:
+		return false, fmt.Errorf("read %s %s: %w", id.Kind, id.Name, err)
 	}
 	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
@@ -158,4 +160,40 @@ func tlsProfile(requested *configv1.TLSSecurityProfile) *configv1.TLSProfileSpec
 		profile = configv1.TLSProfiles[requested.Type]
 	}
 	return cmp.Or(profile, configv1.TLSProfiles[crypto.DefaultTLSProfileType])
+}
+
+// Features are the feature set of a cluster, and the feature gates that are on in it. Empty fields filter as those of
+// payload.Filter.
+type Features struct {
+	Set   string
+	Gates []string
+}
+
+// featuresOf returns the features of FeatureGate "cluster" for a release: the gates of the first of some versions that
+// its status lists. A custom feature set whose status lists none of them has the gates of its spec.
+func featuresOf(gate *configv1.FeatureGate, versions ...string) Features {
+	found := Features{Set: cmp.Or(string(gate.Spec.FeatureSet), payload.DefaultFeatureSet), Gates: []string{}}
+	for _, name := range enabledGates(gate, versions) {
+		found.Gates = append(found.Gates, string(name))
+	}
+	slices.Sort(found.Gates)
+	return found
+}
+
+func enabledGates(gate *configv1.FeatureGate, versions []string) (enabled []configv1.FeatureGateName) {
+	for _, version := range versions {
+		for _, details := range gate.Status.FeatureGates {
+			if details.Version != version || version == "" {
+				continue
+			}
+			for _, attributes := range details.Enabled {
+				enabled = append(enabled, attributes.Name)
+			}
+			return enabled
+		}
+	}
+	if gate.Spec.FeatureSet == configv1.CustomNoUpgrade && gate.Spec.CustomNoUpgrade != nil {
+		return gate.Spec.CustomNoUpgrade.Enabled
+	}
+	return nil
 }

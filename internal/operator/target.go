@@ -3,8 +3,10 @@ package operator
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/uuid"
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -245,4 +247,72 @@ func imageIn(entry record.HistoryEntry) string {
 		return ""
 	}
 	return entry.Source
+}
+
+// historyOf returns the history of a ClusterVersion with the entries that only the record has: all of them for one that
+// is new or was recreated, and updates that the command line has begun since. Applies of the same release, with other
+// filters, are no updates.
+func (k *known) historyOf(v *configv1.ClusterVersion) []configv1.UpdateHistory {
+	before, known := v.Status.History, k.record
+	var history []configv1.UpdateHistory
+	for _, entry := range known.History {
+		image := k.recordedImage(v, entry)
+		isKnown := len(before) > 0 &&
+			(before[0].Version == entry.Version && before[0].Image == image ||
+				!before[0].StartedTime.Before(&entry.Started))
+		if isKnown {
+			break
+		}
+		history = append(history, configv1.UpdateHistory{
+			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: image, StartedTime: entry.Started,
+			CompletionTime: entry.Completed,
+			Verified:       entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
+		})
+	}
+	before = slices.Clone(before)
+	if len(history) > 0 && len(before) > 0 && before[0].CompletionTime == nil {
+		before[0].CompletionTime = &history[len(history)-1].StartedTime // it was superseded
+	}
+	history = append(history, before...)
+	for i := range history {
+		if i > 0 && history[i].State == configv1.PartialUpdate {
+			completeAsRecorded(&history[i], known)
+		}
+	}
+	return history
+}
+
+// completeAsRecorded completes a superseded entry that is completed in the record: the next update may have begun
+// before that could be written.
+func completeAsRecorded(superseded *configv1.UpdateHistory, known *record.Record) {
+	at := slices.IndexFunc(known.History, func(e record.HistoryEntry) bool {
+		return e.Version == superseded.Version && imageIn(e) == superseded.Image &&
+			!superseded.StartedTime.Before(&e.Started)
+	})
+	if at >= 0 && known.History[at].State == record.Completed {
+		superseded.State, superseded.CompletionTime = configv1.CompletedUpdate, known.History[at].Completed
+	}
+}
+
+// invalidID returns the errors in spec.clusterID of a ClusterVersion, in the words of the cluster-version operator.
+// They stop no update.
+func invalidID(v *configv1.ClusterVersion) []string {
+	text := string(v.Spec.ClusterID)
+	id, err := uuid.Parse(text)
+	switch {
+	case text == "":
+		return nil
+	case err != nil, id.Variant() != uuid.RFC4122:
+		return []string{fmt.Sprintf("spec.clusterID: Invalid value: %q: must be an RFC4122-variant UUID", text)}
+	case id.Version() != 4:
+		return []string{fmt.Sprintf("spec.clusterID: Invalid value: %q: must be a version-4 UUID", text)}
+	default:
+		return nil
+	}
+}
+
+// changesArchitecture reports whether an update without an image requests another architecture than the release has, as
+// "oc adm upgrade --to-multi-arch" does with the version that the cluster has.
+func changesArchitecture(v *configv1.ClusterVersion, update configv1.Update) bool {
+	return update.Image == "" && update.Architecture != "" && update.Architecture != v.Status.Desired.Architecture
 }

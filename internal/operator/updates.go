@@ -27,10 +27,10 @@ type updates struct {
 	fetch    func(context.Context, updateservice.Query) (*clusterversion.Offer, error)
 	insecure bool   // plain http will do
 	notify   func() // is called when the retrieved updates have changed
+	round    round  // ends when the query changes
 
 	mu        sync.Mutex
 	query     updateservice.Query
-	changed   chan struct{} // closed when the query is another one
 	retrieved clusterversion.Retrieved
 	// the generation of the ClusterVersion whose lists are taken over from the operator before; -1 for none
 	inherits int64
@@ -45,38 +45,31 @@ func newUpdates(insecure bool, notify func()) *updates {
 		defer client.CloseIdleConnections()
 		return updateservice.Fetch(ctx, client, query)
 	}
-	return &updates{fetch: fetch, insecure: insecure, notify: notify, changed: make(chan struct{})}
+	return &updates{fetch: fetch, insecure: insecure, notify: notify}
 }
 
 // run fetches updates until ctx ends.
 func (u *updates) run(ctx context.Context) error {
-	for {
-		query, changed := u.next()
-		var again <-chan time.Time
-		if query != (updateservice.Query{}) {
-			u.try(ctx, query, changed)
-			again = time.After(wait.Jitter(fetchEvery, 1))
+	for ctx.Err() == nil {
+		round := u.round.begin(ctx)
+		var interval time.Duration
+		if query := u.currentQuery(); query != (updateservice.Query{}) {
+			u.try(round, query)
+			interval = wait.Jitter(fetchEvery, 1)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		case <-again:
-		}
+		pause(round, interval)
 	}
+	return nil
 }
 
-// next returns the query, and a channel that is closed when it changes.
-func (u *updates) next() (updateservice.Query, <-chan struct{}) {
+func (u *updates) currentQuery() updateservice.Query {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.query, u.changed
+	return u.query
 }
 
 // try fetches once, unless the query changes before there is an answer.
-func (u *updates) try(ctx context.Context, query updateservice.Query, changed <-chan struct{}) {
-	ctx, cancel := withCancelOn(ctx, changed)
-	defer cancel()
+func (u *updates) try(ctx context.Context, query updateservice.Query) {
 	offer, err := u.fetch(ctx, query)
 	if ctx.Err() != nil {
 		return
@@ -122,8 +115,7 @@ func (u *updates) follow(v *configv1.ClusterVersion, applied *clusterversion.App
 			u.retrieved.Offer, u.retrieved.Time, u.retrieved.IsInherited = offer, time.Now(), true
 		}
 		u.inherits = -1
-		close(u.changed)
-		u.changed = make(chan struct{})
+		u.round.end()
 	}
 	known := u.retrieved
 	return &known

@@ -68,10 +68,10 @@ func (f *setupFlags) check() error {
 
 // An OperatorReport is the result of an install or uninstall of the operator, or of its dry run.
 type OperatorReport struct {
-	Release string                 `json:"release,omitempty"`
-	Image   string                 `json:"image,omitempty"`
-	DryRun  bool                   `json:"dryRun,omitempty"`
-	Objects []setup.OperatorChange `json:"objects"`
+	Release string         `json:"release,omitempty"`
+	Image   string         `json:"image,omitempty"`
+	DryRun  bool           `json:"dryRun,omitempty"`
+	Objects []setup.Change `json:"objects"`
 }
 
 // run connects to the cluster, and prints the changes that an action makes. In text, each is printed at once, and a
@@ -85,7 +85,7 @@ func (f *setupFlags) run(ctx context.Context, streams core.Streams, report Opera
 	report.DryRun = f.dryRun.IsEnabled()
 	err = act(&setup.Installer{
 		Cluster: c, IsDryRun: report.DryRun, OnWarning: func(warnings []string) { core.Warn(streams.Err, warnings) },
-		OnChange: func(change setup.OperatorChange) {
+		OnChange: func(change setup.Change) {
 			report.Objects = append(report.Objects, change)
 			if f.format == core.Text {
 				printChange(streams.Out, change, report.DryRun)
@@ -100,7 +100,7 @@ func (f *setupFlags) run(ctx context.Context, streams core.Streams, report Opera
 	}))
 }
 
-func printChange(out io.Writer, change setup.OperatorChange, isDryRun bool) {
+func printChange(out io.Writer, change setup.Change, isDryRun bool) {
 	text := fmt.Sprintf("%-11s %s", change.Action, change.Object)
 	if change.Message != "" {
 		text += ": " + change.Message
@@ -231,8 +231,8 @@ func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
 }
 
 // program returns the program of the flags. It pulls the release if its digest or the operator's image is not known.
-func (f *installFlags) program(ctx context.Context, progress io.Writer) (setup.OperatorProgram, error) {
-	program := setup.OperatorProgram{Image: f.image, Release: f.release}
+func (f *installFlags) program(ctx context.Context, progress io.Writer) (setup.Program, error) {
+	program := setup.Program{Image: f.image, Release: f.release}
 	if f.image != "" {
 		if _, err := parseImage("image", f.image, ""); err != nil {
 			return program, err

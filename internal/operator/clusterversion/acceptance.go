@@ -13,11 +13,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// setReleaseAccepted sets ReleaseAccepted: Unknown while a release is being accepted. For an image that is tried again,
-// or retrieved again after a restart, it keeps its status until the outcome is known.
+// setReleaseAccepted sets ReleaseAccepted, which is Unknown until the outcome is known. If the image is retrieved
+// again, by a retry or after a restart, the previous outcome stays meanwhile.
 func (b *builder) setReleaseAccepted() {
-	requested := b.seen.Acceptance
-	if applied := b.seen.Applied; applied != nil && requested.Release.Version == "" &&
+	requested := b.observed.Acceptance
+	if applied := b.observed.Applied; applied != nil && requested.Release.Version == "" &&
 		requested.Release.Image == applied.Release.Image {
 		requested.Release.Version = applied.Release.Version
 	}
@@ -26,19 +26,19 @@ func (b *builder) setReleaseAccepted() {
 	case requested.Err != nil:
 		b.set(ReleaseAccepted, configv1.ConditionFalse, string(requested.Phase), requested.message())
 	case requested.Phase == Accepted:
-		b.set(ReleaseAccepted, configv1.ConditionTrue, string(requested.Phase), withUnverified(b, requested.message()))
-	case isDecided(b, requested):
+		b.set(ReleaseAccepted, configv1.ConditionTrue, string(requested.Phase), b.withUnverified(requested.message()))
+	case b.isDecided(requested):
 	default:
 		b.set(ReleaseAccepted, configv1.ConditionUnknown, string(requested.Phase), requested.message())
 	}
 }
 
-// notVerified begins the part of a message on a missing verification.
+// notVerified begins the part of a message about a missing verification.
 const notVerified = "; not verified: "
 
-// withUnverified returns a message with the part on a missing verification that the condition already has: it is not
-// known any more after a restart.
-func withUnverified(b *builder, message string) string {
+// withUnverified adds to a message the part about a missing verification that the condition has: a restarted operator
+// does not know it.
+func (b *builder) withUnverified(message string) string {
 	if before := b.find(ReleaseAccepted); before != nil && strings.HasPrefix(before.Message, message+notVerified) {
 		return before.Message
 	}
@@ -46,13 +46,13 @@ func withUnverified(b *builder, message string) string {
 }
 
 // isDecided reports whether the condition already has the outcome for the image.
-func isDecided(b *builder, requested Acceptance) bool {
+func (b *builder) isDecided(requested Acceptance) bool {
 	before := b.find(ReleaseAccepted)
 	return before != nil && requested.Release.Image != "" && before.Status != configv1.ConditionUnknown &&
 		strings.Contains(before.Message, fmt.Sprintf("image=%q", requested.Release.Image))
 }
 
-// The words of a phase while it runs, and when it has failed.
+// phaseWords describe a phase while it runs, and after it has failed.
 var phaseWords = map[AcceptancePhase]struct{ runs, failed string }{
 	Retrieving: {"Retrieving and verifying payload", "Retrieving payload failed"},
 	Loading:    {"Loading payload", "Loading payload failed"},
@@ -61,7 +61,7 @@ var phaseWords = map[AcceptancePhase]struct{ runs, failed string }{
 	Accepted:   {"Payload loaded", "Payload loaded"},
 }
 
-// message returns the phase of the release, and what blocks it.
+// message returns the phase of the release, and why it is refused.
 func (a Acceptance) message() string {
 	words := phaseWords[a.Phase]
 	switch {
@@ -121,36 +121,36 @@ type Event struct {
 	Reason, Message string
 }
 
-// mostEvent is how many bytes of an event's message the API server accepts.
+// mostEvent is the maximum length of an event's message that the API server accepts, in bytes.
 const mostEvent = 1024
 
-// Announce returns the events of a release that has reached a phase, or is blocked in it, in their order. They are
-// written once, when the phase or the error has changed.
+// Announce returns the events of a requested release that has entered a phase, or is refused in it, in their order. The
+// caller writes them once for each phase and each error.
 func Announce(a Acceptance) []Event {
 	switch {
 	case a.Err != nil && a.Phase == Judging:
-		return []Event{warning("PreconditionBlock", a.message())}
+		return []Event{newEvent(true, "PreconditionBlock", a.message())}
 	case a.Err != nil:
-		return []Event{warning(string(a.Phase)+"Failed", a.message())}
+		return []Event{newEvent(true, string(a.Phase)+"Failed", a.message())}
 	case a.Phase == Retrieving || a.Phase == Loading:
-		return []Event{normal(string(a.Phase), a.message())}
+		return []Event{newEvent(false, string(a.Phase), a.message())}
 	case a.Phase == Accepted:
-		return append(a.findingEvents(), normal(string(a.Phase), a.message()))
+		return append(a.findingEvents(), newEvent(false, string(a.Phase), a.message()))
 	default:
 		return nil
 	}
 }
 
 // RecordUnread returns the event of a record that can't be read.
-func RecordUnread(why error) Event {
-	return warning(cmp.Or(reason.Of(why), "ReleaseRecordUnreadable"), why.Error())
+func RecordUnread(err error) Event {
+	return newEvent(true, cmp.Or(reason.Of(err), "ReleaseRecordUnreadable"), err.Error())
 }
 
 // findingEvents returns the events of the findings of the gate on an accepted release.
 func (a Acceptance) findingEvents() []Event {
 	var all []Event
 	if a.AcceptedRisk != "" {
-		all = append(all, warning(string(Retrieving), a.AcceptedRisk))
+		all = append(all, newEvent(true, string(Retrieving), a.AcceptedRisk))
 	}
 	wasBlocked := len(precondition.Blocking(a.Findings)) > 0
 	if len(a.Findings) > 0 {
@@ -158,23 +158,17 @@ func (a Acceptance) findingEvents() []Event {
 		if wasBlocked {
 			title = "Forced through blocking failures of payload loaded " + a.payload()
 		}
-		all = append(all, warning("PreconditionWarn", list(title, findingLines(a.Findings))))
+		all = append(all, newEvent(true, "PreconditionWarn", list(title, findingLines(a.Findings))))
 	}
 	if a.WasJudged && !wasBlocked {
-		all = append(all, normal("PreconditionsPassed", "preconditions passed for payload loaded "+a.payload()))
+		all = append(all, newEvent(false, "PreconditionsPassed",
+			"preconditions passed for payload loaded "+a.payload()))
 	}
 	return all
 }
 
-func normal(reason, message string) Event {
-	return Event{Reason: reason, Message: eventMessage(message)}
-}
-
-func warning(reason, message string) Event {
-	return Event{IsWarning: true, Reason: reason, Message: eventMessage(message)}
-}
-
-// eventMessage returns a message in one line, no longer than the API server accepts.
-func eventMessage(message string) string {
-	return printable.Truncate(strings.ReplaceAll(message, "\n", " // "), mostEvent)
+// newEvent returns an event with a message in one line, no longer than the API server accepts.
+func newEvent(isWarning bool, reason, message string) Event {
+	message = printable.Truncate(strings.ReplaceAll(message, "\n", " // "), mostEvent)
+	return Event{IsWarning: isWarning, Reason: reason, Message: message}
 }

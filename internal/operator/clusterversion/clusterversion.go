@@ -1,10 +1,10 @@
-// Package clusterversion computes the status of a ClusterVersion: conditions, history and the version, from the state
-// that the operator has observed at one moment and from the previous status. It is pure: it sends no requests, and the
-// time is that of the observation.
+// Package clusterversion computes the status of a ClusterVersion: conditions, history and the version. The input is the
+// previous status, and the state of the cluster and of the operator at one moment. The package is pure: it sends no
+// requests, and it reads no clock.
 //
-// Next is the call to start from; Risks are what blocks a minor update, and Announce returns the events of a release
-// that is being accepted. The types and reasons are those of OpenShift's cluster-version operator, so that oc and other
-// clients can read them.
+// Next is the call to start from. Risks returns the risks that block a minor update, and Announce returns the events of
+// a requested release. The types and reasons are those of OpenShift's cluster-version operator: oc and other clients
+// can read them.
 package clusterversion
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// Seen is the state that the operator has observed at one moment.
-type Seen struct {
+// An Observation is the state of the cluster and of the operator at one moment.
+type Observation struct {
 	Now        time.Time
 	Generation int64    // of the ClusterVersion whose spec was read
 	Invalid    []string // the errors in its spec; a sentence each
@@ -27,72 +27,69 @@ type Seen struct {
 	Gates     []precondition.AdminGate     // that no administrator has acknowledged
 	Operators []configv1.ClusterOperator   // all of the cluster
 
-	// Acceptance is the phase of the release that the spec requests, from its retrieval until it is applied.
+	// Acceptance is the state of the release that the spec requests.
 	Acceptance Acceptance
-	// Applied is the release that is applied, or kept in place. It is nil until the first one is.
+	// Applied is the current release. It is nil until a release is accepted.
 	Applied *AppliedRelease
-	// Retrieved is the last answer of the update service. Nil leaves the updates of the previous status as they are.
+	// Retrieved is the last response of the update service. Nil leaves the updates of the previous status unchanged.
 	Retrieved *Retrieved
 }
 
-// An AppliedRelease is a release that is being applied, or is kept in place, and its progress.
+// An AppliedRelease is the current release and its progress: the operator applies it, or keeps it in place.
 type AppliedRelease struct {
 	Release      configv1.Release
-	Hash         string // of its files, as they are kept on the cluster
+	Hash         string // of the copy of its files on the cluster
 	Forced       string // the risks that were accepted; empty if there were none
 	Verified     bool   // its signature was verified
 	Capabilities configv1.ClusterVersionCapabilitiesStatus
-	// Implicit are the capabilities that are enabled though the spec does not enable them, as they were before.
+	// Implicit are capabilities that stay enabled because they were before, although the spec does not enable them.
 	Implicit []configv1.ClusterVersionCapability
 
 	Mode        graph.Mode // graph.Reconcile if it was complete once; empty until the record has the apply
 	Done, Total int        // manifests
-	IsComplete  bool       // all of it was applied, and is ready
-	// Problems are the waits and failures that keep it from being complete, or from being kept in place.
+	IsComplete  bool       // all objects were applied, and are ready
+	// Problems are the waits and failures because of which the release is not complete, or not kept in place.
 	Problems []ReleaseProblem
-	// MissingOperators are the ClusterOperators of a complete release that do not exist. They may have been deleted
-	// with their definition, and their conditions are not known.
+	// MissingOperators are the ClusterOperators of a complete release that do not exist. Their conditions are unknown:
+	// they may have been deleted with their definition.
 	MissingOperators []string
-	// Deletes are the pending ones.
-	Deletes []precondition.Delete
+	Deletes          []precondition.Delete // the pending ones
 }
 
-// A ReleaseProblem is an object that does not match the release, and what it waits for or why it has failed, or a
-// failure without an object.
+// A ReleaseProblem is a failure, or an object that the operator waits for.
 type ReleaseProblem struct {
 	apply.Wait
-	IsWait bool // it is waited for; otherwise it has failed
+	IsWait      bool // the operator waits for the object; otherwise there is a failure
+	IsContested bool // another writer reverts repairs of the object again and again
 }
 
-// HasObject reports whether the problem is one of an object.
+// HasObject reports whether the problem is about an object.
 func (p ReleaseProblem) HasObject() bool { return p.ID.Kind != "" }
 
-// An AcceptancePhase is a phase of a release before it is applied.
+// An AcceptancePhase is a state of the requested release.
 type AcceptancePhase string
 
 // The phases, in their order. Events are named after them.
 const (
-	Retrieving AcceptancePhase = "RetrievePayload"      // its image is read
-	Loading    AcceptancePhase = "LoadPayload"          // its manifests are read
-	Verifying  AcceptancePhase = "VerifyPayloadVersion" // its version is compared with the requested one
-	Judging    AcceptancePhase = "PreconditionChecks"   // the gate runs
-	Accepted   AcceptancePhase = "PayloadLoaded"        // it is applied
+	Retrieving AcceptancePhase = "RetrievePayload"      // the operator verifies signatures, and pulls the image
+	Loading    AcceptancePhase = "LoadPayload"          // it reads the manifests
+	Verifying  AcceptancePhase = "VerifyPayloadVersion" // it compares the version with the requested one
+	Judging    AcceptancePhase = "PreconditionChecks"   // it runs the gate
+	Accepted   AcceptancePhase = "PayloadLoaded"        // the release is the current one
 )
 
-// An Acceptance is the state of the requested release before it is applied.
+// An Acceptance is the state of the requested release, until it is the current one.
 type Acceptance struct {
-	Release      configv1.Release // as requested: its version may be empty, and its image
+	Release      configv1.Release // as requested: its version or its image may be empty
 	Architecture string
-	FeatureSet   string // that the cluster has chosen; empty or "Default" if it has chosen none
+	FeatureSet   string // of the cluster; empty or "Default" if none is set
 	Phase        AcceptancePhase
-	// Err is why it is not accepted. It is tried again. Nil means that the phase runs, or that the release is accepted.
-	Err error
-	// Findings are those of the gate, of a requested release.
-	Findings  []precondition.CheckFinding
-	WasJudged bool // the gate ran: it does not judge the release that an operator starts with
-	// Unverified is why a release was accepted although nothing has verified its image. It is empty if the image was
-	// verified, or nothing new is known.
+	// Err is why the release is refused in this phase; nil while the phase runs, and once the release is accepted.
+	Err       error
+	Findings  []precondition.CheckFinding // of the gate
+	WasJudged bool                        // the gate ran
+	// Unverified is why no signature of the image was verified, if the current release requires none.
 	Unverified string
-	// AcceptedRisk is why the image could not be verified, of a release that was forced.
+	// AcceptedRisk is why the image could not be verified, if the release was forced.
 	AcceptedRisk string
 }

@@ -14,56 +14,55 @@ import (
 
 // setHealth sets Failing and Progressing.
 func (b *builder) setHealth(applied AppliedRelease) {
-	found := b.sort(applied)
+	problems := b.problemsBySeverity(applied.Problems)
 	switch {
-	case len(found[fails]) > 0: // beside which a degraded operator counts as well
-		b.setFailing(applied,
-			b.summarize(slices.SortedStableFunc(slices.Values(slices.Concat(found[fails], found[limited])),
-				compareProblems), applied.wasCompleted()))
+	case len(problems[fails]) > 0:
+		failing := slices.Concat(problems[fails], problems[limited]) // a degraded operator counts beside other failures
+		slices.SortStableFunc(failing, compareProblems)
+		b.setFailing(nameOf(applied.Release), b.wasCompleted, b.summarize(failing))
 		return
-	case len(found[slow]) > 0:
-		b.set(Failing, configv1.ConditionUnknown, slowReason(found[slow]), slowMessage(found[slow]))
+	case len(problems[slow]) > 0:
+		b.set(Failing, configv1.ConditionUnknown, slowReason(problems[slow]), slowMessage(problems[slow]))
 	default:
 		b.set(Failing, configv1.ConditionFalse, "", "")
 	}
-	if applied.wasCompleted() {
-		b.setKept()
+	if b.wasCompleted {
+		b.setComplete()
 		return
 	}
-	b.setWorking(applied, found)
+	b.setWorking(applied, problems)
 }
 
-// sort returns the problems by severity, in order. Of several that compare as equal, the gravest counts.
-func (b *builder) sort(applied AppliedRelease) map[severity][]ReleaseProblem {
-	severityOf := func(p ReleaseProblem) severity { return p.severity(applied.wasCompleted(), b.seen.Now) }
-	ordered := slices.SortedStableFunc(slices.Values(applied.Problems), func(x, y ReleaseProblem) int {
-		return cmp.Or(compareProblems(x, y), cmp.Compare(severityOf(y), severityOf(x)), cmp.Compare(x.Effect, y.Effect),
-			x.Since.Compare(y.Since))
+// problemsBySeverity returns the sorted problems of each severity. Of several that compare as equal, it returns the
+// most severe one.
+func (b *builder) problemsBySeverity(all []ReleaseProblem) map[severity][]ReleaseProblem {
+	ordered := slices.SortedStableFunc(slices.Values(all), func(x, y ReleaseProblem) int {
+		return cmp.Or(compareProblems(x, y), cmp.Compare(b.severityOf(y), b.severityOf(x)),
+			cmp.Compare(x.Effect, y.Effect), x.Since.Compare(y.Since))
 	})
-	found := map[severity][]ReleaseProblem{}
-	for _, p := range slices.CompactFunc(ordered, func(x, y ReleaseProblem) bool {
-		return compareProblems(x, y) == 0
-	}) {
-		found[severityOf(p)] = append(found[severityOf(p)], p)
+	isSame := func(x, y ReleaseProblem) bool { return compareProblems(x, y) == 0 }
+	problems := map[severity][]ReleaseProblem{}
+	for _, p := range slices.CompactFunc(ordered, isSame) {
+		severity := b.severityOf(p)
+		problems[severity] = append(problems[severity], p)
 	}
-	return found
+	return problems
 }
 
-func (b *builder) setFailing(applied AppliedRelease, of failure) {
-	b.set(Failing, configv1.ConditionTrue, of.reason, of.message)
-	version := nameOf(applied.Release)
-	if applied.wasCompleted() {
-		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, of.reason,
-			"Error while reconciling "+version+": "+of.summary)
-		return
+// setFailing sets Failing and Progressing for a failure of a release.
+func (b *builder) setFailing(version string, wasCompleted bool, f failure) {
+	b.set(Failing, configv1.ConditionTrue, f.reason, f.message)
+	status, title := configv1.ConditionTrue, "Unable to apply "
+	if wasCompleted {
+		status, title = configv1.ConditionFalse, "Error while reconciling "
 	}
-	b.set(configv1.OperatorProgressing, configv1.ConditionTrue, of.reason, "Unable to apply "+version+": "+of.summary)
+	b.set(configv1.OperatorProgressing, status, f.reason, title+version+": "+f.summary)
 }
 
-// setKept sets Progressing of a release that is complete.
-func (b *builder) setKept() {
+// setComplete sets Progressing for a complete release.
+func (b *builder) setComplete() {
 	version := nameOf(b.next.Desired)
-	if len(b.seen.Invalid) > 0 {
+	if len(b.observed.Invalid) > 0 {
 		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, ReasonInvalid,
 			"Stopped at "+version+": the cluster version is invalid")
 		return
@@ -71,22 +70,19 @@ func (b *builder) setKept() {
 	b.set(configv1.OperatorProgressing, configv1.ConditionFalse, "", "Cluster version is "+version)
 }
 
-// setWorking sets Progressing of a release that is being applied, and goes on.
-func (b *builder) setWorking(applied AppliedRelease, found map[severity][]ReleaseProblem) {
-	why := waitReason(found)
-	text := "Working towards " + nameOf(applied.Release)
-	if wait := waitText(found); wait != "" && applied.counts() != "" {
-		text += ": " + applied.counts() + ", " + wait
-	} else if all := wait + applied.counts(); all != "" {
-		text += ": " + all
+// setWorking sets Progressing for a release whose apply continues.
+func (b *builder) setWorking(applied AppliedRelease, problems map[severity][]ReleaseProblem) {
+	reason := waitReason(problems)
+	text := joined(": ", "Working towards "+nameOf(applied.Release),
+		joined(", ", applied.counts(), waitText(problems)))
+	if len(b.observed.Invalid) > 0 {
+		reason = ReasonInvalid
+		text += "; the cluster version is invalid"
 	}
-	if len(b.seen.Invalid) > 0 {
-		why, text = ReasonInvalid, text+"; the cluster version is invalid"
-	}
-	b.set(configv1.OperatorProgressing, configv1.ConditionTrue, why, text)
+	b.set(configv1.OperatorProgressing, configv1.ConditionTrue, reason, text)
 }
 
-// counts returns the progress of an apply; empty before the first object is done.
+// counts returns the progress of an apply. It is empty before the first object is done.
 func (a AppliedRelease) counts() string {
 	if a.Done <= 0 || a.Total <= 0 {
 		return ""
@@ -95,39 +91,37 @@ func (a AppliedRelease) counts() string {
 	return fmt.Sprintf("%d of %d done (%d%% complete)", done, a.Total, done*100/a.Total)
 }
 
-// setBeginning sets Failing and Progressing while there was never a release.
+// setBeginning sets Failing and Progressing before the first release is accepted.
 func (b *builder) setBeginning() {
-	requested := b.seen.Acceptance
+	requested := b.observed.Acceptance
 	version := nameOf(requested.Release)
 	switch {
 	case requested.Err != nil:
-		why := reason.Of(requested.Err)
-		if why == "" {
-			why = string(requested.Phase)
-		}
-		b.set(Failing, configv1.ConditionTrue, why, requested.message())
-		b.set(configv1.OperatorProgressing, configv1.ConditionTrue, why,
-			"Unable to apply "+version+": it is not accepted")
+		b.setFailing(version, false, failure{
+			reason:  cmp.Or(reason.Of(requested.Err), string(requested.Phase)),
+			summary: "it is not accepted",
+			message: requested.message(),
+		})
 		return
-	case len(b.seen.Invalid) > 0:
+	case len(b.observed.Invalid) > 0:
 		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, ReasonInvalid,
 			"Stopped: the cluster version is invalid")
 	case version == "":
 		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, ReasonNoDesiredImage,
-			"No release is asked for: set spec.desiredUpdate")
+			"No release is requested: set spec.desiredUpdate")
 	default:
 		b.set(configv1.OperatorProgressing, configv1.ConditionTrue, "", "Working towards "+version)
 	}
 	b.set(Failing, configv1.ConditionFalse, "", "")
 }
 
-// waitReason returns the reason of the gravest wait.
-func waitReason(found map[severity][]ReleaseProblem) string {
-	for _, of := range []severity{limited, slow, waits} {
-		if len(found[of]) == 0 {
+// waitReason returns the reason of the most severe wait.
+func waitReason(problems map[severity][]ReleaseProblem) string {
+	for _, severity := range []severity{limited, slow, waits} {
+		if len(problems[severity]) == 0 {
 			continue
 		}
-		first := byState(found[of])[0]
+		first := groupByState(problems[severity])[0]
 		if len(first) > 1 {
 			return pluralReason(first[0].Reason)
 		}
@@ -136,40 +130,39 @@ func waitReason(found map[severity][]ReleaseProblem) string {
 	return ""
 }
 
-// waitText returns the message on the waits.
-func waitText(found map[severity][]ReleaseProblem) string {
+// waitText returns the message about the waits.
+func waitText(problems map[severity][]ReleaseProblem) string {
 	var texts []string
-	if all := found[slow]; len(all) > 0 {
+	if all := problems[slow]; len(all) > 0 {
 		texts = append(texts, slowText(all))
 	}
-	if all := found[waits]; len(all) > 0 {
-		texts = append(texts, "waiting on "+waitedFor(all))
+	if all := problems[waits]; len(all) > 0 {
+		texts = append(texts, "waiting on "+describeWaits(all))
 	}
-	if all := found[limited]; len(all) > 0 {
+	if all := problems[limited]; len(all) > 0 {
 		texts = append(texts, fmt.Sprintf("waiting up to %.0f minutes on %s", failAfter.Minutes(), names(all)))
 	}
 	return strings.Join(texts, ", ")
 }
 
-// waitedFor names the objects that are waited for: other objects than ClusterOperators with their message.
-func waitedFor(problems []ReleaseProblem) string {
+// describeWaits names the objects of waits. Other objects than ClusterOperators have their message.
+func describeWaits(problems []ReleaseProblem) string {
 	var all []string
 	for _, p := range problems {
-		switch {
-		case p.isOperator():
+		if p.isOperator() {
 			all = append(all, printable.Line(p.ID.Name))
-		default:
-			detail := p.detail()
-			if p.IsRetry {
-				detail = cmp.Or(requestFailures[p.Reason], detail)
-			}
-			all = append(all, p.subject()+inBrackets("; ", detail, p.place()))
+			continue
 		}
+		detail := p.detail()
+		if p.IsRetry {
+			detail = cmp.Or(requestFailures[p.Reason], detail)
+		}
+		all = append(all, p.subject()+inBrackets("; ", detail, p.fileAndTime()))
 	}
 	return printable.Few(slices.Compact(all), mostNames)
 }
 
-// slowText names the objects that have been waited for longer than is usual.
+// slowText names the objects whose wait is longer than usual.
 func slowText(problems []ReleaseProblem) string {
 	var others []ReleaseProblem
 	clause := ""
@@ -193,11 +186,11 @@ func slowReason(problems []ReleaseProblem) string {
 	return ReasonSlowObject
 }
 
-// slowMessage returns a line on each slow object, with what it waits for.
+// slowMessage returns a line for each slow object, with its problem.
 func slowMessage(problems []ReleaseProblem) string {
 	var lines []string
 	for _, p := range problems {
-		lines = append(lines, capitalized(p.sentence())+p.where())
+		lines = append(lines, p.line())
 	}
 	return list(slowText(problems), lines)
 }

@@ -91,7 +91,7 @@ func TestRestarts(t *testing.T) {
 	updating := seenAt(time.Minute, "1.0.1", graph.Update)
 	updating.Applied.Verified, updating.Applied.Forced = true, "GiantHop"
 	previous := onDisk(t, follow(completed(0, "1.0.0"), updating))
-	blank := clusterversion.Seen{
+	blank := clusterversion.Observation{
 		Now:        noon.Add(2 * time.Minute),
 		Acceptance: clusterversion.Acceptance{Release: release("1.0.1"), Phase: clusterversion.Retrieving},
 	}

@@ -33,8 +33,8 @@ func release(version string) configv1.Release {
 
 // seenAt is what is seen of a release some time after noon.
 func seenAt(after time.Duration, version string, mode graph.Mode,
-	problems ...clusterversion.ReleaseProblem) clusterversion.Seen {
-	return clusterversion.Seen{
+	problems ...clusterversion.ReleaseProblem) clusterversion.Observation {
+	return clusterversion.Observation{
 		Now:        noon.Add(after),
 		Acceptance: clusterversion.Acceptance{Release: release(version), Phase: clusterversion.Accepted},
 		Applied: &clusterversion.AppliedRelease{
@@ -48,13 +48,13 @@ func seenAt(after time.Duration, version string, mode graph.Mode,
 }
 
 // completed is what is seen of a release that is complete.
-func completed(after time.Duration, version string) clusterversion.Seen {
+func completed(after time.Duration, version string) clusterversion.Observation {
 	seen := seenAt(after, version, graph.Update)
 	seen.Applied.IsComplete = true
 	return seen
 }
 
-func follow(moments ...clusterversion.Seen) (last configv1.ClusterVersionStatus) {
+func follow(moments ...clusterversion.Observation) (last configv1.ClusterVersionStatus) {
 	for _, seen := range moments {
 		last = clusterversion.Next(last, seen)
 	}
@@ -452,7 +452,7 @@ func TestEventsAreNotTooLong(t *testing.T) {
 
 // A ClusterOperator that was deleted can't say that it holds back minor updates: its absence does.
 func TestAMissingOperatorIsARisk(t *testing.T) {
-	seen := clusterversion.Seen{Applied: &clusterversion.AppliedRelease{
+	seen := clusterversion.Observation{Applied: &clusterversion.AppliedRelease{
 		IsComplete:       true,
 		MissingOperators: []string{"alpha"},
 	}}
@@ -464,7 +464,7 @@ func TestAMissingOperatorIsARisk(t *testing.T) {
 
 // TestAReleaseThatIsNotKeptInPlace because it can't be read after a restart fails, until it can be.
 func TestAReleaseThatIsNotKeptInPlace(t *testing.T) {
-	unread := clusterversion.Seen{
+	unread := clusterversion.Observation{
 		Now: noon.Add(time.Minute),
 		Acceptance: clusterversion.Acceptance{
 			Release: release("1.0.0"),

@@ -27,7 +27,7 @@ import (
 type moment struct {
 	*transcript.Transcript
 	previous configv1.ClusterVersionStatus
-	seen     clusterversion.Seen
+	seen     clusterversion.Observation
 }
 
 func readMoment(t *testing.T, file *transcript.Transcript) moment {
@@ -102,10 +102,10 @@ func (m moment) checkThatItSettles(t *testing.T, next configv1.ClusterVersionSta
 }
 
 // readSeen reads what is seen from YAML. An error is beside the acceptance that has it.
-func readSeen(t *testing.T, text string) clusterversion.Seen {
+func readSeen(t *testing.T, text string) clusterversion.Observation {
 	t.Helper()
 	var seen struct {
-		clusterversion.Seen
+		clusterversion.Observation
 		Error    *struct{ Reason, Message string }
 		NoUpdate *struct{ Reason, Message string } // why updates could not be retrieved
 	}
@@ -118,7 +118,7 @@ func readSeen(t *testing.T, text string) clusterversion.Seen {
 	if seen.NoUpdate != nil {
 		seen.Retrieved.Err = &reason.Error{Reason: seen.NoUpdate.Reason, Message: seen.NoUpdate.Message}
 	}
-	return seen.Seen
+	return seen.Observation
 }
 
 const day = "2026-11-22T"

@@ -1,6 +1,7 @@
 package clusterversion
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -24,21 +26,19 @@ type Offer struct {
 	LeftOut     []string                     // rejected updates, and why; a sentence each
 }
 
-// Retrieved are the updates of the release with this Version, as the update service has last offered them.
+// Retrieved are the updates of a version that the update service has last offered.
 type Retrieved struct {
-	Version string
-	Offer   *Offer    // the last good answer; nil if there was none
-	Time    time.Time // of that answer
-	Err     error     // why the last try failed; it has a reason
-	// IsInherited is true if the answer was taken from the status; Time is then the restart.
-	IsInherited bool
-	// IsPending is true if there is no answer yet since the service or the query has changed.
-	IsPending bool
+	Version     string
+	Offer       *Offer    // the last valid response; nil if there was none
+	Time        time.Time // of that response
+	Err         error     // why the last request failed; it has a reason
+	IsInherited bool      // the offer was read from the status; Time is then the start of the operator
+	IsPending   bool      // the service has not responded yet since the query has changed
 }
 
-// setUpdates sets the lists of updates, and RetrievedUpdates. The last good answer stays if the service fails.
+// setUpdates sets the lists of updates, and RetrievedUpdates. If the service fails, the last valid offer stays.
 func (b *builder) setUpdates() {
-	r := b.seen.Retrieved
+	r := b.observed.Retrieved
 	if r == nil {
 		return
 	}
@@ -62,7 +62,7 @@ func (b *builder) setUpdates() {
 	}
 }
 
-// failure returns why there is no new answer, and the time of the last good one.
+// failure returns why the request failed, and the time of the last valid response.
 func (r *Retrieved) failure() string {
 	text := "Unable to retrieve available updates: " + r.Err.Error()
 	if r.Offer == nil || len(r.Offer.Updates)+len(r.Offer.Conditional) == 0 {
@@ -75,7 +75,7 @@ func (r *Retrieved) failure() string {
 	return text
 }
 
-// current returns the release itself, as the service knows it.
+// current returns what the service offers as the release itself.
 func (r *Retrieved) current() configv1.Release {
 	if r == nil || r.Offer == nil {
 		return configv1.Release{}
@@ -83,10 +83,11 @@ func (r *Retrieved) current() configv1.Release {
 	return r.Offer.Current
 }
 
-// withRecommended returns an update with the condition Recommended. The condition keeps its transition time
-// from the update to the same image before, as long as its status is the same.
-func (b *builder) withRecommended(update configv1.ConditionalUpdate,
-	before []configv1.ConditionalUpdate) configv1.ConditionalUpdate {
+// withRecommended returns an update with the condition Recommended. The condition keeps the transition time of an
+// update to the same image before, if its status is the same.
+func (b *builder) withRecommended(
+	update configv1.ConditionalUpdate, before []configv1.ConditionalUpdate,
+) configv1.ConditionalUpdate {
 	full := *update.DeepCopy()
 	for _, known := range before {
 		if known.Release.Image == full.Release.Image {
@@ -99,8 +100,8 @@ func (b *builder) withRecommended(update configv1.ConditionalUpdate,
 	return full
 }
 
-// recommended judges the risks of an update. Only the rule Always is evaluated: for a risk with other rules it is not
-// known whether it applies to the cluster.
+// recommended evaluates the risks of an update. It only evaluates the rule Always: whether a risk with other rules
+// applies to the cluster stays unknown.
 func recommended(risks []configv1.ConditionalUpdateRisk) metav1.Condition {
 	condition := metav1.Condition{Type: "Recommended", Status: metav1.ConditionUnknown}
 	var reasons, messages []string
@@ -115,20 +116,21 @@ func recommended(risks []configv1.ConditionalUpdateRisk) metav1.Condition {
 			continue
 		}
 		condition.Status = metav1.ConditionFalse
-		reasons, messages = append(reasons, riskReason(risk.Name)), append(messages, risk.Message+" "+risk.URL)
+		reasons = append(reasons, riskReason(risk.Name))
+		messages = append(messages, risk.Message+" "+risk.URL)
 	}
-	condition.Reason, condition.Message = ReasonMultipleReasons,
-		printable.Truncate(strings.Join(messages, "\n\n"), longestMessage)
+	condition.Reason = ReasonMultipleReasons
+	condition.Message = printable.Truncate(strings.Join(messages, "\n\n"), longestMessage)
 	if slices.Sort(reasons); len(slices.Compact(reasons)) == 1 {
 		condition.Reason = reasons[0]
 	}
 	return condition
 }
 
-// legalReason matches the reasons of conditions that the API allows.
+// legalReason matches reasons of conditions that the API allows.
 var legalReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// riskReason returns the name of a risk as a reason, if it can be one.
+// riskReason returns the name of a risk as a reason if the API allows it.
 func riskReason(name string) string {
 	const most = 1024 // bytes, by the definition of ClusterVersion
 	if legalReason.MatchString(name) && len(name) <= most {
@@ -137,22 +139,20 @@ func riskReason(name string) string {
 	return "ExposedToRisks"
 }
 
-// RiskNotRecommended is the name of the warning of an update that is not recommended. It is about a reason.
+// RiskNotRecommended is the check of a warning about an update that is not recommended. Its subject is a reason.
 const RiskNotRecommended = "RecommendedUpdate"
 
 // NotRecommended warns of an update to a version that the service does not recommend.
 func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
-	if r.Offer == nil || version == r.Version {
+	isVersion := func(release configv1.Release) bool { return release.Version == version }
+	if r.Offer == nil || version == r.Version || slices.ContainsFunc(r.Offer.Updates, isVersion) {
 		return nil
 	}
-	for _, release := range r.Offer.Updates {
-		if release.Version == version {
-			return nil
-		}
+	found := precondition.CheckFinding{
+		Severity: precondition.Warns, Check: RiskNotRecommended, Of: "UnknownUpdate",
+		Message:    fmt.Sprintf("the update service does not offer %s to clusters of %s", version, r.Version),
+		Resolution: "an update that oc adm upgrade lists",
 	}
-	found := precondition.CheckFinding{Severity: precondition.Warns, Check: RiskNotRecommended, Of: "UnknownUpdate"}
-	found.Message = fmt.Sprintf("the update service does not offer %s to clusters of %s", version, r.Version)
-	found.Resolution = "an update that oc adm upgrade lists"
 	for _, update := range r.Offer.Conditional {
 		if update.Release.Version == version {
 			condition := recommended(update.Risks)
@@ -162,4 +162,110 @@ func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
 		}
 	}
 	return []precondition.CheckFinding{found}
+}
+
+// The checks of risks. The subject of RiskAdminAck and RiskOperator is an object.
+const (
+	RiskUpdating  = "ClusterVersionUpdating"
+	RiskOverrides = "ClusterVersionOverrides"
+	RiskDeletes   = "ResourceDeletionInProgress"
+	RiskAdminAck  = precondition.AdminAck
+	RiskOperator  = "ClusterOperatorUpgradeable"
+	RiskMissing   = "ClusterOperatorMissing"
+)
+
+// Risks returns the risks that block updates to another minor version: an update in progress, overrides, pending
+// deletes, missing ClusterOperators, admin gates without an acknowledgement, and ClusterOperators with
+// Upgradeable=False.
+func Risks(observed Observation) []precondition.CheckFinding {
+	var all []precondition.CheckFinding
+	add := func(check, subject, message string) {
+		all = append(all, precondition.CheckFinding{
+			Check: check, Of: subject, Severity: precondition.Blocks, Message: message,
+			Resolution: "the end of the risk in condition Upgradeable",
+		})
+	}
+	applied := cmp.Or(observed.Applied, &AppliedRelease{IsComplete: true})
+	if !applied.wasCompleted() {
+		add(RiskUpdating, "", "An update is already in progress and the details are in the Progressing condition.")
+	}
+	if unmanaged := unmanagedObjects(observed.Overrides); len(unmanaged) > 0 {
+		add(RiskOverrides, "", "Disabling ownership via cluster version overrides prevents updates between minor or "+
+			"major versions. Please remove overrides before requesting a minor or major version update. Unmanaged: "+
+			printable.Few(unmanaged, mostNames))
+	}
+	if pending := pendingDeletes(applied.Deletes); len(pending) > 0 {
+		add(RiskDeletes, "", "Cluster minor or major version upgrades are not allowed while resource deletions are in "+
+			"progress; resources="+strings.Join(few(pending), ", "))
+	}
+	if missing := applied.MissingOperators; len(missing) > 0 {
+		add(RiskMissing, "", "Missing, although the release has them: ClusterOperator "+strings.Join(missing, ", "))
+	}
+	for _, gate := range observed.Gates {
+		add(RiskAdminAck, gate.Name, gate.Message+" (lifted by "+gate.Resolution+")")
+	}
+	operators := slices.SortedFunc(slices.Values(observed.Operators), func(a, b configv1.ClusterOperator) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	for _, operator := range operators {
+		for _, c := range operator.Status.Conditions {
+			if c.Type == configv1.OperatorUpgradeable && c.Status == configv1.ConditionFalse {
+				add(RiskOperator, operator.Name, operatorMessage(operator.Name, c))
+			}
+		}
+	}
+	return all
+}
+
+// unmanagedObjects returns the sorted names of the objects that overrides leave unmanaged.
+func unmanagedObjects(overrides []configv1.ComponentOverride) []string {
+	var unmanaged []string
+	for _, o := range overrides {
+		if o.Unmanaged {
+			id := kinds.ID{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+			unmanaged = append(unmanaged, id.String())
+		}
+	}
+	slices.Sort(unmanaged)
+	return unmanaged
+}
+
+// pendingDeletes returns a sorted line for each pending delete, with its holder and its beginning.
+func pendingDeletes(deletes []precondition.Delete) []string {
+	var pending []string
+	for _, item := range deletes {
+		if item.Seen.IsPending() {
+			name := printable.Line(strings.TrimPrefix(item.Namespace+"/"+item.Name, "/"))
+			kind := strings.ToLower(printable.Line(item.Kind))
+			pending = append(pending, fmt.Sprintf("%s %q (%s)", kind, name, item.DescribeSince()))
+		}
+	}
+	slices.Sort(pending)
+	return pending
+}
+
+func operatorMessage(name string, c configv1.ClusterOperatorStatusCondition) string {
+	text := "Cluster operator " + printable.Line(name) + " should not be upgraded between minor or major versions"
+	if !c.LastTransitionTime.IsZero() {
+		text += " since " + moment(c.LastTransitionTime.Time)
+	}
+	return printable.Truncate(joined(": ", text, printable.Line(c.Reason), inLine(c.Message)), longestReport)
+}
+
+// setUpgradeable sets Upgradeable while there are risks.
+func (b *builder) setUpgradeable() {
+	risks := Risks(b.observed)
+	switch len(risks) {
+	case 0:
+		b.remove(configv1.OperatorUpgradeable)
+	case 1:
+		b.set(configv1.OperatorUpgradeable, configv1.ConditionFalse, risks[0].Check, risks[0].Message)
+	default:
+		var messages []string
+		for _, risk := range risks {
+			messages = append(messages, risk.Message)
+		}
+		b.set(configv1.OperatorUpgradeable, configv1.ConditionFalse, ReasonMultipleReasons,
+			list("Cluster should not be upgraded between minor or major versions for multiple reasons", messages))
+	}
 }

@@ -3,7 +3,7 @@
 // nothing but counters.
 //
 // Reading.Collect is the call to start from. The metrics of the cluster-version operator are in upstream.go, Runlevel's
-// own in own.go, and the counters in counters.go.
+// own in own.go, with the counters.
 package metrics
 
 import (
@@ -12,7 +12,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -24,29 +23,10 @@ type Reading struct {
 	Operators []configv1.ClusterOperator
 	Applied   *clusterversion.AppliedRelease // nil until there is one
 	Durations map[string]record.Durations    // of the last complete apply, by mode
-	Problems  []ObjectProblem
-	Unwatched int       // kinds whose changes are not seen
-	Retrieved time.Time // when the update service last gave a good answer; zero if it never did
-	FullPass  time.Time // when all objects were last applied or checked; zero if that is not known
+	Unwatched int                            // kinds whose changes are not seen
+	Retrieved time.Time                      // when the update service last gave a good answer; zero if it never did
+	FullPass  time.Time                      // when all objects were last applied or checked; zero if that is not known
 }
-
-// An ObjectProblem is an object that does not match the release.
-type ObjectProblem struct {
-	State  ProblemState
-	Object kinds.ID
-	Since  time.Time // zero if that is not known
-}
-
-// A ProblemState is the kind of a problem of an object.
-type ProblemState string
-
-// The states of objects with problems.
-const (
-	Waiting   ProblemState = "waiting"   // it was applied, and is waited for
-	Failing   ProblemState = "failing"   // it can't be applied, or not be repaired
-	Contested ProblemState = "contested" // another writer reverts repairs again and again
-	Deleting  ProblemState = "deleting"  // its delete was requested, and it still exists
-)
 
 // A sink takes metrics.
 type sink chan<- prometheus.Metric

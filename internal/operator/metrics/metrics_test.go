@@ -18,6 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/metrics"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
 // at returns a moment, in seconds since 1970.
@@ -182,15 +184,20 @@ func TestWithoutAClusterVersion(t *testing.T) {
 func TestMetricsOfRunlevel(t *testing.T) {
 	deployment := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	reading := metrics.Reading{
-		Applied: &clusterversion.AppliedRelease{IsComplete: true, Total: 3},
+		Applied: &clusterversion.AppliedRelease{
+			IsComplete: true,
+			Total:      3,
+			Problems: []clusterversion.ReleaseProblem{
+				{Wait: apply.Wait{ID: deployment, Since: at(200).Time}, IsContested: true},
+			},
+			Deletes: []precondition.Delete{{
+				Tombstone: record.Tombstone{ID: kinds.ID{Kind: "Namespace", Name: "old"}, RequestedAt: at(100)},
+			}},
+		},
 		Durations: map[string]record.Durations{"Updating": {
 			All:   12.5,
 			Nodes: map[string]float64{"level 10, web": 3.1},
 		}},
-		Problems: []metrics.ObjectProblem{
-			{State: metrics.Contested, Object: deployment, Since: at(200).Time},
-			{State: metrics.Deleting, Object: kinds.ID{Kind: "Namespace", Name: "old"}, Since: at(100).Time},
-		},
 		Unwatched: 1, FullPass: time.Unix(300, 0),
 	}
 	counters := metrics.NewCounters()
@@ -216,8 +223,8 @@ func TestOfManyProblemsTheOldestAreNamed(t *testing.T) {
 	reading := metrics.Reading{Applied: &clusterversion.AppliedRelease{}}
 	for i := range 1000 {
 		id := kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprint("map-", i)}
-		reading.Problems = append(reading.Problems,
-			metrics.ObjectProblem{State: metrics.Failing, Object: id, Since: time.Unix(int64(5000-i), 0)})
+		reading.Applied.Problems = append(reading.Applied.Problems,
+			clusterversion.ReleaseProblem{Wait: apply.Wait{ID: id, Since: time.Unix(int64(5000-i), 0)}})
 	}
 	named := of("runlevel_problem_timestamp_seconds", told{Reading: reading}.lines())
 	if len(named) != 20 || !slices.ContainsFunc(named, func(line string) bool {
@@ -269,7 +276,7 @@ func TestTransitionsAreForgottenWithWhatTheyAreOf(t *testing.T) {
 		counters.Changed(operator(condition(fmt.Sprint("Made", i), configv1.ConditionTrue, "", 3)), up)
 	}
 	expect(t, transitions(), `cluster_operator_condition_transitions{condition="Available",name="till"} 1`)
-	counters.Gone("till")
+	counters.Deleted("till")
 	if left := transitions(); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}

@@ -2,6 +2,13 @@ package metrics
 
 import (
 	"slices"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/pkg/apply"
 )
 
 // Runlevel's own metrics.
@@ -11,7 +18,7 @@ var (
 	nodeDuration = describe("runlevel_node_duration_seconds",
 		"How long a node of the graph took in the last complete apply of a mode, if it took 0.1 s or more.",
 		"mode", "node")
-	problems = describe("runlevel_problems",
+	problemCount = describe("runlevel_problems",
 		"How many objects are waited for ('waiting'), can't be applied or repaired ('failing'), are changed "+
 			"again and again by another writer ('contested'), or were asked to go and are still there ('deleting').",
 		"problem")
@@ -46,22 +53,105 @@ func (r Reading) Collect(s sink) {
 		return
 	}
 	s.payload(r.Applied)
-	for _, state := range []ProblemState{Waiting, Failing, Contested, Deleting} {
-		s.addProblems(state, r.Problems)
-	}
+	s.addProblems(r.Applied)
 	s.gauge(unwatched, float64(r.Unwatched))
 	if !r.FullPass.IsZero() {
 		s.gauge(fullPass, moment(r.FullPass))
 	}
 }
 
-// addProblems adds the objects in a state, the oldest by their names.
-func (s sink) addProblems(state ProblemState, all []ObjectProblem) {
-	of := slices.DeleteFunc(slices.Clone(all), func(t ObjectProblem) bool { return t.State != state })
-	slices.SortStableFunc(of, func(a, b ObjectProblem) int { return a.Since.Compare(b.Since) })
-	s.gauge(problems, float64(len(of)), string(state))
-	for _, t := range of[:min(maxProblems, len(of))] {
-		s.gauge(problemSince, moment(t.Since), string(state), t.Object.GroupKind().String(), t.Object.Namespace,
-			t.Object.Name)
+// addProblems adds the objects with problems: how many there are in each state, and the oldest by their names.
+func (s sink) addProblems(applied *clusterversion.AppliedRelease) {
+	problems := map[string][]apply.Wait{"waiting": nil, "failing": nil, "contested": nil, "deleting": nil}
+	for _, problem := range applied.Problems {
+		switch {
+		case !problem.HasObject():
+		case problem.IsContested:
+			problems["contested"] = append(problems["contested"], problem.Wait)
+		case problem.IsWait:
+			problems["waiting"] = append(problems["waiting"], problem.Wait)
+		default:
+			problems["failing"] = append(problems["failing"], problem.Wait)
+		}
 	}
+	for _, d := range applied.Deletes {
+		problems["deleting"] = append(problems["deleting"], apply.Wait{ID: d.ID, Since: d.RequestedAt.Time})
+	}
+	for state, objects := range problems {
+		slices.SortStableFunc(objects, func(a, b apply.Wait) int { return a.Since.Compare(b.Since) })
+		s.gauge(problemCount, float64(len(objects)), state)
+		for _, o := range objects[:min(maxProblems, len(objects))] {
+			s.gauge(problemSince, moment(o.Since), state, o.ID.GroupKind().String(), o.ID.Namespace, o.ID.Name)
+		}
+	}
+}
+
+// Counters count events. NewCounters returns them: the zero value does not work.
+type Counters struct {
+	repairs     *prometheus.CounterVec
+	missed      prometheus.Counter
+	failures    *prometheus.CounterVec
+	transitions *prometheus.GaugeVec // named as by the cluster-version operator
+}
+
+// NewCounters returns counters that have counted nothing.
+func NewCounters() *Counters {
+	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts{Name: name, Help: help} }
+	return &Counters{
+		repairs: prometheus.NewCounterVec(counter("runlevel_repairs_total",
+			"How often objects of a kind were repaired, which others had changed or deleted."), []string{"kind"}),
+		missed: prometheus.NewCounter(counter("runlevel_missed_changes_total",
+			"How often a look at all objects has found a change that no watch had shown.")),
+		failures: prometheus.NewCounterVec(counter("cluster_operator_payload_errors",
+			"How often an object of a release could not be applied."), []string{"version"}),
+		transitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cluster_operator_condition_transitions",
+			Help: "How often a condition of a ClusterOperator has changed its status.",
+		}, []string{"name", "condition"}),
+	}
+}
+
+// Collect sends the counters.
+func (c *Counters) Collect(to chan<- prometheus.Metric) {
+	for _, collector := range []prometheus.Collector{c.repairs, c.missed, c.failures, c.transitions} {
+		collector.Collect(to)
+	}
+}
+
+// Repaired counts the repair of an object.
+func (c *Counters) Repaired(kind schema.GroupKind) { c.repairs.WithLabelValues(kind.String()).Inc() }
+
+// Missed counts a change that no watch had shown.
+func (c *Counters) Missed() { c.missed.Inc() }
+
+// Failed counts an object of a release that could not be applied.
+func (c *Counters) Failed(version string) { c.failures.WithLabelValues(label(version)).Inc() }
+
+// Changed counts the conditions of a ClusterOperator that have changed their status. A new one counts, and the count of
+// a removed one is deleted: a component could otherwise create counts without end.
+func (c *Counters) Changed(before, after *configv1.ClusterOperator) {
+	statusBefore, statusAfter := statuses(before), statuses(after)
+	for condition := range statusBefore {
+		if _, exists := statusAfter[condition]; !exists {
+			c.transitions.DeleteLabelValues(after.Name, label(condition))
+		}
+	}
+	for condition, status := range statusAfter {
+		if statusBefore[condition] != status {
+			c.transitions.WithLabelValues(after.Name, label(condition)).Inc()
+		}
+	}
+}
+
+// Deleted deletes the counts of a ClusterOperator that was deleted.
+func (c *Counters) Deleted(name string) {
+	c.transitions.DeletePartialMatch(prometheus.Labels{"name": name})
+}
+
+func statuses(operator *configv1.ClusterOperator) map[string]configv1.ConditionStatus {
+	all := map[string]configv1.ConditionStatus{}
+	for _, condition := range operator.Status.Conditions {
+		all[string(condition.Type)] = condition.Status
+	}
+	return all
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/install"
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -42,8 +43,8 @@ var rightsForReleases = kinds.NewID(kinds.ClusterRole, "", "runlevel-operator-ap
 // theVersion is the ClusterVersion that the operator follows.
 var theVersion = kinds.NewID(clusterVersions.GroupKind(), "", kinds.ClusterVersionName)
 
-// An OperatorChange is the change of one object by an install or uninstall.
-type OperatorChange struct {
+// An Change is the change of one object by an install or uninstall.
+type Change struct {
 	Object  kinds.ID      `json:"object"`
 	Action  object.Action `json:"action"`
 	Message string        `json:"message,omitempty"`
@@ -53,17 +54,17 @@ type OperatorChange struct {
 type Installer struct {
 	Cluster   *cluster.Cluster
 	IsDryRun  bool
-	OnChange  func(OperatorChange)    // is called for each object, once it is changed or left
+	OnChange  func(Change)            // is called for each object, once it is changed or left
 	OnWarning func(warnings []string) // is called with the warnings of the API server
 }
 
 // note reports the change of an object.
 func (i *Installer) note(id kinds.ID, action object.Action, message string) {
-	i.OnChange(OperatorChange{id, action, message})
+	i.OnChange(Change{id, action, message})
 }
 
 // Install applies the manifests with the program in them, and creates the ClusterVersion if there is none.
-func (i *Installer) Install(ctx context.Context, program OperatorProgram) error {
+func (i *Installer) Install(ctx context.Context, program Program) error {
 	if err := i.checkAlone(ctx); err != nil {
 		return err
 	}
@@ -263,4 +264,34 @@ func (i *Installer) AwaitOperator(ctx context.Context, timeout time.Duration) er
 // idOf returns the name of an object.
 func idOf(object *unstructured.Unstructured) kinds.ID {
 	return kinds.IDOf(object)
+}
+
+// clusterVersionOperator is the Deployment of the cluster-version operator.
+var clusterVersionOperator = kinds.NewID(kinds.Deployment, "openshift-cluster-version", "cluster-version-operator")
+
+// checkAlone refuses to install over an operator that is part of a release, which sets its image, and beside a
+// cluster-version operator, which would apply its own release to the same objects.
+func (i *Installer) checkAlone(ctx context.Context) error {
+	deploymentsOf := i.Cluster.Client.AppsV1().Deployments
+	own, err := deploymentsOf(theOperator.Namespace).Get(ctx, theOperator.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("get %s: %w", theOperator, err)
+	case own.Labels[objectmeta.ReleaseLabel] != "":
+		return fmt.Errorf("the operator is part of release %s on this cluster, and is updated with it: to start "+
+			"over, \"runlevel uninstall --operator\" first", own.Labels[objectmeta.ReleaseLabel])
+	}
+	theirs, err := deploymentsOf(clusterVersionOperator.Namespace).Get(ctx, clusterVersionOperator.Name,
+		metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("get %s: %w", clusterVersionOperator, err)
+	case ptr.Deref(theirs.Spec.Replicas, 1) > 0:
+		return fmt.Errorf("%s runs, and would apply its own release to the same objects: to replace it, \"kubectl -n "+
+			"%s scale deployment/%s --replicas=0\" first",
+			clusterVersionOperator, clusterVersionOperator.Namespace, clusterVersionOperator.Name)
+	}
+	return nil
 }

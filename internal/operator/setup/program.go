@@ -2,14 +2,22 @@ package setup
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"reflect"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -20,15 +28,15 @@ const ownImage = "runlevel"
 // ErrOnDisk is the error of a release that is no image of a registry.
 var ErrOnDisk = errors.New("is on this machine, where the operator can't read it: push it to a registry")
 
-// An OperatorProgram is what the operator's Deployment runs, and the release that it begins with.
-type OperatorProgram struct {
+// An Program is what the operator's Deployment runs, and the release that it begins with.
+type Program struct {
 	Image    string         // of the operator; "" for that of the release
 	Release  string         // an image, or the absolute path of a folder of the operator's image
 	Settings map[string]any // flags of the operator, for its ConfigMap
 }
 
 // Read pulls the release, sets its digest, and the operator's image unless that is set.
-func (p *OperatorProgram) Read(ctx context.Context, options source.Options) (err error) {
+func (p *Program) Read(ctx context.Context, options source.Options) (err error) {
 	release, err := source.Open(ctx, p.Release, options)
 	if err != nil {
 		return err
@@ -60,7 +68,7 @@ func (p *OperatorProgram) Read(ctx context.Context, options source.Options) (err
 }
 
 // argument returns the operator's argument for the release.
-func (p *OperatorProgram) argument() string {
+func (p *Program) argument() string {
 	if path.IsAbs(p.Release) {
 		return "--payload-dir=" + p.Release
 	}
@@ -68,7 +76,7 @@ func (p *OperatorProgram) argument() string {
 }
 
 // setIn makes a Deployment of the operator run the program.
-func (p *OperatorProgram) setIn(deployment *unstructured.Unstructured) error {
+func (p *Program) setIn(deployment *unstructured.Unstructured) error {
 	path := []string{"spec", "template", "spec", "containers"}
 	containers, _, err := unstructured.NestedSlice(deployment.Object, path...)
 	if err != nil || len(containers) != 1 {
@@ -83,4 +91,71 @@ func (p *OperatorProgram) setIn(deployment *unstructured.Unstructured) error {
 		}
 	}
 	return unstructured.SetNestedSlice(deployment.Object, containers, path...)
+}
+
+// theSettings is the ConfigMap of the operator's flags, which its Deployment mounts. A release that replaces the
+// Deployment leaves them as they are.
+var theSettings = kinds.NewID(kinds.ConfigMap, theOperator.Namespace, theOperator.Name)
+
+const (
+	settingsFile = "operator.yaml" // the flags, a line each
+	// on the operator's pods: the hash of that file, so that they are replaced when it changes
+	settingsAnnotation = "runlevel.dev/settings"
+)
+
+// applySettings adds flags of the operator to its ConfigMap, and returns the file with all of them.
+func (i *Installer) applySettings(ctx context.Context, flags map[string]any) (string, error) {
+	before, err := i.Cluster.Client.CoreV1().ConfigMaps(theSettings.Namespace).Get(ctx, theSettings.Name,
+		metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("get %s: %w", theSettings, err)
+	}
+	text := before.Data[settingsFile]
+	if len(flags) == 0 {
+		return text, nil
+	}
+	text, err = addFlags(text, flags)
+	if err != nil {
+		return "", fmt.Errorf("%s: %s: %w", theSettings, settingsFile, err)
+	}
+	wanted := settingsObject()
+	wanted.Object["data"] = map[string]any{settingsFile: text}
+	return text, i.apply(ctx, wanted)
+}
+
+// settingsObject returns the ConfigMap without its data.
+func settingsObject() *unstructured.Unstructured {
+	settings := &unstructured.Unstructured{}
+	settings.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: theSettings.Kind})
+	settings.SetNamespace(theSettings.Namespace)
+	settings.SetName(theSettings.Name)
+	return settings
+}
+
+// addFlags returns a file of flags with some flags added. It returns the same text if the file has them.
+func addFlags(text string, flags map[string]any) (string, error) {
+	var all map[string]any
+	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
+		return "", err
+	}
+	next := maps.Clone(all)
+	if next == nil {
+		next = map[string]any{}
+	}
+	maps.Copy(next, flags)
+	if reflect.DeepEqual(all, next) {
+		return text, nil
+	}
+	out, err := yaml.Marshal(next)
+	return string(out), err
+}
+
+// setSettings has the pods of a Deployment replaced when the file of flags changes.
+func setSettings(deployment *unstructured.Unstructured, text string) error {
+	if text == "" {
+		return nil
+	}
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
+	return unstructured.SetNestedField(deployment.Object, hash, "spec", "template", "metadata", "annotations",
+		settingsAnnotation)
 }

@@ -36,13 +36,13 @@ func TestNothingIsAcceptedWithoutTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-current.Held().Done()
-	a := newApplier(c, Options{})
-	a.session = current
+	m := newStateMachine(c, Options{})
+	m.session = current
 	wanted := &target{Release: configv1.Release{Image: "127.0.0.1:1/shop@sha256:" + strings.Repeat("1", 64)}}
-	if _, err := a.accept(t.Context(), wanted, nil, false); !errors.Is(err, lock.ErrLost) {
+	if err := m.accept(t.Context(), wanted, wanted, false); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("it ended with %v", err)
 	}
-	if got := a.acceptance; got.Phase != "" {
+	if got := m.acceptance; got.Phase != "" {
 		t.Errorf("it has tried to: %+v", got)
 	}
 }

@@ -35,12 +35,11 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newApplier(c, Options{})
-	a.session = &session.Session{}
-	r := newRunning(t.Context(), a, &target{}, release)
-	r.packed = &files.Packed{}
-	a.running = r
-	onEvent := r.options().Apply.OnEvent
+	m := newStateMachine(c, Options{})
+	m.session = &session.Session{}
+	r := &rollout{machine: m, target: &target{}, payload: release, packed: &files.Packed{}}
+	m.current = r
+	onEvent := r.applyOptions().Apply.OnEvent
 	state := func(phase apply.StepPhase, action object.Action) *apply.RunState {
 		wait := apply.Wait{
 			ID:   release.Manifests[0].ID(),
@@ -66,7 +65,7 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 			}
 		}
 		onEvent(apply.Event{Type: apply.StateChanged, State: step.state})
-		if got := a.State().Applied.Done; got != step.done {
+		if got := m.output().Applied.Done; got != step.done {
 			t.Errorf("after step %d, %d are done, want %d", i, got, step.done)
 		}
 	}
@@ -110,9 +109,9 @@ func TestFailuresOfTheApplyBefore(t *testing.T) {
 		"unchanged, and ready":       {broken, step(apply.Done, object.Unchanged, "", time.Time{}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &running{
+			r := &rollout{
 				before: []apply.RunStepState{c.before},
-				state:  &apply.RunState{Nodes: []apply.RunNodeState{{Steps: []apply.RunStepState{c.now}}}},
+				steps:  &apply.RunState{Nodes: []apply.RunNodeState{{Steps: []apply.RunStepState{c.now}}}},
 			}
 			if diff := cmp.Diff(c.want, r.failures()); diff != "" {
 				t.Error(diff)

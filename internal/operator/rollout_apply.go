@@ -1,0 +1,329 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/release/signature"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// retryApply is the backoff of an apply that has failed.
+var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, Cap: 2 * time.Minute}
+
+// explainEvery is how often pods that do not become ready are diagnosed, which costs requests.
+const explainEvery = 10 * time.Second
+
+// pauseHooks is how long a rollout is left alone that a lifecycle hook has stopped. A retry with each apply would scale
+// a Deployment to 0 for its mid hook every two minutes.
+const pauseHooks = 30 * time.Minute
+
+// run applies the release and keeps it in place, again and again, until ctx ends. It returns an error if another
+// process has the lock, or has applied something else. The next apply acquires a lost lock that no other process has
+// taken.
+func (r *rollout) run(ctx context.Context) error {
+	for {
+		err := r.machine.session.Apply(ctx, r.payload, r.applyOptions()).Err
+		switch {
+		case ctx.Err() != nil, errors.Is(err, session.ErrSuperseded):
+			return nil
+		case lock.IsTaken(err), errors.As(err, new(*lock.HeldError)), errors.Is(err, session.ErrYielded):
+			return err
+		}
+		pause(ctx, r.setEnded(err))
+	}
+}
+
+// inspectOptions returns how the release is inspected. Fields that the cluster does not know are dropped, as by the
+// cluster-version operator: releases that were made for it have some.
+func (r *rollout) inspectOptions() session.Options {
+	o := r.machine.options
+	return session.Options{
+		Namespace: o.Namespace, Source: r.target.Image, Own: o.Payload, Force: r.target.Force, Notify: r.machine.sender,
+		Apply: apply.Options{
+			Options:    object.Options{Standard: o.Standard, DropUnknownFields: true},
+			PauseHooks: pauseHooks,
+			AskWhy:     explainEvery,
+		},
+	}
+}
+
+// applyOptions returns how the release is applied and kept in place.
+func (r *rollout) applyOptions() session.Options {
+	o := r.inspectOptions()
+	o.Verified, o.Files.Packed = r.signed.isVerified, r.packed
+	if r.signed.risk != "" {
+		o.Forced = []string{signature.VerificationFailed}
+	}
+	o.Observer = r
+	o.Apply.OnEvent, o.Apply.ReportStates = r.noteApply, true
+	o.Keep = &keep.Options{OnEvent: r.noteKept}
+	return o
+}
+
+// OnBegin notes that the session's gate has let an apply pass.
+func (r *rollout) OnBegin(outcome *session.Outcome) error {
+	r.machine.update(func() {
+		if r.state == pending { // a release that is kept in place is applied again after an outage
+			r.state = applying
+		}
+		r.before = r.failures()
+		r.mode, r.done = outcome.Mode, 0
+		r.intent = progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations)
+		r.setSteps(nil)
+	})
+	return nil
+}
+
+// OnRecorded notes that the record has the apply, and creates the ClusterOperators before the other objects.
+func (r *rollout) OnRecorded(ctx context.Context, c *cluster.Cluster) error {
+	r.machine.update(func() { r.isRecorded, r.err = true, nil })
+	return precreate(ctx, c, r.payload)
+}
+
+// setSteps sets the steps of the apply, and their progress. An object that was ready may break, and counts as applied
+// all the same. The caller holds the mutex of the machine.
+func (r *rollout) setSteps(steps *apply.RunState) {
+	r.steps = steps
+	r.progress = progress.Of(r.intent, steps)
+	r.done = max(r.done, r.progress.Done)
+}
+
+// OnOutcome sets the outcome of an apply whose objects are ready, or were not ready in time, or which an outage has
+// interrupted.
+func (r *rollout) OnOutcome(outcome *session.Outcome) {
+	if outcome.IsInterrupted {
+		r.machine.update(func() { r.err = outcome.Err })
+		return
+	}
+	r.machine.update(func() {
+		r.before = nil // all failures have recurred in this attempt by now
+		r.before = r.failures()
+		r.state, r.err = applying, outcome.Err
+		if outcome.Err == nil {
+			r.state, r.backoff = keeping, retryApply
+			r.machine.fullPass = r.machine.cluster.Now()
+			r.machine.settings.restart() // the release may have brought their kinds
+		}
+	})
+	logWarnings(outcome)
+	releaseMemory()
+}
+
+// setEnded notes why an apply has ended, and returns the pause before the next one.
+func (r *rollout) setEnded(err error) (pause time.Duration) {
+	r.machine.update(func() {
+		if r.state == pending { // the steps are those of the previous apply
+			r.setSteps(nil)
+		}
+		r.state, r.err, r.before = pending, err, nil
+		pause = r.backoff.Step()
+	})
+	return pause
+}
+
+// noteApply sets the steps of the apply, and counts its failures in the metrics.
+func (r *rollout) noteApply(event apply.Event) {
+	switch event.Type {
+	case apply.StateChanged:
+		r.machine.update(func() { r.setSteps(event.State) })
+	case apply.Retrying, apply.Failing:
+		r.machine.counters.Failed(r.payload.Version)
+	}
+}
+
+// noteKept logs and counts an event of keeping the release in place, and has the status computed again.
+func (r *rollout) noteKept(event keep.Event) {
+	log := ctrl.Log.WithName("keep")
+	if event.Object != nil {
+		log = log.WithValues("object", event.Object.String())
+	}
+	log.Info(string(event.Type), "action", string(event.Action), "message", event.Message)
+	r.machine.update(func() {
+		switch event.Type {
+		case keep.Repaired:
+			r.machine.counters.Repaired(event.Object.GroupKind())
+		case keep.Missed:
+			r.machine.counters.Missed()
+		case keep.Passed:
+			r.machine.fullPass = r.machine.cluster.Now()
+		}
+	})
+}
+
+// logWarnings logs the warnings of the API server in an apply, such as unknown fields, and why files are not kept.
+func logWarnings(outcome *session.Outcome) {
+	log := ctrl.Log.WithName("apply")
+	for _, warning := range outcome.FileWarnings {
+		log.Info("the files of the release could not be stored", "reason", warning)
+	}
+	if outcome.Report == nil {
+		return
+	}
+	for _, warning := range outcome.Report.Warnings {
+		log.Info("the API server warns", "warning", warning.Text, "files", warning.Files)
+	}
+}
+
+// failures returns the steps that have failed: in this apply, and in those before it until this one has done the same
+// steps. Otherwise, conditions would change with each attempt. A failure that recurs keeps the time of the first one.
+func (r *rollout) failures() []apply.RunStepState {
+	now := map[object.StepID]apply.RunStepState{}
+	var all []apply.RunStepState
+	for _, step := range r.steps.Steps() {
+		now[step.StepID()] = step
+		if step.IsFailing() {
+			all = append(all, step)
+		}
+	}
+	for _, before := range r.before {
+		step, isKnown := now[before.StepID()]
+		index := slices.IndexFunc(all, func(failed apply.RunStepState) bool {
+			return failed.StepID() == before.StepID()
+		})
+		switch {
+		case index >= 0 && all[index].Reason == before.Reason:
+			all[index].Since = before.Since
+		case index < 0 && (!isKnown || isUnresolved(before, step)):
+			all = append(all, before)
+		}
+	}
+	return all
+}
+
+// isUnresolved reports whether a step that has failed before has not been done since. An object that never became
+// ready, and that this apply has not changed, has failed until it is ready.
+func isUnresolved(before, now apply.RunStepState) bool {
+	switch now.Phase {
+	case apply.Done, apply.Skipped:
+		return false
+	case apply.InWait:
+		return before.Action != object.Failed && now.Action == object.Unchanged
+	default:
+		return true
+	}
+}
+
+// status returns the state of the release.
+func (r *rollout) status() *clusterversion.AppliedRelease {
+	applied := &clusterversion.AppliedRelease{
+		Release:    r.acceptance.Release,
+		Hash:       r.packed.Digest,
+		Forced:     r.signed.acceptedRisks(r.acceptedRisks()),
+		Verified:   r.signed.isVerified,
+		Done:       r.done,
+		Total:      len(r.payload.Manifests),
+		Deletes:    r.machine.input.deletes,
+		IsComplete: r.state == keeping,
+	}
+	if r.isRecorded {
+		applied.Mode = r.mode
+	}
+	applied.Capabilities.KnownCapabilities = configv1.KnownClusterVersionCapabilities
+	applied.Capabilities.EnabledCapabilities = configv1.KnownClusterVersionCapabilities
+	if filter := r.payload.Filter.Capabilities; filter != nil {
+		applied.Capabilities, applied.Implicit = knownOf(*filter), implicitOf(r.target, r.payload)
+	}
+	if r.state != keeping {
+		applied.Problems = r.problems()
+	}
+	for _, event := range r.machine.session.Kept().Problems() {
+		wait := apply.Wait{
+			ID: *event.Object, File: event.File, For: event.Message, Reason: event.Reason, Since: event.Time,
+		}
+		isContested := event.Type == keep.Contested
+		applied.Problems = append(applied.Problems, clusterversion.ReleaseProblem{Wait: wait, IsContested: isContested})
+	}
+	return applied
+}
+
+// problems returns the problems of an incomplete apply: its waits, its failures, and otherwise the error with which it
+// has ended.
+func (r *rollout) problems() []clusterversion.ReleaseProblem {
+	var all []clusterversion.ReleaseProblem
+	for _, wait := range r.progress.Waits {
+		all = append(all, clusterversion.ReleaseProblem{Wait: wait, IsWait: true})
+	}
+	failures := r.failures()
+	for _, failed := range failures {
+		all = append(all, clusterversion.ReleaseProblem{Wait: failed.Wait})
+	}
+	isOfObject := len(failures) > 0 || errors.As(r.err, new(*object.Failure)) || errors.Is(r.err, apply.ErrTimeout)
+	if r.err != nil && !isOfObject {
+		wait := apply.Wait{For: r.err.Error(), Reason: reason.Of(r.err), Effect: reason.EffectOf(r.err)}
+		all = append(all, clusterversion.ReleaseProblem{Wait: wait})
+	}
+	return all
+}
+
+// addOperators adds to the state of the release the problems that its ClusterOperators report, and the missing ones,
+// once it is complete.
+func (r *rollout) addOperators(
+	applied *clusterversion.AppliedRelease, operators []configv1.ClusterOperator, isInstall bool,
+) {
+	if !applied.IsComplete {
+		return
+	}
+	for _, m := range operatorsOf(r.payload) {
+		index := slices.IndexFunc(operators, func(o configv1.ClusterOperator) bool { return o.Name == m.ID().Name })
+		if index < 0 {
+			applied.MissingOperators = append(applied.MissingOperators, m.ID().Name)
+			continue
+		}
+		if problem, found := operatorProblem(m, &operators[index], isInstall); found {
+			applied.Problems = append(applied.Problems, problem)
+		}
+	}
+}
+
+// operatorProblem returns the problem that a ClusterOperator of the release reports.
+func operatorProblem(
+	m *payload.Manifest, reported *configv1.ClusterOperator, isInstall bool,
+) (problem clusterversion.ReleaseProblem, found bool) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(reported)
+	if err != nil {
+		return problem, false // this can't happen: the ClusterOperator came from the API server
+	}
+	live := &unstructured.Unstructured{Object: fields}
+	live.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterOperator.Kind)) // typed objects have none
+	verdict := ready.Check(live, ready.Upstream, ready.Related{Manifest: m.Object(), Installing: isInstall})
+	if verdict.State == ready.Ready {
+		return problem, false
+	}
+	return clusterversion.ReleaseProblem{IsWait: true, Wait: apply.Wait{
+		ID: m.ID(), File: m.Path, For: verdict.Message, Reason: verdict.Reason, Effect: verdict.Effect,
+		Since: lastTransition(reported).Time,
+	}}, true
+}
+
+// lastTransition returns when a ClusterOperator last changed whether it is available, or degraded.
+func lastTransition(operator *configv1.ClusterOperator) (last metav1.Time) {
+	for _, kind := range []configv1.ClusterStatusConditionType{configv1.OperatorAvailable, configv1.OperatorDegraded} {
+		condition := v1helpers.FindStatusCondition(operator.Status.Conditions, kind)
+		if condition != nil && last.Before(&condition.LastTransitionTime) {
+			last = condition.LastTransitionTime
+		}
+	}
+	return last
+}

@@ -1,0 +1,329 @@
+package operator
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/operator/metrics"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/notify"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// A stateMachine takes the release of its input from its source to the cluster, and keeps it in place. It has up to two
+// releases: the requested one, and the current one, which stays in place until the requested one is accepted.
+//
+//	requested    the machine                             leaves the state for
+//	Retrieving   verifies signatures, pulls the image    Loading
+//	Loading      reads the manifests                     Verifying
+//	Verifying    compares the version                    Judging
+//	Judging      runs the gate                           Accepted
+//	refused      waits                                   Retrieving, after a pause, or when a risk has ended that the
+//	                                                     gate has found
+//	Accepted     has made it the current release         -
+//
+//	current      the machine                             leaves the state for
+//	pending      waits for the session's gate, and       applying
+//	             after a failure for a pause before it
+//	applying     applies objects, waits until ready      keeping; pending, if the apply fails
+//	keeping      repairs objects                         applying, if objects stay unready; pending, if it fails
+//
+// Each state from Retrieving to Judging is left for refused if it fails. Another target in the input is Retrieving at
+// once, whatever the state was, or Accepted if the current release matches it. A current release ends when another one
+// is accepted. Acceptance of the output has the state of the requested release, and Applied that of the current one.
+//
+// The machine ends with its context, when another process takes the lock or applies something else, and when the lock
+// is lost before there is a current release: a session that applies acquires a lost lock again.
+type stateMachine struct {
+	cluster  *cluster.Cluster
+	options  Options
+	releases *releases
+	events   *announcer
+	settings *settingsReader
+	updates  *updates
+	health   *health
+	counters *metrics.Counters
+	sender   *notify.Sender // of notifications; nil without receivers
+
+	outputChanged chan event.GenericEvent // receives an element when the output has changed
+	inputChanged  chan struct{}           // receives an element when the input was set
+	group         *errgroup.Group         // of the goroutines of run
+	attempt       round                   // the attempt to accept a target
+
+	mu         sync.Mutex                  // is locked before the mutexes of the session and its keeper
+	session    *session.Session            // nil until the lock is held
+	input      machineInput                // without a target until it is set
+	risks      []precondition.CheckFinding // that hold back a minor update
+	judged     []precondition.CheckFinding // the risks when the gate ran last
+	acceptance clusterversion.Acceptance
+	current    *rollout // nil until a release is accepted
+	fullPass   time.Time
+}
+
+// A machineInput is the state that the cluster requests, and what was observed in it.
+type machineInput struct {
+	target   *target // with the settings of the cluster
+	record   *record.Record
+	deletes  []precondition.Delete      // the pending ones of the record
+	observed clusterversion.Observation // without what the machine adds to it
+}
+
+// A machineOutput is the state of a machine at one moment.
+type machineOutput struct {
+	Acceptance clusterversion.Acceptance
+	Applied    *clusterversion.AppliedRelease // nil until a release is accepted
+	Unwatched  int                            // kinds of the current release whose changes are not seen
+	FullPass   time.Time                      // when all objects of the current release were last applied or checked
+	Record     *record.Record                 // of the input; nil until it is set
+}
+
+func newStateMachine(c *cluster.Cluster, o Options) *stateMachine {
+	m := &stateMachine{
+		cluster:       c,
+		options:       o,
+		releases:      newReleases(c, o),
+		events:        newAnnouncer(c),
+		health:        newHealth(o.limits),
+		counters:      metrics.NewCounters(),
+		outputChanged: make(chan event.GenericEvent, 1),
+		inputChanged:  make(chan struct{}, 1),
+	}
+	m.settings = &settingsReader{cluster: c, notify: m.notify}
+	m.updates = newUpdates(o.Source.Insecure, m.notify)
+	return m
+}
+
+// run applies the target of the input, until ctx ends or the lock is lost.
+func (m *stateMachine) run(ctx context.Context, s *session.Session) error {
+	m.group, ctx = errgroup.WithContext(ctx)
+	m.update(func() { m.session = s })
+	m.group.Go(func() error { return m.settings.watch(ctx) })
+	m.group.Go(func() error { return m.acceptTargets(ctx) })
+	return m.group.Wait()
+}
+
+// set sets the input, and returns the output with what follows from the input: the problems of ClusterOperators. A
+// target that is the same request as the one before does not replace it.
+func (m *stateMachine) set(in machineInput) machineOutput {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	isInstall := in.target.Previous == ""
+	if before := m.input.target; before != nil && before.isSame(in.target) {
+		in.target = before
+	} else {
+		m.acceptance = in.target.at(clusterversion.Retrieving)
+		if m.current != nil && m.current.matches(in.target) {
+			m.acceptance = m.current.acceptance
+		}
+		defer m.attempt.end()
+	}
+	m.input = in
+	out := m.state()
+	if out.Applied != nil {
+		m.current.addOperators(out.Applied, in.observed.Operators, isInstall)
+	}
+	in.observed.Applied = out.Applied
+	m.risks = clusterversion.Risks(in.observed)
+	select {
+	case m.inputChanged <- struct{}{}:
+	default: // the machine has not read the last change yet
+	}
+	return out
+}
+
+// output returns the present state.
+func (m *stateMachine) output() machineOutput {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state()
+}
+
+// state returns the output. The caller holds the mutex.
+func (m *stateMachine) state() machineOutput {
+	out := machineOutput{Acceptance: m.acceptance, FullPass: m.fullPass, Record: m.input.record}
+	if m.current != nil {
+		out.Applied, out.Unwatched = m.current.status(), m.session.Kept().UnwatchedKinds()
+	}
+	return out
+}
+
+// held returns a context that ends when the lock of the release is lost; nil before the lock was held.
+func (m *stateMachine) held() context.Context {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.session == nil {
+		return nil
+	}
+	return m.session.Held()
+}
+
+// holds reports whether this process holds the lock of the release.
+func (m *stateMachine) holds() bool {
+	held := m.held()
+	return held != nil && held.Err() == nil
+}
+
+// requested returns the target of the input; nil before it was set.
+func (m *stateMachine) requested() *target {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.input.target
+}
+
+// currentRelease returns the release that is applied, or kept in place; nil if there is none yet.
+func (m *stateMachine) currentRelease() *rollout {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current
+}
+
+// update changes the state of the machine, and has the status computed again.
+func (m *stateMachine) update(change func()) {
+	m.mu.Lock()
+	change()
+	m.mu.Unlock()
+	m.notify()
+}
+
+// notify has the status computed again.
+func (m *stateMachine) notify() {
+	select {
+	case m.outputChanged <- event.GenericEvent{Object: &configv1.ClusterVersion{ObjectMeta: clusterVersionMeta}}:
+	default: // it is queued already
+	}
+}
+
+// retryAcceptance is the backoff of a release that was refused: its registry may answer again, and the findings of the
+// gate may be resolved.
+var retryAcceptance = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Steps: 6, Cap: time.Minute}
+
+// acceptTargets accepts the target of the input, and each one that replaces it, until ctx ends. A refused target is
+// tried again.
+func (m *stateMachine) acceptTargets(ctx context.Context) error {
+	var last *target
+	backoff := retryAcceptance
+	for {
+		requested := m.requested()
+		isRetry := requested == last
+		if !isRetry {
+			last, backoff = requested, retryAcceptance
+		}
+		var retry <-chan time.Time
+		refusal := m.acceptTarget(ctx, requested, isRetry)
+		if refusal != nil {
+			retry = time.After(backoff.Step())
+		}
+		if err := m.awaitReason(ctx, requested, refusal, retry); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitReason waits until there is a reason to try again. It returns an error when ctx ends, and when the lock is lost
+// before there is a current release: an apply acquires a lost lock again.
+func (m *stateMachine) awaitReason(ctx context.Context, tried *target, refusal error, retry <-chan time.Time) error {
+	var lost <-chan struct{}
+	held := m.held()
+	if m.currentRelease() == nil {
+		lost = held.Done()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-lost:
+			return context.Cause(held)
+		case <-retry:
+			return nil
+		case <-m.inputChanged:
+			if m.isDue(tried, refusal) {
+				return nil
+			}
+		}
+	}
+}
+
+// isDue reports whether the input has another target than the one that was tried, or no longer has one of the risks
+// with which the gate has refused it.
+func (m *stateMachine) isDue(tried *target, refusal error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	hasEnded := func(judged precondition.CheckFinding) bool {
+		isSame := func(risk precondition.CheckFinding) bool { return risk.Name() == judged.Name() }
+		return !slices.ContainsFunc(m.risks, isSame)
+	}
+	isRefusedByGate := reason.Of(refusal) == precondition.ReasonFailed
+	return m.input.target != tried || isRefusedByGate && slices.ContainsFunc(m.judged, hasEnded)
+}
+
+// acceptTarget accepts the target, if there is one. An operator that has just started first continues the release that
+// was begun last: the target may not be accepted for long, and only that release defines who must have signed it. Force
+// does without.
+func (m *stateMachine) acceptTarget(ctx context.Context, requested *target, isRetry bool) error {
+	if requested == nil {
+		return nil
+	}
+	if begun := requested.Before; begun != nil && m.currentRelease() == nil {
+		if err := m.accept(ctx, begun, requested, isRetry); err != nil && !requested.Force {
+			return err
+		}
+	}
+	return m.accept(ctx, requested, requested, isRetry)
+}
+
+// accept runs the states of a release until it is the current one. It gives up when the input has another target than
+// the requested one, and when the lock is lost. A retry publishes no states: the last refusal counts until it is over.
+func (m *stateMachine) accept(ctx context.Context, t, requested *target, isRetry bool) error {
+	current := m.currentRelease()
+	if current != nil && current.matches(t) {
+		m.update(func() {
+			if m.input.target == t {
+				m.acceptance = current.acceptance
+			}
+		})
+		return nil
+	}
+	held := m.held()
+	if held.Err() != nil { // another leader may have another target by now
+		return context.Cause(held)
+	}
+	attemptCtx := m.attempt.begin(ctx)
+	defer m.attempt.end()
+	defer context.AfterFunc(held, m.attempt.end)()
+	if m.requested() != requested {
+		return context.Canceled
+	}
+	next := &rollout{machine: m, target: t, isRetry: isRetry, state: pending, backoff: retryApply}
+	err := next.prepare(attemptCtx, current)
+	if attemptCtx.Err() != nil {
+		return context.Cause(attemptCtx)
+	}
+	if next.acceptance.Err = err; err != nil {
+		next.publish(ctx)
+		ctrl.LoggerFrom(ctx).Info("release not accepted",
+			"image", t.Image, "version", t.Version, "reason", err.Error())
+		return err
+	}
+	if current != nil {
+		current.stop(session.ErrSuperseded)
+	}
+	next.acceptance.Phase, next.acceptance.Release = clusterversion.Accepted, describe(t, next.payload)
+	next.acceptance.Unverified, next.acceptance.AcceptedRisk = next.signed.unverified, next.signed.risk
+	ctx, next.stop = context.WithCancelCause(ctx)
+	m.update(func() { m.current = next })
+	next.publish(ctx)
+	m.group.Go(func() error { return next.run(ctx) })
+	return nil
+}
