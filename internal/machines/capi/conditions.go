@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -60,104 +61,81 @@ func (f *machineState) now() metav1.Time {
 	return metav1.NewTime(f.time.UTC().Truncate(time.Second))
 }
 
+// newCondition returns a condition. Its generation and its time are set when it is added to the status.
+func newCondition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
 func (f *machineState) bootstrapReady() metav1.Condition {
-	kind, isCreated := f.m.Spec.Bootstrap.ConfigRef.Kind,
-		ptr.Deref(f.status.Initialization.BootstrapDataSecretCreated, false)
-	if kind == "" {
-		return metav1.Condition{
-			Type: clusterv1.MachineBootstrapConfigReadyCondition, Status: metav1.ConditionTrue,
-			Reason: clusterv1.MachineBootstrapDataSecretProvidedReason,
-		}
+	const kind = clusterv1.MachineBootstrapConfigReadyCondition
+	config := f.m.Spec.Bootstrap.ConfigRef.Kind
+	isCreated := ptr.Deref(f.status.Initialization.BootstrapDataSecretCreated, false)
+	if config == "" {
+		return newCondition(kind, metav1.ConditionTrue, clusterv1.MachineBootstrapDataSecretProvidedReason, "")
 	}
-	ready := mirrored(f.bootstrap, kind, isCreated, "dataSecretCreated")
-	ready.Type = clusterv1.MachineBootstrapConfigReadyCondition
+	ready := f.bootstrap.readiness(config, isCreated, "dataSecretCreated")
+	ready.Type = kind
 	if f.bootstrap.object == nil && f.bootstrap.isGone && isCreated && !f.m.DeletionTimestamp.IsZero() {
-		ready.Reason, ready.Message = reasonDeleted, kind+" has been deleted"
+		ready.Reason, ready.Message = reasonDeleted, config+" has been deleted"
 	}
 	return ready
 }
 
 func (f *machineState) infrastructureReady() metav1.Condition {
-	kind, isProvisioned := f.m.Spec.InfrastructureRef.Kind,
-		ptr.Deref(f.status.Initialization.InfrastructureProvisioned, false)
-	ready := mirrored(f.infrastructure, kind, isProvisioned, "provisioned")
+	kind := f.m.Spec.InfrastructureRef.Kind
+	isProvisioned := ptr.Deref(f.status.Initialization.InfrastructureProvisioned, false)
+	ready := f.infrastructure.readiness(kind, isProvisioned, "provisioned")
 	ready.Type = clusterv1.MachineInfrastructureReadyCondition
-	switch {
-	case f.infrastructure.object != nil || !f.infrastructure.isGone || !isProvisioned:
-	case f.m.DeletionTimestamp.IsZero():
-		ready.Reason, ready.Message = reasonDeleted, kind+" has been deleted while the Machine still exists"
-	default:
+	if f.infrastructure.object == nil && f.infrastructure.isGone && isProvisioned {
 		ready.Reason, ready.Message = reasonDeleted, kind+" has been deleted"
+		if f.m.DeletionTimestamp.IsZero() {
+			ready.Message += " while the Machine still exists"
+		}
 	}
 	return ready
 }
 
-// mirrored returns the condition Ready of an object, or one derived from a field of the contract if it has none.
-func mirrored(of referenced, kind string, isReady bool, field string) metav1.Condition {
+// readiness returns the condition Ready of an object of a kind, or one derived from a field of the contract if the
+// object has none.
+func (r referenced) readiness(kind string, isReady bool, field string) metav1.Condition {
 	switch {
-	case of.object == nil && of.isGone:
-		return metav1.Condition{
-			Status:  metav1.ConditionFalse,
-			Reason:  reasonDoesNotExist,
-			Message: kind + " does not exist",
-		}
-	case of.object == nil:
-		return metav1.Condition{
-			Status:  metav1.ConditionUnknown,
-			Reason:  reasonInternalError,
-			Message: "Please check controller logs for errors",
-		}
+	case r.object == nil && r.isGone:
+		return newCondition("", metav1.ConditionFalse, reasonDoesNotExist, kind+" does not exist")
+	case r.object == nil:
+		return newCondition("", metav1.ConditionUnknown, reasonInternalError, "Please check controller logs for errors")
 	}
-	if ready := meta.FindStatusCondition(of.object.Conditions(), clusterv1.ReadyCondition); ready != nil {
-		return metav1.Condition{Status: ready.Status, Reason: cmp.Or(ready.Reason, reasonReady), Message: ready.Message}
+	if ready := meta.FindStatusCondition(r.object.Conditions(), clusterv1.ReadyCondition); ready != nil {
+		return newCondition("", ready.Status, cmp.Or(ready.Reason, reasonReady), ready.Message)
 	}
 	if isReady {
-		return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonReady}
+		return newCondition("", metav1.ConditionTrue, reasonReady, "")
 	}
-	return metav1.Condition{
-		Status:  metav1.ConditionFalse,
-		Reason:  reasonNotReady,
-		Message: fmt.Sprintf("%s status.initialization.%s is %t", kind, field, isReady),
-	}
+	return newCondition("", metav1.ConditionFalse, reasonNotReady,
+		fmt.Sprintf("%s status.initialization.%s is %t", kind, field, isReady))
 }
 
 func (f *machineState) deleting() metav1.Condition {
+	const kind = clusterv1.MachineDeletingCondition
 	if f.m.DeletionTimestamp.IsZero() {
-		return metav1.Condition{
-			Type:   clusterv1.MachineDeletingCondition,
-			Status: metav1.ConditionFalse,
-			Reason: clusterv1.MachineNotDeletingReason,
-		}
+		return newCondition(kind, metav1.ConditionFalse, clusterv1.MachineNotDeletingReason, "")
 	}
-	return metav1.Condition{
-		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: f.deletingReason,
-		Message: f.deletingText,
-	}
+	return newCondition(kind, metav1.ConditionTrue, f.deletingReason, f.deletingText)
 }
 
 // updating returns the condition Updating: whether the Machine is updated in place, and the progress. A deletion ends
 // the update.
 func (f *machineState) updating() metav1.Condition {
-	if f.updateReason != "" {
-		return metav1.Condition{
-			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, Reason: f.updateReason,
-			Message: f.updateText,
-		}
+	const kind = clusterv1.MachineUpdatingCondition
+	if f.updateReason == "" {
+		return newCondition(kind, metav1.ConditionFalse, clusterv1.MachineNotUpdatingReason, "")
 	}
-	return metav1.Condition{
-		Type:   clusterv1.MachineUpdatingCondition,
-		Status: metav1.ConditionFalse,
-		Reason: clusterv1.MachineNotUpdatingReason,
-	}
+	return newCondition(kind, metav1.ConditionTrue, f.updateReason, f.updateText)
 }
 
 // available returns the condition Available, and after which time the Machine will have been ready for long enough.
 func (f *machineState) available() (metav1.Condition, time.Duration) {
-	available := metav1.Condition{
-		Type:   clusterv1.MachineAvailableCondition,
-		Status: metav1.ConditionFalse,
-		Reason: clusterv1.MachineNotReadyReason,
-	}
+	available := newCondition(clusterv1.MachineAvailableCondition, metav1.ConditionFalse,
+		clusterv1.MachineNotReadyReason, "")
 	ready := meta.FindStatusCondition(f.status.Conditions, clusterv1.MachineReadyCondition)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
 		return available, 0
@@ -203,24 +181,17 @@ var goneWhileDeleting = []string{
 
 // ready returns the condition Ready, which sums up the others.
 func (f *machineState) ready() metav1.Condition {
-	types := []string{
-		clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition,
-		clusterv1.MachineBootstrapConfigReadyCondition,
-		clusterv1.MachineInfrastructureReadyCondition, clusterv1.MachineNodeHealthyCondition,
-		clusterv1.MachineHealthCheckSucceededCondition,
-	}
 	negative := []string{clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition}
+	types := append(slices.Clone(negative), clusterv1.MachineBootstrapConfigReadyCondition,
+		clusterv1.MachineInfrastructureReadyCondition, clusterv1.MachineNodeHealthyCondition,
+		clusterv1.MachineHealthCheckSucceededCondition)
 	for _, gate := range f.m.Spec.ReadinessGates {
 		types = append(types, gate.ConditionType)
 		if gate.Polarity == clusterv1.NegativePolarityCondition {
 			negative = append(negative, gate.ConditionType)
 		}
 	}
-	ready := metav1.Condition{
-		Type:   clusterv1.MachineReadyCondition,
-		Status: metav1.ConditionTrue,
-		Reason: clusterv1.MachineReadyReason,
-	}
+	ready := newCondition(clusterv1.MachineReadyCondition, metav1.ConditionTrue, clusterv1.MachineReadyReason, "")
 	var problems, remarks []string
 	for _, name := range types {
 		condition := meta.FindStatusCondition(f.status.Conditions, name)
@@ -228,11 +199,7 @@ func (f *machineState) ready() metav1.Condition {
 			continue
 		}
 		if condition == nil {
-			condition = &metav1.Condition{
-				Type:    name,
-				Status:  metav1.ConditionUnknown,
-				Message: "Condition not yet reported",
-			}
+			condition = new(newCondition(name, metav1.ConditionUnknown, "", "Condition not yet reported"))
 		}
 		line := "* " + name + ":" + indented(f.messageOf(*condition))
 		good := metav1.ConditionTrue
@@ -321,4 +288,102 @@ func indented(message string) string {
 		}
 	}
 	return "\n" + strings.Join(lines, "\n")
+}
+
+// nodeConditions returns the conditions NodeReady and NodeHealthy.
+func (f *machineState) nodeConditions() []metav1.Condition {
+	unknown := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
+		return []metav1.Condition{
+			newCondition(clusterv1.MachineNodeReadyCondition, status, reason, message),
+			newCondition(clusterv1.MachineNodeHealthyCondition, status, reason, message),
+		}
+	}
+	isDeleting, name := !f.m.DeletionTimestamp.IsZero(), f.status.NodeRef.Name
+	switch {
+	case f.node.problem != nil:
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, f.node.problem.Error())
+	case f.node.object != nil && !f.node.isDeletionRequested:
+		return []metav1.Condition{nodeReady(f.node.object), nodeHealthy(f.node.object)}
+	case isDeleting && name != "":
+		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason,
+			fmt.Sprintf("Node %s has been deleted", name))
+	case isDeleting:
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeDoesNotExistReason, "Node does not exist")
+	case name != "":
+		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason,
+			fmt.Sprintf("Node %s has been deleted while the Machine still exists", name))
+	case f.m.Spec.ProviderID != "":
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
+			fmt.Sprintf("Waiting for a Node with spec.providerID %s to exist", f.m.Spec.ProviderID))
+	}
+	return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
+		fmt.Sprintf("Waiting for %s to report spec.providerID", f.m.Spec.InfrastructureRef.Kind))
+}
+
+func nodeReady(node *corev1.Node) metav1.Condition {
+	const kind = clusterv1.MachineNodeReadyCondition
+	condition, message := nodeCondition(node, corev1.NodeReady), ""
+	if condition == nil {
+		return newCondition(kind, metav1.ConditionUnknown, clusterv1.MachineNodeReadyUnknownReason,
+			"* Node.Ready: Condition not yet reported")
+	}
+	if condition.Message != "" {
+		message = "* Node.Ready: " + condition.Message
+	}
+	switch condition.Status {
+	case corev1.ConditionTrue:
+		return newCondition(kind, metav1.ConditionTrue, clusterv1.MachineNodeReadyReason, "")
+	case corev1.ConditionFalse:
+		return newCondition(kind, metav1.ConditionFalse, clusterv1.MachineNodeNotReadyReason, message)
+	}
+	return newCondition(kind, metav1.ConditionStatus(condition.Status), clusterv1.MachineNodeReadyUnknownReason,
+		message)
+}
+
+// nodeHealthy sums up the conditions of a Node that report problems.
+func nodeHealthy(node *corev1.Node) metav1.Condition {
+	healthy := newCondition(clusterv1.MachineNodeHealthyCondition, metav1.ConditionTrue,
+		clusterv1.MachineNodeHealthyReason, "")
+	var lines, messages []string
+	for _, name := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure,
+		corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		good, condition := corev1.ConditionFalse, nodeCondition(node, name)
+		if name == corev1.NodeReady {
+			good = corev1.ConditionTrue
+		}
+		status, message := corev1.ConditionUnknown, "Condition not yet reported"
+		if condition != nil {
+			status, message = condition.Status, condition.Message
+		}
+		if status == good {
+			continue
+		}
+		if message == "" {
+			message = fmt.Sprintf("Condition is %s", status)
+		}
+		lines = append(lines, fmt.Sprintf("* Node.%s: %s", name, message))
+		if condition != nil {
+			messages = append(messages, message)
+		}
+		switch {
+		case status != corev1.ConditionUnknown:
+			healthy.Status, healthy.Reason = metav1.ConditionFalse, clusterv1.MachineNodeNotHealthyReason
+		case healthy.Status == metav1.ConditionTrue:
+			healthy.Status, healthy.Reason = metav1.ConditionUnknown, clusterv1.MachineNodeHealthUnknownReason
+		}
+	}
+	if len(messages) > 1 && len(slices.Compact(slices.Clone(messages))) == 1 {
+		lines = []string{"* Node.AllConditions: " + messages[0]}
+	}
+	healthy.Message = strings.Join(lines, "\n")
+	return healthy
+}
+
+func nodeCondition(node *corev1.Node, name corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == name {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
 }

@@ -12,21 +12,28 @@ package capi
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/machineevents"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
@@ -129,4 +136,195 @@ func (r *Reconciler) bounded(wait time.Duration) time.Duration {
 // record records an event of a Machine, once for each change.
 func (r *Reconciler) record(m *clusterv1.Machine, kind, reason, note string) {
 	r.events.Record(m, machineevents.Event{Type: kind, Reason: reason, Action: "Reconcile", Note: note})
+}
+
+// missingObject is the interval at which a missing object that a Machine refers to is looked for.
+const missingObject = 30 * time.Second
+
+// A machineScope is one pass over a Machine.
+type machineScope struct {
+	r *Reconciler
+	*machineState
+}
+
+// machineState are the facts from which a status is computed, and the status. A pass and its parts share them:
+// deletionScope and updateScope.
+type machineState struct {
+	time    time.Time // of the pass
+	m       *clusterv1.Machine
+	status  clusterv1.MachineStatus // to be written
+	cluster *clusterv1.Cluster      // without a UID if it is gone
+
+	infrastructure referenced
+	bootstrap      referenced
+	node           machineNode
+
+	deletingReason, deletingText string // of the condition Deleting
+	updateReason, updateText     string // of the condition Updating; empty if the Machine is not updated in place
+}
+
+// reconcile does the next steps, and returns when to reconcile again.
+func (p *machineScope) reconcile(ctx context.Context) (time.Duration, error) {
+	isDeleting := !p.m.DeletionTimestamp.IsZero()
+	if isDeleting && !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
+		return 0, nil
+	}
+	// The finalizer comes first: a Machine must not be removed before the objects that it refers to.
+	if !isDeleting {
+		if err := patch.AddFinalizer(ctx, p.r.client, p.m, clusterv1.MachineFinalizer); err != nil {
+			return 0, err
+		}
+	}
+	if err := p.readCluster(ctx); err != nil {
+		return 0, err
+	}
+	if p.setPaused() {
+		return 0, p.r.writeStatus(ctx, p.machineState)
+	}
+	if err := p.adopt(ctx); err != nil {
+		return 0, err
+	}
+	err := errors.Join(p.gatherReferences(ctx), p.gatherNode(ctx))
+	if writeErr := p.writeSpec(ctx); writeErr != nil {
+		return 0, writeErr
+	}
+	var after time.Duration
+	if isDeleting {
+		p.r.updates.known.Delete(p.m.UID)
+		var deletionErr error
+		after, deletionErr = (&deletionScope{r: p.r, machineState: p.machineState}).delete(ctx)
+		if deletionErr != nil || !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
+			return 0, errors.Join(deletionErr, p.finishFailed(ctx, deletionErr))
+		}
+	} else {
+		var updateErr error
+		after, updateErr = (&updateScope{r: p.r, machineState: p.machineState}).update(ctx)
+		err = errors.Join(err, updateErr)
+	}
+	available := p.setConditions()
+	if writeErr := p.r.writeStatus(ctx, p.machineState); writeErr != nil {
+		return 0, writeErr
+	}
+	if !isDeleting && (p.infrastructure.isGone || p.bootstrap.isGone && p.m.Spec.Bootstrap.ConfigRef.IsDefined()) {
+		// it may be created with another name than the Machine's, and without an owner
+		after = soonest(after, p.r.bounded(missingObject))
+	}
+	if isDeleting { // the phases of the deletion have reported failed reads
+		err = nil
+	}
+	return soonest(after, available), err
+}
+
+// finishFailed writes the status of a pass that has ended early, if there is a reason to report.
+func (p *machineScope) finishFailed(ctx context.Context, err error) error {
+	if err == nil || apierrors.IsConflict(err) {
+		return nil
+	}
+	p.setConditions()
+	return p.r.writeStatus(ctx, p.machineState)
+}
+
+// readCluster reads the Cluster of the Machine. Without a Cluster a Machine is left alone, unless it is being deleted:
+// then it is deleted like the Machines of a Cluster that is being deleted.
+func (p *machineScope) readCluster(ctx context.Context) error {
+	var reader client.Reader = p.r.client
+	isDeleting := !p.m.DeletionTimestamp.IsZero()
+	if isDeleting {
+		reader = p.r.server
+	}
+	var err error
+	p.cluster, err = contract.FindCluster(ctx, reader, p.m.Namespace, p.m.Spec.ClusterName)
+	if err != nil || p.cluster != nil {
+		return err
+	}
+	if isDeleting {
+		p.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.m.Namespace,
+			Name:      p.m.Spec.ClusterName,
+		}}
+		return nil
+	}
+	note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace,
+		p.m.Spec.ClusterName)
+	p.r.record(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
+	return errors.New(note)
+}
+
+// setPaused sets the condition Paused, and reports whether the Machine is paused.
+func (p *machineScope) setPaused() bool {
+	var causes []string
+	if ptr.Deref(p.cluster.Spec.Paused, false) {
+		causes = append(causes, "Cluster spec.paused is set to true")
+	}
+	if metav1.HasAnnotation(p.m.ObjectMeta, clusterv1.PausedAnnotation) {
+		causes = append(causes, "Machine has the cluster.x-k8s.io/paused annotation")
+	}
+	condition := newCondition(clusterv1.PausedCondition, metav1.ConditionFalse, clusterv1.NotPausedReason, "")
+	if len(causes) > 0 {
+		condition = newCondition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason,
+			strings.Join(causes, ", "))
+	}
+	p.set(condition)
+	return len(causes) > 0
+}
+
+// adopt sets the label of its Cluster on the Machine, and the Cluster as its owner if it is a stand-alone Machine.
+func (p *machineScope) adopt(ctx context.Context) error {
+	base := p.m.DeepCopy()
+	metav1.SetMetaDataLabel(&p.m.ObjectMeta, clusterv1.ClusterNameLabel, p.m.Spec.ClusterName)
+	if isStandAlone(p.m) && p.cluster.UID != "" {
+		p.m.OwnerReferences = append(p.m.OwnerReferences, contract.ClusterOwner(p.cluster))
+	}
+	return p.r.patch(ctx, p.m, base, "give the Machine its owner and its labels")
+}
+
+// isStandAlone reports whether a Machine belongs to no MachineSet, pool or control plane, and is not owned by a Cluster
+// yet.
+func isStandAlone(m *clusterv1.Machine) bool {
+	for _, label := range []string{clusterv1.MachineSetNameLabel, clusterv1.MachinePoolNameLabel,
+		clusterv1.MachineControlPlaneNameLabel} {
+		if _, ok := m.Labels[label]; ok {
+			return false
+		}
+	}
+	for _, owner := range m.OwnerReferences {
+		if owner.Kind == "Cluster" && groupOf(owner.APIVersion) == clusterv1.GroupVersion.Group {
+			return false
+		}
+	}
+	return metav1.GetControllerOf(m) == nil
+}
+
+// patch writes the changes of a Machine, except for its status.
+func (r *Reconciler) patch(ctx context.Context, m, base *clusterv1.Machine, what string) error {
+	if same(base.ObjectMeta, m.ObjectMeta) && same(base.Spec, m.Spec) {
+		return nil
+	}
+	if err := patch.WithLock(ctx, r.client, m, base); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// soonest returns the shorter of two durations; zero means none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// writeStatus writes the status, if it has changed. The write fails if the Machine has changed since it was read: other
+// controllers have conditions in the same list.
+func (r *Reconciler) writeStatus(ctx context.Context, f *machineState) error {
+	if same(f.m.Status, f.status) {
+		return nil
+	}
+	base := f.m.DeepCopy()
+	f.m.Status = *f.status.DeepCopy()
+	if err := patch.StatusWithLock(ctx, r.client, f.m, base); err != nil {
+		return fmt.Errorf("write the status of the Machine: %w", err)
+	}
+	f.status = *f.m.Status.DeepCopy()
+	return nil
 }

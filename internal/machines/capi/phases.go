@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/machines/patch"
@@ -183,7 +184,7 @@ func (d *deletionScope) deleteBootstrap(ctx context.Context) (*deletion.Wait, er
 
 // deleteObject deletes an object that the Machine refers to, and waits until it is gone.
 func (d *deletionScope) deleteObject(ctx context.Context, object *referenced,
-	to clusterv1.ContractVersionedObjectReference, wait deletion.Wait) (*deletion.Wait, error) {
+	to contract.Reference, wait deletion.Wait) (*deletion.Wait, error) {
 	if object.object != nil && object.object.GetDeletionTimestamp() == nil {
 		err := d.r.references.Delete(ctx, object.object)
 		if err == nil {
@@ -207,8 +208,7 @@ func (d *deletionScope) deleteObject(ctx context.Context, object *referenced,
 	return &wait, nil
 }
 
-func unreadableObject(stage deletion.Stage, to clusterv1.ContractVersionedObjectReference,
-	problem error) *deletion.Wait {
+func unreadableObject(stage deletion.Stage, to contract.Reference, problem error) *deletion.Wait {
 	return &deletion.Wait{
 		Stage: stage, Reason: clusterv1.MachineDeletingInternalErrorReason,
 		Message: fmt.Sprintf("Failed to look at %s: %v", to.Kind, problem),

@@ -22,6 +22,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/annotation"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -246,7 +247,7 @@ func (f *machineState) missing() string {
 }
 
 // annotationOf describes the missing annotation of an object.
-func annotationOf(to clusterv1.ContractVersionedObjectReference) string {
+func annotationOf(to contract.Reference) string {
 	return fmt.Sprintf("the annotation %s of %s %s", clusterv1.UpdateInProgressAnnotation, to.Kind, to.Name)
 }
 

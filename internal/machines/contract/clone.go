@@ -32,61 +32,29 @@ type Clone struct {
 
 // Clone creates an object from a template: its spec.template, named, labelled and owned as wanted. If an object of that
 // name exists, Clone fails (AlreadyExists).
-func (r References) Clone(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted Clone) (
-	clusterv1.ContractVersionedObjectReference, error,
+func (r References) Clone(ctx context.Context, template Reference, wanted Clone, options ...client.CreateOption) (
+	Reference, error,
 ) {
-	object, err := r.create(ctx, template, wanted)
+	from, err := r.Get(ctx, template, wanted.Namespace)
 	if err != nil {
-		return clusterv1.ContractVersionedObjectReference{}, err
+		return Reference{}, err
 	}
-	return clusterv1.ContractVersionedObjectReference{
+	object := CloneOf(from.Unstructured, wanted)
+	if err := r.Client.Create(ctx, object, append(options, wanted.Manager)...); err != nil {
+		return Reference{}, fmt.Errorf("create %s %s/%s of %s: %w", object.GetKind(), wanted.Namespace, wanted.Name,
+			from,
+			printable.Error(err))
+	}
+	return Reference{
 		APIGroup: object.GroupVersionKind().Group, Kind: object.GetKind(), Name: object.GetName(),
 	}, nil
 }
 
-// TryClone returns the error that Clone would return. It creates nothing.
-func (r References) TryClone(ctx context.Context, template clusterv1.ContractVersionedObjectReference,
-	wanted Clone) error {
-	_, err := r.create(ctx, template, wanted, client.DryRunAll)
-	return err
-}
-
-func (r References) create(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted Clone,
-	options ...client.CreateOption) (
-	*unstructured.Unstructured, error,
-) {
-	from, err := r.Get(ctx, template, wanted.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	object := CloneOf(from.Unstructured, wanted)
-	if err := r.Client.Create(ctx, object, append(options, wanted.Manager)...); err != nil {
-		return nil, fmt.Errorf("create %s %s/%s of %s: %w", object.GetKind(), wanted.Namespace, wanted.Name, from,
-			printable.Error(err))
-	}
-	return object, nil
-}
-
-// Update applies a template to an object that was created from another one. Fields that only the earlier template had
-// are removed; fields of other field managers stay, and so do owners.
-func (r References) Update(ctx context.Context, object *Object, template clusterv1.ContractVersionedObjectReference,
-	wanted Clone,
-) error {
-	_, err := r.applyTemplate(ctx, object, template, wanted)
-	return err
-}
-
-// Preview returns the object that Update would write, with the defaults of the API server. It writes nothing but which
-// fields the manager owns.
-func (r References) Preview(ctx context.Context, object *Object, template clusterv1.ContractVersionedObjectReference,
-	wanted Clone,
-) (*unstructured.Unstructured, error) {
-	return r.applyTemplate(ctx, object, template, wanted, client.DryRunAll)
-}
-
-func (r References) applyTemplate(ctx context.Context, object *Object,
-	template clusterv1.ContractVersionedObjectReference,
-	wanted Clone, options ...client.ApplyOption,
+// Update applies a template to an object that was created from another one, and returns the object with the defaults of
+// the API server. Fields that only the earlier template had are removed; fields of other field managers stay, and so do
+// owners. A dry run writes only which fields the manager owns.
+func (r References) Update(
+	ctx context.Context, object *Object, template Reference, wanted Clone, options ...client.ApplyOption,
 ) (*unstructured.Unstructured, error) {
 	from, err := r.Get(ctx, template, wanted.Namespace)
 	if err != nil {

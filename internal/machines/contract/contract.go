@@ -11,6 +11,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/utils/ptr"
@@ -46,6 +48,9 @@ type References struct {
 	// Client is to read the objects from the server: a manager's client does, as objects of any kind are not cached.
 	Client client.Client
 }
+
+// A Reference names an object by its group, kind and name.
+type Reference = clusterv1.ContractVersionedObjectReference
 
 // A ServedKind is the version of a kind that keeps the contract.
 type ServedKind struct {
@@ -93,8 +98,7 @@ func servedKind(kind schema.GroupKind, resource string, labels map[string]string
 
 // Get returns the object that a reference names, in the namespace of the referring object. The error is NotFound only
 // if the kind is served and there is no such object.
-func (r References) Get(ctx context.Context, to clusterv1.ContractVersionedObjectReference,
-	namespace string) (*Object, error) {
+func (r References) Get(ctx context.Context, to Reference, namespace string) (*Object, error) {
 	if !to.IsDefined() {
 		return nil, errors.New("the reference is empty: write its apiGroup, kind and name")
 	}
@@ -163,4 +167,96 @@ func ClusterOwner(cluster *clusterv1.Cluster) metav1.OwnerReference {
 		Name:       cluster.Name,
 		UID:        cluster.UID,
 	}
+}
+
+// A Object is the object that a reference names. The methods return the fields of the contract; a field of another
+// type than the contract's counts as missing, since other controllers write it.
+type Object struct {
+	*unstructured.Unstructured
+	Served ServedKind
+}
+
+// String names the object.
+func (o *Object) String() string {
+	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
+// ProviderID returns the ID of the instance at its provider, which its Node has as well.
+func (o *Object) ProviderID() string { return o.text("spec", "providerID") }
+
+// FailureDomain returns the failure domain of the instance.
+func (o *Object) FailureDomain() string { return o.text("status", "failureDomain") }
+
+// DataSecretName returns the name of the Secret that the controller of a bootstrap config has created.
+func (o *Object) DataSecretName() string { return o.text("status", "dataSecretName") }
+
+// IsProvisioned reports whether the infrastructure can be used.
+func (o *Object) IsProvisioned() bool { return o.isInitialized("provisioned") }
+
+// IsDataSecretCreated reports whether the Secret of a bootstrap config was created.
+func (o *Object) IsDataSecretCreated() bool { return o.isInitialized("dataSecretCreated") }
+
+// Addresses returns the addresses of the instance.
+func (o *Object) Addresses() clusterv1.MachineAddresses {
+	var addresses clusterv1.MachineAddresses
+	for _, fields := range o.items("addresses") {
+		kind, _ := fields["type"].(string)
+		if address, _ := fields["address"].(string); address != "" {
+			addresses = append(addresses,
+				clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(kind), Address: address})
+		}
+	}
+	return addresses
+}
+
+// NotReady returns the message of the condition Ready, or its reason, while it is not True.
+func (o *Object) NotReady() string {
+	for _, condition := range o.items("conditions") {
+		if condition["type"] == "Ready" && condition["status"] != "True" {
+			reason, _ := condition["reason"].(string)
+			message, _ := condition["message"].(string)
+			return printable.Line(cmp.Or(message, reason))
+		}
+	}
+	return ""
+}
+
+// Conditions returns the conditions of the object.
+func (o *Object) Conditions() []metav1.Condition {
+	var status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	if fields, ok := o.Object["status"].(map[string]any); ok {
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status)
+	}
+	return status.Conditions
+}
+
+// items returns the objects of a list in the status.
+func (o *Object) items(field string) []map[string]any {
+	value, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", field)
+	list, _ := value.([]any)
+	var items []map[string]any
+	for _, item := range list {
+		if fields, ok := item.(map[string]any); ok {
+			items = append(items, fields)
+		}
+	}
+	return items
+}
+
+func (o *Object) text(path ...string) string {
+	value, _, _ := unstructured.NestedString(o.Object, path...)
+	return value
+}
+
+// isInitialized returns a field of status.initialization, or its equivalent in the contract version that the object
+// keeps.
+func (o *Object) isInitialized(field string) bool {
+	path := []string{"status", "initialization", field}
+	if o.Served.Contract == V1Beta1 {
+		path = []string{"status", "ready"}
+	}
+	value, _, _ := unstructured.NestedBool(o.Object, path...)
+	return value
 }

@@ -138,7 +138,7 @@ func (u inPlaceUpdate) replacementReason(ctx context.Context) (string, error) {
 // preview returns an object as the update would make it, without the mark of one, or why the API server does not allow
 // that, with any rights. Its defaults are in it, so that they are no changes.
 func (u inPlaceUpdate) preview(ctx context.Context, object *contract.Object,
-	template clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, string, error) {
+	template contract.Reference) (*unstructured.Unstructured, string, error) {
 	if object == nil {
 		return nil, "", nil
 	}
@@ -188,7 +188,7 @@ func (s *Snapshot) RuledOut(m *clusterv1.Machine) string {
 		ofAnotherKind(objects.Bootstrap, t.Bootstrap.ConfigRef))
 }
 
-func ofAnotherKind(object *contract.Object, template clusterv1.ContractVersionedObjectReference) string {
+func ofAnotherKind(object *contract.Object, template contract.Reference) string {
 	if object == nil || object.GetKind()+
 		clusterv1.TemplateSuffix == template.Kind && object.GroupVersionKind().Group == template.APIGroup {
 		return ""

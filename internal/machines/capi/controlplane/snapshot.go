@@ -84,7 +84,7 @@ func (r *Reconciler) readObjects(ctx context.Context, s *Snapshot) {
 // objectOf reads an object of a machine; it returns nil if there is none. The controller of Machines reports missing
 // ones.
 func (r *Reconciler) objectOf(ctx context.Context, m *clusterv1.Machine,
-	ref clusterv1.ContractVersionedObjectReference,
+	ref contract.Reference,
 ) (*contract.Object, error) {
 	if !ref.IsDefined() {
 		return nil, nil
@@ -161,8 +161,8 @@ func hasPlane(cluster *clusterv1.Cluster, plane *v1alpha1.RunlevelControlPlane) 
 	return cluster.Spec.ControlPlaneRef == refTo(plane.Name) && (claimed == "" || claimed == cluster.Name)
 }
 
-func refTo(name string) clusterv1.ContractVersionedObjectReference {
-	return clusterv1.ContractVersionedObjectReference{
+func refTo(name string) contract.Reference {
+	return contract.Reference{
 		APIGroup: v1alpha1.GroupVersion.Group,
 		Kind:     "RunlevelControlPlane",
 		Name:     name,

@@ -51,7 +51,7 @@ func outdatedBy(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, obje
 }
 
 // isOfAnotherTemplate reports whether an object was made from another template than the wanted one.
-func isOfAnotherTemplate(object *contract.Object, wanted clusterv1.ContractVersionedObjectReference) bool {
+func isOfAnotherTemplate(object *contract.Object, wanted contract.Reference) bool {
 	if object == nil {
 		return false
 	}

@@ -105,7 +105,7 @@ func (r *Reconciler) prepare(ctx context.Context, s *snapshot) error {
 	}
 	var failures []error
 	template := s.deployment.Spec.Template.Spec
-	for _, ref := range []clusterv1.ContractVersionedObjectReference{template.Bootstrap.ConfigRef,
+	for _, ref := range []contract.Reference{template.Bootstrap.ConfigRef,
 		template.InfrastructureRef} {
 		if ref.IsDefined() {
 			_, err := r.references.Get(ctx, ref, s.deployment.Namespace)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
@@ -88,7 +89,7 @@ func (r *Reconciler) objectsOf(ctx context.Context, set *clusterv1.MachineSet) (
 ) {
 	template := set.Spec.Template.Spec
 	var found [2]*unstructured.Unstructured
-	for i, ref := range []clusterv1.ContractVersionedObjectReference{template.InfrastructureRef,
+	for i, ref := range []contract.Reference{template.InfrastructureRef,
 		template.Bootstrap.ConfigRef} {
 		if !ref.IsDefined() {
 			continue

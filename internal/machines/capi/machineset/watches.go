@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
@@ -41,7 +42,7 @@ var creations = predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
 
 // awaitTemplate reconciles the sets of a missing template when it is created. The templates of a kind are watched once
 // one of them is missing.
-func (r *Reconciler) awaitTemplate(ctx context.Context, template clusterv1.ContractVersionedObjectReference) error {
+func (r *Reconciler) awaitTemplate(ctx context.Context, template contract.Reference) error {
 	if !template.IsDefined() {
 		return nil
 	}

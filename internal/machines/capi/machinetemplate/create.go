@@ -33,7 +33,7 @@ func (w Writer) Create(ctx context.Context, t Template, name string) (err error)
 	machine := t.desired(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	machine.Spec.Version, machine.Spec.FailureDomain = t.Spec.Version, t.Spec.FailureDomain
 	machine.Spec.Bootstrap.DataSecretName = t.Spec.Bootstrap.DataSecretName
-	var made []clusterv1.ContractVersionedObjectReference
+	var made []contract.Reference
 	defer func() {
 		if err != nil {
 			err = &creationError{name: name, err: errors.Join(err, w.deleteAll(ctx, t.Namespace, made))}
@@ -79,9 +79,9 @@ func (e *creationError) Unwrap() error { return e.err }
 
 // clone creates an object of a machine from its template. The metadata has a field manager of its own, so that an
 // update in place, which applies the template, keeps it.
-func (w Writer) clone(ctx context.Context, t Template, template clusterv1.ContractVersionedObjectReference,
+func (w Writer) clone(ctx context.Context, t Template, template contract.Reference,
 	name string) (
-	clusterv1.ContractVersionedObjectReference, error,
+	contract.Reference, error,
 ) {
 	made, err := w.References.Clone(ctx, template, t.created(name, w.Manager))
 	if err != nil {
@@ -102,12 +102,12 @@ func (t Template) created(name string, manager client.FieldOwner) contract.Clone
 // Try returns why a machine can't be created, as far as its bootstrap config and its infrastructure show: both are
 // created in a dry run.
 func (w Writer) Try(ctx context.Context, t Template, name string) error {
-	for _, template := range []clusterv1.ContractVersionedObjectReference{t.Spec.Bootstrap.ConfigRef,
+	for _, template := range []contract.Reference{t.Spec.Bootstrap.ConfigRef,
 		t.Spec.InfrastructureRef} {
 		if !template.IsDefined() {
 			continue
 		}
-		if err := w.References.TryClone(ctx, template, t.created(name, w.Manager)); err != nil {
+		if _, err := w.References.Clone(ctx, template, t.created(name, w.Manager), client.DryRunAll); err != nil {
 			return &creationError{name: name, err: err}
 		}
 	}
@@ -115,8 +115,7 @@ func (w Writer) Try(ctx context.Context, t Template, name string) error {
 }
 
 // deleteAll deletes objects that were created for a machine that could not be created.
-func (w Writer) deleteAll(ctx context.Context, namespace string,
-	all []clusterv1.ContractVersionedObjectReference) error {
+func (w Writer) deleteAll(ctx context.Context, namespace string, all []contract.Reference) error {
 	var failures []error
 	for _, reference := range all {
 		object, err := w.References.Get(ctx, reference, namespace)
@@ -136,7 +135,7 @@ func (w Writer) DeleteLeftovers(ctx context.Context, t Template, machines map[st
 		used[keyOf(machine.Spec.InfrastructureRef)] = true
 		used[keyOf(machine.Spec.Bootstrap.ConfigRef)] = true
 	}
-	for _, reference := range []clusterv1.ContractVersionedObjectReference{t.Spec.InfrastructureRef,
+	for _, reference := range []contract.Reference{t.Spec.InfrastructureRef,
 		t.Spec.Bootstrap.ConfigRef} {
 		if !reference.IsDefined() {
 			continue
@@ -149,8 +148,7 @@ func (w Writer) DeleteLeftovers(ctx context.Context, t Template, machines map[st
 }
 
 // deleteUnused deletes the unused objects of the kind that is made from a template.
-func (w Writer) deleteUnused(ctx context.Context, t Template, of clusterv1.ContractVersionedObjectReference,
-	used map[string]bool) error {
+func (w Writer) deleteUnused(ctx context.Context, t Template, of contract.Reference, used map[string]bool) error {
 	kind := schema.GroupKind{Group: of.APIGroup, Kind: kindOf(of)}
 	served, err := w.References.Served(ctx, kind)
 	if err != nil {
@@ -166,7 +164,7 @@ func (w Writer) deleteUnused(ctx context.Context, t Template, of clusterv1.Contr
 	var failures []error
 	for i := range list.Items {
 		object := &list.Items[i]
-		ref := clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: object.GetName()}
+		ref := contract.Reference{APIGroup: kind.Group, Kind: kind.Kind, Name: object.GetName()}
 		isOurs := slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
 			return o.UID == t.Owner.UID
 		})
@@ -177,7 +175,7 @@ func (w Writer) deleteUnused(ctx context.Context, t Template, of clusterv1.Contr
 	return errors.Join(failures...)
 }
 
-func keyOf(ref clusterv1.ContractVersionedObjectReference) string {
+func keyOf(ref contract.Reference) string {
 	return ref.APIGroup + "/" + ref.Kind + "/" + ref.Name
 }
 

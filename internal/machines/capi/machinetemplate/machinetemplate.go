@@ -128,6 +128,6 @@ func LabelValue(name string) string {
 }
 
 // kindOf returns the kind of the objects that are made from a template.
-func kindOf(template clusterv1.ContractVersionedObjectReference) string {
+func kindOf(template contract.Reference) string {
 	return strings.TrimSuffix(template.Kind, clusterv1.TemplateSuffix)
 }

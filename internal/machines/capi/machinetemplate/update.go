@@ -29,7 +29,7 @@ func (w Writer) Propagate(ctx context.Context, t Template, machine *clusterv1.Ma
 		return client.IgnoreNotFound(w.Client.Patch(ctx, changed, client.MergeFrom(machine)))
 	}
 	// The machine is written last: once it has the hash, all of its objects are up to date.
-	for _, ref := range []clusterv1.ContractVersionedObjectReference{machine.Spec.InfrastructureRef,
+	for _, ref := range []contract.Reference{machine.Spec.InfrastructureRef,
 		machine.Spec.Bootstrap.ConfigRef} {
 		if !ref.IsDefined() {
 			continue
@@ -46,7 +46,7 @@ func (w Writer) apply(ctx context.Context, machine *clusterv1.Machine) error {
 }
 
 // applyMetadata applies the labels and annotations of the template to an object of a machine.
-func (w Writer) applyMetadata(ctx context.Context, t Template, ref clusterv1.ContractVersionedObjectReference) error {
+func (w Writer) applyMetadata(ctx context.Context, t Template, ref contract.Reference) error {
 	found, err := w.References.Get(ctx, ref, t.Namespace)
 	if err != nil {
 		return err
@@ -124,13 +124,13 @@ func (t Template) Updated(machine *clusterv1.Machine) *clusterv1.Machine {
 }
 
 // updateReferenced applies a template to the infrastructure or the bootstrap config of a machine.
-func (w Writer) updateReferenced(ctx context.Context, t Template, ref,
-	template clusterv1.ContractVersionedObjectReference) error {
+func (w Writer) updateReferenced(ctx context.Context, t Template, ref, template contract.Reference) error {
 	object, err := w.References.Get(ctx, ref, t.Namespace)
 	if err != nil {
 		return err
 	}
-	return w.References.Update(ctx, object, template, t.updated(ref.Name, w.Manager))
+	_, err = w.References.Update(ctx, object, template, t.updated(ref.Name, w.Manager))
+	return err
 }
 
 // IsTriggered reports whether the whole desired state of an update in place was written, so that it can run. While a
@@ -152,9 +152,9 @@ func withHook(pending, hook string) string {
 
 // Preview returns the infrastructure or the bootstrap config of a machine as an update in place would make it.
 func (w Writer) Preview(ctx context.Context, t Template, object *contract.Object,
-	template clusterv1.ContractVersionedObjectReference,
+	template contract.Reference,
 ) (*unstructured.Unstructured, error) {
-	return w.References.Preview(ctx, object, template, t.updated(object.GetName(), w.Manager))
+	return w.References.Update(ctx, object, template, t.updated(object.GetName(), w.Manager), client.DryRunAll)
 }
 
 // updated describes an object of a machine that is updated in place.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
@@ -88,7 +89,7 @@ func Differences(current, wanted clusterv1.MachineSpec) []string {
 	return found
 }
 
-func notUpToDate(template clusterv1.ContractVersionedObjectReference) string {
+func notUpToDate(template contract.Reference) string {
 	return strings.TrimSuffix(template.Kind, clusterv1.TemplateSuffix) + " is not up-to-date"
 }
 

@@ -3,15 +3,18 @@ package capi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +22,137 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
+
+// referenced is the observed state of an object that the Machine refers to.
+type referenced struct {
+	object  *contract.Object // nil if there is none
+	isGone  bool
+	problem error // why it could not be read
+}
+
+// gatherReferences reads infrastructure and bootstrap config, and makes the Machine their owner.
+func (p *machineScope) gatherReferences(ctx context.Context) error {
+	p.infrastructure = p.r.lookAt(ctx, p.m, p.m.Spec.InfrastructureRef)
+	if p.m.Spec.Bootstrap.ConfigRef.IsDefined() {
+		p.bootstrap = p.r.lookAt(ctx, p.m, p.m.Spec.Bootstrap.ConfigRef)
+	} else {
+		p.bootstrap.isGone = true
+	}
+	return errors.Join(p.infrastructure.problem, p.bootstrap.problem)
+}
+
+// lookAt reads an object that a Machine refers to, and makes the Machine its owner.
+func (r *Reconciler) lookAt(ctx context.Context, m *clusterv1.Machine, to contract.Reference) referenced {
+	if !isOfMachine(to) {
+		if !m.DeletionTimestamp.IsZero() {
+			return referenced{isGone: true}
+		}
+		return referenced{problem: fmt.Errorf("%s of %s is not a kind of infrastructure or bootstrap config: refer "+
+			"to an object that is "+
+			"deleted with the Machine", to.Kind, to.APIGroup)}
+	}
+	object, err := r.references.Get(ctx, to, m.Namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		// Its kind is watched nevertheless: the object may be created later.
+		if served, err := r.references.Served(ctx, to.GroupKind()); err == nil {
+			err = r.watcher.Watch(served.GroupVersionKind, machineOf)
+			return referenced{isGone: err == nil, problem: err}
+		}
+		return referenced{isGone: true}
+	case err != nil:
+		return referenced{problem: err}
+	}
+	if err := errors.Join(r.watcher.Watch(object.Served.GroupVersionKind, machineOf),
+		r.claim(ctx, m, object)); err != nil {
+		return referenced{problem: err}
+	}
+	return referenced{object: object}
+}
+
+// isOfMachine reports whether a reference is to a kind whose objects belong to one Machine. Others must not be deleted
+// by an account that may only create and delete Machines.
+func isOfMachine(to contract.Reference) bool {
+	return to.APIGroup != clusterv1.GroupVersion.Group && !strings.HasPrefix(to.APIGroup, "controlplane.") &&
+		!strings.HasSuffix(to.Kind, clusterv1.TemplateSuffix)
+}
+
+// claim makes the Machine the controller of an object. The owner of the Machine created the object too, and owns it
+// until then.
+func (r *Reconciler) claim(ctx context.Context, m *clusterv1.Machine, object *contract.Object) error {
+	wanted := *metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine"))
+	maker := metav1.GetControllerOf(m)
+	var owners []metav1.OwnerReference
+	for _, owner := range object.GetOwnerReferences() {
+		switch {
+		case owner.UID == wanted.UID, maker != nil && owner.UID == maker.UID:
+		case ptr.Deref(owner.Controller, false):
+			return fmt.Errorf("%s belongs to %s %s, and a Machine needs one of its own: refer to another one, or "+
+				"remove that owner",
+				object, owner.Kind, owner.Name)
+		default:
+			owners = append(owners, owner)
+		}
+	}
+	owners = append(owners, wanted)
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+		return equality.Semantic.DeepEqual(o, wanted)
+	}) &&
+		len(owners) == len(object.GetOwnerReferences()) && labels[clusterv1.ClusterNameLabel] == m.Spec.ClusterName {
+		return nil
+	}
+	base := object.DeepCopy()
+	labels[clusterv1.ClusterNameLabel] = m.Spec.ClusterName
+	object.SetLabels(labels)
+	object.SetOwnerReferences(owners)
+	if err := patch.WithLock(ctx, r.client, object.Unstructured, base); err != nil {
+		return fmt.Errorf("make the Machine the owner of %s: %w", object, err)
+	}
+	return nil
+}
+
+// writeSpec copies the fields of the infrastructure and of the bootstrap config into the Machine.
+func (p *machineScope) writeSpec(ctx context.Context) error {
+	base := p.m.DeepCopy()
+	p.copyBootstrap()
+	p.copyInfrastructure()
+	return p.r.patch(ctx, p.m, base, "copy the fields of the infrastructure into the Machine")
+}
+
+func (f *machineState) copyBootstrap() {
+	config, created := f.bootstrap.object, &f.status.Initialization.BootstrapDataSecretCreated
+	if config == nil {
+		return
+	}
+	switch {
+	case f.m.Spec.Bootstrap.DataSecretName != nil:
+		*created = ptr.To(true)
+	case config.IsDataSecretCreated() && config.DataSecretName() != "" && config.GetDeletionTimestamp() == nil:
+		f.m.Spec.Bootstrap.DataSecretName, *created = ptr.To(config.DataSecretName()), ptr.To(true)
+	}
+}
+
+func (f *machineState) copyInfrastructure() {
+	object, provisioned := f.infrastructure.object, &f.status.Initialization.InfrastructureProvisioned
+	if object == nil || object.GetDeletionTimestamp() != nil ||
+		!object.IsProvisioned() && !ptr.Deref(*provisioned, false) ||
+		object.ProviderID() == "" {
+		return
+	}
+	f.m.Spec.ProviderID, *provisioned = object.ProviderID(), ptr.To(true)
+	if addresses := object.Addresses(); len(addresses) > 0 {
+		f.status.Addresses = addresses
+	}
+	if domain := object.FailureDomain(); domain != "" {
+		f.status.FailureDomain = domain
+	}
+}
+
+func same(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
 
 // A machineNode is the Node of a Machine, as a pass knows it.
 type machineNode struct {
@@ -207,110 +341,6 @@ func annotationsForNode(m *clusterv1.Machine) map[string]string {
 
 func isOfDomain(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
-}
-
-// nodeConditions returns the conditions NodeReady and NodeHealthy.
-func (f *machineState) nodeConditions() []metav1.Condition {
-	unknown := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
-		return []metav1.Condition{
-			{Type: clusterv1.MachineNodeReadyCondition, Status: status, Reason: reason, Message: message},
-			{Type: clusterv1.MachineNodeHealthyCondition, Status: status, Reason: reason, Message: message},
-		}
-	}
-	isDeleting, name := !f.m.DeletionTimestamp.IsZero(), f.status.NodeRef.Name
-	switch {
-	case f.node.problem != nil:
-		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, f.node.problem.Error())
-	case f.node.object != nil && !f.node.isDeletionRequested:
-		return []metav1.Condition{nodeReady(f.node.object), nodeHealthy(f.node.object)}
-	case isDeleting && name != "":
-		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason,
-			fmt.Sprintf("Node %s has been deleted", name))
-	case isDeleting:
-		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeDoesNotExistReason, "Node does not exist")
-	case name != "":
-		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason,
-			fmt.Sprintf("Node %s has been deleted while the Machine still exists", name))
-	case f.m.Spec.ProviderID != "":
-		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
-			fmt.Sprintf("Waiting for a Node with spec.providerID %s to exist", f.m.Spec.ProviderID))
-	}
-	return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
-		fmt.Sprintf("Waiting for %s to report spec.providerID", f.m.Spec.InfrastructureRef.Kind))
-}
-
-func nodeReady(node *corev1.Node) metav1.Condition {
-	ready := metav1.Condition{
-		Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown,
-		Reason:  clusterv1.MachineNodeReadyUnknownReason,
-		Message: "* Node.Ready: Condition not yet reported",
-	}
-	condition := nodeCondition(node, corev1.NodeReady)
-	if condition == nil {
-		return ready
-	}
-	ready.Status, ready.Message = metav1.ConditionStatus(condition.Status), ""
-	switch condition.Status {
-	case corev1.ConditionTrue:
-		ready.Reason = clusterv1.MachineNodeReadyReason
-		return ready
-	case corev1.ConditionFalse:
-		ready.Reason = clusterv1.MachineNodeNotReadyReason
-	}
-	if condition.Message != "" {
-		ready.Message = "* Node.Ready: " + condition.Message
-	}
-	return ready
-}
-
-// nodeHealthy sums up the conditions of a Node that report problems.
-func nodeHealthy(node *corev1.Node) metav1.Condition {
-	healthy := metav1.Condition{
-		Type:   clusterv1.MachineNodeHealthyCondition,
-		Status: metav1.ConditionTrue,
-		Reason: clusterv1.MachineNodeHealthyReason,
-	}
-	var lines, messages []string
-	for _, name := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure,
-		corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		good, condition := corev1.ConditionFalse, nodeCondition(node, name)
-		if name == corev1.NodeReady {
-			good = corev1.ConditionTrue
-		}
-		status, message := corev1.ConditionUnknown, "Condition not yet reported"
-		if condition != nil {
-			status, message = condition.Status, condition.Message
-		}
-		if status == good {
-			continue
-		}
-		if message == "" {
-			message = fmt.Sprintf("Condition is %s", status)
-		}
-		lines = append(lines, fmt.Sprintf("* Node.%s: %s", name, message))
-		if condition != nil {
-			messages = append(messages, message)
-		}
-		switch {
-		case status != corev1.ConditionUnknown:
-			healthy.Status, healthy.Reason = metav1.ConditionFalse, clusterv1.MachineNodeNotHealthyReason
-		case healthy.Status == metav1.ConditionTrue:
-			healthy.Status, healthy.Reason = metav1.ConditionUnknown, clusterv1.MachineNodeHealthUnknownReason
-		}
-	}
-	if len(messages) > 1 && len(slices.Compact(slices.Clone(messages))) == 1 {
-		lines = []string{"* Node.AllConditions: " + messages[0]}
-	}
-	healthy.Message = strings.Join(lines, "\n")
-	return healthy
-}
-
-func nodeCondition(node *corev1.Node, name corev1.NodeConditionType) *corev1.NodeCondition {
-	at := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == name })
-	if at < 0 {
-		return nil
-	}
-	return &node.Status.Conditions[at]
 }
 
 // updateTaints sets the taints of a Machine on its Node. Taints with the propagation Always are restored, and removed
