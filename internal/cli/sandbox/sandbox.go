@@ -1,9 +1,9 @@
 // Package sandbox is the verb that starts, lists and stops control planes on this machine, and its
 // subcommands.
 //
-// It reads flags, and keeps a sandbox of internal/sandbox as long as it is wanted. It knows nothing of releases.
+// It parses flags, calls internal/sandbox, and prints the results. It does not know releases.
 //
-// New is the call to start from: it returns the verb sandbox.
+// New is the function to start from: it returns the verb sandbox.
 package sandbox
 
 import (
@@ -30,19 +30,19 @@ const defaultSandbox = "default"
 func New(streams core.Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "sandbox",
-		Short: "Run a real control plane on this machine, for tries and tests",
-		Long: `A sandbox is a Kubernetes control plane made of the real programs, started in
-seconds on loopback and thrown away at the end. Nodes and pods are simulated, so
-Deployments roll out and Jobs complete, and no container runs. With --real-nodes, nodes
+		Short: "Run a real control plane on this machine, for experiments and tests",
+		Long: `A sandbox is a Kubernetes control plane of the real programs. It starts in
+seconds on the loopback and is deleted when it stops. Nodes and pods are simulated:
+Deployments roll out and Jobs complete, but no container runs. With --real-nodes, nodes
 run containers (Linux, as root).
 
-The programs come from the folder that KUBEBUILDER_ASSETS names, else from a cache,
-else they are built from Go modules, which takes minutes, once.`,
+The programs come from the folder that KUBEBUILDER_ASSETS names, or from a cache.
+Otherwise they are built from Go modules, which takes some minutes, once.`,
 		Example: `  runlevel sandbox up --detach
   kubectl --kubeconfig "$(runlevel sandbox kubeconfig)" get nodes
   runlevel sandbox down
 
-  # or just for the time of one command
+  # for one command only
   runlevel sandbox exec -- kubectl get nodes`,
 		Args: cobra.NoArgs,
 		RunE: core.NeedsVerb,
@@ -76,7 +76,7 @@ func newSandboxDown(streams core.Streams) *cobra.Command {
 	var name string
 	command := &cobra.Command{
 		Use:   "down",
-		Short: "Stop a sandbox and remove all it had",
+		Short: "Stop a sandbox and delete everything in it",
 		Example: `  runlevel sandbox down
   runlevel sandbox down --name other`,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -96,9 +96,9 @@ func newSandboxStatus(streams core.Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "List the sandboxes, with their components",
-		Long: `List the sandboxes of this user, those of tests included: the ones that run, with
-their components, and the ones that ended by themselves a short time ago, with the
-reason. What a killed sandbox or a reboot has left behind is removed.`,
+		Long: `List the sandboxes of this user, including those of tests: the ones that run, with
+their components, and the ones that failed in the last hour, with the reason. Also
+delete the files of sandboxes that were killed, or that ended with a reboot.`,
 		Example: `  runlevel sandbox status
   runlevel sandbox status -o json`,
 		RunE: func(*cobra.Command, []string) error {
@@ -132,7 +132,7 @@ func printStates(out io.Writer, states []sandbox.Status) error {
 // printState writes a sandbox with a line for each component.
 func printState(out io.Writer, state sandbox.Status) error {
 	if state.Failure != "" {
-		_, err := fmt.Fprintf(out, "sandbox %s is gone: %s\n", state.Name, state.Failure)
+		_, err := fmt.Fprintf(out, "sandbox %s has failed: %s\n", state.Name, state.Failure)
 		return err
 	}
 	readiness := "ready"
@@ -193,7 +193,7 @@ func newSandboxLogs(streams core.Streams) *cobra.Command {
 		},
 	}
 	addName(command, &name)
-	command.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is added, until Ctrl-C")
+	command.Flags().BoolVarP(&follow, "follow", "f", false, "print new lines until Ctrl-C")
 	return command
 }
 
@@ -223,7 +223,7 @@ func printLog(ctx context.Context, out io.Writer, name, component string, follow
 	case len(state.Components) == 0:
 		return fmt.Errorf("sandbox %s is still starting", name)
 	case i < 0:
-		return fmt.Errorf("sandbox %s has no %s: it was started without nodes", name, component)
+		return fmt.Errorf("sandbox %s has no component %s: it was started without nodes", name, component)
 	}
 	log, err := os.Open(state.Components[i].Log)
 	if err != nil {
@@ -244,10 +244,10 @@ func printLog(ctx context.Context, out io.Writer, name, component string, follow
 	}
 }
 
-const buildHelp = `Find the programs of the control plane, or build them, and print where they are.
-The other commands do it by themselves; this one does it ahead of time. It takes
-about 5 minutes on 2 cores, once; when interrupted, the next one goes on from there.
-Those of real nodes, kubelet and kube-proxy, take about 4 minutes more.`
+const buildHelp = `Find the programs of the control plane, or build them, and print their paths. The
+other commands do this when necessary; this one does it ahead of time. A build takes
+about 5 minutes on 2 cores, once; if it is interrupted, the next one continues. The
+programs of real nodes, kubelet and kube-proxy, take about 4 minutes more.`
 
 func newSandboxBuild(streams core.Streams) *cobra.Command {
 	var (
@@ -256,7 +256,7 @@ func newSandboxBuild(streams core.Streams) *cobra.Command {
 	)
 	command := &cobra.Command{
 		Use:   "build",
-		Short: "Find the programs of the control plane, or build them, and print where they are",
+		Short: "Find or build the programs of the control plane, and print their paths",
 		Long:  buildHelp,
 		Example: `  runlevel sandbox build
   runlevel sandbox build --real-nodes`,
@@ -269,7 +269,7 @@ func newSandboxBuild(streams core.Streams) *cobra.Command {
 	return command
 }
 
-// printPrograms finds or builds the programs of a sandbox, and prints where they are.
+// printPrograms finds or builds the programs of a sandbox, and prints their paths.
 func printPrograms(ctx context.Context, forNodes bool, format core.Output, streams core.Streams) error {
 	names := sandbox.Components()
 	if forNodes {
@@ -288,7 +288,7 @@ func printPrograms(ctx context.Context, forNodes bool, format core.Output, strea
 	})
 }
 
-// hinted adds the next command to the error of a missing sandbox.
+// hinted adds the next command to the error for a missing sandbox.
 func hinted(err error) error {
 	if errors.Is(err, sandbox.ErrNotRunning) {
 		return fmt.Errorf("%w: start it with \"runlevel sandbox up\", or see \"runlevel sandbox status\"", err)

@@ -24,24 +24,25 @@ type startFlags struct {
 
 func addStartFlags(command *cobra.Command, f *startFlags) {
 	flags := command.Flags()
-	flags.IntVar(&f.nodes, "nodes", 1, "how many simulated nodes; with 0 there is no scheduler either")
+	flags.IntVar(&f.nodes, "nodes", 1, "number of simulated nodes; with 0, no scheduler runs")
 	flags.IntVar(&f.sandbox.RealNodes, "real-nodes", 0,
-		"how many nodes that run containers, instead of simulated ones (Linux, as root)")
+		"number of nodes that run containers, instead of simulated ones (Linux, as root)")
 	flags.StringArrayVar(&f.sandbox.Images, "image", nil,
 		"image for real nodes: an archive, an OCI image layout or a folder of files, as PATH or PATH=NAME (repeatable)")
-	flags.BoolVar(&f.sandbox.Offline, "offline", false, "real nodes pull no image from registries beyond this machine")
+	flags.BoolVar(&f.sandbox.Offline, "offline", false, "real nodes pull images from the sandbox's registry only")
 	flags.StringSliceVar(&f.sandbox.Controllers, "controllers", nil,
-		"which controllers run, as kube-controller-manager's flag (default: its own)")
+		"controllers that run, as for kube-controller-manager (default: its own)")
 	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
 	flags.StringVar(&f.auditPolicy, "audit-policy", "",
-		"file with an audit policy; the log is audit.log beside the others")
-	flags.StringSliceVar(&f.sandbox.CRDs, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
+		"file with an audit policy; the log is audit.log beside the other logs")
+	flags.StringSliceVar(&f.sandbox.CRDs, "crds", nil, "files and folders of CustomResourceDefinitions to create at the start")
 }
 
 // options returns the options of the flags for package sandbox.
 func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
 	o := f.sandbox
-	o.Nodes, o.Progress = f.nodes, progress
+	o.Nodes = f.nodes
+	o.Progress = progress
 	switch {
 	case o.RealNodes > 0:
 		o.Nodes = 0
@@ -97,8 +98,8 @@ stays until "runlevel sandbox down".`,
 		},
 	}
 	command.Flags().StringVar(&name, "name", defaultSandbox,
-		"what to call it; sandboxes of different names run side by side")
-	command.Flags().BoolVarP(&detach, "detach", "d", false, "return when it is ready, and leave it running")
+		"name of the sandbox; several sandboxes run side by side")
+	command.Flags().BoolVarP(&detach, "detach", "d", false, "return when the sandbox is ready, and leave it running")
 	addStartFlags(command, &flags)
 	core.AddOutput(command, &format)
 	return command
@@ -117,7 +118,7 @@ func up(ctx context.Context, o sandbox.Options, format core.Output, streams core
 	fmt.Fprintln(streams.Err, "Ctrl-C stops it.")
 	select {
 	case <-ctx.Done():
-		return nil // the way to stop it
+		return nil // Ctrl-C is the way to stop it
 	case err := <-s.Died():
 		return err
 	}

@@ -22,8 +22,8 @@ import (
 	"strings"
 )
 
-// AssetsVariable names the folder to look into first. It is the one that the
-// Kubernetes ecosystem's test tools have agreed on.
+// AssetsVariable names the folder to look into first. The test tools of the Kubernetes ecosystem use the same
+// variable.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
 // Names lists the programs of a control plane.
@@ -40,8 +40,8 @@ const (
 // NodeNames lists the programs of a node that runs containers.
 func NodeNames() []string { return []string{Kubelet, KubeProxy} }
 
-// Locate returns the file of each of the named programs. If it has to build
-// them, which takes minutes, it writes to progress, which may be nil.
+// Locate returns the file of each of the named programs. If it has to build them, which takes minutes, it writes to
+// progress, which may be nil.
 func Locate(ctx context.Context, names []string, progress io.Writer) (map[string]string, error) {
 	if !slices.Contains([]string{"linux", "darwin"}, runtime.GOOS) {
 		return nil, fmt.Errorf("a Kubernetes control plane runs on Linux and macOS, not on %s; on Windows, use WSL",
@@ -80,15 +80,15 @@ func Locate(ctx context.Context, names []string, progress io.Writer) (map[string
 	return found, nil
 }
 
-// findAssets looks for programs in dir, and also returns the missing ones:
-// some sets of assets have only etcd and the API server.
+// findAssets looks for programs in dir, and also returns the missing ones: some sets of assets have only etcd and the
+// API server.
 func findAssets(dir string, names []string) (found map[string]string, missing []string, err error) {
 	found = map[string]string{}
 	if dir == "" {
 		return found, names, nil
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, nil, fmt.Errorf("%s is %s, which is no folder: correct it, or unset it to have the programs built",
+		return nil, nil, fmt.Errorf("%s is %s, which is not a folder: correct it, or unset it to build the programs",
 			AssetsVariable, dir)
 	}
 	for _, name := range names {
@@ -100,7 +100,7 @@ func findAssets(dir string, names []string) (found map[string]string, missing []
 		case err != nil:
 			return nil, nil, fmt.Errorf("look for %s: %w", name, err)
 		case info.IsDir() || info.Mode()&0o111 == 0:
-			return nil, nil, fmt.Errorf("%s is no program: make it executable, or correct %s", file, AssetsVariable)
+			return nil, nil, fmt.Errorf("%s is not a program: make it executable, or correct %s", file, AssetsVariable)
 		default:
 			found[name] = file
 		}

@@ -58,7 +58,7 @@ func newStore(t *testing.T, archive string) *store {
 	}
 }
 
-func TestBuildMakesProgramsThatGoByTheirNames(t *testing.T) {
+func TestBuiltProgramActsByItsName(t *testing.T) {
 	s, progress := newStore(t, tiny), &bytes.Buffer{}
 	dir, err := s.ensure(t.Context(), progress)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestBuildMakesProgramsThatGoByTheirNames(t *testing.T) {
 	for _, name := range []string{"etcd", "kwok"} {
 		output, err := exec.Command(filepath.Join(dir, name)).Output()
 		if err != nil || string(output) != "I am "+name+"\n" {
-			t.Errorf("%s says %q, %v", name, output, err)
+			t.Errorf("%s prints %q, %v; want its name", name, output, err)
 		}
 	}
 	for _, want := range []string{"building the control plane", "v1.36.3", "about 5 minutes", "built in"} {
@@ -77,11 +77,11 @@ func TestBuildMakesProgramsThatGoByTheirNames(t *testing.T) {
 	}
 	progress.Reset()
 	if _, err := s.ensure(t.Context(), progress); err != nil || progress.Len() > 0 {
-		t.Errorf("the second time it was not just there: %v\n%s", err, progress)
+		t.Errorf("the second call builds again: %v\n%s", err, progress)
 	}
 }
 
-func TestTwoBuildsAtOnceWaitForEachOther(t *testing.T) {
+func TestBuildWaitsForTheBuildOfAnotherProcess(t *testing.T) {
 	s := newStore(t, tiny)
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -99,19 +99,19 @@ func TestTwoBuildsAtOnceWaitForEachOther(t *testing.T) {
 	})
 	lines := bufio.NewScanner(output)
 	if !lines.Scan() || !strings.Contains(lines.Text(), "waiting for it") {
-		t.Errorf("it does not say that it waits, but %q", lines.Text())
+		t.Errorf("the progress is %q, want a message that the build waits", lines.Text())
 	}
 	if err := another.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	for lines.Scan() { // it goes on
+	for lines.Scan() { // until the build ends
 	}
 	if err := build.Wait(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestDamagedCacheIsBuiltAgain(t *testing.T) {
+func TestDamagedProgramIsBuiltAgain(t *testing.T) {
 	s, progress := newStore(t, tiny), &bytes.Buffer{}
 	dir, err := s.ensure(t.Context(), progress)
 	if err != nil {
@@ -124,17 +124,17 @@ func TestDamagedCacheIsBuiltAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(progress.String(), "are damaged: building them again") {
-		t.Errorf("it was not said:\n%s", progress)
+		t.Errorf("the progress does not mention the damage:\n%s", progress)
 	}
 	if output, err := exec.Command(filepath.Join(dir, "etcd")).Output(); err != nil {
-		t.Errorf("still damaged: %q, %v", output, err)
+		t.Errorf("the program is still damaged: %q, %v", output, err)
 	}
 }
 
 func TestInterruptedBuildLeavesNothing(t *testing.T) {
 	s := newStore(t, tiny)
 	ctx, cancel := context.WithCancel(t.Context())
-	// A go command that takes as long as the real one, and says when it is called.
+	// A go command that takes as long as the real one, and creates a file when it is called.
 	called := filepath.Join(t.TempDir(), "called")
 	fakeGo(t, "touch "+called+"\nexec cat /dev/zero > /dev/null")
 	go func() {
@@ -146,28 +146,28 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 			})
 	}()
 	_, err := s.ensure(ctx, &bytes.Buffer{})
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "goes on from there") {
-		t.Errorf("interrupted build ended with %v", err)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the next build continues") {
+		t.Errorf("the interrupted build returned %v, want context.Canceled and advice", err)
 	}
 	assertEmpty(t, s)
 }
 
-func TestFailedBuildSaysWhatToDo(t *testing.T) {
+func TestErrorOfAFailedBuildHasAdvice(t *testing.T) {
 	tests := map[string]struct {
 		archive string
 		prepare func(t *testing.T)
 		want    []string
 	}{
-		"it does not compile": {
+		"compile error": {
 			archive: strings.ReplaceAll(tiny, "fmt.Println", "fmt.Printn"),
 			want:    []string{"go build", "main.go:9", "Printn"},
 		},
-		"modules can't be downloaded": {
+		"GOPROXY is off": {
 			archive: needy,
 			prepare: func(t *testing.T) { t.Setenv("GOPROXY", "off") },
 			want:    []string{"go list", "GOPROXY is off", AssetsVariable},
 		},
-		"there is no network": {
+		"no network": {
 			archive: needy,
 			prepare: func(t *testing.T) {
 				t.Setenv("GOPROXY", "http://127.0.0.1:1")
@@ -175,14 +175,14 @@ func TestFailedBuildSaysWhatToDo(t *testing.T) {
 			},
 			want: []string{"go list", "connect to the network", "GOPROXY", AssetsVariable},
 		},
-		"the disk is full": {
+		"full disk": {
 			archive: tiny,
 			prepare: func(t *testing.T) {
 				fakeGo(t, "echo 'open x: no space left on device' >&2; exit 1")
 			},
-			want: []string{"there is no space left", "GOCACHE"},
+			want: []string{"no space left on the disk", "GOCACHE"},
 		},
-		"there is no go": {
+		"go command not found": {
 			archive: tiny,
 			prepare: func(t *testing.T) { t.Setenv("PATH", t.TempDir()) },
 			want:    []string{"install Go", AssetsVariable},
@@ -196,7 +196,7 @@ func TestFailedBuildSaysWhatToDo(t *testing.T) {
 			s := newStore(t, test.archive)
 			_, err := s.ensure(t.Context(), &bytes.Buffer{})
 			if err == nil {
-				t.Fatal("it was built")
+				t.Fatal("the build succeeded")
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
@@ -208,17 +208,17 @@ func TestFailedBuildSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledBuildLeftIsRemoved(t *testing.T) {
+func TestDraftOfAKilledBuildIsRemoved(t *testing.T) {
 	s := newStore(t, tiny)
-	left := filepath.Join(s.dir, drafts+"123")
-	if err := os.MkdirAll(left, 0o700); err != nil {
+	abandoned := filepath.Join(s.dir, drafts+"123")
+	if err := os.MkdirAll(abandoned, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.ensure(t.Context(), &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
-		t.Error("it is still there:", err)
+	if _, err := os.Stat(abandoned); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the draft still exists:", err)
 	}
 }
 
@@ -236,8 +236,8 @@ func TestLocatePrefersAssetsAndChecksThem(t *testing.T) {
 		t.Errorf("found %v, missing %v, %v", found, missing, err)
 	}
 	for want, call := range map[string]func() error{
-		"make it executable": func() error { _, _, err := findAssets(dir, []string{"kwok"}); return err },
-		"which is no folder": func() error { _, _, err := findAssets(filepath.Join(dir, "none"), nil); return err },
+		"make it executable":    func() error { _, _, err := findAssets(dir, []string{"kwok"}); return err },
+		"which is not a folder": func() error { _, _, err := findAssets(filepath.Join(dir, "none"), nil); return err },
 		"set HOME or XDG_CACHE_HOME": func() error {
 			t.Setenv("HOME", "")
 			t.Setenv("XDG_CACHE_HOME", "")
@@ -246,12 +246,12 @@ func TestLocatePrefersAssetsAndChecksThem(t *testing.T) {
 		},
 	} {
 		if err := call(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want an error with %q, have %v", want, err)
+			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
 }
 
-// assertEmpty looks for leftovers of a build that failed.
+// assertEmpty fails the test if a failed build has left files.
 func assertEmpty(t *testing.T, s *store) {
 	t.Helper()
 	entries, err := os.ReadDir(s.dir)
@@ -260,13 +260,12 @@ func assertEmpty(t *testing.T, s *store) {
 	}
 	for _, entry := range entries {
 		if entry.Name() != ".lock" {
-			t.Errorf("%s was left behind", entry.Name())
+			t.Errorf("file %s remains after the failure", entry.Name())
 		}
 	}
 }
 
-// fakeGo puts a script in the place of the go command, for what the real one
-// can't be made to do.
+// fakeGo replaces the go command by a script, for behaviour that a test can't provoke in the real one.
 func fakeGo(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -18,8 +18,7 @@ func CacheDir(name string) (string, error) {
 	return filepath.Join(cache, "runlevel", name), nil
 }
 
-// Explain adds to an error what was being done in the cache, and how to
-// fix a full disk or a missing permission.
+// Explain adds to an error the action that failed in the cache, and how to fix a full disk or a missing permission.
 func Explain(doing string, err error) error {
 	advice := ""
 	switch {
@@ -31,8 +30,7 @@ func Explain(doing string, err error) error {
 	return fmt.Errorf("%s: %w%s", doing, err, advice)
 }
 
-// orCacheVariable names the variable that moves the cache, where there is one:
-// Go's library honours it on Linux, not on macOS.
+// orCacheVariable names the variable that moves the cache on systems other than macOS, where Go's library ignores it.
 func orCacheVariable() string {
 	if runtime.GOOS == "darwin" {
 		return ""

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// compile runs the go command on the module in dir. After an interruption, the compiled
-// packages stay in Go's build cache, so that the next build continues there.
+// compile runs the go command on the module in dir. After an interruption, the compiled packages stay in Go's build
+// cache, so that the next build continues there.
 func compile(ctx context.Context, dir, output string, m *module, progress io.Writer) error {
 	goCommand, err := exec.LookPath("go")
 	if err != nil {
-		return fmt.Errorf("the programs have to be built, and there is no go command: install Go, or set %s to a "+
+		return fmt.Errorf("the programs must be built, but the go command was not found: install Go, or set %s to a "+
 			"folder that has %s", AssetsVariable, strings.Join(m.names, ", "))
 	}
 	fmt.Fprintf(progress, "building "+m.contents+" from Go modules: once only, %s\n", m.version, m.duration)
@@ -30,7 +30,7 @@ func compile(ctx context.Context, dir, output string, m *module, progress io.Wri
 		return err
 	}
 	args := append([]string{"build", "-v", "-o", output}, m.buildFlags()...)
-	// The go command prints the path of each package that it compiles; all else has a blank or a colon in it.
+	// The go command prints the path of each package that it compiles; all other lines have a blank or a colon.
 	isPackage := func(line string) bool { return !strings.ContainsAny(line, " :") }
 	count := builder.meter.begin(fmt.Sprintf("compiling: %%d of %d packages", stale), stale, isPackage)
 	if err := builder.run(ctx, nil, count, append(args, ".")...); err != nil {
@@ -47,8 +47,7 @@ type builder struct {
 	meter     *meter
 }
 
-// stalePackages counts what has to be compiled. It is also what downloads the
-// modules.
+// stalePackages returns the number of packages that have to be compiled. It also downloads the modules.
 func (b *builder) stalePackages(ctx context.Context, m *module) (int, error) {
 	var names bytes.Buffer
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, m.buildFlags()...)
@@ -61,16 +60,16 @@ func (b *builder) stalePackages(ctx context.Context, m *module) (int, error) {
 	return len(strings.Fields(names.String())), nil
 }
 
-// run calls the go command, and take with each line of its standard error. Errors quote
-// the lines for which take returns false.
+// run calls the go command, and take for each line of its standard error. Errors quote the lines for which take
+// returns false.
 func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line string) bool, args ...string) error {
 	cmd := exec.CommandContext(ctx, b.goCommand, args...)
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GO111MODULE=on",
-		"GOTMPDIR="+b.dir, // so that what it leaves when it is killed goes with the draft
+		"GOTMPDIR="+b.dir, // so that its files are removed with the draft if it is killed
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	interruptible(cmd)
-	cmd.WaitDelay = 10 * time.Second // for it to clean up after itself
+	cmd.WaitDelay = 10 * time.Second // the go command removes its files
 	cmd.Stdout = stdout
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -85,19 +84,19 @@ func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line stri
 			output = append(output, lines.Text())
 		}
 	}
-	_, _ = io.Copy(io.Discard, stderr) // after a line too long, so that the command does not block
+	_, _ = io.Copy(io.Discard, stderr) // after a line that is too long, so that the command does not block
 	if err := cmd.Wait(); err != nil {
 		return failure(ctx, args[0], err, output)
 	}
 	return nil
 }
 
-// quotedLines bounds the lines of the go command's output that an error quotes.
+// quotedLines is the number of lines of the go command's output that an error quotes.
 const quotedLines = 8
 
 func failure(ctx context.Context, verb string, err error, output []string) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("build interrupted: %w; what is compiled is kept, the next build goes on from there",
+		return fmt.Errorf("build interrupted: %w; the next build continues with the packages that are compiled already",
 			context.Cause(ctx))
 	}
 	text := strings.Join(output[max(0, len(output)-quotedLines):], "\n    ")
@@ -107,7 +106,7 @@ func failure(ctx context.Context, verb string, err error, output []string) error
 // advice returns how to fix a known failure of the go command; "" for any other.
 func advice(output string) string {
 	hints := []struct{ sign, advice string }{
-		{"no space left on device", "there is no space left: free some, or set GOCACHE, GOMODCACHE" +
+		{"no space left on device", "no space left on the disk: free some, or set GOCACHE, GOMODCACHE" +
 			orCacheVariable() + " to a folder on another disk"},
 		{"permission denied", "a folder may not be written to: see which one below, and the settings in \"go env\""},
 		{"requires go >=", "this Go is too old: install the version named below"},
@@ -116,7 +115,7 @@ func advice(output string) string {
 		{"dial tcp",
 			"the modules can't be downloaded: connect to the network, set GOPROXY to a proxy you can reach, or set " +
 				AssetsVariable + " to a folder with the programs"},
-		{"checksum mismatch", "a module is not what it should be: run \"go clean -modcache\" and try again"},
+		{"checksum mismatch", "a module has the wrong content: run \"go clean -modcache\" and try again"},
 	}
 	for _, hint := range hints {
 		if strings.Contains(output, hint.sign) {

@@ -4,5 +4,5 @@ package binaries
 
 import "os/exec"
 
-// interruptible does nothing here: a context that ends kills the command.
+// interruptible does nothing on these systems: the end of the context kills the command.
 func interruptible(*exec.Cmd) {}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// printInterval is the time between two lines about a build: often enough to show life, seldom enough for a log.
+// printInterval is the time between two lines about a build: short enough for a user, long enough for a log.
 const printInterval = 10 * time.Second
 
-// A meter prints every few seconds how far a build is.
+// A meter prints the progress of a build every few seconds.
 type meter struct {
 	out     io.Writer
 	began   time.Time
@@ -30,8 +30,8 @@ func newMeter(out io.Writer) *meter {
 	return m
 }
 
-// begin begins a phase of so many steps, or of an unknown number if that is 0. It returns a function that counts those
-// lines of the go command which are steps of the phase, and reports whether a line is one.
+// begin begins a phase with a number of steps, or 0 if it is unknown. It returns a function that counts the lines of
+// the go command that are steps of the phase, and reports whether a line is a step.
 func (m *meter) begin(format string, total int, isStep func(line string) bool) func(line string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,16 +47,16 @@ func (m *meter) begin(format string, total int, isStep func(line string) bool) f
 	}
 }
 
-// remaining estimates how long the phase will still take: its steps take about equally long.
+// remaining estimates the remaining time of the phase: its steps take about the same time.
 func (m *meter) remaining() string {
 	if m.count == 0 || m.count >= m.total {
 		return ""
 	}
-	left := time.Since(m.since) * time.Duration(m.total-m.count) / time.Duration(m.count)
-	return fmt.Sprintf(", about %s left", left.Round(10*time.Second))
+	duration := time.Since(m.since) * time.Duration(m.total-m.count) / time.Duration(m.count)
+	return fmt.Sprintf(", about %s left", duration.Round(10*time.Second))
 }
 
-// done prints how long the build took.
+// done prints the duration of the build.
 func (m *meter) done() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

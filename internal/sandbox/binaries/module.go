@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// The folders below sandbox of this repository. The go command embeds no folder that is a module of its own, so "make
+// The folders below sandbox of this repository. The go command does not embed folders of other modules, so "make
 // generate" packs them.
 var (
 	//go:embed controlplane.txtar
@@ -21,9 +21,9 @@ var (
 	packedNode []byte
 )
 
-// A module is the source of a program that acts by the name it is called by.
+// A module is the source of a program with several names, which acts as the component whose name it is called by.
 type module struct {
-	names    []string // that it can be called by
+	names    []string // of the program
 	cache    string   // the folder of its builds in the user's cache
 	contents string   // for the user; %s is the version
 	duration string   // of a build
@@ -57,7 +57,7 @@ func modules() ([]*module, error) {
 	return all, nil
 }
 
-// Version returns the version of Kubernetes that is built.
+// Version returns the version of Kubernetes in the packed modules.
 func Version() string {
 	all, err := modules()
 	if err != nil {
@@ -84,7 +84,7 @@ func (m module) unpack(packed []byte) (*module, error) {
 		}
 	}
 	if m.version == "" {
-		return nil, fmt.Errorf("the packed module %s names no version of Kubernetes", m.cache)
+		return nil, fmt.Errorf("the packed module %s has no version of Kubernetes", m.cache)
 	}
 	return &m, nil
 }
@@ -99,8 +99,7 @@ func (m *module) write(dir string) error {
 	return nil
 }
 
-// buildFlags stamp the version into the program: clients refuse to talk to an
-// API server that does not know its own.
+// buildFlags returns flags that set the version of the program: clients refuse an API server without a version.
 func (m *module) buildFlags() []string {
 	const variable = "-X k8s.io/component-base/version."
 	major, rest, _ := strings.Cut(strings.TrimPrefix(m.version, "v"), ".")

@@ -14,8 +14,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// A store is the folder of built programs, with a folder for each build. A
-// build appears there whole or not at all.
+// A store is the folder of built programs, with a folder for each build, which is renamed when the build is complete.
 type store struct {
 	dir    string
 	module *module
@@ -27,20 +26,18 @@ const (
 	drafts   = ".build-" // prefix of unfinished builds
 )
 
-// lockInterval is how often a build that waits for another one tries to get the
-// lock.
+// lockInterval is the interval at which a build that waits for another one tries to get the lock.
 const lockInterval = 200 * time.Millisecond
 
-// ensure returns the folder with the programs, building them if they are missing
-// or damaged. Of several processes at a time, one builds and the
-// others wait.
+// ensure returns the folder with the programs, and builds them if they are missing or damaged. Of several processes at
+// the same time, one builds and the others wait.
 func (s *store) ensure(ctx context.Context, progress io.Writer) (string, error) {
 	final := filepath.Join(s.dir, s.module.key())
 	if s.isComplete(final) {
 		return final, nil
 	}
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
-		return "", Explain("make the cache folder", err)
+		return "", Explain("create the cache folder", err)
 	}
 	lock, err := s.acquireLock(ctx, progress)
 	if err != nil {
@@ -48,7 +45,7 @@ func (s *store) ensure(ctx context.Context, progress io.Writer) (string, error) 
 	}
 	defer lock.Close()
 	if s.isComplete(final) {
-		return final, nil // while we waited
+		return final, nil // another process has built it
 	}
 	if _, err := os.Stat(final); err == nil {
 		fmt.Fprintf(progress, "the programs in %s are damaged: building them again\n", final)
@@ -83,22 +80,21 @@ func (s *store) acquireLock(ctx context.Context, progress io.Writer) (*flock.Flo
 		_, err = lock.TryLockContext(ctx, lockInterval)
 	}
 	if err != nil {
-		return nil, Explain("wait for the turn to build", err)
+		return nil, Explain("wait for another build", err)
 	}
 	return lock, nil
 }
 
-// build builds the programs in a draft and renames it when it is complete. It
-// also removes drafts of builds that were killed; the lock ensures
-// that no process uses them.
+// build builds the programs in a draft, and renames the draft when it is complete. It also removes the drafts of
+// killed builds; the lock ensures that no process uses them.
 func (s *store) build(ctx context.Context, final string, progress io.Writer) (err error) {
-	left, _ := filepath.Glob(filepath.Join(s.dir, drafts+"*"))
-	for _, dir := range left {
+	abandoned, _ := filepath.Glob(filepath.Join(s.dir, drafts+"*"))
+	for _, dir := range abandoned {
 		_ = os.RemoveAll(dir)
 	}
 	draft, err := os.MkdirTemp(s.dir, drafts)
 	if err != nil {
-		return Explain("make room for the build", err)
+		return Explain("create the folder of the build", err)
 	}
 	defer os.RemoveAll(draft)
 	if err := s.fill(ctx, draft, progress); err != nil {
@@ -114,10 +110,10 @@ func (s *store) build(ctx context.Context, final string, progress io.Writer) (er
 func (s *store) fill(ctx context.Context, dir string, progress io.Writer) error {
 	source := filepath.Join(dir, "module")
 	if err := os.Mkdir(source, 0o700); err != nil {
-		return Explain("make room for the build", err)
+		return Explain("create the folder of the build", err)
 	}
 	if err := s.module.write(source); err != nil {
-		return Explain("make room for the build", err)
+		return Explain("create the folder of the build", err)
 	}
 	built := filepath.Join(dir, program)
 	if err := compile(ctx, source, built, s.module, progress); err != nil {

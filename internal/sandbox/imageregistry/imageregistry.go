@@ -1,9 +1,10 @@
 // Package imageregistry runs a registry of images on this machine, and keeps them in memory: for the demo, and for
 // tests that pull a release.
 //
-// It has no users, and forgets everything when it is closed.
+// It has no users, and deletes all images when it is closed. The registry of real nodes is in package
+// realnode/registries.
 //
-// Start and StartTLS are the calls to start from.
+// Start and StartTLS are the functions to start from.
 package imageregistry
 
 import (
@@ -40,7 +41,7 @@ func Start() *Registry {
 	return &Registry{Host: strings.TrimPrefix(server.URL, "http://"), server: server}
 }
 
-// StartTLS starts a registry that has a certificate of its own.
+// StartTLS starts a registry with its own certificate.
 func StartTLS() *Registry {
 	server := httptest.NewUnstartedServer(handler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -58,7 +59,7 @@ func (r *Registry) Certificate() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})
 }
 
-// Push makes an image of files under a name as REPOSITORY:TAG, and returns it by its digest.
+// Push pushes an image with these files to REPOSITORY:TAG, and returns its name with the digest.
 func (r *Registry) Push(ctx context.Context, tagged string, files fs.FS) (name.Digest, error) {
 	tag, err := name.NewTag(r.Host+"/"+tagged, name.Insecure)
 	if err != nil {
@@ -76,7 +77,7 @@ func (r *Registry) Push(ctx context.Context, tagged string, files fs.FS) (name.D
 		remote.Write(tag, image, remote.WithContext(ctx), remote.WithTransport(r.server.Client().Transport))
 }
 
-// ImageOf returns an image with one layer, which has all files.
+// ImageOf returns an image with all files in one layer.
 func ImageOf(files fs.FS) (v1.Image, error) {
 	var layer bytes.Buffer
 	archive := tar.NewWriter(&layer)

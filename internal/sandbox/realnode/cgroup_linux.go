@@ -53,7 +53,7 @@ func createControlGroup(name string) error {
 	return nil
 }
 
-// enableControllers passes the controllers of a group of version 2 on to its children.
+// enableControllers enables the controllers of a group of version 2 for its children.
 func enableControllers(group string) error {
 	available, err := os.ReadFile(filepath.Join(group, "cgroup.controllers"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,13 +63,14 @@ func enableControllers(group string) error {
 		return err
 	}
 	for _, controller := range strings.Fields(string(available)) {
-		// One that is in use elsewhere is refused; the kubelet reports those that it misses.
+		// The kernel refuses controllers that are in use elsewhere; the kubelet reports those that it needs.
 		_ = os.WriteFile(filepath.Join(group, "cgroup.subtree_control"), []byte("+"+controller), 0o600)
 	}
 	return nil
 }
 
-// copyCPUSet gives a group of version 1 its parent's processors: it has none at first, and takes no process then.
+// copyCPUSet copies the processors of its parent to a group of version 1: a new group has none, and accepts no
+// process.
 func copyCPUSet(parent, group string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		if _, err := os.Stat(filepath.Join(group, "cgroup.controllers")); err == nil {
@@ -95,7 +96,7 @@ func removeControlGroup(name string) error {
 	if err != nil {
 		return err
 	}
-	var last error // the kernel removes a process from its group a moment after it is killed
+	var last error // the kernel removes a killed process from its group after a moment
 	_ = wait.ExponentialBackoff(endOfProcesses, func() (bool, error) {
 		var errs []error
 		for _, root := range roots {
@@ -107,7 +108,7 @@ func removeControlGroup(name string) error {
 	return last
 }
 
-// removeGroup makes one attempt, with the groups below first.
+// removeGroup tries once to remove a group, after the groups below it.
 func removeGroup(group string) error {
 	entries, err := os.ReadDir(group)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +123,7 @@ func removeGroup(group string) error {
 	processes, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 	for _, field := range strings.Fields(string(processes)) {
 		if pid, err := strconv.Atoi(field); err == nil {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may just have ended
+			_ = syscall.Kill(pid, syscall.SIGKILL) // fails if the process has just exited
 		}
 	}
 	if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -44,30 +44,30 @@ func (n node) configure(programs Programs, caFile string) error {
 	return n.linkRegistries()
 }
 
-// machineRegistries is the folder with this machine's configuration of registries.
+// machineRegistries is the folder of this machine's configuration of registries.
 const machineRegistries = "/etc/containerd/certs.d"
 
-// linkRegistries adds the machine's configuration of registries to that of the sandbox's own. Containerd 2 reads one
-// folder only.
+// linkRegistries adds this machine's configuration of registries to that of the sandbox. Containerd 2 reads only one
+// folder.
 func (n node) linkRegistries() error {
-	known, err := os.ReadDir(machineRegistries)
+	entries, err := os.ReadDir(machineRegistries)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	for _, entry := range known {
+	for _, entry := range entries {
 		err := os.Symlink(filepath.Join(machineRegistries, entry.Name()), n.path("registries", entry.Name()))
-		if err != nil && !errors.Is(err, fs.ErrExist) { // the sandbox's own registry has that name
+		if err != nil && !errors.Is(err, fs.ErrExist) { // the sandbox's registry has the same name
 			return err
 		}
 	}
 	return nil
 }
 
-// containerdConfig is in version 2 of the format, which containerd 1.6 and 2 read. All state is below the node's
-// folder.
+// containerdConfig returns the configuration in version 2 of the format, which containerd 1.6 and 2 read. All state is
+// below the node's folder.
 func (n node) containerdConfig(plugins string) string {
 	return fmt.Sprintf(`version = 2
 root = %q
@@ -97,13 +97,14 @@ state = %q
 		n.path("cni"), n.path("registries"))
 }
 
-// registryConfig has the container runtime speak plain http to the registry of the sandbox.
+// registryConfig returns the configuration with which the container runtime uses plain http for the registry of the
+// sandbox.
 func (n node) registryConfig() []byte {
 	url := "http://" + n.set.registry
 	return fmt.Appendf(nil, "server = %q\n[host.%q]\n", url, url) // 1.6 refuses a file without a host
 }
 
-// state is the folder of containerd's running tasks.
+// state returns the folder of containerd's running tasks.
 func (n node) state() string { return n.path("state") }
 
 // snapshotter returns the snapshotter for the file system of the folder: layers of overlayfs can't be on another
@@ -141,7 +142,7 @@ func (n node) kubeletConfig(caFile string) map[string]any {
 		"clusterDomain": "cluster.local", "clusterDNS": []string{dnsAddress}, "resolvConf": n.path("resolv.conf"),
 		"podLogsDir": n.path("podlogs"), "volumePluginDir": n.path("volumeplugins"),
 		"serializeImagePulls": false,
-		// The disk is the developer's own: pods are not evicted for its sake.
+		// The disk is the developer's own: the kubelet does not evict pods to free it.
 		"evictionHard": map[string]any{
 			"memory.available":  "100Mi",
 			"nodefs.available":  "1%",

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// CheckImage returns what is wrong with an image for importImages.
+// CheckImage returns an error if the nodes can't import an image.
 func CheckImage(image string) error {
 	path, name, _ := strings.Cut(image, "=")
 	info, err := os.Stat(path)

@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// importImages imports images into the node's container runtime, the image of pause containers among them. Each is an
+// importImages imports images into the node's container runtime, including the image of pause containers. Each is an
 // archive, an OCI image layout, or a folder of the image's files, as PATH or PATH=NAME: layouts often have no name for
-// their image, and folders never.
+// their image, and folders never have one.
 func (n node) importImages(ctx context.Context, programs Programs, images []string) error {
 	pause := n.path("pause.tar")
 	if err := writePauseImage(n.path("pause"), pause); err != nil {
@@ -60,7 +60,7 @@ func (n node) importImage(ctx context.Context, programs Programs, image string) 
 	return run(exec.CommandContext(ctx, programs.Ctr, append(args, path)...))
 }
 
-// packFiles writes an image of a folder's files as an archive.
+// packFiles writes an image with the files of a folder as an archive.
 func packFiles(folder, imageName, archive string, entrypoint []string) error {
 	reference, err := name.ParseReference(imageName)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// namespaces is the folder in which "ip netns" keeps the names of network namespaces.
+// namespaces is the folder of the network namespaces that "ip netns" creates.
 const namespaces = "/run/netns"
 
-// numberFile has the number of the set, for Remove.
+// numberFile is the file with the number of the set, for Remove.
 const numberFile = "number"
 
-// claim takes a number that no other set of this machine has, and writes it into the folder. One claim runs at a time:
-// with the number of another set in its folder, Remove would remove that set.
+// claim chooses a number that no other set of this machine has, and writes it into the folder. Only one process may
+// call it at a time: if two sets had the same number, Remove would remove both.
 func claim(ctx context.Context, folder string, count int) (nodeSet, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nodeSet{}, err
@@ -33,7 +33,7 @@ func claim(ctx context.Context, folder string, count int) (nodeSet, error) {
 		if isUsed {
 			continue
 		}
-		// Before the bridge: without the number, Remove would not find the bridge after a crash.
+		// The number is written before the bridge exists: without it, Remove would not find the bridge after a crash.
 		if err := os.WriteFile(filepath.Join(folder, numberFile), []byte(strconv.Itoa(number)), 0o600); err != nil {
 			return s, err
 		}
@@ -57,7 +57,7 @@ func (s nodeSet) overlaps() (bool, error) {
 	return false, err
 }
 
-// connect joins the nodes with this machine. Forwarding is switched on inside of the namespaces only.
+// connect connects the nodes with this machine. It enables forwarding inside the namespaces only.
 func (s nodeSet) connect(ctx context.Context) error {
 	if err := saveSettings(s.folder); err != nil {
 		return err
@@ -109,7 +109,7 @@ func ip(ctx context.Context, args ...string) error {
 	return run(exec.CommandContext(ctx, "ip", args...))
 }
 
-// run runs a command that ends at once. The error has its output.
+// run runs a command that ends at once. The error contains its output.
 func run(command *exec.Cmd) error {
 	out, err := command.CombinedOutput()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // pauseImage is the image of the container that holds the namespaces of a pod.
 const pauseImage = "sandbox.runlevel.dev/pause:1"
 
-// pauses are programs that sleep for ever, by architecture: pause(2), or ppoll(2) of nothing, in a loop.
+// pauses has programs that sleep forever, by architecture: pause(2), or ppoll(2) without files, in a loop.
 var pauses = map[string]struct {
 	machine uint16 // of ELF
 	code    []byte
@@ -50,7 +50,7 @@ func pauseProgram(architecture string) ([]byte, error) {
 		// loaded, readable, executable
 		uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(0x1000),
 	} {
-		_ = binary.Write(&file, binary.LittleEndian, field) // a buffer takes everything
+		_ = binary.Write(&file, binary.LittleEndian, field) // a write to a buffer does not fail
 	}
 	file.Write(pause.code)
 	return file.Bytes(), nil

@@ -22,19 +22,18 @@ type Programs struct {
 	Plugins            string // the folder of CNI plugins
 }
 
-// pluginFolders are where distributions put the CNI plugins.
+// pluginFolders are the folders in which distributions install the CNI plugins.
 var pluginFolders = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
 
-// FindPrograms returns the programs of this machine that nodes need. The error names the packages of those that are
-// missing.
+// FindPrograms returns the programs of this machine that nodes need. The error names the packages of missing programs.
 func FindPrograms() (Programs, error) {
 	if runtime.GOOS != "linux" {
 		return Programs{}, fmt.Errorf("real nodes run on Linux, not on %s: leave out --real-nodes for simulated ones",
 			runtime.GOOS)
 	}
 	if os.Geteuid() != 0 {
-		return Programs{}, errors.New("real nodes make network namespaces and mounts: run this as root, or leave out " +
-			"--real-nodes for simulated ones")
+		return Programs{}, errors.New("real nodes create network namespaces and mounts: run this as root, or " +
+			"leave out --real-nodes for simulated ones")
 	}
 	var p Programs
 	var missing []string

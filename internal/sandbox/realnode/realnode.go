@@ -52,10 +52,10 @@ func (s nodeSet) address(third, fourth byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(s.number), third, fourth})
 }
 
-// bridge is the name of the link that joins the nodes. It is also the claim to the number.
+// bridge returns the name of the link that connects the nodes. A set with this bridge owns the number.
 func (s nodeSet) bridge() string { return "runlevel" + strconv.Itoa(s.number) }
 
-// cgroup is the name of the control group of all containers, below each hierarchy.
+// cgroup returns the name of the control group of all containers, below each hierarchy.
 func (s nodeSet) cgroup() string { return s.bridge() }
 
 // nodes returns the nodes.
@@ -83,13 +83,13 @@ func (n node) pods() netip.Prefix {
 	return netip.PrefixFrom(n.set.address(byte(n.index), 0), 24)
 }
 
-// namespace is the name of the network namespace.
+// namespace returns the name of the network namespace.
 func (n node) namespace() string { return fmt.Sprintf("%s-%d", n.set.bridge(), n.index) }
 
-// link is the name of this machine's end of the link to the node.
+// link returns the name of this machine's end of the link to the node.
 func (n node) link() string { return fmt.Sprintf("rl%d-%d", n.set.number, n.index) }
 
-// cgroup is the control group of the node's containers.
+// cgroup returns the control group of the node's containers.
 func (n node) cgroup() string { return filepath.Join(n.set.cgroup(), n.name()) }
 
 func (n node) path(elements ...string) string {
@@ -119,8 +119,8 @@ func (n node) commands(programs Programs) []component.Command {
 	}
 }
 
-// proxyEnvironment returns the variables that have the container runtime pull images through the proxy, and not through
-// one of this machine, which the nodes may not reach.
+// proxyEnvironment returns the variables with which the container runtime pulls images through the proxy of the
+// sandbox. A proxy of this machine may be out of reach for the nodes.
 func (s nodeSet) proxyEnvironment() []string {
 	var env []string
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {

@@ -440,7 +440,8 @@ func TestFullInotifyTable(t *testing.T) {
 	}
 	folder := t.TempDir()
 	script := `#!/bin/sh
-exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$0" "$@"' ` + containerd + ` "$@"
+exec unshare --user --map-root-user \
+	sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$0" "$@"' ` + containerd + ` "$@"
 `
 	if err := os.WriteFile(filepath.Join(folder, "containerd"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
@@ -452,7 +453,8 @@ exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_in
 		t.Fatal("the sandbox starts")
 	}
 	for _, want := range []string{
-		`start the container runtime of node-0: the CRI service is not loaded: raise the limit of inotify instances, as in "sysctl fs.inotify.max_user_instances=1024"; the error of containerd-0`,
+		`start the container runtime of node-0: the CRI service is not loaded: raise the limit of inotify instances, ` +
+			`as in "sysctl fs.inotify.max_user_instances=1024"; the error of containerd-0`,
 		"failed to create fsnotify watcher: too many open files",
 	} {
 		if !strings.Contains(err.Error(), want) {

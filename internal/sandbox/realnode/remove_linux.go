@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Remove removes all that the nodes of a folder have on this machine: containers, mounts, networks and control groups.
-// It also works after a crash, in the middle of a setup, and again. The processes of Commands must have ended. On an
-// error, the folder must not be deleted: volumes of pods may still be mounted in it.
+// Remove removes everything that the nodes of a folder have on this machine: containers, mounts, networks and control
+// groups. It also works after a crash, during a start, and a second time. The components of the nodes must have
+// exited. After an error, the folder must not be deleted: volumes of pods may still be mounted in it.
 func Remove(folder string) error {
 	text, err := os.ReadFile(filepath.Join(folder, numberFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -40,7 +40,8 @@ func Remove(folder string) error {
 	)
 }
 
-// killShims kills the processes of containerd that watch over containers, which outlive it, and removes their sockets.
+// killShims kills the processes of containerd that supervise containers, which continue after containerd exits, and
+// removes their sockets.
 func killShims(folder string) error {
 	sockets, err := filepath.Glob(
 		filepath.Join(folder, "*", "state", "io.containerd.runtime.v2.task", "*", "*", "address"),
@@ -56,17 +57,17 @@ func killShims(folder string) error {
 	err = wait.ExponentialBackoff(endOfProcesses, func() (bool, error) {
 		shims, err := findShims(folder)
 		for _, pid := range shims {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may just have ended
+			_ = syscall.Kill(pid, syscall.SIGKILL) // fails if the process has just exited
 		}
 		return len(shims) == 0, err
 	})
 	if err != nil {
-		return fmt.Errorf("containerd-shim does not end: %w", err)
+		return fmt.Errorf("containerd-shim does not exit: %w", err)
 	}
 	return nil
 }
 
-// endOfProcesses is how long processes may take to end once they are killed.
+// endOfProcesses bounds the time until killed processes have exited.
 var endOfProcesses = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1, Steps: 100}
 
 // findShims returns the process IDs of the shims of a folder's containers.
@@ -91,7 +92,7 @@ func (s nodeSet) disconnect() error {
 	names, err := filepath.Glob(filepath.Join(namespaces, s.bridge()+"-*"))
 	errs := []error{err}
 	for _, name := range names {
-		// its links and their other ends go with it
+		// this also removes its links and their other ends
 		errs = append(errs, run(exec.Command("ip", "netns", "delete", filepath.Base(name))))
 	}
 	if _, err := os.Stat("/sys/class/net/" + s.bridge()); err == nil {
@@ -100,7 +101,7 @@ func (s nodeSet) disconnect() error {
 	return errors.Join(errs...)
 }
 
-// unmountAll unmounts everything below a folder, and returns an error unless nothing is mounted there at the end.
+// unmountAll unmounts everything below a folder, and returns an error if something remains mounted there.
 func unmountAll(folder string) error {
 	mounted, err := mountsBelow(folder)
 	for _, mount := range mounted {
@@ -110,7 +111,7 @@ func unmountAll(folder string) error {
 		mounted, err = mountsBelow(folder)
 	}
 	if len(mounted) > 0 {
-		return fmt.Errorf("%d mounts are left, such as %s: unmount them, and run this again", len(mounted), mounted[0])
+		return fmt.Errorf("%d mounts remain, such as %s: unmount them, and run this again", len(mounted), mounted[0])
 	}
 	return err
 }

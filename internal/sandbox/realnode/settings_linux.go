@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// settings are those of the whole machine that a kubelet changes.
+// settings are the kernel settings of this machine that a kubelet changes.
 var settings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
 
 const settingsFile = "settings.json"
 
-// saveSettings writes the machine's settings into the folder. While other sets run, the settings are theirs already:
-// those that they found count.
+// saveSettings writes this machine's settings into the folder. If other sets run, the settings are changed already, so
+// saveSettings copies the ones that another set has saved.
 func saveSettings(folder string) error {
 	found := map[string]string{}
 	for _, name := range settings {
@@ -43,7 +43,7 @@ func saveSettings(folder string) error {
 	return os.WriteFile(filepath.Join(folder, settingsFile), text, 0o600)
 }
 
-// restoreSettings writes the saved settings back, unless other sets run.
+// restoreSettings restores the saved settings, unless other sets run.
 func restoreSettings(folder string) error {
 	text, err := os.ReadFile(filepath.Join(folder, settingsFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -63,14 +63,14 @@ func restoreSettings(folder string) error {
 	var errs []error
 	for name, value := range found {
 		file := filepath.Join("/proc/sys", name)
-		if is, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(is)) != value {
+		if current, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(current)) != value {
 			errs = append(errs, os.WriteFile(file, []byte(value), 0o600))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// otherSets returns the folders of other sandboxes' nodes: neighbours of this sandbox's.
+// otherSets returns the folders of the nodes of other sandboxes.
 func otherSets(folder string) ([]string, error) {
 	pattern := filepath.Join(filepath.Dir(filepath.Dir(folder)), "*", filepath.Base(folder))
 	others, err := filepath.Glob(pattern)

@@ -1,7 +1,7 @@
-// Package transcript keeps what tests expect in txtar files below testdata.
+// Package transcript compares the output of tests with txtar files below testdata.
 //
-// A file has sections: the input of a test, and the output that it expects. "go test PACKAGE -update" writes the
-// output again. Each is the call to start from:
+// A file has sections: the input of a test, and the expected output. "go test PACKAGE -update" rewrites the output.
+// Each is the function to start from:
 //
 //	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 //		file.Expect(t, "want", render(file.Section("input")))
@@ -20,7 +20,8 @@ import (
 )
 
 // Update is the flag of all tests that compare output with files.
-var Update = flag.Bool("update", false, "write the files of testdata that this test compares its output with")
+var Update = flag.Bool("update", false,
+	"write the output of this test into the files of testdata, instead of comparing it")
 
 // A Transcript is the archive of a file.
 type Transcript struct {
@@ -29,7 +30,7 @@ type Transcript struct {
 	path string
 }
 
-// Each runs a test for each file of a pattern, as a subtest under the file's name.
+// Each runs a test for each file of a pattern, as a subtest with the file's name.
 func Each(t *testing.T, pattern string, test func(t *testing.T, file *Transcript)) {
 	t.Helper()
 	for _, file := range ReadAll(t, pattern) {
@@ -37,7 +38,7 @@ func Each(t *testing.T, pattern string, test func(t *testing.T, file *Transcript
 	}
 }
 
-// ReadAll reads the files of a pattern, of which there is at least one.
+// ReadAll reads the files of a pattern. At least one file must exist.
 func ReadAll(t testing.TB, pattern string) []*Transcript {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -61,7 +62,7 @@ func Read(t testing.TB, path string) *Transcript {
 	return &Transcript{Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), Archive: archive, path: path}
 }
 
-// Section returns a section, empty where the file has none of that name.
+// Section returns a section, or "" if the file has none of that name.
 func (f *Transcript) Section(name string) string {
 	if section := f.find(name); section != nil {
 		return string(section.Data)
@@ -78,7 +79,7 @@ func (f *Transcript) find(name string) *txtar.File {
 	return nil
 }
 
-// Expect compares a section with what a test got, or writes the section with -update.
+// Expect compares a section with the output of a test, or writes the section with -update.
 func (f *Transcript) Expect(t testing.TB, name, got string) {
 	t.Helper()
 	section := f.find(name)
@@ -100,8 +101,8 @@ func (f *Transcript) Expect(t testing.TB, name, got string) {
 	}
 }
 
-// ExpectScripts plays each section whose name begins with "script", and compares the section behind it, its
-// transcript, with the output.
+// ExpectScripts plays each section whose name begins with "script", and compares the output with the section
+// "transcript" of the same number.
 func (f *Transcript) ExpectScripts(t *testing.T, play func(script string) (output string)) {
 	t.Helper()
 	for _, section := range f.Files {
@@ -111,7 +112,7 @@ func (f *Transcript) ExpectScripts(t *testing.T, play func(script string) (outpu
 	}
 }
 
-// Expect compares a whole file that a test generates, or writes the file with -update.
+// Expect compares a whole file with the sections that a test generates, or writes the file with -update.
 func Expect(t testing.TB, path string, sections []txtar.File) {
 	t.Helper()
 	got := txtar.Format(&txtar.Archive{Files: sections})

@@ -1,8 +1,9 @@
-// Package clusterdns answers the DNS queries of pods: the part of a cluster's resolver that a sandbox needs.
+// Package clusterdns answers the DNS queries of pods on real nodes. It is the part of a cluster's resolver that a
+// sandbox needs.
 //
 // It knows the zone cluster.local: the addresses of Services, of the pods behind headless Services, with their
-// hostnames, ports (SRV), and external names. Other names do not exist, since a sandbox does not reach further. Each
-// query reads from the API server, so that an answer is never older than the cluster's state.
+// hostnames, ports (SRV), and external names. Other names do not exist, since a sandbox has no way out. Each query
+// reads from the API server, so that an answer is never older than the cluster's state.
 //
 // Serve is the function to start from.
 package clusterdns
@@ -26,7 +27,7 @@ import (
 
 const (
 	zone = "svc.cluster.local."
-	// ttl is how long clients may keep an answer, in seconds. Tests change Services and query again.
+	// ttl is the time for which clients may cache an answer, in seconds. Tests change Services and query again.
 	ttl = 1
 	// queryTimeout is shorter than the time after which a C library repeats its query.
 	queryTimeout = 4 * time.Second

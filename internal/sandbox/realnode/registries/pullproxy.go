@@ -73,8 +73,8 @@ func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuseLocal refuses loopback and link-local addresses of this machine: no registry is there, but services that trust
-// this machine are.
+// refuseLocal refuses loopback and link-local addresses of this machine: no registry has such an address, but services
+// that trust this machine do.
 func refuseLocal(address netip.Addr) error {
 	if a := address.Unmap(); a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() {
 		return fmt.Errorf("%s: registries on the loopback or at link-local addresses are refused", address)
@@ -82,8 +82,8 @@ func refuseLocal(address netip.Addr) error {
 	return nil
 }
 
-// refuseLocalName is refuseLocal for a destination that another proxy resolves. A name that this machine does not
-// resolve is the proxy's own affair.
+// refuseLocalName is refuseLocal for a destination that another proxy resolves. It accepts names that this machine
+// does not resolve.
 func refuseLocalName(ctx context.Context, destination string) error {
 	host, _, err := net.SplitHostPort(destination)
 	if err != nil {
@@ -101,8 +101,8 @@ func refuseLocalName(ctx context.Context, destination string) error {
 	return nil
 }
 
-// dialRegistry connects to a registry, through the proxy that proxyFor names for it. The address is checked when it is
-// dialed, so that a name can't resolve to another one in between.
+// dialRegistry connects to a registry, through the proxy that proxyFor returns for it. It checks the address when it
+// connects, so that a name can't resolve to another address in between.
 func dialRegistry(ctx context.Context, destination string,
 	proxyFor func(*http.Request) (*url.URL, error)) (net.Conn, error) {
 	proxy, err := proxyFor(&http.Request{URL: &url.URL{Scheme: "https", Host: destination}})
@@ -149,8 +149,8 @@ func hostAndPort(proxy *url.URL) string {
 	return proxy.Host
 }
 
-// requestTunnel has a proxy connect to a destination. Nothing follows the answer before this end sends, so that the
-// reader's buffer is empty.
+// requestTunnel asks a proxy to connect to a destination. The proxy sends nothing after its answer until this end
+// sends, so the reader's buffer is empty.
 func requestTunnel(connection net.Conn, destination string, user *url.Userinfo) error {
 	request := &http.Request{
 		Method: http.MethodConnect,
