@@ -21,15 +21,15 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-func TestDataOutliveACrash(t *testing.T) {
+func TestDataSurviveACrash(t *testing.T) {
 	s := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	client := kubernetes.NewForConfigOrDie(s.Config)
 	maps := client.CoreV1().ConfigMaps("default")
 
 	tests := []struct {
-		name string
-		kill []string
-		back []string
+		name   string
+		kill   []string
+		resume []string
 	}{
 		{"the API server is killed", []string{sandbox.APIServer}, []string{sandbox.APIServer}},
 		{"etcd is killed under it", []string{sandbox.Etcd}, []string{sandbox.Etcd}},
@@ -37,7 +37,7 @@ func TestDataOutliveACrash(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			made, err := maps.Create(t.Context(), &corev1.ConfigMap{
+			created, err := maps.Create(t.Context(), &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "before-"},
 			}, metav1.CreateOptions{})
 			if err != nil {
@@ -48,46 +48,46 @@ func TestDataOutliveACrash(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			gone, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := maps.Update(gone, made, metav1.UpdateOptions{}); err == nil {
-				t.Error("a write succeeded while it was gone")
+			if _, err := maps.Update(ctx, created, metav1.UpdateOptions{}); err == nil {
+				t.Error("a write succeeded while the component was killed")
 			}
-			for _, component := range test.back {
+			for _, component := range test.resume {
 				if err := s.Resume(t.Context(), component); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := maps.Get(t.Context(), made.Name, metav1.GetOptions{}); err != nil {
-				t.Error("what was written before is lost:", err)
+			if _, err := maps.Get(t.Context(), created.Name, metav1.GetOptions{}); err != nil {
+				t.Error("the ConfigMap from before the crash is lost:", err)
 			}
 			awaitServiceAccount(t, client) // the controllers work again
 		})
 	}
 	select {
 	case err := <-s.Died():
-		t.Error("a death that was asked for is reported as an accident, or the others did not outlive it:", err)
+		t.Error("Died reports a component that was killed on purpose, or another one has exited:", err)
 	default:
 	}
 }
 
-func TestDiedReportsAnAccident(t *testing.T) {
+func TestDiedReportsAnUnexpectedExit(t *testing.T) {
 	s := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	killProcess(t, processOf(t, s, sandbox.ControllerManager))
 	select {
 	case err := <-s.Died():
 		if got := err.Error(); !containsAll(got, sandbox.ControllerManager, "exited unexpectedly (signal: killed)",
 			"its last lines") {
-			t.Errorf("the report does not say who died and quote it: %s", got)
+			t.Errorf("got %s, want the name and the last lines of the component", got)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("nobody noticed that the controller manager died")
+		t.Fatal("Died does not report the exit of the controller manager")
 	}
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(s.Logs, sandbox.ControllerManager+".log")); err != nil {
-		t.Error("the log that the report points to is gone:", err)
+		t.Error("the log that the error refers to:", err)
 	}
 	states, err := sandbox.List()
 	if err != nil {
@@ -98,7 +98,7 @@ func TestDiedReportsAnAccident(t *testing.T) {
 	}
 }
 
-func TestStopEndsAllHoweverOftenItIsCalled(t *testing.T) {
+func TestStopMayBeCalledSeveralTimes(t *testing.T) {
 	s := sandboxtest.Start(t, sandbox.Options{})
 	state, err := sandbox.Find(s.Name)
 	if err != nil {
@@ -113,26 +113,26 @@ func TestStopEndsAllHoweverOftenItIsCalled(t *testing.T) {
 	}
 	for _, component := range state.Components {
 		if alive(component.PID) {
-			t.Errorf("%s lives on as process %d", component.Name, component.PID)
+			t.Errorf("process %d of %s still runs", component.PID, component.Name)
 		}
 	}
 	if _, err := os.Stat(state.Logs); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its folder is still there: %v", err)
+		t.Errorf("its folder still exists: %v", err)
 	}
 	if err := s.Resume(t.Context(), sandbox.Etcd); err == nil || !strings.Contains(err.Error(), "has been stopped") {
-		t.Errorf("starting a component afterwards: %v", err)
+		t.Errorf("resuming a component after Stop: %v, want an error", err)
 	}
 }
 
 func newNamespace(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
-	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made.Name
+	return namespace.Name
 }
 
 func TestStopEndsAResumeThatWaits(t *testing.T) {
@@ -143,7 +143,7 @@ func TestStopEndsAResumeThatWaits(t *testing.T) {
 		}
 	}
 	resumed := make(chan error, 1)
-	go func() { resumed <- s.Resume(t.Context(), sandbox.APIServer) }() // which can't become ready without etcd
+	go func() { resumed <- s.Resume(t.Context(), sandbox.APIServer) }() // it can't become ready without etcd
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Minute, true,
 		func(context.Context) (bool, error) {
 			state, err := sandbox.Find(s.Name)
@@ -160,26 +160,25 @@ func TestStopEndsAResumeThatWaits(t *testing.T) {
 	select {
 	case err := <-resumed:
 		if err == nil || !strings.Contains(err.Error(), "has been stopped") {
-			t.Errorf("the resume ended with %v", err)
+			t.Errorf("Resume returned %v, want an error about Stop", err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("the resume goes on waiting")
+		t.Error("Resume still waits after Stop")
 	}
 }
 
-// awaitServiceAccount makes a namespace and waits until a controller has given
-// it its service account.
+// awaitServiceAccount creates a namespace, and waits until a controller creates its service account.
 func awaitServiceAccount(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
-	made := newNamespace(t, client)
+	namespace := newNamespace(t, client)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	accounts, err := client.CoreV1().ServiceAccounts(made).Watch(ctx, metav1.ListOptions{})
+	accounts, err := client.CoreV1().ServiceAccounts(namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer accounts.Stop()
 	if event := <-accounts.ResultChan(); event.Type != watch.Added {
-		t.Errorf("the controllers have not come back: %+v", event)
+		t.Errorf("got %+v, want a new service account", event)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-func TestStartFailsWithOneClearError(t *testing.T) {
+func TestErrorOfAFailedStart(t *testing.T) {
 	tests := map[string]struct {
 		programs map[string]string // instead of the real ones
 		mode     os.FileMode
@@ -32,7 +32,7 @@ func TestStartFailsWithOneClearError(t *testing.T) {
 			programs: map[string]string{sandbox.APIServer: "#!/bin/sh\necho the sky fell\nexit 1\n"},
 			want:     []string{"kube-apiserver exited unexpectedly", "the sky fell", "kube-apiserver.log"},
 		},
-		"a program may not be run": {
+		"a program is not executable": {
 			programs: map[string]string{sandbox.Etcd: "#!/bin/sh\n"}, mode: 0o600,
 			want: []string{"etcd", "make it executable"},
 		},
@@ -40,7 +40,7 @@ func TestStartFailsWithOneClearError(t *testing.T) {
 			programs: map[string]string{sandbox.Etcd: "garbage"},
 			want:     []string{"start etcd", "is not a program for this machine"},
 		},
-		"its port is taken again and again": {
+		"a port is taken at each attempt": {
 			programs: map[string]string{sandbox.Etcd: "#!/bin/sh\necho bind: address already in use\nexit 1\n"},
 			want:     []string{"etcd", "another program took its port"},
 		},
@@ -48,19 +48,19 @@ func TestStartFailsWithOneClearError(t *testing.T) {
 			programs: map[string]string{sandbox.Etcd: "#!/bin/sh\necho write: no space left on device\nexit 1\n"},
 			want:     []string{"etcd", "no space left on device", "free some space"},
 		},
-		"there is no such CRD file": {
+		"a CRD file is missing": {
 			options: sandbox.Options{CRDs: []string{"testdata/none.yaml"}},
 			want:    []string{"read CRDs", "testdata/none.yaml"},
 		},
-		"a CRD is none": {
+		"a file has another kind": {
 			options: sandbox.Options{CRDs: []string{"testdata/no-crd.yaml"}},
 			want:    []string{"testdata/no-crd.yaml", "found a ConfigMap"},
 		},
-		"a controller is called by a short name": {
+		"a controller has a short name": {
 			options: sandbox.Options{Controllers: []string{"*", "-serviceaccount"}},
 			want:    []string{`"-serviceaccount"`, "ends in -controller"},
 		},
-		"the name is none": {
+		"the name is invalid": {
 			options: sandbox.Options{Name: "../up"},
 			want:    []string{`"../up"`, "lower-case letters"},
 		},
@@ -74,7 +74,7 @@ func TestStartFailsWithOneClearError(t *testing.T) {
 			test.options.Nodes = sandbox.NoNodes
 			s, err := sandbox.Start(t.Context(), test.options)
 			if err == nil {
-				t.Fatal("it started", s.Stop())
+				t.Fatal("Start succeeded", s.Stop())
 			}
 			if !containsAll(err.Error(), test.want...) {
 				t.Errorf("the error lacks one of %q:\n%v", test.want, err)
@@ -83,7 +83,7 @@ func TestStartFailsWithOneClearError(t *testing.T) {
 	}
 }
 
-func TestPortLostBetweenChoosingAndListeningIsTriedAgain(t *testing.T) {
+func TestStartTriesAgainWithOtherPorts(t *testing.T) {
 	lost := filepath.Join(t.TempDir(), "lost")
 	real := assetsWith(t, nil, 0)
 	t.Setenv(binaries.AssetsVariable, assetsWith(t, map[string]string{
@@ -92,14 +92,14 @@ func TestPortLostBetweenChoosingAndListeningIsTriedAgain(t *testing.T) {
 	}, 0o700))
 	sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	if _, err := os.Stat(lost); err != nil {
-		t.Error("the first try did not lose its port:", err)
+		t.Error("the first attempt did not fail:", err)
 	}
 }
 
 func TestTwoSandboxesSideBySide(t *testing.T) {
 	own, shared := sandboxtest.Start(t, sandbox.Options{Nodes: 2}), cluster.Sandbox(t)
 	if own.Config.Host == shared.Config.Host || own.Name == shared.Name {
-		t.Errorf("two sandboxes are one: %s at %s, %s at %s", own.Name, own.Config.Host, shared.Name,
+		t.Errorf("two sandboxes share a name or an address: %s at %s, %s at %s", own.Name, own.Config.Host, shared.Name,
 			shared.Config.Host)
 	}
 	nodes, err := kubernetes.NewForConfigOrDie(own.Config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -107,7 +107,7 @@ func TestTwoSandboxesSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(nodes.Items) != 2 {
-		t.Errorf("%d nodes, want the 2 asked for", len(nodes.Items))
+		t.Errorf("got %d nodes, want 2", len(nodes.Items))
 	}
 	states, err := sandbox.List()
 	if err != nil {
@@ -126,8 +126,8 @@ func TestOptionsReachTheComponents(t *testing.T) {
 		Controllers:  []string{"namespace-controller"},
 		FeatureGates: map[string]bool{"CBORServingAndStorage": true},
 	})
-	// No controller makes service accounts now, and Start did not wait for one. The
-	// one that removes namespaces does run, so controllers have had their time.
+	// No controller creates service accounts, and Start did not wait for one. After the controller that removes
+	// namespaces has removed one, other controllers would have acted, too.
 	client := kubernetes.NewForConfigOrDie(s.Config)
 	awaitDeletion(t, client)
 	accounts, err := client.CoreV1().ServiceAccounts("default").List(t.Context(), metav1.ListOptions{})
@@ -135,7 +135,7 @@ func TestOptionsReachTheComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(accounts.Items) > 0 {
-		t.Errorf("a controller that nobody asked for made %d service accounts", len(accounts.Items))
+		t.Errorf("a controller that is switched off created %d service accounts", len(accounts.Items))
 	}
 	metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(metrics),
@@ -144,20 +144,20 @@ func TestOptionsReachTheComponents(t *testing.T) {
 	}
 }
 
-// awaitDeletion has a namespace made and removed.
+// awaitDeletion creates a namespace, and waits until a controller has removed it.
 func awaitDeletion(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
-	made := newNamespace(t, client)
-	if err := client.CoreV1().Namespaces().Delete(t.Context(), made, metav1.DeleteOptions{}); err != nil {
+	namespace := newNamespace(t, client)
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 5*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
-			_, err := client.CoreV1().Namespaces().Get(ctx, made, metav1.GetOptions{})
+			_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 			return apierrors.IsNotFound(err), nil
 		})
 	if err != nil {
-		t.Error("the namespace controller, which was asked for, does not work:", err)
+		t.Error("the namespace controller does not work:", err)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	name := ownName("interrupted")
 	_, err := sandbox.Start(ctx, sandbox.Options{Name: name, Nodes: sandbox.NoNodes})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the start ended with %v, want %v", err, context.Canceled)
+		t.Errorf("Start returned %v, want %v", err, context.Canceled)
 	}
 	var pid int
 	content, _ := os.ReadFile(started)
@@ -186,18 +186,18 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := awaitExit(t.Context(), pid); err != nil {
-		t.Error("a component lives on:", err)
+		t.Error("a component still runs:", err)
 	}
 	cache, err := binaries.CacheDir("sandboxes")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(cache, name)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its folder is still there: %v", err)
+		t.Errorf("its folder still exists: %v", err)
 	}
 }
 
-// assetsWith returns a folder with the real programs, but for some.
+// assetsWith returns a folder with the real programs, except for those in instead.
 func assetsWith(t *testing.T, instead map[string]string, mode os.FileMode) string {
 	t.Helper()
 	sandboxtest.NeedControlPlane(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A node whose kwok is stopped misses its heartbeats, as on a loaded machine or after a laptop's
-// sleep. When kwok runs again, node and pods become ready again, as with a kubelet.
+// TestPodsRecoverFromMissedHeartbeats stops kwok, so that its node misses heartbeats, as on a loaded machine or after a
+// laptop's sleep. When kwok continues, the node and its pods become ready again, as with a kubelet.
 func TestPodsRecoverFromMissedHeartbeats(t *testing.T) {
 	t.Parallel()
 	own := sandboxtest.New(sandbox.Options{NodeGrace: 15 * time.Second})
@@ -53,16 +53,16 @@ func TestPodsRecoverFromMissedHeartbeats(t *testing.T) {
 	})
 }
 
-// processOf returns the process number of a component.
+// processOf returns the process ID of a component.
 func processOf(t *testing.T, s *sandbox.Sandbox, component string) int {
 	t.Helper()
 	state, err := sandbox.Find(s.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(state.Components, func(c sandbox.ComponentStatus) bool { return c.Name == component })
-	if at < 0 {
+	i := slices.IndexFunc(state.Components, func(c sandbox.ComponentStatus) bool { return c.Name == component })
+	if i < 0 {
 		t.Fatalf("no component %s in %+v", component, state.Components)
 	}
-	return state.Components[at].PID
+	return state.Components[i].PID
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A node falls silent: it is unreachable until it is back, and its pod stays, although deleted.
-func TestSilentNode(t *testing.T) {
+// TestSilentNodeIsUnreachable stops the heartbeats of a node, and resumes them. Its pod stays, although it is deleted.
+func TestSilentNodeIsUnreachable(t *testing.T) {
 	t.Parallel()
 	own := sandboxtest.New(sandbox.Options{Nodes: 2, NodeGrace: 15 * time.Second})
 	s := own.Sandbox(t)
@@ -53,7 +53,7 @@ func TestSilentNode(t *testing.T) {
 	}
 	awaitReadiness(t, own, "node-1", corev1.ConditionTrue)
 	if _, err := client.CoreV1().Pods(namespace).Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
-		t.Fatal("the pod of a silent node has ended:", err)
+		t.Fatal("the deleted pod of a silent node:", err)
 	}
 }
 
@@ -66,7 +66,7 @@ func awaitReadiness(t *testing.T, own *sandboxtest.SharedSandbox, name string, r
 	})
 }
 
-// A node that is made with addresses keeps them, and its pods are there.
+// TestNodeKeepsItsAddresses creates a node with an address, which is also the host address of its pods.
 func TestNodeKeepsItsAddresses(t *testing.T) {
 	t.Parallel()
 	client, namespace := cluster.Client(t), cluster.Namespace(t)
@@ -81,7 +81,7 @@ func TestNodeKeepsItsAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended by now.
+		// The context of the test has ended already.
 		_ = client.CoreV1().Nodes().Delete(context.Background(), node.Name, metav1.DeleteOptions{})
 	})
 	awaitReadiness(t, cluster, node.Name, corev1.ConditionTrue)

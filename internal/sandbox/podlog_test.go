@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-func TestPodHasALogOfItsOwn(t *testing.T) {
+func TestLogOptions(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	createPod(t, namespace, "silent", corev1.EnvVar{Name: "SANDBOX_POD", Value: "run"})
@@ -30,18 +30,18 @@ func TestPodHasALogOfItsOwn(t *testing.T) {
 		options corev1.PodLogOptions
 		want    string
 	}{
-		"one that is told nothing": {pod: "silent", want: "simulated by kwok\n"},
-		"the whole":                {pod: "migrate", want: "table a\ntable b\ntable c\n"},
-		"its end": {
+		"a pod without a log": {pod: "silent", want: "simulated by kwok\n"},
+		"the whole log":       {pod: "migrate", want: "table a\ntable b\ntable c\n"},
+		"tailLines": {
 			pod:     "migrate",
 			options: corev1.PodLogOptions{TailLines: new(int64(2))},
 			want:    "table b\ntable c\n",
 		},
-		"its begin":   {pod: "migrate", options: corev1.PodLogOptions{LimitBytes: new(int64(9))}, want: "table a\nt"},
-		"what is new": {pod: "migrate", options: corev1.PodLogOptions{SinceTime: &later}, want: ""},
-		"times": {pod: "migrate", options: corev1.PodLogOptions{TailLines: new(int64(1)), Timestamps: true},
+		"limitBytes": {pod: "migrate", options: corev1.PodLogOptions{LimitBytes: new(int64(9))}, want: "table a\nt"},
+		"sinceTime":  {pod: "migrate", options: corev1.PodLogOptions{SinceTime: &later}, want: ""},
+		"timestamps": {pod: "migrate", options: corev1.PodLogOptions{TailLines: new(int64(1)), Timestamps: true},
 			want: start.Format("2006-01-02T15:04:05") + ".002000000Z table c\n"},
-		"followed, though it has ended": {
+		"follow after the end": {
 			pod:     "migrate",
 			options: corev1.PodLogOptions{Follow: true},
 			want:    "table a\ntable b\ntable c\n",
@@ -51,7 +51,7 @@ func TestPodHasALogOfItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log, err := cluster.Client(t).CoreV1().Pods(namespace).GetLogs(test.pod, &test.options).DoRaw(t.Context())
 			if err != nil || string(log) != test.want {
-				t.Errorf("the log is %q, want %q (%v)", log, test.want, err)
+				t.Errorf("the log is %q, %v; want %q", log, err, test.want)
 			}
 		})
 	}
@@ -86,36 +86,36 @@ func TestLogIsFollowedUntilThePodEnds(t *testing.T) {
 			awaitLine(t, log, "table b\n")
 			end(namespace)
 			if rest, err := io.ReadAll(log); err != nil || len(rest) > 0 {
-				t.Errorf("after the end, the log had %q, %v", rest, err)
+				t.Errorf("after the end, the log has %q, %v; want nothing", rest, err)
 			}
 		})
 	}
 }
 
-func TestThereIsNoLogWithoutARun(t *testing.T) {
+func TestLogOfARunThatDoesNotExist(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct{ told, ending, want string }{
-		"its image is missing": {"image-pull", "Pending ImagePullBackOff",
+	tests := map[string]struct{ behaviour, ending, want string }{
+		"the image is missing": {"image-pull", "Pending ImagePullBackOff",
 			`container "main" in pod "web" is waiting to start: trying and failing to pull image`},
-		"it is being created": {"hang", "Pending ContainerCreating",
+		"the container is being created": {"hang", "Pending ContainerCreating",
 			`container "main" in pod "web" is waiting to start: ContainerCreating`},
-		"it runs for the first time": {"run", "Running", `previous terminated container "main" in pod "web" not found`},
-		"it has crashed":             {"crash", "Running CrashLoopBackOff Error 1", ""},
+		"the first run": {"run", "Running", `previous terminated container "main" in pod "web" not found`},
+		"after a crash": {"crash", "Running CrashLoopBackOff Error 1", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := cluster.Namespace(t)
-			createPod(t, namespace, "web", corev1.EnvVar{Name: "SANDBOX_POD", Value: test.told})
+			createPod(t, namespace, "web", corev1.EnvVar{Name: "SANDBOX_POD", Value: test.behaviour})
 			awaitEnding(t, namespace, "web", test.ending)
-			hasRun := test.told == "run" || test.told == "crash"
+			hasRun := test.behaviour == "run" || test.behaviour == "crash"
 			log, err := cluster.Client(t).CoreV1().Pods(namespace).GetLogs("web",
 				&corev1.PodLogOptions{Previous: hasRun}).Stream(t.Context())
 			if test.want == "" && err == nil {
 				defer log.Close()
 				awaitLine(t, bufio.NewReader(log), "simulated by kwok\n")
 			} else if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("want a bad request, %s; have %v", test.want, err)
+				t.Errorf("got %v, want a bad request: %s", err, test.want)
 			}
 		})
 	}
@@ -134,7 +134,7 @@ func createPod(t *testing.T, namespace, name string, variables ...corev1.EnvVar)
 	}
 }
 
-// awaitEnding waits until ending says so of a pod.
+// awaitEnding waits until ending returns a text for a pod.
 func awaitEnding(t *testing.T, namespace, name, want string) *corev1.Pod {
 	t.Helper()
 	return sandboxtest.Await(t, cluster, pods, namespace+"/"+name, func(p *corev1.Pod) bool {
@@ -145,6 +145,6 @@ func awaitEnding(t *testing.T, namespace, name, want string) *corev1.Pod {
 func awaitLine(t *testing.T, log *bufio.Reader, want string) {
 	t.Helper()
 	if line, err := log.ReadString('\n'); err != nil || line != want {
-		t.Fatalf("the log goes on with %q, %v; want %q", line, err, want)
+		t.Fatalf("the next line of the log is %q, %v; want %q", line, err, want)
 	}
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-func TestPodsDoAsTheyAreTold(t *testing.T) {
+func TestPodBehavesAsAnnotated(t *testing.T) {
 	tests := map[string]struct {
 		annotations map[string]string
 		becomes     func(corev1.PodStatus) bool
 		event       string
 	}{
-		"runs when told nothing": {
+		"runs without annotations": {
 			becomes: func(s corev1.PodStatus) bool { return s.Phase == corev1.PodRunning && ready(s) },
 		},
 		"completes": {
@@ -40,7 +40,7 @@ func TestPodsDoAsTheyAreTold(t *testing.T) {
 			becomes:     func(s corev1.PodStatus) bool { return waits(s, "CrashLoopBackOff") && !ready(s) },
 			event:       "BackOff",
 		},
-		"restarts after a crash, again and again": {
+		"restarts after each crash": {
 			annotations: map[string]string{"pod": "crash", "run-for": "10ms"},
 			becomes: func(s corev1.PodStatus) bool {
 				return len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].RestartCount >= 2 &&
@@ -60,7 +60,7 @@ func TestPodsDoAsTheyAreTold(t *testing.T) {
 				return waits(s, "ContainerCreating") && s.Phase == corev1.PodPending
 			},
 		},
-		"takes its time to start": {
+		"starts after a delay": {
 			annotations: map[string]string{"start-after": "1s"},
 			becomes:     func(s corev1.PodStatus) bool { return s.Phase == corev1.PodRunning && ready(s) },
 		},
@@ -70,7 +70,7 @@ func TestPodsDoAsTheyAreTold(t *testing.T) {
 			t.Parallel()
 			namespace := cluster.Namespace(t)
 			pod := newPod(test.annotations)
-			began := time.Now()
+			created := time.Now()
 			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod,
 				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
@@ -78,8 +78,8 @@ func TestPodsDoAsTheyAreTold(t *testing.T) {
 			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
 				return p != nil && test.becomes(p.Status)
 			})
-			if late := test.annotations["start-after"]; late != "" && time.Since(began) < time.Second {
-				t.Errorf("started after %s, want not before %s", time.Since(began), late)
+			if delay := test.annotations["start-after"]; delay != "" && time.Since(created) < time.Second {
+				t.Errorf("the pod started after %s, want at least %s", time.Since(created), delay)
 			}
 			if test.event != "" {
 				awaitEvent(t, namespace, test.event)
@@ -88,52 +88,52 @@ func TestPodsDoAsTheyAreTold(t *testing.T) {
 	}
 }
 
-func TestPodEndsAsItsVariablesSay(t *testing.T) {
+func TestPodEndsAsItsVariablesConfigure(t *testing.T) {
 	tests := map[string]struct {
 		restart     corev1.RestartPolicy
 		variables   [][2]string
 		annotations map[string]string
 		want        string
 	}{
-		"well, when told nothing": {want: "Succeeded Completed 0"},
+		"without variables": {want: "Succeeded Completed 0"},
 		"with an exit code": {
 			variables: [][2]string{{"SANDBOX_EXIT_CODE", "3"}},
 			want:      "Failed Error 3",
 		},
 		"with exit code 0": {variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}}, want: "Succeeded Completed 0"},
-		"as the last of a name says": {
+		"with an exit code twice": {
 			variables: [][2]string{{"SANDBOX_EXIT_CODE", "1"}, {"SANDBOX_EXIT_CODE", "4"}},
 			want:      "Failed Error 4",
 		},
-		"as the annotation says": {
+		"with an annotation, which wins": {
 			variables:   [][2]string{{"SANDBOX_EXIT_CODE", "1"}},
 			annotations: map[string]string{"exit-code": "5"},
 			want:        "Failed Error 5",
 		},
-		"with a code that is none": {
+		"with an invalid exit code": {
 			variables: [][2]string{{"SANDBOX_EXIT_CODE", "one"}},
 			want:      "Failed Error 255",
 		},
-		"by a word": {variables: [][2]string{{"SANDBOX_POD", "fail"}}, want: "Failed Error 1"},
-		"by a word, with a code": {
+		"SANDBOX_POD": {variables: [][2]string{{"SANDBOX_POD", "fail"}}, want: "Failed Error 1"},
+		"SANDBOX_POD, with an exit code": {
 			variables: [][2]string{{"SANDBOX_POD", "fail"}, {"SANDBOX_EXIT_CODE", "6"}},
 			want:      "Failed Error 6",
 		},
-		"not, while it can't pull its image": {
+		"an image that can't be pulled": {
 			variables: [][2]string{{"SANDBOX_POD", "image-pull"}, {"SANDBOX_EXIT_CODE", "1"}},
 			want:      "Pending ImagePullBackOff",
 		},
-		"well, on a restart policy OnFailure": {
+		"exit code 0 and restart policy OnFailure": {
 			restart:   corev1.RestartPolicyOnFailure,
 			variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}},
 			want:      "Succeeded Completed 0",
 		},
-		"by a restart, after a failure": {
+		"exit code 7 and restart policy OnFailure": {
 			restart:   corev1.RestartPolicyOnFailure,
 			variables: [][2]string{{"SANDBOX_EXIT_CODE", "7"}},
 			want:      "Running CrashLoopBackOff Error 7",
 		},
-		"by a restart, always": {
+		"exit code 0 and restart policy Always": {
 			restart:   corev1.RestartPolicyAlways,
 			variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}},
 			want:      "Running CrashLoopBackOff Completed 0",
@@ -160,7 +160,7 @@ func TestPodEndsAsItsVariablesSay(t *testing.T) {
 	}
 }
 
-// ending is the phase of a pod, and why its container is where it is.
+// ending returns the phase of a pod, with the reasons and exit codes of its containers.
 func ending(status corev1.PodStatus) string {
 	words := []string{string(status.Phase)}
 	for _, c := range status.ContainerStatuses {
@@ -176,18 +176,18 @@ func ending(status corev1.PodStatus) string {
 	return strings.Join(words, " ")
 }
 
-func TestPodHasADeadline(t *testing.T) {
+func TestPodFailsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		variable, value string
 		seconds         int64
 		want            string
 	}{
-		"it runs on":            {"SANDBOX_POD", "run", 1, "DeadlineExceeded Failed Error 137"},
-		"it runs for too long":  {"SANDBOX_RUN_FOR", "1h0m0.5s", 1, "DeadlineExceeded Failed Error 137"},
-		"it starts too late":    {"SANDBOX_START_AFTER", "1h", 1, "DeadlineExceeded Failed ContainerCreating"},
-		"it waits for an image": {"SANDBOX_POD", "image-pull", 1, "DeadlineExceeded Failed ImagePullBackOff"},
-		"it ends in time":       {"SANDBOX_RUN_FOR", "10ms", 3600, " Succeeded Completed 0"},
+		"runs":               {"SANDBOX_POD", "run", 1, "DeadlineExceeded Failed Error 137"},
+		"runs for too long":  {"SANDBOX_RUN_FOR", "1h0m0.5s", 1, "DeadlineExceeded Failed Error 137"},
+		"starts too late":    {"SANDBOX_START_AFTER", "1h", 1, "DeadlineExceeded Failed ContainerCreating"},
+		"waits for an image": {"SANDBOX_POD", "image-pull", 1, "DeadlineExceeded Failed ImagePullBackOff"},
+		"ends in time":       {"SANDBOX_RUN_FOR", "10ms", 3600, " Succeeded Completed 0"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -207,11 +207,11 @@ func TestPodHasADeadline(t *testing.T) {
 	}
 }
 
-func TestRunningPodEndsWhenTold(t *testing.T) {
+func TestEndPodEndsARunningPod(t *testing.T) {
 	t.Parallel()
 	for name, variables := range map[string][]corev1.EnvVar{
-		"told to run":          {{Name: "SANDBOX_POD", Value: "run"}},
-		"told to run for long": {{Name: "SANDBOX_RUN_FOR", Value: "1h"}},
+		"SANDBOX_POD":     {{Name: "SANDBOX_POD", Value: "run"}},
+		"SANDBOX_RUN_FOR": {{Name: "SANDBOX_RUN_FOR", Value: "1h"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -234,7 +234,7 @@ func TestRunningPodEndsWhenTold(t *testing.T) {
 	}
 }
 
-func TestPodTakesItsTimeToStop(t *testing.T) {
+func TestDeletedPodStopsAfterADelay(t *testing.T) {
 	t.Parallel()
 	namespace, client := cluster.Namespace(t), cluster.Client(t)
 	pod := newPod(map[string]string{"stop-after": "1s"})
@@ -244,17 +244,17 @@ func TestPodTakesItsTimeToStop(t *testing.T) {
 	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
 		return p != nil && ready(p.Status)
 	})
-	asked := time.Now()
+	deleted := time.Now()
 	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p == nil })
-	if took := time.Since(asked); took < time.Second {
-		t.Errorf("it was gone after %s, want 1s", took)
+	if took := time.Since(deleted); took < time.Second {
+		t.Errorf("the pod was removed after %s, want at least 1s", took)
 	}
 }
 
-// newPod returns a pod that is told by annotations, named without their prefix.
+// newPod returns a pod with annotations, which are named without their prefix.
 func newPod(settings map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -284,7 +284,7 @@ func ready(status corev1.PodStatus) bool {
 	})
 }
 
-// waits says whether all containers wait for that reason.
+// waits reports whether all containers wait for that reason.
 func waits(status corev1.PodStatus, reason string) bool {
 	return len(status.ContainerStatuses) > 0 && !slices.ContainsFunc(status.ContainerStatuses,
 		func(c corev1.ContainerStatus) bool { return c.State.Waiting == nil || c.State.Waiting.Reason != reason })
@@ -301,6 +301,6 @@ func awaitEvent(t *testing.T, namespace, reason string) {
 	}
 	defer events.Stop()
 	if event := <-events.ResultChan(); event.Type != watch.Added {
-		t.Errorf("no event %s for the pod, but %+v", reason, event)
+		t.Errorf("got %+v, want an event %s of the pod", event, reason)
 	}
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// mortalEnv makes the test binary start a sandbox of that name, say so, and wait
-// for its end.
+// mortalEnv makes the test binary start a sandbox of that name, print a line when it is ready, and wait for its end.
 const mortalEnv = "RUNLEVEL_TEST_MORTAL"
 
 func beMortal() {
@@ -56,7 +55,7 @@ func startMortal(t *testing.T, name string) (*exec.Cmd, sandbox.Status) {
 		_ = owner.Wait()
 	})
 	if line, _ := bufio.NewReader(stdout).ReadString('\n'); !strings.HasPrefix(line, "ready") {
-		t.Fatalf("the other process says %q", line)
+		t.Fatalf("the other process prints %q, want ready", line)
 	}
 	state, err := sandbox.Find(name)
 	if err != nil {
@@ -65,13 +64,13 @@ func startMortal(t *testing.T, name string) (*exec.Cmd, sandbox.Status) {
 	return owner, state
 }
 
-func TestKillLeavesNothingBehind(t *testing.T) {
+func TestKilledOwnerLeavesNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells children of their parent's death; see docs/sandbox.md")
+		t.Skip("only Linux signals the death of a parent to its children; see docs/sandbox.md")
 	}
 	owner, state := startMortal(t, ownName("mortal"))
 	if len(state.Components) != 3 {
-		t.Fatalf("want three components, have %+v", state.Components)
+		t.Fatalf("got components %+v, want three", state.Components)
 	}
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -79,14 +78,14 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 	_ = owner.Wait()
 	for _, component := range state.Components {
 		if err := awaitExit(t.Context(), component.PID); err != nil {
-			t.Errorf("%s lives on as process %d: %v", component.Name, component.PID, err)
+			t.Errorf("process %d of %s still runs: %v", component.PID, component.Name, err)
 		}
 	}
 	if _, err := sandbox.Find(state.Name); !errors.Is(err, sandbox.ErrNotRunning) {
-		t.Errorf("its sandbox is still found: %v", err)
+		t.Errorf("finding its sandbox: %v, want ErrNotRunning", err)
 	}
 	if _, err := os.Stat(state.Logs); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its folder was not cleaned: %v", err)
+		t.Errorf("its folder still exists: %v", err)
 	}
 }
 
@@ -100,11 +99,11 @@ func TestDownStopsASandboxOfAnotherProcess(t *testing.T) {
 	}
 	for _, component := range state.Components {
 		if err := awaitExit(t.Context(), component.PID); err != nil {
-			t.Errorf("%s lives on as process %d: %v", component.Name, component.PID, err)
+			t.Errorf("process %d of %s still runs: %v", component.PID, component.Name, err)
 		}
 	}
 	if _, err := os.Stat(state.Logs); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its folder is still there: %v", err)
+		t.Errorf("its folder still exists: %v", err)
 	}
 	if err := sandbox.Down(t.Context(), state.Name); !errors.Is(err, sandbox.ErrNotRunning) {
 		t.Errorf("stopping it again: %v, want %v", err, sandbox.ErrNotRunning)
@@ -113,7 +112,7 @@ func TestDownStopsASandboxOfAnotherProcess(t *testing.T) {
 
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// awaitExit waits for the end of a process that is not ours to wait for.
+// awaitExit waits until a process exits that is not a child of this one.
 func awaitExit(ctx context.Context, pid int) error {
 	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 5*time.Minute, true,
 		func(context.Context) (bool, error) {

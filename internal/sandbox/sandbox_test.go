@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// The tests share this one; those that break a control plane start their own.
+// cluster is shared by the tests. A test that breaks a control plane starts its own.
 var cluster = sandboxtest.New(sandbox.Options{
 	AuditPolicy: `
 apiVersion: audit.k8s.io/v1
@@ -45,7 +45,7 @@ var (
 	budgets     = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 )
 
-func TestReadyMeansReady(t *testing.T) {
+func TestStartWaitsUntilEverythingIsReady(t *testing.T) {
 	s := sandboxtest.Start(t, sandbox.Options{CRDs: []string{"testdata/crds"}})
 	t.Logf("the API server was ready after %s, everything after %s: %.2f times as long",
 		s.Took.APIServer.Round(time.Millisecond), s.Took.Ready.Round(time.Millisecond),
@@ -61,15 +61,14 @@ func TestReadyMeansReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(nodes.Items) != 1 || len(nodes.Items[0].Spec.Taints) > 0 {
-		t.Errorf("want one node without taints, have %+v", nodes.Items)
+		t.Errorf("got nodes %+v, want one without taints", nodes.Items)
 	}
 	if _, err := client.Discovery().ServerResourcesForGroupVersion("sandbox.example.com/v1"); err != nil {
-		t.Error("the CRD that was asked for is not served:", err)
+		t.Error("the CRD of the options is not served:", err)
 	}
 }
 
-// BenchmarkStart compares the whole control plane with its API server alone: the
-// ratio is what all the rest adds.
+// BenchmarkStart compares the start of the whole control plane with that of its API server alone.
 func BenchmarkStart(b *testing.B) {
 	var whole, server time.Duration
 	for b.Loop() {

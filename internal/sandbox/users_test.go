@@ -19,28 +19,28 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-func TestRBACRefusesAWeakServiceAccount(t *testing.T) {
+func TestServiceAccountHasOnlyItsOwnRights(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	weak := kubernetes.NewForConfigOrDie(cluster.Account(t, namespace, "weak"))
 
 	_, err := weak.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:serviceaccount:"+namespace+":weak") {
-		t.Errorf("listing secrets: %v, want a refusal of the account", err)
+		t.Errorf("listing Secrets: %v, want Forbidden for the account", err)
 	}
 }
 
-func TestOrdinaryUserMayDoAllButIsThrottled(t *testing.T) {
+func TestOrdinaryUserIsAThrottledClusterAdmin(t *testing.T) {
 	exempt := priorityOf(t, cluster.Sandbox(t).Config)
 	if got := priorityOf(t, cluster.Sandbox(t).UserConfig); got == exempt {
 		t.Errorf("admin and ordinary user have the same priority level %q", got)
 	}
 	user := kubernetes.NewForConfigOrDie(cluster.Sandbox(t).UserConfig)
 	if _, err := user.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Error("the ordinary user is no cluster-admin:", err)
+		t.Error("the ordinary user is not a cluster-admin:", err)
 	}
 }
 
-// priorityOf returns the priority level that the server puts a user into.
+// priorityOf returns the priority level of a user in the API server.
 func priorityOf(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	var level string
@@ -73,12 +73,12 @@ func TestKubeconfigHasBothUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if who.Status.UserInfo.Username != name {
-			t.Errorf("context %s is user %s", name, who.Status.UserInfo.Username)
+			t.Errorf("the user of context %s is %s, want %[1]s", name, who.Status.UserInfo.Username)
 		}
 	}
 }
 
-func TestAuditLogHasWhatThePolicySays(t *testing.T) {
+func TestAuditLogFollowsThePolicy(t *testing.T) {
 	namespace, client := cluster.Namespace(t), cluster.Client(t)
 	audited := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "audited"}}
 	if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), audited,

@@ -85,13 +85,13 @@ func TestClaims(t *testing.T) {
 		return apierrors.IsNotFound(err)
 	})
 	if _, err := os.Stat(volume.Spec.HostPath.Path); !os.IsNotExist(err) {
-		t.Error("the folder is left:", err)
+		t.Error("the folder still exists:", err)
 	}
 }
 
-// TestClaimsThatNoVolumeIsProvidedFor: one whose class does not exist waits, as on any cluster, and one without class
-// gets the volume that is there.
-func TestClaimsThatNoVolumeIsProvidedFor(t *testing.T) {
+// TestClaimWithoutProvisionedVolume checks two claims: one whose class does not exist stays pending, as on any cluster,
+// and one whose class has no provisioner gets the existing volume.
+func TestClaimWithoutProvisionedVolume(t *testing.T) {
 	t.Parallel()
 	client, namespace := cluster.Client(t), cluster.Namespace(t)
 	static := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -118,12 +118,12 @@ func TestClaimsThatNoVolumeIsProvidedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Eventually(t, "the claim gets the volume that is there", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the claim is bound to the existing volume", func(ctx context.Context) bool {
 		got, err := claims.Get(ctx, "static", metav1.GetOptions{})
 		return err == nil && got.Status.Phase == corev1.ClaimBound && got.Spec.VolumeName == static.Name
 	})
 	if got, err := claims.Get(t.Context(), "missing", metav1.GetOptions{}); err != nil ||
 		got.Status.Phase != corev1.ClaimPending {
-		t.Errorf("the claim of a class that does not exist: %+v, %v", got.Status, err)
+		t.Errorf("the claim of a missing class is %+v, %v; want Pending", got.Status, err)
 	}
 }

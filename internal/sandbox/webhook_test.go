@@ -31,18 +31,15 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// This is how a test brings up a webhook: docs/sandbox.md points here.
+// TestWebhookIsReachedByURL is an example for tests with a webhook: docs/sandbox.md refers to it.
 func TestWebhookIsReachedByURL(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(refuse))
 	defer server.Close()
-	refusal := refusalBy(t, cluster.Namespace(t),
-		admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificateOf(server)})
-	if !strings.Contains(refusal, "refused by the test") {
-		t.Errorf("the webhook refused nothing: %v", refusal)
-	}
+	hook := admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificateOf(server)}
+	expectRefusal(t, cluster.Namespace(t), hook, "refused by the test")
 }
 
-// A Service leads to the pod that says where it listens.
+// TestWebhookIsReachedByService uses a Service whose pod has the address of the webhook in an annotation.
 func TestWebhookIsReachedByService(t *testing.T) {
 	namespace, client := cluster.Namespace(t), cluster.Client(t)
 	certificate, key, err := cert.GenerateSelfSignedCertKey("hooks."+namespace+".svc", nil, nil)
@@ -70,10 +67,7 @@ func TestWebhookIsReachedByService(t *testing.T) {
 		Service:  &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "hooks"},
 		CABundle: certificate,
 	}
-	if refusal, want := refusalBy(t, namespace, hooks), "no pod of Service "+namespace+
-		"/hooks is ready for port 443"; !strings.Contains(refusal, want) {
-		t.Errorf("without pods: %s\nwant: %s", refusal, want)
-	}
+	expectRefusal(t, namespace, hooks, "no pod of Service "+namespace+"/hooks is ready for port 443")
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "hooks", Labels: service.Spec.Selector},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "hooks", Image: "registry.example/hooks"}}},
@@ -90,35 +84,36 @@ func TestWebhookIsReachedByService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refusal, want := refusalBy(t, namespace, hooks), "pod "+namespace+
-		"/hooks is simulated"; !strings.Contains(refusal, want) {
-		t.Errorf("with a simulated pod: %s\nwant: %s", refusal, want)
-	}
+	expectRefusal(t, namespace, hooks, "pod "+namespace+"/hooks is simulated")
 	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "127.0.0.1"}}}`, sandbox.AddressAnnotation)
 	if _, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "hooks", types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if refusal := refusalBy(t, namespace, hooks); !strings.Contains(refusal, "refused by the test") {
-		t.Errorf("the webhook refused nothing: %v", refusal)
-	}
+	expectRefusal(t, namespace, hooks, "refused by the test")
 }
 
-// Strangers may have the addresses of Services and pods on the networks of this machine.
+// TestAPIServerStaysOnTheLoopback checks addresses of Services and pods, which other hosts may have on the networks of
+// this machine.
 func TestAPIServerStaysOnTheLoopback(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://192.0.2.1/":             "no pod of the sandbox has this address",
 		"https://10.244.255.254/":        "no pod of the sandbox has this address",
 		"https://hooks.example.com:9443": "the sandbox reaches this machine's loopback only",
 	} {
-		refusal := refusalBy(t, cluster.Namespace(t), admissionregistrationv1.WebhookClientConfig{URL: &url})
-		if !strings.Contains(refusal, want) {
-			t.Errorf("%s: %s\nwant: %s", url, refusal, want)
-		}
+		expectRefusal(t, cluster.Namespace(t), admissionregistrationv1.WebhookClientConfig{URL: &url}, want)
 	}
 }
 
-// refusalBy returns how a webhook, or the lack of it, refuses a Secret in a namespace.
+// expectRefusal creates a Secret in a namespace with a webhook, and checks the error.
+func expectRefusal(t *testing.T, namespace string, config admissionregistrationv1.WebhookClientConfig, want string) {
+	t.Helper()
+	if got := refusalBy(t, namespace, config); !strings.Contains(got, want) {
+		t.Errorf("the Secret is refused with %q, want %q", got, want)
+	}
+}
+
+// refusalBy returns the error of creating a Secret in a namespace with a webhook, which may be out of reach.
 func refusalBy(t *testing.T, namespace string, config admissionregistrationv1.WebhookClientConfig) string {
 	t.Helper()
 	client := cluster.Client(t)
@@ -148,7 +143,7 @@ func refusalBy(t *testing.T, namespace string, config admissionregistrationv1.We
 	}
 	defer configurations.Delete(t.Context(), webhook.Name, metav1.DeleteOptions{})
 
-	// It takes a moment until the API server has seen its new configuration.
+	// The API server uses a new configuration after a moment.
 	var refusal error
 	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
@@ -163,8 +158,8 @@ func refusalBy(t *testing.T, namespace string, config admissionregistrationv1.We
 	return refusal.Error()
 }
 
-// This is how a test brings up an aggregated API: a Service of type ExternalName
-// leads the API server to loopback.
+// TestAggregatedAPIIsReachedByExternalName is an example for tests with an aggregated API, which is on the loopback
+// behind a Service of type ExternalName.
 func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
 	namespace, client := cluster.Namespace(t), cluster.Client(t)
 	server := httptest.NewTLSServer(http.HandlerFunc(serveDiscovery))
@@ -202,7 +197,7 @@ func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
 				"name":      "aggregated",
 				"port":      int64(number),
 			},
-			"insecureSkipTLSVerify": true, // a test's certificate names no Service
+			"insecureSkipTLSVerify": true, // the certificate of httptest is not for the Service
 		},
 	}}
 	if _, err := apiServices.Create(t.Context(), apiService, metav1.CreateOptions{}); err != nil {
@@ -247,7 +242,7 @@ func serveDiscovery(w http.ResponseWriter, r *http.Request) {
 		"resources":[{"name":"things","kind":"Thing","namespaced":true,"verbs":["get"]}]}`)
 }
 
-// certificateOf returns what a caBundle needs to trust a test server.
+// certificateOf returns the caBundle of a test server.
 func certificateOf(server *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }

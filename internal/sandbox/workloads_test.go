@@ -45,7 +45,7 @@ func TestEvictionIsRefusedByABudgetAndAllowedAfter(t *testing.T) {
 	})
 	found, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(found.Items) != 1 {
-		t.Fatalf("want one pod, have %d, %v", len(found.Items), err)
+		t.Fatalf("got %d pods, %v; want one", len(found.Items), err)
 	}
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: found.Items[0].Name, Namespace: namespace}}
 
@@ -62,14 +62,14 @@ func TestEvictionIsRefusedByABudgetAndAllowedAfter(t *testing.T) {
 	sandboxtest.Await(t, cluster, pods, namespace+"/"+eviction.Name, func(p *corev1.Pod) bool { return p == nil })
 }
 
-func TestOneJobCompletesAnotherFails(t *testing.T) {
+func TestJobEndsWithItsPod(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		told map[string]string
-		want batchv1.JobConditionType
+		annotations map[string]string
+		want        batchv1.JobConditionType
 	}{
 		"succeeds": {want: batchv1.JobComplete},
-		"breaks":   {told: map[string]string{"pod": "fail"}, want: batchv1.JobFailed},
+		"breaks":   {annotations: map[string]string{"pod": "fail"}, want: batchv1.JobFailed},
 	}
 	namespace := cluster.Namespace(t)
 	for name, test := range tests {
@@ -78,7 +78,7 @@ func TestOneJobCompletesAnotherFails(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec: batchv1.JobSpec{
 					BackoffLimit: new(int32),
-					Template:     podTemplate(test.told, corev1.RestartPolicyNever),
+					Template:     podTemplate(test.annotations, corev1.RestartPolicyNever),
 				},
 			}
 			if _, err := cluster.Client(t).BatchV1().Jobs(namespace).Create(t.Context(), job,
@@ -94,7 +94,7 @@ func TestOneJobCompletesAnotherFails(t *testing.T) {
 	}
 }
 
-func TestNamespaceTerminatesAsARealOne(t *testing.T) {
+func TestNamespaceTerminationWaitsForFinalizers(t *testing.T) {
 	t.Parallel()
 	namespace, client := cluster.Namespace(t), cluster.Client(t)
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}
@@ -114,11 +114,11 @@ func TestNamespaceTerminatesAsARealOne(t *testing.T) {
 		})
 	})
 	if _, err := maps.Get(t.Context(), "free", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("content without a finalizer is still there: %v", err)
+		t.Errorf("an object without a finalizer still exists: %v", err)
 	}
 	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}},
 		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("a terminating namespace took new content: %v", err)
+		t.Errorf("creating an object in a terminating namespace: %v, want Forbidden", err)
 	}
 	last, err := maps.Get(t.Context(), "held", metav1.GetOptions{})
 	if err != nil {
@@ -131,7 +131,7 @@ func TestNamespaceTerminatesAsARealOne(t *testing.T) {
 	sandboxtest.Await(t, cluster, namespaces, namespace, func(n *corev1.Namespace) bool { return n == nil })
 }
 
-// createDeployment creates the Deployment web in a namespace of its own.
+// createDeployment creates the Deployment web in a new namespace.
 func createDeployment(t *testing.T, on *sandboxtest.SharedSandbox, replicas int32,
 	settings map[string]string) (namespace string) {
 	t.Helper()

@@ -35,7 +35,8 @@ func addStartFlags(command *cobra.Command, f *startFlags) {
 	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
 	flags.StringVar(&f.auditPolicy, "audit-policy", "",
 		"file with an audit policy; the log is audit.log beside the other logs")
-	flags.StringSliceVar(&f.sandbox.CRDs, "crds", nil, "files and folders of CustomResourceDefinitions to create at the start")
+	flags.StringSliceVar(&f.sandbox.CRDs, "crds", nil,
+		"files and folders of CustomResourceDefinitions to create at the start")
 }
 
 // options returns the options of the flags for package sandbox.
