@@ -15,7 +15,7 @@ import (
 // TestExtensionConfigsThatAreRefused can't be created, and nothing can be made such a one.
 func TestExtensionConfigsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	c := stage.Client(t)
+	c := shared.Client(t)
 	apply(t, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	create := func(ctx context.Context, where runtimev1.ClientConfig) error {
 		config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{GenerateName: "ext-"}}

@@ -23,7 +23,7 @@ const readyToRun = `providerSpec: {value: {apiVersion: infrastructure.runlevel.d
 // admission applies the policies, and waits until they are in force. It returns a namespace for the test.
 func admission(t *testing.T) (client.Client, string) {
 	t.Helper()
-	namespace, c := stage.Namespace(t), stage.Client(t)
+	namespace, c := shared.Namespace(t), shared.Client(t)
 	apply(t, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	sandboxtest.Eventually(t, "the policies are in force", func(ctx context.Context) bool {
 		machine, set := newMachine(t, namespace, `{}`), newSet(t, namespace, `{selector: {}, template: {spec: {}}}`)
@@ -309,7 +309,7 @@ func guard(t *testing.T, namespace string) { setScope(t, "", namespace) }
 // setScope sets which namespaces the policies cover.
 func setScope(t *testing.T, operator metav1.LabelSelectorOperator, namespace string) {
 	t.Helper()
-	bindings := stage.Kubernetes(t).AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	bindings := shared.Kubernetes(t).AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	for _, name := range []string{"machine-controller-machines", "machine-controller-machinesets"} {
 		binding, err := bindings.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {

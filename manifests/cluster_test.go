@@ -14,15 +14,15 @@ import (
 	"github.com/runlevel/runlevel/manifests"
 )
 
-var stage = machinetest.New(sandbox.Options{})
+var shared = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // apply applies the manifests of some kinds; all but the ClusterOperator, whose kind is not served here, if none is
 // named.
 func apply(t *testing.T, kinds ...string) {
 	t.Helper()
-	c := stage.Connect(t)
+	c := shared.Connect(t)
 	for _, object := range manifests.Objects() {
 		if object.GetKind() == "ClusterOperator" || len(kinds) > 0 && !isOf(object, kinds) {
 			continue
@@ -48,14 +48,14 @@ func TestAClusterTakesTheManifests(t *testing.T) {
 	t.Parallel()
 	apply(t)
 	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
-	sandboxtest.Await(t, stage.SharedSandbox, deployments, "runlevel-machines/machine-controller",
+	sandboxtest.Await(t, shared.SharedSandbox, deployments, "runlevel-machines/machine-controller",
 		func(d *appsv1.Deployment) bool {
 			return d != nil && d.Status.AvailableReplicas == 1
 		})
 	policies := admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
 	for _, name := range []string{"machine-controller-machines", "machine-controller-machinesets",
 		"machine-controller-nodes", "machine-controller-extensions-cluster-api"} {
-		checked := sandboxtest.Await(t, stage.SharedSandbox, policies, name,
+		checked := sandboxtest.Await(t, shared.SharedSandbox, policies, name,
 			func(p *admissionv1.ValidatingAdmissionPolicy) bool {
 				return p != nil && p.Status.TypeChecking != nil && p.Status.ObservedGeneration == p.Generation
 			})

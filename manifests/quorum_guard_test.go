@@ -21,7 +21,7 @@ func TestAClusterTakesTheQuorumGuard(t *testing.T) {
 			t.Errorf("%s %s is among those of the machine controller", object.GetKind(), object.GetName())
 		}
 	}
-	c := stage.Connect(t)
+	c := shared.Connect(t)
 	for _, object := range embedded.Objects(os.DirFS("etcd-quorum-guard"), "0000_40_etcd-quorum-guard_*.yaml") {
 		if got := object.GetAnnotations()["capability.openshift.io/name"]; got != "MachineAPI+EtcdQuorumGuard" {
 			t.Errorf("%s %s has capability %q", object.GetKind(), object.GetName(), got)
@@ -34,7 +34,7 @@ func TestAClusterTakesTheQuorumGuard(t *testing.T) {
 		}
 	}
 	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
-	sandboxtest.Await(t, stage.SharedSandbox, deployments, "runlevel-etcd/etcd-quorum-guard",
+	sandboxtest.Await(t, shared.SharedSandbox, deployments, "runlevel-etcd/etcd-quorum-guard",
 		func(d *appsv1.Deployment) bool {
 			return d != nil && d.Status.AvailableReplicas == 1
 		})

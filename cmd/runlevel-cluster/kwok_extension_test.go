@@ -41,7 +41,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-var stage = machinetest.New(sandbox.Options{})
+var shared = machinetest.New(sandbox.Options{})
 
 // isProgram is the variable with which the test's own program is the extension.
 const isProgram = "TEST_IS_KWOK_EXTENSION"
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(stage.Run(m))
+	os.Exit(shared.Run(m))
 }
 
 // register runs the program with the rights that come with it, and returns its ExtensionConfig once it is discovered.
@@ -61,7 +61,7 @@ func register(f *machinetest.Fixture) *runtimev1.ExtensionConfig {
 	f.Helper()
 	rights, err := os.ReadFile("kwok_extension_rights.yaml")
 	f.Must(err)
-	sandboxtest.Apply(f, stage.Connect(f), string(rights))
+	sandboxtest.Apply(f, shared.Connect(f), string(rights))
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: f.Namespace}},
@@ -74,7 +74,7 @@ func register(f *machinetest.Fixture) *runtimev1.ExtensionConfig {
 	}
 	f.MustCreate(binding, config)
 	f.DeleteAfterwards(config) // the next test registers its own
-	stage.ManageAs(f, stage.Sandbox(f).Config, func(m ctrl.Manager) error {
+	shared.ManageAs(f, shared.Sandbox(f).Config, func(m ctrl.Manager) error {
 		return extensionconfig.SetupWithManager(m, extensionconfig.Options{})
 	})
 	return machinetest.Await(f, f, config, client.ObjectKeyFromObject(config), func(e *runtimev1.ExtensionConfig) bool {
@@ -86,7 +86,7 @@ func register(f *machinetest.Fixture) *runtimev1.ExtensionConfig {
 // program returns the extension as a user of the cluster.
 func program(t testing.TB, user string) *exec.Cmd {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(stage.Sandbox(t).Kubeconfig)
+	config, err := clientcmd.LoadFromFile(shared.Sandbox(t).Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func sideOf(t *testing.T, namespace, name, version, machine string) hooksv1.CanU
 // TestMachinesAreUpdatedInPlace asks the program by way of its ExtensionConfig what it covers, and has it change a
 // Node: after a delay, once, and not while it is to fail.
 func TestMachinesAreUpdatedInPlace(t *testing.T) {
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	config := register(f)
 	hooks := runtimehook.NewInPlaceHooks(f, f)
 	for after, want := range map[string]string{
@@ -233,9 +233,9 @@ var rollout = []string{
 // TestAVersionIsRolledOutInPlace changes the version of a MachineDeployment: its machines stay, and their Nodes have
 // the version.
 func TestAVersionIsRolledOutInPlace(t *testing.T) {
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	register(f)
-	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
+	f.Manage(func(m ctrl.Manager) error {
 		return errors.Join(
 			machinedeployment.SetupWithManager(m, runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())),
 			machineset.SetupWithManager(m, machineset.Options{}),
@@ -243,7 +243,7 @@ func TestAVersionIsRolledOutInPlace(t *testing.T) {
 		)
 	})
 	for _, manifest := range rollout {
-		sandboxtest.Apply(t, stage.Connect(t),
+		sandboxtest.Apply(t, shared.Connect(t),
 			strings.ReplaceAll(strings.ReplaceAll(manifest, "NS", f.Namespace), "\t", "  "))
 	}
 	before := awaitVersion(f, "v1.35.0")

@@ -24,14 +24,14 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+var shared = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // A machine whose volume is attached is drained and not terminated; once the volume is detached, it goes.
 func TestStorage(t *testing.T) {
-	f := stage.NewFixture(t)
-	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+	f := shared.NewFixture(t)
+	f.Manage(func(mgr ctrl.Manager) error {
 		if err := nodelink.SetupWithManager(t.Context(), mgr); err != nil {
 			return err
 		}
@@ -59,12 +59,12 @@ func TestStorage(t *testing.T) {
 	elsewhere.Name, elsewhere.Spec.NodeName = "others", "another"
 	f.MustCreate(m, attachment, elsewhere)
 	f.DeleteAfterwards(elsewhere)
-	stage.AwaitMachine(t, f.Namespace, m.Name, func(m *machinev1beta1.Machine) bool {
+	f.AwaitMachine(m.Name, func(m *machinev1beta1.Machine) bool {
 		return m.Status.NodeRef != nil && len(m.Spec.LifecycleHooks.PreTerminate) == 1
 	})
 	f.MustDelete(m)
 	const says = "pre-terminate.hook.machine.runlevel.dev/WaitForStorageDetach"
-	held := stage.AwaitMachine(t, f.Namespace, m.Name, func(m *machinev1beta1.Machine) bool {
+	held := f.AwaitMachine(m.Name, func(m *machinev1beta1.Machine) bool {
 		return strings.HasSuffix(m.Annotations[says], "to go: orders")
 	})
 	node := &corev1.Node{}
@@ -84,9 +84,9 @@ func runProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	for manifest := range strings.SplitSeq(string(rights), "\n---\n") {
-		sandboxtest.Apply(t, stage.Connect(t), manifest)
+		sandboxtest.Apply(t, shared.Connect(t), manifest)
 	}
-	config := rest.CopyConfig(stage.Sandbox(t).Config)
+	config := rest.CopyConfig(shared.Sandbox(t).Config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:hook-storage:hook-storage",
 		Groups:   []string{"system:serviceaccounts", "system:authenticated"},

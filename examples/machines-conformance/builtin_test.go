@@ -20,11 +20,11 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-var stage = machinetest.New(sandbox.Options{})
+var shared = machinetest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(stage.Run(m))
+	os.Exit(shared.Run(m))
 }
 
 // builtIn returns an object of a built-in provider.
@@ -37,23 +37,23 @@ func builtIn(kind, namespace string) *unstructured.Unstructured {
 }
 
 func TestKwokMachinesConform(t *testing.T) {
-	namespace := stage.Namespace(t)
-	stage.Manage(t, namespace, kwok.SetupWithManager)
+	f := shared.NewFixture(t)
+	f.Manage(kwok.SetupWithManager)
 	check(t, provider{
-		client:   stage.Client(t),
-		object:   builtIn("KwokMachine", namespace),
+		client:   f,
+		object:   builtIn("KwokMachine", f.Namespace),
 		patience: 2 * time.Minute,
 		joins:    true,
 	})
 }
 
 func TestExternalMachinesConform(t *testing.T) {
-	namespace := stage.Namespace(t)
-	stage.Manage(t, namespace, external.SetupWithManager)
-	go provide(t.Context(), stage.Client(t), namespace)
+	f := shared.NewFixture(t)
+	f.Manage(external.SetupWithManager)
+	go provide(t.Context(), f, f.Namespace)
 	check(t, provider{
-		client:   stage.Client(t),
-		object:   builtIn("ExternalMachine", namespace),
+		client:   f,
+		object:   builtIn("ExternalMachine", f.Namespace),
 		patience: 2 * time.Minute,
 	})
 }

@@ -59,7 +59,7 @@ func TestClusterAPI(t *testing.T) {
 }
 
 // expectCordoned checks whether the node of a Machine takes pods.
-func (s *site) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
+func (s *fixture) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
 	s.Helper()
 	node := &corev1.Node{}
 	s.Must(s.Get(s.Context(), client.ObjectKey{Name: m.Name}, node))
@@ -143,10 +143,10 @@ func (s *script) clusterAPIHook(name string, stage deletion.Stage) machinehook.M
 }
 
 // newClusterAPISite makes a namespace with a Cluster, and runs the controllers of its machines.
-func newClusterAPISite(t *testing.T) *site {
+func newClusterAPISite(t *testing.T) *fixture {
 	t.Helper()
-	s := &site{stage.NewFixture(t)}
-	stage.ManageIn(t, s.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+	s := &fixture{shared.NewFixture(t)}
+	s.Manage(func(mgr ctrl.Manager) error {
 		if err := kwok.SetupWithManager(mgr); err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func newClusterAPISite(t *testing.T) *site {
 }
 
 // addClusterAPI makes a Machine of Cluster API, and waits until its node is there.
-func (s *site) addClusterAPI(name string, annotations map[string]string) *clusterv1.Machine {
+func (s *fixture) addClusterAPI(name string, annotations map[string]string) *clusterv1.Machine {
 	s.Helper()
 	m := s.clusterAPIMachine(name)
 	m.Labels, m.Annotations = map[string]string{"role": "web"}, annotations
@@ -177,7 +177,7 @@ func (s *site) addClusterAPI(name string, annotations map[string]string) *cluste
 }
 
 // clusterAPIMachine returns a Machine that is not made yet.
-func (s *site) clusterAPIMachine(name string) *clusterv1.Machine {
+func (s *fixture) clusterAPIMachine(name string) *clusterv1.Machine {
 	name = s.Namespace + "-" + name
 	return &clusterv1.Machine{
 		ObjectMeta: s.Meta(name),
@@ -193,7 +193,7 @@ func (s *site) clusterAPIMachine(name string) *clusterv1.Machine {
 }
 
 // awaitAnnotations waits until a Machine has these annotations of hooks, and no others.
-func (s *site) awaitAnnotations(m *clusterv1.Machine, want ...string) {
+func (s *fixture) awaitAnnotations(m *clusterv1.Machine, want ...string) {
 	s.Helper()
 	slices.Sort(want)
 	machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {

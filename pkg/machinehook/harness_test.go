@@ -27,22 +27,22 @@ import (
 	"github.com/runlevel/runlevel/pkg/machinehook"
 )
 
-var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+var shared = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // addresses counts the addresses that machines have got.
 var addresses atomic.Int32
 
-// A site is a namespace with machines, the controllers that delete them, and controllers of hooks.
-type site struct{ *machinetest.Fixture }
+// A fixture is a namespace with machines, the controllers that delete them, and controllers of hooks.
+type fixture struct{ *machinetest.Fixture }
 
-// newSite makes a namespace, and runs the machine controllers for it.
-func newSite(t *testing.T) *site {
+// newFixture makes a namespace, and runs the machine controllers for it.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
-	s := &site{stage.NewFixture(t)}
-	stage.ManageIn(t, s.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+	s := &fixture{shared.NewFixture(t)}
+	s.Manage(func(mgr ctrl.Manager) error {
 		if err := nodelink.SetupWithManager(t.Context(), mgr); err != nil {
 			return err
 		}
@@ -55,19 +55,19 @@ func newSite(t *testing.T) *site {
 }
 
 // serve runs the controller of a hook as a process of its own.
-func (s *site) serve(h machinehook.MachineHook) (stop func()) {
+func (s *fixture) serve(h machinehook.MachineHook) (stop func()) {
 	s.Helper()
-	return s.serveBy(stage.Sandbox(s).Config, h)
+	return s.serveBy(shared.Sandbox(s).Config, h)
 }
 
-func (s *site) serveBy(config *rest.Config, h machinehook.MachineHook) (stop func()) {
+func (s *fixture) serveBy(config *rest.Config, h machinehook.MachineHook) (stop func()) {
 	s.Helper()
-	return stage.ManageIn(s, s.Namespace, config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
+	return s.ManageWith(config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
 }
 
 // add makes a machine that runs once its node is there. Nodes have the names of their machines, so a name is the test's
 // own.
-func (s *site) add(name string, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
+func (s *fixture) add(name string, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
 	s.Helper()
 	m := &machinev1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -93,13 +93,13 @@ func newAddress() string {
 	return fmt.Sprintf("127.1.%d.%d", n/250, n%250+1)
 }
 
-func (s *site) await(m *machinev1beta1.Machine, isWanted func(*machinev1beta1.Machine) bool) *machinev1beta1.Machine {
+func (s *fixture) await(m *machinev1beta1.Machine, isWanted func(*machinev1beta1.Machine) bool) *machinev1beta1.Machine {
 	s.Helper()
-	return stage.AwaitMachine(s, s.Namespace, m.Name, isWanted)
+	return s.AwaitMachine(m.Name, isWanted)
 }
 
 // awaitHook waits until a machine has a hook, or has it no more.
-func (s *site) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, exists bool) *machinev1beta1.Machine {
+func (s *fixture) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, exists bool) *machinev1beta1.Machine {
 	s.Helper()
 	return s.await(m, func(m *machinev1beta1.Machine) bool {
 		return slices.Contains(hooksOf(m), described(h)) == exists

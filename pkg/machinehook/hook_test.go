@@ -23,7 +23,7 @@ import (
 func TestStory(t *testing.T) {
 	for _, stage := range []deletion.Stage{deletion.BeforeDrain, deletion.BeforeTerminate} {
 		t.Run(string(stage), func(t *testing.T) {
-			s, script := newSite(t), newScript()
+			s, script := newFixture(t), newScript()
 			h := script.hook("ShipLogs", stage)
 			s.serve(h)
 			m := s.add("m", machinev1beta1.LifecycleHooks{})
@@ -60,7 +60,7 @@ func TestStory(t *testing.T) {
 
 // A machine that is being deleted when the controller of the hook is installed does not get it.
 func TestNoHookDuringDeletion(t *testing.T) {
-	s, script := newSite(t), newScript()
+	s, script := newFixture(t), newScript()
 	m := s.add("m",
 		machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: "Other", Owner: "admin"}}})
 	s.MustDelete(m)
@@ -89,7 +89,7 @@ func isDrained(m *machinev1beta1.Machine) bool {
 // An administrator lets go of a hook: it is not put back, and the deletion goes on. The other hook of the list stays
 // until its own controller has done its part.
 func TestRemovalByAdministrator(t *testing.T) {
-	s, script, otherScript := newSite(t), newScript(), newScript()
+	s, script, otherScript := newFixture(t), newScript(), newScript()
 	h, other := script.hook("ShipLogs", deletion.BeforeTerminate), otherScript.hook("Backup", deletion.BeforeTerminate)
 	s.serve(h)
 	s.serve(other)
@@ -113,7 +113,7 @@ func TestRemovalByAdministrator(t *testing.T) {
 // Two controllers agree on an order by an annotation of their own; the machine controller knows of none.
 func TestCoordinationByAnnotation(t *testing.T) {
 	const isMigrated = "shop.example/migrated"
-	s := newSite(t)
+	s := newFixture(t)
 	migrate, backup := newScript(), newScript()
 	first, second := migrate.hook("MigrateApp", deletion.BeforeDrain), backup.hook("BackUp", deletion.BeforeDrain)
 	second.Owner = "backup-operator"
@@ -153,7 +153,7 @@ func TestCoordinationByAnnotation(t *testing.T) {
 
 // A tool that removes hooks from live machines meets pauses that grow, and an event that says so.
 func TestPruning(t *testing.T) {
-	s, script := newSite(t), newScript()
+	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeDrain)
 	s.serve(h)
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
@@ -177,7 +177,7 @@ func TestFailure(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, script := newSite(t), newScript()
+			s, script := newFixture(t), newScript()
 			script.say(fail)
 			h := script.hook("ShipLogs", deletion.BeforeDrain)
 			s.serve(h)
@@ -201,7 +201,7 @@ func TestFailure(t *testing.T) {
 
 // A machine without a node is not held by hooks before the drain, which is said.
 func TestSkippedStage(t *testing.T) {
-	s, script := newSite(t), newScript()
+	s, script := newFixture(t), newScript()
 	h := script.hook("MigrateApp", deletion.BeforeDrain)
 	s.serve(h)
 	last := script.hook("Other", deletion.BeforeTerminate)
@@ -223,7 +223,7 @@ func TestSkippedStage(t *testing.T) {
 
 // The owner of a hook is put right on a machine that lives.
 func TestWrongOwner(t *testing.T) {
-	s, script := newSite(t), newScript()
+	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	m := s.add("m", machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{
 		{Name: "Other", Owner: "admin"}, {Name: "ShipLogs", Owner: "its predecessor"},
@@ -237,7 +237,7 @@ func TestWrongOwner(t *testing.T) {
 
 // A machine that the hook does not choose has it only if its template has it, and is served all the same.
 func TestMachineThatIsNotChosen(t *testing.T) {
-	s, script := newSite(t), newScript()
+	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	script.say(done)
 	template := machinev1beta1.LifecycleHooks{
@@ -258,7 +258,7 @@ func TestMachineThatIsNotChosen(t *testing.T) {
 
 // A message that is another one at each call does not call for the next.
 func TestMessageWithATime(t *testing.T) {
-	s, script := newSite(t), newScript()
+	s, script := newFixture(t), newScript()
 	script.say(func() (machinehook.HookAnswer, error) {
 		return machinehook.HookAnswer{Message: time.Now().String(), After: time.Hour}, nil
 	})
@@ -297,7 +297,7 @@ func TestInvalidHook(t *testing.T) {
 			[]string{`Stage is "Draining"`, "Machine is *v1.Node"},
 		},
 	} {
-		stage.Manage(t, stage.Namespace(t), func(mgr ctrl.Manager) error {
+		shared.NewFixture(t).Manage(func(mgr ctrl.Manager) error {
 			err := c.hook.SetupWithManager(mgr)
 			for _, want := range c.want {
 				if err == nil || !strings.Contains(err.Error(), want) {

@@ -64,7 +64,7 @@ func TestRestartBetweenWrites(t *testing.T) {
 }
 
 func restart(t *testing.T, after int, isLate bool) {
-	s, script := newSite(t), newScript()
+	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	script.say(func() (machinehook.HookAnswer, error) { // done at the second call
 		if len(script.acted()) == 1 {
@@ -78,7 +78,7 @@ func restart(t *testing.T, after int, isLate bool) {
 	s.await(m, func(m *machinev1beta1.Machine) bool {
 		return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseRunning
 	})
-	stop := s.serveBy(sandboxtest.Tap(stage.Sandbox(t).Config, b.tap), h)
+	stop := s.serveBy(sandboxtest.Tap(shared.Sandbox(t).Config, b.tap), h)
 	if after > 0 {
 		s.awaitHook(m, h, true)
 		s.MustDelete(m)

@@ -95,7 +95,7 @@ func (s *scene) resize(t *testing.T, set *machinev1.ControlPlaneMachineSet, size
 // controller are killed at their writes; and one whose member is down.
 func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
 	t.Parallel()
-	own := newStage() // the nodes of other scenes would be unmanaged
+	own := newGuardSandbox() // the nodes of other scenes would be unmanaged
 	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
 	own.once.Do(func() { own.applyManifests(t) }) // the scene has a machine controller of its own
 	s := newSceneOn(t, own)
@@ -153,7 +153,7 @@ func (s *scene) killManagerAtWrites(t *testing.T, isDone func() bool) {
 	var cuts sandboxtest.WriteCuts
 	for life := 1; ; life++ {
 		cut := cuts.Next()
-		end := s.manage(t, sandboxtest.Before(s.stage.Sandbox(t).Config, cut.Check), machinemanager.OpenShift)
+		end := s.manage(t, sandboxtest.Before(s.shared.Sandbox(t).Config, cut.Check), machinemanager.OpenShift)
 		s.eventually("the machine controller is killed, or done", func(context.Context) error {
 			if cut.Missed() == "" && !isDone() {
 				return errors.New("it is neither")
@@ -184,7 +184,7 @@ func (s *scene) isOneOf(numbers ...int) func(*machinev1beta1.Machine) bool {
 func (s *scene) expectExplanation(t *testing.T) {
 	t.Helper()
 	id := kinds.NewID(overview.ControlPlaneMachineSetKind, s.namespace, "cluster")
-	explained, err := overview.ExplainControlPlane(t.Context(), s.stage.Connect(t), id)
+	explained, err := overview.ExplainControlPlane(t.Context(), s.shared.Connect(t), id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,9 +35,9 @@ const rare = "events"
 // each of its rights.
 func TestTheGuardAsItIsShipped(t *testing.T) {
 	t.Parallel()
-	stage := newStage()
-	t.Cleanup(func() { _ = stage.Sandbox(t).Stop() })
-	s := &shippedScene{scene: newSceneOn(t, stage)}
+	own := newGuardSandbox()
+	t.Cleanup(func() { _ = shared.Sandbox(t).Stop() })
+	s := &shippedScene{scene: newSceneOn(t, own)}
 	s.addMachines(t)
 	s.deploy(t)
 	s.guardNodes(t, manager.DefaultNamespace, 1)
@@ -64,7 +64,7 @@ func TestTheGuardAsItIsShipped(t *testing.T) {
 	giveBack()
 	s.awaitCondition(t, configv1.OperatorDegraded, configv1.ConditionTrue, "no endpoint answers")
 	for _, role := range []string{"etcd-quorum-guard", "etcd-quorum-guard-pods"} {
-		for _, name := range sandboxtest.UnusedRights(t, stage.Sandbox(t), guardManifests(), role, rare) {
+		for _, name := range sandboxtest.UnusedRights(t, shared.Sandbox(t), guardManifests(), role, rare) {
 			// which the Deployment has for another value of a flag
 			if !strings.HasSuffix(name, "machines.cluster.x-k8s.io") {
 				t.Errorf("role %s has the right to %s, which is never used", role, name)
@@ -87,11 +87,11 @@ func (s *shippedScene) deploy(t *testing.T) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), configv1.Install(scheme))
 	if err == nil {
-		s.admin, err = client.New(s.stage.Sandbox(t).Config, client.Options{Scheme: scheme})
+		s.admin, err = client.New(s.shared.Sandbox(t).Config, client.Options{Scheme: scheme})
 	}
 	if err == nil {
 		s.pods, err = hostpods.Start(t.Context(), hostpods.Options{
-			Config: s.stage.Sandbox(t).Config, Namespace: manager.DefaultNamespace,
+			Config: s.shared.Sandbox(t).Config, Namespace: manager.DefaultNamespace,
 			Selector: "app.kubernetes.io/name=etcd-quorum-guard",
 			Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(t, "runlevel-cluster")},
 			Folder:   t.TempDir(),
@@ -109,9 +109,9 @@ func (s *shippedScene) deploy(t *testing.T) {
 		_ = s.pods.Stop()
 	})
 	for _, object := range install.Definitions() {
-		s.stage.apply(t, object)
+		s.shared.apply(t, object)
 	}
-	s.token = s.stage.Account(t, s.namespace, "reader").BearerToken
+	s.token = s.shared.Account(t, s.namespace, "reader").BearerToken
 	s.create(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: metrics-reader},
 		rules: [{nonResourceURLs: [/metrics], verbs: [get]}]}`)
 	s.create(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: metrics-reader},
@@ -120,7 +120,7 @@ func (s *shippedScene) deploy(t *testing.T) {
 	s.createSecret(t)
 	for _, object := range guardManifests() {
 		if object.GetKind() == "Deployment" {
-			s.stage.apply(t, object)
+			s.shared.apply(t, object)
 		}
 	}
 }

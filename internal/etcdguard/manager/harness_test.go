@@ -32,25 +32,25 @@ import (
 	"github.com/runlevel/runlevel/internal/text/embedded"
 )
 
-// A guardStage is a sandbox with machine controllers, for guards that each see one namespace of it.
-type guardStage struct {
+// A guardSandbox is a sandbox with machine controllers, for guards that each see one namespace of it.
+type guardSandbox struct {
 	*machinetest.SharedSandbox
 	once sync.Once
 }
 
-var shared = newStage()
+var shared = newGuardSandbox()
 
-// newStage describes a sandbox. The log of its API server has what the guard's service account asks for.
-func newStage() *guardStage {
+// newGuardSandbox describes a sandbox. The log of its API server has what the guard's service account asks for.
+func newGuardSandbox() *guardSandbox {
 	policy := sandboxtest.AuditAccount(manager.DefaultNamespace, "etcd-quorum-guard")
-	return &guardStage{SharedSandbox: machinetest.New(sandbox.Options{AuditPolicy: policy})}
+	return &guardSandbox{SharedSandbox: machinetest.New(sandbox.Options{AuditPolicy: policy})}
 }
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
-// prepare has the stage serve what a guard needs, and run a machine controller, which ends with the process: its Lease
+// prepare has the sandbox serve what a guard needs, and run a machine controller, which ends with the process: its Lease
 // outlives whatever a busy machine has to do.
-func (s *guardStage) prepare(t *testing.T) {
+func (s *guardSandbox) prepare(t *testing.T) {
 	t.Helper()
 	config := s.Sandbox(t).Config
 	s.once.Do(func() {
@@ -75,7 +75,7 @@ func (s *scene) manage(t *testing.T, config *rest.Config, dialect machinemanager
 }
 
 // applyManifests applies what a guard needs, but for its Deployment.
-func (s *guardStage) applyManifests(t *testing.T) {
+func (s *guardSandbox) applyManifests(t *testing.T) {
 	t.Helper()
 	for _, object := range guardManifests() {
 		if kind := object.GetKind(); kind != "Deployment" && kind != "ClusterOperator" { // which the guard makes
@@ -88,7 +88,7 @@ func guardManifests() []*unstructured.Unstructured {
 	return embedded.Objects(os.DirFS("../../../manifests/etcd-quorum-guard"), "0000_40_*.yaml")
 }
 
-func (s *guardStage) apply(t *testing.T, object *unstructured.Unstructured) {
+func (s *guardSandbox) apply(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	text, err := yaml.Marshal(object.Object)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *guardStage) apply(t *testing.T, object *unstructured.Unstructured) {
 // them, with a node and an etcd member each, and ends those that were deleted.
 type scene struct {
 	*etcdCluster
-	stage     *guardStage
+	shared    *guardSandbox
 	namespace string
 	client    client.Client
 	api       *rest.Config // past the gate, as the guard's service account
@@ -118,15 +118,15 @@ func newEmptyScene(t *testing.T) *scene {
 	return newSceneOn(t, shared)
 }
 
-func newSceneOn(t *testing.T, stage *guardStage) *scene {
+func newSceneOn(t *testing.T, own *guardSandbox) *scene {
 	t.Helper()
-	stage.prepare(t)
+	own.prepare(t)
 	etcd := newEtcdCluster(t, &gate{})
 	s := &scene{
 		etcdCluster: etcd,
-		stage:       stage,
-		namespace:   stage.Namespace(t),
-		client:      stage.Client(t),
+		shared:      own,
+		namespace:   shared.Namespace(t),
+		client:      shared.Client(t),
 		numbers:     map[string]int{},
 	}
 	s.giveRights(t)
@@ -215,13 +215,13 @@ func pause(ctx context.Context, d time.Duration) {
 // is one for all guards.
 func (s *scene) serveAPI(t *testing.T) *rest.Config {
 	t.Helper()
-	accounts := s.stage.Kubernetes(t).CoreV1().ServiceAccounts(manager.DefaultNamespace)
+	accounts := s.shared.Kubernetes(t).CoreV1().ServiceAccounts(manager.DefaultNamespace)
 	token, err := accounts.CreateToken(t.Context(), "etcd-quorum-guard", &authenticationv1.TokenRequest{},
 		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(s.stage.Sandbox(t).Config)
+	config := rest.AnonymousClientConfig(s.shared.Sandbox(t).Config)
 	config.BearerToken = token.Status.Token
 	transport, err := rest.TransportFor(config)
 	if err != nil {
@@ -261,7 +261,7 @@ func (s *scene) giveRights(t *testing.T) {
 	for _, object := range guardManifests() {
 		if kind := object.GetKind(); kind == "Role" || kind == "RoleBinding" {
 			object.SetNamespace(s.namespace)
-			s.stage.apply(t, object)
+			s.shared.apply(t, object)
 		}
 	}
 }
@@ -312,7 +312,7 @@ func (s *scene) awaitMachineGone(number int) {
 // awaitHeld waits until the hook says of a machine what it waits for.
 func (s *scene) awaitHeld(number int, why string) {
 	s.Helper()
-	s.stage.AwaitMachine(s.TB, s.namespace, s.machine(number), func(m *machinev1beta1.Machine) bool {
+	s.shared.AwaitMachine(s.TB, s.namespace, s.machine(number), func(m *machinev1beta1.Machine) bool {
 		return strings.Contains(m.Annotations["pre-drain.hook.machine.runlevel.dev/EtcdQuorumOperator"], why)
 	})
 }

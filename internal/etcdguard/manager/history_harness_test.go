@@ -47,7 +47,7 @@ func (w machineWrite) isRemoval() bool {
 // server, in which the times of writes that were made at once are not.
 func (s *planeScene) readHistory(t *testing.T) []machineWrite {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.stage.Sandbox(t).Logs, "audit*.log"))
+	files, err := filepath.Glob(filepath.Join(s.shared.Sandbox(t).Logs, "audit*.log"))
 	if err != nil {
 		t.Fatal(err)
 	}

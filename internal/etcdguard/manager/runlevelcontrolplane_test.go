@@ -51,10 +51,10 @@ type planeScene struct {
 // newPlaneScene makes three machines with a member each, and a control plane that adopts them.
 func newPlaneScene(t *testing.T) *planeScene {
 	t.Helper()
-	stage := &guardStage{SharedSandbox: machinetest.New(sandbox.Options{AuditPolicy: planeAudit})}
-	t.Cleanup(func() { _ = stage.Sandbox(t).Stop() })
-	stage.once.Do(func() { stage.applyManifests(t) }) // the scene has a machine controller of its own
-	s := &planeScene{scene: newSceneOn(t, stage), isStarted: map[string]bool{}, restarting: make(chan struct{}, 1)}
+	own := &guardSandbox{SharedSandbox: machinetest.New(sandbox.Options{AuditPolicy: planeAudit})}
+	t.Cleanup(func() { _ = shared.Sandbox(t).Stop() })
+	own.once.Do(func() { own.applyManifests(t) }) // the scene has a machine controller of its own
+	s := &planeScene{scene: newSceneOn(t, own), isStarted: map[string]bool{}, restarting: make(chan struct{}, 1)}
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},
 		spec: {controlPlaneRef: {apiGroup: controlplane.runlevel.dev, kind: RunlevelControlPlane, name: shop}}}`,
 		s.namespace)
@@ -90,7 +90,7 @@ func newPlaneScene(t *testing.T) *planeScene {
 
 // start runs the machine controller, until it is ended.
 func (s *planeScene) start(t *testing.T) {
-	s.endManager = s.manage(t, s.stage.Sandbox(t).Config, machinemanager.ClusterAPI)
+	s.endManager = s.manage(t, s.shared.Sandbox(t).Config, machinemanager.ClusterAPI)
 }
 
 // guard runs the guard, until it is ended.

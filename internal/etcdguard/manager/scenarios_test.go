@@ -165,7 +165,7 @@ func (s *scene) testLearner(t *testing.T) {
 	s.awaitMembers("2 3 4 5?")
 	s.awaitHooks(4)
 	s.allowMembers(false)
-	m := s.stage.AwaitMachine(t, s.namespace, s.machine(5), hasHook)
+	m := s.shared.AwaitMachine(t, s.namespace, s.machine(5), hasHook)
 	if err := s.patch(t.Context(), m,
 		`{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`); err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func (s *scene) testRemovedHook(t *testing.T) {
 	s.allowMembers(false)
 	s.delete(4)
 	s.awaitHeld(4, "waiting for another machine")
-	m := s.stage.AwaitMachine(t, s.namespace, s.machine(4), func(*machinev1beta1.Machine) bool { return true })
+	m := s.shared.AwaitMachine(t, s.namespace, s.machine(4), func(*machinev1beta1.Machine) bool { return true })
 	if err := s.patch(t.Context(), m, `{"spec":{"lifecycleHooks":{"preDrain":[]}}}`); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func runControllers(t *testing.T, dialect manager.Dialect) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- manager.Run(ctx, stage.Sandbox(t).Config, manager.Options{
+		ended <- manager.Run(ctx, shared.Sandbox(t).Config, manager.Options{
 			Options: leader.Options{Namespace: metav1.NamespaceDefault}, Dialects: []manager.Dialect{dialect},
 		})
 	}()
@@ -53,12 +53,12 @@ func addAuthority(f *machinetest.Fixture, plane *v1alpha1.RunlevelControlPlane) 
 	}
 	authority.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
 	for key, file := range map[string]string{corev1.TLSCertKey: "ca.crt", corev1.TLSPrivateKeyKey: "ca.key"} {
-		text, err := os.ReadFile(filepath.Join(filepath.Dir(stage.Sandbox(f).Kubeconfig), "pki", file))
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(shared.Sandbox(f).Kubeconfig), "pki", file))
 		f.Must(err)
 		authority.Data[key] = text
 	}
 	f.MustCreate(authority)
-	server, err := url.Parse(stage.Sandbox(f).Config.Host)
+	server, err := url.Parse(shared.Sandbox(f).Config.Host)
 	f.Must(err)
 	host, port, err := net.SplitHostPort(server.Host)
 	f.Must(err)

@@ -29,7 +29,7 @@ const patience = 5 * time.Minute
 // newFixture returns a namespace with a client that knows control planes.
 func newFixture(t *testing.T) *machinetest.Fixture {
 	t.Helper()
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	t.Cleanup(func() { logObjects(t, f.Namespace) })
 	return f
 }
@@ -41,7 +41,7 @@ func logObjects(t *testing.T, namespace string) {
 	}
 	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &v1alpha1.RunlevelControlPlaneList{},
 		&clusterv1.MachineList{}} {
-		_ = stage.Client(t).List(context.Background(), list, client.InNamespace(namespace))
+		_ = shared.Client(t).List(context.Background(), list, client.InNamespace(namespace))
 		_ = meta.EachListItem(list, func(o runtime.Object) error {
 			o.(client.Object).SetManagedFields(nil)
 			text, err := yaml.Marshal(o)
@@ -125,7 +125,7 @@ func TestCoreReadsTheStatus(t *testing.T) {
 			plane.Labels)
 	}
 
-	kubeconfig, err := os.ReadFile(stage.Sandbox(t).Kubeconfig)
+	kubeconfig, err := os.ReadFile(shared.Sandbox(t).Kubeconfig)
 	f.Must(err)
 	secret := &corev1.Secret{
 		ObjectMeta: f.Meta("c-kubeconfig"),

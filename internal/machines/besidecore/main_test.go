@@ -18,9 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-var stage = machinetest.New(sandbox.Options{})
+var shared = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // module is the folder of the programs' module.
 const module = "../../../sandbox/clusterapi"
@@ -61,7 +61,7 @@ func clusterAPI(t *testing.T, arguments ...string) *exec.Cmd {
 func runCore(t *testing.T) {
 	t.Helper()
 	core := clusterAPI(t, "core")
-	core.Env = append(os.Environ(), "KUBECONFIG="+stage.Sandbox(t).Kubeconfig)
+	core.Env = append(os.Environ(), "KUBECONFIG="+shared.Sandbox(t).Kubeconfig)
 	log, err := os.Create(filepath.Join(t.TempDir(), "core.log"))
 	if err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ var definitions = map[string]string{
 // added to them when Cluster API is released.
 func applyDefinitions(t *testing.T) {
 	t.Helper()
-	c := stage.Connect(t)
+	c := shared.Connect(t)
 	for pattern, path := range definitions {
 		folder, err := exec.Command("go", "list", "-C", module, "-m", "-f", "{{.Dir}}", path).Output()
 		if err != nil {
@@ -70,7 +70,7 @@ func awaitServed(t *testing.T, definition *unstructured.Unstructured) {
 	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "listKind")
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind})
-	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { return stage.Client(t).List(ctx, &list) })
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { return shared.Client(t).List(ctx, &list) })
 }
 
 // newObject returns an object of a kind of Cluster API's providers.

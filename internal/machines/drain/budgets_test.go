@@ -12,7 +12,7 @@ import (
 // A budget that allows no disruption holds its pod, which is told before and after the attempt, until it is loosened.
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	d.pod("web", nil)
 	d.pod("free", nil)
 	d.awaitRunning("web", "free")
@@ -42,7 +42,7 @@ Ending: pod web has been ending since then, with 3600 s of grace
 // The API server evicts no pod that two budgets apply to, and does not say which.
 func TestTwoBudgets(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	d.pod("web", nil)
 	d.awaitRunning("web")
 	d.budget("a", "web", 0, nil)
@@ -56,7 +56,7 @@ func TestTwoBudgets(t *testing.T) {
 // A pod that is not ready goes at once only if its budget says so: here the others are not enough.
 func TestUnhealthyPods(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	crashing := func(p *corev1.Pod) {
 		p.Annotations["sandbox.runlevel.dev/pod"] = "crash"
 		p.Annotations["sandbox.runlevel.dev/run-for"] = "1h"

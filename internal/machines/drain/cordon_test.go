@@ -29,7 +29,7 @@ func TestCordonToleration(t *testing.T) {
 }
 
 // awaitSecondAfter waits until a second is over.
-func (d *drainage) awaitSecondAfter(moment time.Time) {
+func (d *fixture) awaitSecondAfter(moment time.Time) {
 	d.Helper()
 	err := wait.PollUntilContextTimeout(d.Context(), 50*time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) {
@@ -44,7 +44,7 @@ func (d *drainage) awaitSecondAfter(moment time.Time) {
 // whose pods tolerate the cordon.
 func TestLookTellsWhatCameAfterTheCordon(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	tolerates := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
 	d.pod("before", tolerates)
 	last := d.pod("plain", nil).CreationTimestamp

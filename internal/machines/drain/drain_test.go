@@ -14,7 +14,7 @@ import (
 
 func TestCordon(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	for range 2 {
 		if err := drain.Cordon(t.Context(), d.client, d.node); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestCordon(t *testing.T) {
 // Each kind of pod is on the node: those that stay are not told of.
 func TestWhichPodsGo(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	d.daemonSet("agent")
 	does := func(what string, then func(*corev1.Pod)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -86,7 +86,7 @@ Ending: pod unmanaged has been ending since then, with 3600 s of grace
 }
 
 // daemonSet makes a DaemonSet, which no controller looks at.
-func (d *drainage) daemonSet(name string) {
+func (d *fixture) daemonSet(name string) {
 	d.Helper()
 	labels := map[string]string{"set": name}
 	_, err := d.client.AppsV1().DaemonSets(d.namespace).Create(d.Context(), &appsv1.DaemonSet{

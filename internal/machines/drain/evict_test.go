@@ -20,7 +20,7 @@ import (
 // A pod that has ended stays while it has a finalizer.
 func TestFinalizers(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	d.pod("kept", func(p *corev1.Pod) {
 		p.Finalizers = []string{"example.org/keep"}
 		*p.Spec.TerminationGracePeriodSeconds = 0
@@ -42,7 +42,7 @@ func TestFinalizers(t *testing.T) {
 // after that. Budgets hold all the same.
 func TestUnreachableNode(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	d.pod("budgeted", nil)
 	d.pod("earlier", nil)
 	d.pod("web", nil)
@@ -74,7 +74,7 @@ func TestUnreachableNode(t *testing.T) {
 // 200 pods are evicted in one pass.
 func TestManyPods(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	const many = 200
 	for i := range many {
 		d.pod(fmt.Sprintf("web-%d", i), nil)
@@ -92,7 +92,7 @@ func TestManyPods(t *testing.T) {
 // A right that is missing is one line, however many pods there are.
 func TestMissingRights(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	d.pod("a", nil)
 	d.pod("b", nil)
 	user := "user-of-" + d.node.Name
@@ -117,7 +117,7 @@ func TestMissingRights(t *testing.T) {
 }
 
 // awaitRight waits until a user may list pods: the API server learns of roles a moment later.
-func (d *drainage) awaitRight(user string) {
+func (d *fixture) awaitRight(user string) {
 	d.Helper()
 	client := unthrottled(d, user)
 	err := wait.PollUntilContextCancel(d.Context(), 100*time.Millisecond, true,
@@ -130,7 +130,7 @@ func (d *drainage) awaitRight(user string) {
 	}
 }
 
-func (d *drainage) expectMissing(user, prefix string) {
+func (d *fixture) expectMissing(user, prefix string) {
 	d.Helper()
 	_, err := drain.Evict(d.Context(), unthrottled(d, user), d.node, nil)
 	if err == nil || !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), "forbidden") {
@@ -143,7 +143,7 @@ func (d *drainage) expectMissing(user, prefix string) {
 
 // BenchmarkLook takes the time of a pass over a node with 110 pods, as many as a kubelet runs by default.
 func BenchmarkLook(b *testing.B) {
-	d := newDrainage(b)
+	d := newFixture(b)
 	for i := range 110 {
 		d.pod(fmt.Sprintf("web-%d", i), nil)
 	}
@@ -156,7 +156,7 @@ func BenchmarkLook(b *testing.B) {
 // server.
 func TestThePodsOfAnUnreachableNodeEndByTheServersClock(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	d.pod("web", nil)
 	d.awaitRunning("web")
 	for i := range d.node.Status.Conditions {

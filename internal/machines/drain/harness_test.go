@@ -30,17 +30,17 @@ var (
 	budgets = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 )
 
-// A drainage is a node of a test's own, and what is on it.
-type drainage struct {
+// A fixture is a node of a test's own, and what is on it.
+type fixture struct {
 	testing.TB
 	client    drain.Client
 	namespace string
 	node      *corev1.Node
 }
 
-func newDrainage(t testing.TB) *drainage {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	d := &drainage{TB: t, client: unthrottled(t, ""), namespace: cluster.Namespace(t)}
+	d := &fixture{TB: t, client: unthrottled(t, ""), namespace: cluster.Namespace(t)}
 	node, err := d.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "drained-"},
 		// Only what is put there is on it.
@@ -93,7 +93,7 @@ func connect(t testing.TB, config *rest.Config) drain.Client {
 }
 
 // pod puts a pod on the node. It never ends by itself, and takes an hour to end unless told otherwise.
-func (d *drainage) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
+func (d *fixture) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	d.Helper()
 	seconds := int64(3600)
 	pod := &corev1.Pod{
@@ -117,19 +117,19 @@ func (d *drainage) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 }
 
 // awaitPod waits until a pod is as wanted.
-func (d *drainage) awaitPod(name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
+func (d *fixture) awaitPod(name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
 	d.Helper()
 	return sandboxtest.Await(d, cluster, pods, d.namespace+"/"+name, wanted)
 }
 
-func (d *drainage) awaitRunning(names ...string) {
+func (d *fixture) awaitRunning(names ...string) {
 	d.Helper()
 	for _, name := range names {
 		d.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && isReady(p) })
 	}
 }
 
-func (d *drainage) awaitGone(names ...string) {
+func (d *fixture) awaitGone(names ...string) {
 	d.Helper()
 	for _, name := range names {
 		d.awaitPod(name, func(p *corev1.Pod) bool { return p == nil })
@@ -146,7 +146,7 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // budget has at least some pods with a label app stay, and waits until it is worked out.
-func (d *drainage) budget(name, app string, atLeast int, change func(*policyv1.PodDisruptionBudget)) {
+func (d *fixture) budget(name, app string, atLeast int, change func(*policyv1.PodDisruptionBudget)) {
 	d.Helper()
 	least := intstr.FromInt(atLeast)
 	budget := &policyv1.PodDisruptionBudget{
@@ -167,14 +167,14 @@ func (d *drainage) budget(name, app string, atLeast int, change func(*policyv1.P
 	})
 }
 
-func (d *drainage) awaitBudget(name string, wanted func(*policyv1.PodDisruptionBudget) bool) {
+func (d *fixture) awaitBudget(name string, wanted func(*policyv1.PodDisruptionBudget) bool) {
 	d.Helper()
 	sandboxtest.Await(d, cluster, budgets, d.namespace+"/"+name, func(b *policyv1.PodDisruptionBudget) bool {
 		return b != nil && b.Status.ObservedGeneration > 0 && wanted(b)
 	})
 }
 
-func (d *drainage) evict() []drain.HeldPod {
+func (d *fixture) evict() []drain.HeldPod {
 	d.Helper()
 	left, err := drain.Evict(d.Context(), d.client, d.node, nil)
 	if err != nil {
@@ -183,7 +183,7 @@ func (d *drainage) evict() []drain.HeldPod {
 	return left
 }
 
-func (d *drainage) look() []drain.HeldPod {
+func (d *fixture) look() []drain.HeldPod {
 	d.Helper()
 	left, err := drain.HeldPods(d.Context(), d.client, d.node, nil)
 	if err != nil {
@@ -193,7 +193,7 @@ func (d *drainage) look() []drain.HeldPod {
 }
 
 // story writes what holds which pod, a line each, with the namespace and times of the test left out.
-func (d *drainage) story(left []drain.HeldPod) string {
+func (d *fixture) story(left []drain.HeldPod) string {
 	var lines []string
 	for _, pod := range left {
 		message := strings.ReplaceAll(pod.Message, d.namespace+"/", "")
@@ -206,7 +206,7 @@ func (d *drainage) story(left []drain.HeldPod) string {
 	return strings.Join(lines, "\n")
 }
 
-func (d *drainage) expect(left []drain.HeldPod, want string) {
+func (d *fixture) expect(left []drain.HeldPod, want string) {
 	d.Helper()
 	if got := d.story(left); got != strings.TrimSpace(want) {
 		d.Errorf("left on the node:\n%s\nwant:\n%s", got, strings.TrimSpace(want))

@@ -37,7 +37,7 @@ func withTurn(turn string) func(*corev1.Pod) {
 }
 
 // evictByRules returns what is left, as words by the names of pods.
-func (d *drainage) evictByRules() map[string]drain.PodHold {
+func (d *fixture) evictByRules() map[string]drain.PodHold {
 	d.Helper()
 	left, err := drain.Evict(d.Context(), d.client, d.node, rulesByLabel)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *drainage) evictByRules() map[string]drain.PodHold {
 
 func TestRulesSayWhichPodsAreEvictedWhen(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	for name, turn := range map[string]string{"a": "first", "b": "", "c": "last", "d": "never", "e": "completes"} {
 		d.pod(name, withTurn(turn))
 	}
@@ -90,7 +90,7 @@ func TestRulesSayWhichPodsAreEvictedWhen(t *testing.T) {
 
 func TestARuleThatCanNotBeFoundStopsTheDrain(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	d.pod("a", nil)
 	d.pod("b", withTurn("odd"))
 	d.awaitRunning("a", "b")
@@ -103,7 +103,7 @@ func TestARuleThatCanNotBeFoundStopsTheDrain(t *testing.T) {
 
 func TestARefusalIsQuoted(t *testing.T) {
 	t.Parallel()
-	d := newDrainage(t)
+	d := newFixture(t)
 	d.pod("db", nil)
 	d.awaitRunning("db")
 	d.budget("db", "db", 1, nil)
@@ -116,7 +116,7 @@ func TestARefusalIsQuoted(t *testing.T) {
 }
 
 // endNow ends a pod that was evicted, without its grace.
-func (d *drainage) endNow(name string) {
+func (d *fixture) endNow(name string) {
 	d.Helper()
 	d.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && p.DeletionTimestamp != nil })
 	if err := d.client.CoreV1().Pods(d.namespace).Delete(d.Context(), name, *metav1.NewDeleteOptions(0)); err != nil {
@@ -126,7 +126,7 @@ func (d *drainage) endNow(name string) {
 }
 
 // finish has a pod complete.
-func (d *drainage) finish(name string) {
+func (d *fixture) finish(name string) {
 	d.Helper()
 	done := []byte(`{"status": {"phase": "Succeeded"}}`)
 	if _, err := d.client.CoreV1().Pods(d.namespace).Patch(d.Context(), name, types.MergePatchType, done,

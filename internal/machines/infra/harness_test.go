@@ -76,7 +76,7 @@ func admin(t *testing.T) client.Client {
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	admin, err := client.New(stage.Sandbox(t).Config, client.Options{Scheme: scheme})
+	admin, err := client.New(shared.Sandbox(t).Config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func read(t *testing.T, m infra.Machine) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(m.Template.GroupVersionKind())
-	if err := stage.Client(t).Get(t.Context(), m.NamespacedName, object); err != nil {
+	if err := shared.Client(t).Get(t.Context(), m.NamespacedName, object); err != nil {
 		t.Fatal(err)
 	}
 	return object
@@ -112,7 +112,7 @@ func edit(t *testing.T, m infra.Machine, change func(*unstructured.Unstructured)
 	t.Helper()
 	object := read(t, m)
 	change(object)
-	if err := stage.Client(t).Update(t.Context(), object); err != nil {
+	if err := shared.Client(t).Update(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 	t.Parallel()
 	serve(t, "Blade", "blades")
-	objects := &infra.Objects{Client: stage.Client(t)}
-	m := machineOf(t, stage.Namespace(t), "m", `{
+	objects := &infra.Objects{Client: shared.Client(t)}
+	m := machineOf(t, shared.Namespace(t), "m", `{
 		"apiVersion": "infra.example.com/v1", "kind": "Blade", "spec": {"size": "small"},
 		"metadata": {"name": "ignored", "labels": {"rack": "7", "pool": "overruled"}, "annotations": {"note": "n"}}}`)
 	for range 2 { // a request whose answer was lost is made again
@@ -78,7 +78,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 		}
 	}
 	edit(t, m, func(o *unstructured.Unstructured) { o.SetFinalizers(nil) })
-	machinetest.AwaitGone(t, stage.Client(t), object, client.ObjectKeyFromObject(object))
+	machinetest.AwaitGone(t, shared.Client(t), object, client.ObjectKeyFromObject(object))
 	for name, call := range map[string]func() (infra.Instance, error){
 		"Get":    func() (infra.Instance, error) { return objects.Get(t.Context(), m) },
 		"Delete": func() (infra.Instance, error) { return objects.Delete(t.Context(), m) },
@@ -102,8 +102,8 @@ func created(t *testing.T, objects *infra.Objects, m infra.Machine) infra.Instan
 func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	serve(t, "Shelf", "shelves")
-	objects := &infra.Objects{Client: stage.Client(t)}
-	namespace := stage.Namespace(t)
+	objects := &infra.Objects{Client: shared.Client(t)}
+	namespace := shared.Namespace(t)
 	m := machineOf(t, namespace, "m", `{"apiVersion": "infra.example.com/v1", "kind": "Shelf", "spec": {}}`)
 	before := m
 	before.UID = "uid-before"
@@ -139,8 +139,8 @@ func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 func TestInfrastructureThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	crd := serve(t, "Drawer", "drawers")
-	objects := &infra.Objects{Client: stage.Client(t)}
-	namespace := stage.Namespace(t)
+	objects := &infra.Objects{Client: shared.Client(t)}
+	namespace := shared.Namespace(t)
 	for _, c := range []struct {
 		name, value string
 		want        error
@@ -205,8 +205,8 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 func TestInfrastructureWhoseTemplateWasEdited(t *testing.T) {
 	t.Parallel()
 	serve(t, "Rail", "rails")
-	objects := &infra.Objects{Client: stage.Client(t)}
-	namespace := stage.Namespace(t)
+	objects := &infra.Objects{Client: shared.Client(t)}
+	namespace := shared.Namespace(t)
 	for name, value := range map[string]string{
 		"spec":    `{"apiVersion": "infra.example.com/v1", "kind": "Rail", "spec": []}`,
 		"status":  `{"apiVersion": "infra.example.com/v1", "kind": "Rail", "status": {}}`,
@@ -232,8 +232,8 @@ func TestInfrastructureWhoseTemplateWasEdited(t *testing.T) {
 func TestRightsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	serve(t, "Crate", "crates")
-	namespace := stage.Namespace(t)
-	config := stage.Account(t, namespace, "controller",
+	namespace := shared.Namespace(t)
+	config := shared.Account(t, namespace, "controller",
 		rbacv1.PolicyRule{
 			APIGroups: []string{"infra.example.com"},
 			Resources: []string{"crates"},

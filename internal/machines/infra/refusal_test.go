@@ -35,8 +35,8 @@ spec: {policyName: keep-vaults, validationActions: [Deny]}
 func TestADeleteThatAdmissionRefuses(t *testing.T) {
 	t.Parallel()
 	serve(t, "Vault", "vaults")
-	objects := &infra.Objects{Client: stage.Client(t)}
-	m := machineOf(t, stage.Namespace(t), "m", `{"apiVersion": "infra.example.com/v1", "kind": "Vault", "spec": {}}`)
+	objects := &infra.Objects{Client: shared.Client(t)}
+	m := machineOf(t, shared.Namespace(t), "m", `{"apiVersion": "infra.example.com/v1", "kind": "Vault", "spec": {}}`)
 	created(t, objects, m)
 	for _, text := range keepVaults {
 		object := &unstructured.Unstructured{}
@@ -47,9 +47,9 @@ func TestADeleteThatAdmissionRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	machinetest.Await(t, stage.Client(t), &corev1.Namespace{}, client.ObjectKey{Name: m.Namespace},
+	machinetest.Await(t, shared.Client(t), &corev1.Namespace{}, client.ObjectKey{Name: m.Namespace},
 		func(*corev1.Namespace) bool {
-			return stage.Client(t).Delete(t.Context(), read(t, m), client.DryRunAll) != nil
+			return shared.Client(t).Delete(t.Context(), read(t, m), client.DryRunAll) != nil
 		})
 	_, err := objects.Delete(t.Context(), m)
 	if err == nil || errors.As(err, new(*infra.InvalidError)) {

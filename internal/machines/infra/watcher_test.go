@@ -47,7 +47,7 @@ func (r recorder) await(t *testing.T, key types.NamespacedName) {
 func (r recorder) start(t *testing.T) *infra.Objects {
 	t.Helper()
 	var objects *infra.Objects
-	stage.Manage(t, stage.Namespace(t), func(mgr ctrl.Manager) error {
+	shared.NewFixture(t).Manage(func(mgr ctrl.Manager) error {
 		var err error
 		if objects, err = infra.NewObjects(mgr); err != nil {
 			return err
@@ -67,7 +67,7 @@ func TestChangesOfInfrastructureWakeTheMachine(t *testing.T) {
 	crd := serve(t, "Tray", "trays")
 	requests := make(recorder)
 	objects := requests.start(t)
-	m := machineOf(t, stage.Namespace(t), "m", `{"apiVersion": "infra.example.com/v1", "kind": "Tray", "spec": {}}`)
+	m := machineOf(t, shared.Namespace(t), "m", `{"apiVersion": "infra.example.com/v1", "kind": "Tray", "spec": {}}`)
 	created(t, objects, m)
 	requests.await(t, m.NamespacedName)
 

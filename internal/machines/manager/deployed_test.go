@@ -194,7 +194,7 @@ func awaitOperator(t *testing.T, c client.Client, version string, of configv1.Cl
 }
 
 // runDaemons has a DaemonSet run a pod on a node, which a drain leaves there.
-func runDaemons(t *testing.T, c client.Client, namespace, node string) {
+func runDaemons(t testing.TB, c client.Client, namespace, node string) {
 	t.Helper()
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "daemons"}}
 	spec := `{selector: {matchLabels: {app: d}}, template: {metadata: {labels: {app: d}},

@@ -32,12 +32,12 @@ func (s *rightsScene) addCluster() {
 		Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
 	}}
 	plane.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
-	s.must(s.admin.Create(s.Context(), cluster))
-	s.must(s.admin.Create(s.Context(), plane))
+	s.MustCreate(cluster)
+	s.MustCreate(plane)
 }
 
 func (s *rightsScene) named(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: s.namespace, Name: name}
+	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name}
 }
 
 // referTo returns a reference to a kind of the payload.
@@ -63,17 +63,17 @@ func (s *rightsScene) addSet(name, template string, bootstrap clusterv1.Bootstra
 		InfrastructureRef: referTo(template, name),
 		Bootstrap:         bootstrap,
 	}
-	s.must(s.admin.Create(s.Context(), set))
+	s.MustCreate(set)
 	for _, missing := range templates {
-		machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *clusterv1.MachineSet) bool {
+		machinetest.Await(s, s, set, client.ObjectKeyFromObject(set), func(set *clusterv1.MachineSet) bool {
 			up := meta.FindStatusCondition(set.Status.Conditions, clusterv1.ScalingUpCondition)
-			return up != nil && strings.Contains(up.Message, s.namespace+"/"+missing.GetName()+": ")
+			return up != nil && strings.Contains(up.Message, s.Namespace+"/"+missing.GetName()+": ")
 		})
-		s.must(s.admin.Create(s.Context(), missing))
+		s.MustCreate(missing)
 	}
 	var machines clusterv1.MachineList
-	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(*clusterv1.MachineSet) bool {
-		s.must(s.admin.List(s.Context(), &machines, client.InNamespace(s.namespace), client.MatchingLabels(labels)))
+	machinetest.Await(s, s, set, client.ObjectKeyFromObject(set), func(*clusterv1.MachineSet) bool {
+		s.Must(s.List(s.Context(), &machines, client.InNamespace(s.Namespace), client.MatchingLabels(labels)))
 		return len(machines.Items) == 1
 	})
 	return set, &machines.Items[0]
@@ -86,42 +86,42 @@ func (s *rightsScene) drainACluster() {
 	rule := &clusterv1.MachineDrainRule{ObjectMeta: s.named("all"), Spec: clusterv1.MachineDrainRuleSpec{
 		Drain: clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain},
 		Pods: []clusterv1.MachineDrainRulePodSelector{{NamespaceSelector: &metav1.LabelSelector{
-			MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.namespace},
+			MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.Namespace},
 		}}},
 	}}
-	s.must(s.admin.Create(s.Context(), rule))
+	s.MustCreate(rule)
 	set, m := s.addSet("simulated", "KwokMachineTemplate",
 		clusterv1.Bootstrap{ConfigRef: referTo("KwokConfigTemplate", "plain")},
 		&v1alpha1.KwokConfigTemplate{ObjectMeta: s.named("plain")},
 		&v1alpha1.KwokMachineTemplate{ObjectMeta: s.named("simulated")})
-	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *clusterv1.MachineSet) bool {
+	machinetest.Await(s, s, set, client.ObjectKeyFromObject(set), func(set *clusterv1.MachineSet) bool {
 		return ptr.Deref(set.Status.ReadyReplicas, 0) == 1
 	})
 	pod := &corev1.Pod{ObjectMeta: s.named("drained-by-rule")}
 	pod.Spec = corev1.PodSpec{NodeName: m.Name, Containers: []corev1.Container{{Name: "main", Image: "example"}}}
-	s.must(s.admin.Create(s.Context(), pod))
+	s.MustCreate(pod)
 	attachment := s.attachAVolume(m.Name)
 	s.patch(set, `{"spec":{"replicas":0}}`)
-	machinetest.Await(s.T, s.admin, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
+	machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
 		return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == clusterv1.MachineDeletingCondition &&
-				strings.HasSuffix(c.Message, "\n* PersistentVolumeClaims: "+s.namespace+"/data")
+				strings.HasSuffix(c.Message, "\n* PersistentVolumeClaims: "+s.Namespace+"/data")
 		})
 	})
-	s.must(s.admin.Delete(s.Context(), attachment))
-	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
+	s.MustDelete(attachment)
+	s.AwaitGone(m)
 }
 
 // attachAVolume has a volume of a claim be attached to a node.
 func (s *rightsScene) attachAVolume(node string) *storagev1.VolumeAttachment {
 	s.Helper()
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			ClaimRef: &corev1.ObjectReference{
 				Kind:      "PersistentVolumeClaim",
-				Namespace: s.namespace,
+				Namespace: s.Namespace,
 				Name:      "data",
 			},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
@@ -129,15 +129,15 @@ func (s *rightsScene) attachAVolume(node string) *storagev1.VolumeAttachment {
 				VolumeHandle: "v",
 			}},
 		}}
-	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
+	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
 		Spec: storagev1.VolumeAttachmentSpec{
 			Attacher: "csi.example.com", NodeName: node,
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume.Name},
 		}}
-	s.must(s.admin.Create(s.Context(), volume))
-	s.must(s.admin.Create(s.Context(), attachment))
+	s.MustCreate(volume)
+	s.MustCreate(attachment)
 	attachment.Status.Attached = true
-	s.must(s.admin.Status().Update(s.Context(), attachment))
+	s.Must(s.Status().Update(s.Context(), attachment))
 	return attachment
 }
 
@@ -148,16 +148,16 @@ func (s *rightsScene) terminateOfClusterByHand() {
 		&v1alpha1.ExternalMachineTemplate{ObjectMeta: s.named("racked")})
 	instance := &v1alpha1.ExternalMachine{ObjectMeta: s.named(m.Name)}
 	s.patch(instance, `{"spec":{"providerID":"hand://2"}}`)
-	machinetest.Await(s.T, s.admin, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
+	machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
 		return m.Spec.ProviderID == "hand://2"
 	})
 	s.patch(set, `{"spec":{"replicas":0}}`)
-	machinetest.Await(s.T, s.admin, instance, client.ObjectKeyFromObject(instance),
+	machinetest.Await(s, s, instance, client.ObjectKeyFromObject(instance),
 		func(i *v1alpha1.ExternalMachine) bool {
 			return i.DeletionTimestamp != nil
 		})
 	s.patch(instance, `{"spec":{"terminated":true}}`)
-	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
+	s.AwaitGone(m)
 }
 
 // deployMachines makes a deployment of the templates that are there, has its machine updated in place by another, and
@@ -183,17 +183,17 @@ func (s *rightsScene) deployMachines() {
 		ClusterName: "c", InfrastructureRef: referTo("KwokMachineTemplate", "simulated"),
 		Bootstrap: clusterv1.Bootstrap{ConfigRef: referTo("KwokConfigTemplate", "plain")},
 	}
-	s.must(s.admin.Create(s.Context(), deployment))
-	machinetest.Await(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment),
+	s.MustCreate(deployment)
+	machinetest.Await(s, s, deployment, client.ObjectKeyFromObject(deployment),
 		func(d *clusterv1.MachineDeployment) bool {
 			return ptr.Deref(d.Status.ReadyReplicas, 0) == 1
 		})
 	before := s.machineOf(labels)
 	later := &v1alpha1.KwokMachineTemplate{ObjectMeta: s.named("later")}
 	later.Spec.Template.Spec.StartAfter = metav1.Duration{Duration: time.Second}
-	s.must(s.admin.Create(s.Context(), later))
+	s.MustCreate(later)
 	s.patch(deployment, `{"spec":{"template":{"spec":{"infrastructureRef":{"name":"later"}}}}}`)
-	machinetest.Await(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment),
+	machinetest.Await(s, s, deployment, client.ObjectKeyFromObject(deployment),
 		func(d *clusterv1.MachineDeployment) bool {
 			return d.Status.ObservedGeneration == d.Generation && ptr.Deref(d.Status.UpToDateReplicas, 0) == 1 &&
 				ptr.Deref(d.Status.Replicas, 0) == 1
@@ -203,8 +203,8 @@ func (s *rightsScene) deployMachines() {
 	}
 	s.expectUpdated(before)
 	s.replaceUnhealthy(labels, before)
-	s.must(s.admin.Delete(s.Context(), deployment))
-	machinetest.AwaitGone(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment))
+	s.MustDelete(deployment)
+	s.AwaitGone(deployment)
 }
 
 // replaceUnhealthy has a health check mark a machine that is annotated, and its set replace it.
@@ -212,18 +212,18 @@ func (s *rightsScene) replaceUnhealthy(labels map[string]string, name string) {
 	s.Helper()
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: s.named("rolled")}
 	check.Spec = clusterv1.MachineHealthCheckSpec{ClusterName: "c", Selector: metav1.LabelSelector{MatchLabels: labels}}
-	s.must(s.admin.Create(s.Context(), check))
+	s.MustCreate(check)
 	m := &clusterv1.Machine{ObjectMeta: s.named(name)}
 	s.patch(m, `{"metadata":{"annotations":{"`+clusterv1.RemediateMachineAnnotation+`":""}}}`)
-	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
+	s.AwaitGone(m)
 }
 
 // expectUpdated checks that a machine has been updated in place: a count of the deployment alone may be that of before.
 func (s *rightsScene) expectUpdated(name string) {
 	s.Helper()
 	infrastructure, m := &v1alpha1.KwokMachine{}, &clusterv1.Machine{}
-	s.must(s.admin.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, infrastructure))
-	s.must(s.admin.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, m))
+	s.Must(s.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, infrastructure))
+	s.Must(s.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, m))
 	if infrastructure.Spec.StartAfter.Duration != time.Second ||
 		!meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineUpToDateCondition) {
 		s.Errorf("machine %s was not updated in place: %+v, %+v", name, infrastructure.Spec, m.Status.Conditions)
@@ -234,7 +234,7 @@ func (s *rightsScene) expectUpdated(name string) {
 func (s *rightsScene) machineOf(labels map[string]string) string {
 	s.Helper()
 	var machines clusterv1.MachineList
-	s.must(s.admin.List(s.Context(), &machines, client.InNamespace(s.namespace), client.MatchingLabels(labels)))
+	s.Must(s.List(s.Context(), &machines, client.InNamespace(s.Namespace), client.MatchingLabels(labels)))
 	if len(machines.Items) != 1 {
 		s.Fatalf("%d machines", len(machines.Items))
 	}

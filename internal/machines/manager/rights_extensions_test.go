@@ -28,15 +28,15 @@ const (
 // read.
 func (s *rightsScene) discoverAnExtension() {
 	s.Helper()
-	extension := runtimehooktest.New(s.T)
+	extension := runtimehooktest.New(s)
 	extension.Answer("Discovery", discovery)
 	extension.Answer("CanUpdateMachineSet",
 		`{"status":"Success","infrastructureMachineTemplatePatch":{"patchType":"JSONMergePatch","patch":"`+
 			base64.StdEncoding.EncodeToString([]byte(startsLater))+`"}}`)
 	extension.Answer("UpdateMachine", `{"status":"Success","retryAfterSeconds":0}`)
 	secret := &corev1.Secret{ObjectMeta: s.named("extension-ca"), Data: map[string][]byte{"ca.crt": extension.CA()}}
-	s.must(s.admin.Create(s.Context(), secret))
-	s.must(s.admin.Create(s.Context(), &rbacv1.Role{ObjectMeta: s.named("extension-ca"), Rules: []rbacv1.PolicyRule{
+	s.MustCreate(secret)
+	s.Must(s.Create(s.Context(), &rbacv1.Role{ObjectMeta: s.named("extension-ca"), Rules: []rbacv1.PolicyRule{
 		{
 			APIGroups:     []string{""},
 			Resources:     []string{"secrets"},
@@ -44,7 +44,7 @@ func (s *rightsScene) discoverAnExtension() {
 			Verbs:         []string{"get"},
 		},
 	}}))
-	s.must(s.admin.Create(s.Context(), &rbacv1.RoleBinding{
+	s.Must(s.Create(s.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: s.named("extension-ca"),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-ca"},
 		Subjects: []rbacv1.Subject{{
@@ -54,11 +54,11 @@ func (s *rightsScene) discoverAnExtension() {
 		}},
 	}))
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{
-		runtimev1.InjectCAFromSecretAnnotation: s.namespace + "/" + secret.Name,
+		runtimev1.InjectCAFromSecretAnnotation: s.Namespace + "/" + secret.Name,
 	}}}
 	config.Spec.ClientConfig.URL = extension.ClientConfig().URL
-	s.must(s.admin.Create(s.Context(), config))
-	machinetest.Await(s.T, s.admin, config, client.ObjectKeyFromObject(config),
+	s.MustCreate(config)
+	machinetest.Await(s, s, config, client.ObjectKeyFromObject(config),
 		func(c *runtimev1.ExtensionConfig) bool {
 			return meta.IsStatusConditionTrue(c.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
 		})

@@ -46,18 +46,11 @@ var implied = []string{"create machines.cluster.x-k8s.io", "create machinesets.c
 // rights.
 func TestEachRightIsUsed(t *testing.T) {
 	t.Parallel()
-	own := machinetest.New(sandbox.Options{
+	s := newRightsScene(t, sandbox.Options{
 		AuditPolicy: sandboxtest.AuditAccount(manager.DefaultNamespace, "machine-controller"),
 		// Volumes are attached and detached by the test.
 		Controllers: []string{"*", "-persistentvolume-attach-detach-controller", "-persistentvolume-binder-controller"},
 	})
-	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
-	s := &rightsScene{SharedSandbox: own, T: t, namespace: own.Namespace(t)}
-	s.applyRoles()
-	scheme, err := manager.NewScheme()
-	s.must(err)
-	s.admin, err = client.New(own.Sandbox(t).Config, client.Options{Scheme: scheme})
-	s.must(err)
 	address := s.run()
 
 	s.replaceMachines()
@@ -70,7 +63,7 @@ func TestEachRightIsUsed(t *testing.T) {
 	s.discoverAnExtension()
 	s.deployMachines()
 	s.askForMetrics(address)
-	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"},
+	machinetest.Await(t, s, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"},
 		func(o *configv1.ClusterOperator) bool {
 			lacksNone := slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
 				return c.Type == configv1.OperatorDegraded && c.Status == configv1.ConditionFalse
@@ -83,7 +76,7 @@ func TestEachRightIsUsed(t *testing.T) {
 		"machine-controller-providers-cluster-api",
 		"machine-controller-extensions-cluster-api",
 	} {
-		for _, name := range sandboxtest.UnusedRights(t, own.Sandbox(t), manifests.Objects(), role, rare...) {
+		for _, name := range sandboxtest.UnusedRights(t, s.shared.Sandbox(t), manifests.Objects(), role, rare...) {
 			if !slices.Contains(implied, name) {
 				t.Errorf("role %s has the right to %s, which is never used", role, name)
 			}
@@ -93,28 +86,33 @@ func TestEachRightIsUsed(t *testing.T) {
 
 // A rightsScene is a control plane on which a controller has the rights of its payload.
 type rightsScene struct {
-	*machinetest.SharedSandbox
-	*testing.T
-	namespace string
-	admin     client.Client
+	*machinetest.Fixture
+	shared *machinetest.SharedSandbox
 }
 
-func (s *rightsScene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+// newRightsScene creates a control plane of the test's own, with the manifests of the controller but for its Deployment.
+func newRightsScene(t *testing.T, o sandbox.Options) *rightsScene {
+	t.Helper()
+	own := machinetest.New(o)
+	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
+	s := &rightsScene{Fixture: own.NewFixture(t), shared: own}
+	s.applyRoles()
+	scheme, err := manager.NewScheme()
+	s.Must(err)
+	s.Client, err = client.New(s.Config(), client.Options{Scheme: scheme})
+	s.Must(err)
+	return s
 }
 
 // applyRoles applies the manifests but for the Deployment, which this process stands for.
 func (s *rightsScene) applyRoles() {
 	s.Helper()
-	connected := s.Connect(s.T)
+	connected := s.shared.Connect(s)
 	for _, object := range append(install.Definitions(), manifests.Objects()...) {
 		if object.GetKind() != "Deployment" && object.GetKind() != "ClusterOperator" { // which the controller makes
 			text, err := yaml.Marshal(object.Object)
-			s.must(err)
-			sandboxtest.Apply(s.T, connected, string(text))
+			s.Must(err)
+			sandboxtest.Apply(s, connected, string(text))
 		}
 	}
 }
@@ -124,14 +122,14 @@ func (s *rightsScene) applyRoles() {
 func (s *rightsScene) run(namespaces ...string) string {
 	s.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	s.must(err)
+	s.Must(err)
 	address := free.Addr().String()
-	s.must(free.Close())
-	accounts := s.Kubernetes(s.T).CoreV1().ServiceAccounts(manager.DefaultNamespace)
+	s.Must(free.Close())
+	accounts := s.shared.Kubernetes(s).CoreV1().ServiceAccounts(manager.DefaultNamespace)
 	token, err := accounts.CreateToken(s.Context(), "machine-controller", &authenticationv1.TokenRequest{},
 		metav1.CreateOptions{})
-	s.must(err)
-	config := rest.AnonymousClientConfig(s.Sandbox(s.T).Config)
+	s.Must(err)
+	config := rest.AnonymousClientConfig(s.Config())
 	config.BearerToken = token.Status.Token
 	ended := make(chan error, 1)
 	go func() {
@@ -157,32 +155,32 @@ func (s *rightsScene) template(kind string) machinev1beta1.MachineSpec {
 
 func (s *rightsScene) patch(object client.Object, merge string) {
 	s.Helper()
-	s.must(s.admin.Patch(s.Context(), object, client.RawPatch(types.MergePatchType, []byte(merge))))
+	s.Must(s.Patch(s.Context(), object, client.RawPatch(types.MergePatchType, []byte(merge))))
 }
 
 // replaceMachines has a set make a machine, a health check find its node gone, and the set replace it.
 func (s *rightsScene) replaceMachines() {
 	s.Helper()
 	labels, replicas := map[string]string{"set": "web"}, int32(1)
-	set := &machinev1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"}}
+	set := &machinev1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "web"}}
 	set.Spec.Replicas, set.Spec.Selector = &replicas, metav1.LabelSelector{MatchLabels: labels}
 	set.Spec.Template.Labels, set.Spec.Template.Spec = labels, s.template("KwokMachine")
-	check := &machinev1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"}}
+	check := &machinev1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "web"}}
 	check.Spec.Selector = set.Spec.Selector
-	s.must(s.admin.Create(s.Context(), set))
-	s.must(s.admin.Create(s.Context(), check))
+	s.MustCreate(set)
+	s.MustCreate(check)
 	var first *machinev1beta1.Machine
-	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *machinev1beta1.MachineSet) bool {
+	machinetest.Await(s, s, set, client.ObjectKeyFromObject(set), func(set *machinev1beta1.MachineSet) bool {
 		var list machinev1beta1.MachineList
-		s.must(s.admin.List(s.Context(), &list, client.InNamespace(s.namespace)))
+		s.Must(s.List(s.Context(), &list, client.InNamespace(s.Namespace)))
 		if len(list.Items) == 1 && list.Items[0].Status.NodeRef != nil {
 			first = &list.Items[0]
 		}
 		return first != nil && set.Status.ReadyReplicas == 1
 	})
-	s.must(s.admin.Delete(s.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: first.Status.NodeRef.Name}}))
-	machinetest.AwaitGone(s.T, s.admin, first, client.ObjectKeyFromObject(first))
-	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *machinev1beta1.MachineSet) bool {
+	s.MustDelete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: first.Status.NodeRef.Name}})
+	s.AwaitGone(first)
+	machinetest.Await(s, s, set, client.ObjectKeyFromObject(set), func(set *machinev1beta1.MachineSet) bool {
 		return set.Status.ReadyReplicas == 1
 	})
 }
@@ -190,115 +188,115 @@ func (s *rightsScene) replaceMachines() {
 // drainAMachine has a machine deleted whose node has pods of all sorts, one of which a budget holds for a while.
 func (s *rightsScene) drainAMachine() {
 	s.Helper()
-	name := s.namespace + "-m"
+	name := s.Namespace + "-m"
 	m := &machinev1beta1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
 		Spec:       s.template("KwokMachine"),
 	}
 	m.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{Name: "One", Owner: "test"},
 		{Name: "Two", Owner: "test"}}
-	s.must(s.admin.Create(s.Context(), m))
-	s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
+	s.MustCreate(m)
+	s.AwaitMachine(name, func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: s.namespace,
+		Namespace: s.Namespace,
 		Name:      "web",
 		Labels:    map[string]string{"app": "web"},
 	}}
 	pod.Spec = corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "main", Image: "example"}}}
-	s.must(s.admin.Create(s.Context(), pod))
-	budget := sandboxtest.Apply(s.T, s.Connect(s.T),
-		`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: `+s.namespace+`, name: web},
+	s.MustCreate(pod)
+	budget := sandboxtest.Apply(s, s.shared.Connect(s),
+		`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: `+s.Namespace+`, name: web},
 		spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}}`)
-	machinetest.Await(s.T, s.admin, budget, client.ObjectKeyFromObject(budget),
+	machinetest.Await(s, s, budget, client.ObjectKeyFromObject(budget),
 		func(b *unstructured.Unstructured) bool {
 			healthy, _, _ := unstructured.NestedInt64(b.Object, "status", "currentHealthy")
 			return healthy == 1
 		})
-	runDaemons(s.T, s.admin, s.namespace, name)
-	s.must(s.admin.Delete(s.Context(), m))
+	runDaemons(s, s, s.Namespace, name)
+	s.MustDelete(m)
 	conditionIs := func(of machinev1beta1.ConditionType, status corev1.ConditionStatus) {
 		s.Helper()
-		s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool {
+		s.AwaitMachine(name, func(m *machinev1beta1.Machine) bool {
 			return hasCondition(m, of, status)
 		})
 	}
-	s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool {
+	s.AwaitMachine(name, func(m *machinev1beta1.Machine) bool {
 		return m.Status.Phase != nil && *m.Status.Phase == machinev1beta1.PhaseDeleting
 	})
 	s.patch(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Two","owner":"test"}]}}}`)
-	s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool {
+	s.AwaitMachine(name, func(m *machinev1beta1.Machine) bool {
 		return slices.ContainsFunc(m.Status.Conditions, func(c machinev1beta1.Condition) bool {
 			return strings.HasSuffix(c.Message, "blocked by: [{Name:Two Owner:test}]")
 		})
 	})
 	s.patch(m, `{"spec":{"lifecycleHooks":null}}`)
 	conditionIs(machinev1beta1.MachineDrained, corev1.ConditionFalse)
-	s.must(s.admin.Delete(s.Context(), budget))
-	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
+	s.MustDelete(budget)
+	s.AwaitGone(m)
 }
 
 // terminateByHand has a person provide a machine, and end it.
 func (s *rightsScene) terminateByHand() {
 	s.Helper()
 	m := &machinev1beta1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "by-hand"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "by-hand"},
 		Spec:       s.template("ExternalMachine"),
 	}
-	s.must(s.admin.Create(s.Context(), m))
-	instance := machinetest.Await(s.T, s.admin, &v1alpha1.ExternalMachine{}, client.ObjectKeyFromObject(m),
+	s.MustCreate(m)
+	instance := machinetest.Await(s, s, &v1alpha1.ExternalMachine{}, client.ObjectKeyFromObject(m),
 		func(i *v1alpha1.ExternalMachine) bool {
 			return len(i.Finalizers) > 0
 		})
 	s.patch(instance, `{"spec":{"providerID":"hand://1"}}`)
-	s.AwaitMachine(s.T, s.namespace, "by-hand", func(m *machinev1beta1.Machine) bool {
+	s.AwaitMachine("by-hand", func(m *machinev1beta1.Machine) bool {
 		return m.Spec.ProviderID != nil
 	})
-	s.must(s.admin.Delete(s.Context(), m))
-	machinetest.Await(s.T, s.admin, instance, client.ObjectKeyFromObject(instance),
+	s.MustDelete(m)
+	machinetest.Await(s, s, instance, client.ObjectKeyFromObject(instance),
 		func(i *v1alpha1.ExternalMachine) bool {
 			return i.DeletionTimestamp != nil
 		})
 	s.patch(instance, `{"spec":{"terminated":true}}`)
-	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
+	s.AwaitGone(m)
 }
 
 // addControlPlane has a set report that there are no machines of the control plane, which the ClusterOperator repeats,
 // and deletes it.
 func (s *rightsScene) addControlPlane() {
 	s.Helper()
-	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "cluster"}}
-	s.must(yaml.UnmarshalStrict([]byte(`{state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
+	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "cluster"}}
+	s.Must(yaml.UnmarshalStrict([]byte(`{state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
 		machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
 			metadata: {labels: {machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}},
 			spec: {providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}}}}}}`),
 		&set.Spec))
-	s.must(s.admin.Create(s.Context(), set))
-	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set),
+	s.MustCreate(set)
+	machinetest.Await(s, s, set, client.ObjectKeyFromObject(set),
 		func(set *machinev1.ControlPlaneMachineSet) bool {
 			return meta.IsStatusConditionTrue(set.Status.Conditions, "Degraded") && len(set.Finalizers) > 0
 		})
-	machinetest.Await(s.T, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"},
+	machinetest.Await(s, s, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"},
 		func(o *configv1.ClusterOperator) bool {
 			return slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
 				return c.Type == configv1.OperatorDegraded && c.Reason == manager.ReasonControlPlaneDegraded &&
-					strings.Contains(c.Message, s.namespace+"/cluster (NoReadyMachines: ")
+					strings.Contains(c.Message, s.Namespace+"/cluster (NoReadyMachines: ")
 			})
 		})
-	s.must(s.admin.Delete(s.Context(), set))
-	machinetest.AwaitGone(s.T, s.admin, set, client.ObjectKeyFromObject(set))
+	s.MustDelete(set)
+	s.AwaitGone(set)
 }
 
 // askForMetrics asks with a token that is known, and may not read them.
 func (s *rightsScene) askForMetrics(address string) {
 	s.Helper()
-	asker := s.Account(s.T, s.namespace, "asker")
+	asker := s.shared.Account(s, s.Namespace, "asker")
 	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
-	s.must(err)
+	s.Must(err)
 	request.Header.Set("Authorization", "Bearer "+asker.BearerToken)
 	// it has made its certificate itself
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := web.Do(request)
-	s.must(err)
+	s.Must(err)
 	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusForbidden {
 		s.Errorf("metrics are served to whom they are not to be: %s", answer.Status)

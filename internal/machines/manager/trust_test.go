@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
@@ -37,23 +36,16 @@ type trustScene struct {
 // resources of the namespace.
 func newTrustScene(t *testing.T, resources ...string) *trustScene {
 	t.Helper()
-	own := machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
-	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
-	s := &trustScene{rightsScene: &rightsScene{SharedSandbox: own, T: t, namespace: own.Namespace(t)}}
-	s.applyRoles()
-	scheme, err := manager.NewScheme()
-	s.must(err)
-	s.admin, err = client.New(own.Sandbox(t).Config, client.Options{Scheme: scheme})
-	s.must(err)
-	s.run(s.namespace)
+	s := &trustScene{rightsScene: newRightsScene(t, sandbox.Options{Nodes: sandbox.NoNodes})}
+	s.run(s.Namespace)
 	s.stranger = s.account("stranger", allOf(resources...))
 	s.victim = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "victim"},
 		Spec:       corev1.NodeSpec{ProviderID: "cloud://victim"},
 	}
-	s.must(s.admin.Create(t.Context(), s.victim))
+	s.MustCreate(s.victim)
 	s.victim.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.7"}}
-	s.must(s.admin.Status().Update(t.Context(), s.victim))
+	s.Must(s.Status().Update(t.Context(), s.victim))
 	sandboxtest.Eventually(t, "the account has its rights, and the policy is in force", func(ctx context.Context) bool {
 		object := s.object(`{apiVersion: machine.openshift.io/v1beta1, kind: Machine, metadata: {name: first}, spec: {providerID: a, ` + providerSpec("{}") + `}}`)
 		return isRefused(s.stranger.Create(ctx, object, client.DryRunAll))
@@ -70,8 +62,8 @@ func allOf(resources ...string) rbacv1.PolicyRule {
 // account returns the client of an account with rights in the namespace.
 func (s *trustScene) account(name string, may rbacv1.PolicyRule) client.Client {
 	s.Helper()
-	connected, err := client.New(s.Account(s.T, s.namespace, name, may), client.Options{Scheme: s.admin.Scheme()})
-	s.must(err)
+	connected, err := client.New(s.shared.Account(s, s.Namespace, name, may), client.Options{Scheme: s.Scheme()})
+	s.Must(err)
 	return connected
 }
 
@@ -91,8 +83,8 @@ func isRefused(err error) bool {
 func (s *trustScene) object(text string) *unstructured.Unstructured {
 	s.Helper()
 	object := &unstructured.Unstructured{}
-	s.must(yaml.Unmarshal([]byte(text), &object.Object))
-	object.SetNamespace(s.namespace)
+	s.Must(yaml.Unmarshal([]byte(text), &object.Object))
+	object.SetNamespace(s.Namespace)
 	return object
 }
 
@@ -183,21 +175,21 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 		"kwokmachinetemplates")
 	cluster := "{" + clusterAPI +
 		", kind: Cluster, metadata: {name: c}, spec: {infrastructureRef: {apiGroup: a.b, kind: Any, name: any}}}"
-	s.must(s.admin.Create(t.Context(), s.object(cluster)))
+	s.Must(s.Create(t.Context(), s.object(cluster)))
 	for _, text := range []string{
 		openshiftAPI + ", kind: Machine, spec: {" + providerSpec("{description: of the account}") + "}",
 		clusterAPI + ", kind: Machine, spec: {clusterName: c, " + referenceToFine + "}",
 	} {
-		s.must(s.stranger.Create(t.Context(), s.object("{metadata: {name: fine}, "+text+"}")))
+		s.Must(s.stranger.Create(t.Context(), s.object("{metadata: {name: fine}, "+text+"}")))
 	}
 	outside := s.object("{metadata: {name: outside}, " + openshiftAPI + ", kind: Machine, spec: {" +
 		providerSpec("{}") + "}}")
-	outside.SetNamespace(s.Namespace(t))
-	s.must(s.admin.Create(t.Context(), outside))
-	s.AwaitMachine(t, s.namespace, "fine", func(m *machinev1beta1.Machine) bool { return m.Status.Phase != nil })
+	outside.SetNamespace(s.shared.Namespace(t))
+	s.MustCreate(outside)
+	s.AwaitMachine("fine", func(m *machinev1beta1.Machine) bool { return m.Status.Phase != nil })
 	odd := "{metadata: {name: odd}, " + openshiftAPI + ", kind: Machine, spec: {providerSpec: {value: {" + infraAPI +
 		", kind: RackMachine, spec: any, failureDomains: any}}}}"
-	s.must(s.stranger.Create(t.Context(), s.object(odd), client.DryRunAll)) // what the provider refuses
+	s.Must(s.stranger.Create(t.Context(), s.object(odd), client.DryRunAll)) // what the provider refuses
 	for what, text := range refusedObjects() {
 		if !strings.Contains(text, "metadata: {name: ") {
 			text = "metadata: {name: victim}, " + text
@@ -220,13 +212,13 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	s.must(s.admin.Create(t.Context(),
+	s.Must(s.Create(t.Context(),
 		s.object("{metadata: {name: adopts}, "+openshiftAPI+", kind: Machine, spec: {"+providerSpec("{"+victimsID+"}")+
 			"}}")))
-	s.AwaitMachine(t, s.namespace, "adopts", func(m *machinev1beta1.Machine) bool {
+	s.AwaitMachine("adopts", func(m *machinev1beta1.Machine) bool {
 		return m.Status.NodeRef != nil && m.Status.NodeRef.UID == s.victim.UID
 	})
-	s.must(s.admin.Get(t.Context(), client.ObjectKeyFromObject(outside), outside))
+	s.Must(s.Get(t.Context(), client.ObjectKeyFromObject(outside), outside))
 	if len(outside.GetFinalizers()) > 0 || outside.Object["status"] != nil {
 		t.Errorf("a Machine of a namespace that is not the controller's was reconciled: %v", outside.Object)
 	}
@@ -235,7 +227,7 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 func (s *trustScene) json(text string) []byte {
 	s.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
-	s.must(err)
+	s.Must(err)
 	return data
 }
 
@@ -244,7 +236,7 @@ func (s *trustScene) json(text string) []byte {
 func TestAccountsWithOneRight(t *testing.T) {
 	t.Parallel()
 	s := newTrustScene(t, "machines")
-	s.must(s.stranger.Create(t.Context(),
+	s.Must(s.stranger.Create(t.Context(),
 		s.object("{metadata: {name: fine}, "+openshiftAPI+", kind: Machine, spec: {"+providerSpec("{}")+"}}")))
 	hook := s.account("hook", rbacv1.PolicyRule{
 		APIGroups: []string{"machine.openshift.io"},
@@ -266,9 +258,9 @@ func TestAccountsWithOneRight(t *testing.T) {
 	for group, also := range map[string]string{"infrastructure.cluster.x-k8s.io": "",
 		"rack.example.com": documentedBinding(t)} {
 		t.Run("a user and a provider of "+group, func(t *testing.T) {
-			sandboxtest.Apply(t, s.Connect(t), strings.ReplaceAll(rackMachines, "GROUP", group))
+			sandboxtest.Apply(t, s.shared.Connect(t), strings.ReplaceAll(rackMachines, "GROUP", group))
 			if also != "" {
-				sandboxtest.Apply(t, s.Connect(t), also)
+				sandboxtest.Apply(t, s.shared.Connect(t), also)
 			}
 			name, _, _ := strings.Cut(group, ".")
 			rights := func(resources ...string) rbacv1.PolicyRule {
@@ -334,24 +326,24 @@ func (s *trustScene) extensionsOnly(t *testing.T) {
 	editor := s.account("extensions",
 		rbacv1.PolicyRule{APIGroups: []string{"any"}, Resources: []string{"any"}, Verbs: []string{"get"}})
 	object := metav1.ObjectMeta{Name: "extensions"}
-	s.must(s.admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: object, Rules: []rbacv1.PolicyRule{
+	s.MustCreate(&rbacv1.ClusterRole{ObjectMeta: object, Rules: []rbacv1.PolicyRule{
 		{
 			APIGroups: []string{"runtime.cluster.x-k8s.io"},
 			Resources: []string{"extensionconfigs"},
 			Verbs:     []string{"*"},
 		},
-	}}))
-	s.must(s.admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	}})
+	s.MustCreate(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: object, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: "extensions"}},
-	}))
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.Namespace, Name: "extensions"}},
+	})
 	secret := &corev1.Secret{
 		ObjectMeta: s.named("password"),
 		Data:       map[string][]byte{"ca.crt": runtimehooktest.New(t).CA()},
 	}
-	s.must(s.admin.Create(t.Context(), secret))
+	s.MustCreate(secret)
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{
-		runtimev1.InjectCAFromSecretAnnotation: s.namespace + "/" + secret.Name,
+		runtimev1.InjectCAFromSecretAnnotation: s.Namespace + "/" + secret.Name,
 	}}}
 	config.Spec.ClientConfig.URL = "https://127.0.0.1:1"
 	sandboxtest.Eventually(t, "the ExtensionConfig is created", func(context.Context) bool {

@@ -19,9 +19,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-var stage = machinetest.New(sandbox.Options{})
+var shared = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // external is a template of infrastructure that the test provides.
 const external = `{"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "ExternalMachine", "spec": {}}`
@@ -37,8 +37,8 @@ func conditionOf(m *machinev1beta1.Machine, kind machinev1beta1.ConditionType) m
 // TestA2HooksAreReleasedInOrder holds a machine by both hooks, and releases one after the other.
 func TestA2HooksAreReleasedInOrder(t *testing.T) {
 	t.Parallel()
-	f := stage.NewFixture(t)
-	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+	f := shared.NewFixture(t)
+	f.Manage(func(mgr ctrl.Manager) error {
 		return openshift.SetupWithManager(t.Context(), mgr, openshift.Options{LongestWait: time.Second})
 	})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}}
@@ -56,7 +56,7 @@ func TestA2HooksAreReleasedInOrder(t *testing.T) {
 	phase := func(want string) func(*machinev1beta1.Machine) bool {
 		return func(m *machinev1beta1.Machine) bool { return m.Status.Phase != nil && *m.Status.Phase == want }
 	}
-	m = stage.AwaitMachine(t, f.Namespace, "a1", phase(machinev1beta1.PhaseProvisioning))
+	m = f.AwaitMachine("a1", phase(machinev1beta1.PhaseProvisioning))
 	drainable := conditionOf(m, machinev1beta1.MachineDrainable)
 	if drainable.Message != "Drain operation currently blocked by: [{Name:MigrateApp Owner:app-op}]" ||
 		drainable.Reason != "HookPresent" {
@@ -69,12 +69,12 @@ func TestA2HooksAreReleasedInOrder(t *testing.T) {
 	machinetest.Await(f, f, instance, key, func(*unstructured.Unstructured) bool { return true })
 	f.MustPatchStatus(m, `{"status":{"nodeRef":{"kind":"Node","name":%q}}}`, node.Name)
 	f.MustDelete(m)
-	m = stage.AwaitMachine(t, f.Namespace, "a1", phase(machinev1beta1.PhaseDeleting))
+	m = f.AwaitMachine("a1", phase(machinev1beta1.PhaseDeleting))
 	if drained := conditionOf(m, machinev1beta1.MachineDrained); drained.Status != "" {
 		t.Errorf("a hook holds it, and Drained is %+v", drained)
 	}
 	f.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":null}}}`)
-	stage.AwaitMachine(t, f.Namespace, "a1", func(m *machinev1beta1.Machine) bool {
+	f.AwaitMachine("a1", func(m *machinev1beta1.Machine) bool {
 		return conditionOf(m, machinev1beta1.MachineDrained).Message == "Drain finished successfully"
 	})
 	if err := f.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil || !node.Spec.Unschedulable {

@@ -30,7 +30,7 @@ func TestMachinesWithoutTheirLastHookOvertakeACrowd(t *testing.T) {
 
 func expectOvertaking(t *testing.T, heldIn deletion.Stage, hooks machinev1beta1.LifecycleHooks) {
 	t.Helper()
-	namespace := stage.Namespace(t)
+	namespace := shared.Namespace(t)
 	newMachine := func(name string) client.Object {
 		m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		m.Spec.ProviderSpec.Value = &runtime.RawExtension{Raw: []byte(external)}
@@ -38,7 +38,7 @@ func expectOvertaking(t *testing.T, heldIn deletion.Stage, hooks machinev1beta1.
 	}
 	held := newMachine("held")
 	held.(*machinev1beta1.Machine).Spec.LifecycleHooks = hooks
-	stage.ExpectOvertaking(t, machinetest.OvertakingMachine{
+	shared.ExpectOvertaking(t, machinetest.OvertakingMachine{
 		Machine: held, New: newMachine, Status: `{"status": {"nodeRef": {"kind": "Node", "name": "gone"}}}`,
 		Unhook: `{"spec": {"lifecycleHooks": null}}`,
 		IsHeld: func(object client.Object) bool {

@@ -27,7 +27,7 @@ type scenario struct {
 func newScenario(t *testing.T) *scenario {
 	t.Helper()
 	t.Parallel()
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	return &scenario{
 		Fixture: f, provider: newScriptedProvider(),
 		writes: &writeLog{namespace: f.Namespace, cut: make(chan struct{})},
@@ -46,8 +46,8 @@ func (s *scenario) start(o openshift.Options) (stop func()) {
 
 func (s *scenario) startWith(o openshift.Options) (stop func()) {
 	s.Helper()
-	config := sandboxtest.Tap(stage.Sandbox(s).Config, s.writes.tap)
-	return stage.ManageIn(s, s.Namespace, config, func(mgr ctrl.Manager) error {
+	config := sandboxtest.Tap(shared.Sandbox(s).Config, s.writes.tap)
+	return s.ManageWith(config, func(mgr ctrl.Manager) error {
 		return openshift.SetupWithManager(s.Context(), mgr, o)
 	})
 }
@@ -109,7 +109,7 @@ func (s *scenario) addMachine(name string, node *corev1.Node,
 
 func (s *scenario) awaitMachine(name string, isWanted func(*machinev1beta1.Machine) bool) *machinev1beta1.Machine {
 	s.Helper()
-	return stage.AwaitMachine(s, s.Namespace, name, isWanted)
+	return s.AwaitMachine(name, isWanted)
 }
 
 // awaitCondition waits until a condition has a status, and a message with a text in it.

@@ -106,7 +106,7 @@ func TestA8UnreachableNodeIsDrained(t *testing.T) {
 	web, kept := s.addPod("web", node, stays), s.addPod("kept", node, stays)
 	budget := s.AddBudget("keep", "kept")
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{PreTerminate: hook("Detach")})
-	if err := sandbox.SilenceNode(t.Context(), stage.Kubernetes(t), node.Name); err != nil {
+	if err := sandbox.SilenceNode(t.Context(), shared.Kubernetes(t), node.Name); err != nil {
 		t.Fatal(err)
 	}
 	silent := client.RawPatch(types.StrategicMergePatchType,

@@ -27,7 +27,7 @@ var fragments = map[string]bool{
 // TestManifestsOfTheDocumentation has an API server look at the manifests of all pages: it knows each field, and
 // accepts what is a whole object. It does not serve kinds of OpenShift and of examples.
 func TestManifestsOfTheDocumentation(t *testing.T) {
-	namespace, count := stage.Namespace(t), 0
+	namespace, count := shared.Namespace(t), 0
 	pages, err := filepath.Glob("../../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestManifestsOfTheDocumentation(t *testing.T) {
 		for _, object := range documentedObjects(t, page) {
 			name := filepath.Base(page) + " " + object.GetKind() + " " + object.GetName()
 			object.SetNamespace(namespace)
-			err := stage.Client(t).Create(t.Context(), object, client.DryRunAll,
+			err := shared.Client(t).Create(t.Context(), object, client.DryRunAll,
 				client.FieldValidation(metav1.FieldValidationStrict))
 			switch {
 			case meta.IsNoMatchError(err):

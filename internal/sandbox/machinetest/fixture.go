@@ -7,12 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -24,17 +27,43 @@ type Fixture struct {
 	client.Client
 	testing.TB
 	Namespace string
+	sandbox   *SharedSandbox
 }
 
 // NewFixture creates a namespace for a test.
 func (s *SharedSandbox) NewFixture(t testing.TB) *Fixture {
 	t.Helper()
-	return &Fixture{Client: s.Client(t), TB: t, Namespace: s.Namespace(t)}
+	return &Fixture{Client: s.Client(t), TB: t, Namespace: s.Namespace(t), sandbox: s}
 }
 
 // In returns the fixture for a subtest.
 func (f *Fixture) In(t testing.TB) *Fixture {
-	return &Fixture{Client: f.Client, TB: t, Namespace: f.Namespace}
+	return &Fixture{Client: f.Client, TB: t, Namespace: f.Namespace, sandbox: f.sandbox}
+}
+
+// Config returns the admin's client configuration.
+func (f *Fixture) Config() *rest.Config {
+	f.Helper()
+	return f.sandbox.Sandbox(f).Config
+}
+
+// Manage runs controllers in this process until the test ends, or stop is called. They see the objects of the namespace
+// and cluster-wide objects only, not the machines of other tests.
+func (f *Fixture) Manage(setUp func(ctrl.Manager) error) (stop func()) {
+	f.Helper()
+	return f.ManageWith(f.Config(), setUp)
+}
+
+// ManageWith runs controllers that reach the API server by a config of the test's own.
+func (f *Fixture) ManageWith(config *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
+	f.Helper()
+	return f.sandbox.ManageIn(f, f.Namespace, config, setUp)
+}
+
+// AwaitMachine waits until isWanted returns true for a Machine of OpenShift's API, and returns the Machine.
+func (f *Fixture) AwaitMachine(name string, isWanted func(*machinev1beta1.Machine) bool) *machinev1beta1.Machine {
+	f.Helper()
+	return Await(f, f, &machinev1beta1.Machine{}, f.Key(name), isWanted)
 }
 
 // Key returns the key of an object of the namespace.

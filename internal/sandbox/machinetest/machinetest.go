@@ -3,12 +3,12 @@
 //
 // New is the call to start from:
 //
-//	var stage = machinetest.New(sandbox.Options{})
+//	var shared = machinetest.New(sandbox.Options{})
 //
-//	func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+//	func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 //
 //	func TestSomething(t *testing.T) {
-//		f := stage.NewFixture(t)
+//		f := shared.NewFixture(t)
 //		f.MustCreate(…)
 package machinetest
 
@@ -122,20 +122,14 @@ func (s *SharedSandbox) Kubernetes(t testing.TB) kubernetes.Interface {
 	return s.SharedSandbox.Client(t)
 }
 
-// Manage runs controllers in this process until the test ends, or stop is called. They see the objects of one namespace
-// and cluster-wide objects only, not the machines of other tests.
-func (s *SharedSandbox) Manage(t testing.TB, namespace string, setUp func(ctrl.Manager) error) (stop func()) {
-	t.Helper()
-	return s.ManageIn(t, namespace, s.Sandbox(t).Config, setUp)
-}
-
-// ManageAs runs controllers that see all namespaces, and reach the API server by a config of the test's own.
+// ManageAs runs controllers in this process until the test ends, or stop is called. They see all namespaces, and reach the
+// API server by a config of the test's own.
 func (s *SharedSandbox) ManageAs(t testing.TB, rest *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	return s.manage(t, rest, cache.Options{}, setUp)
 }
 
-// ManageIn is Manage for controllers that reach the API server by a config of the test's own.
+// ManageIn runs controllers that see the objects of one namespace and cluster-wide objects only.
 func (s *SharedSandbox) ManageIn(t testing.TB, namespace string, rest *rest.Config,
 	setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()

@@ -14,23 +14,23 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-var stage = machinetest.New(sandbox.Options{})
+var shared = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 func TestStage(t *testing.T) {
-	f := stage.NewFixture(t)
-	stop := stage.Manage(t, f.Namespace, func(ctrl.Manager) error { return nil })
+	f := shared.NewFixture(t)
+	stop := f.Manage(func(ctrl.Manager) error { return nil })
 	machine := &machinev1beta1.Machine{ObjectMeta: f.Meta("m")}
 	f.MustCreate(machine)
-	stage.AwaitMachine(t, f.Namespace, "m", func(m *machinev1beta1.Machine) bool { return m.UID == machine.UID })
+	f.AwaitMachine("m", func(m *machinev1beta1.Machine) bool { return m.UID == machine.UID })
 	f.MustDelete(machine)
 	f.AwaitGone(machine)
 	stop()
 }
 
 func TestStageServesClusterAPI(t *testing.T) {
-	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace(t), Name: "s"}}
+	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: shared.Namespace(t), Name: "s"}}
 	set.Spec.ClusterName = "c"
 	set.Spec.Selector.MatchLabels = map[string]string{"set": "s"}
 	set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
@@ -39,7 +39,7 @@ func TestStageServesClusterAPI(t *testing.T) {
 	set.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: "infrastructure.runlevel.dev", Kind: "KwokMachineTemplate", Name: "t",
 	}
-	if err := stage.Client(t).Create(t.Context(), set); err != nil {
+	if err := shared.Client(t).Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -82,7 +82,7 @@ func (p *plant) infrastructure(name string) *infrav1.KwokMachineTemplate {
 // runMachines runs the controllers of Machines, infrastructure and bootstrap configs, until the test ends.
 func (p *plant) runMachines() {
 	p.Helper()
-	stage.Manage(p, p.Namespace, func(m ctrl.Manager) error {
+	p.Manage(func(m ctrl.Manager) error {
 		for _, add := range []func(ctrl.Manager) error{kwok.SetupWithManager, kwok.SetupConfigsWithManager} {
 			if err := add(m); err != nil {
 				return err

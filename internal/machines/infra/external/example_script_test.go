@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/infra/external"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
@@ -17,11 +15,10 @@ import (
 
 // A rack is what the script of examples/machines-external works on. Its switch notes what it was asked to do.
 type rack struct {
-	t         *testing.T
-	folder    string
-	script    string
-	client    string // kubectl, or oc
-	namespace string
+	*machinetest.Fixture
+	folder  string
+	script  string
+	kubectl string // kubectl, or oc
 }
 
 func newRack(t *testing.T) *rack {
@@ -37,99 +34,79 @@ func newRack(t *testing.T) *rack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rack{t: t, folder: t.TempDir(), script: script, client: kubectl, namespace: stage.Namespace(t)}
+	r := &rack{Fixture: shared.NewFixture(t), folder: t.TempDir(), script: script, kubectl: kubectl}
 	r.write("hosts.txt", "# NAME BMC IP\nrack7-1 192.0.2.71 10.0.7.1\nrack7-2 192.0.2.72 10.0.7.2\n")
 	r.write("power", "#!/bin/sh\n[ ! -e broken ] && echo \"$@\" >>switched\n")
 	return r
 }
 
 func (r *rack) write(name, text string) {
-	r.t.Helper()
+	r.Helper()
 	if err := os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o700); err != nil {
-		r.t.Fatal(err)
+		r.Fatal(err)
 	}
 }
 
-// run runs the script once, and compares what it says and what it has switched since the last time.
-func (r *rack) run(wantCode int, wantSaid, wantSwitched string) {
-	r.t.Helper()
+// run runs the script once, and compares its output and the commands that it has sent to BMCs.
+func (r *rack) run(wantCode int, wantOutput, wantSwitched string) {
+	r.Helper()
 	switched := filepath.Join(r.folder, "switched")
 	_ = os.Remove(switched)
-	command := exec.CommandContext(r.t.Context(), r.script, r.namespace)
+	command := exec.CommandContext(r.Context(), r.script, r.Namespace)
 	command.Dir = r.folder
-	command.Env = append(os.Environ(), "KUBECONFIG="+stage.Sandbox(r.t).Kubeconfig, "KUBECTL="+r.client,
+	command.Env = append(os.Environ(), "KUBECONFIG="+shared.Sandbox(r).Kubeconfig, "KUBECTL="+r.kubectl,
 		"POWER=./power")
-	said, err := command.CombinedOutput()
+	output, err := command.CombinedOutput()
 	if code := command.ProcessState.ExitCode(); code != wantCode {
-		r.t.Errorf("it ends with %d, not %d: %v", code, wantCode, err)
+		r.Errorf("exit code %d, want %d: %v", code, wantCode, err)
 	}
-	if diff := cmp.Diff(wantSaid, string(said)); diff != "" {
-		r.t.Errorf("said (-want +got):\n%s", diff)
+	if diff := cmp.Diff(wantOutput, string(output)); diff != "" {
+		r.Errorf("output (-want +got):\n%s", diff)
 	}
-	did, _ := os.ReadFile(switched)
-	if diff := cmp.Diff(wantSwitched, string(did)); diff != "" {
-		r.t.Errorf("switched (-want +got):\n%s", diff)
+	commands, _ := os.ReadFile(switched)
+	if diff := cmp.Diff(wantSwitched, string(commands)); diff != "" {
+		r.Errorf("switched (-want +got):\n%s", diff)
 	}
 }
 
-// TestTheScriptOfARack has the script of the example start and end the machines of a rack that has two hosts.
-func TestTheScriptOfARack(t *testing.T) {
+// TestExampleScript starts and ends the machines of a rack that has two hosts by the script of the example.
+func TestExampleScript(t *testing.T) {
 	r := newRack(t)
-	c := stage.Client(t)
-	stage.Manage(t, r.namespace, external.SetupWithManager)
+	r.Manage(external.SetupWithManager)
 	machine := func(name string) *v1alpha1.ExternalMachine {
-		return &v1alpha1.ExternalMachine{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}}
+		return &v1alpha1.ExternalMachine{ObjectMeta: r.Meta(name)}
 	}
-	create := func(names ...string) {
-		for _, name := range names {
-			if err := c.Create(t.Context(), machine(name)); err != nil {
-				t.Fatal(err)
-			}
-			machinetest.Await(t, c, machine(name), client.ObjectKeyFromObject(machine(name)),
-				func(m *v1alpha1.ExternalMachine) bool {
-					return len(m.Finalizers) == 1
-				})
-		}
+	await := func(name string, isWanted func(*v1alpha1.ExternalMachine) bool) {
+		t.Helper()
+		machinetest.Await(t, r, machine(name), r.Key(name), isWanted)
 	}
-	remove := func(name string) {
-		if err := c.Delete(t.Context(), machine(name)); err != nil {
-			t.Fatal(err)
-		}
+	hasOneFinalizer := func(m *v1alpha1.ExternalMachine) bool { return len(m.Finalizers) == 1 }
+	for _, name := range []string{"a", "b", "c"} {
+		r.MustCreate(machine(name))
+		await(name, hasOneFinalizer)
 	}
-	create("a", "b", "c")
 	r.run(1, "a: runs on rack7-1\nb: runs on rack7-2\nc: there is no host left\n", "on 192.0.2.71\non 192.0.2.72\n")
-	machinetest.Await(t, c, machine("b"), client.ObjectKeyFromObject(machine("b")),
-		func(m *v1alpha1.ExternalMachine) bool {
-			return m.Spec.ProviderID == "metal://rack7-2" && m.Status.Initialization.Provisioned &&
-				m.Status.Addresses[0].Address == "10.0.7.2"
-		})
+	await("b", func(m *v1alpha1.ExternalMachine) bool {
+		return m.Spec.ProviderID == "metal://rack7-2" && m.Status.Initialization.Provisioned &&
+			m.Status.Addresses[0].Address == "10.0.7.2"
+	})
 	r.run(1, "c: there is no host left\n", "")
 
-	patch := func(name, text string) {
-		if err := c.Patch(t.Context(), machine(name),
-			client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	patch("a", `{"metadata":{"finalizers":["`+external.Finalizer+`","example.com/keep"]}}`)
-	remove("a")
+	r.MustPatch(machine("a"), `{"metadata":{"finalizers":[%q,"example.com/keep"]}}`, external.Finalizer)
+	r.MustDelete(machine("a"))
 	r.write("broken", "")
 	r.run(1, "a: rack7-1 could not be switched off\nc: there is no host left\n", "")
-	if err := os.Remove(filepath.Join(r.folder, "broken")); err != nil {
-		t.Fatal(err)
-	}
+	r.Must(os.Remove(filepath.Join(r.folder, "broken")))
 	r.run(1, "a: ended\nc: there is no host left\n", "off 192.0.2.71\n")
-	r.run(1, "c: there is no host left\n", "") // it is free once the object is gone
-	machinetest.Await(t, c, machine("a"), client.ObjectKeyFromObject(machine("a")),
-		func(m *v1alpha1.ExternalMachine) bool {
-			return len(m.Finalizers) == 1
-		})
-	patch("a", `{"metadata":{"finalizers":null}}`)
-	machinetest.AwaitGone(t, c, machine("a"), client.ObjectKeyFromObject(machine("a")))
+	r.run(1, "c: there is no host left\n", "") // the host is free once the object is deleted
+	await("a", hasOneFinalizer)
+	r.MustPatch(machine("a"), `{"metadata":{"finalizers":null}}`)
+	r.AwaitGone(machine("a"))
 	r.run(0, "c: runs on rack7-1\n", "on 192.0.2.71\n")
 
-	create("d") // which is deleted before it gets a host
-	remove("d")
+	r.MustCreate(machine("d")) // it is deleted before it gets a host
+	await("d", hasOneFinalizer)
+	r.MustDelete(machine("d"))
 	r.run(0, "d: ended\n", "")
-	machinetest.AwaitGone(t, c, machine("d"), client.ObjectKeyFromObject(machine("d")))
+	r.AwaitGone(machine("d"))
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+var shared = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 func TestAMachineThatAPersonProvides(t *testing.T) {
-	f := stage.NewFixture(t)
-	stage.Manage(t, f.Namespace, external.SetupWithManager)
+	f := shared.NewFixture(t)
+	f.Manage(external.SetupWithManager)
 	machine := &v1alpha1.ExternalMachine{ObjectMeta: f.Meta("m")}
 	key := client.ObjectKeyFromObject(machine)
 	f.MustCreate(machine)

@@ -39,8 +39,8 @@ func own(f *machinetest.Fixture, object client.Object) {
 
 // A set of Cluster API makes infrastructure before the Machine that it is for.
 func TestAKwokMachineWaitsForItsMachine(t *testing.T) {
-	f := stage.NewFixture(t)
-	stage.Manage(t, f.Namespace, kwok.SetupWithManager)
+	f := shared.NewFixture(t)
+	f.Manage(kwok.SetupWithManager)
 	machine := machineIn(f.Namespace, "cloned", v1alpha1.KwokMachineSpec{})
 	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
 	key, node := client.ObjectKeyFromObject(machine), client.ObjectKey{Name: machine.Name}
@@ -62,8 +62,8 @@ func TestAKwokMachineWaitsForItsMachine(t *testing.T) {
 }
 
 func TestAKwokConfigMakesASecret(t *testing.T) {
-	f := stage.NewFixture(t)
-	stage.Manage(t, f.Namespace, kwok.SetupConfigsWithManager)
+	f := shared.NewFixture(t)
+	f.Manage(kwok.SetupConfigsWithManager)
 	config := &v1alpha1.KwokConfig{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: f.Namespace,
@@ -91,7 +91,7 @@ func TestAKwokConfigMakesASecret(t *testing.T) {
 }
 
 func TestTemplatesStayAsTheyAre(t *testing.T) {
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	template := &v1alpha1.KwokMachineTemplate{ObjectMeta: f.Meta("t")}
 	template.Spec.Template.Spec.Node.KubeletVersion = "v1.36.0"
 	f.MustCreate(template)

@@ -19,9 +19,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-var stage = machinetest.New(sandbox.Options{})
+var shared = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // machineIn returns a KwokMachine with a name that no Node has.
 func machineIn(namespace, name string, spec v1alpha1.KwokMachineSpec) *v1alpha1.KwokMachine {
@@ -40,8 +40,8 @@ func isReady(reason string) func(*v1alpha1.KwokMachine) bool {
 }
 
 func TestMachinesOfNodes(t *testing.T) {
-	f := stage.NewFixture(t)
-	stage.Manage(t, f.Namespace, kwok.SetupWithManager)
+	f := shared.NewFixture(t)
+	f.Manage(kwok.SetupWithManager)
 
 	t.Run("a machine runs and ends, and its Node stays for the controller of machines", func(t *testing.T) {
 		f := f.In(t)
@@ -147,15 +147,15 @@ func TestMachinesOfNodes(t *testing.T) {
 
 // Addresses are chosen by workers side by side, and again after a restart.
 func TestAddressesAreUnique(t *testing.T) {
-	f := stage.NewFixture(t)
-	stop := stage.Manage(t, f.Namespace, kwok.SetupWithManager)
+	f := shared.NewFixture(t)
+	stop := f.Manage(kwok.SetupWithManager)
 	owners := map[string]string{}
 	const half = 40
 	for i := range 2 * half {
 		f.MustCreate(machineIn(f.Namespace, fmt.Sprint("many-", i), v1alpha1.KwokMachineSpec{}))
 		if i == half {
 			stop()
-			stage.Manage(t, f.Namespace, kwok.SetupWithManager)
+			f.Manage(kwok.SetupWithManager)
 		}
 	}
 	for i := range 2 * half {

@@ -80,7 +80,7 @@ func (s *site) addMachines(values map[string]string) {
 		s.MustCreate(machine)
 	}
 	for name := range values {
-		stage.AwaitMachine(s, s.Namespace, s.name(name), func(m *machinev1beta1.Machine) bool {
+		s.AwaitMachine(s.name(name), func(m *machinev1beta1.Machine) bool {
 			return m.Status.Phase != nil && *m.Status.Phase == machinev1beta1.PhaseRunning
 		})
 	}

@@ -22,7 +22,7 @@ func TestMachineThatJoinsBeforeItsDeletion(t *testing.T) {
 			t.Errorf("machine %s is deleted first, not %s", name, fresh)
 		}
 		s.MustPatch(&v1alpha1.KwokMachine{ObjectMeta: s.Meta(fresh)}, `{"spec":{"startFailure":null}}`)
-		stage.AwaitMachine(s, s.Namespace, fresh, func(m *machinev1beta1.Machine) bool {
+		s.AwaitMachine(fresh, func(m *machinev1beta1.Machine) bool {
 			return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseRunning
 		})
 	}))

@@ -147,7 +147,7 @@ func (s *site) uids() []types.UID {
 func (s *site) loseMachine(short string) {
 	s.Helper()
 	s.MustDelete(&v1alpha1.KwokMachine{ObjectMeta: s.Meta(s.name(short))})
-	stage.AwaitMachine(s, s.Namespace, s.name(short), func(m *machinev1beta1.Machine) bool {
+	s.AwaitMachine(s.name(short), func(m *machinev1beta1.Machine) bool {
 		return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed
 	})
 }

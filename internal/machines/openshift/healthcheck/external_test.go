@@ -7,10 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/openshift/healthcheck"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
@@ -48,16 +46,14 @@ func templateRef(kind string) *corev1.ObjectReference {
 // so.
 func TestAnotherControllerRemediates(t *testing.T) {
 	t.Parallel()
-	f, connected := stage.NewFixture(t), stage.Connect(t)
+	f, connected := shared.NewFixture(t), shared.Connect(t)
 	owner := addOwner(f)
 	m := addMachine(f, "web-0", owner)
 	setBroken(f, f.Namespace+"-web-0", corev1.ConditionTrue)
 	check := newCheck(f)
 	check.Spec.RemediationTemplate = templateRef("RebootTemplate")
 	f.MustCreate(check)
-	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
-		return healthcheck.SetupWithManager(t.Context(), mgr)
-	})
+	manage(f, f.Config())
 	awaitProblem := func(want machinev1beta1.ConditionType, reason string) {
 		t.Helper()
 		machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
@@ -102,7 +98,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 // A machine gets well while more machines are unhealthy than are remediated: its remediation ends all the same.
 func TestRemediationEndsWhileOthersAreUnhealthy(t *testing.T) {
 	t.Parallel()
-	f, connected := stage.NewFixture(t), stage.Connect(t)
+	f, connected := shared.NewFixture(t), shared.Connect(t)
 	sandboxtest.Apply(t, connected, definition("Restart", "restarts"))
 	sandboxtest.Apply(t, connected, definition("RestartTemplate", "restarttemplates"))
 	addTemplate(f, "RestartTemplate")
@@ -116,9 +112,7 @@ func TestRemediationEndsWhileOthersAreUnhealthy(t *testing.T) {
 	check.Spec.MaxUnhealthy = &intOrString
 	check.Spec.RemediationTemplate = templateRef("RestartTemplate")
 	f.MustCreate(check)
-	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return healthcheck.SetupWithManager(t.Context(), mgr)
-	})
+	manage(f, f.Config())
 	setBroken(f, f.Namespace+"-web-0", corev1.ConditionTrue)
 	requested := &unstructured.Unstructured{}
 	requested.SetAPIVersion("remedy.example.com/v1")

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,14 +19,14 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-var stage = machinetest.New(sandbox.Options{NodeGrace: 15 * time.Second})
+var shared = machinetest.New(sandbox.Options{NodeGrace: 15 * time.Second})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // While more machines are unhealthy than maxUnhealthy allows, none is deleted; when one heals, the others are.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	owner := addOwner(f)
 	for i := range 6 {
 		addMachine(f, fmt.Sprintf("web-%d", i), owner)
@@ -37,9 +38,7 @@ func TestStorm(t *testing.T) {
 	check := newCheck(f)
 	check.Spec.MaxUnhealthy = &limit
 	f.MustCreate(check)
-	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return healthcheck.SetupWithManager(t.Context(), mgr)
-	})
+	manage(f, f.Config())
 	machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
 		func(check *machinev1beta1.MachineHealthCheck) bool {
 			all := check.Status.Conditions
@@ -61,7 +60,7 @@ func TestStorm(t *testing.T) {
 // The node of a machine is gone, and its host joined again as the node of another machine: only that one is healthy.
 func TestNodeOfAnotherMachine(t *testing.T) {
 	t.Parallel()
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	owner := addOwner(f)
 	m := addMachine(f, "web-0", owner)
 	other := addMachine(f, "web-1", owner)
@@ -69,9 +68,7 @@ func TestNodeOfAnotherMachine(t *testing.T) {
 	f.MustPatchStatus(other, `{"status":{"nodeRef":{"name":%q,"uid":%q}}}`, node.Name, node.UID)
 	check := newCheck(f)
 	f.MustCreate(check)
-	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return healthcheck.SetupWithManager(t.Context(), mgr)
-	})
+	manage(f, f.Config())
 	awaitHealthy := func(want int) {
 		t.Helper()
 		machinetest.Await(f, f, check, client.ObjectKeyFromObject(check),
@@ -86,6 +83,12 @@ func TestNodeOfAnotherMachine(t *testing.T) {
 		`{"metadata":{"annotations":{"machine.openshift.io/machine":"%s/web-1"}}}`, f.Namespace)
 	f.AwaitGone(m)
 	awaitHealthy(1)
+}
+
+// manage runs the controller, which reaches the API server by a config.
+func manage(f *machinetest.Fixture, config *rest.Config) {
+	f.Helper()
+	f.ManageWith(config, func(mgr ctrl.Manager) error { return healthcheck.SetupWithManager(f.Context(), mgr) })
 }
 
 // addOwner makes a MachineSet that no controller looks after.

@@ -9,10 +9,8 @@ import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/openshift/healthcheck"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
@@ -20,7 +18,7 @@ import (
 // TestCacheThatIsBehind: the cache has a machine that needs remediation. On the API server it is healthy again, or an
 // orphan, which no controller would replace.
 func TestCacheThatIsBehind(t *testing.T) {
-	connected := stage.Connect(t)
+	connected := shared.Connect(t)
 	sandboxtest.Apply(t, connected, definition("Cycle", "cycles"))
 	sandboxtest.Apply(t, connected, definition("CycleTemplate", "cycletemplates"))
 	heal := func(f *machinetest.Fixture, m *machinev1beta1.Machine) {
@@ -44,7 +42,7 @@ func TestCacheThatIsBehind(t *testing.T) {
 func expectLeftAlone(t *testing.T, behind string, template *corev1.ObjectReference,
 	change func(*machinetest.Fixture, *machinev1beta1.Machine)) {
 	t.Helper()
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	addTemplate(f, "CycleTemplate")
 	m := addMachine(f, "web-0", addOwner(f))
 	none := intstr.FromInt32(0)
@@ -52,16 +50,14 @@ func expectLeftAlone(t *testing.T, behind string, template *corev1.ObjectReferen
 	check.Spec.MaxUnhealthy, check.Spec.RemediationTemplate = &none, template
 	f.MustCreate(check)
 	gate, requests := machinetest.NewWatchGate(behind), atomic.Int32{}
-	config := sandboxtest.Tap(stage.Sandbox(t).Config,
+	config := sandboxtest.Tap(shared.Sandbox(t).Config,
 		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 			if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/cycles") {
 				requests.Add(1)
 			}
 			return send.RoundTrip(request)
 		})
-	stage.ManageIn(t, f.Namespace, gate.Config(config), func(mgr ctrl.Manager) error {
-		return healthcheck.SetupWithManager(t.Context(), mgr)
-	})
+	manage(f, gate.Config(config))
 	t.Cleanup(gate.Open) // before the controller is stopped
 	await := func(isWanted func(machinev1beta1.MachineHealthCheckStatus) bool) {
 		t.Helper()
@@ -91,14 +87,12 @@ func expectLeftAlone(t *testing.T, behind string, template *corev1.ObjectReferen
 // TestMachineThatIsOrphanedBeforeTheDeletion: an unhealthy machine loses its controller after it was read, and before
 // it is deleted.
 func TestMachineThatIsOrphanedBeforeTheDeletion(t *testing.T) {
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	m := addMachine(f, "web-0", addOwner(f))
-	config := machinetest.BeforeFirstDelete(stage.Sandbox(t).Config, func(string) {
+	config := machinetest.BeforeFirstDelete(shared.Sandbox(t).Config, func(string) {
 		f.MustPatch(m, `{"metadata":{"ownerReferences":null}}`)
 	})
-	stage.ManageIn(t, f.Namespace, config, func(mgr ctrl.Manager) error {
-		return healthcheck.SetupWithManager(t.Context(), mgr)
-	})
+	manage(f, config)
 	f.MustCreate(newCheck(f))
 	setBroken(f, m.Status.NodeRef.Name, corev1.ConditionTrue)
 	f.Eventually("the machine is left alone, or gone", func() bool {

@@ -22,7 +22,7 @@ import (
 // like any other.
 func TestSilentNode(t *testing.T) {
 	t.Parallel()
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	owner := addOwner(f)
 	const timeout = 5 * time.Second
 	check := &machinev1beta1.MachineHealthCheck{
@@ -32,7 +32,7 @@ func TestSilentNode(t *testing.T) {
 		}},
 	}
 	f.MustCreate(check)
-	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+	f.Manage(func(mgr ctrl.Manager) error {
 		return errors.Join(
 			openshift.SetupWithManager(t.Context(), mgr, openshift.Options{LongestWait: time.Second}),
 			healthcheck.SetupWithManager(t.Context(), mgr),
@@ -63,15 +63,15 @@ func TestSilentNode(t *testing.T) {
 			return check.Status.CurrentHealthy != nil && *check.Status.CurrentHealthy == 1
 		})
 
-	f.Must(sandbox.SilenceNode(t.Context(), stage.Kubernetes(t), node.Name))
+	f.Must(sandbox.SilenceNode(t.Context(), shared.Kubernetes(t), node.Name))
 	silent := awaitReady(corev1.ConditionUnknown)
-	m = stage.AwaitMachine(t, f.Namespace, "web-0", func(m *machinev1beta1.Machine) bool {
+	m = f.AwaitMachine("web-0", func(m *machinev1beta1.Machine) bool {
 		return m.DeletionTimestamp != nil
 	})
 	if after := m.DeletionTimestamp.Sub(silent); after < timeout {
 		t.Errorf("the machine is deleted %s after its node fell silent, want %s", after, timeout)
 	}
-	m = stage.AwaitMachine(t, f.Namespace, "web-0", func(m *machinev1beta1.Machine) bool {
+	m = f.AwaitMachine("web-0", func(m *machinev1beta1.Machine) bool {
 		return m.Status.Phase != nil && *m.Status.Phase == machinev1beta1.PhaseDeleting
 	})
 	f.MustGet(node)

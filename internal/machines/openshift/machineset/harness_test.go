@@ -17,38 +17,38 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-var stage = machinetest.New(sandbox.Options{})
+var shared = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // A hold is a finalizer that keeps a deleted machine, as the controller of machines does.
 const hold = "example.com/hold"
 
-// A field is the namespace of one test, and a client.
-type field struct{ *machinetest.Fixture }
+// A fixture is the namespace of one test, and a client.
+type fixture struct{ *machinetest.Fixture }
 
-// newField makes a namespace, and has the controller look after it until the test ends.
-func newField(t testing.TB) *field {
-	f := newIdleField(t)
-	f.manage(stage.Sandbox(t).Config)
+// newFixture makes a namespace, and has the controller look after it until the test ends.
+func newFixture(t testing.TB) *fixture {
+	f := newIdleFixture(t)
+	f.manage(shared.Sandbox(t).Config)
 	return f
 }
 
-// newIdleField makes a namespace that no controller looks after yet.
-func newIdleField(t testing.TB) *field {
-	return &field{stage.NewFixture(t)}
+// newIdleFixture makes a namespace that no controller looks after yet.
+func newIdleFixture(t testing.TB) *fixture {
+	return &fixture{shared.NewFixture(t)}
 }
 
 // manage runs the controller, which sees this namespace only, until the test ends or stop is called.
-func (f *field) manage(reach *rest.Config) (stop func()) {
+func (f *fixture) manage(reach *rest.Config) (stop func()) {
 	f.Helper()
-	return stage.ManageIn(f, f.Namespace, reach, func(m ctrl.Manager) error {
+	return f.ManageWith(reach, func(m ctrl.Manager) error {
 		return machineset.SetupWithManager(f.Context(), m)
 	})
 }
 
 // newSet returns a MachineSet whose machines have the label set=NAME.
-func (f *field) newSet(name string, replicas int32) *machinev1beta1.MachineSet {
+func (f *fixture) newSet(name string, replicas int32) *machinev1beta1.MachineSet {
 	labels := map[string]string{"set": name}
 	set := &machinev1beta1.MachineSet{
 		ObjectMeta: f.Meta(name),
@@ -61,13 +61,13 @@ func (f *field) newSet(name string, replicas int32) *machinev1beta1.MachineSet {
 	return set
 }
 
-func (f *field) scale(set *machinev1beta1.MachineSet, replicas int) {
+func (f *fixture) scale(set *machinev1beta1.MachineSet, replicas int) {
 	f.Helper()
 	f.MustPatch(set, `{"spec":{"replicas":%d}}`, replicas)
 }
 
 // machines returns all machines of the namespace.
-func (f *field) machines() []machinev1beta1.Machine {
+func (f *fixture) machines() []machinev1beta1.Machine {
 	f.Helper()
 	var list machinev1beta1.MachineList
 	f.MustList(&list)
@@ -86,7 +86,7 @@ func living(machines []machinev1beta1.Machine) []machinev1beta1.Machine {
 }
 
 // awaitSet waits until a set's status is as wanted for its newest generation.
-func (f *field) awaitSet(set *machinev1beta1.MachineSet,
+func (f *fixture) awaitSet(set *machinev1beta1.MachineSet,
 	isWanted func(machinev1beta1.MachineSetStatus) bool) *machinev1beta1.MachineSet {
 	f.Helper()
 	return machinetest.Await(f, f, &machinev1beta1.MachineSet{}, client.ObjectKeyFromObject(set),
@@ -96,14 +96,14 @@ func (f *field) awaitSet(set *machinev1beta1.MachineSet,
 }
 
 // awaitReplicas waits until a set counts so many machines, and returns all of the namespace that are not being deleted.
-func (f *field) awaitReplicas(set *machinev1beta1.MachineSet, replicas int) []machinev1beta1.Machine {
+func (f *fixture) awaitReplicas(set *machinev1beta1.MachineSet, replicas int) []machinev1beta1.Machine {
 	f.Helper()
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return int(s.Replicas) == replicas })
 	return living(f.machines())
 }
 
 // nodeOf makes a node for a machine. Its Ready condition is of the given age; kwok leaves a node that is ready alone.
-func (f *field) nodeOf(machine *machinev1beta1.Machine, status corev1.ConditionStatus, age time.Duration) *corev1.Node {
+func (f *fixture) nodeOf(machine *machinev1beta1.Machine, status corev1.ConditionStatus, age time.Duration) *corev1.Node {
 	f.Helper()
 	since := metav1.NewTime(time.Now().Add(-age))
 	node := &corev1.Node{

@@ -12,13 +12,13 @@ import (
 )
 
 // newMachine returns one that a MachineSet of that name selects.
-func (f *field) newMachine(name, set string) *machinev1beta1.Machine {
+func (f *fixture) newMachine(name, set string) *machinev1beta1.Machine {
 	return &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: f.Namespace, Name: name, Labels: map[string]string{"set": set},
 	}}
 }
 
-func (f *field) ownerOf(machine *machinev1beta1.Machine) string {
+func (f *fixture) ownerOf(machine *machinev1beta1.Machine) string {
 	f.Helper()
 	f.MustGet(machine)
 	if owner := metav1.GetControllerOf(machine); owner != nil {
@@ -29,7 +29,7 @@ func (f *field) ownerOf(machine *machinev1beta1.Machine) string {
 
 func TestAdoption(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	early, foreign, other := f.newMachine("early", "web"), f.newMachine("foreign", "web"), f.newMachine("other", "db")
 	owner := &corev1.ConfigMap{ObjectMeta: f.Meta("owner")}
 	f.MustCreate(owner)
@@ -62,7 +62,7 @@ func TestAdoption(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 2)
 	f.MustCreate(set)
 	released := &f.awaitReplicas(set, 2)[0]
@@ -79,7 +79,7 @@ func TestRelease(t *testing.T) {
 
 func TestOverlappingSelectors(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	first, second := f.newSet("first", 3), f.newSet("second", 2)
 	second.Spec.Selector, second.Spec.Template.Labels = first.Spec.Selector, first.Spec.Template.Labels
 	f.MustCreate(first, second)
@@ -109,7 +109,7 @@ func TestDeletionOfASet(t *testing.T) {
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
-			f := newField(t)
+			f := newFixture(t)
 			set := f.newSet("web", 3)
 			f.MustCreate(set)
 			machines := f.awaitReplicas(set, 3)

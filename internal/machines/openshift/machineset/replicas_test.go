@@ -19,7 +19,7 @@ import (
 
 func TestMachinesAreMadeOfTheTemplate(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 2)
 	set.Spec.Template.Annotations = map[string]string{"example.com/team": "shop"}
 	set.Spec.Template.Spec = machinev1beta1.MachineSpec{
@@ -66,7 +66,7 @@ func TestMachinesAreMadeOfTheTemplate(t *testing.T) {
 
 func TestReplicasAreOneByDefault(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 0)
 	set.Spec.Replicas = nil
 	f.MustCreate(set)
@@ -76,7 +76,7 @@ func TestReplicasAreOneByDefault(t *testing.T) {
 // As kubectl scale does.
 func TestScaleSubresource(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
@@ -96,7 +96,7 @@ func TestScaleSubresource(t *testing.T) {
 
 func TestA11DeletingMachineIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 3)
 	set.Spec.Template.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{
 		Name:  "MigrateApp",
@@ -130,7 +130,7 @@ func TestA12MarkedMachineGoesFirst(t *testing.T) {
 		"machine.openshift.io/cluster-api-delete-machine"} {
 		t.Run(annotation[len("machine.openshift.io/"):], func(t *testing.T) {
 			t.Parallel()
-			f := newField(t)
+			f := newFixture(t)
 			set := f.newSet("web", 5)
 			f.MustCreate(set)
 			machines := f.awaitReplicas(set, 5)
@@ -159,7 +159,7 @@ func TestA12MarkedMachineGoesFirst(t *testing.T) {
 
 func TestMinReadySeconds(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 3)
 	set.Spec.MinReadySeconds = 3600
 	f.MustCreate(set)
@@ -182,7 +182,7 @@ func TestMinReadySeconds(t *testing.T) {
 
 func TestReadinessOfNodesIsFollowed(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 1)

@@ -11,8 +11,8 @@ import (
 
 func TestRestartWhileScaling(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
-	reach := stage.Sandbox(t).Config
+	f := newIdleFixture(t)
+	reach := shared.Sandbox(t).Config
 	stop := f.manage(reach)
 	set := f.newSet("web", 0)
 	f.MustCreate(set)
@@ -37,7 +37,7 @@ func TestRestartWhileScaling(t *testing.T) {
 
 func TestEditWhileScaling(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 60)
 	f.MustCreate(set)
 	f.Eventually("some machines", func() bool { return len(f.machines()) > 3 })
@@ -57,7 +57,7 @@ func TestEditWhileScaling(t *testing.T) {
 }
 
 // eventsOf returns the notes of a set's events of one reason.
-func (f *field) eventsOf(set *machinev1beta1.MachineSet, reason string) []string {
+func (f *fixture) eventsOf(set *machinev1beta1.MachineSet, reason string) []string {
 	f.Helper()
 	var notes []string
 	for _, event := range f.Events(set.Name, reason) {
@@ -68,7 +68,7 @@ func (f *field) eventsOf(set *machinev1beta1.MachineSet, reason string) []string
 
 func TestInvalidSetTouchesNoMachine(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 2)
 	f.MustCreate(set)
 	f.awaitReplicas(set, 2)
@@ -94,8 +94,8 @@ func TestInvalidSetTouchesNoMachine(t *testing.T) {
 
 func TestRefusedMachines(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
-	quota := stage.Limit(t, f.Namespace, "machines.machine.openshift.io", 4)
+	f := newFixture(t)
+	quota := shared.Limit(t, f.Namespace, "machines.machine.openshift.io", 4)
 	set := f.newSet("web", 30)
 	f.MustCreate(set)
 	refused := f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool {
@@ -118,7 +118,7 @@ func TestAThousandMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds of the API server's work")
 	}
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1000)
 	began := time.Now()
 	f.MustCreate(set)

@@ -17,7 +17,7 @@ import (
 )
 
 // selectorOf returns the selector that the scale subresource of a set has.
-func (f *field) selectorOf(set *machinev1beta1.MachineSet) string {
+func (f *fixture) selectorOf(set *machinev1beta1.MachineSet) string {
 	f.Helper()
 	scale := &autoscalingv1.Scale{}
 	if err := f.SubResource("scale").Get(f.Context(), set, scale); err != nil {
@@ -30,9 +30,9 @@ func (f *field) selectorOf(set *machinev1beta1.MachineSet) string {
 // another client has dropped it.
 func TestTheScaleSubresourceHasTheSelector(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	var writes atomic.Int32
-	reach := sandboxtest.Before(stage.Sandbox(t).Config, func(request *http.Request) error {
+	reach := sandboxtest.Before(shared.Sandbox(t).Config, func(request *http.Request) error {
 		if request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/machinesets/web/status") {
 			writes.Add(1)
 		}
@@ -67,7 +67,7 @@ func TestTheScaleSubresourceHasTheSelector(t *testing.T) {
 // all else.
 func TestAnAutoscalerFindsTheMachinesOfASet(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	set := f.newSet("web", 1)
 	f.MustCreate(set)
 	f.Eventually("the selector", func() bool { return f.selectorOf(set) != "" })

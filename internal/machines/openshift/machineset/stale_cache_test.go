@@ -11,8 +11,8 @@ import (
 // TestCacheThatIsBehind: the controller knows nothing of the machines that it made and deleted.
 func TestCacheThatIsBehind(t *testing.T) {
 	t.Parallel()
-	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")
-	f.manage(gate.Config(stage.Sandbox(t).Config))
+	f, gate := newIdleFixture(t), machinetest.NewWatchGate("machines")
+	f.manage(gate.Config(shared.Sandbox(t).Config))
 	t.Cleanup(gate.Open) // before the controller is stopped
 	first := f.newSet("first", 1)
 	f.MustCreate(first)
@@ -45,8 +45,8 @@ func TestCacheThatIsBehind(t *testing.T) {
 // TestMarkTheCacheHasNotSeen: the watch of machines lags behind that of MachineSets.
 func TestMarkTheCacheHasNotSeen(t *testing.T) {
 	t.Parallel()
-	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")
-	f.manage(gate.Config(stage.Sandbox(t).Config))
+	f, gate := newIdleFixture(t), machinetest.NewWatchGate("machines")
+	f.manage(gate.Config(shared.Sandbox(t).Config))
 	t.Cleanup(gate.Open)
 	set := f.newSet("web", 6)
 	f.MustCreate(set)
@@ -65,9 +65,9 @@ func TestMarkTheCacheHasNotSeen(t *testing.T) {
 // that one.
 func TestMarkThatMovesBeforeTheDeletion(t *testing.T) {
 	t.Parallel()
-	f := newIdleField(t)
+	f := newIdleFixture(t)
 	var before, after *machinev1beta1.Machine
-	f.manage(machinetest.BeforeFirstDelete(stage.Sandbox(t).Config, func(string) {
+	f.manage(machinetest.BeforeFirstDelete(shared.Sandbox(t).Config, func(string) {
 		f.MustPatch(before, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":null}}}`)
 		f.MustPatch(after, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
 	}))

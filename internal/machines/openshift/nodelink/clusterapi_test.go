@@ -33,7 +33,7 @@ func TestANodeOfClusterAPIIsNotLinked(t *testing.T) {
 	s.manageOpenShift() // after the link, so that its cache has it
 	s.awaitEvent(fmt.Sprintf("node %s is not linked, it belongs to Machine m of cluster.x-k8s.io, "+advice,
 		s.node.Name, "a node", "cluster.x-k8s.io/machine", "node"))
-	if m := stage.AwaitMachine(t, s.Namespace, "m", func(*machinev1beta1.Machine) bool {
+	if m := s.AwaitMachine("m", func(*machinev1beta1.Machine) bool {
 		return true
 	}); m.Status.NodeRef != nil {
 		t.Errorf("the node is linked: %+v", m.Status.NodeRef)
@@ -41,7 +41,7 @@ func TestANodeOfClusterAPIIsNotLinked(t *testing.T) {
 	s.MustDelete(s.clusterAPI)
 	s.AwaitGone(s.clusterAPI)
 	s.removeAnnotation("cluster.x-k8s.io/machine")
-	stage.AwaitMachine(t, s.Namespace, "m", func(m *machinev1beta1.Machine) bool {
+	s.AwaitMachine("m", func(m *machinev1beta1.Machine) bool {
 		return m.Status.NodeRef != nil && m.Status.NodeRef.UID == s.node.UID
 	})
 }
@@ -82,7 +82,7 @@ type rivals struct {
 
 func newRivals(t *testing.T) *rivals {
 	t.Helper()
-	s := &rivals{Fixture: stage.NewFixture(t)}
+	s := &rivals{Fixture: shared.NewFixture(t)}
 	id := "test://" + s.Namespace
 	object := s.Meta("m")
 	infrastructure := clusterv1.ContractVersionedObjectReference{
@@ -103,15 +103,13 @@ func newRivals(t *testing.T) *rivals {
 }
 
 func (s *rivals) manageClusterAPI() {
-	stage.Manage(s, s.Namespace, func(mgr ctrl.Manager) error {
+	s.Manage(func(mgr ctrl.Manager) error {
 		return capi.SetupWithManager(s.Context(), mgr, capi.Options{})
 	})
 }
 
 func (s *rivals) manageOpenShift() (stop func()) {
-	return stage.Manage(s, s.Namespace, func(mgr ctrl.Manager) error {
-		return nodelink.SetupWithManager(s.Context(), mgr)
-	})
+	return manage(s.Fixture)
 }
 
 // removeAnnotation takes an annotation off the node.

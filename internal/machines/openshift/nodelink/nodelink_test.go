@@ -15,13 +15,13 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+var shared = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // Two Machines of one providerID leave a node alone, until one of them is gone.
 func TestLink(t *testing.T) {
-	f := stage.NewFixture(t)
+	f := shared.NewFixture(t)
 	id := "test://" + f.Namespace
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}, Spec: corev1.NodeSpec{ProviderID: id}}
 	machine := &machinev1beta1.Machine{ObjectMeta: f.Meta("m")}
@@ -31,13 +31,11 @@ func TestLink(t *testing.T) {
 	rival := &machinev1beta1.Machine{ObjectMeta: f.Meta("rival")}
 	rival.Spec.ProviderID = &id
 	f.MustCreate(machine, rival, node)
-	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return nodelink.SetupWithManager(t.Context(), mgr)
-	})
+	manage(f)
 	f.AwaitEvent("m", "NodeNotLinked", "")
-	stage.AwaitMachine(t, f.Namespace, "m", func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef == nil })
+	f.AwaitMachine("m", func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef == nil })
 	f.MustDelete(rival)
-	stage.AwaitMachine(t, f.Namespace, "m", func(m *machinev1beta1.Machine) bool {
+	f.AwaitMachine("m", func(m *machinev1beta1.Machine) bool {
 		return m.Status.NodeRef != nil && m.Status.NodeRef.UID == node.UID
 	})
 	machinetest.Await(f, f, node, client.ObjectKeyFromObject(node), func(node *corev1.Node) bool {
@@ -53,7 +51,7 @@ func TestLink(t *testing.T) {
 // A node that names a Machine is its own as long as the Machine exists, though the Machine has no nodeRef: a backup has
 // no status.
 func TestANodeThatNamesAnotherMachineIsNotLinked(t *testing.T) {
-	f, elsewhere := stage.NewFixture(t), stage.NewFixture(t)
+	f, elsewhere := shared.NewFixture(t), shared.NewFixture(t)
 	id := "test://" + f.Namespace
 	owner := &machinev1beta1.Machine{ObjectMeta: elsewhere.Meta("owner")}
 	machine := &machinev1beta1.Machine{ObjectMeta: f.Meta("m"), Spec: machinev1beta1.MachineSpec{ProviderID: &id}}
@@ -62,14 +60,17 @@ func TestANodeThatNamesAnotherMachineIsNotLinked(t *testing.T) {
 	node.Annotations = map[string]string{nodelink.MachineAnnotation: elsewhere.Namespace + "/owner"}
 	f.MustCreate(owner, local, machine, node)
 	f.DeleteAfterwards(node)
-	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
-		return nodelink.SetupWithManager(t.Context(), mgr)
-	})
+	manage(f)
 	f.AwaitEvent("m", "NodeNotLinked", "it is linked to Machine "+elsewhere.Namespace+"/owner")
 	f.MustPatch(node, `{"metadata":{"annotations":{%q:%q}}}`, nodelink.MachineAnnotation, f.Namespace+"/local")
 	f.AwaitEvent("m", "NodeNotLinked", "it is linked to Machine "+f.Namespace+"/local")
 	f.MustDelete(local)
-	stage.AwaitMachine(t, f.Namespace, "m", func(m *machinev1beta1.Machine) bool {
+	f.AwaitMachine("m", func(m *machinev1beta1.Machine) bool {
 		return m.Status.NodeRef != nil && m.Status.NodeRef.UID == node.UID
 	})
+}
+
+func manage(f *machinetest.Fixture) (stop func()) {
+	f.Helper()
+	return f.Manage(func(mgr ctrl.Manager) error { return nodelink.SetupWithManager(f.Context(), mgr) })
 }

@@ -23,7 +23,7 @@ const user = "extension-controller"
 // the user reaches the API server.
 func payloadRights(t *testing.T) *rest.Config {
 	t.Helper()
-	c := stage.Client(t)
+	c := shared.Client(t)
 	role := &rbacv1.ClusterRole{}
 	for _, object := range manifests.Objects() {
 		if object.GetKind() == "ClusterRole" && object.GetName() == "machine-controller-extensions-cluster-api" {
@@ -43,7 +43,7 @@ func payloadRights(t *testing.T) *rest.Config {
 	if err := c.Create(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
-	config := rest.CopyConfig(stage.Sandbox(t).Config)
+	config := rest.CopyConfig(shared.Sandbox(t).Config)
 	config.Impersonate.UserName = user
 	return config
 }
@@ -53,7 +53,7 @@ func subjects() []rbacv1.Subject {
 }
 
 // allowSecret lets the user read one Secret.
-func (s *scene) allowSecret(name string) {
+func (s *fixture) allowSecret(name string) {
 	s.Helper()
 	about := s.Meta("extension-ca")
 	s.MustCreate(&rbacv1.Role{ObjectMeta: about, Rules: []rbacv1.PolicyRule{
@@ -72,7 +72,7 @@ func (s *scene) allowSecret(name string) {
 // TestAuthorityOfASecret follows a Secret with a certificate authority, with the rights of the payload and of a Role
 // that an administrator makes: it comes late, lacks what it should have, is right, and changes.
 func TestAuthorityOfASecret(t *testing.T) {
-	s := newSceneAs(t, payloadRights(t))
+	s := newFixtureAs(t, payloadRights(t))
 	extension := s.newExtension(handlers)
 	where := extension.ClientConfig()
 	where.CABundle = nil
@@ -108,7 +108,7 @@ func TestAuthorityOfASecret(t *testing.T) {
 }
 
 // setAuthority sets the certificate authority of a Secret.
-func (s *scene) setAuthority(secret *corev1.Secret, authority []byte) {
+func (s *fixture) setAuthority(secret *corev1.Secret, authority []byte) {
 	s.Helper()
 	before := secret.DeepCopy()
 	secret.Data = map[string][]byte{"ca.crt": authority}

@@ -42,7 +42,7 @@ handlers:
 `
 
 func TestTheStatusIsThatOfClusterAPI(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	s.create("ext", s.newExtension(handlers).ClientConfig())
 	config := s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 	var want runtimev1.ExtensionConfigStatus
@@ -72,7 +72,7 @@ func TestTheStatusIsThatOfClusterAPI(t *testing.T) {
 // TestExtensionsThatAreRefused says why in the condition, and no hook is asked meanwhile. When an extension answers
 // what it should, it is discovered without a change of its ExtensionConfig.
 func TestExtensionsThatAreRefused(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	other := runtimehooktest.New(t)
 	const update = `{"name":"u","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}`
 	for name, test := range map[string]struct {
@@ -109,7 +109,7 @@ func TestExtensionsThatAreRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sub := &scene{Fixture: s.In(t), hooks: s.hooks}
+			sub := &fixture{Fixture: s.In(t), hooks: s.hooks}
 			extension := sub.newExtension(test.answer)
 			sub.create(name, extension.ClientConfig(), func(c *runtimev1.ExtensionConfig) {
 				if test.change != nil {
@@ -136,7 +136,7 @@ func TestExtensionsThatAreRefused(t *testing.T) {
 
 // Handlers that an extension has had stay while it does not answer, and go when it answers that it has others.
 func TestHandlersOfAnExtensionThatIsDown(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	extension := s.newExtension(handlers)
 	s.create("ext", extension.ClientConfig())
 	s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
@@ -162,7 +162,7 @@ func TestHandlersOfAnExtensionThatIsDown(t *testing.T) {
 
 // A paused ExtensionConfig is left alone.
 func TestPause(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	extension := s.newExtension(handlers)
 	config := s.create("ext", extension.ClientConfig(), func(c *runtimev1.ExtensionConfig) {
 		c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
@@ -182,8 +182,8 @@ func TestPause(t *testing.T) {
 
 // TestRegistry finds the extension that serves a namespace. Two that serve it are refused.
 func TestRegistry(t *testing.T) {
-	s := newScene(t)
-	namespace := stage.Kubernetes(t).CoreV1().Namespaces()
+	s := newFixture(t)
+	namespace := shared.Kubernetes(t).CoreV1().Namespaces()
 	found, err := namespace.Get(t.Context(), s.Namespace, metav1.GetOptions{})
 	s.Must(err)
 	selecting := func(team string) func(*runtimev1.ExtensionConfig) {

@@ -22,9 +22,9 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+var shared = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // handlers is what an extension answers that answers all hooks of updates in place.
 const handlers = `{"status":"Success","handlers":[
@@ -32,30 +32,30 @@ const handlers = `{"status":"Success","handlers":[
 	{"name":"update-machine","timeoutSeconds":10,"failurePolicy":"Fail","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}},
 	{"name":"can-update-machine","timeoutSeconds":10,"failurePolicy":"Fail","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"CanUpdateMachine"}}]}`
 
-// A scene has a controller of ExtensionConfigs, on a cluster that has none but those of the test.
-type scene struct {
+// A fixture has a controller of ExtensionConfigs, on a cluster that has none but those of the test.
+type fixture struct {
 	*machinetest.Fixture
 	hooks *runtimehook.InPlaceHooks
 }
 
-func newScene(t *testing.T) *scene {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	return newSceneAs(t, stage.Sandbox(t).Config)
+	return newFixtureAs(t, shared.Sandbox(t).Config)
 }
 
-// newSceneAs has the controller reach the API server by a config.
-func newSceneAs(t *testing.T, config *rest.Config) *scene {
+// newFixtureAs has the controller reach the API server by a config.
+func newFixtureAs(t *testing.T, config *rest.Config) *fixture {
 	t.Helper()
-	s := &scene{Fixture: stage.NewFixture(t)}
+	s := &fixture{Fixture: shared.NewFixture(t)}
 	s.hooks = runtimehook.NewInPlaceHooks(s.Client, s.Client)
-	stage.ManageAs(t, config, func(m ctrl.Manager) error {
+	shared.ManageAs(t, config, func(m ctrl.Manager) error {
 		return extensionconfig.SetupWithManager(m, extensionconfig.Options{Interval: 200 * time.Millisecond})
 	})
 	return s
 }
 
 // newExtension runs an extension that answers Discovery with a text.
-func (s *scene) newExtension(text string) *runtimehooktest.Extension {
+func (s *fixture) newExtension(text string) *runtimehooktest.Extension {
 	s.Helper()
 	e := runtimehooktest.New(s)
 	e.Answer("Discovery", text)
@@ -63,7 +63,7 @@ func (s *scene) newExtension(text string) *runtimehooktest.Extension {
 }
 
 // create makes an ExtensionConfig, and deletes it when the test ends.
-func (s *scene) create(name string, where runtimev1.ClientConfig,
+func (s *fixture) create(name string, where runtimev1.ClientConfig,
 	change ...func(*runtimev1.ExtensionConfig)) *runtimev1.ExtensionConfig {
 	s.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -81,7 +81,7 @@ func (s *scene) create(name string, where runtimev1.ClientConfig,
 }
 
 // await waits until an ExtensionConfig has a condition of its newest generation, with a message that has a text.
-func (s *scene) await(name, kind string, status metav1.ConditionStatus, text string) *runtimev1.ExtensionConfig {
+func (s *fixture) await(name, kind string, status metav1.ConditionStatus, text string) *runtimev1.ExtensionConfig {
 	s.Helper()
 	return s.awaitConfig(name, func(config *runtimev1.ExtensionConfig) bool {
 		found := meta.FindStatusCondition(config.Status.Conditions, kind)
@@ -90,13 +90,13 @@ func (s *scene) await(name, kind string, status metav1.ConditionStatus, text str
 	})
 }
 
-func (s *scene) awaitConfig(name string, isWanted func(*runtimev1.ExtensionConfig) bool) *runtimev1.ExtensionConfig {
+func (s *fixture) awaitConfig(name string, isWanted func(*runtimev1.ExtensionConfig) bool) *runtimev1.ExtensionConfig {
 	s.Helper()
 	return machinetest.Await(s, s, &runtimev1.ExtensionConfig{}, client.ObjectKey{Name: name}, isWanted)
 }
 
 // find returns the handler of a hook for the test's namespace, by its name, or the error.
-func (s *scene) find(hook string) string {
+func (s *fixture) find(hook string) string {
 	s.Helper()
 	found, err := s.hooks.Registry.Find(s.Context(), hook, s.Namespace)
 	switch {
