@@ -93,7 +93,8 @@ func newAddress() string {
 	return fmt.Sprintf("127.1.%d.%d", n/250, n%250+1)
 }
 
-func (s *fixture) await(m *machinev1beta1.Machine, isWanted func(*machinev1beta1.Machine) bool) *machinev1beta1.Machine {
+func (s *fixture) await(m *machinev1beta1.Machine,
+	isWanted func(*machinev1beta1.Machine) bool) *machinev1beta1.Machine {
 	s.Helper()
 	return s.AwaitMachine(m.Name, isWanted)
 }

@@ -48,8 +48,8 @@ func newGuardSandbox() *guardSandbox {
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
-// prepare has the sandbox serve what a guard needs, and run a machine controller, which ends with the process: its Lease
-// outlives whatever a busy machine has to do.
+// prepare has the sandbox serve what a guard needs, and run a machine controller, which ends with the process: its
+// Lease outlives whatever a busy machine has to do.
 func (s *guardSandbox) prepare(t *testing.T) {
 	t.Helper()
 	config := s.Sandbox(t).Config

@@ -37,7 +37,8 @@ func runWholeCore(t *testing.T, path string) {
 	core := exec.Command(path, "--webhook-port="+port, "--webhook-cert-dir="+certificates, "--health-addr=",
 		"--diagnostics-address=127.0.0.1:0",
 		"--feature-gates=RuntimeSDK=true,InPlaceUpdates=true,MachinePool=false,ClusterTopology=false")
-	core.Env = append(os.Environ(), "KUBECONFIG="+shared.Sandbox(t).Kubeconfig, "POD_NAMESPACE=default", "POD_NAME=core",
+	core.Env = append(os.Environ(), "KUBECONFIG="+shared.Sandbox(t).Kubeconfig, "POD_NAMESPACE=default",
+		"POD_NAME=core",
 		"POD_UID=none")
 	log, err := os.Create(filepath.Join(t.TempDir(), "core.log"))
 	if err == nil {

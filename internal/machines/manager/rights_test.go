@@ -90,7 +90,8 @@ type rightsScene struct {
 	shared *machinetest.SharedSandbox
 }
 
-// newRightsScene creates a control plane of the test's own, with the manifests of the controller but for its Deployment.
+// newRightsScene creates a control plane of the test's own, with the manifests of the controller but for its
+// Deployment.
 func newRightsScene(t *testing.T, o sandbox.Options) *rightsScene {
 	t.Helper()
 	own := machinetest.New(o)

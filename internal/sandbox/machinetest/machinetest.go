@@ -122,8 +122,8 @@ func (s *SharedSandbox) Kubernetes(t testing.TB) kubernetes.Interface {
 	return s.SharedSandbox.Client(t)
 }
 
-// ManageAs runs controllers in this process until the test ends, or stop is called. They see all namespaces, and reach the
-// API server by a config of the test's own.
+// ManageAs runs controllers in this process until the test ends, or stop is called. They see all namespaces, and reach
+// the API server by a config of the test's own.
 func (s *SharedSandbox) ManageAs(t testing.TB, rest *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	return s.manage(t, rest, cache.Options{}, setUp)

@@ -103,7 +103,8 @@ func (f *fixture) awaitReplicas(set *machinev1beta1.MachineSet, replicas int) []
 }
 
 // nodeOf makes a node for a machine. Its Ready condition is of the given age; kwok leaves a node that is ready alone.
-func (f *fixture) nodeOf(machine *machinev1beta1.Machine, status corev1.ConditionStatus, age time.Duration) *corev1.Node {
+func (f *fixture) nodeOf(machine *machinev1beta1.Machine, status corev1.ConditionStatus,
+	age time.Duration) *corev1.Node {
 	f.Helper()
 	since := metav1.NewTime(time.Now().Add(-age))
 	node := &corev1.Node{
