@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// TestAnInterruptedBuildEndsItsCompilers: the go command waits for those that run, and is not signalled alone.
-func TestAnInterruptedBuildEndsItsCompilers(t *testing.T) {
+// TestInterruptedBuildEndsItsCompilers checks that the compilers are interrupted, too: the go command waits for them.
+func TestInterruptedBuildEndsItsCompilers(t *testing.T) {
 	s := newStore(t, tiny)
 	ctx, cancel := context.WithCancel(t.Context())
 	compiler := filepath.Join(t.TempDir(), "compiler")
@@ -33,7 +33,7 @@ func TestAnInterruptedBuildEndsItsCompilers(t *testing.T) {
 			})
 	}()
 	if _, err := s.ensure(ctx, &bytes.Buffer{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("interrupted build ended with %v", err)
+		t.Errorf("the interrupted build returned %v, want context.Canceled", err)
 	}
 	text, err := os.ReadFile(compiler)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "pack the folders below sandbox again")
 
-// A packed module is a folder, file by file; if it were not, users of an installed Runlevel would run other programs
-// than developers.
+// TestPackedModuleIsTheSandboxFolder compares each packed module with its folder: if they differed, users of an
+// installed Runlevel would run other programs than developers.
 func TestPackedModuleIsTheSandboxFolder(t *testing.T) {
 	for name, packed := range map[string][]byte{"controlplane": packedControlPlane, "node": packedNode} {
 		folder := filepath.Join("..", "..", "..", "sandbox", name)
@@ -42,14 +42,14 @@ func TestPackedModuleIsTheSandboxFolder(t *testing.T) {
 	}
 }
 
-func TestModulesAreOfOneVersion(t *testing.T) {
+func TestModulesHaveTheSameVersion(t *testing.T) {
 	all, err := modules()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range all {
 		if m.version != "v1.36.3" {
-			t.Errorf("%s is of version %s; a new version belongs into CHANGELOG.md and README.md too", m.cache,
+			t.Errorf("%s has version %s; change it in CHANGELOG.md and README.md, too", m.cache,
 				m.version)
 		}
 	}

@@ -25,7 +25,7 @@ func TestExpand(t *testing.T) {
 		"--flag=$(A)/$(A)": "--flag=1/1",
 	} {
 		if got := expand(text, known); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
+			t.Errorf("%q is replaced by %q, want %q", text, got, want)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestRewrite(t *testing.T) {
 		"":                "",
 	} {
 		if got := c.rewrite(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
+			t.Errorf("%q is replaced by %q, want %q", text, got, want)
 		}
 	}
 }

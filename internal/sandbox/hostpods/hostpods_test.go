@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(cluster.Run(m))
 }
 
-// patience is far longer than anything takes that is to succeed.
+// patience is much longer than every wait that succeeds.
 const patience = 5 * time.Minute
 
 var (
@@ -52,7 +52,7 @@ var (
 	deployments = appsv1.SchemeGroupVersion.WithResource("deployments")
 )
 
-// template is a Deployment's pod, as a program would be shipped.
+// template is the pod template of a Deployment, as a program is shipped.
 const template = `
 metadata: {labels: {app: web}, annotations: {note: hello}}
 spec:
@@ -78,7 +78,7 @@ spec:
   - {name: scratch, emptyDir: {}}
 `
 
-// options are those of a runner for a namespace.
+// options returns the options for the pods of a namespace.
 func options(t testing.TB, namespace string) hostpods.Options {
 	program, err := os.Executable()
 	if err != nil {
@@ -105,7 +105,7 @@ func start(t testing.TB, o hostpods.Options) *hostpods.HostPods {
 	return h
 }
 
-// deploy makes the Deployment web, and the service account that it needs.
+// deploy creates the Deployment web, and its service account.
 func deploy(t testing.TB, namespace string, replicas int32, changes ...func(*corev1.PodSpec)) {
 	t.Helper()
 	_, err := cluster.Client(t).CoreV1().ServiceAccounts(namespace).Get(t.Context(), "worker", metav1.GetOptions{})
@@ -166,7 +166,7 @@ func awaitReady(t testing.TB, h *hostpods.HostPods, count int) []hostpods.HostPr
 	return await(t, h, func(ctx context.Context) ([]hostpods.HostProcess, error) { return h.AwaitReady(ctx, count) })
 }
 
-// awaitProcesses waits until the processes are as wanted.
+// awaitProcesses waits until isWanted returns true for the processes.
 func awaitProcesses(t testing.TB, h *hostpods.HostPods,
 	wanted func([]hostpods.HostProcess) bool) []hostpods.HostProcess {
 	t.Helper()
@@ -185,7 +185,7 @@ func await(t testing.TB, h *hostpods.HostPods,
 	return processes
 }
 
-// get asks a process.
+// get sends a request to a process, and returns the answer.
 func get(t testing.TB, p hostpods.HostProcess, path string) []byte {
 	t.Helper()
 	response, err := http.Get("http://" + p.Address + ":8080" + path)
@@ -231,7 +231,7 @@ func isAvailable(replicas int32) func(*appsv1.Deployment) bool {
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-func TestProcessIsWhatItsPodSays(t *testing.T) {
+func TestProcessHasTheSettingsOfItsPod(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	createData(t, namespace)
@@ -286,11 +286,11 @@ volumes:
 		}
 	}
 	if token := readFile(t, process, volumes+"/mixed/token"); strings.Count(token, ".") != 2 {
-		t.Errorf("the token for elsewhere is %q", token)
+		t.Errorf("the token for audience elsewhere is %q, want a JWT", token)
 	}
 }
 
-// createData makes the ConfigMap settings and the Secret keys.
+// createData creates the ConfigMap settings and the Secret keys.
 func createData(t testing.TB, namespace string) {
 	t.Helper()
 	core := cluster.Client(t).CoreV1()
@@ -320,31 +320,31 @@ func TestProcessHasTheRightsOfItsServiceAccount(t *testing.T) {
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) {
 			s = selfOf(t, process)
-			return s.Rights["list configmaps"] == "", nil // RBAC takes a moment
+			return s.Rights["list configmaps"] == "", nil // the API server applies RBAC after a moment
 		})
 	if err != nil {
-		t.Errorf("its service account may list ConfigMaps: %+v", s)
+		t.Errorf("the process may not list ConfigMaps: %+v", s)
 	}
 	if s.User != "system:serviceaccount:"+namespace+":worker" || !slices.Equal(s.Pod, []string{process.Pod}) {
-		t.Errorf("it is %s with a token of pod %s, want worker and %s", s.User, s.Pod, process.Pod)
+		t.Errorf("the user is %s with a token of pod %s, want worker and %s", s.User, s.Pod, process.Pod)
 	}
 	if s.Rights["list secrets"] != string(metav1.StatusReasonForbidden) {
 		t.Errorf("listing Secrets ended with %q, want Forbidden", s.Rights["list secrets"])
 	}
 }
 
-func TestPodWithoutATokenHasNone(t *testing.T) {
+func TestProcessWithoutServiceAccountToken(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	h := start(t, options(t, namespace))
 	deploy(t, namespace, 1, func(spec *corev1.PodSpec) { spec.AutomountServiceAccountToken = new(bool) })
 	s := selfOf(t, awaitReady(t, h, 1)[0])
 	if path, ok := s.Env["KUBECONFIG"]; ok {
-		t.Errorf("it has the kubeconfig %s", path)
+		t.Errorf("got the kubeconfig %s, want none", path)
 	}
 }
 
-func TestReadinessIsThatOfTheProcess(t *testing.T) {
+func TestPodIsReadyIfItsProcessIs(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	h := start(t, options(t, namespace))
@@ -362,7 +362,7 @@ func TestReadinessIsThatOfTheProcess(t *testing.T) {
 	})
 	if pod.Status.Phase != corev1.PodRunning || pod.Status.ContainerStatuses[0].Ready ||
 		pod.Status.ContainerStatuses[0].State.Running == nil {
-		t.Errorf("an unready process's pod is %+v", pod.Status)
+		t.Errorf("the status of the pod is %+v, want a running container that is not ready", pod.Status)
 	}
 	if err := os.Remove(flag); err != nil {
 		t.Fatal(err)
@@ -391,7 +391,7 @@ volumes: [{name: settings, configMap: {name: settings}}]`))
 	})
 	sandboxtest.Await(t, cluster, pods, namespace+"/"+name, func(p *corev1.Pod) bool {
 		if p != nil && isReady(p) {
-			t.Error("its pod was ready without it")
+			t.Error("the pod is ready before its process runs")
 		}
 		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Waiting != nil &&
 			strings.Contains(p.Status.ContainerStatuses[0].State.Waiting.Message, "settings")
@@ -407,7 +407,7 @@ volumes: [{name: settings, configMap: {name: settings}}]`))
 		func(context.Context) (bool, error) {
 			return readFile(t, process, file) == "blue", nil
 		}); err != nil {
-		t.Errorf("a change of the ConfigMap does not come to the process: %v", err)
+		t.Errorf("the process does not read the change of the ConfigMap: %v", err)
 	}
 }
 
@@ -425,15 +425,15 @@ func TestProcessesAreReplacedWithTheTemplate(t *testing.T) {
 	sandboxtest.Await(t, cluster, deployments, namespace+"/web", isAvailable(1))
 	after := awaitReady(t, h, 1)[0]
 	if after.Pod == before.Pod || selfOf(t, after).Env["VERSION"] != "2" {
-		t.Errorf("%+v was replaced by %+v", before, after)
+		t.Errorf("got %+v after %+v, want a new pod with VERSION=2", after, before)
 	}
 	awaitProcesses(t, h, func(all []hostpods.HostProcess) bool { return len(all) == 1 })
 	if alive(before.PID) {
-		t.Errorf("process %d runs without its pod", before.PID)
+		t.Errorf("process %d still runs after its pod was removed", before.PID)
 	}
 	log, err := os.ReadFile(before.Log)
 	if err != nil || !strings.Contains(string(log), "asked to end\ngood bye\n") {
-		t.Errorf("the log of the first process has %q, %v", log, err)
+		t.Errorf("the log of the first process is %q, %v; want its end", log, err)
 	}
 }
 
@@ -446,23 +446,23 @@ func TestReplicasListenOnTheSamePort(t *testing.T) {
 	patch(t, namespace, `{"spec": {"replicas": 2}}`)
 	both := awaitReady(t, h, 2)
 	if both[0].Address == both[1].Address && runtime.GOOS == "linux" {
-		t.Errorf("both are at %s", both[0].Address)
+		t.Errorf("both have the address %s", both[0].Address)
 	}
 	for _, process := range both {
 		if s := selfOf(t, process); s.Env["POD_IP"] != process.Address || process.Restarts > 0 {
-			t.Errorf("%+v answers as %s", process, s.Env["POD_IP"])
+			t.Errorf("%+v has POD_IP %s, want its address", process, s.Env["POD_IP"])
 		}
 	}
 	patch(t, namespace, `{"spec": {"replicas": 0}}`)
 	awaitProcesses(t, h, func(all []hostpods.HostProcess) bool { return len(all) == 0 })
 	for _, process := range both {
 		if alive(process.PID) {
-			t.Errorf("process %d lives on", process.PID)
+			t.Errorf("process %d still runs", process.PID)
 		}
 	}
 }
 
-// The API server reaches the processes by the address of the pod and by that of a Service, as webhooks need.
+// TestAPIServerReachesTheProcess connects to the pod and to a Service, as for webhooks.
 func TestAPIServerReachesTheProcess(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
@@ -486,7 +486,7 @@ func TestAPIServerReachesTheProcess(t *testing.T) {
 		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true,
 			func(ctx context.Context) (bool, error) {
 				answer, refusal = ask.DoRaw(ctx)
-				return refusal == nil, nil // the pod's status, and the endpoints of the Service, come a moment later
+				return refusal == nil, nil // the pod's status and the endpoints are updated after a moment
 			})
 		if err != nil || !strings.Contains(string(answer), process.Address+":8080") {
 			t.Errorf("%s: %s, %v", name, answer, refusal)
@@ -494,7 +494,7 @@ func TestAPIServerReachesTheProcess(t *testing.T) {
 	}
 }
 
-func TestKilledProcessIsStartedAgain(t *testing.T) {
+func TestKilledProcessIsRestarted(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	h := start(t, options(t, namespace))
@@ -516,7 +516,7 @@ func TestKilledProcessIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestProcessThatCannotStartSaysWhy(t *testing.T) {
+func TestReasonOfAProcessThatCannotStart(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	h := start(t, options(t, namespace))
@@ -530,8 +530,9 @@ func TestProcessThatCannotStartSaysWhy(t *testing.T) {
 	})
 }
 
-// TestPodStaysUntilItsProcessHasEnded: with the pod, its token would be gone.
-func TestPodStaysUntilItsProcessHasEnded(t *testing.T) {
+// TestPodExistsUntilItsProcessHasExited deletes a pod whose process needs time to exit: its token is valid as long as
+// the pod exists.
+func TestPodExistsUntilItsProcessHasExited(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	h := start(t, options(t, namespace))
@@ -540,16 +541,16 @@ func TestPodStaysUntilItsProcessHasEnded(t *testing.T) {
 	patch(t, namespace, `{"spec": {"replicas": 0}}`)
 	sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool {
 		if p == nil && alive(process.PID) {
-			t.Error("the pod is gone, and its process is not")
+			t.Error("the pod was removed before its process exited")
 		}
 		return p == nil
 	})
 	if log, _ := os.ReadFile(process.Log); !strings.HasSuffix(string(log), "good bye\n") {
-		t.Errorf("it had no time to end: %q", log)
+		t.Errorf("the process was killed before it exited: %q", log)
 	}
 }
 
-func TestProcessHasItsGraceAlsoWithoutItsPod(t *testing.T) {
+func TestProcessOfAForciblyDeletedPodHasItsGracePeriod(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	h := start(t, options(t, namespace))
@@ -563,11 +564,11 @@ func TestProcessHasItsGraceAlsoWithoutItsPod(t *testing.T) {
 		return !slices.ContainsFunc(all, func(p hostpods.HostProcess) bool { return p.Pod == process.Pod })
 	})
 	if log, _ := os.ReadFile(process.Log); !strings.HasSuffix(string(log), "good bye\n") {
-		t.Errorf("it had no time to end: %q", log)
+		t.Errorf("the process was killed before it exited: %q", log)
 	}
 }
 
-func TestProcessThatDoesNotEndIsKilledAfterItsGrace(t *testing.T) {
+func TestProcessIsKilledAfterItsGracePeriod(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	h := start(t, options(t, namespace))
@@ -580,11 +581,11 @@ func TestProcessThatDoesNotEndIsKilledAfterItsGrace(t *testing.T) {
 	sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool {
 		return p != nil && !isReady(p)
 	})
-	asked := time.Now()
+	stopped := time.Now()
 	patch(t, namespace, `{"spec": {"replicas": 0}}`)
 	awaitProcesses(t, h, func(all []hostpods.HostProcess) bool { return len(all) == 0 })
-	if took := time.Since(asked); took < time.Second || alive(process.PID) {
-		t.Errorf("it was gone after %s, alive: %t", took, alive(process.PID))
+	if took := time.Since(stopped); took < time.Second || alive(process.PID) {
+		t.Errorf("the pod was removed after %s, want at least 1s; its process runs: %t", took, alive(process.PID))
 	}
 }
 
@@ -595,7 +596,7 @@ func TestSimulatedPodsStaySimulated(t *testing.T) {
 	for _, meta := range []metav1.ObjectMeta{
 		{GenerateName: "other-", Namespace: namespace, Labels: map[string]string{"app": "other"}},
 		{
-			GenerateName: "told-",
+			GenerateName: "annotated-",
 			Namespace:    namespace,
 			Labels:       map[string]string{"app": "web"},
 			Annotations:  map[string]string{"sandbox.runlevel.dev/pod": "run"},
@@ -606,15 +607,15 @@ func TestSimulatedPodsStaySimulated(t *testing.T) {
 			ObjectMeta: meta,
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/web:1"}}},
 		}
-		made, err := cluster.Client(t).CoreV1().Pods(meta.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+		created, err := cluster.Client(t).CoreV1().Pods(meta.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		sandboxtest.Await(t, cluster, pods, meta.Namespace+"/"+made.Name, func(p *corev1.Pod) bool {
+		sandboxtest.Await(t, cluster, pods, meta.Namespace+"/"+created.Name, func(p *corev1.Pod) bool {
 			return p != nil && isReady(p)
 		})
 	}
 	if all := h.Processes(); len(all) > 0 {
-		t.Errorf("there are processes for them: %+v", all)
+		t.Errorf("got processes %+v, want none", all)
 	}
 }

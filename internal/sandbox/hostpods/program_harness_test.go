@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// programEnv makes the test binary the program that pods of these tests run. It serves where its first argument
-// says, until it is asked to end.
+// programEnv makes the test binary the program of the pods in these tests. It listens at the address of its first
+// argument until SIGTERM.
 const programEnv = "RUNLEVEL_TEST_PROGRAM"
 
-// A self is what the program says of itself.
+// A self is the report of the program about itself.
 type self struct {
 	Args   []string
 	Env    map[string]string

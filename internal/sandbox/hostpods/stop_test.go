@@ -21,7 +21,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// ownerEnv makes the test binary run the pods of that namespace, and print the process's number.
+// ownerEnv makes the test binary run the pods of that namespace, and print the ID of the first process.
 const ownerEnv = "RUNLEVEL_TEST_OWNER"
 
 func beOwner() {
@@ -49,7 +49,7 @@ func beOwner() {
 
 func TestKilledRunnerLeavesNoProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells children of their parent's death")
+		t.Skip("only Linux signals the death of a parent to its children")
 	}
 	t.Parallel()
 	namespace := cluster.Namespace(t)
@@ -70,23 +70,23 @@ func TestKilledRunnerLeavesNoProcess(t *testing.T) {
 	_ = owner.Wait()
 	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "ready")))
 	if err != nil {
-		t.Fatalf("the runner says %q", line)
+		t.Fatalf("the runner prints %q, want a process ID", line)
 	}
 	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) {
 			return !alive(pid), nil
 		}); err != nil {
-		t.Errorf("process %d lives on: %v", pid, err)
+		t.Errorf("process %d still runs: %v", pid, err)
 	}
 
-	// The next runner carries on with the pod.
+	// The next runner takes over the pod.
 	after := awaitReady(t, start(t, options(t, namespace)), 1)[0]
 	if after.PID == pid {
-		t.Errorf("%+v is said to run", after)
+		t.Errorf("got %+v, want a new process", after)
 	}
 }
 
-func TestStopLeavesNothing(t *testing.T) {
+func TestStopRemovesProcessesAndFolders(t *testing.T) {
 	t.Parallel()
 	namespace, client := cluster.Namespace(t), cluster.Client(t)
 	o := options(t, namespace)
@@ -98,14 +98,14 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 	for _, process := range processes {
 		if alive(process.PID) {
-			t.Errorf("process %d lives on", process.PID)
+			t.Errorf("process %d still runs", process.PID)
 		}
 		sandboxtest.Await(t, cluster, pods, namespace+"/"+process.Pod, func(p *corev1.Pod) bool {
 			return p != nil && !isReady(p)
 		})
 	}
-	if left, err := os.ReadDir(o.Folder + "/pods"); err != nil || len(left) > 0 {
-		t.Errorf("folders with tokens are left: %v, %v", left, err)
+	if folders, err := os.ReadDir(o.Folder + "/pods"); err != nil || len(folders) > 0 {
+		t.Errorf("folders with tokens remain: %v, %v", folders, err)
 	}
 	policies, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().List(t.Context(),
 		metav1.ListOptions{})
@@ -114,7 +114,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 	for _, policy := range policies.Items {
 		if strings.Contains(policy.Spec.MatchConditions[0].Expression, namespace) {
-			t.Errorf("the admission policy %s is left", policy.Name)
+			t.Errorf("the admission policy %s remains", policy.Name)
 		}
 	}
 	if err := client.AppsV1().Deployments(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {

@@ -34,8 +34,8 @@ import (
 )
 
 const (
-	serveEnv  = "RUNLEVEL_TEST_SERVE"  // makes this program serve in a container
-	mortalEnv = "RUNLEVEL_TEST_MORTAL" // makes this program own a sandbox with the image of that archive
+	serveEnv  = "RUNLEVEL_TEST_SERVE"  // this program serves in a container
+	mortalEnv = "RUNLEVEL_TEST_MORTAL" // this program owns a sandbox with the image of that archive
 
 	imageName = "registry.example/test:1"
 )
@@ -206,7 +206,7 @@ func runOnEachNode(t *testing.T, client kubernetes.Interface, folder string) {
 	})
 }
 
-// expectNothingLeft fails the test if a sandbox's nodes have left something on this machine.
+// expectNothingLeft fails the test if something of a sandbox's nodes remains on this machine.
 func expectNothingLeft(t *testing.T, number, folder string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/mounts")
@@ -214,21 +214,21 @@ func expectNothingLeft(t *testing.T, number, folder string) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(mounts), folder) {
-		t.Errorf("mounts are left:\n%s", mounts)
+		t.Errorf("mounts remain:\n%s", mounts)
 	}
 	for _, pattern := range []string{
 		folder, "/run/netns/runlevel" + number + "-*", "/sys/class/net/runlevel" + number,
 		"/sys/class/net/rl" + number + "-*",
 		"/sys/fs/cgroup/runlevel" + number, "/sys/fs/cgroup/*/runlevel" + number,
 	} {
-		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
-			t.Errorf("left: %v, %v", left, err)
+		if remaining, err := filepath.Glob(pattern); err != nil || len(remaining) > 0 {
+			t.Errorf("%v, %v remain", remaining, err)
 		}
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range processes {
 		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), folder) {
-			t.Errorf("a process is left: %q", line)
+			t.Errorf("a process still runs: %q", line)
 		}
 	}
 }
@@ -265,15 +265,15 @@ func TestPodsOnTwoNodes(t *testing.T) {
 	folder, number := folderOf(t, s.Logs)
 	client := kubernetes.NewForConfigOrDie(s.Config)
 	runOnEachNode(t, client, t.TempDir())
-	seen := map[string]bool{}
+	answers := map[string]bool{}
 	sandboxtest.Eventually(t, "the Service answers from both nodes", func(ctx context.Context) bool {
 		answer, err := client.CoreV1().RESTClient().Get().AbsPath(
 			"/api/v1/namespaces/default/services/web:8080/proxy/",
 		).DoRaw(ctx)
 		if err == nil {
-			seen[string(answer)] = true
+			answers[string(answer)] = true
 		}
-		return seen["node-0"] && seen["node-1"]
+		return answers["node-0"] && answers["node-1"]
 	})
 	pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -303,7 +303,7 @@ func expectVolume(t *testing.T, client kubernetes.Interface) {
 	}
 	for _, node := range []string{"node-0", "node-1"} {
 		if _, err := os.Stat(filepath.Join(volumes.Items[0].Spec.HostPath.Path, node)); err != nil {
-			t.Error("the volume has no file of a pod:", err)
+			t.Error("the file of a pod in the volume:", err)
 		}
 	}
 }
@@ -332,7 +332,7 @@ func expectNames(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-// expectPulls pulls an image from the registry of the sandbox, and runs one that was made of a folder.
+// expectPulls pulls an image from the registry of the sandbox, and runs the image of a folder.
 func expectPulls(t *testing.T, s *sandbox.Sandbox, client kubernetes.Interface) {
 	t.Helper()
 	pulled, err := name.NewTag(s.Registry+"/tools/web:2", name.Insecure)
@@ -366,7 +366,8 @@ func expectPulls(t *testing.T, s *sandbox.Sandbox, client kubernetes.Interface) 
 	expectRefusedPull(t, client)
 }
 
-// expectRefusedPull has a container runtime ask the proxy, with its credentials, for an image of a link-local address.
+// expectRefusedPull has a container runtime request an image from a link-local address, through the proxy and with its
+// credentials.
 func expectRefusedPull(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -389,13 +390,13 @@ func expectRefusedPull(t *testing.T, client kubernetes.Interface) {
 		return message != ""
 	})
 	if !strings.Contains(message, "registries on the loopback or at link-local addresses are refused") {
-		t.Errorf("the pull of an image of a link-local address: %s", message)
+		t.Errorf("the message of a pull from a link-local address is %q, want a refusal", message)
 	}
 }
 
-// TestKillLeavesNothingBehind kills the owner of nodes whose pods run: the next look at the sandboxes removes them, and
-// not the folders of this machine that the pods have mounted.
-func TestKillLeavesNothingBehind(t *testing.T) {
+// TestNodesOfAKilledOwnerAreRemoved kills the owner of nodes whose pods run: the next command that lists sandboxes
+// removes the nodes, but not the folders of this machine that the pods have mounted.
+func TestNodesOfAKilledOwnerAreRemoved(t *testing.T) {
 	sandboxtest.NeedRealNodes(t)
 	precious := t.TempDir()
 	if err := os.WriteFile(filepath.Join(precious, "file"), nil, 0o600); err != nil {
@@ -426,12 +427,12 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 	}
 	expectNothingLeft(t, number, folder)
 	if _, err := os.Stat(filepath.Join(precious, "file")); err != nil {
-		t.Error("a folder that was mounted is not as before:", err)
+		t.Error("the file of a mounted folder:", err)
 	}
 }
 
-// TestFullInotifyTable has containerd run in a user namespace without inotify instances: the error is containerd's own,
-// and says which limit to raise. The kubelet, which could only report that it finds no service, is not started.
+// TestFullInotifyTable runs containerd in a user namespace without inotify instances: the error is containerd's own,
+// and names the limit to raise. The kubelet, which could only report that it finds no service, is not started.
 func TestFullInotifyTable(t *testing.T) {
 	sandboxtest.NeedRealNodes(t)
 	containerd, err := exec.LookPath("containerd")
@@ -450,7 +451,7 @@ exec unshare --user --map-root-user \
 	s, err := sandbox.Start(t.Context(), sandbox.Options{RealNodes: 1})
 	if err == nil {
 		_ = s.Stop()
-		t.Fatal("the sandbox starts")
+		t.Fatal("Start succeeded")
 	}
 	for _, want := range []string{
 		`start the container runtime of node-0: the CRI service is not loaded: raise the limit of inotify instances, ` +
@@ -462,6 +463,6 @@ exec unshare --user --map-root-user \
 		}
 	}
 	if strings.Contains(err.Error(), "kubelet") {
-		t.Errorf("it blames the kubelet: %v", err)
+		t.Errorf("the error mentions the kubelet: %v", err)
 	}
 }

@@ -23,8 +23,8 @@ var cluster = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// TestNames resolves names of each kind of Service, over UDP and TCP.
-func TestNames(t *testing.T) {
+// TestServiceNames resolves names of each kind of Service, over UDP and TCP.
+func TestServiceNames(t *testing.T) {
 	server, err := clusterdns.Serve(t.Context(), netip.MustParseAddr("127.0.0.1"), cluster.Client(t))
 	if err != nil {
 		t.Fatal(err)
@@ -58,12 +58,12 @@ func TestNames(t *testing.T) {
 		}
 	}
 	if got := query(t, "udp", server.UDPPort, "registry.example.", dns.TypeA); got != "NXDOMAIN" {
-		t.Errorf("a name outside of the cluster is %q", got)
+		t.Errorf("a name outside of the cluster is %q, want NXDOMAIN", got)
 	}
 }
 
-// TestLongAnswer is cut by UDP, and whole by TCP.
-func TestLongAnswer(t *testing.T) {
+// TestLongAnswerIsTruncatedByUDP requests many addresses, over UDP and TCP.
+func TestLongAnswerIsTruncatedByUDP(t *testing.T) {
 	client, namespace := cluster.Client(t), cluster.Namespace(t)
 	server, err := clusterdns.Serve(t.Context(), netip.MustParseAddr("127.0.0.1"), client)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestLongAnswer(t *testing.T) {
 		reply, _, err := (&dns.Client{Net: network}).ExchangeContext(t.Context(), question,
 			fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil || reply.Truncated != (network == "udp") || (len(reply.Answer) == 60) == reply.Truncated {
-			t.Errorf("by %s: %v, %v", network, reply, err)
+			t.Errorf("%s: got %v, %v; want 60 answers, truncated by UDP only", network, reply, err)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func query(t *testing.T, network string, port int, name string, kind uint16) str
 	return strings.Join(all, " ")
 }
 
-// createServices creates Services of each kind, and returns the address of the one that has one.
+// createServices creates Services of each kind, and returns the address of the Service web.
 func createServices(t *testing.T, namespace string) string {
 	t.Helper()
 	services := cluster.Client(t).CoreV1().Services(namespace)

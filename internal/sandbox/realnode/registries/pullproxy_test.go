@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/relay"
 )
 
-// machineAddress returns an address of this machine that is not on the loopback: the one from which it would leave this
-// network. Nothing is sent.
+// machineAddress returns an address of this machine outside the loopback: the source address of packets to other
+// networks. It sends nothing.
 func machineAddress(t *testing.T) string {
 	t.Helper()
 	connection, err := net.Dial("udp4", "192.0.2.1:9")
@@ -27,7 +27,7 @@ func machineAddress(t *testing.T) string {
 }
 
 // startRegistries starts a server without TLS and one with it at an address. They answer with the path, and with the
-// credentials for a proxy, which a registry does not need to know.
+// credentials for a proxy, which a registry must not receive.
 func startRegistries(t *testing.T, address string) (plain, secure *httptest.Server) {
 	t.Helper()
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,8 +47,8 @@ func startRegistries(t *testing.T, address string) (plain, secure *httptest.Serv
 	return plain, secure
 }
 
-// TestPullProxy connects container runtimes with registries, with and without TLS. It refuses pods, which do not have
-// the credentials, and destinations on the loopback and of the link, by address and by name.
+// TestPullProxy connects container runtimes with registries, with and without TLS. The proxy refuses pods, which do
+// not have the credentials, and loopback and link-local destinations, by address and by name.
 func TestPullProxy(t *testing.T) {
 	plain, secure := startRegistries(t, machineAddress(t))
 	plainHere, secureHere := startRegistries(t, "127.0.0.1")
@@ -95,14 +95,14 @@ func TestPullProxy(t *testing.T) {
 			transport.Proxy, transport.TLSClientConfig.ServerName = http.ProxyURL(proxy), "example.com"
 			if got := get(transport, test.registry+"/v2/"); !strings.Contains(got, test.want) ||
 				strings.Contains(got, "Basic") {
-				t.Errorf("%q, want %q", got, test.want)
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-// TestPullsThroughTheProxyOfThisMachine go to that proxy, but not those of names of the loopback, which the proxy might
-// resolve as its own.
+// TestPullsThroughTheProxyOfThisMachine checks that pulls go to that proxy, except for names on the loopback, which
+// the proxy might resolve as its own.
 func TestPullsThroughTheProxyOfThisMachine(t *testing.T) {
 	for destination, want := range map[string]string{"registry.invalid:443": "407", "localhost:443": "are refused",
 		"169.254.169.254:443": "are refused"} {
@@ -113,7 +113,7 @@ func TestPullsThroughTheProxyOfThisMachine(t *testing.T) {
 		through := func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }
 		if connection, err := dialRegistry(t.Context(), destination, through); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, %v; want %s", destination, connection, err, want)
+			t.Errorf("dial %s: %v, %v; want %s", destination, connection, err, want)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func get(transport *http.Transport, url string) string {
 	return string(text)
 }
 
-// TestTunnelThroughTheProxyOfThisMachine reaches a target through a proxy that wants a password.
+// TestTunnelThroughTheProxyOfThisMachine reaches a target through a proxy that requires a password.
 func TestTunnelThroughTheProxyOfThisMachine(t *testing.T) {
 	target := httptest.NewServer(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }),
@@ -143,7 +143,7 @@ func TestTunnelThroughTheProxyOfThisMachine(t *testing.T) {
 	defer target.Close()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Proxy-Authorization") != "Basic YW5hOnNlY3JldA==" {
-			http.Error(w, "who is it", http.StatusProxyAuthRequired)
+			http.Error(w, "no password", http.StatusProxyAuthRequired)
 			return
 		}
 		relay.Connect(w, r, func(ctx context.Context, target string) (net.Conn, error) {
