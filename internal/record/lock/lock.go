@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
@@ -49,6 +50,11 @@ type Lock struct {
 	Release   string
 	// Now returns the time, preferably of the server's clock. Nil means this machine's clock.
 	Now func() time.Time
+}
+
+// New returns the lock of a release whose record is in a namespace, by the clock of the API server.
+func New(c *cluster.Cluster, namespace, release string) Lock {
+	return Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now}
 }
 
 // Name returns the name of a release's Lease, and of its record.

@@ -42,7 +42,7 @@ func Check(ctx context.Context, c *cluster.Cluster, namespace, release string,
 		}
 	}
 	isPartial := newest != nil && newest.State == record.Partial
-	held, err := lock.Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now}.Holder(ctx)
+	held, err := lock.New(c, namespace, release).Holder(ctx)
 	if err != nil {
 		return "", err
 	}

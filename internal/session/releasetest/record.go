@@ -62,12 +62,7 @@ func (r *ResultRecorder) Record(ctx context.Context, release string, report *Rep
 
 // write notes the results in the record, which is read again under the lock.
 func (r *ResultRecorder) write(ctx context.Context, store *record.Store, report *Report) error {
-	hold, err := lock.Lock{
-		Client:    r.Cluster.Client,
-		Namespace: r.Namespace,
-		Release:   report.Release,
-		Now:       r.Cluster.Now,
-	}.Acquire(ctx, lock.Options{})
+	hold, err := lock.New(r.Cluster, r.Namespace, report.Release).Acquire(ctx, lock.Options{})
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (r *Reader) KnownRecords(ctx context.Context, release string) ([]*record.Re
 
 // Lock returns the lock of a release.
 func (r *Reader) Lock(release string) lock.Lock {
-	return lock.Lock{Client: r.Cluster.Client, Namespace: r.Namespace, Release: release, Now: r.Cluster.Now}
+	return lock.New(r.Cluster, r.Namespace, release)
 }
 
 // named returns a name after a space; "" if there is none.

@@ -61,7 +61,7 @@ func (s shop) measure(do func(shop)) (time.Duration, int64) {
 	return time.Since(began), sent.Load()
 }
 
-// deleteBare deletes what the plan of an uninstall has.
+// deleteBare deletes the objects of the plan of an uninstall.
 func deleteBare(s shop) {
 	s.Helper()
 	c := s.connect()

@@ -19,7 +19,7 @@ import (
 // KeepAnnotation is the annotation of an object that an uninstall keeps, with the value "true".
 const KeepAnnotation = "runlevel.dev/keep"
 
-// A KeepReason is why an object is kept.
+// A KeepReason is the reason why an uninstall keeps an object.
 type KeepReason string
 
 // The reasons.
@@ -28,12 +28,12 @@ const (
 	KeptByAnnotation KeepReason = "Annotated"           // it has KeepAnnotation
 	KeptData         KeepReason = "Data"                // it is a volume, or the claim of one
 	KeptTakenOver    KeepReason = "TakenOver"           // another manager or release has it
-	KeptHolder       KeepReason = "HoldsKeptObjects"    // a kept object would end with it
-	KeptForOthers    KeepReason = "HoldsForeignObjects" // objects that are not the release's would end with it
-	KeptUnclear      KeepReason = "NotKnown"            // it is not known whether others would end with it
+	KeptHolder       KeepReason = "HoldsKeptObjects"    // a kept object would be deleted with it
+	KeptForOthers    KeepReason = "HoldsForeignObjects" // foreign objects would be deleted with it
+	KeptUnclear      KeepReason = "NotKnown"            // the objects that would be deleted with it could not be listed
 )
 
-// A KeptObject is an object of the release that is not deleted.
+// A KeptObject is an object of the release that an uninstall keeps.
 type KeptObject struct {
 	Object  kinds.ID   `json:"object"`
 	Reason  KeepReason `json:"reason"`
@@ -55,7 +55,7 @@ func (p NamePattern) String() string { return p.text }
 func ParsePattern(text string) (NamePattern, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
-		return NamePattern{}, fmt.Errorf("%q names no object: write KIND/NAME or KIND/NAMESPACE/NAME", text)
+		return NamePattern{}, fmt.Errorf("%q does not name an object: write KIND/NAME or KIND/NAMESPACE/NAME", text)
 	}
 	kind, group, _ := strings.Cut(parts[0], ".")
 	p := NamePattern{text: text, id: kinds.ID{Kind: kind, Group: group, Name: parts[len(parts)-1]}}
@@ -75,18 +75,19 @@ func (p NamePattern) matches(head objectmeta.LiveMetadata) bool {
 		(p.id.Name == "*" || p.id.Name == head.ID.Name)
 }
 
-// names reports whether one of some patterns names an object.
-func names(patterns []NamePattern, head objectmeta.LiveMetadata) bool {
+// matchesAny reports whether one of the patterns matches an object.
+func matchesAny(patterns []NamePattern, head objectmeta.LiveMetadata) bool {
 	return slices.ContainsFunc(patterns, func(p NamePattern) bool { return p.matches(head) })
 }
 
-// A Choice is what a user wants to keep of a release, and what to delete that is kept otherwise.
+// A Choice selects the objects that a user wants to keep, and those that the user wants to delete although an uninstall
+// keeps them by default.
 type Choice struct {
 	Keep       []NamePattern
-	DeleteData []NamePattern // of those that are kept as data, or because of their annotation
+	DeleteData []NamePattern // of objects that hold data or have KeepAnnotation
 }
 
-// A selection is which of the labelled objects are deleted, and which are kept.
+// A selection divides labelled objects into those that are deleted and those that are kept.
 type selection struct {
 	deleted []objectmeta.LiveMetadata
 	kept    []KeptObject
@@ -96,8 +97,8 @@ type selection struct {
 type chooser struct {
 	release string
 	choice  Choice
-	applied *fingerprint.Cache // what the release has applied
-	kept    []KeptObject       // by an earlier decision
+	applied *fingerprint.Cache // the objects that the release has applied
+	kept    []KeptObject       // by earlier looks
 }
 
 // choose selects from objects with the label of any release. Objects of another release count if this one has applied
@@ -107,16 +108,16 @@ func (c *chooser) choose(labelled []objectmeta.LiveMetadata) selection {
 	for _, head := range labelled {
 		other, isOthers := head.OtherOwner(c.release)
 		isKept := slices.ContainsFunc(c.kept, func(kept KeptObject) bool { return kept.head.UID == head.UID })
-		switch reason, why := c.choice.reason(head); {
+		switch reason, message := c.choice.reason(head); {
 		case isKept:
 		case isOthers && c.applied.WasApplied(head.ID):
 			s.keep(head, KeptTakenOver, "release "+other+" has taken it over")
-		// the label is a copy
+		// A controller has copied the label.
 		case head.Release != c.release, head.Controller != "", head.ID.Kind == "Endpoints" && !head.IsApplied:
 		case !head.IsApplied:
-			s.keep(head, KeptTakenOver, "Runlevel owns no field of it: "+managersOf(head)+" has")
+			s.keep(head, KeptTakenOver, "all of its fields are owned by other managers: "+managersOf(head))
 		case reason != "":
-			s.keep(head, reason, why)
+			s.keep(head, reason, message)
 		default:
 			s.deleted = append(s.deleted, head)
 		}
@@ -130,14 +131,14 @@ func (c Choice) reason(head objectmeta.LiveMetadata) (KeepReason, string) {
 	isData := head.ID.Group == "" && (head.ID.Kind == "PersistentVolumeClaim" || head.ID.Kind == "PersistentVolume")
 	isAnnotated := head.Object().GetAnnotations()[KeepAnnotation] == "true"
 	switch {
-	case names(c.Keep, head):
-		return KeptByUser, "--keep names it"
-	case names(c.DeleteData, head):
+	case matchesAny(c.Keep, head):
+		return KeptByUser, "selected by --keep"
+	case matchesAny(c.DeleteData, head):
 		return "", ""
 	case isAnnotated:
 		return KeptByAnnotation, "its annotation " + KeepAnnotation + " is true"
 	case isData:
-		return KeptData, "it has data"
+		return KeptData, "it holds data"
 	default:
 		return "", ""
 	}
@@ -161,15 +162,15 @@ func (s *selection) keep(head objectmeta.LiveMetadata, reason KeepReason, messag
 	s.kept = append(s.kept, KeptObject{Object: head.ID, Reason: reason, Message: printable.Line(message), head: head})
 }
 
-// keepInstead keeps an object that was to be deleted.
+// keepInstead keeps an object that was selected for deletion.
 func (s *selection) keepInstead(head objectmeta.LiveMetadata, reason KeepReason, message string) {
 	s.deleted = slices.DeleteFunc(s.deleted, func(other objectmeta.LiveMetadata) bool { return other.UID == head.UID })
 	s.keep(head, reason, message)
 }
 
-// keepOwners keeps what a kept object would be deleted with: its Namespace, its definition, and its owners.
+// keepOwners keeps the Namespace, the definition and the owners of each kept object, which would be deleted with them.
 func (s *selection) keepOwners() {
-	for i := 0; i < len(s.kept); i++ { // it grows in the loop
+	for i := 0; i < len(s.kept); i++ { // the list grows in the loop
 		kept := s.kept[i].head
 		containers := objectmeta.Containers(kept.ID, kept.Resource)
 		for _, head := range slices.Clone(s.deleted) {
@@ -177,14 +178,14 @@ func (s *selection) keepOwners() {
 				return owner.UID == head.UID
 			})
 			if isOwner || slices.Contains(containers, head.ID) {
-				s.keepInstead(head, KeptHolder, kept.ID.String()+" is kept, and would be deleted with it")
+				s.keepInstead(head, KeptHolder, "deleting it would also delete "+kept.ID.String()+", which is kept")
 			}
 		}
 	}
 	slices.SortFunc(s.kept, func(a, b KeptObject) int { return kinds.Compare(a.Object, b.Object) })
 }
 
-// containers returns the Namespaces and definitions that are to be deleted.
+// containers returns the Namespaces and definitions that are selected for deletion.
 func (s *selection) containers() []objectmeta.LiveMetadata {
 	return slices.DeleteFunc(slices.Clone(s.deleted), func(head objectmeta.LiveMetadata) bool {
 		return !kinds.IsContainer(head.ID.GroupKind()) || head.Terminating
@@ -194,28 +195,29 @@ func (s *selection) containers() []objectmeta.LiveMetadata {
 // mostNamed bounds how many objects a message names.
 const mostNamed = 3
 
-// keepFor keeps Namespaces and definitions because of what would be left in them.
-func (s *selection) keepFor(remains map[types.UID]dependents.Remainder) {
+// keepFor keeps the Namespaces and definitions that contain other objects.
+func (s *selection) keepFor(remainders map[types.UID]dependents.Remainder) {
 	for _, head := range s.containers() {
-		left := remains[head.UID]
+		remainder := remainders[head.UID]
 		switch {
-		case len(left.Objects) > 0:
+		case len(remainder.Objects) > 0:
 			var found []string
-			for _, id := range left.Objects {
+			for _, id := range remainder.Objects {
 				found = append(found, id.String())
 			}
 			s.keepInstead(head, KeptForOthers,
-				fmt.Sprintf("%s would be deleted with it, which the release does not have: %s%s",
-					printable.Count(len(found), "object"), printable.Few(found, mostNamed), claimsHint(left.Objects)))
-		case left.Err != nil:
-			s.keepInstead(head, KeptUnclear, "it is not known what would be deleted with it: "+left.Err.Error())
+				fmt.Sprintf("deleting it would also delete %s that the release does not own: %s",
+					printable.Count(len(found), "object"), printable.Few(found, mostNamed))+
+					claimsHint(remainder.Objects))
+		case remainder.Err != nil:
+			s.keepInstead(head, KeptUnclear, "cannot find out what would be deleted with it: "+remainder.Err.Error())
 		}
 	}
 	s.keepOwners()
 }
 
-// claimsHint returns how the claims among the objects of a Namespace are deleted: StatefulSets make claims that no
-// release has.
+// claimsHint returns the command that deletes the claims among the objects of a Namespace. StatefulSets create
+// claims that do not have the label of the release.
 func claimsHint(objects []kinds.ID) string {
 	var claims []string
 	for _, id := range objects {
@@ -226,11 +228,11 @@ func claimsHint(objects []kinds.ID) string {
 	if len(claims) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; if nobody needs the data: kubectl delete persistentvolumeclaim -n %s %s, and uninstall again",
-		objects[0].Namespace, strings.Join(claims, " "))
+	command := "kubectl delete persistentvolumeclaim -n " + objects[0].Namespace + " " + strings.Join(claims, " ")
+	return fmt.Sprintf("; if the data is not needed, run %q, and uninstall again", command)
 }
 
-// unmatched returns the patterns that name none of some objects.
+// unmatched returns the patterns that do not match any of the objects.
 func unmatched(patterns []NamePattern, labelled []objectmeta.LiveMetadata) []string {
 	var texts []string
 	for _, p := range patterns {

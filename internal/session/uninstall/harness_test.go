@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(test.Run(m))
 }
 
-// patience is far longer than anything takes that is to succeed.
+// patience is far longer than an uninstall that succeeds takes.
 const patience = 5 * time.Minute
 
 // records is where the records of all these releases are.
@@ -67,7 +67,7 @@ func (s shop) connect() *cluster.Cluster {
 	return sandboxtest.Connect(s, s.config)
 }
 
-// apply applies files of it, in txtar.
+// apply applies files of the shop, in txtar.
 func (s shop) apply(files string, change ...func(*session.Options)) *session.Outcome {
 	s.Helper()
 	o := session.Options{Namespace: records, Apply: apply.Options{Timeout: patience}, Lock: lock.Options{Wait: true}}

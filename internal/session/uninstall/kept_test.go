@@ -51,7 +51,7 @@ func TestWhatIsKeptIsNotLost(t *testing.T) {
 		}
 	}
 	if !s.isLost() {
-		t.Error("a record that is lost later is not missed")
+		t.Error("a record that was deleted later is not reported as lost")
 	}
 }
 
@@ -74,8 +74,8 @@ func TestClaimsOfStatefulSetsAreNamed(t *testing.T) {
 		}
 	}
 	report := s.mustUninstall()
-	const want = "if nobody needs the data: kubectl delete persistentvolumeclaim -n NS data-db-0 data-db-1, and " +
-		"uninstall again"
+	const want = `if the data is not needed, run "kubectl delete persistentvolumeclaim -n NS data-db-0 data-db-1", ` +
+		"and uninstall again"
 	if len(report.Kept) != 1 || !strings.HasSuffix(s.text(report.Kept[0].Message), want) {
 		t.Errorf("kept %+v", report.Kept)
 	}

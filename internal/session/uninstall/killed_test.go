@@ -122,7 +122,8 @@ func startProxy(t *testing.T, serve func(http.Handler, http.ResponseWriter, *htt
 	return server.URL
 }
 
-// TestKilledAtEachWrite kills an uninstall at each of its writes, and runs it again: then all is gone.
+// TestKilledAtEachWrite kills an uninstall at each of its writes, and runs it again: the second run deletes all
+// objects.
 func TestKilledAtEachWrite(t *testing.T) {
 	undisturbed := newShop(t)
 	undisturbed.must(whole, unready)

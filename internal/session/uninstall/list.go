@@ -28,22 +28,24 @@ func (l *looker) kinds(ctx context.Context, p *Plan, isFound bool) ([]schema.Gro
 		return nil, err
 	}
 	for group := range unknown {
-		p.Notes = append(p.Notes, "objects of "+group+" are not looked for, since the API server can't list its kinds")
+		p.Notes = append(p.Notes, "objects of "+group+" are not searched: the API server can't list its kinds")
 	}
 	slices.Sort(p.Notes)
-	var of []schema.GroupKind
-	for _, in := range all {
-		if slices.Contains(in.Verbs, "list") && slices.Contains(in.Verbs, "delete") && in.Kind != "Event" {
-			of = append(of, in.GroupKind())
+	var deletable []schema.GroupKind
+	for _, resource := range all {
+		isDeletable := slices.Contains(resource.Verbs, "list") && slices.Contains(resource.Verbs, "delete")
+		if isDeletable && resource.Kind != "Event" {
+			deletable = append(deletable, resource.GroupKind())
 		}
 	}
-	return of, nil
+	return deletable, nil
 }
 
-// labelled returns the objects of some kinds that have the label of a release, and those that are tests of this one.
-func (l *looker) labelled(ctx context.Context, of, ofTests []schema.GroupKind) ([]objectmeta.LiveMetadata, error) {
-	scopes := inventory.Everywhere(of)
-	for _, kind := range of {
+// labelled returns the objects of some kinds that have the label of any release, and the tests of this release.
+func (l *looker) labelled(ctx context.Context, kindsToList, kindsOfTests []schema.GroupKind,
+) ([]objectmeta.LiveMetadata, error) {
+	scopes := inventory.Everywhere(kindsToList)
+	for _, kind := range kindsToList {
 		for _, namespace := range l.options.In {
 			scopes = append(scopes, inventory.Scope{Kind: kind, Namespace: namespace})
 		}
@@ -52,7 +54,7 @@ func (l *looker) labelled(ctx context.Context, of, ofTests []schema.GroupKind) (
 	if err != nil {
 		return nil, err
 	}
-	if err := l.unlisted(live); err != nil {
+	if err := l.checkListed(live); err != nil {
 		return nil, err
 	}
 	var all []objectmeta.LiveMetadata
@@ -60,22 +62,22 @@ func (l *looker) labelled(ctx context.Context, of, ofTests []schema.GroupKind) (
 		head, _ := live.Find(id)
 		all = append(all, head)
 	}
-	all = append(all, l.tests(ctx, ofTests)...)
+	all = append(all, l.tests(ctx, kindsOfTests)...)
 	slices.SortFunc(all, func(a, b objectmeta.LiveMetadata) int { return kinds.Compare(a.ID, b.ID) })
 	return all, nil
 }
 
-// testKinds are the kinds that tests have.
+// testKinds are the kinds of tests.
 var testKinds = []schema.GroupKind{kinds.Job, kinds.Pod}
 
-// tests returns the tests of the release that are left, as objects of the release. Those that may not be listed are
-// left out: the release does not need them.
-func (l *looker) tests(ctx context.Context, of []schema.GroupKind) []objectmeta.LiveMetadata {
+// tests returns the tests of the release that still exist, as objects of the release. It ignores kinds that the user
+// may not list: the release does not need its tests.
+func (l *looker) tests(ctx context.Context, kindsToList []schema.GroupKind) []objectmeta.LiveMetadata {
 	var found []objectmeta.LiveMetadata
 	options := metav1.ListOptions{LabelSelector: objectmeta.TestLabel + "=" + l.options.Release}
 	for _, kind := range testKinds {
 		in, err := l.cluster.FindKind(ctx, kind)
-		if err != nil || !slices.Contains(of, kind) {
+		if err != nil || !slices.Contains(kindsToList, kind) {
 			continue
 		}
 		add := func(object *metav1.PartialObjectMetadata) {
@@ -93,9 +95,9 @@ func (l *looker) tests(ctx context.Context, of []schema.GroupKind) []objectmeta.
 	return found
 }
 
-// unlisted returns an error if it is not known what the release has of a kind. A user who may not list a kind in the
-// whole cluster names the namespaces of the release.
-func (l *looker) unlisted(live *inventory.Inventory) error {
+// checkListed returns an error if the objects of a kind could not be listed. A user who may not list a kind in all
+// namespaces has to name the namespaces of the release.
+func (l *looker) checkListed(live *inventory.Inventory) error {
 	isKnown := func(kind schema.GroupKind) bool {
 		isCovered := func(namespace string) bool {
 			return live.Covers(kinds.NewID(kind, namespace, ""))
@@ -112,15 +114,15 @@ func (l *looker) unlisted(live *inventory.Inventory) error {
 	for _, kind := range unlisted {
 		texts = append(texts, kind.String())
 	}
-	message := fmt.Sprintf("it is not known which objects of %s release %s has", printable.Few(texts, mostNamed),
-		l.options.Release)
+	message := fmt.Sprintf("cannot find out which objects of %s belong to release %s",
+		printable.Few(texts, mostNamed), l.options.Release)
 	if apierrors.IsForbidden(live.ListError(unlisted[0])) {
-		message += "; who may not list them in the whole cluster names the namespaces of the release with --namespace"
+		message += "; if you may not list them in all namespaces, name those of the release with --namespace"
 	}
 	return &reason.Error{Reason: ReasonUnlisted, Message: message, Err: printable.Error(live.ListError(unlisted[0]))}
 }
 
-// read returns the metadata of an object; nil if it is gone.
+// read returns the metadata of an object; nil if the object does not exist.
 func (l *looker) read(ctx context.Context, id kinds.ID) (*objectmeta.LiveMetadata, error) {
 	in, err := l.cluster.FindOrGone(ctx, id.GroupKind())
 	if errors.Is(err, cluster.ErrNotServed) {

@@ -28,7 +28,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// A Plan is what an uninstall would delete, in order, and what it would keep.
+// A Plan lists the objects that an uninstall would delete, in order, and those that it would keep.
 type Plan struct {
 	Release string
 	Version string // of the newest update; "" if it is not known
@@ -53,12 +53,12 @@ func (p *Plan) Objects() []objectmeta.LiveMetadata {
 	return append(all, p.last...)
 }
 
-// chooser returns what decides, with what was decided before.
+// chooser returns a chooser that knows the earlier decisions.
 func (p *Plan) chooser(choice Choice) *chooser {
 	return &chooser{release: p.Release, choice: choice, applied: p.applied, kept: p.Kept}
 }
 
-// Counts returns how many objects of each kind are to be deleted.
+// Counts returns how many objects of each kind the uninstall would delete.
 func (p *Plan) Counts() kinds.ObjectCounts { return countsOf(p.Objects()) }
 
 // An UnknownReleaseError is returned for a release of which the cluster has nothing.
@@ -72,11 +72,11 @@ func (e *UnknownReleaseError) Error() string {
 		return fmt.Sprintf("the record of release %s is in namespace %s: use --record-namespace %s", e.Release,
 			strings.Join(e.Elsewhere, ", "), e.Elsewhere[0])
 	}
-	return fmt.Sprintf("there is no release %s: namespace %s has no record of it, and no object has its label",
+	return fmt.Sprintf("release %s not found: namespace %s does not have its record, and no object has its label",
 		e.Release, e.Namespace)
 }
 
-// A looker reads what the cluster has of a release.
+// A looker reads the record and the objects of a release.
 type looker struct {
 	cluster *cluster.Cluster
 	options Options
@@ -84,8 +84,8 @@ type looker struct {
 	seen    *Plan // by the user; nil for the first look
 }
 
-// Look returns what an uninstall would do. It changes nothing. It returns an error if a process applies the release or
-// keeps it in place, if rights are missing, or if it can't be found out what the release has.
+// Look returns the plan of an uninstall. It changes nothing. It returns an error if a process applies the release or
+// keeps it in place, if rights are missing, or if the objects of the release can't be listed.
 func Look(ctx context.Context, c *cluster.Cluster, o Options) (*Plan, error) {
 	l := &looker{cluster: c, options: o, store: record.NewStore(c.Client, o.Namespace, o.Release)}
 	if err := l.checkHolder(ctx); err != nil {
@@ -96,16 +96,11 @@ func Look(ctx context.Context, c *cluster.Cluster, o Options) (*Plan, error) {
 
 // lock returns the lock of the release.
 func (l *looker) lock() lock.Lock {
-	return lock.Lock{
-		Client:    l.cluster.Client,
-		Namespace: l.options.Namespace,
-		Release:   l.options.Release,
-		Now:       l.cluster.Now,
-	}
+	return lock.New(l.cluster, l.options.Namespace, l.options.Release)
 }
 
-// checkHolder returns an error if a process applies the release, for which the uninstall is not to wait, or keeps it in
-// place.
+// checkHolder returns an error if a process keeps the release in place, or applies it and the uninstall should not
+// wait.
 func (l *looker) checkHolder(ctx context.Context) error {
 	held, err := l.lock().Holder(ctx)
 	if err != nil {
@@ -120,11 +115,13 @@ func (l *looker) checkHolder(ctx context.Context) error {
 	switch {
 	case operator != nil && (isAlive && held.Keeps() || hasReplicas(operator)):
 		return &reason.Error{Reason: ReasonKept, Message: fmt.Sprintf(
-			`the operator, Deployment %s/%s, keeps release %s in place, and would apply again what is deleted: run "runlevel uninstall --operator" first, or scale it to 0 replicas`,
+			"the operator, Deployment %s/%s, keeps release %s in place and would recreate deleted objects: "+
+				`run "runlevel uninstall --operator" first, or scale it to 0 replicas`,
 			operator.GetNamespace(), operator.GetName(), l.options.Release)}
 	case isAlive && held.Keeps():
 		return &reason.Error{Reason: ReasonKept, Message: fmt.Sprintf(
-			`%s keeps release %s in place, and would apply again what is deleted: end it first ("apply --watch" ends with Ctrl-C, an operator with "runlevel uninstall --operator")`,
+			"%s keeps release %s in place and would recreate deleted objects: stop it first "+
+				`("apply --watch" ends with Ctrl-C, an operator with "runlevel uninstall --operator")`,
 			printable.Line(held.Name), l.options.Release)}
 	case isAlive && !l.options.Lock.Wait:
 		return &lock.HeldError{Release: l.options.Release, Holder: *held, Age: now.Sub(held.Since)}
@@ -138,7 +135,7 @@ func hasReplicas(deployment *unstructured.Unstructured) bool {
 	return !isSet || wanted > 0
 }
 
-// look reads the record and the objects of the release, and decides what is deleted.
+// look reads the record and the objects of the release, and decides which objects are deleted.
 func (l *looker) look(ctx context.Context) (*Plan, error) {
 	known, isFound, err := l.store.Load(ctx)
 	if err != nil {
@@ -156,11 +153,11 @@ func (l *looker) look(ctx context.Context) (*Plan, error) {
 	if l.seen != nil {
 		p.Kept = l.seen.Kept
 	}
-	of, err := l.kinds(ctx, p, isFound)
+	kindsToList, err := l.kinds(ctx, p, isFound)
 	if err != nil {
 		return nil, err
 	}
-	labelled, err := l.labelled(ctx, of, testKinds)
+	labelled, err := l.labelled(ctx, kindsToList, testKinds)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +169,7 @@ func (l *looker) look(ctx context.Context) (*Plan, error) {
 		return nil, &PatternError{Release: l.options.Release, Patterns: missed}
 	}
 	selected := p.chooser(l.options.Choice).choose(labelled)
-	if l.seen == nil { // else it is looked into when the turn of each comes
+	if l.seen == nil { // else deleteStage looks into each
 		if err := l.keepHolders(ctx, &selected); err != nil {
 			return nil, err
 		}
@@ -196,12 +193,12 @@ type PatternError struct {
 }
 
 func (e *PatternError) Error() string {
-	return fmt.Sprintf("release %s has no object %s: an object is named KIND/NAME or KIND/NAMESPACE/NAME", e.Release,
+	return fmt.Sprintf("release %s has no object %s: write KIND/NAME or KIND/NAMESPACE/NAME", e.Release,
 		strings.Join(e.Patterns, ", "))
 }
 
-// checkExists returns an error if the cluster has nothing of the release: no record, no Lease, and no object; or if the
-// record is in another namespace, with the lock.
+// checkExists returns an error if the release has no record, no Lease and no object, or if its record and its lock
+// are in another namespace.
 func (l *looker) checkExists(ctx context.Context, isFound bool, labelled []objectmeta.LiveMetadata) error {
 	if isFound {
 		return nil
@@ -220,9 +217,9 @@ func (l *looker) checkExists(ctx context.Context, isFound bool, labelled []objec
 	return &UnknownReleaseError{l.options.Release, l.options.Namespace, nil}
 }
 
-// keepHolders keeps the Namespaces and definitions that hold objects which are not to be deleted.
+// keepHolders keeps the Namespaces and definitions that contain objects which the uninstall does not delete.
 func (l *looker) keepHolders(ctx context.Context, s *selection) error {
-	remains, err := dependents.Remaining(ctx, l.cluster, s.containers(), s.deleted)
+	remainders, err := dependents.Remaining(ctx, l.cluster, s.containers(), s.deleted)
 	if err != nil {
 		return err
 	}
@@ -232,11 +229,11 @@ func (l *looker) keepHolders(ctx context.Context, s *selection) error {
 		return id == ofRecord || isSecret &&
 			l.copies().Has(types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
 	}
-	for uid, left := range remains {
-		left.Objects = slices.DeleteFunc(left.Objects, isOfRecord)
-		remains[uid] = left
+	for uid, remainder := range remainders {
+		remainder.Objects = slices.DeleteFunc(remainder.Objects, isOfRecord)
+		remainders[uid] = remainder
 	}
-	s.keepFor(remains)
+	s.keepFor(remainders)
 	return nil
 }
 
@@ -245,8 +242,8 @@ func (l *looker) copies() files.Store {
 	return files.Store{Cluster: l.cluster, Namespace: l.options.Namespace, Release: l.options.Release}
 }
 
-// pending returns the objects of deletes that the release has requested before and that are not done, except those with
-// its label.
+// pending returns the objects that do not have the label of the release and whose deletes, which the release has
+// requested before, are not done.
 func (l *looker) pending(ctx context.Context, known *record.Record,
 	labelled []objectmeta.LiveMetadata) ([]objectmeta.LiveMetadata, error) {
 	var found []objectmeta.LiveMetadata
@@ -256,8 +253,8 @@ func (l *looker) pending(ctx context.Context, known *record.Record,
 		})
 		switch {
 		case item.Seen.State == tombstone.Unknown:
-			return nil, fmt.Errorf("it is not known whether %s is gone, which the release has deleted: %w", item.ID,
-				item.Seen.Err)
+			return nil, fmt.Errorf("cannot find out whether %s, which the release has deleted, still exists: %w",
+				item.ID, item.Seen.Err)
 		case item.Seen.State != tombstone.Terminating || hasLabel:
 			continue
 		}
@@ -272,7 +269,7 @@ func (l *looker) pending(ctx context.Context, known *record.Record,
 	return found, nil
 }
 
-// splitNamespace takes the Namespace of the record out of the objects to be deleted.
+// splitNamespace returns the Namespace of the record apart from other objects.
 func splitNamespace(objects []objectmeta.LiveMetadata, namespace string) (others, last []objectmeta.LiveMetadata) {
 	for _, head := range objects {
 		if head.ID.GroupKind() == kinds.Namespace && head.ID.Name == namespace {
@@ -284,7 +281,7 @@ func splitNamespace(objects []objectmeta.LiveMetadata, namespace string) (others
 	return others, last
 }
 
-// addNotes adds what a user should know beside the objects.
+// addNotes adds the lifecycle hooks that do not run, and notes about an earlier uninstall and about missing objects.
 func (p *Plan) addNotes(labelled []objectmeta.LiveMetadata) {
 	for _, head := range labelled {
 		if head.IsOf(p.Release) && head.Object().GetAnnotations()[deploymenthook.Annotation] != "" {
@@ -293,13 +290,12 @@ func (p *Plan) addNotes(labelled []objectmeta.LiveMetadata) {
 	}
 	if p.Begun != nil {
 		p.Notes = append(p.Notes,
-			fmt.Sprintf("an uninstall of the release was begun at %s, and goes on",
-				p.Begun.Since.UTC().Format(time.RFC3339)))
+			"continues the uninstall that began at "+p.Begun.Since.UTC().Format(time.RFC3339))
 		return
 	}
 	if missing := p.applied.Missing(p.knownObjects(labelled)); missing > 0 {
 		p.Notes = append(p.Notes,
-			printable.Count(missing, "object")+" of the release are not there, or have lost its label: those stay")
+			printable.Count(missing, "object")+" of the release not found: objects that lost its label are not deleted")
 	}
 }
 

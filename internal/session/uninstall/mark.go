@@ -3,10 +3,10 @@ package uninstall
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
@@ -17,25 +17,21 @@ import (
 // lost. They keep their labels: a later uninstall finds them. A refused mark is a note, and holds nothing up.
 func (r *remover) markKept(ctx context.Context) error {
 	now := r.cluster.Now().UTC().Format(time.RFC3339)
-	var group errgroup.Group
-	group.SetLimit(deletesAtOnce)
+	var owned []objectmeta.LiveMetadata
 	for _, kept := range r.plan.Kept {
-		head := kept.head
-		if !head.IsOf(r.options.Release) {
-			continue
+		if kept.head.IsOf(r.options.Release) {
+			owned = append(owned, kept.head)
 		}
-		group.Go(func() error {
-			_, err := r.cluster.Patch(ctx, head.Resource, head.ID.Namespace, head.ID.Name, markOf(head, now))
-			if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				r.report.Notes = append(r.report.Notes, "status may report a lost record, since "+head.ID.String()+
-					" is kept and can't be marked: "+printable.Line(err.Error()))
-			}
-			return nil
-		})
 	}
-	_ = group.Wait()
+	forEach(owned, func(_ int, head objectmeta.LiveMetadata) {
+		_, err := r.cluster.Patch(ctx, head.Resource, head.ID.Namespace, head.ID.Name, markOf(head, now))
+		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.report.Notes = append(r.report.Notes, fmt.Sprintf(
+				"%s is kept and could not be marked, so status may report a lost record: %s", head.ID, printable.Line(err.Error())))
+		}
+	})
 	return context.Cause(ctx)
 }
 
@@ -46,8 +42,8 @@ func markOf(head objectmeta.LiveMetadata, now string) []byte {
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	mark := operation{"add", "/metadata/annotations/" + strings.ReplaceAll(objectmeta.UninstalledAnnotation, "/", "~1"),
-		now}
+	key := strings.ReplaceAll(objectmeta.UninstalledAnnotation, "/", "~1")
+	mark := operation{"add", "/metadata/annotations/" + key, now}
 	if len(head.Object().GetAnnotations()) == 0 {
 		mark = operation{"add", "/metadata/annotations", map[string]string{objectmeta.UninstalledAnnotation: now}}
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// mostFailures is how many objects that are left an event names.
+// mostFailures bounds how many of the remaining objects an event names.
 const mostFailures = 5
 
-// notifyBegun reports that the record has the uninstall.
+// notifyBegun reports that the uninstall has begun. The record was written before.
 func (r *remover) notifyBegun(ctx context.Context) {
 	r.recordID = r.store.UID()
 	event := r.event(notify.Begun)
@@ -19,7 +19,8 @@ func (r *remover) notifyBegun(ctx context.Context) {
 	r.notifier.Notify(ctx, r.options.Notify, r.recordID, event)
 }
 
-// notifyEnd reports the end of an uninstall that has begun. The event of one that is done is on a record that is gone.
+// notifyEnd reports the end of an uninstall that has begun. If all objects were deleted, the record of the event was
+// deleted, too.
 func (r *remover) notifyEnd(ctx context.Context) {
 	if r.recordID == "" {
 		return

@@ -20,12 +20,12 @@ type podOwners map[string]map[types.UID]bool
 
 // findPodOwners returns the owners of the pods of the workloads of a stage. The pods end after their workloads, and
 // until then they need their configuration and their rights.
-func (r *remover) findPodOwners(ctx context.Context, stage Stage) podOwners {
+func (r *remover) findPodOwners(ctx context.Context) podOwners {
 	owners := podOwners{}
-	if stage.Name != kinds.WorkloadStage.String() {
+	if r.stage.Name != kinds.WorkloadStage.String() {
 		return owners
 	}
-	for _, head := range stage.Objects {
+	for _, head := range r.stage.Objects {
 		if owners[head.ID.Namespace] == nil {
 			owners[head.ID.Namespace] = map[types.UID]bool{}
 		}
@@ -59,10 +59,10 @@ func (r *remover) ownedBy(ctx context.Context, kind schema.GroupKind, namespace 
 }
 
 // awaitPods waits until the pods of the workloads of a stage are deleted.
-func (r *remover) awaitPods(ctx context.Context, stage Stage, owners podOwners) error {
+func (r *remover) awaitPods(ctx context.Context, owners podOwners) error {
 	var pods []objectmeta.LiveMetadata
 	err := r.newWaiter(func(ctx context.Context) error {
-		r.reportPods(ctx, stage, pods)
+		r.reportPods(ctx, pods)
 		return nil
 	}).Until(ctx, func(ctx context.Context) (waiter.Result, error) {
 		for namespace, uids := range owners {
@@ -80,11 +80,11 @@ func (r *remover) awaitPods(ctx context.Context, stage Stage, owners podOwners) 
 }
 
 // reportPods reports why one of the pods still exists, and how many others do.
-func (r *remover) reportPods(ctx context.Context, stage Stage, pods []objectmeta.LiveMetadata) {
+func (r *remover) reportPods(ctx context.Context, pods []objectmeta.LiveMetadata) {
 	for _, left := range r.describe(ctx, pods[:1]) {
 		if len(pods) > 1 {
 			left.Message += "; " + printable.Count(len(pods)-1, "more pod")
 		}
-		r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: left.Message, Stage: stage.Name})
+		r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: left.Message})
 	}
 }

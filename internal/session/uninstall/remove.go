@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -24,7 +23,7 @@ import (
 )
 
 const (
-	deletesAtOnce = 16
+	requestsAtOnce = 16
 	// The pause between two looks at the objects of a stage is a tenth of the time that the stage has taken, within
 	// bounds.
 	pauseShare    = 10
@@ -39,21 +38,21 @@ const (
 // A remover deletes the objects of a release, stage by stage.
 type remover struct {
 	*looker
-	hold   *lock.Hold // nil once the record is gone
+	hold   *lock.Hold // nil after the record was deleted
 	plan   *Plan
 	report *Report
 
 	notifier *notify.Notifier
 	recordID types.UID // of the record's ConfigMap; "" until the uninstall has begun
 
-	deleted []objectmeta.LiveMetadata // gone, in order
-	current []objectmeta.LiveMetadata // of the stage: not gone
-	total   int                       // objects of the stage
-	left    int                       // objects of all stages that are not gone
+	stage   Stage                     // the current one
+	deleted []objectmeta.LiveMetadata // of all stages, in order
+	current []objectmeta.LiveMetadata // of the stage, that still exist
+	left    int                       // objects of all stages that still exist
 
 	mu        sync.Mutex
-	sent      map[types.UID]bool // the delete was accepted
-	failing   map[kinds.ID]error // the last refusal of a delete
+	sent      map[types.UID]bool // objects whose delete was accepted
+	failing   map[kinds.ID]error // why the last delete was refused
 	described map[kinds.ID]string
 }
 
@@ -71,16 +70,13 @@ func newRemover(l *looker, report *Report) *remover {
 // workloads are. Each look decides by the objects that exist: an object that was written or created again in between is
 // judged again, and a restart takes no other path.
 func (r *remover) deleteStage(ctx context.Context, stage Stage) error {
-	r.current, r.total = stage.Objects, len(stage.Objects)
-	r.emit(Event{Type: StageBegan, Stage: stage.Name})
-	owners, kinds := r.findPodOwners(ctx, stage), kindsOf(stage.Objects)
-	deletes := r.newWaiter(func(ctx context.Context) error { return r.reportWaits(ctx, stage) })
-	if err := deletes.Until(ctx, func(ctx context.Context) (waiter.Result, error) {
-		return r.deleteOnce(ctx, stage, kinds)
-	}); err != nil {
+	r.stage, r.current = stage, stage.Objects
+	r.emit(Event{Type: StageBegan})
+	owners := r.findPodOwners(ctx)
+	if err := r.newWaiter(r.reportWaits).Until(ctx, r.deleteOnce); err != nil {
 		return err
 	}
-	return r.awaitPods(ctx, stage, owners)
+	return r.awaitPods(ctx, owners)
 }
 
 // newWaiter returns a waiter for deletes. Its report is called while they do not end.
@@ -94,13 +90,11 @@ func (r *remover) newWaiter(report func(context.Context) error) waiter.Waiter {
 }
 
 // deleteOnce reads the objects of the stage, and requests the deletes that were not accepted before.
-func (r *remover) deleteOnce(
-	ctx context.Context, stage Stage, kinds []schema.GroupKind,
-) (waiter.Result, error) {
-	if err := r.observe(ctx, stage, kinds); err != nil {
+func (r *remover) deleteOnce(ctx context.Context) (waiter.Result, error) {
+	if err := r.observe(ctx); err != nil {
 		return waiter.Again, err
 	}
-	isAccepted, err := r.request(ctx, stage)
+	isAccepted, err := r.request(ctx)
 	switch {
 	case err != nil:
 		return waiter.Again, err
@@ -113,9 +107,10 @@ func (r *remover) deleteOnce(
 	}
 }
 
-// observe reads the objects of the stage, and decides which are still to be deleted.
-func (r *remover) observe(ctx context.Context, stage Stage, of []schema.GroupKind) error {
-	labelled, err := r.labelled(ctx, of, of)
+// observe reads the objects of the stage, and decides which still have to be deleted.
+func (r *remover) observe(ctx context.Context) error {
+	kinds := kindsOf(r.stage.Objects)
+	labelled, err := r.labelled(ctx, kinds, kinds)
 	if err != nil {
 		return err
 	}
@@ -127,40 +122,40 @@ func (r *remover) observe(ctx context.Context, stage Stage, of []schema.GroupKin
 		return err
 	}
 	for _, kept := range selected.kept[len(r.plan.Kept):] {
-		r.emit(Event{Type: ObjectKept, Object: kept.Object, Message: kept.Message, Stage: stage.Name})
+		r.emit(Event{Type: ObjectKept, Object: kept.Object, Message: kept.Message})
 	}
-	now, exists := selected.deleted, map[types.UID]bool{}
-	for _, head := range slices.Concat(labelled, now) {
+	remaining, exists := selected.deleted, map[types.UID]bool{}
+	for _, head := range slices.Concat(labelled, remaining) {
 		exists[head.UID] = true
 	}
-	var gone []objectmeta.LiveMetadata
+	var deleted []objectmeta.LiveMetadata
 	for _, head := range r.current {
 		if exists[head.UID] {
 			continue
 		}
-		switch found, err := r.confirmGone(ctx, head); {
+		switch found, err := r.confirmDeleted(ctx, head); {
 		case err != nil:
 			return err
 		case found == nil:
-			gone = append(gone, head)
+			deleted = append(deleted, head)
 		case found.Terminating:
-			now = append(now, *found)
+			remaining = append(remaining, *found)
 		default:
 			selected.keep(*found, KeptTakenOver, "its label "+objectmeta.ReleaseLabel+" was removed")
 		}
 	}
-	r.left += len(now) - len(r.current)
-	r.current, r.plan.Kept, r.report.Kept = now, selected.kept, selected.kept
-	r.deleted = append(r.deleted, gone...)
-	for _, head := range gone {
-		r.emit(Event{Type: ObjectDeleted, Object: head.ID, Stage: stage.Name})
+	r.left += len(remaining) - len(r.current)
+	r.current, r.plan.Kept, r.report.Kept = remaining, selected.kept, selected.kept
+	r.deleted = append(r.deleted, deleted...)
+	for _, head := range deleted {
+		r.emit(Event{Type: ObjectDeleted, Object: head.ID})
 	}
 	return nil
 }
 
-// confirmGone returns an object that was not listed any more, if it exists nevertheless: it may have lost its label. An
-// object whose delete was accepted, and that was never seen since, is gone.
-func (r *remover) confirmGone(ctx context.Context, head objectmeta.LiveMetadata) (*objectmeta.LiveMetadata, error) {
+// confirmDeleted returns an object that was not listed any more, if it still exists: it may have lost its label. An object
+// whose delete was accepted, and that was not seen since, does not exist.
+func (r *remover) confirmDeleted(ctx context.Context, head objectmeta.LiveMetadata) (*objectmeta.LiveMetadata, error) {
 	if r.sent[head.UID] && !head.Terminating {
 		return nil, nil
 	}
@@ -171,38 +166,27 @@ func (r *remover) confirmGone(ctx context.Context, head objectmeta.LiveMetadata)
 	return found, nil
 }
 
-// request requests the deletes that were not accepted before, of the objects as they were read. An object that was
-// written since is left for the next look. An error means that a delete is refused for good.
-func (r *remover) request(ctx context.Context, stage Stage) (isAny bool, err error) {
+// request requests the deletes that were not accepted before, of the objects as they were read. If an object was
+// written since, the next look decides about it. An error means that a delete is refused permanently.
+func (r *remover) request(ctx context.Context) (isAccepted bool, err error) {
 	unsent := slices.DeleteFunc(slices.Clone(r.current), func(head objectmeta.LiveMetadata) bool {
 		return r.sent[head.UID] || head.Terminating
 	})
-	var group errgroup.Group
-	group.SetLimit(deletesAtOnce)
-	for _, head := range unsent {
-		group.Go(func() error {
-			err := cluster.DeleteUnchanged(ctx, r.cluster, head.Resource, head.Object())
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			switch {
-			case err == nil, apierrors.IsNotFound(err):
-				r.sent[head.UID], isAny = true, true
-				delete(r.failing, head.ID)
-			case !apierrors.IsConflict(err) && ctx.Err() == nil:
-				if known := r.failing[head.ID]; known == nil || known.Error() != err.Error() {
-					r.emit(Event{
-						Type:    ObjectFailing,
-						Object:  head.ID,
-						Message: printable.Line(err.Error()),
-						Stage:   stage.Name,
-					})
-				}
-				r.failing[head.ID] = err
+	forEach(unsent, func(_ int, head objectmeta.LiveMetadata) {
+		err := cluster.DeleteUnchanged(ctx, r.cluster, head.Resource, head.Object())
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			r.sent[head.UID], isAccepted = true, true
+			delete(r.failing, head.ID)
+		case !apierrors.IsConflict(err) && ctx.Err() == nil:
+			if known := r.failing[head.ID]; known == nil || known.Error() != err.Error() {
+				r.emit(Event{Type: ObjectFailing, Object: head.ID, Message: printable.Line(err.Error())})
 			}
-			return nil
-		})
-	}
-	_ = group.Wait()
+			r.failing[head.ID] = err
+		}
+	})
 	for _, head := range r.current {
 		if err := r.failing[head.ID]; isFinal(err) {
 			return false, &reason.Error{
@@ -212,21 +196,34 @@ func (r *remover) request(ctx context.Context, stage Stage) (isAny bool, err err
 			}
 		}
 	}
-	return isAny, nil
+	return isAccepted, nil
 }
 
-// isFinal reports whether a refusal of a delete does not end by itself.
+// forEach calls a function for each object, for several at a time.
+func forEach(objects []objectmeta.LiveMetadata, call func(i int, head objectmeta.LiveMetadata)) {
+	var group errgroup.Group
+	group.SetLimit(requestsAtOnce)
+	for i, head := range objects {
+		group.Go(func() error {
+			call(i, head)
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// isFinal reports whether a delete that was refused can't succeed later.
 func isFinal(err error) bool {
 	return errors.Is(err, lock.ErrLost) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
 		apierrors.IsMethodNotSupported(err) || apierrors.IsBadRequest(err)
 }
 
-// reportWaits reports what the stage waits for, and records how many objects are left.
-func (r *remover) reportWaits(ctx context.Context, stage Stage) error {
+// reportWaits reports why objects of the stage still exist, and records how many do.
+func (r *remover) reportWaits(ctx context.Context) error {
 	for _, left := range r.describe(ctx, r.current) {
 		if r.described[left.Object] != left.Message {
 			r.described[left.Object] = left.Message
-			r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: left.Message, Stage: stage.Name})
+			r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: left.Message})
 		}
 	}
 	if r.hold == nil {
@@ -238,29 +235,22 @@ func (r *remover) reportWaits(ctx context.Context, stage Stage) error {
 	return nil
 }
 
-// describe returns the states of objects that are not gone, and what holds them.
+// describe returns the states of objects that still exist, and what holds them.
 func (r *remover) describe(ctx context.Context, objects []objectmeta.LiveMetadata) []LeftObject {
 	objects = objects[:min(len(objects), mostDescribed)]
 	described := make([]LeftObject, len(objects))
-	var group errgroup.Group
-	group.SetLimit(deletesAtOnce)
-	for i, head := range objects {
-		group.Go(func() error {
-			described[i] = LeftObject{Object: head.ID}
-			if refused := r.failing[head.ID]; refused != nil {
-				described[i].Message = "its delete is refused: " + printable.Line(refused.Error())
-				return nil
-			}
-			described[i].Message = tombstone.Observe(ctx, r.cluster, head.ID, head.UID).DescribeSince()
-			return nil
-		})
-	}
-	_ = group.Wait()
+	forEach(objects, func(i int, head objectmeta.LiveMetadata) {
+		described[i] = LeftObject{Object: head.ID}
+		if refused := r.failing[head.ID]; refused != nil {
+			described[i].Message = "its delete is refused: " + printable.Line(refused.Error())
+			return
+		}
+		described[i].Message = tombstone.Observe(ctx, r.cluster, head.ID, head.UID).DescribeSince()
+	})
 	return slices.DeleteFunc(described, func(left LeftObject) bool { return left.Message == "gone" })
 }
 
-// describeLeft reports the objects that are not gone: with their states those of the stage that has not ended, and the
-// names of the others.
+// describeLeft reports the objects that still exist: those of the current stage with their states.
 func (r *remover) describeLeft(ctx context.Context) {
 	r.report.Left = r.describe(ctx, r.current)
 	known := map[kinds.ID]bool{}
@@ -268,11 +258,11 @@ func (r *remover) describeLeft(ctx context.Context) {
 		known[left.Object] = true
 	}
 	for _, head := range r.plan.Objects() {
-		isGone := slices.ContainsFunc(r.deleted, func(gone objectmeta.LiveMetadata) bool {
-			return gone.UID == head.UID
+		isDeleted := slices.ContainsFunc(r.deleted, func(deleted objectmeta.LiveMetadata) bool {
+			return deleted.UID == head.UID
 		})
 		isKept := slices.ContainsFunc(r.plan.Kept, func(kept KeptObject) bool { return kept.Object == head.ID })
-		if !isGone && !isKept && !known[head.ID] {
+		if !isDeleted && !isKept && !known[head.ID] {
 			r.report.Left = append(r.report.Left,
 				LeftObject{Object: head.ID, Message: "its delete was not requested yet"})
 		}
@@ -281,7 +271,7 @@ func (r *remover) describeLeft(ctx context.Context) {
 
 // emit calls OnEvent, with the progress of the stage.
 func (r *remover) emit(event Event) {
-	event.Left, event.Total = len(r.current), r.total
+	event.Stage, event.Left, event.Total = r.stage.Name, len(r.current), len(r.stage.Objects)
 	if r.options.OnEvent != nil {
 		r.options.OnEvent(event)
 	}

@@ -19,7 +19,7 @@ import (
 // mostRights bounds how many missing rights a message names.
 const mostRights = 10
 
-// checkRights returns an error if rights are missing to delete what is to be deleted, and the record.
+// checkRights returns an error if rights to delete the objects or the record are missing.
 func (l *looker) checkRights(ctx context.Context, p *Plan) error {
 	missing, err := precondition.Lacking(ctx, l.cluster, l.rights(p))
 	if err != nil {
@@ -37,19 +37,13 @@ func (l *looker) checkRights(ctx context.Context, p *Plan) error {
 		texts = append(texts, printable.Line(text))
 	}
 	slices.Sort(texts)
+	if more := len(texts) - mostRights; more > 0 {
+		texts = append(texts[:mostRights], fmt.Sprintf("and %d more", more))
+	}
 	user := printable.Line(cmp.Or(cluster.UserOf(ctx, l.cluster).Username, "this account"))
 	return &reason.Error{Reason: ReasonDenied,
-		Message: fmt.Sprintf("%s may not do all that the uninstall of release %s needs, and nothing is deleted; "+
-			"missing: %s",
-			user, p.Release, strings.Join(append(texts[:min(len(texts), mostRights)], more(len(texts)-mostRights)...),
-				"; "))}
-}
-
-func more(n int) []string {
-	if n <= 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("and %d more", n)}
+		Message: fmt.Sprintf("%s lacks rights that the uninstall of release %s needs; nothing was deleted; missing: %s",
+			user, p.Release, strings.Join(texts, "; "))}
 }
 
 // A place is a resource in a namespace.

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Stage is the objects that are deleted at the same time. The next stage begins when they are gone.
+// A Stage has the objects that are deleted at the same time. The next stage begins when they do not exist any more.
 type Stage struct {
 	Name    string
 	Objects []objectmeta.LiveMetadata

@@ -1,12 +1,12 @@
-// Package uninstall removes a release from a cluster: the objects that it has applied, in the reverse order of need,
-// and then its record. What may be needed by others is kept: data, Namespaces with objects that the release does not
-// have, and what another manager has taken over.
+// Package uninstall removes a release from a cluster: first the objects that it has applied, users of an object
+// before the object, and then its record. It keeps data, Namespaces that contain other objects, and objects that
+// another manager has taken over.
 //
-// It removes no operator (package setup of internal/operator does), and runs no lifecycle hook. Which objects are
-// deleted (choose.go) and in which order (stages.go) is decided without requests.
+// It does not remove the operator (package setup of internal/operator does), and runs no lifecycle hooks. The
+// decisions about objects (choose.go) and their order (stages.go) need no requests.
 //
-// Look is the call to start from: it returns what would be deleted. Run deletes it, under the lock of the release, and
-// goes on where an earlier uninstall was killed. DryRun sends the deletes as dry runs.
+// Look is the call to start from: it returns the plan. Run deletes the objects, under the lock of the release, and
+// continues an uninstall that was killed. DryRun sends the deletes as dry runs.
 package uninstall
 
 import (
@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,13 +31,13 @@ import (
 
 // The reasons of this package's failures.
 const (
-	ReasonKept     = "ReleaseKeptInPlace" // a process would apply again what is deleted
-	ReasonUnlisted = "ReleaseNotListed"   // it is not known what the release has
+	ReasonKept     = "ReleaseKeptInPlace" // a process would recreate deleted objects
+	ReasonUnlisted = "ReleaseNotListed"   // the objects of the release can't be listed
 	ReasonDenied   = "UninstallDenied"    // rights are missing
-	// another version was applied since the user has seen what would be deleted
+	//  // another version was applied since the user has seen the plan
 	ReasonChanged = "ReleaseChanged"
-	ReasonRefused = "UninstallDeleteRefused" // the API server refuses a delete for good
-	ReasonTimeout = "UninstallTimeout"       // not all objects were gone in time
+	ReasonRefused = "UninstallDeleteRefused" // the API server refuses a delete permanently
+	ReasonTimeout = "UninstallTimeout"       // objects still existed after the timeout
 )
 
 // Options configure an uninstall.
@@ -59,10 +58,10 @@ type EventType string
 // The types of events.
 const (
 	StageBegan    EventType = "stage"
-	ObjectDeleted EventType = "deleted" // it is gone
-	ObjectWaiting EventType = "waiting" // it is terminating, for some time
-	ObjectFailing EventType = "failing" // its delete is refused
-	ObjectKept    EventType = "kept"    // it was to be deleted, and is to be kept now
+	ObjectDeleted EventType = "deleted" // the object does not exist any more
+	ObjectWaiting EventType = "waiting" // the object has been terminating for some time
+	ObjectFailing EventType = "failing" // the delete of the object is refused
+	ObjectKept    EventType = "kept"    // the object is kept, although the plan has deleted it
 )
 
 // An Event is one thing that happens in an uninstall.
@@ -71,7 +70,7 @@ type Event struct {
 	Object  kinds.ID
 	Message string
 	Stage   string // the stage that it belongs to
-	Left    int    // objects of the stage that are not gone
+	Left    int    // objects of the stage that still exist
 	Total   int    // objects of the stage
 }
 
@@ -80,11 +79,11 @@ type Report struct {
 	Release string             `json:"release"`
 	Version string             `json:"version,omitempty"`
 	DryRun  bool               `json:"dryRun,omitempty"`
-	Done    bool               `json:"done"`              // all that was to be deleted is gone, and so is the record
+	Done    bool               `json:"done"`              // the record and all objects of the plan were deleted
 	Counts  kinds.ObjectCounts `json:"counts"`            // of deleted
-	Deleted []kinds.ID         `json:"deleted,omitempty"` // objects that are gone, or would be deleted, in order
+	Deleted []kinds.ID         `json:"deleted,omitempty"` // or would be deleted, in order
 	Kept    []KeptObject       `json:"kept,omitempty"`
-	Left    []LeftObject       `json:"left,omitempty"`  // objects that are not gone
+	Left    []LeftObject       `json:"left,omitempty"`  // objects that still exist
 	Hooks   []kinds.ID         `json:"hooks,omitempty"` // Deployments with lifecycle hooks, none of which was run
 	Notes   []string           `json:"notes,omitempty"`
 	Seconds float64            `json:"seconds"`
@@ -94,13 +93,13 @@ type Report struct {
 	Err error `json:"-"`
 }
 
-// A LeftObject is an object that was to be deleted and is not gone.
+// A LeftObject is an object of the plan that still exists.
 type LeftObject struct {
 	Object  kinds.ID `json:"object"`
 	Message string   `json:"message"` // its state, and what holds it
 }
 
-// newReport returns a report of what is known before anything is deleted.
+// newReport returns the report of an uninstall that has not deleted anything yet.
 func newReport(p *Plan) *Report {
 	return &Report{Release: p.Release, Version: p.Version, Kept: p.Kept, Hooks: p.Hooks, Notes: p.Notes}
 }
@@ -118,8 +117,8 @@ func (r *Report) finish(began time.Time, deleted []objectmeta.LiveMetadata, err 
 	return r
 }
 
-// Run uninstalls a release. Seen is what the user has seen of it: if another version was applied since, nothing is
-// deleted.
+// Run uninstalls a release. Seen is the plan that the user has seen: if another version was applied since, Run
+// deletes nothing.
 func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *Plan) *Report {
 	began, report := time.Now(), newReport(seen)
 	l := &looker{cluster: c, options: o}
@@ -142,7 +141,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *Plan) *Report
 	if err = r.run(hold.Context(), seen); err != nil {
 		return report.finish(began, r.deleted, hold.Release(err))
 	}
-	if last := r.plan.last; len(last) > 0 { // no lock can be held in a Namespace that is terminating
+	if last := r.plan.last; len(last) > 0 { // a terminating Namespace can't have a lock
 		unlocked := newRemover(l, report)
 		unlocked.plan = r.plan
 		limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.Timeout, forever), errTimeout)
@@ -159,17 +158,11 @@ func DryRun(ctx context.Context, c *cluster.Cluster, p *Plan) *Report {
 	report.DryRun = true
 	objects := p.Objects()
 	refused := make([]error, len(objects))
-	var group errgroup.Group
-	group.SetLimit(deletesAtOnce)
-	for i, head := range objects {
-		group.Go(func() error {
-			if !head.Terminating {
-				refused[i] = c.DryRunDelete(ctx, head.Resource, head.ID.Namespace, head.ID.Name, head.UID)
-			}
-			return nil
-		})
-	}
-	_ = group.Wait()
+	forEach(objects, func(i int, head objectmeta.LiveMetadata) {
+		if !head.Terminating {
+			refused[i] = c.DryRunDelete(ctx, head.Resource, head.ID.Namespace, head.ID.Name, head.UID)
+		}
+	})
 	if ctx.Err() != nil {
 		return report.finish(began, nil, context.Cause(ctx))
 	}
@@ -207,7 +200,7 @@ func (r *remover) run(ctx context.Context, seen *Plan) error {
 		(before.Hash != now.Hash || !before.Started.Equal(&now.Started)) {
 		return &reason.Error{
 			Reason:  ReasonChanged,
-			Message: fmt.Sprintf("release %s was applied meanwhile: look again at what would be deleted", p.Release),
+			Message: fmt.Sprintf("release %s was applied in the meantime: read the plan again", p.Release),
 		}
 	}
 	r.plan, r.report.Kept, r.report.Hooks, r.report.Notes = p, p.Kept, p.Hooks, p.Notes
@@ -239,8 +232,8 @@ func (r *remover) deleteAll(ctx context.Context) error {
 	return nil
 }
 
-// end marks what is kept, and deletes the copies of the files, and then the record. A kill before the Lease is deleted
-// leaves a copy of the record in that.
+// end marks the kept objects, deletes the copies of the files, and then deletes the record. If the process is killed
+// before it deletes the Lease, the Lease still has a copy of the record.
 func (r *remover) end(ctx context.Context) error {
 	if err := r.markKept(ctx); err != nil {
 		return err
@@ -277,7 +270,7 @@ func (r *remover) interrupted(ctx context.Context, err error) error {
 		return err
 	}
 	return &reason.Error{Reason: ReasonTimeout,
-		Message: fmt.Sprintf("%s not gone after %s: run the uninstall again to go on when what holds them is resolved",
+		Message: fmt.Sprintf("%s not deleted after %s: resolve what holds them, and run the uninstall again",
 			printable.Count(r.left, "object"), r.options.Timeout)}
 }
 

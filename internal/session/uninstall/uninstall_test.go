@@ -154,7 +154,7 @@ func TestWhatOthersNeedIsKept(t *testing.T) {
 	if diff := cmp.Diff(wantLeft, s.remaining()); diff != "" || !s.isForgotten() {
 		t.Errorf("remaining (-want +got), forgotten: %t\n%s", s.isForgotten(), diff)
 	}
-	s.must(whole, unready) // which takes up what was kept
+	s.must(whole, unready) // adopts the kept objects
 	if known := s.record(); known == nil {
 		t.Error("the release has no record after another apply")
 	}
@@ -168,8 +168,8 @@ func TestANamespaceWithForeignObjectsIsKept(t *testing.T) {
 		strings.ReplaceAll(`{apiVersion: v1, kind: Secret, metadata: {name: theirs, namespace: NS}}`, "NS", s.name))
 	report := s.mustUninstall()
 	if len(report.Kept) != 1 ||
-		s.text(report.Kept[0].Message) != "1 object would be deleted with it, which the release does not have: "+
-			"Secret NS/theirs" {
+		s.text(report.Kept[0].Message) !=
+			"deleting it would also delete 1 object that the release does not own: Secret NS/theirs" {
 		t.Errorf("kept %+v", report.Kept)
 	}
 	if diff := cmp.Diff([]string{"Namespace NS"}, s.remaining()); diff != "" {
@@ -177,14 +177,14 @@ func TestANamespaceWithForeignObjectsIsKept(t *testing.T) {
 	}
 }
 
-// A finalizer that is not removed is named. The record has how far the uninstall is, and the next one goes on.
+// If a finalizer is not removed, the report names it. The record has the progress, and the next uninstall continues.
 func TestAHeldObject(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
 	s.hold(configOne)
 	report := s.uninstall(func(o *uninstall.Options) { o.Timeout = 2 * time.Second })
-	if report.Err == nil || report.Done || !strings.Contains(report.Err.Error(), "2 objects not gone after 2s") {
+	if report.Err == nil || report.Done || !strings.Contains(report.Err.Error(), "2 objects not deleted after 2s") {
 		t.Fatalf("%v", report.Err)
 	}
 	if len(report.Left) != 2 || !strings.Contains(report.Left[0].Message, "held by finalizer example.com/hold") {
@@ -194,12 +194,12 @@ func TestAHeldObject(t *testing.T) {
 		t.Errorf("record: %+v", known)
 	}
 	if err := s.apply(base).Err; err == nil || !strings.Contains(err.Error(), precondition.BeingUninstalled) {
-		t.Errorf("an apply of it: %v", err)
+		t.Errorf("an apply of the release: %v", err)
 	}
 	// which nothing else of the gate ends
 	keeping := s.apply(base, func(o *session.Options) { o.Keep = &keep.Options{} })
 	if keeping.Err == nil || !strings.Contains(keeping.Err.Error(), precondition.BeingUninstalled) {
-		t.Errorf("an apply of it, to keep it in place: %v", keeping.Err)
+		t.Errorf("an apply that keeps the release in place: %v", keeping.Err)
 	}
 	s.unhold(configOne)
 	s.mustUninstall()
@@ -208,7 +208,8 @@ func TestAHeldObject(t *testing.T) {
 	}
 }
 
-// An object that is written after it was read is read again: it may not be the release's any more, or is to be kept.
+// An object that is written after it was read is read again: the release may not own it any more, or a user may want to
+// keep it.
 func TestAnObjectThatIsWrittenMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -363,7 +364,7 @@ func TestARefusedDelete(t *testing.T) {
 	}
 }
 
-// Who may not delete all that is to be deleted deletes nothing.
+// A user who may not delete one of the objects deletes none.
 func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	var log deleteLog
@@ -377,7 +378,7 @@ func TestMissingRights(t *testing.T) {
 	})
 	grantReading(t, s.name)
 	s = s.through(log.note)
-	want := "system:serviceaccount:NS:user may not do all that the uninstall of release NS needs, and nothing is " +
+	want := "system:serviceaccount:NS:user lacks rights that the uninstall of release NS needs; nothing was " +
 		"deleted; missing: " +
 		"delete configmaps in namespace uninstall-records; delete leases.coordination.k8s.io in namespace " +
 		"uninstall-records; " +
@@ -444,7 +445,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 	s.mustUninstall()
 }
 
-// A process that keeps the release in place would apply again what is deleted.
+// A process that keeps the release in place would recreate deleted objects.
 func TestAKeptReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -467,7 +468,7 @@ func TestAKeptReleaseIsRefused(t *testing.T) {
 	s.mustUninstall()
 }
 
-// A name that means nothing would let an object be deleted that is to be kept.
+// If a pattern does not match an object, the uninstall could delete the object that the user wants to keep.
 func TestNamesThatMeanNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
