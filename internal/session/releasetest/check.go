@@ -22,7 +22,7 @@ import (
 // The reasons for which tests do not run.
 const (
 	ReasonUnknown  = "ReleaseUnknown"  // nothing was applied
-	ReasonApplying = "ReleaseApplying" // a process is at work
+	ReasonApplying = "ReleaseApplying" // a process applies the release
 	ReasonDenied   = "TestsDenied"     // rights are missing
 )
 
@@ -38,7 +38,8 @@ func Check(ctx context.Context, c *cluster.Cluster, namespace, release string,
 	if !found && newest == nil {
 		return "", &reason.Error{
 			Reason:  ReasonUnknown,
-			Message: fmt.Sprintf(`namespace %s has no record of a release %q: "runlevel list" lists those that there are`, namespace, release),
+			Message: fmt.Sprintf(`namespace %s has no record of a release %q: "runlevel list" lists the releases`,
+				namespace, release),
 		}
 	}
 	isPartial := newest != nil && newest.State == record.Partial
@@ -50,7 +51,7 @@ func Check(ctx context.Context, c *cluster.Cluster, namespace, release string,
 	if held != nil && !held.IsDead(now) && (isPartial || !held.Keeps()) {
 		return "", &reason.Error{
 			Reason:  ReasonApplying,
-			Message: fmt.Sprintf(`its tests can't run yet: "runlevel wait %s" waits until it is applied`, release),
+			Message: fmt.Sprintf(`tests can't run during an apply: "runlevel wait %s" waits for its end`, release),
 			Err:     &lock.HeldError{Release: release, Holder: *held, Age: now.Sub(held.Since)},
 		}
 	}
@@ -65,17 +66,17 @@ func Check(ctx context.Context, c *cluster.Cluster, namespace, release string,
 // them.
 func checkRights(ctx context.Context, c *cluster.Cluster, tests []*payload.Manifest) error {
 	var needed []precondition.NamedRight
-	places := map[string]bool{}
+	seen := map[string]bool{}
 	for _, m := range tests {
 		id, resource := m.ID(), schema.GroupResource{Group: kinds.Job.Group, Resource: "jobs"}
 		if id.Kind == "Pod" {
 			resource = schema.GroupResource{Resource: "pods"}
 		}
-		place := id.Namespace + "/" + resource.Resource
-		if places[place] {
+		key := id.Namespace + "/" + resource.Resource
+		if seen[key] {
 			continue
 		}
-		places[place] = true
+		seen[key] = true
 		for _, verb := range []string{"get", "list", "watch", "create", "delete"} {
 			right := precondition.Right{Verb: verb, Resource: resource, Namespace: id.Namespace}
 			needed = append(needed, precondition.NamedRight{Right: right, Names: []string{""}})

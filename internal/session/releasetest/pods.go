@@ -35,14 +35,14 @@ func (r *runner) describe(ctx context.Context, test *liveTest, result *Result) {
 	if result.State == Passed || hasFailed {
 		return
 	}
-	why, err := r.explain(ctx, test)
+	problems, err := r.explain(ctx, test)
 	if err != nil {
-		why = append(why, err.Error())
+		problems = append(problems, err.Error())
 	}
-	result.Why = append(result.Why, why...)
+	result.Why = append(result.Why, problems...)
 }
 
-// explain returns what is wrong with the pods of a test, without their logs.
+// explain returns the problems of the pods of a test, without their logs.
 func (r *runner) explain(ctx context.Context, test *liveTest) ([]string, error) {
 	lines, err := test.diagnoser.Explain(ctx, test.object)
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, " ") }), err

@@ -42,7 +42,7 @@ func (r *ResultRecorder) Record(ctx context.Context, release string, report *Rep
 			event.Version = report.Version
 		}
 	} else {
-		done = "all is applied, and "
+		done = "all objects were applied, and "
 	}
 	switch {
 	case notRun != nil:

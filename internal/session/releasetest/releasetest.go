@@ -1,5 +1,5 @@
-// Package releasetest runs the tests of a release on a cluster: Jobs and Pods that an apply leaves out. Each is made
-// anew, awaited, and deleted if it has passed.
+// // Package releasetest is the engine of "runlevel test". It runs the tests of a release on a cluster: Jobs and Pods
+// that an apply leaves out. It creates each test, waits for its end, and deletes it if it has passed.
 //
 // It holds no lock, since it writes no object of the release, and it does not know where the tests come from: package
 // payload finds them among the manifests. How results are printed is decided above it.
@@ -42,7 +42,7 @@ type Options struct {
 // An Event is a change of a test that runs.
 type Event struct {
 	Result Result   // its State is Running until it has ended
-	Waits  []string // for what it waits, if that is not clear
+	Waits  []string //   // why the test has not ended yet
 }
 
 // A State is the state of a test.
@@ -78,7 +78,7 @@ type Result struct {
 	File       string      `json:"file"`
 	State      State       `json:"state"`
 	Message    string      `json:"message,omitempty"` // why it has not passed
-	Why        []string    `json:"why,omitempty"`     // what is wrong with its pods
+	Why        []string    `json:"why,omitempty"`     // the problems of its pods
 	Containers []Container `json:"containers,omitempty"`
 	Seconds    float64     `json:"seconds"`
 	IsLeft     bool        `json:"left,omitempty"` // it is on the cluster still
@@ -132,5 +132,5 @@ func (r *Report) add(result Result) {
 // seconds returns the time since a test began.
 func seconds(began time.Time) float64 { return time.Since(began).Round(time.Millisecond).Seconds() }
 
-// errTimeout is the cause of the end of a test that is not done in time.
+// errTimeout is the cause of the end of a test that has exceeded its timeout.
 var errTimeout = errors.New("timeout")

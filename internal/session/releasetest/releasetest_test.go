@@ -30,7 +30,7 @@ var test = sandboxtest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 
-// patience is far longer than anything takes that is to succeed.
+// patience is far longer than a test that passes takes.
 const patience = 5 * time.Minute
 
 // records is where the records of all these releases are.
@@ -93,7 +93,7 @@ func (s shop) jobs() []string {
 	return names
 }
 
-// job is a test that is a Job, with more annotations and variables.
+// job returns the manifest of a Job that is a test, with more annotations and variables.
 func job(name, annotations, variables string) string {
 	return fmt.Sprintf(`-- 0000_50_shop_%s.yaml --
 apiVersion: batch/v1
@@ -105,19 +105,19 @@ spec:
 `, name, annotations, variables)
 }
 
-// configMap is an object that is applied.
+// configMap is the manifest of an object that an apply does not leave out.
 const configMap = "-- 0000_10_shop_a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}\n"
 
 // fails makes a pod fail.
 const fails = `{name: SANDBOX_EXIT_CODE, value: "7"}`
 
-// What is deleted after a test is what users of Helm expect, where they have written it down.
+// Helm's annotation hook-delete-policy decides whether a test is deleted.
 func TestWhatIsKeptOfATest(t *testing.T) {
 	s := newShop(t)
 	release := s.load(job("passes", "", "") + job("fails", "", fails) +
 		job("passes-kept", "helm.sh/hook-delete-policy: before-hook-creation", "") +
-		job("passes-gone", "helm.sh/hook-delete-policy: hook-succeeded", "") +
-		job("fails-gone", `helm.sh/hook-delete-policy: "before-hook-creation, hook-failed"`, fails))
+		job("passes-deleted", "helm.sh/hook-delete-policy: hook-succeeded", "") +
+		job("fails-deleted", `helm.sh/hook-delete-policy: "before-hook-creation, hook-failed"`, fails))
 	report := s.run(release, releasetest.Options{})
 	if want := []string{"fails", "passes-kept"}; !slices.Equal(s.jobs(), want) {
 		t.Errorf("%v are left, want %v", s.jobs(), want)

@@ -33,7 +33,7 @@ type runner struct {
 // A liveTest is a test on the cluster.
 type liveTest struct {
 	in        cluster.Resource
-	object    *unstructured.Unstructured // as it was seen last
+	object    *unstructured.Unstructured // the last observed state
 	diagnoser *diagnosis.Diagnoser
 	// containers are those of a Pod's manifest: webhooks may have added others.
 	containers []string
@@ -53,12 +53,12 @@ func (r *runner) run(ctx context.Context, m *payload.Manifest) Result {
 	case err == nil:
 		result.State, result.Message = test.endOf(test.object)
 	case ctx.Err() != nil:
-		result.State, result.Message = Interrupted, "it was interrupted"
+		result.State, result.Message = Interrupted, "interrupted"
 	case limited.Err() != nil && test != nil:
-		result.State, result.Message = TimedOut, fmt.Sprintf("it is not done after %s", r.options.Timeout)
+		result.State, result.Message = TimedOut, fmt.Sprintf("not done after %s", r.options.Timeout)
 	case limited.Err() != nil:
 		result.State, result.Message = TimedOut,
-			printable.Line(fmt.Sprintf("it has not begun after %s: %s", r.options.Timeout, err))
+			printable.Line(fmt.Sprintf("not started after %s: %s", r.options.Timeout, err))
 	default:
 		result.State, result.Message = Failed, printable.Line(err.Error())
 	}
@@ -73,7 +73,7 @@ func (r *runner) run(ctx context.Context, m *payload.Manifest) Result {
 	return result
 }
 
-// create deletes what an earlier run of a test has left, and creates the test.
+// create deletes the object of an earlier run of a test, and creates the test.
 func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, error) {
 	id := m.ID()
 	in, err := r.cluster.FindKind(ctx, id.GroupKind())
@@ -81,7 +81,7 @@ func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, er
 		return nil, err
 	}
 	if id.Namespace == "" {
-		return nil, errors.New("it has no namespace: write one into its manifest")
+		return nil, errors.New("no namespace: add one to its manifest")
 	}
 	if err := r.deleteEarlier(ctx, in, m); err != nil {
 		return nil, err
@@ -93,12 +93,12 @@ func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, er
 	}
 	labels[objectmeta.TestLabel] = r.release
 	object.SetLabels(labels)
-	// an interruption must not hide that it was created
+	// If an interruption ended the request, the test might exist without being reported.
 	requests, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	created, err := r.cluster.Create(requests, in, object, 0)
 	if err != nil {
-		return nil, fmt.Errorf("it can't be created: %w", err)
+		return nil, fmt.Errorf("create it: %w", err)
 	}
 	return &liveTest{in, created.Object, &diagnosis.Diagnoser{Cluster: r.cluster}, containersOf(object)}, nil
 }
@@ -106,8 +106,9 @@ func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, er
 // requestTimeout bounds a request that an interruption does not end.
 const requestTimeout = 20 * time.Second
 
-// deleteEarlier deletes what an earlier run of a test has left, or the same object of the release from before it was a
-// test, and waits until that is gone. It returns an error for an object that is not the release's.
+// // deleteEarlier deletes the object of an earlier run of a test, or the object that the release had applied before it
+// became a test, and waits until the object is deleted. It returns an error for an object that the release does not
+// own.
 func (r *runner) deleteEarlier(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {
 	id := m.ID()
 	found, err := r.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
@@ -119,23 +120,23 @@ func (r *runner) deleteEarlier(ctx context.Context, in cluster.Resource, m *payl
 	}
 	head := objectmeta.Of(in, found)
 	if head.Object().GetLabels()[objectmeta.TestLabel] != r.release && !head.IsOf(r.release) {
-		return fmt.Errorf("there is an object of this name that no test of release %s has made: delete it, or give "+
-			"the test another name", r.release)
+		return fmt.Errorf("an object of this name exists that release %s does not own: delete it, or rename the test",
+			r.release)
 	}
 	if err := r.delete(ctx, in, id.Namespace, id.Name, head.UID); err != nil {
-		return fmt.Errorf("what an earlier run has left can't be deleted: %w", err)
+		return fmt.Errorf("delete the object of an earlier run: %w", err)
 	}
-	isGone := func(object *unstructured.Unstructured) bool { return object == nil || object.GetUID() != head.UID }
-	if _, err := objectwatch.Await(ctx, r.cluster.In(in, id.Namespace), id.Name, isGone); err != nil {
-		return fmt.Errorf("what an earlier run has left is not gone: %w", err)
+	isDeleted := func(object *unstructured.Unstructured) bool { return object == nil || object.GetUID() != head.UID }
+	if _, err := objectwatch.Await(ctx, r.cluster.In(in, id.Namespace), id.Name, isDeleted); err != nil {
+		return fmt.Errorf("wait until the object of an earlier run is deleted: %w", err)
 	}
 	return nil
 }
 
-// explainEvery is how often the pods of a test that does not end are looked at.
+// explainEvery is the interval at which the problems of the pods of a running test are reported.
 const explainEvery = 5 * time.Second
 
-// rewatchAfter is the pause before a test is watched again that a watch has not shown.
+// rewatchAfter is the pause after a watch that does not show the test: the watch cache of the API server may be behind.
 const rewatchAfter = time.Second
 
 // await waits until a test has ended. It reports why the test does not end whenever the explanation has changed.
@@ -185,14 +186,14 @@ func (r *runner) watch(ctx context.Context, test *liveTest) (waiter.Result, erro
 
 var errDeleted = errors.New("it was deleted while it ran")
 
-// hasEnded reports whether the test has ended, as an object of it shows.
+// hasEnded reports whether the test has ended.
 func (t *liveTest) hasEnded(object *unstructured.Unstructured) bool {
 	state, _ := t.endOf(object)
 	return state != Running
 }
 
-// endOf returns whether the test has passed or failed, and why, as an object of it shows; Running if it has not ended.
-func (t *liveTest) endOf(object *unstructured.Unstructured) (state State, why string) {
+// endOf returns the state of the test by its object, and why it has failed.
+func (t *liveTest) endOf(object *unstructured.Unstructured) (state State, message string) {
 	if object.GetKind() == "Pod" {
 		return endOfPod(object, t.containers)
 	}
@@ -214,7 +215,7 @@ func (t *liveTest) endOf(object *unstructured.Unstructured) (state State, why st
 
 // endOfPod returns how a pod has ended: by its phase, or because the containers of its manifest have ended. The phase
 // follows them, or never does: a container that a webhook has added may run for ever.
-func endOfPod(object *unstructured.Unstructured, containers []string) (state State, why string) {
+func endOfPod(object *unstructured.Unstructured, containers []string) (state State, message string) {
 	var pod corev1.Pod
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) != nil {
 		return Running, ""
@@ -273,7 +274,7 @@ func (r *runner) clear(ctx context.Context, test *liveTest, m *payload.Manifest,
 	}
 	err := r.delete(ctx, test.in, test.object.GetNamespace(), test.object.GetName(), test.object.GetUID())
 	if err != nil {
-		result.Why = append(result.Why, "it can't be deleted: "+printable.Line(err.Error()))
+		result.Why = append(result.Why, "could not be deleted: "+printable.Line(err.Error()))
 		return
 	}
 	result.IsLeft = false
@@ -281,7 +282,7 @@ func (r *runner) clear(ctx context.Context, test *liveTest, m *payload.Manifest,
 
 func (r *runner) delete(ctx context.Context, in cluster.Resource, namespace, name string, uid types.UID) error {
 	err := r.cluster.Delete(ctx, in, namespace, name, uid)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another one has its name
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted already, or replaced
 		return nil
 	}
 	return err
