@@ -87,7 +87,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"uninstall": {"uninstall NAME", "what was deleted, what is kept, and what is left",
 		&uninstall.Report{}},
 	"version":     {"version", "the version of the program", core.VersionInfo{}},
-	"wait":        {"wait", "how the release stands in the end", &state.Status{}},
+	"wait":        {"wait", "the status of the release at the end", &state.Status{}},
 	"why":         {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
 	"why-release": {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
 	"graph-references": {"graph --references", "who refers to whom in a release",

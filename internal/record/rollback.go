@@ -35,40 +35,40 @@ func titled(version string, revision int) string {
 	return cmp.Or(version, "revision "+strconv.Itoa(revision))
 }
 
-// FindRollback returns the rollback of a release to a revision or version; to the last completed one before the newest
-// if the text is empty, or to the one before the newest if none was ever completed. A rollback that was begun and not
-// completed goes on.
-func FindRollback(r *Record, text string) (*Rollback, error) {
+// FindRollback returns the rollback of a release to a revision or version. If the text is empty, the target is the
+// last completed update before the newest one, or the update before the newest one if none was ever completed. A
+// rollback that has begun and was not completed continues.
+func (r *Record) FindRollback(text string) (*Rollback, error) {
 	newest := r.Newest()
 	if newest == nil {
 		return nil, fmt.Errorf("release %s was never applied", r.Release)
 	}
-	to, err := findTarget(r, text)
+	target, err := r.findTarget(text)
 	if err != nil {
 		return nil, err
 	}
-	if isCompleted(*newest) && isSame(newest, to) || newest == to && newest.Rollback == nil {
+	if isCompleted(*newest) && isSame(newest, target) || newest == target && newest.Rollback == nil {
 		return nil, fmt.Errorf("release %s is at %s already: \"runlevel apply %[1]s@\" applies it again", r.Release,
-			to.Title())
+			target.Title())
 	}
-	from := newest
-	if at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return !isSame(&e, to) }); at >= 0 {
-		from = &r.History[at]
+	current := newest
+	if i := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return !isSame(&e, target) }); i >= 0 {
+		current = &r.History[i]
 	}
-	return &Rollback{To: to.Revision, From: from.Revision, Version: from.Version}, nil
+	return &Rollback{To: target.Revision, From: current.Revision, Version: current.Version}, nil
 }
 
 // findTarget returns the update that a rollback returns to.
-func findTarget(r *Record, text string) (*HistoryEntry, error) {
+func (r *Record) findTarget(text string) (*HistoryEntry, error) {
 	newest := r.Newest()
 	switch {
 	case text != "":
-		return findCompleted(r, text)
+		return r.findCompleted(text)
 	case newest.Rollback != nil && isCompleted(*newest):
 		return nil, fmt.Errorf("revision %d of release %s is %s: name the revision to go to, as \"runlevel history "+
 			"%[2]s\" lists them", newest.Revision, r.Release, newest.Rollback)
 	case newest.Rollback != nil:
-		return findCompleted(r, strconv.Itoa(newest.Rollback.To))
+		return r.findCompleted(strconv.Itoa(newest.Rollback.To))
 	}
 	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool {
 		return isCompleted(e) && !(isCompleted(*newest) && isSame(&e, newest))
@@ -85,7 +85,7 @@ func findTarget(r *Record, text string) (*HistoryEntry, error) {
 
 // findCompleted returns an update that was completed: the one that is named, or one of the same manifests. If no update
 // of the release was ever completed, it returns the one that is named.
-func findCompleted(r *Record, text string) (*HistoryEntry, error) {
+func (r *Record) findCompleted(text string) (*HistoryEntry, error) {
 	named, err := r.FindRevision(text)
 	if err != nil || isCompleted(*named) || r.Applied() == nil {
 		return named, err
@@ -106,7 +106,7 @@ func isSame(a, b *HistoryEntry) bool {
 }
 
 // Since returns the updates after a revision, the newest first.
-func Since(r *Record, revision int) []HistoryEntry {
+func (r *Record) Since(revision int) []HistoryEntry {
 	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return e.Revision <= revision })
 	if at < 0 {
 		return r.History

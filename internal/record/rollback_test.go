@@ -49,7 +49,7 @@ func TestFindRollback(t *testing.T) {
 		{updates("1.0.2...", "1.0.1...", "1.0.0..."), "1.0.0", record.Rollback{To: 1, From: 3, Version: "1.0.2"}},
 		{updates("back 1.0.0...", "1.0.1...", "1.0.0..."), "", record.Rollback{To: 1, From: 2, Version: "1.0.1"}},
 	} {
-		got, err := record.FindRollback(test.of, test.revision)
+		got, err := test.of.FindRollback(test.revision)
 		if err != nil {
 			t.Errorf("%v, %q: %v", test.of.History, test.revision, err)
 			continue
@@ -74,7 +74,7 @@ func TestRollbackThatIsImpossible(t *testing.T) {
 		{updates("1.2.0", "1.1.0...", "1.0.0"), "2", "was never completed"},
 		{updates("back 1.0.0", "1.1.0", "1.0.0"), "", "name the revision to go to"},
 	} {
-		if _, err := record.FindRollback(test.of, test.revision); err == nil ||
+		if _, err := test.of.FindRollback(test.revision); err == nil ||
 			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.revision, err, test.want)
 		}

@@ -16,7 +16,7 @@ func checkRollback(known *record.Record, wanted *record.Rollback) error {
 	if wanted == nil {
 		return nil
 	}
-	found, err := record.FindRollback(known, strconv.Itoa(wanted.To))
+	found, err := known.FindRollback(strconv.Itoa(wanted.To))
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (input GatherInput) deleted(ctx context.Context, c *cluster.Cluster, places
 // deletedSince returns the objects that updates after a revision have tombstones of, with the last version that does.
 func deletedSince(r *record.Record, revision int) map[kinds.ID]string {
 	by := map[kinds.ID]string{}
-	for _, entry := range slices.Backward(record.Since(r, revision)) {
+	for _, entry := range slices.Backward(r.Since(revision)) {
 		for _, id := range entry.Tombstones {
 			by[id] = entry.Title()
 		}
@@ -102,7 +102,7 @@ func judgeHookEffects(f *Facts) []CheckFinding {
 	if earlier == nil {
 		return nil
 	}
-	newer := record.Since(f.Record, earlier.Revision)
+	newer := f.Record.Since(earlier.Revision)
 	if len(newer) == 0 {
 		return nil
 	}

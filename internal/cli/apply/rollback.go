@@ -166,7 +166,7 @@ func (f *rollbackFlags) find(ctx context.Context, c *cluster.Cluster, name, revi
 		return nil, core.Misusef("namespace %s has no record of a release %q: \"runlevel list\" lists those that "+
 			"there are", f.Cluster.Namespace, name)
 	}
-	wanted, err := record.FindRollback(known, revision)
+	wanted, err := known.FindRollback(revision)
 	if err != nil {
 		return nil, core.Misuse(err)
 	}

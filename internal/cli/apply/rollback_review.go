@@ -224,7 +224,7 @@ func refuseKept(ctx context.Context, c *cluster.Cluster, namespace string, known
 // operator.
 func operatorError(known *record.Record, wanted *record.Rollback) error {
 	image := "IMAGE"
-	for _, entry := range record.Since(known, wanted.To-1) {
+	for _, entry := range known.Since(wanted.To - 1) {
 		if entry.Revision == wanted.To {
 			image = printable.Line(cmp.Or(entry.Source, image))
 		}

@@ -118,7 +118,7 @@ func (f *waitFlags) check() error {
 
 // checkExisted returns an error for a release that does not exist, unless an event shows that it was uninstalled.
 func (f *waitFlags) checkExisted(ctx context.Context, reader *state.Reader, release string) error {
-	wasUninstalled, err := state.WasUninstalled(ctx, reader, release)
+	wasUninstalled, err := reader.WasUninstalled(ctx, release)
 	if err == nil && !wasUninstalled {
 		err = core.Misusef("%w, an object on the cluster, or an event of its uninstall: \"runlevel list\" lists "+
 			"those that there are", reader.NoRecord(release))

@@ -37,7 +37,7 @@ func Check(ctx context.Context, c *cluster.Cluster, namespace, release string,
 	newest := known.Newest()
 	if !found && newest == nil {
 		return "", &reason.Error{
-			Reason:  ReasonUnknown,
+			Reason: ReasonUnknown,
 			Message: fmt.Sprintf(`namespace %s has no record of a release %q: "runlevel list" lists the releases`,
 				namespace, release),
 		}

@@ -1,4 +1,4 @@
-// // Package releasetest is the engine of "runlevel test". It runs the tests of a release on a cluster: Jobs and Pods
+// Package releasetest is the engine of "runlevel test". It runs the tests of a release on a cluster: Jobs and Pods
 // that an apply leaves out. It creates each test, waits for its end, and deletes it if it has passed.
 //
 // It holds no lock, since it writes no object of the release, and it does not know where the tests come from: package

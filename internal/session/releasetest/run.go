@@ -106,7 +106,7 @@ func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, er
 // requestTimeout bounds a request that an interruption does not end.
 const requestTimeout = 20 * time.Second
 
-// // deleteEarlier deletes the object of an earlier run of a test, or the object that the release had applied before it
+// deleteEarlier deletes the object of an earlier run of a test, or the object that the release had applied before it
 // became a test, and waits until the object is deleted. It returns an error for an object that the release does not
 // own.
 func (r *runner) deleteEarlier(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {

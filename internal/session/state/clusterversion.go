@@ -105,7 +105,7 @@ func (r *Reader) addClusterVersion(ctx context.Context, s *Status) {
 	r.addEvents(ctx, s)
 }
 
-// setVersion sets the status of the ClusterVersion. If there is no record, it also sets the version of the release.
+// setVersion sets the status of the ClusterVersion and, if there is no record, the version of the release.
 func (s *Status) setVersion(of *configv1.ClusterVersion) {
 	s.ClusterVersion = &VersionStatus{
 		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image,
@@ -139,7 +139,7 @@ func (s *Status) setVersion(of *configv1.ClusterVersion) {
 		}
 	}
 	s.Done = newest.State == configv1.CompletedUpdate
-	s.addMessage("it is only in ClusterVersion %s: it has no record here", kinds.ClusterVersionName)
+	s.addMessage("known only from ClusterVersion %s: no record found", kinds.ClusterVersionName)
 }
 
 // openShiftNamespace is where the cluster-version operator writes events.
@@ -209,7 +209,7 @@ func (s *Status) addOperator(of *configv1.ClusterOperator) {
 		shown.Conditions = append(shown.Conditions, Condition{
 			Type:    string(configv1.OperatorAvailable),
 			Status:  "Unknown",
-			Message: "it does not report whether it is available",
+			Message: "no condition Available",
 		})
 	}
 	shown.Conditions = slices.DeleteFunc(shown.Conditions, Condition.isHealthy)

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// A PendingDelete is a delete that is not done.
+// A PendingDelete is a requested delete whose object still exists.
 type PendingDelete struct {
 	Release     string                `json:"release,omitempty"`
 	Object      kinds.ID              `json:"object"`
@@ -56,12 +56,12 @@ func PendingDeletes(deletes []precondition.Delete, now time.Time) []PendingDelet
 // objects that are terminating.
 func (r *Reader) RequestedDeletes(ctx context.Context, releases ...*record.Record) ([]record.Tombstone, error) {
 	var requested []record.Tombstone
-	for _, of := range releases {
-		before, err := inventory.TakeRelease(ctx, r.Cluster, of.Release, of.GroupKinds())
+	for _, known := range releases {
+		before, err := inventory.TakeRelease(ctx, r.Cluster, known.Release, known.GroupKinds())
 		if err != nil {
 			return nil, err
 		}
-		requested = append(requested, precondition.Pending(of, before)...)
+		requested = append(requested, precondition.Pending(known, before)...)
 	}
 	return requested, nil
 }
@@ -74,13 +74,13 @@ func (r *Reader) PendingDeletes(ctx context.Context, requested []record.Tombston
 // DeletesOf returns the deletes of releases that are not done.
 func (r *Reader) DeletesOf(ctx context.Context, releases []*record.Record) ([]PendingDelete, error) {
 	pending := []PendingDelete{}
-	for _, of := range releases {
-		requested, err := r.RequestedDeletes(ctx, of)
+	for _, known := range releases {
+		requested, err := r.RequestedDeletes(ctx, known)
 		if err != nil {
 			return nil, err
 		}
 		for _, shown := range r.PendingDeletes(ctx, requested) {
-			shown.Release = of.Release
+			shown.Release = known.Release
 			pending = append(pending, shown)
 		}
 	}

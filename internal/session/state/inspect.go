@@ -48,7 +48,7 @@ const operatorName = "runlevel-operator"
 type Inspection struct {
 	Folder   string                 // an existing one
 	Version  any                    // of this program
-	Progress io.Writer              // what is being read
+	Progress io.Writer              // gets a line for each step
 	Text     func(*Status) []string // the status as text
 }
 
@@ -143,7 +143,7 @@ func (i *inspector) releases(ctx context.Context) {
 		}
 		names[name] = true
 		text, err := printable.YAML(withoutCopy(object.Object))
-		i.write("releases/"+name+"/record.yaml", "what was applied, the history, the last run, and hashes", text, err)
+		i.write("releases/"+name+"/record.yaml", "applied kinds, history, last run, and hashes", text, err)
 	}
 	for _, object := range i.list(ctx, kinds.Lease, i.Namespace, lock.Label) {
 		name := lock.ReleaseOf(object.GetName())
@@ -170,8 +170,8 @@ func (i *inspector) release(ctx context.Context, name string) {
 		i.noteText(unknown)
 	}
 	folder := "releases/" + name + "/"
-	i.writeLines(folder+"status.txt", "how the release stands", i.of.Text(status))
-	i.writeJSON(folder+"status.json", "the same for programs, with all objects", status)
+	i.writeLines(folder+"status.txt", "the status of the release", i.of.Text(status))
+	i.writeJSON(folder+"status.json", "the status for programs, with all objects", status)
 	i.objects(ctx, folder, name)
 	i.failing(ctx, folder, status.Objects)
 }
@@ -195,7 +195,7 @@ func (i *inspector) objects(ctx context.Context, folder, release string) {
 		i.note(kind.String()+" of release "+release, err)
 	}
 	slices.Sort(lines)
-	i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, and who has written them when",
+	i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, andthe times of their last writes",
 		lines)
 }
 

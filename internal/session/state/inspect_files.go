@@ -54,8 +54,8 @@ func (i *inspector) writeLines(path, has string, lines []string) {
 func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstructured) {
 	var text []byte
 	var failed error
-	for at := range objects {
-		document, err := inspected(objects[at].Object)
+	for i := range objects {
+		document, err := inspected(objects[i].Object)
 		text, failed = append(append(text, "---\n"...), document...), cmp.Or(failed, err)
 	}
 	if len(objects) > 0 {

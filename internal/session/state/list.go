@@ -29,7 +29,7 @@ type ListedRelease struct {
 	KeptBy   ReleaseOwner `json:"keptBy"`
 	Holder   string       `json:"holder,omitempty"` // of the lock
 	Deletes  int          `json:"deletes"`          // that are pending
-	Problems []string     `json:"problems"`         // what is wrong, the most severe first
+	Problems []string     `json:"problems"`         // the most severe first
 	Unknown  []string     `json:"unknown,omitempty"`
 }
 
@@ -41,11 +41,11 @@ const (
 	IsComplete   ReleaseState = "Complete"
 	IsApplying   ReleaseState = "Applying"   // a process applies it
 	IsIncomplete ReleaseState = "Incomplete" // its newest version was not completed, and no process applies it
-	// it was completed, and all is well except for tests of it that have failed
+	// it was completed, and its only problems are tests that have failed
 	HasFailedTests ReleaseState = "FailedTests"
-	IsDegraded     ReleaseState = "Degraded"     // it was completed, and not all is well
+	IsDegraded     ReleaseState = "Degraded"     // it was completed, and has problems
 	IsLost         ReleaseState = "Lost"         // it has objects on the cluster, and no record
-	IsUninstalling ReleaseState = "Uninstalling" // an uninstall was begun: a part of it is gone
+	IsUninstalling ReleaseState = "Uninstalling" // an uninstall has begun: some of its objects were deleted
 	IsUnknown      ReleaseState = "Unknown"      // it was completed, and something could not be read
 )
 
@@ -59,8 +59,8 @@ const (
 	ByNone     ReleaseOwner = "none"
 )
 
-// List returns the releases on the cluster that have a record in the reader's namespace, or in any if that is empty,
-// and those whose record is lost. With an error, it also returns those that can be read.
+// List returns the releases on the cluster that have a record in the reader's namespace, or in any namespace if it is
+// empty, and those whose record is lost. With an error, it also returns those that can be read.
 func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 	namespaces := []string{r.Namespace}
 	if r.Namespace == metav1.NamespaceAll {
@@ -74,8 +74,8 @@ func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 		in := &Reader{Cluster: r.Cluster, Namespace: namespace, Applied: r.Applied}
 		records, err := in.Records(ctx, "")
 		unread = append(unread, err)
-		for _, of := range records {
-			found = append(found, in.listed(ctx, of))
+		for _, known := range records {
+			found = append(found, in.listed(ctx, known))
 		}
 	}
 	lost, err := r.FindLost(ctx, "")
@@ -106,17 +106,17 @@ func (l *UnrecordedRelease) listed() ListedRelease {
 }
 
 // listed returns the list's element of one release.
-func (r *Reader) listed(ctx context.Context, of *record.Record) ListedRelease {
-	s := &Status{Release: of.Release}
-	r.addRecord(ctx, s, of)
+func (r *Reader) listed(ctx context.Context, known *record.Record) ListedRelease {
+	s := &Status{Release: known.Release}
+	r.addRecord(ctx, s, known)
 	r.addClusterVersion(ctx, s)
 	r.addOperators(ctx, s)
 	s.Time, s.Done = r.Cluster.Now().UTC().Truncate(time.Second), s.Done && s.isHealthy()
 	found := ListedRelease{
-		Release: of.Release, Namespace: r.Namespace, Version: s.Version, Previous: s.Previous, Percent: s.Percent,
+		Release: known.Release, Namespace: r.Namespace, Version: s.Version, Previous: s.Previous, Percent: s.Percent,
 		State: s.word(), KeptBy: s.keptBy(), Deletes: len(s.pending()), Problems: s.problems(), Unknown: s.Unknown,
 	}
-	if newest := of.Newest(); newest != nil {
+	if newest := known.Newest(); newest != nil {
 		found.Since, found.Source = &newest.Started.Time, newest.Source
 		if newest.Completed != nil {
 			found.Since = &newest.Completed.Time
@@ -161,7 +161,7 @@ func (s *Status) keptBy() ReleaseOwner {
 	}
 }
 
-// problems returns what is wrong with a release, each in a line.
+// problems returns the problems of a release, each in a line.
 func (s *Status) problems() []string {
 	lines := []string{}
 	if s.Uninstall != nil {

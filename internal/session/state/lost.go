@@ -28,8 +28,8 @@ type UnrecordedRelease struct {
 	namespace string
 }
 
-// FindLost returns the release of a name that has objects on the cluster, or all such releases if the name is empty. It
-// is called if there is no record.
+// FindLost returns the releases that have objects on the cluster, or only the one with a name. Call it only for
+// releases without a record.
 func (r *Reader) FindLost(ctx context.Context, name string) ([]UnrecordedRelease, error) {
 	found, err := session.FindLost(ctx, r.Cluster)
 	if err != nil {
@@ -71,24 +71,22 @@ func (l *UnrecordedRelease) Title() string {
 func (l *UnrecordedRelease) String() string {
 	count := printable.Count(l.Objects, "object")
 	if len(l.Elsewhere) > 0 {
-		return printable.Line(fmt.Sprintf("%s of it on the cluster, and its record is in namespace %s: see "+
-			"--record-namespace %s", count, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
+		return printable.Line(fmt.Sprintf("%s found; the record is in namespace %s: use --record-namespace %s",
+			count, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
 	}
-	text := fmt.Sprintf("%s of it on the cluster, and namespace %s has neither its record nor the copy in its Lease: ",
-		count, l.namespace)
+	text := fmt.Sprintf("%s found, but no record or Lease copy in namespace %s: ", count, l.namespace)
 	if l.namespace == metav1.NamespaceAll {
-		text = count + " of it on the cluster, and no namespace has its record: "
+		text = count + " found, but no record in any namespace: "
 	}
 	if l.newest == nil {
-		return text + "apply it again, in the version that it has or a newer one, to have its objects adopted by a " +
-			"new record"
+		return text + "apply the same version or a newer one, which adopts the objects with a new record"
 	}
-	return printable.Line(fmt.Sprintf("%stheir annotation %s is %s; apply that version again, or a newer one, to "+
-		"have its objects adopted by a new record (runlevel apply %s@, if its files are kept)",
+	return printable.Line(fmt.Sprintf("%sannotation %s is %s: apply that version or a newer one, which adopts the "+
+		"objects with a new record (runlevel apply %s@, if its files are stored)",
 		text, objectmeta.VersionAnnotation, l.newest.Version, l.Name))
 }
 
-// NotAppliedLines returns the message that there is no record, and the releases that have objects nevertheless.
+// NotAppliedLines returns the message that there is no record, and the releases that have objects without one.
 func (r *Reader) NotAppliedLines(ctx context.Context) []string {
 	lines := []string{r.NotAppliedMessage("")}
 	lost, err := r.FindLost(ctx, "")
@@ -101,8 +99,8 @@ func (r *Reader) NotAppliedLines(ctx context.Context) []string {
 	return lines
 }
 
-// Explain returns why a release is not as it is to be, or all releases if none is named. Without a record, the answer
-// is that there is none, or why it can't be read.
+// Explain explains the state of a release, or of all releases if none is named. Without a record, the answer is that
+// there is none, or why it can't be read.
 func (r *Reader) Explain(ctx context.Context, name string) ([]*why.ReleaseAnswer, error) {
 	records, unread := r.KnownRecords(ctx, name)
 	answers := []*why.ReleaseAnswer{}
@@ -110,8 +108,8 @@ func (r *Reader) Explain(ctx context.Context, name string) ([]*why.ReleaseAnswer
 		answer, err := r.explainUnrecorded(ctx, name, unread)
 		return append(answers, answer), err
 	}
-	for _, of := range records {
-		answers = append(answers, gather(ctx, r, of).Explain(ctx, r.Cluster, r.Namespace))
+	for _, known := range records {
+		answers = append(answers, r.gather(ctx, known).Explain(ctx, r.Cluster, r.Namespace))
 	}
 	return answers, context.Cause(ctx)
 }

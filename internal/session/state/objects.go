@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
-// An Object is an object of a release on the cluster, or one that is to be there.
+// An Object is an object of a release that exists on the cluster, or should exist.
 type Object struct {
 	Object  kinds.ID        `json:"object"`
 	State   why.ObjectState `json:"state"`
@@ -34,16 +34,16 @@ type ObjectList struct {
 	Unknown []string `json:"unknown,omitempty"` // what could not be read
 }
 
-// Objects returns the objects of the release of a record: those that are on the cluster, and those that are to be.
-// Without the manifests that were applied, missing ones are counted only. Owners are not read.
-func (r *Reader) Objects(ctx context.Context, of *record.Record) (*ObjectList, error) {
-	live, err := inventory.TakeRelease(ctx, r.Cluster, of.Release, of.GroupKinds())
+// Objects returns the objects of the release of a record: those that exist on the cluster, and those that should.
+// Without the manifests that were applied, missing objects are only counted. Owners are not read.
+func (r *Reader) Objects(ctx context.Context, known *record.Record) (*ObjectList, error) {
+	live, err := inventory.TakeRelease(ctx, r.Cluster, known.Release, known.GroupKinds())
 	if err != nil {
 		return nil, err
 	}
-	answer := gather(ctx, r, of).Explain(ctx, r.Cluster, r.Namespace)
+	answer := r.gather(ctx, known).Explain(ctx, r.Cluster, r.Namespace)
 	list := &ObjectList{
-		Release: of.Release,
+		Release: known.Release,
 		Version: answer.Version,
 		Objects: []Object{},
 		Missing: answer.Missing,
@@ -53,7 +53,7 @@ func (r *Reader) Objects(ctx context.Context, of *record.Record) (*ObjectList, e
 	for _, found := range answer.Objects {
 		states[found.Object] = found
 	}
-	for _, head := range live.Of(of.Release) {
+	for _, head := range live.Of(known.Release) {
 		shown := Object{Object: head.ID, State: why.Ready, Created: &head.Created}
 		shown.explain(states[head.ID])
 		delete(states, head.ID)
@@ -66,14 +66,14 @@ func (r *Reader) Objects(ctx context.Context, of *record.Record) (*ObjectList, e
 	}
 	for _, id := range answer.MissingObjects {
 		list.Objects = append(list.Objects,
-			Object{Object: id, State: why.Absent, Message: "it was deleted since it was applied"})
+			Object{Object: id, State: why.Absent, Message: "deleted since it was applied"})
 	}
 	list.Missing = max(0, list.Missing-len(answer.MissingObjects))
 	slices.SortFunc(list.Objects, func(a, b Object) int { return kinds.Compare(a.Object, b.Object) })
 	return list, context.Cause(ctx)
 }
 
-// explain sets the state of an object that is not as it is to be.
+// explain sets the state of an object that is not ready or differs from the release.
 func (o *Object) explain(answer *why.Answer) {
 	if answer == nil {
 		return
@@ -86,21 +86,21 @@ func (o *Object) explain(answer *why.Answer) {
 
 // AddOwners adds the managers that own fields of the objects, which takes another list of each kind.
 func (r *Reader) AddOwners(ctx context.Context, list *ObjectList) error {
-	at := map[kinds.ID]int{}
-	var of []schema.GroupKind
+	indexes := map[kinds.ID]int{}
+	var existing []schema.GroupKind
 	for i, shown := range list.Objects {
-		at[shown.Object] = i
-		if kind := shown.Object.GroupKind(); shown.Created != nil && !slices.Contains(of, kind) {
-			of = append(of, kind)
+		indexes[shown.Object] = i
+		if kind := shown.Object.GroupKind(); shown.Created != nil && !slices.Contains(existing, kind) {
+			existing = append(existing, kind)
 		}
 	}
-	for _, kind := range of {
+	for _, kind := range existing {
 		in, err := r.Cluster.FindKind(ctx, kind)
 		if err == nil {
 			err = r.Cluster.EachMetadata(ctx, in, "",
 				metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + list.Release},
 				func(m *metav1.PartialObjectMetadata) {
-					if i, isShown := at[kinds.NewID(kind, m.Namespace, m.Name)]; isShown {
+					if i, isShown := indexes[kinds.NewID(kind, m.Namespace, m.Name)]; isShown {
 						list.Objects[i].Owners = ownersOf(m)
 					}
 				})

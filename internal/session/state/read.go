@@ -28,15 +28,15 @@ func (r *Reader) Status(ctx context.Context, name string) (*Status, error) {
 		s.Unknown = append(s.Unknown, unread)
 	}
 	wanted := cmp.Or(name, payload.DefaultName)
-	of, others, err := choose(records, wanted)
+	known, others, err := choose(records, wanted)
 	if err != nil {
 		return nil, err
 	}
 	s.Release, s.Others = wanted, others
 	switch {
-	case of != nil:
-		s.Release = of.Release
-		r.addRecord(ctx, s, of)
+	case known != nil:
+		s.Release = known.Release
+		r.addRecord(ctx, s, known)
 	case unread == "":
 		r.addLost(ctx, s, name)
 		r.addKeeper(ctx, s)
@@ -48,11 +48,11 @@ func (r *Reader) Status(ctx context.Context, name string) (*Status, error) {
 	r.addClusterVersion(ctx, s)
 	r.addOperators(ctx, s)
 	s.Time = r.Cluster.Now().UTC().Truncate(time.Second)
-	if s.NotKept != nil && of == nil {
+	if s.NotKept != nil && known == nil {
 		s.Done = false
 		s.Messages = append(s.Messages, s.NotKept.Sentence())
 	}
-	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
+	if known == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
 		s.addMessage("%s", r.NotAppliedMessage(name))
 		if s.Lock != nil && !s.Lock.Expired {
 			s.addMessage("%s is about to apply it, and has held the lock for %s", s.Lock.Holder,
@@ -79,20 +79,20 @@ func (s *Status) notKnown(what string, err error) {
 }
 
 // addRecord adds the contents of the record, and the state of the objects of the release.
-func (r *Reader) addRecord(ctx context.Context, s *Status, of *record.Record) {
-	facts := gather(ctx, r, of)
+func (r *Reader) addRecord(ctx context.Context, s *Status, known *record.Record) {
+	facts := r.gather(ctx, known)
 	answer := facts.Explain(ctx, r.Cluster, r.Namespace)
 	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing,
 		append(s.Unknown, answer.Unknown...)
 	s.setLock(facts.Held, facts.Now)
 	s.NotKept, s.MissingObjects = answer.NotKept, answer.MissingObjects
-	s.addHistory(of)
-	s.Uninstall, s.Repairs, s.Hooks = of.Uninstall, of.Repairs, why.HookStatuses(of)
+	s.addHistory(known)
+	s.Uninstall, s.Repairs, s.Hooks = known.Uninstall, known.Repairs, why.HookStatuses(known)
 	if facts.Run != nil {
 		s.addRun(facts)
 	}
 	if s.State == record.Partial || facts.Run != nil {
-		s.LastSeconds = of.Durations[s.Mode].All
+		s.LastSeconds = known.Durations[s.Mode].All
 	}
 	s.notKnown("which deletes are pending", facts.UnlistedErr)
 	s.Deletes = r.PendingDeletes(ctx, facts.Requested)
@@ -113,27 +113,27 @@ func (s *Status) setLock(held *lock.Holder, now time.Time) {
 }
 
 // addHistory adds the version, and the version that was completed before.
-func (s *Status) addHistory(of *record.Record) {
-	newest := of.Newest()
+func (s *Status) addHistory(known *record.Record) {
+	newest := known.Newest()
 	if newest == nil {
 		return
 	}
 	s.History, s.State, s.Version, s.Mode = newest, newest.State, newest.Version, newest.Mode
 	for _, failed := range newest.FailedTests {
-		s.addMessage("test %s: %s: %s; see \"runlevel test %s\"", failed.ID, failed.Reason, failed.Message, of.Release)
+		s.addMessage("test %s: %s: %s; see \"runlevel test %s\"", failed.ID, failed.Reason, failed.Message, known.Release)
 	}
-	for _, earlier := range of.History[1:] {
+	for _, earlier := range known.History[1:] {
 		if earlier.State == record.Completed {
 			s.Previous = earlier.Version
 			break
 		}
 	}
-	if s.State == record.Completed && of.Run == nil && of.Uninstall == nil {
+	if s.State == record.Completed && known.Run == nil && known.Uninstall == nil {
 		s.Percent = new(100)
 	}
 }
 
-// addRun adds the progress of an apply that is not done.
+// addRun adds the progress of an apply that has not completed.
 func (s *Status) addRun(facts *why.ReleaseFacts) {
 	p := progress.Of(progress.Intent{}, facts.Run)
 	s.Mode, s.Progress = string(facts.Run.Mode), &p
@@ -146,7 +146,7 @@ func (s *Status) addRun(facts *why.ReleaseFacts) {
 	}
 }
 
-// gates returns what blocks the next minor version, as far as that is known without its payload. If the
+// gates returns the gates that block the next minor version, as far as they are known without its payload. If the
 // ClusterVersion has such gates, they are complete.
 func (s *Status) gates() []Gate {
 	if slices.ContainsFunc(s.Gates, func(g Gate) bool { return !g.Requested }) {
@@ -169,10 +169,10 @@ type SeveralError struct{ Releases []string }
 
 // Error names the releases.
 func (e *SeveralError) Error() string {
-	return "there are several releases: name one of them: " + strings.Join(e.Releases, ", ")
+	return "several releases found: name one of them: " + strings.Join(e.Releases, ", ")
 }
 
-// choose returns the record of the release, and the names of the other releases; nil if there is no record.
+// choose returns the record of the release, nil if there is none, and the names of the other releases.
 func choose(records []*record.Record, name string) (*record.Record, []string, error) {
 	var names []string
 	for _, item := range records {

@@ -4,7 +4,8 @@
 // It changes nothing, and prints nothing. What can't be read is listed as unknown in the result. Package why explains
 // single objects.
 //
-// Reader is the type to start from: Status is the state of one release, Inspect writes what a maintainer needs to help.
+// Reader is the type to start from: Status returns the state of one release, Inspect writes files for a maintainer who
+// helps.
 package state
 
 import (
@@ -33,11 +34,11 @@ type Reader struct {
 	Applied func(ctx context.Context, namespace, release string) []*payload.Manifest
 }
 
-// gather reads what is known of the release of a record, and the names of its missing objects.
-func gather(ctx context.Context, r *Reader, of *record.Record) *why.ReleaseFacts {
-	facts := why.GatherRelease(ctx, r.Cluster, of, r.Namespace)
+// gather reads the facts about the release of a record, and the names of its missing objects.
+func (r *Reader) gather(ctx context.Context, known *record.Record) *why.ReleaseFacts {
+	facts := why.GatherRelease(ctx, r.Cluster, known, r.Namespace)
 	if facts.Missing > 0 && r.Applied != nil {
-		facts.NameMissing(r.Applied(ctx, r.Namespace, of.Release))
+		facts.NameMissing(r.Applied(ctx, r.Namespace, known.Release))
 	}
 	return facts
 }
@@ -62,12 +63,12 @@ func (r *Reader) NoRecord(release string) error {
 
 // NotAppliedMessage returns the message that a release has no record, or that there are no records.
 func (r *Reader) NotAppliedMessage(release string) string {
-	return fmt.Sprintf("no release%s has a record in namespace %s: use --record-namespace if it is in another one",
-		named(release), r.Namespace)
+	return fmt.Sprintf("no release%s has a record in namespace %s: if it is in another namespace, "+
+		"use --record-namespace", named(release), r.Namespace)
 }
 
 // WasUninstalled reports whether an event shows that a release was uninstalled. Events are deleted after an hour.
-func WasUninstalled(ctx context.Context, r *Reader, release string) (bool, error) {
+func (r *Reader) WasUninstalled(ctx context.Context, release string) (bool, error) {
 	selector := fields.Set{
 		"involvedObject.kind": "ConfigMap",
 		"involvedObject.name": lock.Name(release),
@@ -88,10 +89,10 @@ func (r *Reader) KnownRecords(ctx context.Context, release string) ([]*record.Re
 	case err == nil:
 		return records, ""
 	case apierrors.IsForbidden(err):
-		return records, fmt.Sprintf("the records of applies: this user may not read configmaps in namespace %s",
+		return records, fmt.Sprintf("the release records: this user may not read configmaps in namespace %s",
 			r.Namespace)
 	default:
-		return records, "the records of applies: " + printable.Line(err.Error())
+		return records, "the release records: " + printable.Line(err.Error())
 	}
 }
 

@@ -25,7 +25,7 @@ type Status struct {
 	Percent *int `json:"percent,omitempty"`
 
 	Messages    []why.Message      `json:"messages"`              // who applies it, or when it was last applied
-	Progress    *progress.Progress `json:"progress,omitempty"`    // of an apply that is not done, as last reported
+	Progress    *progress.Progress `json:"progress,omitempty"`    // of an incomplete apply, as last reported
 	LastSeconds float64            `json:"lastSeconds,omitempty"` // how many seconds the last apply in this mode took
 	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not ready, the most severe first
 	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
@@ -34,7 +34,7 @@ type Status struct {
 	Gates     []Gate            `json:"gates,omitempty"`
 	Lock      *LockStatus       `json:"lock,omitempty"`      // absent while the lock is free
 	NotKept   *why.NotKept      `json:"notKept,omitempty"`   // why no process keeps it in place, though one should
-	Uninstall *record.Uninstall `json:"uninstall,omitempty"` // begun and not ended: a part of its objects is gone
+	Uninstall *record.Uninstall `json:"uninstall,omitempty"` // begun and not ended: some objects were deleted
 	Repairs   *record.Repairs   `json:"repairs,omitempty"`
 	Hooks     []why.HookStatus  `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
 	// MissingObjects are the objects that are missing, if the cluster has the files that were applied.

@@ -32,9 +32,9 @@ func (s *Status) Title() string {
 	case s.State == record.Completed && s.requestedVersion() != "":
 		title += s.versionText() + ": complete, and another version is requested"
 	case s.State == record.Completed && len(s.Objects)+s.Missing == 0 && s.isHealthy():
-		title += s.versionText() + ": complete, as far as is known"
+		title += s.versionText() + ": complete (some checks unavailable)"
 	case s.State == record.Completed:
-		title += s.versionText() + ": complete, and not all is well"
+		title += s.versionText() + ": complete, with problems"
 	default:
 		title += ": " + cmp.Or(s.Mode, "update") + s.versionRange() + s.percentText()
 	}

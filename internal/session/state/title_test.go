@@ -49,13 +49,13 @@ func TestTitlesOfStatuses(t *testing.T) {
 			Version:  "1.1.0",
 			Done:     true,
 		},
-		"release shop 1.1.0: complete, as far as is known": {
+		"release shop 1.1.0: complete (some checks unavailable)": {
 			State:   record.Completed,
 			Mode:    "update",
 			Version: "1.1.0",
 			Unknown: []string{"pods"},
 		},
-		"release shop 1.1.0: complete, and not all is well": {
+		"release shop 1.1.0: complete, with problems": {
 			State:   record.Completed,
 			Mode:    "update",
 			Version: "1.1.0",

@@ -54,7 +54,7 @@ func rollBack(of *record.Record) string {
 	if newest == nil || newest.State != record.Partial || of.Applied() == nil {
 		return ""
 	}
-	wanted, err := record.FindRollback(of, "")
+	wanted, err := of.FindRollback("")
 	if err != nil {
 		return ""
 	}
