@@ -14,43 +14,36 @@ import (
 	"github.com/runlevel/runlevel/internal/session/state"
 )
 
-// deletesFlags are the flags of runlevel deletes.
-type deletesFlags struct {
-	cluster core.ClusterFlags
-	format  core.Output
-	name    string
-	watch   bool
-}
-
 // NewDeletes returns the verb deletes.
 func NewDeletes(streams core.Streams) *cobra.Command {
-	var f deletesFlags
+	var f releaseFlags
 	command := &cobra.Command{
 		Use:   "deletes",
 		Short: "List pending deletes, and what holds them",
-		Long: `List the deletes that any version of a release has requested and that are not done, and the
-objects of releases that are terminating, deleted by any client: since when, and what holds
-each. While there are any, the gate blocks the next minor update. Deletes that an update
-should have requested and has not, because it ended before, are listed and block as well.
+		Long: `List the pending deletes of releases: objects whose delete a version of the release has
+requested, and terminating objects that any client has deleted, with the time of the delete
+and the reason why the object still exists. Pending deletes block the next minor update.
+Deletes that an interrupted update has not requested yet are listed and block it, too.
 
-The record has the deletes that were requested; their state is read from the objects.`,
+The record has the requested deletes. Their state is read from the objects.`,
 		Example: `  runlevel deletes
   runlevel deletes --watch          # until all are done
   runlevel deletes -o json | jq -r '.[].object.name'`,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return f.run(command.Context(), streams)
+			return f.deletes(command.Context(), streams)
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format)
-	core.AddReleaseName(command, &f.cluster, &f.name, "only those of this release")
-	command.Flags().BoolVarP(&f.watch, "watch", "w", false, "print each again when it changes, until all are done")
+	core.AddReleaseName(command, &f.cluster, &f.name, "list only the deletes of this release")
+	command.Flags().BoolVarP(&f.watch, "watch", "w", false,
+		"print each delete again when its state changes, until all are done")
 	return command
 }
 
-func (f *deletesFlags) run(ctx context.Context, streams core.Streams) error {
+func (f *releaseFlags) deletes(ctx context.Context, streams core.Streams) error {
 	if f.watch && f.format != core.Text {
-		return core.Misusef("--watch prints lines: it does not go with -o")
+		return core.Misusef("--watch prints lines: it can't be combined with -o")
 	}
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
@@ -77,16 +70,7 @@ func (f *deletesFlags) run(ctx context.Context, streams core.Streams) error {
 	}), broken)
 }
 
-// records returns the records of the requested releases.
-func (f *deletesFlags) records(ctx context.Context, reader *state.Reader) ([]*record.Record, error) {
-	records, err := reader.Records(ctx, f.name)
-	if f.name != "" && len(records) == 0 && err == nil {
-		err = reader.NoRecord(f.name)
-	}
-	return records, err
-}
-
-// follow prints pending deletes whenever one of them changes, until none is left.
+// follow prints each pending delete again when its state changes, until none is left.
 func follow(ctx context.Context, reader *state.Reader, records []*record.Record, out io.Writer) error {
 	requested, err := reader.RequestedDeletes(ctx, records...)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// wide is the format of a table with more columns.
+// wide is the format of tables with more columns.
 const wide core.Output = "wide"
 
 // NewGet returns the verb get, without its subcommands.
@@ -35,33 +35,30 @@ those that were applied: the cluster has a copy of the files of the last five ve
 	}
 }
 
-// objectsFlags are the flags of runlevel get objects.
-type objectsFlags struct {
-	cluster core.ClusterFlags
-	format  core.Output
-}
+const getObjectsHelp = `List the objects of a release on the cluster, and those that are missing, with their states.
+With -o wide, the list also has the managers that own fields of each object, and the reason why an
+object is not ready, as "runlevel why" explains it. The names of missing objects are from the
+manifests that were applied.
 
-const getObjectsHelp = `List the objects of a release on the cluster, and those that are missing: whether each is ready,
-and if not why, as "runlevel why" explains it; with -o wide also which managers own fields of it.
-The names of missing objects are those of the manifests that were applied.
-
-Exit codes: 0, however the objects stand; 1 if they can't be read; 2 for misuse.`
+Exit codes: 0 if the objects could be read, whatever their states are; 1 if not; 2 for misuse.`
 
 // NewGetObjects returns the verb get objects.
 func NewGetObjects(streams core.Streams) *cobra.Command {
-	var f objectsFlags
+	var f releaseFlags
 	command := &cobra.Command{
 		Use:   "objects NAME",
 		Short: "List the objects of a release on the cluster",
 		Long:  getObjectsHelp,
 		Example: `  runlevel get objects shop
 
-  # Which are not as they are to be?
-  runlevel get objects shop -o json | jq -r '.objects[] | select(.state != "ready") | "\(.object.kind) \(.object.name): \(.state)"'`,
+  # Which objects are not ready, or differ from the release?
+  runlevel get objects shop -o json |
+    jq -r '.objects[] | select(.state != "ready") | "\(.object.kind) \(.object.name): \(.state)"'`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: f.cluster.CompleteRelease,
 		RunE: func(command *cobra.Command, args []string) error {
-			return f.run(command.Context(), args[0], streams)
+			f.name = args[0]
+			return f.objects(command.Context(), streams)
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
@@ -69,18 +66,15 @@ func NewGetObjects(streams core.Streams) *cobra.Command {
 	return command
 }
 
-func (f *objectsFlags) run(ctx context.Context, name string, streams core.Streams) error {
-	if _, err := core.AppliedRef(name, 0); err != nil {
+func (f *releaseFlags) objects(ctx context.Context, streams core.Streams) error {
+	if _, err := core.AppliedRef(f.name, 0); err != nil {
 		return err
 	}
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
 	}
-	records, err := reader.Records(ctx, name)
-	if err == nil && len(records) == 0 {
-		err = reader.NoRecord(name)
-	}
+	records, err := f.records(ctx, reader)
 	if err != nil {
 		return err
 	}
@@ -98,7 +92,7 @@ func (f *objectsFlags) run(ctx context.Context, name string, streams core.Stream
 	})
 }
 
-// printObjects prints a table of objects, and what is not known.
+// printObjects prints a table of objects, and the facts that could not be read.
 func printObjects(out io.Writer, list *state.ObjectList, isWide bool, now time.Time) error {
 	header := "KIND\tNAMESPACE\tNAME\tSTATE\tAGE"
 	if isWide {

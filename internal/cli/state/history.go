@@ -20,22 +20,21 @@ import (
 
 // NewHistory returns the verb history.
 func NewHistory(streams core.Streams) *cobra.Command {
-	var f deletesFlags
+	var f releaseFlags
 	command := &cobra.Command{
 		Use:   "history",
 		Short: "Print which versions of a release were applied, and when",
 		Long: `Print which versions of a release were applied, and when: the newest first, whether they
 were completed, which gates were overridden, and which lifecycle hooks a user has skipped
-or run again. NAME@REVISION is a SOURCE as long as its files are kept, which is for the last
-five versions by default. For a version that was not completed, it also shows when and why its last
-apply ended, and what failed first, unless the apply was killed. While an apply runs, it
-also shows what the apply waits for.
+or run again. For an incomplete version, it also shows when and why its last apply ended, and
+the first failures, unless the apply was killed. While an apply runs, it also shows for which
+objects the apply waits.
 
-NAME@REVISION is a SOURCE as long as its files are kept, which is for the last five versions
-by default.
+NAME@REVISION is a SOURCE as long as its files are stored: by default, those of the last five
+versions.
 
-If there are several releases and none is named, it is their list, as "runlevel list"
-prints it. -o json has the history of each.`,
+If the cluster has several releases and none is named, the command prints the same list as
+"runlevel list"; -o json has the history of each release.`,
 		Example: `  runlevel history shop
   runlevel history shop -o json | jq -r '.[0].history[0].version'
 
@@ -51,7 +50,7 @@ prints it. -o json has the history of each.`,
 	return command
 }
 
-func (f *deletesFlags) history(ctx context.Context, streams core.Streams) error {
+func (f *releaseFlags) history(ctx context.Context, streams core.Streams) error {
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
@@ -89,19 +88,19 @@ func printReleaseList(ctx context.Context, reader *state.Reader, out io.Writer) 
 }
 
 // printHistory prints the record of one release.
-func printHistory(out io.Writer, of *record.Record, now time.Time) error {
-	fmt.Fprintf(out, "release %s\n", printable.Line(of.Release))
+func printHistory(out io.Writer, known *record.Record, now time.Time) error {
+	fmt.Fprintf(out, "release %s\n", printable.Line(known.Release))
 	rows := []string{"  REVISION\tVERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE"}
-	for _, entry := range of.History {
+	for _, entry := range known.History {
 		rows = append(rows, historyRow(entry))
 	}
 	if err := core.PrintLines(out, core.Align(rows)); err != nil {
 		return err
 	}
-	if of.Uninstall != nil {
-		fmt.Fprintf(out, "  the release is %s\n", of.Uninstall)
+	if known.Uninstall != nil {
+		fmt.Fprintf(out, "  the release is %s\n", known.Uninstall)
 	}
-	for i, entry := range of.History {
+	for i, entry := range known.History {
 		if entry.Rollback != nil {
 			fmt.Fprintf(out, "  %d: %s\n", entry.Revision, printable.Line(entry.Rollback.String()))
 		}
@@ -113,7 +112,7 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 			printEnd(out, entry, i == 0)
 		}
 	}
-	for _, wait := range of.Waits {
+	for _, wait := range known.Waits {
 		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.OrHook(wait.Hook), printable.Line(wait.For),
 			printable.Age(now, wait.Since.Time))
 	}
@@ -136,20 +135,20 @@ func historyRow(entry record.HistoryEntry) string {
 }
 
 // printOpen prints whether the newest update is being applied, if it has no end yet.
-func printOpen(ctx context.Context, reader *state.Reader, of *record.Record, out io.Writer) {
-	newest := of.Newest()
-	if newest == nil || newest.State != record.Partial || newest.End != nil || of.Uninstall != nil {
+func printOpen(ctx context.Context, reader *state.Reader, known *record.Record, out io.Writer) {
+	newest := known.Newest()
+	if newest == nil || newest.State != record.Partial || newest.End != nil || known.Uninstall != nil {
 		return
 	}
 	version := printable.Line(cmp.Or(newest.Version, "-"))
-	facts := why.GatherKeeper(ctx, reader.Cluster, reader.Lock(of.Release), of)
+	facts := why.GatherKeeper(ctx, reader.Cluster, reader.Lock(known.Release), known)
 	switch held := facts.Held; {
 	case !facts.IsHeldKnown:
 	case held != nil && !held.IsDead(facts.Now):
 		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name),
 			printable.Age(facts.Now, held.Since))
 	default:
-		remedy := why.Remedy(of, facts.Run, nil)
+		remedy := why.Remedy(known, facts.Run, nil)
 		if facts.NotKept != nil && facts.NotKept.Operator != nil {
 			remedy = facts.NotKept.String()
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // A record is text that any user may have edited who may write its ConfigMap.
-func TestHistoryEscapesWhatARecordSays(t *testing.T) {
+func TestHistoryEscapesTextOfRecords(t *testing.T) {
 	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line\tx"
 	of := &record.Record{
 		Release: hostile,

@@ -15,33 +15,27 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// inspectFlags are the flags of runlevel inspect.
-type inspectFlags struct {
-	cluster core.ClusterFlags
-	format  core.Output
-}
+const inspectHelp = `Write files that help a maintainer to find out why a release makes no progress into the folder DIR:
+for each release its status (runlevel status), its record with the hashes of the applied objects, its
+lock, a list of its objects, and the objects that are not ready or differ from the release; the
+ClusterVersion and the ClusterOperators; the operator's Deployment, pods and logs; and the events of
+all these objects. The command also works without an operator. It creates DIR, or DIR must be empty.
 
-const inspectHelp = `Write into the folder DIR what a maintainer needs to help with a release that makes no progress:
-for each release its status (runlevel status), its record, with the hashes of what was applied, its
-lock, a list of its objects, and those that are not as they should be; the ClusterVersion and the
-ClusterOperators; the operator's Deployment, pods and logs; and the events of all these. It works
-without an operator, too. DIR is made, or has to be empty.
+Values of Secrets are not written, and of ConfigMaps only those of records. Passwords in URLs are
+masked. Environment variables and custom resources are written unchanged: read the files before you
+send them.
 
-No values of Secrets are written, and of ConfigMaps only those of records. Passwords in URLs are
-masked. Environment variables and custom resources are written as they are: look at the files before
-you send them.
+Objects and logs that can't be read, such as those of a lost node, are reported, and the other files
+are written.
 
-What can't be read, such as the logs of a node that is gone, is reported, and the rest is written.
-
-Exit codes: 0 when all was read; 1 when something could not be; 2 for misuse, such as a DIR that is
-not empty.`
+Exit codes: 0 if everything could be read; 1 if not; 2 for misuse, such as a DIR that is not empty.`
 
 // NewInspect returns the verb inspect.
 func NewInspect(streams core.Streams) *cobra.Command {
-	var f inspectFlags
+	var f releaseFlags
 	command := &cobra.Command{
 		Use:   "inspect DIR",
-		Short: "Write a folder with what a maintainer needs to help, and no Secrets",
+		Short: "Write files for a maintainer who helps, without values of Secrets",
 		Long:  inspectHelp,
 		Example: `  runlevel inspect ./report
   tar czf report.tar.gz report      # to send it
@@ -54,7 +48,7 @@ func NewInspect(streams core.Streams) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompletePaths(1, cobra.ShellCompDirectiveFilterDirs),
 		RunE: func(command *cobra.Command, args []string) error {
-			return f.run(command.Context(), args[0], streams)
+			return f.inspect(command.Context(), args[0], streams)
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
@@ -62,7 +56,7 @@ func NewInspect(streams core.Streams) *cobra.Command {
 	return command
 }
 
-func (f *inspectFlags) run(ctx context.Context, folder string, streams core.Streams) error {
+func (f *releaseFlags) inspect(ctx context.Context, folder string, streams core.Streams) error {
 	if err := checkEmpty(folder); err != nil {
 		return core.Misuse(err)
 	}
@@ -71,7 +65,7 @@ func (f *inspectFlags) run(ctx context.Context, folder string, streams core.Stre
 		return err
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("make the folder: %w", err)
+		return fmt.Errorf("create the folder: %w", err)
 	}
 	report, err := reader.Inspect(ctx, state.Inspection{
 		Folder: folder, Version: core.ReadVersion(), Progress: streams.Err,

@@ -17,33 +17,29 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// asWide is a table with more columns.
-const asWide core.Output = "wide"
-
 // listFlags are the flags of runlevel list.
 type listFlags struct {
-	cluster core.ClusterFlags
-	format  core.Output
-	all     bool
+	releaseFlags
+	all bool
 }
 
-const listHelp = `List the releases on a cluster: their versions, whether they are complete and all is well, since
-when, who keeps them in place, and how many deletes are pending.
+const listHelp = `List the releases on a cluster: their versions and states, the time since when, the process that
+keeps them in place, and the number of pending deletes and problems.
 
-  Complete      the newest version is complete, and its objects are as they are to be
+  Complete      the newest version is complete, and its objects are ready and unchanged
   Applying      a process applies it
   Incomplete    its newest version was not completed, and no process applies it
-  FailedTests   it is complete, and a test of it has failed
-  Degraded      it is complete, and something is wrong: "runlevel status NAME" shows what
+  FailedTests   it is complete, and one of its tests has failed
+  Degraded      it is complete, and has problems: see "runlevel status NAME"
   Lost          it has objects on the cluster, and no record: the line below the table has the remedy
-  Uninstalling  an uninstall was begun, and has not ended
-  Unknown       it is complete, and this user may not read everything that shows whether all is well
+  Uninstalling  an uninstall has begun, and has not ended
+  Unknown       it is complete, and some checks are unavailable, for example to this user
 
-A release is kept in place by the operator, by an apply with --watch, or by none (no process).
+A release is kept in place by the operator, by an apply with --watch, or by no process (none).
 
--o wide adds the namespace of the record, the version before, the source and the first problem.
+-o wide adds the previous version, the source and the first problem.
 
-Exit codes: 0, whatever the releases are; 1 when they can't be read; 2 for misuse.`
+Exit codes: 0 if the releases could be read, whatever their states are; 1 if not; 2 for misuse.`
 
 // NewList returns the verb list.
 func NewList(streams core.Streams) *cobra.Command {
@@ -55,22 +51,22 @@ func NewList(streams core.Streams) *cobra.Command {
 		Long:    listHelp,
 		Example: `  runlevel list
 
-  # Those whose records are in other namespaces, too
+  # Include releases whose records are in other namespaces
   runlevel list -A
 
-  # Which are not well, and why?
+  # Which releases have problems?
   runlevel list -o json | jq -r '.[] | select(.state != "Complete") | "\(.release): \(.state): \(.problems[0])"'`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if f.all && command.Flags().Changed("record-namespace") {
-				return core.Misusef("-A lists the releases of all namespaces: leave --record-namespace out")
+				return core.Misusef("-A lists the releases of all namespaces: omit --record-namespace")
 			}
 			return f.run(command.Context(), streams)
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
-	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
+	core.AddOutput(command, &f.format, core.Text, wide, core.JSON, core.YAML)
 	command.Flags().BoolVarP(&f.all, "all-namespaces", "A", false,
-		"those with records in any namespace, not only in that of --record-namespace")
+		"list releases with records in any namespace, not only in that of --record-namespace")
 	return command
 }
 
@@ -94,9 +90,9 @@ func (f *listFlags) run(ctx context.Context, streams core.Streams) error {
 			return core.PrintLines(out, reader.NotAppliedLines(ctx))
 		}
 		lines := core.Align(f.rows(found, reader.Cluster.Now()))
-		for _, of := range found {
-			if of.State == state.IsLost {
-				lines = append(lines, printable.Line(of.Release+": "+of.Problems[0]))
+		for _, release := range found {
+			if release.State == state.IsLost {
+				lines = append(lines, printable.Line(release.Release+": "+release.Problems[0]))
 			}
 		}
 		return core.PrintLines(out, lines)
@@ -110,26 +106,26 @@ func (f *listFlags) rows(releases []state.ListedRelease, now time.Time) []string
 	if f.all {
 		header = "NAMESPACE\t" + header
 	}
-	if f.format == asWide {
+	if f.format == wide {
 		header += "\tAFTER\tSOURCE\tFIRST PROBLEM"
 	}
 	rows := []string{header}
-	for _, of := range releases {
-		word, age := string(of.State), ""
-		if of.State == state.IsApplying && of.Percent != nil {
-			word += " " + strconv.Itoa(*of.Percent) + "%"
+	for _, release := range releases {
+		word, age := string(release.State), ""
+		if release.State == state.IsApplying && release.Percent != nil {
+			word += " " + strconv.Itoa(*release.Percent) + "%"
 		}
-		if of.Since != nil {
-			age = printable.Age(now, *of.Since)
+		if release.Since != nil {
+			age = printable.Age(now, *release.Since)
 		}
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d", printable.Line(of.Release),
-			printable.Line(cmp.Or(of.Version, "-")), word, age, of.KeptBy, of.Deletes, len(of.Problems))
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d", printable.Line(release.Release),
+			printable.Line(cmp.Or(release.Version, "-")), word, age, release.KeptBy, release.Deletes, len(release.Problems))
 		if f.all {
-			row = cmp.Or(of.Namespace, "-") + "\t" + row
+			row = cmp.Or(release.Namespace, "-") + "\t" + row
 		}
-		if f.format == asWide {
-			row += fmt.Sprintf("\t%s\t%s\t%s", printable.Line(cmp.Or(of.Previous, "-")),
-				printable.Line(cmp.Or(of.Source, "-")), append(of.Problems, "")[0])
+		if f.format == wide {
+			row += fmt.Sprintf("\t%s\t%s\t%s", printable.Line(cmp.Or(release.Previous, "-")),
+				printable.Line(cmp.Or(release.Source, "-")), append(release.Problems, "")[0])
 		}
 		rows = append(rows, row)
 	}

@@ -9,22 +9,22 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-const snapshotHelp = `Print what a cluster has of a release, and what the release finds there: definitions, Namespaces,
-classes, quotas, budgets, autoscalers and admission policies. "runlevel rehearse --from FILE" begins with it, so that the
-update of this cluster is tried without this cluster.
+const snapshotHelp = `Print the objects of a release on a cluster, and the objects that affect it: definitions,
+Namespaces, classes, quotas, budgets, autoscalers and admission policies. "runlevel rehearse --from
+FILE" starts with them and rehearses the update of this cluster without using the cluster.
 
-Values of Secrets are not printed, only their keys. ConfigMaps, environment variables and custom resources
-are printed as they are: read the file before you pass it on. The webhooks that are called for
-objects of the release are named in the first document: they can't run in a rehearsal.
+Of Secrets, only the keys are printed. ConfigMaps, environment variables and custom resources are
+printed unchanged: read the file before you share it. The first document names the webhooks that
+the API server calls for objects of the release: they can't run in a rehearsal.
 
-Exit codes: 0 when all was read; 1 when something could not be, which standard error names; 2 for misuse.`
+Exit codes: 0 if everything could be read; 1 if not: standard error names the objects; 2 for misuse.`
 
 // NewSnapshot returns the verb snapshot.
 func NewSnapshot(streams core.Streams) *cobra.Command {
 	var f core.ClusterFlags
 	command := &cobra.Command{
 		Use:   "snapshot NAME",
-		Short: "Print what a cluster has of a release, to rehearse its update",
+		Short: "Print the objects of a release on a cluster, to rehearse its update",
 		Long:  snapshotHelp,
 		Example: `  runlevel snapshot shop > shop.snapshot
   runlevel rehearse ./release --from shop.snapshot`,

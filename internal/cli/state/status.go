@@ -14,45 +14,55 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/state"
 )
 
-// statusFlags are the flags of runlevel status.
-type statusFlags struct {
+// releaseFlags are the flags of verbs that show a release, or several.
+type releaseFlags struct {
 	cluster core.ClusterFlags
 	format  core.Output
 	name    string
 	watch   bool
 }
 
-const statusHelp = `Show the state of a release on one screen, whether an operator keeps it or it is applied by hand:
-from which version to which it is updated, and how much of each level is done; which process
-applies it, and since when; what has failed, what it waits for and why; pending deletes and what
-holds them; what blocks the next minor version; and ClusterOperators that are not healthy.
+// records returns the records of the release of the flags, or of all releases if none is named.
+func (f *releaseFlags) records(ctx context.Context, reader *state.Reader) ([]*record.Record, error) {
+	records, err := reader.Records(ctx, f.name)
+	if f.name != "" && len(records) == 0 && err == nil {
+		err = reader.NoRecord(f.name)
+	}
+	return records, err
+}
 
-It is read from the record of the release, its lock and its objects, and from ClusterVersion
+const statusHelp = `Show the state of a release on one screen, whether an operator or a user applies it: the versions
+of an update, and how much of each level is done; the process that applies the release; failures;
+objects that are not ready, and the reasons; pending deletes, and what holds them; gates that block
+the next minor version; and ClusterOperators that are not healthy.
+
+The state is read from the record of the release, its lock and its objects, and from ClusterVersion
 "version" and the ClusterOperators, if the cluster has them. An apply writes its progress into the
 record after three seconds, and then every ten seconds at most.
 
-Without a name, it is the only release on the cluster, or the one called "default", which is the
-operator's.
+Without a name, the command shows the only release on the cluster, or the operator's release, which
+is named "default".
 
-With --watch, it is shown again whenever something has changed, until Ctrl-C: in place on a
-terminal, and else below what was printed before; with -o json, one value per line. If the API
-server does not respond, that is shown, and it is retried. The objects of a large release are
-read less often.
+With --watch, the state is shown again when it changes, until Ctrl-C: in place on a terminal,
+otherwise below the previous state; with -o json, one value per line. If the API server does not
+respond, the command reports the outage and retries. The objects of a large release are read less
+often.
 
-Exit codes: 0 when the release is complete and nothing is wrong; 1 when it is being applied, waits,
-has failed or was refused, when a delete is pending, when the operator that is to keep it in place
-does not, or when something could not be read; 2 for misuse. The status is on standard output in
-either case. With --watch, the exit code is that of the status that was shown last.`
+Exit codes: 0 if the release is complete and has no problems; 1 if an apply runs, waits, has failed
+or was refused, if a delete is pending, if the operator that should keep it in place does not, or
+if something could not be read; 2 for misuse. The status is printed to standard output in any case.
+With --watch, the exit code is that of the last status.`
 
 const statusExamples = `  runlevel status
 
-  # Follow an update that an operator does, or that is applied in another terminal
+  # Follow an update by the operator or by another terminal
   runlevel status --watch
 
-  # In a script: wait until the release is complete and all is well
+  # In a script: wait until the release is complete and has no problems
   until runlevel status shop; do sleep 5; done
 
   # What blocks the next minor version?
@@ -63,25 +73,25 @@ const statusExamples = `  runlevel status
 
 // NewStatus returns the verb status.
 func NewStatus(streams core.Streams) *cobra.Command {
-	var f statusFlags
+	var f releaseFlags
 	command := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the state of a release on a cluster: progress, waits and failures",
 		Long:    statusHelp,
 		Example: statusExamples,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return f.run(command.Context(), streams)
+			return f.status(command.Context(), streams)
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format)
 	core.AddReleaseName(command, &f.cluster, &f.name, "the release (default: the only one, or \"default\")")
 	command.Flags().BoolVarP(&f.watch, "watch", "w", false,
-		"show it again whenever something has changed, until Ctrl-C")
+		"show the state again when it changes, until Ctrl-C")
 	return command
 }
 
-func (f *statusFlags) run(ctx context.Context, streams core.Streams) error {
+func (f *releaseFlags) status(ctx context.Context, streams core.Streams) error {
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err

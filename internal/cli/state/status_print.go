@@ -67,7 +67,7 @@ func firstOf[T any](items []T, of func(T) []string) []string {
 
 // objectLines returns lines on the objects that are not ready, a screenful at most.
 func (s statusText) objectLines() []string {
-	return under("not as they are to be:", objectLinesOf(s.Objects, mostLines))
+	return under("not ready, or different from the release:", objectLinesOf(s.Objects, mostLines))
 }
 
 // hookLines returns lines on lifecycle hooks of Deployments.
@@ -135,8 +135,8 @@ func updateLines(updates []state.Update) (lines []string) {
 }
 
 // conditionLines returns lines on a condition: status, reason, time and message.
-func conditionLines(c state.Condition, of string, now time.Time) []string {
-	text := of + c.Type + "=" + c.Status
+func conditionLines(c state.Condition, title string, now time.Time) []string {
+	text := title + c.Type + "=" + c.Status
 	if c.Reason != "" {
 		text += " (" + c.Reason + ")"
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// TestAStatusThatOnlyGetsOlderIsNoOther looks at what a watch would print again.
-func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
+// TestWatchedStatusChanges checks which changes make a watch print a status again.
+func TestWatchedStatusChanges(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(after time.Duration, change func(*state.Status)) *state.Status {
 		now := began.Add(after)
@@ -34,11 +34,11 @@ func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 		change  func(*state.Status)
 		isOther bool
 	}{
-		"older":                 {same, false},
-		"another version":       {func(s *state.Status) { s.Version = "1.2.0" }, true},
-		"further":               {func(s *state.Status) { s.Percent = new(40) }, true},
-		"what holds it is gone": {func(s *state.Status) { s.Gates = nil }, true},
-		"the cluster is away":   {func(s *state.Status) { s.Unreachable = "connection refused" }, true},
+		"older":               {same, false},
+		"another version":     {func(s *state.Status) { s.Version = "1.2.0" }, true},
+		"further":             {func(s *state.Status) { s.Percent = new(40) }, true},
+		"the gate is lifted":  {func(s *state.Status) { s.Gates = nil }, true},
+		"the cluster is away": {func(s *state.Status) { s.Unreachable = "connection refused" }, true},
 	} {
 		for _, format := range []core.Output{core.Text, core.JSON, core.YAML} {
 			before := statusText{at(time.Second, same)}.content(format)
@@ -51,6 +51,6 @@ func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 		return at(time.Second, func(s *state.Status) { s.Unreachable = "read 127.0.0.1:" + port })
 	}
 	if (statusText{away("1")}).content(core.Text) != (statusText{away("2")}).content(core.Text) {
-		t.Error("an outage is told of for each attempt")
+		t.Error("an outage is printed again for each attempt")
 	}
 }

@@ -20,16 +20,16 @@ import (
 // statusInterval is the shortest interval at which a watched status is read.
 const statusInterval = 2 * time.Second
 
-// A statusScreen shows a status, and updates of it.
+// A statusScreen shows a status, and shows it again when it changes.
 type statusScreen struct {
-	flags *statusFlags
+	flags *releaseFlags
 	out   io.Writer
 	area  *live.Area // nil where there is no terminal
 	shown string     // the content of the last status
 	last  *state.Status
 }
 
-func newStatusScreen(f *statusFlags, streams core.Streams) *statusScreen {
+func newStatusScreen(f *releaseFlags, streams core.Streams) *statusScreen {
 	return &statusScreen{flags: f, out: streams.Out, area: core.AreaOn(streams.Out, f.format)}
 }
 
@@ -113,7 +113,7 @@ func (s *statusScreen) show(status *state.Status) error {
 // passing matches an age in a text.
 var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
 
-// content returns what a format shows, without ages: it is the same as long as only the time changes.
+// content returns the output in a format, without ages: it does not change as long as only the time does.
 func (s statusText) content(format core.Output) string {
 	timeless := *s.Status
 	timeless.Time = time.Time{}

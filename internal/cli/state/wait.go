@@ -25,34 +25,34 @@ const (
 
 // waitFlags are the flags of runlevel wait.
 type waitFlags struct {
-	statusFlags
+	releaseFlags
 	until   awaited
 	version string
 	timeout time.Duration
 }
 
-const waitHelp = `Wait until a release is complete and all is well, or until it is gone from the cluster.
+const waitHelp = `Wait until a release is complete and has no problems, or until it was deleted from the cluster.
 
-  --for=ready    its newest version is complete, nothing is wrong, and no delete is pending:
-                 when "runlevel status" exits with 0; with --version, that version is the newest
-  --for=deleted  it has no record any more, and no object on the cluster; if that is so from the
-                 beginning, and no event shows that it was uninstalled, that is an error
+  --for=ready    the newest version is complete, it has no problems, and no delete is pending:
+                 "runlevel status" exits with 0; with --version, the newest version is that one
+  --for=deleted  the release has neither a record nor objects on the cluster; if this holds at the
+                 start and no event shows an uninstall, the command fails
 
-An apply waits by itself. This is for what runs elsewhere: an operator that updates the cluster,
-or a pipeline that begins when another one has applied the release. What it waits for is printed
-when it changes. A release that is not there yet is waited for, too.
+An apply waits by itself. Use this command for processes elsewhere: an operator that updates the
+cluster, or a pipeline that starts after another one has applied the release. The command prints
+the state of the release when it changes. It also waits for a release that does not exist yet.
 
-Exit codes: 0 when it is so, 1 when it is not before --timeout, 2 for misuse. -o json prints the
-last status.`
+Exit codes: 0 if the condition was met, 1 if it was not met before --timeout, 2 for misuse. -o json
+prints the last status.`
 
 // NewWait returns the verb wait.
 func NewWait(streams core.Streams) *cobra.Command {
 	f := waitFlags{until: awaitReady}
 	command := &cobra.Command{
 		Use:   "wait",
-		Short: "Wait until a release is complete, or gone",
+		Short: "Wait until a release is complete, or deleted",
 		Long:  waitHelp,
-		Example: `  # In a pipeline: go on when the operator has updated the cluster
+		Example: `  # In a pipeline: continue when the operator has updated the cluster
   runlevel wait --version 1.4.0 --timeout 30m
 
   # Until another terminal has uninstalled it
@@ -65,8 +65,8 @@ func NewWait(streams core.Streams) *cobra.Command {
 	core.AddOutput(command, &f.format)
 	core.AddReleaseName(command, &f.cluster, &f.name, "the release (default: the only one, or \"default\")")
 	core.AddChoice(command, &f.until, "for", "what to wait for: ready or deleted", awaitReady, awaitDeleted)
-	command.Flags().StringVar(&f.version, "version", "", "the version that is to be complete (default: the newest)")
-	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait; 0 is without end")
+	command.Flags().StringVar(&f.version, "version", "", "the version to wait for (default: the newest)")
+	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait; 0 waits forever")
 	return command
 }
 
@@ -81,11 +81,11 @@ func (f *waitFlags) run(ctx context.Context, streams core.Streams) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if f.timeout > 0 {
-		defer time.AfterFunc(f.timeout, func() { cancel(fmt.Errorf("it is not so after %s", f.timeout)) }).Stop()
+		defer time.AfterFunc(f.timeout, func() { cancel(fmt.Errorf("not %s after %s", f.until, f.timeout)) }).Stop()
 	}
 	w := &releaseWait{flags: f, reader: reader, progress: streams.Err, end: cancel}
 	first, err := w.read(ctx)
-	if err == nil && f.until == awaitDeleted && f.isSo(first) {
+	if err == nil && f.until == awaitDeleted && f.isMet(first) {
 		err = f.checkExisted(ctx, reader, first.Release)
 	}
 	if err == nil {
@@ -108,7 +108,7 @@ func (f *waitFlags) run(ctx context.Context, streams core.Streams) error {
 
 func (f *waitFlags) check() error {
 	if f.version != "" && f.until == awaitDeleted {
-		return core.Misusef("--version: a release is waited for until all of it is deleted, whatever its version is")
+		return core.Misusef("--version can't be combined with --for=deleted")
 	}
 	if f.timeout < 0 {
 		return core.Misusef("--timeout %s: use a duration such as 5m, or 0 for no end", f.timeout)
@@ -121,7 +121,7 @@ func (f *waitFlags) checkExisted(ctx context.Context, reader *state.Reader, rele
 	wasUninstalled, err := reader.WasUninstalled(ctx, release)
 	if err == nil && !wasUninstalled {
 		err = core.Misusef("%w, an object on the cluster, or an event of its uninstall: \"runlevel list\" lists "+
-			"those that there are", reader.NoRecord(release))
+			"the releases", reader.NoRecord(release))
 	}
 	return err
 }
@@ -133,7 +133,7 @@ type releaseWait struct {
 	progress io.Writer
 	end      context.CancelCauseFunc
 
-	printed string // what was printed last
+	printed string // the last line, without ages
 	last    *state.Status
 	isDone  bool
 }
@@ -147,13 +147,13 @@ func (w *releaseWait) read(ctx context.Context) (*state.Status, error) {
 	return status, err
 }
 
-// show prints what a wait is for, if that has changed, and ends the wait when it is so.
+// show prints the state of the release if it has changed, and ends the wait if the condition is met.
 func (w *releaseWait) show(status *state.Status, outage error) error {
 	w.last = status
 	text := status.Title()
 	if outage != nil {
 		text += ": " + printable.Line(outage.Error())
-	} else if w.isDone = w.flags.isSo(status); w.isDone {
+	} else if w.isDone = w.flags.isMet(status); w.isDone {
 		w.end(nil)
 	}
 	if timeless := passing.ReplaceAllString(text, ""); timeless != w.printed {
@@ -164,8 +164,8 @@ func (w *releaseWait) show(status *state.Status, outage error) error {
 	return nil
 }
 
-// isSo reports whether a release is as it is waited for.
-func (f *waitFlags) isSo(status *state.Status) bool {
+// isMet reports whether the condition of the wait is met.
+func (f *waitFlags) isMet(status *state.Status) bool {
 	if f.until == awaitDeleted {
 		return status.State == "" && status.Lost == nil && len(status.Unknown) == 0
 	}

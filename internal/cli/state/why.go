@@ -30,60 +30,59 @@ type whyFlags struct {
 	explainers []diagnosis.Explainer
 }
 
-const whyHelp = `Explain why an object is missing, not ready, or not deleted: what it waits for, since when,
-and what holds it. The answer is read from the object, its kind, its namespace and its pods,
-and from the record of the apply, which has the order of the parts of the release. An
-apply writes that after its first three seconds. The last state of an apply that failed or was
-killed stays in the record.
+const whyHelp = `Explain why an object is missing, not ready, or not deleted: for which objects it waits, since
+when, and what holds it. The answer is read from the object, its kind, its namespace and its pods,
+and from the record of the apply, which has the order of the parts of the release. An apply writes
+the order after its first three seconds. The last state of an apply that failed or was killed
+remains in the record.
 
 OBJECT is KIND[.GROUP]/[NAMESPACE/]NAME. The kind may be a plural or a short name, as in
 "deploy/web -n shop", "crd/foos.example.com" or "Deployment.apps/shop/web". Without a namespace
-it is that of the kubeconfig; if the object does not exist there, it is the only namespace in which a
-release has such an object, or the only one in which it exists. FILE is a manifest on disk, whose objects are all
-explained; or the bare name of a file of the release, such as 0000_50_web_deployment.yaml, which an
-apply that is not done knows, or SOURCE has.
+it is that of the kubeconfig; if the object does not exist there, it is the only namespace in which
+a release has such an object, or the only one in which it exists. FILE is a manifest on disk, whose
+objects are all explained; or the base name of a file of the release, such as
+0000_50_web_deployment.yaml: SOURCE or an apply that has not completed must have the file.
 
-With SOURCE, the release is read as well: the place of the object in it, what comes before,
-what the object needs, and whether the gate would block the release. The object is not done
-until that version is applied.
+With SOURCE, the release is read as well: the answer has the position of the object in the release,
+the objects before it, its dependencies, and the gates that would block the release. The object is
+not done until that version is applied.
 
-For a machine (machine.openshift.io), it shows the phase, what holds it, the command that helps, its
-conditions and its events: see "runlevel machines". For a ControlPlaneMachineSet or a RunlevelControlPlane, it
-shows what it waits for, what holds which of its machines, and what to do.
+For a machine (machine.openshift.io), the answer has the phase, what holds the machine, the command
+that helps, its conditions and its events: see "runlevel machines". For a ControlPlaneMachineSet or a
+RunlevelControlPlane, it has the reasons for waits, the machines that are held, and what to do.
 
-Without an OBJECT, it shows for each release (with --name, for one) which process applies it, or
-when it was last applied, and the objects that are not as they should be: failures first, then
-waits, the longest first, pending deletes, and objects that were changed since. The text is cut
-to a screenful; -o json has everything.
+Without an OBJECT, the command shows for each release (with --name, for one) which process applies
+it, or when it was last applied, and the objects that are not ready or differ from the release:
+failures first, then waits, the longest first, pending deletes, and objects that were changed. The
+text is limited to a screen; -o json has everything.
 
-Exit codes: 0 when every object is there and ready as it was applied, or gone if it was to be
-deleted; 1 when one is not, or when that is not known; 2 for misuse. The answer is on standard
-output in either case.
+Exit codes: 0 if every object is ready as it was applied, or was deleted as requested; 1 if one is
+not, or if its state is unknown; 2 for misuse. The answer is printed to standard output in any case.
 
 `
 
-const whyExamples = `  # What of all that was applied is not as it is to be?
+const whyExamples = `  # Which applied objects are not ready, or were changed?
   runlevel why
 
-  # In the middle of an update: what does my Deployment wait for?
+  # During an update: why does my Deployment wait?
   runlevel why deployment/web -n shop
 
-  # Why does the old namespace not go?
+  # Why is the old namespace not deleted?
   runlevel why ns/shop-old
 
-  # What holds the machine that I have deleted?
+  # Why does the machine that I have deleted still exist?
   runlevel why machine/web-4 -n shop-machines
 
   # All objects of my manifest
   runlevel why ./manifests/0000_50_web_deployment.yaml
 
-  # Nothing runs: where in the release is it, and what would stop that?
+  # Before an apply: the position in the release, and gates that would block it
   runlevel why 0000_50_web_deployment.yaml ./4.21
 
-  # In a script: wait until it is there and ready, as the release has it
+  # In a script: wait until the object is ready, as in the release
   until runlevel why deployment/web -n shop ./4.21; do sleep 5; done
 
-  # What holds it up, in the end?
+  # Which objects hold it?
   runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`
 
 // NewWhy returns the verb why. The explainers explain the objects of further kinds, for example machines.
@@ -112,7 +111,7 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams core.Streams)
 	if len(args) == 0 {
 		return f.releases(ctx, streams)
 	}
-	meant, err := parseObject(args[0])
+	id, err := parseObject(args[0])
 	if err != nil {
 		return err
 	}
@@ -134,7 +133,7 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams core.Streams)
 		Namespace: f.namespace,
 		Default:   f.cluster.DefaultNamespace(),
 	}
-	objects, err := resolve(ctx, resolver, args[0], meant)
+	objects, err := resolve(ctx, resolver, args[0], id)
 	if err != nil {
 		return err
 	}
@@ -159,7 +158,7 @@ func (f *whyFlags) load(ctx context.Context, sources []string, progress io.Write
 	return f.release.Load(ctx, sources[0], progress)
 }
 
-// query returns what is known of a release, or of the release of --name, or of all.
+// query returns the query for a release, for the release of --name, or for all releases.
 func (f *whyFlags) query(ctx context.Context, reader *state.Reader, release *payload.Payload) (why.ObjectQuery, error) {
 	q := why.ObjectQuery{Namespace: reader.Namespace, Release: release, Explainers: f.explainers}
 	name := f.release.Name
@@ -173,8 +172,8 @@ func (f *whyFlags) query(ctx context.Context, reader *state.Reader, release *pay
 	return q, nil
 }
 
-// parseObject reads an argument that is an object or a file, before connecting to the cluster. It returns the parts of
-// the object's name.
+// parseObject parses an argument that names an object or a file, without the cluster. For an object, it returns the
+// parts of the name.
 func parseObject(text string) (kinds.ID, error) {
 	if isFileName(text) {
 		return kinds.ID{}, nil
@@ -195,10 +194,10 @@ func isFileName(text string) bool {
 
 // resolve returns the objects of an argument: one by its name, or those of a file.
 func resolve(ctx context.Context, resolver *why.Resolver, text string,
-	meant kinds.ID) (objects []why.NamedObject, err error) {
+	id kinds.ID) (objects []why.NamedObject, err error) {
 	if !isFileName(text) {
 		objects = make([]why.NamedObject, 1)
-		objects[0], err = resolver.Object(ctx, text, meant)
+		objects[0], err = resolver.Object(ctx, text, id)
 	} else if _, statErr := os.Stat(text); statErr != nil {
 		objects, err = resolver.File(text)
 	} else if manifest, readErr := os.ReadFile(text); readErr != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// The number of lines in text: a screenful, and a part of it for each object.
+// The number of lines in text: those of a screen, and those for each object.
 const (
 	mostLines  = 40
 	mostOfEach = 8
@@ -21,7 +21,7 @@ const (
 // releases prints the state of releases as a whole.
 func (f *whyFlags) releases(ctx context.Context, streams core.Streams) error {
 	if f.namespace != "" {
-		return core.Misusef("--namespace is that of an object: name one, or leave it out")
+		return core.Misusef("--namespace is the namespace of an object: name an object, or omit --namespace")
 	}
 	if _, err := f.release.Options(streams.Err); err != nil {
 		return err
@@ -72,7 +72,7 @@ func titleOfRelease(w *why.ReleaseAnswer) string {
 		title += " " + w.Version
 	}
 	if w.Done {
-		return printable.Line(title + ": all of it is there and ready")
+		return printable.Line(title + ": all objects are ready")
 	}
 	var counts []string
 	for _, state := range []why.ObjectState{why.Absent, why.NotReady, why.Outdated, why.Changed, why.Terminating,
@@ -85,7 +85,7 @@ func titleOfRelease(w *why.ReleaseAnswer) string {
 		counts = []string{"no process keeps it in place"}
 	}
 	if len(counts) == 0 {
-		counts = []string{"it is not known whether all of it is there and ready"}
+		counts = []string{"it is not known whether all objects are ready"}
 	}
 	return printable.Line(title + ": " + strings.Join(counts, "; "))
 }
