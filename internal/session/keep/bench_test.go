@@ -18,9 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
-// BenchmarkDrift makes objects otherwise, one after the other, and takes the time until they are
-// as they should again. In turn with us, the least that could do it does: a watch, and an apply
-// by force of whatever it shows. "of-bare" is how long we take where that takes 1.
+// BenchmarkDrift changes objects, one after the other, and measures the time until they are repaired. It compares the
+// Keeper with the simplest implementation: a watch, and a forced apply of each object that it shows. The metric
+// "of-bare" is the ratio of both times.
 func BenchmarkDrift(b *testing.B) {
 	ours, theirs := newEstate(b, 1000), newEstate(b, 1000)
 	ours.keep(b, func(keep.Event) {})
@@ -39,7 +39,7 @@ func BenchmarkDrift(b *testing.B) {
 	b.ReportMetric(float64(median(our).Microseconds()), "µs-median")
 }
 
-// BenchmarkDrifts makes a hundred objects a second otherwise, and takes the time of each.
+// BenchmarkDrifts changes a hundred objects a second, and measures the time of each repair.
 func BenchmarkDrifts(b *testing.B) {
 	const pace = 10 * time.Millisecond
 	e := newEstate(b, 1000)
@@ -77,7 +77,7 @@ func median(all []time.Duration) time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// keepBarely makes the release's ConfigMaps, and keeps them in place with the least that does.
+// keepBarely creates the release's ConfigMaps, and keeps them in place with the simplest implementation.
 func (e *estate) keepBarely(b *testing.B) {
 	b.Helper()
 	c := connectAs(b, e.name)
@@ -113,7 +113,7 @@ func (e *estate) keepBarely(b *testing.B) {
 	}()
 }
 
-// An observer sees when an object is as it should again.
+// An observer watches for the repair of an object.
 type observer struct {
 	*estate
 	c       *cluster.Cluster
@@ -137,7 +137,7 @@ func (e *estate) observe(b *testing.B) *observer {
 	return o
 }
 
-// start makes the n-th drift.
+// start causes the n-th drift.
 func (o *observer) start(b *testing.B, n int) (colour string) {
 	colour = fmt.Sprint("colour-", n)
 	if _, err := o.estate.drift(b.Context(), o.c, n%(o.size/2), colour); err != nil {
@@ -170,7 +170,7 @@ func (o *observer) next(b *testing.B) end {
 	}
 }
 
-// drift makes the n-th drift, and says how long it lasts.
+// drift causes the n-th drift, and returns how long it lasts.
 func (o *observer) drift(b *testing.B, n int) time.Duration {
 	b.Helper()
 	o.start(b, n)

@@ -13,7 +13,7 @@ import (
 type wire struct {
 	mu       sync.Mutex
 	requests []sandboxtest.Request
-	// what it returns, if anything, becomes of the request
+	// may return a response, which answers the request
 	before  func(*http.Request, sandboxtest.Request) (*http.Response, error)
 	watches []*stream
 	stalled chan struct{} // what watches see comes when it is closed; nil if at once
@@ -55,7 +55,7 @@ func (w *wire) disturb(before func(*http.Request, sandboxtest.Request) (*http.Re
 	w.before = before
 }
 
-// stall holds back what watches see, until it is called back.
+// stall delays the events of watches until its result is called.
 func (w *wire) stall() (resume func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *wire) tap(request *http.Request, send http.RoundTripper) (*http.Respons
 	return answer, err
 }
 
-// A stream is what a watch sees.
+// A stream is the body of the response of a watch.
 type stream struct {
 	io.ReadCloser
 	wire *wire

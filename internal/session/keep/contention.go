@@ -106,8 +106,8 @@ func (c *contention) left(now time.Time) time.Duration {
 func (c *contention) pause(now time.Time) time.Duration { return c.until.Sub(now) }
 
 // reportContention reports a contention, also as an event of Kubernetes, for the owners of the other manager. That the
-// event can't be written is no failure.
-func (k *Keeper) reportContention(o *kept, uid types.UID, lost []ownership.Conflict, pause time.Duration) {
+// event can't be written is not a failure.
+func (k *Keeper) reportContention(o *objectState, uid types.UID, lost []ownership.Conflict, pause time.Duration) {
 	what := "another client deletes it, or changes it, again and again"
 	if len(lost) > 0 {
 		what = "other managers change it again and again: " + object.LossesInWords(lost)

@@ -21,7 +21,7 @@ import (
 type fight struct {
 	after    time.Duration // the fixing
 	rounds   int
-	told     int           // in which round it is a contention, from 1; 0 for never
+	reported int           // the first round in which it is a contention, from 1; 0 for never
 	repaired int           // at least so often in the first minute
 	mostly   int           // and at most
 	finally  time.Duration // the pause at the end is no longer
@@ -34,7 +34,7 @@ var fights = map[string]fight{
 	"a controller answers at once": {
 		after:    20 * time.Millisecond,
 		rounds:   40,
-		told:     5,
+		reported: 5,
 		repaired: 5,
 		mostly:   15,
 		finally:  5 * time.Minute,
@@ -43,7 +43,7 @@ var fights = map[string]fight{
 	"it has given in, for a while": {
 		after:    20 * time.Millisecond,
 		rounds:   8,
-		told:     5,
+		reported: 5,
 		repaired: 5,
 		mostly:   8,
 		finally:  4 * time.Second,
@@ -54,7 +54,7 @@ var fights = map[string]fight{
 	"it has given in for long": {
 		after:    20 * time.Millisecond,
 		rounds:   40,
-		told:     5,
+		reported: 5,
 		repaired: 5,
 		mostly:   15,
 		finally:  5 * time.Minute,
@@ -65,7 +65,7 @@ var fights = map[string]fight{
 	"another tool looks every ten seconds": {
 		after:    10 * time.Second,
 		rounds:   100,
-		told:     20,
+		reported: 20,
 		repaired: 6,
 		mostly:   7,
 		finally:  5 * time.Minute,
@@ -111,7 +111,7 @@ func (f fight) hold(t *testing.T) {
 		now = now.Add(q.Pause(now))
 		if q.Note(now, true) > 0 {
 			if reported != 0 {
-				t.Errorf("told in round %d, and again in round %d", reported, round)
+				t.Errorf("reported in round %d, and again in round %d", reported, round)
 			}
 			reported = round
 		}
@@ -120,8 +120,8 @@ func (f fight) hold(t *testing.T) {
 		}
 		now = now.Add(f.after)
 	}
-	if reported != f.told {
-		t.Errorf("told in round %d, want %d", reported, f.told)
+	if reported != f.reported {
+		t.Errorf("reported in round %d, want %d", reported, f.reported)
 	}
 	if early < f.repaired || early > f.mostly {
 		t.Errorf("repaired %d times in the first minute, want %d to %d", early, f.repaired, f.mostly)
@@ -145,8 +145,8 @@ func (f fight) hold(t *testing.T) {
 	}
 }
 
-// Looking in vain gets rarer, and never rare.
-func TestLooksInVainGetRarer(t *testing.T) {
+// Checks that find no difference have growing pauses, up to a limit.
+func TestIdleChecksHaveGrowingPauses(t *testing.T) {
 	t.Parallel()
 	var q keep.Contention
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -168,7 +168,7 @@ func TestLooksInVainGetRarer(t *testing.T) {
 	}
 }
 
-// A rival makes a ConfigMap blue whenever it sees it red.
+// A rival changes a ConfigMap to blue whenever it is red.
 type rival struct {
 	rounds atomic.Int64
 	stop   func()
@@ -201,37 +201,37 @@ func (s *site) rival(manager, name string) *rival {
 	return r
 }
 
-// Who deletes an object again and again leaves no name, and is in contention all the same.
-func TestSomebodyDeletesItAgainAndAgain(t *testing.T) {
+// A client that deletes an object again and again is not known by its name. It is in contention, too.
+func TestRepeatedDeletesAreAContention(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one)
-	s.until("it is told", func() bool {
+	s.until("it is reported", func() bool {
 		_ = s.at("ConfigMap").Delete(t.Context(), "settings", metav1.DeleteOptions{})
 		return len(s.all(keep.Contested)) > 0
 	})
 	if reported := s.all(keep.Contested)[0].Message; reported != "another client deletes it, or changes it, again "+
 		"and again; it is repaired after longer and longer pauses, now 250ms" {
-		t.Errorf("told %q", reported)
+		t.Errorf("reported %q", reported)
 	}
 	s.until("it is there", func() bool { return s.get("ConfigMap", "settings") != nil })
 }
 
-// A controller that never gives in is named once, here and on the object, and answered after
-// longer and longer pauses. When it gives in, the object becomes what the release says.
-func TestAWriterThatNeverGivesIn(t *testing.T) {
+// If a controller reverts each repair, it is reported once, also by an event on the object, and repairs follow after
+// growing pauses. When the controller stops, the object is repaired.
+func TestPersistentWriterIsAContention(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one)
 	r := s.rival("painter", "settings")
-	s.until("it is told", func() bool { return len(s.all(keep.Contested)) > 0 })
+	s.until("it is reported", func() bool { return len(s.all(keep.Contested)) > 0 })
 	reported := s.all(keep.Contested)[0]
 	if reported.Message != "other managers change it again and again: data.colour (painter); it is repaired after "+
 		"longer and longer pauses, now 250ms" ||
 		len(reported.Lost) != 1 || reported.Lost[0].Manager != "painter" || reported.Lost[0].Field != "data.colour" ||
 		reported.File != "0000_10_shop_10.yaml" {
-		t.Errorf("told %+v", reported)
+		t.Errorf("reported %+v", reported)
 	}
 	if got := len(s.all(keep.Repaired)); got > 20 { // on a slow machine, not each round is hasty
-		t.Errorf("told after %d rounds", got)
+		t.Errorf("reported after %d rounds", got)
 	}
 	s.until("there is an event on the object", func() bool {
 		about := fields.Set{"involvedObject.name": "settings", "reportingComponent": cluster.FieldManager}.String()
@@ -248,12 +248,12 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 		return false
 	})
 	began := time.Now()
-	s.until("some time has gone by", func() bool { return time.Since(began) > 5*time.Second })
+	s.until("five seconds have passed", func() bool { return time.Since(began) > 5*time.Second })
 	if got := r.rounds.Load(); got > 15 {
 		t.Errorf("%d rounds in five seconds", got)
 	}
 	if got := len(s.all(keep.Contested)); got != 1 {
-		t.Errorf("told %d times", got)
+		t.Errorf("reported %d times", got)
 	}
 	r.stop()
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })

@@ -2,10 +2,10 @@ package keep
 
 import "time"
 
-// Contention makes what is decided about other writers known to tests.
+// Contention exports the decisions about other writers for tests.
 type Contention struct{ contention }
 
-// Drift notes that an object is seen to differ, unless that is known.
+// Drift records that an object differs.
 func (c *Contention) Drift(now time.Time) { c.driftedAt = now }
 
 // Pause returns for how long an object is left alone from now on.
@@ -14,7 +14,7 @@ func (c *Contention) Pause(now time.Time) time.Duration { return max(0, c.pause(
 // Left returns how long the contention lasts, if no other drift comes.
 func (c *Contention) Left(now time.Time) time.Duration { return c.left(now) }
 
-// Note notes that an object was looked at.
+// Note records that an object was checked.
 func (c *Contention) Note(now time.Time, isRepaired bool) time.Duration {
 	return c.observe(now, isRepaired)
 }

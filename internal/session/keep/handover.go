@@ -17,7 +17,9 @@ func (k *Keeper) Take(applied object.Change) {
 	k.mu.Lock()
 	o := k.steps[applied.StepID]
 	if o != nil {
-		o.applied = &applied.Version
+		if o.phase != keeping {
+			o.phase, o.version = taken, applied.Version
+		}
 		k.queue.Add(o)
 	}
 	k.mu.Unlock()
@@ -35,9 +37,9 @@ func (k *Keeper) Take(applied object.Change) {
 
 // startKeeping begins to keep an object that was taken over, and reports whether it is kept. It discovers the resource
 // of the kind first; if that fails, it is tried again.
-func (k *Keeper) startKeeping(o *kept) bool {
+func (k *Keeper) startKeeping(o *objectState) bool {
 	k.mu.Lock()
-	isKept, applied := o.isKept, o.applied
+	isKept := o.phase == keeping
 	k.mu.Unlock()
 	if isKept || k.ctx.Err() != nil {
 		return isKept
@@ -51,13 +53,13 @@ func (k *Keeper) startKeeping(o *kept) bool {
 	k.repairer.Learn(resource)
 	k.mu.Lock()
 	k.watchKind(resource)
-	early := o.early
-	o.isKept, o.version, o.early = true, *applied, nil
+	early, applied := o.early, o.version
+	o.phase, o.early = keeping, nil
 	if o.id.GroupKind() == kinds.CustomResourceDefinition {
 		o.version = "" // so that the next check reads its definition
 	}
 	k.inOrder = append(k.inOrder, o)
-	isNewer := early != nil && early.version != *applied && !resourcewatch.IsOlder(early.version, *applied)
+	isNewer := early != nil && early.version != applied && !resourcewatch.IsOlder(early.version, applied)
 	if isNewer && early.head == nil {
 		k.observeAbsence(o, early.version)
 	}

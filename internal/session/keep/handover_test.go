@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// An object that the apply is not done with is left alone. What others do to it meanwhile is repaired
-// as soon as it is handed over.
+// Changes of an object are not repaired before the apply is done with the object. They are repaired as soon as the
+// apply passes it to Take.
 func TestAnObjectIsKeptFromTheHandOverOn(t *testing.T) {
 	t.Parallel()
 	s := &site{t: t, name: test.Namespace(t), keeping: &wire{}, admin: connect(t, test.Sandbox(t).Config, nil)}

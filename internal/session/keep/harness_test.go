@@ -43,7 +43,7 @@ rules:
 
 func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 
-// patience is far longer than anything takes that is to happen.
+// patience is far longer than any expected event takes.
 const patience = 5 * time.Minute
 
 // A site is a release that is kept in place, in a namespace of its own and under its name.
@@ -60,7 +60,7 @@ type site struct {
 	events []keep.Event
 }
 
-// A plan is what is out of the ordinary about a site.
+// A plan configures a site.
 type plan struct {
 	config  *rest.Config // of who keeps
 	sandbox *sandbox.Sandbox
@@ -69,14 +69,14 @@ type plan struct {
 	keeping *wire
 }
 
-// keepIn applies a payload of files in txtar, in which NS stands for the namespace and the
-// release, and keeps it in place until the test ends. It returns when all of it was looked at.
+// keepIn applies a payload of files in txtar, in which NS stands for the namespace and the release, and keeps it in
+// place until the test ends. It returns when all objects were checked.
 func keepIn(t *testing.T, files string, change ...func(*plan)) *site {
 	t.Helper()
 	return keepAs(t, test.Namespace(t), files, change...)
 }
 
-// keepAs is keepIn for a name that is known before.
+// keepAs is like keepIn, with a given name.
 func keepAs(t *testing.T, name, files string, change ...func(*plan)) *site {
 	t.Helper()
 	p := &plan{keeping: &wire{}, keep: keep.Options{Every: -1}}
@@ -164,10 +164,10 @@ func (s *site) keep(c *cluster.Cluster, applied *apply.Report, asApplied apply.O
 			s.t.Errorf("keeping ended with %v", err)
 		}
 		if s.t.Failed() {
-			s.t.Logf("told: %s", strings.Join(s.told(), "\n      "))
+			s.t.Logf("reported: %s", strings.Join(s.lines(), "\n      "))
 		}
 	})
-	s.until("the beginning is told", func() bool { return len(s.all(keep.Keeping)) == 1 })
+	s.until("the event Keeping is reported", func() bool { return len(s.all(keep.Keeping)) == 1 })
 }
 
 func (s *site) must(err error) {
@@ -189,7 +189,7 @@ func (s *site) until(what string, isSo func() bool) {
 	}
 }
 
-// all are the events of a type that were told until now.
+// all returns the events of a type that were reported until now.
 func (s *site) all(wanted keep.EventType) []keep.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +204,8 @@ func (s *site) of(wanted keep.EventType, kind, name string) []keep.Event {
 	})
 }
 
-// told are all events, a line for each.
-func (s *site) told() []string {
+// lines returns all events, one per line.
+func (s *site) lines() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var lines []string
@@ -265,7 +265,7 @@ func (s *site) delete(kind, name string) {
 	s.must(s.at(kind).Delete(s.t.Context(), s.named(name), metav1.DeleteOptions{}))
 }
 
-// body is what an object says, without what the server says of it.
+// body returns the fields of an object, without those that the server sets.
 func body(object *unstructured.Unstructured) map[string]any {
 	if object == nil || object.GetDeletionTimestamp() != nil {
 		return nil
@@ -297,7 +297,7 @@ func (s *site) quiet() {
 	})
 }
 
-// make creates an object as another client would.
+// make creates an object as another client.
 func (s *site) make(manifest, manager string) {
 	s.t.Helper()
 	object := sandboxtest.ParseObject(s.t, s.named(manifest))

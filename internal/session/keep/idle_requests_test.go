@@ -40,9 +40,8 @@ func askedBy(t testing.TB, who string) []string {
 	return all
 }
 
-// What does not change, and what only changes its status, costs no request but that of the lock,
-// and the Keeper does nothing at all.
-func TestWhatDoesNotDriftCostsNothing(t *testing.T) {
+// Objects that do not change, or change only their status, cause no requests except those of the lock.
+func TestUnchangedObjectsCostNoRequests(t *testing.T) {
 	e := newEstate(t, 1000)
 	others := connectAs(t, "others")
 	e.keep(t, func(event keep.Event) {
@@ -50,7 +49,7 @@ func TestWhatDoesNotDriftCostsNothing(t *testing.T) {
 			t.Errorf("%+v", event)
 		}
 	})
-	// All watches have begun, and seen what is there, when a change is seen that comes after.
+	// When a later change is observed, all watches have begun and shown the existing objects.
 	before := len(askedBy(t, e.name))
 	for i := range 200 {
 		if err := e.writeStatus(t.Context(), others, i, i+1); err != nil {

@@ -1,10 +1,9 @@
-// Package keep keeps a release in place: it watches what was applied, and repairs an object that was changed, deleted,
-// or has lost its label. It reads metadata only. Package apply/object decides whether an object can have changed, and
-// repairs it.
+// Package keep keeps a release in place: it watches the applied objects, and repairs an object that was changed,
+// deleted, or has lost its label. It reads metadata only. Package apply/object decides whether an object can have
+// changed, and repairs it.
 //
-// Objects that do not change cost nothing but watches. A resync checks all of them from time to time, for changes that
-// the watches have missed. Another writer that reverts repairs is named, and its object is repaired after growing
-// pauses.
+// Unchanged objects cost only watches. A resync checks all objects from time to time, for changes that the watches have
+// missed. Another writer that reverts repairs is reported, and its object is repaired after growing pauses.
 //
 // Start is the call to start from, and Take gives it objects as they are applied. The state of an object is in
 // object.go, its hand-over in handover.go, the watches in watch.go, repairs in repair.go, other writers in
@@ -59,15 +58,15 @@ type Keeper struct {
 	cluster  *cluster.Cluster
 	options  Options
 	repairer *object.Repairer
-	queue    workqueue.TypedRateLimitingInterface[*kept] // of objects that may have to be repaired
-	emitting sync.Mutex                                  // serializes events
+	queue    workqueue.TypedRateLimitingInterface[*objectState] // of objects that may have to be repaired
+	emitting sync.Mutex                                         // serializes events
 	running  sync.WaitGroup
 
-	mu      sync.Mutex              // guards the following fields, and each kept
-	steps   map[object.StepID]*kept // all objects of the release
-	objects map[kinds.ID]*kept      // those of the kinds that are watched
-	inOrder []*kept                 // the objects that are kept
-	failing map[*kept]bool          // the objects that could not be repaired
+	mu      sync.Mutex                     // guards the following fields, and each objectState
+	steps   map[object.StepID]*objectState // all objects of the release
+	objects map[kinds.ID]*objectState      // those of the kinds that are watched
+	inOrder []*objectState                 // the objects that are kept
+	failing map[*objectState]bool          // the objects that could not be repaired
 	watches []*kindWatch
 }
 
@@ -76,14 +75,14 @@ func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, op
 	options = options.withDefaults()
 	k := &Keeper{
 		ctx: ctx, cluster: c, options: options, repairer: object.NewRepairer(ctx, c, release, options.Apply),
-		steps: map[object.StepID]*kept{}, objects: map[kinds.ID]*kept{}, failing: map[*kept]bool{},
+		steps: map[object.StepID]*objectState{}, objects: map[kinds.ID]*objectState{}, failing: map[*objectState]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[*kept](firstPause, longestPause),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[*objectState](firstPause, longestPause),
 		),
 	}
 	for _, manifest := range release.Manifests {
 		if !manifest.IsTombstone() {
-			k.steps[object.StepOf(manifest)] = &kept{manifest: manifest, id: manifest.ID()}
+			k.steps[object.StepOf(manifest)] = &objectState{manifest: manifest, id: manifest.ID()}
 		}
 	}
 	context.AfterFunc(ctx, k.queue.ShutDown)
@@ -104,16 +103,16 @@ func (k *Keeper) Wait() error {
 // Announce reports how many objects are kept in place by now.
 func (k *Keeper) Announce() {
 	k.mu.Lock()
-	objects, of := 0, map[schema.GroupKind]bool{}
+	objects, groupKinds := 0, map[schema.GroupKind]bool{}
 	for _, o := range k.steps {
-		if o.applied != nil {
+		if o.phase != untouched {
 			objects++
-			of[o.id.GroupKind()] = true
+			groupKinds[o.id.GroupKind()] = true
 		}
 	}
 	k.mu.Unlock()
 	k.emit(Event{
 		Type:    Keeping,
-		Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(of), "kind")),
+		Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(groupKinds), "kind")),
 	})
 }

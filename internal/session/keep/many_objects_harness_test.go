@@ -102,7 +102,7 @@ func connectAs(t testing.TB, name string) *cluster.Cluster {
 	return c
 }
 
-// drift makes one of its ConfigMaps otherwise, and returns the version that it has then.
+// drift changes one of the ConfigMaps, and returns its new version.
 func (e *estate) drift(ctx context.Context, c *cluster.Cluster, i int, colour string) (version string, err error) {
 	patch := fmt.Appendf(nil, `{"data": {"colour": %q}}`, colour)
 	changed, err := c.Client.CoreV1().ConfigMaps(e.namespace).Patch(ctx, fmt.Sprint("settings-", i),
@@ -113,7 +113,7 @@ func (e *estate) drift(ctx context.Context, c *cluster.Cluster, i int, colour st
 	return changed.ResourceVersion, nil
 }
 
-// writeStatus writes the status of one of its Ingresses, as a controller does.
+// writeStatus writes the status of one of the Ingresses, as a controller does.
 func (e *estate) writeStatus(ctx context.Context, c *cluster.Cluster, i, count int) error {
 	patch := fmt.Appendf(nil, `{"status": {"loadBalancer": {"ingress": [{"hostname": "door-%d.example.com"}]}}}`, count)
 	_, err := c.Client.NetworkingV1().Ingresses(e.namespace).Patch(ctx, fmt.Sprint("door-", i), types.MergePatchType,

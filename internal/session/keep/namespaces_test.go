@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
-// home is a Namespace and what is in it.
+// home is a release of a Namespace and an object in that Namespace.
 const home = `
 -- 0000_10_web_10_home.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS-home, labels: {team: shop}}}
@@ -21,8 +21,8 @@ const home = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: NS-home}, data: {colour: red}}
 `
 
-// A Namespace that is there, and can't be repaired, does not keep what is in it from being so.
-func TestANamespaceThatCannotBeMendedHoldsUpNothing(t *testing.T) {
+// If a Namespace exists and can't be repaired, the objects in it are repaired nevertheless.
+func TestUnrepairableNamespaceBlocksNoObjects(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, home)
 	s.patch("Namespace", "NS-home", `{"metadata": {"labels": {"runlevel.dev/release": "somebody-elses"}}}`)
@@ -34,8 +34,8 @@ func TestANamespaceThatCannotBeMendedHoldsUpNothing(t *testing.T) {
 	s.delete("Namespace", "NS-home")
 }
 
-// Nor does one that can't be read any more: it may well be there.
-func TestANamespaceThatCannotBeReadHoldsUpNothing(t *testing.T) {
+// If a Namespace can't be read any more, the objects in it are repaired, too: it may exist.
+func TestUnreadableNamespaceBlocksNoObjects(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, home, every(time.Second))
 	s.keeping.disturb(func(request *http.Request, parsed sandboxtest.Request) (*http.Response, error) {

@@ -10,28 +10,35 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A kept is the state of an object of the release. The Keeper's lock guards it.
-type kept struct {
+// A phase is how far the hand-over of an object is. Objects are repaired only in the last one.
+type phase int
+
+const (
+	untouched phase = iota // the apply has not passed the object to Take
+	taken                  // the resource of its kind is not known yet
+	keeping
+)
+
+// An objectState is the state of an object of the release. The Keeper's lock guards it.
+type objectState struct {
 	manifest *payload.Manifest
 	id       kinds.ID
 	resource cluster.Resource // known as soon as its kind is watched
 	watch    *kindWatch
 
-	applied *string      // the version that the apply has left, once it is done with the object
-	isKept  bool         // otherwise it is not repaired
-	early   *observation // of an object that is not kept yet
+	phase phase
+	early *observation // the last observation before the phase keeping
 
-	// the version in which the object is known to be in sync, or was checked last
-	version       string
-	mayDiffer     bool                     // from the release
-	seen          *objectmeta.LiveMetadata // its metadata in that version; nil if it did not exist, or is not known
-	exists        bool                     // although it could not be repaired: objects that need it can be
-	isTerminating bool                     // it can be created again only when it is gone
-	mayBeDone     bool                     // it is a Job that was written: it may have run to its end
-	observations  int                      // how many; a repair compares them before and after
+	version       string                   // of the object as it was applied, checked last, or known to be in sync
+	mayDiffer     bool                     // the object may differ from the release
+	seen          *objectmeta.LiveMetadata // metadata that may differ; nil if the object did not exist or was not read
+	exists        bool                     // although it could not be repaired: dependents can be repaired
+	isTerminating bool                     // the object can be created again only after its deletion
+	mayBeFinished bool                     // a Job that was written may have finished
+	observations  int                      // a repair compares the number of observations before and after
 	problem       *Event                   // the last report on an object that is contested or failing
 	contention    contention
-	// of a resync that waits for the check: receives whether it has found what no watch had shown
+	// checked belongs to a resync that waits for the check: it receives whether no watch had shown the difference.
 	checked chan<- bool
 }
 
@@ -45,11 +52,11 @@ type observation struct {
 func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 	k.mu.Lock()
 	o := k.objects[id]
-	if o != nil && !o.isKept {
+	if o != nil && o.phase != keeping {
 		o.early = &observation{&head, head.ResourceVersion}
 	}
 	// else another object has the label, or the version is known already
-	isNewer := o != nil && o.isKept && o.isNewer(head)
+	isNewer := o != nil && o.phase == keeping && o.isNewer(head)
 	k.mu.Unlock()
 	if !isNewer {
 		return
@@ -58,7 +65,7 @@ func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 		k.checkAll(id.Name)
 	}
 	isUntouched := k.repairer.IsUntouched(o.manifest, head)
-	mayBeDone := isUntouched && k.repairer.IsUnfinished(o.manifest)
+	mayBeFinished := isUntouched && k.repairer.IsUnfinished(o.manifest)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !o.isNewer(head) { // any more
@@ -73,27 +80,27 @@ func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 		k.suspectDrift(o, &head)
 	}
 	if isUntouched {
-		o.noteInSync(k)
+		k.markInSync(o)
 	}
 	if wasMissing && !o.isMissing() && isPrerequisite(o.id) {
 		k.retryAll()
 	}
-	if mayBeDone {
-		o.mayBeDone = true
+	if mayBeFinished {
+		o.mayBeFinished = true
 		k.queue.Add(o)
 	}
 }
 
 // isNewer reports whether metadata is newer than the known version of an object. The lock is held.
-func (o *kept) isNewer(head objectmeta.LiveMetadata) bool {
+func (o *objectState) isNewer(head objectmeta.LiveMetadata) bool {
 	return o.version != head.ResourceVersion && !resourcewatch.IsOlder(head.ResourceVersion, o.version)
 }
 
 // observeAbsence records that an object is not in a watch any more: it was deleted, or has lost its label. The lock is
 // held.
-func (k *Keeper) observeAbsence(o *kept, version string) {
+func (k *Keeper) observeAbsence(o *objectState, version string) {
 	switch {
-	case !o.isKept:
+	case o.phase != keeping:
 		o.early = &observation{version: version}
 	case !resourcewatch.IsOlder(version, o.version):
 		k.check(o)
@@ -101,14 +108,14 @@ func (k *Keeper) observeAbsence(o *kept, version string) {
 }
 
 // check has an object read, and repaired if it differs. The lock is held.
-func (k *Keeper) check(o *kept) {
+func (k *Keeper) check(o *objectState) {
 	o.observations++
 	o.isTerminating, o.exists = false, false
 	k.suspectDrift(o, nil)
 }
 
 // suspectDrift has an object repaired if it differs from the release. The lock is held.
-func (k *Keeper) suspectDrift(o *kept, seen *objectmeta.LiveMetadata) {
+func (k *Keeper) suspectDrift(o *objectState, seen *objectmeta.LiveMetadata) {
 	if !o.mayDiffer {
 		o.contention.driftedAt = time.Now()
 	}
@@ -124,22 +131,22 @@ func (k *Keeper) checkAll(definition string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, o := range k.objects {
-		if o.isKept && o.definition() == definition {
+		if o.phase == keeping && o.definition() == definition {
 			k.check(o)
 		}
 	}
 }
 
 // definition returns the name of the CustomResourceDefinition of an object, if it has one.
-func (o *kept) definition() string { return o.resource.GroupResource().String() }
+func (o *objectState) definition() string { return o.resource.GroupResource().String() }
 
 // isMissing reports whether an object does not exist, as far as is known. The lock is held.
-func (o *kept) isMissing() bool {
+func (o *objectState) isMissing() bool {
 	return o != nil && (o.isTerminating || o.mayDiffer && o.seen == nil && !o.exists)
 }
 
 // queueRepair queues an object: at once, or after the pause of a contention. The lock is held.
-func (k *Keeper) queueRepair(o *kept) {
+func (k *Keeper) queueRepair(o *objectState) {
 	if pause := o.contention.pause(time.Now()); pause > 0 {
 		k.queue.AddAfter(o, pause)
 		return

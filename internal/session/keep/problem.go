@@ -45,7 +45,7 @@ func (k *Keeper) UnwatchedKinds() int {
 }
 
 // report reports a problem of an object, which lasts until endProblem finds that it is over.
-func (k *Keeper) report(o *kept, problem Event) {
+func (k *Keeper) report(o *objectState, problem Event) {
 	problem.Time = k.cluster.Now().UTC()
 	k.mu.Lock()
 	o.problem = &problem
@@ -55,7 +55,7 @@ func (k *Keeper) report(o *kept, problem Event) {
 
 // endProblem reports that the problem of an object is over, if it is: the object matches the release, and no other
 // writer has changed it for a while.
-func (k *Keeper) endProblem(o *kept) {
+func (k *Keeper) endProblem(o *objectState) {
 	k.mu.Lock()
 	left := o.contention.left(time.Now())
 	isOver := o.problem != nil && !o.mayDiffer && !o.isTerminating && !k.failing[o] && left <= 0

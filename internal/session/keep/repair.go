@@ -31,21 +31,22 @@ func (k *Keeper) work() {
 	}
 }
 
-// repair repairs an object, if that is still due.
-func (k *Keeper) repair(o *kept) {
+// repair repairs an object, if it still differs from the release.
+func (k *Keeper) repair(o *objectState) {
 	k.mu.Lock()
-	seen, observations, mayDiffer, checked, mayBeDone := o.seen, o.observations, o.mayDiffer, o.checked, o.mayBeDone
-	// else no watch shows when it is gone
+	seen, observations, checked := o.seen, o.observations, o.checked
+	mayDiffer, mayBeFinished := o.mayDiffer, o.mayBeFinished
+	// If the watch is broken, it does not show when the object is deleted.
 	isTerminating := o.isTerminating && (checked == nil || !o.watch.isBroken(o.id.Namespace))
-	isDue := (mayDiffer || checked != nil) && !isTerminating && !o.isBlocked(k)
+	isDue := (mayDiffer || checked != nil) && !isTerminating && !k.isBlocked(o)
 	if pause := o.contention.pause(time.Now()); isDue && checked == nil && pause > 0 {
 		isDue = false // it was queued before the contention was noticed
 		k.queue.AddAfter(o, pause)
 	}
-	o.checked, o.mayBeDone = nil, false
+	o.checked, o.mayBeFinished = nil, false
 	k.mu.Unlock()
-	if mayBeDone && k.ctx.Err() == nil {
-		o.noteDone(k)
+	if mayBeFinished && k.ctx.Err() == nil {
+		k.markFinished(o)
 	}
 	wasMissed := false
 	if isDue && k.ctx.Err() == nil {
@@ -62,21 +63,21 @@ func (k *Keeper) repair(o *kept) {
 	}
 }
 
-// noteDone records that a Job has finished, if it has.
-func (o *kept) noteDone(k *Keeper) {
+// markFinished records that a Job has finished, if it has.
+func (k *Keeper) markFinished(o *objectState) {
 	if err := k.repairer.NoteFinished(o.manifest); err == nil {
 		k.queue.Forget(o)
 		return
 	}
 	k.mu.Lock()
-	o.mayBeDone = true
+	o.mayBeFinished = true
 	k.mu.Unlock()
 	k.queue.AddRateLimited(o)
 }
 
 // isBlocked reports whether the namespace or the definition of an object is missing. The object is repaired when it
 // exists. The lock is held.
-func (o *kept) isBlocked(k *Keeper) bool {
+func (k *Keeper) isBlocked(o *objectState) bool {
 	return slices.ContainsFunc(objectmeta.Containers(o.id, o.resource), func(id kinds.ID) bool {
 		return k.objects[id].isMissing()
 	})
@@ -86,7 +87,7 @@ func (o *kept) isBlocked(k *Keeper) bool {
 const reportAfter = 4
 
 // repairFailed records that an object could not be repaired.
-func (k *Keeper) repairFailed(o *kept, found object.Repaired) {
+func (k *Keeper) repairFailed(o *objectState, found object.Repaired) {
 	k.mu.Lock()
 	wasMissing := o.isMissing()
 	k.failing[o], o.mayDiffer, o.exists = true, true, !wasMissing
@@ -112,7 +113,7 @@ func (k *Keeper) repairFailed(o *kept, found object.Repaired) {
 
 // repairSucceeded records the result of a repair, and reports whether the object had to be changed. Observations is how
 // many there were when the repair began.
-func (k *Keeper) repairSucceeded(o *kept, observations int, repaired object.Repaired) (hasChanged bool) {
+func (k *Keeper) repairSucceeded(o *objectState, observations int, repaired object.Repaired) (hasChanged bool) {
 	hasChanged = repaired.Action != object.Unchanged && repaired.Action != object.Kept
 	k.mu.Lock()
 	wasMissing := o.isMissing()
@@ -127,7 +128,7 @@ func (k *Keeper) repairSucceeded(o *kept, observations int, repaired object.Repa
 		o.mayDiffer, o.seen = false, nil
 	}
 	pause := o.contention.observe(time.Now(), hasChanged)
-	o.noteInSync(k)
+	k.markInSync(o)
 	if o.mayDiffer { // it was changed meanwhile
 		k.queueRepair(o)
 	}
@@ -155,9 +156,9 @@ func (k *Keeper) repairSucceeded(o *kept, observations int, repaired object.Repa
 	return true
 }
 
-// noteInSync records that an object matches the release. If it could not be repaired before, others of its kind are
+// markInSync records that an object matches the release. If it could not be repaired before, others of its kind are
 // tried again, too. The lock is held.
-func (o *kept) noteInSync(k *Keeper) {
+func (k *Keeper) markInSync(o *objectState) {
 	k.queue.Forget(o)
 	if o.problem != nil {
 		k.queue.Add(o) // for endProblem
@@ -182,7 +183,7 @@ func (k *Keeper) retryAll() {
 	}
 }
 
-func (k *Keeper) retry(o *kept) {
+func (k *Keeper) retry(o *objectState) {
 	k.queue.Forget(o)
 	k.queueRepair(o)
 }

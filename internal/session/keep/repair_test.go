@@ -45,7 +45,7 @@ spec:
 	"PodDisruptionBudget.policy":     `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: NAME, namespace: NS}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}}`,
 }
 
-// A drift is what another client does to an object: a merge patch, or a delete if that is empty.
+// A drift is a change by another client: a merge patch, or a delete if the patch is empty.
 type drift struct{ kind, patch string }
 
 const role = "Role.rbac.authorization.k8s.io"
@@ -79,9 +79,9 @@ var drifts = map[string]drift{
 	"a ConfigMap is made to leave": {"ConfigMap", `{"metadata":{"finalizers":null,"labels":null},"data":null}`},
 }
 
-// TestWhatDriftsIsMended does to an object of its own what another client may do, each at the same
-// time, and wants it to be what it was.
-func TestWhatDriftsIsMended(t *testing.T) {
+// TestDriftIsRepaired changes objects in the ways of other clients, all at the same time, and expects that all are
+// repaired.
+func TestDriftIsRepaired(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
 	owner := ownerIn(t, name)
@@ -109,7 +109,7 @@ func TestWhatDriftsIsMended(t *testing.T) {
 		if diff := cmp.Diff(before[what], body(s.get(drift.kind, names[what]))); diff != "" {
 			t.Errorf("%s: it is another than before (-want +got):\n%s", what, diff)
 		}
-		want, by := object.Configured, "bob" // who is not known of what is only gone
+		want, by := object.Configured, "bob" // a delete does not show its client
 		if drift.patch == "" {
 			want = object.Created
 		}
@@ -119,14 +119,14 @@ func TestWhatDriftsIsMended(t *testing.T) {
 		reported := s.of(keep.Repaired, drift.kind, names[what])
 		if len(reported) != 1 || reported[0].Action != want || !strings.Contains(reported[0].Message, by) ||
 			reported[0].File == "" {
-			t.Errorf("%s: told %+v", what, reported)
+			t.Errorf("%s: reported %+v", what, reported)
 		}
 	}
-	if all := strings.Join(s.told(), "\n"); strings.Contains(all, "pssst") || strings.Contains(all, "YWJj") ||
+	if all := strings.Join(s.lines(), "\n"); strings.Contains(all, "pssst") || strings.Contains(all, "YWJj") ||
 		strings.Contains(all, "cHNzc3Q") {
-		t.Errorf("a secret is told:\n%s", all)
+		t.Errorf("the value of a Secret is reported:\n%s", all)
 	}
-	if all := strings.Join(s.told(), "\n"); strings.Contains(all, "kube-controller-manager") {
+	if all := strings.Join(s.lines(), "\n"); strings.Contains(all, "kube-controller-manager") {
 		t.Errorf("who writes a status is blamed:\n%s", all)
 	}
 	s.quiet()
@@ -144,8 +144,8 @@ func ownerIn(t *testing.T, namespace string) string {
 	return string(found.GetUID())
 }
 
-// What others made of an object is told by field and manager.
-func TestWhoHasChangedWhatIsTold(t *testing.T) {
+// Repairs are reported with the changed fields and their managers.
+func TestRepairsNameFieldsAndManagers(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, `
 -- 0000_10_shop_10.yaml --
@@ -156,7 +156,7 @@ func TestWhoHasChangedWhatIsTold(t *testing.T) {
 	s.patchAs("bob", "ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.patchAs("eve", "ConfigMap", "prices", `{"data":{"apple":null,"pear":"2"}}`)
 	s.until("both are repaired", func() bool { return len(s.all(keep.Repaired)) == 2 })
-	got := s.told()[1:]
+	got := s.lines()[1:]
 	slices.Sort(got)
 	want := []string{
 		"repaired ConfigMap NS/prices configured data.apple (eve)",
@@ -167,9 +167,9 @@ func TestWhoHasChangedWhatIsTold(t *testing.T) {
 	}
 }
 
-// An object that another client has deleted and created again without our knowledge is adopted as an
-// apply would adopt it.
-func TestWhatOthersHaveMadeAnewIsAdopted(t *testing.T) {
+// If another client has deleted an object and created it again, and no watch has shown it, the object is adopted as in
+// an apply.
+func TestRecreatedObjectIsAdopted(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, `
 -- 0000_10_shop_10.yaml --
@@ -187,9 +187,9 @@ func TestWhatOthersHaveMadeAnewIsAdopted(t *testing.T) {
 	}
 }
 
-// What another release has is refused, as an apply would, and told. It is ours again as soon as
-// it is released.
-func TestWhatAnotherReleaseHasIsLeftToIt(t *testing.T) {
+// An object that another release owns is not repaired, as in an apply, and is reported. It is repaired when the other
+// release gives it up.
+func TestObjectOfAnotherReleaseIsNotRepaired(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, `
 -- 0000_10_shop_10.yaml --
@@ -197,11 +197,11 @@ func TestWhatAnotherReleaseHasIsLeftToIt(t *testing.T) {
 `)
 	s.patch("ConfigMap", "settings",
 		`{"metadata":{"labels":{"runlevel.dev/release":"other"}},"data":{"colour":"blue"}}`)
-	s.until("it is told", func() bool { return len(s.all(keep.Failing)) == 1 })
+	s.until("it is reported", func() bool { return len(s.all(keep.Failing)) == 1 })
 	reported := s.all(keep.Failing)[0]
 	if reported.Message != "it is of release other: only one release may have an object" ||
 		reported.Object.Name != "settings" || reported.Reason == "" {
-		t.Errorf("told %+v", reported)
+		t.Errorf("reported %+v", reported)
 	}
 	if got := s.problems(); len(got) != 1 || !reflect.DeepEqual(got[0], reported) {
 		t.Errorf("the problems are %+v, want %+v", got, reported)
@@ -211,13 +211,13 @@ func TestWhatAnotherReleaseHasIsLeftToIt(t *testing.T) {
 	if got, _, _ := unstructured.NestedString(s.get("ConfigMap", "settings").Object, "data", "colour"); got != "red" {
 		t.Errorf("the colour is %s", got)
 	}
-	s.until("it is told that the problem is over", func() bool {
+	s.until("the end of the problem is reported", func() bool {
 		return len(s.of(keep.Recovered, "ConfigMap", "settings")) == 1
 	})
 	if got := s.problems(); len(got) > 0 {
 		t.Errorf("the problems are %+v", got)
 	}
-	// What goes wrong the next time is told again.
+	// The next problem is reported, too.
 	s.patch("ConfigMap", "settings", `{"metadata":{"labels":{"runlevel.dev/release":"other"}}}`)
-	s.until("it is told again", func() bool { return len(s.all(keep.Failing)) == 2 })
+	s.until("it is reported again", func() bool { return len(s.all(keep.Failing)) == 2 })
 }

@@ -51,7 +51,7 @@ func (k *Keeper) resyncAll(ctx context.Context) {
 }
 
 // resync checks one object, and reports whether it differed and no watch had shown that.
-func (k *Keeper) resync(ctx context.Context, o *kept) (wasMissed, ok bool) {
+func (k *Keeper) resync(ctx context.Context, o *objectState) (wasMissed, ok bool) {
 	answer := make(chan bool, 1)
 	k.mu.Lock()
 	o.checked = answer

@@ -13,30 +13,30 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
-// every has a slow pass begin again after a time.
+// every sets the interval of resyncs.
 func every(pause time.Duration) func(*plan) { return func(p *plan) { p.keep.Every = pause } }
 
-// The slow pass finds, repairs and reports what the watches have missed.
-func TestTheSlowPassFindsWhatTheWatchesMissed(t *testing.T) {
+// A resync finds, repairs and reports drift that the watches have missed.
+func TestResyncFindsMissedDrift(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, two, every(time.Second))
 	resume := s.keeping.stall()
 	defer resume()
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
-	s.until("it is told", func() bool { return len(s.all(keep.Missed)) == 1 })
+	s.until("it is reported", func() bool { return len(s.all(keep.Missed)) == 1 })
 	s.until("the pass is over", func() bool {
-		return strings.Contains(strings.Join(s.told(), "\n"),
+		return strings.Contains(strings.Join(s.lines(), "\n"),
 			"passed checked 2 objects, of which the watches had missed 1")
 	})
 	reported := s.all(keep.Missed)[0]
 	if reported.Object.Name != "settings" ||
 		reported.Message != "it differed from the release, and no watch had shown it" || s.colour("settings") != "red" {
-		t.Errorf("told %+v; it is %s", reported, s.colour("settings"))
+		t.Errorf("reported %+v; it is %s", reported, s.colour("settings"))
 	}
 }
 
-// Without the right to watch, there is only the slow pass.
-func TestTheSlowPassNeedsNoWatch(t *testing.T) {
+// Without the right to watch, only resyncs find drift.
+func TestResyncNeedsNoWatch(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
 	s := keepAs(t, name, one, by(test.Account(t, name, "user", may("configmaps", everything...))), every(time.Second))
@@ -44,8 +44,8 @@ func TestTheSlowPassNeedsNoWatch(t *testing.T) {
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 }
 
-// One pass ends before the next begins, and what is as it should is not told of.
-func TestPassesComeOneAfterTheOther(t *testing.T) {
+// A resync ends before the next one begins, and objects without drift are not reported.
+func TestResyncsAreSequential(t *testing.T) {
 	t.Parallel()
 	files := ""
 	for i := range 60 {
@@ -55,7 +55,7 @@ func TestPassesComeOneAfterTheOther(t *testing.T) {
 	s := keepIn(t, files, every(10*time.Millisecond))
 	const whole = "passed checked 60 objects, of which the watches had missed 0"
 	count := func() (passes int) {
-		for _, line := range s.told() {
+		for _, line := range s.lines() {
 			if line == whole {
 				passes++
 			}
@@ -67,7 +67,9 @@ func TestPassesComeOneAfterTheOther(t *testing.T) {
 	passes := count()
 	partly := regexp.MustCompile(`^passed checked \d+ objects?, of which the watches had missed 0$`)
 	// objects were still handed over
-	reported := slices.DeleteFunc(s.told(), func(line string) bool { return line != whole && partly.MatchString(line) })
+	reported := slices.DeleteFunc(s.lines(), func(line string) bool {
+		return line != whole && partly.MatchString(line)
+	})
 	want := append([]string{"keeping 60 objects of 1 kind"}, slices.Repeat([]string{whole}, passes)...)
 	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

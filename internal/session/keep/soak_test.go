@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
-// A soak makes as many events as the server can: one of ten is a drift, which is repaired, and the
-// others are writes of a status. More drifts of an object would be a contention.
+// A soak causes as many events as the server can handle: one of ten is a drift, which is repaired, and the others are
+// writes of a status. More drifts of an object would be a contention.
 type soak struct {
 	*estate
 	c        *cluster.Cluster
@@ -34,8 +34,7 @@ func newSoak(t testing.TB, size int) *soak {
 	return s
 }
 
-// make makes some events, counts their traces in the heap, and says how large that is then. It
-// returns when all is as it should.
+// make causes some events, waits until all objects are repaired, and returns the size of the heap.
 func (s *soak) make(t testing.TB, events int) (heap uint64) {
 	t.Helper()
 	const atOnce = 16
@@ -61,7 +60,7 @@ func (s *soak) make(t testing.TB, events int) (heap uint64) {
 	return memory.HeapAlloc
 }
 
-// await waits until all is as it should.
+// await waits until all objects are repaired.
 func (s *soak) await(t testing.TB) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), again, patience, true, func(ctx context.Context) (bool, error) {
@@ -97,7 +96,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 	}
 }
 
-// BenchmarkSoak makes 100,000 events, and says how the heap grows with them.
+// BenchmarkSoak causes 100,000 events, and reports the growth of the heap.
 func BenchmarkSoak(b *testing.B) {
 	s := newSoak(b, 2000)
 	const events, steps = 100_000, 10
@@ -113,7 +112,7 @@ func BenchmarkSoak(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/events, "µs/event")
 }
 
-// slope is by how much values grow from one to the next, by least squares.
+// slope returns the growth from one value to the next, by least squares.
 func slope(values []float64) float64 {
 	n := float64(len(values))
 	var sumX, sumY, sumXY, sumXX float64

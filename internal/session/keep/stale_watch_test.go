@@ -10,12 +10,12 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// What a watch tells late, of a time before we have looked at an object, says nothing of it: an
-// API server may be behind another one.
-func TestWhatIsToldLateSaysNothing(t *testing.T) {
+// An event of a watch that is older than the last check of the object is ignored: an API server may be behind another
+// one.
+func TestOutdatedEventsAreIgnored(t *testing.T) {
 	id := kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
 	for name, deliver := range map[string]func(*Keeper, *kindWatch, string){
-		"that it is gone": func(_ *Keeper, w *kindWatch, version string) {
+		"the object was deleted": func(_ *Keeper, w *kindWatch, version string) {
 			watchHandler{w, ""}.OnChange(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Name:            "settings",
 				Namespace:       "shop",
@@ -30,10 +30,11 @@ func TestWhatIsToldLateSaysNothing(t *testing.T) {
 		for version, want := range map[string]bool{"9": false, "10": true, "11": true} {
 			t.Run(name+", as of "+version, func(t *testing.T) {
 				w := &kindWatch{resource: cluster.Resource{Kind: "ConfigMap"}}
-				o := &kept{id: id, watch: w, version: "10", isKept: true}
+				o := &objectState{id: id, watch: w, version: "10", phase: keeping}
 				k := &Keeper{
-					objects: map[kinds.ID]*kept{id: o},
-					queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*kept]()),
+					objects: map[kinds.ID]*objectState{id: o},
+					queue: workqueue.NewTypedRateLimitingQueue(
+						workqueue.DefaultTypedControllerRateLimiter[*objectState]()),
 				}
 				w.keeper = k
 				defer k.queue.ShutDown()

@@ -33,8 +33,8 @@ spec:
   template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web}]}}
 `
 
-// What a finalizer holds can't be recreated: nothing is tried until it is gone.
-func TestWhatIsHeldIsMadeAnewWhenItIsGone(t *testing.T) {
+// An object that a finalizer holds can't be created again: repairs wait until it is deleted.
+func TestHeldObjectIsRecreatedAfterItsDeletion(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one)
 	s.patch("ConfigMap", "settings", `{"metadata":{"finalizers":["example.com/hold"]}}`)
@@ -51,12 +51,12 @@ func TestWhatIsHeldIsMadeAnewWhenItIsGone(t *testing.T) {
 	if got := s.colour("settings"); got != "red" {
 		t.Errorf("the colour is %q", got)
 	}
-	if got := s.keeping.all(isAny); len(got) != 2 { // is it gone, and make it
+	if got := s.keeping.all(isAny); len(got) != 2 { // a read, and a create
 		t.Errorf("it asked for %v", got)
 	}
 }
 
-// colour is what a ConfigMap says of it.
+// colour returns the colour in a ConfigMap.
 func (s *site) colour(name string) string {
 	s.t.Helper()
 	object := s.get("ConfigMap", name)
@@ -67,8 +67,8 @@ func (s *site) colour(name string) string {
 	return colour
 }
 
-// What is in a Namespace goes before it. As long as that is so, nothing is made in it in vain.
-func TestANamespaceIsDeletedWithAllThatIsInIt(t *testing.T) {
+// The objects in a Namespace are deleted before it. Until then, repairs do not try to create objects in it.
+func TestNamespaceIsDeletedWithItsObjects(t *testing.T) {
 	t.Parallel()
 	const maps = 30
 	files := "-- 0000_10_shop_00.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS-in}}\n"
@@ -91,7 +91,7 @@ func TestANamespaceIsDeletedWithAllThatIsInIt(t *testing.T) {
 	s.delete("Namespace", "NS-in")
 }
 
-// A create-only object is made again when it is gone, and never touched else.
+// A create-only object is created again when it was deleted, and is never changed.
 func TestCreateOnlyObjects(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, `
@@ -114,12 +114,11 @@ data: {colour: red}
 	}
 }
 
-// A Job that has finished is not run again when its time to live has ended, but one that has not
-// is made again.
+// A Job that has finished is not created again when its TTL has deleted it. A Job that has not finished is.
 func TestAFinishedJobIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, migration)
-	s.until("it is gone", func() bool { return s.get("Job.batch", "migrate") == nil })
+	s.until("the Job is deleted", func() bool { return s.get("Job.batch", "migrate") == nil })
 	s.quiet()
 	if got := s.all(keep.Repaired); len(got) > 0 || s.get("Job.batch", "migrate") != nil {
 		t.Errorf("it runs again: %+v", got)
@@ -129,7 +128,7 @@ func TestAFinishedJobIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// Nor is one that no step waited for, and that was still running when keeping began.
+// A Job that finishes after the apply is not created again either.
 func TestAJobThatFinishesLaterIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	files := strings.ReplaceAll(migration, "restartPolicy: Never", "restartPolicy: Never, nodeSelector: {NS: here}")
@@ -140,7 +139,7 @@ func TestAJobThatFinishesLaterIsNotRunAgain(t *testing.T) {
 	_, err = nodes.Patch(t.Context(), all.Items[0].Name, types.MergePatchType,
 		[]byte(s.named(`{"metadata":{"labels":{"NS":"here"}}}`)), metav1.PatchOptions{})
 	s.must(err)
-	s.until("it is gone", func() bool { return s.get("Job.batch", "migrate") == nil })
+	s.until("the Job is deleted", func() bool { return s.get("Job.batch", "migrate") == nil })
 	s.quiet()
 	if got := s.all(keep.Repaired); len(got) > 0 || s.get("Job.batch", "migrate") != nil {
 		t.Errorf("it runs again: %+v", got)
@@ -160,8 +159,8 @@ spec:
     spec: {restartPolicy: Never, terminationGracePeriodSeconds: 0, containers: [{name: it, image: registry.example/it}]}
 `
 
-// What an autoscaler says of replicas is left to it, also by one that comes later.
-func TestWhatAnAutoscalerScalesIsLeftToIt(t *testing.T) {
+// The replicas that an autoscaler sets are not repaired, also if the autoscaler is created later.
+func TestReplicasOfAutoscalersAreNotRepaired(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, web)
 	s.make(`
@@ -197,7 +196,7 @@ spec:
 	}
 	for _, event := range s.all(keep.Repaired) {
 		if strings.Contains(event.Message, "replicas") {
-			t.Errorf("told %+v", event)
+			t.Errorf("reported %+v", event)
 		}
 	}
 }
@@ -216,7 +215,7 @@ spec:
 {apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, namespace: NS}, size: 3}
 `
 
-// Controllers write the status of objects all the time. Nothing is asked for.
+// Controllers write the status of objects all the time, which causes no requests.
 func TestStatusCostsNothing(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, hats+web)
@@ -233,9 +232,9 @@ func TestStatusCostsNothing(t *testing.T) {
 	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })
 }
 
-// Whether a write of a ConfigMap was about what is ours, only an apply can say. Who writes all
-// the time costs less and less of them, and is told nothing.
-func TestOthersFieldsAreLeftToThem(t *testing.T) {
+// Only an apply can find out whether a write of a ConfigMap has changed fields of the release. If another manager
+// writes its own fields all the time, applies become rare, and nothing is reported.
+func TestForeignFieldsAreNotRepaired(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one)
 	s.keeping.forget()
@@ -250,14 +249,14 @@ func TestOthersFieldsAreLeftToThem(t *testing.T) {
 		t.Errorf("%d writes of others cost %d applies", writes, got)
 	}
 	if got := s.all(keep.Repaired); len(got) > 0 {
-		t.Errorf("told %+v", got)
+		t.Errorf("reported %+v", got)
 	}
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 }
 
-// What a tombstone has deleted is not ours any more.
-func TestTombstonesAreLeftAlone(t *testing.T) {
+// An object that a tombstone has deleted does not belong to the release any more.
+func TestTombstonesAreNotRepaired(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one+`
 -- 0000_20_shop_20.yaml --
@@ -269,13 +268,13 @@ func TestTombstonesAreLeftAlone(t *testing.T) {
 	s.until("the other is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })
 	s.quiet()
 	if got := s.keeping.count(of("configmaps", "old")); got > 0 || s.get("ConfigMap", "old") == nil {
-		t.Errorf("it asked %d times for what is of others", got)
+		t.Errorf("%d requests for objects that the release does not have", got)
 	}
 }
 
-// What a policy forbids is told once, tried after longer and longer pauses however often others
-// write the object, and repaired when the policy is gone.
-func TestWhatAPolicyForbids(t *testing.T) {
+// If a policy forbids a repair, that is reported once. The repair is tried after growing pauses, however often others
+// write the object, and succeeds after the policy was deleted.
+func TestRepairIsForbiddenByPolicy(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one+`
 -- 0000_20_shop_20.yaml --
@@ -284,10 +283,10 @@ func TestWhatAPolicyForbids(t *testing.T) {
 	allow := s.forbidRed()
 	s.keeping.forget()
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
-	s.until("it is told", func() bool { return len(s.all(keep.Failing)) == 1 })
+	s.until("it is reported", func() bool { return len(s.all(keep.Failing)) == 1 })
 	if reported := s.all(keep.Failing)[0]; !strings.Contains(reported.Message, "no red") ||
 		reported.File != "0000_10_shop_10.yaml" {
-		t.Errorf("told %+v", reported)
+		t.Errorf("reported %+v", reported)
 	}
 	for i := range 100 {
 		s.patch("ConfigMap", "settings", fmt.Sprintf(`{"data":{"theirs":"%d"}}`, i))
@@ -299,12 +298,11 @@ func TestWhatAPolicyForbids(t *testing.T) {
 	allow()
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 	if got := len(s.all(keep.Failing)); got != 1 {
-		t.Errorf("it is told %d times that it fails", got)
+		t.Errorf("%d failures are reported, want 1", got)
 	}
 }
 
-// forbidRed has a policy forbid that ConfigMaps of the namespace become red, until it is called
-// back.
+// forbidRed creates a policy that forbids red ConfigMaps in the namespace, until its result is called.
 func (s *site) forbidRed() (allow func()) {
 	s.t.Helper()
 	client := test.Client(s.t).AdmissionregistrationV1()

@@ -111,7 +111,7 @@ func (h watchHandler) OnChange(object *metav1.PartialObjectMetadata, exists bool
 	}
 }
 
-// OnList handles a list of all existing objects: the others are gone.
+// OnList handles a list of all existing objects: the other objects do not exist any more.
 func (h watchHandler) OnList(objects []*metav1.PartialObjectMetadata, version string) {
 	existing := map[kinds.ID]bool{}
 	for _, object := range objects {

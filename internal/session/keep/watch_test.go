@@ -25,16 +25,15 @@ const two = one + `
 {apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, stringData: {token: pssst}}
 `
 
-// paint makes a ConfigMap blue, and waits until it is red again.
+// paint changes a ConfigMap to blue, and waits until it is red again.
 func (s *site) paint(name string) {
 	s.t.Helper()
 	s.patch("ConfigMap", name, `{"data":{"colour":"blue"}}`)
 	s.until(name+" is repaired", func() bool { return s.colour(name) == "red" })
 }
 
-// A server ends watches every few minutes. They go on where they were: nothing is listed, and
-// no handler is called.
-func TestWatchesAreEndedByTheServer(t *testing.T) {
+// A server ends watches every few minutes. They continue where they ended: nothing is listed, and no handler is called.
+func TestWatchesContinueWhereTheServerEndsThem(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, two)
 	s.paint("settings")
@@ -48,12 +47,12 @@ func TestWatchesAreEndedByTheServer(t *testing.T) {
 		t.Errorf("after three ends of two watches, it asked for %v", looks)
 	}
 	if got := len(s.all(keep.Unwatched)); got > 0 {
-		t.Errorf("told %q", s.told())
+		t.Errorf("reported %q", s.lines())
 	}
 }
 
-// A watch that was away for too long is told so, and all is looked at once.
-func TestAWatchIsTooOld(t *testing.T) {
+// If the version of a watch has expired, the objects are listed once.
+func TestExpiredWatchListsObjects(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, two)
 	s.paint("settings")
@@ -63,10 +62,10 @@ func TestAWatchIsTooOld(t *testing.T) {
 		if parsed.Verb != "watch" || request.URL.Query().Get("sendInitialEvents") != "" || refused.Add(1) > 2 {
 			return nil, nil
 		}
-		const gone = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
+		const expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
 		return &http.Response{
 			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-			Body: io.NopCloser(strings.NewReader(gone)), Request: request,
+			Body: io.NopCloser(strings.NewReader(expired)), Request: request,
 		}, nil
 	})
 	resume := s.keeping.stall()
@@ -81,7 +80,7 @@ func TestAWatchIsTooOld(t *testing.T) {
 	}
 }
 
-// What drifts while the API server is away is repaired when it is back.
+// Drift during an outage of the API server is repaired when the server responds again.
 func TestTheAPIServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	own := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
@@ -105,7 +104,7 @@ func TestTheAPIServerIsRestarted(t *testing.T) {
 	s.paint("settings")
 }
 
-// A definition that is deleted takes its objects along. It comes back first, and they with it.
+// A deleted definition is created again, and then its objects, which were deleted with it.
 func TestADefinitionVanishesAndReturns(t *testing.T) {
 	t.Parallel()
 	files := hats
@@ -133,7 +132,7 @@ func TestADefinitionVanishesAndReturns(t *testing.T) {
 	})
 }
 
-// Who changes a definition may have its objects changed, and leaves no trace in them.
+// A change of a definition may change its objects without a change of their metadata.
 func TestADefinitionIsChanged(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, hats)
@@ -148,7 +147,7 @@ func TestADefinitionIsChanged(t *testing.T) {
 	}
 }
 
-// everything is all that may be done to ConfigMaps, but to watch them.
+// everything has all verbs for ConfigMaps except watch.
 var everything = []string{"get", "create", "update", "patch", "delete"}
 
 func may(resource string, verbs ...string) rbacv1.PolicyRule {
@@ -169,8 +168,8 @@ func (s *site) allow(name string, rules ...rbacv1.PolicyRule) {
 	s.must(err)
 }
 
-// Who may watch in a namespace only, is not told that there is more.
-func TestARoleInOneNamespaceIsEnough(t *testing.T) {
+// A user who may watch in one namespace only gets no report about other namespaces.
+func TestRoleInOneNamespaceSuffices(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
 	user := test.Account(t, name, "user", may("configmaps", "*"), may("secrets", "*"))
@@ -183,57 +182,57 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 		t.Errorf("it asked for %v", looks)
 	}
 	if got := len(s.all(keep.Unwatched)); got > 0 {
-		t.Errorf("told %q", s.told())
+		t.Errorf("reported %q", s.lines())
 	}
 }
 
-// Who may not watch is told of which kind, once; when they may, all that has drifted is repaired.
-func TestARightToWatchComesLater(t *testing.T) {
+// If a user may not watch a kind, that is reported once. When the right is granted, all drift is repaired.
+func TestRightToWatchIsGrantedLater(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
 	user := test.Account(t, name, "user", may("configmaps", everything...))
 	s := keepAs(t, name, one, by(user))
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
-	s.until("it is told", func() bool { return len(s.all(keep.Unwatched)) > 0 })
+	s.until("it is reported", func() bool { return len(s.all(keep.Unwatched)) > 0 })
 	if reported := s.all(keep.Unwatched)[0].Message; reported != "changes of configmaps in namespace "+name+
 		" are not seen: allow this user to list and watch them" {
-		t.Errorf("told %q", reported)
+		t.Errorf("reported %q", reported)
 	}
 	s.allow("user", may("configmaps", "*"))
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 	if got, again := len(s.all(keep.Unwatched)), len(s.all(keep.Watched)); got != 1 || again != 1 {
-		t.Errorf("told %q", s.told())
+		t.Errorf("reported %q", s.lines())
 	}
 }
 
-// Who may list, and not watch, sees no changes, which is told once.
-func TestARightToListIsNotEnough(t *testing.T) {
+// If a user may list and not watch, changes are not seen, which is reported once.
+func TestRightToListDoesNotSuffice(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
 	user := test.Account(t, name, "user", may("configmaps", append(everything, "list")...))
 	s := keepAs(t, name, one, by(user))
-	s.until("it is told", func() bool { return len(s.all(keep.Unwatched)) > 0 })
+	s.until("it is reported", func() bool { return len(s.all(keep.Unwatched)) > 0 })
 	s.keeping.forget()
 	s.until("it is tried again", func() bool { return s.keeping.count(is("watch", "configmaps")) > 3 })
 	if got, again := len(s.all(keep.Unwatched)), len(s.all(keep.Watched)); got != 1 || again != 0 {
-		t.Errorf("told %q", s.told())
+		t.Errorf("reported %q", s.lines())
 	}
 }
 
-// Who may list everywhere, and watch in a namespace only, sees what is there.
-func TestARightToListEverywhereIsNotInTheWay(t *testing.T) {
+// If a user may list everywhere and watch in a namespace only, the changes in the namespace are seen.
+func TestRightToListEverywhereAndWatchInOneNamespace(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
 	user := test.Account(t, name, "user", may("configmaps", "*"))
 	allowEverywhere(t, name, "user", may("configmaps", "list"))
 	s := keepAs(t, name, one, by(user))
 	s.paint("settings")
-	if got := len(s.all(keep.Unwatched)); got > 0 { // each list shows what has changed, if nothing else does
-		t.Errorf("told %q", s.told())
+	if got := len(s.all(keep.Unwatched)); got > 0 { // lists show changes, too
+		t.Errorf("reported %q", s.lines())
 	}
 }
 
-// allowEverywhere gives an account rights in the whole cluster, until they are taken.
+// allowEverywhere grants an account rights in the whole cluster, until its result is called.
 func allowEverywhere(t *testing.T, namespace, name string, rule rbacv1.PolicyRule) (take func()) {
 	t.Helper()
 	meta, rights := metav1.ObjectMeta{Name: namespace + "-" + name}, test.Client(t).RbacV1()
@@ -256,9 +255,10 @@ func allowEverywhere(t *testing.T, namespace, name string, rule rbacv1.PolicyRul
 	}
 }
 
-// A right to watch in the whole cluster that is taken, and left in the namespace of the release, is no problem: nothing
-// is told, and what changes is repaired. Without that right, too, the kind is not watched, until it is back.
-func TestARightToWatchEverywhereIsTaken(t *testing.T) {
+// If the right to watch in the whole cluster is revoked, and the right in the namespace of the release remains, nothing
+// is reported, and drift is repaired. If the right in the namespace is revoked, too, the kind is not watched until it
+// is granted again.
+func TestRightToWatchEverywhereIsRevoked(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
 	user := test.Account(t, name, "user", may("configmaps", "*"))
@@ -271,18 +271,18 @@ func TestARightToWatchEverywhereIsTaken(t *testing.T) {
 	s.until("the namespace is watched", func() bool { s.keeping.cut(); return s.keeping.count(inNamespace) > 0 })
 	s.paint("settings")
 	if got := len(s.all(keep.Unwatched)); got > 0 {
-		t.Errorf("told %q", s.told())
+		t.Errorf("reported %q", s.lines())
 	}
 	s.allow("user", may("configmaps", everything...))
-	s.until("it is told", func() bool { s.keeping.cut(); return len(s.all(keep.Unwatched)) > 0 })
+	s.until("it is reported", func() bool { s.keeping.cut(); return len(s.all(keep.Unwatched)) > 0 })
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.allow("user", may("configmaps", "*"))
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
-	s.until("it is told", func() bool { return len(s.all(keep.Watched)) == 1 })
+	s.until("it is reported", func() bool { return len(s.all(keep.Watched)) == 1 })
 }
 
-// A right to watch that is taken is noticed when a watch ends.
-func TestARightToWatchIsTaken(t *testing.T) {
+// A revoked right to watch is noticed when a watch ends.
+func TestRightToWatchIsRevoked(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
 	user := test.Account(t, name, "user", may("configmaps", "*"))
@@ -290,22 +290,22 @@ func TestARightToWatchIsTaken(t *testing.T) {
 	s.paint("settings")
 	s.allow("user", may("configmaps", everything...))
 	s.keeping.forget()
-	s.until("it is told", func() bool { s.keeping.cut(); return len(s.all(keep.Unwatched)) > 0 })
+	s.until("it is reported", func() bool { s.keeping.cut(); return len(s.all(keep.Unwatched)) > 0 })
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	began := time.Now()
-	s.until("some time has gone by", func() bool { return time.Since(began) > 2*time.Second })
+	s.until("two seconds have passed", func() bool { return time.Since(began) > 2*time.Second })
 	if got := s.keeping.count(isLook); got > 20 {
 		t.Errorf("without the right, it asked %d times", got)
 	}
 	s.allow("user", may("configmaps", "*"))
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
-	s.until("it is told", func() bool { return len(s.all(keep.Watched)) == 1 })
+	s.until("it is reported", func() bool { return len(s.all(keep.Watched)) == 1 })
 	s.paint("settings")
 }
 
-// A right to write that is taken is told for each object, once; when it is given back, all are
-// repaired as soon as the first is.
-func TestARightToWriteIsTaken(t *testing.T) {
+// A revoked right to write is reported once for each object. When it is granted again, all objects are repaired as soon
+// as the first is.
+func TestRightToWriteIsRevoked(t *testing.T) {
 	t.Parallel()
 	const maps = 10
 	files := ""
@@ -318,16 +318,16 @@ func TestARightToWriteIsTaken(t *testing.T) {
 	s := keepAs(t, name, files, by(user))
 	s.paint("map-0")
 	s.allow("user", may("configmaps", "get", "list", "watch"))
-	s.until("the right is gone", func() bool {
+	s.until("the right is revoked", func() bool {
 		s.patch("ConfigMap", "map-0", `{"data":{"colour":"blue"}}`)
 		return len(s.all(keep.Failing)) > 0
 	})
 	for i := 1; i < maps; i++ {
 		s.patch("ConfigMap", fmt.Sprintf("map-%d", i), `{"data":{"colour":"blue"}}`)
 	}
-	s.until("all is told", func() bool { return len(s.all(keep.Failing)) == maps })
+	s.until("all failures are reported", func() bool { return len(s.all(keep.Failing)) == maps })
 	if reported := s.all(keep.Failing)[0].Message; !strings.Contains(reported, "cannot patch resource \"configmaps\"") {
-		t.Errorf("told %q", reported)
+		t.Errorf("reported %q", reported)
 	}
 	s.allow("user", may("configmaps", "*"))
 	s.until("all are repaired", func() bool {
@@ -342,6 +342,6 @@ func TestARightToWriteIsTaken(t *testing.T) {
 		t.Errorf("it took %d writes", got)
 	}
 	if got := len(s.all(keep.Failing)); got != maps {
-		t.Errorf("told %d times", got)
+		t.Errorf("reported %d times", got)
 	}
 }
