@@ -56,22 +56,22 @@ func encodeCopy(r *Record) (string, error) {
 }
 
 // writeCopy writes the copy of a record, unless the Lease has it already. Without a Lease, no process applies the
-// release, and there is no copy.
+// release, and no copy is written.
 func (s *Store) writeCopy(ctx context.Context, r *Record) error {
 	text, err := encodeCopy(r)
 	if err != nil || text == s.copied {
 		return err
 	}
-	of := s.client.CoordinationV1().Leases(s.namespace)
+	leaseClient := s.client.CoordinationV1().Leases(s.namespace)
 	verb := "get"
 	err = cluster.RetryOnConflict(retry.DefaultBackoff, func() error {
-		lease, err := of.Get(ctx, lock.Name(s.release), metav1.GetOptions{})
+		lease, err := leaseClient.Get(ctx, lock.Name(s.release), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		verb = "update"
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, copyAnnotation, text)
-		_, err = of.Update(ctx, lease, metav1.UpdateOptions{FieldManager: fieldManager})
+		_, err = leaseClient.Update(ctx, lease, metav1.UpdateOptions{FieldManager: fieldManager})
 		return err
 	})
 	switch {

@@ -89,7 +89,7 @@ func decodeText(text, release string, at place) (*Record, error) {
 	return &read.Record, nil
 }
 
-// wrong returns what is wrong with a decoded record; "" if it is valid.
+// wrong returns the error in a decoded record; "" if the record is valid.
 func (d *document) wrong(release string) string {
 	if d.Format < 1 {
 		return fmt.Sprintf("format is %d, want %d", d.Format, format)
@@ -198,7 +198,7 @@ func marshal(r Record, unknown map[string]json.RawMessage) (string, error) {
 func unknownFields(text string) map[string]json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &all) != nil {
-		return nil // there is no record yet
+		return nil // the ConfigMap has no record yet
 	}
 	known := reflect.TypeFor[Record]()
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {

@@ -31,7 +31,7 @@ func FuzzDecode(f *testing.F) {
 		read, err := decode(config, "web")
 		if err != nil {
 			if message := err.Error(); strings.ContainsAny(message, "\n\x1b") || !utf8.ValidString(message) {
-				t.Errorf("it says %q", message)
+				t.Errorf("the error is %q", message)
 			}
 			return
 		}

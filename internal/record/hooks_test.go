@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// The history says who has skipped a hook or run it again, also of an update that was begun again; the last ones of
-// many.
+// The history has the users who have skipped a hook or run it again, also of an update that was begun again; the last
+// ones of many.
 func TestWhoHasSkippedHooks(t *testing.T) {
 	web := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	r := &record.Record{Release: "shop"}
@@ -32,5 +32,5 @@ func TestWhoHasSkippedHooks(t *testing.T) {
 	if kept := r.Newest().Hooks; len(kept) != 20 || kept[0].Hook != deploymenthook.Mid {
 		t.Errorf("%d are kept, from %v on", len(kept), kept[0])
 	}
-	(&record.Record{}).AddOverrides(record.HookOverride{ID: web}) // there is no update yet
+	(&record.Record{}).AddOverrides(record.HookOverride{ID: web}) // no update has begun
 }

@@ -3,8 +3,8 @@
 // apply. It is in a ConfigMap, so that it outlives the process that applies. The Lease of
 // the same name is package lock's, and has a copy of the record.
 //
-// A Record is a plain value, for one goroutine at a time. It has the intent of the user,
-// never the state of an object: that is read from the object.
+// A Record is a plain value, for one goroutine at a time. It has the intent of the user, never the state of an object,
+// which is read from the object.
 //
 // NewStore is the call to start from, for Load and Save. List reads the records of all releases.
 package record
@@ -33,16 +33,16 @@ type Record struct {
 	// LastRevision is the highest number that an update of the release was ever given.
 	LastRevision int     `json:"lastRevision,omitempty"`
 	History      History `json:"history,omitempty"` // newest first
-	// requested deletes, across versions, until the objects are gone
+	// requested deletes, across versions, until the objects are deleted
 	Tombstones []Tombstone `json:"tombstones,omitempty"`
 	Left       []Leftover  `json:"left,omitempty"` // objects that installs have left for the next apply to delete
 	// ever applied: orphans are searched in these; sorted, each once
 	Kinds   []AppliedKind `json:"kinds,omitempty"`
 	Jobs    []Job         `json:"jobs,omitempty"`  // finished Jobs, so that a Job is not run again after its TTL
-	Waits   []ObjectWait  `json:"waits,omitempty"` // what the applier waits for now
+	Waits   []ObjectWait  `json:"waits,omitempty"` // of the process that applies the release
 	Run     *Run          `json:"run,omitempty"`   // the current run, or the last one if it has failed
 	Repairs *Repairs      `json:"repairs,omitempty"`
-	// begun and not ended: some objects of the release may be gone
+	// begun and not ended: some objects of the release may have been deleted
 	Uninstall *Uninstall `json:"uninstall,omitempty"`
 	// Hooks are the states of lifecycle hooks.
 	Hooks []DeploymentHooks `json:"hooks,omitempty"`
@@ -51,8 +51,7 @@ type Record struct {
 	// too large.
 	Durations map[string]Durations `json:"durations,omitempty"`
 
-	// Fingerprints are those of package fingerprint. They are in a key of their own, and removed
-	// if there is no room for them.
+	// Fingerprints are those of package fingerprint. They are in a key of their own, and removed if they do not fit.
 	Fingerprints []byte `json:"-"`
 }
 
@@ -70,9 +69,8 @@ func (u *Uninstall) String() string {
 		printable.Count(u.Left, "object"))
 }
 
-// BeginUninstall records that the release is being uninstalled. What was known of its applies counts no longer: a Job
-// that is deleted is to run again, if the release is applied again, and so are the hooks of a Deployment. A second call
-// keeps the time of the first one.
+// BeginUninstall records that the release is being uninstalled. It removes the state of applies: if the release is
+// applied again, deleted Jobs and the hooks of Deployments run again. A second call keeps the time of the first one.
 func (r *Record) BeginUninstall(u Uninstall) {
 	if r.Uninstall != nil {
 		u.Since = r.Uninstall.Since
@@ -86,7 +84,7 @@ type UpdateState string
 // The states, in the words of ClusterVersion.
 const (
 	Partial   UpdateState = "Partial"   // it was begun
-	Completed UpdateState = "Completed" // all of it was applied
+	Completed UpdateState = "Completed" // all objects were applied
 )
 
 // A History is the updates of a release, the newest first.
@@ -229,16 +227,16 @@ func joined(a, b []string) []string {
 // and the last completed one.
 func (r *Record) prune() {
 	applied := slices.IndexFunc(r.History, isCompleted)
-	for at := len(r.History) - 2; len(r.History) > maxHistory && at > 0; at-- {
-		if at != applied {
-			r.History = slices.Delete(r.History, at, at+1)
+	for i := len(r.History) - 2; len(r.History) > maxHistory && i > 0; i-- {
+		if i != applied {
+			r.History = slices.Delete(r.History, i, i+1)
 		}
 	}
 }
 
 func isCompleted(e HistoryEntry) bool { return e.State == Completed }
 
-// Complete records that all of the newest update was applied.
+// Complete records that the newest update was completely applied.
 func (r *Record) Complete(now metav1.Time) {
 	if newest := r.Newest(); newest != nil && newest.State != Completed {
 		newest.State, newest.Completed, newest.End = Completed, &now, nil
@@ -311,8 +309,8 @@ func (r *Record) MarkSent(id kinds.ID, uid types.UID) {
 	}
 }
 
-// ForgetDelete records that an object to be deleted is gone. The UID is that of RequestDelete, so
-// that a new object of the same name is not affected. The state of its hooks is removed, too.
+// ForgetDelete records that an object was deleted as requested. The UID is that of RequestDelete, so that a new object
+// of the same name is not affected. The state of its hooks is removed, too.
 func (r *Record) ForgetDelete(id kinds.ID, uid types.UID) {
 	r.RememberHooks(id, deploymenthook.State{})
 	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool {

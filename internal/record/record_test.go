@@ -27,7 +27,7 @@ func TestUpdateThatWasBegunGoesOn(t *testing.T) {
 	r.Complete(at(0)) // of nothing
 	r.Begin(record.HistoryEntry{Version: "1", Hash: "a", Mode: "Install", Started: at(1)})
 	r.Complete(at(2))
-	r.Complete(at(3)) // again: it says when it was first complete
+	r.Complete(at(3)) // a second call, which does not change the time
 	r.Begin(record.HistoryEntry{
 		Version: "2",
 		Hash:    "b",
@@ -72,7 +72,7 @@ func TestUpdateThatWasBegunGoesOn(t *testing.T) {
 	if newest, applied := r.Newest(), r.Applied(); newest.Version != "2" || applied.Version != "1" {
 		t.Errorf("newest is %v, applied %v", newest, applied)
 	}
-	r.Begin(record.HistoryEntry{Version: "3", Hash: "c"}) // another, before that is complete
+	r.Begin(record.HistoryEntry{Version: "3", Hash: "c"}) // another update, before the last is complete
 	r.Complete(at(6))
 	r.Begin(record.HistoryEntry{Version: "3", Hash: "c"}) // the same once more, after it is complete
 	r.Begin(record.HistoryEntry{Version: "4"})
@@ -94,7 +94,7 @@ func versions(r *record.Record) []string {
 
 func TestHistoryKeepsTheFirstAndTheOneThatWorks(t *testing.T) {
 	tests := map[string]struct {
-		completed int // the version that is
+		completed int // the version that was completed
 		want      []string
 	}{
 		"the newest":       {completed: 119, want: []string{"119", "118", "117", "116", "22", "21", "0"}},
@@ -146,9 +146,9 @@ func TestDeleteIsAskedForUntilTheObjectIsGone(t *testing.T) {
 		record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
 
 	r.ForgetDelete(job, "second")
-	expect("gone", record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
+	expect("one was deleted", record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
 	r.ForgetDelete(impostor, "other")
-	expect("all gone")
+	expect("all were deleted")
 }
 
 func TestJobsAndKindsAreRememberedOnce(t *testing.T) {

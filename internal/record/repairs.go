@@ -32,9 +32,9 @@ func (r *Record) AddRepair(repair Repair) {
 	}
 	r.Repairs.Count++
 	latest := slices.Clone(r.Repairs.Latest)
-	if at := slices.IndexFunc(latest, func(known Repair) bool { return known.ID == repair.ID }); at >= 0 {
-		repair.Count = latest[at].Count
-		latest = slices.Delete(latest, at, at+1)
+	if i := slices.IndexFunc(latest, func(known Repair) bool { return known.ID == repair.ID }); i >= 0 {
+		repair.Count = latest[i].Count
+		latest = slices.Delete(latest, i, i+1)
 	}
 	repair.Count++
 	latest = slices.Insert(latest, 0, repair)

@@ -18,7 +18,7 @@ func TestRepairs(t *testing.T) {
 		r.AddRepair(record.Repair{ID: kinds.ID{Kind: "ConfigMap", Name: strconv.Itoa(i)}, Message: "created"})
 	}
 	r.AddRepair(record.Repair{ID: kinds.ID{Kind: "ConfigMap", Name: "5"}, Message: "configured"})
-	r.Begin(record.HistoryEntry{Version: "1", Hash: "a"}) // it goes on
+	r.Begin(record.HistoryEntry{Version: "1", Hash: "a"}) // the same update continues
 	var latest []string
 	for _, repair := range r.Repairs.Latest {
 		latest = append(latest, repair.Name+" "+strconv.Itoa(repair.Count)+" "+repair.Message)

@@ -16,11 +16,11 @@ import (
 type KeptFiles struct {
 	Digest  string      `json:"digest,omitempty"`
 	Pieces  []types.UID `json:"pieces,omitempty"`  // of its Secrets, in order
-	NotKept string      `json:"notKept,omitempty"` // why there is no copy
+	NotKept string      `json:"notKept,omitempty"` // why no copy exists
 }
 
-// Or returns what is known of the files of an update after it was applied again: a copy that exists already counts, if
-// the last apply has not written one.
+// Or returns the files of an update after it was applied again: a copy that exists already counts, if the last apply
+// has not written one.
 func (k *KeptFiles) Or(last *KeptFiles) *KeptFiles {
 	if last == nil || last.Digest == "" && k != nil && k.Digest != "" {
 		return k

@@ -42,7 +42,7 @@ func TestRevisionsAreNeverUsedAgain(t *testing.T) {
 		t.Errorf("the history is %s", got)
 	}
 	r.Begin(record.HistoryEntry{Version: "2.1.0", Hash: "b", Revision: 160}) // which a copy of its files has
-	r.Begin(record.HistoryEntry{Version: "2.1.0", Hash: "b"})                // goes on
+	r.Begin(record.HistoryEntry{Version: "2.1.0", Hash: "b"})                // continues
 	begin(r, "2.2.0")
 	if got := revisions(r); got != "161 2.2.0, 160 2.1.0, 151 2.0.0" {
 		t.Errorf("the history is %s", got)
@@ -109,7 +109,7 @@ func TestFindRevision(t *testing.T) {
 	}
 }
 
-// TestWhichFilesAreKept: the newest, that of the version that is applied, and that of the version before.
+// TestWhichFilesAreKept expects the newest files, those of the applied version, and those of the version before.
 func TestWhichFilesAreKept(t *testing.T) {
 	r := &record.Record{Release: "web"}
 	next := func(version string, isDone bool) {

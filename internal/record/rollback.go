@@ -10,8 +10,8 @@ import (
 // A Rollback is the return of an update to an earlier one of the history.
 type Rollback struct {
 	To      int    `json:"to"`                // the revision whose files are applied
-	From    int    `json:"from"`              // the revision that is rolled back
-	Version string `json:"version,omitempty"` // the one that is rolled back
+	From    int    `json:"from"`              // the revision before the rollback
+	Version string `json:"version,omitempty"` // of the revision before the rollback
 	By      string `json:"by,omitempty"`      // the process that has begun it
 	Reason  string `json:"reason,omitempty"`
 }
@@ -83,8 +83,8 @@ func (r *Record) findTarget(text string) (*HistoryEntry, error) {
 	return &r.History[at], nil
 }
 
-// findCompleted returns an update that was completed: the one that is named, or one of the same manifests. If no update
-// of the release was ever completed, it returns the one that is named.
+// findCompleted returns the named update if it was completed, or a completed update with the same manifests. If no
+// update of the release was ever completed, it returns the named one.
 func (r *Record) findCompleted(text string) (*HistoryEntry, error) {
 	named, err := r.FindRevision(text)
 	if err != nil || isCompleted(*named) || r.Applied() == nil {
@@ -93,7 +93,7 @@ func (r *Record) findCompleted(text string) (*HistoryEntry, error) {
 	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return isCompleted(e) && isSame(&e, named) })
 	if at < 0 {
 		return nil,
-			fmt.Errorf("revision %d (%s) of release %s was never completed, and a rollback goes to what has run: "+
+			fmt.Errorf("revision %d (%s) of release %s was never completed, and a rollback needs a completed one: "+
 				"\"runlevel apply %[3]s@%[1]d\" applies it", named.Revision, cmp.Or(named.Version, "without a version"),
 				r.Release)
 	}

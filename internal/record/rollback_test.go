@@ -41,7 +41,7 @@ func TestFindRollback(t *testing.T) {
 		{updates("1.2.0", "1.1.0", "1.0.0"), "1", record.Rollback{To: 1, From: 3, Version: "1.2.0"}},
 		{updates("1.2.0", "1.1.0", "1.0.0"), "1.1.0", record.Rollback{To: 2, From: 3, Version: "1.2.0"}},
 		{updates("1.2.0", "1.2.0...", "1.1.0"), "", record.Rollback{To: 1, From: 3, Version: "1.2.0"}},
-		// One that was killed goes on.
+		// A rollback that was killed continues.
 		{updates("back 1.0.0...", "1.1.0", "1.0.0"), "", record.Rollback{To: 1, From: 2, Version: "1.1.0"}},
 		{updates("back 1.0.0...", "1.1.0", "1.0.0"), "1", record.Rollback{To: 1, From: 2, Version: "1.1.0"}},
 		// If no version was ever completed, there are only such versions to return to.

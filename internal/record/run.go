@@ -10,9 +10,9 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Run is the last reported state of an apply: what is not done, and why. It is removed when all is done, and stays
-// after a failed or killed run. Package apply writes it from the state of a run, and reads it as one: no one else looks
-// into it.
+// A Run is the last reported state of an apply: the manifests that are not done, and why. It is removed when all are
+// done, and stays after a failed or killed run. Package apply writes it from the state of a run, and reads it as one:
+// no one else looks into it.
 type Run struct {
 	Version    string      `json:"version,omitempty"`
 	Mode       string      `json:"mode,omitempty"` // as package graph calls it
@@ -32,23 +32,23 @@ type RunLevel struct {
 	Left  int    `json:"left,omitempty"` // manifests that are not done
 }
 
-// A RunNode is a node of the graph that is not done.
+// A RunNode is an unfinished node of the graph.
 type RunNode struct {
 	Name  string `json:"name"`  // such as "level 50, shop"
 	State string `json:"state"` // as package graph calls it
-	// indexes in Run.Nodes of the nodes that it waits for, or of the first of them
+	// indexes in Run.Nodes of the first nodes for which the node waits
 	After []int     `json:"after,omitempty"`
 	More  int       `json:"more,omitempty"` // others that it waits for
 	Steps []RunStep `json:"steps,omitempty"`
 }
 
-// A RunStep is a manifest that is not done, or a lifecycle hook of a manifest. The steps of a manifest are adjacent.
+// A RunStep is an unfinished manifest, or a lifecycle hook of a manifest. The steps of a manifest are adjacent.
 type RunStep struct {
 	kinds.ID `json:",inline"`
 	Hook     string       `json:"hook,omitempty"`
 	File     string       `json:"file,omitempty"`
 	State    string       `json:"state"`         // as package apply calls it: blocked, waiting, retrying or failed
-	For      string       `json:"for,omitempty"` // what it waits for, or the error
+	For      string       `json:"for,omitempty"` // the condition for which it waits, or the error
 	Reason   string       `json:"reason,omitempty"`
 	Since    *metav1.Time `json:"since,omitempty"`
 	Deletes  bool         `json:"deletes,omitempty"` // it is a tombstone

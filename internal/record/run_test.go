@@ -28,8 +28,8 @@ func TestWhatStandsAsBeforeIsTheSame(t *testing.T) {
 		now  *record.Run
 		want bool
 	}{
-		"told later":                  {running(at(2), at(0).Time, "1 of 3"), true},
-		"a clock that is not exact":   {running(at(2), at(0).Add(time.Second), "1 of 3"), true},
+		"reported later":              {running(at(2), at(0).Time, "1 of 3"), true},
+		"an inexact clock":            {running(at(2), at(0).Add(time.Second), "1 of 3"), true},
 		"it waits for something else": {running(at(2), at(0).Time, "2 of 3"), false},
 		"it has begun again":          {running(at(2), at(1).Time, "1 of 3"), false},
 	}

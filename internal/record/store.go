@@ -116,7 +116,7 @@ func (s *Store) Save(ctx context.Context, r *Record) error {
 		return err
 	}
 	if r.Release != s.release {
-		return fmt.Errorf("the record of release %q is no record of release %q", r.Release, s.release)
+		return fmt.Errorf("the record belongs to release %q, not to %q", r.Release, s.release)
 	}
 	wanted, err := s.wanted(r)
 	if err != nil || s.isLoaded(wanted) {
@@ -239,7 +239,7 @@ func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// failure returns the error of a request, with the right that is missing, if any.
+// failure returns the error of a request, with the missing right, if any.
 func (s *Store) failure(verb, resource string, err error) error {
 	var known *reason.Error
 	if errors.As(err, &known) {

@@ -124,7 +124,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	}
 	r := full()
 	r.Begin(record.HistoryEntry{Version: "2", Hash: "b", Started: at(5)})
-	save(t, s, r) // by what it wrote itself
+	save(t, s, r) // over its own last write
 	if got := load(t, s).Newest().Version; got != "2" {
 		t.Errorf("saved again, the newest version is %s, want 2", got)
 	}
@@ -173,10 +173,10 @@ func TestSecondWriterIsRefused(t *testing.T) {
 			err = s.Save(t.Context(), r)
 			want := fmt.Sprintf(`record of release "web", ConfigMap %s/%s: another program has written it since it was read: load it again`, namespace, configName)
 			if !errors.Is(err, record.ErrChanged) || err.Error() != want || reason.Of(err) != record.ReasonChanged {
-				t.Fatalf("it says\n%v, want\n%s", err, want)
+				t.Fatalf("the error is\n%v, want\n%s", err, want)
 			}
 			if err := s.Save(t.Context(), r); !errors.Is(err, record.ErrChanged) {
-				t.Errorf("tried again, it says %v", err)
+				t.Errorf("the error of the second try is %v", err)
 			}
 			if r, _, err = s.Load(t.Context()); err != nil {
 				t.Fatal(err)
@@ -187,7 +187,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	}
 }
 
-// The server has done what was asked, and its answer is lost.
+// The server has executed the request, and its response is lost.
 func TestOwnWriteIsNoConflict(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	isLossy, isDown := false, false
@@ -212,12 +212,12 @@ func TestOwnWriteIsNoConflict(t *testing.T) {
 		r.Begin(record.HistoryEntry{Version: version, Hash: version})
 		isLossy = true
 		if err := s.Save(t.Context(), r); err == nil || !strings.Contains(err.Error(), "the connection broke") {
-			t.Errorf("version %s: it says %v", version, err)
+			t.Errorf("version %s: the error is %v", version, err)
 		}
 		isLossy, isDown = false, true
 		r.Complete(at(1))
 		if err := s.Save(t.Context(), r); err == nil || !strings.Contains(err.Error(), "nobody is there") {
-			t.Errorf("version %s: it says %v", version, err)
+			t.Errorf("version %s: the error is %v", version, err)
 		}
 		isDown = false
 		r.AddKinds(record.AppliedKind{Kind: "Secret"})
@@ -234,9 +234,9 @@ func TestOwnWriteIsNoConflict(t *testing.T) {
 		t.Error("saved, and the answer is lost, without an error")
 	}
 	isLossy = false
-	save(t, s, before) // as it was loaded, which the cluster has no more
+	save(t, s, before) // the record as it was loaded, which the cluster does not have any more
 	if got := load(t, s).Waits; len(got) > 0 {
-		t.Errorf("nobody waits any more, and the record says %v", got)
+		t.Errorf("the record has waits %v, want none", got)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestUnreadableRecordIsRefusedAndKept(t *testing.T) {
 			`: history[0].state is "Half", want Partial or Completed` + wayOut},
 		"endless": {`{"format": 1, "release": "` + strings.Repeat("é", 10_000) + `"}`,
 			`: release is "` + strings.Repeat("é", 141) + "…" + wayOut},
-		"two of them": {`{"format": 1, "release": "web"} {"format": 1}`,
+		"two records": {`{"format": 1, "release": "web"} {"format": 1}`,
 			": invalid character '{' after top-level value" + wayOut},
 		"another's list": {`[]`, ": cannot unmarshal array into Go value of type record.header" + wayOut},
 	}
@@ -300,10 +300,10 @@ func TestUnreadableRecordIsRefusedAndKept(t *testing.T) {
 			_, found, err := s.Load(t.Context())
 			want := fmt.Sprintf("ConfigMap %s/%s, key record.json%s", namespace, configName, test.want)
 			if err == nil || err.Error() != want || !found || reason.Of(err) != record.ReasonUnreadable {
-				t.Errorf("found: %t, it says\n%v, want\n%s", found, err, want)
+				t.Errorf("found: %t, the error is\n%v, want\n%s", found, err, want)
 			}
 			if err := s.Save(t.Context(), full()); !errors.Is(err, record.ErrChanged) {
-				t.Errorf("saved all the same, it says %v", err)
+				t.Errorf("saved all the same, the error is %v", err)
 			}
 			if got := config(t, namespace).Data["record.json"]; got != test.text {
 				t.Errorf("the record is overwritten with\n%s", got)
@@ -339,11 +339,11 @@ func TestAllReleasesAreListed(t *testing.T) {
 	for _, name := range []string{"bad", "broken"} {
 		if want := fmt.Sprintf("ConfigMap %s/runlevel-release-%s, key record.json: there is none: restore", namespace,
 			name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("it says\n%v, want\n%s", err, want)
+			t.Errorf("the error is\n%v, want\n%s", err, want)
 		}
 	}
 	if all, err := record.List(t.Context(), cluster.Client(t), namespace+"-absent"); err != nil || len(all) > 0 {
-		t.Errorf("where there is no namespace: %v, error %v", all, err)
+		t.Errorf("without a namespace: %v, error %v", all, err)
 	}
 }
 
@@ -376,10 +376,10 @@ func TestDurationsGoFirstWhenThereIsNoRoom(t *testing.T) {
 		theirs int // bytes that another client has in the ConfigMap
 		keeps  bool
 	}{
-		"there is room":                      {0, true},
-		"there is none":                      {1<<20 - 8000, false},
-		"there is none with fingerprints":    {1<<20 - 13000, false},
-		"there is just enough for all of it": {1<<20 - 17000, true},
+		"there is room":                   {0, true},
+		"there is none":                   {1<<20 - 8000, false},
+		"there is none with fingerprints": {1<<20 - 13000, false},
+		"just enough room":                {1<<20 - 17000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -399,7 +399,7 @@ func TestDurationsGoFirstWhenThereIsNoRoom(t *testing.T) {
 				t.Errorf("durations are kept: %t", keeps)
 			}
 			if len(got.History[0].Tombstones) == 0 || len(got.Fingerprints) == 0 {
-				t.Error("what matters more is gone")
+				t.Error("more important fields were dropped")
 			}
 		})
 	}
@@ -419,7 +419,7 @@ func TestRecordThatDoesNotFitIsRefused(t *testing.T) {
 	const want = "and a ConfigMap has room for 1048576: 100001 kinds, 100001 finished jobs, 1 unfinished delete, 1 wait"
 	if err == nil || !strings.HasPrefix(err.Error(), `record of release "web": it needs `) ||
 		!strings.HasSuffix(err.Error(), want) || reason.Of(err) != record.ReasonTooBig {
-		t.Errorf("it says\n%v, want\n%s", err, want)
+		t.Errorf("the error is\n%v, want\n%s", err, want)
 	}
 	if diff := cmp.Diff(full(), load(t, s), anyZone); diff != "" {
 		t.Errorf("the record is another than before (-want +got):\n%s", diff)
@@ -436,7 +436,7 @@ func TestNamesOfReleasesAreChecked(t *testing.T) {
 			want := fmt.Sprintf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter "+
 				"or digit at both ends", name)
 			if err := run(record.NewStore(nil, "shop", name)); err == nil || err.Error() != want {
-				t.Errorf("%s: it says\n%v, want\n%s", verb, err, want)
+				t.Errorf("%s: the error is\n%v, want\n%s", verb, err, want)
 			}
 		}
 	}
@@ -444,8 +444,8 @@ func TestNamesOfReleasesAreChecked(t *testing.T) {
 
 func TestRecordOfAnotherReleaseIsNotSaved(t *testing.T) {
 	err := record.NewStore(nil, "shop", "web").Save(t.Context(), &record.Record{Release: "db"})
-	if want := `the record of release "db" is no record of release "web"`; err == nil || err.Error() != want {
-		t.Errorf("it says\n%v, want\n%s", err, want)
+	if want := `the record belongs to release "db", not to "web"`; err == nil || err.Error() != want {
+		t.Errorf("the error is\n%v, want\n%s", err, want)
 	}
 }
 
@@ -460,7 +460,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		want := fmt.Sprintf(`release "web": %s configmaps runlevel-release-web in namespace %q: `, verb, namespace)
 		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), ":"+verb+`"`) ||
 			strings.Contains(err.Error(), "\n") {
-			t.Errorf("it says\n%v, want %s and the account, in one line", err, want)
+			t.Errorf("the error is\n%v, want %s and the account, in one line", err, want)
 		}
 		if got := reason.Of(err); got != record.ReasonDenied {
 			t.Errorf("its reason is %q, want %s", got, record.ReasonDenied)
@@ -473,7 +473,7 @@ func TestDeadlineEndsLoading(t *testing.T) {
 	defer end()
 	_, _, err := record.NewStore(cluster.Client(t), "shop", "web").Load(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) || apierrors.IsNotFound(err) {
-		t.Errorf("it says %v", err)
+		t.Errorf("the error is %v", err)
 	}
 }
 
@@ -499,10 +499,10 @@ func TestDeletedRecordIsRestoredFromItsCopy(t *testing.T) {
 	want := full()
 	if diff := cmp.Diff([]any{want.Applied(), want.Newest(), want.Tombstones, want.Kinds, want.Jobs},
 		[]any{restored.Applied(), restored.Newest(), restored.Tombstones, restored.Kinds, restored.Jobs}); diff != "" {
-		t.Error("what is restored (-want +got):\n", diff)
+		t.Error("the restored record (-want +got):\n", diff)
 	}
 	if loss := s.Loss(); !strings.HasPrefix(loss, "most of the history: ConfigMap "+namespace+"/"+configName) {
-		t.Errorf("of the loss it says %q", loss)
+		t.Errorf("the loss is %q", loss)
 	}
 	all, err := record.List(t.Context(), cluster.Client(t), namespace)
 	if err != nil || len(all) != 1 || len(all[0].Tombstones) != len(want.Tombstones) {
@@ -527,7 +527,7 @@ func TestRecordThatIsDeletedMeanwhileIsWrittenAnew(t *testing.T) {
 		t.Errorf("it is %+v, error %v", read, err)
 	}
 	if loss := s.Loss(); !strings.Contains(loss, "was deleted meanwhile, and is written again") {
-		t.Errorf("of the loss it says %q", loss)
+		t.Errorf("the loss is %q", loss)
 	}
 }
 

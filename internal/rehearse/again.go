@@ -125,7 +125,7 @@ func (r *rehearsal) await(ctx context.Context, interval time.Duration, isDone fu
 	})
 }
 
-// uninstall removes the new release, and reports what is left.
+// uninstall removes the new release, and reports the objects that still exist.
 func (r *rehearsal) uninstall(ctx context.Context, a *appliedStage) {
 	if ctx.Err() != nil || a.Report == nil {
 		return

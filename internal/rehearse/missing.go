@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A supplier makes what releases expect from elsewhere. What the new release needs is reported.
+// A supplier creates the objects that releases expect from elsewhere. It reports those that the new release needs.
 type supplier struct {
 	cluster *cluster.Cluster
 	old     *payload.Payload // nil if there is none
@@ -26,7 +26,7 @@ type supplier struct {
 	found   *findings
 }
 
-// supply makes definitions of kinds, Namespaces, and classes of pods and volumes, and labels the nodes.
+// supply creates definitions of kinds, Namespaces, and classes of pods and volumes, and labels the nodes.
 func (s *supplier) supply(ctx context.Context) error {
 	if err := s.labelNodes(ctx); err != nil {
 		return err
@@ -34,27 +34,27 @@ func (s *supplier) supply(ctx context.Context) error {
 	return s.makeAll(ctx)
 }
 
-// makeAll makes what the releases need and lack.
+// makeAll creates the objects that the releases need and do not have.
 func (s *supplier) makeAll(ctx context.Context) error {
-	for _, of := range []struct {
+	for _, needs := range []struct {
 		in      lint.Origin
 		release *payload.Payload
 	}{{lint.InPrevious, s.old}, {lint.InPayload, s.new}} {
-		if of.release == nil {
+		if needs.release == nil {
 			continue
 		}
-		for _, missing := range s.missingKinds(ctx, of.release) {
+		for _, missing := range s.missingKinds(ctx, needs.release) {
 			if err := s.make(ctx, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""),
-				needer{of.in, missing.by, []string{"kind"}}); err != nil {
+				needer{needs.in, missing.by, []string{"kind"}}); err != nil {
 				return err
 			}
 		}
-		for _, m := range of.release.Manifests {
-			if err := s.makeNamespace(ctx, of.in, m); err != nil {
+		for _, m := range needs.release.Manifests {
+			if err := s.makeNamespace(ctx, needs.in, m); err != nil {
 				return err
 			}
 		}
-		if err := s.makeClasses(ctx, of.in, of.release); err != nil {
+		if err := s.makeClasses(ctx, needs.in, needs.release); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func (s *supplier) has(id kinds.ID) bool {
 	})
 }
 
-// make makes an object, unless it exists, and reports it at the field of the manifest that needs it.
+// make creates an object, unless it exists, and reports it at the field of the manifest that needs it.
 func (s *supplier) make(ctx context.Context, made *unstructured.Unstructured, by needer) error {
 	wasMade, err := s.create(ctx, made)
 	if !wasMade || by.in == lint.InPrevious {
@@ -113,7 +113,7 @@ func (s *supplier) create(ctx context.Context, made *unstructured.Unstructured) 
 	}
 	_, err = s.cluster.Create(ctx, found, made, 0)
 	if apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return false, nil // what needs it is refused, and reported, when it is applied
+		return false, nil // the apply of its user is refused, and reported
 	}
 	return err == nil, err
 }
@@ -121,7 +121,7 @@ func (s *supplier) create(ctx context.Context, made *unstructured.Unstructured) 
 // mostTypos limits how many letters of the names of two kinds differ if one is a misspelling of the other.
 const mostTypos = 3
 
-// A missingKind is a kind that nothing here defines, with the first manifest of it.
+// A missingKind is a kind that neither the cluster nor a release defines, with the first manifest of the kind.
 type missingKind struct {
 	kind     schema.GroupKind
 	versions []string
@@ -132,11 +132,8 @@ type missingKind struct {
 // name, or whose group, is similar to that of a defined one is probably misspelt: it is not missing.
 func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) []missingKind {
 	defined := map[string][]string{} // by group
-	for _, of := range []*payload.Payload{s.old, s.new} {
-		if of == nil {
-			continue
-		}
-		for _, m := range of.Manifests {
+	for _, release := range []*payload.Payload{s.old, s.new} {
+		for _, m := range manifestsOf(release) {
 			if m.ID().GroupKind() == kinds.CustomResourceDefinition {
 				kind := kinds.DefinedBy(m.Object())
 				defined[kind.Group] = append(defined[kind.Group], kind.Kind)
@@ -208,7 +205,7 @@ func definitionOf(kind schema.GroupKind, versions []string, isNamespaced bool) *
 	}}
 }
 
-// makeNamespace makes the Namespace of a manifest, unless a release has it.
+// makeNamespace creates the Namespace of a manifest, unless a release has it.
 func (s *supplier) makeNamespace(ctx context.Context, in lint.Origin, m *payload.Manifest) error {
 	name := m.Object().GetNamespace()
 	if name == "" || m.IsTombstone() || s.has(kinds.NewID(kinds.Namespace, "", name)) {
@@ -218,7 +215,7 @@ func (s *supplier) makeNamespace(ctx context.Context, in lint.Origin, m *payload
 		needer{in, m, []string{"metadata", "namespace"}})
 }
 
-// classFields are the fields, beside the metadata, of the classes that are made.
+// classFields are the fields, beside the metadata, of the classes that are created.
 var classFields = map[schema.GroupKind]map[string]any{
 	kinds.PriorityClass: {"value": int64(0)},
 	kinds.RuntimeClass:  {"handler": "rehearsal"},
@@ -226,7 +223,7 @@ var classFields = map[schema.GroupKind]map[string]any{
 	kinds.IngressClass:  {"spec": map[string]any{"controller": "rehearsal.runlevel.dev/none"}},
 }
 
-// makeClasses makes the classes that a release refers to, and that no release has.
+// makeClasses creates the classes to which a release refers, and that no release has.
 func (s *supplier) makeClasses(ctx context.Context, in lint.Origin, release *payload.Payload) error {
 	for id, uses := range references.NewGraph(release.Manifests, nil).Uses {
 		fields, isClass := classFields[id.GroupKind()]
@@ -241,7 +238,7 @@ func (s *supplier) makeClasses(ctx context.Context, in lint.Origin, release *pay
 	return nil
 }
 
-// clusterWide returns an object that is in no namespace.
+// clusterWide returns a cluster-scoped object.
 func clusterWide(apiVersion, kind, name string, fields map[string]any) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 	for key, value := range fields {

@@ -20,7 +20,7 @@ import (
 )
 
 // TestMistakes rehearses all mistakes that an API server refuses at once, each in a branch of the shop, and compares
-// what is found of them with testdata/mistakes.txt. So no mistake may hide another one.
+// the findings about them with testdata/mistakes.txt. So no mistake may hide another one.
 func TestMistakes(t *testing.T) {
 	all, err := mistakes.All()
 	if err != nil {

@@ -86,7 +86,7 @@ func readPage(t *testing.T, rule lint.Rule, first int) *page {
 // chance matches what differs from one rehearsal to the next: ages, and the ends of the names of pods.
 var chance = regexp.MustCompile(`(terminating for )\d+s()|(pods "web-[0-9a-f]+-)\w+(")`)
 
-// compare compares what was found in the examples with the page.
+// compare compares the findings in the examples with the page.
 func (p *page) compare(t *testing.T, findings []lint.Finding) {
 	t.Helper()
 	var got strings.Builder

@@ -32,7 +32,7 @@ type podWatch struct {
 	pods map[types.UID]*corev1.Pod
 }
 
-// A budget is what a PodDisruptionBudget demands, and the least that it had during the update.
+// A budget is a PodDisruptionBudget, with the lowest number of its healthy pods during the update.
 type budget struct {
 	policyv1.PodDisruptionBudget
 	selector labels.Selector
@@ -109,7 +109,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// observe notes a change of a pod, and what it does to the budgets.
+// observe records a change of a pod, and its effect on the budgets.
 func (w *podWatch) observe(pod *corev1.Pod, isDeleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +163,7 @@ func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest)
 	}
 	cause := "its template has not changed"
 	if before == nil {
-		cause = "what has changed is not known without the files of the release before"
+		cause = "the changes are not known without the files of the previous release"
 	} else if changed := changedFields(before, after, path[:len(path)-1]); len(changed) > 0 {
 		cause = "changed: " + strings.Join(changed, ", ")
 	}

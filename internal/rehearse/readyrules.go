@@ -12,8 +12,8 @@ import (
 // ReadyRules are the statuses that make custom resources ready whose controllers do not run in a rehearsal, by kind.
 type ReadyRules map[schema.GroupKind]map[string]any
 
-// Add adds a rule that is written as KIND.GROUP=STATUS: the status is a mapping in YAML or JSON, or the name of a
-// condition, which is then true.
+// Add adds a rule of the form KIND.GROUP=STATUS: the status is a mapping in YAML or JSON, or the name of a condition,
+// which is then true.
 func (r ReadyRules) Add(rule string) error {
 	name, status, hasStatus := strings.Cut(rule, "=")
 	if !hasStatus {
@@ -43,12 +43,12 @@ func (r ReadyRules) Read(text []byte) error {
 func (r ReadyRules) add(name, status string) error {
 	kind := schema.ParseGroupKind(name)
 	if kind.Kind == "" || kind.Group == "" {
-		return fmt.Errorf("%q is no kind of custom resources: write KIND.GROUP, as in Certificate.cert-manager.io",
+		return fmt.Errorf("%q is not a kind of custom resources: write KIND.GROUP, as in Certificate.cert-manager.io",
 			name)
 	}
 	var value any
 	if err := yaml.Unmarshal([]byte(status), &value); err != nil {
-		return fmt.Errorf("%s: the status is no YAML: %w", name, err)
+		return fmt.Errorf("%s: the status is not valid YAML: %w", name, err)
 	}
 	switch value := value.(type) {
 	case map[string]any:

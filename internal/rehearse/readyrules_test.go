@@ -36,7 +36,7 @@ func TestReadyRules(t *testing.T) {
 	}
 	for rule, why := range map[string]string{
 		"Database.shop.example":    `"Database.shop.example" has no status: write KIND.GROUP=CONDITION, or KIND.GROUP={phase: Ready}`,
-		"Database=Ready":           `"Database" is no kind of custom resources: write KIND.GROUP, as in Certificate.cert-manager.io`,
+		"Database=Ready":           `"Database" is not a kind of custom resources: write KIND.GROUP, as in Certificate.cert-manager.io`,
 		"Database.shop.example=3":  `Database.shop.example: "3" is neither the name of a condition nor a status such as {phase: Ready}`,
 		"Database.shop.example={a": `Database.shop.example: the status is no YAML: error converting YAML to JSON: yaml: line 1: did not find expected ',' or '}'`,
 	} {

@@ -63,8 +63,8 @@ func immutablesOf(before, m *payload.Manifest, text string) (found []fields.Fiel
 	if before == nil || before == m {
 		return nil
 	}
-	was, is := before.Object().Object, m.Object().Object
-	for _, change := range fields.Immutable(was, is, fields.Diff(was, is)) {
+	oldObject, newObject := before.Object().Object, m.Object().Object
+	for _, change := range fields.Immutable(oldObject, newObject, fields.Diff(oldObject, newObject)) {
 		found = append(found, fields.FieldRefusal{
 			Path:    change.Path.Keys(),
 			Message: change.Path.String() + ": " + text,

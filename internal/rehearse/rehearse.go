@@ -1,5 +1,5 @@
-// Package rehearse tries a release on a control plane that is thrown away afterwards: it installs the release before,
-// updates it, applies the new one again, and uninstalls it, and reports what a user would otherwise see on a cluster.
+// Package rehearse tries a release on a temporary control plane: it installs the previous release, updates it, applies
+// the new one again, and uninstalls it. It reports the problems that a user would otherwise see on a cluster.
 //
 // It has no second way to apply: each stage is a session. A failure holds nothing up (apply.Options.Patience), so that
 // the first one hides no other. No container runs: pods are simulated, and what only a running program could do is done
@@ -30,10 +30,10 @@ import (
 
 // Options are what to rehearse, and how.
 type Options struct {
-	Old  *payload.Payload // is installed first; nil if New is to be installed
+	Old  *payload.Payload // is installed first; nil to install New
 	New  *payload.Payload
-	With []*payload.Payload // are installed before, for what the release expects from elsewhere
-	// From is what the cluster had that is to be updated; nil if Old is to be installed.
+	With []*payload.Payload // are installed before: they have objects that the release expects from elsewhere
+	// From is a snapshot of the cluster to update; nil to install Old.
 	From *snapshot.Snapshot
 	Down bool // uninstall New at the end
 	// Ready are the statuses of custom resources whose controllers do not run here.
@@ -184,7 +184,7 @@ func (r *rehearsal) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// give applies what the release expects from elsewhere, under a name of its own.
+// give applies a release with objects that the rehearsed release expects from elsewhere, under a name of its own.
 func (r *rehearsal) give(ctx context.Context, name string, with *payload.Payload) error {
 	if err := (&supplier{r.cluster, nil, with, &findings{}}).makeAll(ctx); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (r *rehearsal) give(ctx context.Context, name string, with *payload.Payload
 	options.Apply.NoWait = true
 	outcome := session.Run(ctx, r.cluster, &given, options)
 	if outcome.Err != nil {
-		return fmt.Errorf("what --with gives can't be applied: %w", outcome.Err)
+		return fmt.Errorf("apply the release of --with: %w", outcome.Err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func running(t *testing.T, name string) *sandbox.Status {
 	return &all[at]
 }
 
-// TestInterrupted: a rehearsal that is interrupted leaves no control plane.
+// TestInterrupted expects that an interrupted rehearsal leaves no control plane.
 func TestInterrupted(t *testing.T) {
 	sandboxtest.NeedControlPlane(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -60,7 +60,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestControlPlaneEnds: if the API server ends, that is the error, and nothing is found in the release.
+// TestControlPlaneEnds expects that the end of the API server is reported as the error, without findings.
 func TestControlPlaneEnds(t *testing.T) {
 	sandboxtest.NeedControlPlane(t)
 	report, err := rehearse.Run(t.Context(), rehearse.Options{

@@ -80,7 +80,7 @@ webhooks:
 `
 
 // TestRecordedCluster rehearses the update of a cluster from its snapshot: a policy of the cluster refuses it, its
-// webhook can't run, and what the record has of the old version is left behind.
+// webhook can't run, and the objects of the old version that the record has are left behind.
 func TestRecordedCluster(t *testing.T) {
 	taken := snapshotOfCluster(t)
 	if bytes.Contains(taken, []byte("swordfish")) || bytes.Contains(taken, []byte("c3dvcmRmaXNo")) {
@@ -107,7 +107,7 @@ func TestRecordedCluster(t *testing.T) {
 		found.WriteString(finding.String() + "\n")
 	}
 	if strings.Contains(found.String(), "PersistentVolumeClaim") || strings.Contains(found.String(), "Secret") {
-		t.Errorf("it finds what is all right:\n%s", found.String())
+		t.Errorf("findings about correct objects:\n%s", found.String())
 	}
 	for _, want := range []string{
 		"0000_10_shop_01_all.yaml:11:1: error: Deployment shop/web: the API server refuses it: deployments.apps " +
@@ -123,7 +123,7 @@ func TestRecordedCluster(t *testing.T) {
 	}
 }
 
-// snapshotOfCluster applies the release to a cluster, and returns the snapshot of it.
+// snapshotOfCluster applies the release to a cluster, and returns its snapshot.
 func snapshotOfCluster(t *testing.T) []byte {
 	t.Helper()
 	server := sandboxtest.Start(t, sandbox.Options{Nodes: 1})

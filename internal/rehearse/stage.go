@@ -27,7 +27,7 @@ const longest = 30 * time.Minute
 // slow machine can't renew in time must not end a stage.
 const lockDuration = 2 * longest
 
-// An appliedStage is a stage that has ended, with what it has reported meanwhile.
+// An appliedStage is a stage that has ended, with its events.
 type appliedStage struct {
 	*session.Outcome
 	in      lint.Origin
@@ -53,7 +53,7 @@ var stageNames = map[graph.Mode]string{
 	graph.Reconcile: "apply again",
 }
 
-// stage applies a release, and reports what was refused, and what did not become ready.
+// stage applies a release, and reports the objects that were refused or did not become ready.
 func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.Payload,
 	options session.Options) *appliedStage {
 	a := &appliedStage{
@@ -95,7 +95,7 @@ func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.
 	return a
 }
 
-// options returns the options of a session. The gate overrides nothing: what it has found is reported.
+// options returns the options of a session. All gates are overridden, and their findings are reported.
 func (r *rehearsal) options(mode graph.Mode) session.Options {
 	options := session.Options{Force: true, Lock: lock.Options{Duration: lockDuration}, Apply: apply.Options{
 		Options:    object.Options{Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields},
@@ -110,7 +110,7 @@ func (r *rehearsal) options(mode graph.Mode) session.Options {
 }
 
 // unfinished returns why a stage could not be finished: the control plane gave no answer, or the lock was lost. Nothing
-// that follows from that is a finding about the release.
+// that follows from it is a finding about the release.
 func (a *appliedStage) unfinished() error {
 	all := []error{a.Err}
 	if a.Report != nil {
@@ -129,7 +129,7 @@ func (a *appliedStage) unfinished() error {
 	return all[at]
 }
 
-// reportFailures reports what a stage could not apply, and what it has waited for in vain.
+// reportFailures reports the objects that a stage could not apply, and those that did not become ready.
 func (r *rehearsal) reportFailures(a *appliedStage) {
 	if a.Err != nil && (a.Report == nil || len(a.failing) == 0) {
 		r.found.add(a.observed(lint.RehearsalRefused, "the release could not be applied: %s",

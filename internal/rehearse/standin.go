@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// standInEvery is how often it is looked for work that programs would do that do not run here.
+// standInEvery is the interval at which the work of programs that do not run here is done.
 const standInEvery = 250 * time.Millisecond
 
 // A standIn does the work of programs that do not run in a rehearsal: it reports ClusterOperators as their operators
@@ -27,7 +27,7 @@ const standInEvery = 250 * time.Millisecond
 type standIn struct {
 	cluster *cluster.Cluster
 	rules   ReadyRules
-	// versions are the versions that ClusterOperators report, by their names, of the release that is applied.
+	// versions are the versions that ClusterOperators report, by their names, of the current release.
 	mu       sync.Mutex
 	versions map[string][]any
 }
@@ -44,7 +44,7 @@ func (r *rehearsal) standIn(ctx context.Context) (stop func()) {
 	}
 }
 
-// runs sets the release that is applied now: its operators report its versions.
+// runs sets the current release: its operators report its versions.
 func (s *standIn) runs(release *payload.Payload) {
 	versions := map[string][]any{}
 	for _, m := range release.Manifests {
@@ -57,7 +57,7 @@ func (s *standIn) runs(release *payload.Payload) {
 	s.versions = versions
 }
 
-// round does what there is to do now.
+// round does the work that is due now.
 func (s *standIn) round(ctx context.Context) {
 	s.mu.Lock()
 	versions := s.versions

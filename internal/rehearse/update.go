@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// update updates the old release to the new one, or installs that, and reports what it has shown.
+// update updates the old release to the new one, or installs the new one, and reports the findings.
 func (r *rehearsal) update(ctx context.Context, before, after *payload.Payload) *appliedStage {
 	mode := graph.Update
 	if before == nil && r.From == nil {
@@ -49,15 +49,15 @@ func (r *rehearsal) dryRun(ctx context.Context, manifests []*payload.Manifest) {
 	}
 }
 
-// notOfCluster are the checks of the gate that are about what the rehearsal itself has made, or that an object's
-// failure shows better.
+// notOfCluster are the checks of the gate about objects that the rehearsal itself has created, or about problems that
+// the failure of an object shows better.
 var notOfCluster = []string{
 	precondition.RecordElsewhere, precondition.ApplyRunning, precondition.UnservedKinds, precondition.NoNamespace,
 	precondition.MissingRights,
 	precondition.ForeignObject, precondition.AdminAck, precondition.StoredVersions,
 }
 
-// reportGate reports what the gate would have blocked.
+// reportGate reports the checks of the gate that would have blocked the update.
 func (r *rehearsal) reportGate(a *appliedStage) {
 	for _, found := range a.Findings {
 		if found.Severity != precondition.Blocks || slices.Contains(notOfCluster, found.Check) {
@@ -89,7 +89,7 @@ func (r *rehearsal) reportWarnings(a *appliedStage) {
 	}
 }
 
-// reportChanges reports what was applied only after another try, and whose fields were overwritten.
+// reportChanges reports objects that were applied only after another try, and overwritten fields of other managers.
 func (r *rehearsal) reportChanges(a *appliedStage) {
 	for _, change := range a.Report.Changes {
 		m := a.manifests[place{change.Path, change.ID}]

@@ -119,7 +119,8 @@ func (f *listFlags) rows(releases []state.ListedRelease, now time.Time) []string
 			age = printable.Age(now, *release.Since)
 		}
 		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d", printable.Line(release.Release),
-			printable.Line(cmp.Or(release.Version, "-")), word, age, release.KeptBy, release.Deletes, len(release.Problems))
+			printable.Line(cmp.Or(release.Version, "-")), word, age, release.KeptBy, release.Deletes,
+			len(release.Problems))
 		if f.all {
 			row = cmp.Or(release.Namespace, "-") + "\t" + row
 		}

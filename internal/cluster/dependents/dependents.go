@@ -48,7 +48,7 @@ func Count(ctx context.Context, c *cluster.Cluster,
 	}
 	listings, notes, err := listAll(ctx, c, namespacesOf(deleted))
 	if err != nil {
-		return nil, nil, fmt.Errorf("count what goes with objects: %w", err)
+		return nil, nil, fmt.Errorf("count the dependents of objects: %w", err)
 	}
 	g := newGraph(listings, deleted)
 	counts := map[types.UID]kinds.ObjectCounts{}
@@ -124,10 +124,10 @@ func list(ctx context.Context, c *cluster.Cluster, listings []listing) error {
 	for i := range listings {
 		l := &listings[i]
 		group.Go(func() error {
-			l.err = c.EachMetadata(ctx, *l.in, l.namespace, metav1.ListOptions{},
-				func(metadata *metav1.PartialObjectMetadata) {
-					l.objects = append(l.objects, newObject(l.in, metadata))
-				})
+			add := func(metadata *metav1.PartialObjectMetadata) {
+				l.objects = append(l.objects, newObject(l.in, metadata))
+			}
+			l.err = c.EachMetadata(ctx, *l.in, l.namespace, metav1.ListOptions{}, add)
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()

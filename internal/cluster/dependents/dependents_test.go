@@ -23,7 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-func TestWhatGoesWithANamespace(t *testing.T) {
+func TestCountWithANamespace(t *testing.T) {
 	t.Parallel()
 	c, namespace, elsewhere := test.Connect(t), test.Namespace(t), test.Namespace(t)
 	shop := headOf(t, c, kinds.ID{Kind: "Namespace", Name: namespace})
@@ -51,7 +51,7 @@ func TestWhatGoesWithANamespace(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWithADefinition(t *testing.T) {
+func TestCountWithADefinition(t *testing.T) {
 	t.Parallel()
 	c, namespace, elsewhere := test.Connect(t), test.Namespace(t), test.Namespace(t)
 	group := namespace + ".example.com"
@@ -96,7 +96,7 @@ spec:
 	goes(t, c, definition, "5 objects: 3 Gadgets, ConfigMap, Secret", namespace, elsewhere)
 }
 
-func TestWhatGoesWithADeployment(t *testing.T) {
+func TestCountWithADeployment(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	sandboxtest.Apply(t, c, deployment(namespace))
@@ -104,14 +104,14 @@ func TestWhatGoesWithADeployment(t *testing.T) {
 		"4 objects: 3 Pods, ReplicaSet", namespace)
 }
 
-func TestWhatGoesWithAnOwner(t *testing.T) {
+func TestCountWithAnOwner(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		owners map[string]string // of each object, beside "owner" and "other"
 		wanted string
 		stay   []string
 	}{
-		"what it owns, and what that owns": {map[string]string{"child": "owner", "grandchild": "child"},
+		"its dependents, and their dependents": {map[string]string{"child": "owner", "grandchild": "child"},
 			"2 objects: 2 ConfigMaps", nil},
 		"with another owner that stays": {map[string]string{
 			"child":  "owner",
@@ -120,7 +120,7 @@ func TestWhatGoesWithAnOwner(t *testing.T) {
 		}, "1 object: ConfigMap", []string{"shared", "sharer"}},
 		"with two owners that go": {map[string]string{"child": "owner", "shared": "owner child"},
 			"2 objects: 2 ConfigMaps", nil},
-		"with an owner that is not there": {map[string]string{"child": "owner nobody"}, "1 object: ConfigMap", nil},
+		"with an owner that does not exist": {map[string]string{"child": "owner nobody"}, "1 object: ConfigMap", nil},
 		"that own each other": {map[string]string{"child": "owner twin", "twin": "child"}, "no objects",
 			[]string{"child", "twin"}},
 		"that own the owner": {map[string]string{"owner": "child", "child": "owner"}, "1 object: ConfigMap", nil},
@@ -153,7 +153,7 @@ func TestWhatGoesWithAnOwner(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWithAClusterWideOwner(t *testing.T) {
+func TestCountWithAClusterWideOwner(t *testing.T) {
 	t.Parallel()
 	c, namespace, elsewhere := test.Connect(t), test.Namespace(t), test.Namespace(t)
 	owner := own(t, c, "ClusterRole", "", namespace+"-owner")
@@ -172,7 +172,7 @@ func TestATerminatingObjectGoesAndKeepsNothing(t *testing.T) {
 	other := own(t, c, "ConfigMap", namespace, "other")
 	child := own(t, c, "ConfigMap", namespace, "child", owner)
 	shared := own(t, c, "ConfigMap", namespace, "shared", owner, other)
-	finalizers := func(of objectmeta.LiveMetadata, list string) {
+	finalizers := func(head objectmeta.LiveMetadata, list string) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata": {"finalizers": %s}}`, list)
 		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), of.ID.Name, types.MergePatchType,
@@ -186,7 +186,7 @@ func TestATerminatingObjectGoesAndKeepsNothing(t *testing.T) {
 		remove(t, c, head)
 	}
 	if got := tollOf(t, c, owner); got.String() != "2 objects: 2 ConfigMaps" {
-		t.Errorf("the owner takes %s, want the child and what is shared", got)
+		t.Errorf("deleted with the owner: %s, want the child and the shared object", got)
 	}
 	if got := tollOf(t, c, other); got.Objects != 0 {
 		t.Errorf("what terminates takes %s, although the owner stays", got)
@@ -243,17 +243,17 @@ func TestKindsThatCantBeCounted(t *testing.T) {
 			return fmt.Errorf("the owner takes %s", tolls[owner.UID])
 		case len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: ") ||
 			!strings.Contains(notes[0], " Secret, ") || strings.Contains(notes[0], " ConfigMap,"):
-			return fmt.Errorf("it says %q", notes)
+			return fmt.Errorf("the notes are %q", notes)
 		case !strings.Contains(notes[0], `is forbidden: User "system:serviceaccount:`+namespace+
 			`:reader" cannot list resource`) || strings.Count(notes[0], "forbidden") != 1:
-			return fmt.Errorf("of the reason it says %q", notes)
+			return fmt.Errorf("the notes are %q, want the reason", notes)
 		}
 		return nil
 	})
 	tolls, notes, err := dependents.Count(t.Context(), test.ConnectAs(t, "user-of-"+namespace),
 		[]objectmeta.LiveMetadata{headOf(t, admin, kinds.ID{Kind: "Namespace", Name: namespace})})
 	if err != nil || len(tolls) != 1 || len(notes) != 1 || !strings.Contains(notes[0], " ConfigMap, ") {
-		t.Errorf("to somebody who may list nothing it says %v, %q, %v", tolls, notes, err)
+		t.Errorf("for a user without rights: %v, %q, %v", tolls, notes, err)
 	}
 }
 
@@ -270,19 +270,20 @@ func goes(t *testing.T, c *cluster.Cluster, head objectmeta.LiveMetadata, wanted
 	before := everything(t, c, namespaces)
 	remove(t, c, head)
 	count := func(context.Context) error {
-		after, gone := everything(t, c, namespaces), []string{}
+		after, deleted := everything(t, c, namespaces), []string{}
 		for uid, name := range before {
 			if uid != head.UID && after[uid] == "" {
-				gone = append(gone, name)
+				deleted = append(deleted, name)
 			}
 		}
-		if len(gone) != toll.Objects || after[head.UID] != "" {
-			return fmt.Errorf("%d objects have gone with %s, want %d: %q", len(gone), head.ID, toll.Objects, gone)
+		if len(deleted) != toll.Objects || after[head.UID] != "" {
+			return fmt.Errorf("%d objects were deleted with %s, want %d: %q",
+				len(deleted), head.ID, toll.Objects, deleted)
 		}
 		return nil
 	}
 	sandboxtest.EventuallySucceeds(t, count)
-	// What the garbage collector has to do comes before what it gets to do later.
+	// The garbage collector works in order: the objects of earlier deletes come first.
 	place := test.Namespace(t)
 	last := own(t, c, "ConfigMap", place, "last")
 	own(t, c, "ConfigMap", place, "owned", last)
@@ -308,7 +309,7 @@ func everything(t *testing.T, c *cluster.Cluster, namespaces []string) map[types
 			objects, err := c.Metadata.Resource(version.WithResource(resource.Name)).List(t.Context(),
 				metav1.ListOptions{})
 			if err != nil {
-				continue // it has just gone, or can't be listed
+				continue // the kind was just deleted, or can't be listed
 			}
 			for _, object := range objects.Items {
 				isOurs := func(namespace string) bool {
@@ -390,7 +391,7 @@ func remove(t *testing.T, c *cluster.Cluster, head objectmeta.LiveMetadata) {
 	}
 }
 
-// isGone says whether an object is still there.
+// isGone returns a check that an object does not exist.
 func isGone(c *cluster.Cluster, id kinds.ID) func(context.Context) error {
 	return func(ctx context.Context) error {
 		resource, err := c.FindKind(ctx, id.GroupKind())

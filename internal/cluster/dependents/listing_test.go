@@ -87,7 +87,7 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 		}
 	}
 	if len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: Broken (") {
-		t.Errorf("it says %q", notes)
+		t.Errorf("the notes are %q", notes)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestNothingThatGoesTakesNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tolls, notes, err := dependents.Count(t.Context(), c, nil); len(tolls)+len(notes) > 0 || err != nil {
-		t.Errorf("of nothing it says %v, %q, %v", tolls, notes, err)
+		t.Errorf("without objects: %v, %q, %v", tolls, notes, err)
 	}
 	if _, _, err := dependents.Count(t.Context(), c, []objectmeta.LiveMetadata{{UID: "any"}}); err == nil {
 		t.Error("no server answers, and it counts")

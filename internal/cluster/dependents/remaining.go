@@ -14,16 +14,16 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Remainder is what would be left in a Namespace, or of a CustomResourceDefinition, if some other objects were
-// deleted.
+// A Remainder has the objects that would be left in a Namespace, or of a CustomResourceDefinition, if some other
+// objects were deleted.
 type Remainder struct {
 	Objects []kinds.ID // in the order of their names
 	Err     error      // why there may be more
 }
 
-// Remaining returns what is left in each of some Namespaces and CustomResourceDefinitions when other objects are
-// deleted, and with them what the garbage collector removes. Objects that Kubernetes makes in every namespace don't
-// count, and neither do those that are terminating, nor Events, Endpoints and Leases, which processes leave behind.
+// Remaining returns the objects that are left in each of some Namespaces and CustomResourceDefinitions when other
+// objects are deleted, and their dependents with them. Terminating objects and those that Kubernetes creates in every
+// namespace don't count, nor do Events, Endpoints and Leases, which processes leave behind.
 func Remaining(ctx context.Context, c *cluster.Cluster, containers,
 	deleted []objectmeta.LiveMetadata) (map[types.UID]Remainder, error) {
 	if len(containers) == 0 {
@@ -31,7 +31,7 @@ func Remaining(ctx context.Context, c *cluster.Cluster, containers,
 	}
 	all, unknown, err := c.AllKinds(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("find what is in namespaces and definitions: %w", err)
+		return nil, fmt.Errorf("find the objects in namespaces and of definitions: %w", err)
 	}
 	listings := listingsIn(all, containers)
 	if err := list(ctx, c, listings); err != nil {

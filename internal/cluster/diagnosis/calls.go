@@ -177,7 +177,7 @@ func (e *explainer) ofServices(ctx context.Context, object *unstructured.Unstruc
 	return lines
 }
 
-// ofService explains why a Service does not answer, on a port if that is known.
+// ofService explains why a Service does not answer, on a port if it is known.
 func (e *explainer) ofService(ctx context.Context, name types.NamespacedName, port int64) []string {
 	e = e.in(name.Namespace)
 	serviceLine := func(format string, args ...any) []string {
@@ -233,7 +233,7 @@ func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...
 		metav1.ListOptions{LabelSelector: selector.String(), Limit: mostOfAKind})
 	if err != nil {
 		e.note(e.readError("list pods", err))
-		return serviceLine("it has no endpoint that is ready")
+		return serviceLine("it has no ready endpoint")
 	}
 	makers := e.makers(ctx, selector)
 	if len(pods.Items) == 0 {
@@ -246,7 +246,7 @@ func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...
 		}
 		return lines
 	}
-	lines := serviceLine("it has no endpoint that is ready, of %s", printable.Count(len(pods.Items), "pod"))
+	lines := serviceLine("it has no ready endpoint, of %s", printable.Count(len(pods.Items), "pod"))
 	if len(makers) == 0 {
 		return append(lines, e.ofPods(ctx, &unstructured.Unstructured{}, pods.Items)...)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// refusal makes an object in a namespace until the server refuses it for a text, and returns what it says.
+// refusal creates objects in a namespace until the server refuses one with a text, and returns the message.
 func refusal(t *testing.T, namespace, object, text string) (schema.GroupKind, string) {
 	t.Helper()
 	made, c := &unstructured.Unstructured{}, testbed.Connect(t)
@@ -36,7 +36,7 @@ func refusal(t *testing.T, namespace, object, text string) (schema.GroupKind, st
 			return err != nil && strings.Contains(err.Error(), text), nil
 		})
 	if err != nil {
-		t.Fatalf("it says %v, not %q", last, text)
+		t.Fatalf("the error is %v, want %q", last, text)
 	}
 	return made.GroupVersionKind().GroupKind(), last.Error()
 }
@@ -52,7 +52,7 @@ func awaitCall(t *testing.T, kind schema.GroupKind, message string, want ...stri
 			return strings.HasPrefix(strings.Join(lines, "\n"), strings.Join(want, "\n")), err
 		})
 	if err != nil {
-		t.Errorf("%v: it says\n%s\nwant\n%s", err, strings.Join(lines, "\n"), strings.Join(want, "\n"))
+		t.Errorf("%v: the lines are\n%s\nwant\n%s", err, strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -94,7 +94,7 @@ webhooks:
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitCall(t, kind, message, head, is+"it has no endpoint that is ready, of 1 pod", "Pod "+namespace+"/web-")
+	awaitCall(t, kind, message, head, is+"it has no ready endpoint, of 1 pod", "Pod "+namespace+"/web-")
 }
 
 func TestTheConfigurationOfAWebhookThatDeniesIsNamed(t *testing.T) {
@@ -118,7 +118,7 @@ webhooks:
 		`see "kubectl get mutatingwebhookconfigurations policy-`+namespace+` -o yaml"`)
 }
 
-func TestAnotherPortThanTheServiceHasIsTold(t *testing.T) {
+func TestPortThatTheServiceDoesNotHaveIsReported(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	create(t, strings.ReplaceAll(`
 apiVersion: apiextensions.k8s.io/v1
@@ -158,6 +158,6 @@ spec: {group: NS.example.com, version: v1, groupPriorityMinimum: 100, versionPri
 	if want := "Service " + namespace +
 		"/gate: it has no endpoints: no pod has the labels that it selects, app=web"; err != nil ||
 		lines[len(lines)-1] != want {
-		t.Errorf("%v: it says %q, and not %s", err, lines, want)
+		t.Errorf("%v: the lines are %q, want %s", err, lines, want)
 	}
 }

@@ -25,7 +25,7 @@ var testbed = sandboxtest.New(sandbox.Options{Nodes: 3})
 
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
-// create makes an object that is written in YAML.
+// create creates an object from YAML.
 func create(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	object, c := &unstructured.Unstructured{}, testbed.Connect(t)
@@ -79,7 +79,7 @@ func await(t *testing.T, object *unstructured.Unstructured, parts ...string) str
 			return true, err
 		})
 	if err != nil {
-		t.Fatalf("%v: it says\n%s\nwant %q", err, last, parts)
+		t.Fatalf("%v: the lines are\n%s\nwant %q", err, last, parts)
 	}
 	return last
 }
@@ -120,24 +120,24 @@ func TestAPullSecretThatDoesNotExistIsNamed(t *testing.T) {
 	create(t, "{apiVersion: v1, kind: Secret, metadata: {name: there, namespace: "+namespace+"}}")
 	web := deployment(t, namespace, "2", "sandbox.runlevel.dev/pod: image-pull",
 		"imagePullSecrets: [{name: regcred}, {name: there}]")
-	said := await(t, web, "Secret "+namespace+"/regcred: it does not exist, and is to pull the images of 2 pods",
+	text := await(t, web, "Secret "+namespace+"/regcred: it does not exist, and is to pull the images of 2 pods",
 		"can't pull image")
-	if strings.Contains(said, "Secret "+namespace+"/there") {
-		t.Error(said)
+	if strings.Contains(text, "Secret "+namespace+"/there") {
+		t.Error(text)
 	}
-	// Without the right to look, the rest is said all the same.
+	// Without the right to read Secrets, the other problems are reported.
 	config := testbed.Account(t, namespace, "narrow",
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"list"}})
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			lines, err := (&diagnosis.Diagnoser{Cluster: sandboxtest.Connect(t, config)}).Explain(ctx, web)
-			said = strings.Join(lines, "\n")
+			text = strings.Join(lines, "\n")
 			return err != nil && strings.Contains(err.Error(),
 				"this user may not get secrets in namespace "+namespace) &&
-				strings.Contains(said, "can't pull image"), nil
+				strings.Contains(text, "can't pull image"), nil
 		})
 	if err != nil {
-		t.Errorf("%v: it says %s", err, said)
+		t.Errorf("%v: the lines are %s", err, text)
 	}
 }
 

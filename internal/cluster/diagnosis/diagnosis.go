@@ -42,8 +42,8 @@ func CanExplain(object *unstructured.Unstructured) bool {
 	return podsOf(object) != nil || object != nil && len(kinds.CalledServices(object)) > 0
 }
 
-// A Diagnoser explains any number of objects at about the same time: the nodes of the cluster are
-// listed once for all of them.
+// A Diagnoser explains any number of objects at about the same time: the nodes of the cluster are listed once for all
+// objects.
 type Diagnoser struct {
 	Cluster *cluster.Cluster
 
@@ -195,7 +195,7 @@ func (e *explainer) lastLines(ctx context.Context, trouble ready.PodProblem) []s
 		LimitBytes: new(int64(4096)),
 	}).DoRaw(ctx)
 	if err != nil {
-		if apierrors.IsForbidden(err) { // other errors may mean that there is no log
+		if apierrors.IsForbidden(err) { // other errors may mean that no log exists
 			e.note(e.readError("get pods/log", err))
 		}
 		return nil

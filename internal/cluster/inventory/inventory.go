@@ -101,8 +101,8 @@ func TakeRelease(ctx context.Context, c *cluster.Cluster, release string, of []s
 }
 
 // Everywhere returns the scopes of kinds whose namespaces are not known.
-func Everywhere(of []schema.GroupKind) (scopes []Scope) {
-	for _, kind := range of {
+func Everywhere(groupKinds []schema.GroupKind) (scopes []Scope) {
+	for _, kind := range groupKinds {
 		scopes = append(scopes, Scope{Kind: kind})
 	}
 	return scopes

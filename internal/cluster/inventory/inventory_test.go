@@ -115,7 +115,7 @@ func TestWhatDoesNotMatterIsForgotten(t *testing.T) {
 			t.Errorf("%s is found: %t", name, exists)
 		}
 		if asked[name] != name+"-"+namespace {
-			t.Errorf("%s is said to be of release %q", name, asked[name])
+			t.Errorf("the release of %s is %q", name, asked[name])
 		}
 	}
 }
@@ -161,7 +161,7 @@ rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]`, namespace))
 		t.Errorf("kinds that are not known: %v", got)
 	}
 	if err := found.ListError(secret); !apierrors.IsForbidden(err) {
-		t.Errorf("of Secrets it says %v", err)
+		t.Errorf("the error about Secrets is %v", err)
 	}
 	if got := take(t, admin, configMap, secret).UnlistedKinds(); len(got) != 0 {
 		t.Errorf("the admin can't list %v", got)
@@ -195,7 +195,7 @@ spec: {group: %[1]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 1
 	fresh := test.Connect(t)
 	found := take(t, fresh, thing, configMap)
 	if err := found.ListError(thing); err == nil {
-		t.Error("a kind of a group that does not answer is said to have no objects")
+		t.Error("a kind of a group that does not answer is reported to have no objects")
 	}
 	if got := names(found.Of(namespace)); !slices.Equal(got, []string{"ours"}) {
 		t.Errorf("of a kind that answers it finds %q", got)
@@ -203,7 +203,7 @@ spec: {group: %[1]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 1
 	ours := found.Of(namespace)
 	if _, notes, err := dependents.Count(t.Context(), fresh, ours); err != nil || len(notes) != 1 ||
 		!strings.HasPrefix(notes[0], "not counted, because it can't be listed: all of "+group+" (") {
-		t.Errorf("of what goes with objects it says %q, %v", notes, err)
+		t.Errorf("the notes about dependents are %q, the error is %v", notes, err)
 	}
 }
 
@@ -219,6 +219,6 @@ func TestAClusterThatIsDownHasNoInventory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := inventory.Take(t.Context(), c, []inventory.Scope{{Kind: configMap}}, nil); err == nil {
-		t.Error("no server answers, and it finds nothing to say")
+		t.Error("no server answers, and no error is returned")
 	}
 }

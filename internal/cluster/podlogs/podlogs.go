@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Limits of what is read.
+// Limits of a read.
 const (
 	mostBytes = 1 << 20 // more than the lines that are printed have, since the server would drop the last ones
 	mostLine  = 1000

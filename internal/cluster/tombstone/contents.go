@@ -24,7 +24,7 @@ const (
 // contents are the objects that are left in another.
 type contents struct {
 	lines  []string // their names and finalizers
-	isHeld bool     // by a finalizer of one of them
+	isHeld bool     // an object has a finalizer
 }
 
 // counted matches the namespace controller's count of the objects of a resource. The

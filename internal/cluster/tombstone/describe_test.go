@@ -7,7 +7,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 )
 
-func TestDescribeSaysItInOneLine(t *testing.T) {
+func TestDescribeReturnsOneLine(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for wanted, o := range map[string]tombstone.Observation{
 		"gone":                             {State: tombstone.Absent, Requested: "a"},

@@ -7,7 +7,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// An EventReason is the reason of an event of Kubernetes about an object that is deleted.
+// An EventReason is the reason of an event of Kubernetes about the delete of an object.
 type EventReason string
 
 // The reasons of events.
@@ -18,7 +18,7 @@ const (
 	ReasonReappeared       EventReason = "Reappeared"
 )
 
-// Event returns an event about an object that is deleted, for Cluster.RecordEvent.
+// Event returns an event about the delete of an object, for Cluster.RecordEvent.
 func Event(id kinds.ID, uid types.UID, reason EventReason, message string) cluster.ObjectEvent {
 	isWarning := reason == ReasonStillTerminating || reason == ReasonReappeared
 	return cluster.ObjectEvent{ID: id, UID: uid, Reason: string(reason), IsWarning: isWarning, Message: message}

@@ -11,16 +11,16 @@ import (
 
 // removers describe which controllers remove Kubernetes' own finalizers, and when.
 var removers = map[string]string{
-	metav1.FinalizerDeleteDependents: "the garbage collector takes it off when all that the " +
-		"object owns is gone",
-	metav1.FinalizerOrphanDependents: "the garbage collector takes it off when nothing is owned by the object any more",
-	"kubernetes.io/pvc-protection": "the controller manager takes it off when no Pod uses " +
+	metav1.FinalizerDeleteDependents: "the garbage collector removes it when all objects that " +
+		"this one owns are deleted",
+	metav1.FinalizerOrphanDependents: "the garbage collector removes it when nothing is owned by the object any more",
+	"kubernetes.io/pvc-protection": "the controller manager removes it when no Pod uses " +
 		"the claim",
-	"kubernetes.io/pv-protection":      "the controller manager takes it off when no claim is bound to the volume",
-	"batch.kubernetes.io/job-tracking": "the Job controller takes it off when it has counted the Pod",
-	"service.kubernetes.io/load-balancer-cleanup": "the cloud's controller takes it off when the load " +
-		"balancer is gone",
-	"snapshot.storage.kubernetes.io/pvc-as-source-protection": "the snapshot controller takes it off when no " +
+	"kubernetes.io/pv-protection":      "the controller manager removes it when no claim is bound to the volume",
+	"batch.kubernetes.io/job-tracking": "the Job controller removes it when it has counted the Pod",
+	"service.kubernetes.io/load-balancer-cleanup": "the cloud's controller removes it when the load " +
+		"balancer is deleted",
+	"snapshot.storage.kubernetes.io/pvc-as-source-protection": "the snapshot controller removes it when no " +
 		"snapshot is made of the claim",
 }
 
@@ -29,7 +29,7 @@ func FinalizerRemover(finalizer string) string {
 	if remover := removers[finalizer]; remover != "" {
 		return remover
 	}
-	return "its controller takes it off"
+	return "its controller removes it"
 }
 
 // IsForeignFinalizer reports whether a finalizer is not one of Kubernetes' own. Its controller may have been

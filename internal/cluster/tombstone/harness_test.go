@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// This file makes what the tests look at, and takes it away.
+// This file creates the objects of the tests, and deletes them.
 
 var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
@@ -83,8 +83,8 @@ func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
 	return err
 }
 
-// define makes Widget a kind of a group, in one version that is served. The definition has
-// two: it may be changed to serve the other.
+// define makes Widget a kind of a group, in one served version. The definition has two: it may be changed to serve the
+// other.
 func define(t *testing.T, c *cluster.Cluster, group, served string) kinds.ID {
 	t.Helper()
 	object := kinds.NewID(kinds.CustomResourceDefinition, "", "widgets."+group)

@@ -83,7 +83,7 @@ func requestedAt(head *metav1.PartialObjectMetadata) time.Time {
 }
 
 // creator returns the field manager that created an object, and when. It is the manager of the oldest entry; of several
-// in the same second, of one that is not for a subresource.
+// in the same second, of one without a subresource.
 func creator(head *metav1.PartialObjectMetadata) string {
 	var oldest *metav1.ManagedFieldsEntry
 	for i := range head.ManagedFields {

@@ -56,7 +56,7 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, made.GetUID())); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	// Another process, which has never seen it, says the same.
+	// Another process, which has never seen the object, observes the same.
 	wanted.Requested = ""
 	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), testbed.Connect(t), object, "")); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
@@ -69,7 +69,7 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 	}
 }
 
-func TestAnObjectMadeAnewSaysByWhom(t *testing.T) {
+func TestRecreatedObjectHasItsCreator(t *testing.T) {
 	c := testbed.Connect(t)
 	for name, test := range map[string]struct {
 		data   map[string]string
@@ -162,7 +162,7 @@ func TestTheSameNameInAnotherGroupIsAnotherObject(t *testing.T) {
 	}
 }
 
-// A 404 says that nothing is served at that path, not that the object is gone.
+// A 404 may mean that the path is not served, not that the object was deleted.
 func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	object := widget("moving.example.com", namespace, "w")
@@ -194,7 +194,7 @@ func TestAnObjectIsGoneWithItsKind(t *testing.T) {
 	remove(t, testbed.Connect(t), definition)
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		if got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State != tombstone.Absent {
-			return fmt.Errorf("its kind is gone, and it is found to be %+v", got)
+			return fmt.Errorf("its kind is not served, and the observation is %+v", got)
 		}
 		return nil
 	})

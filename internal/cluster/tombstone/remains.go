@@ -28,9 +28,9 @@ func (o *Observation) readContents(ctx context.Context, c *cluster.Cluster, reso
 	case kinds.CustomResourceDefinition:
 		err = o.readDefinitionContents(ctx, c, resource, object.Name)
 	}
-	if err != nil && !apierrors.IsNotFound(err) { // NotFound: the object has just gone
+	if err != nil && !apierrors.IsNotFound(err) { // NotFound: the object was just deleted
 		o.Contents = Unclear
-		o.Remains = append(o.Remains, printable.Line(fmt.Sprintf("what is left in it is not known: %v", err)))
+		o.Remains = append(o.Remains, printable.Line(fmt.Sprintf("its remaining objects are not known: %v", err)))
 	}
 }
 
@@ -84,7 +84,7 @@ func (o *Observation) readDefinitionContents(ctx context.Context, c *cluster.Clu
 		return err
 	}
 	o.Finalizers = slices.DeleteFunc(o.Finalizers, func(finalizer string) bool {
-		return finalizer == apiextensionsv1.CustomResourceCleanupFinalizer // it stays until all instances are gone
+		return finalizer == apiextensionsv1.CustomResourceCleanupFinalizer // removed after all instances are deleted
 	})
 	o.Contents = Ending
 	for _, version := range definition.Spec.Versions {

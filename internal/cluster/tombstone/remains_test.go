@@ -23,7 +23,7 @@ func namespaceOf(name string) kinds.ID {
 	return kinds.ID{Group: kinds.Namespace.Group, Kind: kinds.Namespace.Kind, Name: name}
 }
 
-// remaining asks until what is left in an object has all the parts.
+// remaining observes an object until the description of its remaining objects has all parts.
 func remaining(t *testing.T, c *cluster.Cluster, object kinds.ID, parts ...string) tombstone.Observation {
 	t.Helper()
 	var got tombstone.Observation
@@ -31,7 +31,7 @@ func remaining(t *testing.T, c *cluster.Cluster, object kinds.ID, parts ...strin
 		got = tombstone.Observe(ctx, c, object, "")
 		for _, part := range parts {
 			if !strings.Contains(strings.Join(got.Remains, "\n"), part) {
-				return fmt.Errorf("%+v\nwant it to say %q", got, part)
+				return fmt.Errorf("%+v\nwant it to contain %q", got, part)
 			}
 		}
 		return nil
@@ -39,7 +39,7 @@ func remaining(t *testing.T, c *cluster.Cluster, object kinds.ID, parts ...strin
 	return got
 }
 
-func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
+func TestNamespaceReportsItsRemainingObjects(t *testing.T) {
 	t.Parallel()
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	held := config(namespace, "held")
@@ -64,7 +64,7 @@ func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
 		t.Errorf("%s: %s", got.State, line)
 	}
 	if len(got.Finalizers) != 0 {
-		t.Errorf("the finalizer that every Namespace has is said to hold it: %v", got.Finalizers)
+		t.Errorf("the finalizer of every Namespace is reported: %v", got.Finalizers)
 	}
 	release(t, c, held)
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
@@ -75,8 +75,8 @@ func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
 	})
 }
 
-// TestANamespaceNamesPods is about what the namespace controller does not count: Pods are
-// deleted first, and its conditions say that nothing is left.
+// TestANamespaceNamesPods deletes a Namespace with a Pod. The namespace controller does not count Pods, which are
+// deleted first, so its conditions report no remaining objects.
 func TestANamespaceNamesPods(t *testing.T) {
 	t.Parallel()
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
@@ -112,7 +112,7 @@ func TestANamespaceGroupsWhatIsLeftInIt(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatMayNotBeLookedInto is told with the numbers of its conditions.
+// TestANamespaceThatMayNotBeLookedInto expects the numbers in the conditions of the Namespace.
 func TestANamespaceThatMayNotBeLookedInto(t *testing.T) {
 	t.Parallel()
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
@@ -139,7 +139,7 @@ func TestANamespaceThatMayNotBeLookedInto(t *testing.T) {
 	}
 }
 
-func TestANamespaceSaysThatAnAPIIsDown(t *testing.T) {
+func TestNamespaceReportsThatAnAPIIsDown(t *testing.T) {
 	c, namespace, home := testbed.Connect(t), testbed.Namespace(t), testbed.Namespace(t)
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
@@ -180,7 +180,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1000, version
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		for _, object := range []kinds.ID{thing, namespaceOf(namespace)} {
 			if got := tombstone.Observe(ctx, c, object, ""); got.State != tombstone.Absent {
-				return fmt.Errorf("the API is gone, and %s is found to be %+v", object.Name, got)
+				return fmt.Errorf("the API is not served, and the observation of %s is %+v", object.Name, got)
 			}
 		}
 		return nil

@@ -20,12 +20,12 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A DeleteState is the state of an object that is to be deleted.
+// A DeleteState is the state of an object whose delete is requested or planned.
 type DeleteState string
 
 // The states of a delete.
 const (
-	Absent      DeleteState = "absent"      // the object is gone, or its kind is
+	Absent      DeleteState = "absent"      // the object does not exist, or its kind is not served
 	Terminating DeleteState = "terminating" // it has a deletionTimestamp, whoever deleted it
 	Present     DeleteState = "present"     // it exists, and is not terminating
 	Reappeared  DeleteState = "reappeared"  // an object exists with another UID than the one whose delete was requested
@@ -47,12 +47,12 @@ type Observation struct {
 	State      DeleteState
 	UID        types.UID // of the live object
 	Release    string    // of the live object; "" if it has none
-	Requested  types.UID // of the object whose delete was requested, if it was ever seen
+	Requested  types.UID // of the object whose delete was requested, if it is known
 	Since      time.Time // when the delete of a terminating object was requested
 	Finalizers []string  // of a terminating object
 	Remains    []string  // the objects that are left in a terminating Namespace or definition
 	Contents   Contents  // the state of those objects
-	MadeBy     string    // the field manager that created an object that is present or has reappeared, and when
+	MadeBy     string    // the creator and the creation time of an object that is present or has reappeared
 	Why        string    // why the state is unknown, in one line
 	Err        error     // the error behind Why
 }
@@ -107,7 +107,7 @@ func (o Observation) DescribeSince() string {
 	return o.describeEnd("since " + o.Since.UTC().Format(time.RFC3339))
 }
 
-// describeEnd describes since when an object has been terminating, and why it is not gone.
+// describeEnd describes since when an object has been terminating, and why it still exists.
 func (o Observation) describeEnd(since string) string {
 	text := "terminating " + since
 	switch len(o.Finalizers) {

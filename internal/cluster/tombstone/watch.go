@@ -21,8 +21,8 @@ import (
 const longestPause = 10 * time.Second
 
 // Watch returns a channel that signals when to observe objects: at once, and then whenever one of them may have
-// changed. Their metadata are watched, each by its name. The channel is closed when the context
-// ends, or when all their kinds are gone.
+// changed. Their metadata are watched, each by its name. The channel is closed when the context ends, or when none of
+// their kinds is served any more.
 func Watch(ctx context.Context, c *cluster.Cluster, objects []kinds.ID) <-chan struct{} {
 	changed := make(notifier, 1) // several changes are one reason to observe
 	changed.notify()
@@ -37,7 +37,7 @@ func Watch(ctx context.Context, c *cluster.Cluster, objects []kinds.ID) <-chan s
 	return changed
 }
 
-// watchObject watches one object until its kind is gone. A failed watch is a reason to observe, too: the
+// watchObject watches one object until its kind is not served any more. A failed watch is a reason to observe, too: the
 // observation then has the error.
 func watchObject(ctx context.Context, c *cluster.Cluster, object kinds.ID, changed notifier) {
 	ctx, stop := context.WithCancel(ctx)

@@ -32,7 +32,7 @@ func follow(t *testing.T, c *cluster.Cluster, changes <-chan struct{}, objects [
 				t.Fatalf("nothing is left to watch, and they are %v, not %v", states, wanted)
 			}
 		case <-time.After(2 * time.Minute):
-			t.Fatalf("nobody says that they have changed since they were %v; want %v", states, wanted)
+			t.Fatalf("no signal since the states were %v; want %v", states, wanted)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestChangesEndWhereNothingCanChange(t *testing.T) {
 		looks++
 	}
 	if looks == 0 {
-		t.Error("nobody says to look at once")
+		t.Error("no signal at the start")
 	}
 	for range tombstone.Watch(t.Context(), c, nil) {
 		looks++
@@ -90,7 +90,7 @@ func TestChangesEndWithTheKind(t *testing.T) {
 	for range changes { // no caller looks
 	}
 	if ctx.Err() != nil {
-		t.Error("the kind is gone, and they go on")
+		t.Error("the kind is not served, and the channel is still open")
 	}
 }
 
@@ -109,7 +109,7 @@ func TestAServerThatDiesAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]*cluster.Cluster{"one that knows its kinds": c,
-		"one that is new": sandboxtest.Connect(t, own.Config)} {
+		"a new one": sandboxtest.Connect(t, own.Config)} {
 		if got := tombstone.Observe(t.Context(), c, objects[0], ""); got.State != tombstone.Unknown || got.Why == "" {
 			t.Errorf("to %s, the object of a dead server is %+v", name, got)
 		}

@@ -227,7 +227,7 @@ func (s Store) remove(ctx context.Context, name string, uid types.UID) error {
 	return s.failure("delete", err)
 }
 
-// failure returns the error of a request, with the right that is missing, if any.
+// failure returns the error of a request, with the missing right, if any.
 func (s Store) failure(verb string, err error) error {
 	switch {
 	case err == nil:

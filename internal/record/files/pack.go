@@ -27,7 +27,7 @@ const (
 // maxUnpacked bounds the content of a copy: a release has at most as much.
 const maxUnpacked = 160 << 20
 
-// A Packed is a release that is packed to be kept.
+// A Packed is a release whose files are packed.
 type Packed struct {
 	Digest string // of the archive before it is compressed: the same content has the same digest
 	pieces [][]byte
@@ -36,7 +36,7 @@ type Packed struct {
 // An Unpacked is a kept release.
 type Unpacked struct {
 	Files  fs.FS  // nil if only the image is kept
-	Image  string // by digest, if only that is kept
+	Image  string //   // by digest, if only the image is stored
 	Values []byte // with which the files were read, as JSON
 }
 

@@ -19,7 +19,7 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 // TestNoMemoryIsTakenForAnotherDigest reads 25 kB that can be decompressed to as much as a copy may have. It is not
-// parallel: it measures what the process allocates.
+// parallel: it measures the allocations of the process.
 func TestNoMemoryIsTakenForAnotherDigest(t *testing.T) {
 	var packed bytes.Buffer
 	compressed, err := zstd.NewWriter(&packed, zstd.WithWindowSize(window))

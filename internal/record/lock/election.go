@@ -30,7 +30,7 @@ type election struct {
 	// ended is the context of the election. Its cause is why the election has ended.
 	ended context.Context
 	end   context.CancelCauseFunc
-	gone  chan struct{} // closed when the election's goroutine has returned
+	left  chan struct{} // closed when the election's goroutine has returned
 
 	fence fence
 
@@ -55,7 +55,7 @@ func (l Lock) elect(ctx context.Context, o Options) (*election, error) {
 			Labels:     map[string]string{Label: l.Release},
 		},
 		lock: l, options: o,
-		elected: make(chan struct{}), gone: make(chan struct{}),
+		elected: make(chan struct{}), left: make(chan struct{}),
 		fence: fence{renewed: make(chan struct{})},
 	}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -74,7 +74,7 @@ func (l Lock) elect(ctx context.Context, o Options) (*election, error) {
 	ctx = klog.NewContext(context.WithoutCancel(ctx), klog.New(nil))
 	e.ended, e.end = context.WithCancelCause(ctx)
 	go func() {
-		defer close(e.gone)
+		defer close(e.left)
 		elector.Run(e.ended)
 		e.end(e.notRenewed())
 	}()
@@ -85,7 +85,7 @@ func (l Lock) elect(ctx context.Context, o Options) (*election, error) {
 // duration, so the error is ignored.
 func (e *election) leave() {
 	e.end(nil)
-	<-e.gone
+	<-e.left
 	if !e.sent {
 		return
 	}

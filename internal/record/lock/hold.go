@@ -87,7 +87,7 @@ func (h *Hold) Delete(ctx context.Context) error {
 	}
 	h.end()
 	h.election.end(nil)
-	<-h.election.gone
+	<-h.election.left
 	return h.election.remove(ctx)
 }
 

@@ -1,8 +1,8 @@
-// Package lock is the lock of a release: a Lease that one process at a time holds, kept by client-go's
-// leader election. A process that holds it may write what the release has on the cluster.
+// Package lock is the lock of a release: a Lease that one process at a time holds, kept by client-go's leader election.
+// A process that holds it may write the objects of the release.
 //
-// The lock is a fence, too: a process that was asleep while another one held the Lease finds out before
-// its next write (Hold.Check). The record of what was applied is package record's.
+// The lock is a fence, too: a process that was asleep while another one held the Lease finds out before its next write
+// (Hold.Check). The record of the release is package record's.
 //
 // Lock.Acquire is the call to start from.
 package lock
@@ -120,14 +120,14 @@ func NewHolder(container string) string {
 	if container != "" {
 		return container + "_" + rand.String(5)
 	}
-	who, where := os.Getenv("USER"), "unknown"
+	userName, hostName := os.Getenv("USER"), "unknown"
 	if current, err := user.Current(); err == nil {
-		who = current.Username
+		userName = current.Username
 	}
 	if name, err := os.Hostname(); err == nil {
-		where = name
+		hostName = name
 	}
-	return fmt.Sprintf("%s@%s:%d-%s", who, where, os.Getpid(), rand.String(5))
+	return fmt.Sprintf("%s@%s:%d-%s", userName, hostName, os.Getpid(), rand.String(5))
 }
 
 // IsEarlier reports whether the holder of a Lease is an earlier process of a container than holder self.
@@ -257,7 +257,7 @@ func (l Lock) leaseFailure(verb string, err error) error {
 		l.Namespace), err)
 }
 
-// failure returns the error of a request, with the right that is missing.
+// failure returns the error of a request, with the missing right.
 func (l Lock) failure(request string, err error) error {
 	if errors.As(err, new(*reason.Error)) {
 		return err

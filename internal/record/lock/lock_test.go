@@ -93,7 +93,7 @@ func tapped(t *testing.T,
 		}))
 }
 
-// A holding is a lock that a process holds until told to leave.
+// A holding is a lock that a process holds until leave is called.
 type holding struct {
 	leave func()
 	ended chan error
@@ -127,11 +127,11 @@ func (h *holding) end(t *testing.T) {
 	t.Helper()
 	h.leave()
 	if err := <-h.ended; err != nil {
-		t.Error("who held the lock says:", err)
+		t.Error("the error of the holder:", err)
 	}
 }
 
-func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
+func TestSecondProcessWaitsForTheHolder(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	item := of(cluster.Client(t), namespace)
@@ -168,7 +168,7 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 	}()
 	held := <-unchanged
 	if held.Name != "anna" || !held.Since.Equal(since) {
-		t.Errorf("the second is told %+v, want anna since %s", held, since)
+		t.Errorf("the second process gets holder %+v, want anna since %s", held, since)
 	}
 	// The first is seen to be alive, though its clock stands still.
 	before := lease(t, namespace)
@@ -190,7 +190,7 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 		t.Error("the second:", err)
 	}
 	if len(unchanged) > 0 {
-		t.Errorf("it is told more than once: %+v", <-unchanged)
+		t.Errorf("the holder is reported more than once: %+v", <-unchanged)
 	}
 	if got := holder(lease(t, namespace)); got != "" {
 		t.Errorf("the lock is held by %q in the end", got)
@@ -198,7 +198,7 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 	klog.Flush()
 	for line := range strings.Lines(log.String()) {
 		if !strings.Contains(line, "watch ended with error") { // that of Await above
-			t.Errorf("users see what is none of their business: %s", line)
+			t.Errorf("users see a log of client-go: %s", line)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestSecondLeavesIfFirstIsAlive(t *testing.T) {
 	})
 	want := `release "web" is locked by anna@laptop:1-\x1b[31m since 2026-01-02T03:04:05Z (75s ago)`
 	if err == nil || err.Error() != want || message != 1 {
-		t.Errorf("after %d words before, it says\n%v, want\n%s", message, err, want)
+		t.Errorf("after %d words before, the error is\n%v, want\n%s", message, err, want)
 	}
 	var held *lock.HeldError
 	if !errors.As(err, &held) || reason.Of(err) != lock.ReasonHeld {
@@ -301,7 +301,7 @@ func TestLockOfTheDeadIsTakenOver(t *testing.T) {
 		return nil
 	})
 	if err != nil || len(unchanged) != 1 || unchanged[0] != "the late anna" {
-		t.Errorf("it says %q, error %v", unchanged, err)
+		t.Errorf("got %q, error %v", unchanged, err)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestLockOutlivesAShortOutage(t *testing.T) {
 	}
 }
 
-// The server refuses all writes, for example because it was told so.
+// The server refuses all writes, for example by its configuration.
 func TestLostLockIsNotFreedBeforeWhatRanHasEnded(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	var isShut atomic.Bool
@@ -364,7 +364,7 @@ func TestLostLockIsNotFreedBeforeWhatRanHasEnded(t *testing.T) {
 		return ctx.Err()
 	})
 	if !errors.Is(err, lock.ErrLost) || !strings.Contains(err.Error(), "the door is shut") {
-		t.Errorf("it says %v, want that the lock is lost, and why", err)
+		t.Errorf("the error is %v, want that the lock is lost, and why", err)
 	}
 	if got := holder(lease(t, namespace)); got != "" {
 		t.Errorf("in the end the lock is held by %q", got)
@@ -389,7 +389,7 @@ func TestLockIsLostInALongOutage(t *testing.T) {
 	})
 	if !errors.Is(err, lock.ErrLost) || reason.Of(err) != lock.ReasonLost || strings.Contains(err.Error(), "\n") ||
 		!strings.HasPrefix(err.Error(), `release "web": the lock is lost: it could not be renewed for 666.666666ms: `) {
-		t.Errorf("it says %v, want that the lock is lost, and why", err)
+		t.Errorf("the error is %v, want that the lock is lost, and why", err)
 	}
 	if got := holder(lease(t, namespace)); got != "" {
 		t.Errorf("in the end the lock is held by %q", got)
@@ -405,11 +405,11 @@ func TestLockIsLostToAThief(t *testing.T) {
 		if !errors.Is(context.Cause(ctx), lock.ErrLost) {
 			t.Errorf("the context ends with %v", context.Cause(ctx))
 		}
-		return errors.New("half of it is done")
+		return errors.New("half of the work is done")
 	})
-	want := `release "web": the lock is lost: a thief has taken it (half of it is done)`
+	want := `release "web": the lock is lost: a thief has taken it (half of the work is done)`
 	if !errors.Is(err, lock.ErrLost) || !lock.IsTaken(err) || err.Error() != want {
-		t.Errorf("it says\n%v, want\n%s", err, want)
+		t.Errorf("the error is\n%v, want\n%s", err, want)
 	}
 	if got := holder(lease(t, namespace)); got != "a thief" {
 		t.Errorf("in the end the lock is held by %q, want the thief", got)
@@ -466,7 +466,7 @@ func TestLockIsFreedAfterAnyEnd(t *testing.T) {
 					})
 			}()
 			if !errors.Is(err, test.want) {
-				t.Errorf("it says %v, want %v", err, test.want)
+				t.Errorf("the error is %v, want %v", err, test.want)
 			}
 			if got := holder(lease(t, namespace)); got != "" {
 				t.Errorf("in the end the lock is held by %q", got)
@@ -485,7 +485,7 @@ func TestWaitingCanBeEnded(t *testing.T) {
 		lock.Options{Wait: true, OnHeld: func(lock.Holder) { end() }},
 		func(context.Context) error { t.Error("both hold the lock"); return nil })
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("it says %v, want that it was cancelled", err)
+		t.Errorf("the error is %v, want that it was cancelled", err)
 	}
 	if got := holder(lease(t, namespace)); got != "anna" {
 		t.Errorf("the lock is held by %q, want anna", got)
@@ -541,7 +541,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 			if err == nil || !strings.HasPrefix(err.Error(), `release "web": `+test.want) ||
 				!strings.Contains(err.Error(), account) ||
 				strings.Contains(err.Error(), "\n") {
-				t.Errorf("it says\n%v, want the release, %q and %s in one line", err, test.want, account)
+				t.Errorf("the error is\n%v, want the release, %q and %s in one line", err, test.want, account)
 			}
 			if got := reason.Of(err); got != lock.ReasonDenied {
 				t.Errorf("its reason is %q, want %s", got, lock.ReasonDenied)
@@ -609,7 +609,7 @@ func TestNamesOfReleasesAreChecked(t *testing.T) {
 		_, err := of.Acquire(t.Context(), lock.Options{})
 		_, looked := of.Holder(t.Context())
 		if err == nil || err.Error() != want || looked == nil || looked.Error() != want {
-			t.Errorf("they say\n%v and\n%v, want\n%s", err, looked, want)
+			t.Errorf("the errors are\n%v and\n%v, want\n%s", err, looked, want)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // still have it open.
 const pipesTimeout = time.Second
 
-// runCommand runs a command line in the shell, with a document on its standard input. What it prints goes to standard
+// runCommand runs a command line in the shell, with a document on its standard input. Its output goes to standard
 // error: standard output has the result of the apply.
 func runCommand(ctx context.Context, line string, document []byte) error {
 	command := exec.CommandContext(ctx, "sh", "-c", line)

@@ -16,9 +16,9 @@ func update(outcome EventType, version string) Event {
 	return Event{Outcome: outcome, Action: "update", Version: version}
 }
 
-// TestWhatIsNews: what is tried again is reported once.
+// TestWhatIsNews expects that repeated events are reported once.
 func TestWhatIsNews(t *testing.T) {
-	failed := func(version, message string, of kinds.ID) Event {
+	failed := func(version, message string, id kinds.ID) Event {
 		e := update(Failed, version)
 		e.Message, e.Failures = message, []record.ObjectFailure{{ID: of, Message: message}}
 		return e
@@ -35,10 +35,10 @@ func TestWhatIsNews(t *testing.T) {
 	unchanged := map[object.Action]int{object.Unchanged: 3}
 	for name, c := range map[string]struct {
 		events []Event
-		want   string // y for each that is news
+		want   string // y for each new event
 	}{
 		"an update": {[]Event{update(Begun, "1.1.0"), update(Completed, "1.1.0")}, "yy"},
-		"one that is tried again": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "for 5s", web),
+		"an apply that is repeated": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "for 5s", web),
 			update(Begun, "1.1.0"), failed("1.1.0", "for 9s", web), update(Begun, "1.1.0"), update(Completed, "1.1.0")},
 			"yynnny"},
 		"another failure": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "", web), failed("1.1.0", "", db)}, "yyy"},
@@ -83,7 +83,7 @@ func TestTextOf(t *testing.T) {
 		"shop 1.4.0 → 1.5.0: update has begun by ana@host:7": event(Begun, func(e *Event) {
 			e.By = "ana@host:7"
 		}),
-		"shop 1.4.0 → 1.5.0: update goes on": event(Begun, func(e *Event) { e.IsResumed = true }),
+		"shop 1.4.0 → 1.5.0: update continues": event(Begun, func(e *Event) { e.IsResumed = true }),
 		"shop 1.4.0 → 1.5.0: update completed in 42s: 12 configured, 3 created": event(Completed, func(e *Event) {
 			e.Counts = map[object.Action]int{object.Created: 3, object.Configured: 12}
 		}),

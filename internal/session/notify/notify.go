@@ -7,7 +7,7 @@
 // what an event is about. A Sender has a goroutine for each receiver, with a bounded queue.
 //
 // Notifier.Notify is the call to start from. NewSender returns the Sender that it passes events to, and ParseReceiver
-// reads what a user names.
+// reads the receivers that a user names.
 package notify
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// An EventType is what has happened to a release. It is the last part of the type of the CloudEvent.
+// An EventType is the type of an event of a release. It is the last part of the type of the CloudEvent.
 type EventType string
 
 // The types of events.
@@ -49,7 +49,7 @@ var reasons = map[EventType]string{
 	RolledBack: "ReleaseRolledBack", Uninstalled: ReasonUninstalled,
 }
 
-// A ReleaseAction is what is done to a release: the mode of an apply, or one of these.
+// A ReleaseAction is an action on a release: the mode of an apply, or one of these.
 type ReleaseAction string
 
 // The actions that are no modes.
@@ -66,7 +66,7 @@ type Event struct {
 	Text      string        `json:"text"` // the event in a line
 	Release   string        `json:"release"`
 	Namespace string        `json:"namespace"`         // of the record
-	Cluster   string        `json:"cluster,omitempty"` // its name, if that is known
+	Cluster   string        `json:"cluster,omitempty"` // its name, if it is known
 	Version   string        `json:"version,omitempty"`
 	From      string        `json:"from,omitempty"`     // the version before, if it is another one
 	Revision  int           `json:"revision,omitempty"` // in the history
@@ -80,7 +80,7 @@ type Event struct {
 	Failures  []record.ObjectFailure `json:"failures,omitempty"`
 	More      int                    `json:"more,omitempty"`    // failures that are left out
 	Seconds   float64                `json:"seconds,omitempty"` // that it has taken
-	IsResumed bool                   `json:"resumed,omitempty"` // it was begun before, and goes on
+	IsResumed bool                   `json:"resumed,omitempty"` // it has begun before, and continues
 }
 
 // changes are the actions that change a cluster.
@@ -103,7 +103,8 @@ type Notifier struct {
 }
 
 // Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. An
-// event that is no news is ignored. That the event can't be written, for lack of rights for example, is only logged.
+// event that is not new is ignored. If the event can't be written, for example because of missing rights, that is only
+// logged.
 func (n *Notifier) Notify(ctx context.Context, to *Sender, uid types.UID, event Event) {
 	if !n.isNews(event) {
 		return
@@ -111,7 +112,7 @@ func (n *Notifier) Notify(ctx context.Context, to *Sender, uid types.UID, event 
 	event.Release, event.Namespace = n.Release, n.Namespace
 	event.Text = textOf(event)
 	to.Send(event, cluster.Host(n.Cluster), n.Cluster.Now())
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // Ctrl-C may be what it reports
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // the event may report Ctrl-C
 	defer cancel()
 	err := cluster.RecordEvent(limited, n.Cluster, cluster.ObjectEvent{
 		ID: kinds.NewID(kinds.ConfigMap, n.Namespace, lock.Name(n.Release)), UID: uid,
@@ -133,9 +134,9 @@ func (n *Notifier) ForgetBlocked() {
 	n.blocked = Event{}
 }
 
-// isNews reports whether an event is to be reported, and remembers it. What is tried again and again is reported when
-// it begins, when it fails for another reason than before, and when it is over. A reconcile that changes nothing is
-// only reported if it ends a failure.
+// isNews reports whether an event is new, and stores it. An action that is repeated is reported when it begins, when it
+// fails for another reason than before, and when it is over. A reconcile that changes nothing is only reported if it
+// ends a failure.
 func (n *Notifier) isNews(event Event) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -58,7 +58,7 @@ func (r Receiver) String() string {
 }
 
 // ReadFolder reads the receivers in the files of a folder, as a mounted Secret has them: a URL in each. A command is
-// refused: who may write a Secret is not to run programs. A folder that is missing has none.
+// refused: a user who may write a Secret must not run programs by it. A missing folder has no receivers.
 func ReadFolder(folder string) ([]Receiver, error) {
 	files, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {

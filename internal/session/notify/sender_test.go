@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session/notify"
 )
 
-// patience is far longer than anything takes that is to succeed.
+// patience is far longer than a delivery that succeeds takes.
 const patience = time.Minute
 
 // secret is a part of each URL that nothing may show.
@@ -133,7 +133,7 @@ func TestAnEventIsSentAgain(t *testing.T) {
 		tries int
 		err   string
 	}{
-		"an error that is over":       {[]int{500, 200}, 2, ""},
+		"a temporary error":           {[]int{500, 200}, 2, ""},
 		"too many requests, and then": {[]int{429, 202}, 2, ""},
 		"a refusal":                   {[]int{404}, 1, "404 Not Found"},
 		"a redirect": {[]int{302}, 1,
@@ -165,7 +165,7 @@ func TestAnEventIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestAReceiverThatHangs holds up nothing but what is for it.
+// TestAReceiverThatHangs expects that a receiver that hangs delays only its own notifications.
 func TestAReceiverThatHangs(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -191,13 +191,13 @@ func TestAReceiverThatHangs(t *testing.T) {
 // TestWhatIsNotThere: errors have no secret of the receiver.
 func TestWhatIsNotThere(t *testing.T) {
 	t.Parallel()
-	gone := httptest.NewServer(nil)
-	gone.Close()
-	user := strings.Replace(gone.URL, "http://", "http://ana:pl4nted@", 1)
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	user := strings.Replace(closed.URL, "http://", "http://ana:pl4nted@", 1)
 	s := newSender(t, user+secret+"?token=pl4nted", "TOKEN=pl4nted false")
 	send(s, notify.Begun)
 	err := s.Close(patience)
-	want := "command … did not get 1 notification: exit status 1; " + gone.URL +
+	want := "command … did not get 1 notification: exit status 1; " + closed.URL +
 		"/… did not get 1 notification: nothing answers there (connection refused)"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
@@ -232,7 +232,7 @@ func TestTheReceiversOfAFolder(t *testing.T) {
 	t.Parallel()
 	r, folder, proof := newReceiver(t, 200), t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	s := notify.NewSender(t.Context(), notify.Options{Folder: folder})
-	send(s, notify.Begun) // there is no receiver yet
+	send(s, notify.Begun) // before the first receiver exists
 	for name, text := range map[string]string{"slack": "slack+" + r.URL + secret + "\n", "..data": "nothing",
 		"command": "touch " + proof} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// words are the parts of sentences on what is done to a release.
+// words are the verbs of sentences about a release.
 var words = map[EventType]string{Begun: "has begun", Completed: "completed", Failed: "failed", Blocked: "is blocked"}
 
 // textOf returns an event in a line, such as "shop 1.4.0 → 1.5.0: update completed in 42s: 3 created, 12 configured".
@@ -21,7 +21,7 @@ func textOf(e Event) string {
 	case e.Outcome == Uninstalled:
 		what = "uninstalled"
 	case e.Outcome == Begun && e.IsResumed:
-		what = string(e.Action) + " goes on"
+		what = string(e.Action) + " continues"
 	}
 	switch e.Outcome {
 	case Begun:
@@ -53,7 +53,8 @@ func titleOf(e Event) string {
 	return title
 }
 
-// detailsOf returns why it has failed or is blocked, with the first object that has; otherwise what was changed.
+// detailsOf returns why an action has failed or is blocked, with the first object that has failed; otherwise the
+// changes.
 func detailsOf(e Event) string {
 	details := e.Message
 	if len(e.Failures) > 0 {

@@ -55,7 +55,7 @@ func (e *estimate) left(plan Intent, p Progress, now time.Time) (time.Duration, 
 	}
 }
 
-// leftOfLevels sums what the longest component of each level took the last time. There is no estimate if a component
+// leftOfLevels sums the last durations of the longest component of each level. There is no estimate if a component
 // takes much longer than that.
 func leftOfLevels(levels []Level, now time.Time) (left time.Duration, isKnown bool) {
 	const tolerance = 10 * time.Second

@@ -73,8 +73,8 @@ func TestHooksCountWithTheirObjects(t *testing.T) {
 	}
 }
 
-// TestHooksThatTheRecordTells is the progress of a Deployment with hooks, as the record has it.
-func TestHooksThatTheRecordTells(t *testing.T) {
+// TestHooksOfARecord computes the progress of a Deployment with hooks from a record.
+func TestHooksOfARecord(t *testing.T) {
 	step := func(hook string, state apply.StepPhase) record.RunStep {
 		return record.RunStep{
 			ID:    web,

@@ -16,8 +16,8 @@ type Intent struct {
 	Began   time.Time       // by the clock of the events
 	// InOrder is true if a level waits until the level before it is ready, as in an update.
 	InOrder bool
-	// Before is how long the last apply took, and Nodes how long each node took that took a while. Both are
-	// empty if that is not known.
+	// Before is how long the last apply took, and Nodes how long each node took that took a while. Both are empty if
+	// they are not known.
 	Before time.Duration
 	Nodes  map[string]time.Duration
 }

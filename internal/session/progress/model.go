@@ -9,13 +9,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A Model is what a view shows of an apply: its state, the latest events, the deletes that are pending, and an estimate
-// of the time that is left. It is not safe for concurrent use.
+// A Model is the state of a view of an apply: its progress, the latest events, the pending deletes, and an estimate of
+// the remaining time. It is not safe for concurrent use.
 type Model struct {
 	plan    Intent
 	now     time.Time
-	of      Progress            // by the state, without what the model adds
-	changed map[kinds.ID]string // pending deletes that were looked at since; "" if the object is gone
+	base    Progress            // by the state of the apply, without the events
+	changed map[kinds.ID]string // states of pending deletes that were observed later; "" if the object was deleted
 	recent  []apply.Event
 	left    estimate
 }
@@ -25,11 +25,11 @@ const mostRecent = 100
 
 // New returns a model of an apply that has not begun.
 func New(plan Intent) *Model {
-	return &Model{plan: plan, now: plan.Began, of: Of(plan, nil), changed: map[kinds.ID]string{}}
+	return &Model{plan: plan, now: plan.Began, base: Of(plan, nil), changed: map[kinds.ID]string{}}
 }
 
 // State sets the state of the apply.
-func (m *Model) State(state *apply.RunState) { m.of = Of(m.plan, state) }
+func (m *Model) State(state *apply.RunState) { m.base = Of(m.plan, state) }
 
 // Event adds an event.
 func (m *Model) Event(event apply.Event) {
@@ -50,7 +50,7 @@ func isRecent(event apply.Event) bool {
 	}
 }
 
-// Delete sets the state of a pending delete; an empty one if the object is gone.
+// Delete sets the state of a pending delete; an empty one if the object was deleted.
 func (m *Model) Delete(id kinds.ID, state string) {
 	isPending := slices.ContainsFunc(m.deletes(), func(d Deleting) bool { return d.Object == id })
 	if m.changed[id] = state; isPending && state == "" {
@@ -60,7 +60,7 @@ func (m *Model) Delete(id kinds.ID, state string) {
 
 // deletes returns the pending deletes: those of this apply, and then those of earlier ones.
 func (m *Model) deletes() []Deleting {
-	all := slices.Clone(m.of.Deletes)
+	all := slices.Clone(m.base.Deletes)
 	isOfApply := map[kinds.ID]bool{}
 	for i, pending := range all {
 		isOfApply[pending.Object] = true
@@ -83,12 +83,12 @@ func (m *Model) At(now time.Time) {
 	if now.After(m.now) {
 		m.now = now
 	}
-	m.left.update(m.plan, m.of, m.now)
+	m.left.update(m.plan, m.base, m.now)
 }
 
 // Progress returns how far the apply is.
 func (m *Model) Progress() Progress {
-	p := m.of
+	p := m.base
 	p.Now, p.Deletes, p.Recent = m.now, m.deletes(), slices.Clone(m.recent)
 	if m.left.end.After(m.now) {
 		p.Left = m.left.end.Sub(m.now)

@@ -117,7 +117,7 @@ func TestProgressOfAnUpdate(t *testing.T) {
 	}
 	model.Delete(old, "")
 	if got := model.Progress(); len(got.Deletes) > 0 || got.Recent[len(got.Recent)-1].Action != object.Deleted {
-		t.Errorf("after the object is gone: %v", got.Deletes)
+		t.Errorf("after the object was deleted: %v", got.Deletes)
 	}
 }
 

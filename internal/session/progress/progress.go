@@ -2,7 +2,7 @@
 // has failed, which deletes are pending, and how long it may still take.
 //
 // Of makes a Progress, which is a plain value, of the state of an apply, be it of this process or by the record of
-// another one; a Model is what a live view shows of it. There is no clock and no cluster here. The estimate of the
+// another one; a Model is the state of a live view. The package uses neither a clock nor a cluster. The estimate of the
 // remaining time is in estimate.go.
 package progress
 
@@ -81,7 +81,7 @@ type Component struct {
 	IsRunning bool          `json:"running,omitempty"`
 	IsOver    bool          `json:"-"`
 	Began     time.Time     `json:"began,omitzero"`
-	Before    time.Duration `json:"before,omitempty"` // how long it took the last time; 0 if that is not known
+	Before    time.Duration `json:"before,omitempty"` // how long it took the last time; 0 if unknown
 	StateCounts
 }
 

@@ -17,9 +17,9 @@ func ofRecord(run *record.Run) progress.Progress {
 	return progress.Of(progress.Intent{}, apply.StateOf(run))
 }
 
-// TestProgressThatTheRecordTells is the progress of an update of which a Deployment waits and a ConfigMap has failed,
+// TestProgressOfARecord computes the progress of an update in which a Deployment waits and a ConfigMap has failed,
 // while more objects are to come than the record has room for.
-func TestProgressThatTheRecordTells(t *testing.T) {
+func TestProgressOfARecord(t *testing.T) {
 	named := func(kind, name string) kinds.ID { return kinds.ID{Kind: kind, Namespace: "shop", Name: name} }
 	web, broken, last := named("Deployment", "web"), named("ConfigMap", "broken"), named("Secret", "last")
 	run := &record.Run{
@@ -81,7 +81,7 @@ func TestProgressThatTheRecordTells(t *testing.T) {
 		t.Error(diff)
 	}
 	if !want.Levels[0].IsDone() || ofRecord(run).Levels[1].IsDone() {
-		t.Error("a level is done when nothing of it is left")
+		t.Error("a level without remaining manifests is not done")
 	}
 	run.Ended = true
 	if got := ofRecord(run).Levels[1].Components[0]; got.IsRunning {

@@ -50,8 +50,8 @@ func clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 // ofVolumes are the beginnings of the annotations by which a claim knows its volume.
 var ofVolumes = []string{"pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/storage-provisioner"}
 
-// cleanAnnotations removes copies that tools keep of an object, and what a claim knows of its volume. Of a Secret,
-// tools may have copied the values to any annotation.
+// cleanAnnotations removes copies of the object by tools, and the annotations by which a claim knows its volume. Of a
+// Secret, tools may have copied the values to any annotation.
 func cleanAnnotations(object *unstructured.Unstructured) {
 	annotations := object.GetAnnotations()
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
@@ -88,7 +88,7 @@ func mask(secret *unstructured.Unstructured) {
 	}
 }
 
-// cleanJob removes what the API server adds to a Job: the UID in its selector and labels.
+// cleanJob removes the UID that the API server adds to the selector and the labels of a Job.
 func cleanJob(job *unstructured.Unstructured) {
 	if isManual, _, _ := unstructured.NestedBool(job.Object, "spec", "manualSelector"); isManual {
 		return
@@ -123,11 +123,11 @@ func inOrder(a, b *unstructured.Unstructured) int {
 }
 
 func rank(object *unstructured.Unstructured) int {
-	if at := slices.Index(lastRanks, object.GetKind()); at >= 0 {
-		return len(ranks) + 1 + at
+	if i := slices.Index(lastRanks, object.GetKind()); i >= 0 {
+		return len(ranks) + 1 + i
 	}
-	if at := slices.Index(ranks, object.GetKind()); at >= 0 {
-		return at
+	if i := slices.Index(ranks, object.GetKind()); i >= 0 {
+		return i
 	}
 	return len(ranks)
 }

@@ -1,6 +1,6 @@
-// Package snapshot reads what a cluster has of a release, and what the release finds there: definitions, Namespaces,
-// classes, quotas, budgets and admission policies. A rehearsal begins with it, so that the update of this cluster is
-// tried, and not that of the files.
+// Package snapshot reads the objects of a release on a cluster, and the objects that affect it: definitions,
+// Namespaces, classes, quotas, budgets and admission policies. A rehearsal begins with it, so that the update of this
+// cluster is tried, and not that of the files.
 //
 // A snapshot is a stream of YAML: a head, and then objects in the order in which they can be created (clean.go). Values
 // of Secrets are not in it. It is written for people to read before they pass it on.
@@ -30,7 +30,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Snapshot is what a cluster had of a release.
+// A Snapshot has the objects of a release on a cluster, and the objects that affect it.
 type Snapshot struct {
 	Head
 	Objects []*unstructured.Unstructured // in the order in which they can be created
@@ -89,8 +89,8 @@ type taker struct {
 	objects  map[kinds.ID]*unstructured.Unstructured
 }
 
-// Take reads what the cluster has of a release, whose record is in a namespace. What may not be read is named in the
-// head.
+// Take takes a snapshot of a release, whose record is in a namespace. The head names the objects that could not be
+// read.
 func Take(ctx context.Context, c *cluster.Cluster, release, namespace string) (*Snapshot, error) {
 	known, exists, err := record.NewStore(c.Client, namespace, release).Load(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (t *taker) takeRecord(ctx context.Context, release, namespace string) {
 	}
 }
 
-// takeAround takes what the release finds on the cluster.
+// takeAround takes the objects that affect the release.
 func (t *taker) takeAround(ctx context.Context) {
 	namespaces, groupKinds := map[string]bool{}, map[schema.GroupKind]bool{}
 	for id := range t.objects {
@@ -167,7 +167,7 @@ func (t *taker) takeAround(ctx context.Context) {
 	t.takeWebhooks(ctx, groupKinds)
 }
 
-// add adds an object, once. One that is terminating is none of the cluster's any more.
+// add adds an object, once, unless it is terminating.
 func (t *taker) add(object *unstructured.Unstructured) {
 	if object.GetDeletionTimestamp() == nil {
 		t.objects[kinds.IDOf(object)] = object

@@ -38,7 +38,7 @@ func Read(in io.Reader) (*Snapshot, error) {
 	decoder := utilyaml.NewYAMLToJSONDecoder(in)
 	s := &Snapshot{}
 	if err := decoder.Decode(&s.Head); err != nil || s.APIVersion != headVersion || s.Kind != headKind {
-		return nil, fmt.Errorf("it is no snapshot: the first document of one has kind %s of %s; \"runlevel "+
+		return nil, fmt.Errorf("not a snapshot: the first document of a snapshot has kind %s of %s; \"runlevel "+
 			"snapshot\" writes it", headKind, headVersion)
 	}
 	for number := 2; ; number++ {
@@ -51,7 +51,7 @@ func Read(in io.Reader) (*Snapshot, error) {
 			return nil, fmt.Errorf("document %d: %s", number, printable.Line(err.Error()))
 		}
 		if object.GetKind() == "" || object.GetAPIVersion() == "" || object.GetName() == "" {
-			return nil, fmt.Errorf("document %d is no object: it has no kind, apiVersion or name", number)
+			return nil, fmt.Errorf("document %d is not an object: kind, apiVersion or name is missing", number)
 		}
 		s.Objects = append(s.Objects, object)
 	}

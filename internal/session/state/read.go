@@ -120,7 +120,8 @@ func (s *Status) addHistory(known *record.Record) {
 	}
 	s.History, s.State, s.Version, s.Mode = newest, newest.State, newest.Version, newest.Mode
 	for _, failed := range newest.FailedTests {
-		s.addMessage("test %s: %s: %s; see \"runlevel test %s\"", failed.ID, failed.Reason, failed.Message, known.Release)
+		s.addMessage("test %s: %s: %s; see \"runlevel test %s\"", failed.ID, failed.Reason, failed.Message,
+			known.Release)
 	}
 	for _, earlier := range known.History[1:] {
 		if earlier.State == record.Completed {

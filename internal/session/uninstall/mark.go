@@ -29,7 +29,8 @@ func (r *remover) markKept(ctx context.Context) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.report.Notes = append(r.report.Notes, fmt.Sprintf(
-				"%s is kept and could not be marked, so status may report a lost record: %s", head.ID, printable.Line(err.Error())))
+				"%s is kept and could not be marked, so status may report a lost record: %s", head.ID,
+				printable.Line(err.Error())))
 		}
 	})
 	return context.Cause(ctx)

@@ -153,8 +153,8 @@ func (r *remover) observe(ctx context.Context) error {
 	return nil
 }
 
-// confirmDeleted returns an object that was not listed any more, if it still exists: it may have lost its label. An object
-// whose delete was accepted, and that was not seen since, does not exist.
+// confirmDeleted returns an object that was not listed any more, if it still exists: it may have lost its label. An
+// object whose delete was accepted, and that was not seen since, does not exist.
 func (r *remover) confirmDeleted(ctx context.Context, head objectmeta.LiveMetadata) (*objectmeta.LiveMetadata, error) {
 	if r.sent[head.UID] && !head.Terminating {
 		return nil, nil
@@ -245,9 +245,12 @@ func (r *remover) describe(ctx context.Context, objects []objectmeta.LiveMetadat
 			described[i].Message = "its delete is refused: " + printable.Line(refused.Error())
 			return
 		}
-		described[i].Message = tombstone.Observe(ctx, r.cluster, head.ID, head.UID).DescribeSince()
+		observation := tombstone.Observe(ctx, r.cluster, head.ID, head.UID)
+		if observation.State != tombstone.Absent {
+			described[i].Message = observation.DescribeSince()
+		}
 	})
-	return slices.DeleteFunc(described, func(left LeftObject) bool { return left.Message == "gone" })
+	return slices.DeleteFunc(described, func(left LeftObject) bool { return left.Message == "" })
 }
 
 // describeLeft reports the objects that still exist: those of the current stage with their states.

@@ -360,8 +360,8 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
 				f.PendingDelete, f.Holders = &record.Tombstone{ID: web, Version: "2"}, map[string]string{"a/b": "ana"}
 			}), why.Terminating,
 			`version 2 deletes it: terminating for 60s, held by finalizers a/b, c/d
-  finalizer a/b: set by ana; its controller takes it off
-  finalizer c/d: its controller takes it off
+  finalizer a/b: set by ana; its controller removes it
+  finalizer c/d: its controller removes it
   if that controller does not exist any more: kubectl patch deployment.apps/web --namespace=shop --type=merge -p '{"metadata":{"finalizers":null}}'
 no process applies release shop 2 now: it was completed 60m ago
 it is of release shop, which changed it last 60s ago`,
