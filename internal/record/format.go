@@ -44,12 +44,12 @@ func (p place) String() string {
 
 // decode reads the record of a release.
 func decode(config *corev1.ConfigMap, release string) (*Record, error) {
-	at := place{"ConfigMap", config.Namespace, config.Name, "key " + key}
+	location := place{"ConfigMap", config.Namespace, config.Name, "key " + key}
 	text, found := config.Data[key]
 	if !found {
-		return nil, at.broken(": there is none")
+		return nil, location.broken(": there is none")
 	}
-	r, err := decodeText(text, release, at)
+	r, err := decodeText(text, release, location)
 	if err == nil {
 		r.Fingerprints = config.BinaryData[fingerprintsKey]
 	}
@@ -68,22 +68,23 @@ func (p place) broken(what string) error {
 }
 
 // decodeText reads the text of a record.
-func decodeText(text, release string, at place) (*Record, error) {
+func decodeText(text, release string, location place) (*Record, error) {
 	var head header
 	if err := json.Unmarshal([]byte(text), &head); err != nil {
-		return nil, at.broken(": " + strings.TrimPrefix(err.Error(), "json: "))
+		return nil, location.broken(": " + strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if head.Format > format {
 		return nil, &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf(
-			"%s: a newer runlevel wrote it, in format %d, and this one reads up to %d: use that one", at, head.Format,
+			"%s: a newer runlevel wrote it, in format %d, and this one reads up to %d: use that one", location,
+			head.Format,
 			format)}
 	}
 	var read document
 	if err := json.Unmarshal([]byte(text), &read); err != nil {
-		return nil, at.broken(": " + strings.TrimPrefix(err.Error(), "json: "))
+		return nil, location.broken(": " + strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if wrong := read.wrong(release); wrong != "" {
-		return nil, at.broken(": " + wrong)
+		return nil, location.broken(": " + wrong)
 	}
 	number(&read.Record)
 	return &read.Record, nil

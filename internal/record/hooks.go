@@ -18,11 +18,11 @@ type DeploymentHooks struct {
 
 // FindHooks returns the recorded state of a Deployment's hooks.
 func (r *Record) FindHooks(id kinds.ID) (deploymenthook.State, bool) {
-	at := slices.IndexFunc(r.Hooks, func(hooks DeploymentHooks) bool { return hooks.ID == id })
-	if at < 0 {
+	index := slices.IndexFunc(r.Hooks, func(hooks DeploymentHooks) bool { return hooks.ID == id })
+	if index < 0 {
 		return deploymenthook.State{}, false
 	}
-	return r.Hooks[at].State, true
+	return r.Hooks[index].State, true
 }
 
 // RememberHooks records the state of a Deployment's hooks. An empty state is removed.

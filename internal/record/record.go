@@ -260,11 +260,11 @@ func (r *Record) Newest() *HistoryEntry {
 
 // Applied returns the last completed update; nil if there was none.
 func (r *Record) Applied() *HistoryEntry {
-	at := slices.IndexFunc(r.History, isCompleted)
-	if at < 0 {
+	index := slices.IndexFunc(r.History, isCompleted)
+	if index < 0 {
 		return nil
 	}
-	return &r.History[at]
+	return &r.History[index]
 }
 
 // HasUpdated reports whether an update of an installed release was ever begun.
@@ -276,16 +276,16 @@ func (r *Record) HasUpdated() bool {
 // changes nothing: the time of the first one is kept. An object that was not observed at the
 // first request gets its UID, and another UID replaces that of the earlier object.
 func (r *Record) RequestDelete(t Tombstone) {
-	r.Left = slices.DeleteFunc(r.Left, func(left Leftover) bool { return left.ID == t.ID })
-	at := slices.IndexFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == t.ID })
+	r.Left = slices.DeleteFunc(r.Left, func(remaining Leftover) bool { return remaining.ID == t.ID })
+	index := slices.IndexFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == t.ID })
 	switch {
-	case at < 0:
+	case index < 0:
 		r.Tombstones = append(r.Tombstones, t)
-	case t.UID == "" || t.UID == r.Tombstones[at].UID:
-	case r.Tombstones[at].UID == "":
-		r.Tombstones[at].UID = t.UID
+	case t.UID == "" || t.UID == r.Tombstones[index].UID:
+	case r.Tombstones[index].UID == "":
+		r.Tombstones[index].UID = t.UID
 	default:
-		r.Tombstones[at] = t
+		r.Tombstones[index] = t
 	}
 }
 
@@ -344,11 +344,11 @@ func (r *Record) RememberJob(j Job) {
 
 // FindJob returns a finished Job.
 func (r *Record) FindJob(id kinds.ID) (Job, bool) {
-	at := slices.IndexFunc(r.Jobs, func(known Job) bool { return known.ID == id })
-	if at < 0 {
+	index := slices.IndexFunc(r.Jobs, func(known Job) bool { return known.ID == id })
+	if index < 0 {
 		return Job{}, false
 	}
-	return r.Jobs[at], true
+	return r.Jobs[index], true
 }
 
 // ForgetJob removes a finished Job, for example because it was deleted.

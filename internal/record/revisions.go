@@ -56,11 +56,11 @@ const mostNamed = 8
 func (r *Record) FindRevision(text string) (*HistoryEntry, error) {
 	number, err := strconv.Atoi(text)
 	isNumber := err == nil
-	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool {
+	index := slices.IndexFunc(r.History, func(e HistoryEntry) bool {
 		return text == "" || isNumber && e.Revision == number || !isNumber && e.Version == text
 	})
-	if at >= 0 {
-		return &r.History[at], nil
+	if index >= 0 {
+		return &r.History[index], nil
 	}
 	what := "version"
 	if isNumber {

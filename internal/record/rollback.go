@@ -70,17 +70,17 @@ func (r *Record) findTarget(text string) (*HistoryEntry, error) {
 	case newest.Rollback != nil:
 		return r.findCompleted(strconv.Itoa(newest.Rollback.To))
 	}
-	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool {
+	index := slices.IndexFunc(r.History, func(e HistoryEntry) bool {
 		return isCompleted(e) && !(isCompleted(*newest) && isSame(&e, newest))
 	})
 	// its install failed: the version that was applied before is all that there is to return to
-	if at < 0 && r.Applied() == nil {
-		at = slices.IndexFunc(r.History, func(e HistoryEntry) bool { return !isSame(&e, newest) })
+	if index < 0 && r.Applied() == nil {
+		index = slices.IndexFunc(r.History, func(e HistoryEntry) bool { return !isSame(&e, newest) })
 	}
-	if at < 0 {
+	if index < 0 {
 		return nil, fmt.Errorf("release %s has no version before %s to return to", r.Release, newest.Title())
 	}
-	return &r.History[at], nil
+	return &r.History[index], nil
 }
 
 // findCompleted returns the named update if it was completed, or a completed update with the same manifests. If no
@@ -90,14 +90,14 @@ func (r *Record) findCompleted(text string) (*HistoryEntry, error) {
 	if err != nil || isCompleted(*named) || r.Applied() == nil {
 		return named, err
 	}
-	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return isCompleted(e) && isSame(&e, named) })
-	if at < 0 {
+	index := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return isCompleted(e) && isSame(&e, named) })
+	if index < 0 {
 		return nil,
 			fmt.Errorf("revision %d (%s) of release %s was never completed, and a rollback needs a completed one: "+
 				"\"runlevel apply %[3]s@%[1]d\" applies it", named.Revision, cmp.Or(named.Version, "without a version"),
 				r.Release)
 	}
-	return &r.History[at], nil
+	return &r.History[index], nil
 }
 
 // isSame reports whether two updates are of the same manifests and version.
@@ -107,9 +107,9 @@ func isSame(a, b *HistoryEntry) bool {
 
 // Since returns the updates after a revision, the newest first.
 func (r *Record) Since(revision int) []HistoryEntry {
-	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return e.Revision <= revision })
-	if at < 0 {
+	index := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return e.Revision <= revision })
+	if index < 0 {
 		return r.History
 	}
-	return r.History[:at]
+	return r.History[:index]
 }

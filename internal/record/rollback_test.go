@@ -21,8 +21,8 @@ func updates(versions ...string) *record.Record {
 		if begun, isBegun := strings.CutSuffix(version, "..."); isBegun {
 			version, e.State, e.Completed = begun, record.Partial, nil
 		}
-		if to, isRollback := strings.CutPrefix(version, "back "); isRollback {
-			version, e.Rollback = to, &record.Rollback{To: 1, From: len(versions) - i - 1}
+		if target, isRollback := strings.CutPrefix(version, "back "); isRollback {
+			version, e.Rollback = target, &record.Rollback{To: 1, From: len(versions) - i - 1}
 		}
 		e.Version, e.Hash = version, "hash of "+version
 		r.History = append(r.History, e)

@@ -247,11 +247,11 @@ func (s *Store) failure(verb, resource string, err error) error {
 	}
 	message := fmt.Sprintf("release %q: %s %s %s in namespace %q", s.release, verb, resource, lock.Name(s.release),
 		s.namespace)
-	why := ReasonFailed
+	cause := ReasonFailed
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		why = ReasonDenied
+		cause = ReasonDenied
 	}
-	return &reason.Error{Reason: why, Message: message, Err: printable.Error(err)}
+	return &reason.Error{Reason: cause, Message: message, Err: printable.Error(err)}
 }
 
 // List reads the records of all releases, in the order of their names, or the copies of lost records.

@@ -18,7 +18,7 @@ type adapter struct {
 
 // adapt returns a release whose objects call no server that would have to run in a pod, and wait for no controller of
 // their own.
-func (a *adapter) adapt(release *payload.Payload, in lint.Origin) *payload.Payload {
+func (a *adapter) adapt(release *payload.Payload, origin lint.Origin) *payload.Payload {
 	if release == nil {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (a *adapter) adapt(release *payload.Payload, in lint.Origin) *payload.Paylo
 	adapted.Manifests = nil
 	for _, m := range release.Manifests {
 		if !m.IsTombstone() {
-			m = a.adaptManifest(m, in)
+			m = a.adaptManifest(m, origin)
 		}
 		if m != nil {
 			adapted.Manifests = append(adapted.Manifests, m)
@@ -36,7 +36,7 @@ func (a *adapter) adapt(release *payload.Payload, in lint.Origin) *payload.Paylo
 }
 
 // adaptManifest returns the manifest to apply in the place of one; nil if none is.
-func (a *adapter) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Manifest {
+func (a *adapter) adaptManifest(m *payload.Manifest, origin lint.Origin) *payload.Manifest {
 	kind := m.GroupVersionKind().GroupKind()
 	var note string
 	object := m.Object().DeepCopy()
@@ -46,8 +46,8 @@ func (a *adapter) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Ma
 	case kind == kinds.CustomResourceDefinition && skipConversion(object):
 		note = "its objects are not converted: the webhook for that does not run here"
 	case kind == kinds.APIService && isServedByPods(object):
-		a.found.addSkipped(in, m, "it is only tried by a dry run: the server behind it does not run here")
-		if in == lint.InPayload {
+		a.found.addSkipped(origin, m, "it is only tried by a dry run: the server behind it does not run here")
+		if origin == lint.InPayload {
 			a.left = append(a.left, m)
 		}
 		return nil
@@ -59,7 +59,7 @@ func (a *adapter) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Ma
 	default:
 		return m
 	}
-	a.found.addSkipped(in, m, note)
+	a.found.addSkipped(origin, m, note)
 	return m.WithObject(object)
 }
 

@@ -149,9 +149,9 @@ func (r *rehearsal) uninstall(ctx context.Context, a *appliedStage) {
 		Seconds: time.Since(began).Round(time.Millisecond).Seconds(),
 		Objects: len(report.Deleted),
 	})
-	for _, left := range report.Left {
-		r.found.addForObject(left.Object,
-			observed(lint.RehearsalPending, "an uninstall does not delete it: %s", left.Message))
+	for _, remaining := range report.Left {
+		r.found.addForObject(remaining.Object,
+			observed(lint.RehearsalPending, "an uninstall does not delete it: %s", remaining.Message))
 	}
 	if report.Err != nil && len(report.Left) == 0 {
 		r.found.add(observed(lint.RehearsalPending, "the uninstall has failed: %s", printable.Line(report.Err.Error())))

@@ -46,17 +46,17 @@ func (f *findings) addForObject(id kinds.ID, observation lint.RehearsalObservati
 
 // addSkipped adds that a part of a manifest of the new release is not as on a real cluster. Differences of the previous
 // release do not count.
-func (f *findings) addSkipped(in lint.Origin, m *payload.Manifest, difference string) {
-	if in == lint.InPayload {
+func (f *findings) addSkipped(origin lint.Origin, m *payload.Manifest, difference string) {
+	if origin == lint.InPayload {
 		f.addForManifest(m, observed(lint.RehearsalNotTried, "%s", difference))
 	}
 }
 
 // addRefusals adds why the API server refuses a manifest.
-func (f *findings) addRefusals(in lint.Origin, m *payload.Manifest, refusals []fields.FieldRefusal) {
+func (f *findings) addRefusals(origin lint.Origin, m *payload.Manifest, refusals []fields.FieldRefusal) {
 	for _, refusal := range refusals {
 		observation := observed(lint.RehearsalRefused, "%s%s", fields.Refuses, refusal.Message)
-		observation.In, observation.Field = in, refusal.Path
+		observation.In, observation.Field = origin, refusal.Path
 		f.addForManifest(m, observation)
 	}
 }

@@ -206,13 +206,13 @@ func definitionOf(kind schema.GroupKind, versions []string, isNamespaced bool) *
 }
 
 // makeNamespace creates the Namespace of a manifest, unless a release has it.
-func (s *supplier) makeNamespace(ctx context.Context, in lint.Origin, m *payload.Manifest) error {
+func (s *supplier) makeNamespace(ctx context.Context, origin lint.Origin, m *payload.Manifest) error {
 	name := m.Object().GetNamespace()
 	if name == "" || m.IsTombstone() || s.has(kinds.NewID(kinds.Namespace, "", name)) {
 		return nil
 	}
 	return s.make(ctx, clusterWide("v1", kinds.Namespace.Kind, name, nil),
-		needer{in, m, []string{"metadata", "namespace"}})
+		needer{origin, m, []string{"metadata", "namespace"}})
 }
 
 // classFields are the fields, beside the metadata, of the classes that are created.
@@ -224,14 +224,14 @@ var classFields = map[schema.GroupKind]map[string]any{
 }
 
 // makeClasses creates the classes to which a release refers, and that no release has.
-func (s *supplier) makeClasses(ctx context.Context, in lint.Origin, release *payload.Payload) error {
+func (s *supplier) makeClasses(ctx context.Context, origin lint.Origin, release *payload.Payload) error {
 	for id, uses := range references.NewGraph(release.Manifests, nil).Uses {
 		fields, isClass := classFields[id.GroupKind()]
 		if !isClass || references.IsBuiltIn(id) || s.has(id) {
 			continue
 		}
 		if err := s.make(ctx, clusterWide(id.Group+"/v1", id.Kind, id.Name, fields),
-			needer{in, uses[0].By, uses[0].Path}); err != nil {
+			needer{origin, uses[0].By, uses[0].Path}); err != nil {
 			return err
 		}
 	}

@@ -34,13 +34,13 @@ func TestReadyRules(t *testing.T) {
 	if diff := cmp.Diff(want, rules); diff != "" {
 		t.Error(diff)
 	}
-	for rule, why := range map[string]string{
+	for rule, cause := range map[string]string{
 		"Database.shop.example":    `"Database.shop.example" has no status: write KIND.GROUP=CONDITION, or KIND.GROUP={phase: Ready}`,
 		"Database=Ready":           `"Database" is not a kind of custom resources: write KIND.GROUP, as in Certificate.cert-manager.io`,
 		"Database.shop.example=3":  `Database.shop.example: "3" is neither the name of a condition nor a status such as {phase: Ready}`,
 		"Database.shop.example={a": `Database.shop.example: the status is no YAML: error converting YAML to JSON: yaml: line 1: did not find expected ',' or '}'`,
 	} {
-		if err := rules.Add(rule); err == nil || err.Error() != why {
+		if err := rules.Add(rule); err == nil || err.Error() != cause {
 			t.Errorf("%s: %v", rule, err)
 		}
 	}

@@ -35,11 +35,11 @@ func running(t *testing.T, name string) *sandbox.Status {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(all, func(s sandbox.Status) bool { return s.Name == name && s.Failure == "" })
-	if at < 0 {
+	index := slices.IndexFunc(all, func(s sandbox.Status) bool { return s.Name == name && s.Failure == "" })
+	if index < 0 {
 		return nil
 	}
-	return &all[at]
+	return &all[index]
 }
 
 // TestInterrupted expects that an interrupted rehearsal leaves no control plane.
@@ -55,8 +55,8 @@ func TestInterrupted(t *testing.T) {
 	if report != nil || !errors.Is(err, ctrlC) {
 		t.Errorf("it ends with %v, %v", report, err)
 	}
-	if left := running(t, "rehearse-interrupted"); left != nil {
-		t.Errorf("it leaves %+v", left)
+	if remaining := running(t, "rehearse-interrupted"); remaining != nil {
+		t.Errorf("it leaves %+v", remaining)
 	}
 }
 

@@ -19,36 +19,35 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/session/snapshot"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
 // restore makes the objects of a snapshot, with the managers that their fields had. What could not be made is reported,
 // and so are the webhooks of the cluster, which do not run here.
-func (r *rehearsal) restore(ctx context.Context, from *snapshot.Snapshot) error {
-	r.Progress(fmt.Sprintf("restore %s: %s", strings.TrimSpace(from.Release+" "+from.Version),
-		printable.Count(len(from.Objects), "object")))
-	for _, object := range from.Objects {
-		if err := r.restoreObject(ctx, object.DeepCopy()); err != nil {
+func (r *rehearsal) restore(ctx context.Context, source *snapshot.Snapshot) error {
+	r.Progress(fmt.Sprintf("restore %s: %s", strings.TrimSpace(source.Release+" "+source.Version),
+		printable.Count(len(source.Objects), "object")))
+	for _, saved := range source.Objects {
+		if err := r.restoreObject(ctx, saved.DeepCopy()); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			r.found.addForObject(kinds.IDOf(object),
+			r.found.addForObject(kinds.IDOf(saved),
 				observed(lint.RehearsalNotTried, "the rehearsal could not restore it: %s", printable.Line(err.Error())))
 		}
 	}
-	if slices.ContainsFunc(from.Objects, isPolicy) {
-		if err := sleep(ctx, policiesActive); err != nil {
-			return err
-		}
+	if slices.ContainsFunc(source.Objects, isPolicy) && !object.Pause(ctx, policiesActive) {
+		return context.Cause(ctx)
 	}
-	r.awaitRestored(ctx, from)
-	for _, webhook := range from.Webhooks {
+	r.awaitRestored(ctx, source)
+	for _, webhook := range source.Webhooks {
 		observation := observed(lint.RehearsalNotTried,
 			"webhook %s of the cluster can't run here, and is called for %s: \"runlevel gate\" asks it",
 			webhook.Name, strings.Join(webhook.Resources, ", "))
 		observation.Object = webhook.Configuration
 		r.found.add(observation)
 	}
-	for _, unread := range from.Unread {
+	for _, unread := range source.Unread {
 		r.found.add(observed(lint.RehearsalNotTried, "the snapshot lacks what could not be read: %s", unread))
 	}
 	return nil
@@ -61,18 +60,9 @@ func isPolicy(object *unstructured.Unstructured) bool {
 	return strings.HasSuffix(object.GetKind(), "AdmissionPolicyBinding")
 }
 
-func sleep(ctx context.Context, pause time.Duration) error {
-	select {
-	case <-time.After(pause):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // awaitRestored waits until the pods of restored workloads are there, and budgets count them.
-func (r *rehearsal) awaitRestored(ctx context.Context, from *snapshot.Snapshot) {
-	waiting := slices.Clone(from.Objects)
+func (r *rehearsal) awaitRestored(ctx context.Context, source *snapshot.Snapshot) {
+	waiting := slices.Clone(source.Objects)
 	r.await(ctx, standInEvery, func(ctx context.Context) bool {
 		waiting = slices.DeleteFunc(waiting, func(object *unstructured.Unstructured) bool {
 			return r.isSettled(ctx, object)
@@ -113,11 +103,11 @@ func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unst
 	managers, status := object.GetManagedFields(), object.Object["status"]
 	object.SetManagedFields(nil)
 	unstructured.RemoveNestedField(object.Object, "status")
-	in, err := r.create(ctx, object)
+	resource, err := r.create(ctx, object)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	api := r.cluster.In(in, object.GetNamespace())
+	api := r.cluster.In(resource, object.GetNamespace())
 	return cluster.RetryOnConflict(retry.DefaultRetry, func() error { // controllers write it, too
 		made, err := api.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if err != nil {
@@ -155,14 +145,14 @@ func restoreFields(made, object *unstructured.Unstructured) {
 // has stored objects. It reports whether there is one to set.
 func restoreStatus(made *unstructured.Unstructured, status any) bool {
 	kind := made.GroupVersionKind().GroupKind()
-	was, _ := status.(map[string]any)
+	before, _ := status.(map[string]any)
 	switch {
-	case len(was) == 0:
+	case len(before) == 0:
 		return false
 	case kind == kinds.CustomResourceDefinition:
-		return unstructured.SetNestedField(made.Object, was["storedVersions"], "status", "storedVersions") == nil
+		return unstructured.SetNestedField(made.Object, before["storedVersions"], "status", "storedVersions") == nil
 	case kinds.ScopeOf(kind) == kinds.Unknown:
-		made.Object["status"] = was
+		made.Object["status"] = before
 		return true
 	default:
 		return false
@@ -170,17 +160,18 @@ func restoreStatus(made *unstructured.Unstructured, status any) bool {
 }
 
 // create creates an object, also one whose definition was created just now.
-func (r *rehearsal) create(ctx context.Context, object *unstructured.Unstructured) (in cluster.Resource, err error) {
+func (r *rehearsal) create(ctx context.Context,
+	object *unstructured.Unstructured) (resource cluster.Resource, err error) {
 	r.await(ctx, standInEvery, func(ctx context.Context) bool {
-		if in, err = r.cluster.Find(ctx, object.GroupVersionKind()); err != nil {
+		if resource, err = r.cluster.Find(ctx, object.GroupVersionKind()); err != nil {
 			r.cluster.Refresh()
 		} else {
-			_, err = r.cluster.In(in, object.GetNamespace()).Create(ctx, object,
+			_, err = r.cluster.In(resource, object.GetNamespace()).Create(ctx, object,
 				metav1.CreateOptions{FieldManager: "rehearsal"})
 		}
 		return err == nil || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) || apierrors.IsBadRequest(err)
 	})
-	return in, err
+	return resource, err
 }
 
 // adaptObject changes what could not work in a rehearsal of an object that was in a cluster. It reports whether it is

@@ -86,14 +86,14 @@ func TestRecordedCluster(t *testing.T) {
 	if bytes.Contains(taken, []byte("swordfish")) || bytes.Contains(taken, []byte("c3dvcmRmaXNo")) {
 		t.Error("the snapshot has the value of a Secret")
 	}
-	from, err := snapshot.Read(bytes.NewReader(taken))
+	source, err := snapshot.Read(bytes.NewReader(taken))
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := strings.Replace(shopOne[:strings.LastIndex(shopOne, "---")], "web:1", "web:latest", 1)
 	input := lint.Input{Payload: parse(t, fstest.MapFS{"0000_10_shop_01_all.yaml": {Data: []byte(next)}}, "1.1.0")}
 	report, err := rehearse.Run(t.Context(),
-		rehearse.Options{New: input.Payload, From: from, Sandbox: sandbox.Options{Nodes: 1}})
+		rehearse.Options{New: input.Payload, From: source, Sandbox: sandbox.Options{Nodes: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

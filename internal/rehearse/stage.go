@@ -54,10 +54,10 @@ var stageNames = map[graph.Mode]string{
 }
 
 // stage applies a release, and reports the objects that were refused or did not become ready.
-func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.Payload,
+func (r *rehearsal) stage(ctx context.Context, origin lint.Origin, release *payload.Payload,
 	options session.Options) *appliedStage {
 	a := &appliedStage{
-		in:        in,
+		in:        origin,
 		release:   release,
 		retried:   map[place]string{},
 		failed:    map[place]bool{},
@@ -120,13 +120,13 @@ func (a *appliedStage) unfinished() error {
 			}
 		}
 	}
-	at := slices.IndexFunc(all, func(err error) bool {
+	index := slices.IndexFunc(all, func(err error) bool {
 		return errors.Is(err, lock.ErrLost) || errors.As(err, new(object.CutOff)) || cluster.IsNoAnswer(err)
 	})
-	if at < 0 {
+	if index < 0 {
 		return nil
 	}
-	return all[at]
+	return all[index]
 }
 
 // reportFailures reports the objects that a stage could not apply, and those that did not become ready.

@@ -95,7 +95,7 @@ func (s *standIn) report(ctx context.Context, kind schema.GroupKind,
 	if err != nil {
 		return
 	}
-	in, err := s.cluster.FindKind(ctx, kind)
+	resource, err := s.cluster.FindKind(ctx, kind)
 	if err != nil {
 		return
 	}
@@ -109,7 +109,7 @@ func (s *standIn) report(ctx context.Context, kind schema.GroupKind,
 		if err != nil {
 			continue
 		}
-		api := s.cluster.In(in, object.GetNamespace())
+		api := s.cluster.In(resource, object.GetNamespace())
 		if _, err := api.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{},
 			"status"); err != nil {
 			// it has no subresource for its status

@@ -39,9 +39,9 @@ func (r *rehearsal) update(ctx context.Context, before, after *payload.Payload) 
 // dryRun asks the API server about manifests that are not applied.
 func (r *rehearsal) dryRun(ctx context.Context, manifests []*payload.Manifest) {
 	for _, m := range manifests {
-		in, err := r.cluster.Find(ctx, m.GroupVersionKind())
+		resource, err := r.cluster.Find(ctx, m.GroupVersionKind())
 		if err == nil {
-			_, err = r.cluster.Apply(ctx, in, m.Object(), cluster.Force|cluster.DryRun)
+			_, err = r.cluster.Apply(ctx, resource, m.Object(), cluster.Force|cluster.DryRun)
 		}
 		if err != nil && ctx.Err() == nil {
 			r.found.addRefusals(lint.InPayload, m, refusalsOf(nil, m, object.NewFailure(m, err)))

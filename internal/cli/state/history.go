@@ -159,12 +159,12 @@ func printOpen(ctx context.Context, reader *state.Reader, known *record.Record, 
 
 // printEnd prints why an update was not completed, and the first failures of the newest.
 func printEnd(out io.Writer, entry record.HistoryEntry, isNewest bool) {
-	why := printable.Line(entry.End.Message)
+	cause := printable.Line(entry.End.Message)
 	if entry.End.Reason != "" {
-		why = printable.Line(entry.End.Reason) + ": " + why
+		cause = printable.Line(entry.End.Reason) + ": " + cause
 	}
 	fmt.Fprintf(out, "  %s is not completed: its apply ended at %s: %s\n", printable.Line(cmp.Or(entry.Version, "-")),
-		entry.End.Time.UTC().Format(time.RFC3339), why)
+		entry.End.Time.UTC().Format(time.RFC3339), cause)
 	if !isNewest {
 		return
 	}

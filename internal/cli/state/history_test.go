@@ -13,7 +13,7 @@ import (
 // A record is text that any user may have edited who may write its ConfigMap.
 func TestHistoryEscapesTextOfRecords(t *testing.T) {
 	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line\tx"
-	of := &record.Record{
+	known := &record.Record{
 		Release: hostile,
 		History: record.History{{
 			State:   record.Completed,
@@ -25,7 +25,7 @@ func TestHistoryEscapesTextOfRecords(t *testing.T) {
 		Waits: []record.ObjectWait{{ID: kinds.ID{Kind: hostile, Name: hostile}, For: hostile}},
 	}
 	var out bytes.Buffer
-	if err := printHistory(&out, of, time.Time{}); err != nil {
+	if err := printHistory(&out, known, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.ContainsAny(out.String(), "\x1b\u202e\u2066\t") || strings.Contains(out.String(), "\nfaked") {

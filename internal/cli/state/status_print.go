@@ -37,8 +37,8 @@ func (s statusText) lines(width, levels int) []string {
 	lines = append(lines, s.hookLines()...)
 	lines = append(lines, s.repairLines()...)
 	lines = append(lines, s.versionLines()...)
-	lines = append(lines, under("what blocks the requested version:", s.gateLines(true))...)
-	lines = append(lines, under("what blocks the next minor version:", s.gateLines(false))...)
+	lines = append(lines, under("gates that block the requested version:", s.gateLines(true))...)
+	lines = append(lines, under("gates that block the next minor version:", s.gateLines(false))...)
 	lines = append(lines, under("ClusterOperators that are unavailable, degraded, progressing or not upgradeable:",
 		s.operatorLines())...)
 	lines = append(lines, under("recent events:", s.eventLines())...)
@@ -54,10 +54,10 @@ func under(title string, lines []string) []string {
 }
 
 // firstOf returns the lines of the first items, and the number of further items.
-func firstOf[T any](items []T, of func(T) []string) []string {
+func firstOf[T any](items []T, linesOf func(T) []string) []string {
 	var lines []string
 	for _, item := range items[:min(mostOfEach, len(items))] {
-		lines = append(lines, of(item)...)
+		lines = append(lines, linesOf(item)...)
 	}
 	if more := len(items) - mostOfEach; more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more: -o json has them all", more))
@@ -159,7 +159,7 @@ func statement(text, message string, since *time.Time, now time.Time) []string {
 	return lines
 }
 
-// gateLines returns lines on what blocks the requested version, or the next minor version.
+// gateLines returns lines on gates that block the requested version, or the next minor version.
 func (s statusText) gateLines(isRequested bool) []string {
 	var gates []state.Gate
 	for _, gate := range s.Gates {

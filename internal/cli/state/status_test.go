@@ -14,7 +14,7 @@ import (
 // TestWatchedStatusChanges checks which changes make a watch print a status again.
 func TestWatchedStatusChanges(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := func(after time.Duration, change func(*state.Status)) *state.Status {
+	statusAt := func(after time.Duration, change func(*state.Status)) *state.Status {
 		now := began.Add(after)
 		s := &state.Status{
 			Time:     now,
@@ -41,14 +41,14 @@ func TestWatchedStatusChanges(t *testing.T) {
 		"the cluster is away": {func(s *state.Status) { s.Unreachable = "connection refused" }, true},
 	} {
 		for _, format := range []core.Output{core.Text, core.JSON, core.YAML} {
-			before := statusText{at(time.Second, same)}.content(format)
-			if got := (statusText{at(time.Hour, c.change)}).content(format) != before; got != c.isOther {
+			before := statusText{statusAt(time.Second, same)}.content(format)
+			if got := (statusText{statusAt(time.Hour, c.change)}).content(format) != before; got != c.isOther {
 				t.Errorf("%s, as %s: it is another one: %t", name, format, got)
 			}
 		}
 	}
 	away := func(port string) *state.Status {
-		return at(time.Second, func(s *state.Status) { s.Unreachable = "read 127.0.0.1:" + port })
+		return statusAt(time.Second, func(s *state.Status) { s.Unreachable = "read 127.0.0.1:" + port })
 	}
 	if (statusText{away("1")}).content(core.Text) != (statusText{away("2")}).content(core.Text) {
 		t.Error("an outage is printed again for each attempt")

@@ -142,11 +142,11 @@ func list(ctx context.Context, c *cluster.Cluster, listings []listing) error {
 
 // isCounted reports whether the objects of a kind can be deleted, and are not Events. Others are computed from
 // other data, such as metrics.
-func isCounted(in cluster.Resource) bool {
-	if in.Kind == "Event" && (in.Group == "" || in.Group == "events.k8s.io") {
+func isCounted(resource cluster.Resource) bool {
+	if resource.Kind == "Event" && (resource.Group == "" || resource.Group == "events.k8s.io") {
 		return false
 	}
-	return in.Verbs == nil || slices.Contains(in.Verbs, "list") && slices.Contains(in.Verbs, "delete")
+	return resource.Verbs == nil || slices.Contains(resource.Verbs, "list") && slices.Contains(resource.Verbs, "delete")
 }
 
 // isMeasured reports whether the objects of an API group are measurements: deletes do not concern them.

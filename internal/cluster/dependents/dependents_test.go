@@ -175,7 +175,7 @@ func TestATerminatingObjectGoesAndKeepsNothing(t *testing.T) {
 	finalizers := func(head objectmeta.LiveMetadata, list string) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata": {"finalizers": %s}}`, list)
-		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), of.ID.Name, types.MergePatchType,
+		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), head.ID.Name, types.MergePatchType,
 			[]byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -31,10 +31,10 @@ type owner struct {
 }
 
 // newObject copies the fields that are needed. Strings that many objects share are stored once.
-func newObject(in *cluster.Resource, metadata *metav1.PartialObjectMetadata) *object {
+func newObject(resource *cluster.Resource, metadata *metav1.PartialObjectMetadata) *object {
 	o := &object{
-		in: in, uid: metadata.UID, namespace: unique.Make(metadata.Namespace).Value(), name: metadata.Name,
-		terminating: metadata.DeletionTimestamp != nil, isImplicit: isImplicit(in.IDOf(metadata), metadata),
+		in: resource, uid: metadata.UID, namespace: unique.Make(metadata.Namespace).Value(), name: metadata.Name,
+		terminating: metadata.DeletionTimestamp != nil, isImplicit: isImplicit(resource.IDOf(metadata), metadata),
 	}
 	if len(metadata.OwnerReferences) > 0 {
 		o.owners = make([]owner, len(metadata.OwnerReferences))
@@ -65,12 +65,12 @@ func (o *object) contains(other *object) bool {
 }
 
 // containsKind reports whether objects of a kind may be in this Namespace, or are of this definition.
-func (o *object) containsKind(in *cluster.Resource) bool {
+func (o *object) containsKind(resource *cluster.Resource) bool {
 	switch o.in.GroupKind() {
 	case kinds.Namespace:
-		return in.Namespaced
+		return resource.Namespaced
 	case kinds.CustomResourceDefinition:
-		return in.GroupResource().String() == o.name // as definitions are named
+		return resource.GroupResource().String() == o.name // as definitions are named
 	default:
 		return false
 	}

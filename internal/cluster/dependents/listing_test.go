@@ -67,11 +67,11 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 		UID:      "shop",
 	}
 	definition := func(name string) objectmeta.LiveMetadata {
-		in := cluster.Resource{Kind: "CustomResourceDefinition"}
-		in.Group = "apiextensions.k8s.io"
+		kindResource := cluster.Resource{Kind: "CustomResourceDefinition"}
+		kindResource.Group = "apiextensions.k8s.io"
 		return objectmeta.LiveMetadata{
-			ID:       kinds.ID{Group: in.Group, Kind: in.Kind, Name: name},
-			Resource: in,
+			ID:       kinds.ID{Group: kindResource.Group, Kind: kindResource.Kind, Name: name},
+			Resource: kindResource,
 			UID:      types.UID(name),
 		}
 	}

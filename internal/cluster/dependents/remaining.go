@@ -59,14 +59,14 @@ func Remaining(ctx context.Context, c *cluster.Cluster, containers,
 func listingsIn(all []cluster.Resource, containers []objectmeta.LiveMetadata) []listing {
 	var listings []listing
 	for i := range all {
-		in := &all[i]
-		if !isCounted(*in) || kinds.IsTransient(in.GroupKind()) {
+		resource := &all[i]
+		if !isCounted(*resource) || kinds.IsTransient(resource.GroupKind()) {
 			continue
 		}
 		var namespaces []string
 		for j := range containers {
 			switch container := &containers[j]; {
-			case !objectOf(container).containsKind(in):
+			case !objectOf(container).containsKind(resource):
 			case container.ID.GroupKind() == kinds.CustomResourceDefinition:
 				namespaces = append(namespaces, metav1.NamespaceAll)
 			default:
@@ -77,7 +77,7 @@ func listingsIn(all []cluster.Resource, containers []objectmeta.LiveMetadata) []
 			namespaces = []string{metav1.NamespaceAll}
 		}
 		for _, namespace := range namespaces {
-			listings = append(listings, listing{in: in, namespace: namespace})
+			listings = append(listings, listing{in: resource, namespace: namespace})
 		}
 	}
 	return listings

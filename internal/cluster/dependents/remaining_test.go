@@ -16,21 +16,21 @@ import (
 )
 
 // remaining are the objects that are left in a container when others are deleted.
-func remaining(t *testing.T, c *cluster.Cluster, in objectmeta.LiveMetadata,
+func remaining(t *testing.T, c *cluster.Cluster, container objectmeta.LiveMetadata,
 	deleted ...objectmeta.LiveMetadata) string {
 	t.Helper()
-	found, err := dependents.Remaining(t.Context(), c, []objectmeta.LiveMetadata{in}, append(deleted, in))
+	found, err := dependents.Remaining(t.Context(), c, []objectmeta.LiveMetadata{container}, append(deleted, container))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found[in.UID].Err != nil {
-		t.Fatal(found[in.UID].Err)
+	if found[container.UID].Err != nil {
+		t.Fatal(found[container.UID].Err)
 	}
 	var texts []string
-	for _, id := range found[in.UID].Objects {
+	for _, id := range found[container.UID].Objects {
 		texts = append(texts, id.String())
 	}
-	return strings.ReplaceAll(strings.Join(texts, ", "), in.ID.Name, "NS")
+	return strings.ReplaceAll(strings.Join(texts, ", "), container.ID.Name, "NS")
 }
 
 func TestWhatRemainsInANamespace(t *testing.T) {
@@ -41,8 +41,8 @@ func TestWhatRemainsInANamespace(t *testing.T) {
 		{Kind: "ConfigMap", Namespace: namespace, Name: "kube-root-ca.crt"}} {
 		sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { _, err := c.Get(ctx, id); return err })
 	}
-	if left := remaining(t, c, home); left != "" {
-		t.Errorf("a new Namespace has %s", left)
+	if rest := remaining(t, c, home); rest != "" {
+		t.Errorf("a new Namespace has %s", rest)
 	}
 	sandboxtest.Apply(t, c, deployment(namespace))
 	web := headOf(t, c, kinds.ID{Group: "apps", Kind: "Deployment", Namespace: namespace, Name: "web"})
@@ -61,9 +61,9 @@ func TestWhatRemainsInANamespace(t *testing.T) {
 	if diff := cmp.Diff(want, remaining(t, c, home, web, mine)); diff != "" {
 		t.Error(diff)
 	}
-	if left := remaining(t, c, home, mine); !strings.Contains(left, "Deployment NS/web") ||
-		!strings.Contains(left, "Pod NS/web") {
-		t.Errorf("with the Deployment there remains only %s", left)
+	if existing := remaining(t, c, home, mine); !strings.Contains(existing, "Deployment NS/web") ||
+		!strings.Contains(existing, "Pod NS/web") {
+		t.Errorf("with the Deployment there remains only %s", existing)
 	}
 }
 

@@ -89,8 +89,12 @@ func causeOf(kind schema.GroupKind, message string) (string, func(*explainer, co
 func (e *explainer) ofWebhook(ctx context.Context, name string, isDenied bool) []string {
 	var lines []string
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-		in := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
-		configurations, err := e.Objects.Resource(in).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
+		kindResource := schema.GroupVersionResource{
+			Group:    "admissionregistration.k8s.io",
+			Version:  "v1",
+			Resource: resource,
+		}
+		configurations, err := e.Objects.Resource(kindResource).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
 		if err != nil {
 			e.fail("list "+resource, err)
 			continue
@@ -132,8 +136,8 @@ func (e *explainer) ofConversion(ctx context.Context, kind schema.GroupKind) []s
 
 // ofAPI explains the aggregated APIs of a group.
 func (e *explainer) ofAPI(ctx context.Context, group string) []string {
-	in := schema.GroupVersionResource{Group: kinds.APIService.Group, Version: "v1", Resource: "apiservices"}
-	services, err := e.Objects.Resource(in).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
+	resource := schema.GroupVersionResource{Group: kinds.APIService.Group, Version: "v1", Resource: "apiservices"}
+	services, err := e.Objects.Resource(resource).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
 	if err != nil {
 		e.fail("list apiservices", err)
 		return nil
@@ -255,16 +259,18 @@ func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...
 
 // makers returns the Deployments whose pod templates match a selector.
 func (e *explainer) makers(ctx context.Context, selector labels.Set) []unstructured.Unstructured {
-	in := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	deployments, err := e.Objects.Resource(in).Namespace(e.namespace).List(ctx, metav1.ListOptions{Limit: mostListed})
+	resource := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	deployments, err := e.Objects.Resource(resource).Namespace(e.namespace).List(ctx,
+		metav1.ListOptions{Limit: mostListed})
 	if err != nil {
 		e.note(e.readError("list deployments", err))
 		return nil
 	}
 	var makers []unstructured.Unstructured
 	for _, deployment := range deployments.Items {
-		of, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "labels")
-		if selector.AsSelector().Matches(labels.Set(of)) {
+		templateLabels, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata",
+			"labels")
+		if selector.AsSelector().Matches(labels.Set(templateLabels)) {
 			makers = append(makers, deployment)
 		}
 	}

@@ -27,9 +27,9 @@ func refusal(t *testing.T, namespace, object, text string) (schema.GroupKind, st
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			c.Refresh()
-			in, err := c.Find(ctx, made.GroupVersionKind())
+			resource, err := c.Find(ctx, made.GroupVersionKind())
 			if err == nil {
-				_, err = c.In(in, namespace).Create(ctx, made.DeepCopy(),
+				_, err = c.In(resource, namespace).Create(ctx, made.DeepCopy(),
 					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			}
 			last = err
@@ -81,20 +81,20 @@ webhooks:
 		`failed calling webhook "gate.example.com"`)
 	head := "ValidatingWebhookConfiguration " + namespace +
 		": its webhook gate.example.com is at port 443 of Service " + namespace + "/gate"
-	is := "Service " + namespace + "/gate: "
-	awaitCall(t, kind, message, head, is+"it does not exist")
+	prefix := "Service " + namespace + "/gate: "
+	awaitCall(t, kind, message, head, prefix+"it does not exist")
 	service(t, namespace, "443")
-	awaitCall(t, kind, message, head, is+"it has no endpoints: no pod has the labels that it selects, app=web")
+	awaitCall(t, kind, message, head, prefix+"it has no endpoints: no pod has the labels that it selects, app=web")
 	create(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: "+namespace+
 		`}, spec: {hard: {pods: "0"}}}`)
 	deployment(t, namespace, "1", "sandbox.runlevel.dev/pod: crash", "hostNetwork: false")
-	awaitCall(t, kind, message, head, is+"it has no endpoints: no pod has the labels that it selects, app=web",
+	awaitCall(t, kind, message, head, prefix+"it has no endpoints: no pod has the labels that it selects, app=web",
 		"Deployment "+namespace+"/web: it makes such pods, and has 0 of 1", "ReplicaSet "+namespace+"/web-")
 	if err := testbed.Client(t).CoreV1().ResourceQuotas(namespace).Delete(t.Context(), "none",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitCall(t, kind, message, head, is+"it has no ready endpoint, of 1 pod", "Pod "+namespace+"/web-")
+	awaitCall(t, kind, message, head, prefix+"it has no ready endpoint, of 1 pod", "Pod "+namespace+"/web-")
 }
 
 func TestTheConfigurationOfAWebhookThatDeniesIsNamed(t *testing.T) {

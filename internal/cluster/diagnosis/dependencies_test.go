@@ -32,16 +32,16 @@ func create(t *testing.T, text string) *unstructured.Unstructured {
 	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 		t.Fatal(err)
 	}
-	in, err := c.Find(t.Context(), object.GroupVersionKind())
+	resource, err := c.Find(t.Context(), object.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := c.In(in, object.GetNamespace()).Create(t.Context(), object, metav1.CreateOptions{})
+	made, err := c.In(resource, object.GetNamespace()).Create(t.Context(), object, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = c.In(in, made.GetNamespace()).Delete(context.Background(), made.GetName(), metav1.DeleteOptions{})
+		_ = c.In(resource, made.GetNamespace()).Delete(context.Background(), made.GetName(), metav1.DeleteOptions{})
 	})
 	return made
 }
@@ -146,15 +146,16 @@ func TestAPullSecretThatDoesNotExistIsNamed(t *testing.T) {
 func TestANodeThatIsNotReadyIsNamed(t *testing.T) {
 	web := deployment(t, testbed.Namespace(t), "7", "", "nodeSelector: {kubernetes.io/hostname: node-0}")
 	c := testbed.Connect(t)
-	in, err := c.Find(t.Context(), web.GroupVersionKind())
+	resource, err := c.Find(t.Context(), web.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if _, err := objectwatch.Await(ctx, c.In(in, web.GetNamespace()), "web", func(o *unstructured.Unstructured) bool {
-		return o != nil && ready.Check(o, ready.Full, ready.Related{}).State == ready.Ready
-	}); err != nil {
+	if _, err := objectwatch.Await(ctx, c.In(resource, web.GetNamespace()), "web",
+		func(o *unstructured.Unstructured) bool {
+			return o != nil && ready.Check(o, ready.Full, ready.Related{}).State == ready.Ready
+		}); err != nil {
 		t.Fatal(err)
 	}
 	if err := testbed.Sandbox(t).Kill(sandbox.Kwok); err != nil {

@@ -96,8 +96,9 @@ func Take(ctx context.Context, c *cluster.Cluster, scopes []Scope,
 }
 
 // TakeRelease lists the objects of one release, of some kinds.
-func TakeRelease(ctx context.Context, c *cluster.Cluster, release string, of []schema.GroupKind) (*Inventory, error) {
-	return Take(ctx, c, Everywhere(of), func(other string, _ kinds.ID) bool { return other == release })
+func TakeRelease(ctx context.Context, c *cluster.Cluster, release string,
+	groupKinds []schema.GroupKind) (*Inventory, error) {
+	return Take(ctx, c, Everywhere(groupKinds), func(other string, _ kinds.ID) bool { return other == release })
 }
 
 // Everywhere returns the scopes of kinds whose namespaces are not known.
@@ -139,12 +140,12 @@ func listAll(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, nam
 const pageSize = 2000
 
 // list lists the labelled objects.
-func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string,
+func list(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, namespace string,
 	matters func(release string, id kinds.ID) bool) ([]*objectmeta.LiveMetadata, error) {
 	var found []*objectmeta.LiveMetadata
 	options := metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel, Limit: pageSize}
-	err := c.EachMetadata(ctx, in, namespace, options, func(object *metav1.PartialObjectMetadata) {
-		metadata := objectmeta.Of(in, object)
+	err := c.EachMetadata(ctx, resource, namespace, options, func(object *metav1.PartialObjectMetadata) {
+		metadata := objectmeta.Of(resource, object)
 		if matters == nil || matters(metadata.Release, metadata.ID) {
 			metadata.Trim()
 			found = append(found, &metadata)

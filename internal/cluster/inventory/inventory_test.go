@@ -26,10 +26,10 @@ import (
 var configMap = kinds.ConfigMap
 
 // take takes an inventory.
-func take(t *testing.T, c *cluster.Cluster, of ...schema.GroupKind) *inventory.Inventory {
+func take(t *testing.T, c *cluster.Cluster, groupKinds ...schema.GroupKind) *inventory.Inventory {
 	t.Helper()
 	var places []inventory.Scope
-	for _, kind := range of {
+	for _, kind := range groupKinds {
 		places = append(places, inventory.Scope{Kind: kind})
 	}
 	found, err := inventory.Take(t.Context(), c, places, nil)
@@ -183,11 +183,11 @@ kind: APIService
 metadata: {name: v1.%s}
 spec: {group: %[1]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, insecureSkipTLSVerify: true, service: {namespace: %s, name: down, port: %d}}`,
 		group, namespace, port))
-	in, err := c.Find(t.Context(), service.GroupVersionKind())
+	resource, err := c.Find(t.Context(), service.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Delete(context.Background(), in, "", service.GetName(), service.GetUID())
+	defer c.Delete(context.Background(), resource, "", service.GetName(), service.GetUID())
 	sandboxtest.Apply(t, c,
 		fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %s, labels: {runlevel.dev/release: %[1]s}}, data: {a: b}}`, namespace))
 

@@ -41,15 +41,15 @@ func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition st
 	}
 	var all contents
 	for _, group := range named[:min(mostKinds, len(named))] {
-		of, err := c.FindByName(ctx, group[1], &group[2])
+		resources, err := c.FindByName(ctx, group[1], &group[2])
 		if err != nil {
 			return all, err
 		}
-		at := slices.IndexFunc(of, func(r cluster.Resource) bool { return r.Resource == group[1] })
-		if at < 0 {
+		index := slices.IndexFunc(resources, func(r cluster.Resource) bool { return r.Resource == group[1] })
+		if index < 0 {
 			return all, fmt.Errorf("%s.%s: %w", group[1], group[2], cluster.ErrNotServed)
 		}
-		found, err := list(ctx, c, of[at], namespace)
+		found, err := list(ctx, c, resources[index], namespace)
 		if err != nil {
 			return all, err
 		}
@@ -63,8 +63,8 @@ func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition st
 
 // list describes the objects of a resource in a namespace, or in all: a line for all objects with the
 // same finalizers, and objects with finalizers first.
-func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) (contents, error) {
-	found, err := c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx,
+func list(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, namespace string) (contents, error) {
+	found, err := c.Metadata.Resource(resource.GroupVersionResource).Namespace(namespace).List(ctx,
 		metav1.ListOptions{Limit: mostObjects})
 	if err != nil {
 		return contents{}, err
@@ -81,12 +81,12 @@ func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespac
 	var all contents
 	for _, held := range slices.Backward(slices.Sorted(maps.Keys(names))) {
 		all.isHeld = all.isHeld || held != ""
-		all.lines = append(all.lines, few(in, names[held])+held)
+		all.lines = append(all.lines, few(resource, names[held])+held)
 	}
 	if found.Continue == "" {
 		return all, nil
 	}
-	more := "more " + printable.Line(kinds.Plural(in.Kind, in.Resource))
+	more := "more " + printable.Line(kinds.Plural(resource.Kind, resource.Resource))
 	if found.RemainingItemCount != nil { // the server does not always count them
 		more = fmt.Sprint(*found.RemainingItemCount, " ", more)
 	}
@@ -95,11 +95,11 @@ func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespac
 }
 
 // few returns the first names of objects of a kind, with their number if there are several.
-func few(in cluster.Resource, names []string) string {
+func few(resource cluster.Resource, names []string) string {
 	if len(names) == 1 {
-		return printable.Line(in.Kind) + " " + names[0]
+		return printable.Line(resource.Kind) + " " + names[0]
 	}
-	return fmt.Sprintf("%d %s: %s", len(names), printable.Line(kinds.Plural(in.Kind, in.Resource)),
+	return fmt.Sprintf("%d %s: %s", len(names), printable.Line(kinds.Plural(resource.Kind, resource.Resource)),
 		printable.Few(names, mostNames))
 }
 

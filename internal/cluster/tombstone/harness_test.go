@@ -29,28 +29,28 @@ func widget(group, namespace, name string) kinds.ID {
 
 func find(t *testing.T, c *cluster.Cluster, object kinds.ID) cluster.Resource {
 	t.Helper()
-	in, err := c.FindKind(t.Context(), object.GroupKind())
+	resource, err := c.FindKind(t.Context(), object.GroupKind())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return in
+	return resource
 }
 
 // bring makes an object that finalizers hold.
 func bring(t *testing.T, c *cluster.Cluster, object kinds.ID, finalizers ...string) *unstructured.Unstructured {
 	t.Helper()
-	in := find(t, c, object)
+	resource := find(t, c, object)
 	manifest := &unstructured.Unstructured{}
-	manifest.SetGroupVersionKind(object.GroupKind().WithVersion(in.Version))
+	manifest.SetGroupVersionKind(object.GroupKind().WithVersion(resource.Version))
 	manifest.SetNamespace(object.Namespace)
 	manifest.SetName(object.Name)
 	manifest.SetFinalizers(finalizers)
-	applied, err := c.Apply(t.Context(), in, manifest, cluster.Force)
+	applied, err := c.Apply(t.Context(), resource, manifest, cluster.Force)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(finalizers) > 0 {
-		t.Cleanup(func() { _ = setFinalizers(context.Background(), c, in, object, "null") })
+		t.Cleanup(func() { _ = setFinalizers(context.Background(), c, resource, object, "null") })
 	}
 	return applied.Object
 }
@@ -58,12 +58,12 @@ func bring(t *testing.T, c *cluster.Cluster, object kinds.ID, finalizers ...stri
 // remove asks for the end of an object.
 func remove(t *testing.T, c *cluster.Cluster, object kinds.ID) {
 	t.Helper()
-	in := find(t, c, object)
-	head, err := c.GetMetadata(t.Context(), in, object.Namespace, object.Name)
+	resource := find(t, c, object)
+	head, err := c.GetMetadata(t.Context(), resource, object.Namespace, object.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(t.Context(), in, object.Namespace, object.Name, head.UID); err != nil {
+	if err := c.Delete(t.Context(), resource, object.Namespace, object.Name, head.UID); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -76,10 +76,11 @@ func release(t *testing.T, c *cluster.Cluster, object kinds.ID) {
 	}
 }
 
-func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object kinds.ID,
+func setFinalizers(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, object kinds.ID,
 	finalizers string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers)
-	_, err := c.In(in, object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := c.In(resource, object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	return err
 }
 
@@ -100,12 +101,12 @@ spec:
   - {name: v1, served: %t, storage: true, schema: &any {openAPIV3Schema: {type: object}}}
   - {name: v1alpha1, served: %t, storage: false, schema: *any}`, object.Name, group, served == "v1",
 		served == "v1alpha1"))
-	in := find(t, c, object)
-	if _, err := c.Apply(t.Context(), in, manifest, cluster.Force); err != nil {
+	resource := find(t, c, object)
+	if _, err := c.Apply(t.Context(), resource, manifest, cluster.Force); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // the test's own context has ended by now
-		_ = c.In(in, "").Delete(context.Background(), object.Name, metav1.DeleteOptions{})
+		_ = c.In(resource, "").Delete(context.Background(), object.Name, metav1.DeleteOptions{})
 	})
 	sandboxtest.Await(t, testbed, definitions, object.Name, func(d *apiextensionsv1.CustomResourceDefinition) bool {
 		if d == nil {

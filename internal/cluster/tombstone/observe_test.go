@@ -173,7 +173,7 @@ func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		switch got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State {
 		case tombstone.Present:
-			if in, err := c.FindKind(ctx, object.GroupKind()); err == nil && in.Version == "v1" {
+			if resource, err := c.FindKind(ctx, object.GroupKind()); err == nil && resource.Version == "v1" {
 				return nil
 			}
 			return fmt.Errorf("it is still asked for in the old version")

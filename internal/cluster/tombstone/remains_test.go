@@ -81,15 +81,15 @@ func TestANamespaceNamesPods(t *testing.T) {
 	t.Parallel()
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	pod := kinds.ID{Kind: "Pod", Namespace: namespace, Name: "held"}
-	in := find(t, c, pod)
-	if _, err := c.In(in, namespace).Create(t.Context(), sandboxtest.ParseObject(t, `
+	resource := find(t, c, pod)
+	if _, err := c.In(resource, namespace).Create(t.Context(), sandboxtest.ParseObject(t, `
 apiVersion: v1
 kind: Pod
 metadata: {name: held, finalizers: [example.com/hold]}
 spec: {containers: [{name: a, image: a}]}`), metav1.CreateOptions{FieldManager: "some-operator"}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = setFinalizers(context.Background(), c, in, pod, "null") })
+	t.Cleanup(func() { _ = setFinalizers(context.Background(), c, resource, pod, "null") })
 	remove(t, c, namespaceOf(namespace))
 	if got := remaining(t, c, namespaceOf(namespace),
 		"Pod held, held by finalizer example.com/hold, which some-operator has set"); !got.IsHeld() {

@@ -42,7 +42,7 @@ func Watch(ctx context.Context, c *cluster.Cluster, objects []kinds.ID) <-chan s
 func watchObject(ctx context.Context, c *cluster.Cluster, object kinds.ID, changed notifier) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	in := func(ctx context.Context) (metadata.ResourceInterface, error) {
+	kindResource := func(ctx context.Context) (metadata.ResourceInterface, error) {
 		resource, err := c.FindOrGone(ctx, object.GroupKind())
 		if errors.Is(err, cluster.ErrNotServed) {
 			stop()
@@ -58,9 +58,9 @@ func watchObject(ctx context.Context, c *cluster.Cluster, object kinds.ID, chang
 		}
 		return err
 	}
-	from := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
+	source := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
 		List: func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-			objects, err := in(ctx)
+			objects, err := kindResource(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -68,7 +68,7 @@ func watchObject(ctx context.Context, c *cluster.Cluster, object kinds.ID, chang
 			return list, forgetKind(err)
 		},
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			objects, err := in(ctx)
+			objects, err := kindResource(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -78,7 +78,7 @@ func watchObject(ctx context.Context, c *cluster.Cluster, object kinds.ID, chang
 		Client: c.Metadata,
 		Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, object.Name).String(),
 	}
-	resourcewatch.Run(ctx, from, changed, longestPause, func(error) { changed.notify() })
+	resourcewatch.Run(ctx, source, changed, longestPause, func(error) { changed.notify() })
 	changed.notify()
 }
 

@@ -114,8 +114,8 @@ func (s Store) List(ctx context.Context) ([]Copy, error) {
 		of.Pieces[piece] = secret.UID
 	}
 	var all []Copy
-	for _, of := range found {
-		all = append(all, *of)
+	for _, copied := range found {
+		all = append(all, *copied)
 	}
 	slices.SortFunc(all, func(a, b Copy) int {
 		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.Revision, a.Revision),
@@ -212,8 +212,8 @@ func (s Store) RemoveAll(ctx context.Context) error {
 		return err
 	}
 	var all []error
-	for _, of := range stored {
-		all = append(all, s.Remove(ctx, of))
+	for _, copied := range stored {
+		all = append(all, s.Remove(ctx, copied))
 	}
 	return errors.Join(all...)
 }

@@ -82,9 +82,9 @@ func shop() fstest.MapFS {
 // noise returns a file that can't be compressed.
 func noise(size int) fstest.MapFS {
 	text := make([]byte, size)
-	from := rand.New(rand.NewSource(1))
+	source := rand.New(rand.NewSource(1))
 	for i := range text {
-		text[i] = byte(from.Intn(256))
+		text[i] = byte(source.Intn(256))
 	}
 	return fstest.MapFS{"a.yaml": {Data: text}}
 }
@@ -141,21 +141,21 @@ func TestSameContentIsOneCopy(t *testing.T) {
 	if err := errors.Join(s.Remove(t.Context(), listed[0]), s.Remove(t.Context(), listed[0])); err != nil {
 		t.Fatal(err)
 	}
-	if left := secrets(t, s); len(left) != 1 {
-		t.Errorf("%d Secrets are left, want 1", len(left))
+	if remaining := secrets(t, s); len(remaining) != 1 {
+		t.Errorf("%d Secrets are left, want 1", len(remaining))
 	}
 }
 
 // TestSizeOfALargeRelease is that of 16 MB of manifests, of which no two are the same.
 func TestSizeOfALargeRelease(t *testing.T) {
 	t.Parallel()
-	folder, from, size := fstest.MapFS{}, rand.New(rand.NewSource(1)), 0
+	folder, source, size := fstest.MapFS{}, rand.New(rand.NewSource(1)), 0
 	for i := 0; size < 16<<20; i++ {
 		text := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings-%d\n  namespace: shop\n  "+
-			"labels: {app: web-%d}\ndata:\n", i, from.Intn(1000))
+			"labels: {app: web-%d}\ndata:\n", i, source.Intn(1000))
 		for line := range 100 {
 			text += fmt.Sprintf("  key-%d: |\n    value of the setting number %d is %x, and its neighbour's is %d\n",
-				line, line, from.Uint32(), from.Intn(100))
+				line, line, source.Uint32(), source.Intn(100))
 		}
 		folder[fmt.Sprintf("0000_%02d_web_%d.yaml", i%100, i)] = &fstest.MapFile{Data: []byte(text)}
 		size += len(text)

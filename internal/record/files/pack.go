@@ -41,14 +41,14 @@ type Unpacked struct {
 }
 
 // Pack packs files of a release, with the values that they are read with.
-func Pack(from fs.FS, names []string, values []byte) (*Packed, error) {
+func Pack(source fs.FS, names []string, values []byte) (*Packed, error) {
 	p, err := newPacker()
 	if err != nil {
 		return nil, err
 	}
 	p.add(valuesEntry, values)
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		text, err := fs.ReadFile(from, name)
+		text, err := fs.ReadFile(source, name)
 		if err != nil {
 			return nil, err
 		}

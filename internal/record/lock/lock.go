@@ -262,12 +262,12 @@ func (l Lock) failure(request string, err error) error {
 	if errors.As(err, new(*reason.Error)) {
 		return err
 	}
-	why := ReasonFailed
+	cause := ReasonFailed
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		why = ReasonDenied
+		cause = ReasonDenied
 	}
 	return &reason.Error{
-		Reason:  why,
+		Reason:  cause,
 		Message: fmt.Sprintf("release %q: %s", l.Release, request),
 		Err:     printable.Error(err),
 	}

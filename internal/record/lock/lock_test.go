@@ -74,8 +74,8 @@ func of(client kubernetes.Interface, namespace string) lock.Lock {
 }
 
 // under runs a function while the lock is held, and releases it also after a panic.
-func under(ctx context.Context, of lock.Lock, o lock.Options, do func(ctx context.Context) error) (err error) {
-	hold, err := of.Acquire(ctx, o)
+func under(ctx context.Context, releaseLock lock.Lock, o lock.Options, do func(ctx context.Context) error) (err error) {
+	hold, err := releaseLock.Acquire(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -100,12 +100,12 @@ type holding struct {
 }
 
 // hold takes the lock and returns when it is taken.
-func hold(t *testing.T, of lock.Lock, o lock.Options) *holding {
+func hold(t *testing.T, releaseLock lock.Lock, o lock.Options) *holding {
 	t.Helper()
 	taken, leave := make(chan struct{}), make(chan struct{})
 	h := &holding{leave: func() { close(leave) }, ended: make(chan error, 1)}
 	go func() {
-		h.ended <- under(context.Background(), of, o, func(ctx context.Context) error {
+		h.ended <- under(context.Background(), releaseLock, o, func(ctx context.Context) error {
 			close(taken)
 			select {
 			case <-leave:
@@ -509,8 +509,8 @@ func TestLockMakesItsNamespace(t *testing.T) {
 
 func TestMissingRightsAreNamed(t *testing.T) {
 	namespace := cluster.Namespace(t)
-	locked := func(of lock.Lock) error {
-		return under(t.Context(), of, lock.Options{Wait: true}, func(context.Context) error {
+	locked := func(releaseLock lock.Lock) error {
+		return under(t.Context(), releaseLock, lock.Options{Wait: true}, func(context.Context) error {
 			return errors.New("it is locked")
 		})
 	}
@@ -605,9 +605,9 @@ func TestNamesOfReleasesAreChecked(t *testing.T) {
 	for _, name := range []string{"", "Web", "a/b", "a.b", "-", strings.Repeat("a", 64)} {
 		want := fmt.Sprintf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or "+
 			"digit at both ends", name)
-		of := lock.Lock{Namespace: "shop", Release: name}
-		_, err := of.Acquire(t.Context(), lock.Options{})
-		_, looked := of.Holder(t.Context())
+		releaseLock := lock.Lock{Namespace: "shop", Release: name}
+		_, err := releaseLock.Acquire(t.Context(), lock.Options{})
+		_, looked := releaseLock.Holder(t.Context())
 		if err == nil || err.Error() != want || looked == nil || looked.Error() != want {
 			t.Errorf("the errors are\n%v and\n%v, want\n%s", err, looked, want)
 		}

@@ -81,7 +81,7 @@ func median(all []time.Duration) time.Duration {
 func (e *estate) keepBarely(b *testing.B) {
 	b.Helper()
 	c := connectAs(b, e.name)
-	in := cluster.Resource{
+	resource := cluster.Resource{
 		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 		Kind:                 "ConfigMap",
 		Namespaced:           true,
@@ -90,12 +90,12 @@ func (e *estate) keepBarely(b *testing.B) {
 	for _, manifest := range e.load(b).Manifests {
 		if manifest.ID().Kind == "ConfigMap" {
 			wanted[manifest.ID().Name] = manifest.Object()
-			if _, err := c.Apply(b.Context(), in, manifest.Object(), cluster.Force); err != nil {
+			if _, err := c.Apply(b.Context(), resource, manifest.Object(), cluster.Force); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
-	seen, err := c.Objects.Resource(in.GroupVersionResource).Namespace(e.namespace).Watch(b.Context(),
+	seen, err := c.Objects.Resource(resource.GroupVersionResource).Namespace(e.namespace).Watch(b.Context(),
 		metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
@@ -107,7 +107,7 @@ func (e *estate) keepBarely(b *testing.B) {
 				continue
 			}
 			if colour, _, _ := unstructured.NestedString(object.Object, "data", "colour"); colour != "blue" {
-				_, _ = c.Apply(b.Context(), in, wanted[object.GetName()], cluster.Force)
+				_, _ = c.Apply(b.Context(), resource, wanted[object.GetName()], cluster.Force)
 			}
 		}
 	}()

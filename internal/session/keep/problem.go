@@ -57,13 +57,13 @@ func (k *Keeper) report(o *objectState, problem Event) {
 // writer has changed it for a while.
 func (k *Keeper) endProblem(o *objectState) {
 	k.mu.Lock()
-	left := o.contention.left(time.Now())
-	isOver := o.problem != nil && !o.mayDiffer && !o.isTerminating && !k.failing[o] && left <= 0
+	remaining := o.contention.left(time.Now())
+	isOver := o.problem != nil && !o.mayDiffer && !o.isTerminating && !k.failing[o] && remaining <= 0
 	switch {
 	case isOver:
 		o.problem, o.contention = nil, contention{}
-	case o.problem != nil && left > 0:
-		k.queue.AddAfter(o, left)
+	case o.problem != nil && remaining > 0:
+		k.queue.AddAfter(o, remaining)
 	}
 	k.mu.Unlock()
 	if isOver {

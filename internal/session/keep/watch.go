@@ -68,7 +68,7 @@ func (w *kindWatch) namespaces() map[string]bool {
 // right is taken away, it calls stop and returns: the user may have the right in the namespaces of the release.
 func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) (isForbidden bool) {
 	objects := w.keeper.cluster.Metadata.Resource(w.resource.GroupVersionResource).Namespace(namespace)
-	from := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
+	source := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
 		List: objects.List, Client: w.keeper.cluster.Metadata,
 		Labels: objectmeta.ReleaseLabel + "=" + w.keeper.options.Apply.Release,
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -79,7 +79,7 @@ func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) 
 			return opened, err
 		},
 	}
-	resourcewatch.Run(ctx, from, watchHandler{w, namespace}, longestWatchPause, func(err error) {
+	resourcewatch.Run(ctx, source, watchHandler{w, namespace}, longestWatchPause, func(err error) {
 		if apierrors.IsForbidden(err) && namespace == metav1.NamespaceAll && w.resource.Namespaced {
 			isForbidden = true
 			stop()

@@ -20,7 +20,7 @@ func update(outcome EventType, version string) Event {
 func TestWhatIsNews(t *testing.T) {
 	failed := func(version, message string, id kinds.ID) Event {
 		e := update(Failed, version)
-		e.Message, e.Failures = message, []record.ObjectFailure{{ID: of, Message: message}}
+		e.Message, e.Failures = message, []record.ObjectFailure{{ID: id, Message: message}}
 		return e
 	}
 	blocked := func(version string, checks ...string) Event {

@@ -105,13 +105,13 @@ type Notifier struct {
 // Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. An
 // event that is not new is ignored. If the event can't be written, for example because of missing rights, that is only
 // logged.
-func (n *Notifier) Notify(ctx context.Context, to *Sender, uid types.UID, event Event) {
+func (n *Notifier) Notify(ctx context.Context, sender *Sender, uid types.UID, event Event) {
 	if !n.isNews(event) {
 		return
 	}
 	event.Release, event.Namespace = n.Release, n.Namespace
 	event.Text = textOf(event)
-	to.Send(event, cluster.Host(n.Cluster), n.Cluster.Now())
+	sender.Send(event, cluster.Host(n.Cluster), n.Cluster.Now())
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // the event may report Ctrl-C
 	defer cancel()
 	err := cluster.RecordEvent(limited, n.Cluster, cluster.ObjectEvent{

@@ -105,9 +105,9 @@ func (s *Sender) run(receiver Receiver, out *outbox) {
 }
 
 // lose notes that an event could not be delivered. The caller holds the lock.
-func (s *Sender) lose(receiver Receiver, out *outbox, why error) {
-	out.lost, out.err = out.lost+1, why
-	s.options.Log.Info("an event could not be delivered", "receiver", receiver.String(), "reason", why.Error())
+func (s *Sender) lose(receiver Receiver, out *outbox, cause error) {
+	out.lost, out.err = out.lost+1, cause
+	s.options.Log.Info("an event could not be delivered", "receiver", receiver.String(), "reason", cause.Error())
 }
 
 // errClosed is the cause of the end of deliveries.

@@ -27,8 +27,8 @@ func (e *estimate) update(plan Intent, p Progress, now time.Time) {
 		return
 	}
 	e.made = now
-	left, isKnown := e.left(plan, p, now)
-	switch end := now.Add(left); {
+	remaining, isKnown := e.left(plan, p, now)
+	switch end := now.Add(remaining); {
 	case !isKnown:
 		e.end = time.Time{}
 	case e.end.IsZero():
@@ -57,7 +57,7 @@ func (e *estimate) left(plan Intent, p Progress, now time.Time) (time.Duration, 
 
 // leftOfLevels sums the last durations of the longest component of each level. There is no estimate if a component
 // takes much longer than that.
-func leftOfLevels(levels []Level, now time.Time) (left time.Duration, isKnown bool) {
+func leftOfLevels(levels []Level, now time.Time) (remaining time.Duration, isKnown bool) {
 	const tolerance = 10 * time.Second
 	for _, level := range levels {
 		var longest time.Duration
@@ -75,7 +75,7 @@ func leftOfLevels(levels []Level, now time.Time) (left time.Duration, isKnown bo
 			}
 			longest = max(longest, took)
 		}
-		left += longest
+		remaining += longest
 	}
-	return left, left > 0
+	return remaining, remaining > 0
 }

@@ -17,8 +17,8 @@ func Of(intent Intent, state *apply.RunState) Progress {
 	} else {
 		p.Now = state.Now
 	}
-	total, left := state.Count()
-	p.StateCounts = StateCounts{Total: total, Done: total - left}
+	total, remaining := state.Count()
+	p.StateCounts = StateCounts{Total: total, Done: total - remaining}
 	for _, level := range state.Levels() {
 		p.Levels = append(p.Levels, Level{
 			Name: level.Name, Components: []Component{},
@@ -58,19 +58,19 @@ func (p *Progress) addManifest(steps []apply.RunStepState, intent Intent) {
 	more.Total = 0
 	p.StateCounts = p.Add(more)
 	name := steps[0].Component()
-	at := slices.IndexFunc(p.Levels, func(l Level) bool { return l.Name == name.Level })
-	if at < 0 { // the record has no room for levels
+	index := slices.IndexFunc(p.Levels, func(l Level) bool { return l.Name == name.Level })
+	if index < 0 { // the record has no room for levels
 		return
 	}
-	level := &p.Levels[at]
+	level := &p.Levels[index]
 	level.StateCounts = level.Add(more)
-	at = slices.IndexFunc(level.Components, func(c Component) bool { return c.Name == name.Component })
-	if at < 0 {
-		at = len(level.Components)
+	index = slices.IndexFunc(level.Components, func(c Component) bool { return c.Name == name.Component })
+	if index < 0 {
+		index = len(level.Components)
 		level.Components = append(level.Components,
 			Component{Name: name.Component, Node: steps[0].Node, Before: intent.Nodes[steps[0].Node]})
 	}
-	level.Components[at].StateCounts = level.Components[at].Add(counts)
+	level.Components[index].StateCounts = level.Components[index].Add(counts)
 }
 
 // countsOf counts a manifest. A failed hook fails its manifest; a hook that has run does not complete it. The object is

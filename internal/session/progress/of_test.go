@@ -21,13 +21,13 @@ func TestProgressOfAnUpdate(t *testing.T) {
 	web, settings, broken, old := named("Deployment", "web"), named("ConfigMap", "settings"),
 		named("ConfigMap", "Broken"), named("Secret", "old")
 	plan := progress.Intent{Title: "update of release shop", Began: began, InOrder: true}
-	at := func(after time.Duration) time.Time { return began.Add(after) }
+	timeAt := func(after time.Duration) time.Time { return began.Add(after) }
 	retried := apply.Wait{
 		ID:      settings,
 		File:    "settings.yaml",
 		Node:    "level 9, db",
 		For:     "no",
-		Since:   at(time.Second),
+		Since:   timeAt(time.Second),
 		IsRetry: true,
 	}
 	waiting := apply.Wait{
@@ -35,12 +35,12 @@ func TestProgressOfAnUpdate(t *testing.T) {
 		File:  "web.yaml",
 		Node:  "level 30, web",
 		For:   "0 of 1 replicas are available",
-		Since: at(2 * time.Second),
+		Since: timeAt(2 * time.Second),
 	}
 	state := &apply.RunState{
-		Now: at(5 * time.Second),
-		Components: []apply.ComponentState{{Name: "level 9, db", Began: at(time.Second), IsRunning: true},
-			{Name: "level 9, old", Began: at(time.Second), IsDone: true}},
+		Now: timeAt(5 * time.Second),
+		Components: []apply.ComponentState{{Name: "level 9, db", Began: timeAt(time.Second), IsRunning: true},
+			{Name: "level 9, old", Began: timeAt(time.Second), IsDone: true}},
 		Nodes: []apply.RunNodeState{
 			{Name: "level 9, db", Steps: []apply.RunStepState{
 				{Wait: retried, Phase: apply.InRetry, Action: object.NotDone},
@@ -51,7 +51,7 @@ func TestProgressOfAnUpdate(t *testing.T) {
 						Node:   "level 9, db",
 						Reason: "Invalid",
 						For:    "no",
-						Since:  at(3 * time.Second),
+						Since:  timeAt(3 * time.Second),
 					},
 					Phase:  apply.HasFailed,
 					Action: object.Failed,
@@ -73,7 +73,7 @@ func TestProgressOfAnUpdate(t *testing.T) {
 		},
 	}
 	want := progress.Progress{
-		Title: "update of release shop", Began: began, Now: at(5 * time.Second),
+		Title: "update of release shop", Began: began, Now: timeAt(5 * time.Second),
 		StateCounts: progress.StateCounts{Total: 4, Done: 1, Waiting: 1, Failed: 1},
 		Levels: []progress.Level{
 			{Name: "9", StateCounts: progress.StateCounts{Total: 3, Done: 1, Failed: 1},
@@ -82,14 +82,14 @@ func TestProgressOfAnUpdate(t *testing.T) {
 						Name:        "db",
 						Node:        "level 9, db",
 						IsRunning:   true,
-						Began:       at(time.Second),
+						Began:       timeAt(time.Second),
 						StateCounts: progress.StateCounts{Total: 2, Failed: 1},
 					},
 					{
 						Name:        "old",
 						Node:        "level 9, old",
 						IsOver:      true,
-						Began:       at(time.Second),
+						Began:       timeAt(time.Second),
 						StateCounts: progress.StateCounts{Total: 1, Done: 1},
 					},
 				}},
@@ -99,7 +99,7 @@ func TestProgressOfAnUpdate(t *testing.T) {
 		},
 		Waits: []apply.Wait{retried, waiting},
 		Failures: []apply.Event{{
-			Time:    at(3 * time.Second),
+			Time:    timeAt(3 * time.Second),
 			Type:    apply.Failing,
 			Object:  &broken,
 			File:    "broken.yaml",
@@ -111,7 +111,7 @@ func TestProgressOfAnUpdate(t *testing.T) {
 	}
 	model := progress.New(plan)
 	model.State(state)
-	model.At(at(5 * time.Second))
+	model.At(timeAt(5 * time.Second))
 	if diff := cmp.Diff(want, model.Progress()); diff != "" {
 		t.Error(diff)
 	}

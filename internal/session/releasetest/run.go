@@ -76,14 +76,14 @@ func (r *runner) run(ctx context.Context, m *payload.Manifest) Result {
 // create deletes the object of an earlier run of a test, and creates the test.
 func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, error) {
 	id := m.ID()
-	in, err := r.cluster.FindKind(ctx, id.GroupKind())
+	resource, err := r.cluster.FindKind(ctx, id.GroupKind())
 	if err != nil {
 		return nil, err
 	}
 	if id.Namespace == "" {
 		return nil, errors.New("no namespace: add one to its manifest")
 	}
-	if err := r.deleteEarlier(ctx, in, m); err != nil {
+	if err := r.deleteEarlier(ctx, resource, m); err != nil {
 		return nil, err
 	}
 	object := m.Object().DeepCopy()
@@ -96,11 +96,11 @@ func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, er
 	// If an interruption ended the request, the test might exist without being reported.
 	requests, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
-	created, err := r.cluster.Create(requests, in, object, 0)
+	created, err := r.cluster.Create(requests, resource, object, 0)
 	if err != nil {
 		return nil, fmt.Errorf("create it: %w", err)
 	}
-	return &liveTest{in, created.Object, &diagnosis.Diagnoser{Cluster: r.cluster}, containersOf(object)}, nil
+	return &liveTest{resource, created.Object, &diagnosis.Diagnoser{Cluster: r.cluster}, containersOf(object)}, nil
 }
 
 // requestTimeout bounds a request that an interruption does not end.
@@ -109,25 +109,25 @@ const requestTimeout = 20 * time.Second
 // deleteEarlier deletes the object of an earlier run of a test, or the object that the release had applied before it
 // became a test, and waits until the object is deleted. It returns an error for an object that the release does not
 // own.
-func (r *runner) deleteEarlier(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {
+func (r *runner) deleteEarlier(ctx context.Context, resource cluster.Resource, m *payload.Manifest) error {
 	id := m.ID()
-	found, err := r.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
+	found, err := r.cluster.GetMetadata(ctx, resource, id.Namespace, id.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	head := objectmeta.Of(in, found)
+	head := objectmeta.Of(resource, found)
 	if head.Object().GetLabels()[objectmeta.TestLabel] != r.release && !head.IsOf(r.release) {
 		return fmt.Errorf("an object of this name exists that release %s does not own: delete it, or rename the test",
 			r.release)
 	}
-	if err := r.delete(ctx, in, id.Namespace, id.Name, head.UID); err != nil {
+	if err := r.delete(ctx, resource, id.Namespace, id.Name, head.UID); err != nil {
 		return fmt.Errorf("delete the object of an earlier run: %w", err)
 	}
 	isDeleted := func(object *unstructured.Unstructured) bool { return object == nil || object.GetUID() != head.UID }
-	if _, err := objectwatch.Await(ctx, r.cluster.In(in, id.Namespace), id.Name, isDeleted); err != nil {
+	if _, err := objectwatch.Await(ctx, r.cluster.In(resource, id.Namespace), id.Name, isDeleted); err != nil {
 		return fmt.Errorf("wait until the object of an earlier run is deleted: %w", err)
 	}
 	return nil
@@ -280,8 +280,8 @@ func (r *runner) clear(ctx context.Context, test *liveTest, m *payload.Manifest,
 	result.IsLeft = false
 }
 
-func (r *runner) delete(ctx context.Context, in cluster.Resource, namespace, name string, uid types.UID) error {
-	err := r.cluster.Delete(ctx, in, namespace, name, uid)
+func (r *runner) delete(ctx context.Context, resource cluster.Resource, namespace, name string, uid types.UID) error {
+	err := r.cluster.Delete(ctx, resource, namespace, name, uid)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted already, or replaced
 		return nil
 	}

@@ -100,34 +100,11 @@ func cleanJob(job *unstructured.Unstructured) {
 	}
 }
 
-// ranks are the kinds that others need, the first first.
-var ranks = []string{
-	kinds.Namespace.Kind, kinds.CustomResourceDefinition.Kind, "PriorityClass", "StorageClass", "IngressClass",
-	"RuntimeClass", "ResourceQuota", "LimitRange",
-	"ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding",
-	"PersistentVolumeClaim", "Service",
-}
-
-// lastRanks are the kinds that hold up others.
-var lastRanks = []string{
-	"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-	"MutatingAdmissionPolicyBinding",
-}
-
-// inOrder orders objects so that they can be created one after the other.
+// inOrder orders objects so that they can be created one after the other, in the reverse order of deletion.
 func inOrder(a, b *unstructured.Unstructured) int {
 	return cmp.Or(
-		cmp.Compare(rank(a), rank(b)), cmp.Compare(a.GetKind(), b.GetKind()),
-		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()),
+		cmp.Compare(kinds.StageOf(b.GroupVersionKind().GroupKind()), kinds.StageOf(a.GroupVersionKind().GroupKind())),
+		cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetNamespace(), b.GetNamespace()),
+		cmp.Compare(a.GetName(), b.GetName()),
 	)
-}
-
-func rank(object *unstructured.Unstructured) int {
-	if i := slices.Index(lastRanks, object.GetKind()); i >= 0 {
-		return len(ranks) + 1 + i
-	}
-	if i := slices.Index(ranks, object.GetKind()); i >= 0 {
-		return i
-	}
-	return len(ranks)
 }

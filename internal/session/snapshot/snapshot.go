@@ -188,8 +188,8 @@ func (t *taker) list(ctx context.Context, kind schema.GroupKind, namespace,
 func (t *taker) takeWebhooks(ctx context.Context, groupKinds map[schema.GroupKind]bool) {
 	resources := map[schema.GroupResource]bool{}
 	for kind := range groupKinds {
-		if in, err := t.cluster.FindKind(ctx, kind); err == nil {
-			resources[in.GroupVersionResource.GroupResource()] = true
+		if resource, err := t.cluster.FindKind(ctx, kind); err == nil {
+			resources[resource.GroupVersionResource.GroupResource()] = true
 		}
 	}
 	for _, kind := range []schema.GroupKind{kinds.ValidatingWebhookConfiguration, kinds.MutatingWebhookConfiguration} {

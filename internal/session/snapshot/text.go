@@ -34,8 +34,8 @@ func (s *Snapshot) Write(out io.Writer) error {
 }
 
 // Read reads a snapshot.
-func Read(in io.Reader) (*Snapshot, error) {
-	decoder := utilyaml.NewYAMLToJSONDecoder(in)
+func Read(reader io.Reader) (*Snapshot, error) {
+	decoder := utilyaml.NewYAMLToJSONDecoder(reader)
 	s := &Snapshot{}
 	if err := decoder.Decode(&s.Head); err != nil || s.APIVersion != headVersion || s.Kind != headKind {
 		return nil, fmt.Errorf("not a snapshot: the first document of a snapshot has kind %s of %s; \"runlevel "+

@@ -93,7 +93,7 @@ func (r *Reader) addClusterVersion(ctx context.Context, s *Status) {
 	if s.Release != payload.DefaultName {
 		return
 	}
-	of, err := why.ReadClusterVersion(ctx, r.Cluster)
+	version, err := why.ReadClusterVersion(ctx, r.Cluster)
 	if apierrors.IsNotFound(err) {
 		return
 	}
@@ -101,19 +101,19 @@ func (r *Reader) addClusterVersion(ctx context.Context, s *Status) {
 		s.notKnown("the status of the ClusterVersion", err)
 		return
 	}
-	s.setVersion(of)
+	s.setVersion(version)
 	r.addEvents(ctx, s)
 }
 
 // setVersion sets the status of the ClusterVersion and, if there is no record, the version of the release.
-func (s *Status) setVersion(of *configv1.ClusterVersion) {
+func (s *Status) setVersion(version *configv1.ClusterVersion) {
 	s.ClusterVersion = &VersionStatus{
-		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image,
-		Conditions: conditionsOf(of.Status.Conditions), Updates: updatesOf(of.Status),
+		Version: version.Status.Desired.Version, Image: version.Status.Desired.Image,
+		Conditions: conditionsOf(version.Status.Conditions), Updates: updatesOf(version.Status),
 	}
-	if desired := of.Spec.DesiredUpdate; desired != nil &&
-		(desired.Image != "" && desired.Image != of.Status.Desired.Image ||
-			desired.Image == "" && desired.Version != of.Status.Desired.Version) {
+	if desired := version.Spec.DesiredUpdate; desired != nil &&
+		(desired.Image != "" && desired.Image != version.Status.Desired.Image ||
+			desired.Image == "" && desired.Version != version.Status.Desired.Version) {
 		s.ClusterVersion.Requested = cmp.Or(desired.Version, desired.Image)
 	}
 	for _, condition := range s.ClusterVersion.Conditions {
@@ -127,12 +127,12 @@ func (s *Status) setVersion(of *configv1.ClusterVersion) {
 			})
 		}
 	}
-	if s.History != nil || s.Lost != nil || len(of.Status.History) == 0 {
+	if s.History != nil || s.Lost != nil || len(version.Status.History) == 0 {
 		return
 	}
-	newest := of.Status.History[0]
+	newest := version.Status.History[0]
 	s.State, s.Version = record.UpdateState(newest.State), newest.Version
-	for _, earlier := range of.Status.History[1:] {
+	for _, earlier := range version.Status.History[1:] {
 		if earlier.State == configv1.CompletedUpdate {
 			s.Previous = earlier.Version
 			break
@@ -167,12 +167,17 @@ func (r *Reader) addEvents(ctx context.Context, s *Status) {
 		if !slices.Contains([]string{metav1.NamespaceDefault, r.Namespace, openShiftNamespace}, event.Namespace) {
 			continue // an administrator of that namespace may have created it
 		}
-		at := event.LastTimestamp.Time
-		if at.IsZero() {
-			at = event.EventTime.Time
+		eventTime := event.LastTimestamp.Time
+		if eventTime.IsZero() {
+			eventTime = event.EventTime.Time
 		}
 		s.Events = append(s.Events,
-			Event{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
+			Event{
+				Time:    eventTime.UTC(),
+				Reason:  event.Reason,
+				Message: event.Message,
+				Warning: event.Type == "Warning",
+			})
 	}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return b.Time.Compare(a.Time) })
 	s.Events = s.Events[:min(mostEvents, len(s.Events))]
@@ -184,22 +189,22 @@ func (r *Reader) addOperators(ctx context.Context, s *Status) {
 	found, err := r.Cluster.List(ctx, kinds.ClusterOperator, "", "")
 	s.notKnown("the status of the ClusterOperators", err)
 	for _, item := range found {
-		of := &configv1.ClusterOperator{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, of); err != nil {
+		operator := &configv1.ClusterOperator{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, operator); err != nil {
 			s.notKnown("the status of ClusterOperator "+item.GetName(), err)
 			continue
 		}
-		if owner := of.Labels[objectmeta.ReleaseLabel]; cmp.Or(owner, payload.DefaultName) == s.Release {
-			s.addOperator(of)
+		if owner := operator.Labels[objectmeta.ReleaseLabel]; cmp.Or(owner, payload.DefaultName) == s.Release {
+			s.addOperator(operator)
 		}
 	}
 	slices.SortStableFunc(s.Operators, func(a, b OperatorStatus) int { return cmp.Compare(a.rank(), b.rank()) })
 }
 
 // addOperator adds a ClusterOperator, unless it is healthy.
-func (s *Status) addOperator(of *configv1.ClusterOperator) {
-	shown := OperatorStatus{Name: of.Name, Conditions: conditionsOf(of.Status.Conditions)}
-	for _, version := range of.Status.Versions {
+func (s *Status) addOperator(operator *configv1.ClusterOperator) {
+	shown := OperatorStatus{Name: operator.Name, Conditions: conditionsOf(operator.Status.Conditions)}
+	for _, version := range operator.Status.Versions {
 		if version.Name == "operator" {
 			shown.Version = version.Version
 		}

@@ -65,8 +65,8 @@ type inspector struct {
 
 // Inspect writes the state of the releases of the cluster into a folder. Its error means that the folder is not
 // complete.
-func (r *Reader) Inspect(ctx context.Context, of Inspection) (*InspectReport, error) {
-	i := &inspector{Reader: r, of: of, report: InspectReport{Folder: of.Folder, Files: []InspectedFile{}}}
+func (r *Reader) Inspect(ctx context.Context, options Inspection) (*InspectReport, error) {
+	i := &inspector{Reader: r, of: options, report: InspectReport{Folder: options.Folder, Files: []InspectedFile{}}}
 	// of events on cluster-scoped objects
 	i.namespaces = map[string]bool{i.Namespace: true, metav1.NamespaceDefault: true}
 	for _, step := range []struct {
@@ -184,9 +184,9 @@ func (i *inspector) objects(ctx context.Context, folder, release string) {
 	}
 	var lines []string
 	for _, kind := range known.GroupKinds() {
-		in, err := i.Cluster.FindKind(ctx, kind)
+		resource, err := i.Cluster.FindKind(ctx, kind)
 		if err == nil {
-			err = i.Cluster.EachMetadata(ctx, in, "",
+			err = i.Cluster.EachMetadata(ctx, resource, "",
 				metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release},
 				func(m *metav1.PartialObjectMetadata) {
 					lines = append(lines, objectLine(kind, m))

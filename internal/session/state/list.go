@@ -71,11 +71,11 @@ func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 	}
 	found, unread := []ListedRelease{}, []error(nil)
 	for _, namespace := range namespaces {
-		in := &Reader{Cluster: r.Cluster, Namespace: namespace, Applied: r.Applied}
-		records, err := in.Records(ctx, "")
+		reader := &Reader{Cluster: r.Cluster, Namespace: namespace, Applied: r.Applied}
+		records, err := reader.Records(ctx, "")
 		unread = append(unread, err)
 		for _, known := range records {
-			found = append(found, in.listed(ctx, known))
+			found = append(found, reader.listed(ctx, known))
 		}
 	}
 	lost, err := r.FindLost(ctx, "")

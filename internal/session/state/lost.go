@@ -146,20 +146,20 @@ func (r *Reader) explainUnrecorded(ctx context.Context, name, unread string) (*w
 func (r *Reader) addLost(ctx context.Context, s *Status, name string) {
 	lost, err := r.FindLost(ctx, name)
 	s.notKnown("whether objects of the release are on the cluster", err)
-	at := slices.IndexFunc(lost, func(l UnrecordedRelease) bool { return l.Name == s.Release })
-	if at < 0 && len(lost) == 1 {
-		at = 0
+	index := slices.IndexFunc(lost, func(l UnrecordedRelease) bool { return l.Name == s.Release })
+	if index < 0 && len(lost) == 1 {
+		index = 0
 	}
 	for i, release := range lost {
-		if i != at {
+		if i != index {
 			s.Others = append(s.Others, release.Name)
 		}
 	}
-	if at < 0 {
+	if index < 0 {
 		return
 	}
-	s.Lost, s.Release = &lost[at], lost[at].Name
-	if newest := lost[at].newest; newest != nil {
+	s.Lost, s.Release = &lost[index], lost[index].Name
+	if newest := lost[index].newest; newest != nil {
 		s.State, s.Version = newest.State, newest.Version
 	}
 	s.addMessage("%s", s.Lost)

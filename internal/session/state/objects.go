@@ -95,9 +95,9 @@ func (r *Reader) AddOwners(ctx context.Context, list *ObjectList) error {
 		}
 	}
 	for _, kind := range existing {
-		in, err := r.Cluster.FindKind(ctx, kind)
+		resource, err := r.Cluster.FindKind(ctx, kind)
 		if err == nil {
-			err = r.Cluster.EachMetadata(ctx, in, "",
+			err = r.Cluster.EachMetadata(ctx, resource, "",
 				metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + list.Release},
 				func(m *metav1.PartialObjectMetadata) {
 					if i, isShown := indexes[kinds.NewID(kind, m.Namespace, m.Name)]; isShown {

@@ -179,15 +179,15 @@ func choose(records []*record.Record, name string) (*record.Record, []string, er
 	for _, item := range records {
 		names = append(names, item.Release)
 	}
-	at := slices.Index(names, name)
+	index := slices.Index(names, name)
 	switch {
-	case at >= 0:
+	case index >= 0:
 	case len(records) == 0:
 		return nil, nil, nil
 	case len(records) == 1:
-		at = 0
+		index = 0
 	default:
 		return nil, nil, &SeveralError{names}
 	}
-	return records[at], slices.Delete(names, at, at+1), nil
+	return records[index], slices.Delete(names, index, index+1), nil
 }

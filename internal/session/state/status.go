@@ -30,7 +30,7 @@ type Status struct {
 	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not ready, the most severe first
 	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
 	Deletes     []PendingDelete    `json:"deletes,omitempty"`
-	// what blocks the next minor version, or the requested one
+	// gates that block the next minor version, or the requested one
 	Gates     []Gate            `json:"gates,omitempty"`
 	Lock      *LockStatus       `json:"lock,omitempty"`      // absent while the lock is free
 	NotKept   *why.NotKept      `json:"notKept,omitempty"`   // why no process keeps it in place, though one should

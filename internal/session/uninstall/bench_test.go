@@ -79,10 +79,10 @@ func deleteBare(s shop) {
 		}
 		err := wait.PollUntilContextTimeout(s.Context(), 50*time.Millisecond, patience, true,
 			func(ctx context.Context) (bool, error) {
-				left, err := inventory.Take(ctx, c, scopes, func(release string, _ kinds.ID) bool {
+				remaining, err := inventory.Take(ctx, c, scopes, func(release string, _ kinds.ID) bool {
 					return release == s.name
 				})
-				return err == nil && len(left.Of(s.name)) == 0, err
+				return err == nil && len(remaining.Of(s.name)) == 0, err
 			})
 		if err != nil {
 			s.Fatal(err)

@@ -141,9 +141,9 @@ func (s shop) remaining() []string {
 		s.Fatal(err)
 	}
 	var scopes []inventory.Scope
-	for _, in := range all {
-		if slices.Contains(in.Verbs, "list") && slices.Contains(in.Verbs, "delete") {
-			scopes = append(scopes, inventory.Scope{Kind: in.GroupKind()})
+	for _, resource := range all {
+		if slices.Contains(resource.Verbs, "list") && slices.Contains(resource.Verbs, "delete") {
+			scopes = append(scopes, inventory.Scope{Kind: resource.GroupKind()})
 		}
 	}
 	found, err := inventory.Take(s.Context(), c, scopes, func(release string, _ kinds.ID) bool {
@@ -198,12 +198,12 @@ func (s shop) kept(report *uninstall.Report) []string {
 func (s shop) patch(id kinds.ID, patch string) {
 	s.Helper()
 	c := sandboxtest.Connect(s, test.Sandbox(s).Config)
-	in, err := c.FindKind(s.Context(), id.GroupKind())
+	resource, err := c.FindKind(s.Context(), id.GroupKind())
 	if err != nil {
 		s.Fatal(err)
 	}
 	options := metav1.PatchOptions{FieldManager: "another"}
-	if _, err := c.In(in, s.name).Patch(s.Context(), id.Name, types.MergePatchType, []byte(patch),
+	if _, err := c.In(resource, s.name).Patch(s.Context(), id.Name, types.MergePatchType, []byte(patch),
 		options); err != nil && !apierrors.IsNotFound(err) {
 		s.Fatal(err)
 	}
@@ -215,8 +215,8 @@ func (s shop) hold(id kinds.ID) {
 	s.patch(id, `{"metadata": {"finalizers": ["example.com/hold"]}}`)
 	s.Cleanup(func() {
 		c := sandboxtest.Connect(s, test.Sandbox(s).Config)
-		if in, err := c.FindKind(context.Background(), id.GroupKind()); err == nil {
-			_, _ = c.In(in, s.name).Patch(context.Background(), id.Name, types.MergePatchType,
+		if resource, err := c.FindKind(context.Background(), id.GroupKind()); err == nil {
+			_, _ = c.In(resource, s.name).Patch(context.Background(), id.Name, types.MergePatchType,
 				[]byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
 		}
 	})

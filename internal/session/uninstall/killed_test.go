@@ -156,7 +156,7 @@ func killAndRepeat(t *testing.T, k int, isDone bool) {
 	if report := s.uninstall(); report.Err != nil && !s.isForgotten() {
 		t.Errorf("the second run: %v", report.Err)
 	}
-	if left := s.remaining(); len(left) > 0 || !s.isForgotten() {
-		t.Errorf("left: %v, forgotten: %t", left, s.isForgotten())
+	if existing := s.remaining(); len(existing) > 0 || !s.isForgotten() {
+		t.Errorf("left: %v, forgotten: %t", existing, s.isForgotten())
 	}
 }

@@ -76,20 +76,21 @@ func (l *looker) tests(ctx context.Context, kindsToList []schema.GroupKind) []ob
 	var found []objectmeta.LiveMetadata
 	options := metav1.ListOptions{LabelSelector: objectmeta.TestLabel + "=" + l.options.Release}
 	for _, kind := range testKinds {
-		in, err := l.cluster.FindKind(ctx, kind)
+		resource, err := l.cluster.FindKind(ctx, kind)
 		if err != nil || !slices.Contains(kindsToList, kind) {
 			continue
 		}
 		add := func(object *metav1.PartialObjectMetadata) {
-			head := objectmeta.Of(in, object)
+			head := objectmeta.Of(resource, object)
 			head.Release = l.options.Release
 			found = append(found, head)
 		}
-		if err := l.cluster.EachMetadata(ctx, in, metav1.NamespaceAll, options, add); !apierrors.IsForbidden(err) {
+		if err := l.cluster.EachMetadata(ctx, resource, metav1.NamespaceAll, options,
+			add); !apierrors.IsForbidden(err) {
 			continue
 		}
 		for _, namespace := range l.options.In {
-			_ = l.cluster.EachMetadata(ctx, in, namespace, options, add)
+			_ = l.cluster.EachMetadata(ctx, resource, namespace, options, add)
 		}
 	}
 	return found
@@ -124,20 +125,20 @@ func (l *looker) checkListed(live *inventory.Inventory) error {
 
 // read returns the metadata of an object; nil if the object does not exist.
 func (l *looker) read(ctx context.Context, id kinds.ID) (*objectmeta.LiveMetadata, error) {
-	in, err := l.cluster.FindOrGone(ctx, id.GroupKind())
+	resource, err := l.cluster.FindOrGone(ctx, id.GroupKind())
 	if errors.Is(err, cluster.ErrNotServed) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	found, err := l.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
+	found, err := l.cluster.GetMetadata(ctx, resource, id.Namespace, id.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	head := objectmeta.Of(in, found)
+	head := objectmeta.Of(resource, found)
 	return &head, nil
 }

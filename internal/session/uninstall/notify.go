@@ -32,8 +32,9 @@ func (r *remover) notifyEnd(ctx context.Context) {
 	}
 	if r.report.Err != nil {
 		event.Outcome, event.Reason, event.Message = notify.Failed, r.report.Reason, r.report.Error
-		for _, left := range r.report.Left {
-			event.Failures = append(event.Failures, record.ObjectFailure{ID: left.Object, Message: left.Message})
+		for _, remaining := range r.report.Left {
+			event.Failures = append(event.Failures,
+				record.ObjectFailure{ID: remaining.Object, Message: remaining.Message})
 		}
 		if event.More = max(len(event.Failures)-mostFailures, 0); event.More > 0 {
 			event.Failures = event.Failures[:mostFailures]

@@ -45,14 +45,14 @@ func (r *remover) findPodOwners(ctx context.Context) podOwners {
 // listed: they are not the release's.
 func (r *remover) ownedBy(ctx context.Context, kind schema.GroupKind, namespace string,
 	owners map[types.UID]bool) []objectmeta.LiveMetadata {
-	in, err := r.cluster.FindKind(ctx, kind)
+	resource, err := r.cluster.FindKind(ctx, kind)
 	if err != nil {
 		return nil
 	}
 	var found []objectmeta.LiveMetadata
-	_ = r.cluster.EachMetadata(ctx, in, namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
+	_ = r.cluster.EachMetadata(ctx, resource, namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
 		if slices.ContainsFunc(m.OwnerReferences, func(owner metav1.OwnerReference) bool { return owners[owner.UID] }) {
-			found = append(found, objectmeta.Of(in, m))
+			found = append(found, objectmeta.Of(resource, m))
 		}
 	})
 	return found
@@ -81,10 +81,10 @@ func (r *remover) awaitPods(ctx context.Context, owners podOwners) error {
 
 // reportPods reports why one of the pods still exists, and how many others do.
 func (r *remover) reportPods(ctx context.Context, pods []objectmeta.LiveMetadata) {
-	for _, left := range r.describe(ctx, pods[:1]) {
+	for _, remaining := range r.describe(ctx, pods[:1]) {
 		if len(pods) > 1 {
-			left.Message += "; " + printable.Count(len(pods)-1, "more pod")
+			remaining.Message += "; " + printable.Count(len(pods)-1, "more pod")
 		}
-		r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: left.Message})
+		r.emit(Event{Type: ObjectWaiting, Object: remaining.Object, Message: remaining.Message})
 	}
 }

@@ -220,10 +220,10 @@ func isFinal(err error) bool {
 
 // reportWaits reports why objects of the stage still exist, and records how many do.
 func (r *remover) reportWaits(ctx context.Context) error {
-	for _, left := range r.describe(ctx, r.current) {
-		if r.described[left.Object] != left.Message {
-			r.described[left.Object] = left.Message
-			r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: left.Message})
+	for _, remaining := range r.describe(ctx, r.current) {
+		if r.described[remaining.Object] != remaining.Message {
+			r.described[remaining.Object] = remaining.Message
+			r.emit(Event{Type: ObjectWaiting, Object: remaining.Object, Message: remaining.Message})
 		}
 	}
 	if r.hold == nil {
@@ -250,15 +250,15 @@ func (r *remover) describe(ctx context.Context, objects []objectmeta.LiveMetadat
 			described[i].Message = observation.DescribeSince()
 		}
 	})
-	return slices.DeleteFunc(described, func(left LeftObject) bool { return left.Message == "" })
+	return slices.DeleteFunc(described, func(remaining LeftObject) bool { return remaining.Message == "" })
 }
 
 // describeLeft reports the objects that still exist: those of the current stage with their states.
 func (r *remover) describeLeft(ctx context.Context) {
 	r.report.Left = r.describe(ctx, r.current)
 	known := map[kinds.ID]bool{}
-	for _, left := range r.report.Left {
-		known[left.Object] = true
+	for _, remaining := range r.report.Left {
+		known[remaining.Object] = true
 	}
 	for _, head := range r.plan.Objects() {
 		isDeleted := slices.ContainsFunc(r.deleted, func(deleted objectmeta.LiveMetadata) bool {

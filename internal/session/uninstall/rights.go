@@ -55,7 +55,7 @@ type place struct {
 // rights returns the rights that the uninstall needs: on the objects, on the record, and on the Lease.
 func (l *looker) rights(p *Plan) []precondition.NamedRight {
 	var all []precondition.NamedRight
-	at := map[place]int{}
+	indexes := map[place]int{}
 	for _, head := range p.Objects() {
 		right := precondition.Right{
 			Verb:      "delete",
@@ -63,11 +63,11 @@ func (l *looker) rights(p *Plan) []precondition.NamedRight {
 			Namespace: head.ID.Namespace,
 		}
 		key := place{right.Resource, right.Namespace}
-		if i, isKnown := at[key]; isKnown {
+		if i, isKnown := indexes[key]; isKnown {
 			all[i].Names = append(all[i].Names, head.ID.Name)
 			continue
 		}
-		at[key] = len(all)
+		indexes[key] = len(all)
 		all = append(all, precondition.NamedRight{Right: right, Names: []string{head.ID.Name}})
 	}
 	for _, resource := range []schema.GroupResource{{Resource: "configmaps"},

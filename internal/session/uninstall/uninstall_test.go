@@ -103,8 +103,8 @@ func TestWhatNeedsOthersGoesFirst(t *testing.T) {
 	if diff := cmp.Diff(want, log.sent); diff != "" {
 		t.Errorf("deletes (-want +got):\n%s", diff)
 	}
-	if left := s.remaining(); len(left) > 0 || !s.isForgotten() {
-		t.Errorf("left: %v, forgotten: %t", left, s.isForgotten())
+	if existing := s.remaining(); len(existing) > 0 || !s.isForgotten() {
+		t.Errorf("left: %v, forgotten: %t", existing, s.isForgotten())
 	}
 	if len(report.Deleted) != 11 || len(report.Kept) > 0 {
 		t.Errorf("deleted %v, kept %v", report.Deleted, report.Kept)
@@ -203,8 +203,8 @@ func TestAHeldObject(t *testing.T) {
 	}
 	s.unhold(configOne)
 	s.mustUninstall()
-	if left := s.remaining(); len(left) > 0 || !s.isForgotten() {
-		t.Errorf("left: %v, forgotten: %t", left, s.isForgotten())
+	if existing := s.remaining(); len(existing) > 0 || !s.isForgotten() {
+		t.Errorf("left: %v, forgotten: %t", existing, s.isForgotten())
 	}
 }
 
@@ -314,10 +314,10 @@ func TestPodsHaveTheirConfigurationToTheEnd(t *testing.T) {
 	if report.Err == nil || len(report.Left) == 0 || report.Left[0].Object.Name != pod.Name {
 		t.Errorf("%v, left: %+v", report.Err, report.Left)
 	}
-	left := strings.Join(s.remaining(), ", ")
-	if strings.Contains(left, "Deployment") || !strings.Contains(left, "ConfigMap NS/one") ||
-		!strings.Contains(left, "RoleBinding NS/web") {
-		t.Errorf("remaining: %s", left)
+	existing := strings.Join(s.remaining(), ", ")
+	if strings.Contains(existing, "Deployment") || !strings.Contains(existing, "ConfigMap NS/one") ||
+		!strings.Contains(existing, "RoleBinding NS/web") {
+		t.Errorf("remaining: %s", existing)
 	}
 	s.unhold(pod)
 	s.mustUninstall()
@@ -337,11 +337,11 @@ func TestARefusedDelete(t *testing.T) {
 	} {
 		object := sandboxtest.ParseObject(t, strings.ReplaceAll(manifest, "NS", s.name))
 		made := sandboxtest.ApplyObject(t, c, object)
-		in, err := c.FindKind(t.Context(), made.Object.GroupVersionKind().GroupKind())
+		resource, err := c.FindKind(t.Context(), made.Object.GroupVersionKind().GroupKind())
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = c.Delete(context.Background(), in, "", s.name, made.Object.GetUID()) })
+		t.Cleanup(func() { _ = c.Delete(context.Background(), resource, "", s.name, made.Object.GetUID()) })
 	}
 	dryRun := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	sandboxtest.Eventually(t, "the policy is not enforced", func(ctx context.Context) bool {
