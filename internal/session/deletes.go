@@ -48,18 +48,18 @@ func (r *run) deletesToRecord(ctx context.Context, tombstones []kinds.ID, now me
 // not over then.
 func (r *run) hasUnsentDeletes() bool {
 	return slices.ContainsFunc(r.outcome.Deletes, func(item precondition.Delete) bool {
-		return item.Seen.State == tombstone.Present && hasManifest(r, item.ID, true)
+		return item.Seen.State == tombstone.Present && r.hasManifest(item.ID, true)
 	})
 }
 
 // isFinished reports whether a delete is finished: the object is gone, or it exists, is not terminating, and the
 // payload has it again.
-func isFinished(r *run, item precondition.Delete) bool {
+func (r *run) isFinished(item precondition.Delete) bool {
 	switch item.Seen.State {
 	case tombstone.Absent:
 		return true
 	case tombstone.Reappeared, tombstone.Present:
-		return hasManifest(r, item.ID, false)
+		return r.hasManifest(item.ID, false)
 	default:
 		return false
 	}
@@ -68,11 +68,11 @@ func isFinished(r *run, item precondition.Delete) bool {
 // isNotPending reports whether a delete is not to be reported as pending: it is finished, or this apply was to send it
 // and has not reached it.
 func (r *run) isNotPending(item precondition.Delete) bool {
-	return isFinished(r, item) || !item.WasSent() && hasManifest(r, item.ID, true)
+	return r.isFinished(item) || !item.WasSent() && r.hasManifest(item.ID, true)
 }
 
 // hasManifest reports whether the payload has an object, or its tombstone.
-func hasManifest(r *run, id kinds.ID, isTombstone bool) bool {
+func (r *run) hasManifest(id kinds.ID, isTombstone bool) bool {
 	return slices.ContainsFunc(r.payload.Manifests, func(m *payload.Manifest) bool {
 		return m.IsTombstone() == isTombstone && m.ID() == id
 	})
@@ -81,7 +81,7 @@ func hasManifest(r *run, id kinds.ID, isTombstone bool) bool {
 // recordGone writes a Kubernetes event for each object that is gone by now, whatever version has deleted it.
 func (r *run) recordGone(ctx context.Context) {
 	for _, item := range r.outcome.Deletes {
-		if !isFinished(r, item) || item.UID == "" || item.Seen.State == tombstone.Present {
+		if !r.isFinished(item) || item.UID == "" || item.Seen.State == tombstone.Present {
 			continue // it was never seen, or was never gone
 		}
 		if err := cluster.RecordEvent(ctx, r.cluster,
@@ -94,7 +94,7 @@ func (r *run) recordGone(ctx context.Context) {
 // forgetFinished removes finished deletes from the record.
 func (r *run) forgetFinished(known *record.Record) {
 	for _, item := range r.outcome.Deletes {
-		if isFinished(r, item) {
+		if r.isFinished(item) {
 			known.ForgetDelete(item.ID, item.UID)
 		}
 	}

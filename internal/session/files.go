@@ -22,102 +22,102 @@ type FileOptions struct {
 
 func (o FileOptions) most() int { return cmp.Or(o.HistoryMax, DefaultHistoryMax) }
 
-// keptCopies are the copies of the release on the cluster, before this apply.
-type keptCopies struct {
+// fileCopies are the copies of the release's files on the cluster, before this apply.
+type fileCopies struct {
 	store    files.Store
 	stored   []files.Copy    // the newest first
 	needed   map[string]bool // by digest
-	dropped  map[string]bool
-	most     int
+	recorded map[string]bool // by digest, before this apply
+	most     int             // how many versions are needed
 	warnings []string
 }
 
-// listCopies reads which copies of a release are on the cluster, if there may be some, or its apply is to write one.
-func listCopies(ctx context.Context, r *run) *keptCopies {
-	k := &keptCopies{store: files.Store{
-		Cluster:   r.cluster,
-		Namespace: r.options.Namespace,
-		Release:   r.payload.Name,
-	}}
+// listCopies lists the copies of the release on the cluster, if there may be some, or the apply is to write one.
+func (r *run) listCopies(ctx context.Context) *fileCopies {
+	store := files.Store{Cluster: r.cluster, Namespace: r.options.Namespace, Release: r.payload.Name}
+	c := &fileCopies{store: store}
 	if r.options.Files.Packed == nil && len(filesOf(r.record)) == 0 {
-		return k
+		return c
 	}
 	var err error
-	if k.stored, err = k.store.List(ctx); err != nil {
-		k.warnings = append(k.warnings, err.Error())
+	if c.stored, err = c.store.List(ctx); err != nil {
+		c.warnings = append(c.warnings, err.Error())
 	}
-	return k
+	return c
 }
 
-// nextRevision returns the number after those of all copies: a record that was lost does not know them.
-func (k *keptCopies) nextRevision() int {
+// nextRevision returns the number after those of all copies: a record that was lost does not have them.
+func (c *fileCopies) nextRevision() int {
 	next := 0
-	for _, of := range k.stored {
-		next = max(next, of.Revision+1)
+	for _, stored := range c.stored {
+		next = max(next, stored.Revision+1)
 	}
 	return next
 }
 
-// write writes the files of the version that is applied, unless the cluster has them, and returns what the record is to
-// know of the copy. A failure costs the copy only.
-func (k *keptCopies) write(ctx context.Context, r *run) *record.KeptFiles {
-	o, known := r.options.Files, r.record
+// storeFiles stores the files of the version that is applied, unless the cluster has them, and returns the entry for
+// the record. If they can't be stored, the apply continues with a warning.
+func (r *run) storeFiles(ctx context.Context, c *fileCopies) *record.KeptFiles {
+	packed := r.options.Files.Packed
 	switch {
-	case o.Packed == nil && o.NotKept == "":
+	case packed == nil && r.options.Files.NotKept == "":
 		return nil
-	case o.Packed == nil:
-		return &record.KeptFiles{NotKept: o.NotKept}
-	case len(k.warnings) > 0:
-		return &record.KeptFiles{NotKept: k.warnings[0]}
+	case packed == nil:
+		return &record.KeptFiles{NotKept: r.options.Files.NotKept}
+	case len(c.warnings) > 0:
+		return &record.KeptFiles{NotKept: c.warnings[0]}
 	}
-	for _, entry := range known.History {
-		isStored := func(of files.Copy) bool {
-			return of.Digest == o.Packed.Digest && of.IsComplete() && slices.Equal(of.Pieces, entry.Files.Pieces)
-		}
-		if entry.Files != nil && entry.Files.Digest == o.Packed.Digest && slices.ContainsFunc(k.stored, isStored) {
+	for _, entry := range r.record.History {
+		if entry.Files != nil && entry.Files.Digest == packed.Digest && c.has(entry.Files) {
 			return &record.KeptFiles{Digest: entry.Files.Digest, Pieces: entry.Files.Pieces}
 		}
 	}
-	revision := max(k.nextRevision(), known.LastRevision+1)
-	if newest := known.Newest(); r.outcome.IsSame &&
-		(r.outcome.Mode == graph.Reconcile || newest.State == record.Partial) {
-		revision = newest.Revision // which goes on
+	revision := max(c.nextRevision(), r.record.LastRevision+1)
+	newest := r.record.Newest()
+	if r.outcome.IsSame && (r.outcome.Mode == graph.Reconcile || newest.State == record.Partial) {
+		revision = newest.Revision // the apply continues it
 	}
-	pieces, err := k.store.Write(ctx, o.Packed, r.payload.Version, revision)
+	pieces, err := c.store.Write(ctx, packed, r.payload.Version, revision)
 	if err != nil {
-		k.warnings = append(k.warnings, err.Error())
+		c.warnings = append(c.warnings, err.Error())
 		return &record.KeptFiles{NotKept: err.Error()}
 	}
-	return &record.KeptFiles{Digest: o.Packed.Digest, Pieces: pieces}
+	return &record.KeptFiles{Digest: packed.Digest, Pieces: pieces}
 }
 
-// sort decides which copies are needed, by the record with the version that is applied.
-func (k *keptCopies) sort(known *record.Record, most int) {
-	k.dropped, k.most = filesOf(known), most
-	k.needed = known.History.KeepFiles(most)
+// has reports whether the cluster has all pieces of a copy.
+func (c *fileCopies) has(kept *record.KeptFiles) bool {
+	return slices.ContainsFunc(c.stored, func(stored files.Copy) bool {
+		return stored.Digest == kept.Digest && stored.IsComplete() && slices.Equal(stored.Pieces, kept.Pieces)
+	})
 }
 
-// collect removes the copies that are not needed, and returns the warnings. Copies that the record does not know,
-// because it was lost, stay as long as there are no more than are kept.
-func (k *keptCopies) collect(ctx context.Context) []string {
-	left := k.most - len(k.needed)
-	for _, of := range k.stored {
-		if k.needed[of.Digest] {
+// markNeeded marks the copies that are needed, by the record with the version that is applied.
+func (c *fileCopies) markNeeded(known *record.Record, most int) {
+	c.recorded, c.most = filesOf(known), most
+	c.needed = known.History.KeepFiles(most)
+}
+
+// collect removes the copies that are not needed, and returns the warnings. A copy that the record does not have, since
+// the record was lost, stays while fewer versions than needed have one.
+func (c *fileCopies) collect(ctx context.Context) []string {
+	spare := c.most - len(c.needed)
+	for _, stored := range c.stored {
+		if c.needed[stored.Digest] {
 			continue
 		}
-		if !k.dropped[of.Digest] {
-			if left--; left >= 0 {
-				continue
-			}
+		if !c.recorded[stored.Digest] && spare > 0 {
+			spare--
+			continue
 		}
-		if err := k.store.Remove(ctx, of); err != nil {
-			k.warnings = append(k.warnings, "the files of an older version stay: "+err.Error())
+		if err := c.store.Remove(ctx, stored); err != nil {
+			c.warnings = append(c.warnings, "the files of an older version could not be removed: "+err.Error())
 		}
 	}
-	return k.warnings
+	return c.warnings
 }
 
-// filesOf returns the digests of all copies that a record knows.
+// filesOf returns the digests of all copies that a record has.
 func filesOf(known *record.Record) map[string]bool {
 	digests := map[string]bool{}
 	for _, entry := range known.History {

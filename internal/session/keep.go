@@ -15,7 +15,7 @@ import (
 func (r *run) applyAndKeep(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	options, keeping := r.applyOptions(), *r.options.Keep
-	defer startRepairLog(ctx, r, &keeping).end(ctx)
+	defer r.startRepairLog(ctx, &keeping).end(ctx)
 	defer stop()
 	options.Fingerprints = fingerprint.Read(nil)
 	keeping.Apply, keeping.WasComplete = options.Options, r.outcome.IsSame && r.outcome.Mode == graph.Reconcile

@@ -54,7 +54,7 @@ func FindOrphans(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 // orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. An object
 // that goes with its Namespace or definition is no orphan.
 func (r *run) orphans(ctx context.Context) []Orphan {
-	inPayload, deleted := objectsOf(ctx, r), deletedBy(r)
+	inPayload, deleted := r.payloadObjects(ctx), r.deletedObjects()
 	var dropped []objectmeta.LiveMetadata
 	for _, head := range r.before.Of(r.payload.Name) {
 		isGoing := slices.ContainsFunc(objectmeta.Containers(head.ID, head.Resource), func(id kinds.ID) bool {
@@ -67,7 +67,7 @@ func (r *run) orphans(ctx context.Context) []Orphan {
 	listed := r.listAgain(ctx, dropped)
 	var orphans []Orphan
 	for _, head := range dropped {
-		if isLeft(ctx, r, listed, head) {
+		if r.isLeft(ctx, listed, head) {
 			orphans = append(orphans, Orphan{head})
 		}
 	}
@@ -95,9 +95,9 @@ func (r *run) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *i
 	return listed
 }
 
-// objectsOf returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged. An
+// payloadObjects returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged. An
 // object that has become a test stays until that runs, which replaces it.
-func objectsOf(ctx context.Context, r *run) map[kinds.ID]bool {
+func (r *run) payloadObjects(ctx context.Context) map[kinds.ID]bool {
 	manifests := slices.Concat(r.payload.Manifests, r.payload.Tests)
 	for _, exclusion := range r.payload.Excluded {
 		if exclusion.Filter == payload.ByOverrides {
@@ -115,9 +115,9 @@ func objectsOf(ctx context.Context, r *run) map[kinds.ID]bool {
 	return all
 }
 
-// deletedBy returns the objects that the payload deletes, and those that are terminating since an earlier payload
+// deletedObjects returns the objects that the payload deletes, and those that are terminating since an earlier payload
 // deleted them.
-func deletedBy(r *run) map[kinds.ID]bool {
+func (r *run) deletedObjects() map[kinds.ID]bool {
 	all := map[kinds.ID]bool{}
 	for _, manifest := range r.payload.Manifests {
 		all[manifest.ID()] = manifest.IsTombstone()
@@ -132,7 +132,7 @@ func deletedBy(r *run) map[kinds.ID]bool {
 
 // isLeft reports whether an object still exists, and is the same one and the release's. If it can't be read, it is
 // assumed to.
-func isLeft(ctx context.Context, r *run, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
+func (r *run) isLeft(ctx context.Context, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
 	var now objectmeta.LiveMetadata
 	if listed != nil && listed.Covers(head.ID) {
 		now, _ = listed.Find(head.ID)

@@ -75,8 +75,8 @@ func (r *run) begin(ctx context.Context) error {
 	if r.outcome.Mode == graph.Update {
 		requested = r.deletesToRecord(ctx, entry.Tombstones, now)
 	}
-	copies := listCopies(ctx, r)
-	entry.Files, entry.Revision = copies.write(ctx, r), copies.nextRevision()
+	copies := r.listCopies(ctx)
+	entry.Files, entry.Revision = r.storeFiles(ctx, copies), copies.nextRevision()
 	err := r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetFinished(known)
 		known.Run, known.Uninstall = nil, nil // which are of the previous apply, and before this one
@@ -101,7 +101,7 @@ func (r *run) begin(ctx context.Context) error {
 		for _, tombstone := range requested {
 			known.RequestDelete(tombstone)
 		}
-		copies.sort(known, r.options.Files.most())
+		copies.markNeeded(known, r.options.Files.most())
 	})
 	if err == nil {
 		r.outcome.FileWarnings = copies.collect(ctx)

@@ -27,7 +27,7 @@ type repairLog struct {
 }
 
 // startRepairLog begins to write repairs to the record, until ctx ends.
-func startRepairLog(ctx context.Context, r *run, keeping *keep.Options) *repairLog {
+func (r *run) startRepairLog(ctx context.Context, keeping *keep.Options) *repairLog {
 	l := &repairLog{run: r, wake: make(chan struct{}, 1)}
 	onEvent := keeping.OnEvent
 	keeping.OnEvent = func(event keep.Event) {

@@ -5,19 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/text/reason"
-	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -51,17 +48,17 @@ type Session struct {
 	notifier *notify.Notifier
 
 	mu         sync.Mutex
-	newest     *turn      // of the apply that was begun last; nil before the first
-	hold       *lock.Hold // the last one, which may be lost
-	isLost     bool       // hold is, and was released
-	wasLost    bool       // another process may have had the lock since the last apply
-	known      []entryKey // that the record can have as its newest entry if no other process has applied anything
+	newest     *applyQueueEntry // of the apply that was begun last; nil before the first
+	hold       *lock.Hold       // the last one, which may be lost
+	isLost     bool             // hold is, and was released
+	wasLost    bool             // another process may have had the lock since the last apply
+	known      []entryKey       // that the record can have as its newest entry if no other process has applied anything
 	keeper     *keep.Keeper
 	isReleased bool
 }
 
-// A turn is the place of an apply among those of a session. It begins when the turn before has ended.
-type turn struct {
+// An applyQueueEntry is the place of an apply among those of a session. It begins when the entry before has ended.
+type applyQueueEntry struct {
 	cancel context.CancelCauseFunc
 	ended  chan struct{} // closed when the apply has ended, and those before it
 }
@@ -145,7 +142,7 @@ func (s *Session) lose(err error) error {
 // Release ends what is applied or kept in place, and frees the lock. It returns the error of what was done, or
 // that the lock was lost meanwhile. The session applies nothing more.
 func (s *Session) Release(err error) error {
-	var last *turn
+	var last *applyQueueEntry
 	s.set(func() { last, s.isReleased = s.newest, true })
 	if last != nil {
 		last.cancel(context.Canceled)
@@ -167,22 +164,6 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, opti
 	outcome := s.Apply(ctx, release, options)
 	outcome.Err = s.Release(outcome.Err)
 	return outcome
-}
-
-// applyUnder applies the payload under a lock, which is checked before each write.
-func (r *run) applyUnder(ctx context.Context, hold *lock.Hold) error {
-	r.began = time.Now() // without the time that it took to acquire the lock
-	fenced, err := r.cluster.Fenced(hold.Check)
-	if err != nil {
-		return err
-	}
-	r.connect(fenced)
-	r.options.Apply.Lock = hold
-	err = r.run(ctx)
-	if r.outcome.Took == 0 { // else the outcome was reported already
-		r.outcome.Took = time.Since(r.began)
-	}
-	return err
 }
 
 // Apply applies a payload. If an apply of this session runs, or keeps its payload in place, that ends first,
@@ -247,42 +228,6 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 	return r.outcome
 }
 
-// run inspects the cluster, asks the gate, and applies the payload.
-func (r *run) run(ctx context.Context) error {
-	if err := r.inspect(ctx, nil); err != nil {
-		return err
-	}
-	newest := keyOf(r.record.Newest())
-	if r.options.onlySame && !r.outcome.IsSame && !slices.Contains(r.known, newest) {
-		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
-	}
-	if err := r.options.Apply.Lock.Check(ctx); err != nil { // another process may have written what was read
-		return err
-	}
-	r.known = []entryKey{newest}
-	if err := errors.Join(checkRollback(r.record, r.options.Rollback), r.askGate()); err != nil {
-		return err
-	}
-	if err := r.options.Observer.OnBegin(r.outcome); err != nil {
-		return err
-	}
-	if err := r.begin(ctx); err != nil {
-		return err
-	}
-	r.journal.Read(func(known *record.Record) { r.known = []entryKey{keyOf(known.Newest())} })
-	r.notifier.begin(ctx)
-	if err := r.createNamespace(ctx); err != nil {
-		return err
-	}
-	if err := r.options.Observer.OnRecorded(ctx, r.cluster); err != nil {
-		return err
-	}
-	if r.options.Keep != nil {
-		return r.applyAndKeep(ctx)
-	}
-	return r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions()))
-}
-
 // Inspect returns what an Apply of a payload would find on the cluster, and the findings of the gate. It changes
 // nothing, and an apply that runs goes on.
 func (s *Session) Inspect(ctx context.Context, release *payload.Payload, options Options) *Outcome {
@@ -312,13 +257,13 @@ func (s *Session) Kept() *keep.Keeper {
 func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
-	mine := &turn{cancel: cancel, ended: make(chan struct{})}
+	entry := &applyQueueEntry{cancel: cancel, ended: make(chan struct{})}
 	end := func() {
 		stop()
 		cancel(nil)
-		close(mine.ended)
+		close(entry.ended)
 	}
-	before, err := s.queue(ctx, mine)
+	before, err := s.queue(ctx, entry)
 	switch {
 	case err != nil:
 		end()
@@ -338,8 +283,8 @@ func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 	}
 }
 
-// queue makes a turn the newest, and cancels the one before, which it returns; nil if there is none.
-func (s *Session) queue(ctx context.Context, mine *turn) (before *turn, err error) {
+// queue adds an entry, and cancels the one before, which it returns; nil if there is none.
+func (s *Session) queue(ctx context.Context, entry *applyQueueEntry) (before *applyQueueEntry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -348,7 +293,7 @@ func (s *Session) queue(ctx context.Context, mine *turn) (before *turn, err erro
 	case s.isReleased:
 		return nil, errReleased
 	}
-	before, s.newest = s.newest, mine
+	before, s.newest = s.newest, entry
 	if before != nil {
 		before.cancel(ErrSuperseded)
 	}
@@ -371,11 +316,4 @@ func (s *Session) awaitAnswer(ctx context.Context) error {
 		_, err := s.lock.Holder(ctx)
 		return !cluster.IsOutage(err), nil
 	})
-}
-
-// afterOutage returns the options to go on after an outage. What another process has applied meanwhile stays.
-func (o Options) afterOutage() Options {
-	o.Apply.Mode = "" // the requested mode was for the first apply
-	o.onlySame = true
-	return o
 }

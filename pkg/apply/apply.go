@@ -5,11 +5,13 @@
 // (the gate), nor when an object is ready (package ready).
 //
 // Run is the call to start from. A step is one action, such as the apply of an object: the interface is
-// object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go, and the
-// walk through them in walk.go: one loop that hands out steps to workers, and parks those that wait, in parking.go.
-// Package await tracks readiness. The results of steps are in results.go and report.go; progress is reported by
-// events.go, components.go, waits.go and why.go. The state of a run is in state.go; record_run.go writes it to the
-// record, and reads it from there.
+// object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go. A walk, in
+// walk.go, is one loop that hands out steps to workers: tries.go handles their results, pending.go the steps that wait,
+// and nodes.go the nodes of the graph. Package await tracks readiness.
+//
+// A scope, in scope.go, has what these parts share, and returns the state of the run (state.go). The results of steps
+// are in results.go and report.go; events.go, components.go and reporter.go report progress, and why.go explains waits.
+// record_run.go writes the state to the record, and reads it from there.
 //
 // Preview returns what Run would do: see preview.go.
 //
@@ -68,7 +70,7 @@ type Options struct {
 	// Keeper keeps the release in place. If it is nil, the run ends at its deadline.
 	Keeper Keeper
 
-	newSteps func(r *run) stepMaker // set by tests only
+	newSteps func(*object.Applier) stepMaker // set by tests only
 }
 
 // A Keeper keeps objects in place that a run has applied. With a Keeper, a run continues after its deadline until all
@@ -105,10 +107,10 @@ func (o Options) standardOf(m *payload.Manifest) ready.Standard {
 }
 
 // hooks returns the settings of the hooks of a run or a preview.
-func (o Options) hooks(requests context.Context, c *cluster.Cluster, applier *object.Applier) hook.Settings {
+func (o Options) hooks(requestCtx context.Context, c *cluster.Cluster, applier *object.Applier) hook.Settings {
 	return hook.Settings{
-		Requests: requests, Cluster: c, Applier: applier, Journal: o.Journal, Release: o.Release, Overrides: o.Hooks,
-		Pause: o.PauseHooks,
+		RequestCtx: requestCtx, Cluster: c, Applier: applier, Journal: o.Journal, Release: o.Release,
+		Overrides: o.Hooks, Pause: o.PauseHooks,
 	}
 }
 

@@ -43,7 +43,7 @@ type Hook struct {
 
 // WithHooks are options of a run whose manifests have hooks.
 func (o Options) WithHooks(of func(*payload.Manifest) []Hook) Options {
-	o.newSteps = func(r *run) stepMaker {
+	o.newSteps = func(applier *object.Applier) stepMaker {
 		return func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep {
 			var after []object.WalkStep
 			for _, hook := range of(m) {
@@ -59,7 +59,7 @@ func (o Options) WithHooks(of func(*payload.Manifest) []Hook) Options {
 				}
 				after = append(after, step)
 			}
-			return append(append(steps, r.applier.NewStep(m, needs)), after...)
+			return append(append(steps, applier.NewStep(m, needs)), after...)
 		}
 	}
 	return o

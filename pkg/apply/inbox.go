@@ -12,11 +12,11 @@ import (
 // An event is what the loop of a walk handles, beside the events of the tracker: exactly one field is set.
 type event struct {
 	tried     *tried
-	woken     *parking   // its wait is over
-	diagnosed *diagnosed // why objects have failed is known
-	explained *explained // why the run waits is known
-	noted     *noted     // the state of the run is in the record, or could not be written
-	found     *found     // what a try has found out
+	resumed   *pendingWait // its wait is over
+	diagnosed *diagnosed   // why objects have failed is known
+	explained *explained   // why the run waits is known
+	noted     *noted       // the state of the run is in the record, or could not be written
+	found     *found       // what a try has found out
 }
 
 // A tried is a step that a worker has tried, or has not, since the walk was interrupted.
@@ -29,7 +29,7 @@ type tried struct {
 
 // A diagnosed is a wait that objects have ended which have failed.
 type diagnosed struct {
-	parking  *parking
+	wait     *pendingWait
 	failures []*object.Failure
 }
 
@@ -75,4 +75,19 @@ func (i *inbox) take() []event {
 	events := i.events
 	i.events = nil
 	return events
+}
+
+// handler returns the Handler of an Applier whose findings come as events.
+func (i *inbox) handler(readiness object.Readiness) object.Handler {
+	return object.Handler{
+		Readiness: readiness,
+		Warned: func(m *payload.Manifest, warnings []string) {
+			if len(warnings) > 0 {
+				i.put(event{found: &found{manifest: m, warnings: warnings}})
+			}
+		},
+		Adopted: func(m *payload.Manifest, managers []string) {
+			i.put(event{found: &found{manifest: m, adopted: managers}})
+		},
+	}
 }

@@ -26,11 +26,11 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 		fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
 	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent)), inbox: newInbox()}
-	p.requests, p.cut = context.WithCancel(ctx)
-	defer p.cut()
-	applier := object.New(p.requests, c, before, options.Options, p.inbox.handler(object.Untracked))
+	p.requestCtx, p.cancelRequests = context.WithCancel(ctx)
+	defer p.cancelRequests()
+	applier := object.New(p.requestCtx, c, before, options.Options, p.inbox.handler(object.Untracked))
 	p.previewer = object.NewPreviewer(applier, release)
-	hooks := options.hooks(p.requests, c, applier)
+	hooks := options.hooks(p.requestCtx, c, applier)
 	hooks.IsPreview = true
 	order, err := newOrder(release.Manifests, graph.Options{Mode: options.Mode}, applier,
 		stepsWithHooks(applier, hooks))
@@ -49,11 +49,11 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 
 // A preview finds out what a run would do.
 type preview struct {
-	results   *results
-	inbox     *inbox
-	previewer *object.Previewer
-	requests  context.Context
-	cut       context.CancelFunc
+	results        *results
+	inbox          *inbox
+	previewer      *object.Previewer
+	requestCtx     context.Context
+	cancelRequests context.CancelFunc
 }
 
 // all previews all steps, and notes their results as they come.
@@ -85,7 +85,7 @@ func (p *preview) all(o *order, workers int) {
 // try finds out what a run would do in one step, unless the preview was interrupted.
 func (p *preview) try(i int, s object.WalkStep, m *payload.Manifest) *tried {
 	t := &tried{step: i}
-	if p.requests.Err() != nil {
+	if p.requestCtx.Err() != nil {
 		return t
 	}
 	change, err := s.Preview(p.previewer)
@@ -94,9 +94,9 @@ func (p *preview) try(i int, s object.WalkStep, m *payload.Manifest) *tried {
 		change = object.Change{StepID: s.ID(), Action: object.Failed, Err: object.NewFailure(m, err)}
 		change.Err.StepID, change.Err.IsFinal = s.ID(), true
 	}
-	t.did.Change, t.isTried = change, err == nil || p.requests.Err() == nil
+	t.did.Change, t.isTried = change, err == nil || p.requestCtx.Err() == nil
 	if t.isTried && cluster.IsNoAnswer(err) {
-		p.cut() // the others would fail the same way, and slowly
+		p.cancelRequests() // the others would fail the same way, and slowly
 	}
 	return t
 }
@@ -125,7 +125,7 @@ func (p *preview) explainNotDone(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 		why = whyEnded(ctx).Error()
-	case p.requests.Err() != nil:
+	case p.requestCtx.Err() != nil:
 		why = "the server gave no answer"
 	}
 	for i := range p.results.changes {

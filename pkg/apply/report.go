@@ -17,7 +17,7 @@ func (r *run) report(ctx context.Context) *Report {
 	report := &Report{Mode: r.options.Mode, Fingerprints: r.options.Fingerprints, Took: r.components.took}
 	waits, objects := r.allWaits()
 	if !r.options.NoWait { // a user who does not wait needs no reasons
-		r.explainer.explain(r.requests, waits, objects)
+		r.explainer.explain(r.requestCtx, waits, objects)
 	}
 	report.Waits = waits
 	hasNotFailed := func(o await.Object) bool {
@@ -25,8 +25,8 @@ func (r *run) report(ctx context.Context) *Report {
 	}
 	failed := slices.DeleteFunc(r.tracker.Waiting(), hasNotFailed)
 	slices.Reverse(failed)
-	r.results.addUnready(r.explainer.failuresOf(r.requests, failed)...)
-	r.explainer.explainCalls(r.requests, r.results.changes)
+	r.results.addUnready(r.explainer.failuresOf(r.requestCtx, failed)...)
+	r.explainer.explainCalls(r.requestCtx, r.results.changes)
 	r.keepFingerprints()
 	r.explainNotDone(report.Waits)
 	report.Changes, report.Warnings = r.order.inPayload(r.results.changes), r.results.allWarnings()

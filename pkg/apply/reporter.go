@@ -18,10 +18,10 @@ const (
 	noteEvery = 10 * time.Second
 )
 
-// A reporter reports from time to time, during a walk, what the run waits for, and writes its state to the record. The
-// loop of the walk calls it; what takes requests runs beside the loop.
-type reporter struct {
-	run    *run
+// A walkReporter reports from time to time, during a walk, what the run waits for, and writes its state to the record.
+// The loop of the walk calls it; what takes requests runs beside the loop.
+type walkReporter struct {
+	*scope
 	ctx    context.Context
 	cancel context.CancelFunc
 	beside sync.WaitGroup
@@ -41,23 +41,23 @@ type reporter struct {
 // publishEvery is how often a changed state is published: no view shows more.
 const publishEvery = 100 * time.Millisecond
 
-func newReporter(ctx context.Context, r *run) *reporter {
+func newWalkReporter(ctx context.Context, s *scope) *walkReporter {
 	ctx, cancel := context.WithCancel(ctx)
-	reporter := &reporter{
-		run: r, ctx: ctx, cancel: cancel,
-		reports: time.NewTicker(r.options.ReportWaits), explainAt: time.Now().Add(r.options.AskWhy),
+	r := &walkReporter{
+		scope: s, ctx: ctx, cancel: cancel,
+		reports: time.NewTicker(s.options.ReportWaits), explainAt: time.Now().Add(s.options.AskWhy),
 		notes: time.NewTimer(noteFirst),
 	}
-	if r.options.ReportStates {
-		reporter.states = time.NewTicker(publishEvery)
-		reporter.hasChanged = true
-		reporter.publish()
+	if s.options.ReportStates {
+		r.states = time.NewTicker(publishEvery)
+		r.hasChanged = true
+		r.publish()
 	}
-	return reporter
+	return r
 }
 
 // ticks returns the channels with the times to report waits, to note the state in the record, and to publish it.
-func (r *reporter) ticks() (reports, notes, states <-chan time.Time) {
+func (r *walkReporter) ticks() (reports, notes, states <-chan time.Time) {
 	switch {
 	case r == nil:
 		return nil, nil, nil
@@ -68,7 +68,7 @@ func (r *reporter) ticks() (reports, notes, states <-chan time.Time) {
 }
 
 // close ends what runs beside the loop.
-func (r *reporter) close() {
+func (r *walkReporter) close() {
 	r.reports.Stop()
 	r.notes.Stop()
 	if r.states != nil {
@@ -80,33 +80,33 @@ func (r *reporter) close() {
 }
 
 // change notes that the state of the run has changed.
-func (r *reporter) change() {
+func (r *walkReporter) change() {
 	if r != nil {
 		r.hasChanged = true
 	}
 }
 
 // publish publishes the state of the run, if it has changed.
-func (r *reporter) publish() {
+func (r *walkReporter) publish() {
 	if r.states == nil || !r.hasChanged {
 		return
 	}
 	r.hasChanged = false
-	waits, _ := r.run.allWaits()
-	r.run.results.events.emit(Event{Type: StateChanged, State: r.run.state(r.withReasons(waits))})
+	waits, _ := r.allWaits()
+	r.results.events.emit(Event{Type: StateChanged, State: r.state(r.withReasons(waits))})
 }
 
 // reportWaits reports the present waits, with the last known reasons, or asks for the reasons first.
-func (r *reporter) reportWaits() {
-	all, objects := r.run.allWaits()
+func (r *walkReporter) reportWaits() {
+	all, objects := r.allWaits()
 	// the next tick would be too late
-	switch isDue := !time.Now().Add(r.run.options.ReportWaits / 2).Before(r.explainAt); {
+	switch isDue := !time.Now().Add(r.options.ReportWaits / 2).Before(r.explainAt); {
 	case r.isExplaining || r.ctx.Err() != nil:
 	case isDue:
-		r.isExplaining, r.explainAt = true, time.Now().Add(r.run.options.AskWhy)
+		r.isExplaining, r.explainAt = true, time.Now().Add(r.options.AskWhy)
 		r.beside.Go(func() {
-			r.run.explainer.explain(r.ctx, all, objects)
-			r.run.inbox.put(event{explained: &explained{all}})
+			r.explainer.explain(r.ctx, all, objects)
+			r.inbox.put(event{explained: &explained{all}})
 		})
 	default:
 		r.report(all)
@@ -114,24 +114,24 @@ func (r *reporter) reportWaits() {
 }
 
 // reportExplained reports the waits that are not over since their reasons were asked for.
-func (r *reporter) reportExplained(e *explained) {
+func (r *walkReporter) reportExplained(e *explained) {
 	r.isExplaining = false
 	if r.ctx.Err() == nil { // otherwise the reasons may be incomplete
 		r.known = e.waits
-		all, _ := r.run.allWaits()
+		all, _ := r.allWaits()
 		r.report(all)
 	}
 }
 
 // report reports waits.
-func (r *reporter) report(all []Wait) {
+func (r *walkReporter) report(all []Wait) {
 	for _, wait := range r.withReasons(all) {
-		r.run.results.events.waiting(wait)
+		r.results.events.waiting(wait)
 	}
 }
 
 // withReasons adds the last known reasons to waits.
-func (r *reporter) withReasons(all []Wait) []Wait {
+func (r *walkReporter) withReasons(all []Wait) []Wait {
 	known := byStep(r.known)
 	for i := range all {
 		if last := known[all[i].StepID()]; !all[i].IsOfStep && (!all[i].IsRetry || all[i].For == last.For) {
@@ -142,28 +142,28 @@ func (r *reporter) withReasons(all []Wait) []Wait {
 }
 
 // note writes the state of the run to the record, if it has changed.
-func (r *reporter) note() {
-	waits, _ := r.run.allWaits()
-	standing := r.run.state(waits).Record()
+func (r *walkReporter) note() {
+	waits, _ := r.allWaits()
+	standing := r.state(waits).Record()
 	if standing.Same(r.recorded) {
 		r.notes.Reset(noteEvery)
 		return
 	}
-	r.beside.Go(func() { r.run.inbox.put(event{noted: &noted{standing, r.write(standing, waits)}}) })
+	r.beside.Go(func() { r.inbox.put(event{noted: &noted{standing, r.write(standing, waits)}}) })
 }
 
 // hasNoted notes that a state of the run was written.
-func (r *reporter) hasNoted(n *noted) {
+func (r *walkReporter) hasNoted(n *noted) {
 	if n.err == nil {
 		r.recorded = n.run
 	}
 	r.notes.Reset(noteEvery)
 }
 
-func (r *reporter) write(standing *record.Run, waits []Wait) error {
-	return r.run.options.Journal.Note(r.run.requests, func(known *record.Record) {
+func (r *walkReporter) write(standing *record.Run, waits []Wait) error {
+	return r.options.Journal.Note(r.requestCtx, func(known *record.Record) {
 		known.Run, known.Waits = standing, nil
-		known.Fingerprints = r.run.options.Fingerprints.MergeInto(known.Fingerprints)
+		known.Fingerprints = r.options.Fingerprints.MergeInto(known.Fingerprints)
 		for _, wait := range waits[:min(mostWaits, len(waits))] {
 			known.Waits = append(known.Waits,
 				record.ObjectWait{ID: wait.ID, Hook: wait.Hook, For: wait.For, Since: metav1.NewTime(wait.Since)})

@@ -4,14 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -19,9 +15,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Run applies a payload. Before has the objects that the cluster had until then, of the payload's
-// kinds. A run that ends early reports what is not done. When ctx ends, pending requests may still
-// complete, unless the lock is lost.
+// Run applies a payload. Before has the objects of the payload's kinds that the cluster had until then. A run that ends
+// early reports what is not done. When ctx ends, pending requests may still complete, unless the lock is lost.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory,
 	options Options) *Report {
 	options = options.withDefaults()
@@ -32,67 +27,50 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 	if options.Keeper == nil {
 		ctx = timed
 	}
-	r := newRun(ctx, c, before, release.Manifests, options)
+	r := newRun(ctx, c, before, options)
 	defer r.close()
-	if err := r.plan(release.Manifests); err != nil {
+	if err := r.plan(); err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}
-	if isDone := r.attempt(timed); !isDone && r.mayGoOn(ctx) {
+	if isDone := r.attempt(timed); !isDone && r.mayContinue(ctx) {
 		r.passDeadline(timed)
 		r.attempt(ctx)
 		timed = ctx
 	}
 	r.tracker.Close()
-	r.drain()
+	r.walk.drain()
 	return r.report(timed)
 }
 
 // A run is the apply of one payload.
 type run struct {
-	cluster    *cluster.Cluster
-	options    Options
-	order      *order
-	nodes      *graph.Walk // the present walk through the graph; nil before the first
-	components *components
-	tracker    *await.Tracker
-	applier    *object.Applier
-	results    *results
-	explainer  *explainer
-	inbox      *inbox
-
-	requests context.Context // outlives an interruption for a while, so that no request is cut off
-	cut      context.CancelFunc
-	jobs     sync.WaitGroup // Jobs that are being noted in the record
-
-	deadlineError string // why not all was done at the deadline
+	*scope
+	cancelRequests context.CancelFunc
+	walk           *walk // the last one
 }
 
 // newRun begins to send requests.
-func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, manifests []*payload.Manifest,
-	options Options) *run {
-	events := newEmitter(c.Now, options.OnEvent)
-	r := &run{
-		cluster:   c,
-		options:   options,
-		results:   newResults(events),
-		explainer: &explainer{c, options.Keeper != nil},
-		inbox:     newInbox(),
-	}
-	r.requests, r.cut = object.Requests(ctx, options.Lock)
-	r.tracker = await.New(r.requests, c, await.Options{
+func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
+	s := &scope{cluster: c, options: options, inbox: newInbox()}
+	s.results = newResults(newEmitter(c.Now, options.OnEvent))
+	s.explainer = &explainer{c, options.Keeper != nil}
+	r := &run{scope: s}
+	s.requestCtx, r.cancelRequests = object.RequestContext(ctx, options.Lock)
+	s.tracker = await.New(s.requestCtx, c, await.Options{
 		Release: options.Release, Standard: options.standardOf, Installing: options.Mode == graph.Install,
 	})
-	r.applier = object.New(r.requests, c, before, options.Options, r.inbox.handler(r.tracker))
+	s.applier = object.New(s.requestCtx, c, before, options.Options, s.inbox.handler(s.tracker))
 	return r
 }
 
 // plan orders the steps of the manifests.
-func (r *run) plan(manifests []*payload.Manifest) (err error) {
+func (r *run) plan() (err error) {
 	hooks := r.hooks()
 	newSteps := stepsWithHooks(r.applier, hooks)
 	if r.options.newSteps != nil {
-		newSteps = r.options.newSteps(r)
+		newSteps = r.options.newSteps(r.applier)
 	}
+	manifests := r.options.Manifests
 	if r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode}, r.applier, newSteps); err != nil {
 		return err
 	}
@@ -102,9 +80,8 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	r.components = newComponents(r.order, r.results.events)
 	r.results.expect(r.order.steps)
 	hooks.Abandon(func(id kinds.ID) bool {
-		return slices.ContainsFunc(manifests, func(m *payload.Manifest) bool {
-			return m.ID() == id && !m.IsTombstone()
-		})
+		isOf := func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() }
+		return slices.ContainsFunc(manifests, isOf)
 	})
 	r.applier.Begin()
 	return nil
@@ -112,38 +89,41 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 
 // hooks returns the settings of the run's hooks.
 func (r *run) hooks() hook.Settings {
-	hooks, events := r.options.hooks(r.requests, r.cluster, r.applier), r.results.events
+	hooks, events := r.options.hooks(r.requestCtx, r.cluster, r.applier), r.results.events
 	hooks.Failed = func(step object.StepID, reason, message string, log []string) {
 		events.about(step, Event{Type: Retrying, Reason: reason, Message: message, Why: log})
 	}
 	if r.options.FollowHooks {
-		hooks.Logged = func(step object.StepID, line string) { events.about(step, Event{Type: Logged, Message: line}) }
+		hooks.Logged = func(step object.StepID, line string) {
+			events.about(step, Event{Type: Logged, Message: line})
+		}
 	}
 	return hooks
 }
 
 func (r *run) close() {
-	r.cut()
+	r.cancelRequests()
 	r.tracker.Close()
 	r.results.events.close()
 }
 
 // attempt walks the graph and waits until everything is ready. It reports whether all is done.
 func (r *run) attempt(ctx context.Context) (isDone bool) {
-	w := newWalk(ctx, r)
-	w.reporter = newReporter(ctx, r)
-	defer w.reporter.close()
-	return w.do()
+	r.walk = newWalk(ctx, r.scope)
+	r.walk.reporter = newWalkReporter(ctx, r.scope)
+	defer r.walk.reporter.close()
+	return r.walk.do()
 }
 
-// mayGoOn reports whether a run may go on past its deadline: its context has not ended, and no object was refused.
-func (r *run) mayGoOn(ctx context.Context) bool {
-	return r.options.Keeper != nil && ctx.Err() == nil &&
-		!r.results.hasFailed(func(failure *object.Failure) bool { return failure.IsFinal })
+// mayContinue reports whether a run may continue past its deadline: it has a Keeper, its context has not ended, and no
+// object was refused.
+func (r *run) mayContinue(ctx context.Context) bool {
+	isFinal := func(failure *object.Failure) bool { return failure.IsFinal }
+	return r.options.Keeper != nil && ctx.Err() == nil && !r.results.hasFailed(isFinal)
 }
 
-// passDeadline reports the state of the run, and lets it go on without a deadline. Objects that have failed may become
-// ready later: a pod starts once its image exists, and a deleted Job is created again.
+// passDeadline reports the state of the run, which then continues without a deadline. Objects that have failed may
+// become ready later: a pod starts once its image exists, and a deleted Job is created again.
 func (r *run) passDeadline(ctx context.Context) {
 	report := r.report(ctx)
 	if report.Left != nil {
@@ -152,56 +132,6 @@ func (r *run) passDeadline(ctx context.Context) {
 	r.options.Keeper.NotReady(report)
 	r.tracker.TolerateFailures()
 	r.results.resetFailures()
-}
-
-func (r *run) done(step int, change object.Change) {
-	if change.Action.HasChanged() {
-		r.tracker.Changed()
-	}
-	change = r.results.done(step, change)
-	if r.options.Keeper != nil {
-		r.options.Keeper.Take(change)
-	}
-}
-
-// drain handles the events that have come after the walk.
-func (r *run) drain() {
-	for _, e := range r.tracker.Events() {
-		r.observe(e)
-	}
-	r.jobs.Wait()
-	for _, e := range r.inbox.take() {
-		if e.found != nil {
-			r.results.add(e.found)
-		}
-	}
-}
-
-// observe handles an event of the tracker, except for those that move the walk on.
-func (r *run) observe(e await.Event) {
-	switch e.Type {
-	case await.Extended:
-		r.applier.Extended(e.Object.Live)
-	case await.Ready:
-		r.results.events.ready(object.StepOf(e.Object.Manifest), e.Waited)
-	case await.Finished:
-		r.finished(e.Object.Manifest, e.Object.Live.GetUID())
-	case await.Invisible:
-		r.results.events.waiting(r.waitFor(e.Object))
-	}
-}
-
-// finished notes that a Job has finished, so that it is not run again when it is removed.
-func (r *run) finished(job *payload.Manifest, uid types.UID) {
-	r.jobs.Go(func() {
-		if err := r.options.Journal.RememberJob(r.requests, job, uid); err != nil {
-			r.inbox.put(event{found: &found{
-				manifest: job,
-				warnings: []string{"that it is done could not be noted, so it may run again: " +
-					printable.Line(err.Error())},
-			}})
-		}
-	})
 }
 
 // A stepMaker appends the steps of a task, in their order. One of them is about the object itself. Needs are the tasks
@@ -215,20 +145,5 @@ func stepsWithHooks(applier *object.Applier, hooks hook.Settings) stepMaker {
 			return append(steps, ofHooks...)
 		}
 		return append(steps, applier.NewStep(m, needs))
-	}
-}
-
-// handler returns the Handler of an Applier whose findings come as events.
-func (i *inbox) handler(readiness object.Readiness) object.Handler {
-	return object.Handler{
-		Readiness: readiness,
-		Warned: func(m *payload.Manifest, warnings []string) {
-			if len(warnings) > 0 {
-				i.put(event{found: &found{manifest: m, warnings: warnings}})
-			}
-		},
-		Adopted: func(m *payload.Manifest, managers []string) {
-			i.put(event{found: &found{manifest: m, adopted: managers}})
-		},
 	}
 }

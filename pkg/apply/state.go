@@ -182,68 +182,6 @@ func (s RunStepState) IsTried() bool {
 	return s.Phase == InWait || s.Phase == InRetry || s.Phase == HasFailed
 }
 
-// state returns the present state of the run, whose waits are known.
-func (r *run) state(waits []Wait) *RunState {
-	s := &RunState{
-		Version:    r.options.Version,
-		Mode:       r.options.Mode,
-		Now:        r.cluster.Now(),
-		Error:      r.deadlineError,
-		Components: r.components.states(),
-	}
-	for i := range s.Components {
-		s.Components[i].Began = r.cluster.ServerTime(s.Components[i].Began)
-	}
-	awaited := byStep(waits)
-	for node, steps := range r.order.nodes {
-		n := RunNodeState{State: r.nodes.State(node), Steps: make([]RunStepState, 0, len(steps))}
-		if len(steps) > 0 {
-			n.Name = r.nameOf(node)
-		}
-		for _, i := range steps {
-			n.Steps = append(n.Steps, r.stepState(i, awaited))
-		}
-		s.Nodes = append(s.Nodes, n)
-	}
-	for node := range s.Nodes {
-		s.Nodes[node].After = s.unfinished(r.nodes.WhyBlocked(node))
-	}
-	return s
-}
-
-// stepState returns the state of a step.
-func (r *run) stepState(i int, awaited map[object.StepID]Wait) RunStepState {
-	id, change := r.order.steps[i].ID(), r.results.changes[i]
-	step := RunStepState{
-		Wait:    waitOf(id),
-		Phase:   Blocked,
-		Action:  change.Action,
-		Result:  change.Message,
-		Deletes: r.order.tasks[r.order.taskOf[i]].IsTombstone(),
-	}
-	failure := r.results.failureOf(i)
-	wait, isAwaited := awaited[id]
-	switch {
-	case failure != nil:
-		step.Phase, step.For, step.Reason, step.Effect, step.Why = HasFailed, textOf(failure), failure.Reason,
-			failure.Effect(), failure.Why
-		step.Since = failure.At
-	case isAwaited && wait.IsRetry:
-		step.Wait, step.Phase = wait, InRetry
-	case isAwaited:
-		step.Wait, step.Phase = wait, InWait
-	case change.Action != object.NotDone:
-		step.Phase = Done
-	case r.results.refused[i]:
-		step.Phase = Skipped
-	case r.results.running[i]:
-		step.Phase = InProgress
-	default:
-		step.Awaits = r.awaitedBy(i, awaited)
-	}
-	return step
-}
-
 // unfinished returns the nodes that have steps left, and those that run or have failed first, since they explain most.
 func (s *RunState) unfinished(nodes []int) []int {
 	nodes = slices.DeleteFunc(nodes, func(node int) bool {
@@ -257,21 +195,4 @@ func (s *RunState) unfinished(nodes []int) []int {
 	}
 	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(isBlocked(a), isBlocked(b)) })
 	return nodes
-}
-
-// awaitedBy returns the first object that a step needs and that is not ready; nil if there is none.
-func (r *run) awaitedBy(i int, awaited map[object.StepID]Wait) *kinds.ID {
-	for _, need := range r.order.needsOf(i) {
-		step := object.StepOf(r.order.tasks[need].Manifest)
-		if _, isAwaited := awaited[step]; isAwaited {
-			return &step.ID
-		}
-	}
-	return nil
-}
-
-// nameOf names a node by its first step.
-func (r *run) nameOf(node int) string {
-	first := r.order.steps[r.order.nodes[node][0]].ID()
-	return cmp.Or(first.Node, first.ID.String())
 }

@@ -1,15 +1,11 @@
 package apply
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/text/reason"
-	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
@@ -49,27 +45,4 @@ func (w Wait) Name() string { return w.ID.OrHook(w.Hook) }
 func (w Wait) Component() graph.Name {
 	level, component, _ := strings.Cut(strings.TrimPrefix(w.Node, "level "), ", ")
 	return graph.Name{Level: level, Component: component}
-}
-
-// allWaits returns the present waits: of steps that wait or are tried again, and then of the objects that are not
-// ready, which are returned as well.
-func (r *run) allWaits() ([]Wait, []await.Object) {
-	objects := r.tracker.Waiting()
-	var all []Wait
-	for _, i := range slices.Sorted(maps.Keys(r.results.waits)) {
-		all = append(all, r.results.waits[i])
-	}
-	for _, o := range objects {
-		all = append(all, r.waitFor(o))
-	}
-	return all, objects
-}
-
-// waitFor returns the wait for an object.
-func (r *run) waitFor(o await.Object) Wait {
-	wait := waitOf(object.StepOf(o.Manifest))
-	wait.For, wait.Since, wait.Reason, wait.Effect = o.Verdict.Message, r.cluster.ServerTime(o.Since).UTC(),
-		o.Verdict.Reason, o.Verdict.Effect
-	wait.HasFailed = o.Verdict.State == ready.Failed
-	return wait
 }

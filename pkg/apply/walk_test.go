@@ -50,7 +50,7 @@ func attempts(ctx context.Context, r *run, failures ...error) (at []time.Duratio
 		}
 		return object.Change{Action: object.Created}, nil
 	})
-	newWalk(ctx, r).do()
+	newWalk(ctx, r.scope).do()
 	return at, r.results.isDone(0)
 }
 
@@ -132,7 +132,7 @@ func TestWhatIsDoneInTimeIsDone(t *testing.T) {
 			cancel()
 			return object.Change{Action: object.Created}, nil
 		})
-		newWalk(ctx, r).do()
+		newWalk(ctx, r.scope).do()
 		if state := r.nodes.State(0); state != graph.OK || len(r.components.took) != 1 {
 			t.Errorf("its node is %q, and took %v", state, r.components.took)
 		}
@@ -157,12 +157,14 @@ func runOf(t *testing.T, manifests ...string) *run {
 		t.Fatal(err)
 	}
 	options := Options{
-		Options: object.Options{Mode: graph.Install, Journal: object.NewJournal(nil, &record.Record{})},
+		Options: object.Options{
+			Mode: graph.Install, Journal: object.NewJournal(nil, &record.Record{}), Manifests: release.Manifests,
+		},
 		Workers: 1,
 	}.withDefaults()
-	r := newRun(t.Context(), c, &inventory.Inventory{}, release.Manifests, options)
+	r := newRun(t.Context(), c, &inventory.Inventory{}, options)
 	t.Cleanup(r.close)
-	if err := r.plan(release.Manifests); err != nil {
+	if err := r.plan(); err != nil {
 		t.Fatal(err)
 	}
 	return r

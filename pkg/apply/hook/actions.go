@@ -190,13 +190,13 @@ func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 		}
 		var err error
 		if hooks.Rollout != "" {
-			err = s.newRunner(hooks.ID, nil, deploymenthook.Rollout{}).abandon(s.Requests, hooks.Replicas)
+			err = s.newRunner(hooks.ID, nil, deploymenthook.Rollout{}).abandon(s.RequestCtx, hooks.Replicas)
 		}
 		if err == nil { // its hooks start anew if it comes back
 			err = s.saveState(hooks.ID, deploymenthook.State{})
 		}
 		if err != nil {
-			klog.FromContext(s.Requests).Error(err,
+			klog.FromContext(s.RequestCtx).Error(err,
 				"the hooks of a Deployment that the release has no more could not be ended", "object",
 				hooks.ID.String())
 		}

@@ -27,14 +27,14 @@ import (
 
 // Settings are shared by the hooks of a run or a preview.
 type Settings struct {
-	Requests  context.Context
-	Cluster   *cluster.Cluster
-	Applier   *object.Applier
-	Journal   *object.Journal
-	Release   string
-	Overrides map[kinds.ID]deploymenthook.Override
-	Pause     time.Duration // before a rollout that a hook has stopped is tried again; none if it is 0
-	IsPreview bool
+	RequestCtx context.Context
+	Cluster    *cluster.Cluster
+	Applier    *object.Applier
+	Journal    *object.Journal
+	Release    string
+	Overrides  map[kinds.ID]deploymenthook.Override
+	Pause      time.Duration // before a rollout that a hook has stopped is tried again; none if it is 0
+	IsPreview  bool
 
 	// Failed is called with a failed attempt and the last lines of its pod, unless the result of the step reports them.
 	Failed func(step object.StepID, reason, message string, log []string)
@@ -130,7 +130,7 @@ func (s Settings) saveState(id kinds.ID, state deploymenthook.State) error {
 	if s.IsPreview {
 		return nil
 	}
-	return s.Journal.Note(s.Requests, func(known *record.Record) { known.RememberHooks(id, state) })
+	return s.Journal.Note(s.RequestCtx, func(known *record.Record) { known.RememberHooks(id, state) })
 }
 
 // nameOf returns the name of a hook's step.

@@ -25,7 +25,7 @@ type preview struct {
 // Preview returns the result that the hook would have. All hooks of a Deployment are previewed together.
 func (s *stageStep) Preview(*object.Previewer) (object.Change, error) {
 	p := &s.previewed
-	p.once.Do(func() { p.err = p.find(s.Requests, s.runner) })
+	p.once.Do(func() { p.err = p.find(s.RequestCtx, s.runner) })
 	err := p.err
 	if err == nil {
 		err = p.refused[s.stage]

@@ -97,7 +97,7 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 	change, err := s.Applier.Apply(s.manifest)
 	applied := s.Applier.Result(s.manifest, change, err)
 	if isDue && applied.Err != nil && !applied.IsRetryable {
-		if err := s.scaleBack(s.Requests); err != nil {
+		if err := s.scaleBack(s.RequestCtx); err != nil {
 			s.reporter.warn("it stays scaled to 0: " + printable.Line(err.Error()))
 		}
 	}
@@ -118,7 +118,7 @@ func (r *runner) try(id object.StepID, stage deploymenthook.Stage,
 		r.isChecked = err == nil
 	}
 	if err == nil {
-		did, err = r.run(r.Requests, stage, next)
+		did, err = r.run(r.RequestCtx, stage, next)
 	}
 	did.StepID = id
 	if err == nil {

@@ -6,9 +6,9 @@
 //
 // Applier.Apply, in apply.go, is where to start: it looks at an object, decides what to do (decide.go), and creates,
 // updates, recreates or leaves it; send.go sends the requests, and delete.go deletes the objects of tombstones. What an
-// Applier knows is in types of their own: metadata from before the run (heads.go), kinds that the cluster serves
-// (served.go), objects that need no apply (untouched.go, definitions.go), and autoscalers (scaled.go). A Previewer, in
-// preview.go, returns what an Applier would do, and a Repairer, in repair.go, applies objects again.
+// Applier knows is in types of their own: metadata from before the run (metadata.go), kinds that the cluster serves
+// (served_kinds.go), objects that need no apply (change_detector.go, definitions.go), and autoscalers (scaled.go). A
+// Previewer, in preview.go, returns what an Applier would do, and a Repairer, in repair.go, applies objects again.
 package object
 
 import (
@@ -31,16 +31,16 @@ import (
 
 // A scope is what the parts of an Applier share.
 type scope struct {
-	requests context.Context // of all requests
-	cluster  *cluster.Cluster
-	before   *inventory.Inventory // the objects of the cluster before the run
-	options  Options
-	handler  Handler
+	requestCtx context.Context // of all requests
+	cluster    *cluster.Cluster
+	before     *inventory.Inventory // the objects of the cluster before the run
+	options    Options
+	handler    Handler
 }
 
 // read returns an object of the cluster; nil if it does not exist.
 func (s *scope) read(resource cluster.Resource, id kinds.ID) (*unstructured.Unstructured, error) {
-	live, err := s.cluster.In(resource, id.Namespace).Get(s.requests, id.Name, metav1.GetOptions{})
+	live, err := s.cluster.In(resource, id.Namespace).Get(s.requestCtx, id.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -49,8 +49,9 @@ func (s *scope) read(resource cluster.Resource, id kinds.ID) (*unstructured.Unst
 
 // recordEvent writes an event of Kubernetes. That it can't be written fails no step.
 func (s *scope) recordEvent(event cluster.ObjectEvent) {
-	if err := cluster.RecordEvent(s.requests, s.cluster, event); err != nil {
-		klog.FromContext(s.requests).V(1).Info("an event could not be written", "object", event.ID.String(), "err", err)
+	if err := cluster.RecordEvent(s.requestCtx, s.cluster, event); err != nil {
+		log := klog.FromContext(s.requestCtx).V(1)
+		log.Info("an event could not be written", "object", event.ID.String(), "err", err)
 	}
 }
 
@@ -62,44 +63,41 @@ func (s *scope) desired(m *payload.Manifest) *unstructured.Unstructured {
 // An Applier applies objects of one release. Goroutines may share it, but not for the same object.
 type Applier struct {
 	*scope
-	heads       *heads
-	served      *served
+	metadata    *metadataReader
+	served      *servedKinds
 	definitions *definitions
 	scaling     *scaling
-	untouched   *untouched
+	changes     *changeDetector
 	deleter     *deleter
-	write       func(*liveObject) (Change, error)      // update; compareLive in a Previewer
+	previewer   *Previewer                             // nil, unless the Applier writes nothing
 	coming      map[schema.GroupKind]*comingDefinition // by the kinds that they define; of previews only
 	isRepairing bool                                   // it is a Repairer's, which lives long
-	findsOthers bool                                   // objects with fields of other managers are never untouched
+	findsOthers bool                                   // objects with fields of other managers are always applied
 }
 
 // New returns an Applier. All requests have the context. Before has the objects of the cluster before the run.
 func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options,
 	handler Handler) *Applier {
-	s := &scope{requests: ctx, cluster: c, before: before, options: options, handler: handler}
+	s := &scope{requestCtx: ctx, cluster: c, before: before, options: options, handler: handler}
 	a := &Applier{
-		scope:   s,
-		heads:   &heads{scope: s},
-		served:  &served{scope: s},
-		scaling: &scaling{scope: s},
-		deleter: &deleter{s},
-	}
-	a.definitions = &definitions{scope: s, known: map[string]definition{}}
-	a.untouched = &untouched{
 		scope:       s,
-		served:      a.served,
-		definitions: a.definitions,
-		scaling:     a.scaling,
-		recorded:    options.Journal.fingerprints(),
+		metadata:    &metadataReader{scope: s},
+		served:      &servedKinds{scope: s},
+		definitions: &definitions{scope: s, known: map[string]definition{}},
+		scaling:     &scaling{scope: s},
+		deleter:     &deleter{s},
+		findsOthers: options.RemovesForeign != nil,
 	}
-	a.write, a.findsOthers = a.update, options.RemovesForeign != nil
+	a.changes = &changeDetector{
+		scope: s, served: a.served, definitions: a.definitions, scaling: a.scaling,
+		recorded: options.Journal.fingerprints(),
+	}
 	return a
 }
 
 // Begin notes the objects of the release in the fingerprints, and finds out which of them are scaled.
 func (a *Applier) Begin() {
-	a.untouched.begin()
+	a.changes.begin()
 	a.scaling.find()
 }
 
@@ -108,14 +106,14 @@ func (a *Applier) Exists(m *payload.Manifest) (bool, error) {
 	if _, found := a.before.Find(m.ID()); found {
 		return true, nil
 	}
-	resource, err := a.cluster.Find(a.requests, m.GroupVersionKind())
+	resource, err := a.cluster.Find(a.requestCtx, m.GroupVersionKind())
 	if errors.Is(err, cluster.ErrNotServed) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	_, exists, err := a.heads.get(resource, m.ID())
+	_, exists, err := a.metadata.get(resource, m.ID())
 	return exists, err
 }
 
@@ -124,8 +122,8 @@ func (a *Applier) Extended(live *unstructured.Unstructured) { a.served.extended(
 
 // NoteReady notes the version in which an object was ready.
 func (a *Applier) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
-	if inputs, isKnown := a.untouched.inputs(m, resource); isKnown {
-		a.options.Fingerprints.AddReady(objectmeta.Of(resource, live), inputs, a.untouched.standard())
+	if inputs, isKnown := a.changes.inputs(m, resource); isKnown {
+		a.options.Fingerprints.AddReady(objectmeta.Of(resource, live), inputs, a.changes.standard())
 	}
 }
 
@@ -136,8 +134,8 @@ func (a *Applier) KeepFingerprint(m *payload.Manifest) {
 	if !exists {
 		return
 	}
-	if inputs, isKnown := a.untouched.inputs(m, head.Resource); isKnown {
-		a.options.Fingerprints.CarryOver(a.untouched.recorded, head, inputs, func() bool { return true })
+	if inputs, isKnown := a.changes.inputs(m, head.Resource); isKnown {
+		a.options.Fingerprints.CarryOver(a.changes.recorded, head, inputs, func() bool { return true })
 	}
 }
 
@@ -151,4 +149,4 @@ func (a *Applier) Before(m *payload.Manifest) metav1.Object {
 }
 
 // ForgetBefore drops the metadata of an object from before the run, since the object has been written.
-func (a *Applier) ForgetBefore(m *payload.Manifest) { a.heads.forget(m.ID()) }
+func (a *Applier) ForgetBefore(m *payload.Manifest) { a.metadata.forget(m.ID()) }

@@ -1,7 +1,6 @@
 package object
 
 import (
-	"context"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,7 +73,7 @@ func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 		})
 	}
 	change.Version = o.version()
-	a.heads.forget(m.ID())
+	a.metadata.forget(m.ID())
 	return change, nil
 }
 
@@ -84,12 +83,12 @@ func (a *Applier) look(m *payload.Manifest) (o *liveObject, err error) {
 	if o.resource, err = a.served.place(m); err != nil {
 		return o, err
 	}
-	o.head, o.exists, err = a.heads.find(o.resource, m.ID())
+	o.head, o.exists, err = a.metadata.find(o.resource, m.ID())
 	return o, err
 }
 
 // readLive reads an object with its metadata.
-func (o *liveObject) readLive(a *Applier) (err error) {
+func (a *Applier) readLive(o *liveObject) (err error) {
 	if o.live, err = a.read(o.resource, o.ID()); o.live != nil {
 		o.head, o.exists = objectmeta.Of(o.resource, o.live), true
 	}
@@ -98,43 +97,48 @@ func (o *liveObject) readLive(a *Applier) (err error) {
 
 // reconcile creates, updates or leaves an object whose metadata is known; in a preview, it finds out which.
 func (a *Applier) reconcile(o *liveObject) (Change, error) {
-	f := a.facts(o)
+	f := a.gatherFacts(o)
 	what := decide(f)
 	if what == refuse {
 		return Change{}, ownedBy(f.owner)
 	}
 	a.handler.Readiness.Expect(o.Manifest, o.resource)
-	switch what {
-	case skip, keep:
-		a.handler.Readiness.Assume(o.Manifest, a.untouched.wasReady(o.Manifest, o.head))
-		return kept(what, o.head), nil
-	case keepDone:
-		return kept(what, o.head), nil
+	switch {
+	case what == skip || what == keep:
+		if what == skip {
+			a.options.Fingerprints.AddApplied(o.head)
+		}
+		a.handler.Readiness.Assume(o.Manifest, a.changes.wasReady(o.Manifest, o.head))
+		return unwritten(what, o.head), nil
+	case what == keepDone:
+		return unwritten(what, o.head), nil
+	case a.previewer != nil:
+		return a.previewer.compareLive(o)
 	default: // create, set
-		return a.write(o) // update, or compareLive in a preview
+		return a.update(o)
 	}
 }
 
-// facts returns the facts about an object. An object is never untouched if its definition is about to change.
-func (a *Applier) facts(o *liveObject) facts {
+// gatherFacts returns the facts about an object. An object is always applied if its definition is about to change.
+func (a *Applier) gatherFacts(o *liveObject) facts {
 	if owner, isOthers := o.head.OtherOwner(a.options.Release); isOthers {
 		return facts{owner: owner}
 	}
-	isTrusted := a.untouched.trusts(o.head)
-	isUntouched := !a.definitionOf(o.Manifest).isChanged() && !(a.findsOthers && o.head.HasOthers) && o.exists &&
-		isTrusted && a.untouched.isUntouched(o.Manifest, o.head, a.untouched.recorded)
-	if isUntouched {
-		a.options.Fingerprints.AddApplied(o.head)
-	}
+	isTrusted := a.changes.trusts(o.head)
+	mayDiffer := a.definitionOf(o.Manifest).isChanged() || a.findsOthers && o.head.HasOthers
+	isComparable := o.exists && isTrusted && !mayDiffer
+	isJob := o.GroupVersionKind().GroupKind() == kinds.Job
 	return facts{
-		exists: o.exists, isTrusted: isTrusted, isUntouched: isUntouched, isCreateOnly: o.Manifest.IsCreateOnly(),
-		hasFinished: !o.exists && o.GroupVersionKind().GroupKind() == kinds.Job &&
-			a.options.Journal.hasFinished(o.Manifest),
+		exists:       o.exists,
+		isTrusted:    isTrusted,
+		isUntouched:  isComparable && a.changes.isUntouched(o.Manifest, o.head, a.changes.recorded),
+		isCreateOnly: o.Manifest.IsCreateOnly(),
+		hasFinished:  !o.exists && isJob && a.options.Journal.hasFinished(o.Manifest),
 	}
 }
 
-// kept returns the change of an object that was not written.
-func kept(what decision, head objectmeta.LiveMetadata) Change {
+// unwritten returns the change of an object that was not written.
+func unwritten(what decision, head objectmeta.LiveMetadata) Change {
 	switch what {
 	case skip:
 		return Change{Action: Unchanged, UID: head.UID}
@@ -170,7 +174,7 @@ func (a *Applier) createOnce(o *liveObject) (Change, error) {
 	case live.GetDeletionTimestamp() != nil:
 		return Change{}, a.deleter.terminating(o.Manifest, live.GetUID())
 	}
-	if err := ownership.Disown(a.requests, a.cluster, o.resource, live); err != nil {
+	if err := ownership.Disown(a.requestCtx, a.cluster, o.resource, live); err != nil {
 		return Change{}, err
 	}
 	a.observe(o, live)
@@ -179,8 +183,8 @@ func (a *Applier) createOnce(o *liveObject) (Change, error) {
 
 // create creates an object of a create-only manifest.
 func (a *Applier) create(o *liveObject, how cluster.ApplyMode) (*unstructured.Unstructured, error) {
-	made, err := a.cluster.Create(a.requests, o.resource, a.desired(o.Manifest), how)
-	a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, made.Warnings))
+	made, err := a.cluster.Create(a.requestCtx, o.resource, a.desired(o.Manifest), how)
+	a.handler.Warned(o.Manifest, maskWarnings(o.Manifest, made.Warnings))
 	return made.Object, err
 }
 
@@ -193,10 +197,10 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 	began, how := a.cluster.Now(), cluster.CreateOnly|cluster.Force
 	if o.exists {
 		how = cluster.NoForce
-		if err := o.takeForeign(a); err != nil {
+		if err := a.takeForeign(o); err != nil {
 			return Change{}, err
 		}
-		if err := o.adopt(a); err != nil {
+		if err := a.adopt(o); err != nil {
 			return Change{}, err
 		}
 	}
@@ -206,7 +210,7 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 	}
 	applied, err := a.send(o, draft, how)
 	if how != cluster.NoForce && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
-		if err := o.findMade(a, err); err != nil {
+		if err := a.findCreated(o, err); err != nil {
 			return Change{}, err
 		}
 		return a.update(o)
@@ -221,13 +225,13 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 		return Change{}, a.deleter.terminating(o.Manifest, applied.Object.GetUID())
 	}
 	after := objectmeta.Of(o.resource, applied.Object)
-	return a.noteApplied(o, applied, after, o.actionOf(a, applied, after, began)), nil
+	return a.noteApplied(o, applied, after, a.actionOf(o, applied, after, began)), nil
 }
 
-// findMade looks again at an object that could not be created because it is there. The refusal is returned if it is
+// findCreated looks again at an object that could not be created because it is there. The refusal is returned if it is
 // gone, or if the conflict was about another object, such as a quota.
-func (o *liveObject) findMade(a *Applier, refused error) (err error) {
-	if o.head, o.exists, err = a.heads.get(o.resource, o.ID()); err != nil {
+func (a *Applier) findCreated(o *liveObject, refused error) (err error) {
+	if o.head, o.exists, err = a.metadata.get(o.resource, o.ID()); err != nil {
 		return err
 	}
 	if !o.exists {
@@ -242,11 +246,11 @@ func (o *liveObject) findMade(a *Applier, refused error) (err error) {
 
 // adopt takes over the fields of other tools before the first apply of an object, so that the apply removes those that
 // the release does not set.
-func (o *liveObject) adopt(a *Applier) error {
+func (a *Applier) adopt(o *liveObject) error {
 	if !o.head.IsNeverApplied() || o.head.Terminating {
 		return nil
 	}
-	now, adopted, err := ownership.Adopt(a.requests, a.cluster, o.resource, o.head.Object(), a.options.AdoptFrom)
+	now, adopted, err := ownership.Adopt(a.requestCtx, a.cluster, o.resource, o.head.Object(), a.options.AdoptFrom)
 	if apierrors.IsNotFound(err) { // it was just deleted, and the apply creates it
 		o.head, o.exists = objectmeta.LiveMetadata{}, false
 		return nil
@@ -262,7 +266,7 @@ func (o *liveObject) adopt(a *Applier) error {
 }
 
 // takeForeign takes over the fields of other managers that are to be removed, so that the apply removes them.
-func (o *liveObject) takeForeign(a *Applier) error {
+func (a *Applier) takeForeign(o *liveObject) error {
 	if a.options.RemovesForeign == nil || !o.head.HasOthers || o.head.Terminating {
 		return nil
 	}
@@ -273,11 +277,11 @@ func (o *liveObject) takeForeign(a *Applier) error {
 	if err := refuseOwned(objectmeta.Of(o.resource, live), a.options.Release); err != nil {
 		return err
 	}
-	now, lost, err := ownership.TakeForeign(a.requests, a.cluster, o.resource, live, o.removesForeign(a.options))
+	now, lost, err := ownership.TakeForeign(a.requestCtx, a.cluster, o.resource, live, o.removesForeign(a.options))
 	if err != nil || now == nil {
 		return err
 	}
-	o.head, o.foreign = objectmeta.Of(o.resource, now), maskedLosses(o.Manifest, lost)
+	o.head, o.foreign = objectmeta.Of(o.resource, now), maskConflicts(o.Manifest, lost)
 	return nil
 }
 
@@ -311,7 +315,7 @@ func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head o
 	action Action) Change {
 	a.observe(o, applied.Object)
 	a.definitions.note(o.ID(), applied.Object)
-	inputs, isKnown := a.untouched.inputs(o.Manifest, o.resource)
+	inputs, isKnown := a.changes.inputs(o.Manifest, o.resource)
 	a.options.Fingerprints.AddApplied(head)
 	isAsSent := !o.isPartial && head.HasMetadataOf(o.Object()) && len(mutated(applied.Object, o.sent)) == 0
 	if isKnown && (isAsSent || a.isRepairing) {
@@ -321,7 +325,7 @@ func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head o
 }
 
 // actionOf returns what an apply has done. Began is the time before the apply, by the server's clock.
-func (o *liveObject) actionOf(a *Applier, applied cluster.WriteResult, after objectmeta.LiveMetadata,
+func (a *Applier) actionOf(o *liveObject, applied cluster.WriteResult, after objectmeta.LiveMetadata,
 	began time.Time) Action {
 	before := o.head
 	switch {
@@ -364,37 +368,4 @@ func refuseOwned(head objectmeta.LiveMetadata, release string) error {
 
 func ownedBy(owner string) error {
 	return refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
-}
-
-// A manifestStep applies the manifest of an object, or deletes the object of a tombstone.
-type manifestStep struct {
-	StepBase
-	applier  *Applier
-	manifest *payload.Manifest
-}
-
-// NewStep returns the step of a manifest.
-func (a *Applier) NewStep(m *payload.Manifest, needs []int) WalkStep {
-	return manifestStep{StepBase{StepOf(m), needs}, a, m}
-}
-
-func (s manifestStep) Do(context.Context) TryResult {
-	do := s.applier.Apply
-	if s.manifest.IsTombstone() {
-		do = s.applier.deleter.delete
-	}
-	change, err := do(s.manifest)
-	return s.applier.Result(s.manifest, change, err)
-}
-
-func (s manifestStep) Preview(p *Previewer) (Change, error) { return p.Preview(s.manifest) }
-
-// Result returns the result of an action on a manifest.
-func (a *Applier) Result(m *payload.Manifest, change Change, err error) TryResult {
-	change.StepID = StepOf(m)
-	if err == nil {
-		return TryResult{Change: change}
-	}
-	change.Action, change.Err = Failed, NewFailure(m, err)
-	return TryResult{Change: change, IsRetryable: a.IsRetryable(m, err), Pause: WantedPause(err)}
 }

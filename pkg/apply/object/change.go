@@ -138,7 +138,7 @@ func (f *Failure) Effect() reason.Effect { return reason.EffectOf(f.Err) }
 // NewFailure returns the failure of a manifest's step, without values that the error may quote from a Secret.
 func NewFailure(m *payload.Manifest, err error) *Failure {
 	failure := FailureOf(StepOf(m), err)
-	failure.Err = masked(m, err)
+	failure.Err = maskSecrets(m, err)
 	if tooLarge(err) {
 		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // etcd's message alone does not mention the size
 	}

@@ -62,11 +62,11 @@ func (d *definitions) find(name string) (found definition, isAnswered bool) {
 	if head, isListed := d.before.Find(id); isListed {
 		return definition{versionOf(head.Object()), true}, true
 	}
-	resource, err := d.cluster.FindKind(d.requests, kinds.CustomResourceDefinition)
+	resource, err := d.cluster.FindKind(d.requestCtx, kinds.CustomResourceDefinition)
 	if err != nil {
 		return definition{}, false
 	}
-	object, err := d.cluster.GetMetadata(d.requests, resource, "", name)
+	object, err := d.cluster.GetMetadata(d.requestCtx, resource, "", name)
 	if err != nil {
 		return definition{isKnown: apierrors.IsNotFound(err)}, apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 	}

@@ -92,7 +92,7 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 	if isHit {
 		d.report(id, seen.UID, tombstone.ReasonRequested, "the release asks for it to be deleted")
 	}
-	after := tombstone.Observe(d.requests, d.cluster, id, seen.UID)
+	after := tombstone.Observe(d.requestCtx, d.cluster, id, seen.UID)
 	switch {
 	case after.State == tombstone.Absent:
 		return d.isGone(id, seen.UID)
@@ -166,7 +166,7 @@ func (d *deleter) recordRequest(m *payload.Manifest, uid types.UID) error {
 	if isRequested && requested.UID == uid && m.ID().GroupKind() != kinds.Job {
 		return nil
 	}
-	return d.options.Journal.Note(d.requests, func(known *record.Record) {
+	return d.options.Journal.Note(d.requestCtx, func(known *record.Record) {
 		known.ForgetJob(m.ID()) // if it is ever created again, it runs again
 		known.RequestDelete(record.Tombstone{
 			ID:          m.ID(),
@@ -180,14 +180,14 @@ func (d *deleter) recordRequest(m *payload.Manifest, uid types.UID) error {
 // request requests the delete of the object with a UID, and reports whether the server has accepted it.
 // If the object is gone, or another one has its name, that is no error.
 func (d *deleter) request(id kinds.ID, uid types.UID) (isHit bool, err error) {
-	resource, err := d.cluster.FindKind(d.requests, id.GroupKind())
+	resource, err := d.cluster.FindKind(d.requestCtx, id.GroupKind())
 	if errors.Is(err, cluster.ErrNotServed) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	err = d.cluster.Delete(d.requests, resource, id.Namespace, id.Name, uid)
+	err = d.cluster.Delete(d.requestCtx, resource, id.Namespace, id.Name, uid)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return false, nil
 	}
@@ -197,7 +197,7 @@ func (d *deleter) request(id kinds.ID, uid types.UID) (isHit bool, err error) {
 // terminating returns the failure of an object that is being deleted, with what holds the delete. Its text has no age,
 // since it is shown beside the age of the wait, and has to stay the same with each try.
 func (d *deleter) terminating(m *payload.Manifest, uid types.UID) error {
-	seen := tombstone.Observe(d.requests, d.cluster, m.ID(), uid)
+	seen := tombstone.Observe(d.requestCtx, d.cluster, m.ID(), uid)
 	return terminating{"it is being deleted, and can only be recreated when it is gone: " + seen.DescribeSince()}
 }
 
@@ -206,7 +206,7 @@ func (d *deleter) facts(m *payload.Manifest) (f deletionFacts) {
 	id := m.ID()
 	f.requested, _ = d.options.Journal.requestedDelete(id)
 	f.mode, f.hasDeleted = d.options.Mode, d.options.Journal.HasDeleted(id)
-	f.seen = tombstone.Observe(d.requests, d.cluster, id, f.requested.UID)
+	f.seen = tombstone.Observe(d.requestCtx, d.cluster, id, f.requested.UID)
 	if f.seen.State == tombstone.Absent {
 		return f
 	}

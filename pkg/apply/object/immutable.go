@@ -79,7 +79,7 @@ func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 	if err := mayRecreate(resource, m, fixed); err != nil {
 		return Change{}, err
 	}
-	live, err := a.cluster.GetMetadata(a.requests, resource, m.ID().Namespace, m.ID().Name)
+	live, err := a.cluster.GetMetadata(a.requestCtx, resource, m.ID().Namespace, m.ID().Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return Change{}, err
 	}
@@ -90,7 +90,7 @@ func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 		if _, err := a.deleter.request(m.ID(), live.UID); err != nil {
 			return Change{}, err
 		}
-		if seen := tombstone.Observe(a.requests, a.cluster, m.ID(), live.UID); seen.State != tombstone.Absent &&
+		if seen := tombstone.Observe(a.requestCtx, a.cluster, m.ID(), live.UID); seen.State != tombstone.Absent &&
 			seen.State != tombstone.Reappeared {
 			return Change{}, a.deleter.terminating(m, live.UID)
 		}

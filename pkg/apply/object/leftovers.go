@@ -35,12 +35,12 @@ func (n *attempt) removeLeftovers(refused error) error {
 	if len(removed) == 0 {
 		return refused
 	}
-	n.removed = maskedLosses(n.Manifest, n.ofOthers(ownership.HeldBy(live, removed)))
+	n.removed = maskConflicts(n.Manifest, n.ofOthers(ownership.HeldBy(live, removed)))
 	if n.isDryRun() {
 		n.answer = &would
 		return nil
 	}
-	head, err := ownership.TakeOver(n.applier.requests, n.applier.cluster, n.resource, live, removed)
+	head, err := ownership.TakeOver(n.applier.requestCtx, n.applier.cluster, n.resource, live, removed)
 	if err != nil {
 		return err
 	}
@@ -54,14 +54,14 @@ func (n *attempt) leastRemoval(leftovers *ownership.Leftovers) (removed []fieldp
 	if len(leftovers.Fields) == 0 {
 		return nil, would
 	}
-	others, err := n.applier.cluster.Apply(n.applier.requests, n.resource, leftovers.AsLive(),
+	others, err := n.applier.cluster.Apply(n.applier.requestCtx, n.resource, leftovers.AsLive(),
 		cluster.Force|cluster.DryRun)
 	if err != nil {
 		return nil, would
 	}
 	leftovers.Others = others.Object
 	isEnough := func(removed []fieldpath.Path) bool {
-		answer, err := leftovers.DryRunRemove(n.applier.requests, n.applier.cluster, n.resource, removed)
+		answer, err := leftovers.DryRunRemove(n.applier.requestCtx, n.applier.cluster, n.resource, removed)
 		if err == nil {
 			would = answer
 		}

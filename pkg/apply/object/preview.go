@@ -25,7 +25,7 @@ type Previewer struct {
 // NewPreviewer returns a Previewer for the manifests of a payload. The Applier then writes nothing.
 func NewPreviewer(a *Applier, release *payload.Payload) *Previewer {
 	p := &Previewer{Applier: a, payload: release, asker: diagnosis.Diagnoser{Cluster: a.cluster}}
-	a.write, a.coming, a.findsOthers = p.compareLive, p.comingDefinitions(), true
+	a.previewer, a.coming, a.findsOthers = p, p.comingDefinitions(), true
 	return p
 }
 
@@ -46,7 +46,7 @@ func (p *Previewer) preview(m *payload.Manifest) (Change, error) {
 	for attempt := 1; ; attempt++ {
 		change, err := p.previewOnce(m)
 		if err == nil || attempt == tries || !cluster.IsNoAnswer(err) ||
-			!Pause(p.requests, max(pause.Step(), WantedPause(err))) {
+			!Pause(p.requestCtx, max(pause.Step(), WantedPause(err))) {
 			return change, err
 		}
 	}
@@ -91,14 +91,14 @@ func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
 // run and delete the object.
 func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Deleted, UID: seen.UID}
-	resource, err := p.cluster.FindKind(p.requests, id.GroupKind())
+	resource, err := p.cluster.FindKind(p.requestCtx, id.GroupKind())
 	if err != nil {
 		return Change{}, err
 	}
 	if kinds.ScopeOf(id.GroupKind()) == kinds.Unknown && !p.served.isCustom(resource) {
 		return change, nil
 	}
-	head, err := p.cluster.GetMetadata(p.requests, resource, id.Namespace, id.Name)
+	head, err := p.cluster.GetMetadata(p.requestCtx, resource, id.Namespace, id.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return Change{Action: Absent}, nil
@@ -108,7 +108,7 @@ func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, 
 	if len(head.Finalizers) > 0 {
 		change.Message = "it is terminating then, until it is let go by " + strings.Join(head.Finalizers, ", ")
 	}
-	err = p.cluster.DryRunDelete(p.requests, resource, id.Namespace, id.Name, seen.UID)
+	err = p.cluster.DryRunDelete(p.requestCtx, resource, id.Namespace, id.Name, seen.UID)
 	switch {
 	// the object is gone since, or another one has its name
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):

@@ -97,12 +97,12 @@ func (p *Previewer) validate(definition *comingDefinition, o *liveObject, would 
 // and other problems in the object as it would be.
 func (p *Previewer) problems(prepared *crd.Definition, o *liveObject,
 	would *unstructured.Unstructured) []crd.SchemaProblem {
-	problems := prepared.Check(p.requests, p.desired(o.Manifest).Object)
+	problems := prepared.Check(p.requestCtx, p.desired(o.Manifest).Object)
 	if o.live == nil {
 		return problems
 	}
 	problems = slices.DeleteFunc(problems, func(problem crd.SchemaProblem) bool { return !problem.Unknown })
-	for _, problem := range prepared.CheckUpdate(p.requests, o.live.Object, would.Object) {
+	for _, problem := range prepared.CheckUpdate(p.requestCtx, o.live.Object, would.Object) {
 		if !problem.Unknown {
 			problems = append(problems, problem)
 		}

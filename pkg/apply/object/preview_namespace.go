@@ -40,7 +40,7 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 	case IsAboutObject(err), cluster.IsNoAnswer(err):
 		return lacking, err
 	default:
-		why := oneLine(masked(o.Manifest, err))
+		why := oneLine(maskSecrets(o.Manifest, err))
 		lacking = unmet{why: lacking.why + ": it was tried in namespace " + StandIn +
 			", which refuses it, as its own one may or may not: " + why}
 	}
@@ -57,9 +57,9 @@ func (p *Previewer) tryIn(namespace string, o *liveObject, name string) error {
 	draft.SetName(name)
 	var err error
 	if o.Manifest.IsCreateOnly() {
-		_, err = p.cluster.Create(p.requests, o.resource, draft, cluster.DryRun)
+		_, err = p.cluster.Create(p.requestCtx, o.resource, draft, cluster.DryRun)
 	} else {
-		_, err = p.cluster.Apply(p.requests, o.resource, draft, cluster.Force|cluster.CreateOnly|cluster.DryRun)
+		_, err = p.cluster.Apply(p.requestCtx, o.resource, draft, cluster.Force|cluster.CreateOnly|cluster.DryRun)
 	}
 	return err
 }

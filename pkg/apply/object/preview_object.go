@@ -20,12 +20,12 @@ func (p *Previewer) compareLive(o *liveObject) (Change, error) {
 	const tries = 5
 	for try := 1; ; try++ {
 		o = &liveObject{Manifest: o.Manifest, resource: o.resource}
-		if err := o.readLive(p.Applier); err != nil {
+		if err := p.readLive(o); err != nil {
 			return Change{}, err
 		}
 		change, err := p.compare(o)
 		if err != nil || try == tries || isSameState(o.live, change.Look) ||
-			!Pause(p.requests, time.Duration(try)*100*time.Millisecond) {
+			!Pause(p.requestCtx, time.Duration(try)*100*time.Millisecond) {
 			return change, err
 		}
 	}
@@ -50,7 +50,7 @@ func (p *Previewer) compare(o *liveObject) (Change, error) {
 		return p.unlessRefused(o.Manifest,
 			Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()})
 	case o.exists && o.Manifest.IsCreateOnly():
-		return kept(keep, o.head), nil
+		return unwritten(keep, o.head), nil
 	}
 	would, err := p.wouldBe(o)
 	// the server has another version of it
@@ -118,12 +118,12 @@ func (p *Previewer) wouldBe(o *liveObject) (*unstructured.Unstructured, error) {
 	case p.options.RemovesForeign != nil:
 		var lost []ownership.Conflict
 		left, lost = ownership.DryRunTakeForeign(applied.Object, o.removesForeign(p.options))
-		o.lost = append(o.lost, maskedLosses(o.Manifest, lost)...)
+		o.lost = append(o.lost, maskConflicts(o.Manifest, lost)...)
 	}
 	if len(left) == 0 {
 		return applied.Object, nil
 	}
-	return ownership.DryRunDefaults(p.requests, p.cluster, o.resource, applied.Object, left)
+	return ownership.DryRunDefaults(p.requestCtx, p.cluster, o.resource, applied.Object, left)
 }
 
 // isSame reports whether two states of an object differ only in fields that the server sets.

@@ -120,10 +120,10 @@ const explainFor = 5 * time.Second
 
 // explained returns an error in a line, with why a webhook or another server has not answered the API server.
 func (p *Previewer) explained(m *payload.Manifest, err error) string {
-	ctx, cancel := context.WithTimeout(p.requests, explainFor)
+	ctx, cancel := context.WithTimeout(p.requestCtx, explainFor)
 	defer cancel()
 	why, _ := p.asker.ExplainCall(ctx, m.GroupVersionKind().GroupKind(), oneLine(err))
-	return strings.Join(append([]string{oneLine(masked(m, err))}, why...), "; ")
+	return strings.Join(append([]string{oneLine(maskSecrets(m, err))}, why...), "; ")
 }
 
 // isTransient reports whether a refusal is about the state of the cluster, and not about the object. A missing answer
@@ -172,7 +172,7 @@ func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 		return p.brings(m, details.Name, func(kind schema.GroupKind) bool { return kind == role })
 	}
 	return p.brings(m, details.Name, func(kind schema.GroupKind) bool {
-		in, err := p.cluster.FindKind(p.requests, kind)
+		in, err := p.cluster.FindKind(p.requestCtx, kind)
 		return err == nil && in.Group == details.Group && in.Resource == details.Kind
 	})
 }
@@ -205,11 +205,11 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 		}
 	}
 	change := Change{Action: Created, Message: why, Look: p.unchecked(o, p.desired(m), why)}
-	resource, err := p.cluster.FindKind(p.requests, m.GroupVersionKind().GroupKind())
+	resource, err := p.cluster.FindKind(p.requestCtx, m.GroupVersionKind().GroupKind())
 	if err != nil { // no version of the kind is served, so the object does not exist
 		return change, nil
 	}
-	head, exists, err := p.heads.find(resource, m.ID())
+	head, exists, err := p.metadata.find(resource, m.ID())
 	if err == nil {
 		err = refuseOwned(head, p.options.Release)
 	}

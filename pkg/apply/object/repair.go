@@ -24,16 +24,16 @@ type Repairer struct {
 // NewRepairer returns a Repairer for a payload that was applied, or is being applied, with the same options: they
 // share the fingerprints. When ctx ends, pending requests may still complete, unless the lock is lost.
 func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Repairer {
-	requests, cut := Requests(ctx, options.Lock)
+	requestCtx, cancel := RequestContext(ctx, options.Lock)
 	options = options.WithDefaults()
 	options.Manifests = release.Manifests
-	a := New(requests, c, &inventory.Inventory{}, options, Handler{
+	a := New(requestCtx, c, &inventory.Inventory{}, options, Handler{
 		Readiness: Untracked, Warned: func(*payload.Manifest, []string) {},
 		Adopted: func(*payload.Manifest, []string) {},
 	})
 	a.isRepairing, a.scaling.validFor = true, time.Second
 	a.scaling.find()
-	return &Repairer{a, cut}
+	return &Repairer{a, cancel}
 }
 
 // Learn reads the definition of a resource, so that IsUntouched sends no requests.
@@ -52,15 +52,15 @@ func (r *Repairer) Place(manifest *payload.Manifest) (cluster.Resource, error) {
 
 // IsUntouched reports whether the release's fields of an object can't have changed since it was applied.
 func (r *Repairer) IsUntouched(manifest *payload.Manifest, head objectmeta.LiveMetadata) bool {
-	u := r.applier.untouched
-	if !u.isApplied(head) {
+	detector := r.applier.changes
+	if !detector.isApplied(head) {
 		return false
 	}
 	if manifest.IsCreateOnly() {
-		_, isKnown := u.definitions.versionOf(head.Resource)
+		_, isKnown := detector.definitions.versionOf(head.Resource)
 		return isKnown
 	}
-	return u.isUntouched(manifest, head, u.options.Fingerprints)
+	return detector.isUntouched(manifest, head, detector.options.Fingerprints)
 }
 
 // Redefine notes the present version of a definition, and reports whether it has changed: then
@@ -112,7 +112,7 @@ func (r *Repairer) look(o *liveObject, known *objectmeta.LiveMetadata) (isLooked
 		o.head, o.exists = *known, true
 		return true, nil
 	}
-	o.head, o.exists, err = r.applier.heads.get(o.resource, o.ID())
+	o.head, o.exists, err = r.applier.metadata.get(o.resource, o.ID())
 	return err == nil, err
 }
 
@@ -135,7 +135,7 @@ func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 	case !ready.HasSucceeded(object) || object.GetLabels()[objectmeta.ReleaseLabel] != a.options.Release:
 		return nil
 	}
-	return a.options.Journal.RememberJob(a.requests, job, object.GetUID())
+	return a.options.Journal.RememberJob(a.requestCtx, job, object.GetUID())
 }
 
 // taken returns the fields that other managers had set to other values, or, if the server has found no conflict, the
@@ -145,6 +145,6 @@ func taken(o *liveObject, repaired Repaired) []ownership.Conflict {
 	if len(repaired.Lost) > 0 || before == nil || repaired.Before.UID != repaired.Now.UID {
 		return repaired.Lost
 	}
-	return maskedLosses(o.Manifest,
+	return maskConflicts(o.Manifest,
 		ownership.Regained(before.GetManagedFields(), repaired.Now.Object().GetManagedFields()))
 }

@@ -52,14 +52,14 @@ func Backoff() wait.Backoff {
 // minute.
 const lastAnswers = 70 * time.Second
 
-// Requests returns the context for requests: it outlives ctx for a while, so that pending requests may complete,
+// RequestContext returns the context for requests. It outlives ctx for a while, so that pending requests may complete,
 // unless the lock is lost.
-func Requests(ctx context.Context, hold *lock.Hold) (context.Context, context.CancelFunc) {
-	requests, cut := hold.Requests(ctx) // after the loss of the lock, another applier writes
+func RequestContext(ctx context.Context, hold *lock.Hold) (context.Context, context.CancelFunc) {
+	requestCtx, cancel := hold.Requests(ctx) // after the loss of the lock, another process writes
 	context.AfterFunc(ctx, func() {
-		if Pause(requests, lastAnswers) {
-			cut()
+		if Pause(requestCtx, lastAnswers) {
+			cancel()
 		}
 	})
-	return requests, cut
+	return requestCtx, cancel
 }

@@ -79,7 +79,7 @@ func (s *scaling) ask() error {
 			namespaces = append(namespaces, namespace)
 		}
 	}
-	scaled, err := ownership.FindScaleTargets(s.requests, s.cluster, namespaces)
+	scaled, err := ownership.FindScaleTargets(s.requestCtx, s.cluster, namespaces)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}

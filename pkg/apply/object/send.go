@@ -42,21 +42,21 @@ func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured,
 	o.sent, o.lost, o.removed = draft, nil, nil
 	next := &attempt{applier: a, liveObject: o, how: how}
 	for {
-		applied, err := a.cluster.Apply(a.requests, o.resource, next.body(), next.how)
+		applied, err := a.cluster.Apply(a.requestCtx, o.resource, next.body(), next.how)
 		if err != nil {
 			err = next.correct(err)
 		}
 		switch {
 		case err != nil:
-			a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
+			a.handler.Warned(o.Manifest, maskWarnings(o.Manifest, applied.Warnings))
 			return applied, err
 		case next.answer != nil:
 			applied = *next.answer
 		case applied.Object == nil: // it was refused, and is corrected
 			continue
 		}
-		o.lost = slices.Concat(maskedLosses(o.Manifest, next.taken), o.removed, o.foreign)
-		a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
+		o.lost = slices.Concat(maskConflicts(o.Manifest, next.taken), o.removed, o.foreign)
+		a.handler.Warned(o.Manifest, maskWarnings(o.Manifest, applied.Warnings))
 		next.warnOfAdmission(applied.Object)
 		return applied, nil
 	}
@@ -98,7 +98,7 @@ func (n *attempt) correct(refused error) error {
 // unbind makes the next try independent of the version of the object, which was written since it was read, if it is
 // still this release's.
 func (n *attempt) unbind() error {
-	now, exists, err := n.applier.heads.get(n.resource, n.ID())
+	now, exists, err := n.applier.metadata.get(n.resource, n.ID())
 	if err == nil && exists {
 		err = refuseOwned(now, n.applier.options.Release)
 	}
@@ -138,7 +138,7 @@ func (o *liveObject) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
 // share adds items to a list that other managers add to as well, and removes the list from the draft. A dry run adds
 // nothing.
 func (n *attempt) share() error {
-	missing, err := ownership.Unshare(n.applier.requests, n.applier.cluster, n.resource, n.sent)
+	missing, err := ownership.Unshare(n.applier.requestCtx, n.applier.cluster, n.resource, n.sent)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -146,7 +146,7 @@ func (n *attempt) share() error {
 	if n.isDryRun() {
 		return nil
 	}
-	return ownership.Share(n.applier.requests, n.applier.cluster, n.resource, n.sent, missing)
+	return ownership.Share(n.applier.requestCtx, n.applier.cluster, n.resource, n.sent, missing)
 }
 
 // dropUnknown removes the fields from a draft that the server does not know, if that is allowed.
@@ -170,7 +170,7 @@ func (n *attempt) dropUnknown(unknown []string, refused error) error {
 func (n *attempt) allUnknown(unknown []string) []string {
 	all, rest := slices.Clone(unknown), n.sent.DeepCopy()
 	for len(unknown) > 0 && removeFields(rest, unknown) {
-		_, err := n.applier.cluster.Apply(n.applier.requests, n.resource, rest, cluster.Force|cluster.DryRun)
+		_, err := n.applier.cluster.Apply(n.applier.requestCtx, n.resource, rest, cluster.Force|cluster.DryRun)
 		unknown = unknownFields(err)
 		all = append(all, unknown...)
 	}

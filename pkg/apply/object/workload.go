@@ -65,7 +65,7 @@ func (w Workload) ChangesTemplate() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := o.readLive(w.applier); err != nil || !o.exists {
+	if err := w.applier.readLive(o); err != nil || !o.exists {
 		return err == nil, err
 	}
 	would, err := w.applier.sendDraft(o, cluster.Force|cluster.DryRun)
@@ -85,7 +85,7 @@ func templateOf(workload *unstructured.Unstructured) any {
 func (w Workload) CheckOwner() error {
 	o, err := w.look()
 	if err == nil {
-		o.head, _, err = w.applier.heads.get(o.resource, o.ID())
+		o.head, _, err = w.applier.metadata.get(o.resource, o.ID())
 	}
 	if err != nil {
 		return err

@@ -17,9 +17,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// masked returns an error without values that it may quote from a Secret, or from the hooks of a Deployment. Servers
-// and webhooks quote the values that they refuse: in the message, in the reason, and in the causes.
-func masked(m *payload.Manifest, err error) error {
+// maskSecrets returns an error without values that it may quote from a Secret, or from the hooks of a Deployment.
+// Servers and webhooks quote the values that they refuse: in the message, in the reason, and in the causes.
+func maskSecrets(m *payload.Manifest, err error) error {
 	if !holdsSecrets(m) {
 		return withoutHookValues(m, err)
 	}
@@ -104,8 +104,8 @@ func holdsSecrets(m *payload.Manifest) bool {
 		fields.HoldsSecrets(m.Object().Object)
 }
 
-// maskedWarnings returns a server's warnings, without those that may quote a Secret.
-func maskedWarnings(m *payload.Manifest, warnings []string) []string {
+// maskWarnings returns a server's warnings, without those that may quote a Secret.
+func maskWarnings(m *payload.Manifest, warnings []string) []string {
 	if len(warnings) == 0 || !holdsSecrets(m) {
 		return warnings
 	}
@@ -149,9 +149,9 @@ var deprecation = regexp.MustCompile(
 	`^ is deprecated( in v1\.\d+\+)?(, unavailable in v1\.\d+\+)?(; use [a-z0-9./]+ [A-Za-z]+)?$`,
 )
 
-// maskedLosses returns conflicts without values that their paths may quote from a Secret: the path
+// maskConflicts returns conflicts without values that their paths may quote from a Secret: the path
 // of a list item may have its value.
-func maskedLosses(m *payload.Manifest, lost []ownership.Conflict) []ownership.Conflict {
+func maskConflicts(m *payload.Manifest, lost []ownership.Conflict) []ownership.Conflict {
 	if !holdsSecrets(m) {
 		return lost
 	}

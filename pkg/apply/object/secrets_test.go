@@ -83,7 +83,7 @@ func TestWarningsShowNoSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := maskedWarnings(release.Manifests[0], []string{given}); len(got) != 1 || got[0] != want {
+		if got := maskWarnings(release.Manifests[0], []string{given}); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %q", given, got)
 		}
 	}

@@ -11,66 +11,66 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// untouched finds out which objects have not been written since they were applied, by their fingerprints.
-type untouched struct {
+// A changeDetector finds out by fingerprints which objects were written since they were applied.
+type changeDetector struct {
 	*scope
-	served      *served
+	served      *servedKinds
 	definitions *definitions
 	scaling     *scaling
 	recorded    *fingerprint.Cache // of applies before the run; those of this run are in Options
 }
 
 // begin notes the objects of the release.
-func (u *untouched) begin() {
-	for _, m := range u.options.Manifests {
+func (d *changeDetector) begin() {
+	for _, m := range d.options.Manifests {
 		switch {
 		case m.IsTombstone():
 		case m.IsCreateOnly(): // its later state does not matter
-			u.options.Fingerprints.AddExpected(u.options.Fingerprints, m.ID())
+			d.options.Fingerprints.AddExpected(d.options.Fingerprints, m.ID())
 		default:
-			u.options.Fingerprints.AddExpected(u.recorded, m.ID())
+			d.options.Fingerprints.AddExpected(d.recorded, m.ID())
 		}
 	}
 }
 
 // inputs returns the inputs of an apply, for its fingerprint. The definition is one of them: when it changes, so does
 // the result for custom resources, without a trace in them. The inputs are not known if the definition is not.
-func (u *untouched) inputs(m *payload.Manifest,
+func (d *changeDetector) inputs(m *payload.Manifest,
 	resource cluster.Resource) (inputs fingerprint.AppliedFrom, isKnown bool) {
-	definition, isKnown := u.definitions.versionOf(resource)
+	definition, isKnown := d.definitions.versionOf(resource)
 	inputs = fingerprint.AppliedFrom{Sum: m.Sum(), Metadata: m.Object(), Note: definition}
-	if u.scaling.has(m.ID()) {
+	if d.scaling.has(m.ID()) {
 		inputs.Note += " scaled"
 	}
 	return inputs, isKnown
 }
 
 // trusts reports whether the metadata from before the run count as the current state of an object.
-func (u *untouched) trusts(head objectmeta.LiveMetadata) bool {
-	return !u.options.Full && u.before.Age() < u.options.LookCounts && u.isApplied(head)
+func (d *changeDetector) trusts(head objectmeta.LiveMetadata) bool {
+	return !d.options.Full && d.before.Age() < d.options.LookCounts && d.isApplied(head)
 }
 
 // isApplied reports whether this release has applied an object, which is not terminating.
-func (u *untouched) isApplied(head objectmeta.LiveMetadata) bool {
-	return head.Release == u.options.Release && head.IsApplied && !head.Terminating
+func (d *changeDetector) isApplied(head objectmeta.LiveMetadata) bool {
+	return head.Release == d.options.Release && head.IsApplied && !head.Terminating
 }
 
 // isUntouched reports whether the release's fields of an object can't have changed since it was applied from the same
 // manifest, by fingerprints of then.
-func (u *untouched) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadata, then *fingerprint.Cache) bool {
-	inputs, isKnown := u.inputs(m, head.Resource)
-	return isKnown && u.options.Fingerprints.CarryOver(then, head, inputs, func() bool {
-		return u.served.countsChanges(head.Resource)
+func (d *changeDetector) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadata, then *fingerprint.Cache) bool {
+	inputs, isKnown := d.inputs(m, head.Resource)
+	return isKnown && d.options.Fingerprints.CarryOver(then, head, inputs, func() bool {
+		return d.served.countsChanges(head.Resource)
 	})
 }
 
 // wasReady reports whether an object was ready and has not been written since.
-func (u *untouched) wasReady(m *payload.Manifest, head objectmeta.LiveMetadata) bool {
-	inputs, isKnown := u.inputs(m, head.Resource)
-	return isKnown && u.options.Fingerprints.CarryOverReady(u.recorded, head, inputs, u.standard())
+func (d *changeDetector) wasReady(m *payload.Manifest, head objectmeta.LiveMetadata) bool {
+	inputs, isKnown := d.inputs(m, head.Resource)
+	return isKnown && d.options.Fingerprints.CarryOverReady(d.recorded, head, inputs, d.standard())
 }
 
 // standard names the rules for readiness: the upstream standard has other rules for an install.
-func (u *untouched) standard() string {
-	return fmt.Sprint(u.options.Standard, u.options.Standard == ready.Upstream && u.options.Mode == graph.Install)
+func (d *changeDetector) standard() string {
+	return fmt.Sprint(d.options.Standard, d.options.Standard == ready.Upstream && d.options.Mode == graph.Install)
 }

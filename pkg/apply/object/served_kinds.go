@@ -15,7 +15,7 @@ import (
 
 // served finds the resources of kinds, and knows which definitions and APIServices the run has written: API servers
 // serve their kinds a moment later.
-type served struct {
+type servedKinds struct {
 	*scope
 	written sync.Map // when a definition or APIService was written or became ready, by group
 }
@@ -28,18 +28,18 @@ const (
 )
 
 // find returns the resource of a kind. Discovery is repeated for a kind that may be new.
-func (s *served) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
-	resource, err := s.cluster.Find(s.requests, kind)
+func (s *servedKinds) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
+	resource, err := s.cluster.Find(s.requestCtx, kind)
 	if errors.Is(err, cluster.ErrNotServed) && s.isNew(newFor, kind.Group) ||
 		errors.As(err, new(*cluster.UnknownKind)) {
 		s.cluster.Refresh()
-		return s.cluster.Find(s.requests, kind)
+		return s.cluster.Find(s.requestCtx, kind)
 	}
 	return resource, err
 }
 
 // place returns the resource of a manifest's object.
-func (s *served) place(m *payload.Manifest) (cluster.Resource, error) {
+func (s *servedKinds) place(m *payload.Manifest) (cluster.Resource, error) {
 	resource, err := s.find(m.GroupVersionKind())
 	if err == nil && resource.Namespaced && m.Object().GetNamespace() == "" {
 		return resource, inNoNamespace
@@ -49,25 +49,25 @@ func (s *served) place(m *payload.Manifest) (cluster.Resource, error) {
 
 // isCustom reports whether the objects of a resource are custom resources. Aggregated API servers need not follow the
 // conventions for generations.
-func (s *served) isCustom(resource cluster.Resource) bool {
-	isCustom, err := s.cluster.IsCustom(s.requests, resource)
+func (s *servedKinds) isCustom(resource cluster.Resource) bool {
+	isCustom, err := s.cluster.IsCustom(s.requestCtx, resource)
 	return err == nil && isCustom
 }
 
 // countsChanges reports whether the generation of a resource's objects counts every change of their content.
-func (s *served) countsChanges(resource cluster.Resource) bool {
+func (s *servedKinds) countsChanges(resource cluster.Resource) bool {
 	return kinds.RaisesGeneration(resource.GroupKind()) || s.isCustom(resource)
 }
 
 // noteWritten notes that the run has written the object of a manifest, if that adds an API group.
-func (s *served) noteWritten(m *payload.Manifest) {
+func (s *servedKinds) noteWritten(m *payload.Manifest) {
 	if kinds.Extends(m.GroupVersionKind().GroupKind()) {
 		s.written.Store(servedGroup(m.Object()), time.Now())
 	}
 }
 
 // extended notes that a definition or an APIService is ready.
-func (s *served) extended(live *unstructured.Unstructured) {
+func (s *servedKinds) extended(live *unstructured.Unstructured) {
 	if live.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition {
 		s.cluster.Learn(live)
 	} else {
@@ -80,7 +80,7 @@ func (s *served) extended(live *unstructured.Unstructured) {
 }
 
 // isNew reports whether this run has just written the definition, or the APIService, of a group.
-func (s *served) isNew(within time.Duration, group string) bool {
+func (s *servedKinds) isNew(within time.Duration, group string) bool {
 	written, found := s.written.Load(group)
 	return found && time.Since(written.(time.Time)) < within
 }

@@ -1,0 +1,102 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/notify"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// DefaultNamespace is the namespace of records and locks, unless Options name another one.
+const DefaultNamespace = "runlevel-system"
+
+// Options configure an apply. An empty Apply.Mode is chosen by the record.
+type Options struct {
+	Namespace string   // of the record and the lock; DefaultNamespace if it is empty
+	Source    string   // where the payload is from, for the history
+	Own       string   // the source that an operator was started with, for the record
+	Force     bool     // go on although the gate refuses the apply
+	Verified  bool     // the signatures of the payload's image were, for the history
+	Forced    []string // what was overridden before, for the history
+	// CreateNamespace creates the namespace of objects whose manifests name none, if it does not exist.
+	CreateNamespace bool
+	// Rollback is set if the payload is of the files of an earlier update of the release.
+	Rollback *record.Rollback
+	Lock     lock.Options
+	Apply    apply.Options
+	Files    FileOptions
+	Notify   *notify.Sender // of what happens to the release; nil sends nothing
+	HasTests bool           // tests follow: Outcome.Completed is to be reported after them
+	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied.
+	// Its Apply and WasComplete are set by the session.
+	Keep *keep.Options
+	// Observer follows the apply; nil does not.
+	Observer Observer
+
+	onlySame bool // refuse another payload than the one that was begun last, if another process has begun that one
+}
+
+// An Observer follows an apply.
+type Observer interface {
+	// OnBegin is called before anything is written. An error ends the apply.
+	OnBegin(*Outcome) error
+	// OnRecorded is called when the record has the update, before its first object is applied. The connection writes
+	// only while the lock is held. An error ends the apply.
+	OnRecorded(context.Context, *cluster.Cluster) error
+	// OnOutcome is called with the outcome of an apply that is kept in place: when all objects are ready, and before
+	// that, once, when not all are ready in time. It is also called when an outage of the API server interrupts the
+	// apply, which continues after the outage.
+	OnOutcome(*Outcome)
+}
+
+// NoObserver is an Observer that does nothing. Others embed it.
+type NoObserver struct{}
+
+func (NoObserver) OnBegin(*Outcome) error                             { return nil }
+func (NoObserver) OnRecorded(context.Context, *cluster.Cluster) error { return nil }
+func (NoObserver) OnOutcome(*Outcome)                                 {}
+
+// An Outcome is the result of an apply, a preview or an inspection.
+type Outcome struct {
+	Release  string
+	Version  string
+	Previous string // the version that was applied before; empty if there was none
+	Begun    string // the version that was begun last; empty if there was none
+	Mode     graph.Mode
+	Findings []precondition.CheckFinding // of the gate
+	Forced   []string                    // checks of the gate that were overridden
+	Report   *apply.Report               // nil if the apply was not begun
+	Deletes  []precondition.Delete       // those that are pending at the end
+	Orphans  []Orphan
+	Notes    []string // on requests that failed
+	// FileWarnings are why the files of the release are not kept, or those of earlier versions are.
+	FileWarnings []string
+	Took         time.Duration
+	Durations    record.Durations // of the last completed apply of this mode
+	IsSame       bool             // the apply that was begun last was of the same version and content
+	Err          error            // why not everything is done
+	// IsInterrupted is set if the API server did not answer, and the apply continues when it does.
+	IsInterrupted bool
+
+	// Completed is the event of an apply that is complete, and was not reported: see Options.HasTests.
+	Completed notify.Event
+
+	record types.UID // of the ConfigMap; "" if there was none
+}
+
+// afterOutage returns the options with which an apply continues after an outage. What another process has applied
+// meanwhile stays.
+func (o Options) afterOutage() Options {
+	o.Apply.Mode = "" // the requested mode was for the first apply
+	o.onlySame = true
+	return o
+}
