@@ -183,7 +183,7 @@ func isEndedByNode(pod *corev1.Pod) bool {
 func failureOf(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 && pod.Status.Reason == "" {
-			return fmt.Sprintf("pod %s has ended with exit code %d%s", pod.Name, ended.ExitCode, known(ended.Reason))
+			return fmt.Sprintf("pod %s has ended with exit code %d%s", pod.Name, ended.ExitCode, exitReason(ended.Reason))
 		}
 	}
 	why := strings.TrimRight(cmp.Or(pod.Status.Message, pod.Status.Reason, "its status has no reason"), ". ")
@@ -201,8 +201,8 @@ func deletionOf(pod *corev1.Pod) string {
 	return fmt.Sprintf("pod %s was deleted before it had ended%s", pod.Name, punctuated(why))
 }
 
-// known returns the reason of an exit code, unless it only means that the code is not 0.
-func known(reason string) string {
+// exitReason returns the reason of an exit code in parentheses, unless it only means that the code is not 0.
+func exitReason(reason string) string {
 	if reason == "" || reason == "Error" {
 		return ""
 	}

@@ -153,36 +153,44 @@ func (r Rollout) complete(state State) *State {
 	return &State{Template: r.Template, Hooks: state.Hooks}
 }
 
-// begin decides whether a rollout is under way, and begins one if it is needed.
+// begin begins a rollout if it is needed. It is undecided if the rollout of the template is under way already.
 func (r Rollout) begin(seen RolloutFacts) (action HookAction, isDecided bool) {
 	if action, isDecided := r.cleanUp(seen); isDecided {
 		return action, true
 	}
-	state := seen.State
-	isOverruled := seen.IsOverruled || r.Override.IsEmpty()
-	isInstall := seen.Live == nil || state.IsInstall && seen.Live.Spec.Paused
+	isUnderWay, isComplete := seen.State.Rollout == r.Template, seen.State.IsRolledOut(r.Template)
+	hasOverride := !r.Override.IsEmpty() && !seen.IsOverruled
 	switch {
 	case r.IsCreateOnly && seen.Live != nil && !r.isBeingCreated(seen):
 		return r.leave(seen), true
-	case state.Rollout == r.Template && isOverruled:
+	case hasOverride && (isUnderWay || isComplete):
+		return HookAction{Do: Save, State: r.overruled(seen.State), IsOverruling: true}, true
+	case isUnderWay:
 		return HookAction{}, false
-	case state.Rollout == "" && state.Template == r.Template && isOverruled:
+	case isComplete:
 		return HookAction{Do: Proceed, Message: "the pod template is not new"}, true
-	case state.Rollout == r.Template || state.Rollout == "" && state.Template == r.Template:
-		return HookAction{Do: Save, State: r.overruled(state), IsOverruling: true}, true
-	case state.Rollout != "" && state.Template == r.Template:
-		return r.endRollout(seen), true
-	case r.Hooks == nil && state.IsEmpty():
-		return HookAction{Do: Proceed}, true
-	case !isInstall && seen.IsChanged == nil:
-		return HookAction{Do: Compare}, true
-	case !isInstall && !*seen.IsChanged:
-		return r.endRollout(seen), true
+	default:
+		return r.startRollout(seen), true
 	}
-	return HookAction{
-		Do:    Save,
-		State: &State{Template: state.Template, Rollout: r.Template, IsInstall: isInstall, Replicas: state.Replicas},
-	}, true
+}
+
+// startRollout saves that the rollout of the template begins, unless the Deployment has the template already.
+func (r Rollout) startRollout(seen RolloutFacts) HookAction {
+	state := seen.State
+	isInstall := seen.Live == nil || state.IsInstall && seen.Live.Spec.Paused
+	switch {
+	case state.Template == r.Template: // the rollout of another template is under way
+		return r.endRollout(seen)
+	case r.Hooks == nil && state.IsEmpty():
+		return HookAction{Do: Proceed}
+	case isInstall:
+	case seen.IsChanged == nil:
+		return HookAction{Do: Compare}
+	case !*seen.IsChanged:
+		return r.endRollout(seen)
+	}
+	started := &State{Template: state.Template, Rollout: r.Template, IsInstall: isInstall, Replicas: state.Replicas}
+	return HookAction{Do: Save, State: started}
 }
 
 // isBeingCreated reports whether an install is under way: of this template, or of another one whose Deployment has no
