@@ -183,7 +183,8 @@ func isEndedByNode(pod *corev1.Pod) bool {
 func failureOf(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 && pod.Status.Reason == "" {
-			return fmt.Sprintf("pod %s has ended with exit code %d%s", pod.Name, ended.ExitCode, exitReason(ended.Reason))
+			return fmt.Sprintf("pod %s has ended with exit code %d%s", pod.Name, ended.ExitCode,
+				exitReason(ended.Reason))
 		}
 	}
 	why := strings.TrimRight(cmp.Or(pod.Status.Message, pod.Status.Reason, "its status has no reason"), ". ")
