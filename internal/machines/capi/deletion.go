@@ -20,10 +20,10 @@ import (
 // defaultNodeDeletionTimeout is the default that Cluster API's admission sets, in seconds.
 const defaultNodeDeletionTimeout = 10
 
-// This file has the pass in which the phases of a deletion run (phases.go), with the times that it records.
+// This file has the scope in which the phases of a deletion run (phases.go), and the times that it records.
 
-// A deletionScope is one pass over a Machine that is being deleted. Nothing of it outlives the pass: the next one
-// resumes from what is written.
+// A deletionScope is one reconciliation of a Machine that is being deleted. It keeps nothing in memory: the next one
+// resumes from the Machine.
 type deletionScope struct {
 	r *Reconciler
 	*machineState
@@ -53,10 +53,10 @@ func (d *deletionScope) delete(ctx context.Context) (time.Duration, error) {
 	return d.r.bounded(wait.After), nil
 }
 
-// gather finds out whether the Node is drained and deleted, and reads it from the API server.
+// gather decides whether the Node is drained and deleted, and reads the Node from the API server.
 func (d *deletionScope) gather(ctx context.Context) error {
 	var err error
-	if d.nodeKept, err = d.whyNodeIsKept(ctx); err != nil {
+	if d.nodeKept, err = d.nodeKeptReason(ctx); err != nil {
 		return err
 	}
 	d.node.isGone = true
@@ -81,12 +81,12 @@ func (d *deletionScope) gather(ctx context.Context) error {
 	return nil
 }
 
-// whyNodeIsKept returns why the Node is kept; empty if it is drained and deleted. A Node that could not be looked for
-// is not kept for that reason.
-func (d *deletionScope) whyNodeIsKept(ctx context.Context) (string, error) {
+// nodeKeptReason returns why the Node is kept; empty if it is drained and deleted. A failed read of the Node is not a
+// reason to keep it.
+func (d *deletionScope) nodeKeptReason(ctx context.Context) (string, error) {
 	switch {
 	case d.cluster.UID == "":
-		return "the Cluster is gone", nil
+		return "the Cluster does not exist", nil
 	case !d.cluster.DeletionTimestamp.IsZero():
 		return "the Cluster is being deleted", nil
 	case d.node.owner == openshiftGroup:
@@ -135,7 +135,7 @@ func (d *deletionScope) setStart(stage deletion.Stage) metav1.Time {
 	return *start
 }
 
-// writeStart writes the start time of a stage, and what it waits for, before the first action of the stage.
+// writeStart writes the start time and the wait of a stage, before the first action of the stage.
 func (d *deletionScope) writeStart(ctx context.Context, wait *deletion.Wait) error {
 	if written := d.m.Status.Deletion; written != nil && !startOf(written, wait.Stage).IsZero() {
 		return nil
@@ -202,7 +202,7 @@ func timeoutOf(m *clusterv1.Machine, stage deletion.Stage) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// report sets the condition Deleting to what the deletion waits for, and the conditions of the hooks by its stage.
+// report sets the condition Deleting to a wait, and the conditions of the hooks by its stage.
 func (d *deletionScope) report(wait deletion.Wait) {
 	d.deletingReason, d.deletingText = wait.Reason, wait.Message
 	waiting := legacyFalse(clusterv1.WaitingExternalHookV1Beta1Reason, clusterv1.ConditionSeverityInfo, "")

@@ -18,7 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// This file is about what leaves a Node before its Machine goes: pods, in Cluster API's words, and volumes.
+// This file has the drain of a Node in the words of Cluster API: the pods and the volumes that have to leave the Node
+// before its Machine is deleted.
 
 // podRules returns the drain rules for the pods of a Machine. A rule that can't be read stops the drain, since it may
 // keep a pod.
@@ -37,7 +38,7 @@ const (
 	mostVolumes  = 5 // that a line names
 )
 
-// bullets returns what holds the remaining pods, a line for each cause, in Cluster API's words.
+// bullets returns the reasons why pods remain, in the words of Cluster API: a line for each reason.
 func bullets(left []drain.HeldPod) []string {
 	byHold, refusals := map[drain.PodHold][]string{}, map[string][]string{}
 	for _, pod := range left {
@@ -173,13 +174,13 @@ func (d *deletionScope) findVolumes(ctx context.Context) (attachedVolumes, error
 		return left, fmt.Errorf("list the PersistentVolumes: %w", err)
 	}
 	for _, volume := range volumes.Items {
-		left.know(volume, staying)
+		left.resolve(volume, staying)
 	}
 	return left, nil
 }
 
-// know replaces the identifiers of a volume that is attached by its claim.
-func (a attachedVolumes) know(volume corev1.PersistentVolume, staying sets.Set[string]) {
+// resolve replaces the identifiers of an attached volume by its claim.
+func (a attachedVolumes) resolve(volume corev1.PersistentVolume, staying sets.Set[string]) {
 	isAttached := a[onlyAttachment].Has(volume.Name)
 	a[onlyAttachment].Delete(volume.Name)
 	if csi := volume.Spec.CSI; csi != nil {

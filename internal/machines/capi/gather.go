@@ -32,30 +32,30 @@ type referenced struct {
 
 // gatherReferences reads infrastructure and bootstrap config, and makes the Machine their owner.
 func (p *machineScope) gatherReferences(ctx context.Context) error {
-	p.infrastructure = p.r.lookAt(ctx, p.m, p.m.Spec.InfrastructureRef)
+	p.infrastructure = p.r.readReference(ctx, p.m, p.m.Spec.InfrastructureRef)
 	if p.m.Spec.Bootstrap.ConfigRef.IsDefined() {
-		p.bootstrap = p.r.lookAt(ctx, p.m, p.m.Spec.Bootstrap.ConfigRef)
+		p.bootstrap = p.r.readReference(ctx, p.m, p.m.Spec.Bootstrap.ConfigRef)
 	} else {
 		p.bootstrap.isGone = true
 	}
 	return errors.Join(p.infrastructure.problem, p.bootstrap.problem)
 }
 
-// lookAt reads an object that a Machine refers to, and makes the Machine its owner.
-func (r *Reconciler) lookAt(ctx context.Context, m *clusterv1.Machine, to contract.Reference) referenced {
-	if !isOfMachine(to) {
+// readReference reads an object that a Machine refers to, and makes the Machine its owner.
+func (r *Reconciler) readReference(ctx context.Context, m *clusterv1.Machine, ref contract.Reference) referenced {
+	if !isOfMachine(ref) {
 		if !m.DeletionTimestamp.IsZero() {
 			return referenced{isGone: true}
 		}
 		return referenced{problem: fmt.Errorf("%s of %s is not a kind of infrastructure or bootstrap config: refer "+
 			"to an object that is "+
-			"deleted with the Machine", to.Kind, to.APIGroup)}
+			"deleted with the Machine", ref.Kind, ref.APIGroup)}
 	}
-	object, err := r.references.Get(ctx, to, m.Namespace)
+	object, err := r.references.Get(ctx, ref, m.Namespace)
 	switch {
 	case apierrors.IsNotFound(err):
 		// Its kind is watched nevertheless: the object may be created later.
-		if served, err := r.references.Served(ctx, to.GroupKind()); err == nil {
+		if served, err := r.references.Served(ctx, ref.GroupKind()); err == nil {
 			err = r.watcher.Watch(served.GroupVersionKind, machineOf)
 			return referenced{isGone: err == nil, problem: err}
 		}
@@ -70,11 +70,11 @@ func (r *Reconciler) lookAt(ctx context.Context, m *clusterv1.Machine, to contra
 	return referenced{object: object}
 }
 
-// isOfMachine reports whether a reference is to a kind whose objects belong to one Machine. Others must not be deleted
-// by an account that may only create and delete Machines.
-func isOfMachine(to contract.Reference) bool {
-	return to.APIGroup != clusterv1.GroupVersion.Group && !strings.HasPrefix(to.APIGroup, "controlplane.") &&
-		!strings.HasSuffix(to.Kind, clusterv1.TemplateSuffix)
+// isOfMachine reports whether a reference names a kind whose objects belong to one Machine. Objects of other kinds must
+// not be deleted on behalf of an account that may only create and delete Machines.
+func isOfMachine(ref contract.Reference) bool {
+	return ref.APIGroup != clusterv1.GroupVersion.Group && !strings.HasPrefix(ref.APIGroup, "controlplane.") &&
+		!strings.HasSuffix(ref.Kind, clusterv1.TemplateSuffix)
 }
 
 // claim makes the Machine the controller of an object. The owner of the Machine created the object too, and owns it
@@ -163,7 +163,7 @@ type machineNode struct {
 	isDeletionRequested bool   // in this pass
 	refusal             string // why that failed
 	problem             error  // why it could not be looked for
-	owner               string // the API of the other Machine that has the Node, if that is the problem
+	owner               string // the API group of another Machine that owns the Node, if this is the problem
 }
 
 // openshiftGroup is the group of the other API.

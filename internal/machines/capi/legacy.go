@@ -79,18 +79,18 @@ func (f *machineState) setLegacyConditions() {
 }
 
 // setLegacyOf mirrors the condition Ready of an object.
-func (f *machineState) setLegacyOf(name clusterv1.ConditionType, of referenced, isReady bool, waiting string) {
+func (f *machineState) setLegacyOf(name clusterv1.ConditionType, object referenced, isReady bool, waiting string) {
 	isDeleting := !f.m.DeletionTimestamp.IsZero()
 	switch {
-	case of.object == nil && of.isGone && isDeleting:
+	case object.object == nil && object.isGone && isDeleting:
 		f.setLegacy(name, legacyFalse(clusterv1.DeletedV1Beta1Reason, clusterv1.ConditionSeverityInfo, ""))
 		return
-	case of.object == nil:
+	case object.object == nil:
 		return
 	case isDeleting:
 		waiting = clusterv1.DeletingV1Beta1Reason
 	}
-	ready := meta.FindStatusCondition(of.object.Conditions(), clusterv1.ReadyCondition)
+	ready := meta.FindStatusCondition(object.object.Conditions(), clusterv1.ReadyCondition)
 	condition := legacyTrue
 	switch {
 	case ready != nil:

@@ -128,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-// bounded returns a wait that is not longer than the longest one, if there is one.
+// bounded returns a wait, or the longest wait if that is shorter.
 func (r *Reconciler) bounded(wait time.Duration) time.Duration {
 	return min(wait, cmp.Or(r.options.LongestWait, wait))
 }
@@ -141,19 +141,19 @@ func (r *Reconciler) record(m *clusterv1.Machine, kind, reason, note string) {
 // missingObject is the interval at which a missing object that a Machine refers to is looked for.
 const missingObject = 30 * time.Second
 
-// A machineScope is one pass over a Machine.
+// A machineScope is one reconciliation of a Machine.
 type machineScope struct {
 	r *Reconciler
 	*machineState
 }
 
-// machineState are the facts from which a status is computed, and the status. A pass and its parts share them:
-// deletionScope and updateScope.
+// A machineState has the observed state of a Machine and its objects, and the status computed from it. A machineScope
+// shares it with its parts, deletionScope and updateScope.
 type machineState struct {
 	time    time.Time // of the pass
 	m       *clusterv1.Machine
 	status  clusterv1.MachineStatus // to be written
-	cluster *clusterv1.Cluster      // without a UID if it is gone
+	cluster *clusterv1.Cluster      // without a UID if it does not exist
 
 	infrastructure referenced
 	bootstrap      referenced
@@ -224,8 +224,8 @@ func (p *machineScope) finishFailed(ctx context.Context, err error) error {
 	return p.r.writeStatus(ctx, p.machineState)
 }
 
-// readCluster reads the Cluster of the Machine. Without a Cluster a Machine is left alone, unless it is being deleted:
-// then it is deleted like the Machines of a Cluster that is being deleted.
+// readCluster reads the Cluster of the Machine. A Machine without a Cluster is left alone. If it is being deleted, its
+// deletion continues as if the Cluster were being deleted.
 func (p *machineScope) readCluster(ctx context.Context) error {
 	var reader client.Reader = p.r.client
 	isDeleting := !p.m.DeletionTimestamp.IsZero()

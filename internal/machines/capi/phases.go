@@ -36,7 +36,7 @@ var phases = []deletion.Phase[*deletionScope]{
 const (
 	// nodeChecks is the interval at which remaining pods and volumes are checked.
 	nodeChecks = 20 * time.Second
-	// objectChecks is the interval at which an object that is being deleted is checked, besides watching it.
+	// objectChecks is the interval at which an object is checked during its deletion, besides watching it.
 	objectChecks = 30 * time.Second
 )
 
@@ -77,7 +77,7 @@ func (d *deletionScope) awaitKnownInfrastructure(context.Context) (*deletion.Wai
 	return unreadableObject(deletion.Terminating, d.m.Spec.InfrastructureRef, d.infrastructure.problem), nil
 }
 
-// drainNode cordons the Node, evicts its pods, and waits until they are gone.
+// drainNode cordons the Node, evicts its pods, and waits until they have left.
 func (d *deletionScope) drainNode(ctx context.Context) (*deletion.Wait, error) {
 	if d.leavesNode() || metav1.HasAnnotation(d.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) ||
 		d.hasTimedOut(deletion.Draining) {
@@ -182,13 +182,13 @@ func (d *deletionScope) deleteBootstrap(ctx context.Context) (*deletion.Wait, er
 	})
 }
 
-// deleteObject deletes an object that the Machine refers to, and waits until it is gone.
+// deleteObject deletes an object that the Machine refers to, and waits until the object no longer exists.
 func (d *deletionScope) deleteObject(ctx context.Context, object *referenced,
 	to contract.Reference, wait deletion.Wait) (*deletion.Wait, error) {
 	if object.object != nil && object.object.GetDeletionTimestamp() == nil {
 		err := d.r.references.Delete(ctx, object.object)
 		if err == nil {
-			*object = d.r.lookAt(ctx, d.m, to)
+			*object = d.r.readReference(ctx, d.m, to)
 			err = object.problem
 		}
 		if err != nil {
@@ -208,14 +208,14 @@ func (d *deletionScope) deleteObject(ctx context.Context, object *referenced,
 	return &wait, nil
 }
 
-func unreadableObject(stage deletion.Stage, to contract.Reference, problem error) *deletion.Wait {
+func unreadableObject(stage deletion.Stage, ref contract.Reference, problem error) *deletion.Wait {
 	return &deletion.Wait{
 		Stage: stage, Reason: clusterv1.MachineDeletingInternalErrorReason,
-		Message: fmt.Sprintf("Failed to look at %s: %v", to.Kind, problem),
+		Message: fmt.Sprintf("Failed to look at %s: %v", ref.Kind, problem),
 	}
 }
 
-// deleteNode deletes the Node, and gives up when the time for that is over.
+// deleteNode deletes the Node. If the deletion fails, it is retried until its timeout ends.
 func (d *deletionScope) deleteNode(ctx context.Context) (*deletion.Wait, error) {
 	if d.nodeKept != "" || d.status.NodeRef.Name == "" || d.node.isGone {
 		return nil, nil

@@ -31,8 +31,8 @@ import (
 // The beginnings of messages about an update, in Cluster API's words; the extension's message follows.
 const updateMessage, hookFailed = "In-place update in progress", "UpdateMachine hook failed: "
 
-// beginPause is the interval at which is checked what the first call of an extension waits for: pods that leave, or the
-// quorum guard.
+// beginPause is the interval at which the conditions for the first call of an extension are checked: pods have left,
+// and the quorum guard permits the update.
 const beginPause = 20 * time.Second
 
 // busyPause is the pause before a retry while half of the workers wait for extensions.
@@ -90,11 +90,11 @@ func (u *updateScope) update(ctx context.Context) (time.Duration, error) {
 		u.keepCondition()
 		return queue.ConflictPause, err
 	}
-	return u.goOn(ctx)
+	return u.proceed(ctx)
 }
 
-// goOn calls the extension, once what has to be done before its first call is done.
-func (u *updateScope) goOn(ctx context.Context) (time.Duration, error) {
+// proceed drains the Node and gets the permission for the first call of the extension, and then calls it.
+func (u *updateScope) proceed(ctx context.Context) (time.Duration, error) {
 	if metav1.HasAnnotation(u.m.ObjectMeta, annotation.UpdateBegun) {
 		return u.call(ctx)
 	}
@@ -123,10 +123,10 @@ func (u *updateScope) goOn(ctx context.Context) (time.Duration, error) {
 	return u.call(ctx)
 }
 
-// begin notes in the Machine that its extension is called from now on, and returns whether that is so. From the first
-// call on, a member of etcd on the Machine may stop: the quorum guard has to permit the call, since the permission for
-// the mark may be hours old. After it, the guard is not asked again, and no pods are evicted, since the update has to
-// end: a guard that is installed later, or a drain that is requested later, does not stop it.
+// begin marks the Machine as begun, and reports whether the extension can be called. From its first call on, a member
+// of etcd on the Machine may stop. So the quorum guard has to permit the call: its permission for the mark of the
+// control plane may be hours old. A begun update has to end. The guard is not asked again, no further pods are evicted,
+// and a guard or a drain that is required later does not stop the update.
 func (u *updateScope) begin(ctx context.Context) (bool, error) {
 	base, now := u.m.DeepCopy(), u.r.options.Now()
 	isBegun := rolloutrules.IsPermitted(u.m, now)
@@ -135,8 +135,8 @@ func (u *updateScope) begin(ctx context.Context) (bool, error) {
 		metav1.SetMetaDataAnnotation(&u.m.ObjectMeta, annotation.UpdateBegun, "")
 	} else {
 		message := updateMessage + ": waiting for the etcd quorum guard to permit it"
-		if why := u.m.Annotations[annotation.UpdateHeld]; why != "" {
-			message += ": " + printable.Line(why)
+		if reason := u.m.Annotations[annotation.UpdateHeld]; reason != "" {
+			message += ": " + printable.Line(reason)
 		}
 		u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, message)
 		if !rolloutrules.IsRequested(u.m, now) {
@@ -160,7 +160,7 @@ func (u *updateScope) call(ctx context.Context) (time.Duration, error) {
 	case err != nil:
 		return u.failed(ctx, hookFailed+err.Error()), nil
 	case !progress.Done:
-		return u.goesOn(progress), nil
+		return u.reportProgress(progress), nil
 	}
 	u.keepCondition() // until the Machine is written
 	return u.finish(ctx)
@@ -172,20 +172,20 @@ func (u *updateScope) request() *hooksv1.UpdateMachineRequest {
 	return &hooksv1.UpdateMachineRequest{Desired: hooksv1.UpdateMachineRequestObjects(desired)}
 }
 
-// goesOn records that the extension is not done, and returns when to call it again.
-func (u *updateScope) goesOn(progress runtimehook.Progress) time.Duration {
+// reportProgress sets the condition Updating while the extension is not done, and returns the time until its next call.
+func (u *updateScope) reportProgress(progress runtimehook.Progress) time.Duration {
 	message := updateMessage
 	if progress.Message != "" {
 		message += ": " + progress.Message
 	}
 	pause := min(progress.RetryAfter, longestPause)
 	next := u.r.options.Now().Add(pause)
-	switch at := next.UTC().Format(time.RFC3339); {
+	switch nextCall := next.UTC().Format(time.RFC3339); {
 	case progress.RetryAfter > pause:
 		message += fmt.Sprintf("; the extension asked for %.0f s, and is called again after %s, at %s",
-			progress.RetryAfter.Seconds(), duration.ShortHumanDuration(pause), at)
+			progress.RetryAfter.Seconds(), duration.ShortHumanDuration(pause), nextCall)
 	case pause >= notablePause:
-		message += "; the extension is called again at " + at
+		message += "; the extension is called again at " + nextCall
 	}
 	u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, message)
 	u.r.updates.known.Store(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
@@ -207,7 +207,7 @@ func (u *updateScope) failed(ctx context.Context, message string) time.Duration 
 func (u *updateScope) isCurrent(ctx context.Context) (bool, error) {
 	newest := &clusterv1.Machine{}
 	if err := u.r.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
-		return false, fmt.Errorf("get the Machine before its update goes on: %w", err)
+		return false, fmt.Errorf("get the Machine before its update continues: %w", err)
 	}
 	return newest.UID == u.m.UID && newest.ResourceVersion == u.m.ResourceVersion, nil
 }
@@ -225,7 +225,7 @@ func (u *updateScope) keepCondition() {
 	}
 }
 
-// missing returns what a triggered update waits for; empty if it can continue.
+// missing returns the object or field that a triggered update waits for; empty if it can continue.
 func (f *machineState) missing() string {
 	infrastructure, config := f.m.Spec.InfrastructureRef, f.m.Spec.Bootstrap.ConfigRef
 	initialization := f.status.Initialization
@@ -247,8 +247,8 @@ func (f *machineState) missing() string {
 }
 
 // annotationOf describes the missing annotation of an object.
-func annotationOf(to contract.Reference) string {
-	return fmt.Sprintf("the annotation %s of %s %s", clusterv1.UpdateInProgressAnnotation, to.Kind, to.Name)
+func annotationOf(ref contract.Reference) string {
+	return fmt.Sprintf("the annotation %s of %s %s", clusterv1.UpdateInProgressAnnotation, ref.Kind, ref.Name)
 }
 
 // updateCalls are the last answers of extensions, by the UIDs of the Machines that they update. After a restart, the

@@ -25,8 +25,8 @@ func (u *updateScope) isDrainRequested(ctx context.Context) (bool, error) {
 	return u.r.hooks.DrainsBeforeUpdate(ctx, u.m.Namespace)
 }
 
-// makeRoom cordons and drains the node, and returns what the drain waits for. Another host that has joined under the
-// name of the Machine's node is left alone.
+// makeRoom cordons and drains the node, and returns the reason why the drain waits. It leaves a node alone if another
+// host has joined under the name of the Machine's node.
 func (u *updateScope) makeRoom(ctx context.Context) (string, error) {
 	node := &corev1.Node{}
 	err := u.r.server.Get(ctx, client.ObjectKey{Name: u.status.NodeRef.Name}, node)

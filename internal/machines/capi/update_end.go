@@ -24,7 +24,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// finish ends an update that is done, and returns when to reconcile again.
+// finish ends an update after the extension is done, and returns when to reconcile again.
 func (u *updateScope) finish(ctx context.Context) (time.Duration, error) {
 	ended := u.m.DeepCopy()
 	err := u.end(ctx, ended)
@@ -69,7 +69,8 @@ func (u *updateScope) endNewest(ctx context.Context) error {
 	return u.end(ctx, newest)
 }
 
-// cleanUp removes the annotations of an update that is over, or whose annotation a user has removed from the Machine.
+// cleanUp removes the annotations of an update that has ended, or that a user has cancelled by removing its annotation
+// from the Machine.
 func (u *updateScope) cleanUp(ctx context.Context) (time.Duration, error) {
 	u.r.updates.known.Delete(u.m.UID)
 	base := u.m.DeepCopy()
@@ -89,16 +90,16 @@ func (u *updateScope) cleanUp(ctx context.Context) (time.Duration, error) {
 
 // dropAnnotation removes the annotation of an update from an object that the Machine refers to. The write fails if the
 // object has changed since it was read: another update may have begun.
-func (u *updateScope) dropAnnotation(ctx context.Context, from referenced) error {
-	if !from.isAnnotated() {
+func (u *updateScope) dropAnnotation(ctx context.Context, object referenced) error {
+	if !object.isAnnotated() {
 		return nil
 	}
-	base := from.object.DeepCopy()
-	annotations := from.object.GetAnnotations()
+	base := object.object.DeepCopy()
+	annotations := object.object.GetAnnotations()
 	delete(annotations, clusterv1.UpdateInProgressAnnotation)
-	from.object.SetAnnotations(annotations)
-	if err := patch.WithLock(ctx, u.r.client, from.object.Unstructured, base); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove the annotation of the update in place from %s: %w", from.object, err)
+	object.object.SetAnnotations(annotations)
+	if err := patch.WithLock(ctx, u.r.client, object.object.Unstructured, base); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the annotation of the update in place from %s: %w", object.object, err)
 	}
 	return nil
 }

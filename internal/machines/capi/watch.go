@@ -127,8 +127,8 @@ func (r *Reconciler) machinesWith(ctx context.Context, which ...client.ListOptio
 	}, which...)
 }
 
-// overtakes returns the function by which the queue decides whether the Machine of a request goes before others. It
-// reads the cache. ctx ends the wait for a cache that is not filled yet.
+// overtakes returns the function by which the queue decides whether the Machine of a request precedes others. The
+// function reads the cache. ctx ends its wait for a cache that is not filled yet.
 func (r *Reconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
 		m := &clusterv1.Machine{}
@@ -136,9 +136,9 @@ func (r *Reconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	}
 }
 
-// isEnding reports whether no hook, pod or volume holds a Machine that is being deleted, or the last hook that its
-// condition lists was just removed. A Machine does not overtake while its Node is drained: checking the same pods again
-// must not delay the drains of other Nodes.
+// isEnding reports whether the deletion of a Machine only has to be completed: no hook, pod or volume holds it, or the
+// last hook in its condition was just removed. A Machine does not precede others while its Node is drained: repeated
+// checks of the same pods must not delay the drains of other Nodes.
 func isEnding(m *clusterv1.Machine) bool {
 	switch deletion.StageClusterAPI(m) {
 	case deletion.BeforeDrain:

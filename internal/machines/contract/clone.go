@@ -83,7 +83,7 @@ func (r References) ownFields(ctx context.Context, object *Object, manager clien
 }
 
 // Apply creates or changes an object, except for its status, by server-side apply. It fails with a conflict if the
-// object has a resourceVersion that is outdated.
+// object has an outdated resourceVersion.
 func Apply(ctx context.Context, c client.Client, object client.Object, manager client.FieldOwner) error {
 	kind, err := c.GroupVersionKindFor(object)
 	if err != nil {

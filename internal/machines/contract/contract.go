@@ -65,7 +65,7 @@ func (r References) Served(ctx context.Context, kind schema.GroupKind) (ServedKi
 	mapping, err := r.Client.RESTMapper().RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
 		return ServedKind{}, fmt.Errorf("the cluster serves no kind %s of %s: install its CustomResourceDefinition, "+
-			"or refer to a kind that is served (kubectl api-resources)", kind.Kind, kind.Group)
+			"or refer to a served kind (kubectl api-resources)", kind.Kind, kind.Group)
 	}
 	if err != nil {
 		return ServedKind{}, fmt.Errorf("look for kind %s: %w", kind, printable.Error(err))

@@ -27,21 +27,21 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
 
-// A Phase is one part of a deletion, in a pass P: it looks at what it needs, acts, and returns what it waits for. It
-// returns nil if it is over, or does not concern the machine: then the next phase begins.
-type Phase[P any] func(pass P, ctx context.Context) (*Wait, error)
+// A Phase is one part of a deletion, for a scope P. It reads objects, acts, and returns a wait. It returns nil if it is
+// complete, or does not apply to the machine: then the next phase begins.
+type Phase[P any] func(scope P, ctx context.Context) (*Wait, error)
 
-// Run runs phases until one waits, and returns what it waits for; nil if all are over.
-func Run[P any](ctx context.Context, pass P, phases []Phase[P]) (*Wait, error) {
+// Run runs phases until one waits, and returns its wait; nil if all phases are complete.
+func Run[P any](ctx context.Context, scope P, phases []Phase[P]) (*Wait, error) {
 	for _, phase := range phases {
-		if wait, err := phase(pass, ctx); wait != nil || err != nil {
+		if wait, err := phase(scope, ctx); wait != nil || err != nil {
 			return wait, err
 		}
 	}
 	return nil, nil
 }
 
-// A Wait is what a phase of a deletion waits for. Phases after it are not begun.
+// A Wait is the state of a phase that is not complete. Later phases do not begin.
 type Wait struct {
 	Stage   Stage
 	Reason  string // in CamelCase
@@ -78,9 +78,9 @@ const (
 	InfrastructureProblem  = "InfrastructureProblem"
 )
 
-// StageOpenShift returns the stage of the deletion of a Machine of machine.openshift.io, and the reason of the wait, as
-// far as they are recorded in the Machine: by our controller, or by OpenShift's own. Neither records that the
-// infrastructure is gone.
+// StageOpenShift returns the stage of the deletion of a Machine of machine.openshift.io, and the reason of its wait, as
+// far as the Machine has them: written by our controller, or by OpenShift's own. Neither records that the
+// infrastructure is deleted.
 func StageOpenShift(m *machinev1beta1.Machine) (Stage, string) {
 	drained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status
 	exists := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition)
@@ -119,8 +119,8 @@ var stagesClusterAPI = map[string]Stage{
 	clusterv1.MachineDeletingDeletionCompletedReason:                Completed,
 }
 
-// StageClusterAPI returns the stage of the deletion of a Machine of Cluster API that is recorded in the Machine, by our
-// controller or upstream's; "" if there is none, as after an error.
+// StageClusterAPI returns the stage of a deletion that the condition of a Machine of Cluster API has, whether our
+// controller or upstream's has written it. It is "" if there is none, as after an error.
 func StageClusterAPI(m *clusterv1.Machine) Stage {
 	deleting := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
 	if deleting == nil {
@@ -165,8 +165,8 @@ func HookStatusAnnotation(stage Stage, name string) string {
 // namespace/name. Two annotations name a Machine of Cluster API: its namespace, and its name.
 const OpenShiftMachineAnnotation = "machine.openshift.io/machine"
 
-// A NodeOwnership is the owner of the Node that a Machine's nodeRef names. The Machine's own Node may be gone, and
-// another host may have joined under its name since.
+// A NodeOwnership is the owner of the Node that a Machine's nodeRef names. After the Machine's own Node was deleted,
+// another host may have joined under its name.
 type NodeOwnership string
 
 // The owners of a Node. A Machine's own Node is drained and deleted with it, and a Machine without one is unhealthy.

@@ -54,8 +54,8 @@ func MostUnhealthy(limit *intstr.IntOrString, machines int) (int, error) {
 	return max(0, most), nil
 }
 
-// A Census is how many machines a health check selects, how many of them are healthy, and the range of unhealthy
-// machines within which machines are remediated.
+// A Census has the numbers of machines that a health check selects, and of those that are healthy, and the range of
+// unhealthy machines within which machines are remediated.
 type Census struct {
 	Machines, Healthy, Least, Most int
 }

@@ -22,7 +22,7 @@ func RequestKind(template schema.GroupVersionKind) schema.GroupVersionKind {
 	return template
 }
 
-// ListRequests reads the requests of a namespace, once for all machines. The reader is to have no cache of them.
+// ListRequests reads the requests of a namespace, once for all machines. The reader must not cache them.
 func ListRequests(ctx context.Context, reader client.Reader, template schema.GroupVersionKind,
 	namespace string) (Requests, error) {
 	var existing unstructured.UnstructuredList
@@ -39,7 +39,7 @@ func ListRequests(ctx context.Context, reader client.Reader, template schema.Gro
 	return byName, nil
 }
 
-// End deletes the request for a machine that is healthy again. A request that the machine does not own is another's.
+// End deletes the request for a machine that is healthy again. It leaves a request alone that the machine does not own.
 func (r Requests) End(ctx context.Context, c client.Writer, machine metav1.Object) error {
 	request := r[machine.GetName()]
 	isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == machine.GetUID() }

@@ -30,7 +30,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Replica is what the plan depends on of a machine.
+// A Replica has the facts about a machine on which the plan depends.
 type Replica struct {
 	Name       string
 	Owner      Ownership
@@ -64,7 +64,7 @@ func OwnerOf(machine metav1.Object, set types.UID) Ownership {
 	}
 }
 
-// IsCounted reports whether a machine is one of the set's replicas. An orphan that is being deleted is not adopted.
+// IsCounted reports whether a machine is one of the set's replicas. A set does not adopt an orphan during its deletion.
 func (r Replica) IsCounted() bool {
 	return r.IsSelected && (r.Owner == Ours || r.Owner == Orphan && !r.IsDeleting)
 }
@@ -82,8 +82,8 @@ func (p Plan) IsEmpty() bool {
 	return len(p.Release) == 0 && len(p.Adopt) == 0 && p.Create == 0 && len(p.Remove) == 0
 }
 
-// Make returns a plan that leads to the wanted number of machines. Machines that are being deleted are counted if they
-// are passed, and are then the first of the surplus: their replacements are created when they are gone.
+// Make returns a plan that leads to the wanted number of machines. If machines that are being deleted are passed, they
+// count, and are the first of the surplus: their replacements are created after their deletion.
 func Make(wanted int, machines []Replica) Plan {
 	var p Plan
 	var counted []Replica
@@ -193,11 +193,12 @@ func (s Scaler) patchOwners(ctx context.Context, machine client.Object, owners [
 	return client.IgnoreNotFound(patch.WithLock(ctx, s.Client, changed, machine))
 }
 
-// Create creates machines, each by a call that returns its name. It is no failure if the namespace is being deleted.
+// Create creates machines, each by a call that returns its name. If the namespace is being deleted, it returns no
+// error.
 func (s Scaler) Create(ctx context.Context, count int, create func() (string, error)) error {
 	var mu sync.Mutex
 	var names []string
-	made, failure := InBatches(count, s.Requests, func() error {
+	created, failure := InBatches(count, s.Requests, func() error {
 		name, err := create()
 		if err != nil {
 			return err
@@ -207,16 +208,16 @@ func (s Scaler) Create(ctx context.Context, count int, create func() (string, er
 		names = append(names, name)
 		return nil
 	})
-	if made > 0 {
+	if created > 0 {
 		slices.Sort(names)
-		ctrl.LoggerFrom(ctx).Info("machines created", "count", made, "missing", count-made)
+		ctrl.LoggerFrom(ctx).Info("machines created", "count", created, "missing", count-created)
 		s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulCreate", "Scale", "Created machines: %s",
 			printable.Few(names, shownNames))
 	}
 	if failure == nil || apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
 		return nil
 	}
-	return fmt.Errorf("create %d of %d machines: %w", count-made, count, failure)
+	return fmt.Errorf("create %d of %d machines: %w", count-created, count, failure)
 }
 
 // longestMessage is how many bytes of a problem are reported: an event has no more.

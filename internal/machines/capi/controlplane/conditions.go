@@ -74,10 +74,11 @@ func setStatus(plane *v1alpha1.RunlevelControlPlane, s *Snapshot, problem string
 	}
 }
 
-// WithoutCluster returns what an administrator has to do about a control plane without a Cluster.
+// WithoutCluster returns the message for a control plane without a Cluster, with the field that an administrator has to
+// set.
 func WithoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
 	if claimed := plane.Labels[clusterv1.ClusterNameLabel]; claimed != "" {
-		return fmt.Sprintf("Cluster %s/%s, of which its machines are, is gone or has no spec.controlPlaneRef of "+
+		return fmt.Sprintf("its machines belong to Cluster %s/%s, which does not exist or has no spec.controlPlaneRef of "+
 			"{apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
 			plane.Namespace, claimed, v1alpha1.GroupVersion.Group, plane.Name)
 	}
@@ -86,9 +87,9 @@ func WithoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
 		plane.Namespace, v1alpha1.GroupVersion.Group, plane.Name)
 }
 
-// initialized returns the condition Initialized, and sets the field that Cluster API reads: once a machine has joined,
-// the API server was reached. It stays true. Whether the node is healthy is not asked: Cluster API's core looks at
-// nodes only from then on.
+// initialized returns the condition Initialized, and sets the field that Cluster API reads: if a machine has joined,
+// the API server was reached. The condition stays true. It does not depend on the health of the node, since Cluster
+// API's core does not look at nodes before.
 func initialized(s *Snapshot, status *v1alpha1.RunlevelControlPlaneStatus,
 	machines []*clusterv1.Machine) metav1.Condition {
 	hasJoined := func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() }
@@ -117,15 +118,15 @@ func (s *Snapshot) available(machines []*clusterv1.Machine) metav1.Condition {
 	return owners.Condition(clusterv1.AvailableCondition, false, message)
 }
 
-// rollingOut returns the condition RollingOut, with the reasons why machines are not up to date, why machines are
-// replaced that could have been updated in place, what the next step waits for, and the problem that keeps it from
-// being done.
+// rollingOut returns the condition RollingOut. The message has the reasons why machines are not up to date, the reasons
+// why machines are replaced instead of updated in place, the waits of the next step, and the problem that blocks the
+// step.
 func (s *Snapshot) rollingOut(machines []*clusterv1.Machine, problem string) metav1.Condition {
 	outdated, lines := 0, map[string]bool{}
 	var replaced []string
 	for _, m := range machines {
-		if why := m.Annotations[annotation.ReplacedBecause]; why != "" && m.DeletionTimestamp != nil {
-			replaced = append(replaced, fmt.Sprintf("Machine %s is replaced, not updated in place: %s", m.Name, why))
+		if reason := m.Annotations[annotation.ReplacedBecause]; reason != "" && m.DeletionTimestamp != nil {
+			replaced = append(replaced, fmt.Sprintf("Machine %s is replaced, not updated in place: %s", m.Name, reason))
 		}
 		if len(s.outdated[m.Name]) == 0 && !rolloutrules.IsUpdating(m) {
 			continue

@@ -34,7 +34,7 @@ import (
 const concurrency = 10
 
 const (
-	// planeFinalizer holds a control plane until its machines are gone.
+	// planeFinalizer holds a control plane until its machines are deleted.
 	planeFinalizer = "runlevelcontrolplane.controlplane.runlevel.dev"
 
 	fieldManager = client.FieldOwner("runlevel-controlplane")
@@ -73,8 +73,8 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 
 // Reconcile does the next step of a control plane, and writes its status.
 //
-// The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether
-// there may be something to do; the step is made from a read of the API server.
+// The cache may lag behind the last writes of this controller, or of another instance. So the cache only decides
+// whether a read from the API server is necessary, and the step is decided from that read.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, r.Client, request.NamespacedName)
 	if err == nil && s != nil && s.hasWork() {
@@ -94,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.claim(ctx, s); err != nil {
 		return ctrl.Result{}, r.report(ctx, s, err)
 	}
-	problem := errors.Join(s.unread, r.judge(ctx, s), r.propagate(ctx, s), r.tidy(ctx, s), r.execute(ctx, s))
+	problem := errors.Join(s.unread, r.judge(ctx, s), r.propagate(ctx, s), r.removeStaleAnnotations(ctx, s), r.execute(ctx, s))
 	problem = cmp.Or(problem, r.writeKubeconfig(ctx, s))
 	return ctrl.Result{RequeueAfter: s.after}, r.report(ctx, s, problem)
 }

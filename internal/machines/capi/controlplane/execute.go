@@ -20,14 +20,14 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// endPause is when to look again for the machines of a control plane whose Cluster is gone.
+// endPause is the time until the next look at the machines of a control plane whose Cluster was deleted.
 const endPause = 5 * time.Second
 
-// changedPause is when to look again at a control plane that has changed before its next step.
+// changedPause is the time until the next look at a control plane that has changed before its next step.
 const changedPause = time.Second
 
-// claim adds the finalizer, and what connects the control plane with its Cluster: Cluster API's core decides whether
-// the Cluster is its controller.
+// claim adds the finalizer, the label of the Cluster, and the Cluster as an owner. Cluster API's core decides whether
+// the Cluster is the controller.
 func (r *Reconciler) claim(ctx context.Context, s *Snapshot) error {
 	claimed := s.plane.DeepCopy()
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
@@ -45,8 +45,8 @@ func (r *Reconciler) scaler(s *Snapshot) replicas.Scaler {
 	return replicas.Scaler{Client: r.Client, Events: r.Events, Set: s.plane, Owner: ownerOf(s.plane), Requests: 1}
 }
 
-// judge sets the condition UpToDate of each machine whose objects are known, in the snapshot too, from which the status
-// is computed.
+// judge writes the condition UpToDate of each machine whose objects are known. The status is computed from these
+// conditions.
 func (r *Reconciler) judge(ctx context.Context, s *Snapshot) error {
 	for _, m := range s.Members() {
 		if _, isRead := s.objects[m.Name]; !isRead {
@@ -61,7 +61,7 @@ func (r *Reconciler) judge(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// propagate updates the fields of machines that need no new machine.
+// propagate updates the fields of machines that can change without a new machine.
 func (r *Reconciler) propagate(ctx context.Context, s *Snapshot) error {
 	for name, m := range s.machines {
 		template := s.template(m)
@@ -69,15 +69,15 @@ func (r *Reconciler) propagate(ctx context.Context, s *Snapshot) error {
 			continue
 		}
 		if err := r.machines.Propagate(ctx, template, m); err != nil {
-			return fmt.Errorf("bring the template's changes to Machine %s: %w", name, err)
+			return fmt.Errorf("update Machine %s from the template: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// tidy removes annotations that are of no use any more: the request to the quorum guard, and its answer, of a machine
-// that is not to be updated now, and why one is replaced that is not.
-func (r *Reconciler) tidy(ctx context.Context, s *Snapshot) error {
+// removeStaleAnnotations removes annotations that no longer apply: the request to the quorum guard and its answer, on a
+// machine that is not updated now, and the reason for a replacement, on a machine that is not replaced.
+func (r *Reconciler) removeStaleAnnotations(ctx context.Context, s *Snapshot) error {
 	for name, m := range s.machines {
 		isNext := s.step.Machine == name && s.step.Action != ""
 		if isNext || m.DeletionTimestamp != nil || rolloutrules.IsUpdating(m) {
@@ -97,7 +97,8 @@ func (r *Reconciler) tidy(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// execute adopts machines, replaces an unhealthy one, or else does the next step. A change causes another pass.
+// execute adopts machines, replaces an unhealthy one, or else does the next step. A change causes another
+// reconciliation.
 func (r *Reconciler) execute(ctx context.Context, s *Snapshot) error {
 	if len(s.adopt) > 0 {
 		return replicas.SettleOwnership(ctx, r.scaler(s), replicas.Plan{Adopt: s.adopt}, s.machines)
@@ -122,8 +123,8 @@ func (r *Reconciler) execute(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// create creates a machine, in the failure domain with the fewest. It is the replacement of an unhealthy machine if one
-// was deleted.
+// create creates a machine, in the failure domain with the fewest machines. If an unhealthy machine was deleted, the
+// new one is its replacement.
 func (r *Reconciler) create(ctx context.Context, s *Snapshot) error {
 	blank := &clusterv1.Machine{}
 	blank.Spec.FailureDomain = s.FailureDomain(s.Machines())
@@ -143,8 +144,8 @@ func (r *Reconciler) create(ctx context.Context, s *Snapshot) error {
 	})
 }
 
-// tryReplacement returns why the machine that would replace another can't be created: while that is so, the other one
-// is not deleted. A machine that is not replaced needs no such check.
+// tryReplacement returns an error if the replacement of a machine can't be created. The machine is kept as long as it
+// fails. A surplus machine has no replacement, and is not checked.
 func (r *Reconciler) tryReplacement(ctx context.Context, s *Snapshot, name string) error {
 	if countStaying(s.Machines()) > s.wanted() {
 		return nil
@@ -159,8 +160,8 @@ func (r *Reconciler) tryReplacement(ctx context.Context, s *Snapshot, name strin
 	return nil
 }
 
-// readAgain reads a control plane once more, after an extension or the admission of a replacement may have taken its
-// time, and reports whether the same is to be done. If so, the snapshot becomes the new one.
+// readAgain reads a control plane once more, since calls of an extension and the admission of a replacement take time.
+// It reports whether the next step is still the same. If so, it updates the snapshot.
 func (r *Reconciler) readAgain(ctx context.Context, s *Snapshot) (bool, error) {
 	now, err := r.read(ctx, r.machines.Live, client.ObjectKeyFromObject(s.plane))
 	if err != nil {
@@ -185,8 +186,8 @@ func newName(s *Snapshot) (string, error) {
 	return machinetemplate.NewName(s.plane.Spec.MachineNaming.Template, s.cluster.Name, "controlPlane", s.plane.Name)
 }
 
-// end deletes the machines of a control plane that is being deleted, after the workers of the cluster are gone, and
-// then lets the control plane go.
+// end deletes the machines of a control plane that is being deleted, once the workers of the cluster are deleted. Then
+// it removes the finalizer.
 func (r *Reconciler) end(ctx context.Context, s *Snapshot) error {
 	if s.cluster == nil { // by which events of machines lead to the control plane
 		s.lookAgain(endPause)

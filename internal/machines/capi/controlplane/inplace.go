@@ -40,12 +40,12 @@ type inPlaceUpdate struct {
 	m *clusterv1.Machine
 }
 
-// do updates the machine in place, if the extension can make all of its changes; otherwise it deletes the machine,
-// which is replaced. After an error of the extension neither is done: a replaced machine could not be restored.
+// do updates the machine in place if an extension can do all changes. Otherwise it deletes the machine, which is
+// replaced. After an error of the extension it does neither: a replaced machine could not be restored.
 //
-// The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the
-// pending hook. If the controller stops in between, the next pass asks the extension again, since the template may have
-// changed.
+// The order of the writes is that of Cluster API: the mark on the Machine, its objects, then the Machine with the
+// pending hook. If the controller stops in between, the next reconciliation asks the extension again, since the
+// template may have changed.
 func (u inPlaceUpdate) do(ctx context.Context) error {
 	if now := u.r.now(); rolloutrules.IsRequested(u.m, now) && !rolloutrules.IsPermitted(u.m, now) {
 		return u.awaitPermission(ctx)
@@ -92,12 +92,12 @@ func (u inPlaceUpdate) begin(ctx context.Context) error {
 	return nil
 }
 
-// awaitPermission asks the quorum guard for permission, unless it was asked recently, and reports the answer that is
-// missing.
+// awaitPermission asks the quorum guard for permission, unless a recent request exists, and reports the wait for its
+// answer.
 func (u inPlaceUpdate) awaitPermission(ctx context.Context) error {
 	waits := fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", u.m.Name)
-	if why := u.m.Annotations[annotation.UpdateHeld]; why != "" {
-		waits += ": " + printable.Truncate(printable.Line(why), mostOfReason)
+	if reason := u.m.Annotations[annotation.UpdateHeld]; reason != "" {
+		waits += ": " + printable.Truncate(printable.Line(reason), mostOfReason)
 	}
 	u.s.step.Waits = []string{waits}
 	u.s.lookAgain(permissionPause)
@@ -113,8 +113,7 @@ func (u inPlaceUpdate) awaitPermission(ctx context.Context) error {
 	return nil
 }
 
-// replacementReason returns why the machine can't be updated in place; empty if the extension can make all of its
-// changes.
+// replacementReason returns why the machine can't be updated in place. It is empty if the extension can do all changes.
 func (u inPlaceUpdate) replacementReason(ctx context.Context) (string, error) {
 	if reason := u.s.RuledOut(u.m); reason != "" {
 		return reason, nil
@@ -135,8 +134,9 @@ func (u inPlaceUpdate) replacementReason(ctx context.Context) (string, error) {
 	return strings.Join(decision.Reasons, "; "), nil
 }
 
-// preview returns an object as the update would make it, without the mark of one, or why the API server does not allow
-// that, with any rights. Its defaults are in it, so that they are no changes.
+// preview returns an object with the changes of the update, but without its mark, or the reason why the API server
+// refuses the changes for any user. The object has the defaults of the API server, so that defaults do not count as
+// changes.
 func (u inPlaceUpdate) preview(ctx context.Context, object *contract.Object,
 	template contract.Reference) (*unstructured.Unstructured, string, error) {
 	if object == nil {
@@ -173,16 +173,17 @@ func (u inPlaceUpdate) replace(ctx context.Context, reason string) error {
 	return u.r.remove(ctx, u.s, u.m.Name)
 }
 
-// RuledOut returns why a machine can't be updated in place, whatever an extension answers; empty if it has to be asked.
+// RuledOut returns why a machine can't be updated in place, whatever an extension answers. It is empty if an extension
+// has to be asked.
 func (s *Snapshot) RuledOut(m *clusterv1.Machine) string {
 	config, objects, t := m.Spec.Bootstrap.ConfigRef, s.objects[m.Name], s.plane.Spec.MachineTemplate.Spec
 	switch {
 	case objects.Infrastructure == nil:
-		return fmt.Sprintf("%s %s is gone", m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name)
+		return fmt.Sprintf("%s %s does not exist", m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name)
 	case config.IsDefined() != t.Bootstrap.ConfigRef.IsDefined():
 		return "spec.machineTemplate.spec.bootstrap.configRef is added or removed"
 	case config.IsDefined() && objects.Bootstrap == nil:
-		return fmt.Sprintf("%s %s is gone", config.Kind, config.Name)
+		return fmt.Sprintf("%s %s does not exist", config.Kind, config.Name)
 	}
 	return cmp.Or(ofAnotherKind(objects.Infrastructure, t.InfrastructureRef),
 		ofAnotherKind(objects.Bootstrap, t.Bootstrap.ConfigRef))

@@ -34,17 +34,17 @@ const (
 	kubeconfigKey = "value"
 	// clientLifetime is how long the certificate in a kubeconfig is valid. It is renewed after half of that.
 	clientLifetime = 365 * 24 * time.Hour
-	// kubeconfigPause is when to look again for what a kubeconfig needs, and keptPause whether one is still there:
-	// Secrets are not watched.
+	// kubeconfigPause is the time until the next look at what a kubeconfig requires, and keptPause until the next look
+	// at an existing kubeconfig: Secrets are not watched.
 	kubeconfigPause = 15 * time.Second
 	keptPause       = 5 * time.Minute
 )
 
-// A kubeconfigProblem is why there is no kubeconfig, for its condition. It does not stop the machines.
+// A kubeconfigProblem is the message of the condition while no kubeconfig exists. Machines do not wait for it.
 type kubeconfigProblem string
 
-// writeKubeconfig writes the Secret CLUSTER-kubeconfig, by which Cluster API's controllers reach the cluster, unless
-// there is one that another has written. Its certificate is signed by the CA in the Secret CLUSTER-ca.
+// writeKubeconfig writes the Secret CLUSTER-kubeconfig, with which Cluster API's controllers connect to the cluster,
+// unless another writer has created it. Its certificate is signed by the CA in the Secret CLUSTER-ca.
 func (r *Reconciler) writeKubeconfig(ctx context.Context, s *Snapshot) error {
 	defer func() {
 		s.lookAgain(keptPause)
@@ -110,7 +110,7 @@ func (r *Reconciler) applyKubeconfig(ctx context.Context, s *Snapshot, secret *c
 	return nil
 }
 
-// endpoint returns where the API servers are reached; empty if that is not known.
+// endpoint returns the URL of the API servers; empty if it is not known.
 func (s *Snapshot) endpoint() string {
 	endpoint := s.cluster.Spec.ControlPlaneEndpoint
 	if endpoint.Host == "" {

@@ -57,10 +57,11 @@ func (r *remedy) replaced() string {
 	return r.Machine.Name
 }
 
-// nextRemedy returns the remedy that is due for one machine: the condition of one that has recovered, or that can't be
-// replaced now, or the replacement of the worst that can be replaced. It returns nil if there is nothing to write.
+// nextRemedy returns the next remedy of one machine: it removes the condition of a recovered machine, replaces the
+// worst machine that can be replaced, or reports why a machine can't be replaced now. It returns nil if nothing has to
+// be written.
 //
-// The worst are those that a user has annotated, then those that have not joined, then the oldest.
+// The worst machines are those that a user has annotated, then those that have not joined, then the oldest.
 func (s *Snapshot) nextRemedy() *remedy {
 	var marked []*clusterv1.Machine
 	for _, m := range s.Members() {
@@ -97,8 +98,8 @@ func remediationRank(m *clusterv1.Machine) int {
 	return 2
 }
 
-// remediation returns the data of the replacement of an unhealthy machine, or nil and why it is not replaced now:
-// Cluster API's limits, and no other machine that comes, goes, or would be missed.
+// remediation returns the data of the replacement of an unhealthy machine, or nil and the reason why it is not replaced
+// now: the limits of Cluster API, or other machines that start, are deleted, or would be missing.
 func (s *Snapshot) remediation(m *clusterv1.Machine) (data *remediationData, reason, message string) {
 	data, reason, message = s.withinLimits(m)
 	if data == nil {
@@ -138,8 +139,8 @@ func (s *Snapshot) remediation(m *clusterv1.Machine) (data *remediationData, rea
 	return data, owners.RemediationDeleting, "Machine is deleting"
 }
 
-// isSuccessor reports whether a machine was created for one whose deletion a hook holds until there is a replacement:
-// if the machine fails, it has to be replaced for the deletion to end.
+// isSuccessor reports whether a machine was created after the deletion of another one had begun that a hook holds until
+// its replacement is ready. If the machine fails, it has to be replaced so that the deletion ends.
 func isSuccessor(m, held *clusterv1.Machine) bool {
 	return rolloutrules.IsHeld(held) && !m.CreationTimestamp.Before(held.DeletionTimestamp)
 }
@@ -158,7 +159,7 @@ func (s *Snapshot) withinLimits(m *clusterv1.Machine) (data *remediationData, re
 	) * time.Second
 	passed := s.time.Sub(last.Timestamp.Time)
 	switch {
-	case passed >= max(period, minHealthy): // the replacement was healthy for so long that this is no retry
+	case passed >= max(period, minHealthy): // the replacement was healthy long enough: this is not a retry
 		return data, "", ""
 	case passed < period:
 		s.lookAgain(period - passed)
@@ -178,8 +179,8 @@ func (s *Snapshot) isInitialized() bool {
 	return ptr.Deref(s.plane.Status.Initialization.ControlPlaneInitialized, false)
 }
 
-// remediate writes the condition of an unhealthy machine, and deletes the machine if that is due. What is known about
-// the remediation is written first, for the replacement.
+// remediate writes the condition of an unhealthy machine, and deletes the machine if it is due. The control plane gets
+// the data for the replacement first.
 func (r *Reconciler) remediate(ctx context.Context, s *Snapshot) error {
 	if name := s.remedy.replaced(); name != "" {
 		if err := r.tryReplacement(ctx, s, name); err != nil {
@@ -209,8 +210,8 @@ func (r *Reconciler) remediate(ctx context.Context, s *Snapshot) error {
 	return r.remove(ctx, s, due.Machine.Name)
 }
 
-// isRemediationOver reports whether what is recorded on the control plane is of no use any more: the replacement
-// exists, or the machine has recovered before it was deleted, or none is needed since fewer machines are wanted.
+// isRemediationOver reports whether the data on the control plane is obsolete: the replacement exists, or the machine
+// has recovered before its deletion, or fewer machines are wanted.
 func (s *Snapshot) isRemediationOver() bool {
 	data := readRemediation(s.plane, remediationInProgressAnnotation)
 	if data == nil {

@@ -33,12 +33,12 @@ type Snapshot struct {
 	machines map[string]*clusterv1.Machine // of the control plane, by name
 	workers  int                           // other machines of the cluster
 	objects  map[string]MachineObjects     // of the machines, by their names
-	outdated map[string][]string           // why machines are not up to date, by their names
-	unread   error                         // why the objects of some machines are not known
+	outdated map[string][]string           // the reasons why machines are not up to date, by their names
+	unread   error                         // why the objects of some machines could not be read
 	adopt    []string
 	remedy   *remedy // of an unhealthy machine; nil if there is none
 	step     Step
-	// kubeconfig is why there is no kubeconfig; empty if there is one.
+	// kubeconfig is the reason why no kubeconfig exists; empty if one exists.
 	kubeconfig kubeconfigProblem
 	time       time.Time
 	after      time.Duration // until the next pass; 0 if only a change causes it
@@ -68,7 +68,7 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.N
 	return s, nil
 }
 
-// readObjects reads the objects of the machines. While some can't be read, no machine is judged by what is missing.
+// readObjects reads the objects of the machines. While some of them can't be read, only missing machines are created.
 func (r *Reconciler) readObjects(ctx context.Context, s *Snapshot) {
 	for _, m := range s.Members() {
 		infrastructure, err := r.objectOf(ctx, m, m.Spec.InfrastructureRef)
@@ -81,8 +81,8 @@ func (r *Reconciler) readObjects(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// objectOf reads an object of a machine; it returns nil if there is none. The controller of Machines reports missing
-// ones.
+// objectOf reads an object of a machine. It returns nil if the object does not exist: the controller of Machines
+// reports that.
 func (r *Reconciler) objectOf(ctx context.Context, m *clusterv1.Machine,
 	ref contract.Reference,
 ) (*contract.Object, error) {
@@ -127,8 +127,8 @@ func (s *Snapshot) SetObjects(m *clusterv1.Machine, objects MachineObjects) {
 	s.objects[m.Name], s.outdated[m.Name] = objects, outdatedBy(s.plane, m, objects, s.time)
 }
 
-// clusterName returns the name of the Cluster; that of the last one, for a control plane that outlives it to be
-// deleted; or none.
+// clusterName returns the name of the Cluster. For a control plane that is deleted after its Cluster, it is the name of
+// the last one. It is empty if there is none.
 func (s *Snapshot) clusterName() string {
 	switch {
 	case s.cluster != nil:
@@ -154,8 +154,8 @@ func clusterOf(ctx context.Context, reader client.Reader,
 	return nil, nil
 }
 
-// hasPlane reports whether a Cluster has a control plane: it refers to it, and no other Cluster has claimed it before,
-// of which its machines are.
+// hasPlane reports whether a control plane belongs to a Cluster: the Cluster refers to it, and no other Cluster has
+// claimed it and its machines before.
 func hasPlane(cluster *clusterv1.Cluster, plane *v1alpha1.RunlevelControlPlane) bool {
 	claimed := plane.Labels[clusterv1.ClusterNameLabel]
 	return cluster.Spec.ControlPlaneRef == refTo(plane.Name) && (claimed == "" || claimed == cluster.Name)
@@ -187,7 +187,7 @@ func (s *Snapshot) add(m *clusterv1.Machine) {
 	}
 }
 
-// decide computes what is to be done.
+// decide computes the remedy and the next step.
 func (s *Snapshot) decide() {
 	if after := s.plane.Spec.Rollout.After; after.After(s.time) {
 		s.lookAgain(after.Sub(s.time))
@@ -214,7 +214,7 @@ func (s *Snapshot) NextStep(machines []Machine) Step {
 	return nextStep(wanted, surge, machines)
 }
 
-// lookAgain has another pass done after a while, unless there is an earlier one.
+// lookAgain requests another reconciliation after a while, unless an earlier one is requested.
 func (s *Snapshot) lookAgain(after time.Duration) {
 	if s.after == 0 || after < s.after {
 		s.after = after
@@ -236,7 +236,7 @@ func (s *Snapshot) Limits() (wanted, surge int) {
 // IsPaused reports whether nothing must be changed.
 func (s *Snapshot) IsPaused() bool { return contract.IsPaused(s.plane, s.cluster) }
 
-// hasWork reports whether there is something to write that requires a read from the API server first.
+// hasWork reports whether something has to be written, which requires a read from the API server first.
 func (s *Snapshot) hasWork() bool {
 	return s.plane.DeletionTimestamp != nil || len(s.adopt) > 0 || s.step.Action != "" || s.remedy != nil ||
 		s.isRemediationOver()
@@ -254,7 +254,7 @@ func (s *Snapshot) Members() []*clusterv1.Machine {
 	return owned
 }
 
-// Machines returns what the next step depends on.
+// Machines returns the facts about the machines from which the next step is decided, the oldest machine first.
 func (s *Snapshot) Machines() []Machine {
 	var all []Machine
 	for _, m := range s.Members() {

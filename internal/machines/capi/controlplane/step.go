@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Machine is what the next step depends on of a machine.
+// A Machine has the facts about a machine from which the next step is decided.
 type Machine struct {
 	Name          string
 	FailureDomain string
@@ -29,14 +29,14 @@ type Machine struct {
 // IsOutdated reports whether a machine is not up to date.
 func (m Machine) IsOutdated() bool { return len(m.Outdated) > 0 }
 
-// A Action is what a step does.
+// An Action is the action of a step.
 type Action string
 
 // The actions.
 const (
 	CreateMachine   Action = "create"
 	DeleteMachine   Action = "delete"
-	UpdateMachine   Action = "update"   // in place, or if that is impossible, delete
+	UpdateMachine   Action = "update"   // in place; delete if the machine can't be updated in place
 	ContinueMachine Action = "continue" // an update in place that has begun
 )
 
@@ -44,17 +44,17 @@ const (
 type Step struct {
 	Action  Action
 	Machine string   // to be deleted or updated
-	Waits   []string // what the step waits for
+	Waits   []string // the reasons why the step waits
 }
 
 func waitFor(problems ...string) Step { return Step{Waits: problems} }
 
-// nextStep returns the next step towards a number of machines that are all up to date. Surge is how many more there may
-// be during a rollout.
+// nextStep returns the next step towards the wanted number of machines, all of them up to date. During a rollout, surge
+// more machines may exist.
 //
-// There is one step at a time: a deletion or an update in place ends, and the other machines are available, before the
-// next begins. Only a deletion that a hook holds until there is a replacement does not stop its creation, and neither
-// does an update in place, which may take for ever.
+// Steps follow one after the other: a deletion or an update in place ends, and the other machines are available, before
+// the next one begins. There are two exceptions: a replacement is created if a hook holds the deletion until it exists,
+// and a missing machine is created during an update in place, which may never end.
 func nextStep(wanted, surge int, machines []Machine) Step {
 	var staying, leaving []Machine
 	for _, m := range machines {
@@ -64,11 +64,11 @@ func nextStep(wanted, surge int, machines []Machine) Step {
 			staying = append(staying, m)
 		}
 	}
-	updating := firstWhere(staying, func(m Machine) bool { return m.IsUpdating })
+	updating := first(staying, func(m Machine) bool { return m.IsUpdating })
 	if updating != nil && len(staying) >= wanted {
 		return continueUpdate(*updating, staying, leaving)
 	}
-	if m := firstWhere(staying, func(m Machine) bool { return m.IsOutdated() && !m.HasNode }); m != nil {
+	if m := first(staying, func(m Machine) bool { return m.IsOutdated() && !m.HasNode }); m != nil {
 		return Step{Action: DeleteMachine, Machine: m.Name} // it has never joined, and won't be wanted
 	}
 	if len(staying) < wanted {
@@ -80,8 +80,8 @@ func nextStep(wanted, surge int, machines []Machine) Step {
 	return rollOut(wanted, surge, staying)
 }
 
-// continueUpdate returns the step that goes on with an update in place that has begun, or waits for its end. As long as
-// its machine was not touched, it waits for the other machines, as before its begin.
+// continueUpdate returns the step that continues an update in place, or waits for its end. Until the update is
+// triggered, it waits for the other machines as well.
 func continueUpdate(m Machine, staying, leaving []Machine) Step {
 	if m.IsTriggered {
 		return waitFor(fmt.Sprintf("Machine %s is updated in place: %s", m.Name, m.Problem))
@@ -92,7 +92,7 @@ func continueUpdate(m Machine, staying, leaving []Machine) Step {
 	return Step{Action: ContinueMachine, Machine: m.Name}
 }
 
-// restore returns the step towards the wanted number of machines. There is at most one machine that has not joined.
+// restore returns the step towards the wanted number of machines. At most one machine has not joined.
 func restore(wanted int, staying, leaving []Machine) Step {
 	var problems []string
 	healthy := 0
@@ -104,7 +104,7 @@ func restore(wanted int, staying, leaving []Machine) Step {
 			healthy++
 		}
 	}
-	free := firstWhere(leaving, func(m Machine) bool { return !m.IsHeld })
+	free := first(leaving, func(m Machine) bool { return !m.IsHeld })
 	switch {
 	case len(problems) > 0:
 		return waitFor(problems...)
@@ -118,14 +118,14 @@ func restore(wanted int, staying, leaving []Machine) Step {
 
 // rollOut returns the step that brings a machine up to date, or deletes one too many.
 func rollOut(wanted, surge int, staying []Machine) Step {
-	outdated := where(staying, Machine.IsOutdated)
+	outdated := filter(staying, Machine.IsOutdated)
 	upToDate := len(staying) - len(outdated)
 	switch {
 	case len(outdated) == 0 && len(staying) == wanted:
 		return Step{}
 	case len(outdated) > 0 && len(staying) < wanted+surge:
 		if problems := problemsOf(staying, ""); len(problems) > 0 {
-			return unlessBroken(staying, outdated, problems)
+			return replaceBroken(staying, outdated, problems)
 		}
 		return Step{Action: CreateMachine}
 	}
@@ -142,9 +142,9 @@ func rollOut(wanted, surge int, staying []Machine) Step {
 	return Step{Action: DeleteMachine, Machine: m.Name}
 }
 
-// unlessBroken returns a wait for what keeps a rollout from creating a machine, or, if that is only an outdated
-// machine, the step that replaces this one.
-func unlessBroken(staying, outdated []Machine, problems []string) Step {
+// replaceBroken returns the step that replaces a broken outdated machine, if this machine is the only problem.
+// Otherwise the rollout waits for the problems.
+func replaceBroken(staying, outdated []Machine, problems []string) Step {
 	m := choose(staying, outdated)
 	if len(problems) == 1 && m.IsBroken && len(staying) > 1 {
 		return Step{Action: DeleteMachine, Machine: m.Name}
@@ -152,9 +152,9 @@ func unlessBroken(staying, outdated []Machine, problems []string) Step {
 	return waitFor(problems...)
 }
 
-// choose returns the machine to update or delete, in Cluster API's order: an outdated one that a user has chosen, any
-// that a user has chosen, an outdated one that is not ready, an outdated one, one that is not ready, any; of these, the
-// oldest in the failure domain with most machines.
+// choose returns the machine to update or delete, in the order of Cluster API: outdated machines that a user has
+// chosen, other machines that a user has chosen, outdated machines that are not ready, outdated ones, machines that are
+// not ready, others. Among equals, it is the oldest machine in the failure domain with most machines.
 func choose(staying, outdated []Machine) Machine {
 	isChosen := func(m Machine) bool { return m.IsChosen }
 	isBroken := func(m Machine) bool { return m.IsBroken }
@@ -163,8 +163,8 @@ func choose(staying, outdated []Machine) Machine {
 		count[m.FailureDomain]++
 	}
 	for _, candidates := range [][]Machine{
-		where(outdated, isChosen), where(staying, isChosen), where(outdated, isBroken), outdated,
-		where(staying, isBroken), staying,
+		filter(outdated, isChosen), filter(staying, isChosen), filter(outdated, isBroken), outdated,
+		filter(staying, isBroken), staying,
 	} {
 		if len(candidates) > 0 {
 			return slices.MinFunc(candidates, func(a, b Machine) int {
@@ -176,7 +176,7 @@ func choose(staying, outdated []Machine) Machine {
 	return Machine{}
 }
 
-// problemsOf returns why machines are not available, except for one of them.
+// problemsOf returns why machines are not available, without the machine named except.
 func problemsOf(machines []Machine, except string) []string {
 	var problems []string
 	for _, m := range machines {
@@ -195,24 +195,25 @@ func deletionsOf(leaving []Machine) []string {
 	return waits
 }
 
-func where(machines []Machine, is func(Machine) bool) []Machine {
-	return slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return !is(m) })
+func filter(machines []Machine, matches func(Machine) bool) []Machine {
+	return slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return !matches(m) })
 }
 
 // countStaying returns how many machines are not being deleted.
 func countStaying(machines []Machine) int {
-	return len(where(machines, func(m Machine) bool { return !m.IsDeleting }))
+	return len(filter(machines, func(m Machine) bool { return !m.IsDeleting }))
 }
 
-func firstWhere(machines []Machine, is func(Machine) bool) *Machine {
-	if at := slices.IndexFunc(machines, is); at >= 0 {
-		return &machines[at]
+func first(machines []Machine, matches func(Machine) bool) *Machine {
+	if i := slices.IndexFunc(machines, matches); i >= 0 {
+		return &machines[i]
 	}
 	return nil
 }
 
-// failureDomainFor returns the failure domain for a new machine: that with the fewest machines that are up to date, so
-// that these are spread at the end of a rollout, then with the fewest of all, then the first by name.
+// failureDomainFor returns the failure domain for a new machine. It is the one with the fewest machines that are up to
+// date, so that these are spread at the end of a rollout; among equals, the one with the fewest machines, then the
+// first by name.
 func failureDomainFor(domains []string, machines []Machine) string {
 	if len(domains) == 0 {
 		return ""

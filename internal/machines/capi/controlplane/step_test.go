@@ -202,7 +202,7 @@ func (s *simulatedPlane) unavailable(except string) int {
 func (s *simulatedPlane) pass() {
 	s.random.Shuffle(len(s.machines), func(i, j int) { s.machines[i], s.machines[j] = s.machines[j], s.machines[i] })
 	// The member of a machine whose update is only marked votes.
-	available := len(where(s.machines, func(m Machine) bool {
+	available := len(filter(s.machines, func(m Machine) bool {
 		return m.Problem == "" || !m.IsDeleting && m.IsUpdating && !m.IsTriggered
 	}))
 	for i := range s.machines {

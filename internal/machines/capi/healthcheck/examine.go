@@ -17,11 +17,11 @@ import (
 // A target is a Machine of a health check, and its Node.
 type target struct {
 	machine *clusterv1.Machine
-	node    *corev1.Node // nil if the Machine has no nodeRef, or that Node is gone
+	node    *corev1.Node // nil if the Machine has no nodeRef, or the Node does not exist
 }
 
-// A verdict is the result of the health check of a machine. A machine that may become unhealthy when a timeout ends,
-// that is being deleted or that has no Node yet is neither healthy nor unhealthy.
+// A verdict is the result of the health check of a machine. A machine is neither healthy nor unhealthy if a timeout is
+// still running, if it is being deleted, or if it has no Node yet.
 type verdict struct {
 	isHealthy bool
 	reason    string   // of the condition HealthCheckSucceeded of an unhealthy machine; empty for others

@@ -95,7 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return r.examineAll(ctx, &examination{check: check, cluster: cluster, now: time.Now()})
 }
 
-// own has a health check belong to its Cluster, and makes it selectable by the name of that.
+// own makes a Cluster the owner of a health check, and labels the health check with the name of the Cluster.
 func (r *Reconciler) own(ctx context.Context, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) error {
 	owner := contract.ClusterOwner(cluster)
 	if check.Labels[clusterv1.ClusterNameLabel] == cluster.Name && slices.Contains(check.OwnerReferences, owner) {
@@ -108,7 +108,7 @@ func (r *Reconciler) own(ctx context.Context, check *clusterv1.MachineHealthChec
 	})
 	check.OwnerReferences = append(check.OwnerReferences, owner)
 	if err := patch.WithLock(ctx, r.client, check, before); err != nil {
-		return fmt.Errorf("make Cluster %s the owner: %w", cluster.Name, err)
+		return fmt.Errorf("set Cluster %s as the owner: %w", cluster.Name, err)
 	}
 	return nil
 }

@@ -80,8 +80,8 @@ func (p *examination) isDue(m *clusterv1.Machine) bool {
 	return remediated == nil || remediated.Status == metav1.ConditionTrue
 }
 
-// mark marks an unhealthy machine. The machine and its Node are read past the cache before: the caches are filled one
-// after the other, and a Node that is missing in one of them must not have a machine deleted.
+// mark marks an unhealthy machine, after the machine and its Node were read past the cache: caches are filled one after
+// the other, and a Node that is missing in one of them must not cause a deletion.
 func (r *Reconciler) mark(ctx context.Context, p *examination, seen *clusterv1.Machine) error {
 	machine := &clusterv1.Machine{}
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(seen), machine); err != nil {
@@ -92,7 +92,7 @@ func (r *Reconciler) mark(ctx context.Context, p *examination, seen *clusterv1.M
 		return err
 	}
 	v := examine(t, p)
-	if v.reason == "" { // the watch of what has changed causes another pass
+	if v.reason == "" { // the change causes another reconciliation
 		return nil
 	}
 	changed := withCondition(machine, metav1.ConditionFalse, clusterv1.MachineHealthCheckSucceededCondition, v.reason,
@@ -121,8 +121,8 @@ func (r *Reconciler) write(ctx context.Context, before, changed *clusterv1.Machi
 	return client.IgnoreNotFound(patch.StatusWithLock(ctx, r.client, changed, before))
 }
 
-// request requests the remediation of a machine: by its owner, or by an object that is created from a template. It
-// returns the machine with the condition for that, also if the request fails.
+// request requests the remediation of a machine, by its owner or by an object from a template. It returns the machine
+// with the condition of the request, even if the request fails.
 func (r *Reconciler) request(ctx context.Context, p *examination, m *clusterv1.Machine) (*clusterv1.Machine, error) {
 	if !p.check.Spec.Remediation.TemplateRef.IsDefined() {
 		return withCondition(m, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedCondition,

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/remediation"
 )
 
-// An invalidCheck is what is wrong with a health check. No machine is examined until its spec changes.
+// An invalidCheck is a mistake in the spec of a health check. No machine is examined until the spec changes.
 type invalidCheck struct{ error }
 
 func (p *invalidCheck) Unwrap() error { return p.error }

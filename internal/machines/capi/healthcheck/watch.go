@@ -26,7 +26,7 @@ func addIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	})
 }
 
-// machineChanges passes changes that may make a machine healthy or unhealthy, or have it selected.
+// machineChanges passes changes that affect whether a machine is healthy, or selected.
 var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 	return before.UID != now.UID || before.Generation != now.Generation ||
@@ -35,8 +35,8 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		!equality.Semantic.DeepEqual(before.Status.Conditions, now.Status.Conditions)
 }}
 
-// clusterChanges passes the beginning and the end of a pause, and changes of conditions: machines of a Cluster that is
-// starting are not unhealthy.
+// clusterChanges passes the beginning and the end of a pause, and changes of conditions: machines are not unhealthy
+// while their Cluster starts.
 var clusterChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
 	return before.UID != now.UID || before.Generation != now.Generation ||

@@ -54,8 +54,7 @@ func setStatus(d *clusterv1.MachineDeployment, s *snapshot, problem string) {
 	owners.Set(d, remediating(summary.Machines))
 }
 
-// count sums up the counts of sets, once each of them has counted. A set that has become outdated may still count its
-// machines as up to date.
+// count adds up the counts of the sets. The machines of an outdated set are not up to date, whatever its status has.
 func count(status *clusterv1.MachineDeploymentStatus, s *snapshot) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = nil, nil, nil, nil
 	for _, set := range s.sets {

@@ -115,9 +115,9 @@ func isCleanable(set *clusterv1.MachineSet, machines []*clusterv1.Machine) bool 
 		ptr.Deref(set.Status.Replicas, 1) == 0 && set.Status.ObservedGeneration >= set.Generation
 }
 
-// outdated returns the sets to delete once the deployment is complete: until then, a template that is restored has its
-// set.
-func (s *snapshot) outdated() []*clusterv1.MachineSet {
+// obsolete returns the sets to delete once the deployment is complete. They are kept until then, so that a restored
+// template finds its set.
+func (s *snapshot) obsolete() []*clusterv1.MachineSet {
 	current := s.current()
 	if s.invalid != "" || current == nil || len(s.rollout.changes) > 0 {
 		return nil

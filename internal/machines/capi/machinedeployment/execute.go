@@ -36,7 +36,7 @@ func (r *Reconciler) claim(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// execute adopts sets, and executes the plan once the deployment controls all of them.
+// execute adopts sets, or executes the plan if the deployment controls all of them.
 func (r *Reconciler) execute(ctx context.Context, s *snapshot) error {
 	if s.undecided != nil {
 		return nil
@@ -49,7 +49,7 @@ func (r *Reconciler) execute(ctx context.Context, s *snapshot) error {
 			return err
 		}
 	}
-	for _, set := range s.outdated() {
+	for _, set := range s.obsolete() {
 		if err := r.deleteSet(ctx, set); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (r *Reconciler) change(ctx context.Context, s *snapshot, change setChange) 
 // prepare returns an error while no set can be created.
 func (r *Reconciler) prepare(ctx context.Context, s *snapshot) error {
 	if s.cluster == nil {
-		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it",
+		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: create it",
 			s.deployment.Spec.ClusterName)
 	}
 	var failures []error
@@ -115,7 +115,7 @@ func (r *Reconciler) prepare(ctx context.Context, s *snapshot) error {
 	return errors.Join(failures...)
 }
 
-// end deletes the sets of a deployment that is being deleted, and removes the finalizer when they are gone. If
+// end deletes the sets of a deployment that is being deleted, and removes the finalizer when no set is left. If
 // dependents are orphaned, the garbage collector removes their owner references first.
 func (r *Reconciler) end(ctx context.Context, s *snapshot) error {
 	if controllerutil.ContainsFinalizer(s.deployment, metav1.FinalizerOrphanDependents) {

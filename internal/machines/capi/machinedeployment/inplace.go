@@ -61,7 +61,7 @@ func (s *snapshot) movable() []*clusterv1.MachineSet {
 func (r *Reconciler) ask(ctx context.Context, s *snapshot, set *clusterv1.MachineSet) (string, error) {
 	current, err := r.objectsOf(ctx, set)
 	if apierrors.IsNotFound(err) {
-		return "a template of MachineSet " + set.Name + " is gone", nil
+		return "a template of MachineSet " + set.Name + " does not exist", nil
 	}
 	if err != nil {
 		return "", err

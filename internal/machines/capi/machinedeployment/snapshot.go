@@ -165,7 +165,7 @@ func (s *snapshot) hasWork() bool {
 	if s.deployment.DeletionTimestamp != nil {
 		return len(s.sets) == 0 // before the finalizer is removed
 	}
-	return s.unset != nil || len(s.orphans) > 0 || len(s.rollout.changes) > 0 || len(s.outdated()) > 0
+	return s.unset != nil || len(s.orphans) > 0 || len(s.rollout.changes) > 0 || len(s.obsolete()) > 0
 }
 
 // rolloutFields returns the fields of a template that reach machines only when they are recreated.

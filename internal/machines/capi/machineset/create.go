@@ -72,7 +72,7 @@ func (r *Reconciler) propagate(ctx context.Context, s *snapshot) error {
 		return r.machines.Propagate(ctx, template, behind[i])
 	})
 	if err != nil {
-		return fmt.Errorf("bring the template's changes to machines: %w", err)
+		return fmt.Errorf("update machines from the template: %w", err)
 	}
 	return nil
 }

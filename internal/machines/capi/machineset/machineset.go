@@ -84,9 +84,9 @@ func SetupWithManager(manager ctrl.Manager, o Options) error {
 
 // Reconcile creates, changes or deletes the machines of a MachineSet, and writes its status.
 //
-// The cache may lag behind the last writes of this controller or another instance of it, and behind an annotation that
-// selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from
-// a read of the API server.
+// The cache may lag behind the last writes of this controller, or of another instance, and behind an annotation that
+// selects a machine for deletion. So the cache only decides whether a read from the API server is necessary, and the
+// plan is computed from that read.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s, err := r.readSnapshot(ctx, r.Client, request.NamespacedName)
 	if err == nil && s != nil && s.hasWork() {

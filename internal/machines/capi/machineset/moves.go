@@ -65,16 +65,16 @@ func (s *snapshot) checkDestination() error {
 	own := metav1.GetControllerOfNoCopy(s.set)
 	switch {
 	case s.destination == nil:
-		return fmt.Errorf("there is no MachineSet %s, to which machines are to be moved", name)
+		return fmt.Errorf("machines can't be moved to MachineSet %s, which does not exist", name)
 	case own == nil || !metav1.IsControlledBy(s.destination, &metav1.ObjectMeta{UID: own.UID}):
-		return fmt.Errorf("MachineSet %s, to which machines are to be moved, is not of the same MachineDeployment",
+		return fmt.Errorf("machines can't be moved to MachineSet %s, which belongs to another MachineDeployment",
 			name)
 	case s.destination.DeletionTimestamp != nil:
-		return fmt.Errorf("MachineSet %s, to which machines are to be moved, is being deleted", name)
+		return fmt.Errorf("machines can't be moved to MachineSet %s, which is being deleted", name)
 	case !slices.Contains(rolloutrules.Names(
 		s.destination.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation],
 	), s.set.Name):
-		return fmt.Errorf("MachineSet %s, to which machines are to be moved, does not expect any of MachineSet %s",
+		return fmt.Errorf("machines can't be moved to MachineSet %s, which does not expect machines of MachineSet %s",
 			name, s.set.Name)
 	}
 	return nil

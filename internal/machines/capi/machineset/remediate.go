@@ -57,7 +57,7 @@ func deploymentOf(set *clusterv1.MachineSet) *metav1.OwnerReference {
 	return owner
 }
 
-// isOutdated reports whether the rollout replaces the machines of the set anyway, or the deployment is gone.
+// isOutdated reports whether the rollout replaces the machines of the set, or the deployment does not exist.
 func (s *snapshot) isOutdated() bool {
 	return s.deployment == nil || rolloutrules.IsExpired(s.deployment, s.set, s.now) ||
 		len(rolloutrules.Differences(s.set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) > 0

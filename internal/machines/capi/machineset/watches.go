@@ -40,8 +40,8 @@ var creations = predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
 	DeleteFunc: func(event.TypedDeleteEvent[*metav1.PartialObjectMetadata]) bool { return false },
 }
 
-// awaitTemplate reconciles the sets of a missing template when it is created. The templates of a kind are watched once
-// one of them is missing.
+// awaitTemplate reconciles the sets of a missing template when the template is created. The templates of its kind are
+// watched from then on.
 func (r *Reconciler) awaitTemplate(ctx context.Context, template contract.Reference) error {
 	if !template.IsDefined() {
 		return nil

@@ -90,7 +90,7 @@ func (w Writer) clone(ctx context.Context, t Template, template contract.Referen
 	return made, w.applyMetadata(ctx, t, made)
 }
 
-// created describes an object of a machine that is created.
+// created describes an object that is created for a machine.
 func (t Template) created(name string, manager client.FieldOwner) contract.Clone {
 	wanted := t.clone(name, manager)
 	owner := t.Owner
@@ -141,15 +141,15 @@ func (w Writer) DeleteLeftovers(ctx context.Context, t Template, machines map[st
 			continue
 		}
 		if err := w.deleteUnused(ctx, t, reference, used); err != nil {
-			return fmt.Errorf("delete what is left of machines that could not be made: %w", err)
+			return fmt.Errorf("delete the objects of machines that could not be created: %w", err)
 		}
 	}
 	return nil
 }
 
-// deleteUnused deletes the unused objects of the kind that is made from a template.
-func (w Writer) deleteUnused(ctx context.Context, t Template, of contract.Reference, used map[string]bool) error {
-	kind := schema.GroupKind{Group: of.APIGroup, Kind: kindOf(of)}
+// deleteUnused deletes the unused objects that were created from templates of a kind.
+func (w Writer) deleteUnused(ctx context.Context, t Template, template contract.Reference, used map[string]bool) error {
+	kind := schema.GroupKind{Group: template.APIGroup, Kind: kindOf(template)}
 	served, err := w.References.Served(ctx, kind)
 	if err != nil {
 		return err
@@ -179,8 +179,8 @@ func keyOf(ref contract.Reference) string {
 	return ref.APIGroup + "/" + ref.Kind + "/" + ref.Name
 }
 
-// NewName returns a name for a new machine, by a template that reads the names of the cluster and of the owner, under
-// the owner's key, and a random text. A name that is too long is cut, but for its random end.
+// NewName returns a name for a new machine. The pattern reads the names of the cluster and of the owner, under the
+// owner's key, and a random text. If the name is too long, it is shortened and ends with another random text.
 func NewName(pattern string, cluster, key, owner string) (string, error) {
 	if pattern == "" {
 		pattern = "{{ ." + key + ".name }}-{{ .random }}"

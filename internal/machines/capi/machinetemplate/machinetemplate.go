@@ -29,7 +29,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/contract"
 )
 
-// A Template is what the machines of an owner are made of.
+// A Template describes the machines of an owner.
 type Template struct {
 	Namespace string
 	Owner     metav1.OwnerReference // the controller of the machines
@@ -112,12 +112,12 @@ func (t Template) hash() string {
 	return fmt.Sprintf("%016x", hash.Sum64())
 }
 
-// clone describes the objects of a machine that are made from templates.
+// clone describes the objects of a machine that are created from templates.
 func (t Template) clone(name string, manager client.FieldOwner) contract.Clone {
 	return contract.Clone{Namespace: t.Namespace, Name: name, ClusterName: t.Spec.ClusterName, Manager: manager}
 }
 
-// LabelValue returns a name as the value of a label: unchanged, or Cluster API's hash of it if it is too long.
+// LabelValue returns a name as the value of a label. A name that is too long is replaced by Cluster API's hash.
 func LabelValue(name string) string {
 	if len(validation.IsValidLabelValue(name)) == 0 {
 		return name
@@ -127,7 +127,7 @@ func LabelValue(name string) string {
 	return fmt.Sprintf("hash_%s_z", base64.RawURLEncoding.EncodeToString(hash.Sum(nil)))
 }
 
-// kindOf returns the kind of the objects that are made from a template.
+// kindOf returns the kind of the objects that are created from a template.
 func kindOf(template contract.Reference) string {
 	return strings.TrimSuffix(template.Kind, clusterv1.TemplateSuffix)
 }

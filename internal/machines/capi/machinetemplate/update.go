@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// Propagate writes the fields of the template that need no new machine to an existing machine. On a machine that is
-// being deleted only the fields that affect its deletion are written: a hook that was removed from it is not restored.
+// Propagate writes the fields of the template that can change without a new machine. On a machine that is being
+// deleted, it only writes fields that affect the deletion, so that it does not restore a hook that was removed.
 func (w Writer) Propagate(ctx context.Context, t Template, machine *clusterv1.Machine) error {
 	if machine.DeletionTimestamp != nil {
 		changed := machine.DeepCopy()
@@ -150,14 +150,14 @@ func withHook(pending, hook string) string {
 	return strings.Join(hooks, ",")
 }
 
-// Preview returns the infrastructure or the bootstrap config of a machine as an update in place would make it.
+// Preview returns the infrastructure or the bootstrap config of a machine with the changes of an update in place.
 func (w Writer) Preview(ctx context.Context, t Template, object *contract.Object,
 	template contract.Reference,
 ) (*unstructured.Unstructured, error) {
 	return w.References.Update(ctx, object, template, t.updated(object.GetName(), w.Manager), client.DryRunAll)
 }
 
-// updated describes an object of a machine that is updated in place.
+// updated describes an object of a machine during its update in place.
 func (t Template) updated(name string, manager client.FieldOwner) contract.Clone {
 	wanted := t.clone(name, manager)
 	wanted.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}

@@ -52,7 +52,7 @@ type Summary struct {
 	Machines        []*clusterv1.Machine
 	Current, Wanted int       // replicas
 	Problem         string    // of the last reconciliation
-	Before, After   string    // what a deletion waits for before its machines are deleted, and after that
+	Before, After   string    // the wait of a deletion before its machines are deleted, and after that
 	Now             time.Time // of the observation
 }
 
@@ -148,7 +148,7 @@ func Remediated(machines []*clusterv1.Machine, owner string) metav1.Condition {
 	return Condition(clusterv1.RemediatingCondition, false, message)
 }
 
-// Count counts machines. One that is updated in place is not counted as ready, available or up to date.
+// Count counts machines. A machine counts as neither ready, nor available, nor up to date during its update in place.
 func Count(machines []*clusterv1.Machine) (all, ready, available, upToDate *int32) {
 	ready, available, upToDate = new(int32), new(int32), new(int32)
 	for _, m := range machines {
@@ -167,8 +167,8 @@ func Count(machines []*clusterv1.Machine) (all, ready, available, upToDate *int3
 	return new(int32(len(machines))), ready, available, upToDate
 }
 
-// UpToDate returns the condition UpToDate of a machine. It depends on what its owner's template requires of it, and
-// then on whether the update of the machine is complete.
+// UpToDate returns the condition UpToDate of a machine, by the reasons why its owner's template makes it outdated.
+// Without such reasons, the condition depends on whether an update of the machine is complete.
 func UpToDate(machine *clusterv1.Machine, missing []string) metav1.Condition {
 	condition := metav1.Condition{
 		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation,
@@ -205,18 +205,18 @@ func RolloutReasons(reasons iter.Seq[string]) []string {
 	return slices.SortedFunc(reasons, func(a, b string) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a, b)) })
 }
 
-// aggregate returns a condition of a set that is True if a condition of all its machines is, and False if that of one
-// is.
-func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition {
+// aggregate returns the condition of an owner for a condition of its machines: True if all of them are True, False if
+// one is False.
+func aggregate(kind, source string, machines []*clusterv1.Machine) metav1.Condition {
 	if len(machines) == 0 {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: clusterv1.NoReplicasReason}
 	}
 	named, isIssue := map[string][]string{}, map[string]bool{} // names of machines by message
 	worst := metav1.ConditionTrue
 	for _, m := range machines {
-		found := meta.FindStatusCondition(m.Status.Conditions, of)
+		found := meta.FindStatusCondition(m.Status.Conditions, source)
 		if found == nil {
-			found = &metav1.Condition{Status: metav1.ConditionUnknown, Message: "Condition " + of + " not yet reported"}
+			found = &metav1.Condition{Status: metav1.ConditionUnknown, Message: "Condition " + source + " not yet reported"}
 		}
 		if found.Status == metav1.ConditionTrue {
 			continue
@@ -228,18 +228,18 @@ func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition 
 			worst = found.Status
 		}
 	}
-	reason := of
+	reason := source
 	switch worst {
 	case metav1.ConditionFalse:
-		reason = "Not" + of
+		reason = "Not" + source
 	case metav1.ConditionUnknown:
-		reason = of + "Unknown"
+		reason = source + "Unknown"
 	}
 	return metav1.Condition{Type: kind, Status: worst, Reason: reason, Message: listed(named, isIssue)}
 }
 
-// listed returns a line for each message, with further lines of the message indented below. They are in Cluster API's
-// order: what is not known comes after issues, and what more machines have comes first.
+// listed returns a line for each message, with its further lines indented below. The order is that of Cluster API:
+// issues before unknown conditions, and the messages of many machines before those of few.
 func listed(named map[string][]string, isIssue map[string]bool) string {
 	rank := func(message string) int {
 		if isIssue[message] {

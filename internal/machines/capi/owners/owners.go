@@ -70,8 +70,8 @@ func (w Writer) WriteStatus(ctx context.Context, before, after Owner, message st
 	return problem
 }
 
-// Claim writes an owner with a finalizer, unless it has all that is claimed already. Cluster is added to its owners; it
-// is nil if another owner, or none, is the right one. A claim may contain further changes of the metadata.
+// Claim writes an owner with a finalizer and further changes of its metadata, unless it has all of them. The Cluster
+// becomes an owner of it; it is nil if the owner has another owner.
 func (w Writer) Claim(ctx context.Context, before, claimed Owner, finalizer string, cluster *clusterv1.Cluster) error {
 	controllerutil.AddFinalizer(claimed, finalizer)
 	if cluster != nil {
@@ -99,8 +99,8 @@ func (w Writer) SetReplicas(ctx context.Context, before, changed Owner) error {
 	return nil
 }
 
-// SetUpToDate writes the condition UpToDate of a machine, by what its owner's template requires of it. It returns the
-// machine with the condition. A machine that has changed meanwhile causes another reconciliation.
+// SetUpToDate writes the condition UpToDate of a machine, and returns the machine with the condition. missing has the
+// reasons why the machine is outdated. A machine that has changed meanwhile causes another reconciliation.
 func (w Writer) SetUpToDate(ctx context.Context, machine *clusterv1.Machine, missing []string) (
 	*clusterv1.Machine, error,
 ) {

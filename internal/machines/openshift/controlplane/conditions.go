@@ -22,8 +22,8 @@ const (
 // maxMessage is how long the message of a condition gets.
 const maxMessage = 1024
 
-// countReplicas sets the counts of a status. A machine that is being deleted is ready while its node is, but not
-// updated.
+// countReplicas sets the counts of a status. During its deletion, a machine counts as ready while its node is ready,
+// but not as updated.
 func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []Slot) {
 	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas, status.UnavailableReplicas = 0, 0, 0, 0
 	for _, slot := range slots {
@@ -44,16 +44,16 @@ func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []Slot)
 	}
 }
 
-// setConditions sets the conditions of a status whose counts and generation are set. failure is what the last write has
-// met.
+// setConditions sets the conditions of a status that has its counts and its generation. failure is the error of the
+// last write.
 func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32, problem Problem, waits []string,
 	failure string) {
-	set := func(kind string, is bool, reason, message string) {
+	set := func(kind string, isTrue bool, reason, message string) {
 		condition := metav1.Condition{
 			Type: kind, Status: metav1.ConditionFalse, Reason: reason,
 			Message: printable.Truncate(message, maxMessage), ObservedGeneration: status.ObservedGeneration,
 		}
-		if is {
+		if isTrue {
 			condition.Status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)

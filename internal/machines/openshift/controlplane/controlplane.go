@@ -71,10 +71,10 @@ var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		deletion.IsControlPlane(before) != deletion.IsControlPlane(after)
 }}
 
-// Reconcile creates or deletes the machine whose turn it is, and writes the status of a set.
+// Reconcile creates or deletes the next machine of a set, and writes its status.
 //
-// The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether
-// there may be something to do; the plan is made from a read of the API server.
+// The cache may lag behind the last writes of this controller, or of another instance. So the cache only decides
+// whether a read from the API server is necessary, and the plan is computed from that read.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, r.cached, request.NamespacedName)
 	if err == nil && s != nil && s.hasWork() {
@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	case s.set.DeletionTimestamp != nil:
 		failure := r.release(ctx, s)
-		if failure != nil { // else the set is gone
+		if failure != nil { // otherwise the set no longer exists
 			failure = errors.Join(failure, r.report(ctx, s, failure))
 		}
 		return ctrl.Result{}, failure

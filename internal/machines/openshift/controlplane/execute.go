@@ -60,7 +60,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *Snapshot, machine *machinev1b
 	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, adopted, machine))
 }
 
-// Adopted returns a machine as it is once the set owns it.
+// Adopted returns a machine with the set as its owner.
 func (s *Snapshot) Adopted(machine *machinev1beta1.Machine) *machinev1beta1.Machine {
 	adopted := machine.DeepCopy()
 	adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(s.set))
@@ -102,7 +102,7 @@ func controllerOf(set *machinev1.ControlPlaneMachineSet) metav1.OwnerReference {
 	return *metav1.NewControllerRef(set, machinev1.GroupVersion.WithKind("ControlPlaneMachineSet"))
 }
 
-// release gives up the machines of a set that is being deleted, so that they stay, and lets the set go.
+// release removes the set as the owner of its machines, so that they stay, and then removes its finalizer.
 func (r *Reconciler) release(ctx context.Context, s *Snapshot) error {
 	var ours []string
 	for name, m := range s.objects {

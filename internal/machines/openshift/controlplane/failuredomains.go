@@ -25,7 +25,7 @@ type failureDomain map[string]any
 // express. It is in the template only, not in the machines.
 const ownDomains = "failureDomains"
 
-// A machineTemplate is what a set makes machines of.
+// A machineTemplate describes the machines of a set.
 type machineTemplate struct {
 	value   map[string]any // the infrastructure object, without a failure domain
 	domains []failureDomain
@@ -38,7 +38,7 @@ func readTemplate(template *machinev1.OpenShiftMachineV1Beta1MachineTemplate) (*
 	}
 	t := &machineTemplate{}
 	if err := json.Unmarshal(template.Spec.ProviderSpec.Value.Raw, &t.value); err != nil {
-		return nil, fmt.Errorf("providerSpec.value of spec.template is no object: %w", err)
+		return nil, fmt.Errorf("providerSpec.value of spec.template is not an object: %w", err)
 	}
 	own, _, err := unstructured.NestedSlice(t.value, ownDomains)
 	if err != nil {
@@ -56,7 +56,7 @@ func readTemplate(template *machinev1.OpenShiftMachineV1Beta1MachineTemplate) (*
 	for _, entry := range append(listed, own...) {
 		fields, ok := entry.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("failure domain %v of spec.template is no object: write the fields of the "+
+			return nil, fmt.Errorf("failure domain %v of spec.template is not an object: write the fields of the "+
 				"infrastructure object that it sets", entry)
 		}
 		t.domains = append(t.domains, fields)
@@ -132,8 +132,8 @@ type placement struct {
 	isLeaving bool
 }
 
-// spread assigns a failure domain of a number of them to each index, so that no two domains differ by more than one
-// machine. Indexes keep their domains where the balance allows it; the others get the domain with the fewest machines,
+// spread assigns one of a number of failure domains to each index. The numbers of machines of two domains differ by one
+// at most. An index keeps its domain if the balance allows it; otherwise it gets the domain with the fewest machines,
 // the first in the list among equals.
 func spread(indexes []int, current map[int]placement, domains int) map[int]int {
 	assigned, counts := map[int]int{}, make([]int, domains)

@@ -90,8 +90,8 @@ func failureOf(slots []Slot) Problem {
 			len(failed), few(failed))}
 }
 
-// adoptionProblem finds what a set must not adopt. OpenShift refuses such a set when it is created; a policy can't
-// count machines.
+// adoptionProblem finds machines that a set must not adopt. OpenShift refuses to create such a set; here an admission
+// policy can't count machines.
 func adoptionProblem(isActive bool, wanted int, slots []Slot) Problem {
 	foreign := namesOf(slots, func(m Machine) bool { return m.Owner == replicas.Foreign })
 	ours := namesOf(slots, func(m Machine) bool { return m.Owner == replicas.Ours })

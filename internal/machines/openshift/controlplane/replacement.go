@@ -22,7 +22,7 @@ type Machine struct {
 	IsReady    bool
 	IsOutdated bool // its providerSpec is not that of the template, in the failure domain of its index
 	IsDeleting bool
-	IsUnplaced bool   // there are failure domains, and it is in none of them
+	IsUnplaced bool   // the template has failure domains, but not that of the machine
 	Error      string // of the infrastructure
 	Detail     string // its phase, or what holds its deletion
 	// Changes are the fields of its providerSpec that differ from the wanted one.
@@ -61,11 +61,11 @@ func slotsOf(wanted int, machines []Machine) []Slot {
 		byIndex[index] = append(byIndex[index], []Machine{}...)
 	}
 	var slots []Slot
-	for index, of := range byIndex {
-		slices.SortFunc(of, func(a, b Machine) int {
+	for index, ofIndex := range byIndex {
+		slices.SortFunc(ofIndex, func(a, b Machine) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 		})
-		slots = append(slots, Slot{Index: index, Machines: of})
+		slots = append(slots, Slot{Index: index, Machines: ofIndex})
 	}
 	slices.SortFunc(slots, func(a, b Slot) int { return cmp.Compare(a.Index, b.Index) })
 	return slots
@@ -115,8 +115,8 @@ func planRollingUpdate(wanted int, slots []Slot) Plan {
 	return p
 }
 
-// surplus returns the machine of a slot that is to be deleted next: one that is outdated and does not run, or the older
-// one of two that run, of which an outdated one comes first.
+// surplus returns the machine of a slot to delete next: an outdated one that does not run, or the older one of two that
+// run. An outdated machine precedes others.
 func (s Slot) surplus() (Machine, bool) {
 	var running, outdated []Machine
 	for _, m := range s.Machines {
@@ -201,7 +201,7 @@ func planOnDelete(slots []Slot) Plan {
 	return p
 }
 
-// waitsOf returns what a set waits for: machines that are to become ready, and those that are to go.
+// waitsOf returns the waits of a set: for machines to become ready, and for deletions to end.
 func waitsOf(slots []Slot) []string {
 	var starting, going []string
 	for _, slot := range slots {

@@ -26,8 +26,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A Snapshot is the observed state of a set, its machines and the nodes of the control plane, and what follows from it:
-// what the controller would do next, or what stops it. Views and previews show the same snapshot.
+// A Snapshot is the observed state of a set, its machines and the nodes of the control plane, with the decisions of the
+// controller: its next actions, or the problem that stops it. Views and previews use the same snapshot.
 type Snapshot struct {
 	Machines []Machine // in the order of their indexes; of an index, the older one first
 	Problem            // what stops the controller; it is the condition Degraded
@@ -115,7 +115,7 @@ func (s *Snapshot) readSpec() (labels.Selector, error) {
 	return selector, err
 }
 
-// decide computes what has to be done.
+// decide computes the slots, and the problem or the plan.
 func (s *Snapshot) decide(nodes []corev1.Node, now time.Time) {
 	s.indexes = indexesOf(s.objects)
 	values := map[string]map[string]any{}
@@ -279,8 +279,8 @@ func detailOf(m *machinev1beta1.Machine) string {
 		return "its node is drained, or its infrastructure deleted"
 	}
 	held := fmt.Sprintf("held by the hook %s of %s", hooks[0].Name, hooks[0].Owner)
-	if why := m.Annotations[deletion.HookStatusAnnotation(stage, hooks[0].Name)]; why != "" {
-		held += ": " + why
+	if status := m.Annotations[deletion.HookStatusAnnotation(stage, hooks[0].Name)]; status != "" {
+		held += ": " + status
 	}
 	return held
 }
