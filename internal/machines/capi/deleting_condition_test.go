@@ -15,7 +15,7 @@ import (
 func TestInfrastructureThatCanNotBeLookedAtHoldsTheDeletion(t *testing.T) {
 	s := newScene(t)
 	m := s.machine("m1")
-	m.Spec.InfrastructureRef = s.ref("TestRack", "r") // whose definition says nothing of the contract
+	m.Spec.InfrastructureRef = s.ref("TestRack", "r") // whose definition does not name the contract
 	s.MustCreate(m)
 	s.await("m1", func(m *clusterv1.Machine) bool { return slices.Contains(m.Finalizers, clusterv1.MachineFinalizer) })
 	s.MustDelete(m)
@@ -59,7 +59,7 @@ func TestAFinalizerOfAnotherControllerOutlastsTheDeletion(t *testing.T) {
 	s.AwaitGone(m)
 }
 
-func TestADeletionThatTakesLongIsTold(t *testing.T) {
+func TestLongDeletionIsReported(t *testing.T) {
 	s := newScene(t)
 	m, node := s.runs()
 	s.addPod(node, "db", nil)

@@ -66,7 +66,7 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	s.removeHook(m, preTerminate+"x")
 	s.awaitDeleting("WaitingForInfrastructureDeletion", "Waiting for TestMachine to be deleted")
 	if s.object("TestConfig", "m1").GetDeletionTimestamp() != nil {
-		t.Error("the bootstrap config goes before the infrastructure is gone")
+		t.Error("the bootstrap config is deleted before the infrastructure")
 	}
 	s.MustPatch(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
 	s.awaitDeleting("WaitingForBootstrapDeletion", "Waiting for TestConfig to be deleted")
@@ -123,7 +123,7 @@ func TestB2AfterTheClusterTheNodeIsLeftAlone(t *testing.T) {
 	s.AwaitGone(late)
 	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
-	s.AwaitEvent("m1", "NodeKept", "the Node is neither drained nor deleted: the Cluster is gone")
+	s.AwaitEvent("m1", "NodeKept", "the Node is neither drained nor deleted: the Cluster does not exist")
 	s.expectInfrastructure()
 	s.removeHook(m, preTerminate+"x")
 	s.AwaitGone(m)
@@ -263,7 +263,7 @@ func TestB4VolumesThatStayAttachedAreGivenUp(t *testing.T) {
 	s.MustDelete(attachment)
 }
 
-// Unlike the other API's, a late pre-terminate hook holds until the Machine is gone.
+// Unlike in the other API, a late pre-terminate hook holds the deletion until the Machine is removed.
 func TestB1ALatePreTerminateHookHoldsWhileTheInfrastructureGoes(t *testing.T) {
 	s := newScene(t)
 	m, node := s.run(s.machine("m1"), held)

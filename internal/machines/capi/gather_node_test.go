@@ -16,7 +16,7 @@ func TestOfTwoMachinesWithOneProviderIDTheFirstHasTheNode(t *testing.T) {
 	s := newScene(t)
 	node := s.addNode("m1")
 	s.MustPatch(node,
-		`{"metadata": {"annotations": {"cluster.x-k8s.io/cluster-namespace": %q, "cluster.x-k8s.io/machine": "gone"}}}`,
+		`{"metadata": {"annotations": {"cluster.x-k8s.io/cluster-namespace": %q, "cluster.x-k8s.io/machine": "absent"}}}`,
 		s.Namespace)
 	s.addInfrastructure("m1")
 	first, second := s.machine("m1"), s.machine("m2")
@@ -100,13 +100,13 @@ func TestAHostThatHasJoinedAgainIsDrained(t *testing.T) {
 }
 
 // replaceHost has another Node take the place of one: that of another machine's host, or of one without a providerID.
-func (s *scene) replaceHost(node *corev1.Node, of string) *corev1.Node {
+func (s *scene) replaceHost(node *corev1.Node, owner string) *corev1.Node {
 	s.Helper()
 	s.MustDelete(node)
 	s.AwaitGone(node)
 	again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
-	if of != "" {
-		again.Spec.ProviderID = s.providerID(of)
+	if owner != "" {
+		again.Spec.ProviderID = s.providerID(owner)
 	}
 	s.MustCreate(again)
 	s.DeleteAfterwards(again)

@@ -60,7 +60,7 @@ func newScene(t *testing.T) *scene {
 	return newSceneAs(t, "")
 }
 
-// newSceneAs has the controller be a user, or the administrator if that is empty.
+// newSceneAs returns a scene whose controller acts as a user, or as the administrator if the name is empty.
 func newSceneAs(t *testing.T, user string) *scene {
 	t.Helper()
 	s := newStoppedScene(t)
@@ -117,7 +117,7 @@ func (s *scene) ref(kind, name string) clusterv1.ContractVersionedObjectReferenc
 	return clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: kind, Name: name}
 }
 
-// machine returns a Machine that is not made yet.
+// machine returns a Machine that is not created yet.
 func (s *scene) machine(name string) *clusterv1.Machine {
 	return &clusterv1.Machine{
 		ObjectMeta: s.Meta(name),
@@ -128,7 +128,7 @@ func (s *scene) machine(name string) *clusterv1.Machine {
 	}
 }
 
-// addInfrastructure makes infrastructure that is provisioned.
+// addInfrastructure creates provisioned infrastructure.
 func (s *scene) addInfrastructure(name string, finalizers ...string) *unstructured.Unstructured {
 	s.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{

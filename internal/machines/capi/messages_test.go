@@ -23,18 +23,20 @@ func TestWhatHoldsADrain(t *testing.T) {
 		"none": {"", nil},
 		"one that end": {"Ending:a",
 			[]string{"* Pod ns/a: deletionTimestamp set, but still not removed from the Node"}},
-		"finalizers hold what has ended, and three are named": {"Ending:d Finalizers:b Ending:a Ending:c Finalizers:e",
+		"pods with finalizers are ending, and three are named": {"Ending:d Finalizers:b Ending:a Ending:c Finalizers:e",
 			[]string{
 				"* Pods ns/a, ns/b, ns/c, ... (2 more): deletionTimestamp set, but still not removed from the Node",
 			}},
-		"refusals are told apart": {"Refused:a:too-many Refused:b:forbidden Refused:c:too-many", []string{
+		"each refusal has a line": {"Refused:a:too-many Refused:b:forbidden Refused:c:too-many", []string{
 			"* Pod ns/b: failed to evict Pod, forbidden", "* Pods ns/a, ns/c: failed to evict Pod, too-many"}},
-		"without an answer, what is known is told": {"Refused:a",
+		"without a response, the known reason is reported": {"Refused:a",
 			[]string{"* Pod ns/a: failed to evict Pod, a is held"}},
-		"five refusals are told": {"Refused:a:1 Refused:b:2 Refused:c:3 Refused:d:4 Refused:e:5 Refused:f:6", []string{
-			"* Pod ns/a: failed to evict Pod, 1", "* Pod ns/b: failed to evict Pod, 2",
-			"* Pod ns/c: failed to evict Pod, 3",
-			"* Pod ns/d: failed to evict Pod, 4", "* Pod ns/e: failed to evict Pod, 5", "* 1 Pod with other issues"}},
+		"five refusals have a line": {"Refused:a:1 Refused:b:2 Refused:c:3 Refused:d:4 Refused:e:5 Refused:f:6",
+			[]string{
+				"* Pod ns/a: failed to evict Pod, 1", "* Pod ns/b: failed to evict Pod, 2",
+				"* Pod ns/c: failed to evict Pod, 3",
+				"* Pod ns/d: failed to evict Pod, 4", "* Pod ns/e: failed to evict Pod, 5",
+				"* 1 Pod with other issues"}},
 		"and how many others there are": {"Refused:a:1 Refused:b:2 Refused:c:3 Refused:d:4 Refused:e:5 Refused:f:6 " +
 			"Refused:g:7", []string{
 			"* Pod ns/a: failed to evict Pod, 1", "* Pod ns/b: failed to evict Pod, 2",
@@ -109,7 +111,7 @@ func TestWhatIsAttached(t *testing.T) {
 					Name:      claim,
 				}
 			}
-			left.know(volume, set(c.staying, ""))
+			left.resolve(volume, set(c.staying, ""))
 		}
 		if diff := cmp.Diff(c.want, left.lines()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -124,12 +126,12 @@ func TestVolumesOfANodeThatCanNotBeReached(t *testing.T) {
 		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
 		VolumesAttached: []corev1.AttachedVolume{{Name: "a"}},
 	}}}}}
-	if left, err := d.attachedVolumes(t.Context()); len(left) > 0 || err != nil {
-		t.Errorf("volumes: %v, %v", left, err)
+	if volumes, err := d.attachedVolumes(t.Context()); len(volumes) > 0 || err != nil {
+		t.Errorf("got volumes %v, error %v, want none", volumes, err)
 	}
 }
 
-// What a Node says of its health is what its Machine says. Each word is a condition, as NAME=STATUS.
+// A Machine reports the health of its Node. Each word is a condition, as NAME=STATUS.
 func TestTheHealthOfANode(t *testing.T) {
 	t.Parallel()
 	const healthy = "MemoryPressure=False DiskPressure=False PIDPressure=False"

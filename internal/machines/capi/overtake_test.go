@@ -52,7 +52,7 @@ func expectOvertaking(t *testing.T, hook, reason string) {
 		}
 	}
 	stage.ExpectOvertaking(t, machinetest.OvertakingMachine{
-		Machine: held, New: newMachine, Status: `{"status": {"nodeRef": {"name": "gone"}}}`,
+		Machine: held, New: newMachine, Status: `{"status": {"nodeRef": {"name": "absent"}}}`,
 		Unhook: `{"metadata": {"annotations": {"` + hook + `": null}}}`,
 		IsHeld: func(m client.Object) bool {
 			deleting := meta.FindStatusCondition(m.(*clusterv1.Machine).Status.Conditions,

@@ -8,7 +8,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// TestTheSummaryOfADeletion: it tells the stage, and of one that takes long what probably holds it.
+// TestTheSummaryOfADeletion checks that the condition Ready reports the stage of a deletion, and the probable cause if
+// it takes long.
 func TestTheSummaryOfADeletion(t *testing.T) {
 	const draining = "Drain not completed yet (started at 2026-01-01T00:00:00Z):\n"
 	begin := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -34,7 +35,7 @@ func TestTheSummaryOfADeletion(t *testing.T) {
 			"Machine deletion in progress since more than 15m, stage: DrainingNode, delay likely due to " +
 				"PodDisruptionBudgets, " +
 				"Pods not terminating, Pod eviction errors, Pods not completed yet"},
-		"no cause that is known": {"DrainingNode", "Error draining Node, please check controller logs for errors",
+		"unknown cause": {"DrainingNode", "Error draining Node, please check controller logs for errors",
 			time.Hour, time.Hour,
 			"Machine deletion in progress since more than 15m, stage: DrainingNode"},
 	} {

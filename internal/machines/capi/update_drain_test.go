@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// isCordoned says whether the Node of the Machine takes no pods.
+// isCordoned reports whether the Node of the Machine takes no pods.
 func (u *updateScene) isCordoned() bool {
 	u.Helper()
 	isCordoned, _, _ := unstructured.NestedBool(u.node().Object, "spec", "unschedulable")
@@ -80,7 +80,7 @@ func TestANodeThatWasCordonedStaysCordoned(t *testing.T) {
 	u.answers(done)
 	u.trigger(2)
 	u.awaitUpdated()
-	u.MustDelete(u.controlPlane) // its deletion comes after what is left of the update
+	u.MustDelete(u.controlPlane) // its deletion follows the end of the update
 	u.AwaitGone(u.controlPlane)
 	if !u.isCordoned() {
 		t.Error("the Node takes pods")
@@ -126,18 +126,18 @@ const leastUpdateWrites, writesOfAnUpdate = 7, 10
 // TestRestartBetweenTheWritesOfAnUpdate has the controller die at each of its writes, before the write arrives and
 // after. Another one goes on, and ends the update: with a drain, so that the writes to the Node are among them.
 func TestRestartBetweenTheWritesOfAnUpdate(t *testing.T) {
-	for name, isLate := range map[string]bool{"a write that is lost": false, "a write that arrives": true} {
+	for name, isLate := range map[string]bool{"lost write": false, "late write": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newStoppedScene(t)
 			stop := s.start()
 			u := startUpdates(s, map[string]string{"drain": "true"})
-			for at := range writesOfAnUpdate {
+			for number := range writesOfAnUpdate {
 				u.answers(done)
-				s.writes.arm(at+1, isLate)
-				u.trigger(at + 2)
+				s.writes.arm(number+1, isLate)
+				u.trigger(number + 2)
 				u.await("m1", func(m *clusterv1.Machine) bool {
 					_, isUpdating := m.Annotations[inProgress]
-					return s.writes.hasFailed() || at >= leastUpdateWrites && !isUpdating
+					return s.writes.hasFailed() || number >= leastUpdateWrites && !isUpdating
 				})
 				stop()
 				s.writes.arm(0, false)

@@ -21,7 +21,7 @@ func startGuardedUpdates(t *testing.T, settings map[string]string) *updateScene 
 	return u
 }
 
-// awaitRequest waits until the guard is asked, and the condition says so.
+// awaitRequest waits for a request to the guard, and for the condition that reports it.
 func (u *updateScene) awaitRequest() *clusterv1.Machine {
 	u.Helper()
 	m := u.awaitUpdating("InPlaceUpdating",

@@ -106,7 +106,7 @@ func (u *updateScene) awaitUpdating(reason, text string) *clusterv1.Machine {
 	})
 }
 
-// awaitUpdated waits until the update is over, and nothing of it is left.
+// awaitUpdated waits until the update has ended, and its annotations are removed.
 func (u *updateScene) awaitUpdated() *clusterv1.Machine {
 	u.Helper()
 	return u.await("m1", func(m *clusterv1.Machine) bool {
@@ -156,13 +156,13 @@ type writeCut struct {
 var errCut = errors.New("the connection was cut")
 
 // arm has the connection fail with a write to come.
-func (w *writeCut) arm(at int, isLate bool) {
+func (w *writeCut) arm(number int, isLate bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.at, w.isLate, w.isFailed = at, isLate, false
+	w.at, w.isLate, w.isFailed = number, isLate, false
 }
 
-// hasFailed says whether the write came.
+// hasFailed reports whether the write was cut.
 func (w *writeCut) hasFailed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

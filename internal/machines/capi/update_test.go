@@ -46,7 +46,7 @@ func TestC5TheExtensionIsCalledWhenItSays(t *testing.T) {
 		}
 	}
 	if strings.Contains(asked, `"status"`) {
-		t.Errorf("the extension was told a status: %s", asked)
+		t.Errorf("the request to the extension has a status: %s", asked)
 	}
 }
 
@@ -76,8 +76,8 @@ func TestC6AFailureIsToldAndTriedAgain(t *testing.T) {
 	u.awaitUpdated()
 }
 
-// TestWhatAnExtensionAnswersIsTold: an answer that is none does not end an update.
-func TestWhatAnExtensionAnswersIsTold(t *testing.T) {
+// TestResponsesOfAnExtensionAreReported checks that an invalid response does not end an update.
+func TestResponsesOfAnExtensionAreReported(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers("<html>")
 	u.trigger(2)
@@ -144,7 +144,7 @@ func TestAnUnknownExtensionDoesNotStopAnUpdate(t *testing.T) {
 	u.awaitUpdated()
 }
 
-// TestAUserEndsAnUpdate by removing the annotation of the Machine: nothing is left of it.
+// TestAUserEndsAnUpdate checks that an update ends without traces when a user removes the annotation of the Machine.
 func TestAUserEndsAnUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
 	u.answers(`{"status":"Success","retryAfterSeconds":3600}`)

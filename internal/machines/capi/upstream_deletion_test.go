@@ -98,7 +98,7 @@ func TestMomentOfADrainByRules(t *testing.T) {
 	s.AwaitGone(m)
 	for _, pod := range []*corev1.Pod{logs, labelled} {
 		if err := s.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
-			t.Errorf("pod %s, which is to be skipped: %v", pod.Name, err)
+			t.Errorf("pod %s is not skipped: %v", pod.Name, err)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func to(kind, name string) clusterv1.ContractVersionedObjectReference {
 	return clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: kind, Name: name}
 }
 
-// create makes an object of what its YAML says.
+// create creates an object from YAML.
 func create(t *testing.T, namespace, text string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
@@ -40,7 +40,7 @@ func create(t *testing.T, namespace, text string) *unstructured.Unstructured {
 	return object
 }
 
-func TestTheLabelOfTheDefinitionSaysWhichVersionCounts(t *testing.T) {
+func TestServedReadsTheLabelOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	group := schema.GroupVersion{Group: "infra.example.com", Version: "v1"}
 	for kind, want := range map[string]contract.ServedKind{
@@ -65,7 +65,7 @@ func TestTheLabelOfTheDefinitionSaysWhichVersionCounts(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAReferenceIsSaid(t *testing.T) {
+func TestGetReportsProblemsOfReferences(t *testing.T) {
 	t.Parallel()
 	namespace := stage.Namespace(t)
 	for kind, want := range map[string]string{
@@ -80,7 +80,7 @@ func TestWhatIsWrongWithAReferenceIsSaid(t *testing.T) {
 	}
 	_, err := references(t).Get(t.Context(), to("Blade", "a"), namespace)
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("an object that is not there: %v", err)
+		t.Errorf("a missing object: got %v, want NotFound", err)
 	}
 	_, err = references(t).Get(t.Context(), clusterv1.ContractVersionedObjectReference{}, namespace)
 	if err == nil || !strings.Contains(err.Error(), "write its apiGroup, kind and name") {
@@ -112,7 +112,7 @@ status:
 	}
 	if full.ProviderID() != "blade://7" || !full.IsProvisioned() || !full.IsDataSecretCreated() ||
 		full.DataSecretName() != "secret" || full.FailureDomain() != "rack-7" {
-		t.Errorf("what is read: %+v", full)
+		t.Errorf("got %+v", full)
 	}
 	addresses := clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.7"}}
 	if diff := cmp.Diff(addresses, full.Addresses()); diff != "" {
@@ -187,7 +187,7 @@ spec:
 		wanted); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("a second clone of that name: %v", err)
 	}
-	for range 2 { // what is gone already counts as deleted
+	for range 2 { // a missing object counts as deleted
 		if err := references(t).Delete(t.Context(), clone); err != nil {
 			t.Error(err)
 		}
@@ -210,7 +210,7 @@ func TestAnotherObjectOfThatNameIsNotDeleted(t *testing.T) {
 	}
 	second := create(t, namespace, text)
 	if err := references(t).Delete(t.Context(), found); !apierrors.IsConflict(err) {
-		t.Errorf("delete of what was replaced: %v", err)
+		t.Errorf("delete of a replaced object: %v", err)
 	}
 	if err := stage.Client(t).Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil ||
 		second.GetDeletionTimestamp() != nil {

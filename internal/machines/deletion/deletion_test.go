@@ -35,9 +35,9 @@ func TestOwnershipOpenShift(t *testing.T) {
 	}{
 		"its own": {"new", map[string]string{openShifts: "shop/b"}, "",
 			deletion.OwnNode},
-		"another host, which nothing tells of": {"old", nil, "", deletion.UnknownNode},
-		"another host":                         {"old", nil, "q", deletion.OthersNode},
-		"its host, which has joined again":     {"old", nil, "p", deletion.OwnNode},
+		"another host without a providerID": {"old", nil, "", deletion.UnknownNode},
+		"another host":                      {"old", nil, "q", deletion.OthersNode},
+		"its host, which has joined again":  {"old", nil, "p", deletion.OwnNode},
 		"one that was linked to it": {"old", map[string]string{openShifts: "shop/a"}, "",
 			deletion.OwnNode},
 		"another Machine's": {"old", map[string]string{openShifts: "shop/b"}, "p", deletion.OthersNode},
@@ -72,14 +72,14 @@ func TestOwnershipClusterAPI(t *testing.T) {
 		providerID  string // of the node; the Machine's is "p"
 		want        deletion.NodeOwnership
 	}{
-		"its own":                              {named("shop", "a"), "p", deletion.OwnNode},
-		"its host, which has joined again":     {nil, "p", deletion.OwnNode},
-		"another host, which nothing tells of": {nil, "", deletion.UnknownNode},
-		"another host":                         {nil, "q", deletion.OthersNode},
-		"one that was linked to it":            {named("shop", "a"), "", deletion.OwnNode},
-		"another Machine's":                    {named("shop", "b"), "p", deletion.OthersNode},
-		"another namespace's":                  {named("mall", "a"), "p", deletion.OthersNode},
-		"a Machine's of OpenShift":             {map[string]string{openShifts: "shop/a"}, "p", deletion.OthersNode},
+		"its own":                           {named("shop", "a"), "p", deletion.OwnNode},
+		"its host, which has joined again":  {nil, "p", deletion.OwnNode},
+		"another host without a providerID": {nil, "", deletion.UnknownNode},
+		"another host":                      {nil, "q", deletion.OthersNode},
+		"one that was linked to it":         {named("shop", "a"), "", deletion.OwnNode},
+		"another Machine's":                 {named("shop", "b"), "p", deletion.OthersNode},
+		"another namespace's":               {named("mall", "a"), "p", deletion.OthersNode},
+		"a Machine's of OpenShift":          {map[string]string{openShifts: "shop/a"}, "p", deletion.OthersNode},
 		"one of both APIs": {
 			map[string]string{openShifts: "shop/a", clusterAPINamespace: "shop", clusterAPIs: "a"}, "p",
 			deletion.OthersNode,

@@ -47,10 +47,10 @@ func TestPlans(t *testing.T) {
 		"the first by name go": {1, []string{"c", "a", "b"},
 			replicas.Plan{Remove: []string{"a", "b"}}},
 		"a higher rank goes first": {2, []string{"a", "b", "c urgent"}, replicas.Plan{Remove: []string{"c"}}},
-		"of the same rank, what is marked goes": {1, []string{"a", "b marked"},
+		"of equal machines, a marked one is removed": {1, []string{"a", "b marked"},
 			replicas.Plan{Remove: []string{"b"}}},
-		"what is being deleted is a replica":    {2, []string{"a", "b deleting"}, replicas.Plan{}},
-		"what is being deleted is spared first": {1, []string{"a urgent", "b deleting"}, replicas.Plan{}},
+		"a machine counts during its deletion": {2, []string{"a", "b deleting"}, replicas.Plan{}},
+		"deletions come first":                 {1, []string{"a urgent", "b deleting"}, replicas.Plan{}},
 		"more are spared than are being deleted": {0, []string{"a", "b deleting"},
 			replicas.Plan{Remove: []string{"a"}}},
 		"orphans are adopted":            {2, []string{"a", "b orphan"}, replicas.Plan{Adopt: []string{"b"}}},
@@ -58,8 +58,8 @@ func TestPlans(t *testing.T) {
 		"those of others are left alone": {1, []string{"a", "b foreign"}, replicas.Plan{}},
 		"what is not selected is " +
 			"released": {1, []string{"a", "b unselected"}, replicas.Plan{Release: []string{"b"}}},
-		"what is not selected may go as it is":       {1, []string{"a", "b unselected deleting"}, replicas.Plan{}},
-		"an orphan that is not selected is no one's": {1, []string{"a", "b unselected orphan"}, replicas.Plan{}},
+		"a deletion needs no release":               {1, []string{"a", "b unselected deleting"}, replicas.Plan{}},
+		"an orphan with other labels is left alone": {1, []string{"a", "b unselected orphan"}, replicas.Plan{}},
 	} {
 		var machines []replicas.Replica
 		for _, text := range c.machines {

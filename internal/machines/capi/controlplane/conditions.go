@@ -78,7 +78,8 @@ func setStatus(plane *v1alpha1.RunlevelControlPlane, s *Snapshot, problem string
 // set.
 func WithoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
 	if claimed := plane.Labels[clusterv1.ClusterNameLabel]; claimed != "" {
-		return fmt.Sprintf("its machines belong to Cluster %s/%s, which does not exist or has no spec.controlPlaneRef of "+
+		return fmt.Sprintf("its machines belong to Cluster %s/%s, which does not exist or has no "+
+			"spec.controlPlaneRef of "+
 			"{apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
 			plane.Namespace, claimed, v1alpha1.GroupVersion.Group, plane.Name)
 	}

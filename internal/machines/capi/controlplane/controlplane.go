@@ -94,7 +94,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.claim(ctx, s); err != nil {
 		return ctrl.Result{}, r.report(ctx, s, err)
 	}
-	problem := errors.Join(s.unread, r.judge(ctx, s), r.propagate(ctx, s), r.removeStaleAnnotations(ctx, s), r.execute(ctx, s))
+	problem := errors.Join(s.unread, r.judge(ctx, s), r.propagate(ctx, s), r.removeStaleAnnotations(ctx, s),
+		r.execute(ctx, s))
 	problem = cmp.Or(problem, r.writeKubeconfig(ctx, s))
 	return ctrl.Result{RequeueAfter: s.after}, r.report(ctx, s, problem)
 }

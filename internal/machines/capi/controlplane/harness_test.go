@@ -133,7 +133,7 @@ func (p *plant) await(what string, isWanted func(*v1alpha1.RunlevelControlPlane)
 		})
 }
 
-// awaitSettled waits until so many machines are there, all of them available and up to date.
+// awaitSettled waits until a number of machines exist, and all of them are available and up to date.
 func (p *plant) awaitSettled(replicas int32) {
 	p.Helper()
 	p.await("settled", func(plane *v1alpha1.RunlevelControlPlane) bool {
@@ -223,7 +223,7 @@ func coverVersion(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// updateNode is an update in place that is done at once: the node of the machine reports the wanted version.
+// updateNode is an update in place that ends at once: the node of the machine reports the wanted version.
 func (p *plant) updateNode(w http.ResponseWriter, r *http.Request) {
 	var request hooksv1.UpdateMachineRequest
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {

@@ -151,7 +151,8 @@ func TestKubeconfig(t *testing.T) {
 	p.awaitKubeconfig("https://[fd00::1]:6443", year-time.Hour)
 }
 
-// TestKubeconfigOfOthers leaves a kubeconfig that a user has written, and one that is good for a while.
+// TestKubeconfigOfOthers checks that a kubeconfig of a user is left alone, and one whose certificate is valid for long
+// enough.
 func TestKubeconfigOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1, 1)
@@ -177,7 +178,8 @@ func TestKubeconfigOfOthers(t *testing.T) {
 	}
 }
 
-// TestKubeconfigWithoutRights reports that the controller may not read Secrets, and goes on with the machines.
+// TestKubeconfigWithoutRights checks that the controller reports that it may not read Secrets, and continues with the
+// machines.
 func TestKubeconfigWithoutRights(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1, 1)

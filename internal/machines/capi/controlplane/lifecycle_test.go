@@ -105,8 +105,8 @@ func TestAdoption(t *testing.T) {
 	}
 	p.MustDelete(worker)
 	p.AwaitGone(p.plane)
-	if left := p.names(); len(left) > 0 {
-		t.Errorf("the control plane is gone before its machines %v", left)
+	if remaining := p.names(); len(remaining) > 0 {
+		t.Errorf("the control plane was deleted before its machines %v", remaining)
 	}
 }
 
@@ -121,8 +121,8 @@ func TestDeletedCluster(t *testing.T) {
 	p.awaitCondition(kubeconfigAvailable, metav1.ConditionTrue, "")
 	p.MustDelete(p.cluster())
 	p.AwaitGone(p.plane)
-	if left := p.names(); len(left) > 0 {
-		t.Errorf("the control plane is gone before its machines %v", left)
+	if remaining := p.names(); len(remaining) > 0 {
+		t.Errorf("the control plane was deleted before its machines %v", remaining)
 	}
 }
 

@@ -32,7 +32,7 @@ func startWithoutRights(t *testing.T, lacksRights *atomic.Bool, is func(*http.Re
 	return p
 }
 
-// expectNames reports machines that have come, gone, or are being deleted.
+// expectNames reports machines that were created or deleted, or are being deleted.
 func (p *plant) expectNames(before []string) {
 	p.Helper()
 	for name, m := range p.machines() {
@@ -87,7 +87,7 @@ func TestMachinesWhoseObjectsCannotBeRead(t *testing.T) {
 }
 
 // TestReplacementThatCannotBeCreated has templates from which no machine can be created: no machine is deleted for
-// being outdated, older than spec.rollout.after or unhealthy, until that is mended.
+// being outdated, older than spec.rollout.after or unhealthy, until the templates are corrected.
 func TestReplacementThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -96,12 +96,12 @@ func TestReplacementThatCannotBeCreated(t *testing.T) {
 		isOld   bool
 	}{
 		"of no kind": {`{"infrastructureRef":{"kind":"KwokMachinTemplate"}}`, "KwokMachinTemplate", false},
-		"missing": {`{"infrastructureRef":{"name":"gone"}}`,
-			`kwokmachinetemplates.infrastructure.runlevel.dev "gone" not found`, false},
-		"missing, expired": {`{"bootstrap":{"configRef":{"name":"gone"}}}`,
-			`kwokconfigtemplates.infrastructure.runlevel.dev "gone" not found`, true},
-		"missing, unhealthy": {`{"infrastructureRef":{"name":"gone"}}`,
-			`kwokmachinetemplates.infrastructure.runlevel.dev "gone" not found`, false},
+		"missing": {`{"infrastructureRef":{"name":"absent"}}`,
+			`kwokmachinetemplates.infrastructure.runlevel.dev "absent" not found`, false},
+		"missing, expired": {`{"bootstrap":{"configRef":{"name":"absent"}}}`,
+			`kwokconfigtemplates.infrastructure.runlevel.dev "absent" not found`, true},
+		"missing, unhealthy": {`{"infrastructureRef":{"name":"absent"}}`,
+			`kwokmachinetemplates.infrastructure.runlevel.dev "absent" not found`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +151,7 @@ func TestClusterThatClaimsAControlPlane(t *testing.T) {
 	}
 	p.MustPatch(first, `{"spec":{"controlPlaneRef":{"name":"other"}}}`)
 	p.awaitCondition(clusterv1.AvailableCondition, metav1.ConditionFalse,
-		"Cluster "+p.Namespace+"/c, of which its machines are, is gone")
+		"its machines belong to Cluster "+p.Namespace+"/c, which does not exist")
 }
 
 // TestReasonThatChangesWithEachAttempt has an extension fail with another message each time: the status changes, and

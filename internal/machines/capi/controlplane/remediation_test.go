@@ -48,7 +48,7 @@ func (p *plant) awaitRemediation(name, reason, text string) {
 	})
 }
 
-// awaitReplaced waits until a machine is gone, and another one has taken its place, whose name it returns.
+// awaitReplaced waits until a machine is deleted and replaced, and returns the name of its replacement.
 func (p *plant) awaitReplaced(name string) string {
 	p.Helper()
 	before := p.names()
@@ -100,7 +100,7 @@ func TestRemediation(t *testing.T) {
 	}
 	p.mark(third)
 	p.awaitRemediation(third, "CannotBeRemediated", "already failed 1 times (MaxRetry)")
-	p.MustPatch(p.plane, `{"spec":{"remediation":{"minHealthyPeriodSeconds":0}}}`) // then it is no retry
+	p.MustPatch(p.plane, `{"spec":{"remediation":{"minHealthyPeriodSeconds":0}}}`) // so that it is not a retry
 	p.awaitReplaced(third)
 }
 
@@ -130,10 +130,10 @@ func TestNoRemediation(t *testing.T) {
 	// wanted any more, nonsense.
 	p.setCondition(last, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Succeeded")
 	p.awaitSettled(1)
-	for _, left := range []string{`{"machine":"` + last + `"}`, `{"machine":"gone"}`, `?`} {
-		text, _ := json.Marshal(left)
+	for _, value := range []string{`{"machine":"` + last + `"}`, `{"machine":"absent"}`, `?`} {
+		text, _ := json.Marshal(value)
 		p.MustPatch(p.plane, `{"metadata":{"annotations":{%q:%s}}}`, remediationInProgress, text)
-		p.await("without "+left, func(plane *v1alpha1.RunlevelControlPlane) bool {
+		p.await("without "+value, func(plane *v1alpha1.RunlevelControlPlane) bool {
 			_, isRemediating := plane.Annotations[remediationInProgress]
 			return !isRemediating
 		})

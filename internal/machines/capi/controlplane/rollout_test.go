@@ -39,8 +39,8 @@ func TestControlPlane(t *testing.T) {
 	p.awaitSettled(1)
 	p.MustDelete(p.plane)
 	p.AwaitGone(p.plane)
-	if left := p.names(); len(left) > 0 {
-		t.Errorf("the control plane is gone before its machines %v", left)
+	if remaining := p.names(); len(remaining) > 0 {
+		t.Errorf("the control plane was deleted before its machines %v", remaining)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestUpdateThatTakesLong(t *testing.T) {
 	p.upgrade("v1.36.2")
 	p.pass()
 	if names := p.updating(); !slices.Equal(names, []string{first}) {
-		t.Errorf("%v are updated, and %s is to be", names, first)
+		t.Errorf("%v are updated, want %s", names, first)
 	}
 	isOver.Store(true)
 	p.awaitSettled(3)
@@ -112,7 +112,7 @@ func TestUpdateThatFails(t *testing.T) {
 	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "the disk is full")
 	p.pass()
 	if names := p.updating(); !slices.Equal(names, []string{name}) || len(p.machines()) != 3 {
-		t.Errorf("%v are updated, and %s is to be; machines: %v", names, name, p.names())
+		t.Errorf("%v are updated, want %s; machines: %v", names, name, p.names())
 	}
 	e.Serve("UpdateMachine", p.updateNode)
 	p.MustDelete(before[name])
@@ -218,7 +218,7 @@ func coverNothing(w http.ResponseWriter, _ *http.Request) {
 }
 
 // TestMachineThatIsDeletedWhileTheExtensionDecides deletes another machine before the extension answers: none is
-// replaced until that one is gone.
+// replaced until that one is deleted.
 func TestMachineThatIsDeletedWhileTheExtensionDecides(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)

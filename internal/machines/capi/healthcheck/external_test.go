@@ -102,7 +102,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	w.awaitCondition("a", succeeded, clusterv1.MachineHealthCheckSucceededReason)
 	if requested := w.Get(t.Context(), w.Key("b"), newObject("Reboot")); client.IgnoreNotFound(requested) != nil ||
 		requested == nil {
-		t.Errorf("two of three machines are unhealthy, and one is to be repaired: %v", requested)
+		t.Errorf("two of three machines are unhealthy, got requests %v, want one", requested)
 	}
 }
 
@@ -150,6 +150,6 @@ func expectLeftAlone(t *testing.T, kind string) {
 	w.awaitHealthy(check, 1, 1)
 	w.awaitCondition("a", succeeded, clusterv1.MachineHealthCheckSucceededReason)
 	if owned := w.condition("a", ownerDoes); owned.Type != "" || requests.Load() > 0 {
-		t.Errorf("a healthy machine is to be remediated: %+v, by %d requests", owned, requests.Load())
+		t.Errorf("a healthy machine is remediated: %+v, by %d requests", owned, requests.Load())
 	}
 }

@@ -52,7 +52,7 @@ func TestTooManyUnhealthy(t *testing.T) {
 	}
 	for _, name := range names {
 		if remediated := w.condition(name, ownerDoes); remediated.Type != "" {
-			t.Errorf("machine %s is to be remediated though too many are unhealthy: %+v", name, remediated)
+			t.Errorf("machine %s is remediated although too many are unhealthy: %+v", name, remediated)
 		}
 	}
 
@@ -68,7 +68,7 @@ func TestTooManyUnhealthy(t *testing.T) {
 	w.awaitCondition("a", succeeded, clusterv1.MachineHealthCheckSucceededReason)
 	for _, name := range []string{"a", "d", "e"} {
 		if remediated := w.condition(name, ownerDoes); remediated.Type != "" {
-			t.Errorf("healthy machine %s is to be remediated: %+v", name, remediated)
+			t.Errorf("healthy machine %s is remediated: %+v", name, remediated)
 		}
 	}
 	w.MustGet(check)
@@ -104,7 +104,7 @@ func TestUnhealthyInRange(t *testing.T) {
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
-	for _, name := range []string{"gone", "annotated", "conditioned", "skipped", "paused", "deleted"} {
+	for _, name := range []string{"nodeless", "annotated", "conditioned", "skipped", "paused", "deleted"} {
 		w.addMachine(name)
 	}
 	w.addMachineWithoutNode("late")
@@ -122,7 +122,7 @@ func TestReasons(t *testing.T) {
 	w.awaitHealthy(check, 4, 5)
 	w.MustPatch(&clusterv1.Machine{ObjectMeta: w.Meta("deleted")}, `{"metadata":{"finalizers":["example.com/held"]}}`)
 	w.MustDelete(&clusterv1.Machine{ObjectMeta: w.Meta("deleted")})
-	for _, name := range []string{"gone", "skipped", "paused", "deleted"} {
+	for _, name := range []string{"nodeless", "skipped", "paused", "deleted"} {
 		w.MustDelete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.nodeOf(name)}})
 	}
 	w.annotate("annotated", clusterv1.RemediateMachineAnnotation)
@@ -130,9 +130,9 @@ func TestReasons(t *testing.T) {
 		`{"status":{"conditions":[{"type":"DiskFailed","status":"True","reason":"Tested","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
 
 	for name, want := range map[string]metav1.Condition{
-		"gone": {
+		"nodeless": {
 			Reason:  clusterv1.MachineHealthCheckNodeDeletedReason,
-			Message: "Health check failed:\n  * Node " + w.nodeOf("gone") + " has been deleted",
+			Message: "Health check failed:\n  * Node " + w.nodeOf("nodeless") + " has been deleted",
 		},
 		"late": {
 			Reason:  clusterv1.MachineHealthCheckNodeStartupTimeoutReason,
@@ -187,9 +187,9 @@ func TestPausesAndClustersThatStart(t *testing.T) {
 	if reported := w.condition("a", succeeded); reported.Type != "" {
 		t.Errorf("a paused health check has reported %+v", reported)
 	}
-	infrastructure := func(status, at string) {
+	infrastructure := func(status, since string) {
 		w.MustPatchStatus(cluster,
-			`{"status":{"conditions":[{"type":"InfrastructureReady","status":%q,"reason":"Tested","message":"","lastTransitionTime":%q}]}}`, status, at)
+			`{"status":{"conditions":[{"type":"InfrastructureReady","status":%q,"reason":"Tested","message":"","lastTransitionTime":%q}]}}`, status, since)
 	}
 	infrastructure("False", "2026-01-01T00:00:00Z")
 	w.MustPatch(cluster, `{"spec":{"paused":false}}`)

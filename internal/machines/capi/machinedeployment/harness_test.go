@@ -142,7 +142,7 @@ func (f *field) awaitDeployment(d *clusterv1.MachineDeployment,
 		})
 }
 
-// awaitComplete waits until all machines are those of a template and available, and the sets of others are gone.
+// awaitComplete waits until all machines are those of a template and available, and the other sets are deleted.
 func (f *field) awaitComplete(d *clusterv1.MachineDeployment, template string) *clusterv1.MachineDeployment {
 	f.Helper()
 	return f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {

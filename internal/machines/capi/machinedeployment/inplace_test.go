@@ -84,7 +84,7 @@ func TestInPlacePartially(t *testing.T) {
 	}
 }
 
-// C7: an extension that can't answer holds the rollout, or is passed over where it says so.
+// C7: an extension that fails holds the rollout, unless its failure policy is Ignore.
 func TestInPlaceWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []runtimev1.FailurePolicy{runtimev1.FailurePolicyFail, runtimev1.FailurePolicyIgnore} {
@@ -126,7 +126,7 @@ func TestInPlaceWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// An extension that is not discovered yet holds the rollout, which goes on as soon as it is.
+// An extension that is not discovered yet holds the rollout. The rollout continues after the discovery.
 func TestInPlaceOnceDiscovered(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// A machineCount is what a watch has seen of the machines of a namespace.
+// A machineCount counts the machines of a namespace, as a watch observes them.
 type machineCount struct {
 	machines     map[types.UID]bool // whether they have become available, and are not deleted
 	most, fewest int
@@ -57,7 +57,7 @@ func (c *machineCount) take(event watch.Event) {
 	if !ok {
 		return
 	}
-	// What is unavailable for a while is no doing of a rollout: on a busy computer, a node may miss its heartbeats.
+	// A rollout does not cause short outages: on a busy computer, a node may miss its heartbeats.
 	_, isUpdating := machine.Annotations[clusterv1.UpdateInProgressAnnotation]
 	c.machines[machine.UID] = machine.DeletionTimestamp == nil && !isUpdating &&
 		(c.machines[machine.UID] || isAvailable(machine))

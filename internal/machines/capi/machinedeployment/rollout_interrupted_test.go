@@ -25,7 +25,7 @@ func TestAPauseInTheMiddle(t *testing.T) {
 		return hasCondition(d, clusterv1.RollingOutCondition, metav1.ConditionTrue)
 	})
 	if sets := f.sets(); len(sets) != 2 || *sets["small"].Spec.Replicas != 1 || *sets["medium"].Spec.Replicas != 1 {
-		t.Fatalf("%d sets: a rollout goes on that is paused", len(sets))
+		t.Fatalf("got %d sets: a paused rollout continues", len(sets))
 	}
 	// A deployment whose rollout is paused is scaled all the same.
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
@@ -112,7 +112,7 @@ func TestADeletedDeploymentWaitsForItsMachines(t *testing.T) {
 	}
 	f.AwaitGone(d)
 	if machines, sets := f.machines(), f.sets(); len(machines)+len(sets) > 0 {
-		t.Errorf("the deployment is gone before %d machines and %d sets", len(machines), len(sets))
+		t.Errorf("the deployment was deleted before %d machines and %d sets", len(machines), len(sets))
 	}
 }
 
@@ -137,12 +137,12 @@ func TestSetsOfADeletedDeploymentAreAdopted(t *testing.T) {
 	}
 	for name := range machines {
 		if f.machines()[name] == nil {
-			t.Errorf("%s is gone", name)
+			t.Errorf("%s was deleted", name)
 		}
 	}
 }
 
-func TestWhatIsWrongIsTold(t *testing.T) {
+func TestInvalidDeploymentsReportTheProblem(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	d := f.newDeployment(1, 1, 0)

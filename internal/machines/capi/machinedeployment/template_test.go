@@ -26,7 +26,7 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 		want   string
 	}{
 		"it is": {func(*clusterv1.MachineDeployment, *clusterv1.Machine) {}, "True UpToDate "},
-		"all that is different": {func(d *clusterv1.MachineDeployment, _ *clusterv1.Machine) {
+		"all differences": {func(d *clusterv1.MachineDeployment, _ *clusterv1.Machine) {
 			d.Spec.Template.Spec.Version, d.Spec.Template.Spec.FailureDomain = "v1.37.0", "b"
 			d.Spec.Template.Spec.InfrastructureRef.Name = "large"
 			d.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("data")
@@ -65,9 +65,9 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 	}
 }
 
-// The machines of a set are not up to date any more as soon as the deployment has another template, whatever was
-// counted before.
-func TestWhatWasCountedBeforeATemplateChangedIsNotUpToDate(t *testing.T) {
+// TestCountAfterATemplateChange checks that the machines of a set are not up to date once the deployment has another
+// template, even if the status of the set still counts them.
+func TestCountAfterATemplateChange(t *testing.T) {
 	t.Parallel()
 	d, set := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}
 	d.Spec.Replicas = ptr.To[int32](1)
@@ -76,6 +76,6 @@ func TestWhatWasCountedBeforeATemplateChangedIsNotUpToDate(t *testing.T) {
 	status := clusterv1.MachineDeploymentStatus{}
 	count(&status, &snapshot{deployment: d, sets: []*clusterv1.MachineSet{set}})
 	if *status.Replicas != 1 || *status.UpToDateReplicas != 0 {
-		t.Errorf("%d of %d replicas are up to date", *status.UpToDateReplicas, *status.Replicas)
+		t.Errorf("got %d of %d replicas up to date, want 0 of 1", *status.UpToDateReplicas, *status.Replicas)
 	}
 }

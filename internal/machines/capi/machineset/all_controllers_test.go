@@ -77,6 +77,6 @@ func TestWithTheControllersOfMachines(t *testing.T) {
 	f.MustDelete(set)
 	f.AwaitGone(set)
 	if machines, all := f.machines(), f.infrastructure(); len(machines)+len(all) > 0 {
-		t.Errorf("the set is gone before %d machines and %d of their infrastructure", len(machines), len(all))
+		t.Errorf("the set was deleted before %d machines and %d of their infrastructure", len(machines), len(all))
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A set that lacks its templates goes on when they come, long before it is tried again.
+// A set without its templates creates its machines as soon as the templates exist, long before the next retry.
 func TestTemplatesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
@@ -77,7 +77,7 @@ func TestAClusterThatIsNotThere(t *testing.T) {
 	f.awaitReplicas(set, 1)
 }
 
-// What was made for machines that are refused does not stay.
+// The objects of machines that are refused are deleted.
 func TestRefusedMachinesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -93,7 +93,7 @@ func TestRefusedMachinesLeaveNothing(t *testing.T) {
 	f.awaitReplicas(set, 5)
 }
 
-// A machine is made, and the answer never arrives. It keeps what was made for it.
+// If a machine is created and the response is lost, its objects are kept.
 func TestACreationThatIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)

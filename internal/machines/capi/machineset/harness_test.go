@@ -66,7 +66,7 @@ func (f *field) manageWith(reach *rest.Config, o machineset.Options) (stop func(
 	})
 }
 
-// An undertaker does what the controller of Machines does at the end of a machine.
+// An undertaker removes machines at the end of their deletion, as the controller of Machines does.
 type undertaker struct{ client.Client }
 
 func (u *undertaker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {

@@ -28,7 +28,7 @@ func (f *field) annotate(object client.Object, key, value string) {
 	f.MustPatch(object, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
 }
 
-// awaitScalingUp waits until a set says what is wrong.
+// awaitScalingUp waits until a set reports a problem.
 func (f *field) awaitScalingUp(set *clusterv1.MachineSet, message string) {
 	f.Helper()
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
@@ -62,9 +62,10 @@ func TestMachinesAreMoved(t *testing.T) {
 	// A set that does not expect machines would delete them as surplus.
 	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":1}}`,
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
-	f.awaitScalingUp(from, "MachineSet to, to which machines are to be moved, does not expect any of MachineSet from")
-	if left := living(f.machines()); len(left) != 3 {
-		t.Fatalf("%d machines are left", len(left))
+	f.awaitScalingUp(from,
+		"machines can't be moved to MachineSet to, which does not expect machines of MachineSet from")
+	if remaining := living(f.machines()); len(remaining) != 3 {
+		t.Fatalf("got %d machines, want 3", len(remaining))
 	}
 	// The one without a node is deleted, and one of the others is moved.
 	f.annotate(to, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "from")
@@ -94,7 +95,7 @@ func TestMachinesAreMoved(t *testing.T) {
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation, clusterv1.AcknowledgedMoveAnnotation)
 	f.awaitReplicas(to, 1)
 	if f.ofSet(to) == nil {
-		t.Error("a machine that is updated is moved on")
+		t.Error("a machine is moved again during its update")
 	}
 	f.MustPatch(moved, `{"metadata":{"annotations":{%q:null,%q:null}}}`, clusterv1.UpdateInProgressAnnotation,
 		runtimev1.PendingHooksAnnotation)

@@ -69,8 +69,8 @@ func TestADeletedSetWaitsForItsMachines(t *testing.T) {
 		f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
 	}
 	f.AwaitGone(set)
-	if left := f.machines(); len(left) > 0 {
-		t.Errorf("the set is gone before %d machines", len(left))
+	if remaining := f.machines(); len(remaining) > 0 {
+		t.Errorf("the set was deleted before %d machines", len(remaining))
 	}
 }
 

@@ -26,10 +26,10 @@ func TestMachinesWaitForTheControlPlane(t *testing.T) {
 	set := f.newSet("web", 1)
 	set.Spec.Template.Spec.Version = "v1.36.3"
 	f.MustCreate(set)
-	isBlocked := func(why string) {
+	isBlocked := func(reason string) {
 		t.Helper()
 		f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
-			return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, why)
+			return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, reason)
 		})
 	}
 	isBlocked("Slab " + f.Namespace + "/plane is provisioning (preflight check ControlPlaneIsStable)")

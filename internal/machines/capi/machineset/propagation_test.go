@@ -82,7 +82,7 @@ func TestBootstrapDataStaysAsItIs(t *testing.T) {
 	}
 }
 
-// A hook comes back to a machine that lives, and not to one that is being deleted, which gets the timeouts only.
+// A removed hook is restored on a machine, but not during its deletion, when only the timeouts are written.
 func TestARemovedHookDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	const hook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup"

@@ -62,7 +62,7 @@ func (f *field) release() (released int) {
 	return released
 }
 
-// remediation returns what a machine says of its remediation.
+// remediation returns the reason and the message of a machine's remediation.
 func remediation(machine *clusterv1.Machine) metav1.Condition {
 	return ptr.Deref(meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition),
 		metav1.Condition{})
@@ -110,7 +110,7 @@ func TestRemediationsAreLimited(t *testing.T) {
 
 	f.awaitRemediation(1, 2)
 	if f.machines()[first.Name].DeletionTimestamp == nil {
-		t.Error("another machine goes before the one that is annotated")
+		t.Error("another machine is deleted before the annotated one")
 	}
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		return hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionTrue,
@@ -159,7 +159,7 @@ func TestMarkedMachinesAreReplaced(t *testing.T) {
 				"Machine "+names[2]+" is not healthy")
 	})
 	if all := f.machines(); all[names[2]] == nil || all[names[3]] == nil {
-		t.Error("machines that are not marked are gone")
+		t.Error("machines were deleted that are not marked")
 	}
 }
 
@@ -188,7 +188,7 @@ func TestARolloutReplacesMarkedMachines(t *testing.T) {
 	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":0}}`,
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
 	f.AwaitGone(machine)
-	if left := f.machines(); len(left) != 0 {
-		t.Errorf("left are %v", slices.Collect(maps.Keys(left)))
+	if remaining := f.machines(); len(remaining) != 0 {
+		t.Errorf("machines remain: %v", slices.Collect(maps.Keys(remaining)))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-func TestAMachineHasWhatTheTemplatesSay(t *testing.T) {
+func TestMachinesFollowTheTemplates(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)
@@ -72,7 +72,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// In Cluster API a machine that is being deleted is a replica: the next one is made when it is gone.
+// In Cluster API a machine counts as a replica during its deletion: the next one is created after that.
 func TestAHeldMachineIsReplacedWhenItIsGone(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -94,7 +94,7 @@ func TestAHeldMachineIsReplacedWhenItIsGone(t *testing.T) {
 	f.Eventually("a replacement", func() bool { return len(f.machines()) == 3 })
 }
 
-// A set that is scaled down while a machine is on its way out deletes no other one for it.
+// A set that is scaled down while a machine is being deleted deletes no other machine.
 func TestAMachineOnItsWayOutIsSpared(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -133,8 +133,8 @@ func TestAMarkedMachineGoesFirst(t *testing.T) {
 		t.Fatal("the annotation alone deleted a machine")
 	}
 	f.scale(set, 2)
-	if left := f.awaitReplicas(set, 2); left[marked.Name] != nil || len(left) != 2 {
-		t.Errorf("%s was marked, and is there", marked.Name)
+	if remaining := f.awaitReplicas(set, 2); remaining[marked.Name] != nil || len(remaining) != 2 {
+		t.Errorf("%s was marked, and is not deleted", marked.Name)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestRestartWhileScaling(t *testing.T) {
 	}
 }
 
-// hasCondition says whether a status has a condition with that text in its message.
+// hasCondition reports whether a status has a condition with that text in its message.
 func hasCondition(s clusterv1.MachineSetStatus, kind string, status metav1.ConditionStatus, text string) bool {
 	return slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
 		return c.Type == kind && c.Status == status && strings.Contains(c.Message, text)

@@ -67,7 +67,7 @@ func TestOrphansOfWhichTheCacheKnowsNothing(t *testing.T) {
 	machinetest.AwaitCollector(t, f, f.newMachine("last", nil))
 	gate.Close()
 	f.MustDelete(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	f.Eventually("the controller deletes what it takes for its own", func() bool { return deletes.Load() > 0 })
+	f.Eventually("the controller deletes a machine of its stale cache", func() bool { return deletes.Load() > 0 })
 	gate.Open()
 	f.AwaitGone(set)
 	if count := len(living(f.machines())); count != 2 {

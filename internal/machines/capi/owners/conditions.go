@@ -216,7 +216,10 @@ func aggregate(kind, source string, machines []*clusterv1.Machine) metav1.Condit
 	for _, m := range machines {
 		found := meta.FindStatusCondition(m.Status.Conditions, source)
 		if found == nil {
-			found = &metav1.Condition{Status: metav1.ConditionUnknown, Message: "Condition " + source + " not yet reported"}
+			found = &metav1.Condition{
+				Status:  metav1.ConditionUnknown,
+				Message: "Condition " + source + " not yet reported",
+			}
 		}
 		if found.Status == metav1.ConditionTrue {
 			continue

@@ -33,8 +33,8 @@ func TestPermission(t *testing.T) {
 	expect("requested", time.Minute, false, false, false)
 	m.Annotations[annotation.UpdateHeld] = "a member does not answer"
 	Permit(m)
-	if why, ok := m.Annotations[annotation.UpdateHeld]; ok {
-		t.Errorf("it is permitted, and held: %s", why)
+	if reason, ok := m.Annotations[annotation.UpdateHeld]; ok {
+		t.Errorf("the permitted machine is held: %s", reason)
 	}
 	expect("permitted", 59*time.Second, false, true, true)
 	expect("permitted, by a clock that is behind", -time.Minute, false, false, true)

@@ -77,7 +77,7 @@ func testThreeMachines(t *testing.T) {
 		s.AwaitEvent("cluster", "Created", "created machine: "+name)
 	}
 	if diff := cmp.Diff(foreseen, s.done()); diff != "" {
-		t.Errorf("the preview is not what was done (-preview +done):\n%s", diff)
+		t.Errorf("the preview differs from the actions (-preview +done):\n%s", diff)
 	}
 	s.AwaitEvent("cluster", "Deleted", "deleted machine: "+s.name("b"))
 	for _, state := range []string{`"Inactive"`, `null`} { // which is the default, Inactive
@@ -229,7 +229,7 @@ func testNoMachine(t *testing.T) {
 	s.awaitCondition("Available", metav1.ConditionFalse, "UnavailableReplicas", "Missing 3 available replica(s)")
 }
 
-// testFailingTemplate is for a template whose machines fail, and that is corrected then.
+// testFailingTemplate is for a template whose machines fail until it is corrected.
 func testFailingTemplate(t *testing.T) {
 	s := newSite(t)
 	s.addThree()

@@ -30,7 +30,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 	manageMachines(t)
 	for name, c := range map[string]struct {
 		size       string // of the template
-		isLost     bool   // the infrastructure of a machine is gone
+		isLost     bool   // the infrastructure of a machine was deleted
 		isDeleted  bool   // two machines are deleted by hand, after their adoption
 		wantedKept int
 		wantedCuts int // one for each write besides the first
@@ -89,7 +89,7 @@ func testKilledRelease(t *testing.T) {
 	s.expectReleased(old)
 }
 
-// testReleaseThatFails reports why the machines of a set that is deleted can't be released.
+// testReleaseThatFails checks the report of a release that fails.
 func testReleaseThatFails(t *testing.T) {
 	s := newSite(t)
 	s.addThree()
@@ -143,7 +143,7 @@ func (s *site) uids() []types.UID {
 	return uids
 }
 
-// loseMachine has the infrastructure of a machine be gone.
+// loseMachine deletes the infrastructure of a machine.
 func (s *site) loseMachine(short string) {
 	s.Helper()
 	s.MustDelete(&v1alpha1.KwokMachine{ObjectMeta: s.Meta(s.name(short))})
