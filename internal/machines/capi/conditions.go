@@ -56,7 +56,7 @@ func (f *machineState) set(condition metav1.Condition) {
 	meta.SetStatusCondition(&f.status.Conditions, condition)
 }
 
-// now returns the time of the pass, as the API stores it.
+// now returns the time of the reconciliation, as the API stores it.
 func (f *machineState) now() metav1.Time {
 	return metav1.NewTime(f.time.UTC().Truncate(time.Second))
 }

@@ -22,8 +22,8 @@ const defaultNodeDeletionTimeout = 10
 
 // This file has the scope in which the phases of a deletion run (phases.go), and the times that it records.
 
-// A deletionScope is one reconciliation of a Machine that is being deleted. It keeps nothing in memory: the next one
-// resumes from the Machine.
+// A deletionScope is one reconciliation of a deletion. It keeps nothing in memory: the next one resumes from the
+// Machine.
 type deletionScope struct {
 	r *Reconciler
 	*machineState

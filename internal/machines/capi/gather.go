@@ -154,13 +154,13 @@ func (f *machineState) copyInfrastructure() {
 
 func same(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// A machineNode is the Node of a Machine, as a pass knows it.
+// A machineNode is the Node of a Machine, as one reconciliation knows it.
 type machineNode struct {
 	// object is the Node with the Machine's providerID as the cache has it, or nil; a deletion reads it from the API
 	// server.
 	object              *corev1.Node
 	isGone              bool   // there is no Node that the deletion of the Machine drains and deletes
-	isDeletionRequested bool   // in this pass
+	isDeletionRequested bool   // in this reconciliation
 	refusal             string // why that failed
 	problem             error  // why it could not be looked for
 	owner               string // the API group of another Machine that owns the Node, if this is the problem
@@ -348,10 +348,10 @@ func isOfDomain(name, domain string) bool {
 // Node without that annotation.
 func updateTaints(node *corev1.Node, wanted []clusterv1.MachineTaint) {
 	noted, isInitialized := node.Annotations[clusterv1.TaintsFromMachineAnnotation]
-	var kept, always []string
+	var wantedIDs, always []string
 	for _, taint := range wanted {
 		id := taintID(taint.Key, taint.Effect)
-		kept = append(kept, id)
+		wantedIDs = append(wantedIDs, id)
 		if taint.Propagation == clusterv1.MachineTaintPropagationAlways {
 			always = append(always, id)
 		} else if isInitialized {
@@ -363,7 +363,7 @@ func updateTaints(node *corev1.Node, wanted []clusterv1.MachineTaint) {
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		id := taintID(t.Key, t.Effect)
 		return t.MatchTaint(&clusterv1.NodeUninitializedTaint) ||
-			slices.Contains(before, id) && !slices.Contains(kept, id)
+			slices.Contains(before, id) && !slices.Contains(wantedIDs, id)
 	})
 	slices.Sort(always)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, clusterv1.TaintsFromMachineAnnotation, strings.Join(always, ","))

@@ -11,7 +11,7 @@ import (
 )
 
 // Two Machines that took a Node from each other would write it without end, and the deletion of one would delete the
-// other's. A Node whose Machine is gone can be taken.
+// other's. A Node whose Machine was deleted can be linked.
 func TestOfTwoMachinesWithOneProviderIDTheFirstHasTheNode(t *testing.T) {
 	s := newScene(t)
 	node := s.addNode("m1")
@@ -39,7 +39,7 @@ func TestOfTwoMachinesWithOneProviderIDTheFirstHasTheNode(t *testing.T) {
 	s.AwaitGone(node)
 }
 
-// The Node of a Machine is gone, and its host has registered again, under the same name, for another Machine.
+// The Node of a Machine was deleted, and its host has registered again, under the same name, for another Machine.
 func TestANodeOfTheSameNameThatIsAnothersIsLeftAlone(t *testing.T) {
 	for key, owner := range map[string]string{clusterv1.MachineAnnotation: "m2",
 		"machine.openshift.io/machine": "other/m2"} {
@@ -133,7 +133,7 @@ func TestASecondNodeOfAProviderIDSkipsNoPhaseOfADeletion(t *testing.T) {
 	s.AwaitGone(node)
 }
 
-// Which one is the Machine's is for people to say.
+// A user has to decide which one is the Machine's.
 func TestTwoNodesOfAProviderIDHoldTheDeletionIfNoneIsLinked(t *testing.T) {
 	s := newStoppedScene(t)
 	node := s.addNode("m1")
@@ -151,7 +151,7 @@ func TestTwoNodesOfAProviderIDHoldTheDeletionIfNoneIsLinked(t *testing.T) {
 	s.AwaitGone(node)
 }
 
-// Another writer is faster when the Node of a Machine that is being deleted is to be linked.
+// Another writer is faster when the Node of a terminating Machine is linked.
 func TestAConflictOnTheNodeSkipsNoPhaseOfADeletion(t *testing.T) {
 	s := newStoppedScene(t)
 	node := s.addNode("m1")

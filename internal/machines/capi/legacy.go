@@ -61,7 +61,7 @@ func (f *machineState) legacy(name clusterv1.ConditionType) *clusterv1.Condition
 	return nil
 }
 
-// setLegacyConditions sets the conditions that are written by each pass.
+// setLegacyConditions sets the conditions that each reconciliation writes.
 func (f *machineState) setLegacyConditions() {
 	initialization := f.status.Initialization
 	if f.m.Spec.Bootstrap.ConfigRef.IsDefined() {

@@ -3,8 +3,8 @@
 // it deletes Machines, phase by phase (phases.go). Finalizers, annotations, conditions and events are those
 // of Cluster API's own core controller.
 //
-// A pass never waits. It does as many steps as it can, writes the status once at its end, and is followed by another
-// one when an object changes, or after the time that a step names.
+// A reconciliation never waits. It does as many steps as it can, writes the status once at its end, and is followed by
+// another one when an object changes, or after the time that a step names.
 //
 // SetupWithManager is the call to start from.
 package capi
@@ -41,7 +41,7 @@ import (
 // Options configure a Reconciler. The zero value works.
 type Options struct {
 	Concurrency int // how many machines are worked on at once; 20 if it is 0
-	// LongestWait limits the time until the next pass, for tests; 0 means no limit.
+	// LongestWait limits the time until the next reconciliation, for tests; 0 means no limit.
 	LongestWait time.Duration
 	Now         func() time.Time // time.Now if it is nil
 	// Hooks call the extensions that update Machines in place; those of the manager's cluster if it is nil.
@@ -150,7 +150,7 @@ type machineScope struct {
 // A machineState has the observed state of a Machine and its objects, and the status computed from it. A machineScope
 // shares it with its parts, deletionScope and updateScope.
 type machineState struct {
-	time    time.Time // of the pass
+	time    time.Time // of the reconciliation
 	m       *clusterv1.Machine
 	status  clusterv1.MachineStatus // to be written
 	cluster *clusterv1.Cluster      // without a UID if it does not exist
@@ -215,7 +215,7 @@ func (p *machineScope) reconcile(ctx context.Context) (time.Duration, error) {
 	return soonest(after, available), err
 }
 
-// finishFailed writes the status of a pass that has ended early, if there is a reason to report.
+// finishFailed writes the status after a reconciliation has ended early, if there is a reason to report.
 func (p *machineScope) finishFailed(ctx context.Context, err error) error {
 	if err == nil || apierrors.IsConflict(err) {
 		return nil

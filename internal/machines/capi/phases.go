@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// phases are the phases of a deletion in their order. Each pass begins with the first one, so a late hook returns a
-// Machine to its stage. Nothing is recorded as done: pods and volumes are checked again until the wait for
+// phases are the phases of a deletion in their order. Each reconciliation begins with the first one, so a late hook
+// returns a Machine to its stage. Nothing is recorded as done: pods and volumes are checked again until the wait for
 // pre-terminate hooks has begun. Pre-drain hooks hold Machines that are excluded from draining too. Reasons and
 // messages are upstream's.
 var phases = []deletion.Phase[*deletionScope]{

@@ -46,16 +46,16 @@ const (
 	notablePause = time.Minute
 )
 
-// An updateScope is one pass of an update in place: the owner of a Machine has written the desired state into the
-// Machine, its infrastructure and its bootstrap config. The extension that does the update is called until it returns
-// that it is done.
+// An updateScope is one reconciliation of an update in place: the owner of a Machine has written the desired state into
+// the Machine, its infrastructure and its bootstrap config. The extension that does the update is called until it
+// reports that it is done.
 type updateScope struct {
 	r *Reconciler
 	*machineState
 }
 
 // update does the next steps of an update in place, and returns when to reconcile again. A failure of the extension is
-// no error of the pass: it is reported in the condition, and the call is retried at the returned time.
+// not an error of the reconciliation: the condition reports it, and the call is retried at the returned time.
 func (u *updateScope) update(ctx context.Context) (time.Duration, error) {
 	if !rolloutrules.IsUpdating(u.m) {
 		return u.cleanUp(ctx)
@@ -64,7 +64,7 @@ func (u *updateScope) update(ctx context.Context) (time.Duration, error) {
 	if !machinetemplate.IsTriggered(u.m) { // its owner has not written the whole desired state yet
 		return 0, nil
 	}
-	if u.infrastructure.problem != nil || u.bootstrap.problem != nil { // returned as the error of the pass
+	if u.infrastructure.problem != nil || u.bootstrap.problem != nil { // returned as an error
 		u.keepCondition()
 		return 0, nil
 	}
@@ -193,7 +193,8 @@ func (u *updateScope) reportProgress(progress runtimehook.Progress) time.Duratio
 }
 
 // failed records why the update has failed, and returns when to retry it, after growing pauses. Events in between do
-// not shorten the pause: the condition UpToDate repeats the message, so that a new message triggers another pass.
+// not shorten the pause: the condition UpToDate repeats the message, so that a new message triggers another
+// reconciliation.
 func (u *updateScope) failed(ctx context.Context, message string) time.Duration {
 	u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, message)
 	pause := u.r.updates.fail(u.m.UID, u.r.options.Now(), message)

@@ -57,8 +57,8 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	}
 }
 
-// TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate: the Machine's own is gone, and another host has joined under its
-// name. The update waits until the Machine's own is there, or a user has it go on.
+// TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate is for a Machine whose own Node was deleted, and another host has
+// joined under its name.
 func TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
 	u.answers(done)

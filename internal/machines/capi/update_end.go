@@ -41,8 +41,8 @@ func (u *updateScope) finish(ctx context.Context) (time.Duration, error) {
 	return u.cleanUp(ctx)
 }
 
-// end removes the annotations from the Machine, by one write, so that the update can't end halfway: from then on no
-// extension is called, and the annotations of other objects are removed by this pass or a later one.
+// end removes the annotations from the Machine in one write, so that the update can't end halfway. From then on, no
+// extension is called. The annotations of other objects are removed by this reconciliation or a later one.
 func (u *updateScope) end(ctx context.Context, m *clusterv1.Machine) error {
 	base := m.DeepCopy()
 	delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)

@@ -69,7 +69,7 @@ func TestMomentOfAMachineWithoutANode(t *testing.T) {
 	s.expectMoment("12-no-node")
 }
 
-// TestMomentOfADrainByRules is B5 as well: what is skipped stays, and what has a higher order waits.
+// TestMomentOfADrainByRules is B5 as well: skipped pods stay, and pods of a higher order wait.
 func TestMomentOfADrainByRules(t *testing.T) {
 	s := newScene(t)
 	s.addRule("logs", clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorSkip})

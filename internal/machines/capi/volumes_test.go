@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// addVolume creates a volume with a claim that is attached to a node.
+// addVolume creates a volume with a claim, and attaches it to a node.
 func (s *scene) addVolume(node *corev1.Node, name string) *storagev1.VolumeAttachment {
 	s.Helper()
 	volume := &corev1.PersistentVolume{

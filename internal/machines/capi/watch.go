@@ -61,7 +61,7 @@ func groupOf(apiVersion string) string {
 }
 
 // machineMatters passes all changes of Machines except for the status that this controller writes itself: each write
-// would cause another pass, and another eviction of the remaining pods.
+// would cause another reconciliation, and another eviction of the remaining pods.
 var machineMatters = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
@@ -128,7 +128,7 @@ func (r *Reconciler) machinesWith(ctx context.Context, which ...client.ListOptio
 }
 
 // overtakes returns the function by which the queue decides whether the Machine of a request precedes others. The
-// function reads the cache. ctx ends its wait for a cache that is not filled yet.
+// function reads the cache. ctx ends its wait for a cache that has not synced.
 func (r *Reconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
 		m := &clusterv1.Machine{}

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Set returns conditions with one of them set. The list is sorted by type. The time of the last transition changes only
-// with another field.
+// Set sets a condition in a list, and returns the list. The list is sorted by type. The time of the last transition
+// changes only with another field.
 func Set(all []machinev1beta1.Condition, condition machinev1beta1.Condition, now time.Time) []machinev1beta1.Condition {
 	condition.LastTransitionTime = Time(now)
 	if i := index(all, condition.Type); i < 0 {

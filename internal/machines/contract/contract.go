@@ -97,7 +97,7 @@ func servedKind(kind schema.GroupKind, resource string, labels map[string]string
 }
 
 // Get returns the object that a reference names, in the namespace of the referring object. The error is NotFound only
-// if the kind is served and there is no such object.
+// if the kind is served and the object does not exist.
 func (r References) Get(ctx context.Context, to Reference, namespace string) (*Object, error) {
 	if !to.IsDefined() {
 		return nil, errors.New("the reference is empty: write its apiGroup, kind and name")

@@ -1,8 +1,8 @@
-// Package deletion has what the deletions of machines have in common in both APIs: the stages, what a phase returns,
-// which Node is a machine's own, and the stage that a Machine records. It is pure: it maps values to values, and
-// uses no clock, cluster or memory.
+// Package deletion has the common parts of the deletions of machines in both APIs: the stages, the result of a phase,
+// the owner of a Node, and the stage that a Machine records. It is pure: it maps values to values, and uses no clock,
+// cluster or memory.
 //
-// It has no phase. The APIs differ in phases and in their order, so each has a list of its own, beside what they do:
+// It has no phases. They and their order differ between the APIs, so each API has its own list, beside the actions:
 // internal/machines/openshift/phases.go and internal/machines/capi/phases.go.
 //
 // Phase is the type to start from.
@@ -41,7 +41,7 @@ func Run[P any](ctx context.Context, scope P, phases []Phase[P]) (*Wait, error) 
 	return nil, nil
 }
 
-// A Wait is the state of a phase that is not complete. Later phases do not begin.
+// A Wait is the state of an unfinished phase. Later phases do not begin.
 type Wait struct {
 	Stage   Stage
 	Reason  string // in CamelCase

@@ -39,7 +39,7 @@ func ListRequests(ctx context.Context, reader client.Reader, template schema.Gro
 	return byName, nil
 }
 
-// End deletes the request for a machine that is healthy again. It leaves a request alone that the machine does not own.
+// End deletes the request for a healthy machine. It leaves a request alone that the machine does not own.
 func (r Requests) End(ctx context.Context, c client.Writer, machine metav1.Object) error {
 	request := r[machine.GetName()]
 	isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == machine.GetUID() }

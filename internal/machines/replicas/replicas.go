@@ -285,7 +285,7 @@ func InParallel(count, limit int, do func(int) error) (int, error) {
 			return nil
 		})
 	}
-	_ = group.Wait() // each failure is in its place
+	_ = group.Wait() // the failures are in the list
 	failed := slices.DeleteFunc(failures, func(err error) bool { return err == nil })
 	return count - len(failed), errors.Join(failed[:min(1, len(failed))]...)
 }

@@ -56,7 +56,7 @@ func TestPlans(t *testing.T) {
 		"orphans are adopted":            {2, []string{"a", "b orphan"}, replicas.Plan{Adopt: []string{"b"}}},
 		"orphans that go are left alone": {2, []string{"a", "b orphan deleting"}, replicas.Plan{Create: 1}},
 		"those of others are left alone": {1, []string{"a", "b foreign"}, replicas.Plan{}},
-		"what is not selected is " +
+		"a machine with other labels is " +
 			"released": {1, []string{"a", "b unselected"}, replicas.Plan{Release: []string{"b"}}},
 		"a deletion needs no release":               {1, []string{"a", "b unselected deleting"}, replicas.Plan{}},
 		"an orphan with other labels is left alone": {1, []string{"a", "b unselected orphan"}, replicas.Plan{}},

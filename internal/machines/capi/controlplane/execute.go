@@ -75,8 +75,8 @@ func (r *Reconciler) propagate(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// removeStaleAnnotations removes annotations that no longer apply: the request to the quorum guard and its answer, on a
-// machine that is not updated now, and the reason for a replacement, on a machine that is not replaced.
+// removeStaleAnnotations removes annotations that no longer apply: the request to the quorum guard and its answer from
+// machines that are not updated now, and the reason for a replacement from machines that are not replaced.
 func (r *Reconciler) removeStaleAnnotations(ctx context.Context, s *Snapshot) error {
 	for name, m := range s.machines {
 		isNext := s.step.Machine == name && s.step.Action != ""
@@ -186,8 +186,8 @@ func newName(s *Snapshot) (string, error) {
 	return machinetemplate.NewName(s.plane.Spec.MachineNaming.Template, s.cluster.Name, "controlPlane", s.plane.Name)
 }
 
-// end deletes the machines of a control plane that is being deleted, once the workers of the cluster are deleted. Then
-// it removes the finalizer.
+// end deletes the machines of a control plane, once the workers of the cluster are deleted. Then it removes the
+// finalizer.
 func (r *Reconciler) end(ctx context.Context, s *Snapshot) error {
 	if s.cluster == nil { // by which events of machines lead to the control plane
 		s.lookAgain(endPause)

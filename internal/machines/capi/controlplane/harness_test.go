@@ -133,7 +133,7 @@ func (p *plant) await(what string, isWanted func(*v1alpha1.RunlevelControlPlane)
 		})
 }
 
-// awaitSettled waits until a number of machines exist, and all of them are available and up to date.
+// awaitSettled waits until a number of machines exist, all available and up to date.
 func (p *plant) awaitSettled(replicas int32) {
 	p.Helper()
 	p.await("settled", func(plane *v1alpha1.RunlevelControlPlane) bool {

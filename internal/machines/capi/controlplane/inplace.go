@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// mostOfReason is how many bytes of a reason are kept: an event has one, and a condition those of several machines.
+	// mostOfReason is the longest reason in bytes: an event has one, and a condition those of several machines.
 	mostOfReason = 900
 	// permissionPause is when to look again whether the quorum guard has answered, if no change was observed before.
 	permissionPause = 30 * time.Second

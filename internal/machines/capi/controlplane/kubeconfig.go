@@ -34,8 +34,8 @@ const (
 	kubeconfigKey = "value"
 	// clientLifetime is how long the certificate in a kubeconfig is valid. It is renewed after half of that.
 	clientLifetime = 365 * 24 * time.Hour
-	// kubeconfigPause is the time until the next look at what a kubeconfig requires, and keptPause until the next look
-	// at an existing kubeconfig: Secrets are not watched.
+	// kubeconfigPause is the time until the next look at the endpoint and the Secrets that a kubeconfig requires, and
+	// keptPause until the next look at an existing kubeconfig: Secrets are not watched.
 	kubeconfigPause = 15 * time.Second
 	keptPause       = 5 * time.Minute
 )

@@ -186,8 +186,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestVersionSkew refuses a version that is two minor versions above the oldest machine, though one above the version
-// before.
+// TestVersionSkew checks that the API server refuses a version two minor versions above the oldest machine, even if it
+// is only one above the version of the spec.
 func TestVersionSkew(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 3, 1)

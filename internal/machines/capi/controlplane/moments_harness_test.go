@@ -116,7 +116,8 @@ func factsOf(text string) []string {
 	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(text, "\n\t", "\t"), "\n"), "\n")
 }
 
-// facts returns what is seen, a fact a line. The message of a condition or an event is in the lines after it.
+// facts returns the facts that users see, one per line. The message of a condition or an event is in the lines after
+// it.
 func (s *momentScene) facts() string {
 	s.Helper()
 	out := &strings.Builder{}
@@ -157,12 +158,12 @@ func (s *momentScene) upstreamWords(text string) string {
 	})
 }
 
-func writeConditions(out *strings.Builder, of string, conditions []metav1.Condition) {
+func writeConditions(out *strings.Builder, owner string, conditions []metav1.Condition) {
 	conditions = slices.SortedFunc(slices.Values(conditions), func(a, b metav1.Condition) int {
 		return strings.Compare(a.Type, b.Type)
 	})
 	for _, c := range conditions {
-		fmt.Fprintf(out, "%s %s %s %s\n", of, c.Type, c.Status, c.Reason)
+		fmt.Fprintf(out, "%s %s %s %s\n", owner, c.Type, c.Status, c.Reason)
 		if c.Message != "" {
 			fmt.Fprintf(out, "\t%s\n", strings.ReplaceAll(c.Message, "\n", "\n\t"))
 		}
@@ -197,7 +198,7 @@ func versionOf(event watch.Event) int64 {
 	return version
 }
 
-// writes returns what was written for the first machine since the last moment, in its order. The status does not count.
+// writes returns the writes to the first machine since the last moment, in their order, without those of its status.
 func (s *momentScene) writes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +222,7 @@ func (s *momentScene) writes() []string {
 	return lines
 }
 
-// changesOf returns what was changed of an object.
+// changesOf returns the changes of an object.
 func changesOf(before, after *unstructured.Unstructured) []string {
 	if before == nil {
 		return nil
@@ -232,7 +233,7 @@ func changesOf(before, after *unstructured.Unstructured) []string {
 	}
 	old, now := before.GetAnnotations(), after.GetAnnotations()
 	for key, value := range now {
-		if was, isOld := old[key]; !isOld || was != value {
+		if oldValue, isOld := old[key]; !isOld || oldValue != value {
 			changes = append(changes, strings.TrimSuffix("+"+key[strings.Index(key, "/")+1:]+"="+value, "="))
 		}
 	}

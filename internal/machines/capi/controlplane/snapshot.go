@@ -33,7 +33,7 @@ type Snapshot struct {
 	machines map[string]*clusterv1.Machine // of the control plane, by name
 	workers  int                           // other machines of the cluster
 	objects  map[string]MachineObjects     // of the machines, by their names
-	outdated map[string][]string           // the reasons why machines are not up to date, by their names
+	outdated map[string][]string           // the reasons why machines are outdated, by their names
 	unread   error                         // why the objects of some machines could not be read
 	adopt    []string
 	remedy   *remedy // of an unhealthy machine; nil if there is none
@@ -41,7 +41,7 @@ type Snapshot struct {
 	// kubeconfig is the reason why no kubeconfig exists; empty if one exists.
 	kubeconfig kubeconfigProblem
 	time       time.Time
-	after      time.Duration // until the next pass; 0 if only a change causes it
+	after      time.Duration // until the next reconciliation; 0 if only a change causes it
 }
 
 // read reads a control plane after its machines. It returns nil if the control plane does not exist.
@@ -127,8 +127,8 @@ func (s *Snapshot) SetObjects(m *clusterv1.Machine, objects MachineObjects) {
 	s.objects[m.Name], s.outdated[m.Name] = objects, outdatedBy(s.plane, m, objects, s.time)
 }
 
-// clusterName returns the name of the Cluster. For a control plane that is deleted after its Cluster, it is the name of
-// the last one. It is empty if there is none.
+// clusterName returns the name of the Cluster. If the control plane outlives its Cluster during its deletion, it is the
+// name of the last one. It is empty if there is none.
 func (s *Snapshot) clusterName() string {
 	switch {
 	case s.cluster != nil:

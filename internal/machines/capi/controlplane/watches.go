@@ -18,7 +18,7 @@ func (r *Reconciler) planesOfMachine(ctx context.Context, object client.Object) 
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
 		cluster); err != nil {
-		return nil // the Cluster was deleted, or its creation is still to be observed
+		return nil // the Cluster does not exist, or its creation event follows
 	}
 	return r.planesOfCluster(ctx, cluster)
 }

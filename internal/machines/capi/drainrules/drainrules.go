@@ -1,8 +1,8 @@
 // Package drainrules finds the rule by which the drain of a Machine of Cluster API treats a pod: by the pod's label,
 // then by the first MachineDrainRule that selects the Machine and the pod.
 //
-// It lists no MachineDrainRules and drains nothing: the controller does, by package drain, and an overview shows what a
-// drain would do, by the same rules.
+// It does not list MachineDrainRules and does not drain: the controller does, through package drain. An overview shows
+// the effect of a drain by the same rules.
 //
 // PodRules is the call to start from.
 package drainrules

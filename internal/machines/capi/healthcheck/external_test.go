@@ -60,8 +60,8 @@ func (w *ward) checkWithTemplate(kind string) *clusterv1.MachineHealthCheck {
 	return check
 }
 
-// Another controller is asked to repair a machine, whose owner is not. While it can't be asked, the machine says so; a
-// machine that is healthy again is not repaired, even while too many others are unhealthy.
+// Another controller, instead of the owner, is requested to repair a machine. If the request fails, the machine reports
+// the error. A healthy machine is not repaired, even while too many others are unhealthy.
 func TestAnotherControllerRemediates(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

@@ -62,7 +62,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// A examination is one pass over the machines of a health check.
+// An examination is one examination of all machines of a health check.
 type examination struct {
 	check     *clusterv1.MachineHealthCheck
 	cluster   *clusterv1.Cluster

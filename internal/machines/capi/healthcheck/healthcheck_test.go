@@ -164,7 +164,7 @@ func (w *ward) annotate(machine, key string) {
 	w.MustPatch(&clusterv1.Machine{ObjectMeta: w.Meta(machine)}, `{"metadata":{"annotations":{%q:""}}}`, key)
 }
 
-// A pause of the Cluster stops all checks, and its infrastructure that is not ready excuses its machines.
+// A pause of the Cluster stops all checks, and machines are not unhealthy while its infrastructure is not ready.
 func TestPausesAndClustersThatStart(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

@@ -82,13 +82,13 @@ func (p *examination) isDue(m *clusterv1.Machine) bool {
 
 // mark marks an unhealthy machine, after the machine and its Node were read past the cache: caches are filled one after
 // the other, and a Node that is missing in one of them must not cause a deletion.
-func (r *Reconciler) mark(ctx context.Context, p *examination, seen *clusterv1.Machine) error {
+func (r *Reconciler) mark(ctx context.Context, p *examination, cached *clusterv1.Machine) error {
 	machine := &clusterv1.Machine{}
-	if err := r.server.Get(ctx, client.ObjectKeyFromObject(seen), machine); err != nil {
+	if err := r.server.Get(ctx, client.ObjectKeyFromObject(cached), machine); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	t, err := newTarget(ctx, r.server, machine)
-	if err != nil || machine.UID != seen.UID {
+	if err != nil || machine.UID != cached.UID {
 		return err
 	}
 	v := examine(t, p)

@@ -58,7 +58,7 @@ func (r *Reconciler) execute(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// adopt makes the deployment the controller of its sets. The next pass, which follows, plans with them.
+// adopt makes the deployment the controller of its sets. The next reconciliation, which follows, plans with them.
 func (r *Reconciler) adopt(ctx context.Context, s *snapshot) error {
 	for _, set := range s.orphans {
 		adopted := set.DeepCopy()
@@ -115,8 +115,8 @@ func (r *Reconciler) prepare(ctx context.Context, s *snapshot) error {
 	return errors.Join(failures...)
 }
 
-// end deletes the sets of a deployment that is being deleted, and removes the finalizer when no set is left. If
-// dependents are orphaned, the garbage collector removes their owner references first.
+// end deletes the sets of a deployment, and removes its finalizer when no set is left. If dependents are orphaned, the
+// garbage collector removes their owner references first.
 func (r *Reconciler) end(ctx context.Context, s *snapshot) error {
 	if controllerutil.ContainsFinalizer(s.deployment, metav1.FinalizerOrphanDependents) {
 		return nil

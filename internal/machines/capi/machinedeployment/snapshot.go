@@ -44,7 +44,7 @@ type snapshot struct {
 }
 
 // takeSnapshot takes a snapshot of a deployment, and plans the next steps. The suffix is the end of the name of a new
-// set: it is passed in, so that it stays the same during a pass.
+// set: it is passed in, so that it stays the same during a reconciliation.
 func (r *Reconciler) takeSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName,
 	suffix string) (*snapshot, error) {
 	s, err := readSnapshot(ctx, reader, key, r.now())

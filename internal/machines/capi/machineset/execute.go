@@ -58,8 +58,8 @@ func (r *Reconciler) scaler(s *snapshot) replicas.Scaler {
 	}
 }
 
-// end deletes the machines of a set that is being deleted, and removes the finalizer when no machine is left. If
-// dependents are orphaned, the garbage collector removes their owner references first.
+// end deletes the machines of a set, and removes its finalizer when no machine is left. If dependents are orphaned, the
+// garbage collector removes their owner references first.
 func (r *Reconciler) end(ctx context.Context, s *snapshot) error {
 	var owned []string
 	for _, machine := range s.owned() {

@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// What needs no new machine reaches the machine, its infrastructure and its bootstrap config; what the template no
-// longer has leaves them; what others have set stays.
+// Fields that can change without a new machine are written to the machine, its infrastructure and its bootstrap config,
+// and fields that the template no longer has are removed.
 func TestTheTemplateReachesItsMachines(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -103,7 +103,7 @@ func TestARemovedHookDoesNotComeBack(t *testing.T) {
 		return m.Spec.Deletion.NodeDrainTimeoutSeconds != nil && *m.Spec.Deletion.NodeDrainTimeoutSeconds == 30
 	})
 	if _, ok := machine.Annotations[hook]; ok || machine.Annotations["note"] != "" {
-		t.Errorf("annotations of a machine that is being deleted: %v", machine.Annotations)
+		t.Errorf("a terminating machine has the annotations %v", machine.Annotations)
 	}
 	f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
 	f.AwaitGone(machine)

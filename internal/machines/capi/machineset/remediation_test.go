@@ -130,7 +130,7 @@ func TestRemediationsAreLimited(t *testing.T) {
 	})
 }
 
-// Without a limit, all machines that are marked are replaced, also one that is updated in place, and no others.
+// Without a limit, all marked machines are replaced, including one that is updated in place, and no others.
 func TestMarkedMachinesAreReplaced(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

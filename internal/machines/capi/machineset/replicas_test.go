@@ -94,7 +94,7 @@ func TestAHeldMachineIsReplacedWhenItIsGone(t *testing.T) {
 	f.Eventually("a replacement", func() bool { return len(f.machines()) == 3 })
 }
 
-// A set that is scaled down while a machine is being deleted deletes no other machine.
+// If a set is scaled down during the deletion of a machine, it deletes no other machine.
 func TestAMachineOnItsWayOutIsSpared(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -90,7 +90,7 @@ func (w Writer) clone(ctx context.Context, t Template, template contract.Referen
 	return made, w.applyMetadata(ctx, t, made)
 }
 
-// created describes an object that is created for a machine.
+// created describes a new object of a machine.
 func (t Template) created(name string, manager client.FieldOwner) contract.Clone {
 	wanted := t.clone(name, manager)
 	owner := t.Owner

@@ -117,7 +117,7 @@ func (t Template) clone(name string, manager client.FieldOwner) contract.Clone {
 	return contract.Clone{Namespace: t.Namespace, Name: name, ClusterName: t.Spec.ClusterName, Manager: manager}
 }
 
-// LabelValue returns a name as the value of a label. A name that is too long is replaced by Cluster API's hash.
+// LabelValue returns a name as the value of a label. Cluster API's hash replaces a long name.
 func LabelValue(name string) string {
 	if len(validation.IsValidLabelValue(name)) == 0 {
 		return name

@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// Propagate writes the fields of the template that can change without a new machine. On a machine that is being
-// deleted, it only writes fields that affect the deletion, so that it does not restore a hook that was removed.
+// Propagate writes the fields of the template that can change without a new machine. On a terminating machine, it only
+// writes fields that affect the deletion, so that it does not restore a hook that was removed.
 func (w Writer) Propagate(ctx context.Context, t Template, machine *clusterv1.Machine) error {
 	if machine.DeletionTimestamp != nil {
 		changed := machine.DeepCopy()

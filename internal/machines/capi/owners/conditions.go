@@ -205,8 +205,8 @@ func RolloutReasons(reasons iter.Seq[string]) []string {
 	return slices.SortedFunc(reasons, func(a, b string) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a, b)) })
 }
 
-// aggregate returns the condition of an owner for a condition of its machines: True if all of them are True, False if
-// one is False.
+// aggregate returns the condition of an owner for a condition of its machines: True if all machines have it, False if
+// one reports that it is False.
 func aggregate(kind, source string, machines []*clusterv1.Machine) metav1.Condition {
 	if len(machines) == 0 {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: clusterv1.NoReplicasReason}

@@ -70,8 +70,8 @@ func (w Writer) WriteStatus(ctx context.Context, before, after Owner, message st
 	return problem
 }
 
-// Claim writes an owner with a finalizer and further changes of its metadata, unless it has all of them. The Cluster
-// becomes an owner of it; it is nil if the owner has another owner.
+// Claim writes an owner with a finalizer and further changes of its metadata, unless nothing changes. The Cluster
+// becomes an owner of the object; it is nil if the object has another owner.
 func (w Writer) Claim(ctx context.Context, before, claimed Owner, finalizer string, cluster *clusterv1.Cluster) error {
 	controllerutil.AddFinalizer(claimed, finalizer)
 	if cluster != nil {

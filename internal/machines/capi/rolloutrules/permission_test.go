@@ -28,7 +28,7 @@ func TestPermission(t *testing.T) {
 	expect("without a request", 0, false, false, false)
 	Request(m, now)
 	expect("requested", 0, true, false, false)
-	expect("requested by a clock that is ahead", -time.Second, false, false, false)
+	expect("requested by a fast clock", -time.Second, false, false, false)
 	expect("requested", 59*time.Second, true, false, false)
 	expect("requested", time.Minute, false, false, false)
 	m.Annotations[annotation.UpdateHeld] = "a member does not answer"
@@ -37,7 +37,7 @@ func TestPermission(t *testing.T) {
 		t.Errorf("the permitted machine is held: %s", reason)
 	}
 	expect("permitted", 59*time.Second, false, true, true)
-	expect("permitted, by a clock that is behind", -time.Minute, false, false, true)
+	expect("permitted, by a slow clock", -time.Minute, false, false, true)
 	expect("permitted", time.Minute, false, false, true)
 	expect("permitted", 2*time.Minute, false, false, false)
 	Request(m, now.Add(time.Minute))

@@ -8,10 +8,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// UnsetReplicas returns what spec.replicas of a set or a deployment becomes if it is not set, as Cluster API's
-// admission does, which does not run here. With the bounds of the cluster autoscaler, it is the last number of
-// machines, brought within them; otherwise 1. If a bound can't be read, it returns what is wrong: a default would
-// delete machines.
+// UnsetReplicas returns the value of spec.replicas for a set or a deployment without one, as Cluster API's admission
+// sets it, which does not run here. With the bounds of the cluster autoscaler, it is the last number of machines within
+// these bounds; otherwise it is 1. If a bound can't be read, it returns the problem: a default would delete machines.
 func UnsetReplicas(annotations map[string]string, last int) (replicas *int32, invalid string) {
 	least, hasLeast := annotations[clusterv1.AutoscalerMinSizeAnnotation]
 	most, hasMost := annotations[clusterv1.AutoscalerMaxSizeAnnotation]

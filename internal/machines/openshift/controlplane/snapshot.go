@@ -122,7 +122,7 @@ func (s *Snapshot) decide(nodes []corev1.Node, now time.Time) {
 	for name, m := range s.objects {
 		values[name] = valueOf(m)
 	}
-	s.placements = s.place(values)
+	s.placements = s.placeIndexes(values)
 	machines := make([]Machine, 0, len(s.objects))
 	for name, m := range s.objects {
 		machine := s.newMachineState(m, values[name])
@@ -162,8 +162,9 @@ func (s *Snapshot) newMachineState(m *machinev1beta1.Machine, value map[string]a
 	return state
 }
 
-// place assigns failure domains to the indexes. Of several machines of an index, the newest one that stays decides.
-func (s *Snapshot) place(values map[string]map[string]any) map[int]int {
+// placeIndexes assigns failure domains to the indexes. Of several machines of an index, the newest one that is not
+// being deleted decides.
+func (s *Snapshot) placeIndexes(values map[string]map[string]any) map[int]int {
 	newest := map[int]*machinev1beta1.Machine{}
 	for name, m := range s.objects {
 		if other, ok := newest[s.indexes[name]]; !ok || isBefore(other, m) {
