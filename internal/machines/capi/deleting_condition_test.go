@@ -20,7 +20,7 @@ func TestInfrastructureThatCanNotBeLookedAtHoldsTheDeletion(t *testing.T) {
 	s.await("m1", func(m *clusterv1.Machine) bool { return slices.Contains(m.Finalizers, clusterv1.MachineFinalizer) })
 	s.MustDelete(m)
 	s.awaitDeleting("InternalError",
-		"Failed to look at TestRack: CustomResourceDefinition testracks.infra.example.com does not name "+
+		"Failed to read TestRack: CustomResourceDefinition testracks.infra.example.com does not name "+
 			"the version that keeps Cluster API's contract: label it, such as cluster.x-k8s.io/v1beta2=v1")
 	definition := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},

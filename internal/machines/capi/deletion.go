@@ -92,14 +92,14 @@ func (d *deletionScope) nodeKeptReason(ctx context.Context) (string, error) {
 	case d.node.owner == openshiftGroup:
 		return d.node.problem.Error(), nil
 	case d.status.NodeRef.Name == "" && (d.node.problem == nil || d.node.owner != ""):
-		return "the Machine has none", nil
+		return "the Machine has no Node", nil
 	}
 	if d.cluster.Spec.ControlPlaneRef.IsDefined() {
 		controlPlane, err := d.r.references.Get(ctx, d.cluster.Spec.ControlPlaneRef, d.cluster.Namespace)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return "", fmt.Errorf("look at the control plane of the Cluster: %w", err)
+			return "", fmt.Errorf("read the control plane of the Cluster: %w", err)
 		case controlPlane.GetDeletionTimestamp() != nil:
 			return "the control plane is being deleted", nil
 		default:

@@ -87,7 +87,7 @@ func (r *Reconciler) claim(ctx context.Context, m *clusterv1.Machine, object *co
 		switch {
 		case owner.UID == wanted.UID, maker != nil && owner.UID == maker.UID:
 		case ptr.Deref(owner.Controller, false):
-			return fmt.Errorf("%s belongs to %s %s, and a Machine needs one of its own: refer to another one, or "+
+			return fmt.Errorf("%s belongs to %s %s, but a Machine needs its own object: refer to another object, or "+
 				"remove that owner",
 				object, owner.Kind, owner.Name)
 		default:

@@ -35,6 +35,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/machineevents"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/queue"
+	"github.com/runlevel/runlevel/internal/machines/remediation"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
@@ -207,12 +208,12 @@ func (p *machineScope) reconcile(ctx context.Context) (time.Duration, error) {
 	}
 	if !isDeleting && (p.infrastructure.isGone || p.bootstrap.isGone && p.m.Spec.Bootstrap.ConfigRef.IsDefined()) {
 		// it may be created with another name than the Machine's, and without an owner
-		after = soonest(after, p.r.bounded(missingObject))
+		after = remediation.Earliest(after, p.r.bounded(missingObject))
 	}
 	if isDeleting { // the phases of the deletion have reported failed reads
 		err = nil
 	}
-	return soonest(after, available), err
+	return remediation.Earliest(after, available), err
 }
 
 // finishFailed writes the status after a reconciliation has ended early, if there is a reason to report.
@@ -304,14 +305,6 @@ func (r *Reconciler) patch(ctx context.Context, m, base *clusterv1.Machine, what
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
-}
-
-// soonest returns the shorter of two durations; zero means none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // writeStatus writes the status, if it has changed. The write fails if the Machine has changed since it was read: other

@@ -211,7 +211,7 @@ func (d *deletionScope) deleteObject(ctx context.Context, object *referenced,
 func unreadableObject(stage deletion.Stage, ref contract.Reference, problem error) *deletion.Wait {
 	return &deletion.Wait{
 		Stage: stage, Reason: clusterv1.MachineDeletingInternalErrorReason,
-		Message: fmt.Sprintf("Failed to look at %s: %v", ref.Kind, problem),
+		Message: fmt.Sprintf("Failed to read %s: %v", ref.Kind, problem),
 	}
 }
 

@@ -182,7 +182,7 @@ func (u *updateScope) reportProgress(progress runtimehook.Progress) time.Duratio
 	next := u.r.options.Now().Add(pause)
 	switch nextCall := next.UTC().Format(time.RFC3339); {
 	case progress.RetryAfter > pause:
-		message += fmt.Sprintf("; the extension asked for %.0f s, and is called again after %s, at %s",
+		message += fmt.Sprintf("; the extension requested %.0f s, and is called again after %s, at %s",
 			progress.RetryAfter.Seconds(), duration.ShortHumanDuration(pause), nextCall)
 	case pause >= notablePause:
 		message += "; the extension is called again at " + nextCall

@@ -228,7 +228,7 @@ func TestALongPauseIsCut(t *testing.T) {
 	u.answers(`{"status":"Success","retryAfterSeconds":2147483647,"message":"copying"}`, done)
 	u.trigger(2)
 	seen := u.awaitUpdating("InPlaceUpdating",
-		"In-place update in progress: copying; the extension asked for 2147483647 s, and is called again after 10m, at ")
+		"In-place update in progress: copying; the extension requested 2147483647 s, and is called again after 10m, at ")
 	updating := meta.FindStatusCondition(seen.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	_, nextCall, _ := strings.Cut(updating.Message, ", at ")
 	next, err := time.Parse(time.RFC3339, nextCall)

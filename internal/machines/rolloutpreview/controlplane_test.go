@@ -138,9 +138,9 @@ machine b, index 1, failureDomain=rack-b: is replaced once it is deleted by hand
 machine c, index 2, failureDomain=rack-c: is replaced once it is deleted by hand
   changes: spec.description is "small", wanted is "large"
 no machine is created or deleted
-it waits: machine a needs an update: delete it, and it is replaced
-it waits: machine b needs an update: delete it, and it is replaced
-it waits: machine c needs an update: delete it, and it is replaced`)
+it waits: machine a needs an update: delete it to have it replaced
+it waits: machine b needs an update: delete it to have it replaced
+it waits: machine c needs an update: delete it to have it replaced`)
 	q := rolloutpreview.ControlPlaneQuery{Namespace: s.Namespace, Name: "cluster"}
 	if _, err := rolloutpreview.PreviewControlPlane(t.Context(), stage.Connect(t), q); err == nil ||
 		!strings.Contains(err.Error(), "there is no ControlPlaneMachineSet cluster in namespace "+s.Namespace) {

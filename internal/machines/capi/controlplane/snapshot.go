@@ -22,6 +22,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/remediation"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
@@ -215,11 +216,7 @@ func (s *Snapshot) NextStep(machines []Machine) Step {
 }
 
 // lookAgain requests another reconciliation after a while, unless an earlier one is requested.
-func (s *Snapshot) lookAgain(after time.Duration) {
-	if s.after == 0 || after < s.after {
-		s.after = after
-	}
-}
+func (s *Snapshot) lookAgain(after time.Duration) { s.after = remediation.Earliest(s.after, after) }
 
 // hasCore reports whether Cluster API's controller of Clusters works on a Cluster: only it adds this finalizer.
 func hasCore(cluster *clusterv1.Cluster) bool {

@@ -112,7 +112,7 @@ func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.M
 	const message = "spec.template.spec.%s changes from kind %s to %s"
 	has, wanted := set.Spec.Template.Spec, deployment.Spec.Template.Spec
 	if IsExpired(deployment, set, now) {
-		return "spec.rollout.after asks for new machines"
+		return "spec.rollout.after requires new machines"
 	}
 	if before, after := has.InfrastructureRef, wanted.InfrastructureRef; before.GroupKind() != after.GroupKind() {
 		return fmt.Sprintf(message, "infrastructureRef", before.Kind, after.Kind)

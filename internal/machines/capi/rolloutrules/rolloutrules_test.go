@@ -38,7 +38,7 @@ func TestWhyReplaced(t *testing.T) {
 	now := time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
 	for want, change := range map[string]func(*clusterv1.MachineDeployment){
 		"": func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.Version = "v1.37.0" },
-		"spec.rollout.after asks for new machines": func(d *clusterv1.MachineDeployment) {
+		"spec.rollout.after requires new machines": func(d *clusterv1.MachineDeployment) {
 			d.Spec.Rollout.After = metav1.NewTime(now)
 		},
 		"spec.template.spec.infrastructureRef changes from kind KwokMachineTemplate to " +

@@ -194,7 +194,7 @@ func planOnDelete(slots []Slot) Plan {
 		for _, m := range slot.Machines {
 			if m.IsOutdated && !m.IsDeleting {
 				p.Waits = append(p.Waits,
-					fmt.Sprintf("machine %s needs an update: delete it, and it is replaced", m.Name))
+					fmt.Sprintf("machine %s needs an update: delete it to have it replaced", m.Name))
 			}
 		}
 	}

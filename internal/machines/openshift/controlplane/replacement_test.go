@@ -95,7 +95,7 @@ func TestRollingUpdate(t *testing.T) {
 
 func TestOnDelete(t *testing.T) {
 	for _, test := range []struct{ machines, want, wait string }{
-		{"0:old 1:old 2:old", "", "machine old-1 needs an update: delete it, and it is replaced"},
+		{"0:old 1:old 2:old", "", "machine old-1 needs an update: delete it to have it replaced"},
 		{"0:old/ 1:old 2:old", "create 0", "machine old-0 is being deleted"},
 		{"0:new/ 1:old/ 2:old", "create 0, create 1", ""},
 		{"0:old/,new- 1:old 2:old", "", "machine new-0 is not ready"},

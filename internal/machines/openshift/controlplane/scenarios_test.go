@@ -42,7 +42,7 @@ func testOnDelete(t *testing.T) {
 	set := s.newSet("Active", "OnDelete", "large")
 	s.MustCreate(set)
 	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas",
-		"machine "+s.name("b")+" needs an update: delete it, and it is replaced")
+		"machine "+s.name("b")+" needs an update: delete it to have it replaced")
 	s.deleteMachine("b")
 	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas",
 		"Observed 2 replica(s) in need of update")
