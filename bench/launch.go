@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A cost is what a run took.
+// A cost is the cost of a run.
 type cost struct {
 	Seconds   float64 `json:"seconds"`
 	ClientCPU float64 `json:"clientCPU"`
@@ -89,7 +89,7 @@ func (r runner) command(ctx context.Context, c command) (cost, error) {
 	return readCost(report)
 }
 
-// interruptible returns a process that is interrupted when the context ends, and killed if it does not end then.
+// interruptible returns a process that is interrupted when the context ends, and killed if it does not exit.
 func interruptible(ctx context.Context, program string, arguments ...string) *exec.Cmd {
 	process := exec.CommandContext(ctx, program, arguments...)
 	process.Cancel = func() error { return process.Process.Signal(os.Interrupt) }

@@ -115,16 +115,16 @@ func install(programs map[string]string, folder string) (map[string]string, erro
 	return copies, nil
 }
 
-func copyProgram(from, to string) (err error) {
-	in, err := os.Open(from)
+func copyProgram(source, target string) (err error) {
+	input, err := os.Open(source)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o700)
+	defer func() { _ = input.Close() }()
+	out, err := os.OpenFile(target, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o700)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
+	_, err = io.Copy(out, input)
 	return errors.Join(err, out.Close())
 }

@@ -41,7 +41,7 @@ func (r result) String() string {
 type benchmark struct {
 	options  options
 	programs map[string]string // the file of each program
-	folder   string            // for everything that is written
+	folder   string            // for all files
 	progress io.Writer
 
 	results []result

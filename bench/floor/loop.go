@@ -145,9 +145,9 @@ func (l *loop) send(ctx context.Context, object manifest) error {
 	if err != nil {
 		return err
 	}
-	var in dynamic.ResourceInterface = l.objects.Resource(mapping.Resource)
+	var resource dynamic.ResourceInterface = l.objects.Resource(mapping.Resource)
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		in = l.objects.Resource(mapping.Resource).Namespace(object.GetNamespace())
+		resource = l.objects.Resource(mapping.Resource).Namespace(object.GetNamespace())
 	}
 	body, err := object.MarshalJSON()
 	if err != nil {
@@ -157,7 +157,7 @@ func (l *loop) send(ctx context.Context, object manifest) error {
 	defer cancel()
 	force := true
 	for {
-		_, err := in.Patch(ctx, object.GetName(), types.ApplyPatchType, body,
+		_, err := resource.Patch(ctx, object.GetName(), types.ApplyPatchType, body,
 			metav1.PatchOptions{FieldManager: "floor", Force: &force})
 		if !apierrors.IsNotFound(err) {
 			return err

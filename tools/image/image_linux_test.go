@@ -29,7 +29,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// maxSize is the most that the image may have, compressed.
+// maxSize is the maximum compressed size of the image.
 const maxSize = 60_000_000
 
 // compressedSize returns the size of the layers of an image.
@@ -45,10 +45,10 @@ func compressedSize(image v1.Image) (int64, error) {
 	return size, nil
 }
 
-// TestTheImageNeedsNothingOfTheHost starts the programs of an image where there is nothing but the image.
-func TestTheImageNeedsNothingOfTheHost(t *testing.T) {
+// TestProgramsRunInTheImageAlone starts the programs of an image in a folder with only the image.
+func TestProgramsRunInTheImageAlone(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root may change what is / for a program")
+		t.Skip("only root may change the root folder of a program")
 	}
 	folder := filepath.Join(t.TempDir(), "image")
 	if err := write("../..", folder, []string{"linux/" + runtime.GOARCH}); err != nil {
@@ -88,14 +88,14 @@ func TestTheImageNeedsNothingOfTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		if read := authoritiesIn(t, text); read < 80 {
-			t.Errorf("there are %d certificates", read)
+			t.Errorf("the programs read %d certificates", read)
 		}
 	})
 	t.Run("another authority", func(t *testing.T) { testAuthority(t, container) })
 	t.Run("time zones", func(t *testing.T) { testTimeZone(t, container) })
 }
 
-// testAuthority pulls a release by TLS. The operator's Deployment has a folder for certificates at this place.
+// testAuthority pulls a release by TLS, with a certificate in the folder that the operator's Deployment mounts.
 func testAuthority(t *testing.T, container *container) {
 	server := httptest.NewUnstartedServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -153,7 +153,7 @@ func testAuthority(t *testing.T, container *container) {
 	}
 }
 
-// testTimeZone reads the time that a log has, in a zone that $TZ names.
+// testTimeZone reads the time in a log, in the zone of $TZ.
 func testTimeZone(t *testing.T, container *container) {
 	const zone = "Asia/Kolkata" // which is never the host's by chance, at 5:30 hours
 	kubeconfig := `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
@@ -172,22 +172,23 @@ func testTimeZone(t *testing.T, container *container) {
 		if logged, err := time.ParseInLocation("2006 0102 15:04:05", year+line[1:min(len(line), 14)],
 			place); err == nil {
 			if off := now.Sub(logged).Abs(); off > 10*time.Minute {
-				t.Errorf("at %s the log says %s", now, line)
+				t.Errorf("the log has the line %s, want the time %s", line, now)
 			}
 			return
 		}
 	}
-	t.Errorf("there is no time in %s", out)
+	t.Errorf("no line has a time: %s", out)
 }
 
-// A container is a folder with an image in it, for programs that see nothing else.
+// A container is a folder with the files of an image, the root folder of its programs.
 type container struct {
 	t      *testing.T
 	root   string
 	config v1.Config
 }
 
-// run runs a program as the user of the image, whom a cluster that runs nothing as root has to know by number.
+// run runs a program as the user of the image. The user must be a number, so that a cluster can check that it is not
+// root.
 func (c *container) run(env []string, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

@@ -1,5 +1,5 @@
 // Package rules tests the alerts of install/monitoring and manifests/monitoring with Prometheus' own engine: when they
-// fire, when they do not, and what they say.
+// fire, when they do not, and their summaries.
 package rules
 
 import (
@@ -25,26 +25,26 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// files are those that have alerts, and the pages that explain them.
+// files are the files with alerts, and the pages that explain them.
 var files = map[string]string{
 	"../../install/monitoring/0000_90_runlevel_01_prometheusrule.yaml":                              "docs/monitoring.md",
 	"../../manifests/monitoring/0000_90_machine-controller_01_prometheusrule.yaml":                  "docs/machines.md",
 	"../../manifests/etcd-quorum-guard/monitoring/0000_90_etcd-quorum-guard_01_prometheusrule.yaml": "docs/etcd-quorum-guard.md",
 }
 
-// A scenario is what monitoring sees, and when an alert fires because of it. Series are written as for promtool, with a
-// value each minute; the first is that of time 0.
+// A scenario has time series, and the time at which an alert fires because of them. Series have the syntax of promtool,
+// with a value for each minute; the first one is for time 0.
 type scenario struct {
-	alert  string
-	series []string
-	quiet  time.Duration // at which it does not fire yet; 0 if it never does
-	fires  time.Duration // at which it does; 0 for never
-	says   string        // its summary
+	alert   string
+	series  []string
+	quiet   time.Duration // the alert does not fire yet at this time; 0 if it never does
+	fires   time.Duration // the alert fires at this time; 0 for never
+	summary string        // of the alert; empty for any
 }
 
 const (
 	nodes   = `kube_node_info{node="node-4"} 1x600`
-	made    = "mapi_machine_created_timestamp_seconds"
+	created = "mapi_machine_created_timestamp_seconds"
 	guard   = "runlevel_etcd_guard_"
 	set     = "runlevel_controlplane_"
 	cluster = `{kind="ControlPlaneMachineSet",namespace="shop",name="cluster"}`
@@ -129,35 +129,37 @@ var scenarios = []scenario{
 		4 * time.Minute, 6 * time.Minute, "mapi_machine_items can't be counted."},
 	{"MachineAPIOperatorMetricsCollectionFailing", []string{`mapi_mao_collector_up{kind="mapi_machine_items"} 1x30`},
 		29 * time.Minute, 0, ""},
-	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x600`},
+	{"MachineNotYetDeleted", []string{created + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x600`},
 		359 * time.Minute, 361 * time.Minute, "Machine shop/web-4 has been in Deleting phase for more than 6 hours."},
 	// another replica
-	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting",pod="a"} 1700000000x100`,
-		made + `{namespace="shop",name="web-4",phase="Deleting",pod="b"} _x110 1700000000x490`}, 359 * time.Minute,
+	{"MachineNotYetDeleted", []string{
+		created + `{namespace="shop",name="web-4",phase="Deleting",pod="a"} 1700000000x100`,
+		created + `{namespace="shop",name="web-4",phase="Deleting",pod="b"} _x110 1700000000x490`}, 359 * time.Minute,
 		361 * time.Minute, ""},
 	// one after the other
-	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x300`,
-		made + `{namespace="shop",name="web-5",phase="Deleting"} _x300 1700000000x300`}, 590 * time.Minute, 0, ""},
-	{"MachineNotYetDeleted", []string{made + web4}, 590 * time.Minute, 0, ""},
-	{"MachineWithNoRunningPhase", []string{made + `{namespace="shop",name="web-4",phase="Failed"} 1700000000x90`},
+	{"MachineNotYetDeleted", []string{created + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x300`,
+		created + `{namespace="shop",name="web-5",phase="Deleting"} _x300 1700000000x300`}, 590 * time.Minute, 0, ""},
+	{"MachineNotYetDeleted", []string{created + web4}, 590 * time.Minute, 0, ""},
+	{"MachineWithNoRunningPhase", []string{created + `{namespace="shop",name="web-4",phase="Failed"} 1700000000x90`},
 		59 * time.Minute, 61 * time.Minute, "Machine shop/web-4 has not come to run for more than an hour."},
 	{"MachineWithNoRunningPhase",
-		[]string{made + `{namespace="shop",name="web-4",phase="Provisioning"} 1700000000x30`,
-			made + `{namespace="shop",name="web-4",phase="Provisioned"} _x30 1700000000x60`}, 59 * time.Minute,
+		[]string{created + `{namespace="shop",name="web-4",phase="Provisioning"} 1700000000x30`,
+			created + `{namespace="shop",name="web-4",phase="Provisioned"} _x30 1700000000x60`}, 59 * time.Minute,
 		61 * time.Minute, ""},
 	{"MachineWithNoRunningPhase",
-		[]string{made + web4, made + `{namespace="shop",name="web-5",phase="Deleting"} 1700000000x600`},
+		[]string{created + web4, created + `{namespace="shop",name="web-5",phase="Deleting"} 1700000000x600`},
 		590 * time.Minute, 0, ""},
 	{"MachineWithoutValidNode",
-		[]string{nodes, made + web4,
-			made + `{namespace="shop",name="web-5",node="node-5",phase="Running"} 1700000000x90`}, 59 * time.Minute,
+		[]string{nodes, created + web4,
+			created + `{namespace="shop",name="web-5",node="node-5",phase="Running"} 1700000000x90`}, 59 * time.Minute,
 		61 * time.Minute, "Machine shop/web-5 has no node."},
 	{"MachineWithoutValidNode",
-		[]string{nodes, made + web4, made + `{namespace="shop",name="web-5",node="",phase="Deleting"} 1700000000x600`},
+		[]string{nodes, created + web4,
+			created + `{namespace="shop",name="web-5",node="",phase="Deleting"} 1700000000x600`},
 		590 * time.Minute, 0, ""},
 	// which nodes there are is not known
 	{"MachineWithoutValidNode",
-		[]string{made + `{namespace="shop",name="web-5",node="",phase="Provisioned"} 1700000000x600`},
+		[]string{created + `{namespace="shop",name="web-5",node="",phase="Provisioned"} 1700000000x600`},
 		590 * time.Minute, 0, ""},
 	{"MachineHealthCheckUnterminatedShortCircuit",
 		[]string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 1x60`}, 29 * time.Minute,
@@ -237,20 +239,20 @@ var scenarios = []scenario{
 		`held_since_timestamp_seconds{namespace="shop",name="master-b"} _x40 2400x40`}, 80 * time.Minute, 0, ""},
 }
 
-func TestAlertsFireWhenTheyShould(t *testing.T) {
+func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.alert, func(t *testing.T) {
 			rule, series := find(t, s.alert), parse(t, s.series)
 			s.expectSeriesOf(t, rule)
-			if _, fires := rule.at(t, series, s.quiet); fires && s.quiet > 0 {
-				t.Errorf("it fires at %s", s.quiet)
+			if _, fires := rule.stateAt(t, series, s.quiet); fires && s.quiet > 0 {
+				t.Errorf("the alert fires at %s, want at %s", s.quiet, s.fires)
 			}
 			if s.fires == 0 {
 				return
 			}
-			says, fires := rule.at(t, series, s.fires)
-			if !fires || s.says != "" && says != s.says {
-				t.Errorf("at %s it fires: %v, and says %q, want %q", s.fires, fires, says, s.says)
+			summary, fires := rule.stateAt(t, series, s.fires)
+			if !fires || s.summary != "" && summary != s.summary {
+				t.Errorf("at %s, the alert fires: %v, with %q; want %q", s.fires, fires, summary, s.summary)
 			}
 		})
 	}
@@ -267,8 +269,8 @@ func (s scenario) expectSeriesOf(t *testing.T, rule alert) {
 	}
 }
 
-// TestEachAlertIsTriedAndExplained, on the page to which it links.
-func TestEachAlertIsTriedAndExplained(t *testing.T) {
+// TestEachAlertHasAScenarioAndAPage checks that an alert is explained on the page that it links to.
+func TestEachAlertHasAScenarioAndAPage(t *testing.T) {
 	for _, rule := range rules(t) {
 		if !slices.ContainsFunc(scenarios, func(s scenario) bool { return s.alert == rule.Alert && s.fires > 0 }) {
 			t.Errorf("%s never fires in a test", rule.Alert)
@@ -282,8 +284,9 @@ func TestEachAlertIsTriedAndExplained(t *testing.T) {
 	}
 }
 
-// TestMetricsOfQueriesAreServed: those of the dashboard, and of the alerts, are in the table of their page.
-func TestMetricsOfQueriesAreServed(t *testing.T) {
+// TestMetricsOfQueriesAreDocumented checks that the metrics of the dashboard and of the alerts are in the table of
+// their page.
+func TestMetricsOfQueriesAreDocumented(t *testing.T) {
 	for _, query := range queries(t) {
 		expectMetrics(t, query, "docs/monitoring.md")
 	}
@@ -292,7 +295,7 @@ func TestMetricsOfQueriesAreServed(t *testing.T) {
 	}
 }
 
-// expectMetrics checks that a page has the metrics of a query, but for those that others serve.
+// expectMetrics checks that a page has the metrics of a query, except for those of other programs.
 func expectMetrics(t *testing.T, query, page string) {
 	t.Helper()
 	expr, err := parser.ParseExpr(query)
@@ -310,7 +313,7 @@ func expectMetrics(t *testing.T, query, page string) {
 	})
 }
 
-// queries returns those of the dashboard.
+// queries returns the queries of the dashboard.
 func queries(t *testing.T) []string {
 	t.Helper()
 	var dashboard struct {
@@ -324,7 +327,7 @@ func queries(t *testing.T) []string {
 		}
 	}
 	if len(all) == 0 {
-		t.Fatal("the dashboard shows nothing")
+		t.Fatal("the dashboard has no queries")
 	}
 	return all
 }
@@ -332,7 +335,7 @@ func queries(t *testing.T) []string {
 // An alert is a rule of a file.
 type alert struct {
 	rulefmt.Rule
-	page string // which explains it
+	page string // that explains it
 }
 
 // rules returns the alerts, as Prometheus reads them.
@@ -385,23 +388,23 @@ func find(t *testing.T, name string) alert {
 	all := rules(t)
 	i := slices.IndexFunc(all, func(a alert) bool { return a.Alert == name })
 	if i < 0 {
-		t.Fatalf("there is no alert %s", name)
+		t.Fatalf("no alert has the name %s", name)
 	}
 	return all[i]
 }
 
-// at returns whether an alert fires at a time: it was active each minute for as long as it says. It returns the
+// stateAt reports whether an alert fires at a time: it has been active at each minute of its "for". It returns the
 // summary.
-func (a alert) at(t *testing.T, series seriesSet, now time.Duration) (summary string, fires bool) {
+func (a alert) stateAt(t *testing.T, series seriesSet, now time.Duration) (summary string, fires bool) {
 	t.Helper()
 	begun := now - time.Duration(a.For)
 	if begun < 0 {
 		return "", false
 	}
 	active := series.query(t, a.Expr, begun)
-	for when := begun; when <= now; when += time.Minute {
-		still := series.query(t, a.Expr, when)
-		active = slices.DeleteFunc(still, func(s promql.Sample) bool {
+	for minute := begun; minute <= now; minute += time.Minute {
+		current := series.query(t, a.Expr, minute)
+		active = slices.DeleteFunc(current, func(s promql.Sample) bool {
 			return !slices.ContainsFunc(active, func(before promql.Sample) bool {
 				return labels.Equal(before.Metric, s.Metric)
 			})
@@ -410,10 +413,10 @@ func (a alert) at(t *testing.T, series seriesSet, now time.Duration) (summary st
 			return "", false
 		}
 	}
-	one := active[0]
+	sample := active[0]
 	text := "{{$labels := .Labels}}{{$value := .Value}}" + a.Annotations["summary"]
 	expander := template.NewTemplateExpander(t.Context(), text, a.Alert,
-		template.AlertTemplateData(one.Metric.Map(), nil, "", one), 0, nil, nil, nil)
+		template.AlertTemplateData(sample.Metric.Map(), nil, "", sample), 0, nil, nil, nil)
 	summary, err := expander.Expand()
 	if err != nil {
 		t.Fatal(err)
@@ -443,11 +446,11 @@ func parse(t *testing.T, texts []string) seriesSet {
 }
 
 // query evaluates an expression at a time.
-func (s seriesSet) query(t *testing.T, expr string, at time.Duration) promql.Vector {
+func (s seriesSet) query(t *testing.T, expr string, now time.Duration) promql.Vector {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
 	defer engine.Close()
-	query, err := engine.NewInstantQuery(t.Context(), s, nil, expr, time.UnixMilli(at.Milliseconds()))
+	query, err := engine.NewInstantQuery(t.Context(), s, nil, expr, time.UnixMilli(now.Milliseconds()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -469,34 +472,35 @@ func (s seriesSet) Querier(int64, int64) (storage.Querier, error) {
 				return !m.Matches(one.Labels().Get(m.Name))
 			})
 			if isMatch {
-				found.left = append(found.left, one)
+				found.remaining = append(found.remaining, one)
 			}
 		}
 		return found
 	}}, nil
 }
 
-// foundSeries goes through the series that a query has found.
-type foundSeries struct{ left, now []storage.Series }
+// foundSeries iterates over the series that a query has found.
+type foundSeries struct{ remaining, current []storage.Series }
 
 func (f *foundSeries) Next() bool {
-	if len(f.left) == 0 {
+	if len(f.remaining) == 0 {
 		return false
 	}
-	f.now, f.left = f.left[:1], f.left[1:]
+	f.current = f.remaining[:1]
+	f.remaining = f.remaining[1:]
 	return true
 }
-func (f *foundSeries) At() storage.Series                { return f.now[0] }
+func (f *foundSeries) At() storage.Series                { return f.current[0] }
 func (f *foundSeries) Err() error                        { return nil }
 func (f *foundSeries) Warnings() annotations.Annotations { return nil }
 
-// A sample is a number at a time in milliseconds.
+// A sample is a number with its time in milliseconds.
 type sample struct {
-	at    int64
+	time  int64
 	value float64
 }
 
-func (s sample) T() int64                      { return s.at }
+func (s sample) T() int64                      { return s.time }
 func (s sample) F() float64                    { return s.value }
 func (s sample) H() *histogram.Histogram       { return nil }
 func (s sample) FH() *histogram.FloatHistogram { return nil }

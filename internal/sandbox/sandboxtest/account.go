@@ -11,7 +11,7 @@ import (
 )
 
 // Account creates a service account with rights in its namespace, and returns its client
-// configuration. It may take a moment until the API server has observed the rights.
+// configuration. The API server applies the rights after a moment.
 func (c *SharedSandbox) Account(t testing.TB, namespace, name string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	accounts := c.Client(t).CoreV1().ServiceAccounts(namespace)

@@ -7,31 +7,31 @@ import (
 	"sync"
 )
 
-// A ConnectionCut cuts a program off the API server at one of its writes, as if the program had died: from then on no
-// request arrives. Its method Check is for Before. Events, statuses and Leases are no writes.
+// A ConnectionCut disconnects a program from the API server at one of its writes, as if the program had crashed: no
+// later request arrives. Its method Check is an argument of Before. Events, statuses and Leases do not count as
+// writes.
 type ConnectionCut struct {
 	mu     sync.Mutex
 	isCut  func(write string) bool
-	missed string // the write that did not arrive; empty if all have
+	missed string // the write that did not arrive, or empty
 }
 
-// NewCut returns a connection that is cut at the write of that number.
-func NewCut(at int) *ConnectionCut {
-	left := at
+// NewCut returns a connection that is cut at the write with this number.
+func NewCut(write int) *ConnectionCut {
 	return &ConnectionCut{isCut: func(string) bool {
-		left--
-		return left == 0
+		write--
+		return write == 0
 	}}
 }
 
-// Missed returns the write that did not arrive; empty if all have.
+// Missed returns the write that did not arrive, or "".
 func (c *ConnectionCut) Missed() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.missed
 }
 
-// Check fails a request that does not arrive.
+// Check returns an error for a request that does not arrive.
 func (c *ConnectionCut) Check(r *http.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,14 +47,15 @@ func (c *ConnectionCut) Check(r *http.Request) error {
 	return nil
 }
 
-// WriteCuts are those of the lives of a program that dies at each of its writes: a write arrives only if a life before
-// was cut off at the same one, by its method, its path, and how many like it have arrived.
+// WriteCuts are the connections of a program that crashes at each of its writes and is started again. A write arrives
+// only if the same write has been cut before. Two writes are the same if they have the same method, path, and number
+// of equal writes before.
 type WriteCuts struct {
 	mu              sync.Mutex
 	missed, arrived map[string]int
 }
 
-// Next returns the connection of the next life.
+// Next returns the connection of the next run of the program.
 func (w *WriteCuts) Next() *ConnectionCut { return &ConnectionCut{isCut: w.isCut} }
 
 func (w *WriteCuts) isCut(write string) bool {

@@ -8,10 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// pollInterval is the time between two calls of the functions below.
+// pollInterval is the interval at which the functions of this file poll.
 const pollInterval = 50 * time.Millisecond
 
-// Eventually polls until isWanted returns true. At the timeout, the test fails with the text of what was awaited.
+// Eventually polls until isWanted returns true. At the timeout, the test fails with the text, which describes the
+// condition.
 func Eventually(t testing.TB, what string, isWanted func(context.Context) bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, patience, true,

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// CheckGenerated compares the files that controller-gen makes of the package under test with those in the repository,
-// and writes these if update is set. Files are by the names that controller-gen gives them; root is the path to the
-// repository.
+// CheckGenerated compares the files that controller-gen generates from the package under test with those in the
+// repository, or writes them if update is set. The keys of files are the names that controller-gen uses; root is the
+// path to the repository.
 func CheckGenerated(t *testing.T, root string, files map[string]string, update bool) {
 	t.Helper()
 	tools := "-modfile=" + filepath.Join(root, "tools", "go.mod")

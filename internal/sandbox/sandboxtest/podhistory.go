@@ -22,14 +22,14 @@ type PodHistory struct {
 	namespace string
 	onChange  func(now []corev1.Pod)
 
-	mu   sync.Mutex
-	now  map[types.UID]corev1.Pod
-	all  map[types.UID]corev1.Pod
-	seen map[string]chan struct{} // closed when a pod of this name is seen
+	mu       sync.Mutex
+	now      map[types.UID]corev1.Pod
+	all      map[types.UID]corev1.Pod
+	observed map[string]chan struct{} // closed at the first event of the pod of this name
 }
 
-// WatchPods begins a PodHistory, which ends with the test. After each change of a pod, onChange is called with all
-// existing pods; it may be nil.
+// WatchPods starts a PodHistory, which ends with the test. After each change of a pod, it calls onChange with all
+// existing pods; onChange may be nil.
 func WatchPods(t testing.TB, config *rest.Config, namespace string, onChange func(now []corev1.Pod)) *PodHistory {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
@@ -38,7 +38,7 @@ func WatchPods(t testing.TB, config *rest.Config, namespace string, onChange fun
 	}
 	h := &PodHistory{
 		t: t, client: client, namespace: namespace, onChange: onChange,
-		now: map[types.UID]corev1.Pod{}, all: map[types.UID]corev1.Pod{}, seen: map[string]chan struct{}{},
+		now: map[types.UID]corev1.Pod{}, all: map[types.UID]corev1.Pod{}, observed: map[string]chan struct{}{},
 	}
 	existing, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -74,9 +74,9 @@ func (h *PodHistory) record(event watch.Event) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if seen := h.seen[pod.Name]; seen != nil {
-		close(seen)
-		delete(h.seen, pod.Name)
+	if observed := h.observed[pod.Name]; observed != nil {
+		close(observed)
+		delete(h.observed, pod.Name)
 	}
 	if _, isMark := pod.Labels[markLabel]; isMark {
 		return
@@ -108,9 +108,10 @@ func (h *PodHistory) All() []corev1.Pod {
 // event.
 func (h *PodHistory) catchUp() {
 	h.t.Helper()
-	mark, seen := "mark-"+rand.String(10), make(chan struct{})
+	mark := "mark-" + rand.String(10)
+	observed := make(chan struct{})
 	h.mu.Lock()
-	h.seen[mark] = seen
+	h.observed[mark] = observed
 	h.mu.Unlock()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: mark, Labels: map[string]string{markLabel: ""}},
 		Spec: corev1.PodSpec{
@@ -122,9 +123,9 @@ func (h *PodHistory) catchUp() {
 		h.t.Fatal(err)
 	}
 	select {
-	case <-seen:
+	case <-observed:
 	case <-h.t.Context().Done():
-		h.t.Fatal("the pods are not watched any more")
+		h.t.Fatal("the watch of the pods has ended")
 	}
 	if err := pods.Delete(h.t.Context(), mark, metav1.DeleteOptions{}); err != nil {
 		h.t.Fatal(err)

@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// EndPod has a running pod end with an exit code. The variable SANDBOX_POD with the value "run" keeps a pod running
-// until then.
+// EndPod ends a running pod with an exit code. A pod with the variable SANDBOX_POD=run runs until then.
 func (c *SharedSandbox) EndPod(t testing.TB, namespace, name string, exitCode int) {
 	t.Helper()
 	c.annotatePod(t, namespace, name, "exit-code", strconv.Itoa(exitCode))

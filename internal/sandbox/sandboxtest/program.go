@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// builds allows one build at a time: concurrent ones would link the same program.
+// builds allows one build at a time: concurrent builds would link the same program.
 var builds sync.Mutex
 
-// Program builds a program of the module into bin, beside those of make build, and returns its path. A program that is
-// up to date there is not linked again, which would take longer than most tests.
+// Program builds a program of the module into bin, the folder of make build, and returns its path. It does not link a
+// program again that is up to date: linking would take longer than most tests.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	NeedControlPlane(t)

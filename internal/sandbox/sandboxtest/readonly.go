@@ -11,14 +11,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ReadOnly returns a configuration for reading: any other request fails the
-// test, except dry runs and reviews of access and of tokens.
+// ReadOnly returns a configuration for reading: every other request fails the test, except for dry runs, and reviews
+// of access and of tokens.
 func ReadOnly(t testing.TB, config *rest.Config) *rest.Config {
 	return Tap(config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 		// access and self-subject reviews
 		isQuestion := request.Method == http.MethodGet || strings.HasPrefix(request.URL.Path, "/apis/auth")
 		if !isQuestion && request.URL.Query().Get("dryRun") != metav1.DryRunAll {
-			body, err := io.ReadAll(request.Body) // where deletes have their dryRun
+			body, err := io.ReadAll(request.Body) // deletes have dryRun in the body
 			if err != nil {
 				return nil, err
 			}

@@ -7,16 +7,17 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 )
 
-// NodesVariable has tests run on real nodes: "wanted" skips them where a program is missing, "required" lets them fail.
+// NodesVariable enables tests on real nodes. If a program is missing, "wanted" skips the tests, and "required" fails
+// them.
 const NodesVariable = "RUNLEVEL_TEST_NODES"
 
-// NeedRealNodes skips a test that needs real nodes, unless this run of the tests is for them. "make test-node" is.
+// NeedRealNodes skips a test that needs real nodes, unless NodesVariable is set, as by "make test-node".
 func NeedRealNodes(t testing.TB) {
 	t.Helper()
 	NeedControlPlane(t)
 	wanted := os.Getenv(NodesVariable)
 	if wanted == "" {
-		t.Skip(`it needs real nodes: "make test-node" runs it`)
+		t.Skip(`this test needs real nodes: "make test-node" runs it`)
 	}
 	switch _, err := realnode.FindPrograms(); {
 	case err != nil && wanted == "required":

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// ReadRelease reads a release of files in txtar, in which NS stands for a namespace.
+// ReadRelease reads a release from a txtar archive of files, in which it replaces NS by a namespace.
 func ReadRelease(ctx context.Context, namespace, files string, o payload.Options) (*payload.Payload, error) {
 	folder, err := txtar.FS(txtar.Parse([]byte(strings.ReplaceAll(files, "NS", namespace))))
 	if err != nil {
@@ -20,7 +20,7 @@ func ReadRelease(ctx context.Context, namespace, files string, o payload.Options
 	return release, err
 }
 
-// LoadRelease is ReadRelease for a release without problems.
+// LoadRelease reads a release like ReadRelease. The test fails if the release has problems.
 func LoadRelease(t testing.TB, namespace, files string, o payload.Options) *payload.Payload {
 	t.Helper()
 	release, err := ReadRelease(t.Context(), namespace, files, o)

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// A Request is a request for an object, or without a name for all objects of a resource. Its verb is list, watch, or
-// else the HTTP method in lower case, which for some methods is not the verb of RBAC.
+// A Request is a request for an object, or for all objects of a resource if it has no name. Its verb is list, watch,
+// or the HTTP method in lower case, which for some methods is not the verb of RBAC.
 type Request struct{ Verb, Resource, Namespace, Name string }
 
 func (r Request) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s/%s", r.Verb, r.Resource, r.Namespace, r.Name))
 }
 
-// ParseRequest parses the address of a request. It returns false for requests that are not for objects, such as those
-// of discovery.
+// ParseRequest parses the URL of a request. It returns false for requests without objects, such as discovery.
 func ParseRequest(request *http.Request) (Request, bool) {
 	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
 	prefix := map[string]int{"api": 2, "apis": 3}[parts[0]] // with the group and version

@@ -40,7 +40,7 @@ func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unst
 	t.Helper()
 	used, allowed := usedRights(t, s), rightsOf(t, objects, role)
 	if len(allowed) == 0 {
-		t.Fatalf("no role is called %s", role)
+		t.Fatalf("no role has the name %s", role)
 	}
 	var unused []string
 	for _, right := range allowed {
@@ -53,7 +53,7 @@ func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unst
 	return unused
 }
 
-// rightsOf returns the rights of the roles of a name.
+// rightsOf returns the rights of the roles with a name.
 func rightsOf(t testing.TB, objects []*unstructured.Unstructured, name string) []roleRight {
 	t.Helper()
 	var all []roleRight
@@ -62,7 +62,7 @@ func rightsOf(t testing.TB, objects []*unstructured.Unstructured, name string) [
 		if !isRole || object.GetName() != name {
 			continue
 		}
-		var role rbacv1.ClusterRole // whose rules are as those of a Role
+		var role rbacv1.ClusterRole // a Role has the same rules
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func usedRights(t testing.TB, s *sandbox.Sandbox) map[roleRight]bool {
 			ObjectRef struct{ APIGroup, Resource, Subresource string }
 		}
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // it is being written
+			break // the API server is writing this line
 		}
 		if err := json.Unmarshal(line, &request); err != nil {
 			t.Fatal(fmt.Errorf("the audit log: %w", err))

@@ -1,10 +1,9 @@
 // Package sandboxtest shares one sandbox among the tests of a package.
 //
-// A control plane takes three seconds to start and a gigabyte to run, so most
-// tests share one, each in a namespace of its own; only those that break it
-// start another. Nothing starts before a test asks for it.
+// A control plane needs three seconds to start and a gigabyte to run, so most tests share one, each in its own
+// namespace. Only those that break a control plane start another one. The sandbox starts when the first test needs it.
 //
-// New is the call to start from:
+// New is the function to start from:
 //
 //	var cluster = sandboxtest.New(sandbox.Options{})
 //
@@ -38,8 +37,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
-// patience is the timeout of Await, far longer than any wait takes, even on a
-// busy machine.
+// patience is the timeout of Await, much longer than every wait that succeeds, even on a busy machine.
 const patience = 5 * time.Minute
 
 // A SharedSandbox is a sandbox that starts when the first test needs it.
@@ -50,7 +48,7 @@ type SharedSandbox struct {
 	running *sandbox.Sandbox
 }
 
-// New describes the sandbox of a package's tests. It starts nothing yet.
+// New returns the sandbox of a package's tests, which does not run yet.
 func New(o sandbox.Options) *SharedSandbox {
 	o.Progress = os.Stderr
 	c := &SharedSandbox{}
@@ -79,7 +77,7 @@ func (c *SharedSandbox) Run(m *testing.M) int {
 	return code
 }
 
-// NeedControlPlane skips a test of a control plane in "go test -short".
+// NeedControlPlane skips a test in "go test -short" that needs a control plane.
 func NeedControlPlane(t testing.TB) {
 	t.Helper()
 	SkipInShort(t, "needs a control plane")
@@ -110,7 +108,7 @@ func Start(t testing.TB, o sandbox.Options) *sandbox.Sandbox {
 	return s
 }
 
-// Sandbox returns the sandbox, started if it was not.
+// Sandbox returns the sandbox, and starts it if necessary.
 func (c *SharedSandbox) Sandbox(t testing.TB) *sandbox.Sandbox {
 	t.Helper()
 	NeedControlPlane(t)
@@ -127,26 +125,26 @@ func (c *SharedSandbox) Client(t testing.TB) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(c.Sandbox(t).Config)
 }
 
-// Namespace makes a namespace for one test, and has it deleted afterwards.
+// Namespace creates a namespace for one test, and deletes it afterwards.
 func (c *SharedSandbox) Namespace(t testing.TB) string {
 	t.Helper()
 	namespaces := c.Client(t).CoreV1().Namespaces()
-	made, err := namespaces.Create(t.Context(), &corev1.Namespace{
+	namespace, err := namespaces.Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal("make a namespace:", err)
+		t.Fatal("create a namespace:", err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended by now.
-		_ = namespaces.Delete(context.Background(), made.Name, metav1.DeleteOptions{})
+		// The context of the test has ended already.
+		_ = namespaces.Delete(context.Background(), namespace.Name, metav1.DeleteOptions{})
 	})
-	return made.Name
+	return namespace.Name
 }
 
-// Await watches an object, by its key "namespace/name" or "name", until wanted returns true,
-// and returns the object. Wanted is called with nil while it does not exist. At the timeout,
-// the test fails with the last state of the object.
+// Await watches an object, by its key "namespace/name" or "name", until wanted returns true, and returns the object.
+// It calls wanted with nil while the object does not exist. At the timeout, the test fails with the last state of the
+// object.
 func Await[T any](t testing.TB, c *SharedSandbox, resource schema.GroupVersionResource, key string,
 	wanted func(*T) bool) *T {
 	t.Helper()
@@ -164,7 +162,7 @@ func Await[T any](t testing.TB, c *SharedSandbox, resource schema.GroupVersionRe
 		func(object *unstructured.Unstructured) bool { return wanted(typed[T](t, object)) })
 	if err != nil {
 		last, _ := yaml.Marshal(seen)
-		t.Fatalf("%s %s is not as wanted: %v\n%s", resource.Resource, key, err, last)
+		t.Fatalf("wait for %s %s: %v; its last state:\n%s", resource.Resource, key, err, last)
 	}
 	return typed[T](t, seen)
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Tap returns a client configuration whose requests go through a function of the test, which may inspect them, answer
-// them itself, or send them.
+// Tap returns a client configuration that passes its requests to a function of the test, which may inspect them,
+// answer them itself, or send them.
 func Tap(config *rest.Config,
 	tap func(request *http.Request, send http.RoundTripper) (*http.Response, error)) *rest.Config {
 	config = rest.CopyConfig(config)
@@ -29,7 +29,7 @@ func Before(config *rest.Config, before func(*http.Request) error) *rest.Config 
 	})
 }
 
-// ShiftClock returns a client configuration whose responses are dated as if the API server's clock were ahead.
+// ShiftClock returns a client configuration whose responses have dates as if the API server's clock were ahead.
 func ShiftClock(config *rest.Config, ahead time.Duration) *rest.Config {
 	return Tap(config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 		response, err := send.RoundTrip(request)
