@@ -35,16 +35,16 @@ type header struct {
 	Format int `json:"format"`
 }
 
-// A place is the place of a record.
-type place struct{ kind, namespace, name, key string }
+// A recordLocation is the object and the key of a record.
+type recordLocation struct{ kind, namespace, name, key string }
 
-func (p place) String() string {
-	return fmt.Sprintf("%s %s/%s, %s", p.kind, p.namespace, p.name, p.key)
+func (l recordLocation) String() string {
+	return fmt.Sprintf("%s %s/%s, %s", l.kind, l.namespace, l.name, l.key)
 }
 
 // decode reads the record of a release.
 func decode(config *corev1.ConfigMap, release string) (*Record, error) {
-	location := place{"ConfigMap", config.Namespace, config.Name, "key " + key}
+	location := recordLocation{"ConfigMap", config.Namespace, config.Name, "key " + key}
 	text, found := config.Data[key]
 	if !found {
 		return nil, location.broken(": there is none")
@@ -57,18 +57,18 @@ func decode(config *corev1.ConfigMap, release string) (*Record, error) {
 }
 
 // broken returns the error of a record that can't be read.
-func (p place) broken(what string) error {
+func (l recordLocation) broken(what string) error {
 	what = printable.Truncate(printable.Line(what), maxShown)
 	resolution := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease " +
 		"has a copy of"
-	if p.kind != "ConfigMap" {
+	if l.kind != "ConfigMap" {
 		resolution = "remove it; the next apply is then taken for an update of a release that nothing is known of"
 	}
-	return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf("%s%s: %s", p, what, resolution)}
+	return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf("%s%s: %s", l, what, resolution)}
 }
 
 // decodeText reads the text of a record.
-func decodeText(text, release string, location place) (*Record, error) {
+func decodeText(text, release string, location recordLocation) (*Record, error) {
 	var head header
 	if err := json.Unmarshal([]byte(text), &head); err != nil {
 		return nil, location.broken(": " + strings.TrimPrefix(err.Error(), "json: "))

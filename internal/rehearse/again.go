@@ -30,16 +30,16 @@ func (r *rehearsal) again(ctx context.Context, first *appliedStage) {
 	release := *first.release
 	release.Manifests = nil
 	for _, m := range first.release.Manifests {
-		if !first.failed[placeOf(m)] {
+		if !first.failed[keyOf(m)] {
 			release.Manifests = append(release.Manifests, m)
 		}
 	}
 	options := r.options(graph.Reconcile)
 	options.Apply.Full, options.Apply.NoWait = true, true
-	expected := map[place][]string{}
+	expected := map[manifestKey][]string{}
 	if preview := session.Preview(ctx, r.cluster, &release, options); preview.Report != nil {
 		for _, change := range preview.Report.Changes {
-			expected[place{change.Path, change.ID}] = changesOf(change)
+			expected[manifestKey{change.Path, change.ID}] = changesOf(change)
 		}
 	}
 	second := r.stage(ctx, lint.InPayload, &release, options)
@@ -47,16 +47,16 @@ func (r *rehearsal) again(ctx context.Context, first *appliedStage) {
 		return
 	}
 	for _, change := range second.Report.Changes {
-		place := place{change.Path, change.ID}
-		m := second.manifests[place]
+		key := manifestKey{change.Path, change.ID}
+		m := second.manifests[key]
 		if m == nil || change.Err != nil || change.Hook != "" || m.IsTombstone() {
 			continue
 		}
 		switch change.Action {
 		case object.Configured, object.Recreated, object.Created:
 			fields := ""
-			if len(expected[place]) > 0 {
-				fields = ": " + strings.Join(expected[place], ", ")
+			if len(expected[key]) > 0 {
+				fields = ": " + strings.Join(expected[key], ", ")
 			}
 			r.found.addForManifest(m, observed(lint.RehearsalAgain, "a second apply changes it%s", fields))
 		}

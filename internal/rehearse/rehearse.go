@@ -136,13 +136,13 @@ type rehearsal struct {
 	giveUp   context.CancelCauseFunc // ends the rehearsal, which has no result then
 }
 
-// A place is that of a manifest in a release.
-type place struct {
+// A manifestKey identifies a manifest in a release.
+type manifestKey struct {
 	path string // of its file
 	id   kinds.ID
 }
 
-func placeOf(m *payload.Manifest) place { return place{m.Path, m.ID()} }
+func keyOf(m *payload.Manifest) manifestKey { return manifestKey{m.Path, m.ID()} }
 
 // run goes through the stages.
 func (r *rehearsal) run(ctx context.Context) error {

@@ -32,11 +32,11 @@ type appliedStage struct {
 	*session.Outcome
 	in      lint.Origin
 	release *payload.Payload
-	failing []apply.Event    // of steps that have failed, and of objects that did not become ready
-	retried map[place]string // the last failures of steps that were tried again
-	failed  map[place]bool   // manifests that could not be applied
+	failing []apply.Event          // of steps that have failed, and of objects that did not become ready
+	retried map[manifestKey]string // the last failures of steps that were tried again
+	failed  map[manifestKey]bool   // manifests that could not be applied
 
-	manifests map[place]*payload.Manifest
+	manifests map[manifestKey]*payload.Manifest
 }
 
 // observed returns an observation of the stage.
@@ -59,12 +59,12 @@ func (r *rehearsal) stage(ctx context.Context, origin lint.Origin, release *payl
 	a := &appliedStage{
 		in:        origin,
 		release:   release,
-		retried:   map[place]string{},
-		failed:    map[place]bool{},
-		manifests: map[place]*payload.Manifest{},
+		retried:   map[manifestKey]string{},
+		failed:    map[manifestKey]bool{},
+		manifests: map[manifestKey]*payload.Manifest{},
 	}
 	for _, m := range release.Manifests {
-		a.manifests[placeOf(m)] = m
+		a.manifests[keyOf(m)] = m
 	}
 	times := Stage{
 		Name:    strings.TrimSpace(stageNames[options.Apply.Mode] + " " + release.Version),
@@ -75,7 +75,7 @@ func (r *rehearsal) stage(ctx context.Context, origin lint.Origin, release *payl
 	options.Apply.OnEvent = func(e apply.Event) {
 		switch {
 		case e.Type == apply.Retrying && e.Hook == "" && e.Reason != object.ResourceConflict:
-			a.retried[place{e.File, *e.Object}] = e.Failure
+			a.retried[manifestKey{e.File, *e.Object}] = e.Failure
 		case e.Type == apply.Failing:
 			a.failing = append(a.failing, e)
 		case e.Type == apply.Ended && e.Node != "":
@@ -140,18 +140,18 @@ func (r *rehearsal) reportFailures(a *appliedStage) {
 	}
 	for _, change := range a.Report.Changes {
 		if change.Err != nil && change.Hook == "" {
-			a.failed[place{change.Path, change.ID}] = true
+			a.failed[manifestKey{change.Path, change.ID}] = true
 		}
 	}
 	for _, change := range a.Report.Changes {
-		m := a.manifests[place{change.Path, change.ID}]
+		m := a.manifests[manifestKey{change.Path, change.ID}]
 		if change.Err != nil && change.Hook == "" && m != nil {
 			r.reportRefused(a, m, change.Err)
 		}
 	}
 	for _, e := range a.failing {
-		m := a.manifests[place{e.File, *e.Object}]
-		if m != nil && !a.failed[placeOf(m)] {
+		m := a.manifests[manifestKey{e.File, *e.Object}]
+		if m != nil && !a.failed[keyOf(m)] {
 			r.reportUnready(a, m, e)
 		}
 	}
@@ -173,7 +173,7 @@ func (a *appliedStage) container(m *payload.Manifest) *payload.Manifest {
 		isNamespace := other.ID() == kinds.NewID(kinds.Namespace, "", m.ID().Namespace)
 		isDefinition := other.ID().GroupKind() == kinds.CustomResourceDefinition &&
 			kinds.DefinedBy(other.Object()) == m.ID().GroupKind()
-		if (isNamespace || isDefinition) && a.failed[placeOf(other)] {
+		if (isNamespace || isDefinition) && a.failed[keyOf(other)] {
 			return other
 		}
 	}

@@ -67,7 +67,7 @@ func (r *rehearsal) reportGate(a *appliedStage) {
 		observation.Path = found.File
 		if found.Object != nil {
 			observation.Object = found.Object.String()
-			if m := a.manifests[place{found.File, *found.Object}]; m != nil {
+			if m := a.manifests[manifestKey{found.File, *found.Object}]; m != nil {
 				observation.Line = m.Line
 			}
 		}
@@ -79,7 +79,7 @@ func (r *rehearsal) reportGate(a *appliedStage) {
 func (r *rehearsal) reportWarnings(a *appliedStage) {
 	for _, warning := range a.Report.Warnings {
 		for _, id := range warning.Objects {
-			if m := a.manifests[place{id.Path, id.ID}]; m != nil {
+			if m := a.manifests[manifestKey{id.Path, id.ID}]; m != nil {
 				observation := a.observed(lint.RehearsalWarned, "the API server warns: %s",
 					printable.Line(warning.Text))
 				observation.Field = fieldIn(m, warning.Text)
@@ -92,11 +92,11 @@ func (r *rehearsal) reportWarnings(a *appliedStage) {
 // reportChanges reports objects that were applied only after another try, and overwritten fields of other managers.
 func (r *rehearsal) reportChanges(a *appliedStage) {
 	for _, change := range a.Report.Changes {
-		m := a.manifests[place{change.Path, change.ID}]
+		m := a.manifests[manifestKey{change.Path, change.ID}]
 		if m == nil || change.Hook != "" {
 			continue
 		}
-		failure, wasRetried := a.retried[placeOf(m)]
+		failure, wasRetried := a.retried[keyOf(m)]
 		if wasRetried && change.Err == nil && a.Mode == graph.Update && !isDelete(change) {
 			r.found.addForManifest(m,
 				a.observed(lint.RehearsalRetried, "it was refused at first, and applied at a later try: %s", failure))

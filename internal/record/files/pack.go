@@ -36,7 +36,7 @@ type Packed struct {
 // An Unpacked is a kept release.
 type Unpacked struct {
 	Files  fs.FS  // nil if only the image is kept
-	Image  string //   // by digest, if only the image is stored
+	Image  string // by digest, if only the image is stored
 	Values []byte // with which the files were read, as JSON
 }
 

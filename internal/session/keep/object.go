@@ -31,7 +31,7 @@ type objectState struct {
 
 	version       string                   // of the object as it was applied, checked last, or known to be in sync
 	mayDiffer     bool                     // the object may differ from the release
-	seen          *objectmeta.LiveMetadata // metadata that may differ; nil if the object did not exist or was not read
+	observed      *objectmeta.LiveMetadata // metadata that may differ; nil if the object did not exist or was not read
 	exists        bool                     // although it could not be repaired: dependents can be repaired
 	isTerminating bool                     // the object can be created again only after its deletion
 	mayBeFinished bool                     // a Job that was written may have finished
@@ -75,7 +75,7 @@ func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 	o.observations++
 	o.isTerminating = head.Terminating
 	if isUntouched || head.Terminating {
-		o.version, o.mayDiffer, o.seen = head.ResourceVersion, false, nil
+		o.version, o.mayDiffer, o.observed = head.ResourceVersion, false, nil
 	} else {
 		k.suspectDrift(o, &head)
 	}
@@ -119,7 +119,7 @@ func (k *Keeper) suspectDrift(o *objectState, seen *objectmeta.LiveMetadata) {
 	if !o.mayDiffer {
 		o.contention.driftedAt = time.Now()
 	}
-	o.mayDiffer, o.seen = true, seen
+	o.mayDiffer, o.observed = true, seen
 	if !k.failing[o] || seen == nil { // else it is tried again after its pause, however often it is written
 		k.queueRepair(o)
 	}
@@ -142,7 +142,7 @@ func (o *objectState) definition() string { return o.resource.GroupResource().St
 
 // isMissing reports whether an object does not exist, as far as is known. The lock is held.
 func (o *objectState) isMissing() bool {
-	return o != nil && (o.isTerminating || o.mayDiffer && o.seen == nil && !o.exists)
+	return o != nil && (o.isTerminating || o.mayDiffer && o.observed == nil && !o.exists)
 }
 
 // queueRepair queues an object: at once, or after the pause of a contention. The lock is held.

@@ -34,7 +34,7 @@ func (k *Keeper) work() {
 // repair repairs an object, if it still differs from the release.
 func (k *Keeper) repair(o *objectState) {
 	k.mu.Lock()
-	seen, observations, checked := o.seen, o.observations, o.checked
+	seen, observations, checked := o.observed, o.observations, o.checked
 	mayDiffer, mayBeFinished := o.mayDiffer, o.mayBeFinished
 	// If the watch is broken, it does not show when the object is deleted.
 	isTerminating := o.isTerminating && (checked == nil || !o.watch.isBroken(o.id.Namespace))
@@ -124,8 +124,8 @@ func (k *Keeper) repairSucceeded(o *objectState, observations int, repaired obje
 	if version := repaired.Now.ResourceVersion; !resourcewatch.IsOlder(version, o.version) {
 		o.version = version
 	}
-	if isLatest || o.seen != nil && !resourcewatch.IsOlder(o.version, o.seen.ResourceVersion) {
-		o.mayDiffer, o.seen = false, nil
+	if isLatest || o.observed != nil && !resourcewatch.IsOlder(o.version, o.observed.ResourceVersion) {
+		o.mayDiffer, o.observed = false, nil
 	}
 	pause := o.contention.observe(time.Now(), hasChanged)
 	k.markInSync(o)

@@ -42,7 +42,7 @@ type Options struct {
 // An Event is a change of a test that runs.
 type Event struct {
 	Result Result   // its State is Running until it has ended
-	Waits  []string //   // why the test has not ended yet
+	Waits  []string // why the test has not ended yet
 }
 
 // A State is the state of a test.

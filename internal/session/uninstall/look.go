@@ -78,10 +78,10 @@ func (e *UnknownReleaseError) Error() string {
 
 // A looker reads the record and the objects of a release.
 type looker struct {
-	cluster *cluster.Cluster
-	options Options
-	store   *record.Store
-	seen    *Plan // by the user; nil for the first look
+	cluster   *cluster.Cluster
+	options   Options
+	store     *record.Store
+	confirmed *Plan // by the user; nil for the first look
 }
 
 // Look returns the plan of an uninstall. It changes nothing. It returns an error if a process applies the release or
@@ -150,8 +150,8 @@ func (l *looker) look(ctx context.Context) (*Plan, error) {
 	if newest := known.Newest(); newest != nil {
 		p.Version = newest.Version
 	}
-	if l.seen != nil {
-		p.Kept = l.seen.Kept
+	if l.confirmed != nil {
+		p.Kept = l.confirmed.Kept
 	}
 	kindsToList, err := l.kinds(ctx, p, isFound)
 	if err != nil {
@@ -169,7 +169,7 @@ func (l *looker) look(ctx context.Context) (*Plan, error) {
 		return nil, &PatternError{Release: l.options.Release, Patterns: missed}
 	}
 	selected := p.chooser(l.options.Choice).choose(labelled)
-	if l.seen == nil { // else deleteStage looks into each
+	if l.confirmed == nil { // else deleteStage looks into each
 		if err := l.keepHolders(ctx, &selected); err != nil {
 			return nil, err
 		}

@@ -46,8 +46,8 @@ func (l *looker) checkRights(ctx context.Context, p *Plan) error {
 			user, p.Release, strings.Join(texts, "; "))}
 }
 
-// A place is a resource in a namespace.
-type place struct {
+// A resourceScope is a resource in a namespace.
+type resourceScope struct {
 	resource  schema.GroupResource
 	namespace string
 }
@@ -55,14 +55,14 @@ type place struct {
 // rights returns the rights that the uninstall needs: on the objects, on the record, and on the Lease.
 func (l *looker) rights(p *Plan) []precondition.NamedRight {
 	var all []precondition.NamedRight
-	indexes := map[place]int{}
+	indexes := map[resourceScope]int{}
 	for _, head := range p.Objects() {
 		right := precondition.Right{
 			Verb:      "delete",
 			Resource:  head.Resource.GroupResource(),
 			Namespace: head.ID.Namespace,
 		}
-		key := place{right.Resource, right.Namespace}
+		key := resourceScope{right.Resource, right.Namespace}
 		if i, isKnown := indexes[key]; isKnown {
 			all[i].Names = append(all[i].Names, head.ID.Name)
 			continue

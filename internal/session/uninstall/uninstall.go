@@ -34,7 +34,7 @@ const (
 	ReasonKept     = "ReleaseKeptInPlace" // a process would recreate deleted objects
 	ReasonUnlisted = "ReleaseNotListed"   // the objects of the release can't be listed
 	ReasonDenied   = "UninstallDenied"    // rights are missing
-	//  // another version was applied since the user has seen the plan
+	// another version was applied since the user has confirmed the plan
 	ReasonChanged = "ReleaseChanged"
 	ReasonRefused = "UninstallDeleteRefused" // the API server refuses a delete permanently
 	ReasonTimeout = "UninstallTimeout"       // objects still existed after the timeout
@@ -117,10 +117,10 @@ func (r *Report) finish(began time.Time, deleted []objectmeta.LiveMetadata, err 
 	return r
 }
 
-// Run uninstalls a release. Seen is the plan that the user has seen: if another version was applied since, Run
+// Run uninstalls a release. Confirmed is the plan that the user has confirmed: if another version was applied since, Run
 // deletes nothing.
-func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *Plan) *Report {
-	began, report := time.Now(), newReport(seen)
+func Run(ctx context.Context, c *cluster.Cluster, o Options, confirmed *Plan) *Report {
+	began, report := time.Now(), newReport(confirmed)
 	l := &looker{cluster: c, options: o}
 	hold, err := l.lock().Acquire(ctx, o.Lock)
 	if err != nil {
@@ -131,14 +131,14 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *Plan) *Report
 		return report.finish(began, nil, hold.Release(err))
 	}
 	r := newRemover(&looker{
-		cluster: fenced,
-		options: o,
-		store:   record.NewStore(fenced.Client, o.Namespace, o.Release),
-		seen:    seen,
+		cluster:   fenced,
+		options:   o,
+		store:     record.NewStore(fenced.Client, o.Namespace, o.Release),
+		confirmed: confirmed,
 	}, report)
 	r.hold, r.notifier = hold, &notify.Notifier{Cluster: c, Namespace: o.Namespace, Release: o.Release}
 	defer r.notifyEnd(ctx)
-	if err = r.run(hold.Context(), seen); err != nil {
+	if err = r.run(hold.Context(), confirmed); err != nil {
 		return report.finish(began, r.deleted, hold.Release(err))
 	}
 	if last := r.plan.last; len(last) > 0 { // a terminating Namespace can't have a lock
@@ -191,12 +191,12 @@ func DryRun(ctx context.Context, c *cluster.Cluster, p *Plan) *Report {
 const forever = 10 * 365 * 24 * time.Hour
 
 // run deletes the objects and the record, under the lock.
-func (r *remover) run(ctx context.Context, seen *Plan) error {
+func (r *remover) run(ctx context.Context, confirmed *Plan) error {
 	p, err := r.look(ctx)
 	if err != nil {
 		return err
 	}
-	if before, now := seen.record.Newest(), p.record.Newest(); before != nil && now != nil &&
+	if before, now := confirmed.record.Newest(), p.record.Newest(); before != nil && now != nil &&
 		(before.Hash != now.Hash || !before.Started.Equal(&now.Started)) {
 		return &reason.Error{
 			Reason:  ReasonChanged,
