@@ -13,7 +13,7 @@ import (
 
 // The history has the users who have skipped a hook or run it again, also of an update that was begun again; the last
 // ones of many.
-func TestWhoHasSkippedHooks(t *testing.T) {
+func TestUsersWhoSkippedHooks(t *testing.T) {
 	web := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	r := &record.Record{Release: "shop"}
 	begin := func(hooks ...record.HookOverride) {

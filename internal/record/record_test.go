@@ -19,7 +19,7 @@ func at(minute int) metav1.Time {
 	return metav1.NewTime(time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC))
 }
 
-func TestUpdateThatWasBegunGoesOn(t *testing.T) {
+func TestUpdateContinues(t *testing.T) {
 	r := &record.Record{Release: "web"}
 	if r.Newest() != nil || r.Applied() != nil {
 		t.Errorf("before all, newest is %v, applied %v", r.Newest(), r.Applied())
@@ -92,7 +92,7 @@ func versions(r *record.Record) []string {
 	return all
 }
 
-func TestHistoryKeepsTheFirstAndTheOneThatWorks(t *testing.T) {
+func TestHistoryKeepsTheFirstAndTheAppliedEntry(t *testing.T) {
 	tests := map[string]struct {
 		completed int // the version that was completed
 		want      []string
@@ -123,7 +123,7 @@ func TestHistoryKeepsTheFirstAndTheOneThatWorks(t *testing.T) {
 	}
 }
 
-func TestDeleteIsAskedForUntilTheObjectIsGone(t *testing.T) {
+func TestDeleteIsPendingUntilTheObjectIsDeleted(t *testing.T) {
 	r := &record.Record{Release: "web"}
 	job := kinds.ID{Group: "batch", Kind: "Job", Namespace: "shop", Name: "old"}
 	impostor := kinds.ID{Group: "batch.example", Kind: "Job", Namespace: "shop", Name: "old"}
@@ -174,7 +174,7 @@ func TestJobsAndKindsAreRememberedOnce(t *testing.T) {
 	}
 }
 
-func TestObjectsAreFitToBeShown(t *testing.T) {
+func TestObjectsArePrintable(t *testing.T) {
 	tests := map[kinds.ID]string{
 		{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}: "Deployment shop/web",
 		{Kind: "Namespace", Name: "shop"}:                                   "Namespace shop",

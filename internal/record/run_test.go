@@ -22,7 +22,7 @@ func running(unchanged metav1.Time, since time.Time, wait string) *record.Run {
 	}}
 }
 
-func TestWhatStandsAsBeforeIsTheSame(t *testing.T) {
+func TestUnchangedRunsAreTheSame(t *testing.T) {
 	before := running(at(1), at(0).Time, "1 of 3")
 	tests := map[string]struct {
 		now  *record.Run
@@ -46,7 +46,7 @@ func TestWhatStandsAsBeforeIsTheSame(t *testing.T) {
 }
 
 // What waits at one moment may be a hook of an object, and at the next the object: each has a time of its own.
-func TestHooksStandForThemselves(t *testing.T) {
+func TestTimesOfHooksAreTheirOwn(t *testing.T) {
 	withHook := func(unchanged metav1.Time, hookSince, since time.Time) *record.Run {
 		run := running(unchanged, since, "1 of 3")
 		moment, hook := metav1.NewTime(hookSince), run.Nodes[0].Steps[0]
@@ -60,7 +60,7 @@ func TestHooksStandForThemselves(t *testing.T) {
 	}
 }
 
-func TestRunIsGivenUpWhereThereIsNoRoom(t *testing.T) {
+func TestRunIsDroppedIfItDoesNotFit(t *testing.T) {
 	s := record.NewStore(cluster.Client(t), cluster.Namespace(t), "web")
 	r := full()
 	r.Run = running(at(1), at(0).Time, "1 of 3")

@@ -105,7 +105,7 @@ func edit(t *testing.T, namespace string, change func(*corev1.ConfigMap)) {
 	}
 }
 
-func TestWhatIsSavedIsLoaded(t *testing.T) {
+func TestSavedRecordIsLoaded(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	s := record.NewStore(cluster.Client(t), namespace, "web")
 	empty, found, err := s.Load(t.Context())
@@ -130,7 +130,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnchangedIsNotWritten(t *testing.T) {
+func TestUnchangedRecordIsNotWritten(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	save(t, record.NewStore(cluster.Client(t), namespace, "web"), full())
 	s := record.NewStore(cluster.Client(t), namespace, "web")
@@ -188,7 +188,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 }
 
 // The server has executed the request, and its response is lost.
-func TestOwnWriteIsNoConflict(t *testing.T) {
+func TestOwnWriteIsNotAConflict(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	isLossy, isDown := false, false
 	client := sandboxtest.Tap(cluster.Sandbox(t).Config,
@@ -240,7 +240,7 @@ func TestOwnWriteIsNoConflict(t *testing.T) {
 	}
 }
 
-func TestWhatOthersPutThereStays(t *testing.T) {
+func TestFieldsOfOthersAreKept(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	s := record.NewStore(cluster.Client(t), namespace, "web")
 	save(t, s, full())
@@ -347,7 +347,7 @@ func TestAllReleasesAreListed(t *testing.T) {
 	}
 }
 
-func TestOldEntriesLoseTombstonesWhenThereIsNoRoom(t *testing.T) {
+func TestTombstonesOfOldEntriesAreDroppedIfTheyDoNotFit(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	s := record.NewStore(cluster.Client(t), namespace, "web")
 	r := &record.Record{Release: "web"}
@@ -371,7 +371,7 @@ func TestOldEntriesLoseTombstonesWhenThereIsNoRoom(t *testing.T) {
 	}
 }
 
-func TestDurationsGoFirstWhenThereIsNoRoom(t *testing.T) {
+func TestDurationsAreDroppedFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		theirs int // bytes that another client has in the ConfigMap
 		keeps  bool
@@ -514,7 +514,7 @@ func TestDeletedRecordIsRestoredFromItsCopy(t *testing.T) {
 	}
 }
 
-func TestRecordThatIsDeletedMeanwhileIsWrittenAnew(t *testing.T) {
+func TestDeletedRecordIsWrittenAgain(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	s := record.NewStore(cluster.Client(t), namespace, "web")
 	save(t, s, full())

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// TestADeleteThatCannotBeRead is a finding: nothing shows that it ends.
-func TestADeleteThatCannotBeRead(t *testing.T) {
+// TestUnreadableDeletesAreReported is a finding: nothing shows that it ends.
+func TestUnreadableDeletesAreReported(t *testing.T) {
 	t.Parallel()
 	const name = "0000_10_shop_01_config.yaml"
 	old := fstest.MapFS{name: {Data: []byte(

@@ -165,7 +165,7 @@ func TestCountWithAClusterWideOwner(t *testing.T) {
 }
 
 // What terminates is still there, and keeps nothing.
-func TestATerminatingObjectGoesAndKeepsNothing(t *testing.T) {
+func TestTerminatingObjectsCountAndKeepNothing(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	owner := own(t, c, "ConfigMap", namespace, "owner")
@@ -199,7 +199,7 @@ func TestATerminatingObjectGoesAndKeepsNothing(t *testing.T) {
 	sandboxtest.EventuallySucceeds(t, isGone(c, shared.ID))
 }
 
-func TestEachTollIsItsOwn(t *testing.T) {
+func TestDependentsAreCountedForEachObject(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	owner := own(t, c, "ConfigMap", namespace, "owner")

@@ -91,7 +91,7 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 	}
 }
 
-func TestNothingThatGoesTakesNoRequest(t *testing.T) {
+func TestNoObjectsNeedNoRequest(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {

@@ -33,7 +33,7 @@ func remaining(t *testing.T, c *cluster.Cluster, container objectmeta.LiveMetada
 	return strings.ReplaceAll(strings.Join(texts, ", "), container.ID.Name, "NS")
 }
 
-func TestWhatRemainsInANamespace(t *testing.T) {
+func TestRemainingInANamespace(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	home := headOf(t, c, kinds.ID{Kind: "Namespace", Name: namespace})
@@ -67,7 +67,7 @@ func TestWhatRemainsInANamespace(t *testing.T) {
 	}
 }
 
-func TestWhatRemainsOfADefinition(t *testing.T) {
+func TestRemainingOfADefinition(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	sandboxtest.Apply(t, c, strings.ReplaceAll(`

@@ -48,7 +48,7 @@ func names(heads []objectmeta.LiveMetadata) []string {
 	return all
 }
 
-func TestWhoseAnObjectIs(t *testing.T) {
+func TestReleasesOfObjects(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	owner := sandboxtest.Apply(t, c,
@@ -92,7 +92,7 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotMatterIsForgotten(t *testing.T) {
+func TestUnneededObjectsAreDropped(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
 	for _, of := range []string{"ours", "theirs", "others"} {
@@ -207,7 +207,7 @@ spec: {group: %[1]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 1
 	}
 }
 
-func TestAClusterThatIsDownHasNoInventory(t *testing.T) {
+func TestUnreachableClusterIsAnError(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {

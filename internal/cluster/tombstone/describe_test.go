@@ -35,7 +35,7 @@ func TestDescribeReturnsOneLine(t *testing.T) {
 	}
 }
 
-func TestWhatIsPending(t *testing.T) {
+func TestIsPending(t *testing.T) {
 	for name, test := range map[string]struct {
 		o      tombstone.Observation
 		wanted bool

@@ -26,7 +26,7 @@ var testbed = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
-func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
+func TestStatesOfAnObject(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	object := config(namespace, "held")
 	if got := tombstone.Observe(t.Context(), c, object, ""); got.State != tombstone.Absent {
@@ -106,7 +106,7 @@ func TestRecreatedObjectHasItsCreator(t *testing.T) {
 	}
 }
 
-func TestTheOldestOfManyManagersHasMadeIt(t *testing.T) {
+func TestCreatorIsTheOldestManager(t *testing.T) {
 	c := sandboxtest.Connect(t, answering(t, http.StatusOK, `{
 		"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
 		"metadata": {"name": "phoenix", "namespace": "default", "uid": "second", "creationTimestamp": "2026-11-20T10:00:00Z", "managedFields": [
@@ -186,7 +186,7 @@ func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
 	})
 }
 
-func TestAnObjectIsGoneWithItsKind(t *testing.T) {
+func TestObjectOfAnUnservedKindIsAbsent(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	object := widget("fading.example.com", namespace, "w")
 	definition := define(t, c, object.Group, "v1")
@@ -200,7 +200,7 @@ func TestAnObjectIsGoneWithItsKind(t *testing.T) {
 	})
 }
 
-func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
+func TestUnreadableObjectIsUnknown(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	admin := testbed.Connect(t)
 	bring(t, admin, config(namespace, "there"))

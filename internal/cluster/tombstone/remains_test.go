@@ -97,7 +97,7 @@ spec: {containers: [{name: a, image: a}]}`), metav1.CreateOptions{FieldManager: 
 	}
 }
 
-func TestANamespaceGroupsWhatIsLeftInIt(t *testing.T) {
+func TestRemainingObjectsAreGrouped(t *testing.T) {
 	t.Parallel()
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -112,8 +112,8 @@ func TestANamespaceGroupsWhatIsLeftInIt(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatMayNotBeLookedInto expects the numbers in the conditions of the Namespace.
-func TestANamespaceThatMayNotBeLookedInto(t *testing.T) {
+// TestNamespaceWithoutRightsHasCounts expects the numbers in the conditions of the Namespace.
+func TestNamespaceWithoutRightsHasCounts(t *testing.T) {
 	t.Parallel()
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	bring(t, c, config(namespace, "held"), "example.com/hold")

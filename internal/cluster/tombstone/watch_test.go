@@ -37,7 +37,7 @@ func follow(t *testing.T, c *cluster.Cluster, changes <-chan struct{}, objects [
 	}
 }
 
-func TestChangesAreSeenUntilAllAreGone(t *testing.T) {
+func TestChangesUntilAllObjectsAreDeleted(t *testing.T) {
 	t.Parallel()
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	definition := define(t, c, "followed.example.com", "v1")
@@ -66,7 +66,7 @@ func TestChangesAreSeenUntilAllAreGone(t *testing.T) {
 	}
 }
 
-func TestChangesEndWhereNothingCanChange(t *testing.T) {
+func TestChangesEndForUnservedKinds(t *testing.T) {
 	c, looks := testbed.Connect(t), 0
 	for range tombstone.Watch(t.Context(), c, []kinds.ID{{Group: "never.example.com", Kind: "Thing", Name: "any"}}) {
 		looks++
@@ -94,7 +94,7 @@ func TestChangesEndWithTheKind(t *testing.T) {
 	}
 }
 
-func TestAServerThatDiesAndComesBack(t *testing.T) {
+func TestChangesAfterARestartOfTheServer(t *testing.T) {
 	own := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
 	c := sandboxtest.Connect(t, own.Config)
 	objects := []kinds.ID{config("default", "held")}

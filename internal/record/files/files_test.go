@@ -89,7 +89,7 @@ func noise(size int) fstest.MapFS {
 	return fstest.MapFS{"a.yaml": {Data: text}}
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestWrittenCopyIsRead(t *testing.T) {
 	t.Parallel()
 	s, packed := newStore(t), pack(t, shop())
 	write(t, s, packed)
@@ -241,8 +241,8 @@ func TestPiecesThatAreLostOrDamaged(t *testing.T) {
 	}
 }
 
-// TestAWriteThatIsInterrupted is completed by the next one.
-func TestAWriteThatIsInterrupted(t *testing.T) {
+// TestInterruptedWriteContinues is completed by the next one.
+func TestInterruptedWriteContinues(t *testing.T) {
 	t.Parallel()
 	s, packed := newStore(t), pack(t, noise(2500<<10))
 	var writes atomic.Int32

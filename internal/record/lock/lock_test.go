@@ -275,7 +275,7 @@ func TestContainerTakesTheLockOfItsLastProcess(t *testing.T) {
 }
 
 // The clock of the holder is hours ahead, and for all that it is taken for dead.
-func TestLockOfTheDeadIsTakenOver(t *testing.T) {
+func TestLockOfADeadProcessIsTakenOver(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	ahead := metav1.NewMicroTime(time.Now().Add(5 * time.Hour))
 	_, err := cluster.Client(t).CoordinationV1().Leases(namespace).Create(t.Context(), &coordinationv1.Lease{
@@ -339,7 +339,7 @@ func TestLockOutlivesAShortOutage(t *testing.T) {
 }
 
 // The server refuses all writes, for example by its configuration.
-func TestLostLockIsNotFreedBeforeWhatRanHasEnded(t *testing.T) {
+func TestLostLockIsFreedAfterTheWorkHasEnded(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	var isShut atomic.Bool
 	var freed atomic.Int32
@@ -492,7 +492,7 @@ func TestWaitingCanBeEnded(t *testing.T) {
 	}
 }
 
-func TestLockMakesItsNamespace(t *testing.T) {
+func TestLockCreatesItsNamespace(t *testing.T) {
 	namespace := cluster.Namespace(t) + "-absent"
 	done := false
 	err := under(t.Context(), of(cluster.Client(t), namespace), lock.Options{}, func(context.Context) error {
@@ -581,7 +581,7 @@ func awaitRight(t *testing.T, client kubernetes.Interface, right authorizationv1
 }
 
 // Nothing is refused since the namespace is missing, which the server takes its time for.
-func TestMissingNamespaceIsMadeFirst(t *testing.T) {
+func TestMissingNamespaceIsCreatedFirst(t *testing.T) {
 	namespace := cluster.Namespace(t) + "-unmade"
 	var asked []string
 	var mu sync.Mutex

@@ -13,7 +13,7 @@ import (
 
 // Changes of an object are not repaired before the apply is done with the object. They are repaired as soon as the
 // apply passes it to Take.
-func TestAnObjectIsKeptFromTheHandOverOn(t *testing.T) {
+func TestObjectIsKeptAfterItsHandOver(t *testing.T) {
 	t.Parallel()
 	s := &site{t: t, name: test.Namespace(t), keeping: &wire{}, admin: connect(t, test.Sandbox(t).Config, nil)}
 	s.release = load(t, s.name, `

@@ -105,7 +105,7 @@ func TestTheAPIServerIsRestarted(t *testing.T) {
 }
 
 // A deleted definition is created again, and then its objects, which were deleted with it.
-func TestADefinitionVanishesAndReturns(t *testing.T) {
+func TestDeletedDefinitionIsRecreated(t *testing.T) {
 	t.Parallel()
 	files := hats
 	for i := range 5 {

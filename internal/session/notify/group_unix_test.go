@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/notify"
 )
 
-// TestACommandThatDoesNotEnd is killed, and so are the programs that it has started.
-func TestACommandThatDoesNotEnd(t *testing.T) {
+// TestHangingCommandIsKilled is killed, and so are the programs that it has started.
+func TestHangingCommandIsKilled(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	s := newSender(t, "sleep 600 & echo $! > "+file+".new; mv "+file+".new "+file+"; wait")

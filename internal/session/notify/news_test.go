@@ -16,8 +16,8 @@ func update(outcome EventType, version string) Event {
 	return Event{Outcome: outcome, Action: "update", Version: version}
 }
 
-// TestWhatIsNews expects that repeated events are reported once.
-func TestWhatIsNews(t *testing.T) {
+// TestRepeatedEventsAreReportedOnce expects that repeated events are reported once.
+func TestRepeatedEventsAreReportedOnce(t *testing.T) {
 	failed := func(version, message string, id kinds.ID) Event {
 		e := update(Failed, version)
 		e.Message, e.Failures = message, []record.ObjectFailure{{ID: id, Message: message}}

@@ -165,8 +165,8 @@ func TestAnEventIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestAReceiverThatHangs expects that a receiver that hangs delays only its own notifications.
-func TestAReceiverThatHangs(t *testing.T) {
+// TestHangingReceiverDelaysNoOther expects that a receiver that hangs delays only its own notifications.
+func TestHangingReceiverDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -188,8 +188,8 @@ func TestAReceiverThatHangs(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotThere: errors have no secret of the receiver.
-func TestWhatIsNotThere(t *testing.T) {
+// TestUnreachableReceiversAreReported: errors have no secret of the receiver.
+func TestUnreachableReceiversAreReported(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(nil)
 	closed.Close()

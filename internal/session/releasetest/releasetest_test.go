@@ -112,7 +112,7 @@ const configMap = "-- 0000_10_shop_a.yaml --\n{apiVersion: v1, kind: ConfigMap, 
 const fails = `{name: SANDBOX_EXIT_CODE, value: "7"}`
 
 // Helm's annotation hook-delete-policy decides whether a test is deleted.
-func TestWhatIsKeptOfATest(t *testing.T) {
+func TestHelmDeletePolicies(t *testing.T) {
 	s := newShop(t)
 	release := s.load(job("passes", "", "") + job("fails", "", fails) +
 		job("passes-kept", "helm.sh/hook-delete-policy: before-hook-creation", "") +
@@ -168,7 +168,7 @@ func TestAnAppliedJobBecomesATest(t *testing.T) {
 	}
 }
 
-func TestATestThatIsDeletedWhileItRuns(t *testing.T) {
+func TestDeletedTestFails(t *testing.T) {
 	s := newShop(t)
 	release := s.load(job("smoke", "", `{name: SANDBOX_POD, value: image-pull}`))
 	var waits []string
@@ -192,9 +192,9 @@ func TestATestThatIsDeletedWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestPodOfWhichAContainerRunsOn has a pod end with the containers of its manifest: a webhook may have added one that
+// TestPodWithAnInjectedContainer has a pod end with the containers of its manifest: a webhook may have added one that
 // never ends.
-func TestPodOfWhichAContainerRunsOn(t *testing.T) {
+func TestPodWithAnInjectedContainer(t *testing.T) {
 	s := newShop(t)
 	release := s.load(`-- 0000_50_shop_smoke.yaml --
 apiVersion: v1
@@ -231,7 +231,7 @@ spec:
 	}
 }
 
-func TestATestThatTheClusterRefuses(t *testing.T) {
+func TestRefusedTestFails(t *testing.T) {
 	s := newShop(t)
 	release := s.load(strings.ReplaceAll(job("smoke", "", ""), "namespace: NS", "namespace: NS-missing"))
 	if result := s.run(release, releasetest.Options{}).Tests[0]; result.State != releasetest.Failed ||

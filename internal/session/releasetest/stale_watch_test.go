@@ -11,9 +11,9 @@ import (
 	"github.com/runlevel/runlevel/internal/session/releasetest"
 )
 
-// TestAWatchThatIsOlderThanTheTest shows no object, and a read shows one. The test is watched again after a pause, not
+// TestOutdatedWatchIsRepeatedAfterAPause shows no object, and a read shows one. The test is watched again after a pause, not
 // as often as the server answers.
-func TestAWatchThatIsOlderThanTheTest(t *testing.T) {
+func TestOutdatedWatchIsRepeatedAfterAPause(t *testing.T) {
 	s := newShop(t)
 	const timeout = 3 * time.Second
 	var watches atomic.Int64

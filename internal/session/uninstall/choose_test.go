@@ -51,7 +51,7 @@ func head(text string, change ...func(*metav1.ObjectMeta)) objectmeta.LiveMetada
 	return objectmeta.Of(resource, object)
 }
 
-func TestStages(t *testing.T) {
+func TestStagesOfDeletion(t *testing.T) {
 	t.Parallel()
 	var objects []objectmeta.LiveMetadata
 	for _, text := range []string{
@@ -84,7 +84,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-func TestWhatIsChosen(t *testing.T) {
+func TestSelectionOfObjects(t *testing.T) {
 	t.Parallel()
 	foreign := func(o *metav1.ObjectMeta) { o.ManagedFields[0].Manager = "flux" }
 	controlled := func(o *metav1.ObjectMeta) {
@@ -168,7 +168,7 @@ func patterns(text string) []NamePattern {
 	return []NamePattern{parsed}
 }
 
-func TestPatterns(t *testing.T) {
+func TestParsePattern(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "a", "configmap/", "/a", "configmap/a/b/c"} {
 		if _, err := ParsePattern(text); err == nil {

@@ -24,7 +24,7 @@ func (s shop) isLost() bool {
 	return slices.ContainsFunc(lost, func(l session.LostRelease) bool { return l.Name == s.name })
 }
 
-func TestWhatIsKeptIsNotLost(t *testing.T) {
+func TestKeptObjectsAreNotALostRelease(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)

@@ -87,7 +87,7 @@ var (
 // unready applies without waiting: some objects do not become ready here.
 func unready(o *session.Options) { o.Apply.NoWait = true }
 
-func TestWhatNeedsOthersGoesFirst(t *testing.T) {
+func TestUsersAreDeletedBeforeTheirDependencies(t *testing.T) {
 	t.Parallel()
 	var log deleteLog
 	s := newShop(t)
@@ -114,7 +114,7 @@ func TestWhatNeedsOthersGoesFirst(t *testing.T) {
 	}
 }
 
-func TestWhatOthersNeedIsKept(t *testing.T) {
+func TestSharedObjectsAreKept(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(whole+`
@@ -178,7 +178,7 @@ func TestANamespaceWithForeignObjectsIsKept(t *testing.T) {
 }
 
 // If a finalizer is not removed, the report names it. The record has the progress, and the next uninstall continues.
-func TestAHeldObject(t *testing.T) {
+func TestHeldObjectIsReported(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
@@ -210,7 +210,7 @@ func TestAHeldObject(t *testing.T) {
 
 // An object that is written after it was read is read again: the release may not own it any more, or a user may want to
 // keep it.
-func TestAnObjectThatIsWrittenMeanwhile(t *testing.T) {
+func TestObjectWrittenDuringUninstall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
@@ -231,7 +231,7 @@ func TestAnObjectThatIsWrittenMeanwhile(t *testing.T) {
 }
 
 // A delete that an update has requested is awaited, although the release has never applied the object.
-func TestAPendingDelete(t *testing.T) {
+func TestPendingDeleteOfAnEarlierApply(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
@@ -324,7 +324,7 @@ func TestPodsHaveTheirConfigurationToTheEnd(t *testing.T) {
 }
 
 // The API server refuses a delete for good: the uninstall ends, and what comes later stays.
-func TestARefusedDelete(t *testing.T) {
+func TestRefusedDeleteEndsUninstall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
@@ -446,7 +446,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 }
 
 // A process that keeps the release in place would recreate deleted objects.
-func TestAKeptReleaseIsRefused(t *testing.T) {
+func TestReleaseKeptInPlaceIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
@@ -469,7 +469,7 @@ func TestAKeptReleaseIsRefused(t *testing.T) {
 }
 
 // If a pattern does not match an object, the uninstall could delete the object that the user wants to keep.
-func TestNamesThatMeanNothing(t *testing.T) {
+func TestUnmatchedPatternsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
@@ -481,7 +481,7 @@ func TestNamesThatMeanNothing(t *testing.T) {
 }
 
 // The record is lost, with its copy: the objects are found by their label.
-func TestALostRecord(t *testing.T) {
+func TestUninstallWithALostRecord(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base)
@@ -499,7 +499,7 @@ func TestALostRecord(t *testing.T) {
 }
 
 // The Namespace of the record is the release's: it ends after the record.
-func TestTheNamespaceOfTheRecord(t *testing.T) {
+func TestNamespaceOfTheRecordIsDeletedLast(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.must(base, func(o *session.Options) { o.Namespace = s.name })
