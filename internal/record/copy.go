@@ -102,7 +102,8 @@ func decodeCopy(lease *coordinationv1.Lease, release string) (*Record, error) {
 	if !found {
 		return nil, nil
 	}
-	return decodeText(text, release, recordLocation{"Lease", lease.Namespace, lease.Name, "annotation " + copyAnnotation})
+	return decodeText(text, release,
+		recordLocation{"Lease", lease.Namespace, lease.Name, "annotation " + copyAnnotation})
 }
 
 // copies returns the copies of records whose ConfigMaps do not exist.

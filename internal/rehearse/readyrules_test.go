@@ -38,7 +38,7 @@ func TestReadyRules(t *testing.T) {
 		"Database.shop.example":    `"Database.shop.example" has no status: write KIND.GROUP=CONDITION, or KIND.GROUP={phase: Ready}`,
 		"Database=Ready":           `"Database" is not a kind of custom resources: write KIND.GROUP, as in Certificate.cert-manager.io`,
 		"Database.shop.example=3":  `Database.shop.example: "3" is neither the name of a condition nor a status such as {phase: Ready}`,
-		"Database.shop.example={a": `Database.shop.example: the status is no YAML: error converting YAML to JSON: yaml: line 1: did not find expected ',' or '}'`,
+		"Database.shop.example={a": `Database.shop.example: the status is not valid YAML: error converting YAML to JSON: yaml: line 1: did not find expected ',' or '}'`,
 	} {
 		if err := rules.Add(rule); err == nil || err.Error() != cause {
 			t.Errorf("%s: %v", rule, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/releasetest"
 )
 
-// TestOutdatedWatchIsRepeatedAfterAPause shows no object, and a read shows one. The test is watched again after a pause, not
-// as often as the server answers.
+// TestOutdatedWatchIsRepeatedAfterAPause shows no object, and a read shows one. The test is watched again after a
+// pause, not as often as the server answers.
 func TestOutdatedWatchIsRepeatedAfterAPause(t *testing.T) {
 	s := newShop(t)
 	const timeout = 3 * time.Second

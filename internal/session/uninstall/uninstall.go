@@ -117,8 +117,8 @@ func (r *Report) finish(began time.Time, deleted []objectmeta.LiveMetadata, err 
 	return r
 }
 
-// Run uninstalls a release. Confirmed is the plan that the user has confirmed: if another version was applied since, Run
-// deletes nothing.
+// Run uninstalls a release. Confirmed is the plan that the user has confirmed: if another version was applied since,
+// Run deletes nothing.
 func Run(ctx context.Context, c *cluster.Cluster, o Options, confirmed *Plan) *Report {
 	began, report := time.Now(), newReport(confirmed)
 	l := &looker{cluster: c, options: o}
