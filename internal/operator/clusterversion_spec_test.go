@@ -196,7 +196,7 @@ func TestAnAdministratorAcknowledges(t *testing.T) {
 	s.until("minor updates are held back", func(v *configv1.ClusterVersion) bool {
 		c := find(v, configv1.OperatorUpgradeable)
 		return c.Reason == "AdminAck" &&
-			strings.Contains(c.Message, `prices v1 goes (lifted by an administrator who sets ack-1.0-prices: "true"`)
+			strings.Contains(c.Message, `prices v1 goes (resolve by: setting ack-1.0-prices: "true"`)
 	})
 	s.update(s.push("1.0.1", shop+gate))
 	s.until("a patch goes on", isAt("1.0.1"))

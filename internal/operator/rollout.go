@@ -210,7 +210,7 @@ func (r *rollout) judge(ctx context.Context) error {
 	if r.target.unread != nil && !outcome.IsSame {
 		r.acceptance.Findings = append(r.acceptance.Findings, precondition.CheckFinding{
 			Check: reasonUnread, Severity: precondition.Blocks, Message: r.target.unreadMessage(),
-			Since: &r.target.unread.Started.Time, Resolution: "a request of an image with the same files",
+			Since: &r.target.unread.Started.Time, Resolution: "requesting an image with the same files",
 		})
 	}
 	for i := range r.acceptance.Findings {
@@ -281,7 +281,7 @@ func riskFindings(
 	if begun != from && begun != found.Version && !isUpdating { // a new leader has not observed the update yet
 		findings = append(findings, precondition.CheckFinding{
 			Check: clusterversion.RiskUpdating, Severity: precondition.Blocks,
-			Message: "The update to " + begun + " is not complete.", Resolution: "its end",
+			Message: "The update to " + begun + " is not complete.", Resolution: "waiting for its end",
 		})
 	}
 	return findings
@@ -299,7 +299,7 @@ func overrideFindings(
 	}
 	return []precondition.CheckFinding{{
 		Check: clusterversion.RiskOverrides, Severity: precondition.Warns,
-		Resolution: "an administrator, who removes the overrides",
+		Resolution: "removing the overrides",
 		Message:    "The patch does not update the objects that overrides leave unmanaged. " + risks[at].Message,
 	}}
 }

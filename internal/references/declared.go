@@ -12,7 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// Annotations of a CustomResourceDefinition with what its objects refer to, and what its controller makes of them: one
+// Annotations of a CustomResourceDefinition with the references of its objects, and the objects that its controller
+// creates: one
 // "FIELD: KIND" a line, such as "spec.secretName: Secret". The kind has its group, if it is not one of the core:
 // "WidgetClass.shop.example".
 const (
@@ -26,7 +27,7 @@ type Declaration struct {
 	Kind  schema.GroupKind
 }
 
-// ParseDeclarations returns the declarations of an annotation, and what is wrong with the others.
+// ParseDeclarations returns the declarations of an annotation, and the problems of invalid ones.
 func ParseDeclarations(text string) (declared []Declaration, problems []string) {
 	for entry := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == ',' }) {
 		field, kind, isPair := strings.Cut(entry, ":")
@@ -40,7 +41,7 @@ func ParseDeclarations(text string) (declared []Declaration, problems []string) 
 					strings.TrimSpace(entry)))
 		case slices.ContainsFunc(strings.Split(declaration.Field, "."), func(key string) bool { return !isName(key) }):
 			problems = append(problems,
-				fmt.Sprintf("%q is no field: write its keys with dots between them, such as spec.secretName; lists "+
+				fmt.Sprintf("%q is not a field: write its keys with dots between them, such as spec.secretName; lists "+
 					"need no brackets", declaration.Field))
 		default:
 			declared = append(declared, declaration)
@@ -53,7 +54,7 @@ func ParseDeclarations(text string) (declared []Declaration, problems []string) 
 // built-in kinds are known.
 type Definitions map[schema.GroupKind]definition
 
-// A definition is what is known of a kind of custom resources.
+// A definition has the properties of a kind of custom resources.
 type definition struct {
 	scope         kinds.Scope
 	refers, makes []rule

@@ -50,7 +50,7 @@ func isIssued(annotations map[string]string) bool {
 		slices.ContainsFunc(issuing, func(key string) bool { return annotations[key] != "" })
 }
 
-// makers are the fields of custom resources with the names of the objects that well-known controllers make of them.
+// makers are the fields of custom resources with the names of the objects that well-known controllers create for them.
 var makers = map[schema.GroupKind]rule{
 	{Group: "cert-manager.io", Kind: "Certificate"}:        {path: "spec.secretName", to: kinds.Secret},
 	{Group: "external-secrets.io", Kind: "ExternalSecret"}: {path: "spec.target.name", to: kinds.Secret},

@@ -141,7 +141,7 @@ func textOf(t *testing.T, text string) string {
 	found := references.Definitions(nil).Of(object)
 	for _, reference := range found {
 		if _, exists, _ := unstructured.NestedFieldNoCopy(object.Object, reference.Path[0]); !exists {
-			t.Errorf("there is no field %s", reference.Path)
+			t.Errorf("the object has no field %s", reference.Path)
 		}
 	}
 	return linesOf(found)
@@ -188,7 +188,7 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// definition declares what objects of two kinds refer to, and what is made of them.
+// definition declares the references of objects of two kinds, and the objects that are created for them.
 const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.shop.example, annotations: {
   runlevel.dev/references: "spec.parts.secretName: Secret, spec.classRef.name: WidgetClass.shop.example, spec.issuer: Issuer.example.com, wrong",
   runlevel.dev/makes: "spec.target: Secret"}},
@@ -227,9 +227,9 @@ func TestParseDeclarations(t *testing.T) {
 		"spec.a: Secret, spec.b: ConfigMap,":     "spec.a Secret; spec.b ConfigMap",
 		"spec.a":                                 `"spec.a" has no kind`,
 		"spec.a: ":                               `"spec.a:" has no kind`,
-		"spec.a[0].b: Secret":                    `"spec.a[0].b" is no field`,
-		".spec.a: Secret":                        `".spec.a" is no field`,
-		": Secret":                               `"" is no field`,
+		"spec.a[0].b: Secret":                    `"spec.a[0].b" is not a field`,
+		".spec.a: Secret":                        `".spec.a" is not a field`,
+		": Secret":                               `"" is not a field`,
 		"spec.a: Secret ConfigMap":               `has no kind`,
 		"":                                       "",
 	} {

@@ -28,7 +28,7 @@ func refusalsOf(before, m *payload.Manifest, failure *object.Failure) []fields.F
 		return []fields.FieldRefusal{{Path: path, Message: text}}
 	}
 	var found []fields.FieldRefusal
-	for _, misfit := range payload.Misfits(m) {
+	for _, misfit := range m.Misfits() {
 		found = append(found, fields.FieldRefusal{
 			Path:    misfit.Path,
 			Message: strings.Join(misfit.Path, ".") + ": " + text,

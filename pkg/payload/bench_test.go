@@ -70,7 +70,7 @@ spec:
 
 const (
 	manyFiles = 569        // of the release that the cluster-version operator was measured with
-	manyBytes = 16_000_000 // of all of them
+	manyBytes = 16_000_000 // in total
 )
 
 // BenchmarkLoad also has what the cluster-version operator does with the same files,

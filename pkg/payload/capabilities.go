@@ -76,7 +76,7 @@ func CapabilityBaselines() []string {
 }
 
 // ImplicitlyEnabled returns the capabilities that an update must enable,
-// because an object that is applied now would belong to them: a managed object
+// because an applied object would belong to them: a managed object
 // does not become unmanaged silently. Both payloads must have been read
 // with the cluster's filter, and the same capabilities.
 func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
@@ -85,11 +85,11 @@ func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
 		applied[m.ID()] = true
 	}
 	var found []configv1.ClusterVersionCapability
-	for _, left := range to.Excluded {
-		if left.Filter != ByCapabilities || !applied[left.Manifest.ID()] {
+	for _, exclusion := range to.Excluded {
+		if exclusion.Filter != ByCapabilities || !applied[exclusion.Manifest.ID()] {
 			continue
 		}
-		for _, name := range left.Manifest.namesFor(ByCapabilities) {
+		for _, name := range exclusion.Manifest.namesFor(ByCapabilities) {
 			found = append(found, configv1.ClusterVersionCapability(name))
 		}
 	}

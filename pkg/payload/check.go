@@ -1,8 +1,6 @@
 package payload
 
 import (
-	"github.com/runlevel/runlevel/internal/text/yamltext"
-
 	"cmp"
 	"errors"
 	"fmt"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // A document is a decoded document, before it is known to be a manifest.
@@ -58,7 +57,7 @@ func (d *document) manifest() (*Manifest, []Problem) {
 			value))
 	}
 	for _, repeated := range d.repeated {
-		problem := m.problem(RepeatedKey, "the key %q stands twice in the same mapping: the last one counts",
+		problem := m.problem(RepeatedKey, "the key %q occurs twice in the same mapping: the last one counts",
 			repeated.Key)
 		problem.Line, problem.Column = d.text.fileLine(repeated.Line), repeated.Column
 		problems = append(problems, problem)
@@ -92,7 +91,7 @@ func (d *document) identityProblems(fields map[string]any) []Problem {
 	if kind, _ := fields["kind"].(string); kind == "List" ||
 		(strings.HasSuffix(kind, "List") && fields["items"] != nil) {
 		return append(problems, d.problem(Unidentified, []string{"kind"},
-			`a %s is no manifest, and annotations of its items mean nothing: write them as documents of their own, with "---" between them`, kind))
+			`a %s is not a manifest, and annotations of its items mean nothing: write them as documents of their own, with "---" between them`, kind))
 	}
 	metadata, isMapping := fields["metadata"].(map[string]any)
 	if fields["metadata"] != nil && !isMapping {
@@ -152,7 +151,7 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	strict, isUnknown := runtime.AsStrictDecodingError(err)
 	if !isUnknown {
 		var problems []Problem
-		for _, wrong := range Misfits(m) {
+		for _, wrong := range m.Misfits() {
 			problem := m.problem(WrongType, fields.Refuses+"%s%s", nameOf(wrong.Path), mismatchText(wrong.Err))
 			problem.Line, problem.Column = d.at(wrong.Path)
 			problems = append(problems, problem)
@@ -221,7 +220,7 @@ func describe(value any) string {
 	}
 }
 
-// written returns the text of a scalar as it is in the file; "" if that is not known.
+// written returns the text of a scalar as it is in the file; "" if it is not known.
 func (d *document) written(path ...string) string {
 	d.at(nil)
 	return d.places.Scalar(path...)

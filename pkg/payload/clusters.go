@@ -16,13 +16,13 @@ import (
 // whether that is applied on any cluster. Settings of f apply to
 // all clusters.
 func (f Filter) CommonCluster(a, b *Manifest) (Filter, bool) {
-	return f.findCluster([]*Manifest{a, b}, nil, append(gatesOf(a, wanted), gatesOf(b, wanted)...))
+	return f.findCluster([]*Manifest{a, b}, nil, append(a.gates(wanted), b.gates(wanted)...))
 }
 
 // ClusterWithout returns a filter of a cluster on which a manifest is applied, and none of some others is.
 func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
-	fewest := gatesOf(m, wanted)
-	if namesGates(m) || slices.ContainsFunc(others, namesGates) {
+	fewest := m.gates(wanted)
+	if m.namesGates() || slices.ContainsFunc(others, (*Manifest).namesGates) {
 		fewest = append([]string{}, fewest...) // empty: unlike nil, it disables all
 	}
 	if cluster, found := f.findCluster([]*Manifest{m}, others, fewest); found {
@@ -30,7 +30,7 @@ func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
 	}
 	most := slices.Clone(fewest)
 	for _, other := range others {
-		most = append(most, gatesOf(other, unwanted)...)
+		most = append(most, other.gates(unwanted)...)
 	}
 	return f.findCluster([]*Manifest{m}, others, most)
 }
@@ -147,7 +147,7 @@ func withNext(majors []uint64) []uint64 {
 
 // gatesOf returns the feature gates in a manifest's annotation: those that must be enabled or those
 // that must be disabled.
-func gatesOf(m *Manifest, which func(gate string) bool) []string {
+func (m *Manifest) gates(which func(gate string) bool) []string {
 	var found []string
 	for _, gate := range m.namesFor(ByFeatureGates) {
 		if gate = strings.TrimSpace(gate); gate != "" && which(gate) {
@@ -157,7 +157,7 @@ func gatesOf(m *Manifest, which func(gate string) bool) []string {
 	return found
 }
 
-func namesGates(m *Manifest) bool { return m.annotations()[FeatureGateAnnotation] != "" }
+func (m *Manifest) namesGates() bool { return m.annotations()[FeatureGateAnnotation] != "" }
 
 func unwanted(gate string) bool { return strings.HasPrefix(gate, "-") }
 func wanted(gate string) bool   { return !unwanted(gate) }

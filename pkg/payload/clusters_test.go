@@ -24,7 +24,7 @@ func TestTogether(t *testing.T) {
 		}
 		if where, got := (Filter{}).ClusterWithout(a, []*Manifest{b}); got != wantWithout ||
 			got && (!includes(where, a) || includes(where, b)) {
-			t.Fatalf("Without says %q, %t, and every cluster asked says %t, for %v and %v", where, got, wantWithout,
+			t.Fatalf("ClusterWithout: got %q, %t, want %t as for every cluster, for %v and %v", where, got, wantWithout,
 				a.annotations(), b.annotations())
 		} else if got {
 			apart++
@@ -34,7 +34,7 @@ func TestTogether(t *testing.T) {
 			t.Fatalf("%q does not include both %v and %v", where, a.annotations(), b.annotations())
 		}
 		if got != want {
-			t.Fatalf("Together says %t, and every cluster asked says %t, for %v and %v", got, want, a.annotations(),
+			t.Fatalf("CommonCluster: got %t, want %t as for every cluster, for %v and %v", got, want, a.annotations(),
 				b.annotations())
 		}
 		if got {
@@ -42,17 +42,17 @@ func TestTogether(t *testing.T) {
 		}
 	}
 	if together < 40 || together > 360 || apart < 40 || apart > 360 {
-		t.Errorf("%d of 400 pairs are together, %d apart: the test says little", together, apart)
+		t.Errorf("%d of 400 pairs are together, %d apart: the test compares too little", together, apart)
 	}
 }
 
-// includes says whether a filter lets a manifest in, by way of why it would not.
+// includes reports whether a filter includes a manifest.
 func includes(f Filter, m *Manifest) bool {
 	exclusion, err := f.exclusion(m)
 	return err == nil && exclusion == nil
 }
 
-// allClusters are those that the annotations of annotatedAtRandom tell apart.
+// allClusters are those that the annotations of annotatedAtRandom distinguish.
 func allClusters() []Filter {
 	var all []Filter
 	for _, profile := range []string{"a", "b"} {
@@ -97,7 +97,7 @@ func annotatedAtRandom(random *rand.Rand) *Manifest {
 	}})
 }
 
-// TestFilesAreListed with what is empty in them, and what beside them is not read.
+// TestFilesAreListed with their empty documents, and the files that are not read.
 func TestFilesAreListed(t *testing.T) {
 	read, problems, err := Parse(t.Context(), memory{
 		"a.yaml": []byte("# a comment on the file\n---\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: " +

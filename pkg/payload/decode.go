@@ -16,7 +16,7 @@ import (
 // This file turns the text of one document into the value that Kubernetes'
 // own decoder gives for it. sigs.k8s.io/yaml, which that decoder uses, reads YAML
 // 1.1 by way of JSON and knows no lines. Here a document is parsed once, by
-// yaml/v3, which keeps lines; what is ordinary is converted by the few rules
+// yaml/v3, which keeps lines; ordinary values are converted by the few rules
 // below, and whatever is not (tags, anchors, merge keys, keys that are no
 // strings, text that yaml/v3 won't read) is left to sigs.k8s.io/yaml itself. So
 // the two can't differ by more than these rules; FuzzDecode compares them.
@@ -78,8 +78,8 @@ func isPeculiar(text []byte) bool {
 // result of yaml/v3, and the cause its error, if it failed.
 func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error) {
 	if cause == nil && mayHaveAliases(text) {
-		if at := yamltext.OddBreak(text); at >= 0 {
-			return decoded{}, &yamltext.TextError{Line: yamltext.LineAt(text, int64(at)), Message: oddBreakMessage}
+		if offset := yamltext.OddBreak(text); offset >= 0 {
+			return decoded{}, &yamltext.TextError{Line: yamltext.LineAt(text, int64(offset)), Message: oddBreakMessage}
 		}
 	}
 	var value any

@@ -1,8 +1,6 @@
 package payload
 
 import (
-	"github.com/runlevel/runlevel/internal/text/yamltext"
-
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // peculiar are documents whose value people are surprised by.
@@ -130,7 +130,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, problem := range problems {
 			if problem.File == "" || problem.Message == "" || strings.Contains(problem.String(), "\n") {
-				t.Errorf("a problem is not told in one line: %q", problem)
+				t.Errorf("a problem is not one line: %q", problem)
 			}
 		}
 		for _, m := range p.Manifests {

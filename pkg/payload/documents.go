@@ -17,7 +17,7 @@ func Documents(text []byte) ([]Document, error) {
 	}
 	var found []Document
 	add := func(c chunk, value any) {
-		found = append(found, Document{Number: len(found) + 1, Text: c.text, Start: c.at, Value: value})
+		found = append(found, Document{Number: len(found) + 1, Text: c.text, Start: c.offset, Value: value})
 	}
 	for _, chunk := range chunks {
 		documents, err := chunk.decode()

@@ -45,7 +45,7 @@ func duplicates(manifests []*Manifest, filter Filter) []Problem {
 }
 
 // advice returns what to do about an object with several manifests. A filter that
-// is set has included all of them, so only another filter can select one.
+// is set has included all manifests, so only another filter can select one.
 func advice(same []*Manifest, filter Filter) string {
 	deletes := slices.ContainsFunc(same, (*Manifest).IsTombstone)
 	creates := slices.ContainsFunc(same, func(m *Manifest) bool { return !m.IsTombstone() })

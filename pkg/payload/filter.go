@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Filter selects manifests of a payload. Its zero value includes all of them:
+// A Filter selects manifests of a payload. Its zero value includes all manifests:
 // each field filters only when it is set.
 type Filter struct {
 	// Exclude leaves out manifests with the annotation exclude.release.openshift.io/NAME.
@@ -71,17 +71,17 @@ func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 	if err != nil {
 		return nil, err
 	}
-	why := f.include(subject)
-	if why == nil {
+	reason := f.include(subject)
+	if reason == nil {
 		return nil, nil
 	}
 	for _, single := range f.single() {
-		if why := single.filter.include(subject); why != nil {
-			return &Exclusion{Manifest: m, Filter: single.name, Reason: why.Error()}, nil
+		if reason := single.filter.include(subject); reason != nil {
+			return &Exclusion{Manifest: m, Filter: single.name, Reason: reason.Error()}, nil
 		}
 	}
 	// Only feature sets and feature gates together exclude a manifest that neither does alone.
-	return &Exclusion{Manifest: m, Filter: ByFeatureGates, Reason: why.Error()}, nil
+	return &Exclusion{Manifest: m, Filter: ByFeatureGates, Reason: reason.Error()}, nil
 }
 
 // head returns the part of a manifest that library-go filters: kind and annotations. The library refuses a manifest
@@ -134,7 +134,7 @@ func (f Filter) include(subject *manifest.Manifest) error {
 		set(f.MajorVersion))
 }
 
-// set returns nil for a zero value: a filter that is not set.
+// set returns nil for a zero value, which does not filter.
 func set[T comparable](value T) *T {
 	var zero T
 	if value == zero {
@@ -229,8 +229,8 @@ func (p *Payload) FilterNames(filter FilterName) []string { return collect(p.All
 // All returns the included manifests, followed by the tests and the excluded ones.
 func (p *Payload) All() []*Manifest {
 	all := slices.Concat(p.Manifests, p.Tests)
-	for _, left := range p.Excluded {
-		all = append(all, left.Manifest)
+	for _, exclusion := range p.Excluded {
+		all = append(all, exclusion.Manifest)
 	}
 	return all
 }

@@ -33,13 +33,13 @@ func TestFilters(t *testing.T) {
 		out      string // why it is left out; empty when it is in
 	}{
 		"without a filter everything is in": {configMap("a"), payload.Filter{}, ""},
-		"even what is for one profile": {configMap("a", `include.release.openshift.io/ha: "true"`),
+		"even a manifest for one profile": {configMap("a", `include.release.openshift.io/ha: "true"`),
 			payload.Filter{}, ""},
 		"a profile takes what includes it": {configMap("a", `include.release.openshift.io/ha: "true"`),
 			payload.Filter{Profile: "ha"}, ""},
 		"a profile leaves what does not": {configMap("a", `include.release.openshift.io/sno: "true"`),
 			payload.Filter{Profile: "ha"}, "profile: include.release.openshift.io/ha unset"},
-		"a profile leaves what has no annotations": {configMap("a"), payload.Filter{Profile: "ha"},
+		"a profile excludes a manifest without annotations": {configMap("a"), payload.Filter{Profile: "ha"},
 			"profile: include.release.openshift.io/ha unset"},
 		"a profile wants exactly true": {configMap("a", `include.release.openshift.io/ha: "yes"`),
 			payload.Filter{Profile: "ha"}, "profile: unrecognized value include.release.openshift.io/ha=yes"},
@@ -57,9 +57,9 @@ func TestFilters(t *testing.T) {
 		"a preview feature set": {configMap("a", `release.openshift.io/feature-set: "TechPreviewNoUpgrade"`),
 			payload.Filter{FeatureSet: "TechPreviewNoUpgrade"}, ""},
 		"no feature set is in every one": {configMap("a"), payload.Filter{FeatureSet: "TechPreviewNoUpgrade"}, ""},
-		"a gate that is on": {configMap("a", `release.openshift.io/feature-gate: "New,-Old"`),
+		"an enabled gate": {configMap("a", `release.openshift.io/feature-gate: "New,-Old"`),
 			payload.Filter{FeatureGates: []string{"New"}}, ""},
-		"a gate that is off": {configMap("a", `release.openshift.io/feature-gate: "New"`),
+		"a disabled gate": {configMap("a", `release.openshift.io/feature-gate: "New"`),
 			payload.Filter{FeatureGates: []string{}}, "feature-gates: feature gate New is required but not enabled"},
 		"a gate that must be off": {configMap("a", `release.openshift.io/feature-gate: "-Old"`),
 			payload.Filter{FeatureGates: []string{"Old"}},
@@ -73,9 +73,9 @@ func TestFilters(t *testing.T) {
 		"the right major version": {crd, payload.Filter{MajorVersion: 4}, ""},
 		"an excluded major version": {crd, payload.Filter{MajorVersion: 5},
 			"major-version: major version 5 matches excluded version 5"},
-		"a capability that is on": {configMap("a", `capability.openshift.io/name: Console+Build`),
+		"an enabled capability": {configMap("a", `capability.openshift.io/name: Console+Build`),
 			payload.Filter{Capabilities: capabilities("None,Console,Build")}, ""},
-		"a capability that is off": {configMap("a", `capability.openshift.io/name: Console+Build`),
+		"a disabled capability": {configMap("a", `capability.openshift.io/name: Console+Build`),
 			payload.Filter{Capabilities: capabilities("None,Build")}, "capabilities: disabled capabilities: Console"},
 		"a capability nobody knows": {configMap("a", `capability.openshift.io/name: Mine`),
 			payload.Filter{Capabilities: capabilities("vCurrent")},
@@ -123,7 +123,7 @@ func TestCapabilitiesThatAnUpdateSwitchesOn(t *testing.T) {
 		"b.yaml": configMap("b", "capability.openshift.io/name: Console"),
 	}), options)
 	moved := files(t, map[string]string{
-		"a.yaml": configMap("a", "capability.openshift.io/name: Build+Ingress"), // moves to a capability that is off
+		"a.yaml": configMap("a", "capability.openshift.io/name: Build+Ingress"), // moves to a disabled capability
 		"b.yaml": configMap("b", "capability.openshift.io/name: Console"),       // was never there
 		"c.yaml": configMap("c", "capability.openshift.io/name: Insights"),      // is new
 		"d.yaml": configMap("d", "capability.openshift.io/name: Mine"),          // only this release knows it
@@ -187,7 +187,7 @@ func TestDuplicates(t *testing.T) {
 			configMap("x", `exclude.release.openshift.io/alone: "true"`),
 			"--exclude chooses between them (hosted | alone)",
 		},
-		"by a major version that is not asked of this kind": {
+		"by a major version, which this kind ignores": {
 			configMap("x", `release.openshift.io/major-version: "4"`),
 			configMap("x", `release.openshift.io/major-version: "5"`), "keep one of them",
 		},
@@ -231,7 +231,7 @@ func TestAFilterInUseDoesNotChooseAnyMore(t *testing.T) {
 	}
 }
 
-func TestWhatAFilterCannotUnderstandIsSaid(t *testing.T) {
+func TestUnrecognizedFilterValues(t *testing.T) {
 	_, problems := parse(t, files(t,
 		map[string]string{"a.yaml": configMap("a", "release.openshift.io/feature-set: Tech")}),
 		payload.Options{Filter: payload.Filter{FeatureSet: "Default"}})

@@ -50,10 +50,10 @@ func TestPlacesOfHooks(t *testing.T) {
 
       pre:
         execNewPod: {containerName: "wüb", command: rake}`, "18:44 InvalidHooks"},
-		"a block that is indented by its own say": {`|2
+		"a block with its own indentation": {`|2
         pre:
           execNewPod: {containerName: wep, command: [rake]}`, "15:24 HookContainer"},
-		"a block that is no YAML": {`|
+		"a block with invalid YAML": {`|
       pre:
         execNewPod: {containerName: web, command: [rake]}
        post: {}`, "15:7 InvalidHooks"},
@@ -112,7 +112,7 @@ func TestPlacesOfHooksInJSON(t *testing.T) {
 	}
 }
 
-// TestHooksRefuseARelease unless what is wrong with them is only a warning.
+// TestHooksRefuseARelease unless their problems are only warnings.
 func TestHooksRefuseARelease(t *testing.T) {
 	load := func(hooks string) ([]payload.Problem, error) {
 		files := fstest.MapFS{"0000_50_web_01_all.yaml": {Data: []byte(deploymentWith(hooks))}}

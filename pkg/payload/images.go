@@ -1,14 +1,14 @@
 package payload
 
 import (
-	"github.com/runlevel/runlevel/internal/text/yamltext"
-
 	"bytes"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // The suffixes that the repository of an image may have.
@@ -34,7 +34,7 @@ func newSubstitution(targets map[string]string) *substitution {
 	hosts := map[string]bool{}
 	for repository := range targets {
 		if len(repository) > maxPullSpec {
-			continue // it is no image
+			continue // it is not an image
 		}
 		s.lengths[len(repository)] = true
 		host, _, _ := strings.Cut(repository, "/")
@@ -82,7 +82,7 @@ func (s *substitution) apply(text []byte) ([]byte, error) {
 // endsImage is true for bytes that end an image.
 var endsImage = [256]bool{'\t': true, '\n': true, '\f': true, '\r': true, ' ': true, '"': true, '\'': true}
 
-// errImages is the error of a text that is too long after substitution.
+// errImages is the error of a text that substitution makes too long.
 var errImages = &yamltext.TextError{
 	Message: "with the images of the release it has more than 32 MiB, which is the limit for a file",
 }
@@ -113,11 +113,11 @@ func (s *substitution) find(word []byte) (int, string) {
 // indexOfImage returns the offset of an image in a text, if it is not a part of another image; -1 if there is none.
 func indexOfImage(text, image []byte) int {
 	for start := 0; ; start++ {
-		at := bytes.Index(text[start:], image)
-		if at < 0 {
+		offset := bytes.Index(text[start:], image)
+		if offset < 0 {
 			return -1
 		}
-		start += at
+		start += offset
 		end := start + len(image)
 		if (start == 0 || !isWordByte(text[start-1])) && (end == len(text) || endsImage[text[end]]) {
 			return start

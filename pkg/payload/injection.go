@@ -147,9 +147,9 @@ func isOperatorConfig(document *yaml.Node) bool {
 
 // child returns the value of a key of a mapping, which it adds if there is none.
 func child(mapping *yaml.Node, key string) *yaml.Node {
-	for at := 0; at+1 < len(mapping.Content); at += 2 {
-		if mapping.Content[at].Value == key {
-			return mapping.Content[at+1]
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
 		}
 	}
 	value := &yaml.Node{}

@@ -1,8 +1,6 @@
 package payload
 
 import (
-	"github.com/runlevel/runlevel/internal/text/yamltext"
-
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,6 +8,8 @@ import (
 	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // decodeJSON reads a stream of JSON documents, which a file may have one after
@@ -39,7 +39,7 @@ func decodeJSON(text []byte) ([]decoded, error) {
 			if err != nil {
 				return found, wrong
 			}
-			last.text = chunk{text: text[start:], line: line, at: start}
+			last.text = chunk{text: text[start:], line: line, offset: start}
 			return append(found, last), nil
 		}
 		if len(found) == maxDocuments {
@@ -49,7 +49,7 @@ func decodeJSON(text []byte) ([]decoded, error) {
 		if err != nil {
 			return found, &yamltext.TextError{Line: line, Message: err.Error()}
 		}
-		d.text = chunk{text: raw, line: line, at: start}
+		d.text = chunk{text: raw, line: line, offset: start}
 		found = append(found, d)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// This file gives levels to releases whose files have none, such as what another tool has rendered: what is needed
-// comes before what needs it. One file that begins with 0000_ is enough for the names of files to decide.
+// This file gives levels to releases whose files have none, such as manifests that another tool has rendered: needed
+// objects comes before what needs it. One file that begins with 0000_ is enough for the names of files to decide.
 
 // The levels of the Jobs of other tools' hooks.
 const (
@@ -80,14 +80,14 @@ const mostOfKind, partOfKind = 50, 12
 
 // splitKinds gives the manifests of a large kind to several components of its level, which are applied side by side.
 func splitKinds(all []*Manifest) {
-	count, seen := map[string]int{}, map[string]int{}
+	count, placed := map[string]int{}, map[string]int{}
 	for _, m := range all {
 		count[m.order]++
 	}
 	for _, m := range all {
-		if of := m.order; count[of] > mostOfKind {
-			m.order = fmt.Sprintf("%s-%d_", strings.TrimSuffix(of, "_"), seen[of]/partOfKind+1)
-			seen[of]++
+		if order := m.order; count[order] > mostOfKind {
+			m.order = fmt.Sprintf("%s-%d_", strings.TrimSuffix(order, "_"), placed[order]/partOfKind+1)
+			placed[order]++
 		}
 	}
 }
@@ -128,8 +128,8 @@ func (s stages) prefix(stage int) string {
 	if len(s.numbers) == 1 {
 		return ""
 	}
-	at, _ := slices.BinarySearch(s.numbers, stage)
-	return fmt.Sprintf("%0*d", len(strconv.Itoa(len(s.numbers))), at+1)
+	position, _ := slices.BinarySearch(s.numbers, stage)
+	return fmt.Sprintf("%0*d", len(strconv.Itoa(len(s.numbers))), position+1)
 }
 
 // levelOf returns the level of a kind, by the kinds that the release defines itself.

@@ -1,14 +1,14 @@
 package payload
 
 import (
-	"github.com/runlevel/runlevel/internal/text/yamltext"
-
 	"context"
 	"fmt"
 	"sync"
 
 	yaml3 "go.yaml.in/yaml/v3"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // Limits of a release, so that it can't exhaust the time and memory of a command that reads it.
@@ -73,7 +73,7 @@ type size struct {
 	values, bytes, depth int
 }
 
-// add adds the size of an inner value, each line of it indented by two.
+// add adds the size of an inner value, with each line indented by two.
 func (s *size) add(inside size) error {
 	s.values += inside.values
 	s.bytes += inside.bytes + 2*inside.values

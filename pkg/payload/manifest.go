@@ -20,7 +20,7 @@ const CreateOnlyAnnotation = "release.openshift.io/create-only"
 // DeleteAnnotation makes a manifest a tombstone if its value is "true".
 const DeleteAnnotation = "release.openshift.io/delete"
 
-// A Manifest is one object of a payload, as it is to be applied. It must not be
+// A Manifest is one object of a payload, as an apply applies it. It must not be
 // changed.
 type Manifest struct {
 	Path     string // in the release: release-manifests/0000_50_name_file.yaml
@@ -67,7 +67,7 @@ func (m *Manifest) GroupVersionKind() schema.GroupVersionKind {
 	return m.object.GroupVersionKind()
 }
 
-// IsTombstone reports whether the object is to be deleted.
+// IsTombstone reports whether the manifest deletes the object.
 func (m *Manifest) IsTombstone() bool {
 	value, _, _ := unstructured.NestedFieldNoCopy(m.object.Object, "metadata", "annotations", DeleteAnnotation)
 	return value == "true"
@@ -81,7 +81,7 @@ func (m *Manifest) IsCreateOnly() bool {
 }
 
 // TimeToLive returns how many seconds after its end Kubernetes removes a Job, and whether it does.
-func TimeToLive(m *Manifest) (seconds int64, isRemoved bool) {
+func (m *Manifest) TimeToLive() (seconds int64, isRemoved bool) {
 	seconds, isSet, _ := unstructured.NestedInt64(m.object.Object, "spec", "ttlSecondsAfterFinished")
 	return seconds, isSet && m.GroupVersionKind().GroupKind() == kinds.Job
 }

@@ -1,8 +1,6 @@
 package payload
 
 import (
-	"github.com/runlevel/runlevel/internal/text/yamltext"
-
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -14,6 +12,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // The files of a release beside its manifests.

@@ -15,7 +15,7 @@ import (
 )
 
 // Misfits returns the fields of a manifest whose values have types that the fields can't have.
-func Misfits(m *Manifest) []fields.Misfit {
+func (m *Manifest) Misfits() []fields.Misfit {
 	return fields.Misfits(m.object.Object, func(object map[string]any) error {
 		return refusal(m.GroupVersionKind(), object)
 	})

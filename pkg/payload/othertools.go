@@ -52,15 +52,15 @@ var phases = map[string]foreignPhase{
 // number.
 type ForeignPlace struct {
 	phase   foreignPhase // of a Job; of other kinds only never
-	needed  string       // the annotation by which an object that is no Job is there before everything else
+	needed  string       // the annotation by which an object other than a Job comes before everything else
 	stage   int          // those with a smaller one come before
 	weight  int          // among the hooks of a phase
 	mapped  []string     // the annotations that the place follows from
 	reasons []string
 }
 
-// placeOf returns the place of an object by its own annotations.
-func placeOf(m *Manifest) ForeignPlace {
+// ownPlace returns the place of an object by its own annotations.
+func (m *Manifest) ownPlace() ForeignPlace {
 	var p ForeignPlace
 	annotations := m.annotations()
 	if text := annotations[ArgoWaveAnnotation]; text != "" {
@@ -71,7 +71,7 @@ func placeOf(m *Manifest) ForeignPlace {
 	}
 	key := ArgoHookAnnotation
 	if annotations[key] == "" {
-		key = HelmHookAnnotation // which Argo CD reads if there is no hook of its own
+		key = HelmHookAnnotation // Argo CD reads it if there is no hook of its own
 	}
 	events := annotations[key]
 	phase, isOne := phaseOf(events)
@@ -133,7 +133,7 @@ func placesOf(all []*Manifest, own map[schema.GroupKind]bool) map[*Manifest]*For
 	places := make(map[*Manifest]*ForeignPlace, len(all))
 	hasWaves := false
 	for _, m := range all {
-		p := placeOf(m)
+		p := m.ownPlace()
 		places[m] = &p
 		hasWaves = hasWaves || slices.Contains(p.mapped, ArgoWaveAnnotation)
 	}
@@ -172,34 +172,39 @@ func stagesBy(edges []edge) (stages map[any]int, areStages bool) {
 func placeByRules(all []*Manifest, places map[*Manifest]*ForeignPlace) {
 	groups := map[string][]*Manifest{}
 	for _, m := range all {
-		for _, group := range annotationsOf(m, KappGroupAnnotation) {
+		for _, group := range m.annotationsOf(KappGroupAnnotation) {
 			groups[group.value] = append(groups[group.value], m)
-			places[m].mapped = append(places[m].mapped, group.key)
 		}
 	}
 	var edges []edge
 	for _, m := range all {
-		for _, rule := range annotationsOf(m, KappRuleAnnotation) {
+		for _, rule := range m.annotationsOf(KappRuleAnnotation) {
 			group, isAfter, isSimple := simpleRule(rule.value)
-			if !isSimple {
-				continue
-			}
-			places[m].add(rule.key, rule.value)
 			for _, other := range groups[group] {
-				if isAfter {
+				switch {
+				case !isSimple:
+				case isAfter:
 					edges = append(edges, edge{other, m})
-				} else {
+				default:
 					edges = append(edges, edge{m, other})
 				}
 			}
 		}
 	}
 	stages, areStages := stagesBy(edges)
+	if !areStages {
+		return
+	}
 	for _, m := range all {
-		if areStages {
-			places[m].stage = stages[m]
-		} else {
-			places[m].dropRules()
+		place := places[m]
+		place.stage = stages[m]
+		for _, group := range m.annotationsOf(KappGroupAnnotation) {
+			place.mapped = append(place.mapped, group.key)
+		}
+		for _, rule := range m.annotationsOf(KappRuleAnnotation) {
+			if _, _, isSimple := simpleRule(rule.value); isSimple {
+				place.add(rule.key, rule.value)
+			}
 		}
 	}
 }
@@ -256,15 +261,6 @@ func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace, own map[
 	}
 }
 
-// dropRules forgets that a place follows from groups and rules of kapp.
-func (p *ForeignPlace) dropRules() {
-	isRule := func(key string) bool {
-		return strings.HasPrefix(key, KappGroupAnnotation) || strings.HasPrefix(key, KappRuleAnnotation)
-	}
-	p.mapped = slices.DeleteFunc(p.mapped, isRule)
-	p.reasons = slices.DeleteFunc(p.reasons, func(reason string) bool { return strings.HasPrefix(reason, "upsert ") })
-}
-
 // simpleRule reads a rule of kapp that only orders the objects that are applied.
 func simpleRule(rule string) (group string, isAfter, isSimple bool) {
 	words := strings.Fields(rule)
@@ -279,7 +275,7 @@ func simpleRule(rule string) (group string, isAfter, isSimple bool) {
 type annotation struct{ key, value string }
 
 // annotationsOf returns the annotations of a key, and of the key with a dot and more behind it, sorted.
-func annotationsOf(m *Manifest, key string) []annotation {
+func (m *Manifest) annotationsOf(key string) []annotation {
 	var found []annotation
 	for name, value := range m.annotations() {
 		if name == key || strings.HasPrefix(name, key+".") {

@@ -222,7 +222,7 @@ func TestAComponentsPlaceholders(t *testing.T) {
 	}
 }
 
-// A component's folder that is read without a release has no images, but for those by digest.
+// Without a release, a component's folder has only the images with a digest.
 func TestPlaceholdersThatStay(t *testing.T) {
 	p, problems := parse(t, files(t, map[string]string{
 		"image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[
@@ -238,7 +238,7 @@ func TestPlaceholdersThatStay(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := p.Manifests[1].Object().GetAnnotations()["image"]; got != "registry.example/web:v1" {
-		t.Errorf("the image that is given became %q", got)
+		t.Errorf("the given image became %q", got)
 	}
 	if got := p.Manifests[0].Object().GetAnnotations()["other"]; !strings.HasSuffix(got,
 		" registry.example/pinned@sha256:aaaa") {

@@ -33,8 +33,8 @@ func (p *Places) At(path ...string) (line, column int) {
 // AreComments returns for offsets of # in a document's text whether a comment
 // begins there: text behind such a # is in no value. The document is decoded
 // twice, however many offsets there are.
-func AreComments(text []byte, at []int) []bool {
-	found := make([]bool, len(at))
+func AreComments(text []byte, offsets []int) []bool {
+	found := make([]bool, len(offsets))
 	if _, err := decode(text); err != nil {
 		return found
 	}
@@ -44,10 +44,10 @@ func AreComments(text []byte, at []int) []bool {
 	}
 	var marked bytes.Buffer
 	last := 0
-	for i, place := range at {
-		marked.Write(text[last : place+1])
+	for i, offset := range offsets {
+		marked.Write(text[last : offset+1])
 		fmt.Fprintf(&marked, "%s%d;", mark, i)
-		last = place + 1
+		last = offset + 1
 	}
 	marked.Write(text[last:])
 	with, err := decode(marked.Bytes())

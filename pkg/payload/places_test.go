@@ -29,7 +29,7 @@ func TestAreComments(t *testing.T) {
 			at = append(at, i)
 		}
 		if got := AreComments([]byte(text), at); !slices.Equal(got, want) {
-			t.Errorf("of %q it says %v, want %v", text, got, want)
+			t.Errorf("AreComments of %q: got %v, want %v", text, got, want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ type Cause string
 // The causes of problems.
 const (
 	Unreadable   Cause = "Unreadable"   // the file or document can't be read at all
-	Unidentified Cause = "Unidentified" // it is no manifest: apiVersion, kind or name is missing
+	Unidentified Cause = "Unidentified" // it is not a manifest: apiVersion, kind or name is missing
 	Malformed    Cause = "Malformed"    // it can be read, but is not a valid manifest
 	WrongDelete  Cause = "WrongDelete"  // the delete annotation has an invalid value
 	Duplicate    Cause = "Duplicate"    // the payload has the same object twice
@@ -83,19 +83,19 @@ func WithoutLines(message string) string { return lineOfFile.ReplaceAllString(me
 
 // String returns the problem in one line: file, line, document, object, message.
 func (p Problem) String() string {
-	var where strings.Builder
-	where.WriteString(p.File)
+	var text strings.Builder
+	text.WriteString(p.File)
 	if p.Line > 0 {
-		fmt.Fprintf(&where, ":%d", p.Line)
+		fmt.Fprintf(&text, ":%d", p.Line)
 	}
-	where.WriteString(": ")
+	text.WriteString(": ")
 	if p.Document > 0 {
-		fmt.Fprintf(&where, "document %d: ", p.Document)
+		fmt.Fprintf(&text, "document %d: ", p.Document)
 	}
 	if p.Object != "" {
-		where.WriteString(p.Object + ": ")
+		text.WriteString(p.Object + ": ")
 	}
-	return printable.Line(where.String() + strings.ReplaceAll(p.Message, "\n", " "))
+	return printable.Line(text.String() + strings.ReplaceAll(p.Message, "\n", " "))
 }
 
 // Problems is an error with one line for each problem.

@@ -47,7 +47,7 @@ func TestBadManifests(t *testing.T) {
 			"f.yaml:1: document 1: a manifest is a mapping with apiVersion, kind and metadata; this is a text",
 		}},
 		"text behind ---": {configMap("a") + "--- kind: ConfigMap\n",
-			[]string{`f.yaml:6: document 2: only a comment may stand behind "---": put the rest on the next line`}},
+			[]string{`f.yaml:6: document 2: only a comment may follow "---": put the rest on the next line`}},
 		"more behind ...": {configMap("a") + "...\n" + configMap("b"),
 			[]string{`f.yaml:6: document 1: there is more after the end of the document: put "---" on a line of its own between two documents`}},
 		"the second document": {configMap("a") + "---\nkind: [\n---\n" + configMap("c"), []string{
@@ -65,7 +65,7 @@ func TestBadManifests(t *testing.T) {
 				`f.yaml:1: document 1: ConfigMap a: apiVersion is "a/b/c", which is neither VERSION nor GROUP/VERSION`,
 			}},
 		"a List": {"apiVersion: v1\nkind: List\nitems: []\n",
-			[]string{`f.yaml:2: document 1: List: a List is no manifest, and annotations of its items mean nothing: write them as documents of their own, with "---" between them`}},
+			[]string{`f.yaml:2: document 1: List: a List is not a manifest, and annotations of its items mean nothing: write them as documents of their own, with "---" between them`}},
 		"metadata no map": {"apiVersion: v1\nkind: ConfigMap\nmetadata: x\n",
 			[]string{"f.yaml:3: document 1: ConfigMap: metadata is a text, not a mapping"}},
 
@@ -85,7 +85,7 @@ func TestBadManifests(t *testing.T) {
 			"f.yaml:5: document 1: ConfigMap a: metadata.annotations is a list, not a mapping"}},
 
 		"a key twice": {configMap("a") + "data:\n  k: v\n  k: w\n",
-			[]string{`f.yaml:8: document 1: ConfigMap here/a: the key "k" stands twice in the same mapping: the last one counts`}},
+			[]string{`f.yaml:8: document 1: ConfigMap here/a: the key "k" occurs twice in the same mapping: the last one counts`}},
 		"an unknown field": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  template:\n    " +
 			"spec:\n      containers:\n      - name: a\n        imagePullPolice: Always\n",
 			[]string{`f.yaml:9: document 1: Deployment a: unknown field "spec.template.spec.containers[0].imagePullPolice": is it misspelt?`}},
@@ -98,7 +98,7 @@ func TestBadManifests(t *testing.T) {
 		"a name with escapes": {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: \"a\\e[31m\\n\"\n  labels: {a: 1}\n", []string{
 			`f.yaml:5: document 1: ConfigMap a\x1b[31m\n: label a is the number 1, not a string: write it in quotes, as "1"`}},
 		"a key twice, with a tab": {configMap("a") + "data:\n  k: \"\t\"\n  k: w\n",
-			[]string{`f.yaml:8: document 1: ConfigMap here/a: the key "k" stands twice in the same mapping: the last one counts`}},
+			[]string{`f.yaml:8: document 1: ConfigMap here/a: the key "k" occurs twice in the same mapping: the last one counts`}},
 		"a byte order mark": {"\xef\xbb\xbf" + configMap("a"), nil},
 		"Windows lines":     {strings.ReplaceAll(configMap("a")+"---\n"+configMap("b"), "\n", "\r\n"), nil},
 	} {
@@ -179,11 +179,11 @@ func TestBadMetadata(t *testing.T) {
 			"release-manifests/image-references": "kind: ImageStream\n---\nfoo: [",
 		},
 			[]string{
-				"release-manifests/image-references: this is no ImageStream: it has 2 documents, and must have one",
+				"release-manifests/image-references: this is not an ImageStream: it has 2 documents, and must have one",
 			}},
 		"images of another form": {map[string]string{"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":{}}}`},
-			[]string{"release-manifests/image-references: this is no ImageStream: spec.tags can't be of type object"}},
-		"that is broken": {map[string]string{"release-manifests/release-metadata": "{\n\"kind\": x}"},
+			[]string{"release-manifests/image-references: this is not an ImageStream: spec.tags can't be of type object"}},
+		"invalid JSON": {map[string]string{"release-manifests/release-metadata": "{\n\"kind\": x}"},
 			[]string{"release-manifests/release-metadata:2: this is not the JSON of a release's metadata: invalid " +
 				"character 'x' looking for beginning of value"}},
 		"of another kind": {map[string]string{
@@ -208,15 +208,15 @@ func TestBadMetadata(t *testing.T) {
 		},
 			[]string{`release-manifests/image-references: this is "ConfigMap" of "v1": it must be ImageStream of image.openshift.io/v1`}},
 		"broken images": {map[string]string{"release-manifests/image-references": "{"},
-			[]string{"release-manifests/image-references:1: this is no ImageStream: a value is missing, or a \"[\" " +
+			[]string{"release-manifests/image-references:1: this is not an ImageStream: a value is missing, or a \"[\" " +
 				"or \"{\" is not closed: add it"}},
 		"nothing": {map[string]string{"release-manifests/release-metadata": ""},
 			[]string{"release-manifests/release-metadata:1: this is not the JSON of a release's metadata: unexpected " +
 				"end of JSON input"}},
 		"an image without a repository": {map[string]string{"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[{"name":"a","from":{"kind":"DockerImage","name":":1"}}]}}`},
-			[]string{`release-manifests/image-references: the tag "a" has from.name ":1", which is no image`}},
+			[]string{`release-manifests/image-references: the tag "a" has from.name ":1", which is not an image`}},
 		"an image twice": {map[string]string{"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[{"name":"a","from":{"kind":"DockerImage","name":"x"}},{"name":"a","from":{"kind":"DockerImage","name":"x"}}]}}`},
-			[]string{`release-manifests/image-references: the tag "a" stands twice`}},
+			[]string{`release-manifests/image-references: the tag "a" occurs twice`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.files["release-manifests/a.yaml"] = configMap("a")
@@ -292,7 +292,7 @@ func TestFoldersThatAreNoRelease(t *testing.T) {
 	}
 }
 
-// TestAFileThatCannotBeRead is about the file system, not about what is in it.
+// TestAFileThatCannotBeRead is about errors of the file system.
 func TestAFileThatCannotBeRead(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Symlink("nowhere", filepath.Join(folder, "a.yaml")); err != nil {

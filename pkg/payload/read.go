@@ -120,7 +120,7 @@ func (r *reader) read(ctx context.Context) error {
 	return nil
 }
 
-// finish orders the manifests that were read, and computes what depends on all of them.
+// finish orders the manifests that were read, and computes the results that depend on all manifests.
 func (r *reader) finish(found []*manifestFile) {
 	slices.SortStableFunc(r.payload.Manifests, InOrder)
 	slices.SortStableFunc(r.payload.Tests, inTestOrder)
@@ -304,9 +304,9 @@ func (r *reader) substitution() *substitution {
 // reportPlaceholders warns of the placeholders in a text that are not replaced, each once.
 func (r *reader) reportPlaceholders(file *manifestFile, text []byte) {
 	for _, name := range slices.Sorted(maps.Keys(r.placeholders)) {
-		if at := indexOfImage(text, []byte(r.placeholders[name])); at >= 0 {
+		if offset := indexOfImage(text, []byte(r.placeholders[name])); offset >= 0 {
 			file.problems = append(file.problems,
-				Problem{File: file.Path, Line: 1 + bytes.Count(text[:at], []byte("\n")), Cause: Placeholder,
+				Problem{File: file.Path, Line: 1 + bytes.Count(text[:offset], []byte("\n")), Cause: Placeholder,
 					Message: fmt.Sprintf("%s is a placeholder of %s, and no image takes its place: give one by "+
 						"--image %s=IMAGE", r.placeholders[name], ImagesFile, name)})
 		}
@@ -376,7 +376,7 @@ func (c chunk) decode() ([]decoded, error) {
 		documents, jsonErr = decodeJSON(c.text)
 		for i := range documents {
 			documents[i].text.line += c.line - 1
-			documents[i].text.at += c.at
+			documents[i].text.offset += c.offset
 		}
 		if jsonErr == nil || len(documents) > 0 {
 			return documents, jsonErr

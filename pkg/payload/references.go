@@ -62,7 +62,7 @@ func IsPullSpec(text string) bool { return len(text) <= maxPullSpec && pullSpec.
 func ParseReferences(text []byte) (*References, error) {
 	stream, err := parseImageStream(text)
 	if err != nil {
-		return nil, fmt.Errorf("this is no ImageStream: %w", err)
+		return nil, fmt.Errorf("this is not an ImageStream: %w", err)
 	}
 	if stream.Kind != imageStreamKind || stream.APIVersion != imageStreamAPI {
 		return nil, fmt.Errorf("this is %q of %q: it must be %s of %s", stream.Kind, stream.APIVersion, imageStreamKind,
@@ -86,9 +86,9 @@ func ParseReferences(text []byte) (*References, error) {
 			return nil, fmt.Errorf("the tag %q has a from.name of %d bytes, and an image has no more than %d", tag.Name,
 				len(tag.From.Name), maxPullSpec)
 		case !IsPullSpec(tag.From.Name):
-			return nil, fmt.Errorf("the tag %q has from.name %q, which is no image", tag.Name, tag.From.Name)
+			return nil, fmt.Errorf("the tag %q has from.name %q, which is not an image", tag.Name, tag.From.Name)
 		case found.Images[tag.Name] != "":
-			return nil, fmt.Errorf("the tag %q stands twice", tag.Name)
+			return nil, fmt.Errorf("the tag %q occurs twice", tag.Name)
 		}
 		found.Images[tag.Name] = tag.From.Name
 		found.Parts[tag.Name] = parseParts(tag.Annotations[partsAnnotation])
@@ -140,7 +140,7 @@ type Rewriting struct {
 	Missing []string // images with a placeholder that the release does not have
 
 	images  *substitution
-	version string            // of the release; "" if it is no version, and is not substituted
+	version string            // of the release; "" if it is not a version, and is not substituted
 	parts   map[string]string // versions; "" for an ambiguous one
 }
 
@@ -194,16 +194,16 @@ func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string, err 
 		if len(out)+len(rest) > maxFile {
 			return nil, nil, errImages
 		}
-		at := versionPlaceholder.FindSubmatchIndex(rest)
-		if at == nil {
+		match := versionPlaceholder.FindSubmatchIndex(rest)
+		if match == nil {
 			return append(out, rest...), unknown, nil
 		}
-		start, end, value := at[3], at[1], r.version
-		if at[6] >= 0 { // the character behind it may precede the next one
-			end = at[6]
+		start, end, value := match[3], match[1], r.version
+		if match[6] >= 0 { // the character behind it may precede the next one
+			end = match[6]
 		}
-		if at[4] >= 0 {
-			part := string(rest[at[4]:at[5]])
+		if match[4] >= 0 {
+			part := string(rest[match[4]:match[5]])
 			if value = r.parts[part]; value == "" && len(r.parts) > 0 && !isReported[part] &&
 				len(unknown) < maxProblems {
 				isReported[part] = true

@@ -51,7 +51,7 @@ func TestRewriting(t *testing.T) {
 		"0.0.1-snapshots":             "0.0.1-snapshots",
 		"0.0.1-snapshot-kubernetes":   "1.34.1", // of an image of the component
 		"0.0.1-snapshot-crio,":        "1.33.0,",
-		"0.0.1-snapshot-kubectl":      "0.0.1-snapshot-kubectl", // its images say two versions
+		"0.0.1-snapshot-kubectl":      "0.0.1-snapshot-kubectl", // its images have two versions
 		"0.0.1-snapshot-kernel":       "0.0.1-snapshot-kernel",  // which has no version
 		"image: dev.example/cli:v4.0": "image: registry.example/cli@sha256:bbbb",
 		"image: dev.example/new:v4.0": "image: dev.example/new:v4.0",
@@ -68,7 +68,7 @@ func TestRewriting(t *testing.T) {
 	}
 }
 
-// A release that is no version, and knows no versions, leaves them alone.
+// A release without a version and versions of parts changes no placeholder.
 func TestRewritingWithoutVersions(t *testing.T) {
 	rewriting, err := NewRewriting(&References{Name: "stable"}, &References{})
 	if err != nil {

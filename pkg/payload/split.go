@@ -1,17 +1,17 @@
 package payload
 
 import (
-	"github.com/runlevel/runlevel/internal/text/yamltext"
-
 	"bytes"
 	"unicode/utf8"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // A chunk is the text of one document with its position in the file.
 type chunk struct {
-	text []byte
-	line int // of the file, where text begins; 1 for the first
-	at   int // in the file, in bytes, where text begins
+	text   []byte
+	line   int // of the file, where text begins; 1 for the first
+	offset int // in the file, in bytes, where text begins
 
 	marks int // characters that separate values; see limits.go
 }
@@ -30,9 +30,9 @@ var (
 func split(text []byte) ([]chunk, *yamltext.TextError) {
 	whole := len(text)
 	text = bytes.TrimPrefix(text, byteOrderMark)
-	if at := invalidUTF8(text); at >= 0 {
+	if offset := invalidUTF8(text); offset >= 0 {
 		return nil, &yamltext.TextError{
-			Line:    1 + bytes.Count(text[:at], []byte("\n")),
+			Line:    1 + bytes.Count(text[:offset], []byte("\n")),
 			Message: "this is not UTF-8 text: save the file as UTF-8",
 		}
 	}
@@ -44,7 +44,7 @@ func split(text []byte) ([]chunk, *yamltext.TextError) {
 			return nil, errDocuments
 		}
 		if len(bytes.TrimSpace(body)) > 0 || found && len(chunks)+line > 1 {
-			chunks = append(chunks, chunk{text: body, line: line, at: whole - len(text), marks: countMarks(body)})
+			chunks = append(chunks, chunk{text: body, line: line, offset: whole - len(text), marks: countMarks(body)})
 		}
 		if !found {
 			return chunks, nil
@@ -53,7 +53,7 @@ func split(text []byte) ([]chunk, *yamltext.TextError) {
 		if extra := bytes.TrimSpace(marker[len(separator):]); len(extra) > 0 && extra[0] != '#' {
 			return chunks, &yamltext.TextError{
 				Line:    line,
-				Message: `only a comment may stand behind "---": put the rest on the next line`,
+				Message: `only a comment may follow "---": put the rest on the next line`,
 			}
 		}
 		line++
@@ -65,11 +65,11 @@ func split(text []byte) ([]chunk, *yamltext.TextError) {
 func cutSeparator(text []byte) (body, marker, rest []byte, found bool) {
 	start := 0
 	if !bytes.HasPrefix(text, separator) {
-		at := bytes.Index(text, []byte("\n---"))
-		if at < 0 {
+		index := bytes.Index(text, []byte("\n---"))
+		if index < 0 {
 			return text, nil, nil, false
 		}
-		start = at + 1
+		start = index + 1
 	}
 	marker, rest, _ = bytes.Cut(text[start:], []byte("\n"))
 	return text[:start], marker, rest, true
@@ -80,13 +80,13 @@ func invalidUTF8(text []byte) int {
 	if utf8.Valid(text) {
 		return -1
 	}
-	at := 0
-	for at < len(text) {
-		r, size := utf8.DecodeRune(text[at:])
+	offset := 0
+	for offset < len(text) {
+		r, size := utf8.DecodeRune(text[offset:])
 		if r == utf8.RuneError && size == 1 {
 			break
 		}
-		at += size
+		offset += size
 	}
-	return at
+	return offset
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // A tagFinder finds whether a node has a tag, such as !!str. yaml/v3
-// drops some of them, so it reads the text where the node begins. It is nil for a text
+// drops some tags, so it reads the text where the node begins. It is nil for a text
 // that has no exclamation mark, and so no tag.
 type tagFinder struct {
 	lines [][]byte
@@ -16,7 +16,7 @@ type tagFinder struct {
 	// The line of the last call: a line may have many nodes.
 	number     int
 	isASCII    bool
-	characters []rune // of a line that is not ASCII: columns are counted in characters
+	characters []rune // of a line with other characters than ASCII: columns are counted in characters
 }
 
 func newTagFinder(text []byte) *tagFinder {

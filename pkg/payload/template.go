@@ -1,8 +1,6 @@
 package payload
 
 import (
-	"github.com/runlevel/runlevel/internal/text/yamltext"
-
 	"bytes"
 	"context"
 	"errors"
@@ -11,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // templateData are the fields for templates of manifests/.

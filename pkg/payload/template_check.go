@@ -1,21 +1,21 @@
 package payload
 
 import (
-	"github.com/runlevel/runlevel/internal/text/yamltext"
-
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"text/template"
 	"text/template/parse"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // templateFunctions are the functions that a template may call: they return one of their arguments or
 // compare them, so that no text becomes longer.
 var templateFunctions = map[string]bool{"and": true, "or": true, "not": true, "eq": true, "ne": true, "index": true}
 
-// templateAdvice has an alternative for each construct that is not allowed.
+// templateAdvice has an alternative for each forbidden construct.
 var templateAdvice = map[string]string{
 	"a variable": "write the field in its place",
 	"range":      "write each item out",
@@ -45,7 +45,7 @@ func checkTemplate(parsed *template.Template, text []byte) error {
 // A templateChecker walks the tree of a template.
 type templateChecker struct{ text []byte }
 
-// node returns an error for the first part below a node that is not allowed.
+// node returns an error for the first forbidden part below a node.
 func (c templateChecker) node(node parse.Node) error {
 	switch node := node.(type) {
 	case *parse.TextNode, *parse.FieldNode, *parse.DotNode, *parse.StringNode, *parse.BoolNode, *parse.NumberNode,
@@ -88,7 +88,7 @@ func (c templateChecker) node(node parse.Node) error {
 	}
 }
 
-// each returns the first error of a function that is called with each item.
+// each calls a function with each item, and returns the first error.
 func each[T any](items []T, call func(T) error) error {
 	for _, item := range items {
 		if err := call(item); err != nil {
@@ -98,7 +98,7 @@ func each[T any](items []T, call func(T) error) error {
 	return nil
 }
 
-// refuse returns the error of a node that is not allowed.
+// refuse returns the error of a forbidden node.
 func (c templateChecker) refuse(node parse.Node, construct string) error {
 	message := "its template can't be rendered: " + construct + " is not allowed"
 	if advice := templateAdvice[construct]; advice != "" {

@@ -56,7 +56,7 @@ func HelmHookDeletes(annotations map[string]string) (policies []string, isSet bo
 	return listed(text), isSet
 }
 
-// listed returns the items of a list that is separated by commas.
+// listed returns the items of a comma-separated list.
 func listed(text string) []string {
 	var items []string
 	for item := range strings.SplitSeq(text, ",") {
@@ -67,7 +67,7 @@ func listed(text string) []string {
 	return items
 }
 
-// inTestOrder compares two tests by Helm's weights, and then by their files. A weight that is no number counts as 0, as
+// inTestOrder compares two tests by Helm's weights, and then by their files. An invalid weight counts as 0, as
 // in Helm.
 func inTestOrder(a, b *Manifest) int {
 	weight := func(m *Manifest) int {

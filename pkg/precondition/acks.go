@@ -45,17 +45,17 @@ func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
 			continue
 		}
 		adminGate := AdminGate{name, printable.Line(gates[name]),
-			fmt.Sprintf("an administrator who sets %s: \"true\" in ConfigMap %s", name, AdminAcks)}
+			fmt.Sprintf("setting %s: \"true\" in ConfigMap %s", name, AdminAcks)}
 		switch {
 		case form == nil:
 			adminGate.Message = fmt.Sprintf("the key %q of ConfigMap %s has not the form ack-MAJOR.MINOR-NAME",
 				printable.Line(name), AdminGates)
-			adminGate.Resolution = "a release that names the gate right"
+			adminGate.Resolution = "publishing a release that names the gate correctly"
 		case gates[name] == "":
 			adminGate.Message = fmt.Sprintf(
 				"the gate %s of ConfigMap %s is empty: it must describe what to acknowledge", name, AdminGates,
 			)
-			adminGate.Resolution = "a release that gives the gate a text"
+			adminGate.Resolution = "publishing a release that describes the gate"
 		}
 		pending = append(pending, adminGate)
 	}
@@ -83,9 +83,9 @@ func judgeAcks(f *Facts) []CheckFinding {
 	const unknown = "whether an administrator has something to acknowledge is not known: %v"
 	switch {
 	case apierrors.IsForbidden(f.GatesErr):
-		return []CheckFinding{warns("the right to read the ConfigMaps of admin gates", unknown, f.GatesErr)}
+		return []CheckFinding{warns("granting the right to read the ConfigMaps of admin gates", unknown, f.GatesErr)}
 	case f.GatesErr != nil:
-		return []CheckFinding{blocks("an API server that answers", unknown, f.GatesErr)}
+		return []CheckFinding{blocks("retrying when the API server answers", unknown, f.GatesErr)}
 	}
 	var findings []CheckFinding
 	for _, gate := range f.Gates {

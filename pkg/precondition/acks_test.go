@@ -58,12 +58,12 @@ prices: the key "prices" of ConfigMap openshift-config-managed/admin-gates has n
 func TestAGateStopsTheUpdate(t *testing.T) {
 	gates := precondition.PendingAcks(map[string]string{"ack-4.5-prices": "prices go"}, nil, "4.5.3")
 	expect(t, &precondition.Facts{Record: history("4.5.3"), Gates: gates},
-		`Blocks AdminAck: ack-4.5-prices: prices go; lifted by an administrator who sets ack-4.5-prices: "true" in ConfigMap openshift-config/admin-acks`)
+		`Blocks AdminAck: ack-4.5-prices: prices go; resolve by: setting ack-4.5-prices: "true" in ConfigMap openshift-config/admin-acks`)
 	denied := fmt.Errorf("denied: %w",
 		apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "admin-gates", nil))
 	expect(t, &precondition.Facts{Record: history("4.5.3"), GatesErr: denied},
 		`Warns AdminAck: whether an administrator has something to acknowledge is not known: `+denied.Error()+
-			`; lifted by the right to read the ConfigMaps of admin gates`)
+			`; resolve by: granting the right to read the ConfigMaps of admin gates`)
 	expect(t, &precondition.Facts{Record: history("4.5.3"), GatesErr: fmt.Errorf("timeout")},
-		`Blocks AdminAck: whether an administrator has something to acknowledge is not known: timeout; lifted by an API server that answers`)
+		`Blocks AdminAck: whether an administrator has something to acknowledge is not known: timeout; resolve by: retrying when the API server answers`)
 }

@@ -80,12 +80,12 @@ func (f *Facts) judgePending(alike []Delete, h hop) CheckFinding {
 		objects = append(objects, item.ID)
 	}
 	subject := fmt.Sprintf("%s, which %s, %s", name(objects), relation, state)
-	finding := warns(deleteResolution(oldest), "%s: %s goes on", subject, h)
+	finding := warns(deleteResolution(oldest), "%s: %s continues", subject, h)
 	if h.isMinorOrMajor() {
-		finding = blocks(deleteResolution(oldest), "%s: %s does not begin before %s gone", subject, h,
+		finding = blocks(deleteResolution(oldest), "%s: %s does not begin before %s deleted", subject, h,
 			either(count, "it is", "they are"))
 	}
-	return finding.since(oldest.since()).about(objects...)
+	return finding.withSince(oldest.since()).withObjects(objects...)
 }
 
 // since returns when an object began to terminate, or else when its delete was requested.
@@ -100,33 +100,33 @@ func (d Delete) since() time.Time {
 func deleteResolution(requested Delete) string {
 	switch seen := requested.Seen; {
 	case seen.State == tombstone.Unknown:
-		return "an answer of the cluster: it can't be asked now"
+		return "retrying when the cluster answers"
 	case !requested.WasSent():
 		return "applying " + printable.Line(cmp.Or(requested.Version, "the version that deletes it")) +
-			" to its end, or by deleting it by hand"
+			" to its end, or deleting it by hand"
 	case seen.State == tombstone.Present:
-		return "applying the same version again, which asks for it again, or by deleting it by hand"
+		return "applying the same version again, or deleting it by hand"
 	case seen.Contents == tombstone.Unclear && len(seen.Finalizers) == 0:
-		return "itself, unless something in it is held: that is not known yet"
+		return "waiting, unless something in it is held, which is not known yet"
 	case seen.Contents == tombstone.Ending && len(seen.Remains) > 0 && len(seen.Finalizers) == 0:
-		return "itself, once what is left in it has ended"
+		return "waiting until the rest of its content is deleted"
 	case len(seen.Remains) > 0 && len(seen.Finalizers) > 0:
-		return holders(seen.Finalizers) + ", and by removing what is left in it"
+		return holders(seen.Finalizers) + ", and removing what is left in it"
 	case len(seen.Remains) > 0:
 		return "removing what is left in it"
 	case len(seen.Finalizers) > 0:
 		return holders(seen.Finalizers)
 	default:
-		return "itself: nothing holds it"
+		return "waiting: nothing holds it"
 	}
 }
 
 // holders returns the words for the controllers of finalizers.
 func holders(finalizers []string) string {
 	if len(finalizers) == 1 {
-		return "the holder of finalizer " + finalizers[0]
+		return "waiting for the holder of finalizer " + finalizers[0]
 	}
-	return "the holders of finalizers " + strings.Join(finalizers, ", ")
+	return "waiting for the holders of finalizers " + strings.Join(finalizers, ", ")
 }
 
 // judgeReappeared returns the finding about an object that was recreated. If the
@@ -139,8 +139,9 @@ func (f *Facts) judgeReappeared(requested Delete) []CheckFinding {
 	if f.deletes(requested.ID) {
 		outlook = "this update deletes it again"
 	}
-	return []CheckFinding{warns("the client that made it", "%s was deleted, and is there again, made by %s: %s",
-		requested.ID, requested.Seen.MadeBy, outlook).since(requested.RequestedAt.Time).about(requested.ID)}
+	return []CheckFinding{warns("stopping the client that created it",
+		"%s was deleted, and is there again, made by %s: %s",
+		requested.ID, requested.Seen.MadeBy, outlook).withSince(requested.RequestedAt.Time).withObjects(requested.ID)}
 }
 
 // judgeUses is DeletedInUse: one finding for each tombstone.
@@ -154,7 +155,9 @@ func judgeUses(f *Facts) []CheckFinding {
 		if by := uses[m.ID()]; m.IsTombstone() && len(by) > 0 && !f.has(m.ID()) {
 			found = append(found, blocks("dropping the tombstone, or the reference",
 				"%s: the release deletes %s, and %s",
-				m.Path, m.ID(), references.Describe(by[0].By.ID(), by[0].By.Path, by[0].Field(), len(by)-1)).at(m))
+				m.Path, m.ID(), references.Describe(by[0].By.ID(), by[0].By.Path, by[0].Field(), len(by)-1)).withFile(
+				m,
+			))
 		}
 	}
 	return found
@@ -184,7 +187,7 @@ func judgeTombstones(f *Facts) []CheckFinding {
 		either(len(stale), "tombstone of %s was", "tombstones of %s were"), either(len(stale), "does", "do")
 	return []CheckFinding{warns("dropping "+it+" from the release",
 		"%s: the "+were+" in %s already, and "+do+" nothing any more",
-		files(stale), name(ids(stale)), h.from).at(stale...)}
+		files(stale), name(ids(stale)), h.from).withFile(stale...)}
 }
 
 // isOpen reports whether a delete may have something to do.

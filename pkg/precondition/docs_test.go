@@ -26,7 +26,7 @@ func examples(t *testing.T) []*precondition.Facts {
 		Payload: release(t, "4.6.0", map[string]string{
 			"0000_10_web_a.yaml": configMap("a", ""), "0000_10_web_b.yaml": strings.ReplaceAll(cron, "NAME", "b"),
 			"0000_10_web_c.yaml":    strings.ReplaceAll(cron, "NAME", "c"),
-			"0000_10_web_gone.yaml": configMap("gone", gone),
+			"0000_10_web_gone.yaml": configMap("gone", tombstoneAnnotation),
 		}),
 		Record: history("4.5.3"), User: "system:serviceaccount:web:ci",
 		Held: &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now},
@@ -131,7 +131,7 @@ func TestTheDocumentation(t *testing.T) {
 		}
 		place = max(at, place)
 		if !strings.Contains(string(page), "\n### "+check.Name+"\n") {
-			t.Errorf("docs/gate.md says nothing of %s", check.Name)
+			t.Errorf("docs/gate.md has no section about %s", check.Name)
 		}
 	}
 	if names := precondition.CheckNames(found); len(names) != len(precondition.Checks()) {

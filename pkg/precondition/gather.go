@@ -161,12 +161,12 @@ func (input GatherInput) claims(ctx context.Context, c *cluster.Cluster, places 
 	}
 	owners := make([]string, len(places))
 	concurrently(len(places), func(i int) {
-		switch at := places[i]; {
-		case !at.isServed:
-		case input.Before.Covers(at.id()):
-			owners[i], _ = input.Before.OwnerOf(at.id(), input.Record.Release)
+		switch place := places[i]; {
+		case !place.isServed:
+		case input.Before.Covers(place.id()):
+			owners[i], _ = input.Before.OwnerOf(place.id(), input.Record.Release)
 		default:
-			owners[i] = input.owner(ctx, c, at)
+			owners[i] = input.owner(ctx, c, place)
 		}
 	})
 	var claims []Claim
@@ -180,12 +180,12 @@ func (input GatherInput) claims(ctx context.Context, c *cluster.Cluster, places 
 
 // owner returns the release of one object of a kind that could not be listed. If the object can't be
 // read, its release is checked when it is applied.
-func (input GatherInput) owner(ctx context.Context, c *cluster.Cluster, at place) string {
-	id := at.id()
-	object, err := c.GetMetadata(ctx, at.resource, id.Namespace, id.Name)
+func (input GatherInput) owner(ctx context.Context, c *cluster.Cluster, p place) string {
+	id := p.id()
+	object, err := c.GetMetadata(ctx, p.resource, id.Namespace, id.Name)
 	if err != nil {
 		return ""
 	}
-	owner, _ := objectmeta.Of(at.resource, object).OtherOwner(input.Record.Release)
+	owner, _ := objectmeta.Of(p.resource, object).OtherOwner(input.Record.Release)
 	return owner
 }

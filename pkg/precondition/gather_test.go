@@ -50,8 +50,8 @@ spec: {group: example.com, scope: Namespaced, names: {kind: Relic, plural: relic
 		"0000_10_web_07_e.yaml": manifest("batch/v1beta1", "CronJob", "old", ""),
 		"0000_10_web_08_f.yaml": manifest("policy/v1beta1", "PodSecurityPolicy", "older", ""),
 		"0000_10_web_09_g.yaml": manifest("example.com/v1", "Relic", "its-definition-goes", ""),
-		"0000_10_web_10_h.yaml": manifest("nobody.example.com/v1", "Nothing", "to-go", gone),
-		"0000_10_web_11_i.yaml": manifest("batch/v1beta1", "CronJob", "to-go", gone),
+		"0000_10_web_10_h.yaml": manifest("nobody.example.com/v1", "Nothing", "to-go", tombstoneAnnotation),
+		"0000_10_web_11_i.yaml": manifest("batch/v1beta1", "CronJob", "to-go", tombstoneAnnotation),
 		"0000_10_web_12_j.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: withoutNamespace}}",
 		"0000_10_web_13_k.yaml": "{apiVersion: rights.example.com/v1, kind: Gadget, metadata: {name: " +
 			"withoutNamespace}}",
@@ -59,12 +59,12 @@ spec: {group: example.com, scope: Namespaced, names: {kind: Relic, plural: relic
 			"everywhere}, value: 1}",
 	})})
 	wanted := strings.TrimSpace(`
-Blocks UnservedKinds: 0000_10_web_04_b.yaml: the release defines no Gadget in rights.example.com/v2, only in rights.example.com/v1; lifted by writing rights.example.com/v1 instead, or serving v2 too | Gadget HERE/ours-in-v2 | 0000_10_web_04_b.yaml
-Blocks UnservedKinds: 0000_10_web_06_d.yaml: the cluster does not serve Thing in ours.example.com/v2, and the release does not define it; lifted by installing its CustomResourceDefinition or APIService | Thing HERE/aggregated-in-v2 | 0000_10_web_06_d.yaml
-Blocks UnservedKinds: 0000_10_web_07_e.yaml: the cluster does not serve CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead | CronJob HERE/old | 0000_10_web_07_e.yaml
-Blocks UnservedKinds: 0000_10_web_08_f.yaml: the cluster does not serve PodSecurityPolicy in policy/v1beta1, and the release does not define it; lifted by installing its CustomResourceDefinition or APIService | PodSecurityPolicy HERE/older | 0000_10_web_08_f.yaml
-Blocks UnservedKinds: 0000_10_web_09_g.yaml: the cluster does not serve Relic in example.com/v1, and the release does not define it; lifted by installing its CustomResourceDefinition or APIService | Relic HERE/its-definition-goes | 0000_10_web_09_g.yaml
-Blocks NoNamespace: 0000_10_web_12_j.yaml and 1 more manifest: ConfigMap withoutNamespace and 1 more are in no namespace, and objects of their kinds are in one; lifted by writing metadata.namespace | ConfigMap withoutNamespace | 0000_10_web_12_j.yaml`)
+Blocks UnservedKinds: 0000_10_web_04_b.yaml: the release defines no Gadget in rights.example.com/v2, only in rights.example.com/v1; resolve by: writing rights.example.com/v1 instead, or serving v2 too | Gadget HERE/ours-in-v2 | 0000_10_web_04_b.yaml
+Blocks UnservedKinds: 0000_10_web_06_d.yaml: the cluster does not serve Thing in ours.example.com/v2, and the release does not define it; resolve by: installing its CustomResourceDefinition or APIService | Thing HERE/aggregated-in-v2 | 0000_10_web_06_d.yaml
+Blocks UnservedKinds: 0000_10_web_07_e.yaml: the cluster does not serve CronJob in batch/v1beta1, only in batch/v1; resolve by: writing batch/v1 instead | CronJob HERE/old | 0000_10_web_07_e.yaml
+Blocks UnservedKinds: 0000_10_web_08_f.yaml: the cluster does not serve PodSecurityPolicy in policy/v1beta1, and the release does not define it; resolve by: installing its CustomResourceDefinition or APIService | PodSecurityPolicy HERE/older | 0000_10_web_08_f.yaml
+Blocks UnservedKinds: 0000_10_web_09_g.yaml: the cluster does not serve Relic in example.com/v1, and the release does not define it; resolve by: installing its CustomResourceDefinition or APIService | Relic HERE/its-definition-goes | 0000_10_web_09_g.yaml
+Blocks NoNamespace: 0000_10_web_12_j.yaml and 1 more manifest: ConfigMap withoutNamespace and 1 more are in no namespace, and objects of their kinds are in one; resolve by: writing metadata.namespace | ConfigMap withoutNamespace | 0000_10_web_12_j.yaml`)
 	if diff := cmp.Diff(wanted, strings.ReplaceAll(shown(precondition.Evaluate(f)), namespace, "HERE")); diff != "" {
 		t.Error(diff)
 	}
@@ -179,7 +179,7 @@ func TestAPendingDelete(t *testing.T) {
 	for _, want := range []string{
 		"PendingDelete: ConfigMap " + namespace + "/old, which 4.5.3 deletes, is terminating since ",
 		", held by finalizer example.com/x: " +
-			"the minor update from 4.5.3 to 4.6.0 does not begin before it is gone; lifted by the holder of " +
+			"the minor update from 4.5.3 to 4.6.0 does not begin before it is deleted; resolve by: waiting for the holder of " +
 			"finalizer example.com/x",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -218,12 +218,12 @@ func TestObjectsOfAnotherReleaseOnACluster(t *testing.T) {
 		"0000_10_web_b.yaml": manifest("v1", "ConfigMap", "ours", ""),
 		"0000_10_web_c.yaml": manifest("v1", "ConfigMap", "copied", ""),
 		"0000_10_web_d.yaml": manifest("v1", "ConfigMap", "nobodys", ""),
-		"0000_10_web_e.yaml": manifest("v1", "ConfigMap", "to-go", gone),
+		"0000_10_web_e.yaml": manifest("v1", "ConfigMap", "to-go", tombstoneAnnotation),
 	})
 	wanted := strings.TrimSpace(`
-Blocks ForeignObject: 0000_10_web_a.yaml: ConfigMap HERE/theirs is of release db, and can't be applied by this one; lifted by dropping it here, or by release db no longer having it | ConfigMap HERE/theirs | 0000_10_web_a.yaml
-Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db, and can't be deleted by this one; lifted by dropping it here, or by release db no longer having it | ConfigMap HERE/to-go | 0000_10_web_e.yaml`)
-	// Who may not list the objects of a whole cluster is told the same.
+Blocks ForeignObject: 0000_10_web_a.yaml: ConfigMap HERE/theirs is of release db, and can't be applied by this one; resolve by: dropping it here or in release db | ConfigMap HERE/theirs | 0000_10_web_a.yaml
+Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db, and can't be deleted by this one; resolve by: dropping it here or in release db | ConfigMap HERE/to-go | 0000_10_web_e.yaml`)
+	// A user who may not list the objects of a whole cluster gets the same findings.
 	narrow := sandboxtest.Connect(t,
 		account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch", "delete"),
 			rule("coordination.k8s.io", "leases", "get", "create", "update")))
@@ -298,7 +298,7 @@ func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
 		findings := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: of, Namespace: home})))
 		if want := "TerminatingObject: Namespace " + namespace +
 			", which 0000_10_web_a.yaml needs, is terminating since "; !strings.Contains(findings, want) {
-			t.Errorf("%s: %s\nwant it to say %q", name, findings, want)
+			t.Errorf("%s: %s\nwant %q", name, findings, want)
 		}
 	}
 }

@@ -15,13 +15,13 @@ func grouped[T any, K comparable](all []T, key func(T) K) [][]T {
 	var groups [][]T
 	places := map[K]int{}
 	for _, item := range all {
-		at, isKnown := places[key(item)]
+		index, isKnown := places[key(item)]
 		if !isKnown {
-			at = len(groups)
-			places[key(item)] = at
+			index = len(groups)
+			places[key(item)] = index
 			groups = append(groups, nil)
 		}
-		groups[at] = append(groups[at], item)
+		groups[index] = append(groups[index], item)
 	}
 	return groups
 }

@@ -51,26 +51,26 @@ func (f *Facts) start() *record.HistoryEntry {
 
 // hopFrom returns the update from the version of an entry of the history.
 func (f *Facts) hopFrom(e *record.HistoryEntry) hop {
-	from, to := parse(e.Version), parse(f.Payload.Version)
+	before, after := parse(e.Version), parse(f.Payload.Version)
 	switch {
-	case from == nil || to == nil:
+	case before == nil || after == nil:
 		if e.Hash == f.Payload.Hash {
 			return hop{distance: again}
 		}
 		return hop{distance: minor}
 	default:
-		return hop{distanceOf(from, to), from, to}
+		return hop{distanceOf(before, after), before, after}
 	}
 }
 
 // distanceOf returns the distance from one version to another.
-func distanceOf(from, to *version.Version) distance {
+func distanceOf(before, after *version.Version) distance {
 	switch {
-	case from.Major() != to.Major():
+	case before.Major() != after.Major():
 		return major
-	case from.Minor() != to.Minor():
+	case before.Minor() != after.Minor():
 		return minor
-	case from.LessThan(to) || to.LessThan(from):
+	case before.LessThan(after) || after.LessThan(before):
 		return patch
 	default:
 		return again
@@ -79,11 +79,11 @@ func distanceOf(from, to *version.Version) distance {
 
 // IsMinor reports whether an update changes the minor version, or the major one. An install changes none; for versions
 // that can't be compared, it is true.
-func IsMinor(from, to string) bool {
-	if from == "" || from == to {
+func IsMinor(oldVersion, newVersion string) bool {
+	if oldVersion == "" || oldVersion == newVersion {
 		return false
 	}
-	before, after := parse(from), parse(to)
+	before, after := parse(oldVersion), parse(newVersion)
 	return before == nil || after == nil || hop{distance: distanceOf(before, after)}.isMinorOrMajor()
 }
 

@@ -30,13 +30,14 @@ func judgeClaims(f *Facts) []CheckFinding {
 			problem = "can't be deleted"
 		}
 		other := printable.Line(claims[0].Release)
-		resolution := "dropping it here, or by release " + other + " no longer having it"
+		resolution := "dropping it here or in release " + other
 		if len(claims) > 1 {
 			resolution = "applying them as release " + other +
-				", if it is the same one, or by dropping them here, or by release " + other + " no longer having them"
+				", if it is the same one, or dropping them here or in release " + other
 		}
 		found = append(found, blocks(resolution, "%s: %s %s of release %s, and %s by this one",
-			files(manifests), name(ids(manifests)), either(len(claims), "is", "are"), other, problem).at(manifests...))
+			files(manifests), name(ids(manifests)), either(len(claims), "is", "are"), other,
+			problem).withFile(manifests...))
 	}
 	return found
 }
@@ -49,7 +50,7 @@ func judgeNamespaces(f *Facts) []CheckFinding {
 	subject := either(len(f.WithoutNamespace), "is in no namespace, and objects of its kind are in one",
 		"are in no namespace, and objects of their kinds are in one")
 	return []CheckFinding{blocks("writing metadata.namespace", "%s: %s %s", files(f.WithoutNamespace),
-		name(ids(f.WithoutNamespace)), subject).at(f.WithoutNamespace...)}
+		name(ids(f.WithoutNamespace)), subject).withFile(f.WithoutNamespace...)}
 }
 
 // judgeKinds is UnservedKinds: one finding for each kind; for all of a group and version, if their
@@ -67,7 +68,7 @@ func judgeKinds(f *Facts) []CheckFinding {
 		for _, manifest := range alike {
 			manifests = append(manifests, manifest.Manifest)
 		}
-		found = append(found, judgeKind(manifests[0].GroupVersionKind(), alike[0], manifests).at(manifests...))
+		found = append(found, judgeKind(manifests[0].GroupVersionKind(), alike[0], manifests).withFile(manifests...))
 	}
 	return found
 }
@@ -78,23 +79,23 @@ func judgeKind(kind schema.GroupVersionKind, why UnservedManifest, manifests []*
 	if slices.ContainsFunc(manifests, func(m *payload.Manifest) bool { return m.GroupVersionKind() != kind }) {
 		name = printable.Line(fmt.Sprintf("%s and other kinds in %s", kind.Kind, kind.GroupVersion()))
 	}
-	at := files(manifests)
+	file := files(manifests)
 	other := printable.Line(schema.GroupVersion{Group: kind.Group, Version: why.Has}.String())
 	switch {
 	case why.Err != nil:
-		return warns("the server of "+printable.Line(kind.GroupVersion().String()),
+		return warns("waiting for the server of "+printable.Line(kind.GroupVersion().String()),
 			"%s: it is not known whether the cluster serves %s: %s",
-			at, name, printable.Line(why.Err.Error()))
+			file, name, printable.Line(why.Err.Error()))
 	case why.InOurs:
 		return blocks("writing "+other+" instead, or serving "+printable.Line(kind.Version)+" too",
-			"%s: the release defines no %s, only in %s", at, name, other)
+			"%s: the release defines no %s, only in %s", file, name, other)
 	case why.Has != "":
-		return blocks("writing "+other+" instead", "%s: the cluster does not serve %s, only in %s", at, name, other)
+		return blocks("writing "+other+" instead", "%s: the cluster does not serve %s, only in %s", file, name, other)
 	case kinds.ScopeOf(kind.GroupKind()) != kinds.Unknown:
-		return blocks("a cluster of another version of Kubernetes, or dropping it here",
-			"%s: the cluster does not serve %s, nor any other version of it", at, name)
+		return blocks("dropping it here, or using a cluster of another version of Kubernetes",
+			"%s: the cluster does not serve %s, nor any other version of it", file, name)
 	default:
 		return blocks("installing its CustomResourceDefinition or APIService",
-			"%s: the cluster does not serve %s, and the release does not define it", at, name)
+			"%s: the cluster does not serve %s, and the release does not define it", file, name)
 	}
 }

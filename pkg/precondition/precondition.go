@@ -82,7 +82,7 @@ func (d Delete) DescribeSince() string {
 	return notSent
 }
 
-const notSent = "still there, and its delete was not asked for yet"
+const notSent = "present, and its delete has not been requested yet"
 
 // A Claim is a manifest whose object is one of another release.
 type Claim struct {
@@ -142,7 +142,7 @@ func (f CheckFinding) Name() string {
 
 // String returns the finding in one line.
 func (f CheckFinding) String() string {
-	return f.Name() + ": " + f.Message + "; lifted by " + f.Resolution
+	return f.Name() + ": " + f.Message + "; resolve by: " + f.Resolution
 }
 
 // Text returns the finding for people: its severity and message, and in a second line its resolution.
@@ -150,7 +150,7 @@ func (f CheckFinding) Text() string {
 	word := map[GateSeverity]string{Blocks: "blocked by", Warns: "warning of", Fails: "fails with"}[f.Severity]
 	text := fmt.Sprintf("%s %s: %s", word, f.Name(), f.Message)
 	if f.Resolution != "" {
-		text += "\n  lifted by " + f.Resolution
+		text += "\n  resolve by: " + f.Resolution
 	}
 	return text
 }
@@ -260,14 +260,14 @@ func warns(resolution, format string, args ...any) CheckFinding {
 	return CheckFinding{Severity: Warns, Message: fmt.Sprintf(format, args...), Resolution: resolution}
 }
 
-// at adds the manifests that a finding is about.
-func (f CheckFinding) at(manifests ...*payload.Manifest) CheckFinding {
+// withFile adds the manifests that a finding is about.
+func (f CheckFinding) withFile(manifests ...*payload.Manifest) CheckFinding {
 	f.File = manifests[0].Path
-	return f.about(ids(manifests)...)
+	return f.withObjects(ids(manifests)...)
 }
 
-// about adds the objects that a finding is about.
-func (f CheckFinding) about(objects ...kinds.ID) CheckFinding {
+// withObjects adds the objects that a finding is about.
+func (f CheckFinding) withObjects(objects ...kinds.ID) CheckFinding {
 	f.Object = &objects[0]
 	if len(objects) > 1 {
 		f.Objects = objects
@@ -275,8 +275,8 @@ func (f CheckFinding) about(objects ...kinds.ID) CheckFinding {
 	return f
 }
 
-// since adds the time since when the finding holds.
-func (f CheckFinding) since(when time.Time) CheckFinding {
+// withSince adds the time since when the finding holds.
+func (f CheckFinding) withSince(when time.Time) CheckFinding {
 	if !when.IsZero() {
 		f.Since = &when
 	}

@@ -47,7 +47,7 @@ func configMap(name, annotation string) string {
 		annotation + "}}\n"
 }
 
-const gone = `release.openshift.io/delete: "true"`
+const tombstoneAnnotation = `release.openshift.io/delete: "true"`
 
 var old = kinds.ID{Kind: "ConfigMap", Namespace: "web", Name: "old"}
 
@@ -79,7 +79,7 @@ func asked(seen tombstone.Observation) precondition.Delete {
 	}
 }
 
-// shown is what findings say, line by line: all there is of each.
+// shown returns findings with all their fields, line by line.
 func shown(findings []precondition.CheckFinding) string {
 	var lines []string
 	for _, f := range findings {
@@ -122,35 +122,35 @@ func TestPendingDeletesStopMinorUpdates(t *testing.T) {
 	}
 	const what = "PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T11:55:00Z, " +
 		"held by finalizer example.com/x: "
-	const rest = "; lifted by the holder of finalizer example.com/x | since 2026-05-04T11:55:00Z | ConfigMap web/old"
+	const rest = "; resolve by: waiting for the holder of finalizer example.com/x | since 2026-05-04T11:55:00Z | ConfigMap web/old"
 	const unknown = "an update between versions that are not known, which counts as a minor one, does not begin " +
-		"before it is gone"
+		"before it is deleted"
 	for name, test := range map[string]struct {
 		before []string
 		to     string
 		wanted string
 	}{
 		"minor": {[]string{"4.5.3"}, "4.6.0",
-			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
+			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is deleted" + rest},
 		"major": {[]string{"4.5.3"}, "5.0.0",
-			"Blocks " + what + "the major update from 4.5.3 to 5.0.0 does not begin before it is gone" + rest},
+			"Blocks " + what + "the major update from 4.5.3 to 5.0.0 does not begin before it is deleted" + rest},
 		"patch": {[]string{"4.5.3"}, "4.5.4",
-			"Warns " + what + "the patch update from 4.5.3 to 4.5.4 goes on" + rest},
+			"Warns " + what + "the patch update from 4.5.3 to 4.5.4 continues" + rest},
 		"from a candidate": {[]string{"4.6.0-rc.1"}, "4.6.0",
-			"Warns " + what + "the patch update from 4.6.0-rc.1 to 4.6.0 goes on" + rest},
+			"Warns " + what + "the patch update from 4.6.0-rc.1 to 4.6.0 continues" + rest},
 		"same version": {[]string{"4.5.3"}, "4.5.3",
-			"Warns " + what + "applying 4.5.3 again goes on" + rest},
-		"install": {nil, "4.5.3", "Warns " + what + "an install goes on" + rest},
+			"Warns " + what + "applying 4.5.3 again continues" + rest},
+		"install": {nil, "4.5.3", "Warns " + what + "an install continues" + rest},
 		"none was completed": {[]string{"4.5.3..."}, "4.6.0",
-			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
+			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is deleted" + rest},
 		"a minor that was begun goes on": {[]string{"4.6.0...", "4.5.3"}, "4.6.0",
-			"Warns " + what + "applying 4.6.0 again goes on" + rest},
+			"Warns " + what + "applying 4.6.0 again continues" + rest},
 		"a minor that was begun is fixed": {[]string{"4.6.0...", "4.5.3"}, "4.6.1",
-			"Warns " + what + "the patch update from 4.6.0 to 4.6.1 goes on" + rest},
+			"Warns " + what + "the patch update from 4.6.0 to 4.6.1 continues" + rest},
 		"a patch that was begun, then minor": {[]string{"4.5.4...", "4.5.3"}, "4.6.0",
-			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
-		"no version is said":  {[]string{"4.5.3"}, "", "Blocks " + what + unknown + rest},
-		"no version was said": {[]string{""}, "4.5.3", "Blocks " + what + unknown + rest},
+			"Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is deleted" + rest},
+		"no version to apply": {[]string{"4.5.3"}, "", "Blocks " + what + unknown + rest},
+		"no applied version":  {[]string{""}, "4.5.3", "Blocks " + what + unknown + rest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{
@@ -167,12 +167,12 @@ func TestPendingDeletesStopMinorUpdates(t *testing.T) {
 			Deletes: []precondition.Delete{asked(held)},
 		}
 		f.Record.History[0].Hash = f.Payload.Hash
-		expect(t, f, "Warns "+what+"applying the same payload again goes on"+rest)
+		expect(t, f, "Warns "+what+"applying the same payload again continues"+rest)
 	})
 }
 
-func TestADeleteSaysWhoLiftsIt(t *testing.T) {
-	const update, object = ": the minor update from 4.5.3 to 4.6.0 does not begin before it is gone; lifted by ",
+func TestResolutionsOfPendingDeletes(t *testing.T) {
+	const update, object = ": the minor update from 4.5.3 to 4.6.0 does not begin before it is deleted; resolve by: ",
 		" | ConfigMap web/old"
 	since := now.Add(-72 * time.Hour)
 	terminating := func(finalizers []string, remains ...string) tombstone.Observation {
@@ -195,31 +195,31 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		"finalizers": {terminating([]string{"a/b", "c/d"}),
 			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since " +
 				"2026-05-01T12:00:00Z, held by finalizers a/b, c/d" + update +
-				"the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
+				"waiting for the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
 		"content": {terminating(nil, "2 Widgets"),
 			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z " +
 				"(2 Widgets)" + update + "removing what is left in it | since 2026-05-01T12:00:00Z" + object},
 		"both": {terminating([]string{"a/b"}, "2 Widgets"),
 			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since " +
-				"2026-05-01T12:00:00Z, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, " +
-				"and by removing what is left in it | since 2026-05-01T12:00:00Z" + object},
+				"2026-05-01T12:00:00Z, held by finalizer a/b (2 Widgets)" + update + "waiting for the holder of finalizer a/b, " +
+				"and removing what is left in it | since 2026-05-01T12:00:00Z" + object},
 		"nothing": {terminating(nil),
 			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z" +
-				update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
+				update + "waiting: nothing holds it | since 2026-05-01T12:00:00Z" + object},
 		"not looked at": {unclear,
 			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z " +
-				"(not known yet)" + update + "itself, unless something in it is held: that is not known yet | since " +
+				"(not known yet)" + update + "waiting, unless something in it is held, which is not known yet | since " +
 				"2026-05-01T12:00:00Z" + object},
 		"ending": {ending, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since " +
 			"2026-05-01T12:00:00Z (2 Pods)" + update +
-			"itself, once what is left in it has ended | since 2026-05-01T12:00:00Z" + object},
+			"waiting until the rest of its content is deleted | since 2026-05-01T12:00:00Z" + object},
 		"not reached": {tombstone.Observation{
 			State:     tombstone.Present,
 			Requested: "1",
 			UID:       "1",
 		}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and not terminating" +
 			update +
-			"applying the same version again, which asks for it again, or by deleting it by hand | since " +
+			"applying the same version again, or deleting it by hand | since " +
 			"2026-05-04T10:00:00Z" + object},
 		"not known": {tombstone.Observation{
 			State:     tombstone.Unknown,
@@ -227,7 +227,7 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 			Why:       "the server is down",
 		}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, may still be there, which is not known: " +
 			"the server is down" + update +
-			"an answer of the cluster: it can't be asked now | since 2026-05-04T10:00:00Z" + object},
+			"retrying when the cluster answers | since 2026-05-04T10:00:00Z" + object},
 		"reappeared": {tombstone.Observation{
 			State:     tombstone.Reappeared,
 			Requested: "1",
@@ -235,7 +235,7 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 			MadeBy:    "kubectl at noon",
 		},
 			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
-				"nothing deletes it any more; lifted by the client that made it | since 2026-05-04T10:00:00Z" + object},
+				"nothing deletes it any more; resolve by: stopping the client that created it | since 2026-05-04T10:00:00Z" + object},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{asked(test.seen)}},
@@ -248,17 +248,17 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{item, other}}
 		expect(t, f, "Blocks PendingDelete: ConfigMap web/older and 1 more, which 4.5.0 deletes, are terminating "+
 			"since 2026-05-01T12:00:00Z, held by finalizer a/b: "+
-			"the minor update from 4.5.3 to 4.6.0 does not begin before they are gone; lifted by the holder of "+
+			"the minor update from 4.5.3 to 4.6.0 does not begin before they are deleted; resolve by: waiting for the holder of "+
 			"finalizer a/b | since 2026-05-01T12:00:00Z | ConfigMap web/older")
 	})
 	t.Run("not asked for yet", func(t *testing.T) {
 		item := asked(tombstone.Observation{State: tombstone.Present, Requested: "1", UID: "1"})
 		item.Sent = false
 		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{item}}
-		expect(t, f, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and its delete "+
-			"was not asked for yet"+update+
-			"applying 4.5.0 to its end, or by deleting it by hand | since 2026-05-04T10:00:00Z"+object)
-		f.Payload = release(t, "4.5.4", map[string]string{"0000_10_web_old.yaml": configMap("old", gone)})
+		expect(t, f, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is present, and its delete "+
+			"has not been requested yet"+update+
+			"applying 4.5.0 to its end, or deleting it by hand | since 2026-05-04T10:00:00Z"+object)
+		f.Payload = release(t, "4.5.4", map[string]string{"0000_10_web_old.yaml": configMap("old", tombstoneAnnotation)})
 		expect(t, f, "") // which this update does
 	})
 	t.Run("of no version", func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 			Deletes: []precondition.Delete{item},
 		},
 			"Warns PendingDelete: ConfigMap web/old, which is to be deleted, is terminating since "+
-				"2026-05-01T12:00:00Z: the patch update from 4.5.3 to 4.5.4 goes on; lifted by itself: nothing holds "+
+				"2026-05-01T12:00:00Z: the patch update from 4.5.3 to 4.5.4 continues; resolve by: waiting: nothing holds "+
 				"it | since 2026-05-01T12:00:00Z"+object)
 	})
 }
@@ -284,18 +284,18 @@ func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
 		wanted string
 	}{
 		"held": {tombstone.Observation{Finalizers: []string{"a/b"}},
-			"Blocks " + what + ", held by finalizer a/b: it can only be recreated when it is gone; lifted by the " +
+			"Blocks " + what + ", held by finalizer a/b: it can only be recreated when it is deleted; resolve by: waiting for the " +
 				"holder of finalizer a/b" + rest},
 		"garbage collector": {tombstone.Observation{Finalizers: []string{"foregroundDeletion"}},
-			"Warns " + what + ", held by finalizer foregroundDeletion: an apply waits until it is gone; lifted by " +
-				"the holder of finalizer foregroundDeletion" + rest},
+			"Warns " + what + ", held by finalizer foregroundDeletion: an apply waits until it is deleted; resolve by: " +
+				"waiting for the holder of finalizer foregroundDeletion" + rest},
 		"nothing": {tombstone.Observation{},
-			"Warns " + what + ": an apply waits until it is gone; lifted by itself: nothing holds it" + rest},
+			"Warns " + what + ": an apply waits until it is deleted; resolve by: waiting: nothing holds it" + rest},
 		"not known": {tombstone.Observation{
 			Contents: tombstone.Unclear,
 			Remains:  []string{"not seen"},
-		}, "Warns " + what + " (not seen): an apply waits until it is gone; lifted by itself, unless something in it " +
-			"is held: that is not known yet" + rest},
+		}, "Warns " + what + " (not seen): an apply waits until it is deleted; resolve by: waiting, unless something in it " +
+			"is held, which is not known yet" + rest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.seen.State, test.seen.Since = tombstone.Terminating, since
@@ -304,7 +304,7 @@ func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
 				Record:  history("4.5.3"),
 			}
 			f.Terminating = []precondition.Terminating{{ID: old, Manifests: f.Payload.Manifests, Seen: test.seen}}
-			f.Deletes = []precondition.Delete{asked(test.seen)} // a tombstone has begun it, which is told once
+			f.Deletes = []precondition.Delete{asked(test.seen)} // a tombstone has begun it, which is reported once
 			expect(t, f, test.wanted)
 		})
 	}
@@ -317,8 +317,8 @@ func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
 			Terminating: []precondition.Terminating{namespace, {ID: old}},
 		}
 		expect(t, f,
-			`Blocks TerminatingObject: Namespace runlevel-system, which the record of release web needs, is terminating since 2026-05-04T11:00:00Z, held by finalizer a/b: nothing can be made in it before it is gone; lifted by the holder of finalizer a/b | since 2026-05-04T11:00:00Z | Namespace runlevel-system
-Warns TerminatingObject: 1 more object that the update needs: being deleted, ConfigMap web/old first; lifted by the holders of their finalizers | ConfigMap web/old`)
+			`Blocks TerminatingObject: Namespace runlevel-system, which the record of release web needs, is terminating since 2026-05-04T11:00:00Z, held by finalizer a/b: no object can be created in it before it is deleted; resolve by: waiting for the holder of finalizer a/b | since 2026-05-04T11:00:00Z | Namespace runlevel-system
+Warns TerminatingObject: 1 more object that the update needs: being deleted, ConfigMap web/old first; resolve by: waiting for the holders of their finalizers | ConfigMap web/old`)
 	})
 }
 
@@ -328,9 +328,9 @@ func TestWhatReappearedMayBeWanted(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ annotation, wanted string }{
 		"the payload has it": {"", ""},
-		"the payload deletes it": {gone,
+		"the payload deletes it": {tombstoneAnnotation,
 			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
-				"this update deletes it again; lifted by the client that made it | since 2026-05-04T10:00:00Z | " +
+				"this update deletes it again; resolve by: stopping the client that created it | since 2026-05-04T10:00:00Z | " +
 				"ConfigMap web/old"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -344,7 +344,7 @@ func TestReleasesDoNotGoBack(t *testing.T) {
 	const begun, done = "begun at 2026-05-03T11:00:00Z", "applied at 2026-05-03T12:00:00Z"
 	because := func(rule, resolution, to, from, verb string) string {
 		_, since, _ := strings.Cut(verb, " at ")
-		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: %s; lifted by an update to %s or "+
+		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: %s; resolve by: updating to %s or "+
 			"newer%s | since %s", to, from, verb, rule, from, resolution, since)
 	}
 	older := func(to, from, verb string) string { return because("releases don't go back", "", to, from, verb) }
@@ -402,7 +402,7 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 		return e
 	}
 	const blocked = `Blocks ChangedContent: the files of 4.6.0 are not those that were applied as 4.6.0 at 2026-05-04T11:00:00Z from ./web\n` +
-		"; lifted by a new version for the new files, or by the files that were applied | since 2026-05-04T11:00:00Z"
+		"; resolve by: publishing the new files as a new version, or applying the files of that version | since 2026-05-04T11:00:00Z"
 	for name, test := range map[string]struct {
 		history []record.HistoryEntry
 		wanted  string
@@ -448,8 +448,8 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 				Record:   &record.Record{Release: "web", History: record.History{to}},
 				Rollback: &record.Rollback{To: 1},
 			},
-				"Blocks ChangedContent: the kept files of revision 1 are not those that were applied; lifted by a "+
-					"rollback to a version whose files are as they were")
+				"Blocks ChangedContent: the kept files of revision 1 are not those that were applied; resolve by: "+
+					"rolling back to a version whose files are unchanged")
 		})
 	}
 	t.Run("without a version", func(t *testing.T) {
@@ -468,16 +468,16 @@ func TestUpdatesSkipNothing(t *testing.T) {
 	}{
 		"next minor": {[]string{"4.5.3"}, "4.6.7", ""},
 		"two minors": {[]string{"4.5.3"}, "4.7.0",
-			"Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; lifted by an update to 4.6 first"},
+			"Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; resolve by: updating to 4.6 first"},
 		"many minors": {[]string{"4.5.3"}, "4.15.0",
-			"Blocks GiantHop: the minor update from 4.5.3 to 4.15.0 skips 4.6; lifted by an update to 4.6 first"},
+			"Blocks GiantHop: the minor update from 4.5.3 to 4.15.0 skips 4.6; resolve by: updating to 4.6 first"},
 		"next major": {[]string{"4.22.3"}, "5.0.1", ""},
 		"next major, not at .0": {[]string{"4.22.3"}, "5.1.0",
-			"Blocks GiantHop: the major update from 4.22.3 to 5.1.0 skips 5.0; lifted by an update to 5.0 first"},
+			"Blocks GiantHop: the major update from 4.22.3 to 5.1.0 skips 5.0; resolve by: updating to 5.0 first"},
 		"two majors": {[]string{"4.22.3"}, "6.0.0",
-			"Blocks GiantHop: the major update from 4.22.3 to 6.0.0 skips 5.0; lifted by an update to 5.0 first"},
+			"Blocks GiantHop: the major update from 4.22.3 to 6.0.0 skips 5.0; resolve by: updating to 5.0 first"},
 		"what was begun is none": {[]string{"4.6.0...", "4.5.3"}, "4.7.0",
-			"Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; lifted by an update to 4.6 first"},
+			"Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; resolve by: updating to 4.6 first"},
 		"nothing was completed": {[]string{"4.6.0..."}, "4.7.0", ""},
 		"an install":            {nil, "7.7.7", ""},
 		"no version":            {[]string{"4.5.3"}, "", ""},
@@ -492,7 +492,7 @@ func TestUpdatesSkipNothing(t *testing.T) {
 
 func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 	const stale = "Warns StaleTombstone: 0000_10_web_old.yaml: the tombstone of ConfigMap web/old was in 4.5.3 " +
-		"already, and does nothing any more; lifted by dropping it from the release | ConfigMap web/old | " +
+		"already, and does nothing any more; resolve by: dropping it from the release | ConfigMap web/old | " +
 		"0000_10_web_old.yaml"
 	for name, test := range map[string]struct {
 		from, to string
@@ -507,12 +507,12 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 		"came back": {"4.5.3", "4.6.0",
 			[]precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "kubectl at noon"})},
 			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: this " +
-				"update deletes it again; lifted by the client that made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
+				"update deletes it again; resolve by: stopping the client that created it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rel := release(t, test.to, map[string]string{
-				"0000_10_web_old.yaml":   configMap("old", gone),
-				"0000_10_web_new.yaml":   configMap("new", gone),
+				"0000_10_web_old.yaml":   configMap("old", tombstoneAnnotation),
+				"0000_10_web_new.yaml":   configMap("new", tombstoneAnnotation),
 				"0000_10_web_there.yaml": configMap("there", ""),
 			})
 			f := &precondition.Facts{Payload: rel, Record: history(test.from), Deletes: test.deletes}
@@ -524,7 +524,7 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 	}
 	t.Run("install", func(t *testing.T) {
 		expect(t, &precondition.Facts{
-			Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", gone)}),
+			Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", tombstoneAnnotation)}),
 		}, "")
 	})
 }
@@ -532,7 +532,7 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 func TestTombstonesOfWhatIsUsed(t *testing.T) {
 	const finding = "Blocks DeletedInUse: 0000_10_web_old.yaml: the release deletes Secret web/old, and Deployment " +
 		"web/web (0000_10_web_web.yaml) refers to it in " +
-		"spec.template.spec.imagePullSecrets[0].name; lifted by dropping the tombstone, or the reference | Secret " +
+		"spec.template.spec.imagePullSecrets[0].name; resolve by: dropping the tombstone, or the reference | Secret " +
 		"web/old | 0000_10_web_old.yaml"
 	const made = `{apiVersion: v1, kind: Secret, metadata: {name: old, namespace: web}}`
 	for name, test := range map[string]struct{ old, web, wanted string }{
@@ -560,14 +560,14 @@ func TestSomebodyElseApplies(t *testing.T) {
 		wanted string
 	}{
 		"watching": {3 * time.Second,
-			`Blocks ApplyRunning: ana@host:7 (watching) has been keeping the release in place since 2026-05-04T11:50:00Z; lifted by ` + lock.KeeperEnd + " | since 2026-05-04T11:50:00Z"},
+			`Blocks ApplyRunning: ana@host:7 (watching) has been keeping the release in place since 2026-05-04T11:50:00Z; resolve by: ` + lock.KeeperEnd + " | since 2026-05-04T11:50:00Z"},
 		"alive": {3 * time.Second,
-			"Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z; lifted by its " +
-				"end | since 2026-05-04T11:50:00Z"},
+			"Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z; resolve by: waiting " +
+				"for its end | since 2026-05-04T11:50:00Z"},
 		"dead": {40 * time.Second,
 			"Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has not renewed " +
-				"its lock since 2026-05-04T11:59:20Z, longer than it lasts; lifted by the next apply, which takes " +
-				"the lock over | since 2026-05-04T11:50:00Z"},
+				"its lock since 2026-05-04T11:59:20Z, longer than it lasts; resolve by: applying again, which takes " +
+				"over the lock | since 2026-05-04T11:50:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			holder := "ana@host:7"
@@ -584,7 +584,7 @@ func TestSomebodyElseApplies(t *testing.T) {
 	}
 }
 
-// TestFindingsHaveNoAges: conditions and events are made of them, and would change all the time.
+// TestFindingsHaveNoAges: conditions and events have their texts, and would change all the time.
 func TestFindingsHaveNoAges(t *testing.T) {
 	at := func(now time.Time) (texts []string) {
 		f := &precondition.Facts{
@@ -628,9 +628,9 @@ func TestRefuse(t *testing.T) {
 	if reason.Of(err) != "UpgradePreconditionCheckFailed" {
 		t.Errorf("reason %q", reason.Of(err))
 	}
-	const wanted = `GiantHop: the minor update from 4.5.3 to 4.8.0 skips 4.6; lifted by an update to 4.6 first
-PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T12:00:00Z: the minor update from 4.5.3 to 4.8.0 does not begin before it is gone; lifted by itself: nothing holds it
-PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T12:00:00Z, held by finalizer a/b: the minor update from 4.5.3 to 4.8.0 does not begin before it is gone; lifted by the holder of finalizer a/b`
+	const wanted = `GiantHop: the minor update from 4.5.3 to 4.8.0 skips 4.6; resolve by: updating to 4.6 first
+PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T12:00:00Z: the minor update from 4.5.3 to 4.8.0 does not begin before it is deleted; resolve by: waiting: nothing holds it
+PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T12:00:00Z, held by finalizer a/b: the minor update from 4.5.3 to 4.8.0 does not begin before it is deleted; resolve by: waiting for the holder of finalizer a/b`
 	if diff := cmp.Diff(wanted, err.Error()); diff != "" {
 		t.Error(diff)
 	}

@@ -31,8 +31,8 @@ func judgeElsewhere(f *Facts) []CheckFinding {
 	if len(f.Elsewhere) == 0 {
 		return nil
 	}
-	where := printable.Line(strings.Join(f.Elsewhere, ", "))
+	namespaces := printable.Line(strings.Join(f.Elsewhere, ", "))
 	return []CheckFinding{blocks("keeping the record in namespace "+printable.Line(f.Elsewhere[0])+
-		", or by deleting that one", "the record of release %s is in namespace %s, and here is none",
-		printable.Line(f.Record.Release), where)}
+		", or deleting that one", "the record of release %s is in namespace %s, and here is none",
+		printable.Line(f.Record.Release), namespaces)}
 }

@@ -26,7 +26,7 @@ type lack struct {
 func judgeRights(f *Facts) []CheckFinding {
 	user := printable.Line(cmp.Or(f.User, "this account"))
 	if f.RightsErr != nil {
-		return []CheckFinding{warns("an answer of the cluster",
+		return []CheckFinding{warns("retrying when the cluster answers",
 			"it is not known whether %s has the rights that are needed: %s", user, printable.Line(f.RightsErr.Error()))}
 	}
 	var lacks []lack
@@ -102,12 +102,12 @@ func union[T comparable](a, b []T) []T {
 }
 
 func (l lack) judge(user, release string) CheckFinding {
-	where, by := "", "a ClusterRole"
+	scope, grant := "", "a ClusterRole"
 	switch first := l.namespaces[0]; {
 	case len(l.namespaces) > 1:
-		where, by = " in namespaces "+printable.Few(l.namespaces, 5), "a Role in each namespace, or a ClusterRole"
+		scope, grant = " in namespaces "+printable.Few(l.namespaces, 5), "a Role in each namespace, or a ClusterRole"
 	case first != "":
-		where, by = " in namespace "+first, "a Role in namespace "+first
+		scope, grant = " in namespace "+first, "a Role in namespace "+first
 	}
 	relation := "the record of release " + printable.Line(release) + " needs"
 	l.manifests = slices.SortedStableFunc(slices.Values(l.manifests), payload.InOrder)
@@ -117,10 +117,10 @@ func (l lack) judge(user, release string) CheckFinding {
 	case len(l.manifests) > 0:
 		relation = files(l.manifests) + either(len(l.manifests), " needs", " need")
 	}
-	finding := blocks("an administrator who grants it, with "+by, "%s may not %s%s, which %s", user, l.inWords(), where,
+	finding := blocks("granting it with "+grant, "%s may not %s%s, which %s", user, l.inWords(), scope,
 		relation)
 	if len(l.manifests) > 0 {
-		finding = finding.at(l.manifests...)
+		finding = finding.withFile(l.manifests...)
 	}
 	return finding
 }

@@ -76,7 +76,7 @@ func rights(f *precondition.Facts, namespace string) string {
 	return strings.ReplaceAll(shown(findings), namespace, "HERE")
 }
 
-func TestAllMissingRightsAreToldAtOnce(t *testing.T) {
+func TestMissingRightsAreReportedTogether(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	named := rule("", "secrets", "get", "delete")
 	named.ResourceNames = []string{"old"}
@@ -89,8 +89,8 @@ func TestAllMissingRightsAreToldAtOnce(t *testing.T) {
 	})
 
 	const user, role, clusterRole = "Blocks MissingRights: system:serviceaccount:HERE:ci may not ",
-		"; lifted by an administrator who grants it, with a Role in namespace HERE",
-		"; lifted by an administrator who grants it, with a ClusterRole"
+		"; resolve by: granting it with a Role in namespace HERE",
+		"; resolve by: granting it with a ClusterRole"
 	wanted := strings.Join([]string{
 		user + "update configmaps in namespace HERE, which the record of release web needs" + role,
 		user +
@@ -151,8 +151,8 @@ func TestRightsOfLifecycleHooks(t *testing.T) {
 	}
 	const want = "Blocks MissingRights: system:serviceaccount:HERE:ci may not create, delete pods; get pods/log; " +
 		"list replicasets.apps; patch deployments/status.apps; create events" +
-		" in namespace HERE, which the lifecycle hooks of 0000_50_web_app.yaml need; lifted by an administrator who " +
-		"grants it, with a Role in namespace HERE | Deployment HERE/app | 0000_50_web_app.yaml"
+		" in namespace HERE, which the lifecycle hooks of 0000_50_web_app.yaml need; resolve by: granting it " +
+		"with a Role in namespace HERE | Deployment HERE/app | 0000_50_web_app.yaml"
 	if diff := cmp.Diff(want, lacking(hooked)); diff != "" {
 		t.Errorf("with a hook: %s", diff)
 	}
@@ -196,8 +196,8 @@ func TestTheRecordsNamespaceMayHaveToBeMade(t *testing.T) {
 	sees := rule("", "namespaces", "get")
 	sees.ResourceNames = []string{"nowhere-yet", namespace}
 	c := sandboxtest.Connect(t, accountOfCluster(t, namespace, sees))
-	const want = "may not create namespaces, which the record of release web needs; lifted by an administrator who " +
-		"grants it, with a ClusterRole"
+	const want = "may not create namespaces, which the record of release web needs; resolve by: granting it " +
+		"with a ClusterRole"
 	for where, isMissing := range map[string]bool{namespace: false, "nowhere-yet": true} {
 		f := gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil), Namespace: where})
 		if got := rights(f, namespace); strings.Contains(got, want) != isMissing {

@@ -21,16 +21,16 @@ func (f *Facts) goesBack() bool {
 	return earlier != nil && earlier.Content != "" && earlier.Content == f.Payload.Content
 }
 
-// rolledBackTo returns the update that a rollback returns to; nil if the update is no rollback.
+// rolledBackTo returns the update that a rollback returns to; nil if the update is not a rollback.
 func (f *Facts) rolledBackTo() *record.HistoryEntry {
 	if f.Rollback == nil {
 		return nil
 	}
-	at := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool { return e.Revision == f.Rollback.To })
-	if at < 0 {
+	index := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool { return e.Revision == f.Rollback.To })
+	if index < 0 {
 		return nil
 	}
-	return &f.Record.History[at]
+	return &f.Record.History[index]
 }
 
 // deleted returns the manifests of a rollback whose objects newer versions have deleted, and that are gone or will be.
@@ -40,18 +40,18 @@ func (input GatherInput) deleted(ctx context.Context, c *cluster.Cluster, places
 	}
 	by := deletedSince(input.Record, input.Rollback.To)
 	var found []*payload.Manifest
-	for _, at := range places {
-		id := at.id()
-		if at.manifest.IsTombstone() || by[id] == "" {
+	for _, place := range places {
+		id := place.id()
+		if place.manifest.IsTombstone() || by[id] == "" {
 			continue
 		}
 		head, exists := input.Before.Find(id)
-		if !exists && at.isServed && !input.Before.Covers(id) {
-			_, err := c.GetMetadata(ctx, at.resource, id.Namespace, id.Name)
+		if !exists && place.isServed && !input.Before.Covers(id) {
+			_, err := c.GetMetadata(ctx, place.resource, id.Namespace, id.Name)
 			exists = !apierrors.IsNotFound(err)
 		}
 		if !exists || head.Terminating {
-			found = append(found, at.manifest)
+			found = append(found, place.manifest)
 		}
 	}
 	return found
@@ -88,10 +88,11 @@ func judgeLost(f *Facts) []CheckFinding {
 		finding := warns("restoring "+either(count, "it", "them")+" from a backup, if later changes are needed",
 			"%s as the release has %[2]s: later changes are lost", subject, either(count, "it", "them"))
 		if kinds.HoldsData(first.GroupKind()) {
-			finding = blocks("--force, which accepts that; then a backup can be restored", "%s without what was in %s",
+			finding = blocks("accepting that with --force, and restoring a backup afterwards",
+				"%s without what was in %s",
 				subject, either(count, "it", "them"))
 		}
-		found = append(found, finding.at(alike...))
+		found = append(found, finding.withFile(alike...))
 	}
 	return found
 }
@@ -108,12 +109,13 @@ func judgeHookEffects(f *Facts) []CheckFinding {
 	}
 	since := newer[len(newer)-1].Started
 	var found []CheckFinding
-	for _, of := range f.Record.Hooks {
+	for _, deployment := range f.Record.Hooks {
 		for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid, deploymenthook.Post} {
-			if progress := of.Hooks[stage]; progress.Began != nil && !progress.Began.Before(&since) {
+			if progress := deployment.Hooks[stage]; progress.Began != nil && !progress.Began.Before(&since) {
 				found = append(found, warns("undoing what the hook has changed, if that is needed",
 					"the %s has run after %s: what it has changed, such as a database, stays",
-					of.OrHook(string(stage)), printable.Line(earlier.Title())).since(progress.Began.Time).about(of.ID))
+					deployment.OrHook(string(stage)),
+					printable.Line(earlier.Title())).withSince(progress.Began.Time).withObjects(deployment.ID))
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func judgeShared(f *Facts) []CheckFinding {
 	if len(f.Writers) == 0 {
 		return nil
 	}
-	return []CheckFinding{warns("a namespace for records only, or by taking that right away",
+	return []CheckFinding{warns("keeping records in a namespace of their own, or revoking that right",
 		"%s may write the record of release %s, and so choose the files that a rollback applies",
 		printable.Line(strings.Join(f.Writers, ", ")),
 		printable.Line(cmp.Or(f.Record.Release, f.Payload.Name)))}

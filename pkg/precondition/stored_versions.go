@@ -28,9 +28,9 @@ func (input GatherInput) storedVersions(ctx context.Context, c *cluster.Cluster,
 		return nil
 	}
 	var definitions []*payload.Manifest
-	for _, at := range places {
-		m := at.manifest
-		if at.isServed && m.ID().GroupKind() == kinds.CustomResourceDefinition && !m.IsTombstone() &&
+	for _, place := range places {
+		m := place.manifest
+		if place.isServed && m.ID().GroupKind() == kinds.CustomResourceDefinition && !m.IsTombstone() &&
 			!m.IsCreateOnly() {
 			definitions = append(definitions, m)
 		}
@@ -73,10 +73,10 @@ func judgeStored(f *Facts) []CheckFinding {
 		}
 		m, versions := alike[0].Manifest, printable.Few(lacking, len(lacking))
 		found = append(found, blocks(
-			"keeping "+versions+" in its versions; or by rewriting its objects in another version, and taking "+
+			"keeping "+versions+" in its versions, or rewriting its objects in another version, and taking "+
 				versions+" out of its status.storedVersions",
 			"%s: %s lacks %s, in which the cluster may have stored objects: the API server refuses it",
-			files([]*payload.Manifest{m}), m.ID(), versions).at(m))
+			files([]*payload.Manifest{m}), m.ID(), versions).withFile(m))
 	}
 	return found
 }

@@ -47,7 +47,7 @@ func TestADefinitionThatLacksAStoredVersion(t *testing.T) {
 	}
 	const want = "Blocks StoredVersions: 0000_10_web_ships.yaml: CustomResourceDefinition ships.stored.example.com " +
 		"lacks v2, in which the cluster may have stored objects: the API server refuses it; " +
-		"lifted by keeping v2 in its versions; or by rewriting its objects in another version, and taking v2 out of " +
+		"resolve by: keeping v2 in its versions, or rewriting its objects in another version, and taking v2 out of " +
 		"its status.storedVersions | CustomResourceDefinition ships.stored.example.com | 0000_10_web_ships.yaml"
 	if got := judge(older, nil); got != want {
 		t.Errorf("the older definition:\n%s\nwant\n%s", got, want)
@@ -55,7 +55,7 @@ func TestADefinitionThatLacksAStoredVersion(t *testing.T) {
 	if got := judge(newer, nil); got != "" {
 		t.Errorf("the newer definition: %s", got)
 	}
-	for _, annotation := range []string{gone, `release.openshift.io/create-only: "true"`} {
+	for _, annotation := range []string{tombstoneAnnotation, `release.openshift.io/create-only: "true"`} {
 		annotated := strings.ReplaceAll(older, "{name: ships.stored.example.com}",
 			"{name: ships.stored.example.com, annotations: {"+annotation+"}}")
 		if got := judge(annotated, nil); got != "" {

@@ -19,7 +19,7 @@ import (
 // mostTerminating bounds the terminating objects that are observed, for a finding each.
 const mostTerminating = 20
 
-// A Terminating is an object that the update needs and that is being deleted.
+// A Terminating is a terminating object that the update needs.
 type Terminating struct {
 	ID        kinds.ID
 	Manifests []*payload.Manifest   // of the object, or of objects in it; none for the namespace of the record
@@ -54,7 +54,7 @@ func (input GatherInput) terminating(ctx context.Context, c *cluster.Cluster, pl
 	return append(found, observeTerminating(ctx, c, others)...)
 }
 
-// observeTerminating observes the first mostTerminating objects, and drops those that are gone
+// observeTerminating observes the first mostTerminating objects, and drops those that are deleted
 // by now or can't be read.
 func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminating) []Terminating {
 	concurrently(min(mostTerminating, len(all)), func(i int) {
@@ -119,7 +119,7 @@ func (input GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.C
 }
 
 // judgeTerminating is TerminatingObject. It blocks if a finalizer holds the object; otherwise the
-// object will be gone soon, and an apply waits for that.
+// object is deleted soon, and an apply waits for that.
 func judgeTerminating(f *Facts) []CheckFinding {
 	var found []CheckFinding
 	var seen, more []Terminating
@@ -134,9 +134,9 @@ func judgeTerminating(f *Facts) []CheckFinding {
 		found = append(found, f.judgeAlikeTerminating(alike))
 	}
 	if len(more) > 0 {
-		found = append(found, warns("the holders of their finalizers",
+		found = append(found, warns("waiting for the holders of their finalizers",
 			"%s that the update needs: being deleted, %s first", printable.Count(len(more), "more object"),
-			more[0].ID).about(more[0].ID))
+			more[0].ID).withObjects(more[0].ID))
 	}
 	return found
 }
@@ -159,20 +159,20 @@ func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	subject := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"),
 		terminating.Seen.DescribeSince())
 	resolution := deleteResolution(Delete{Seen: terminating.Seen})
-	finding := warns(resolution, "%s: an apply waits until %s gone", subject, either(count, "it is", "they are"))
+	finding := warns(resolution, "%s: an apply waits until %s deleted", subject, either(count, "it is", "they are"))
 	if terminating.Seen.IsHeld() {
-		can := either(count, "it can only be recreated when it is gone",
-			"they can only be recreated when they are gone")
+		can := either(count, "it can only be recreated when it is deleted",
+			"they can only be recreated when they are deleted")
 		if terminating.ID.GroupKind() == kinds.Namespace {
-			can = either(count, "nothing can be made in it before it is gone",
-				"nothing can be made in them before they are gone")
+			can = either(count, "no object can be created in it before it is deleted",
+				"no object can be created in them before they are deleted")
 		}
 		finding = blocks(resolution, "%s: %s", subject, can)
 	}
 	if len(manifests) > 0 {
-		finding = finding.at(manifests...)
+		finding = finding.withFile(manifests...)
 	}
-	return finding.since(terminating.Seen.Since).about(objects...)
+	return finding.withSince(terminating.Seen.Since).withObjects(objects...)
 }
 
 // neededBy returns a text about what needs objects: manifests, or the record.

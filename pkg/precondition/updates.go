@@ -22,16 +22,16 @@ func judgeLock(f *Facts) []CheckFinding {
 		verb = "uninstall"
 	}
 	if f.Held.IsDead(f.Now) {
-		return []CheckFinding{warns("the next apply, which takes the lock over",
+		return []CheckFinding{warns("applying again, which takes over the lock",
 			"%s began to %s the release at %s, and has not renewed its lock since %s, longer than it lasts",
-			holder, verb, began, f.Held.Renewed.UTC().Format(time.RFC3339)).since(f.Held.Since)}
+			holder, verb, began, f.Held.Renewed.UTC().Format(time.RFC3339)).withSince(f.Held.Since)}
 	}
 	if f.Held.Keeps() {
 		return []CheckFinding{blocks(lock.KeeperEnd, "%s has been keeping the release in place since %s", holder,
-			began).since(f.Held.Since)}
+			began).withSince(f.Held.Since)}
 	}
-	return []CheckFinding{blocks("its end", "%s has been %sing the release since %s", holder, verb,
-		began).since(f.Held.Since)}
+	return []CheckFinding{blocks("waiting for its end", "%s has been %sing the release since %s", holder, verb,
+		began).withSince(f.Held.Since)}
 }
 
 // judgeAge is OlderVersion.
@@ -40,29 +40,29 @@ func judgeAge(f *Facts) []CheckFinding {
 	if newest == nil || f.goesBack() {
 		return nil
 	}
-	from, to := parse(newest.Version), parse(f.Payload.Version)
-	if from == nil || to == nil || !to.LessThan(from) {
+	before, after := parse(newest.Version), parse(f.Payload.Version)
+	if before == nil || after == nil || !after.LessThan(before) {
 		return nil
 	}
 	verb, when := "was begun", newest.Started.Time
 	if newest.State == record.Completed && newest.Completed != nil {
 		verb, when = "was applied", newest.Completed.Time
 	}
-	resolution, rule := fmt.Sprintf("an update to %s or newer", from), "releases don't go back"
+	resolution, rule := fmt.Sprintf("updating to %s or newer", before), "releases don't go back"
 	previous := f.previous()
 	switch {
 	case previous == nil:
-	case distanceOf(parse(previous.Version), from) != patch:
+	case distanceOf(parse(previous.Version), before) != patch:
 		rule = fmt.Sprintf("a release does not go back from one minor version to another, as to %s before it",
 			printable.Line(previous.Version))
-	case to.String() != parse(previous.Version).String():
+	case after.String() != parse(previous.Version).String():
 		rule = fmt.Sprintf("a release only goes back to the version before it, %s", printable.Line(previous.Version))
 		resolution += ", or to " + printable.Line(previous.Version)
 	default:
 		return nil
 	}
-	return []CheckFinding{blocks(resolution, "%s is older than %s, which %s at %s: %s", to, from, verb,
-		when.UTC().Format(time.RFC3339), rule).since(when)}
+	return []CheckFinding{blocks(resolution, "%s is older than %s, which %s at %s: %s", after, before, verb,
+		when.UTC().Format(time.RFC3339), rule).withSince(when)}
 }
 
 // previous returns the version before the newest one, to which a patch update may go back; nil if there is none.
@@ -82,18 +82,18 @@ func judgeContent(f *Facts) []CheckFinding {
 	if f.goesBack() {
 		return nil
 	}
-	if to := f.rolledBackTo(); to != nil {
-		return []CheckFinding{blocks("a rollback to a version whose files are as they were",
-			"the kept files of revision %d are not those that were applied", to.Revision)}
+	if target := f.rolledBackTo(); target != nil {
+		return []CheckFinding{blocks("rolling back to a version whose files are unchanged",
+			"the kept files of revision %d are not those that were applied", target.Revision)}
 	}
 	newest := f.Record.Newest()
-	at := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool {
+	index := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool {
 		return e.State == record.Completed && e.Version != "" && e.Version == f.Payload.Version
 	})
-	if at < 0 {
+	if index < 0 {
 		return nil
 	}
-	applied := &f.Record.History[at]
+	applied := &f.Record.History[index]
 	// an entry with files has their hash
 	isOld := applied.Content == "" && (applied.Files == nil || applied.Files.Digest == "")
 	if isOld || applied.Content == f.Payload.Content {
@@ -111,8 +111,9 @@ func judgeContent(f *Facts) []CheckFinding {
 	if applied.Source != "" {
 		text += " from " + applied.Source
 	}
-	return []CheckFinding{blocks("a new version for the new files, or by the files that were applied", "%s",
-		printable.Line(text)).since(when)}
+	return []CheckFinding{blocks("publishing the new files as a new version, or applying the files of that version",
+		"%s",
+		printable.Line(text)).withSince(when)}
 }
 
 // judgeHop is GiantHop. An update to a new major version must be to its first minor version, from
@@ -132,5 +133,5 @@ func judgeHop(f *Facts) []CheckFinding {
 	if first := parse(next + ".0"); h.to.Major() == first.Major() && h.to.Minor() <= first.Minor() {
 		return nil
 	}
-	return []CheckFinding{blocks("an update to "+next+" first", "%s skips %s", h, next)}
+	return []CheckFinding{blocks("updating to "+next+" first", "%s skips %s", h, next)}
 }

@@ -144,7 +144,7 @@ func otherOwner(ctx context.Context, c *cluster.Cluster, release string, id kind
 // withoutContent leaves out the tombstones that would delete more than their objects.
 func withoutContent(tombstones []*payload.Manifest, progress io.Writer) []*payload.Manifest {
 	return slices.DeleteFunc(tombstones, func(m *payload.Manifest) bool {
-		content := kinds.ContentOf(m.ID().GroupKind())
+		content := kinds.DataLostOnDelete(m.ID().GroupKind())
 		if content != "" {
 			fmt.Fprintln(progress,
 				printable.Line(fmt.Sprintf(

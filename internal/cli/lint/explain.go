@@ -56,7 +56,7 @@ func explain(ids []string) ([]RuleInfo, error) {
 		if !found {
 			return nil, fmt.Errorf("there is no rule %q%s", id, lint.DidYouMean(id))
 		}
-		rules = append(rules, RuleInfo{rule.ID, rule.Severity, rule.Summary, lint.Explain(rule)})
+		rules = append(rules, RuleInfo{rule.ID, rule.Severity, rule.Summary(), lint.Explain(rule)})
 	}
 	return rules, nil
 }

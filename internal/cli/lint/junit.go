@@ -42,7 +42,7 @@ func (r LintReport) junit(fails func(lint.Finding) bool) *junit.Suite {
 func junitFailure(id string, found []lint.Finding) *junit.CaseMessage {
 	rule, _ := lint.FindRule(id)
 	return &junit.CaseMessage{
-		Message: fmt.Sprintf("%s: %s", printable.Count(len(found), "finding"), rule.Summary),
+		Message: fmt.Sprintf("%s: %s", printable.Count(len(found), "finding"), rule.Summary()),
 		Type:    string(found[0].Severity),
 		Text:    junit.Text{Text: linesOf(found)},
 	}

@@ -18,8 +18,8 @@ func (r LintReport) sarif() *sarif.Report {
 	for i, rule := range lint.Rules() {
 		places[rule.ID] = i
 		driver.AddRule(sarif.NewRule(rule.ID).
-			WithShortDescription(sarif.NewMultiformatMessageString().WithText(rule.Summary)).
-			WithHelp(sarif.NewMultiformatMessageString().WithText(rule.Summary).WithMarkdown(lint.Explain(rule))).
+			WithShortDescription(sarif.NewMultiformatMessageString().WithText(rule.Summary())).
+			WithHelp(sarif.NewMultiformatMessageString().WithText(rule.Summary()).WithMarkdown(lint.Explain(rule))).
 			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(sarifLevel(rule.Severity))))
 	}
 	run := sarif.NewRun().WithTool(sarif.NewTool().WithDriver(driver)).WithColumnKind("unicodeCodePoints")

@@ -31,7 +31,7 @@ func writeTombstones(folder string, view show.Printer, progress io.Writer) error
 		if object.Tombstone == "" || object.CoveredBy != nil {
 			continue
 		}
-		if content := kinds.ContentOf(object.ID.GroupKind()); content != "" {
+		if content := kinds.DataLostOnDelete(object.ID.GroupKind()); content != "" {
 			fmt.Fprintln(progress,
 				printable.Line(fmt.Sprintf("not written: a tombstone of %s would delete %s: copy it from the plan if "+
 					"that is meant", object.ID, content)))

@@ -23,8 +23,8 @@ import (
 // A SchemaProblem is one field that the API server would refuse.
 type SchemaProblem struct {
 	Path    []string // keys of mappings and indexes of lists: {"spec", "versions", "0", "schema"}
-	Message string   // one line: the field and what is wrong with it; no value of format password
-	Missing bool     // the field is required, and is missing
+	Message string   // one line: the field and its problem; no value of format password
+	Missing bool     // the field is required but missing
 	Unknown bool     // the field is not in the schema: the API server drops it, or refuses it when asked to be strict
 }
 
@@ -78,7 +78,7 @@ func (d *Definition) Served() []string {
 func (d *Definition) Scope() string { return d.scope }
 
 // Check returns why the API server would refuse to create a custom resource. If its
-// version is not served, that is the only problem.
+// version is not served, it returns no other problem.
 func (d *Definition) Check(ctx context.Context, object map[string]any) []SchemaProblem {
 	v, problems := d.versionOf(object)
 	if problems != nil {

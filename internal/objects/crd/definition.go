@@ -43,7 +43,7 @@ func CheckDefinition(ctx context.Context, object map[string]any) []SchemaProblem
 	return report.problems()
 }
 
-// prepareForCreate does what the API server does before it validates: it clears the
+// prepareForCreate prepares a definition as the API server does before it validates: it clears the
 // namespace and resets the status.
 func prepareForCreate(crd *apiextensions.CustomResourceDefinition) {
 	crd.Namespace = ""

@@ -72,7 +72,7 @@ func survives(t *testing.T, definition, cr map[string]any) {
 		shown(t, d.CheckUpdate(t.Context(), cr, cr))
 	}
 	if !reflect.DeepEqual(before, [2]any{any(definition), any(cr)}) {
-		t.Error("what was given is changed")
+		t.Error("the argument was changed")
 	}
 }
 

@@ -21,7 +21,7 @@ const hidden = "(hidden)"
 // A report collects the problems of an object and words them.
 type report struct {
 	object  map[string]any // as the caller passed it
-	secrets []string       // values of it that must not be shown
+	secrets []string       // values that must not be shown
 	found   []SchemaProblem
 }
 

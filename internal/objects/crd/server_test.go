@@ -25,7 +25,7 @@ var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourc
 // strictly makes the API server refuse unknown fields, instead of dropping them.
 const strictly = "Strict"
 
-func TestTheAPIServerSaysTheSame(t *testing.T) {
+func TestProblemsOnAnAPIServer(t *testing.T) {
 	client, err := dynamic.NewForConfig(cluster.Sandbox(t).Config)
 	if err != nil {
 		t.Fatal(err)
@@ -101,9 +101,9 @@ func agree(t *testing.T, name string, refusal error, problems []crd.SchemaProble
 	t.Helper()
 	switch {
 	case refusal == nil && len(problems) > 0:
-		t.Errorf("%s: the API server accepts it; we say %v", name, problems)
+		t.Errorf("%s: got the problems %v, and the API server accepts it", name, problems)
 	case refusal != nil && len(problems) == 0:
-		t.Errorf("%s: we say nothing; the API server says %v", name, refusal)
+		t.Errorf("%s: got no problem, and the API server reports %v", name, refusal)
 	case refusal != nil:
 		t.Logf("%s: %v\n\t%v", name, refusal, problems)
 	}

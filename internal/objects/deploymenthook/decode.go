@@ -97,7 +97,7 @@ func parseText(text []byte) (*yaml.Node, *yamltext.TextError) {
 		return nil, &yamltext.TextError{
 			Line:    twice[0].Line,
 			Column:  twice[0].Column,
-			Message: fmt.Sprintf("the key %.60q stands twice in the same mapping: keep one of them", twice[0].Key),
+			Message: fmt.Sprintf("the key %.60q occurs twice in the same mapping: keep one of them", twice[0].Key),
 		}
 	}
 	return root, nil

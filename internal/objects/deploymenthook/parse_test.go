@@ -94,7 +94,7 @@ post:
 `},
 		"a key twice": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake]}\npre:\n  execNewPod: " +
 			"{containerName: web, command: [rake]}\n", want: `
-3:1 InvalidHooks: the key "pre" stands twice in the same mapping: keep one of them
+3:1 InvalidHooks: the key "pre" occurs twice in the same mapping: keep one of them
 `},
 		"a stage that there is not": {hooks: "before:\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
 1:1 InvalidHooks: before: Forbidden: unknown field: write one of pre, mid, post

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Claims are what the table of immutable fields says, each in a line for one kind: a
+// Claims are the claims of the table of immutable fields, each in a line for one kind: a
 // change of the field is refused, or is allowed in a certain case.
 func Claims() map[string][]string {
 	claims := map[string][]string{}
@@ -17,16 +17,16 @@ func Claims() map[string][]string {
 				claims[name] = append(claims[name], row.field+" allows "+part)
 			}
 			for part := range row.defaults {
-				claims[name] = append(claims[name], row.field+" can be said to have the default "+part)
+				claims[name] = append(claims[name], row.field+" may have the default "+part)
 			}
 			if row.removable {
 				claims[name] = append(claims[name], row.field+" can be taken away")
 			}
 			if row.fallback != nil {
-				claims[name] = append(claims[name], row.field+" can be said to be its default")
+				claims[name] = append(claims[name], row.field+" may be its default")
 			}
 			if row.ofPods {
-				claims[name] = append(claims[name], row.field+" can be said to have the defaults of pods")
+				claims[name] = append(claims[name], row.field+" may have the defaults of pods")
 			}
 			if row.when != nil {
 				claims[name] = append(claims[name], row.field+" is not always refused")

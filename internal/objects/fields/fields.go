@@ -25,7 +25,7 @@ type Difference struct {
 
 // Diff returns how two objects differ, in the order of their fields. Items of lists
 // are matched by their name, port or another key if all items have one, and else by
-// their index. A field that is null counts as missing. Neither object is changed, and
+// their index. A null field counts as missing. Neither object is changed, and
 // the result may share values with both.
 func Diff(before, after map[string]any) []Difference {
 	d := differ{}
@@ -43,15 +43,15 @@ func (d *differ) report(path Path, before, after any) {
 }
 
 func (d *differ) compare(path Path, before, after any) {
-	switch from := before.(type) {
+	switch old := before.(type) {
 	case map[string]any:
-		if to, same := after.(map[string]any); same {
-			d.compareMappings(path, from, to)
+		if next, same := after.(map[string]any); same {
+			d.compareMappings(path, old, next)
 			return
 		}
 	case []any:
-		if to, same := after.([]any); same {
-			d.compareLists(path, from, to)
+		if next, same := after.([]any); same {
+			d.compareLists(path, old, next)
 			return
 		}
 	}
@@ -132,7 +132,7 @@ func itemAt(list []any, i int) any {
 }
 
 // identities are the fields that may be the key of a list's items, the best first. The
-// lists of built-in kinds have one of them if their items have a key.
+// lists of built-in kinds have one of these fields if their items have a key.
 var identities = []string{"name", "mountPath", "containerPort", "port", "key", "type", "ip"}
 
 // identity returns the field that all items of two lists have, with unique values; ""

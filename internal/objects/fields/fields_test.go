@@ -43,8 +43,8 @@ func TestDiff(t *testing.T) {
 		"nothing": {`{a: {b: [1, two, {c: null}]}}`, `{a: {b: [1, two, {c: null}]}}`, []string{}},
 		"scalars": {`{a: 1, b: x, c: true, d: 1.5}`, `{a: 2, b: z, c: false, d: 2.5}`,
 			[]string{`a: 1 -> 2`, `b: "x" -> "z"`, `c: true -> false`, `d: 1.5 -> 2.5`}},
-		"a number is no text": {`{a: 1}`, `{a: "1"}`, []string{`a: 1 -> "1"`}},
-		"new and gone": {`{a: {b: 1, c: 2}}`, `{a: {c: 2, d: {e: 3}}}`,
+		"a number and a text": {`{a: 1}`, `{a: "1"}`, []string{`a: 1 -> "1"`}},
+		"added and removed": {`{a: {b: 1, c: 2}}`, `{a: {c: 2, d: {e: 3}}}`,
 			[]string{`a.b: 1 -> null`, `a.d: null -> {"e":3}`}},
 		"null is not there": {`{a: null, b: {c: null}}`, `{b: {}}`, []string{}},
 		"empty is there":    {`{a: {}, b: []}`, `{}`, []string{`a: {} -> null`, `b: [] -> null`}},
@@ -99,7 +99,7 @@ func TestDiff(t *testing.T) {
 				`objects[3]: null -> {"apiVersion":"v1","data":{"a":"***"},"kind":"Secret"}`,
 				`one: {"apiVersion":"v1","data":{"a":"***"},"kind":"Secret"} -> "x"`,
 				`other: null -> [{"apiVersion":"v1","data":{"a":"***"},"kind":"Secret"}]`}},
-		"Secrets within something, told apart by what is secret": {`{objects: [{apiVersion: v1, kind: Secret, name: x1, data: {}}, {apiVersion: v1, kind: Secret, name: x2, data: {}}]}`,
+		"nested Secrets that differ in secret values": {`{objects: [{apiVersion: v1, kind: Secret, name: x1, data: {}}, {apiVersion: v1, kind: Secret, name: x2, data: {}}]}`,
 			`{objects: [{apiVersion: v1, kind: Secret, name: x1, data: {}}, {apiVersion: v1, kind: Secret, name: x3, data: {}}]}`, []string{`objects[1].name: "***" -> "*** (changed)"`}},
 		"names to be quoted": {`{l: [{name: a.b, v: 1}, {name: "a]", v: 1}, {name: "a b=", v: 1}, {name: a, v: 1}]}`,
 			`{l: [{name: a.b, v: 2}, {name: "a]", v: 2}, {name: "a b=", v: 2}, {name: a, v: 2}]}`,
@@ -133,9 +133,9 @@ func TestListsWithinLists(t *testing.T) {
 	}
 }
 
-// TestTheMostTellingFieldTellsItemsApart: where items have several, it is the first of
-// these, and each of them is enough.
-func TestTheMostTellingFieldTellsItemsApart(t *testing.T) {
+// TestItemsAreMatchedByTheirFirstKey: if items have several fields of
+// identities, the first one matches them.
+func TestItemsAreMatchedByTheirFirstKey(t *testing.T) {
 	telling := []string{"name", "mountPath", "containerPort", "port", "key", "type", "ip"}
 	for i, key := range telling {
 		list := func(changed string) map[string]any {
@@ -188,7 +188,7 @@ func TestAChangeInJSON(t *testing.T) {
 
 func TestMask(t *testing.T) {
 	for name, test := range map[string]struct{ object, want string }{
-		"all that is secret": {
+		"all secret values": {
 			`{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: s, annotations: {a: b, release.openshift.io/delete: "true", include.release.openshift.io/x: "true", runlevel.dev/x: "y", capability.openshift.io/name: a, kubectl.kubernetes.io/last-applied-configuration: x}}, data: {a: x, b: null}, stringData: {c: x}}`,
 			`{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: s, annotations: {a: "***", release.openshift.io/delete: "true", include.release.openshift.io/x: "true", runlevel.dev/x: "y", capability.openshift.io/name: a, kubectl.kubernetes.io/last-applied-configuration: "***"}}, data: {a: "***", b: null}, stringData: {c: "***"}}`},
 		"a misspelt field": {`{apiVersion: v1, kind: Secret, immutable: true, dta: {a: x}, password: x}`,
@@ -197,7 +197,7 @@ func TestMask(t *testing.T) {
 		"not what they must be": {`{apiVersion: v1, kind: Secret, immutable: x, type: {a: x}, metadata: {annotations: [x], managedFields: [x]}}`, `{apiVersion: v1, kind: Secret, immutable: "***", type: {a: "***"}, metadata: {annotations: "***", managedFields: "***"}}`},
 		"within something": {`{kind: Template, objects: [{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: x}}, {a: b}], one: {apiVersion: v1, kind: Secret, dta: [x]}}`,
 			`{kind: Template, objects: [{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: "***"}}, {a: b}], one: {apiVersion: v1, kind: Secret, dta: "***"}}`},
-		"one that is only named": {`{ref: {apiVersion: v1, kind: Secret, name: s, namespace: n, key: k}}`,
+		"a Secret that is only referenced": {`{ref: {apiVersion: v1, kind: Secret, name: s, namespace: n, key: k}}`,
 			`{ref: {apiVersion: v1, kind: Secret, name: s, namespace: n, key: k}}`},
 		"a slash in front": {`{apiVersion: /v1, kind: Secret, stringData: {a: x}}`,
 			`{apiVersion: /v1, kind: Secret, stringData: {a: "***"}}`},
@@ -219,7 +219,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// FuzzDiff compares any two objects. What is planted as a secret is never shown.
+// FuzzDiff compares any two objects. Planted secrets are never shown.
 func FuzzDiff(f *testing.F) {
 	const planted = "PLANTED"
 	f.Add(`{"a":[{"name":"x"},{"name":"y"}]}`, `{"a":[{"name":"y","b":1.5},null]}`)
@@ -304,7 +304,7 @@ func keysOf(value any) []any {
 	return keys
 }
 
-// withoutNull is a value without what is null in it.
+// withoutNull returns a value without its null fields.
 func withoutNull(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -29,5 +29,5 @@ func (f ForeignFields) String() string {
 	return text + notInRelease
 }
 
-// IsForeign reports whether a line about an object that is not ready is about foreign fields.
+// IsForeign reports whether a line about a waiting object is about foreign fields.
 func IsForeign(line string) bool { return strings.HasSuffix(line, notInRelease) }

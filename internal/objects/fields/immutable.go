@@ -66,7 +66,7 @@ func (f immutable) refuses(before, after map[string]any, change Difference) bool
 	}
 	keys := strings.Split(f.field, ".")
 	if len(change.Path) > len(keys) {
-		return true // a part of it
+		return true // a part of the field
 	}
 	was, is := or(at(change.Old, keys[len(change.Path):]), f.fallback),
 		or(at(change.New, keys[len(change.Path):]), f.fallback)

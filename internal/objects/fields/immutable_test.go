@@ -31,7 +31,7 @@ var cluster = sandboxtest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// A kindOfTruth is what testdata/immutables.yaml says of a kind.
+// A kindOfTruth has the truths of testdata/immutables.yaml about a kind.
 type kindOfTruth struct {
 	Kind   string         `json:"kind"`
 	Object map[string]any `json:"object"`
@@ -40,7 +40,7 @@ type kindOfTruth struct {
 	Cases  []truth `json:"cases"`
 }
 
-// A truth is a change, and what the table claims of it.
+// A truth is a change, and the claim of the table about the change.
 type truth struct {
 	Claim         string
 	Before, After map[string]any
@@ -63,7 +63,7 @@ func truths(t *testing.T) []kindOfTruth {
 	return kinds
 }
 
-// TestEveryClaimIsTried looks at whether the table and the tests of it agree on what
+// TestEveryClaimIsTried compares the table with its tests: they must agree on what
 // there is to try.
 func TestEveryClaimIsTried(t *testing.T) {
 	tried := map[string][]string{}
@@ -90,8 +90,8 @@ func TestAnotherObjectCanBeAnything(t *testing.T) {
 	}
 }
 
-// TestTheAPIServerRefusesWhatTheTableSays asks a real one about every claim.
-func TestTheAPIServerRefusesWhatTheTableSays(t *testing.T) {
+// TestImmutableFieldsOnAnAPIServer tries every claim on an API server.
+func TestImmutableFieldsOnAnAPIServer(t *testing.T) {
 	server := newServer(t)
 	// Pods need the account that the namespace gets after a while.
 	sandboxtest.Await(t, cluster, corev1.SchemeGroupVersion.WithResource("serviceaccounts"),
@@ -117,11 +117,11 @@ func TestTheAPIServerRefusesWhatTheTableSays(t *testing.T) {
 					t.Fatal(err)
 				}
 				if isRefused := err != nil; isRefused != c.isRefused() {
-					t.Errorf("the API server says otherwise: %v", err)
+					t.Errorf("the API server disagrees: %v", err)
 				}
 				refused := fields.Immutable(before, after, fields.Diff(before, after))
 				if isRefused := len(refused) > 0; isRefused != c.isRefused() {
-					t.Errorf("the table says otherwise: %v", refused)
+					t.Errorf("the table disagrees: %v", refused)
 				}
 			})
 		}
@@ -135,7 +135,7 @@ func (k kindOfTruth) object(patch map[string]any) map[string]any {
 	return made
 }
 
-// merge lays one mapping over another, neither of which is changed. What is null is
+// merge lays one mapping over another, and changes neither. Null fields are
 // taken away.
 func merge(below, above map[string]any) map[string]any {
 	merged := maps.Clone(below)

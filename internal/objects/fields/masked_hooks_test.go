@@ -65,7 +65,7 @@ func TestDiffMasksHooks(t *testing.T) {
 		"hooks that are new": {`{kind: Deployment, metadata: {name: web}}`,
 			`{kind: Deployment, metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: "{pre: {execNewPod: {env: [{name: A, value: hunter2}]}}}"}}}`, []string{
 				`metadata.annotations: null -> {"runlevel.dev/lifecycle-hooks":"pre:\n  execNewPod:\n    env:\n    - name: A\n      value: '***'\n"}`}},
-		"hooks that are gone": {`{metadata: {annotations: {a: b, runlevel.dev/lifecycle-hooks: "{pre: hunter2}"}}}`,
+		"removed hooks": {`{metadata: {annotations: {a: b, runlevel.dev/lifecycle-hooks: "{pre: hunter2}"}}}`,
 			`{metadata: {annotations: {a: b}}}`, []string{
 				`metadata.annotations["runlevel.dev/lifecycle-hooks"]: "***" -> null`}},
 	} {

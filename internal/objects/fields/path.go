@@ -11,12 +11,12 @@ type Path []PathStep
 
 // A PathStep is one part of a path: a key of a mapping, or an item of a list.
 type PathStep struct {
-	Key   string // of a mapping; or the field that is the key of an item, such as "name"
+	Key   string // of a mapping; or the field that identifies an item, such as "name"
 	Value string // of that field
 	Index int    // of an item in its list; none for a key of a mapping
 }
 
-// none is the index of a step that is no item of a list.
+// none is the index of a step that does not lead to an item of a list.
 const none = -1
 
 // IsItem reports whether a step leads to an item of a list.

@@ -3,7 +3,7 @@ package fields
 // A FieldRefusal is why an API server refuses an object.
 type FieldRefusal struct {
 	Path    []string // to the field: keys of mappings, and indexes of lists
-	Message string   // one line: the field and what is wrong with it
+	Message string   // one line: the field and its problem
 }
 
 // Refuses is how every command begins the message of a refusal, whether an API server has refused the object, or it was

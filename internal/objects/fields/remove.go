@@ -110,19 +110,19 @@ func editItem(items []any, path string, e edit) ([]any, bool) {
 // findItem returns the index of the item that a path leads to: [2] of an atomic list,
 // [name="web"] of a list of type map, [="a"] of a list of type set. It is -1 if there is
 // none.
-func findItem(items []any, path string) (at int, rest string) {
-	if index, rest, ok := cutIndex(path); ok && index < len(items) {
-		return index, rest
+func findItem(items []any, path string) (index int, rest string) {
+	if position, rest, ok := cutIndex(path); ok && position < len(items) {
+		return position, rest
 	}
 	selector, rest, ok := cutSelector(path)
 	if !ok {
 		return -1, ""
 	}
-	at = slices.IndexFunc(items, func(item any) bool { return isItem(item, selector, false) })
-	if at < 0 { // a key that has its default may be missing
-		at = slices.IndexFunc(items, func(item any) bool { return isItem(item, selector, true) })
+	index = slices.IndexFunc(items, func(item any) bool { return isItem(item, selector, false) })
+	if index < 0 { // a key that has its default may be missing
+		index = slices.IndexFunc(items, func(item any) bool { return isItem(item, selector, true) })
 	}
-	return at, rest
+	return index, rest
 }
 
 // cutIndex cuts [2] off the front of a path.

@@ -25,7 +25,7 @@ func TestWithoutServers(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(object(whole()), given); diff != "" {
-		t.Error("it has changed what it was given:", diff)
+		t.Error("the argument was changed (-want +got):", diff)
 	}
 	for _, odd := range []map[string]any{nil, {"metadata": nil}, {"metadata": "a"}} {
 		if diff := cmp.Diff(odd, fields.WithoutServers(odd)); diff != "" {

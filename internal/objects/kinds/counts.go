@@ -20,7 +20,7 @@ type ObjectCounts struct {
 type Count struct {
 	Group    string `json:"group,omitempty"`
 	Kind     string `json:"kind"`
-	Resource string `json:"resource"` // the kind's name in paths, which is its plural
+	Resource string `json:"resource"` // the plural name of the kind, as in paths
 	Objects  int    `json:"objects"`
 }
 

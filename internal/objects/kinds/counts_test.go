@@ -7,7 +7,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-func TestHowATallyReads(t *testing.T) {
+func TestObjectCountsString(t *testing.T) {
 	t.Parallel()
 	pods := kinds.Count{Kind: "Pod", Resource: "pods", Objects: 3}
 	policies := kinds.Count{Group: "networking.k8s.io", Kind: "NetworkPolicy", Resource: "networkpolicies", Objects: 2}
@@ -39,7 +39,7 @@ func TestHowATallyReads(t *testing.T) {
 	}
 }
 
-func TestMostOfAKindComeFirst(t *testing.T) {
+func TestNewObjectCountsSortsKinds(t *testing.T) {
 	t.Parallel()
 	tally := kinds.NewObjectCounts([]kinds.Count{
 		{Kind: "Secret", Objects: 1}, {Group: "of.example.com", Kind: "Pod", Objects: 1}, {Kind: "Pod", Objects: 1},

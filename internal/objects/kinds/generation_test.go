@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A specimen is an object of a kind, and what there is to change of it, as
+// A specimen is an object of a kind, and the changes of it to try, as
 // testdata/generations.yaml has them.
 type specimen struct {
 	Object  map[string]any
@@ -109,22 +109,22 @@ func fieldsOf(kind reflect.Type) (paths [][]string) {
 	return paths
 }
 
-// TestTheAPIServerCountsWhatTheTableSays tries the changes on every kind that there is.
-func TestTheAPIServerCountsWhatTheTableSays(t *testing.T) {
+// TestGenerationsOfAllKinds makes each change of each specimen, and compares whether the generation is raised with the table.
+func TestGenerationsOfAllKinds(t *testing.T) {
 	server := newServer(t)
 	tried := map[schema.GroupKind]bool{}
 	for _, s := range specimens(t) {
 		tried[s.kind()] = true
 		t.Run(s.kind().String(), func(t *testing.T) {
 			counts := newProbe(t, server, s).countsAll()
-			if said := kinds.RaisesGeneration(s.kind()); said != counts {
-				t.Errorf("that each change raises the generation is %t, and the table says %t", counts, said)
+			if got := kinds.RaisesGeneration(s.kind()); got != counts {
+				t.Errorf("each change raises the generation: %t in the table, want %t", got, counts)
 			}
 		})
 	}
 	for kind := range server.parts {
 		if !tried[kind.GroupKind()] {
-			t.Errorf("the server has %s, which nobody tries", kind)
+			t.Errorf("the server has %s, and no specimen tests it", kind)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (s server) add(version schema.GroupVersion, resources []metav1.APIResource)
 	}
 }
 
-// A probe is a specimen that is on the server.
+// A probe is a specimen on the server.
 type probe struct {
 	*testing.T
 	specimen
@@ -212,7 +212,7 @@ func newProbe(t *testing.T, server server, s specimen) *probe {
 	return p
 }
 
-// countsAll says whether the object was made with a generation, which each change raised.
+// countsAll reports whether the object was created with a generation that each change raised.
 func (p *probe) countsAll() bool {
 	if p.last.GetGeneration() == 0 {
 		return false
@@ -238,7 +238,7 @@ func (p *probe) countsAll() bool {
 	return counts
 }
 
-// change makes a change that must be one, and says whether it raised the generation.
+// change makes a change, which must have an effect, and reports whether it raised the generation.
 func (p *probe) change(patch map[string]any, part string) bool {
 	p.Helper()
 	before := p.last
@@ -322,7 +322,7 @@ func shown(patch map[string]any, part string) string {
 	return string(text)
 }
 
-// sameBody says whether two objects are the same but for their metadata and status.
+// sameBody reports whether two objects are equal, except for their metadata and status.
 func sameBody(a, b *unstructured.Unstructured) bool {
 	bodies := [2]map[string]any{a.DeepCopy().Object, b.DeepCopy().Object}
 	for _, body := range bodies {

@@ -21,8 +21,8 @@ var cluster = sandboxtest.New(sandbox.Options{
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// TestTheAPIServerSaysTheSame compares scopes with those that an API server tells.
-func TestTheAPIServerSaysTheSame(t *testing.T) {
+// TestScopesOfAnAPIServer compares scopes with those that an API server reports.
+func TestScopesOfAnAPIServer(t *testing.T) {
 	lists, err := discovery.ServerPreferredResources(cluster.Client(t).Discovery())
 	if err != nil {
 		t.Fatal(err)
@@ -44,12 +44,12 @@ func TestTheAPIServerSaysTheSame(t *testing.T) {
 				want = kinds.Namespaced
 			}
 			if got := kinds.ScopeOf(kind); got != want {
-				t.Errorf("%s is %s, and the API server says %s", kind, got, want)
+				t.Errorf("scope of %s: got %s, want %s", kind, got, want)
 			}
 			compared++
 		}
 	}
 	if compared < 50 {
-		t.Errorf("the API server told of %d kinds only", compared)
+		t.Errorf("compared %d kinds, want at least 50", compared)
 	}
 }

@@ -26,10 +26,10 @@ func TestCalledServices(t *testing.T) {
 			`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {group: apps}}`, nil,
 		},
 		"another group's kind": {`{apiVersion: example.com/v1, kind: MyWebhookConfiguration, webhooks: [{clientConfig: {service: {name: hooks}}}]}`, nil},
-		"webhooks that are no list": {
+		"webhooks of the wrong type": {
 			`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, webhooks: {a: b}}`, nil,
 		},
-		"a Service that is no mapping": {
+		"a Service of the wrong type": {
 			`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: shop/hooks}}`, nil,
 		},
 	}

@@ -16,7 +16,7 @@ type row struct {
 	clientConfig     string // see ClientConfigPath
 	level            Level  // see LevelOf; the level of the group, if it is empty
 	stage            Stage  // see StageOf; by scope, if it is 0
-	content          string // see ContentOf
+	dataLost         string // see DataLostOnDelete
 	holdsData        bool   // see HoldsData
 	isTransient      bool   // see IsTransient
 	formerGroup      string // see StoredAs
@@ -36,7 +36,7 @@ const (
 	flows     = "flowcontrol.apiserver.k8s.io"
 	gateway   = "gateway.networking.k8s.io"
 	rbac      = "rbac.authorization.k8s.io"
-	openshift = "authorization.openshift.io" // which has served the kinds of rbac, too
+	openshift = "authorization.openshift.io" // it has served the kinds of rbac, too
 )
 
 // The kinds of the core group.
@@ -44,12 +44,12 @@ var (
 	ConfigMap = define("", "ConfigMap", row{generated: []string{"kube-root-ca.crt", "openshift-service-ca.crt"}})
 	Endpoints = define("", "Endpoints", row{isTransient: true})
 	Namespace = define("", "Namespace", row{
-		level: NamespaceLevel, stage: NamespaceStage, content: "all objects in it", holdsData: true,
+		level: NamespaceLevel, stage: NamespaceStage, dataLost: "all objects in it", holdsData: true,
 	})
 	LimitRange            = define("", "LimitRange", row{level: RightsLevel})
 	Node                  = define("", "Node", row{})
-	PersistentVolume      = define("", "PersistentVolume", row{content: "the data on it"})
-	PersistentVolumeClaim = define("", "PersistentVolumeClaim", row{content: "the data behind it", holdsData: true})
+	PersistentVolume      = define("", "PersistentVolume", row{dataLost: "the data on it"})
+	PersistentVolumeClaim = define("", "PersistentVolumeClaim", row{dataLost: "the data behind it", holdsData: true})
 	Pod                   = define("", "Pod", row{podSpec: "spec", level: WorkloadLevel, stage: WorkloadStage})
 	PodTemplate           = define("", "PodTemplate", row{raisesGeneration: true})
 	ReplicationController = define("", "ReplicationController", row{
@@ -117,7 +117,7 @@ var (
 
 	CustomResourceDefinition = define("apiextensions.k8s.io", "CustomResourceDefinition", row{
 		raisesGeneration: true, clientConfig: "spec.conversion.webhook.clientConfig",
-		level: DefinitionLevel, stage: DefinitionStage, content: "all objects of its kind", holdsData: true,
+		level: DefinitionLevel, stage: DefinitionStage, dataLost: "all objects of its kind", holdsData: true,
 	})
 
 	FlowSchema                 = define(flows, "FlowSchema", row{raisesGeneration: true})
@@ -209,8 +209,8 @@ func IsWorkload(kind schema.GroupKind) bool {
 	return (kind.Group == Deployment.Group || kind.Group == Job.Group) && table[kind].podSpec != ""
 }
 
-// ContentOf returns what a delete of an object of a kind also deletes, and no manifest restores; "" for most kinds.
-func ContentOf(kind schema.GroupKind) string { return table[kind].content }
+// DataLostOnDelete returns what a delete of an object of a kind also deletes, and no manifest restores; "" for most kinds.
+func DataLostOnDelete(kind schema.GroupKind) string { return table[kind].dataLost }
 
 // HoldsData reports whether an object of a kind has content that a new object of the same manifest lacks, so that it
 // must not be deleted and recreated.

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Annotation has an expression that is true when the object is ready, or None.
+// Annotation has an expression that is true for a ready object, or None.
 const Annotation = "runlevel.dev/ready"
 
 // None is the value of the annotation for objects that are not waited for.
@@ -38,7 +38,7 @@ var base = sync.OnceValues(func() (*cel.Env, error) {
 // is ready.
 var programs = lru.New(256)
 
-// Validate returns what is wrong with a value of the annotation, in one line.
+// Validate returns the problem of a value of the annotation, in one line.
 func Validate(text string) error {
 	if text == None {
 		return nil
@@ -65,7 +65,7 @@ func compile(text string) (cel.Program, error) {
 		if wrong.Location.Line() > 1 {
 			line = fmt.Sprintf("in line %d, ", wrong.Location.Line())
 		}
-		return nil, fmt.Errorf("it is no valid CEL, %sat character %d: %s", line, wrong.Location.Column()+1,
+		return nil, fmt.Errorf("it is not valid CEL, %sat character %d: %s", line, wrong.Location.Column()+1,
 			strings.ReplaceAll(wrong.Message, "\n", " "))
 	}
 	if kind := ast.OutputType(); kind != cel.BoolType && kind != cel.DynType {
@@ -80,7 +80,7 @@ func compile(text string) (cel.Program, error) {
 }
 
 // checkExpression checks an object by the expression of its annotation. A missing field
-// is no failure: most of a status comes later.
+// is not a failure: most of a status comes later.
 func checkExpression(object *unstructured.Unstructured, text string) Verdict {
 	program, err := compile(text)
 	if err != nil {

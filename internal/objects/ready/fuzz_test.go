@@ -35,7 +35,7 @@ func FuzzCheck(f *testing.F) {
 			switch verdict.State {
 			case ready.Ready:
 				if verdict != (ready.Verdict{State: ready.Ready}) {
-					t.Errorf("what is ready has nothing to say: %+v", verdict)
+					t.Errorf("the verdict on a ready object has a message: %+v", verdict)
 				}
 			case ready.Waiting, ready.Failed:
 				if verdict.Message == "" || strings.ContainsAny(verdict.Message, "\n\r\x1b") {

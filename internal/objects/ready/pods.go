@@ -140,7 +140,7 @@ func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 	}
 }
 
-// crashesEarly reports whether a container that is ready just now has crashed again and again since its pod was
+// crashesEarly reports whether a ready container has crashed again and again since its pod was
 // created, a few minutes ago: without a probe it is ready each time until the next crash.
 func (p *podView) crashesEarly(status *corev1.ContainerStatus) bool {
 	const early = 10 * time.Minute
@@ -166,7 +166,7 @@ var pullFailures = []string{
 	"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 }
 
-// ofCrash adds a finding about a container that is restarted again and again. For
+// ofCrash adds a finding about a container that crashes again and again. For
 // grouping, the number of restarts is left out.
 func (p *podView) ofCrash(name string, status *corev1.ContainerStatus) {
 	f := p.addFor(status.Name, ended, "%s crashes: %s", name, exit(status.LastTerminationState.Terminated))
@@ -188,7 +188,7 @@ func exit(last *corev1.ContainerStateTerminated) string {
 	}
 }
 
-// ofUnready adds a finding about a container that is not ready. It does not quote the
+// ofUnready adds a finding about an unready container. It does not quote the
 // output of the probe.
 func (p *podView) ofUnready(name string, status *corev1.ContainerStatus) {
 	why := ""
@@ -215,7 +215,7 @@ func (p *podView) obstacle() string {
 	return ""
 }
 
-// progress returns what the pod's node is doing.
+// progress returns the last action of the pod's node.
 func (p *podView) progress() string {
 	pulling, pulled := p.newest[p.about("Pulling")], p.newest[p.about("Pulled")]
 	if pulling != nil && (pulled == nil || timeOf(pulled).Before(timeOf(pulling))) {

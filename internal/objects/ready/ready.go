@@ -1,4 +1,4 @@
-// Package ready checks whether an object is ready, and if not, what it is waiting for,
+// Package ready checks whether an object is ready, and if not, the reason why it waits,
 // in one line that a person can act on.
 //
 // Built-in kinds and ClusterOperators have rules in a table; a custom resource is checked
@@ -8,7 +8,7 @@
 //
 // It reads no cluster and no clock, and does not wait: the caller passes all facts.
 //
-// Check is the call to start from; Validate returns what is wrong with an annotation.
+// Check is the call to start from; Validate returns the problem of an annotation.
 package ready
 
 import (
@@ -44,7 +44,7 @@ const (
 // A Verdict is the result of checking one object.
 type Verdict struct {
 	State   ReadyState
-	Message string        // what it waits for, or why it failed: one line in lower case; empty when it is ready
+	Message string        // why it waits or has failed: one line in lower case; empty when it is ready
 	Reason  string        // the cluster-version operator's, if it has one
 	Effect  reason.Effect // the same
 }
@@ -83,6 +83,13 @@ var full = map[schema.GroupKind]rule{
 	kinds.ClusterOperator:                checkClusterOperator,
 	kinds.CustomResourceDefinition:       checkDefinition,
 	kinds.Namespace:                      checkNamespace,
+	kinds.Gateway:                        checkGateway,
+	kinds.GatewayClass:                   checkGatewayClass,
+	kinds.HTTPRoute:                      checkRoute,
+	kinds.GRPCRoute:                      checkRoute,
+	kinds.TCPRoute:                       checkRoute,
+	kinds.TLSRoute:                       checkRoute,
+	kinds.UDPRoute:                       checkRoute,
 }
 
 // Check returns whether a live object is ready. The object is nil if it does not

@@ -39,8 +39,8 @@ func TestOnlyWhatMayBeUnreadyIsWatched(t *testing.T) {
 			`{apiVersion: apps/v1, kind: Deployment, metadata: {annotations: {runlevel.dev/ready: none}}}`, false,
 			false,
 		},
-		"a ConfigMap that says when": {`{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {runlevel.dev/ready: "has(self.data)"}}}`, true, true},
-		"an APIService":              {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: {namespace: a, name: b}}}`, true, false},
+		"a ConfigMap with an expression": {`{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {runlevel.dev/ready: "has(self.data)"}}}`, true, true},
+		"an APIService":                  {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: {namespace: a, name: b}}}`, true, false},
 		"a local APIService": {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {group: apps}}`,
 			false, false},
 		"webhooks by URL":        {`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, webhooks: [{clientConfig: {url: "https://a.example.com"}}]}`, false, false},
@@ -88,7 +88,7 @@ status: {phase: Issued, used: 3, share: 0.5, conditions: [{type: Ready, status: 
 		"several lines": {"self.status.used == 3\n  && self.status.phase == \"Lost\"",
 			`waiting: self.status.used == 3 && self.status.phase == "Lost" is not true yet`},
 		"of no object": {`object.status.ready`,
-			"failed: runlevel.dev/ready can't be used: it is no valid CEL, at character 1: undeclared reference to " +
+			"failed: runlevel.dev/ready can't be used: it is not valid CEL, at character 1: undeclared reference to " +
 				"'object' (in container '')"},
 		"a number": {`1 + 1`, "failed: runlevel.dev/ready can't be used: it is of type int, and must be true or false"},
 	}
@@ -132,14 +132,14 @@ func TestCostlyExpressionsEnd(t *testing.T) {
 }
 
 // What goes wrong with a value may quote it.
-func TestValuesOfSecretsAreNotTold(t *testing.T) {
+func TestMessagesHaveNoValuesOfSecrets(t *testing.T) {
 	object := readObject(t, []byte(`{apiVersion: v1, kind: Secret, stringData: {token: hunter2}}`))
 	for _, expression := range []string{`ip(self.stringData.token) == ip("127.0.0.1")`,
 		`{"a": true}[self.stringData.token]`} {
 		object.SetAnnotations(map[string]string{ready.Annotation: expression})
 		object.SetKind("Certificate")
 		if got := ready.Check(object, ready.Full, ready.Related{}); !strings.Contains(got.Message, "hunter2") {
-			t.Errorf("not a Secret, and it does not tell the error: %+v", got)
+			t.Errorf("the verdict on another object has no error: %+v", got)
 		}
 		object.SetKind("Secret")
 		if got := ready.Check(object, ready.Full, ready.Related{}); got.State != ready.Waiting ||
@@ -177,7 +177,7 @@ func TestValidate(t *testing.T) {
 		"none":                        "",
 		`self.status.phase == "A"`:    "",
 		" ":                           "it is empty: write a CEL expression such as self.status.phase == \"Ready\", or none",
-		"self.status.phase == \n== 1": "it is no valid CEL, in line 2, at character 1: Syntax error:",
+		"self.status.phase == \n== 1": "it is not valid CEL, in line 2, at character 1: Syntax error:",
 		`"yes"`:                       "it is of type string, and must be true or false",
 	} {
 		err := ready.Validate(text)

@@ -27,7 +27,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// These tests ask whether a real control plane writes what the rules read.
+// These tests check that a real control plane writes the fields that the rules read.
 
 var cluster = sandboxtest.New(sandbox.Options{})
 
@@ -51,7 +51,7 @@ var (
 	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
-// workload is the beginning of what runs pods that do as they are told.
+// workload is the beginning of workloads whose simulated pods behave as their annotations request.
 const workload = `
 spec:
   selector: {matchLabels: {app: web}}
@@ -65,17 +65,17 @@ func workloadOf(version, kind string, annotations ...string) string {
 		fmt.Sprintf(workload, strings.Join(annotations, ", "))
 }
 
-func told(name, value string) string {
+func annotation(name, value string) string {
 	return fmt.Sprintf("sandbox.runlevel.dev/%s: %q", name, value)
 }
 
 func TestVerdictsOfARollout(t *testing.T) {
-	late := told("start-after", "1s")
+	late := annotation("start-after", "1s")
 	tests := map[string]struct {
 		resource schema.GroupVersionResource
 		object   string
 		change   string // a patch that begins another rollout
-		says     string // at some time before it is ready
+		message  string // at some time before it is ready
 	}{
 		"a Deployment": {
 			deployments, workloadOf("apps/v1", "Deployment", late),
@@ -90,7 +90,7 @@ func TestVerdictsOfARollout(t *testing.T) {
 				"  replicas: 2\n  updateStrategy: {rollingUpdate: {partition: 1}}\n",
 			`{"spec":{"template":{"metadata":{"labels":{"new":"1"}}}}}`, "of 2 replicas are available",
 		},
-		"a StatefulSet that is updated by deleting pods": {
+		"a StatefulSet with OnDelete": {
 			statefulSets, workloadOf("apps/v1", "StatefulSet", late) + "  updateStrategy: {type: OnDelete}\n",
 			`{"spec":{"template":{"metadata":{"labels":{"new":"1"}}}}}`, "of 1 replicas are available",
 		},
@@ -115,9 +115,9 @@ func TestVerdictsOfARollout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := client(t, test.resource, cluster.Namespace(t))
-			said := awaitVerdict(t, client, "web", is(ready.Ready), func() { create(t, client, test.object) })
-			if !slices.ContainsFunc(said, func(message string) bool { return strings.Contains(message, test.says) }) {
-				t.Errorf("until it was ready, it said %q, and not %q", said, test.says)
+			messages := awaitVerdict(t, client, "web", is(ready.Ready), func() { create(t, client, test.object) })
+			if !slices.ContainsFunc(messages, func(message string) bool { return strings.Contains(message, test.message) }) {
+				t.Errorf("until it was ready: got %q, want %q", messages, test.message)
 			}
 			if test.change == "" {
 				return
@@ -143,22 +143,22 @@ func job(annotations ...string) string {
 }
 
 func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
-	deployment := workloadOf("apps/v1", "Deployment", told("pod", "hang"))
+	deployment := workloadOf("apps/v1", "Deployment", annotation("pod", "hang"))
 	tests := map[string]struct {
 		resource schema.GroupVersionResource
 		object   string
 		state    ready.ReadyState
-		says     string
+		message  string
 		upstream ready.ReadyState
 	}{
 		"a Job that fails": {
-			jobs, job(told("pod", "fail")), ready.Failed,
+			jobs, job(annotation("pod", "fail")), ready.Failed,
 			"BackoffLimitExceeded: job has reached the specified backoff limit", ready.Failed,
 		},
 		"a suspended Job": {
 			jobs, job() + "  suspend: true\n", ready.Waiting, "it is suspended", ready.Ready,
 		},
-		"a Deployment that is late": {
+		"a late Deployment": {
 			deployments, deployment + "  progressDeadlineSeconds: 1\n", ready.Failed,
 			"it made no progress within 1 second: 0 of 1 replicas are available", ready.Failed,
 		},
@@ -172,7 +172,7 @@ func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
 			t.Parallel()
 			client := client(t, test.resource, cluster.Namespace(t))
 			create(t, client, test.object)
-			awaitVerdict(t, client, "web", says(test.state, test.says), nil)
+			awaitVerdict(t, client, "web", withMessage(test.state, test.message), nil)
 			seen, err := client.Get(t.Context(), "web", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -184,7 +184,7 @@ func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
 	}
 }
 
-func TestQuotaIsTold(t *testing.T) {
+func TestQuotaInVerdicts(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	create(t, client(t, quotas, namespace),
@@ -196,28 +196,28 @@ func TestQuotaIsTold(t *testing.T) {
 	ofDeployment := client(t, deployments, namespace)
 	create(t, ofDeployment, workloadOf("apps/v1", "Deployment"))
 	awaitVerdict(t, ofDeployment, "web",
-		says(ready.Waiting, "exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), nil)
+		withMessage(ready.Waiting, "exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), nil)
 	awaitTrouble(t, namespace, "can't make pods: pods \"web-")
 	create(t, client(t, daemonSets, namespace), workloadOf("apps/v1", "DaemonSet"))
 	trouble := awaitTrouble(t, namespace, "DaemonSet "+namespace+"/web: can't make pods: ")
 	if !strings.Contains(trouble, "exceeded quota: none") {
-		t.Errorf("it does not say why: %s", trouble)
+		t.Errorf("got %s, want the quota", trouble)
 	}
 }
 
 func TestTroublesOfPods(t *testing.T) {
 	huge := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}\n---" +
 		strings.Replace(fmt.Sprintf(workload, ""), `web:1"`, `web:1", resources: {requests: {cpu: "100000"}}`, 1)
-	tests := map[string]struct{ object, says string }{
-		"no image": {workloadOf("apps/v1", "Deployment", told("pod", "image-pull")) + "  replicas: 2\n",
+	tests := map[string]struct{ object, message string }{
+		"no image": {workloadOf("apps/v1", "Deployment", annotation("pod", "image-pull")) + "  replicas: 2\n",
 			"container web can't pull image registry.example/web:1: back-off pulling image " +
 				"\"registry.example/web:1\": not found (2 pods like this)"},
-		"crashes": {workloadOf("apps/v1", "Deployment", told("pod", "crash"), told("run-for", "10ms")),
+		"crashes": {workloadOf("apps/v1", "Deployment", annotation("pod", "crash"), annotation("run-for", "10ms")),
 			"container web crashes: exit code 1, "},
-		"hangs": {workloadOf("apps/v1", "Deployment", told("pod", "hang")),
+		"hangs": {workloadOf("apps/v1", "Deployment", annotation("pod", "hang")),
 			"its containers are not created yet, and node "},
 		"unschedulable": {huge, "it has no node: 0/1 nodes are available: 1 Insufficient cpu"},
-		"a Job's pod":   {job(told("pod", "fail")), "container web ended with exit code 1 [log of web]"},
+		"a Job's pod":   {job(annotation("pod", "fail")), "container web ended with exit code 1 [log of web]"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -227,15 +227,15 @@ func TestTroublesOfPods(t *testing.T) {
 				resource = jobs
 			}
 			create(t, client(t, resource, namespace), test.object)
-			awaitTrouble(t, namespace, test.says)
+			awaitTrouble(t, namespace, test.message)
 		})
 	}
 }
 
 func TestVerdictsOfWhatExtendsTheAPI(t *testing.T) {
 	namespace := cluster.Namespace(t)
-	if said := awaitVerdict(t, client(t, namespaces, ""), namespace, is(ready.Ready), nil); len(said) > 1 {
-		t.Errorf("a Namespace is ready at once, and said %q", said)
+	if messages := awaitVerdict(t, client(t, namespaces, ""), namespace, is(ready.Ready), nil); len(messages) > 1 {
+		t.Errorf("a new Namespace: got the messages %q, want none", messages)
 	}
 
 	ofDefinitions := client(t, definitions, "")
@@ -252,7 +252,7 @@ func TestVerdictsOfWhatExtendsTheAPI(t *testing.T) {
 		spec: {group: ready.example.com, scope: Cluster, names: {plural: others, kind: Verdict},
 			versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`)
 	awaitVerdict(t, ofDefinitions, "others.ready.example.com",
-		says(ready.Waiting, `its names are not accepted: "VerdictList" is already in use`), nil)
+		withMessage(ready.Waiting, `its names are not accepted: "VerdictList" is already in use`), nil)
 
 	ofAPIServices := client(t, apiServices, "")
 	awaitVerdict(t, ofAPIServices, "v1.apps", is(ready.Ready), nil)
@@ -261,7 +261,7 @@ func TestVerdictsOfWhatExtendsTheAPI(t *testing.T) {
 		spec: {group: aggregated.ready.example.com, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, insecureSkipTLSVerify: true,
 			service: {namespace: `+namespace+`, name: aggregated, port: 443}}}`)
 	awaitVerdict(t, ofAPIServices, "v1.aggregated.ready.example.com",
-		says(ready.Waiting, `it is not available: service/aggregated in "`+namespace+`" is not present`), nil)
+		withMessage(ready.Waiting, `it is not available: service/aggregated in "`+namespace+`" is not present`), nil)
 	port := serveAPI(t)
 	create(t, client(t, services, namespace),
 		`{apiVersion: v1, kind: Service, metadata: {name: aggregated}, spec: {type: ExternalName, externalName: localhost, ports: [{port: `+port+`}]}}`)
@@ -285,7 +285,7 @@ func client(t *testing.T, resource schema.GroupVersionResource, namespace string
 	return all.Resource(resource).Namespace(namespace)
 }
 
-// create makes an object that is written in parts, and removes it after the test.
+// create creates an object from the parts of its text, and deletes it after the test.
 func create(t *testing.T, client dynamic.ResourceInterface, parts string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{}}
@@ -309,38 +309,38 @@ func is(state ready.ReadyState) func(ready.Verdict) bool {
 	return func(v ready.Verdict) bool { return v.State == state }
 }
 
-func says(state ready.ReadyState, text string) func(ready.Verdict) bool {
+func withMessage(state ready.ReadyState, text string) func(ready.Verdict) bool {
 	return func(v ready.Verdict) bool { return v.State == state && strings.Contains(v.Message, text) }
 }
 
-// awaitVerdict watches an object until its verdict is the wanted one, and returns what was
-// said of it until then. If there is no such object yet, begin makes it: then nothing is
+// awaitVerdict watches an object until its verdict is the wanted one, and returns
+// its messages until then. If the object does not exist yet, begin creates it: then no message is
 // missed.
 func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, wanted func(ready.Verdict) bool,
 	begin func()) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	var said []string
+	var messages []string
 	_, err := objectwatch.Await(ctx, client, name, func(object *unstructured.Unstructured) bool {
 		verdict := ready.Check(object, ready.Full, ready.Related{})
-		said = append(said, verdict.Message)
+		messages = append(messages, verdict.Message)
 		if object == nil && begin != nil {
 			begin()
 			begin = nil
 		}
 		return wanted(verdict)
 	})
-	said = slices.Compact(said)
+	messages = slices.Compact(messages)
 	if err != nil {
-		t.Fatalf("%v; it said %q", err, said)
+		t.Fatalf("%v; got %q", err, messages)
 	}
-	t.Logf("%s said %q", name, said)
-	return said
+	t.Logf("%s: %q", name, messages)
+	return messages
 }
 
-// awaitTrouble asks for the troubles of a namespace until one of them says that.
-func awaitTrouble(t *testing.T, namespace, says string) string {
+// awaitTrouble reads the troubles of a namespace until one of them has a message.
+func awaitTrouble(t *testing.T, namespace, withMessage string) string {
 	t.Helper()
 	core, found, last := cluster.Client(t).CoreV1(), "", []string(nil)
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 5*time.Minute, true,
@@ -356,14 +356,14 @@ func awaitTrouble(t *testing.T, namespace, says string) string {
 			last = nil
 			for _, trouble := range ready.PodProblems(pods.Items, events.Items, ready.Dependencies{}) {
 				last = append(last, showTrouble(trouble))
-				if strings.Contains(showTrouble(trouble), says) {
+				if strings.Contains(showTrouble(trouble), withMessage) {
 					found = showTrouble(trouble)
 				}
 			}
 			return found != "", nil
 		})
 	if err != nil {
-		t.Fatalf("nothing says %q, but %q: %v", says, last, err)
+		t.Fatalf("want %q, got %q: %v", withMessage, last, err)
 	}
 	t.Log(found)
 	return found

@@ -17,7 +17,7 @@ func WithoutProbe(manifest *unstructured.Unstructured) []string {
 	kind := manifest.GroupVersionKind().GroupKind()
 	runsForever := kinds.IsWorkload(kind) && kind.Group == kinds.Deployment.Group
 	if !runsForever || isMarked || o.number(0, "spec", "minReadySeconds") > 0 ||
-		wanted(o) == 0 {
+		o.wantedReplicas() == 0 {
 		return nil
 	}
 	var names []string

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// TestVerdicts reads objects and what is around them, and expects the verdict on each by either standard.
+// TestVerdicts reads objects and their surroundings, and compares the verdicts on each by both standards.
 func TestVerdicts(t *testing.T) {
 	for _, archive := range transcript.ReadAll(t, "testdata/verdicts/*/*.txtar") {
 		t.Run(archive.Name, func(t *testing.T) {
@@ -142,8 +142,7 @@ func typed[T any](t testing.TB, text []byte) *T {
 	return object
 }
 
-// TestMessagesOfTheDocumentation looks for each message that docs/readiness.md shows in
-// what is really said.
+// TestMessagesOfTheDocumentation looks for each message of docs/readiness.md in the transcripts.
 func TestMessagesOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/readiness.md")
 	if err != nil {

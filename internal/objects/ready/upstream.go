@@ -71,7 +71,7 @@ func checkDaemonSetUpstream(o live, _ Related) Verdict {
 }
 
 func checkJobUpstream(o live, _ Related) Verdict {
-	if failure, isFailed := failureOfJob(o); isFailed {
+	if failure, isFailed := o.failureOfJob(); isFailed {
 		return failed("%s", failure)
 	}
 	return ready()
@@ -120,18 +120,18 @@ func checkClusterOperator(o live, related Related) Verdict {
 func undoneVersions(expected, reported []live) []string {
 	var undone []string
 	for _, want := range expected {
-		name, at := want.text("name"), ""
+		name, current := want.text("name"), ""
 		for _, have := range slices.Backward(reported) { // the first version of a name counts
 			if have.text("name") == name {
-				at = have.text("version")
+				current = have.text("version")
 			}
 		}
 		switch {
-		case at == want.text("version"):
-		case at == "":
+		case current == want.text("version"):
+		case current == "":
 			undone = append(undone, fmt.Sprintf("%s is not yet at %s", name, want.text("version")))
 		default:
-			undone = append(undone, fmt.Sprintf("%s is at %s, not yet at %s", name, at, want.text("version")))
+			undone = append(undone, fmt.Sprintf("%s is at %s, not yet at %s", name, current, want.text("version")))
 		}
 	}
 	slices.Sort(undone)

@@ -14,9 +14,9 @@ import (
 // available.
 
 func checkDeployment(o live, _ Related) Verdict {
-	missing := missingOfDeployment(o)
+	missing := o.missingOfDeployment()
 	switch progress := o.condition("Progressing"); {
-	case isUnknownToController(o):
+	case o.isUnknownToController():
 		return waiting(notSeen)
 	case missing == "":
 		return ready()
@@ -24,16 +24,16 @@ func checkDeployment(o live, _ Related) Verdict {
 		return waiting("it is paused: %s", missing)
 	case progress.reason == "ProgressDeadlineExceeded":
 		return failed("it made no progress within %s: %s",
-			printable.Count(int(o.number(600, "spec", "progressDeadlineSeconds")), "second"), withFailure(o, missing))
+			printable.Count(int(o.number(600, "spec", "progressDeadlineSeconds")), "second"), o.withFailure(missing))
 	default:
-		return waiting("%s", withFailure(o, missing))
+		return waiting("%s", o.withFailure(missing))
 	}
 }
 
-// missingOfDeployment returns what a Deployment lacks to be rolled out. Available replicas
+// missingOfDeployment returns why a Deployment is not rolled out. Available replicas
 // may be old ones, so the old ones have to go first.
-func missingOfDeployment(o live) string {
-	want, total := wanted(o), o.number(0, "status", "replicas")
+func (o live) missingOfDeployment() string {
+	want, total := o.wantedReplicas(), o.number(0, "status", "replicas")
 	updated, available := o.number(0, "status", "updatedReplicas"), o.number(0, "status", "availableReplicas")
 	switch {
 	case updated < want:
@@ -49,22 +49,23 @@ func missingOfDeployment(o live) string {
 }
 
 func checkReplicaSet(o live, _ Related) Verdict {
-	missing := missingReplicas(wanted(o), o.number(0, "status", "replicas"), o.number(0, "status", "availableReplicas"))
+	missing := missingReplicas(o.wantedReplicas(), o.number(0, "status", "replicas"),
+		o.number(0, "status", "availableReplicas"))
 	switch {
-	case isUnknownToController(o):
+	case o.isUnknownToController():
 		return waiting(notSeen)
 	case missing == "":
 		return ready()
 	default:
-		return waiting("%s", withFailure(o, missing))
+		return waiting("%s", o.withFailure(missing))
 	}
 }
 
 func checkStatefulSet(o live, _ Related) Verdict {
-	if isUnknownToController(o) {
+	if o.isUnknownToController() {
 		return waiting(notSeen)
 	}
-	want, partition := wanted(o), o.number(0, "spec", "updateStrategy", "rollingUpdate", "partition")
+	want, partition := o.wantedReplicas(), o.number(0, "spec", "updateStrategy", "rollingUpdate", "partition")
 	updated, toUpdate := o.number(0, "status", "updatedReplicas"), want-partition
 	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete" // its pods are deleted by others, at any time
 	switch {
@@ -86,7 +87,7 @@ func checkDaemonSet(o live, _ Related) Verdict {
 	updated, available := o.number(0, "status", "updatedNumberScheduled"), o.number(0, "status", "numberAvailable")
 	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete"
 	switch {
-	case isUnknownToController(o):
+	case o.isUnknownToController():
 		return waiting(notSeen)
 	case updated < want && !isOnDelete:
 		return waiting("%s", share(updated, want, "pods are updated"))
@@ -101,7 +102,7 @@ func checkJob(o live, _ Related) Verdict {
 	if o.condition("Complete").isTrue() {
 		return ready()
 	}
-	if failure, isFailed := failureOfJob(o); isFailed {
+	if failure, isFailed := o.failureOfJob(); isFailed {
 		return failed("%s", failure)
 	}
 	if o.flag("spec", "suspend") || o.condition("Suspended").isTrue() {
@@ -114,7 +115,7 @@ func checkJob(o live, _ Related) Verdict {
 	return waiting("%s", message)
 }
 
-// HasSucceeded reports whether an object is a Job that is complete. It stays done when it
+// HasSucceeded reports whether an object is a complete Job. It stays complete when it
 // is deleted.
 func HasSucceeded(object *unstructured.Unstructured) bool {
 	kind := object.GroupVersionKind().GroupKind()
@@ -122,7 +123,7 @@ func HasSucceeded(object *unstructured.Unstructured) bool {
 }
 
 // failureOfJob returns why a Job has failed. FailureTarget is set while its pods still end.
-func failureOfJob(o live) (string, bool) {
+func (o live) failureOfJob() (string, bool) {
 	for _, kind := range []string{"Failed", "FailureTarget"} {
 		if c := o.condition(kind); c.isTrue() {
 			return c.fullWhy("it has failed"), true
@@ -157,13 +158,13 @@ func unscheduledMessage(scheduled condition) string {
 
 // isUnknownToController reports whether the observedGeneration of a workload is behind its
 // generation, or missing: the controllers of workloads always set it.
-func isUnknownToController(o live) bool {
+func (o live) isUnknownToController() bool {
 	return o.number(0, "status", "observedGeneration") < o.number(0, "metadata", "generation")
 }
 
-func wanted(o live) int64 { return o.number(1, "spec", "replicas") }
+func (o live) wantedReplicas() int64 { return o.number(1, "spec", "replicas") }
 
-// missingReplicas returns what is wrong with the number of replicas of any version.
+// missingReplicas returns the difference between the wanted and the existing replicas of any version.
 func missingReplicas(want, total, available int64) string {
 	switch {
 	case available < want:
@@ -176,7 +177,7 @@ func missingReplicas(want, total, available int64) string {
 }
 
 // withFailure adds why pods can't be created, if the controller reports it: a quota, for example.
-func withFailure(o live, missing string) string {
+func (o live) withFailure(missing string) string {
 	if failure := o.condition("ReplicaFailure"); failure.isTrue() {
 		return missing + ": " + failure.why("pods can't be made")
 	}

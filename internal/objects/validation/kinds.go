@@ -50,11 +50,11 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A validation returns what is wrong with an object, in its internal version.
+// A validation returns the problems of an object, in its internal version.
 type validation func(context.Context, runtime.Object) field.ErrorList
 
 // validations are those of the kinds that releases have. They are the strategies of the API server where these need
-// nothing else of it, and the functions that strategies call where they do.
+// nothing else from the server, and otherwise the functions that strategies call.
 var validations = map[schema.GroupKind]validation{
 	kinds.ConfigMap:             of(corevalidation.ValidateConfigMap),
 	kinds.LimitRange:            by(limitrange.Strategy),
@@ -138,7 +138,7 @@ func validateReplicaSet(set *apps.ReplicaSet) field.ErrorList {
 // allocated are the fields of a Service that the API server fills in.
 var allocated = []string{"spec.clusterIPs", "spec.healthCheckNodePort"}
 
-// validateService leaves out what is missing of a Service's addresses and ports, which the API server allocates.
+// validateService ignores missing addresses and ports of a Service: the API server allocates them.
 func validateService(service *core.Service) field.ErrorList {
 	if address := service.Spec.ClusterIP; address != "" && len(service.Spec.ClusterIPs) == 0 {
 		service.Spec.ClusterIPs = []string{address}

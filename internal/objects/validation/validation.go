@@ -44,7 +44,7 @@ func Check(ctx context.Context, object *unstructured.Unstructured) []fields.Fiel
 	var refusals []fields.FieldRefusal
 	for _, problem := range validations[object.GroupVersionKind().GroupKind()](asRequest(ctx, object), internal) {
 		if problem.Field == "metadata.namespace" || problem.Type == field.ErrorTypeInternal {
-			continue // a namespace that is missing or needless is another finding
+			continue // other rules report missing and needless namespaces
 		}
 		refusals = append(refusals, refusalOf(problem))
 	}
@@ -55,7 +55,7 @@ func Check(ctx context.Context, object *unstructured.Unstructured) []fields.Fiel
 // --allow-privileged.
 var allowPrivileged = sync.OnceFunc(func() { capabilities.Setup(true, 0) })
 
-// asRequest returns a context with what the API server's code reads of a request to create the object.
+// asRequest returns a context with the request to create the object, as the API server's code reads it.
 func asRequest(ctx context.Context, object *unstructured.Unstructured) context.Context {
 	kind := object.GroupVersionKind()
 	resource, _ := meta.UnsafeGuessKindToResource(kind)

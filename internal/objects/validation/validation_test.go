@@ -28,12 +28,12 @@ func TestValid(t *testing.T) {
 			t.Errorf("%s %s: %s", object.GetKind(), object.GetName(), refusal.Message)
 		}
 		if !validation.Knows(object) {
-			t.Errorf("%s is no kind that is checked", object.GetKind())
+			t.Errorf("kind %s is not checked", object.GetKind())
 		}
 	}
 }
 
-// TestCheck has objects with the refusals of each: a field's path, and what is wrong. Lint's pages have more, which a
+// TestCheck has objects with the refusals of each: a field's path and the problem. Lint's pages have more, which a
 // test compares with a real API server.
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct{ object, path, message string }{

@@ -108,7 +108,7 @@ func findingLines(findings []precondition.CheckFinding) []string {
 		}
 		line += ": " + finding.Message
 		if finding.Resolution != "" {
-			line += "; lifted by " + finding.Resolution
+			line += "; resolve by: " + finding.Resolution
 		}
 		lines = append(lines, line)
 	}

@@ -151,7 +151,7 @@ func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
 	found := precondition.CheckFinding{
 		Severity: precondition.Warns, Check: RiskNotRecommended, Of: "UnknownUpdate",
 		Message:    fmt.Sprintf("the update service does not offer %s to clusters of %s", version, r.Version),
-		Resolution: "an update that oc adm upgrade lists",
+		Resolution: "choosing an update that oc adm upgrade lists",
 	}
 	for _, update := range r.Offer.Conditional {
 		if update.Release.Version == version {
@@ -182,7 +182,7 @@ func Risks(observed Observation) []precondition.CheckFinding {
 	add := func(check, subject, message string) {
 		all = append(all, precondition.CheckFinding{
 			Check: check, Of: subject, Severity: precondition.Blocks, Message: message,
-			Resolution: "the end of the risk in condition Upgradeable",
+			Resolution: "removing the risk in condition Upgradeable",
 		})
 	}
 	applied := cmp.Or(observed.Applied, &AppliedRelease{IsComplete: true})
@@ -202,7 +202,7 @@ func Risks(observed Observation) []precondition.CheckFinding {
 		add(RiskMissing, "", "Missing, although the release has them: ClusterOperator "+strings.Join(missing, ", "))
 	}
 	for _, gate := range observed.Gates {
-		add(RiskAdminAck, gate.Name, gate.Message+" (lifted by "+gate.Resolution+")")
+		add(RiskAdminAck, gate.Name, gate.Message+" (resolve by: "+gate.Resolution+")")
 	}
 	operators := slices.SortedFunc(slices.Values(observed.Operators), func(a, b configv1.ClusterOperator) int {
 		return cmp.Compare(a.Name, b.Name)

@@ -75,7 +75,7 @@ func Read(files fs.FS) (FolderSettings, error) {
 		return s, problem(root.Line, "it must have fields, as in %q", examples["name"])
 	}
 	if repeated := yamltext.RepeatedKeys(root); len(repeated) > 0 {
-		return s, problem(repeated[0].Line, "the field %s stands twice: leave one out", repeated[0].Key)
+		return s, problem(repeated[0].Line, "the field %s occurs twice: leave one out", repeated[0].Key)
 	}
 	s.places = yamltext.NewPlaces(root)
 	if err := s.decode(root); err != nil {

@@ -35,7 +35,7 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		"namespace: a/b":                `runlevel.yaml:1: namespace: "a/b" can't be a namespace: `,
 		"version: v1.4":                 `runlevel.yaml:1: version: "v1.4" is not a semantic version such as 1.2.3`,
 		"capabilities: [Console, None]": "runlevel.yaml:1: capabilities: the baseline None must come first",
-		"name: shop\nname: web":         "runlevel.yaml:2: the field name stands twice: leave one out",
+		"name: shop\nname: web":         "runlevel.yaml:2: the field name occurs twice: leave one out",
 		"- name":                        `runlevel.yaml:1: it must have fields, as in "name: shop"`,
 		"name: [":                       "runlevel.yaml:1: ",
 		"name: a\n---\nname: b":         `runlevel.yaml:2: the file has one document only: remove "---" and what is below it`,

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
-// baselineVersion is the version of the format of baselines that is read and written.
+// baselineVersion is the version of the format of baselines.
 const baselineVersion = 1
 
 // A Baseline is findings that are accepted until they are fixed. All other findings are new, and count.
@@ -76,12 +76,12 @@ func WriteBaseline(out io.Writer, findings []Finding) error {
 	text := baselineText{Version: baselineVersion, Findings: []*baselineEntry{}}
 	entries := map[baselineKey]*baselineEntry{}
 	for _, f := range findings {
-		at := baselineKeyOf(f)
-		switch entry := entries[at]; {
-		case f.In == InBaseline: // a finding about the baseline that is replaced
+		key := baselineKeyOf(f)
+		switch entry := entries[key]; {
+		case f.In == InBaseline: // a finding about the baseline, which is replaced
 		case entry == nil:
-			entries[at] = &baselineEntry{baselineKey: at, Count: 1, Message: f.Message}
-			text.Findings = append(text.Findings, entries[at])
+			entries[key] = &baselineEntry{baselineKey: key, Count: 1, Message: f.Message}
+			text.Findings = append(text.Findings, entries[key])
 		default:
 			entry.Count++
 			entry.Message = min(entry.Message, f.Message) // independent of their order
@@ -140,7 +140,7 @@ func (t *baselineText) parse(content []byte) error {
 	}
 	places := yamltext.NewPlaces(root)
 	if places.Node("version") == nil {
-		return fmt.Errorf(`this is no baseline: it has no "version: %d"`, baselineVersion)
+		return fmt.Errorf(`this is not a baseline: it has no "version: %d"`, baselineVersion)
 	}
 	if version := places.Scalar("version"); version != fmt.Sprint(baselineVersion) {
 		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote "+
@@ -157,15 +157,15 @@ func (t *baselineText) parse(content []byte) error {
 
 // UnmarshalYAML refuses unknown keys.
 func (t *baselineText) UnmarshalYAML(node *yaml.Node) error {
-	type plain baselineText // without this method
-	return decodeMapping(node, (*plain)(t), "version", "findings")
+	type rawBaseline baselineText // without this method
+	return decodeMapping(node, (*rawBaseline)(t), "version", "findings")
 }
 
 // UnmarshalYAML records the line, for the finding about an entry that no longer accepts anything.
 func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
-	type plain baselineEntry // without this method
+	type rawEntry baselineEntry // without this method
 	a.line, a.Count = node.Line, 1
-	if err := decodeMapping(node, (*plain)(a), "file", "in", "rule", "object", "count", "message"); err != nil {
+	if err := decodeMapping(node, (*rawEntry)(a), "file", "in", "rule", "object", "count", "message"); err != nil {
 		return err
 	}
 	switch {
@@ -228,9 +228,9 @@ func (r *Result) accept(baseline *Baseline, config Config) {
 // stale returns the message about an entry that accepts more findings than there are, given how many it has left; "" if
 // it does not, or its rule did not run.
 func (a *baselineEntry) stale(remaining int, ran []string) string {
-	where := a.File
+	place := a.File
 	if a.In != InPayload {
-		where += fmt.Sprintf(" (%s)", a.In)
+		place += fmt.Sprintf(" (%s)", a.In)
 	}
 	_, exists := FindRule(a.Rule)
 	switch {
@@ -240,8 +240,8 @@ func (a *baselineEntry) stale(remaining int, ran []string) string {
 		return ""
 	case remaining < a.Count:
 		return fmt.Sprintf("%s finds %d of these in %s, and no longer %d: lower the count", a.Rule, a.Count-remaining,
-			where, a.Count)
+			place, a.Count)
 	default:
-		return fmt.Sprintf("%s no longer finds this in %s: drop the entry", a.Rule, where)
+		return fmt.Sprintf("%s no longer finds this in %s: drop the entry", a.Rule, place)
 	}
 }

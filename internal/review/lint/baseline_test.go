@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestBaselineIsWrittenForReview looks at all that a baseline says: sorted, counted,
+// TestBaselineIsWrittenForReview compares a whole baseline: sorted, counted,
 // and the same text whatever the order of findings.
 func TestBaselineIsWrittenForReview(t *testing.T) {
 	found := []lint.Finding{
@@ -23,7 +23,7 @@ func TestBaselineIsWrittenForReview(t *testing.T) {
 			In:      lint.InPrevious,
 			Object:  "ConfigMap shop/a",
 			Line:    3,
-			Message: "it is gone",
+			Message: "it was removed",
 		},
 		{
 			Rule:    "unused-ignore",
@@ -32,9 +32,9 @@ func TestBaselineIsWrittenForReview(t *testing.T) {
 			Line:    2,
 			Message: "duplicate finds nothing here",
 		},
-		{Rule: "no-namespace", File: "b.yaml", Object: "ConfigMap a", Line: 9, Message: "second: say a namespace"},
+		{Rule: "no-namespace", File: "b.yaml", Object: "ConfigMap a", Line: 9, Message: "second: write a namespace"},
 		{Rule: "duplicate", File: "b.yaml", Object: "ConfigMap a", Line: 9, Message: "it is there twice"},
-		{Rule: "no-namespace", File: "b.yaml", Object: "ConfigMap a", Line: 1, Message: "first: say a namespace"},
+		{Rule: "no-namespace", File: "b.yaml", Object: "ConfigMap a", Line: 1, Message: "first: write a namespace"},
 		{Rule: "unreadable", File: "a.yaml", Line: 1, Message: "a tab"},
 		{Rule: "stale-baseline", File: "baseline", In: lint.InBaseline, Message: "of the one before"},
 	}
@@ -53,7 +53,7 @@ findings:
   rule: no-namespace
   object: ConfigMap a
   count: 2
-  message: 'first: say a namespace'
+  message: 'first: write a namespace'
 - file: .runlevel-lint
   in: config
   rule: unused-ignore
@@ -62,10 +62,10 @@ findings:
   in: previous
   rule: dropped
   object: ConfigMap shop/a
-  message: it is gone
+  message: it was removed
 `
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("it says something else (-want +got):\n%s", diff)
+		t.Errorf("the baseline differs (-want +got):\n%s", diff)
 	}
 	slices.Reverse(found)
 	if diff := cmp.Diff(text, written(t, found)); diff != "" {
@@ -77,7 +77,7 @@ findings:
 }
 
 // TestBaselineAcceptsWhatItWasWrittenFrom, for the example of each rule, and nothing
-// else: half of it leaves the other half.
+// else: if it has half of the findings, the other half remains.
 func TestBaselineAcceptsWhatItWasWrittenFrom(t *testing.T) {
 	for _, rule := range lint.Rules() {
 		e := pageExamples(t, rule)[0]
@@ -95,7 +95,7 @@ func TestBaselineAcceptsWhatItWasWrittenFrom(t *testing.T) {
 	}
 }
 
-// TestBaselineSurvivesEdits: lines and words may change, and a third of what was there
+// TestBaselineSurvivesEdits: lines and words may change, and a third of the findings
 // twice is new.
 func TestBaselineSurvivesEdits(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: kube-system\n  annotations:\n"
@@ -133,7 +133,7 @@ func TestBaselineSurvivesEdits(t *testing.T) {
 	}
 	want := &lint.Suppression{Reason: "known in the baseline", File: "dir/baseline", Line: 7, In: lint.InBaseline}
 	if diff := cmp.Diff(want, result.Suppressed[0].Suppressed); diff != "" {
-		t.Errorf("it says elsewhere why (-want +got):\n%s", diff)
+		t.Errorf("the suppressions differ (-want +got):\n%s", diff)
 	}
 	result = lintIt(baseline, misspelt("Delete", "deletes", "deleted"))
 	if len(result.Findings) != 1 || len(result.Suppressed) != 2 {
@@ -141,11 +141,11 @@ func TestBaselineSurvivesEdits(t *testing.T) {
 	}
 }
 
-// TestBaselinesThatAreRefused are told of in one line each.
+// TestBaselinesThatAreRefused: each is refused in one line.
 func TestBaselinesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":             `b: this is no baseline: it has no "version: 1"`,
-		"findings: []": `b: this is no baseline: it has no "version: 1"`,
+		"":             `b: this is not a baseline: it has no "version: 1"`,
+		"findings: []": `b: this is not a baseline: it has no "version: 1"`,
 		"just a text":  "b: line 1: this must be a mapping",
 		"- a":          "b: line 1: this must be a mapping",
 		"version: 2\nrules: {}": "b: it is of version 2, and this runlevel reads and writes 1: " +
@@ -174,7 +174,7 @@ func TestBaselinesThatAreRefused(t *testing.T) {
 		entry("{file: [a], rule: b}"): "b: line 3: this must be a string",
 		entry("{file: a, rule: b}\n  colour: green"): "b: line 3: this line or one below is not indented as its " +
 			"neighbours, or has more behind its value: indent it alike, or put the value in quotes",
-		"version: 1\nversion: 1": `b: line 2: the key "version" stands twice: leave one out`,
+		"version: 1\nversion: 1": `b: line 2: the key "version" occurs twice: leave one out`,
 	} {
 		_, err := lint.ParseBaseline("b", []byte(text))
 		if err == nil || err.Error() != want {
@@ -194,8 +194,7 @@ func written(t testing.TB, findings []lint.Finding) string {
 	return out.String()
 }
 
-// FuzzBaseline reads any baseline: what is refused is refused in one line that names
-// the file, and what is not can be used.
+// FuzzBaseline reads any baseline: it is refused in one line that names the file, or it can be used.
 func FuzzBaseline(f *testing.F) {
 	for _, seed := range []string{
 		"", "version: 1", "version: 2\n", "version: [1]\n", entry("{file: a, rule: dropped, count: 2, in: previous}"),
@@ -210,7 +209,7 @@ func FuzzBaseline(f *testing.F) {
 		if err != nil {
 			if message := err.Error(); !strings.HasPrefix(message, "the-baseline: ") ||
 				strings.Contains(message, "\n") || strings.Contains(message, "lint.") {
-				t.Errorf("%q does not tell well", message)
+				t.Errorf("%q is not one line that names the file", message)
 			}
 			return
 		}
@@ -225,7 +224,7 @@ func FuzzBaseline(f *testing.F) {
 	})
 }
 
-// FuzzWriteBaseline writes what was found with any names. It is read again, accepts all
+// FuzzWriteBaseline writes findings with any names. The baseline can be read again, accepts all
 // of that, and is written the same.
 func FuzzWriteBaseline(f *testing.F) {
 	f.Add("0000_50_web_a.yaml", "ConfigMap shop/a", "it is: wrong", uint8(2))

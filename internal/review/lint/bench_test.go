@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// BenchmarkLint looks at a real release: what it costs beside loading it, without the
+// BenchmarkLint lints a real release: the cost beside loading it, without the
 // schemas and with them.
 func BenchmarkLint(b *testing.B) {
 	folder := os.Getenv("RUNLEVEL_TEST_RELEASE")

@@ -71,7 +71,7 @@ func configMap(name, more string) *fstest.MapFile {
 	return text("apiVersion: v1", "kind: ConfigMap", "metadata:", "  name: "+name, "  namespace: default", more)
 }
 
-// What a change causes in the files of others is told; what was there is not, wherever
+// Findings that a change causes in files of other components are reported; older ones are not, wherever
 // in its file it stands now, and however often.
 func TestWhatAChangeCauses(t *testing.T) {
 	misspelt := `  annotations: {release.openshift.io/deleted: "true"}`
@@ -111,7 +111,7 @@ func TestWhatAChangeCauses(t *testing.T) {
 			fstest.MapFS{}, fstest.MapFS{"0000_40_web_01.yaml": configMap("both", "")},
 			[]string{"0000_50_api_02.yaml duplicate release"},
 		},
-		"one more object in a Namespace that is missing for others": {fstest.MapFS{},
+		"one more object in a missing Namespace": {fstest.MapFS{},
 			fstest.MapFS{"0000_50_web_01.yaml": inNowhere}, nil},
 		"one more object of a kind that others have, too": {fstest.MapFS{},
 			fstest.MapFS{"0000_50_web_01.yaml": ofForeignKind}, nil},

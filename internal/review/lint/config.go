@@ -52,21 +52,21 @@ type Known struct {
 
 // UnmarshalYAML refuses unknown keys.
 func (c *Config) UnmarshalYAML(node *yaml.Node) error {
-	type plain Config // without this method
-	return decodeMapping(node, (*plain)(c), "kubernetesVersion", "severities", "ignore", "known")
+	type rawConfig Config // without this method
+	return decodeMapping(node, (*rawConfig)(c), "kubernetesVersion", "severities", "ignore", "known")
 }
 
 // UnmarshalYAML refuses unknown keys.
 func (k *Known) UnmarshalYAML(node *yaml.Node) error {
-	type plain Known // without this method
-	return decodeMapping(node, (*plain)(k), "namespaces", "capabilities", "featureSets", "featureGates", "objects")
+	type rawKnown Known // without this method
+	return decodeMapping(node, (*rawKnown)(k), "namespaces", "capabilities", "featureSets", "featureGates", "objects")
 }
 
 // UnmarshalYAML records the line, for the finding about an Ignore that no longer ignores anything.
 func (i *Ignore) UnmarshalYAML(node *yaml.Node) error {
-	type plain Ignore // without this method
+	type rawIgnore Ignore // without this method
 	i.line = node.Line
-	return decodeMapping(node, (*plain)(i), "rule", "file", "object", "reason")
+	return decodeMapping(node, (*rawIgnore)(i), "rule", "file", "object", "reason")
 }
 
 // ParseConfig reads a configuration. The file is its name in errors and findings.
@@ -97,15 +97,15 @@ func parseFile(text []byte) (*yaml.Node, error) {
 		return nil, nil
 	}
 	for _, repeated := range yamltext.RepeatedKeys(root) {
-		return nil, fmt.Errorf("line %d: the key %q stands twice: leave one out", repeated.Line, repeated.Key)
+		return nil, fmt.Errorf("line %d: the key %q occurs twice: leave one out", repeated.Line, repeated.Key)
 	}
 	return root, nil
 }
 
 // decodeMapping decodes a mapping that must have no other keys than these.
 func decodeMapping(node *yaml.Node, into any, keys ...string) error {
-	for at := 0; at+1 < len(node.Content) && node.Kind == yaml.MappingNode; at += 2 {
-		if key := node.Content[at]; !slices.Contains(keys, key.Value) {
+	for i := 0; i+1 < len(node.Content) && node.Kind == yaml.MappingNode; i += 2 {
+		if key := node.Content[i]; !slices.Contains(keys, key.Value) {
 			last := len(keys) - 1
 			return fmt.Errorf("line %d: there is no key %q here: there are %s and %s", key.Line, key.Value,
 				strings.Join(keys[:last], ", "), keys[last])
@@ -153,7 +153,8 @@ func (c Config) check() error {
 			return errors.New("ignore has an empty entry: write a rule and a reason, or drop it")
 		}
 		if _, err := path.Match(ignore.File, ""); err != nil {
-			return fmt.Errorf("line %d: %q is no pattern for files: write one such as 0000_50_web_*.yaml", ignore.line,
+			return fmt.Errorf("line %d: %q is not a pattern for files: write one such as 0000_50_web_*.yaml",
+				ignore.line,
 				ignore.File)
 		}
 	}

@@ -25,7 +25,7 @@ func checkDeclaredReference(s *subject, r *reporter) {
 			}
 			declared, problems := references.ParseDeclarations(text)
 			for _, declaration := range declared {
-				if problem := wrongDeclaration(s, m, declaration); problem != "" {
+				if problem := s.wrongDeclaration(m, declaration); problem != "" {
 					problems = append(problems, problem)
 				}
 			}
@@ -36,15 +36,15 @@ func checkDeclaredReference(s *subject, r *reporter) {
 	}
 }
 
-// wrongDeclaration returns what is wrong with a declaration of a definition; "" if nothing is.
-func wrongDeclaration(s *subject, definition *manifest, declared references.Declaration) string {
-	versions := versionsOf(definition)
+// wrongDeclaration returns the problem of a declaration of a definition; "" if there is none.
+func (s *subject) wrongDeclaration(definition *manifest, declared references.Declaration) string {
+	versions := definition.versions()
 	hasField := declared.Field == "metadata.name" ||
 		slices.ContainsFunc(sortedKeys(versions), func(version string) bool {
 			return hasStringAt(fieldAt(versions[version], []string{"schema", "openAPIV3Schema"}),
 				strings.Split(declared.Field, "."))
 		})
-	kind, isKnown := declared.Kind, scopeOfKind(s, declared.Kind) != kinds.Unknown
+	kind, isKnown := declared.Kind, s.scopeOfKind(declared.Kind) != kinds.Unknown
 	switch {
 	case !hasField:
 		return "no version of the definition has a text field " + declared.Field + ": correct it"
@@ -53,7 +53,7 @@ func wrongDeclaration(s *subject, definition *manifest, declared references.Decl
 	case kinds.Scheme().IsGroupRegistered(kind.Group):
 		return "Kubernetes has no kind " + kind.String() + instead(kind, s.config.kubernetes()) +
 			": write the kind, then a dot and its group if it has one"
-	case definesGroup(s, kind.Group):
+	case s.definesGroup(kind.Group):
 		return "the payload defines no kind " + kind.Kind + " in " + kind.Group + ": correct it"
 	default:
 		return "" // others define it
@@ -61,7 +61,7 @@ func wrongDeclaration(s *subject, definition *manifest, declared references.Decl
 }
 
 // scopeOfKind returns the scope of a kind of Kubernetes, of the payload or of the previous one.
-func scopeOfKind(s *subject, kind schema.GroupKind) kinds.Scope {
+func (s *subject) scopeOfKind(kind schema.GroupKind) kinds.Scope {
 	if known := kinds.ScopeOf(kind); known != kinds.Unknown {
 		return known
 	}
@@ -97,7 +97,7 @@ func hasStringAt(value any, path []string) bool {
 }
 
 // definesGroup reports whether the payload, or the previous one, defines a kind of a group.
-func definesGroup(s *subject, group string) bool {
+func (s *subject) definesGroup(group string) bool {
 	for _, x := range []*index{s.index, s.previous} {
 		if x != nil && slices.ContainsFunc(slices.Collect(maps.Keys(x.defines)), func(kind schema.GroupKind) bool {
 			return kind.Group == group

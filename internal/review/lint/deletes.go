@@ -58,9 +58,9 @@ func checkMisplacedDelete(s *subject, r *reporter) {
 			if isSchema || slices.Equal(path, annotation(payload.DeleteAnnotation)) {
 				continue
 			}
-			where := cmp.Or(strings.Join(path[:len(path)-1], "."), "the manifest itself")
+			cluster := cmp.Or(strings.Join(path[:len(path)-1], "."), "the manifest itself")
 			r.field(m, path, "%s is in %s, where it has no effect: move it to metadata.annotations of the object",
-				payload.DeleteAnnotation, where)
+				payload.DeleteAnnotation, cluster)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func checkDeleteNever(s *subject, r *reporter) {
 			r.field(m, annotation(payload.DeleteAnnotation),
 				"its annotations leave it out of every cluster, so it deletes nothing: fix those for the profile, "+
 					"feature set or feature gate")
-		case s.profiles && !m.hasProfile() && isForProfiles(s, m):
+		case s.profiles && !m.hasProfile() && s.isForProfiles(m):
 			r.field(m, annotation(payload.DeleteAnnotation),
 				"it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the "+
 					"%sPROFILE annotations of the manifest that created it", payload.IncludePrefix)
@@ -117,7 +117,7 @@ func checkDeleteNever(s *subject, r *reporter) {
 // isForProfiles reports whether the object of a tombstone was applied by profile: by the previous payload, or, if that
 // does not have the object, in a payload whose manifests all have profiles. Manifests without profiles are for clusters
 // without one.
-func isForProfiles(s *subject, tombstone *manifest) bool {
+func (s *subject) isForProfiles(tombstone *manifest) bool {
 	if s.previous != nil && len(s.previous.byID[tombstone.id]) > 0 {
 		return slices.ContainsFunc(s.previous.byID[tombstone.id], (*manifest).hasProfile)
 	}
@@ -138,10 +138,10 @@ func checkDeleteCreateOnly(s *subject, r *reporter) {
 func checkCreatedAndDeleted(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		for _, other := range s.byID[m.id] {
-			if where, shared := s.sharedCluster(m, other); shared && !other.isTombstone {
+			if cluster, shared := s.sharedCluster(m, other); shared && !other.isTombstone {
 				r.field(m, annotation(payload.DeleteAnnotation),
 					"%s:%d creates it%s, so it is deleted and created without end: keep one of them", other.Path,
-					other.Line, onCluster(where))
+					other.Line, onCluster(cluster))
 				break
 			}
 		}
@@ -155,9 +155,9 @@ func checkDuplicate(s *subject, r *reporter) {
 			if other == m {
 				break
 			}
-			if where, shared := s.sharedCluster(m, other); shared && m.isTombstone == other.isTombstone {
+			if cluster, shared := s.sharedCluster(m, other); shared && m.isTombstone == other.isTombstone {
 				r.at(m, "the same object is in %s:%d%s: keep one of them, or let their annotations choose", other.Path,
-					other.Line, onCluster(where))
+					other.Line, onCluster(cluster))
 				break
 			}
 		}

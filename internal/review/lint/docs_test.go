@@ -26,7 +26,7 @@ func TestDocumentation(t *testing.T) {
 	want.WriteString(head + marker + "\n| rule | severity | finds |\n|---|---|---|\n")
 	for _, rule := range lint.Rules() {
 		fmt.Fprintf(&want, "| [%s](../internal/review/lint/rules/%s.txtar) | %s | %s |\n", rule.ID, rule.ID,
-			rule.Severity, rule.Summary)
+			rule.Severity, rule.Summary())
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(want.String()), 0o644); err != nil {
@@ -35,6 +35,6 @@ func TestDocumentation(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want.String(), string(have)); diff != "" {
-		t.Errorf("%s is not what the rules say: run make generate\n%s", file, diff)
+		t.Errorf("%s differs from the rules: run make generate\n%s", file, diff)
 	}
 }

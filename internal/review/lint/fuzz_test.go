@@ -61,8 +61,7 @@ func joined(files fstest.MapFS) []byte {
 	return bytes.Join(texts, []byte("\n---\n"))
 }
 
-// FuzzConfig reads any configuration: what is refused is refused in one line that
-// names the file, and what is not can be used.
+// FuzzConfig reads any configuration: it is refused in one line that names the file, or it can be used.
 func FuzzConfig(f *testing.F) {
 	for _, seed := range []string{
 		"", "kubernetesVersion: 1.34\n", "severities: {dropped: off}\n", "ignore:\n- rule: dropped\n  reason: x\n",
@@ -77,7 +76,7 @@ func FuzzConfig(f *testing.F) {
 		if err != nil {
 			if message := err.Error(); !strings.HasPrefix(message, "the-config: ") || strings.Contains(message, "\n") ||
 				strings.Contains(message, "lint.") {
-				t.Errorf("%q does not tell well", message)
+				t.Errorf("%q is not one line that names the file", message)
 			}
 			return
 		}

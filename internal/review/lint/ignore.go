@@ -26,7 +26,7 @@ type ignores struct {
 // An ignoreEntry ignores the findings of one rule about a manifest, or a file.
 type ignoreEntry struct {
 	Ignore
-	at       Finding // the place of the comment or entry
+	place    Finding // of the comment or entry
 	document int     // the document it applies to; 0 for all of the file
 	used     bool
 }
@@ -34,7 +34,7 @@ type ignoreEntry struct {
 func newIgnores(s *subject, ran []string) *ignores {
 	i := &ignores{inside: map[string][]*ignoreEntry{}, ran: ran, config: s.config, change: s.change}
 	for _, ignore := range s.config.Ignore {
-		i.add(&ignoreEntry{Ignore: *ignore, at: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
+		i.add(&ignoreEntry{Ignore: *ignore, place: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
 	}
 	for _, file := range s.Files {
 		i.addComments(file.Path, 0, 1, file.Comments)
@@ -65,7 +65,7 @@ func (i *ignores) add(entry *ignoreEntry, fromConfig bool) {
 		wrong = fmt.Sprintf("%s is ignored without a reason: write the reason after the rule", entry.Rule)
 	}
 	if wrong != "" {
-		bad := entry.at
+		bad := entry.place
 		bad.Rule, bad.Message = "bad-ignore", wrong
 		i.bad = append(i.bad, bad)
 		return
@@ -73,7 +73,7 @@ func (i *ignores) add(entry *ignoreEntry, fromConfig bool) {
 	if fromConfig {
 		i.byFile = append(i.byFile, entry)
 	} else {
-		i.inside[entry.at.File] = append(i.inside[entry.at.File], entry)
+		i.inside[entry.place.File] = append(i.inside[entry.place.File], entry)
 	}
 }
 
@@ -87,29 +87,32 @@ func (i *ignores) addComments(file string, document, line int, text []byte) {
 	}
 	matches := ignoreComment.FindAllSubmatchIndex(text, -1)
 	begins := make([]int, len(matches))
-	for n, at := range matches {
-		begins[n] = at[2]
+	for n, match := range matches {
+		begins[n] = match[2]
 	}
 	var isComment []bool // the head of a file has nothing else
 	if document > 0 {
 		isComment = payload.AreComments(text, begins)
 	}
 	counted := 0 // lines are counted up to here
-	for n, at := range matches {
+	for n, match := range matches {
 		if document > 0 && !isComment[n] {
 			continue
 		}
 		line += bytes.Count(text[counted:begins[n]], []byte("\n"))
 		counted = begins[n]
-		ignore := Ignore{Rule: string(text[at[4]:at[5]]), Reason: strings.TrimSpace(string(text[at[6]:at[7]]))}
-		where := Finding{File: file, Line: line, Column: columnAt(text, begins[n]), Document: document}
-		i.add(&ignoreEntry{Ignore: ignore, at: where, document: document}, false)
+		ignore := Ignore{
+			Rule:   string(text[match[4]:match[5]]),
+			Reason: strings.TrimSpace(string(text[match[6]:match[7]])),
+		}
+		place := Finding{File: file, Line: line, Column: columnAt(text, begins[n]), Document: document}
+		i.add(&ignoreEntry{Ignore: ignore, place: place, document: document}, false)
 	}
 }
 
 // columnAt returns the column of an offset in a text, in characters, from 1.
-func columnAt(text []byte, at int) int {
-	return 1 + utf8.RuneCount(text[1+bytes.LastIndexByte(text[:at], '\n'):at])
+func columnAt(text []byte, offset int) int {
+	return 1 + utf8.RuneCount(text[1+bytes.LastIndexByte(text[:offset], '\n'):offset])
 }
 
 // suppress returns the entry that ignores a finding, as a Suppression; nil if there is none.
@@ -118,7 +121,7 @@ func (i *ignores) suppress(f Finding) *Suppression {
 	try := func(entry *ignoreEntry) {
 		if entry.covers(f, i.change.nameOf(f.File, f.In)) {
 			entry.used = true
-			why = &Suppression{Reason: entry.Reason, File: entry.at.File, Line: entry.at.Line, In: entry.at.In}
+			why = &Suppression{Reason: entry.Reason, File: entry.place.File, Line: entry.place.Line, In: entry.place.In}
 		}
 	}
 	if f.In == InPayload { // comments of the previous payload can't be changed any more, so they do not count
@@ -164,7 +167,7 @@ func (i *ignores) findings() []Finding {
 	unused := func(all []*ignoreEntry) {
 		for _, entry := range all {
 			if !entry.used && slices.Contains(i.ran, entry.Rule) {
-				f := entry.at
+				f := entry.place
 				f.Message = fmt.Sprintf("%s finds nothing here: drop the comment or entry that ignores it", entry.Rule)
 				report("unused-ignore", f)
 			}

@@ -47,22 +47,22 @@ func checkDeletedInUse(s *subject, r *reporter) {
 		if len(uses) == 0 {
 			continue
 		}
-		where, _ := s.sharedCluster(t, uses[0].By)
+		cluster, _ := s.sharedCluster(t, uses[0].By)
 		todo := "drop the tombstone, or that reference"
-		if next := successorOf(s, t); next != nil {
+		if next := s.successorOf(t); next != nil {
 			todo = fmt.Sprintf("name %s there, or drop the tombstone", next.id)
 		}
 		consequence := "fails without it"
 		if uses[0].Consequence == references.Collected {
 			consequence = "is deleted with it"
 		}
-		r.field(t, annotation(payload.DeleteAnnotation), "%s%s, and %s: %s", describe(uses), onCluster(where),
+		r.field(t, annotation(payload.DeleteAnnotation), "%s%s, and %s: %s", describe(uses), onCluster(cluster),
 			consequence, todo)
 	}
 }
 
-// isCreatedToo reports whether the payload creates on a cluster what a tombstone deletes there, which is reported by
-// the rule created-and-deleted.
+// isCreatedToo reports whether the payload creates on a cluster an object that a tombstone deletes there. The finding
+// is reported by the rule created-and-deleted.
 func (s *subject) isCreatedToo(t *manifest) bool {
 	return slices.ContainsFunc(s.byID[t.id], func(other *manifest) bool {
 		return !other.isTombstone && s.shareCluster(t, other)
@@ -71,7 +71,7 @@ func (s *subject) isCreatedToo(t *manifest) bool {
 
 // successorOf returns the new object of the same kind in the file where the previous payload had the object; nil if
 // there is none, or more than one.
-func successorOf(s *subject, t *manifest) *manifest {
+func (s *subject) successorOf(t *manifest) *manifest {
 	if s.previous == nil || len(s.previous.byID[t.id]) == 0 {
 		return nil
 	}

@@ -115,7 +115,7 @@ func (s *subject) reportUnserved(r *reporter, m *manifest) {
 		if definition.isTombstone || !s.shareCluster(definition, m) {
 			continue
 		}
-		served := servedVersions(definition)
+		served := definition.servedVersions()
 		if slices.Contains(served, m.kind.Version) {
 			return
 		}

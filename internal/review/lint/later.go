@@ -16,7 +16,7 @@ import (
 // for, nor those that a program of the payload may make.
 func checkWaitsForLater(s *subject, r *reporter) {
 	for _, m := range s.normal {
-		if !needsItsPods(m) {
+		if !m.needsItsPods() {
 			continue
 		}
 		var seen []*manifest
@@ -25,18 +25,18 @@ func checkWaitsForLater(s *subject, r *reporter) {
 				continue
 			}
 			through := ""
-			later, where := laterThan(s, m, reference)
+			later, cluster := s.laterThan(m, reference)
 			if later == nil {
-				later, where = laterThanClaim(s, m, reference)
+				later, cluster = s.laterThanClaim(m, reference)
 				through = reference.To.String() + ", which needs "
 			}
 			if later != nil && !slices.Contains(seen, later) {
 				seen = append(seen, later)
 				r.field(m, reference.Path,
 					"%s refers to %s%s, which comes later (%s:%d)%s: its pods don't start without that, and an "+
-						"update waits for them before it goes on: rename the files, or move it within its file, so "+
-						"that it comes first", reference.Field(), through, later.id, later.Path, later.Line,
-					onCluster(where))
+						"update waits for them before it continues: rename a file, or move that object, so that it "+
+						"comes first", reference.Field(), through, later.id, later.Path, later.Line,
+					onCluster(cluster))
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func checkWaitsForLater(s *subject, r *reporter) {
 
 // needsItsPods reports whether an update waits for pods of an object. An expression of its own may be true without
 // them.
-func needsItsPods(m *manifest) bool {
+func (m *manifest) needsItsPods() bool {
 	replicas, isSet := m.get("spec", "replicas").(int64)
 	_, hasExpression := m.annotations[ready.Annotation]
 	hasPods := kinds.PodSpec(m.groupKind()) != nil
@@ -53,16 +53,16 @@ func needsItsPods(m *manifest) bool {
 
 // laterThan returns the manifest of the object of a reference if all of them come later, on a cluster that an update
 // brings the object to; nil if there is none.
-func laterThan(s *subject, m *manifest, reference references.Reference) (*manifest, payload.Filter) {
+func (s *subject) laterThan(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	id := reference.To
-	if isMade(s, id) || references.IsBuiltIn(id) || isKnownObject(s, id) {
+	if s.isMade(id) || references.IsBuiltIn(id) || s.isKnownObject(id) {
 		return nil, payload.Filter{}
 	}
 	var inTime, later []*manifest
 	for _, other := range s.byID[id] {
 		switch {
 		case other.isTombstone || !s.shareCluster(m, other):
-		case isAwaitedBefore(s, m, other):
+		case s.isAwaitedBefore(m, other):
 			later = append(later, other)
 		default:
 			inTime = append(inTime, other)
@@ -77,11 +77,11 @@ func laterThan(s *subject, m *manifest, reference references.Reference) (*manife
 		return nil, payload.Filter{}
 	}
 	if len(inTime) == 0 {
-		where, _ := s.sharedCluster(m, later[0])
-		return later[0], where
+		cluster, _ := s.sharedCluster(m, later[0])
+		return later[0], cluster
 	}
-	if where, isLate := s.clusterWithout(m, inTime); isLate {
-		return later[0], where
+	if cluster, isLate := s.clusterWithout(m, inTime); isLate {
+		return later[0], cluster
 	}
 	return nil, payload.Filter{}
 }
@@ -89,7 +89,7 @@ func laterThan(s *subject, m *manifest, reference references.Reference) (*manife
 // isAwaitedBefore reports whether an update waits for an object before it applies another one. The objects of a
 // component in a level are applied one after the other, and awaited after the last one, unless a post hook or a
 // dependency is in between.
-func isAwaitedBefore(s *subject, m, other *manifest) bool {
+func (s *subject) isAwaitedBefore(m, other *manifest) bool {
 	if m.node != other.node || !before(m, other) ||
 		graph.ParseName(m.File()).Words() != graph.ParseName(other.File()).Words() {
 		return before(m, other)
@@ -103,15 +103,15 @@ func isAwaitedBefore(s *subject, m, other *manifest) bool {
 	return isAwaited || nodes[m.task] != nodes[other.task] || hooks.Of(deploymenthook.Post) != nil
 }
 
-// laterThanClaim does the same for what a claim needs that the reference is to: pods wait until it is bound.
-func laterThanClaim(s *subject, m *manifest, reference references.Reference) (*manifest, payload.Filter) {
+// laterThanClaim does the same for the objects that a referenced claim needs: pods wait until the claim is bound.
+func (s *subject) laterThanClaim(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	for _, claim := range s.byID[reference.To] {
-		for _, of := range claim.references {
-			if of.Consequence != references.PodsWait || !s.shareCluster(m, claim) {
+		for _, need := range claim.references {
+			if need.Consequence != references.PodsWait || !s.shareCluster(m, claim) {
 				continue
 			}
-			if later, where := laterThan(s, m, of); later != nil {
-				return later, where
+			if later, cluster := s.laterThan(m, need); later != nil {
+				return later, cluster
 			}
 		}
 	}

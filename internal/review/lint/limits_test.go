@@ -64,7 +64,7 @@ func TestNoMoreDefinitionsAreCheckedThanThereIsTimeFor(t *testing.T) {
 	}
 }
 
-// The rules of each of these objects may cost a second, says the API server.
+// The API server allows the rules of each of these objects to cost a second.
 func TestRulesOfManyCustomResourcesAreBounded(t *testing.T) {
 	ones := "[" + strings.Repeat("1,", 29) + "1]"
 	files := fstest.MapFS{
@@ -87,7 +87,7 @@ func TestRulesOfManyCustomResourcesAreBounded(t *testing.T) {
 		"Hat cheap: l: failed rule: self.size() != 1\n",
 	} {
 		if !strings.Contains(found, want) {
-			t.Errorf("it does not say %s, but\n%.2000s", want, found)
+			t.Errorf("got\n%.2000s\nwant %s", found, want)
 		}
 	}
 }

@@ -5,7 +5,7 @@
 //
 // It reads no files and no cluster: it takes payloads and returns findings, each with
 // its file and line. Comments in the manifests and the configuration ignore findings,
-// always with a reason. A baseline accepts findings that are to be fixed later.
+// always with a reason. A baseline accepts findings until they are fixed.
 //
 // Run is the call to start from. Explain returns the page of a rule. It is in rules/ID.txtar, with the examples that
 // are the rule's tests.
@@ -26,7 +26,7 @@ type Severity string
 
 // The severities. Off is for a configuration that does not want a rule.
 const (
-	Error   Severity = "error"   // the update fails, loses data, or does not do what was intended
+	Error   Severity = "error"   // the update fails, loses data, or has another effect than intended
 	Warning Severity = "warning" // the update may do so
 	Info    Severity = "info"    // good to know
 	Off     Severity = "off"
@@ -42,7 +42,6 @@ func (s Severity) AtLeast(other Severity) bool { return s.rank() >= other.rank()
 type Rule struct {
 	ID       string
 	Severity Severity
-	Summary  string // one sentence
 	needs    need
 	check    func(*subject, *reporter)
 }
@@ -57,7 +56,7 @@ const (
 	needsImages   need = "the release's image-references"
 )
 
-// A Finding is what a rule has found, and where.
+// A Finding is a mistake that a rule has found, and its place.
 type Finding struct {
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
@@ -69,7 +68,7 @@ type Finding struct {
 	Message  string   `json:"message"`
 	// In is where the file is, if it is not in the payload.
 	In Origin `json:"in,omitempty"`
-	// Near is where in the payload a finding in the previous payload is to be fixed.
+	// Near is the place in the payload where a finding in the previous payload can be fixed.
 	Near *Place `json:"near,omitempty"`
 	// Suppressed is why the finding does not count; nil if it does.
 	Suppressed *Suppression `json:"suppressed,omitempty"`
@@ -81,9 +80,9 @@ type Finding struct {
 // String is the finding in one line, in the form that editors and problem matchers know:
 // file, line, column, severity, object, message, rule.
 func (f Finding) String() string {
-	where := f.File
+	prefix := f.File
 	if f.Line > 0 {
-		where += fmt.Sprintf(":%d:%d", f.Line, max(1, f.Column))
+		prefix += fmt.Sprintf(":%d:%d", f.Line, max(1, f.Column))
 	}
 	message := f.Message
 	if f.Object != "" {
@@ -92,10 +91,10 @@ func (f Finding) String() string {
 	if f.In == InPrevious {
 		message = "previous " + message
 	}
-	if where != "" {
-		where += ": "
+	if prefix != "" {
+		prefix += ": "
 	}
-	return printable.Line(fmt.Sprintf("%s%s: %s [%s]", where, f.Severity, message, f.Rule))
+	return printable.Line(fmt.Sprintf("%s%s: %s [%s]", prefix, f.Severity, message, f.Rule))
 }
 
 // Field returns the path of the field that a finding is about; nil if it is about the whole
@@ -110,7 +109,7 @@ const (
 	InPayload  Origin = ""
 	InPrevious Origin = "previous" // a file of the previous payload
 	InConfig   Origin = "config"   // the configuration
-	InRelease  Origin = "release"  // a file of the payload that is another component's: see ComponentChange
+	InRelease  Origin = "release"  // a file of another component in the payload: see ComponentChange
 	InBaseline Origin = "baseline" // the baseline
 )
 
@@ -130,7 +129,7 @@ type Input struct {
 	Config   Config
 	Change   *ComponentChange // limits findings to a component; nil for the whole payload
 	Baseline *Baseline        // accepted findings; nil if there are none
-	// Rehearsal is what a rehearsal has shown of the payload, or of the update from the previous one; nil if there was
+	// Rehearsal is the result of a rehearsal of the payload, or of the update from the previous one; nil if there was
 	// none.
 	Rehearsal *Rehearsal
 }
@@ -146,20 +145,20 @@ type Result struct {
 }
 
 // WithPaths returns the result with the paths of files that a function returns.
-func (r *Result) WithPaths(of func(file string, in Origin) string) Result {
+func (r *Result) WithPaths(pathOf func(file string, in Origin) string) Result {
 	moved := *r
 	for _, findings := range []*[]Finding{&moved.Findings, &moved.Suppressed} {
 		*findings = slices.Clone(*findings)
 		for i := range *findings {
 			f := &(*findings)[i]
-			f.File = of(f.File, f.In)
+			f.File = pathOf(f.File, f.In)
 			if f.Near != nil {
-				f.Near = &Place{File: of(f.Near.File, f.Near.In), Line: f.Near.Line, In: f.Near.In}
+				f.Near = &Place{File: pathOf(f.Near.File, f.Near.In), Line: f.Near.Line, In: f.Near.In}
 			}
 			if f.Suppressed != nil {
-				why := *f.Suppressed
-				why.File = of(why.File, why.In)
-				f.Suppressed = &why
+				suppressed := *f.Suppressed
+				suppressed.File = pathOf(suppressed.File, suppressed.In)
+				f.Suppressed = &suppressed
 			}
 		}
 	}
@@ -297,13 +296,13 @@ func (r *reporter) field(m *manifest, field []string, format string, args ...any
 	r.report(f)
 }
 
-// note reports a finding about a field that is only good to know, whatever the severity of the rule is.
+// note reports a finding about a field with the severity Info, whatever the severity of the rule is.
 func (r *reporter) note(m *manifest, field []string, format string, args ...any) {
 	r.field(m, field, format, args...)
 	r.findings[len(r.findings)-1].Severity = Info
 }
 
-// file reports a finding about a file, or a line of it.
+// file reports a finding about a file, or one of its lines.
 func (r *reporter) file(path string, line int, format string, args ...any) {
 	r.report(Finding{File: path, Line: line, Message: fmt.Sprintf(format, args...)})
 }

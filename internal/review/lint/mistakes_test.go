@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestMistakes lints each mistake, and compares what it finds of them with testdata/mistakes.txt: a finding is useful
-// if it mentions what is wrong, and otherwise misleading.
+// TestMistakes lints each mistake, and compares the findings with testdata/mistakes.txt: a finding is useful
+// if it mentions the mistake, and otherwise misleading.
 func TestMistakes(t *testing.T) {
 	all, err := mistakes.All()
 	if err != nil {

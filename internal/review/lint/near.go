@@ -6,7 +6,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A Place is a file, and a line of it.
+// A Place is a file, and one of its lines.
 type Place struct {
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"` // 0 when the whole file is meant

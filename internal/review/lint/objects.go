@@ -24,13 +24,13 @@ func checkMissingNamespace(s *subject, r *reporter) {
 			continue
 		}
 		holders, normal := s.namespaces(namespace), 0
-		where, isWithout := s.clusterWithout(m, holders)
+		cluster, isWithout := s.clusterWithout(m, holders)
 		if !isWithout {
 			continue
 		}
 		missing := "is not in the payload"
-		if cluster := where.String(); len(holders) > 0 && cluster != "" {
-			missing += " on a cluster with " + cluster
+		if clusterText := cluster.String(); len(holders) > 0 && clusterText != "" {
+			missing += " on a cluster with " + clusterText
 		}
 		for _, other := range s.inside[namespace] {
 			if !other.isTombstone {
@@ -53,13 +53,13 @@ func checkOutOfOrder(s *subject, r *reporter) {
 	seen := map[need]bool{} // the variants of a needed object count once
 	for _, conflict := range s.implied().Conflicts {
 		m, needs := s.manifests[conflict.Task], s.manifests[conflict.Needs]
-		if kinds.HasWebhooks(m.groupKind()) && len(backendsOf(m)) == 0 { // the API server ignores failures of these
+		if kinds.HasWebhooks(m.groupKind()) && len(m.backends()) == 0 { // the API server ignores failures of these
 			continue
 		}
 		if key := (need{conflict.Task, needs.id}); !seen[key] && s.shareCluster(m, needs) {
 			seen[key] = true
-			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it within its file, so that it "+
-				"comes later", needs.id, needs.Path, needs.Line, conflict.Why)
+			r.at(m, "it is applied before %s (%s:%d), but %s: rename the file, or move the object after that", needs.id,
+				needs.Path, needs.Line, conflict.Why)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func checkOutOfOrder(s *subject, r *reporter) {
 // A vocabulary is the set of names that an annotation may have.
 type vocabulary struct {
 	annotation string
-	noun       string // for messages: what a name stands for
+	noun       string // for messages: the thing that has the name
 	separator  string
 	known      sets.Set[string]
 }
@@ -160,8 +160,8 @@ func checkUnknownFeatureGate(s *subject, r *reporter) {
 func checkNeverApplied(s *subject, r *reporter) {
 	sets := featureSets(s.config)
 	for _, m := range s.normal {
-		if s.shareCluster(m, m) || len(sets.unknown(m)) > 0 || hasSetAndGate(m) ||
-			isForMajorVersions(m) && !mayHaveMajorVersion(m) {
+		if s.shareCluster(m, m) || len(sets.unknown(m)) > 0 || m.hasSetAndGate() ||
+			m.isForMajorVersions() && !m.mayHaveMajorVersion() {
 			continue
 		}
 		r.field(m, []string{"metadata", "annotations"},
@@ -169,7 +169,7 @@ func checkNeverApplied(s *subject, r *reporter) {
 	}
 }
 
-func hasSetAndGate(m *manifest) bool {
+func (m *manifest) hasSetAndGate() bool {
 	_, set := m.annotations[payload.FeatureSetAnnotation]
 	_, gate := m.annotations[payload.FeatureGateAnnotation]
 	return set && gate
@@ -177,7 +177,7 @@ func hasSetAndGate(m *manifest) bool {
 
 func checkFeatureSetAndGate(s *subject, r *reporter) {
 	for _, m := range s.manifests {
-		if hasSetAndGate(m) {
+		if m.hasSetAndGate() {
 			r.field(m, annotation(payload.FeatureGateAnnotation),
 				"%s and %s don't go together: OpenShift refuses a manifest with both; keep one",
 				payload.FeatureSetAnnotation, payload.FeatureGateAnnotation)
@@ -185,12 +185,12 @@ func checkFeatureSetAndGate(s *subject, r *reporter) {
 	}
 }
 
-func isForMajorVersions(m *manifest) bool {
+func (m *manifest) isForMajorVersions() bool {
 	_, named := m.annotations[payload.MajorVersionAnnotation]
 	return named
 }
 
-func mayHaveMajorVersion(m *manifest) bool {
+func (m *manifest) mayHaveMajorVersion() bool {
 	return m.groupKind() == kinds.CustomResourceDefinition ||
 		m.groupKind() == kinds.FeatureGate
 }
@@ -201,7 +201,7 @@ func checkMajorVersionKind(s *subject, r *reporter) {
 		manifests = append(manifests, newManifest(exclusion.Manifest))
 	}
 	for _, m := range manifests {
-		if isForMajorVersions(m) && !mayHaveMajorVersion(m) {
+		if m.isForMajorVersions() && !m.mayHaveMajorVersion() {
 			kind := m.kind.Kind
 			if kind == "FeatureGate" {
 				kind += " of " + m.kind.Group
@@ -251,7 +251,7 @@ func checkNoReadinessProbe(s *subject, r *reporter) {
 
 func checkJobRunsAgain(s *subject, r *reporter) {
 	for _, m := range s.normal {
-		if _, isRemoved := payload.TimeToLive(m.Manifest); isRemoved && !m.isTest {
+		if _, isRemoved := m.TimeToLive(); isRemoved && !m.isTest {
 			r.field(m, []string{"spec", "ttlSecondsAfterFinished"},
 				"Kubernetes removes the Job when it is done. An apply that has waited for its end does not run it "+
 					"again; one that has not does, and so does the cluster-version operator: drop this field")

@@ -1,9 +1,13 @@
 package lint
 
 import (
+	_ "embed" // for othertools.yaml
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -11,59 +15,33 @@ import (
 
 // This rule is about annotations by which other tools decide how to apply an object.
 
-// ineffective are the annotations of other tools that have no effect here, with what they do there and what to write
-// instead. In a release without numbered files, those on the order have an effect, unless they are too special for
-// that.
-var ineffective = map[string]string{
-	"helm.sh/hook": "Helm runs it at a point of the release and does not keep it: as a " +
-		"manifest, it is applied like any other. A Job in a level of its own runs at its place; what belongs to the " +
-		"rollout of a Deployment is a lifecycle hook of it (docs/hooks.md)",
-	helmPolicyAnnotation: "Helm keeps the object in an uninstall: write runlevel.dev/keep: \"true\"",
-	"helm.sh/resource-group": "Helm applies groups in their order by it: here the level in the file's " +
-		"name does, 0000_LEVEL_COMPONENT_anything.yaml",
-	"helm.sh/depends-on/resource-groups": "Helm applies groups in their order by it, and API servers refuse its " +
-		"name: here the level in the file's name does, 0000_LEVEL_COMPONENT_anything.yaml",
-	"argocd.argoproj.io/hook": "Argo CD runs it at a point of the sync and does not keep it: as a " +
-		"manifest, it is applied like any other. A Job in a level of its own runs at its place; what belongs to the " +
-		"rollout of a Deployment is a lifecycle hook of it (docs/hooks.md)",
-	"argocd.argoproj.io/sync-wave": "Argo CD applies waves one after the other: here the level in the file's name " +
-		"does, 0000_LEVEL_COMPONENT_anything.yaml",
-	"kapp.k14s.io/change-group": "kapp orders groups by its rules: here the level in the file's name " +
-		"does, 0000_LEVEL_COMPONENT_anything.yaml",
-	"kapp.k14s.io/change-rule": "kapp orders changes by it: here the level in the file's name does, " +
-		"0000_LEVEL_COMPONENT_anything.yaml",
-	"kapp.k14s.io/delete-strategy": "kapp keeps or orphans the object: here an object without a tombstone " +
-		"stays; in an uninstall, runlevel.dev/keep: \"true\" keeps it",
-	"kapp.k14s.io/create-strategy": "kapp takes an existing object over by it: here --adopt-from does",
-	"kapp.k14s.io/update-strategy": "kapp replaces or skips the object by it: here runlevel.dev/recreate: " +
-		"\"true\" and release.openshift.io/create-only: \"true\" do",
-	"kapp.k14s.io/versioned": "kapp makes an object of a new name for each change: here names stay, and pods read a " +
-		"changed object when they are restarted",
-	"kustomize.toolkit.fluxcd.io/prune": "Flux keeps the object when it is dropped: here an object without a " +
-		"tombstone stays anyway",
-	"kustomize.toolkit.fluxcd.io/reconcile": "Flux leaves the object alone by it: here " +
-		"release.openshift.io/create-only: \"true\" keeps an existing object as it is",
-	"kustomize.toolkit.fluxcd.io/ssa": "Flux leaves fields of others by it: here " +
-		"release.openshift.io/create-only: \"true\" keeps an existing object as it is",
-	"kustomize.toolkit.fluxcd.io/force": "Flux recreates the object by it if fields can't be changed: here " +
-		"runlevel.dev/recreate: \"true\" does",
-}
+//go:embed othertools.yaml
+var othertools []byte
 
-// repeated is what is different for a hook that has its place, which the other tool runs each time.
+// ineffective has the texts of othertools.yaml by their annotations.
+var ineffective = sync.OnceValue(func() map[string]string {
+	texts := map[string]string{}
+	if err := yaml.UnmarshalStrict(othertools, &texts); err != nil {
+		panic(err) // it is part of the program
+	}
+	return texts
+})
+
+// repeated is the message about a hook that the other tool runs in each update, and that runs here at its place.
 const repeated = "it runs here at its place, once for each change of its manifest, in installs and updates alike; " +
 	"%s: change the manifest where it has to run again, and put what belongs to the rollout of a Deployment into a " +
 	"lifecycle hook of it (docs/hooks.md)"
 
-// hooksOf are the annotations of hooks, with when the other tool runs them.
+// hooksOf has when other tools run hooks, by their annotations.
 var hooksOf = map[string]string{
 	payload.HelmHookAnnotation: "Helm runs it at each point of a release that its annotation names, and deletes it " +
 		"before it runs again",
 	payload.ArgoHookAnnotation: "Argo CD runs it in each sync, and deletes it before it runs again",
 }
 
-// unneeded returns why an object does without what an annotation of another tool does there; "" if it does not. Only
-// what has pods, or a controller of its own, can run as a hook.
-func unneeded(m *manifest, key string) string {
+// unneeded returns why an object needs no replacement for an annotation of another tool; "" if it needs one. Only
+// objects with pods, and custom resources, can run as hooks.
+func (m *manifest) unneeded(key string) string {
 	isHook := key == payload.HelmHookAnnotation || key == payload.ArgoHookAnnotation
 	hooks := payload.HelmHooks(m.annotations)
 	isOfTest := slices.ContainsFunc(hooks, func(hook string) bool { return slices.Contains(payload.HelmTests, hook) })
@@ -71,7 +49,7 @@ func unneeded(m *manifest, key string) string {
 	case isHook && !isOfTest && kinds.PodSpec(m.groupKind()) == nil && kinds.Scheme().Recognizes(m.kind):
 		return "it has no pods, and is applied like any other object"
 	case key == helmPolicyAnnotation && m.groupKind() == kinds.CustomResourceDefinition:
-		return "an uninstall keeps it as long as there are objects of it that the release does not have"
+		return "an uninstall keeps it as long as there are objects of its kind that the release does not have"
 	case key == helmPolicyAnnotation && m.groupKind() == kinds.PersistentVolumeClaim:
 		return "an uninstall keeps it as data"
 	default:
@@ -87,21 +65,18 @@ func checkOtherTools(s *subject, r *reporter) {
 		annotations := m.Object().GetAnnotations()
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
 			path, value := annotation(key), annotations[key]
-			what := ineffective[key]
-			if what == "" {
-				what = ineffective[withoutSuffix(key)]
-			}
+			what := ineffective()[withoutSuffix(key)]
 			if key == payload.HelmHookAnnotation {
-				value, what = ineffectiveHooks(m)
+				value, what = m.ineffectiveHooks()
 			}
 			isMapped := slices.Contains(m.Foreign().Mapped(), key) && !m.isTest
 			switch {
 			case isMapped && m.Foreign().IsHookJob() && hooksOf[key] != "":
 				r.field(m, path, "%s: %s: "+repeated, key, value, hooksOf[key])
-			case !isMapped && what != "" && unneeded(m, key) != "":
-				if why := unneeded(m, key); !noted[key+why] {
-					noted[key+why] = true
-					r.note(m, path, "%s: %s has no effect on a %s: %s", key, value, m.kind.Kind, why)
+			case !isMapped && what != "" && m.unneeded(key) != "":
+				if reason := m.unneeded(key); !noted[key+reason] {
+					noted[key+reason] = true
+					r.note(m, path, "%s: %s has no effect on a %s: %s", key, value, m.kind.Kind, reason)
 				}
 			case !isMapped && what != "":
 				r.field(m, path, "%s: %s has no effect here. %s", key, value, what)
@@ -122,7 +97,7 @@ func withoutSuffix(key string) string {
 
 // ineffectiveHooks returns the hooks of Helm by which a manifest is not applied or run here, and what to write instead;
 // nothing if there are none. A test of a chart is a test here, too.
-func ineffectiveHooks(m *manifest) (hooks, what string) {
+func (m *manifest) ineffectiveHooks() (hooks, what string) {
 	all := payload.HelmHooks(m.annotations)
 	others := slices.DeleteFunc(slices.Clone(all), func(hook string) bool {
 		return slices.Contains(payload.HelmTests, hook)
@@ -135,6 +110,6 @@ func ineffectiveHooks(m *manifest) (hooks, what string) {
 			"Helm makes it for the tests of a chart: as a manifest, it is applied like any other, since only a Job " +
 				"or a Pod is a test (docs/test.md)"
 	default:
-		return strings.Join(others, ","), ineffective[payload.HelmHookAnnotation]
+		return strings.Join(others, ","), ineffective()[payload.HelmHookAnnotation]
 	}
 }

@@ -18,10 +18,10 @@ import (
 func checkInsideDeletedNamespace(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, holder := range s.deletedNamespaces(m) {
-			if where, shared := s.sharedCluster(m, holder); shared {
+			if cluster, shared := s.sharedCluster(m, holder); shared {
 				r.field(m, []string{"metadata", "namespace"},
 					"%s:%d deletes its Namespace and everything in it%s: move it, or drop it", holder.Path, holder.Line,
-					onCluster(where))
+					onCluster(cluster))
 				break
 			}
 		}
@@ -47,11 +47,11 @@ func checkOfDeletedDefinition(s *subject, r *reporter) {
 	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
 	for _, definition := range s.tombstones {
 		for _, m := range s.outages.resourcesOf(definition) {
-			if where, shared := s.sharedCluster(m, definition); shared && !m.isTombstone && !seen[m] {
+			if cluster, shared := s.sharedCluster(m, definition); shared && !m.isTombstone && !seen[m] {
 				seen[m] = true
 				r.field(m, []string{"kind"},
 					"%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it",
-					definition.Path, definition.Line, m.kind.Kind, onCluster(where))
+					definition.Path, definition.Line, m.kind.Kind, onCluster(cluster))
 			}
 		}
 	}
@@ -127,12 +127,12 @@ func checkBackendDeleted(s *subject, r *reporter) {
 // reportBackends reports deletes of the Services that the API server calls because of an
 // object: those that the object names, and those that it named in the previous payload.
 func (f *outageFinder) reportBackends(r *reporter, caller *manifest) {
-	now := backendsOf(caller)
+	now := caller.backends()
 	for _, backend := range now {
 		f.reportBackend(r, caller, backend, caller.isTombstone)
 	}
 	for _, old := range f.withPrevious(caller)[1:] {
-		for _, backend := range backendsOf(old) {
+		for _, backend := range old.backends() {
 			if !slices.Contains(now, backend) && f.shareCluster(old, caller) {
 				now = append(now, backend)
 				f.reportBackend(r, caller, backend, !caller.isPrevious)
@@ -145,7 +145,7 @@ func (f *outageFinder) reportBackends(r *reporter, caller *manifest) {
 // that may be applied before the caller, which ends the calls.
 func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend types.NamespacedName, isLast bool) {
 	for _, deleter := range f.deletersOf(caller, backend) {
-		where, shared := f.sharedCluster(caller, deleter)
+		cluster, shared := f.sharedCluster(caller, deleter)
 		if !shared || isLast && before(caller, deleter) {
 			continue
 		}
@@ -171,13 +171,14 @@ func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend type
 		default:
 			todo = ": delete that first, or keep this"
 		}
-		r.at(deleter, "%s (%s:%d) calls %s%s%s", caller.id, caller.where(), caller.Line, called, onCluster(where), todo)
+		r.at(deleter, "%s (%s:%d) calls %s%s%s", caller.id, caller.where(), caller.Line, called, onCluster(cluster),
+			todo)
 		return
 	}
 }
 
 // backendsOf returns the Services that an object has the API server call, without those whose failure it ignores.
-func backendsOf(m *manifest) []types.NamespacedName {
+func (m *manifest) backends() []types.NamespacedName {
 	object := m.Object()
 	if webhooks, _ := m.get("webhooks").([]any); slices.ContainsFunc(webhooks, isOptional) {
 		object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
@@ -221,7 +222,7 @@ func (f *outageFinder) deletersOf(caller *manifest, service types.NamespacedName
 	return found
 }
 
-// workloadsOf returns the workloads whose pods a Service may select, by what is in this payload or in the previous one.
+// workloadsOf returns the workloads whose pods a Service may select, by this payload and the previous one.
 func (f *outageFinder) workloadsOf(service *manifest) []*manifest {
 	if f.workloads == nil {
 		f.workloads = graph.PodIndex[*manifest]{}

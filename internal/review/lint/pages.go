@@ -9,7 +9,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// The pages are txtar archives. The comment is the text of the page; bad/ is a payload with
+// The pages are txtar archives. The comment is the text of the page, whose first paragraph is
+// the summary of the rule; bad/ is a payload with
 // findings, bad.previous/ its previous payload, bad.baseline its baseline, and want the
 // findings. The other payloads are for tests.
 //
@@ -25,6 +26,12 @@ func page(rule Rule) *txtar.Archive {
 	return txtar.Parse(text)
 }
 
+// Summary returns the first paragraph of a rule's page: one sentence on what the rule finds.
+func (r Rule) Summary() string {
+	summary, _, _ := strings.Cut(string(page(r).Comment), "\n\n")
+	return summary
+}
+
 // Explain returns the page of a rule in Markdown: how to fix a finding, why it matters,
 // when to ignore it, and an example.
 func Explain(rule Rule) string {
@@ -34,7 +41,7 @@ func Explain(rule Rule) string {
 	if rule.needs != nothing {
 		fmt.Fprintf(&out, ", needs %s", rule.needs)
 	}
-	fmt.Fprintf(&out, ". %s\n\n%s\n", rule.Summary, strings.TrimSpace(string(archive.Comment)))
+	fmt.Fprintf(&out, ". %s\n", strings.TrimSpace(string(archive.Comment)))
 	for _, file := range archive.Files {
 		folder, name, _ := strings.Cut(file.Name, "/")
 		switch folder {

@@ -20,16 +20,11 @@ import (
 // referenceRules are about what manifests refer to.
 func referenceRules() []Rule {
 	return []Rule{
-		{"missing-reference", Error, "An object refers to one that neither the payload nor a controller makes.",
-			nothing, checkMissingReference},
-		{"foreign-reference", Info, "An object refers to one that is not in the payload, and that others may make.",
-			nothing, checkForeignReference},
-		{"missing-key", Error, "An object refers to a key that a ConfigMap or a Secret of the payload does not have.",
-			nothing, checkMissingKey},
-		{"declared-reference", Error, "An annotation that declares what custom resources refer to is wrong.", nothing,
-			checkDeclaredReference},
-		{"unread-change", Warning, "A ConfigMap or a Secret has changed, and running pods do not get the new values.",
-			needsPrevious, checkUnreadChange},
+		{"missing-reference", Error, nothing, checkMissingReference},
+		{"foreign-reference", Info, nothing, checkForeignReference},
+		{"missing-key", Error, nothing, checkMissingKey},
+		{"declared-reference", Error, nothing, checkDeclaredReference},
+		{"unread-change", Warning, needsPrevious, checkUnreadChange},
 	}
 }
 
@@ -42,22 +37,22 @@ type missing struct {
 
 // findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the
 // previous payload are left out: other rules report that they are dropped, renamed or deleted.
-func findMissing(s *subject) []missing {
+func (s *subject) findMissing() []missing {
 	makers := s.makers()
 	var found []missing
 	for _, m := range s.normal {
 		for _, reference := range m.references {
 			id := reference.To
-			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || references.IsBuiltIn(id) || isKnownObject(s, id)
-			if isKnown || hadPreviously(s, id) ||
+			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || references.IsBuiltIn(id) || s.isKnownObject(id)
+			if isKnown || s.hadPreviously(id) ||
 				id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
 				continue
 			}
-			maker := cmp.Or(makers.of(id), whileMissing(s, m, reference))
+			maker := cmp.Or(makers.of(id), s.whileMissing(m, reference))
 			switch {
 			case m.kind.Kind == "Ingress" && s.graph.Makers[id] == m:
 				maker = "cert-manager makes it, as an annotation requests"
-			case isMade(s, id):
+			case s.isMade(id):
 				continue
 			}
 			found = append(found, missing{m, reference, maker})
@@ -67,19 +62,19 @@ func findMissing(s *subject) []missing {
 }
 
 // isMade reports whether a controller makes an object of a manifest.
-func isMade(s *subject, id kinds.ID) bool {
+func (s *subject) isMade(id kinds.ID) bool {
 	_, isMade := s.graph.Makers[id]
 	return isMade
 }
 
 // isKnownObject reports whether others make an object, by the configuration.
-func isKnownObject(s *subject, id kinds.ID) bool {
+func (s *subject) isKnownObject(id kinds.ID) bool {
 	return slices.Contains(s.config.Known.Objects, id.String())
 }
 
 // whileMissing returns how an object of the payload works without one that it refers to, as the end of a sentence; ""
 // if it does not, or another object of the payload is probably meant.
-func whileMissing(s *subject, m *manifest, reference references.Reference) string {
+func (s *subject) whileMissing(m *manifest, reference references.Reference) string {
 	id := reference.To
 	var names []string
 	for _, other := range s.byKind[id.GroupKind()] {
@@ -90,7 +85,7 @@ func whileMissing(s *subject, m *manifest, reference references.Reference) strin
 	switch {
 	case printable.Nearest(id.Name, names, 3) != "":
 		return ""
-	case isBinding(m) && reference.Consequence == references.Harmless && !hasUnbound(s, id.Namespace):
+	case m.isBinding() && reference.Consequence == references.Harmless && !s.hasUnbound(id.Namespace):
 		return "the binding has no effect on it until others make it"
 	case m.kind.Kind == "StatefulSet" && id.GroupKind() == kinds.Service:
 		return "the pods have no DNS names of their own until others make it"
@@ -100,11 +95,11 @@ func whileMissing(s *subject, m *manifest, reference references.Reference) strin
 }
 
 // hasUnbound reports whether the payload has an account in a namespace to which no binding gives rights.
-func hasUnbound(s *subject, namespace string) bool {
+func (s *subject) hasUnbound(namespace string) bool {
 	bound := sets.New[kinds.ID]()
 	for _, m := range s.normal {
 		for _, reference := range m.references {
-			if isBinding(m) {
+			if m.isBinding() {
 				bound.Insert(reference.To)
 			}
 		}
@@ -114,7 +109,7 @@ func hasUnbound(s *subject, namespace string) bool {
 	})
 }
 
-func hadPreviously(s *subject, id kinds.ID) bool {
+func (s *subject) hadPreviously(id kinds.ID) bool {
 	return s.previous != nil && len(s.previous.byID[id]) > 0
 }
 
@@ -174,10 +169,10 @@ type makers struct {
 	roles []*manifest
 }
 
-func newMakers(s *subject) makers {
+func (s *subject) newMakers() makers {
 	found := makers{subject: s}
 	for _, m := range s.normal {
-		if isRole(m) || isBinding(m) {
+		if m.isRole() || m.isBinding() {
 			found.roles = append(found.roles, m)
 		}
 	}
@@ -232,7 +227,7 @@ func (k makers) ofRights(id kinds.ID, verbs ...string) string {
 		if m.id.Namespace != "" && m.id.Namespace != id.Namespace {
 			continue
 		}
-		if isBinding(m) && slices.Contains([]string{"cluster-admin", "admin", "edit"}, m.text("roleRef", "name")) ||
+		if m.isBinding() && slices.Contains([]string{"cluster-admin", "admin", "edit"}, m.text("roleRef", "name")) ||
 			m.allows(id.GroupKind(), verbs) {
 			return fmt.Sprintf("%s (%s:%d) lets a program make it", m.id, m.Path, m.Line)
 		}

@@ -17,81 +17,68 @@ import (
 
 // A refusalRule is a rule for the refusals that it matches: those of some kinds, or below some fields.
 type refusalRule struct {
-	id      string
-	summary string
-	kinds   []string // without their groups
-	fields  []string // any key of the path
-	texts   []string // parts of the message
+	id     string
+	kinds  []schema.GroupKind
+	fields []string // any key of the path
+	text   string   // a part of the message
 }
 
 var refusalRules = []refusalRule{
-	{id: "invalid-selector", summary: "A selector is invalid, or does not select what it must.",
-		fields: []string{"selector", "podSelector", "namespaceSelector", "labelSelector"},
-		texts:  []string{"`selector` does not match"}},
 	{
-		id:      "invalid-name",
-		summary: "A name, a label or an annotation is not one that Kubernetes allows.",
-		fields:  []string{"metadata"},
+		id: "invalid-selector", fields: []string{"selector", "podSelector", "namespaceSelector", "labelSelector"},
+		text: "`selector` does not match",
 	},
-	{id: "invalid-probe", summary: "A probe has no action or several, or a setting that its kind does not allow.",
-		fields: []string{"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}},
-	{id: "invalid-resources", summary: "A request is above its limit, or a quantity or a quota is invalid.",
-		kinds: []string{"LimitRange", "ResourceQuota"}, fields: []string{"resources"}},
-	{id: "invalid-traffic", summary: "A port, a Service, an Ingress or a NetworkPolicy is invalid.",
-		kinds: []string{"Service", "Ingress", "IngressClass", "NetworkPolicy"}, fields: []string{"ports"}},
-	{id: "invalid-storage", summary: "A volume, a mount, a claim or a class of storage is invalid.",
-		kinds:  []string{"PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSIDriver"},
-		fields: []string{"volumes", "volumeMounts", "volumeDevices", "volumeClaimTemplates"}},
-	{id: "invalid-scaling", summary: "The bounds of an autoscaler or a budget, or a number of replicas, are invalid.",
-		kinds: []string{"HorizontalPodAutoscaler", "PodDisruptionBudget"}, fields: []string{"replicas"}},
+	{id: "invalid-name", fields: []string{"metadata"}},
+	{id: "invalid-probe", fields: []string{"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}},
 	{
-		id:      "invalid-strategy",
-		summary: "The strategy of a workload's rollouts is invalid.",
-		fields:  []string{"strategy", "updateStrategy"},
+		id: "invalid-resources", fields: []string{"resources"},
+		kinds: []schema.GroupKind{kinds.LimitRange, kinds.ResourceQuota},
 	},
 	{
-		id:      "invalid-data",
-		summary: "A Secret or a ConfigMap lacks what its type requires, or has an invalid key.",
-		kinds:   []string{"Secret", "ConfigMap"},
-	},
-	{id: "invalid-rights", summary: "A role, a binding or a ServiceAccount is invalid.",
-		kinds: []string{"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "ServiceAccount"}},
-	{
-		id:      "invalid-pod",
-		summary: "A container or another part of a pod is invalid.",
-		kinds:   []string{"Pod"},
-		fields:  []string{"template"},
+		id: "invalid-traffic", fields: []string{"ports"},
+		kinds: []schema.GroupKind{kinds.Service, kinds.Ingress, kinds.IngressClass, kinds.NetworkPolicy},
 	},
 	{
-		id:      "invalid-job",
-		summary: "A Job, or the schedule or the time zone of a CronJob, is invalid.",
-		kinds:   []string{"Job", "CronJob"},
+		id: "invalid-storage", fields: []string{"volumes", "volumeMounts", "volumeDevices", "volumeClaimTemplates"},
+		kinds: []schema.GroupKind{kinds.PersistentVolume, kinds.PersistentVolumeClaim, kinds.StorageClass,
+			kinds.CSIDriver},
 	},
-	{id: "invalid-object", summary: "An object is invalid in another way."},
+	{
+		id: "invalid-scaling", fields: []string{"replicas"},
+		kinds: []schema.GroupKind{kinds.HorizontalPodAutoscaler, kinds.PodDisruptionBudget},
+	},
+	{id: "invalid-strategy", fields: []string{"strategy", "updateStrategy"}},
+	{id: "invalid-data", kinds: []schema.GroupKind{kinds.Secret, kinds.ConfigMap}},
+	{
+		id: "invalid-rights", kinds: []schema.GroupKind{
+			kinds.Role, kinds.ClusterRole, kinds.RoleBinding, kinds.ClusterRoleBinding, kinds.ServiceAccount,
+		},
+	},
+	{id: "invalid-pod", fields: []string{"template"}, kinds: []schema.GroupKind{kinds.Pod}},
+	{id: "invalid-job", kinds: []schema.GroupKind{kinds.Job, kinds.CronJob}},
+	{id: "invalid-object"}, // all others
 }
 
 // refusingRules returns the rules for what an API server refuses of Kubernetes' own kinds.
 func refusingRules() []Rule {
 	var rules []Rule
 	for _, rule := range refusalRules {
-		rules = append(rules, Rule{rule.id, Error, rule.summary, nothing, func(s *subject, r *reporter) {
-			reportRefusals(s, rule.id, r)
-		}})
+		check := func(s *subject, r *reporter) { s.reportRefusals(rule.id, r) }
+		rules = append(rules, Rule{rule.id, Error, nothing, check})
 	}
-	return append(rules, Rule{"invalid-webhook", Error, "An admission webhook is invalid.", nothing,
-		checkInvalidWebhook})
+	return append(rules, Rule{"invalid-webhook", Error, nothing, checkInvalidWebhook})
 }
 
 // matches reports whether a refusal belongs to the rule.
 func (rule refusalRule) matches(kind schema.GroupKind, refusal fields.FieldRefusal) bool {
-	isAny := len(rule.kinds)+len(rule.fields)+len(rule.texts) == 0
-	return isAny || slices.Contains(rule.kinds, kind.Kind) ||
-		slices.ContainsFunc(rule.fields, func(key string) bool { return slices.Contains(refusal.Path, key) }) ||
-		slices.ContainsFunc(rule.texts, func(text string) bool { return strings.Contains(refusal.Message, text) })
+	isAny := len(rule.kinds)+len(rule.fields) == 0
+	return isAny || slices.Contains(rule.kinds, kind) ||
+		rule.text != "" && strings.Contains(refusal.Message, rule.text) ||
+		slices.ContainsFunc(rule.fields, func(key string) bool { return slices.Contains(refusal.Path, key) })
 }
 
 // reportRefusals reports the refusals that belong to a rule.
-func reportRefusals(s *subject, id string, r *reporter) {
+func (s *subject) reportRefusals(id string, r *reporter) {
 	for _, m := range s.normal {
 		for _, refusal := range s.refusals()[m.Manifest] {
 			first := slices.IndexFunc(refusalRules, func(rule refusalRule) bool {
@@ -104,7 +91,7 @@ func reportRefusals(s *subject, id string, r *reporter) {
 	}
 }
 
-// checkInvalidWebhook checks admission webhooks for what an API server requires of them.
+// checkInvalidWebhook checks that admission webhooks have the fields that an API server requires.
 func checkInvalidWebhook(s *subject, r *reporter) {
 	for _, m := range slices.Concat(s.byKind[kinds.ValidatingWebhookConfiguration],
 		s.byKind[kinds.MutatingWebhookConfiguration]) {
@@ -122,7 +109,7 @@ func checkInvalidWebhook(s *subject, r *reporter) {
 	}
 }
 
-// A webhookProblem is a field of a webhook that is invalid.
+// A webhookProblem is an invalid field of a webhook.
 type webhookProblem struct{ key, text string }
 
 // mostWebhookSeconds is the longest time-out of a webhook.

@@ -7,12 +7,13 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// These rules report what a rehearsal has shown: the release was applied to a real control plane, see package rehearse.
+// These rules report the observations of a rehearsal, which applies the release to a real control plane: see package
+// rehearse.
 
-// A Rehearsal is what a rehearsal of a release has shown.
+// A Rehearsal is the result of a rehearsal of a release.
 type Rehearsal struct{ Observations []RehearsalObservation }
 
-// A RehearsalObservation is what a rehearsal has shown of one manifest.
+// A RehearsalObservation is an observation of a rehearsal about one manifest.
 type RehearsalObservation struct {
 	Rule    string
 	In      Origin   // InPayload, or InPrevious
@@ -21,7 +22,7 @@ type RehearsalObservation struct {
 	Object  string   // its name, for messages
 	Field   []string // nil if the whole manifest is meant
 	Message string
-	Made    *kinds.ID // of RehearsalMade: what was made
+	Made    *kinds.ID // of RehearsalMade: the object that was created
 }
 
 // needsRehearsal is an input that RehearsalRules require.
@@ -45,33 +46,37 @@ const (
 	RehearsalPrevious    = "rehearsal-previous"
 )
 
+// A rehearsalRule is a rule that a rehearsal answers.
+type rehearsalRule struct {
+	id       string
+	severity Severity
+	repeats  []string // the rules without a rehearsal that report the same, and how to fix it
+}
+
+var rehearsalRules = []rehearsalRule{
+	{RehearsalRefused, Error, []string{"immutable-changed", "job-changed", "stored-version-dropped", "unknown-field",
+		"wrong-type", "custom-resource", "definition"}}, // and all rules that begin with "invalid-"
+	{RehearsalNotReady, Error, nil},
+	{RehearsalGate, Error, nil},
+	{RehearsalPending, Error, nil},
+	{RehearsalLeft, Error, []string{"dropped", "renamed", "narrowed"}},
+	{RehearsalRetried, Warning, nil},
+	{RehearsalAgain, Warning, nil},
+	{RehearsalOverwritten, Warning, nil},
+	{RehearsalBudget, Warning, nil},
+	{RehearsalWarned, Warning, nil},
+	{RehearsalMade, Warning, []string{"missing-namespace"}},
+	{RehearsalRestarted, Info, nil},
+	{RehearsalNotTried, Info, nil},
+	{RehearsalPrevious, Info, nil},
+}
+
 // RehearsalRules returns the rules that a rehearsal answers.
 func RehearsalRules() []Rule {
 	var rules []Rule
-	for _, rule := range []struct {
-		id       string
-		severity Severity
-		summary  string
-	}{
-		{RehearsalRefused, Error, "The API server refuses an object."},
-		{RehearsalNotReady, Error, "An object does not become ready."},
-		{RehearsalGate, Error, "The gate blocks the update."},
-		{RehearsalPending, Error, "A delete does not end."},
-		{RehearsalLeft, Error, "An object of the previous release is left behind."},
-		{RehearsalRetried, Warning, "An object can be applied only after another one that comes later, or beside it."},
-		{RehearsalAgain, Warning, "A second apply of the same release changes an object."},
-		{RehearsalOverwritten, Warning, "A field that another manager has set is overwritten."},
-		{RehearsalBudget, Warning, "The update leaves fewer healthy pods than a PodDisruptionBudget demands."},
-		{RehearsalWarned, Warning, "The API server warns of an object."},
-		{RehearsalMade, Warning, "What an object needs is in no release, and was made for the rehearsal: a " +
-			"Namespace, a definition, a class."},
-		{RehearsalRestarted, Info, "The update replaces the pods of a workload."},
-		{RehearsalNotTried, Info, "Something could not be tried."},
-		{RehearsalPrevious, Info, "An object of the previous release could not be installed in the rehearsal."},
-	} {
-		rules = append(rules, Rule{rule.id, rule.severity, rule.summary, needsRehearsal, func(s *subject, r *reporter) {
-			reportObservations(s, rule.id, r)
-		}})
+	for _, rule := range rehearsalRules {
+		check := func(s *subject, r *reporter) { s.reportObservations(rule.id, r) }
+		rules = append(rules, Rule{rule.id, rule.severity, needsRehearsal, check})
 	}
 	return rules
 }
@@ -85,44 +90,52 @@ func ReadingRules() []string {
 	return ids
 }
 
-// NeedsRehearsal reports whether a rule is about what a rehearsal has shown.
+// NeedsRehearsal reports whether a rule reports observations of a rehearsal.
 func (r Rule) NeedsRehearsal() bool { return r.needs == needsRehearsal }
 
 // reportObservations reports the observations of a rule, at their manifests.
-func reportObservations(s *subject, id string, r *reporter) {
-	for _, seen := range s.rehearsal.Observations {
-		if seen.Rule != id {
+func (s *subject) reportObservations(id string, r *reporter) {
+	for _, observation := range s.rehearsal.Observations {
+		if observation.Rule != id {
 			continue
 		}
-		m := observedBy(s, seen)
-		if s.config.Known.has(seen.Made) {
+		m := s.observedBy(observation)
+		if s.config.Known.has(observation.Made) {
 			continue
 		}
 		if m != nil {
-			r.field(m, seen.Field, "%s", seen.Message)
+			r.field(m, observation.Field, "%s", observation.Message)
 		} else {
-			r.report(Finding{File: seen.Path, Line: seen.Line, Object: seen.Object, In: seen.In, Message: seen.Message})
+			r.report(Finding{
+				File:    observation.Path,
+				Line:    observation.Line,
+				Object:  observation.Object,
+				In:      observation.In,
+				Message: observation.Message,
+			})
 		}
 	}
 }
 
-// repeats are the rules of rehearsals whose findings other rules have, too, with how to fix them.
-var repeats = map[string][]string{
-	RehearsalLeft: {"dropped", "renamed", "narrowed"},
-	RehearsalMade: {"missing-namespace"},
-	RehearsalRefused: {"immutable-changed", "job-changed", "stored-version-dropped", "unknown-field", "wrong-type",
-		"custom-resource", "definition"},
+// repeatsOf returns the rules that report the same as a rule of rehearsals.
+func repeatsOf(id string) []string {
+	for _, rule := range rehearsalRules {
+		if rule.id == id {
+			return rule.repeats
+		}
+	}
+	return nil
 }
 
-// withoutRepeats drops what a rehearsal has shown of an object if another rule has found it without one.
-func withoutRepeats(found []Finding) []Finding {
-	return slices.DeleteFunc(slices.Clone(found), func(seen Finding) bool {
-		rules := repeats[seen.Rule]
-		return rules != nil && slices.ContainsFunc(found, func(other Finding) bool {
-			isRule := slices.Contains(rules, other.Rule) ||
-				seen.Rule == RehearsalRefused && strings.HasPrefix(other.Rule, "invalid-")
-			isPlace := other.Object == seen.Object && (seen.Rule == RehearsalLeft || other.Line == seen.Line)
-			return isRule && isPlace && other.Severity.AtLeast(seen.Severity)
+// withoutRepeats drops the findings of a rehearsal about objects of which another rule reports the same.
+func withoutRepeats(findings []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(finding Finding) bool {
+		repeats := repeatsOf(finding.Rule)
+		return repeats != nil && slices.ContainsFunc(findings, func(other Finding) bool {
+			isRepeat := slices.Contains(repeats, other.Rule) ||
+				finding.Rule == RehearsalRefused && strings.HasPrefix(other.Rule, "invalid-")
+			isPlace := other.Object == finding.Object && (finding.Rule == RehearsalLeft || other.Line == finding.Line)
+			return isRepeat && isPlace && other.Severity.AtLeast(finding.Severity)
 		})
 	})
 }
@@ -134,16 +147,16 @@ func (k Known) has(made *kinds.ID) bool {
 }
 
 // observedBy returns the manifest of an observation; nil if it has none.
-func observedBy(s *subject, seen RehearsalObservation) *manifest {
+func (s *subject) observedBy(observation RehearsalObservation) *manifest {
 	in := s.index
-	if seen.In == InPrevious {
+	if observation.In == InPrevious {
 		in = s.previous
 	}
 	if in == nil {
 		return nil
 	}
 	for _, m := range in.manifests {
-		if m.Path == seen.Path && m.Line == seen.Line {
+		if m.Path == observation.Path && m.Line == observation.Line {
 			return m
 		}
 	}

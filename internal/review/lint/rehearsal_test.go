@@ -8,8 +8,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestWhatLintHasFoundIsNotRepeated: of a mistake that is found with and without a rehearsal, lint reports one finding.
-func TestWhatLintHasFoundIsNotRepeated(t *testing.T) {
+// TestRepeatedFindings: if a mistake is found with and without a rehearsal, lint reports one finding.
+func TestRepeatedFindings(t *testing.T) {
 	const path = "0000_50_shop_01_service.yaml"
 	files := fstest.MapFS{path: {Data: []byte("apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: " +
 		"default}\nspec:\n  type: NodePort\n  ports:\n  - {name: a, port: 99999}\n  - {name: b, port: 80, nodePort: " +

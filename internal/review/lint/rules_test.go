@@ -19,11 +19,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-var update = flag.Bool("update", false, "write what rules say into their pages")
+var update = flag.Bool("update", false, "write the findings of rules into their pages")
 
 // TestRules runs each rule on the payloads of its page. A payload is a folder of the
 // archive; NAME.previous is the one before it, NAME.config its configuration,
-// NAME.baseline its baseline, and NAME.want what the rule says, for the first one "want". Where nothing is wanted, no
+// NAME.baseline its baseline, and NAME.want its findings, for the first one "want". Where nothing is wanted, no
 // rule may find an error either.
 func TestRules(t *testing.T) {
 	for _, rule := range lint.Rules() {
@@ -52,7 +52,7 @@ func TestRules(t *testing.T) {
 				if *update {
 					example.setWant(archive, got)
 				} else if diff := cmp.Diff(example.want, got); diff != "" {
-					t.Errorf("%s says something else (-want +got):\n%s", example.name, diff)
+					t.Errorf("the findings of %s differ (-want +got):\n%s", example.name, diff)
 				}
 			}
 			if fires < 1 || quiet < 2 {
@@ -94,7 +94,7 @@ func TestEveryPageHasARule(t *testing.T) {
 	}
 }
 
-// An example is a payload to lint, and what is to be said of it.
+// An example is a payload to lint, and the expected findings.
 type example struct {
 	name            string
 	files, previous fstest.MapFS
@@ -116,7 +116,7 @@ func examplesOf(archive *txtar.Archive) []*example {
 	}
 	for _, file := range archive.Files {
 		if text, isCut := bytes.CutSuffix(file.Data, []byte("\n\\ No newline at end of file\n")); isCut {
-			file.Data = text // as diffs say it: in an archive all files end with one
+			file.Data = text // as in diffs: in an archive all files end with a line break
 		}
 		folder, path, isFile := strings.Cut(file.Name, "/")
 		base, key, _ := strings.Cut(folder, ".")
@@ -146,7 +146,7 @@ func examplesOf(archive *txtar.Archive) []*example {
 	return examples
 }
 
-// setWant writes what was said into the archive.
+// setWant writes the findings into the archive.
 func (e *example) setWant(archive *txtar.Archive, got string) {
 	name := e.name + ".want"
 	if e.name == "bad" {
@@ -182,7 +182,7 @@ func run(t *testing.T, input lint.Input) *lint.Result {
 	return result
 }
 
-// input is what of an example is to be linted.
+// input returns the input of lint for an example.
 func (e *example) input(t *testing.T) lint.Input {
 	t.Helper()
 	config, err := lint.ParseConfig("config", e.config)

@@ -17,12 +17,9 @@ import (
 // runningRules are about what an API server accepts, and what does not work then.
 func runningRules() []Rule {
 	return []Rule{
-		{"unadmitted-pod", Error, "The pod security level of a Namespace does not allow a pod in it.", nothing,
-			checkUnadmittedPod},
-		{"budget-without-eviction", Warning, "A PodDisruptionBudget allows no eviction of its pods.", nothing,
-			checkBudgetWithoutEviction},
-		{"unmeasured-autoscaler", Warning, "A HorizontalPodAutoscaler scales by a utilization that can't be computed.",
-			nothing, checkUnmeasuredAutoscaler},
+		{"unadmitted-pod", Error, nothing, checkUnadmittedPod},
+		{"budget-without-eviction", Warning, nothing, checkBudgetWithoutEviction},
+		{"unmeasured-autoscaler", Warning, nothing, checkUnmeasuredAutoscaler},
 	}
 }
 
@@ -32,8 +29,8 @@ func checkBudgetWithoutEviction(s *subject, r *reporter) {
 		if m.isTombstone || runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object().Object, &budget) != nil {
 			continue
 		}
-		pods, _, areAll := selected(s, m)
-		total, isFixed := replicasOf(s, pods)
+		pods, _, areAll := s.selected(m)
+		total, isFixed := s.replicasOf(pods)
 		switch spec := budget.Spec; {
 		case spec.MaxUnavailable != nil && isShare(*spec.MaxUnavailable, 0, 0):
 			r.field(m, []string{"spec", "maxUnavailable"},
@@ -63,7 +60,7 @@ func isShare(bound intstr.IntOrString, percent, pods int) bool {
 
 // replicasOf returns the number of pods of some workloads, and whether it stays so: an autoscaler may change it, and a
 // DaemonSet has as many as there are nodes.
-func replicasOf(s *subject, pods []podSet) (total int, isFixed bool) {
+func (s *subject) replicasOf(pods []podSet) (total int, isFixed bool) {
 	for _, set := range pods {
 		scaled := slices.ContainsFunc(s.byKind[kinds.HorizontalPodAutoscaler], func(m *manifest) bool {
 			target, _ := kinds.ScaleTarget(m.Object())
@@ -93,9 +90,9 @@ func checkUnmeasuredAutoscaler(s *subject, r *reporter) {
 			if pods.by.id != target || !s.shareCluster(m, pods.by) {
 				continue
 			}
-			for _, metric := range utilizations(m) {
+			for _, metric := range m.utilizations() {
 				if name := pods.withoutRequest(metric); name != "" &&
-					!hasDefaultRequest(s, m.id.Namespace, metric.resource) {
+					!s.hasDefaultRequest(m.id.Namespace, metric.resource) {
 					r.field(m, metric.path, "the container %s of %s (%s:%d) requests no %s, of which this is a "+
 						"share: nothing is scaled",
 						name, pods.by.id, pods.by.Path, pods.by.Line, metric.resource)
@@ -107,11 +104,11 @@ func checkUnmeasuredAutoscaler(s *subject, r *reporter) {
 
 // hasDefaultRequest reports whether a LimitRange of the payload adds requests of a resource to the containers of a
 // namespace.
-func hasDefaultRequest(s *subject, namespace, resource string) bool {
+func (s *subject) hasDefaultRequest(namespace, resource string) bool {
 	return slices.ContainsFunc(s.byKind[kinds.LimitRange], func(m *manifest) bool {
 		limits, _ := m.get("spec", "limits").([]any)
 		return m.id.Namespace == namespace && !m.isTombstone && slices.ContainsFunc(limits, func(limit any) bool {
-			// The API server takes the default request from the first that is set.
+			// The API server takes the default request from the first field that is set.
 			return slices.ContainsFunc([]string{"defaultRequest", "default", "max", "min"}, func(field string) bool {
 				return fieldAt(limit, []string{field, resource}) != nil
 			})
@@ -119,7 +116,7 @@ func hasDefaultRequest(s *subject, namespace, resource string) bool {
 	})
 }
 
-// A utilization is a metric of an autoscaler that is a share of what containers request.
+// A utilization is a metric of an autoscaler that is a share of the requests of containers.
 type utilization struct {
 	path      []string // to the name of the resource
 	resource  string
@@ -127,7 +124,7 @@ type utilization struct {
 }
 
 // utilizations returns the metrics of an autoscaler that are shares of requests.
-func utilizations(m *manifest) (found []utilization) {
+func (m *manifest) utilizations() (found []utilization) {
 	if m.get("spec", "targetCPUUtilizationPercentage") != nil { // of autoscaling/v1
 		found = append(found, utilization{path: []string{"spec", "targetCPUUtilizationPercentage"}, resource: "cpu"})
 	}

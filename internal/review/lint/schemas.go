@@ -154,10 +154,10 @@ func isEquivalent(a, b *manifest) bool {
 		domain, _, _ := strings.Cut(key, "/")
 		return strings.HasSuffix(domain, "openshift.io")
 	}
-	left, right := maps.Clone(a.annotations), maps.Clone(b.annotations)
-	maps.DeleteFunc(left, choosesClusters)
-	maps.DeleteFunc(right, choosesClusters)
-	return maps.Equal(left, right)
+	first, second := maps.Clone(a.annotations), maps.Clone(b.annotations)
+	maps.DeleteFunc(first, choosesClusters)
+	maps.DeleteFunc(second, choosesClusters)
+	return maps.Equal(first, second)
 }
 
 // A schemaValidator is a CustomResourceDefinition that validates custom resources, compiled for the
@@ -172,7 +172,7 @@ type schemaValidator struct {
 func (c *schemaChecker) validatorsOf(m *manifest) []*schemaValidator {
 	var found []*schemaValidator
 	for _, d := range c.defines[m.groupKind()] {
-		if d.isTombstone || !slices.Contains(servedVersions(d), m.kind.Version) || !c.shareCluster(d, m) {
+		if d.isTombstone || !slices.Contains(d.servedVersions(), m.kind.Version) || !c.shareCluster(d, m) {
 			continue
 		}
 		first := c.firstEquivalent(d)

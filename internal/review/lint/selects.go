@@ -18,10 +18,8 @@ import (
 // selectingRules are about objects that select pods, and the ports by which pods are reached.
 func selectingRules() []Rule {
 	return []Rule{
-		{"selects-no-pod", Warning, "A Service, a budget or a policy selects no pod of the payload.", nothing,
-			checkSelectsNoPod},
-		{"missing-port", Error, "A port is named or numbered that a Service or a pod of the payload does not have.",
-			nothing, checkMissingPort},
+		{"selects-no-pod", Warning, nothing, checkSelectsNoPod},
+		{"missing-port", Error, nothing, checkMissingPort},
 	}
 }
 
@@ -34,7 +32,7 @@ type podSet struct {
 }
 
 // findPods returns the pods of the payload's workloads, by namespace.
-func findPods(s *subject) map[string][]podSet {
+func (s *subject) findPods() map[string][]podSet {
 	found := map[string][]podSet{}
 	for _, m := range s.normal {
 		path := kinds.PodSpec(m.groupKind())
@@ -82,16 +80,16 @@ func (p podSet) hasPort(name string) bool {
 }
 
 // selectorOf returns the selector of an object; nil if it has none, or selects all pods.
-func selectorOf(m *manifest) labels.Selector {
+func (m *manifest) podSelector() labels.Selector {
 	field, _ := m.get(kinds.PodSelector(m.groupKind())...).(map[string]any)
 	if m.groupKind() == kinds.Service {
 		field = map[string]any{"matchLabels": field}
 	}
-	var of metav1.LabelSelector
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(field, &of) != nil {
+	var parsed metav1.LabelSelector
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(field, &parsed) != nil {
 		return nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(&of)
+	selector, err := metav1.LabelSelectorAsSelector(&parsed)
 	if err != nil || selector.Empty() {
 		return nil
 	}
@@ -99,8 +97,8 @@ func selectorOf(m *manifest) labels.Selector {
 }
 
 // selected returns the pods that an object selects, and whether it is certain that no others exist.
-func selected(s *subject, m *manifest) (found []podSet, selector labels.Selector, areAll bool) {
-	selector = selectorOf(m)
+func (s *subject) selected(m *manifest) (found []podSet, selector labels.Selector, areAll bool) {
+	selector = m.podSelector()
 	if selector == nil {
 		return nil, nil, false
 	}
@@ -109,13 +107,13 @@ func selected(s *subject, m *manifest) (found []podSet, selector labels.Selector
 			found = append(found, pods)
 		}
 	}
-	return found, selector, !othersMakePods(s, m.id.Namespace)
+	return found, selector, !s.othersMakePods(m.id.Namespace)
 }
 
 // othersMakePods reports whether pods in a namespace may be of others than the payload: the namespace is not the
 // payload's, a program of the payload may create workloads in it, or it has custom resources, of which a controller may
 // make pods.
-func othersMakePods(s *subject, namespace string) bool {
+func (s *subject) othersMakePods(namespace string) bool {
 	makers := s.makers()
 	for _, kind := range []schema.GroupKind{kinds.Pod, kinds.Deployment,
 		kinds.DaemonSet, kinds.StatefulSet} {
@@ -133,7 +131,7 @@ func checkSelectsNoPod(s *subject, r *reporter) {
 		if kinds.PodSelector(m.groupKind()) == nil {
 			continue
 		}
-		if pods, selector, areAll := selected(s, m); selector != nil && areAll && len(pods) == 0 {
+		if pods, selector, areAll := s.selected(m); selector != nil && areAll && len(pods) == 0 {
 			r.field(m, kinds.PodSelector(m.groupKind()),
 				"it selects no pod of the payload: no template in %s has the labels %s", m.id.Namespace, selector)
 		}
@@ -150,7 +148,7 @@ func checkMissingPort(s *subject, r *reporter) {
 		}
 	}
 	for _, m := range s.normal {
-		for _, called := range calledPorts(m) {
+		for _, called := range m.calledPorts() {
 			checkBackendPort(s, m, called, r)
 		}
 	}
@@ -158,7 +156,7 @@ func checkMissingPort(s *subject, r *reporter) {
 
 // checkTargetPorts looks for ports of a Service that no selected pod has by that name.
 func checkTargetPorts(s *subject, m *manifest, r *reporter) {
-	pods, _, areAll := selected(s, m)
+	pods, _, areAll := s.selected(m)
 	if m.isTombstone || !areAll || len(pods) == 0 {
 		return
 	}
@@ -178,11 +176,11 @@ func checkTargetPorts(s *subject, m *manifest, r *reporter) {
 func checkProbePorts(pods podSet, r *reporter) {
 	containers, paths := pods.containers("containers", "initContainers")
 	for i, container := range containers {
-		for _, where := range []string{"readinessProbe.httpGet", "readinessProbe.tcpSocket", "livenessProbe.httpGet",
+		for _, handler := range []string{"readinessProbe.httpGet", "readinessProbe.tcpSocket", "livenessProbe.httpGet",
 			"livenessProbe.tcpSocket",
 			"startupProbe.httpGet", "startupProbe.tcpSocket", "lifecycle.postStart.httpGet",
 			"lifecycle.preStop.httpGet"} {
-			keys := strings.Split(where, ".")
+			keys := strings.Split(handler, ".")
 			fields := container
 			for _, key := range keys {
 				fields, _ = fields[key].(map[string]any)
@@ -204,7 +202,7 @@ type calledPort struct {
 
 // calledPorts returns the ports of Services that an Ingress, a webhook, a definition or an APIService sends requests
 // to.
-func calledPorts(m *manifest) (found []calledPort) {
+func (m *manifest) calledPorts() (found []calledPort) {
 	for _, reference := range m.references {
 		if reference.To.GroupKind() != kinds.Service || len(reference.Path) < 2 {
 			continue
@@ -232,15 +230,15 @@ func calledPorts(m *manifest) (found []calledPort) {
 // fieldAt returns the value at a path of keys and indexes; nil if there is none.
 func fieldAt(value any, path []string) any {
 	for _, key := range path {
-		switch at := value.(type) {
+		switch inner := value.(type) {
 		case map[string]any:
-			value = at[key]
+			value = inner[key]
 		case []any:
 			i, err := strconv.Atoi(key)
-			if err != nil || i >= len(at) {
+			if err != nil || i >= len(inner) {
 				return nil
 			}
-			value = at[i]
+			value = inner[i]
 		default:
 			return nil
 		}
@@ -249,16 +247,17 @@ func fieldAt(value any, path []string) any {
 }
 
 // checkBackendPort looks for a port that no Service of that name in the payload has.
-func checkBackendPort(s *subject, m *manifest, to calledPort, r *reporter) {
-	services := slices.DeleteFunc(slices.Clone(s.byID[to.service]), func(other *manifest) bool {
+func checkBackendPort(s *subject, m *manifest, called calledPort, r *reporter) {
+	services := slices.DeleteFunc(slices.Clone(s.byID[called.service]), func(other *manifest) bool {
 		return other.isTombstone || !s.shareCluster(m, other)
 	})
 	if len(services) == 0 || slices.ContainsFunc(services, func(service *manifest) bool {
-		return service.servesPort(to.port)
+		return service.servesPort(called.port)
 	}) {
 		return
 	}
-	r.field(m, to.path, "%s (%s:%d) has no port %v", to.service, services[0].Path, services[0].Line, to.port)
+	r.field(m, called.path, "%s (%s:%d) has no port %v", called.service, services[0].Path, services[0].Line,
+		called.port)
 }
 
 // servesPort reports whether a Service has a port of a name or number, or is the name of something else.

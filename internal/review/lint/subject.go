@@ -27,7 +27,7 @@ type manifest struct {
 	annotations map[string]string
 	isTombstone bool
 	isPrevious  bool // whether it is in the previous payload
-	isTest      bool // a test of this payload, which comes after all that is applied
+	isTest      bool // a test of this payload: it comes after all applied manifests
 
 	references []references.Reference // of a normal manifest of this payload
 
@@ -164,7 +164,7 @@ func (x *index) namespaces(name string) []*manifest {
 	return x.byID[kinds.NewID(kinds.Namespace, "", name)]
 }
 
-// A subject is the payload that is linted, with its context.
+// A subject is the linted payload, with its context.
 type subject struct {
 	*index
 	ctx       context.Context
@@ -203,23 +203,23 @@ func newSubject(ctx context.Context, input Input) *subject {
 		s.previous = newIndex(input.Previous, true)
 		s.update = plan.Compare(input.Previous, input.Payload, nil) // rules report refusals
 	}
-	s.graph = newGraph(s)
+	s.graph = s.newGraph()
 	s.implied = sync.OnceValue(func() *graph.Graph {
 		return graph.Build(s.Manifests, graph.Options{Mode: graph.Update, Implied: true})
 	})
-	s.makers = sync.OnceValue(func() makers { return newMakers(s) })
+	s.makers = sync.OnceValue(func() makers { return s.newMakers() })
 	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.FieldRefusal {
 		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)
 	})
-	s.missing, s.pods = sync.OnceValue(func() []missing { return findMissing(s) }),
-		sync.OnceValue(func() map[string][]podSet { return findPods(s) })
+	s.missing, s.pods = sync.OnceValue(func() []missing { return s.findMissing() }),
+		sync.OnceValue(func() map[string][]podSet { return s.findPods() })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s
 }
 
 // newGraph finds who refers to whom in the payload.
-func newGraph(s *subject) *references.ReferenceGraph[*manifest] {
+func (s *subject) newGraph() *references.ReferenceGraph[*manifest] {
 	var before []*manifest
 	if s.previous != nil {
 		before = s.previous.manifests
@@ -241,7 +241,7 @@ func (m *manifest) hasProfile() bool {
 	return false
 }
 
-// isMissing reports whether the input lacks what a rule needs.
+// isMissing reports whether the input lacks a part that a rule needs.
 func (s *subject) isMissing(n need) bool {
 	switch n {
 	case needsPrevious:
@@ -266,7 +266,7 @@ func (s *subject) sharedCluster(a, b *manifest) (payload.Filter, bool) {
 		found.where, found.found = s.Filter.CommonCluster(a.Manifest, b.Manifest)
 		s.overlaps[key] = found
 	}
-	return withoutMajorVersion(s, found.where), found.found
+	return s.withoutMajorVersion(found.where), found.found
 }
 
 // haveDisjointProfiles reports whether two manifests are for different profiles. It is quick: an object may have
@@ -286,8 +286,8 @@ func (s *subject) clusterWithout(m *manifest, others []*manifest) (payload.Filte
 			near = append(near, other.Manifest)
 		}
 	}
-	where, isWithout := s.Filter.ClusterWithout(m.Manifest, near)
-	return withoutMajorVersion(s, where), isWithout
+	cluster, isWithout := s.Filter.ClusterWithout(m.Manifest, near)
+	return s.withoutMajorVersion(cluster), isWithout
 }
 
 // shareCluster reports whether two manifests are applied to the same cluster.
@@ -314,16 +314,16 @@ func (m *manifest) chosenBy() string {
 
 // withoutMajorVersion returns a cluster without the major version of the release itself, which all of its clusters
 // have.
-func withoutMajorVersion(s *subject, cluster payload.Filter) payload.Filter {
+func (s *subject) withoutMajorVersion(cluster payload.Filter) payload.Filter {
 	if s.Filter.MajorVersion != 0 {
 		cluster.MajorVersion = 0
 	}
 	return cluster
 }
 
-// onCluster returns the clusters that a finding is for, in words; "" for all of them.
-func onCluster(where payload.Filter) string {
-	if text := where.String(); text != "" {
+// onCluster returns the clusters that a finding is for, in words; "" for all clusters.
+func onCluster(cluster payload.Filter) string {
+	if text := cluster.String(); text != "" {
 		return " (on a cluster with " + text + ")"
 	}
 	return ""

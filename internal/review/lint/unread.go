@@ -21,11 +21,13 @@ func checkUnreadChange(s *subject, r *reporter) {
 		for _, u := range s.usesOf(m) {
 			isNeeded := len(u.Keys) == 0 ||
 				slices.ContainsFunc(u.Keys, func(key string) bool { return slices.Contains(changed, key) })
-			if isNeeded && isVariable(u.Reference) && keepsItsPods(s, u.By) {
+			if isNeeded && isVariable(u.Reference) && s.keepsItsPods(u.By) {
 				r.field(m, []string{m.dataField(changed[0]), changed[0]},
-					"%s has changed, and %s (%s:%d) reads it at the start of its pods only, which stay: change an "+
-						"annotation of its template with it, or give the %s another name with each change", changed[0],
-					u.By.id, u.By.Path, u.By.Line, m.kind.Kind)
+					"%s has changed, and the pods of %s (%s:%d) read it only at start and will not restart: add a "+
+						"checksum "+
+						"annotation to the pod template, or give the %s a new name with each change", changed[0],
+					u.By.id,
+					u.By.Path, u.By.Line, m.kind.Kind)
 				return
 			}
 		}
@@ -69,7 +71,7 @@ func isVariable(reference references.Reference) bool {
 }
 
 // keepsItsPods reports whether an update does not replace the pods of a workload.
-func keepsItsPods(s *subject, m *manifest) bool {
+func (s *subject) keepsItsPods(m *manifest) bool {
 	if !slices.Contains(rolledOut, m.kind.Kind) {
 		return false
 	}

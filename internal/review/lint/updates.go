@@ -61,7 +61,7 @@ func checkDropped(s *subject, r *reporter) {
 	s.absent(plan.DeletedWith, func(m *manifest, entry plan.ObjectPlan) {
 		takers := tombstonesOf(s.byID[*entry.With])
 		for _, variant := range s.previous.byID[m.id] {
-			where, stays := s.clusterWithout(variant, takers)
+			cluster, stays := s.clusterWithout(variant, takers)
 			if !stays || len(takers) == 0 || variant.isTombstone {
 				continue
 			}
@@ -69,7 +69,7 @@ func checkDropped(s *subject, r *reporter) {
 				r.at(variant, needed, describe(uses))
 			} else {
 				r.at(variant, "it is no longer in the payload, and stays in clusters that keep %s%s: "+todo, entry.With,
-					onCluster(where), payload.DeleteAnnotation)
+					onCluster(cluster), payload.DeleteAnnotation)
 			}
 			return
 		}
@@ -101,10 +101,10 @@ func checkNarrowed(s *subject, r *reporter) {
 		if len(now) == 0 || slices.ContainsFunc(now, func(m *manifest) bool { return m.chosenBy() == old.chosenBy() }) {
 			continue
 		}
-		others := slices.Concat(now, s.deletedNamespaces(old), deletedDefinitions(s, old))
-		if where, found := s.clusterWithout(old, others); found {
+		others := slices.Concat(now, s.deletedNamespaces(old), s.deletedDefinitions(old))
+		if cluster, found := s.clusterWithout(old, others); found {
 			r.at(now[0], "%s:%d had it%s, and no manifest has it there now, %s", old.where(), old.Line,
-				onCluster(where), adviseNarrowed(s.usesWithout(old, others)))
+				onCluster(cluster), adviseNarrowed(s.usesWithout(old, others)))
 		}
 	}
 	s.absent(plan.LeftOut, func(old *manifest, entry plan.ObjectPlan) {
@@ -115,7 +115,7 @@ func checkNarrowed(s *subject, r *reporter) {
 	})
 }
 
-// adviseNarrowed returns what to do about an object that stays in clusters that have no manifest of it any more.
+// adviseNarrowed returns advice about an object that stays in clusters that no longer have its manifest.
 func adviseNarrowed(uses []use) string {
 	if len(uses) > 0 {
 		return "but " + describe(uses) + ": keep it for those clusters too, or drop that reference"
@@ -124,7 +124,7 @@ func adviseNarrowed(uses []use) string {
 }
 
 // deletedDefinitions returns the tombstones of an object's CustomResourceDefinition.
-func deletedDefinitions(s *subject, m *manifest) []*manifest {
+func (s *subject) deletedDefinitions(m *manifest) []*manifest {
 	id := kinds.NewID(kinds.CustomResourceDefinition, "", kinds.DefinitionName(m.groupKind()))
 	return tombstonesOf(slices.Concat(s.defines[m.groupKind()], s.byID[id]))
 }
@@ -151,7 +151,7 @@ func checkDeleteOfNothing(s *subject, r *reporter) {
 		hint := ""
 		if len(r.findings) >= maxHints {
 			// no hint
-		} else if near := nearest(s, t); near != nil {
+		} else if near := s.nearest(t); near != nil {
 			hint = fmt.Sprintf(": did you mean %s (%s:%d)?", near.id, near.where(), near.Line)
 		}
 		r.at(t, "the previous payload has no such object%s", hint)
@@ -160,7 +160,7 @@ func checkDeleteOfNothing(s *subject, r *reporter) {
 
 // nearest returns the object of the previous payload with the most similar name, of the same kind, that this payload no
 // longer has; nil if there is none.
-func nearest(s *subject, m *manifest) *manifest {
+func (s *subject) nearest(m *manifest) *manifest {
 	var best *manifest
 	closest := 4 // one more than the letters that may be wrong
 	for _, other := range s.previous.byKind[m.groupKind()] {
@@ -194,10 +194,10 @@ func checkStaleDelete(s *subject, r *reporter) {
 func checkRevived(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
-			if where, shared := s.sharedCluster(old, m); shared && old.isTombstone {
+			if cluster, shared := s.sharedCluster(old, m); shared && old.isTombstone {
 				r.at(m, "%s:%d deletes it%s: while that delete is in progress, the object can't be created again: "+
 					"give it another name, or publish a release in between that has neither", old.where(), old.Line,
-					onCluster(where))
+					onCluster(cluster))
 				break
 			}
 		}
@@ -249,7 +249,7 @@ func checkImmutableChanged(s *subject, r *reporter) {
 // A change is a changed field or version of a manifest.
 type change struct {
 	manifest *manifest
-	where    string
+	cluster  string
 }
 
 func refused(old, m *manifest) []fields.Difference {
@@ -263,7 +263,7 @@ func checkJobChanged(s *subject, r *reporter) {
 			return
 		}
 		changes := refused(old, m)
-		switch ttl, isRemoved := payload.TimeToLive(old.Manifest); {
+		switch ttl, isRemoved := old.TimeToLive(); {
 		case len(changes) == 0 || isRemoved && ttl == 0:
 		case isRemoved:
 			r.note(m, changes[0].Path.Keys(),
@@ -326,7 +326,7 @@ func (s *subject) droppedVersions(report func(old, m *manifest, before, now map[
 		if m.groupKind() != kinds.CustomResourceDefinition {
 			return
 		}
-		had, has := versionsOf(old), versionsOf(m)
+		had, has := old.versions(), m.versions()
 		for _, name := range sortedKeys(had) {
 			before, now := had[name], has[name]
 			if isServed, _ := now["served"].(bool); isServed || seen[change{m, name}] {
@@ -339,7 +339,7 @@ func (s *subject) droppedVersions(report func(old, m *manifest, before, now map[
 }
 
 // versionsOf returns the versions of a CustomResourceDefinition by their names.
-func versionsOf(m *manifest) map[string]map[string]any {
+func (m *manifest) versions() map[string]map[string]any {
 	found := map[string]map[string]any{}
 	versions, _ := m.get("spec", "versions").([]any)
 	for _, version := range versions {
@@ -352,8 +352,8 @@ func versionsOf(m *manifest) map[string]map[string]any {
 }
 
 // servedVersions returns the names of the versions that a CustomResourceDefinition serves.
-func servedVersions(m *manifest) []string {
-	versions := versionsOf(m)
+func (m *manifest) servedVersions() []string {
+	versions := m.versions()
 	return slices.DeleteFunc(sortedKeys(versions), func(name string) bool {
 		isServed, _ := versions[name]["served"].(bool)
 		return !isServed

@@ -14,7 +14,7 @@ import (
 // These rules are about workloads, the accounts and rights that they need, and the objects that operators manage.
 
 // account returns the ServiceAccount of a workload.
-func account(m *manifest) kinds.ID {
+func (m *manifest) account() kinds.ID {
 	pod := []string{"spec", "template", "spec"}
 	if m.kind.Kind == "CronJob" {
 		pod = append([]string{"spec", "jobTemplate"}, pod...)
@@ -29,9 +29,9 @@ func checkAccountDeleted(s *subject, r *reporter) {
 			continue
 		}
 		for _, u := range s.usesOf(t) {
-			where, _ := s.sharedCluster(u.By, t)
+			cluster, _ := s.sharedCluster(u.By, t)
 			r.at(t, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete "+
-				"the workload first", u.By.id, u.By.Path, u.By.Line, onCluster(where))
+				"the workload first", u.By.id, u.By.Path, u.By.Line, onCluster(cluster))
 		}
 	}
 }
@@ -41,14 +41,14 @@ func checkAccountDeleted(s *subject, r *reporter) {
 func checkRBACDeletedFirst(s *subject, r *reporter) {
 	var allowing []*manifest
 	for _, t := range s.tombstones {
-		if t.groupKind() == kinds.ServiceAccount || isBinding(t) || isRole(t) {
+		if t.groupKind() == kinds.ServiceAccount || t.isBinding() || t.isRole() {
 			allowing = append(allowing, t)
 		}
 	}
 	if len(allowing) == 0 {
 		return
 	}
-	deleted := deletedWorkloads(s)
+	deleted := s.deletedWorkloads()
 	for _, t := range allowing {
 		reported := false
 		for _, allowed := range s.allowedBy(t) {
@@ -74,10 +74,10 @@ type deletedWorkload struct {
 
 // deletedWorkloads returns the deleted workloads by their ServiceAccounts: those with a tombstone, and
 // those of the previous payload in a deleted Namespace.
-func deletedWorkloads(s *subject) map[kinds.ID][]deletedWorkload {
+func (s *subject) deletedWorkloads() map[kinds.ID][]deletedWorkload {
 	found := map[kinds.ID][]deletedWorkload{}
 	add := func(m, last *manifest) {
-		found[account(m)] = append(found[account(m)], deletedWorkload{m, last})
+		found[m.account()] = append(found[m.account()], deletedWorkload{m, last})
 	}
 	for _, t := range s.tombstones {
 		if kinds.IsWorkload(t.groupKind()) {
@@ -96,11 +96,11 @@ func deletedWorkloads(s *subject) map[kinds.ID][]deletedWorkload {
 	return found
 }
 
-func isBinding(m *manifest) bool {
+func (m *manifest) isBinding() bool {
 	return m.groupKind() == kinds.RoleBinding || m.groupKind() == kinds.ClusterRoleBinding
 }
 
-func isRole(m *manifest) bool {
+func (m *manifest) isRole() bool {
 	return m.groupKind() == kinds.Role || m.groupKind() == kinds.ClusterRole
 }
 
@@ -111,7 +111,7 @@ func (s *subject) allowedBy(m *manifest) []kinds.ID {
 		return []kinds.ID{m.id}
 	}
 	bindings := s.withPrevious(m)
-	if isRole(m) {
+	if m.isRole() {
 		bindings = s.bindingsOf(m)
 	}
 	var found []kinds.ID
@@ -166,7 +166,7 @@ func checkOperatorDeletedFirst(s *subject, r *reporter) {
 		}
 	}
 	for _, t := range s.tombstones {
-		if !isOperator(t) {
+		if !t.isOperator() {
 			continue
 		}
 		component := graph.ParseName(t.File()).Component
@@ -181,14 +181,14 @@ func checkOperatorDeletedFirst(s *subject, r *reporter) {
 }
 
 // isOperator reports whether a workload is an operator, by its name.
-func isOperator(m *manifest) bool {
+func (m *manifest) isOperator() bool {
 	return kinds.IsWorkload(m.groupKind()) && m.groupKind() != kinds.Job && strings.Contains(m.id.Name, "operator")
 }
 
 // isOperand reports whether an operator may have to clean up an object: another
 // workload, a custom resource or a CustomResourceDefinition.
 func (s *subject) isOperand(m *manifest) bool {
-	return kinds.IsWorkload(m.groupKind()) && !isOperator(m) || s.isCustom(m.groupKind()) ||
+	return kinds.IsWorkload(m.groupKind()) && !m.isOperator() || s.isCustom(m.groupKind()) ||
 		m.groupKind() == kinds.CustomResourceDefinition
 }
 

@@ -2,7 +2,7 @@
 // user does. Each is an edit of the release in shop/. mistakes.yaml has the table, and server.txt the answers of a real
 // API server, which a test compares.
 //
-// It is no part of the programs: only tests import it.
+// The programs do not have it: only tests import it.
 //
 // All is the call to start from.
 package mistakes
@@ -29,7 +29,7 @@ type Group string
 // The groups of mistakes.
 const (
 	Create Group = "create" // it refuses to create the objects
-	Within Group = "within" // it refuses to create the objects because of what a cluster has, or does not have
+	Within Group = "within" // it refuses to create the objects because of the state of the cluster
 	Update Group = "update" // it refuses to update the objects of the release before
 	Outage Group = "outage" // it accepts the mistake, and something stops working
 	Fine   Group = "fine"   // it accepts the edit, which is none
@@ -111,8 +111,8 @@ func (e Edit) apply(release fstest.MapFS) (string, error) {
 	return "", fmt.Errorf("no file is called %q", e.In)
 }
 
-// Outcome compares what was found of the mistake with what a user needs to know: "found", "misleading" or "missed"; of
-// an edit that is none, "quiet" or "false".
+// Outcome compares the findings about the mistake with the text that a user needs: "found", "misleading" or "missed";
+// of an edit without a mistake, "quiet" or "false".
 func (m Mistake) Outcome(found []string) string {
 	switch {
 	case m.Group == Fine && len(found) > 0:

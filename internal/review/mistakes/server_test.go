@@ -34,7 +34,7 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(controlPlane.Run(m)) }
 
-// TestServer asks an API server about each mistake: while the release is not there, and as an update of it. Its
+// TestServer asks an API server about each mistake: as a new release, and as an update. Its
 // answers are server.txt.
 func TestServer(t *testing.T) {
 	all, err := mistakes.All()
@@ -72,7 +72,7 @@ func TestServer(t *testing.T) {
 	for _, m := range all {
 		isRefused := m.Group == mistakes.Create || m.Group == mistakes.Within || m.Group == mistakes.Update
 		if isRefused != (answers[m.Name] != "") {
-			t.Errorf("%s is of the group %s, and the API server says %q", m.Name, m.Group, answers[m.Name])
+			t.Errorf("%s is of the group %s, and the API server answers %q", m.Name, m.Group, answers[m.Name])
 		}
 		fmt.Fprintf(&text, "%s: %s\n", m.Name, line(answers[m.Name]))
 	}
@@ -87,7 +87,7 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := gocmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("the API server says something else (-server.txt +now):\n%s", diff)
+		t.Errorf("the answers of the API server differ (-server.txt +now):\n%s", diff)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// TestPages asks the API server about the examples of lint's rules for what it refuses: those that a rule finds, and
+// TestPages asks the API server about the examples of lint's rules for its refusals: examples that a rule finds, and
 // those that it does not.
 func TestPages(t *testing.T) {
 	server := sandboxtest.Connect(t, controlPlane.Sandbox(t).Config)
@@ -200,7 +200,7 @@ func TestPages(t *testing.T) {
 				refused = errors.Join(refused, apply(t.Context(), server, object, cluster.Force|cluster.DryRun))
 			}
 			if isFound[name] != (refused != nil) {
-				t.Errorf("%s: lint finds %s: %v, and the API server says: %v", filepath.Base(page), name, isFound[name],
+				t.Errorf("%s: lint finds %s: %v, and the API server answers: %v", filepath.Base(page), name, isFound[name],
 					refused)
 			}
 		}

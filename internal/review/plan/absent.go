@@ -111,10 +111,10 @@ const (
 	owner     = "its owner" // of any kind
 )
 
-// A cascade finds what is deleted when tombstones are applied: their objects, all objects in a deleted Namespace
-// or of a deleted CustomResourceDefinition, and those whose owners are all deleted.
+// A cascade finds the objects that are deleted when tombstones are applied: their own, all objects in a deleted
+// Namespace or of a deleted CustomResourceDefinition, and those whose owners are all deleted.
 type cascade struct {
-	parents    map[kinds.ID]parent           // by the object of the old release that is deleted with them
+	parents    map[kinds.ID]parent           // by the objects of the old release that are deleted with them
 	namespaces map[string]kinds.ID           // deleted Namespaces
 	kinds      map[schema.GroupKind]kinds.ID // deleted CustomResourceDefinitions
 	deleted    map[kinds.ID]bool             // all deleted objects
@@ -154,27 +154,27 @@ func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
 			g.queue = append(g.queue, before)
 		}
 	}
-	for at := 0; at < len(g.queue); at++ { // delete may add to it
-		g.delete(g.queue[at])
+	for i := 0; i < len(g.queue); i++ { // delete may add to it
+		g.delete(g.queue[i])
 	}
 	return g
 }
 
 // add adds a candidate.
 func (g *cascade) add(m *payload.Manifest) {
-	id, at := m.ID(), len(g.candidates)
+	id, index := m.ID(), len(g.candidates)
 	owners := ownersOf(m)
 	g.candidates = append(g.candidates, candidate{manifest: m, owners: len(owners)})
 	if id.Namespace != "" {
-		g.inNamespace[id.Namespace] = append(g.inNamespace[id.Namespace], at)
+		g.inNamespace[id.Namespace] = append(g.inNamespace[id.Namespace], index)
 	}
 	kind := m.GroupVersionKind().GroupKind()
-	g.ofKind[kind] = append(g.ofKind[kind], at)
+	g.ofKind[kind] = append(g.ofKind[kind], index)
 	for _, owner := range owners {
-		g.ownedBy[owner] = append(g.ownedBy[owner], at)
+		g.ownedBy[owner] = append(g.ownedBy[owner], index)
 		if owner.Namespace != "" { // the owner may be cluster-wide
 			owner.Namespace = ""
-			g.ownedBy[owner] = append(g.ownedBy[owner], at)
+			g.ownedBy[owner] = append(g.ownedBy[owner], index)
 		}
 	}
 }
@@ -186,29 +186,29 @@ func (g *cascade) delete(m *payload.Manifest) {
 	switch m.GroupVersionKind().GroupKind() {
 	case kinds.Namespace:
 		g.namespaces[id.Name] = id
-		for _, at := range g.inNamespace[id.Name] {
-			g.deleteWith(at, parent{itsParent, id})
+		for _, index := range g.inNamespace[id.Name] {
+			g.deleteWith(index, parent{itsParent, id})
 		}
 	case kinds.CustomResourceDefinition:
 		if kind := kinds.DefinedBy(m.Object()); kind.Group != "" && kind.Kind != "" {
 			g.kinds[kind] = id
-			for _, at := range g.ofKind[kind] {
-				g.deleteWith(at, parent{itsParent, id})
+			for _, index := range g.ofKind[kind] {
+				g.deleteWith(index, parent{itsParent, id})
 			}
 		}
 	}
 	dependents := g.ownedBy[id]
 	delete(g.ownedBy, id) // each owner is counted once
-	for _, at := range dependents {
-		if g.candidates[at].owners--; g.candidates[at].owners == 0 {
-			g.deleteWith(at, parent{owner, id})
+	for _, index := range dependents {
+		if g.candidates[index].owners--; g.candidates[index].owners == 0 {
+			g.deleteWith(index, parent{owner, id})
 		}
 	}
 }
 
 // deleteWith adds an object to the queue because its parent is deleted, once.
-func (g *cascade) deleteWith(at int, by parent) {
-	m := g.candidates[at].manifest
+func (g *cascade) deleteWith(index int, by parent) {
+	m := g.candidates[index].manifest
 	if _, known := g.parents[m.ID()]; known {
 		return
 	}

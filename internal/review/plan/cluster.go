@@ -18,7 +18,7 @@ type ClusterPreview struct {
 	Orphans []LeftoverObject // objects of earlier releases that nothing deletes
 	Pending []LeftoverObject // objects that earlier releases delete, and that still exist
 	Gate    []GateFinding
-	Notes   []string // what is not known about the cluster, and why
+	Notes   []string // unknown facts about the cluster, and why they are unknown
 }
 
 // An ObjectPreview is what an apply of one manifest would do.
@@ -65,11 +65,11 @@ type GateFinding struct {
 // Blocking is the severity of findings that block the update, as package precondition names it.
 const Blocking = "Blocks"
 
-// A ClusterInfo is the part of a cluster's plan that is not about single objects.
+// A ClusterInfo is the part of a cluster's plan that concerns no single object.
 type ClusterInfo struct {
 	Mode  string        `json:"mode"`
 	Gate  []GateFinding `json:"gate,omitempty"`
-	Notes []string      `json:"notes,omitempty"` // what is not known about the cluster, and why
+	Notes []string      `json:"notes,omitempty"` // unknown facts about the cluster, and why they are unknown
 }
 
 // ForCluster returns the plan of an apply of a payload to a cluster, from the preview of that apply. From is the

@@ -28,7 +28,7 @@ const clusterRelease = `
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: hats.example.com}}
 `
 
-// seen makes what was seen of the object of a kind, and lets a test say more.
+// seen returns the preview of the object of a kind, which a test may change.
 func seen(t *testing.T, release *payload.Payload, kind string, action plan.PlannedAction,
 	more func(*plan.ObjectPreview)) plan.ObjectPreview {
 	t.Helper()
@@ -64,7 +64,7 @@ func releaseOfCluster(t *testing.T) *payload.Payload {
 	return release
 }
 
-// What a server counts is no difference; who has set what is lost is said.
+// Fields that the server sets are not differences; the managers of lost fields are reported.
 func TestFieldsOfACluster(t *testing.T) {
 	release := releaseOfCluster(t)
 	owners := func(of map[string][]string) func(fields.Path) []string {
@@ -96,7 +96,7 @@ func TestFieldsOfACluster(t *testing.T) {
 			}),
 			[]string{"data.colour", "data.size of helm, lost by helm"},
 		},
-		"as it is only said": {
+		"from the manifest": {
 			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live, s.Planned, s.FromManifest = object(t, live), object(t, would), true
 			}),
@@ -136,12 +136,12 @@ func TestOnlyWhoseItIsChanges(t *testing.T) {
 		p := plan.ForCluster(plan.ReleaseID{}, release,
 			plan.ClusterPreview{Objects: []plan.ObjectPreview{objectPreview}})
 		if got := p.Steps[0].Why; got != want {
-			t.Errorf("adopted from %q: it says %q, want %q", adopted, got, want)
+			t.Errorf("adopted from %q: got %q, want %q", adopted, got, want)
 		}
 	}
 }
 
-// Everything that a plan of a cluster can say.
+// TestPlanOfACluster has each kind of entry.
 func TestPlanOfACluster(t *testing.T) {
 	release := releaseOfCluster(t)
 	counts := kinds.NewObjectCounts([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 3}})
@@ -223,8 +223,8 @@ absent
 	}
 }
 
-// The copy that kubectl keeps of its manifest is no loss. What it has set is.
-func TestKubectlsCopyIsNoWarning(t *testing.T) {
+// The copy that kubectl keeps of its manifest is not a loss. The fields that kubectl has set are.
+func TestKubectlsCopyIsNotAWarning(t *testing.T) {
 	release := releaseOfCluster(t)
 	const copied = `kubectl.kubernetes.io/last-applied-configuration: x`
 	const bare, emptied = `{metadata: {}, data: {colour: blue}}`, `{metadata: {annotations: {}}, data: {colour: blue}}`
@@ -253,7 +253,7 @@ func TestKubectlsCopyIsNoWarning(t *testing.T) {
 	}
 }
 
-// The tombstone of a definition need not say which kind goes with it: the cluster does.
+// The tombstone of a definition need not name its kind: the objects in the cluster do.
 func TestWhatADefinitionAlsoDeletesContradicts(t *testing.T) {
 	text := strings.Replace(clusterRelease, "{name: hats.example.com}",
 		`{name: hats.example.com, annotations: {release.openshift.io/delete: "true"}}`, 1)
@@ -276,7 +276,7 @@ func TestWhatADefinitionAlsoDeletesContradicts(t *testing.T) {
 	}
 }
 
-// Only what an apply would do is a difference: not what is left behind, or kept.
+// Only actions of an apply are differences: not objects that are left behind, or kept.
 func TestWhatIsADifferenceToACluster(t *testing.T) {
 	release := releaseOfCluster(t)
 	for action, differs := range map[plan.PlannedAction]bool{

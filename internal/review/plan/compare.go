@@ -16,7 +16,7 @@ import (
 
 // Compare returns the plan of an update from one payload to another. Both must have been
 // read with the filters of the same cluster. Refusals are why an API server would refuse manifests of the new one; nil
-// if that is not known.
+// if they are not known.
 func Compare(from, to *payload.Payload, refusals map[*payload.Manifest][]fields.FieldRefusal) *Plan {
 	steps := inOrder(to.Manifests)
 	c, p := newComparer(from, to, steps), newPlan(release(from), to)
@@ -37,9 +37,9 @@ func Compare(from, to *payload.Payload, refusals map[*payload.Manifest][]fields.
 }
 
 // newPlan returns a plan without steps.
-func newPlan(from ReleaseID, to *payload.Payload) *Plan {
+func newPlan(before ReleaseID, after *payload.Payload) *Plan {
 	return &Plan{
-		From: from, To: release(to), Update: kindOf(from.Version, to.Version),
+		From: before, To: release(after), Update: kindOf(before.Version, after.Version),
 		Counts: map[PlannedAction]int{}, Warnings: []UpdateWarning{}, Steps: []ObjectPlan{}, Absent: []ObjectPlan{},
 	}
 }
@@ -50,7 +50,7 @@ func release(p *payload.Payload) ReleaseID {
 
 // An inventory finds the manifests of a payload by their objects.
 type inventory struct {
-	manifests  map[kinds.ID]*payload.Manifest  // of several manifests, the last that is no tombstone
+	manifests  map[kinds.ID]*payload.Manifest  // of several manifests, the last one that is not a tombstone
 	exclusions map[kinds.ID]*payload.Exclusion // of several, the first: variants are left out for the same reason
 	tests      map[kinds.ID]bool
 }
@@ -91,18 +91,18 @@ type comparer struct {
 }
 
 // newComparer compares two payloads, of which the new one has its manifests in order.
-func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer {
+func newComparer(before, after *payload.Payload, steps []*payload.Manifest) *comparer {
 	c := &comparer{
-		from: newInventory(from), to: newInventory(to), variants: map[kinds.ID][]*payload.Manifest{},
+		from: newInventory(before), to: newInventory(after), variants: map[kinds.ID][]*payload.Manifest{},
 		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{},
-		references: references.NewGraph(steps, from.Manifests),
+		references: references.NewGraph(steps, before.Manifests),
 	}
-	for _, m := range from.All() {
+	for _, m := range before.All() {
 		if !m.IsTombstone() {
 			c.variants[storedID(m)] = append(c.variants[storedID(m)], m)
 		}
 	}
-	for _, m := range slices.Backward(slices.Concat(steps, to.All()[len(to.Manifests):])) {
+	for _, m := range slices.Backward(slices.Concat(steps, after.All()[len(after.Manifests):])) {
 		if !m.IsTombstone() {
 			c.inNamespace[m.ID().Namespace], c.ofKind[m.GroupVersionKind().GroupKind()] = m, m
 		}
@@ -176,7 +176,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	}
 	e.Changes = make([]FieldChange, len(changes))
 	isRefused := false
-	_, isRemoved := payload.TimeToLive(old) // a Job that Kubernetes removes is not changed, but created
+	_, isRemoved := old.TimeToLive() // a Job that Kubernetes removes is not changed, but created
 	for i, change := range changes {
 		e.Changes[i].Difference = change
 		if !e.CreateOnly && (!isRemoved || m.IsRecreated()) &&
@@ -191,8 +191,8 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	if kind == kinds.CustomResourceDefinition && !e.CreateOnly {
 		e.Definition = compareDefinitions(before, after)
 	}
-	if from, to := old.Object().GetAPIVersion(), m.Object().GetAPIVersion(); from != to {
-		e.addReason(fmt.Sprintf("it is written for %s now, and was for %s", to, from))
+	if oldVersion, newVersion := old.Object().GetAPIVersion(), m.Object().GetAPIVersion(); oldVersion != newVersion {
+		e.addReason(fmt.Sprintf("it is written for %s now, and was for %s", newVersion, oldVersion))
 	}
 	if e.CreateOnly {
 		e.addReason("it is create-only: a cluster that has it keeps it as it is")
@@ -202,7 +202,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 // recreate marks an object as deleted and recreated, unless its content would be lost.
 func (e *ObjectPlan) recreate(kind schema.GroupKind, isHookJob bool) {
 	if kinds.HoldsData(kind) {
-		e.addReason(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", payload.RecreateAnnotation,
+		e.addReason(fmt.Sprintf("%s is ignored for a %s: its content would be lost", payload.RecreateAnnotation,
 			kind.Kind))
 		return
 	}
@@ -218,11 +218,11 @@ func (e *ObjectPlan) recreate(kind schema.GroupKind, isHookJob bool) {
 }
 
 // addReason appends a reason to Why.
-func (e *ObjectPlan) addReason(why string) {
+func (e *ObjectPlan) addReason(reason string) {
 	if e.Why != "" {
 		e.Why += "; "
 	}
-	e.Why += why
+	e.Why += reason
 }
 
 // usedBy returns the references of the new release to an object that it deletes or does not have; nil if it applies the
@@ -281,8 +281,10 @@ func inOrder(manifests []*payload.Manifest) []*payload.Manifest {
 	ordered := make([]*payload.Manifest, 0, len(manifests))
 	for {
 		for _, node := range w.Ready() {
-			at, _ := slices.BinarySearchFunc(ready, node, func(a, b int) int { return firstTask(b) - firstTask(a) })
-			ready = slices.Insert(ready, at, node)
+			position, _ := slices.BinarySearchFunc(ready, node, func(a, b int) int {
+				return firstTask(b) - firstTask(a)
+			})
+			ready = slices.Insert(ready, position, node)
 		}
 		if len(ready) == 0 {
 			return ordered

@@ -42,20 +42,20 @@ func (d *DefinitionChange) isStored(version string) bool {
 
 // compareDefinitions returns the changes that affect the objects of a definition; nil if
 // there are none.
-func compareDefinitions(before, after map[string]any) *DefinitionChange {
-	old, next := versionsOf(before), versionsOf(after)
+func compareDefinitions(oldDefinition, newDefinition map[string]any) *DefinitionChange {
+	old, next := versionsOf(oldDefinition), versionsOf(newDefinition)
 	d := &DefinitionChange{}
 	for _, name := range old.names {
-		was, is := old.byName[name], next.byName[name]
+		before, after := old.byName[name], next.byName[name]
 		switch {
-		case is == nil:
+		case after == nil:
 			d.Removed = append(d.Removed, name)
 			continue
-		case was["served"] == true && is["served"] != true:
+		case before["served"] == true && after["served"] != true:
 			d.Unserved = append(d.Unserved, name)
 		}
-		w := schemaWalk{definition: d, version: name, prunes: prunes(after)}
-		w.compare("", schemaOf(was), schemaOf(is))
+		w := schemaWalk{definition: d, version: name, prunes: prunes(newDefinition)}
+		w.compare("", schemaOf(before), schemaOf(after))
 	}
 	if old.storage != "" && next.storage != "" && old.storage != next.storage {
 		d.Storage = &Storage{Old: old.storage, New: next.storage}
@@ -130,15 +130,15 @@ func (w *schemaWalk) compare(path string, before, after map[string]any) {
 		return
 	}
 	w.compareValues(path, before, after)
-	was, _ := before["properties"].(map[string]any)
-	is, _ := after["properties"].(map[string]any)
+	oldProperties, _ := before["properties"].(map[string]any)
+	newProperties, _ := after["properties"].(map[string]any)
 	loses := w.prunes && !keepsAll(after)
 	if loses && keepsAll(before) {
 		w.definition.RemovedFields = append(w.definition.RemovedFields, Field{w.version, path + ".*"})
 	}
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		old, _ := was[name].(map[string]any)
-		next, stays := is[name].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(oldProperties)) {
+		old, _ := oldProperties[name].(map[string]any)
+		next, stays := newProperties[name].(map[string]any)
 		if !stays && loses {
 			w.definition.RemovedFields = append(w.definition.RemovedFields, Field{w.version, join(path, name)})
 		}
@@ -151,23 +151,23 @@ func (w *schemaWalk) compare(path string, before, after map[string]any) {
 
 // compareBelow compares the schemas of the items of a list, or of the values of a mapping.
 func (w *schemaWalk) compareBelow(path, key string, before, after map[string]any) {
-	was, _ := before[key].(map[string]any)
-	is, _ := after[key].(map[string]any)
-	w.compare(path, was, is)
+	oldSchema, _ := before[key].(map[string]any)
+	newSchema, _ := after[key].(map[string]any)
+	w.compare(path, oldSchema, newSchema)
 }
 
 // compareRequired finds fields that old objects may lack.
 func (w *schemaWalk) compareRequired(path string, before, after map[string]any) {
-	was, _ := before["required"].([]any)
-	is, _ := after["required"].([]any)
+	oldNames, _ := before["required"].([]any)
+	newNames, _ := after["required"].([]any)
 	properties, _ := after["properties"].(map[string]any)
-	known := make(map[any]bool, len(was))
-	for _, name := range was {
+	known := make(map[any]bool, len(oldNames))
+	for _, name := range oldNames {
 		if text, isText := name.(string); isText {
 			known[text] = true
 		}
 	}
-	for _, required := range is {
+	for _, required := range newNames {
 		name, isText := required.(string)
 		property, _ := properties[name].(map[string]any)
 		if isText && !known[name] && property["default"] == nil {
@@ -199,15 +199,15 @@ func (w *schemaWalk) compareValues(path string, before, after map[string]any) {
 		w.definition.NarrowedFields = append(w.definition.NarrowedFields,
 			Narrowing{Field{w.version, path}, fmt.Sprintf(format, args...)})
 	}
-	was, is := typeOf(before), typeOf(after)
-	if was != "" && is != "" && was != is && !slices.Contains(wider[was], is) {
-		narrow("%s, and was %s", is, was)
+	oldType, newType := typeOf(before), typeOf(after)
+	if oldType != "" && newType != "" && oldType != newType && !slices.Contains(wider[oldType], newType) {
+		narrow("%s, and was %s", newType, oldType)
 	}
 	listed, isListed := after["enum"].([]any)
 	old, wasListed := before["enum"].([]any)
 	switch {
 	case isListed && !wasListed:
-		narrow("one of a list, and was any %s", was)
+		narrow("one of a list, and was any %s", oldType)
 	case isListed:
 		var deletions []string
 		for _, value := range old {

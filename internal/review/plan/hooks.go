@@ -73,20 +73,20 @@ func compareHooks(old, next map[string]any) []HookPlan {
 func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 	var hooks []HookPlan
 	for _, stage := range deploymenthook.Stages {
-		was, is := before.hooks.Of(stage), after.hooks.Of(stage)
-		if was == nil && is == nil {
+		old, next := before.hooks.Of(stage), after.hooks.Of(stage)
+		if old == nil && next == nil {
 			continue
 		}
-		hook := is
+		hook := next
 		if hook == nil {
-			hook = was
+			hook = old
 		}
-		hookPlan := HookPlan{Stage: stage, FailurePolicy: hook.Policy(), Change: changeOfHook(was, is)}
+		hookPlan := HookPlan{Stage: stage, FailurePolicy: hook.Policy(), Change: changeOfHook(old, next)}
 		if before.template == "" {
 			hookPlan.Change = "" // all hooks of a new Deployment are new
 		}
 		switch {
-		case is == nil:
+		case next == nil:
 		case !isTemplateNew:
 			hookPlan.Why = templateStays
 		case stage == deploymenthook.Mid && before.template == "":
@@ -100,13 +100,13 @@ func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 }
 
 // changeOfHook compares a hook with the previous one.
-func changeOfHook(was, is *deploymenthook.Hook) HookChange {
+func changeOfHook(old, next *deploymenthook.Hook) HookChange {
 	switch {
-	case is == nil:
+	case next == nil:
 		return HookRemoved
-	case was == nil:
+	case old == nil:
 		return HookAdded
-	case !equality.Semantic.DeepEqual(was, is):
+	case !equality.Semantic.DeepEqual(old, next):
 		return HookChanged
 	default:
 		return ""

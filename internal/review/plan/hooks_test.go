@@ -16,7 +16,7 @@ import (
 const hookedDeployment = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, annotations: {runlevel.dev/lifecycle-hooks: '{pre: {execNewPod: {containerName: web, command: [a]}}, mid: {execNewPod: {containerName: web, command: [b]}}, post: {execNewPod: {containerName: web, command: [c]}}}'}},` +
 	` spec: {replicas: 1, strategy: {type: Recreate}, template: {spec: {containers: [{name: web, image: IMAGE}]}}}}`
 
-// What an apply to a cluster runs depends on the live object, and on what was run for it before.
+// The hooks that an apply runs depend on the live object, and on the hooks that were run before.
 func TestHooksOfACluster(t *testing.T) {
 	manifest := strings.ReplaceAll(hookedDeployment, "IMAGE", "new")
 	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(manifest)}},
@@ -30,10 +30,10 @@ func TestHooksOfACluster(t *testing.T) {
 		due  []deploymenthook.Stage
 		want string
 	}{
-		"not there":              {"", []deploymenthook.Stage{"pre", "post"}, "pre, post"},
-		"another template":       {other, []deploymenthook.Stage{"pre", "mid", "post"}, "pre, mid, post"},
-		"another count":          {strings.ReplaceAll(manifest, "replicas: 1", "replicas: 5"), nil, ""},
-		"a rollout that goes on": {other, []deploymenthook.Stage{"mid", "post"}, "mid, post"},
+		"not there":             {"", []deploymenthook.Stage{"pre", "post"}, "pre, post"},
+		"another template":      {other, []deploymenthook.Stage{"pre", "mid", "post"}, "pre, mid, post"},
+		"another count":         {strings.ReplaceAll(manifest, "replicas: 1", "replicas: 5"), nil, ""},
+		"an unfinished rollout": {other, []deploymenthook.Stage{"mid", "post"}, "mid, post"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			action := plan.Created

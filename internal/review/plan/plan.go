@@ -72,7 +72,7 @@ type ObjectPlan struct {
 	// Recreated is true if the object is deleted and recreated, because some of its
 	// changes can't be made otherwise.
 	Recreated bool `json:"recreated,omitempty"`
-	// Hooks are the lifecycle hooks of a Deployment that is created or changed, in the order of its rollout.
+	// Hooks are the lifecycle hooks of a created or changed Deployment, in the order of its rollout.
 	Hooks []HookPlan `json:"hooks,omitempty"`
 	// Definition has the changes that affect the objects of a CustomResourceDefinition.
 	Definition *DefinitionChange `json:"definition,omitempty"`
@@ -243,12 +243,12 @@ const (
 )
 
 // kindOf returns the kind of an update between two versions.
-func kindOf(from, to string) UpdateKind {
-	old, err := version.ParseSemantic(from)
+func kindOf(oldVersion, newVersion string) UpdateKind {
+	old, err := version.ParseSemantic(oldVersion)
 	if err != nil {
 		return Unknown
 	}
-	next, err := version.ParseSemantic(to)
+	next, err := version.ParseSemantic(newVersion)
 	switch {
 	case err != nil:
 		return Unknown

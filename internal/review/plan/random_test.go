@@ -15,7 +15,7 @@ import (
 )
 
 // TestRandomReleases compares many pairs of small releases, broken ones included, and
-// looks at what must hold for all of them.
+// checks the properties that all plans have.
 func TestRandomReleases(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for round := range 1_000 {
@@ -27,13 +27,13 @@ func TestRandomReleases(t *testing.T) {
 		if len(p.Steps) != len(next.Manifests) {
 			t.Fatalf("round %d: %d steps for %d manifests", round, len(p.Steps), len(next.Manifests))
 		}
-		told := map[kinds.ID]bool{}
+		isInPlan := map[kinds.ID]bool{}
 		total := 0
 		for _, entries := range [][]plan.ObjectPlan{p.Steps, p.Absent} {
 			for _, e := range entries {
-				told[e.ID] = true
+				isInPlan[e.ID] = true
 				total++
-				if e.Action == plan.DeletedWith && !told[*e.With] && !isAmong(*e.With, p) {
+				if e.Action == plan.DeletedWith && !isInPlan[*e.With] && !isAmong(*e.With, p) {
 					t.Fatalf("round %d: %s is deleted with %s, which is not deleted", round, e.ID, e.With)
 				}
 				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped &&
@@ -43,15 +43,15 @@ func TestRandomReleases(t *testing.T) {
 			}
 		}
 		for _, m := range old.Manifests {
-			if !told[m.ID()] {
-				t.Fatalf("round %d: nothing is said of %s", round, m.ID())
+			if !isInPlan[m.ID()] {
+				t.Fatalf("round %d: %s is not in the plan", round, m.ID())
 			}
 		}
 		for _, count := range p.Counts {
 			total -= count
 		}
 		if total != 0 {
-			t.Fatalf("round %d: %v do not count all of it", round, p.Counts)
+			t.Fatalf("round %d: the counts %v differ by %d from the objects", round, p.Counts, total)
 		}
 		for _, same := range []*payload.Payload{old, next} {
 			if q := plan.Compare(same, same, nil); !isBroken(same) && !q.IsEmpty() {
@@ -61,7 +61,7 @@ func TestRandomReleases(t *testing.T) {
 	}
 }
 
-// isAmong says whether an object goes.
+// isAmong reports whether a plan deletes an object.
 func isAmong(o kinds.ID, p *plan.Plan) bool {
 	for _, entries := range [][]plan.ObjectPlan{p.Steps, p.Absent} {
 		for _, e := range entries {
@@ -74,7 +74,7 @@ func isAmong(o kinds.ID, p *plan.Plan) bool {
 	return false
 }
 
-// isBroken says whether a release has an object twice.
+// isBroken reports whether a release has an object twice.
 func isBroken(p *payload.Payload) bool {
 	seen := map[kinds.ID]bool{}
 	for _, m := range p.Manifests {
@@ -86,7 +86,7 @@ func isBroken(p *payload.Payload) bool {
 	return false
 }
 
-// randomRelease has namespaces, definitions, objects of them, owners and tombstones,
+// randomRelease has namespaces, definitions, custom resources, owners and tombstones,
 // of few names, so that they meet.
 func randomRelease(t *testing.T, random *rand.Rand) *payload.Payload {
 	t.Helper()
@@ -124,8 +124,8 @@ func randomRelease(t *testing.T, random *rand.Rand) *payload.Payload {
 	return release
 }
 
-// TestWhatIsNoDifference: what is dropped is a difference, though all steps are idle.
-func TestWhatIsNoDifference(t *testing.T) {
+// TestIsEmpty: a dropped object is a difference, although no step changes anything.
+func TestIsEmpty(t *testing.T) {
 	for name, test := range map[string]struct {
 		old, next map[string]string
 		isEmpty   bool

@@ -198,8 +198,9 @@ func (d *DefinitionChange) warn(add func(reason Reason, format string, args ...a
 		add(FieldNarrowed, "fields may not be any more what they are in its objects: %s", d.narrowings())
 	}
 	if d.Storage != nil && !slices.Contains(d.Removed, d.Storage.Old) {
-		add(NewStorageVersion, "objects are stored as %s, and were as %s: those that are there stay so until they "+
-			"are written", d.Storage.New, d.Storage.Old)
+		add(NewStorageVersion,
+			"the storage version changes from %s to %s: existing objects are migrated when they are "+
+				"next written", d.Storage.Old, d.Storage.New)
 	}
 }
 

@@ -50,7 +50,7 @@ func (r Referral) origin() string {
 	}
 }
 
-// An arc leads from an object to one that it needs, or that is made of it.
+// An arc leads from an object to one that it needs, or that a controller creates for it.
 type arc struct {
 	from, to kinds.ID
 	isMade   bool
@@ -83,7 +83,7 @@ func (p ReferenceReport) marked() map[kinds.ID]bool {
 	return marked
 }
 
-// DOT writes a picture for Graphviz. What is made is dashed; what is missing or deleted is red.
+// DOT writes a picture for Graphviz. Arcs to created objects are dashed; missing and deleted objects are red.
 func (p ReferenceReport) DOT(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprint(w, "digraph references {\n  rankdir=LR;\n")

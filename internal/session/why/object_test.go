@@ -421,7 +421,7 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
 			}), why.Absent,
 			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
 an apply of the release would be refused
-  OlderVersion: it is older; lifted by nobody
+  OlderVersion: it is older; resolve by: nobody
 this version of release shop was not applied yet: the last is 2, completed 60m ago`,
 		},
 		"a kind that is not served, in a namespace that goes": {

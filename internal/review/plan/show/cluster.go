@@ -31,7 +31,7 @@ func (v Printer) clusterTitle() string {
 	return fmt.Sprintf("%s (%s)", title, updates()[p.Update])
 }
 
-// clusterNotes returns the gate's findings, and what is not known about the cluster.
+// clusterNotes returns the gate's findings, and the unknown facts about the cluster.
 func (v Printer) clusterNotes() []string {
 	if v.Plan.Cluster == nil {
 		return nil
@@ -80,8 +80,8 @@ func (v Printer) Diff(out io.Writer) error {
 	}
 	for _, e := range less.Steps {
 		fmt.Fprintf(w, "%s %s (%s:%d)\n", sign(e.Action), e.ID, printable.Line(e.New.File), e.New.Line)
-		if why := (&group{}).why(e); why != "" {
-			fmt.Fprintf(w, "    (%s)\n", why)
+		if notes := (&group{}).why(e); notes != "" {
+			fmt.Fprintf(w, "    (%s)\n", notes)
 		}
 		for _, line := range v.hooks(e) {
 			fmt.Fprintf(w, "    %s\n", line)
@@ -119,7 +119,7 @@ func (v Printer) foreignCommand() string {
 		slices.Compact(managers)...), " ")
 }
 
-// writeWhole writes an object that is created, if All is set.
+// writeWhole writes a new object, if All is set.
 func (v Printer) writeWhole(w io.Writer, e plan.ObjectPlan) {
 	if !v.All || e.Whole == nil {
 		return

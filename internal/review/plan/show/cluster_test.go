@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 )
 
-// clusterPlan has something of everything, and strangers' text in much of it.
+// clusterPlan has each kind of entry, and texts of strangers.
 func clusterPlan() *plan.Plan {
 	replicas := change("spec.replicas", int64(5), int64(3))
 	replicas.Owners, replicas.Overwrites = []string{"kubectl-edit"}, []string{"kubectl-edit"}
@@ -24,7 +24,7 @@ func clusterPlan() *plan.Plan {
 	counts := kinds.NewObjectCounts([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 2}})
 	deleted.AlsoDeletes = &counts
 	refused := configMap(plan.Rejected, "web", "refused")
-	refused.Why = "a webhook says \x1b[31mno"
+	refused.Why = "a webhook answers \x1b[31mno"
 	left := plan.ObjectPlan{
 		ID:          kinds.ID{Kind: "ConfigMap", Name: "left"},
 		Action:      plan.Dropped,
@@ -66,7 +66,7 @@ level 10 · web  (1 unchanged)
       spec.replicas: 5 → 3  (overwrites kubectl-edit)
   + ConfigMap created  (not checked by the cluster: its Namespace is new)
   - ConfigMap deleted  (also deletes 2 objects: 2 Pods)
-  x ConfigMap refused  (a webhook says \x1b[31mno)
+  x ConfigMap refused  (a webhook answers \x1b[31mno)
 
 in the cluster, and not in the release
   ! ConfigMap left  (nobody has it; deleting it would also delete 2 objects: 2 Pods)
@@ -113,7 +113,7 @@ not known: no list
 - ConfigMap deleted (0000_10_web_a.yaml:0)
     (also deletes 2 objects: 2 Pods)
 x ConfigMap refused (0000_10_web_a.yaml:0)
-    (a webhook says \x1b[31mno)
+    (a webhook answers \x1b[31mno)
 `
 	if diff := cmp.Diff(want, diff(show.Printer{Plan: clusterPlan()})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -20,7 +20,7 @@ const (
 )
 
 // Markdown writes the plan for a pull request: numbers, what needs attention, and the
-// rest to unfold. It has less than 60,000 characters, and a note on what is cut.
+// rest to unfold. It has less than 60,000 characters, and a note on the parts that are cut.
 func (v Printer) Markdown(out io.Writer) error {
 	m := &markdown{}
 	m.add("## %s\n\n", escapeMarkdown(capital(v.title())))
@@ -41,11 +41,11 @@ func (v Printer) Markdown(out io.Writer) error {
 type markdown struct {
 	text      strings.Builder
 	hasGroups bool
-	// Counts of what is cut: warnings, details of objects that are listed, and objects.
+	// Counts of cut parts: warnings, details of objects that are listed, and objects.
 	cutWarnings, cutDetails, cutObjects int
 }
 
-// cut returns what is cut, in words; "" if nothing is.
+// cut returns the cut parts in words; "" if nothing is cut.
 func (m *markdown) cut() string {
 	var parts []string
 	if m.cutWarnings > 0 {
@@ -162,8 +162,8 @@ func (g *group) markdownSummary() string {
 func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "- **%s** %s", e.Action, codeSpan(e.ID.String()))
-	if why := g.why(e); why != "" {
-		fmt.Fprintf(&out, ": %s", escapeMarkdown(why))
+	if notes := g.why(e); notes != "" {
+		fmt.Fprintf(&out, ": %s", escapeMarkdown(notes))
 	}
 	out.WriteString("\n")
 	named = out.String()

@@ -38,11 +38,11 @@ func (v Printer) title() string {
 	if p.Cluster != nil {
 		return v.clusterTitle()
 	}
-	from, to := cmp.Or(p.From.Version, v.From, "?"), cmp.Or(p.To.Version, v.To, "?")
+	oldName, newName := cmp.Or(p.From.Version, v.From, "?"), cmp.Or(p.To.Version, v.To, "?")
 	if p.Update == plan.Unknown {
-		return fmt.Sprintf("update from %s to %s", from, to)
+		return fmt.Sprintf("update from %s to %s", oldName, newName)
 	}
-	return fmt.Sprintf("update from %s to %s (%s)", from, to, updates()[p.Update])
+	return fmt.Sprintf("update from %s to %s (%s)", oldName, newName, updates()[p.Update])
 }
 
 // updates are the kinds of updates in words.

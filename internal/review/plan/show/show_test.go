@@ -35,7 +35,7 @@ func markdown(t testing.TB, v show.Printer) string {
 	return out.String()
 }
 
-// planOf is a plan of steps and of what is absent, with their counts.
+// planOf returns a plan of steps and absent objects, with their counts.
 func planOf(steps, absent []plan.ObjectPlan) *plan.Plan {
 	p := &plan.Plan{Update: plan.Unknown, Counts: map[plan.PlannedAction]int{}, Steps: steps, Absent: absent}
 	for _, entries := range [][]plan.ObjectPlan{steps, absent} {
@@ -86,7 +86,7 @@ func TestValues(t *testing.T) {
 		"an empty text":            {"a", "", `f: a → ""`},
 		"a text that was a number": {int64(1), "1", `f: 1 → "1"`},
 		"a new text":               {nil, "null", `f: (none) → "null"`},
-		"what is gone":             {true, nil, "f: true → (none)"},
+		"a removed value":          {true, nil, "f: true → (none)"},
 		"mappings": {map[string]any{"b": "<x>", "a": []any{1.5}}, nil,
 			`f: {"a":[1.5],"b":"<x>"} → (none)`},
 		"what terminals do": {"a\x1b[31m", "b\u202e", `f: a\x1b[31m → b\u202e`},
@@ -120,8 +120,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Who wants all gets all of a text, also of one that is new, and of a long value.
-func TestNoValueIsCutIfAllIsWanted(t *testing.T) {
+// With All, texts are complete, also new texts and long values.
+func TestNoValueIsCutWithAll(t *testing.T) {
 	long := strings.Repeat("b", 100)
 	for name, test := range map[string]struct {
 		old, next any
@@ -174,8 +174,8 @@ func TestPathsOfASchema(t *testing.T) {
 	}
 }
 
-// TestAMoveIsSaidOnce where all of a component comes from one place.
-func TestAMoveIsSaidOnce(t *testing.T) {
+// TestMovesOfAComponent: if all objects of a component come from one place, it is shown once.
+func TestMovesOfAComponent(t *testing.T) {
 	moved := func(name, from string) plan.ObjectPlan {
 		e := configMap(plan.Unchanged, "a", name)
 		e.Old = &plan.Position{Level: from, Component: "a"}
@@ -207,11 +207,11 @@ func TestAMoveIsSaidOnce(t *testing.T) {
 func TestTombstones(t *testing.T) {
 	inJSON, covered := configMap(plan.Dropped, "a", "a"), configMap(plan.Dropped, "a", "b")
 	inJSON.Tombstone, inJSON.Old = "{}\n", &plan.Position{File: "a.json"}
-	covered.Tombstone, covered.CoveredBy = "not to be told\n", &kinds.ID{Kind: "Namespace", Name: "n"}
+	covered.Tombstone, covered.CoveredBy = "hidden\n", &kinds.ID{Kind: "Namespace", Name: "n"}
 	v := show.Printer{Plan: planOf(nil, []plan.ObjectPlan{inJSON, covered})}
 	out := markdown(t, v) + text(t, v)
 	if !strings.Contains(out, "put this into `a.json`:\n    ```json\n") ||
-		!strings.Contains(out, "put this into a.json:\n") || strings.Contains(out, "told") {
+		!strings.Contains(out, "put this into a.json:\n") || strings.Contains(out, "hidden") {
 		t.Error(out)
 	}
 	if !strings.Contains(out, "2 dropped: they stay in the cluster") {
@@ -306,7 +306,7 @@ var (
 	mentions = regexp.MustCompile(`[@#][^\x{200b}]|GH-|www\.|://|:[a-z0-9_+-]+:|\b[0-9a-f]{7,40}\b`)
 )
 
-// checkMarkdown looks at what is left of the Markdown when all code is taken out.
+// checkMarkdown checks the Markdown without its code.
 func checkMarkdown(t *testing.T, s string) {
 	t.Helper()
 	v := hostile(s)
@@ -323,7 +323,7 @@ func checkMarkdown(t *testing.T, s string) {
 		}
 	}
 	left := withoutCode(t, ourTags.ReplaceAllString(out, ""))
-	left = regexp.MustCompile(`\\[[:punct:]]`).ReplaceAllString(left, " ") // what is escaped
+	left = regexp.MustCompile(`\\[[:punct:]]`).ReplaceAllString(left, " ") // escaped characters
 	if strings.ContainsAny(left, "<>`[]\\") || strings.Contains(strings.ReplaceAll(left, "- **", ""), "***") {
 		t.Fatalf("%q: there is markup in\n%s\nof\n%s", s, left, out)
 	}
@@ -331,7 +331,7 @@ func checkMarkdown(t *testing.T, s string) {
 		t.Fatalf("%q: there are links in\n%s\n%q", s, left, found)
 	}
 	if want := strings.Count(out, "\n<details>"); strings.Count(out, "\n</details>") != want {
-		t.Fatalf("%q: what is unfolded has no end in\n%s", s, out)
+		t.Fatalf("%q: a <details> has no end in\n%s", s, out)
 	}
 }
 
@@ -413,9 +413,9 @@ func TestMarkdownIsNeverTooLong(t *testing.T) {
 				t.Errorf("it has %d bytes", len(out))
 			}
 			if !strings.HasSuffix(out, "run `runlevel plan OLD NEW`.\n") {
-				t.Errorf("it does not say what is cut: %s", out[len(out)-300:])
+				t.Errorf("got %s at the end, want a note on the cut parts", out[len(out)-300:])
 			}
-			// What is shown and what is cut is all there is.
+			// Each object is either shown or counted as cut.
 			shown := strings.Count(out, "- **changed** ")
 			cut := number(out, `(\d+) more objects?`)
 			if shown+cut != len(steps) {
@@ -446,7 +446,7 @@ func TestMarkdownOfWhatIsEscapedIsNotTooLong(t *testing.T) {
 		t.Errorf("it has %d bytes", len(out))
 	}
 	if number(out, `(\d+) more warning`)+strings.Count(out, "\n- `ConfigMap") != len(p.Warnings) {
-		t.Errorf("it does not say how many warnings are cut: %.1000s", out)
+		t.Errorf("the shown and cut warnings are not %d: %.1000s", len(p.Warnings), out)
 	}
 }
 

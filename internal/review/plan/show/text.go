@@ -89,8 +89,8 @@ func (v Printer) textGroup(w io.Writer, g *group) {
 
 func (v Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
 	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.ID)
-	if why := g.why(e); why != "" {
-		fmt.Fprintf(w, "  (%s)", why)
+	if notes := g.why(e); notes != "" {
+		fmt.Fprintf(w, "  (%s)", notes)
 	}
 	fmt.Fprintln(w)
 	for _, line := range v.hooks(e) {

@@ -64,7 +64,7 @@ const definition = "CustomResourceDefinition"
 // pathOf formats a path. A path in a schema is formatted as the field that the schema describes, and
 // the path in its schema: "version v1: spec.size: maximum".
 func pathOf(kind string, path fields.Path) string {
-	// spec.versions[name=v1].schema.openAPIV3Schema and what is below it
+	// spec.versions[name=v1].schema.openAPIV3Schema and the fields below
 	if kind != definition || len(path) < 6 || path[1].Key != "versions" || path[2].Value == "" ||
 		path[4].Key != "openAPIV3Schema" {
 		return path.String()
