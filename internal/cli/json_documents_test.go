@@ -91,7 +91,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"why":         {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
 	"why-release": {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
 	"graph-references": {"graph --references", "who refers to whom in a release",
-		referrers.ReferenceReport{}},
+		referrers.Report{}},
 }
 
 // TestJSONDocumentsHaveSchemas compares docs/schemas and the tables of docs/json.md with the types that are printed.

@@ -208,7 +208,7 @@ func (r *rollout) judge(ctx context.Context) error {
 	r.acceptance.Findings = slices.Concat(outcome.Findings, riskFindings(risks, outcome, r.target.Previous),
 		m.updates.warnings(r.payload.Version))
 	if r.target.unread != nil && !outcome.IsSame {
-		r.acceptance.Findings = append(r.acceptance.Findings, precondition.CheckFinding{
+		r.acceptance.Findings = append(r.acceptance.Findings, precondition.Finding{
 			Check: reasonUnread, Severity: precondition.Blocks, Message: r.target.unreadMessage(),
 			Since: &r.target.unread.Started.Time, Resolution: "requesting an image with the same files",
 		})
@@ -234,7 +234,7 @@ func (r *rollout) judge(ctx context.Context) error {
 // acceptedRisks returns the checks that were overridden by force, of updates that are not recommended, and of
 // overrides.
 func (r *rollout) acceptedRisks() []string {
-	risks := slices.DeleteFunc(slices.Clone(r.acceptance.Findings), func(f precondition.CheckFinding) bool {
+	risks := slices.DeleteFunc(slices.Clone(r.acceptance.Findings), func(f precondition.Finding) bool {
 		isAccepted := f.Check == clusterversion.RiskNotRecommended || f.Check == clusterversion.RiskOverrides
 		return !isAccepted || f.Severity == precondition.Blocks
 	})
@@ -264,22 +264,22 @@ func (t *target) unreadMessage() string {
 // continues, and may be corrected by a patch. If the record is lost, previous is the version that was applied before. A
 // patch does not update objects that overrides leave unmanaged, which is a warning.
 func riskFindings(
-	risks []precondition.CheckFinding, found *session.Outcome, previous string,
-) []precondition.CheckFinding {
+	risks []precondition.Finding, found *session.Outcome, previous string,
+) []precondition.Finding {
 	from := cmp.Or(found.Previous, previous)
 	begun := cmp.Or(found.Begun, from)
 	if !precondition.IsMinor(from, found.Version) || begun != from && !precondition.IsMinor(begun, found.Version) {
 		return overrideFindings(risks, found, from)
 	}
-	findings := slices.DeleteFunc(slices.Clone(risks), func(risk precondition.CheckFinding) bool {
+	findings := slices.DeleteFunc(slices.Clone(risks), func(risk precondition.Finding) bool {
 		// the gate checks them
 		return risk.Check == clusterversion.RiskDeletes || risk.Check == clusterversion.RiskAdminAck
 	})
-	isUpdating := slices.ContainsFunc(findings, func(f precondition.CheckFinding) bool {
+	isUpdating := slices.ContainsFunc(findings, func(f precondition.Finding) bool {
 		return f.Check == clusterversion.RiskUpdating
 	})
 	if begun != from && begun != found.Version && !isUpdating { // a new leader has not observed the update yet
-		findings = append(findings, precondition.CheckFinding{
+		findings = append(findings, precondition.Finding{
 			Check: clusterversion.RiskUpdating, Severity: precondition.Blocks,
 			Message: "The update to " + begun + " is not complete.", Resolution: "waiting for its end",
 		})
@@ -289,15 +289,15 @@ func riskFindings(
 
 // overrideFindings warns of overrides in a patch.
 func overrideFindings(
-	risks []precondition.CheckFinding, found *session.Outcome, from string,
-) []precondition.CheckFinding {
-	at := slices.IndexFunc(risks, func(r precondition.CheckFinding) bool {
+	risks []precondition.Finding, found *session.Outcome, from string,
+) []precondition.Finding {
+	at := slices.IndexFunc(risks, func(r precondition.Finding) bool {
 		return r.Check == clusterversion.RiskOverrides
 	})
 	if at < 0 || from == "" || from == found.Version {
 		return nil
 	}
-	return []precondition.CheckFinding{{
+	return []precondition.Finding{{
 		Check: clusterversion.RiskOverrides, Severity: precondition.Warns,
 		Resolution: "removing the overrides",
 		Message:    "The patch does not update the objects that overrides leave unmanaged. " + risks[at].Message,

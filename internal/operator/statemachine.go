@@ -62,11 +62,11 @@ type stateMachine struct {
 	group         *errgroup.Group         // of the goroutines of run
 	attempt       round                   // the attempt to accept a target
 
-	mu         sync.Mutex                  // is locked before the mutexes of the session and its keeper
-	session    *session.Session            // nil until the lock is held
-	input      machineInput                // without a target until it is set
-	risks      []precondition.CheckFinding // that hold back a minor update
-	judged     []precondition.CheckFinding // the risks when the gate ran last
+	mu         sync.Mutex             // is locked before the mutexes of the session and its keeper
+	session    *session.Session       // nil until the lock is held
+	input      machineInput           // without a target until it is set
+	risks      []precondition.Finding // that hold back a minor update
+	judged     []precondition.Finding // the risks when the gate ran last
 	acceptance clusterversion.Acceptance
 	current    *rollout // nil until a release is accepted
 	fullPass   time.Time
@@ -260,8 +260,8 @@ func (m *stateMachine) awaitReason(ctx context.Context, tried *target, refusal e
 func (m *stateMachine) isDue(tried *target, refusal error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	hasEnded := func(judged precondition.CheckFinding) bool {
-		isSame := func(risk precondition.CheckFinding) bool { return risk.Name() == judged.Name() }
+	hasEnded := func(judged precondition.Finding) bool {
+		isSame := func(risk precondition.Finding) bool { return risk.Name() == judged.Name() }
 		return !slices.ContainsFunc(m.risks, isSame)
 	}
 	isRefusedByGate := reason.Of(refusal) == precondition.ReasonFailed

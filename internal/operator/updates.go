@@ -146,7 +146,7 @@ func offerOf(s configv1.ClusterVersionStatus) *clusterversion.Offer {
 }
 
 // warnings returns the warnings about an update to a version.
-func (u *updates) warnings(version string) []precondition.CheckFinding {
+func (u *updates) warnings(version string) []precondition.Finding {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.retrieved.NotRecommended(version)

@@ -19,8 +19,8 @@ type Use[M Referrer] struct {
 	Reference
 }
 
-// A ReferenceGraph is who refers to whom in a release.
-type ReferenceGraph[M Referrer] struct {
+// A Graph is who refers to whom in a release.
+type Graph[M Referrer] struct {
 	References [][]Reference         // of each manifest; none of tombstones
 	Uses       map[kinds.ID][]Use[M] // by the referenced objects, without harmless references
 	Makers     map[kinds.ID]M        // by the objects that controllers make of manifests
@@ -28,9 +28,9 @@ type ReferenceGraph[M Referrer] struct {
 
 // NewGraph returns the graph of the manifests of a release. The definitions of its custom resources may be in the
 // release before, too.
-func NewGraph[M Referrer](manifests, before []M) *ReferenceGraph[M] {
+func NewGraph[M Referrer](manifests, before []M) *Graph[M] {
 	definitions := definitionsOf(manifests, before)
-	g := &ReferenceGraph[M]{
+	g := &Graph[M]{
 		References: make([][]Reference, len(manifests)),
 		Uses:       map[kinds.ID][]Use[M]{},
 		Makers:     map[kinds.ID]M{},

@@ -206,7 +206,7 @@ func TestDeclared(t *testing.T) {
 	old := manifestsOf(t, strings.ReplaceAll(definition, "parts.secretName", "target"))
 	want := "spec.parts[0].secretName: Secret shop/a\nspec.parts[1].secretName: Secret other/b\nspec.classRef.name: " +
 		"WidgetClass gold\n"
-	for name, graph := range map[string]*references.ReferenceGraph[manifest]{
+	for name, graph := range map[string]*references.Graph[manifest]{
 		"in the release":        references.NewGraph(manifests, old),
 		"in the release before": references.NewGraph(manifests[2:], manifests[:2]),
 	} {

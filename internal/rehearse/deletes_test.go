@@ -54,7 +54,7 @@ func TestUnreadableDeletesAreReported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			isFound := func(o lint.RehearsalObservation) bool {
+			isFound := func(o lint.Observation) bool {
 				return o.Rule == lint.RehearsalPending && strings.HasPrefix(o.Message, want)
 			}
 			if !slices.ContainsFunc(report.Observations, isFound) {

@@ -11,17 +11,17 @@ import (
 
 // findings are the observations of a rehearsal until now.
 type findings struct {
-	observations []lint.RehearsalObservation
+	observations []lint.Observation
 	manifests    map[kinds.ID]*payload.Manifest // of the new release
 }
 
 // observed returns an observation of a rule in the new release.
-func observed(rule, format string, args ...any) lint.RehearsalObservation {
-	return lint.RehearsalObservation{Rule: rule, Message: fmt.Sprintf(format, args...)}
+func observed(rule, format string, args ...any) lint.Observation {
+	return lint.Observation{Rule: rule, Message: fmt.Sprintf(format, args...)}
 }
 
 // add adds an observation. Those of the previous release are of one rule: that release can't be changed any more.
-func (f *findings) add(observation lint.RehearsalObservation) {
+func (f *findings) add(observation lint.Observation) {
 	if observation.In == lint.InPrevious {
 		observation.Rule = lint.RehearsalPrevious
 	}
@@ -29,13 +29,13 @@ func (f *findings) add(observation lint.RehearsalObservation) {
 }
 
 // addForManifest adds an observation at a manifest.
-func (f *findings) addForManifest(m *payload.Manifest, observation lint.RehearsalObservation) {
+func (f *findings) addForManifest(m *payload.Manifest, observation lint.Observation) {
 	observation.Path, observation.Line, observation.Object = m.Path, m.Line, m.ID().String()
 	f.add(observation)
 }
 
 // addForObject adds an observation about an object, at its manifest if the new release has one.
-func (f *findings) addForObject(id kinds.ID, observation lint.RehearsalObservation) {
+func (f *findings) addForObject(id kinds.ID, observation lint.Observation) {
 	if m := f.manifests[id]; m != nil {
 		f.addForManifest(m, observation)
 		return
@@ -53,7 +53,7 @@ func (f *findings) addSkipped(origin lint.Origin, m *payload.Manifest, differenc
 }
 
 // addRefusals adds why the API server refuses a manifest.
-func (f *findings) addRefusals(origin lint.Origin, m *payload.Manifest, refusals []fields.FieldRefusal) {
+func (f *findings) addRefusals(origin lint.Origin, m *payload.Manifest, refusals []fields.Refusal) {
 	for _, refusal := range refusals {
 		observation := observed(lint.RehearsalRefused, "%s%s", fields.Refuses, refusal.Message)
 		observation.In, observation.Field = origin, refusal.Path

@@ -40,7 +40,7 @@ type appliedStage struct {
 }
 
 // observed returns an observation of the stage.
-func (a *appliedStage) observed(rule, format string, args ...any) lint.RehearsalObservation {
+func (a *appliedStage) observed(rule, format string, args ...any) lint.Observation {
 	observation := observed(rule, format, args...)
 	observation.In = a.in
 	return observation

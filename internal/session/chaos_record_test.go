@@ -148,7 +148,7 @@ func TestATerminatingObjectHoldsBackWithoutARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	look := session.Inspect(t.Context(), c, load(t, name, "1.2.0", fleet), options())
-	if !slices.ContainsFunc(look.Findings, func(f precondition.CheckFinding) bool {
+	if !slices.ContainsFunc(look.Findings, func(f precondition.Finding) bool {
 		return f.Check == precondition.PendingDelete
 	}) {
 		t.Errorf("without a record and its copy, the gate finds %v", look.Findings)

@@ -72,10 +72,10 @@ type Outcome struct {
 	Previous string // the version that was applied before; empty if there was none
 	Begun    string // the version that was begun last; empty if there was none
 	Mode     graph.Mode
-	Findings []precondition.CheckFinding // of the gate
-	Forced   []string                    // checks of the gate that were overridden
-	Report   *apply.Report               // nil if the apply was not begun
-	Deletes  []precondition.Delete       // those that are pending at the end
+	Findings []precondition.Finding // of the gate
+	Forced   []string               // checks of the gate that were overridden
+	Report   *apply.Report          // nil if the apply was not begun
+	Deletes  []precondition.Delete  // those that are pending at the end
 	Orphans  []Orphan
 	Notes    []string // on requests that failed
 	// FileWarnings are why the files of the release are not kept, or those of earlier versions are.

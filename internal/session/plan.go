@@ -106,7 +106,7 @@ func previewOf(change object.Change) plan.ObjectPreview {
 }
 
 // planned maps the actions of an apply to those of plans.
-var planned = map[object.Action]plan.PlannedAction{
+var planned = map[object.Action]plan.Action{
 	object.Created: plan.Created, object.Configured: plan.Changed, object.Recreated: plan.Changed,
 	object.Unchanged: plan.Unchanged,
 	object.Kept:      plan.Kept, object.Deleted: plan.Deleted, object.Pending: plan.Pending,

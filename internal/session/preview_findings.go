@@ -20,7 +20,7 @@ const (
 // PreviewFindings returns the findings of the gate and those of a preview against the apply: the objects that the
 // cluster would refuse, and those that it can't judge before they are applied. An object that the gate has named is not
 // named again.
-func (o *Outcome) PreviewFindings() []precondition.CheckFinding {
+func (o *Outcome) PreviewFindings() []precondition.Finding {
 	blocked, named := map[kinds.ID]bool{}, map[kinds.ID]bool{}
 	for _, finding := range o.Findings {
 		ids := slices.Clone(finding.Objects)
@@ -69,15 +69,15 @@ func addCause(causes []*previewCause, change object.Change, check, text string) 
 }
 
 // finding returns the finding of a cause, which names the first object and counts the others.
-func (c *previewCause) finding() precondition.CheckFinding {
-	found := precondition.CheckFinding{Check: c.check, Object: &c.objects[0], File: c.first.Path}
+func (c *previewCause) finding() precondition.Finding {
+	found := precondition.Finding{Check: c.check, Object: &c.objects[0], File: c.first.Path}
 	name := c.first.Name()
 	if more := len(c.objects) - 1; more > 0 {
 		found.Objects, name = c.objects, fmt.Sprintf("%s and %d more", name, more)
 	}
 	where := printable.Line(c.first.Path) + ": " + name
 	if c.check == RefusedObject {
-		found.Severity, found.Resolution = precondition.Fails, "a manifest that the cluster accepts"
+		found.Severity, found.Resolution = precondition.Fails, "changing the manifest so that the cluster accepts it"
 		found.Message = where + ": " + fields.Refuses + c.text
 	} else {
 		found.Severity, found.Resolution = precondition.Warns, `"runlevel rehearse", or the apply, which finds it out`

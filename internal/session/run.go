@@ -163,7 +163,7 @@ func (r *run) run(ctx context.Context) error {
 func (r *run) askGate() error {
 	blocking := precondition.Blocking(r.outcome.Findings)
 	if r.options.Keep != nil && r.outcome.IsSame && !r.options.Force { // with force, the overridden checks are recorded
-		blocking = slices.DeleteFunc(blocking, func(f precondition.CheckFinding) bool {
+		blocking = slices.DeleteFunc(blocking, func(f precondition.Finding) bool {
 			return f.Check != precondition.BeingUninstalled
 		})
 	}
@@ -225,7 +225,7 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 	if applied := known.Applied(); applied != nil {
 		r.outcome.Previous = applied.Version
 	}
-	facts, err := precondition.Gather(ctx, r.cluster, precondition.GatherInput{
+	facts, err := precondition.Gather(ctx, r.cluster, precondition.Input{
 		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace,
 		IsShareable: r.options.Namespace != DefaultNamespace, CreateNamespace: r.options.CreateNamespace,
 		Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered, Rollback: r.options.Rollback,

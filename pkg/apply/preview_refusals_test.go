@@ -17,9 +17,9 @@ import (
 )
 
 // knownRefusals is what the command line knows of a payload without a cluster.
-func knownRefusals(t *testing.T, release *payload.Payload) map[object.StepID][]fields.FieldRefusal {
+func knownRefusals(t *testing.T, release *payload.Payload) map[object.StepID][]fields.Refusal {
 	t.Helper()
-	known := map[object.StepID][]fields.FieldRefusal{}
+	known := map[object.StepID][]fields.Refusal{}
 	for m, found := range refusals.Find(t.Context(), release.Manifests, nil) {
 		known[object.StepOf(m)] = found
 	}
@@ -68,9 +68,9 @@ func TestAPreviewBelievesTheServer(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, space+one(red)+strings.Replace(one(inNew(red)), "0000_10", "0000_20", 1))
-	known := map[object.StepID][]fields.FieldRefusal{}
+	known := map[object.StepID][]fields.Refusal{}
 	for _, m := range release.Manifests {
-		known[object.StepOf(m)] = []fields.FieldRefusal{{Message: "data: Forbidden: by an older version"}}
+		known[object.StepOf(m)] = []fields.Refusal{{Message: "data: Forbidden: by an older version"}}
 	}
 	saw := preview(t, t.Context(), test.Sandbox(t).Config, release, apply.Options{
 		Options: object.Options{Refusals: known},

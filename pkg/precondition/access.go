@@ -68,7 +68,7 @@ func (n *needs) add(m *payload.Manifest, right Right, name string, verbs ...stri
 
 // needs returns the rights that the update needs: on the record and the lock, and on the objects that are
 // applied, deleted, and watched until they are ready.
-func (input GatherInput) needs(places []place, newNamespace bool) []*need {
+func (input Input) needs(places []place, newNamespace bool) []*need {
 	n := &needs{at: map[string]*need{}}
 	if newNamespace {
 		n.add(nil, Right{Resource: namespaces}, "", "create")
@@ -105,7 +105,7 @@ func (input GatherInput) needs(places []place, newNamespace bool) []*need {
 
 // needCalled adds the rights to check the Services that the API server calls for an
 // object.
-func (input GatherInput) needCalled(n *needs, m *payload.Manifest) {
+func (input Input) needCalled(n *needs, m *payload.Manifest) {
 	if input.Standard == ready.Upstream {
 		return
 	}
@@ -136,7 +136,7 @@ func needHooks(n *needs, p place) {
 
 // missing returns the rights that are not granted. It sends one review for a user with all
 // rights.
-func (input GatherInput) missing(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
+func (input Input) missing(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
 	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
 	if all, err := may(ctx, c, everything); all || err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func Lacking(ctx context.Context, c *cluster.Cluster, needed []NamedRight) ([]Ri
 }
 
 // hasNoNamespace reports whether the namespace of the record does not exist yet.
-func (input GatherInput) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool {
+func (input Input) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool {
 	if input.Record.Newest() != nil {
 		return false
 	}

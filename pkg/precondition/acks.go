@@ -79,15 +79,15 @@ func (f *Facts) readAcks(ctx context.Context, c *cluster.Cluster) {
 }
 
 // judgeAcks is AdminAck. On a cluster without OpenShift's namespaces, a user may lack the right to read the ConfigMaps.
-func judgeAcks(f *Facts) []CheckFinding {
+func judgeAcks(f *Facts) []Finding {
 	const unknown = "whether an administrator has something to acknowledge is not known: %v"
 	switch {
 	case apierrors.IsForbidden(f.GatesErr):
-		return []CheckFinding{warns("granting the right to read the ConfigMaps of admin gates", unknown, f.GatesErr)}
+		return []Finding{warns("granting the right to read the ConfigMaps of admin gates", unknown, f.GatesErr)}
 	case f.GatesErr != nil:
-		return []CheckFinding{blocks("retrying when the API server answers", unknown, f.GatesErr)}
+		return []Finding{blocks("retrying when the API server answers", unknown, f.GatesErr)}
 	}
-	var findings []CheckFinding
+	var findings []Finding
 	for _, gate := range f.Gates {
 		findings = append(findings, blocks(gate.Resolution, "%s: %s", printable.Line(gate.Name), gate.Message))
 	}

@@ -16,7 +16,7 @@ import (
 
 // judgeDeletes is PendingDelete: one finding for all deletes with the same cause. They block updates to
 // another minor version; a patch may fix the cause, so it is not blocked.
-func judgeDeletes(f *Facts) []CheckFinding {
+func judgeDeletes(f *Facts) []Finding {
 	h := f.hop()
 	var pending, back []Delete
 	for _, requested := range f.Deletes {
@@ -32,7 +32,7 @@ func judgeDeletes(f *Facts) []CheckFinding {
 			pending = append(pending, requested)
 		}
 	}
-	var found []CheckFinding
+	var found []Finding
 	for _, alike := range grouped(pending, Delete.cause) {
 		found = append(found, f.judgePending(alike, h))
 	}
@@ -64,7 +64,7 @@ func (f *Facts) deletes(id kinds.ID) bool {
 
 // judgePending returns the finding about objects that are not gone, for one cause. It describes the
 // delete that was requested first.
-func (f *Facts) judgePending(alike []Delete, h hop) CheckFinding {
+func (f *Facts) judgePending(alike []Delete, h hop) Finding {
 	slices.SortStableFunc(alike, func(a, b Delete) int { return a.since().Compare(b.since()) })
 	oldest, count := alike[0], len(alike)
 	relation := either(count, "is", "are") + " to be deleted"
@@ -131,7 +131,7 @@ func holders(finalizers []string) string {
 
 // judgeReappeared returns the finding about an object that was recreated. If the
 // payload has the object, there is none.
-func (f *Facts) judgeReappeared(requested Delete) []CheckFinding {
+func (f *Facts) judgeReappeared(requested Delete) []Finding {
 	if f.has(requested.ID) {
 		return nil
 	}
@@ -139,18 +139,18 @@ func (f *Facts) judgeReappeared(requested Delete) []CheckFinding {
 	if f.deletes(requested.ID) {
 		outlook = "this update deletes it again"
 	}
-	return []CheckFinding{warns("stopping the client that created it",
+	return []Finding{warns("stopping the client that created it",
 		"%s was deleted, and is there again, made by %s: %s",
 		requested.ID, requested.Seen.MadeBy, outlook).withSince(requested.RequestedAt.Time).withObjects(requested.ID)}
 }
 
 // judgeUses is DeletedInUse: one finding for each tombstone.
-func judgeUses(f *Facts) []CheckFinding {
+func judgeUses(f *Facts) []Finding {
 	if f.Payload == nil || !slices.ContainsFunc(f.Payload.Manifests, (*payload.Manifest).IsTombstone) {
 		return nil
 	}
 	uses := references.NewGraph(f.Payload.Manifests, nil).Uses
-	var found []CheckFinding
+	var found []Finding
 	for _, m := range f.Payload.Manifests {
 		if by := uses[m.ID()]; m.IsTombstone() && len(by) > 0 && !f.has(m.ID()) {
 			found = append(found, blocks("dropping the tombstone, or the reference",
@@ -165,7 +165,7 @@ func judgeUses(f *Facts) []CheckFinding {
 
 // judgeTombstones is StaleTombstone. A tombstone is not stale while its delete is
 // pending, or if its object was recreated.
-func judgeTombstones(f *Facts) []CheckFinding {
+func judgeTombstones(f *Facts) []Finding {
 	applied := f.Record.Applied()
 	if applied == nil {
 		return nil
@@ -185,7 +185,7 @@ func judgeTombstones(f *Facts) []CheckFinding {
 	}
 	it, were, do := either(len(stale), "it", "them"),
 		either(len(stale), "tombstone of %s was", "tombstones of %s were"), either(len(stale), "does", "do")
-	return []CheckFinding{warns("dropping "+it+" from the release",
+	return []Finding{warns("dropping "+it+" from the release",
 		"%s: the "+were+" in %s already, and "+do+" nothing any more",
 		files(stale), name(ids(stale)), h.from).withFile(stale...)}
 }

@@ -113,7 +113,7 @@ func TestTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []precondition.CheckFinding
+	var found []precondition.Finding
 	for _, f := range examples(t) {
 		f.Now = now
 		found = append(found, precondition.Evaluate(f)...)

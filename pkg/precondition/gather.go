@@ -21,8 +21,8 @@ import (
 // atOnce bounds the requests at a time.
 const atOnce = 16
 
-// A GatherInput describes the update.
-type GatherInput struct {
+// An Input describes the update.
+type Input struct {
 	Payload   *payload.Payload
 	Before    *inventory.Inventory // of the kinds of the payload; nil if there is none
 	Record    *record.Record       // of the release, as it was loaded; it has the release's name
@@ -43,7 +43,7 @@ type GatherInput struct {
 
 // Gather reads all facts that the checks need. A fact that can't be read is recorded as such;
 // an error means that no check is possible.
-func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts, error) {
+func Gather(ctx context.Context, c *cluster.Cluster, input Input) (*Facts, error) {
 	// All other reads need discovery. This kind always exists.
 	if _, err := c.FindKind(ctx, kinds.Namespace); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts,
 }
 
 // holder returns the holder of the lock. If we may not read the lock, MissingRights reports it.
-func (input GatherInput) holder(ctx context.Context) (*lock.Holder, error) {
+func (input Input) holder(ctx context.Context) (*lock.Holder, error) {
 	if input.Lock == nil {
 		return nil, nil
 	}
@@ -141,7 +141,7 @@ func concurrently(n int, do func(i int)) {
 }
 
 // tombstoneObjects returns the objects of tombstones that exist: an install has deleted none.
-func (input GatherInput) tombstoneObjects() []kinds.ID {
+func (input Input) tombstoneObjects() []kinds.ID {
 	if input.Before == nil {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (input GatherInput) tombstoneObjects() []kinds.ID {
 }
 
 // claims finds the objects that other releases have.
-func (input GatherInput) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
+func (input Input) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
 	if input.Before == nil {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (input GatherInput) claims(ctx context.Context, c *cluster.Cluster, places 
 
 // owner returns the release of one object of a kind that could not be listed. If the object can't be
 // read, its release is checked when it is applied.
-func (input GatherInput) owner(ctx context.Context, c *cluster.Cluster, p place) string {
+func (input Input) owner(ctx context.Context, c *cluster.Cluster, p place) string {
 	id := p.id()
 	object, err := c.GetMetadata(ctx, p.resource, id.Namespace, id.Name)
 	if err != nil {

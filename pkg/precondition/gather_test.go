@@ -29,7 +29,7 @@ func manifest(apiVersion, kind, name, annotation string) string {
 
 func TestKindsOfACluster(t *testing.T) {
 	namespace := testbed.Namespace(t)
-	f := gather(t, testbed.Connect(t), precondition.GatherInput{Payload: in(t, namespace, map[string]string{
+	f := gather(t, testbed.Connect(t), precondition.Input{Payload: in(t, namespace, map[string]string{
 		"0000_10_web_00_definition.yaml": everything["0000_10_web_00_definition.yaml"],
 		"0000_10_web_01_service.yaml": `
 apiVersion: apiregistration.k8s.io/v1
@@ -103,12 +103,12 @@ spec:
 	})
 	gauge := map[string]string{"0000_10_web_gauge.yaml": manifest("counts.example.com/v1", "Gauge", "g", "")}
 	if got := shown(precondition.Evaluate(
-		gather(t, c, precondition.GatherInput{Payload: in(t, namespace, gauge)}),
+		gather(t, c, precondition.Input{Payload: in(t, namespace, gauge)}),
 	)); got != "" {
 		t.Errorf("as the cluster serves it: %s", got)
 	}
 	gauge["0000_10_web_00_definition.yaml"] = strings.ReplaceAll(definition, "SERVED", "false")
-	got := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, gauge)})))
+	got := shown(precondition.Evaluate(gather(t, c, precondition.Input{Payload: in(t, namespace, gauge)})))
 	if want := "the release defines no Gauge in counts.example.com/v1, only in " +
 		"counts.example.com/v2"; !strings.Contains(got, want) {
 		t.Errorf("as the release will: %s", got)
@@ -133,7 +133,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1, versionPri
 		_, err := c.FindKind(ctx, schema.GroupKind{Group: "down.example.com", Kind: "Thing"})
 		return !errors.Is(err, cluster.ErrNotServed)
 	})
-	f := gather(t, c, precondition.GatherInput{Payload: in(t, namespace, map[string]string{
+	f := gather(t, c, precondition.Input{Payload: in(t, namespace, map[string]string{
 		"0000_10_web_a.yaml": manifest("down.example.com/v1", "Thing", "a", ""),
 		"0000_10_web_b.yaml": manifest("v1", "ConfigMap", "b", ""),
 	})})
@@ -167,9 +167,9 @@ func TestAPendingDelete(t *testing.T) {
 		UID:     "1",
 		Version: "4.5.3",
 	})
-	judge := func() []precondition.CheckFinding {
+	judge := func() []precondition.Finding {
 		return precondition.Evaluate(
-			gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil), Record: known}),
+			gather(t, c, precondition.Input{Payload: release(t, "4.6.0", nil), Record: known}),
 		)
 	}
 	err = precondition.Refuse(judge())
@@ -228,7 +228,7 @@ Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db,
 		account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch", "delete"),
 			rule("coordination.k8s.io", "leases", "get", "create", "update")))
 	for name, c := range map[string]*cluster.Cluster{"an admin": c, "who may not list": narrow} {
-		f := gather(t, c, precondition.GatherInput{Payload: rel, Namespace: namespace})
+		f := gather(t, c, precondition.Input{Payload: rel, Namespace: namespace})
 		if diff := cmp.Diff(wanted,
 			strings.ReplaceAll(shown(precondition.Evaluate(f)), namespace, "HERE")); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -239,7 +239,7 @@ Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db,
 func TestAnApplyThatRuns(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	of := &lock.Lock{Client: c.Client, Namespace: namespace, Release: "web", Now: c.Now}
-	question := precondition.GatherInput{Payload: release(t, "4.6.0", nil), Namespace: namespace, Lock: of}
+	question := precondition.Input{Payload: release(t, "4.6.0", nil), Namespace: namespace, Lock: of}
 	hold, err := of.Acquire(t.Context(), lock.Options{Holder: "ana@host:7"})
 	if err != nil {
 		t.Fatal(err)
@@ -262,11 +262,11 @@ func TestAnApplyThatRuns(t *testing.T) {
 
 func TestAnEndedContextIsNoFact(t *testing.T) {
 	c := testbed.Connect(t)
-	f := gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil)}) // all kinds are known by now
+	f := gather(t, c, precondition.Input{Payload: release(t, "4.6.0", nil)}) // all kinds are known by now
 	ended, end := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	end(enough)
-	if _, err := precondition.Gather(ended, c, precondition.GatherInput{
+	if _, err := precondition.Gather(ended, c, precondition.Input{
 		Payload:   f.Payload,
 		Record:    f.Record,
 		Namespace: "runlevel",
@@ -295,7 +295,7 @@ func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
 	narrow := sandboxtest.Connect(t, accountOfCluster(t, home, rule("", "namespaces", "get")))
 	of := in(t, namespace, map[string]string{"0000_10_web_a.yaml": manifest("v1", "ConfigMap", "a", "")})
 	for name, c := range map[string]*cluster.Cluster{"an admin": c, "who may only get": narrow} {
-		findings := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: of, Namespace: home})))
+		findings := shown(precondition.Evaluate(gather(t, c, precondition.Input{Payload: of, Namespace: home})))
 		if want := "TerminatingObject: Namespace " + namespace +
 			", which 0000_10_web_a.yaml needs, is terminating since "; !strings.Contains(findings, want) {
 			t.Errorf("%s: %s\nwant %q", name, findings, want)

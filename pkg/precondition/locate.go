@@ -31,7 +31,7 @@ func (p place) id() kinds.ID {
 }
 
 // locate finds the places of all manifests.
-func (input GatherInput) locate(ctx context.Context, c *cluster.Cluster) []place {
+func (input Input) locate(ctx context.Context, c *cluster.Cluster) []place {
 	ours := definitionsOf(input.Payload)
 	places := ours.locateAll(ctx, c, input.Payload.Manifests)
 	if slices.ContainsFunc(places, func(p place) bool { return p.unserved != nil }) {

@@ -25,7 +25,7 @@ var testbed = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
 // gather fills in what a question leaves out, and asks it.
-func gather(t *testing.T, c *cluster.Cluster, input precondition.GatherInput) *precondition.Facts {
+func gather(t *testing.T, c *cluster.Cluster, input precondition.Input) *precondition.Facts {
 	t.Helper()
 	var of []inventory.Scope
 	for _, m := range input.Payload.Manifests {

@@ -33,7 +33,7 @@ func placed(p *payload.Payload) []*payload.Manifest {
 
 // missingNamespace returns the namespace of objects whose manifests name none, if it does not exist and nothing creates
 // it. It returns none for a user who may not read it.
-func (input GatherInput) missingNamespace(ctx context.Context, c *cluster.Cluster) string {
+func (input Input) missingNamespace(ctx context.Context, c *cluster.Cluster) string {
 	name := ForeignNamespace(input.Payload)
 	if name == "" || input.CreateNamespace {
 		return ""
@@ -45,10 +45,10 @@ func (input GatherInput) missingNamespace(ctx context.Context, c *cluster.Cluste
 }
 
 // judgeMissingNamespace is MissingNamespace. An apply would wait for the namespace until its timeout.
-func judgeMissingNamespace(f *Facts) []CheckFinding {
+func judgeMissingNamespace(f *Facts) []Finding {
 	if f.MissingNamespace == "" {
 		return nil
 	}
-	return []CheckFinding{blocks("creating it", "namespace %s does not exist, and the release puts %s into it",
+	return []Finding{blocks("creating it", "namespace %s does not exist, and the release puts %s into it",
 		f.MissingNamespace, printable.Count(len(placed(f.Payload)), "object"))}
 }

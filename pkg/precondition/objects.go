@@ -12,12 +12,12 @@ import (
 )
 
 // judgeClaims is ForeignObject: one finding for each other release.
-func judgeClaims(f *Facts) []CheckFinding {
+func judgeClaims(f *Facts) []Finding {
 	type cause struct {
 		release string
 		deletes bool
 	}
-	var found []CheckFinding
+	var found []Finding
 	for _, claims := range grouped(f.Claims, func(c Claim) cause {
 		return cause{c.Release, c.Manifest.IsTombstone()}
 	}) {
@@ -43,20 +43,20 @@ func judgeClaims(f *Facts) []CheckFinding {
 }
 
 // judgeNamespaces is NoNamespace, one finding for all. A release has no default namespace.
-func judgeNamespaces(f *Facts) []CheckFinding {
+func judgeNamespaces(f *Facts) []Finding {
 	if len(f.WithoutNamespace) == 0 {
 		return nil
 	}
 	subject := either(len(f.WithoutNamespace), "is in no namespace, and objects of its kind are in one",
 		"are in no namespace, and objects of their kinds are in one")
-	return []CheckFinding{blocks("writing metadata.namespace", "%s: %s %s", files(f.WithoutNamespace),
+	return []Finding{blocks("writing metadata.namespace", "%s: %s %s", files(f.WithoutNamespace),
 		name(ids(f.WithoutNamespace)), subject).withFile(f.WithoutNamespace...)}
 }
 
 // judgeKinds is UnservedKinds: one finding for each kind; for all of a group and version, if their
 // discovery failed.
-func judgeKinds(f *Facts) []CheckFinding {
-	var found []CheckFinding
+func judgeKinds(f *Facts) []Finding {
+	var found []Finding
 	for _, alike := range grouped(f.Unserved, func(u UnservedManifest) schema.GroupVersionKind {
 		kind := u.Manifest.GroupVersionKind()
 		if u.Err != nil {
@@ -74,7 +74,7 @@ func judgeKinds(f *Facts) []CheckFinding {
 }
 
 // judgeKind returns the finding about one kind in one version.
-func judgeKind(kind schema.GroupVersionKind, why UnservedManifest, manifests []*payload.Manifest) CheckFinding {
+func judgeKind(kind schema.GroupVersionKind, why UnservedManifest, manifests []*payload.Manifest) Finding {
 	name := printable.Line(fmt.Sprintf("%s in %s", kind.Kind, kind.GroupVersion()))
 	if slices.ContainsFunc(manifests, func(m *payload.Manifest) bool { return m.GroupVersionKind() != kind }) {
 		name = printable.Line(fmt.Sprintf("%s and other kinds in %s", kind.Kind, kind.GroupVersion()))

@@ -109,31 +109,31 @@ type UnservedManifest struct {
 	Err      error  // why it is not known whether it is served; nil if it is not served
 }
 
-// A GateSeverity is the effect of a finding on an update.
-type GateSeverity string
+// A Severity is the effect of a finding on an update.
+type Severity string
 
 // The severities.
 const (
-	Blocks GateSeverity = "Blocks" // unless it is forced, the update does not begin
-	Warns  GateSeverity = "Warns"  // the update begins
-	Fails  GateSeverity = "Fails"  // the update begins, and fails at an object; only previews find this
+	Blocks Severity = "Blocks" // unless it is forced, the update does not begin
+	Warns  Severity = "Warns"  // the update begins
+	Fails  Severity = "Fails"  // the update begins, and fails at an object; only previews find this
 )
 
-// A CheckFinding is a reason against an update.
-type CheckFinding struct {
-	Check      string       `json:"check"` // the name of the check
-	Of         string       `json:"-"`     // what it is about, as the second part of its name; empty if it has none
-	Severity   GateSeverity `json:"severity"`
-	Message    string       `json:"message"`         // in one line
-	Since      *time.Time   `json:"since,omitempty"` // if that is known
-	Resolution string       `json:"resolution"`      // who or what resolves it
-	Object     *kinds.ID    `json:"object,omitempty"`
-	Objects    []kinds.ID   `json:"objects,omitempty"` // all objects, if there are several
-	File       string       `json:"file,omitempty"`
+// A Finding is a reason against an update.
+type Finding struct {
+	Check      string     `json:"check"` // the name of the check
+	Of         string     `json:"-"`     // what it is about, as the second part of its name; empty if it has none
+	Severity   Severity   `json:"severity"`
+	Message    string     `json:"message"`         // in one line
+	Since      *time.Time `json:"since,omitempty"` // if that is known
+	Resolution string     `json:"resolution"`      // who or what resolves it
+	Object     *kinds.ID  `json:"object,omitempty"`
+	Objects    []kinds.ID `json:"objects,omitempty"` // all objects, if there are several
+	File       string     `json:"file,omitempty"`
 }
 
 // Name returns the name of the finding in conditions and records.
-func (f CheckFinding) Name() string {
+func (f Finding) Name() string {
 	if f.Of == "" {
 		return f.Check
 	}
@@ -141,13 +141,13 @@ func (f CheckFinding) Name() string {
 }
 
 // String returns the finding in one line.
-func (f CheckFinding) String() string {
+func (f Finding) String() string {
 	return f.Name() + ": " + f.Message + "; resolve by: " + f.Resolution
 }
 
 // Text returns the finding for people: its severity and message, and in a second line its resolution.
-func (f CheckFinding) Text() string {
-	word := map[GateSeverity]string{Blocks: "blocked by", Warns: "warning of", Fails: "fails with"}[f.Severity]
+func (f Finding) Text() string {
+	word := map[Severity]string{Blocks: "blocked by", Warns: "warning of", Fails: "fails with"}[f.Severity]
 	text := fmt.Sprintf("%s %s: %s", word, f.Name(), f.Message)
 	if f.Resolution != "" {
 		text += "\n  resolve by: " + f.Resolution
@@ -159,7 +159,7 @@ func (f CheckFinding) Text() string {
 type Check struct {
 	Name  string // in CamelCase, as in findings and records
 	Short string // what it finds
-	Judge func(*Facts) []CheckFinding
+	Judge func(*Facts) []Finding
 }
 
 // The names of the checks.
@@ -213,8 +213,8 @@ func Checks() []Check {
 }
 
 // Evaluate returns what all checks find.
-func Evaluate(f *Facts) []CheckFinding {
-	var all []CheckFinding
+func Evaluate(f *Facts) []Finding {
+	var all []Finding
 	for _, check := range Checks() {
 		for _, finding := range check.Judge(f) {
 			finding.Check = check.Name
@@ -225,12 +225,12 @@ func Evaluate(f *Facts) []CheckFinding {
 }
 
 // Blocking returns those findings that stop an update.
-func Blocking(findings []CheckFinding) []CheckFinding {
-	return slices.DeleteFunc(slices.Clone(findings), func(f CheckFinding) bool { return f.Severity != Blocks })
+func Blocking(findings []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Severity != Blocks })
 }
 
 // CheckNames returns the names of the checks that found something, each once, to record which were overridden.
-func CheckNames(findings []CheckFinding) []string {
+func CheckNames(findings []Finding) []string {
 	var names []string
 	for _, finding := range findings {
 		if name := finding.Name(); !slices.Contains(names, name) {
@@ -241,7 +241,7 @@ func CheckNames(findings []CheckFinding) []string {
 }
 
 // Refuse returns the error of an update that is stopped, with a line for each finding that blocks; nil if none does.
-func Refuse(findings []CheckFinding) error {
+func Refuse(findings []Finding) error {
 	var lines []string
 	for _, finding := range Blocking(findings) {
 		lines = append(lines, finding.String())
@@ -252,22 +252,22 @@ func Refuse(findings []CheckFinding) error {
 	return &reason.Error{Reason: ReasonFailed, Message: strings.Join(lines, "\n")}
 }
 
-func blocks(resolution, format string, args ...any) CheckFinding {
-	return CheckFinding{Severity: Blocks, Message: fmt.Sprintf(format, args...), Resolution: resolution}
+func blocks(resolution, format string, args ...any) Finding {
+	return Finding{Severity: Blocks, Message: fmt.Sprintf(format, args...), Resolution: resolution}
 }
 
-func warns(resolution, format string, args ...any) CheckFinding {
-	return CheckFinding{Severity: Warns, Message: fmt.Sprintf(format, args...), Resolution: resolution}
+func warns(resolution, format string, args ...any) Finding {
+	return Finding{Severity: Warns, Message: fmt.Sprintf(format, args...), Resolution: resolution}
 }
 
 // withFile adds the manifests that a finding is about.
-func (f CheckFinding) withFile(manifests ...*payload.Manifest) CheckFinding {
+func (f Finding) withFile(manifests ...*payload.Manifest) Finding {
 	f.File = manifests[0].Path
 	return f.withObjects(ids(manifests)...)
 }
 
 // withObjects adds the objects that a finding is about.
-func (f CheckFinding) withObjects(objects ...kinds.ID) CheckFinding {
+func (f Finding) withObjects(objects ...kinds.ID) Finding {
 	f.Object = &objects[0]
 	if len(objects) > 1 {
 		f.Objects = objects
@@ -276,7 +276,7 @@ func (f CheckFinding) withObjects(objects ...kinds.ID) CheckFinding {
 }
 
 // withSince adds the time since when the finding holds.
-func (f CheckFinding) withSince(when time.Time) CheckFinding {
+func (f Finding) withSince(when time.Time) Finding {
 	if !when.IsZero() {
 		f.Since = &when
 	}

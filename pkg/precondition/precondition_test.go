@@ -80,7 +80,7 @@ func asked(seen tombstone.Observation) precondition.Delete {
 }
 
 // shown returns findings with all their fields, line by line.
-func shown(findings []precondition.CheckFinding) string {
+func shown(findings []precondition.Finding) string {
 	var lines []string
 	for _, f := range findings {
 		line := fmt.Sprintf("%s %s", f.Severity, f)
@@ -122,7 +122,8 @@ func TestPendingDeletesStopMinorUpdates(t *testing.T) {
 	}
 	const what = "PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T11:55:00Z, " +
 		"held by finalizer example.com/x: "
-	const rest = "; resolve by: waiting for the holder of finalizer example.com/x | since 2026-05-04T11:55:00Z | ConfigMap web/old"
+	const rest = "; resolve by: waiting for the holder of finalizer example.com/x | since 2026-05-04T11:55:00Z | " +
+		"ConfigMap web/old"
 	const unknown = "an update between versions that are not known, which counts as a minor one, does not begin " +
 		"before it is deleted"
 	for name, test := range map[string]struct {
@@ -201,14 +202,16 @@ func TestResolutionsOfPendingDeletes(t *testing.T) {
 				"(2 Widgets)" + update + "removing what is left in it | since 2026-05-01T12:00:00Z" + object},
 		"both": {terminating([]string{"a/b"}, "2 Widgets"),
 			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since " +
-				"2026-05-01T12:00:00Z, held by finalizer a/b (2 Widgets)" + update + "waiting for the holder of finalizer a/b, " +
+				"2026-05-01T12:00:00Z, held by finalizer a/b (2 Widgets)" + update +
+				"waiting for the holder of finalizer a/b, " +
 				"and removing what is left in it | since 2026-05-01T12:00:00Z" + object},
 		"nothing": {terminating(nil),
 			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z" +
 				update + "waiting: nothing holds it | since 2026-05-01T12:00:00Z" + object},
 		"not looked at": {unclear,
 			"Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z " +
-				"(not known yet)" + update + "waiting, unless something in it is held, which is not known yet | since " +
+				"(not known yet)" + update +
+				"waiting, unless something in it is held, which is not known yet | since " +
 				"2026-05-01T12:00:00Z" + object},
 		"ending": {ending, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since " +
 			"2026-05-01T12:00:00Z (2 Pods)" + update +
@@ -235,7 +238,8 @@ func TestResolutionsOfPendingDeletes(t *testing.T) {
 			MadeBy:    "kubectl at noon",
 		},
 			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
-				"nothing deletes it any more; resolve by: stopping the client that created it | since 2026-05-04T10:00:00Z" + object},
+				"nothing deletes it any more; resolve by: stopping the client that created it | since " +
+				"2026-05-04T10:00:00Z" + object},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{asked(test.seen)}},
@@ -248,7 +252,8 @@ func TestResolutionsOfPendingDeletes(t *testing.T) {
 		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{item, other}}
 		expect(t, f, "Blocks PendingDelete: ConfigMap web/older and 1 more, which 4.5.0 deletes, are terminating "+
 			"since 2026-05-01T12:00:00Z, held by finalizer a/b: "+
-			"the minor update from 4.5.3 to 4.6.0 does not begin before they are deleted; resolve by: waiting for the holder of "+
+			"the minor update from 4.5.3 to 4.6.0 does not begin before they are deleted; resolve by: waiting for "+
+			"the holder of "+
 			"finalizer a/b | since 2026-05-01T12:00:00Z | ConfigMap web/older")
 	})
 	t.Run("not asked for yet", func(t *testing.T) {
@@ -258,7 +263,8 @@ func TestResolutionsOfPendingDeletes(t *testing.T) {
 		expect(t, f, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is present, and its delete "+
 			"has not been requested yet"+update+
 			"applying 4.5.0 to its end, or deleting it by hand | since 2026-05-04T10:00:00Z"+object)
-		f.Payload = release(t, "4.5.4", map[string]string{"0000_10_web_old.yaml": configMap("old", tombstoneAnnotation)})
+		f.Payload = release(t, "4.5.4",
+			map[string]string{"0000_10_web_old.yaml": configMap("old", tombstoneAnnotation)})
 		expect(t, f, "") // which this update does
 	})
 	t.Run("of no version", func(t *testing.T) {
@@ -284,17 +290,20 @@ func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
 		wanted string
 	}{
 		"held": {tombstone.Observation{Finalizers: []string{"a/b"}},
-			"Blocks " + what + ", held by finalizer a/b: it can only be recreated when it is deleted; resolve by: waiting for the " +
+			"Blocks " + what + ", held by finalizer a/b: it can only be recreated when it is deleted; resolve by: " +
+				"waiting for the " +
 				"holder of finalizer a/b" + rest},
 		"garbage collector": {tombstone.Observation{Finalizers: []string{"foregroundDeletion"}},
-			"Warns " + what + ", held by finalizer foregroundDeletion: an apply waits until it is deleted; resolve by: " +
+			"Warns " + what +
+				", held by finalizer foregroundDeletion: an apply waits until it is deleted; resolve by: " +
 				"waiting for the holder of finalizer foregroundDeletion" + rest},
 		"nothing": {tombstone.Observation{},
 			"Warns " + what + ": an apply waits until it is deleted; resolve by: waiting: nothing holds it" + rest},
 		"not known": {tombstone.Observation{
 			Contents: tombstone.Unclear,
 			Remains:  []string{"not seen"},
-		}, "Warns " + what + " (not seen): an apply waits until it is deleted; resolve by: waiting, unless something in it " +
+		}, "Warns " + what +
+			" (not seen): an apply waits until it is deleted; resolve by: waiting, unless something in it " +
 			"is held, which is not known yet" + rest},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -330,7 +339,8 @@ func TestWhatReappearedMayBeWanted(t *testing.T) {
 		"the payload has it": {"", ""},
 		"the payload deletes it": {tombstoneAnnotation,
 			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
-				"this update deletes it again; resolve by: stopping the client that created it | since 2026-05-04T10:00:00Z | " +
+				"this update deletes it again; resolve by: stopping the client that created it | since " +
+				"2026-05-04T10:00:00Z | " +
 				"ConfigMap web/old"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -402,7 +412,8 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 		return e
 	}
 	const blocked = `Blocks ChangedContent: the files of 4.6.0 are not those that were applied as 4.6.0 at 2026-05-04T11:00:00Z from ./web\n` +
-		"; resolve by: publishing the new files as a new version, or applying the files of that version | since 2026-05-04T11:00:00Z"
+		"; resolve by: publishing the new files as a new version, or applying the files of that version | since " +
+		"2026-05-04T11:00:00Z"
 	for name, test := range map[string]struct {
 		history []record.HistoryEntry
 		wanted  string
@@ -507,7 +518,8 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 		"came back": {"4.5.3", "4.6.0",
 			[]precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "kubectl at noon"})},
 			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: this " +
-				"update deletes it again; resolve by: stopping the client that created it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
+				"update deletes it again; resolve by: stopping the client that created it | since " +
+				"2026-05-04T10:00:00Z | ConfigMap web/old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rel := release(t, test.to, map[string]string{
@@ -524,7 +536,8 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 	}
 	t.Run("install", func(t *testing.T) {
 		expect(t, &precondition.Facts{
-			Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", tombstoneAnnotation)}),
+			Payload: release(t, "4.6.0",
+				map[string]string{"0000_10_web_old.yaml": configMap("old", tombstoneAnnotation)}),
 		}, "")
 	})
 }
@@ -562,7 +575,8 @@ func TestSomebodyElseApplies(t *testing.T) {
 		"watching": {3 * time.Second,
 			`Blocks ApplyRunning: ana@host:7 (watching) has been keeping the release in place since 2026-05-04T11:50:00Z; resolve by: ` + lock.KeeperEnd + " | since 2026-05-04T11:50:00Z"},
 		"alive": {3 * time.Second,
-			"Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z; resolve by: waiting " +
+			"Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z; resolve by: " +
+				"waiting " +
 				"for its end | since 2026-05-04T11:50:00Z"},
 		"dead": {40 * time.Second,
 			"Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has not renewed " +
@@ -639,7 +653,7 @@ PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026
 		t.Errorf("overridden: %v", names)
 	}
 	if err := precondition.Refuse(
-		slices.DeleteFunc(findings, func(f precondition.CheckFinding) bool {
+		slices.DeleteFunc(findings, func(f precondition.Finding) bool {
 			return f.Severity == precondition.Blocks
 		}),
 	); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // elsewhere returns the namespaces that have a record of the release, if the requested one
 // has none. It finds none for a user who may not list ConfigMaps of all namespaces.
-func (input GatherInput) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, error) {
+func (input Input) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, error) {
 	if input.Record.Newest() != nil && !input.IsRecovered {
 		return nil, nil
 	}
@@ -27,12 +27,12 @@ func (input GatherInput) elsewhere(ctx context.Context, c *cluster.Cluster) ([]s
 
 // judgeElsewhere is RecordElsewhere: without the record, applied versions, pending
 // deletes and the holder of the lock are not known.
-func judgeElsewhere(f *Facts) []CheckFinding {
+func judgeElsewhere(f *Facts) []Finding {
 	if len(f.Elsewhere) == 0 {
 		return nil
 	}
 	namespaces := printable.Line(strings.Join(f.Elsewhere, ", "))
-	return []CheckFinding{blocks("keeping the record in namespace "+printable.Line(f.Elsewhere[0])+
+	return []Finding{blocks("keeping the record in namespace "+printable.Line(f.Elsewhere[0])+
 		", or deleting that one", "the record of release %s is in namespace %s, and here is none",
 		printable.Line(f.Record.Release), namespaces)}
 }

@@ -23,10 +23,10 @@ type lack struct {
 
 // judgeRights is MissingRights: one finding for the same verbs, on several resources of
 // a namespace or in several namespaces.
-func judgeRights(f *Facts) []CheckFinding {
+func judgeRights(f *Facts) []Finding {
 	user := printable.Line(cmp.Or(f.User, "this account"))
 	if f.RightsErr != nil {
-		return []CheckFinding{warns("retrying when the cluster answers",
+		return []Finding{warns("retrying when the cluster answers",
 			"it is not known whether %s has the rights that are needed: %s", user, printable.Line(f.RightsErr.Error()))}
 	}
 	var lacks []lack
@@ -43,7 +43,7 @@ func judgeRights(f *Facts) []CheckFinding {
 	lacks = merged(lacks, func(l lack) string {
 		return fmt.Sprint(l.verbs, l.resources, l.rights, l.namespaces[0] == "", l.ofRecord)
 	})
-	var found []CheckFinding
+	var found []Finding
 	for _, item := range lacks {
 		found = append(found, item.judge(user, f.Record.Release))
 	}
@@ -101,7 +101,7 @@ func union[T comparable](a, b []T) []T {
 	return all
 }
 
-func (l lack) judge(user, release string) CheckFinding {
+func (l lack) judge(user, release string) Finding {
 	scope, grant := "", "a ClusterRole"
 	switch first := l.namespaces[0]; {
 	case len(l.namespaces) > 1:

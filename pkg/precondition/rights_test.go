@@ -70,7 +70,7 @@ func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 
 // rights are the findings about rights, with HERE for the namespace.
 func rights(f *precondition.Facts, namespace string) string {
-	findings := slices.DeleteFunc(precondition.Evaluate(f), func(f precondition.CheckFinding) bool {
+	findings := slices.DeleteFunc(precondition.Evaluate(f), func(f precondition.Finding) bool {
 		return f.Check != precondition.MissingRights
 	})
 	return strings.ReplaceAll(shown(findings), namespace, "HERE")
@@ -82,7 +82,7 @@ func TestMissingRightsAreReportedTogether(t *testing.T) {
 	named.ResourceNames = []string{"old"}
 	config, requests := counting(account(t, namespace, rule("", "configmaps", "get", "create", "patch"),
 		rule("apps", "deployments", "get", "create", "patch", "list"), named))
-	f := gather(t, sandboxtest.Connect(t, config), precondition.GatherInput{
+	f := gather(t, sandboxtest.Connect(t, config), precondition.Input{
 		Payload:   in(t, namespace, everything),
 		Namespace: namespace,
 		Lock:      &lock.Lock{Client: sandboxtest.Connect(t, config).Client, Namespace: namespace, Release: "web"},
@@ -141,7 +141,7 @@ func TestRightsOfLifecycleHooks(t *testing.T) {
 	}
 	c := sandboxtest.Connect(t, account(t, namespace, own...))
 	lacking := func(manifest string) string {
-		return rights(gather(t, c, precondition.GatherInput{
+		return rights(gather(t, c, precondition.Input{
 			Payload:   in(t, namespace, map[string]string{"0000_50_web_app.yaml": manifest}),
 			Namespace: namespace,
 		}), namespace)
@@ -173,12 +173,12 @@ func TestRolesInOneNamespaceGiveNoRightsInAnother(t *testing.T) {
 	config := map[string]string{
 		"0000_10_web_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: HERE}\n",
 	}
-	if got := rights(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, config), Namespace: namespace}),
+	if got := rights(gather(t, c, precondition.Input{Payload: in(t, namespace, config), Namespace: namespace}),
 		namespace); got != "" {
 		t.Errorf("in its namespace: %s", got)
 	}
 	config["0000_10_web_b.yaml"] = strings.ReplaceAll(config["0000_10_web_a.yaml"], "name: a", "name: b")
-	got := rights(gather(t, c, precondition.GatherInput{Payload: in(t, other, config), Namespace: other}), other)
+	got := rights(gather(t, c, precondition.Input{Payload: in(t, other, config), Namespace: other}), other)
 	for _, want := range []string{
 		":ci may not get, update, create configmaps, leases.coordination.k8s.io in namespace HERE, which the record " +
 			"of release web needs",
@@ -199,12 +199,12 @@ func TestTheRecordsNamespaceMayHaveToBeMade(t *testing.T) {
 	const want = "may not create namespaces, which the record of release web needs; resolve by: granting it " +
 		"with a ClusterRole"
 	for where, isMissing := range map[string]bool{namespace: false, "nowhere-yet": true} {
-		f := gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil), Namespace: where})
+		f := gather(t, c, precondition.Input{Payload: release(t, "4.6.0", nil), Namespace: where})
 		if got := rights(f, namespace); strings.Contains(got, want) != isMissing {
 			t.Errorf("%s: %s", where, got)
 		}
 	}
-	f := gather(t, c, precondition.GatherInput{
+	f := gather(t, c, precondition.Input{
 		Payload:   release(t, "4.6.0", nil),
 		Record:    history("4.5.3"),
 		Namespace: "nowhere-yet",
@@ -232,7 +232,7 @@ func TestRightsByName(t *testing.T) {
 	config := map[string]string{
 		"0000_10_web_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: HERE}\n",
 	}
-	got := rights(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, config), Namespace: namespace}),
+	got := rights(gather(t, c, precondition.Input{Payload: in(t, namespace, config), Namespace: namespace}),
 		namespace)
 	// The right to create a record or a lock can't be given by name.
 	if want := "may not create configmaps, leases.coordination.k8s.io in namespace HERE, which the record"; !strings.Contains(got, want) {
@@ -248,7 +248,7 @@ func TestAClusterAdminIsAskedAboutOnce(t *testing.T) {
 	config, requests := counting(testbed.Sandbox(t).Config)
 	namespace := testbed.Namespace(t)
 	if got := rights(gather(t, sandboxtest.Connect(t, config),
-		precondition.GatherInput{Payload: in(t, namespace, everything)}), namespace); got != "" {
+		precondition.Input{Payload: in(t, namespace, everything)}), namespace); got != "" {
 		t.Error(got)
 	}
 	if diff := cmp.Diff(map[string]int{"selfsubjectaccessreviews": 1}, requests); diff != "" {
@@ -268,7 +268,7 @@ func TestRightsToAwait(t *testing.T) {
 		"0000_10_web_00_definition.yaml": everything["0000_10_web_00_definition.yaml"],
 	}
 	for standard, wanted := range map[ready.Standard]bool{ready.Full: true, ready.Upstream: false} {
-		got := rights(gather(t, c, precondition.GatherInput{
+		got := rights(gather(t, c, precondition.Input{
 			Payload:   in(t, namespace, gadget),
 			Namespace: namespace,
 			Standard:  standard,
@@ -294,7 +294,7 @@ func TestRightsThatCannotBeAskedFor(t *testing.T) {
 		})
 	namespace := testbed.Namespace(t)
 	got := rights(gather(t, sandboxtest.Connect(t, config),
-		precondition.GatherInput{Payload: in(t, namespace, everything)}), namespace)
+		precondition.Input{Payload: in(t, namespace, everything)}), namespace)
 	if !strings.HasPrefix(got,
 		"Warns MissingRights: it is not known whether this account has the rights that are needed: ") ||
 		strings.Contains(got, "\n") {
@@ -310,7 +310,7 @@ func TestWritersOfASharedNamespace(t *testing.T) {
 	testbed.Account(t, namespace, "reader", rule("", "configmaps", "get"))
 	config := testbed.Account(t, namespace, "applier", writes,
 		rule("rbac.authorization.k8s.io", "rolebindings", "list"))
-	shared := precondition.GatherInput{Payload: release(t, "4.6.0", nil), Namespace: namespace, IsShareable: true}
+	shared := precondition.Input{Payload: release(t, "4.6.0", nil), Namespace: namespace, IsShareable: true}
 	account := "system:serviceaccount:" + namespace + ":"
 	if got, want := gather(t, c, shared).Writers, []string{account + "applier", account + "ci"}; !slices.Equal(got,
 		want) {

@@ -34,7 +34,7 @@ func (f *Facts) rolledBackTo() *record.HistoryEntry {
 }
 
 // deleted returns the manifests of a rollback whose objects newer versions have deleted, and that are gone or will be.
-func (input GatherInput) deleted(ctx context.Context, c *cluster.Cluster, places []place) []*payload.Manifest {
+func (input Input) deleted(ctx context.Context, c *cluster.Cluster, places []place) []*payload.Manifest {
 	if input.Rollback == nil || input.Before == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func deletedSince(r *record.Record, revision int) map[kinds.ID]string {
 }
 
 // judgeLost is LostData: one finding for what blocks, and one for what warns, by version.
-func judgeLost(f *Facts) []CheckFinding {
+func judgeLost(f *Facts) []Finding {
 	if len(f.Deleted) == 0 {
 		return nil
 	}
@@ -78,7 +78,7 @@ func judgeLost(f *Facts) []CheckFinding {
 		version string
 		isData  bool
 	}
-	var found []CheckFinding
+	var found []Finding
 	for _, alike := range grouped(f.Deleted, func(m *payload.Manifest) cause {
 		return cause{by[m.ID()], kinds.HoldsData(m.ID().GroupKind())}
 	}) {
@@ -98,7 +98,7 @@ func judgeLost(f *Facts) []CheckFinding {
 }
 
 // judgeHookEffects is HookEffects: one finding for each Deployment.
-func judgeHookEffects(f *Facts) []CheckFinding {
+func judgeHookEffects(f *Facts) []Finding {
 	earlier := f.rolledBackTo()
 	if earlier == nil {
 		return nil
@@ -108,7 +108,7 @@ func judgeHookEffects(f *Facts) []CheckFinding {
 		return nil
 	}
 	since := newer[len(newer)-1].Started
-	var found []CheckFinding
+	var found []Finding
 	for _, deployment := range f.Record.Hooks {
 		for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid, deploymenthook.Post} {
 			if progress := deployment.Hooks[stage]; progress.Began != nil && !progress.Began.Before(&since) {

@@ -21,7 +21,7 @@ const mostSubjects = 20
 // writers returns the accounts that a RoleBinding in the namespace of the record allows to write the record, beside our
 // own and administrators of the cluster. It returns none if we may not list RoleBindings or review the rights of
 // others.
-func (input GatherInput) writers(ctx context.Context, c *cluster.Cluster) []string {
+func (input Input) writers(ctx context.Context, c *cluster.Cluster) []string {
 	if !input.IsShareable {
 		return nil
 	}
@@ -70,7 +70,7 @@ func reviewOf(subject rbacv1.Subject) (spec authorizationv1.SubjectAccessReviewS
 }
 
 // mayWrite reports whether an account may write the record, and is not an administrator of the cluster.
-func (input GatherInput) mayWrite(ctx context.Context, c *cluster.Cluster,
+func (input Input) mayWrite(ctx context.Context, c *cluster.Cluster,
 	spec authorizationv1.SubjectAccessReviewSpec) bool {
 	isAllowed := func(attributes authorizationv1.ResourceAttributes) bool {
 		spec.ResourceAttributes = &attributes
@@ -91,11 +91,11 @@ func (input GatherInput) mayWrite(ctx context.Context, c *cluster.Cluster,
 }
 
 // judgeShared is SharedRecord.
-func judgeShared(f *Facts) []CheckFinding {
+func judgeShared(f *Facts) []Finding {
 	if len(f.Writers) == 0 {
 		return nil
 	}
-	return []CheckFinding{warns("keeping records in a namespace of their own, or revoking that right",
+	return []Finding{warns("keeping records in a namespace of their own, or revoking that right",
 		"%s may write the record of release %s, and so choose the files that a rollback applies",
 		printable.Line(strings.Join(f.Writers, ", ")),
 		printable.Line(cmp.Or(f.Record.Release, f.Payload.Name)))}

@@ -22,7 +22,7 @@ type StoredVersion struct {
 
 // storedVersions finds the versions that the definitions of the payload lack. Definitions that were completely applied
 // last, with the same files, were accepted then, and are not read. One that can't be read is judged by its dry run.
-func (input GatherInput) storedVersions(ctx context.Context, c *cluster.Cluster, places []place) []StoredVersion {
+func (input Input) storedVersions(ctx context.Context, c *cluster.Cluster, places []place) []StoredVersion {
 	newest := input.Record.Newest()
 	if newest != nil && newest.State == record.Completed && newest.Hash == input.Payload.Hash {
 		return nil
@@ -64,8 +64,8 @@ func lackingVersions(live, wanted *unstructured.Unstructured) []string {
 }
 
 // judgeStored is StoredVersions: one finding for each definition.
-func judgeStored(f *Facts) []CheckFinding {
-	var found []CheckFinding
+func judgeStored(f *Facts) []Finding {
+	var found []Finding
 	for _, alike := range grouped(f.Stored, func(s StoredVersion) *payload.Manifest { return s.Manifest }) {
 		var lacking []string
 		for _, stored := range alike {

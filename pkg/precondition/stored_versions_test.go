@@ -40,8 +40,8 @@ func TestADefinitionThatLacksAStoredVersion(t *testing.T) {
 		if known != nil {
 			known.History[0].Hash = payload.Hash
 		}
-		found := precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: payload, Record: known}))
-		return shown(slices.DeleteFunc(found, func(f precondition.CheckFinding) bool {
+		found := precondition.Evaluate(gather(t, c, precondition.Input{Payload: payload, Record: known}))
+		return shown(slices.DeleteFunc(found, func(f precondition.Finding) bool {
 			return f.Check != precondition.StoredVersions
 		}))
 	}

@@ -28,7 +28,7 @@ type Terminating struct {
 
 // terminating returns the objects that the update needs and that are being deleted: Namespaces
 // first. Objects in one of those, and instances of a terminating definition, are left out.
-func (input GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places []place,
+func (input Input) terminating(ctx context.Context, c *cluster.Cluster, places []place,
 	deletes []Delete) []Terminating {
 	found := observeTerminating(ctx, c, input.terminatingNamespaces(ctx, c, places))
 	namespaces, definitions := map[string]bool{}, map[schema.GroupKind]bool{}
@@ -67,7 +67,7 @@ func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminati
 
 // isTerminating reports whether an object had a deletionTimestamp when the deletes were observed, or
 // in the inventory.
-func (input GatherInput) isTerminating(id kinds.ID, deletes []Delete) bool {
+func (input Input) isTerminating(id kinds.ID, deletes []Delete) bool {
 	if slices.ContainsFunc(deletes, func(item Delete) bool {
 		return item.ID == id && item.Seen.State == tombstone.Terminating
 	}) {
@@ -83,7 +83,7 @@ func (input GatherInput) isTerminating(id kinds.ID, deletes []Delete) bool {
 // terminatingNamespaces returns the Namespaces of manifests and of the record that are being
 // deleted: one list returns all terminating ones of the cluster. Without the right to list them,
 // the first mostTerminating Namespaces are returned in any state, to be observed one by one.
-func (input GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []Terminating {
+func (input Input) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []Terminating {
 	needed := map[string][]*payload.Manifest{input.Namespace: nil}
 	for _, p := range places {
 		id := p.id()
@@ -120,8 +120,8 @@ func (input GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.C
 
 // judgeTerminating is TerminatingObject. It blocks if a finalizer holds the object; otherwise the
 // object is deleted soon, and an apply waits for that.
-func judgeTerminating(f *Facts) []CheckFinding {
-	var found []CheckFinding
+func judgeTerminating(f *Facts) []Finding {
+	var found []Finding
 	var seen, more []Terminating
 	for _, terminating := range f.Terminating {
 		if terminating.Seen.State == "" {
@@ -148,7 +148,7 @@ func (t Terminating) cause() string {
 }
 
 // judgeAlikeTerminating returns the finding about terminating objects with the same cause.
-func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
+func (f *Facts) judgeAlikeTerminating(alike []Terminating) Finding {
 	slices.SortStableFunc(alike, func(a, b Terminating) int { return a.Seen.Since.Compare(b.Seen.Since) })
 	terminating, count := alike[0], len(alike)
 	var objects []kinds.ID

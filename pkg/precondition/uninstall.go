@@ -5,12 +5,12 @@ import (
 )
 
 // judgeUninstall is BeingUninstalled: a part of the release is deleted, and an apply would create it again.
-func judgeUninstall(f *Facts) []CheckFinding {
+func judgeUninstall(f *Facts) []Finding {
 	uninstall := f.Record.Uninstall
 	if uninstall == nil {
 		return nil
 	}
 	release := printable.Line(f.Record.Release)
 	finding := blocks(`running "runlevel uninstall `+release+`" to its end`, "release %s is %s", release, uninstall)
-	return []CheckFinding{finding.withSince(uninstall.Since.Time)}
+	return []Finding{finding.withSince(uninstall.Since.Time)}
 }

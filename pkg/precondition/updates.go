@@ -12,7 +12,7 @@ import (
 
 // judgeLock is ApplyRunning. A lock whose holder has died does not block: the
 // next apply takes it over.
-func judgeLock(f *Facts) []CheckFinding {
+func judgeLock(f *Facts) []Finding {
 	if f.Held == nil {
 		return nil
 	}
@@ -22,20 +22,20 @@ func judgeLock(f *Facts) []CheckFinding {
 		verb = "uninstall"
 	}
 	if f.Held.IsDead(f.Now) {
-		return []CheckFinding{warns("applying again, which takes over the lock",
+		return []Finding{warns("applying again, which takes over the lock",
 			"%s began to %s the release at %s, and has not renewed its lock since %s, longer than it lasts",
 			holder, verb, began, f.Held.Renewed.UTC().Format(time.RFC3339)).withSince(f.Held.Since)}
 	}
 	if f.Held.Keeps() {
-		return []CheckFinding{blocks(lock.KeeperEnd, "%s has been keeping the release in place since %s", holder,
+		return []Finding{blocks(lock.KeeperEnd, "%s has been keeping the release in place since %s", holder,
 			began).withSince(f.Held.Since)}
 	}
-	return []CheckFinding{blocks("waiting for its end", "%s has been %sing the release since %s", holder, verb,
+	return []Finding{blocks("waiting for its end", "%s has been %sing the release since %s", holder, verb,
 		began).withSince(f.Held.Since)}
 }
 
 // judgeAge is OlderVersion.
-func judgeAge(f *Facts) []CheckFinding {
+func judgeAge(f *Facts) []Finding {
 	newest := f.Record.Newest()
 	if newest == nil || f.goesBack() {
 		return nil
@@ -61,7 +61,7 @@ func judgeAge(f *Facts) []CheckFinding {
 	default:
 		return nil
 	}
-	return []CheckFinding{blocks(resolution, "%s is older than %s, which %s at %s: %s", after, before, verb,
+	return []Finding{blocks(resolution, "%s is older than %s, which %s at %s: %s", after, before, verb,
 		when.UTC().Format(time.RFC3339), rule).withSince(when)}
 }
 
@@ -78,12 +78,12 @@ func (f *Facts) previous() *record.HistoryEntry {
 
 // judgeContent is ChangedContent, also for a return to an earlier version. A version that was started with these
 // files, because nothing was completed yet or because it was forced, may be continued.
-func judgeContent(f *Facts) []CheckFinding {
+func judgeContent(f *Facts) []Finding {
 	if f.goesBack() {
 		return nil
 	}
 	if target := f.rolledBackTo(); target != nil {
-		return []CheckFinding{blocks("rolling back to a version whose files are unchanged",
+		return []Finding{blocks("rolling back to a version whose files are unchanged",
 			"the kept files of revision %d are not those that were applied", target.Revision)}
 	}
 	newest := f.Record.Newest()
@@ -111,14 +111,14 @@ func judgeContent(f *Facts) []CheckFinding {
 	if applied.Source != "" {
 		text += " from " + applied.Source
 	}
-	return []CheckFinding{blocks("publishing the new files as a new version, or applying the files of that version",
+	return []Finding{blocks("publishing the new files as a new version, or applying the files of that version",
 		"%s",
 		printable.Line(text)).withSince(when)}
 }
 
 // judgeHop is GiantHop. An update to a new major version must be to its first minor version, from
 // any minor version of the old one.
-func judgeHop(f *Facts) []CheckFinding {
+func judgeHop(f *Facts) []Finding {
 	if f.Record.Newest() == nil {
 		return nil
 	}
@@ -133,5 +133,5 @@ func judgeHop(f *Facts) []CheckFinding {
 	if first := parse(next + ".0"); h.to.Major() == first.Major() && h.to.Minor() <= first.Minor() {
 		return nil
 	}
-	return []CheckFinding{blocks("updating to "+next+" first", "%s skips %s", h, next)}
+	return []Finding{blocks("updating to "+next+" first", "%s skips %s", h, next)}
 }

@@ -48,7 +48,7 @@ func TestTheEventsOfTheDocumentation(t *testing.T) {
 	for name, item := range map[string]any{
 		"failures": failure{}, "waits": apply.Wait{}, "notDone": notDone{}, "deletes": state.PendingDelete{},
 		"orphans": orphan{}, "adopted": adopted{}, "overruled": overruled{}, "warnings": apply.Warning{},
-		"gate": precondition.CheckFinding{},
+		"gate": precondition.Finding{},
 	} {
 		names = append(names, name)
 		fields := fieldsOf(item)

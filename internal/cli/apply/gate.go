@@ -62,12 +62,12 @@ func NewGate(streams core.Streams) *cobra.Command {
 
 // A GateReport is the result of the gate.
 type GateReport struct {
-	Release  string                      `json:"release"`
-	Version  string                      `json:"version,omitempty"`
-	Previous string                      `json:"previous,omitempty"`
-	Mode     string                      `json:"mode"`
-	Blocked  bool                        `json:"blocked"`
-	Findings []precondition.CheckFinding `json:"findings"`
+	Release  string                 `json:"release"`
+	Version  string                 `json:"version,omitempty"`
+	Previous string                 `json:"previous,omitempty"`
+	Mode     string                 `json:"mode"`
+	Blocked  bool                   `json:"blocked"`
+	Findings []precondition.Finding `json:"findings"`
 }
 
 func (f *gateFlags) run(ctx context.Context, ref string, streams core.Streams) error {
@@ -76,10 +76,10 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams core.Streams) e
 		return err
 	}
 	findings := preview.PreviewFindings()
-	isSerious := func(found precondition.CheckFinding) bool { return found.Severity != precondition.Warns }
+	isSerious := func(found precondition.Finding) bool { return found.Severity != precondition.Warns }
 	report := GateReport{
 		Release: preview.Release, Version: preview.Version, Previous: preview.Previous, Mode: string(preview.Mode),
-		Blocked: slices.ContainsFunc(findings, isSerious), Findings: append([]precondition.CheckFinding{}, findings...),
+		Blocked: slices.ContainsFunc(findings, isSerious), Findings: append([]precondition.Finding{}, findings...),
 	}
 	if err := f.format.Print(streams.Out, report, func(out io.Writer) error {
 		return report.print(out, titleOf(preview.Outcome))
@@ -130,7 +130,7 @@ var liftingFlags = map[string]string{
 }
 
 // gateText returns a finding as text, with the flag that resolves it.
-func gateText(found precondition.CheckFinding) string {
+func gateText(found precondition.Finding) string {
 	if found.Resolution == lock.KeeperEnd { // to wait for it would take for ever
 		return found.Text()
 	}

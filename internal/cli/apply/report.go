@@ -55,17 +55,17 @@ func newReporter(streams core.Streams, format core.Output, isQuiet bool, now fun
 
 // A StartEvent is the first event of the stream.
 type StartEvent struct {
-	Time     time.Time                   `json:"time"`
-	Type     string                      `json:"type"` // "start"
-	Release  string                      `json:"release"`
-	Version  string                      `json:"version,omitempty"`
-	Previous string                      `json:"previous,omitempty"`
-	Mode     string                      `json:"mode"`
-	Objects  int                         `json:"objects"`
-	Gate     []precondition.CheckFinding `json:"gate,omitempty"`
-	Forced   []string                    `json:"forced,omitempty"`
-	DryRun   bool                        `json:"dryRun,omitempty"`
-	Rollback *record.Rollback            `json:"rollback,omitempty"` // nil if it is none
+	Time     time.Time              `json:"time"`
+	Type     string                 `json:"type"` // "start"
+	Release  string                 `json:"release"`
+	Version  string                 `json:"version,omitempty"`
+	Previous string                 `json:"previous,omitempty"`
+	Mode     string                 `json:"mode"`
+	Objects  int                    `json:"objects"`
+	Gate     []precondition.Finding `json:"gate,omitempty"`
+	Forced   []string               `json:"forced,omitempty"`
+	DryRun   bool                   `json:"dryRun,omitempty"`
+	Rollback *record.Rollback       `json:"rollback,omitempty"` // nil if it is none
 }
 
 // An applyObserver reports the stages of an apply.
@@ -210,26 +210,26 @@ func (r *reporter) line(out io.Writer, event apply.Event) {
 
 // An ApplySummary is the last event of the stream, and the content of the summary in text.
 type ApplySummary struct {
-	Time      time.Time                   `json:"time"`
-	Type      string                      `json:"type"` // "summary"
-	Release   string                      `json:"release"`
-	Version   string                      `json:"version,omitempty"`
-	Previous  string                      `json:"previous,omitempty"`
-	Mode      string                      `json:"mode,omitempty"`
-	DryRun    bool                        `json:"dryRun,omitempty"`
-	Done      bool                        `json:"done"`
-	Counts    map[object.Action]int       `json:"counts,omitempty"`
-	Hooks     map[object.Action]int       `json:"hooks,omitempty"` // of Deployments
-	Failures  []failure                   `json:"failures,omitempty"`
-	Waits     []apply.Wait                `json:"waits,omitempty"`
-	NotDone   []notDone                   `json:"notDone,omitempty"`
-	Deletes   []state.PendingDelete       `json:"deletes,omitempty"`
-	Orphans   []orphan                    `json:"orphans,omitempty"`
-	Adopted   []adopted                   `json:"adopted,omitempty"`
-	Overruled []overruled                 `json:"overruled,omitempty"`
-	Warnings  []apply.Warning             `json:"warnings,omitempty"`
-	Gate      []precondition.CheckFinding `json:"gate,omitempty"`
-	Notes     []string                    `json:"notes,omitempty"` // what could not be found out
+	Time      time.Time              `json:"time"`
+	Type      string                 `json:"type"` // "summary"
+	Release   string                 `json:"release"`
+	Version   string                 `json:"version,omitempty"`
+	Previous  string                 `json:"previous,omitempty"`
+	Mode      string                 `json:"mode,omitempty"`
+	DryRun    bool                   `json:"dryRun,omitempty"`
+	Done      bool                   `json:"done"`
+	Counts    map[object.Action]int  `json:"counts,omitempty"`
+	Hooks     map[object.Action]int  `json:"hooks,omitempty"` // of Deployments
+	Failures  []failure              `json:"failures,omitempty"`
+	Waits     []apply.Wait           `json:"waits,omitempty"`
+	NotDone   []notDone              `json:"notDone,omitempty"`
+	Deletes   []state.PendingDelete  `json:"deletes,omitempty"`
+	Orphans   []orphan               `json:"orphans,omitempty"`
+	Adopted   []adopted              `json:"adopted,omitempty"`
+	Overruled []overruled            `json:"overruled,omitempty"`
+	Warnings  []apply.Warning        `json:"warnings,omitempty"`
+	Gate      []precondition.Finding `json:"gate,omitempty"`
+	Notes     []string               `json:"notes,omitempty"` // what could not be found out
 	// why the files of the release are not kept, or those of earlier versions are
 	FileWarnings []string `json:"fileWarnings,omitempty"`
 	Seconds      float64  `json:"seconds"`

@@ -160,7 +160,7 @@ func withoutContent(tombstones []*payload.Manifest, progress io.Writer) []*paylo
 func (f *rollbackFlags) stop(o *session.Outcome, now time.Time, out io.Writer) error {
 	blocking, refused := precondition.Blocking(o.Findings), false
 	if f.Session.Lock.Wait {
-		blocking = slices.DeleteFunc(blocking, func(found precondition.CheckFinding) bool {
+		blocking = slices.DeleteFunc(blocking, func(found precondition.Finding) bool {
 			return found.Check == precondition.ApplyRunning
 		})
 	}

@@ -202,8 +202,8 @@ func (f *IntentFlags) PreviewOf(ctx context.Context, c *cluster.Cluster, release
 
 // KnownRefusals returns why an API server would refuse objects of a release, as far as that is known without the
 // cluster.
-func KnownRefusals(ctx context.Context, release *payload.Payload) map[object.StepID][]fields.FieldRefusal {
-	known := map[object.StepID][]fields.FieldRefusal{}
+func KnownRefusals(ctx context.Context, release *payload.Payload) map[object.StepID][]fields.Refusal {
+	known := map[object.StepID][]fields.Refusal{}
 	for m, found := range refusals.Find(ctx, release.Manifests, nil) {
 		known[object.StepOf(m)] = found
 	}

@@ -20,8 +20,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// A SchemaProblem is one field that the API server would refuse.
-type SchemaProblem struct {
+// A Problem is one field that the API server would refuse.
+type Problem struct {
 	Path    []string // keys of mappings and indexes of lists: {"spec", "versions", "0", "schema"}
 	Message string   // one line: the field and its problem; no value of format password
 	Missing bool     // the field is required but missing
@@ -79,7 +79,7 @@ func (d *Definition) Scope() string { return d.scope }
 
 // Check returns why the API server would refuse to create a custom resource. If its
 // version is not served, it returns no other problem.
-func (d *Definition) Check(ctx context.Context, object map[string]any) []SchemaProblem {
+func (d *Definition) Check(ctx context.Context, object map[string]any) []Problem {
 	v, problems := d.versionOf(object)
 	if problems != nil {
 		return problems
@@ -98,18 +98,18 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) []SchemaP
 // CheckUpdate returns why the API server would refuse to replace one custom resource
 // by another of the same version. Unlike Check it evaluates transition rules (oldSelf),
 // and ignores errors of unchanged fields, as ratcheting does.
-func (d *Definition) CheckUpdate(ctx context.Context, before, after map[string]any) []SchemaProblem {
+func (d *Definition) CheckUpdate(ctx context.Context, before, after map[string]any) []Problem {
 	v, problems := d.versionOf(after)
 	if problems != nil {
 		return problems
 	}
 	if old, problems := d.versionOf(before); problems != nil || old != v {
-		return []SchemaProblem{{Path: []string{"apiVersion"}, Message: fmt.Sprintf(
+		return []Problem{{Path: []string{"apiVersion"}, Message: fmt.Sprintf(
 			"apiVersion: was %s before, so the two can't be compared", show(before["apiVersion"]))}}
 	}
 	old, oldReport := v.prepare(before)
 	if old == nil {
-		return []SchemaProblem{{Message: "the object before can't be read: " + oldReport.problems()[0].Message}}
+		return []Problem{{Message: "the object before can't be read: " + oldReport.problems()[0].Message}}
 	}
 	updated, report := v.prepare(after)
 	if updated == nil {
@@ -132,17 +132,17 @@ func keepStatus(after, before map[string]any) {
 }
 
 // versionOf returns the version of a custom resource, or why there is none.
-func (d *Definition) versionOf(object map[string]any) (*version, []SchemaProblem) {
+func (d *Definition) versionOf(object map[string]any) (*version, []Problem) {
 	apiVersion, ok := object["apiVersion"].(string)
 	if !ok {
-		return nil, []SchemaProblem{{
+		return nil, []Problem{{
 			Path:    []string{"apiVersion"},
 			Message: "apiVersion: must be a string: " + d.servedVersions(),
 		}}
 	}
 	kind, ok := object["kind"].(string)
 	if !ok || kind != d.kind {
-		return nil, []SchemaProblem{{
+		return nil, []Problem{{
 			Path:    []string{"kind"},
 			Message: fmt.Sprintf("kind: must be %s, not %s", show(d.kind), show(object["kind"])),
 		}}
@@ -155,7 +155,7 @@ func (d *Definition) versionOf(object map[string]any) (*version, []SchemaProblem
 			}
 		}
 	}
-	return nil, []SchemaProblem{{
+	return nil, []Problem{{
 		Path:    []string{"apiVersion"},
 		Message: fmt.Sprintf("apiVersion: %s is not served: %s", show(apiVersion), d.servedVersions()),
 	}}

@@ -106,7 +106,7 @@ func TestNumbersAreWhatJSONMakesOfThem(t *testing.T) {
 		switch {
 		case tc.want == "" && len(problems) > 0:
 			t.Errorf("%s: %v (%T) is refused: %v", tc.field, tc.value, tc.value, problems)
-		case tc.want != "" && !slices.ContainsFunc(problems, func(p crd.SchemaProblem) bool {
+		case tc.want != "" && !slices.ContainsFunc(problems, func(p crd.Problem) bool {
 			return p.Message == tc.want
 		}):
 			t.Errorf("%s: %v (%T): want %q, got %v", tc.field, tc.value, tc.value, tc.want, problems)

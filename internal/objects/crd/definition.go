@@ -23,7 +23,7 @@ const (
 
 // CheckDefinition returns why the API server would refuse to create a
 // CustomResourceDefinition.
-func CheckDefinition(ctx context.Context, object map[string]any) []SchemaProblem {
+func CheckDefinition(ctx context.Context, object map[string]any) []Problem {
 	crd, problems := decode(object)
 	if crd == nil {
 		return problems
@@ -31,7 +31,7 @@ func CheckDefinition(ctx context.Context, object map[string]any) []SchemaProblem
 	internal := &apiextensions.CustomResourceDefinition{}
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd,
 		internal, nil); err != nil {
-		return append(problems, SchemaProblem{Message: oneLine("the definition can't be converted: " + err.Error())})
+		return append(problems, Problem{Message: oneLine("the definition can't be converted: " + err.Error())})
 	}
 	prepareForCreate(internal)
 	found := validation.ValidateCustomResourceDefinition(ctx, internal)
@@ -89,13 +89,13 @@ func written(name string) string {
 
 // decode reads a definition the way the API server reads a request, with its
 // defaults. It is nil if it can't be read; otherwise the problems are unknown fields.
-func decode(object map[string]any) (*apiextensionsv1.CustomResourceDefinition, []SchemaProblem) {
+func decode(object map[string]any) (*apiextensionsv1.CustomResourceDefinition, []Problem) {
 	if problem := notADefinition(object); problem != nil {
-		return nil, []SchemaProblem{*problem}
+		return nil, []Problem{*problem}
 	}
 	crd, unknown, err := unmarshal(object)
 	if err != nil {
-		return nil, []SchemaProblem{misfit(object, func(part map[string]any) error {
+		return nil, []Problem{misfit(object, func(part map[string]any) error {
 			_, _, err := unmarshal(part)
 			return err
 		})}
@@ -122,16 +122,16 @@ func unmarshal(object map[string]any) (crd *apiextensionsv1.CustomResourceDefini
 	return crd, unknown, err
 }
 
-func notADefinition(object map[string]any) *SchemaProblem {
+func notADefinition(object map[string]any) *Problem {
 	kind, _ := object["kind"].(string)
 	if kind != definitionKind {
-		return &SchemaProblem{
+		return &Problem{
 			Path:    []string{"kind"},
 			Message: fmt.Sprintf("kind: must be %s, not %s", definitionKind, show(object["kind"])),
 		}
 	}
 	if version, _ := object["apiVersion"].(string); version != definitionVersion {
-		return &SchemaProblem{
+		return &Problem{
 			Path: []string{"apiVersion"},
 			Message: fmt.Sprintf("apiVersion: %s is not served: write %s", show(object["apiVersion"]),
 				definitionVersion),

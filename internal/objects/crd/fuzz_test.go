@@ -77,7 +77,7 @@ func survives(t *testing.T, definition, cr map[string]any) {
 }
 
 // shown is how problems must be: in one line, and at a field if they are unknown.
-func shown(t *testing.T, problems []crd.SchemaProblem) {
+func shown(t *testing.T, problems []crd.Problem) {
 	t.Helper()
 	for _, p := range problems {
 		if p.Message == "" || strings.Contains(p.Message, "\n") || p.Unknown && len(p.Path) == 0 {

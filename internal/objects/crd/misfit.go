@@ -9,17 +9,17 @@ import (
 )
 
 // misfit returns the problem of an object that doesn't fit Go's type for it.
-func misfit(object map[string]any, read func(map[string]any) error) SchemaProblem {
+func misfit(object map[string]any, read func(map[string]any) error) Problem {
 	found := fields.Misfits(object, read)[0]
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(found.Err, &wrong) {
-		return SchemaProblem{
+		return Problem{
 			Path:    found.Path,
 			Message: oneLine(strings.TrimSpace(nameOf(object, found.Path) + " can't be read: " + found.Err.Error())),
 		}
 	}
 	kind, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
-	return SchemaProblem{Path: found.Path, Message: oneLine(nameOf(object, found.Path) + ": can't be " + article(kind))}
+	return Problem{Path: found.Path, Message: oneLine(nameOf(object, found.Path) + ": can't be " + article(kind))}
 }
 
 // article returns a JSON type with its article.

@@ -20,7 +20,7 @@ func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 	after, err := decoded(object)
 	if err != nil {
 		report.found = append(report.found,
-			SchemaProblem{Message: oneLine("the object can't be written as JSON: " + err.Error())})
+			Problem{Message: oneLine("the object can't be written as JSON: " + err.Error())})
 		return nil, report
 	}
 	report.secrets = secrets(nil, after, v.properties)
@@ -42,7 +42,7 @@ func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 		name(meta)
 		if err := objectmeta.SetObjectMeta(after, meta); err != nil {
 			report.found = append(report.found,
-				SchemaProblem{Path: []string{"metadata"}, Message: oneLine("metadata: " + err.Error())})
+				Problem{Path: []string{"metadata"}, Message: oneLine("metadata: " + err.Error())})
 			return nil, report
 		}
 	}

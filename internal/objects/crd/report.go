@@ -22,7 +22,7 @@ const hidden = "(hidden)"
 type report struct {
 	object  map[string]any // as the caller passed it
 	secrets []string       // values that must not be shown
-	found   []SchemaProblem
+	found   []Problem
 }
 
 // unknown adds fields that the schema doesn't have.
@@ -32,7 +32,7 @@ func (r *report) unknown(names ...string) {
 		if len(at.keys) == 0 { // a key that is empty, or all dots
 			at = place{keys: []string{name}, name: join("", name, false)}
 		}
-		r.found = append(r.found, SchemaProblem{
+		r.found = append(r.found, Problem{
 			Path: at.keys, Unknown: true,
 			Message: oneLine(at.name + ": is not in the schema: the API server drops it"),
 		})
@@ -49,7 +49,7 @@ func (r *report) add(found ...*field.Error) {
 			message = at.name + ": " + message
 		}
 		r.found = append(r.found,
-			SchemaProblem{Path: at.keys, Message: oneLine(message), Missing: err.Type == field.ErrorTypeRequired})
+			Problem{Path: at.keys, Message: oneLine(message), Missing: err.Type == field.ErrorTypeRequired})
 	}
 }
 
@@ -81,7 +81,7 @@ func fieldOf(err *field.Error) (name, detail string) {
 func (r *report) addRules(broken field.ErrorList, isTooDear bool) {
 	if isTooDear {
 		r.found = append(r.found,
-			SchemaProblem{Message: "its CEL rules were not checked: with those of the other custom resources they " +
+			Problem{Message: "its CEL rules were not checked: with those of the other custom resources they " +
 				"cost too much"})
 		return
 	}
@@ -97,14 +97,14 @@ func (r *report) addRules(broken field.ErrorList, isTooDear bool) {
 
 // problems returns the problems, in the order of the object's fields. Validators go
 // through mappings in any order and report some errors twice.
-func (r *report) problems() []SchemaProblem {
-	slices.SortStableFunc(r.found, func(a, b SchemaProblem) int {
+func (r *report) problems() []Problem {
+	slices.SortStableFunc(r.found, func(a, b Problem) int {
 		if order := slices.CompareFunc(a.Path, b.Path, compareKeys); order != 0 {
 			return order
 		}
 		return strings.Compare(a.Message, b.Message)
 	})
-	return slices.CompactFunc(r.found, func(a, b SchemaProblem) bool {
+	return slices.CompactFunc(r.found, func(a, b Problem) bool {
 		return a.Message == b.Message && slices.Equal(a.Path, b.Path)
 	})
 }

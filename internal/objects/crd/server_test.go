@@ -97,7 +97,7 @@ func resource(client dynamic.Interface, definition, object map[string]any) dynam
 	return objects
 }
 
-func agree(t *testing.T, name string, refusal error, problems []crd.SchemaProblem) {
+func agree(t *testing.T, name string, refusal error, problems []crd.Problem) {
 	t.Helper()
 	switch {
 	case refusal == nil && len(problems) > 0:

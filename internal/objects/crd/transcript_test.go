@@ -70,7 +70,7 @@ func (v *validation) definition(t testing.TB) *crd.Definition {
 	return d
 }
 
-func check(t testing.TB, d *crd.Definition, e entry) []crd.SchemaProblem {
+func check(t testing.TB, d *crd.Definition, e entry) []crd.Problem {
 	t.Helper()
 	if e.before != nil {
 		return d.CheckUpdate(t.Context(), e.before, e.object)
@@ -79,7 +79,7 @@ func check(t testing.TB, d *crd.Definition, e entry) []crd.SchemaProblem {
 }
 
 // write shows problems the way that transcripts have them.
-func write(out *strings.Builder, name string, problems []crd.SchemaProblem) {
+func write(out *strings.Builder, name string, problems []crd.Problem) {
 	if len(problems) == 0 {
 		fmt.Fprintf(out, "%s: ok\n", name)
 	}

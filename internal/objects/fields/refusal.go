@@ -1,7 +1,7 @@
 package fields
 
-// A FieldRefusal is why an API server refuses an object.
-type FieldRefusal struct {
+// A Refusal is why an API server refuses an object.
+type Refusal struct {
 	Path    []string // to the field: keys of mappings, and indexes of lists
 	Message string   // one line: the field and its problem
 }
@@ -11,7 +11,7 @@ type FieldRefusal struct {
 const Refuses = "the API server refuses it: "
 
 // RefusalMessages returns the messages of refusals.
-func RefusalMessages(refusals []FieldRefusal) []string {
+func RefusalMessages(refusals []Refusal) []string {
 	var messages []string
 	for _, refusal := range refusals {
 		messages = append(messages, refusal.Message)

@@ -109,7 +109,8 @@ func fieldsOf(kind reflect.Type) (paths [][]string) {
 	return paths
 }
 
-// TestGenerationsOfAllKinds makes each change of each specimen, and compares whether the generation is raised with the table.
+// TestGenerationsOfAllKinds makes each change of each specimen, and compares whether the generation is raised with the
+// table.
 func TestGenerationsOfAllKinds(t *testing.T) {
 	server := newServer(t)
 	tried := map[schema.GroupKind]bool{}

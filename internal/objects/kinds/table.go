@@ -209,7 +209,8 @@ func IsWorkload(kind schema.GroupKind) bool {
 	return (kind.Group == Deployment.Group || kind.Group == Job.Group) && table[kind].podSpec != ""
 }
 
-// DataLostOnDelete returns what a delete of an object of a kind also deletes, and no manifest restores; "" for most kinds.
+// DataLostOnDelete returns what a delete of an object of a kind also deletes, and no manifest restores; "" for most
+// kinds.
 func DataLostOnDelete(kind schema.GroupKind) string { return table[kind].dataLost }
 
 // HoldsData reports whether an object of a kind has content that a new object of the same manifest lacks, so that it

@@ -31,19 +31,19 @@ const (
 	Upstream Standard = "upstream" // as for the cluster-version operator, which awaits no rollout
 )
 
-// A ReadyState is the state of an object's readiness.
-type ReadyState string
+// A State is the state of an object's readiness.
+type State string
 
 // The states.
 const (
-	Ready   ReadyState = "ready"
-	Waiting ReadyState = "waiting"
-	Failed  ReadyState = "failed" // waiting longer will not help
+	Ready   State = "ready"
+	Waiting State = "waiting"
+	Failed  State = "failed" // waiting longer will not help
 )
 
 // A Verdict is the result of checking one object.
 type Verdict struct {
-	State   ReadyState
+	State   State
 	Message string        // why it waits or has failed: one line in lower case; empty when it is ready
 	Reason  string        // the cluster-version operator's, if it has one
 	Effect  reason.Effect // the same

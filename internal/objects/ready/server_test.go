@@ -116,7 +116,9 @@ func TestVerdictsOfARollout(t *testing.T) {
 			t.Parallel()
 			client := client(t, test.resource, cluster.Namespace(t))
 			messages := awaitVerdict(t, client, "web", is(ready.Ready), func() { create(t, client, test.object) })
-			if !slices.ContainsFunc(messages, func(message string) bool { return strings.Contains(message, test.message) }) {
+			if !slices.ContainsFunc(messages, func(message string) bool {
+				return strings.Contains(message, test.message)
+			}) {
 				t.Errorf("until it was ready: got %q, want %q", messages, test.message)
 			}
 			if test.change == "" {
@@ -147,9 +149,9 @@ func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
 	tests := map[string]struct {
 		resource schema.GroupVersionResource
 		object   string
-		state    ready.ReadyState
+		state    ready.State
 		message  string
-		upstream ready.ReadyState
+		upstream ready.State
 	}{
 		"a Job that fails": {
 			jobs, job(annotation("pod", "fail")), ready.Failed,
@@ -305,11 +307,11 @@ func create(t *testing.T, client dynamic.ResourceInterface, parts string) *unstr
 	return made
 }
 
-func is(state ready.ReadyState) func(ready.Verdict) bool {
+func is(state ready.State) func(ready.Verdict) bool {
 	return func(v ready.Verdict) bool { return v.State == state }
 }
 
-func withMessage(state ready.ReadyState, text string) func(ready.Verdict) bool {
+func withMessage(state ready.State, text string) func(ready.Verdict) bool {
 	return func(v ready.Verdict) bool { return v.State == state && strings.Contains(v.Message, text) }
 }
 

@@ -32,7 +32,7 @@ func Knows(object *unstructured.Unstructured) bool {
 
 // Check returns why an API server refuses to create an object. It finds nothing in objects of unknown kinds, and in
 // those that can't be decoded: fields that are unknown or of the wrong type are for the caller to find.
-func Check(ctx context.Context, object *unstructured.Unstructured) []fields.FieldRefusal {
+func Check(ctx context.Context, object *unstructured.Unstructured) []fields.Refusal {
 	if !Knows(object) {
 		return nil
 	}
@@ -41,7 +41,7 @@ func Check(ctx context.Context, object *unstructured.Unstructured) []fields.Fiel
 		return nil
 	}
 	allowPrivileged()
-	var refusals []fields.FieldRefusal
+	var refusals []fields.Refusal
 	for _, problem := range validations[object.GroupVersionKind().GroupKind()](asRequest(ctx, object), internal) {
 		if problem.Field == "metadata.namespace" || problem.Type == field.ErrorTypeInternal {
 			continue // other rules report missing and needless namespaces
@@ -67,14 +67,14 @@ func asRequest(ctx context.Context, object *unstructured.Unstructured) context.C
 
 // refusalOf returns a problem as a refusal. Some validations name a field by where it is in the internal version, or
 // have a whole structure of it as the value.
-func refusalOf(problem *field.Error) fields.FieldRefusal {
+func refusalOf(problem *field.Error) fields.Refusal {
 	name := strings.Replace(problem.Field, "template.labels", "template.metadata.labels", 1)
 	name = strings.Replace(name, "template.annotations", "template.metadata.annotations", 1)
 	switch reflect.ValueOf(problem.BadValue).Kind() {
 	case reflect.Struct, reflect.Pointer, reflect.Map, reflect.Slice:
 		problem.BadValue = field.OmitValueType{}
 	}
-	return fields.FieldRefusal{Path: pathOf(name), Message: name + ": " + problem.ErrorBody()}
+	return fields.Refusal{Path: pathOf(name), Message: name + ": " + problem.ErrorBody()}
 }
 
 // decode returns an object as the API server validates it: in its internal version, with defaults.

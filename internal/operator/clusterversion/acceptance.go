@@ -99,7 +99,7 @@ func (a Acceptance) blockers() []string {
 }
 
 // findingLines returns a line for each finding.
-func findingLines(findings []precondition.CheckFinding) []string {
+func findingLines(findings []precondition.Finding) []string {
 	var lines []string
 	for _, finding := range findings {
 		line := finding.Name()

@@ -86,8 +86,8 @@ type Acceptance struct {
 	Phase        AcceptancePhase
 	// Err is why the release is refused in this phase; nil while the phase runs, and once the release is accepted.
 	Err       error
-	Findings  []precondition.CheckFinding // of the gate
-	WasJudged bool                        // the gate ran
+	Findings  []precondition.Finding // of the gate
+	WasJudged bool                   // the gate ran
 	// Unverified is why no signature of the image was verified, if the current release requires none.
 	Unverified string
 	// AcceptedRisk is why the image could not be verified, if the release was forced.

@@ -273,7 +273,7 @@ func TestTheGateCouldNotBeAsked(t *testing.T) {
 	seen.Acceptance = clusterversion.Acceptance{
 		Phase:    clusterversion.Judging,
 		Err:      errors.New("no answer"),
-		Findings: []precondition.CheckFinding{{Check: "GiantHop", Severity: precondition.Blocks}},
+		Findings: []precondition.Finding{{Check: "GiantHop", Severity: precondition.Blocks}},
 	}
 	if got := condition(t, follow(seen), clusterversion.ReleaseAccepted); !strings.HasSuffix(got.Message,
 		": no answer") {

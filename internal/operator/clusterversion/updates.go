@@ -143,12 +143,12 @@ func riskReason(name string) string {
 const RiskNotRecommended = "RecommendedUpdate"
 
 // NotRecommended warns of an update to a version that the service does not recommend.
-func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
+func (r *Retrieved) NotRecommended(version string) []precondition.Finding {
 	isVersion := func(release configv1.Release) bool { return release.Version == version }
 	if r.Offer == nil || version == r.Version || slices.ContainsFunc(r.Offer.Updates, isVersion) {
 		return nil
 	}
-	found := precondition.CheckFinding{
+	found := precondition.Finding{
 		Severity: precondition.Warns, Check: RiskNotRecommended, Of: "UnknownUpdate",
 		Message:    fmt.Sprintf("the update service does not offer %s to clusters of %s", version, r.Version),
 		Resolution: "choosing an update that oc adm upgrade lists",
@@ -161,7 +161,7 @@ func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
 				condition.Status, inLine(condition.Message))
 		}
 	}
-	return []precondition.CheckFinding{found}
+	return []precondition.Finding{found}
 }
 
 // The checks of risks. The subject of RiskAdminAck and RiskOperator is an object.
@@ -177,10 +177,10 @@ const (
 // Risks returns the risks that block updates to another minor version: an update in progress, overrides, pending
 // deletes, missing ClusterOperators, admin gates without an acknowledgement, and ClusterOperators with
 // Upgradeable=False.
-func Risks(observed Observation) []precondition.CheckFinding {
-	var all []precondition.CheckFinding
+func Risks(observed Observation) []precondition.Finding {
+	var all []precondition.Finding
 	add := func(check, subject, message string) {
-		all = append(all, precondition.CheckFinding{
+		all = append(all, precondition.Finding{
 			Check: check, Of: subject, Severity: precondition.Blocks, Message: message,
 			Resolution: "removing the risk in condition Upgradeable",
 		})

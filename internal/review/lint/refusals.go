@@ -70,7 +70,7 @@ func refusingRules() []Rule {
 }
 
 // matches reports whether a refusal belongs to the rule.
-func (rule refusalRule) matches(kind schema.GroupKind, refusal fields.FieldRefusal) bool {
+func (rule refusalRule) matches(kind schema.GroupKind, refusal fields.Refusal) bool {
 	isAny := len(rule.kinds)+len(rule.fields) == 0
 	return isAny || slices.Contains(rule.kinds, kind) ||
 		rule.text != "" && strings.Contains(refusal.Message, rule.text) ||

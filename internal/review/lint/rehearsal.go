@@ -11,10 +11,10 @@ import (
 // rehearse.
 
 // A Rehearsal is the result of a rehearsal of a release.
-type Rehearsal struct{ Observations []RehearsalObservation }
+type Rehearsal struct{ Observations []Observation }
 
-// A RehearsalObservation is an observation of a rehearsal about one manifest.
-type RehearsalObservation struct {
+// An Observation is an observation of a rehearsal about one manifest.
+type Observation struct {
 	Rule    string
 	In      Origin   // InPayload, or InPrevious
 	Path    string   // of the file
@@ -147,7 +147,7 @@ func (k Known) has(made *kinds.ID) bool {
 }
 
 // observedBy returns the manifest of an observation; nil if it has none.
-func (s *subject) observedBy(observation RehearsalObservation) *manifest {
+func (s *subject) observedBy(observation Observation) *manifest {
 	in := s.index
 	if observation.In == InPrevious {
 		in = s.previous

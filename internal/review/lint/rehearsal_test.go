@@ -18,8 +18,8 @@ func TestRepeatedFindings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	observed := func(index string, field string) lint.RehearsalObservation {
-		return lint.RehearsalObservation{
+	observed := func(index string, field string) lint.Observation {
+		return lint.Observation{
 			Rule: lint.RehearsalRefused, Path: path, Line: 1, Object: "Service default/web",
 			Field: []string{"spec", "ports", index, field}, Message: "the API server refuses it: " + field,
 		}
@@ -28,7 +28,7 @@ func TestRepeatedFindings(t *testing.T) {
 		Payload:  read,
 		Problems: problems,
 		Rehearsal: &lint.Rehearsal{
-			Observations: []lint.RehearsalObservation{observed("0", "port"), observed("1", "nodePort")},
+			Observations: []lint.Observation{observed("0", "port"), observed("1", "nodePort")},
 		},
 	})
 	if found := linesOf(result.Findings, lint.RehearsalRefused); found != path+

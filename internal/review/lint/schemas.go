@@ -22,8 +22,8 @@ import (
 // A schemaCheck is one validation, and the manifests for which its problems are reported.
 type schemaCheck struct {
 	manifests []*manifest
-	run       func() []crd.SchemaProblem
-	problems  []crd.SchemaProblem
+	run       func() []crd.Problem
+	problems  []crd.Problem
 }
 
 // schemaChecker validates a payload's CustomResourceDefinitions and custom resources. All
@@ -107,9 +107,9 @@ func (c *schemaChecker) definitionChecks() []*schemaCheck {
 		first := c.firstEquivalent(m)
 		if byFirst[first] == nil {
 			isOverLimit := c.overLimit()[first]
-			byFirst[first] = &schemaCheck{run: func() []crd.SchemaProblem {
+			byFirst[first] = &schemaCheck{run: func() []crd.Problem {
 				if isOverLimit {
-					return []crd.SchemaProblem{{Message: fmt.Sprintf(
+					return []crd.Problem{{Message: fmt.Sprintf(
 						"its schema is not checked: definitions of the release have more than %d CEL rules", maxRules,
 					)}}
 				}
@@ -201,7 +201,7 @@ func (c *schemaChecker) resourceChecks() []*schemaCheck {
 			if c.change.concerns(m) || c.change.concerns(v.manifest) {
 				found = append(found, &schemaCheck{
 					manifests: []*manifest{m},
-					run:       func() []crd.SchemaProblem { return c.validate(v, m) },
+					run:       func() []crd.Problem { return c.validate(v, m) },
 				})
 			}
 		}
@@ -210,39 +210,39 @@ func (c *schemaChecker) resourceChecks() []*schemaCheck {
 	return found
 }
 
-func (c *schemaChecker) validate(v *schemaValidator, m *manifest) []crd.SchemaProblem {
+func (c *schemaChecker) validate(v *schemaValidator, m *manifest) []crd.Problem {
 	definition := v.compiled()
 	if definition == nil {
 		return nil
 	}
 	problems := definition.Check(c.ctx, m.Object().Object)
 	if m.groupKind() == kinds.SecurityContextConstraints {
-		problems = slices.DeleteFunc(problems, func(p crd.SchemaProblem) bool { return p.Missing })
+		problems = slices.DeleteFunc(problems, func(p crd.Problem) bool { return p.Missing })
 	}
 	return problems
 }
 
 func checkDefinition(s *subject, r *reporter) {
 	s.schemas.check()
-	r.schemaProblems(s.schemas.definitions, func(p crd.SchemaProblem) bool { return !p.Unknown })
+	r.schemaProblems(s.schemas.definitions, func(p crd.Problem) bool { return !p.Unknown })
 }
 
 func checkCustomResource(s *subject, r *reporter) {
 	s.schemas.check()
-	r.schemaProblems(s.schemas.resources, func(p crd.SchemaProblem) bool { return !p.Unknown })
+	r.schemaProblems(s.schemas.resources, func(p crd.Problem) bool { return !p.Unknown })
 }
 
 func checkUnknownField(s *subject, r *reporter) {
 	problemsOf(payload.UnknownField)(s, r)
 	s.schemas.check()
-	r.schemaProblems(slices.Concat(s.schemas.definitions, s.schemas.resources), func(p crd.SchemaProblem) bool {
+	r.schemaProblems(slices.Concat(s.schemas.definitions, s.schemas.resources), func(p crd.Problem) bool {
 		return p.Unknown
 	})
 }
 
 // schemaProblems reports the problems of checks for which isWanted returns true. A problem that several variants of a
 // definition have with a manifest is reported once.
-func (r *reporter) schemaProblems(checks []*schemaCheck, isWanted func(crd.SchemaProblem) bool) {
+func (r *reporter) schemaProblems(checks []*schemaCheck, isWanted func(crd.Problem) bool) {
 	type report struct {
 		manifest *manifest
 		message  string
@@ -272,7 +272,7 @@ func (c *schemaChecker) reportTransitions(r *reporter, old, m *manifest) {
 		}
 		known := definition.Check(c.ctx, m.Object().Object)
 		for _, problem := range definition.CheckUpdate(c.ctx, old.Object().Object, m.Object().Object) {
-			isNew := !slices.ContainsFunc(known, func(p crd.SchemaProblem) bool { return p.Message == problem.Message })
+			isNew := !slices.ContainsFunc(known, func(p crd.Problem) bool { return p.Message == problem.Message })
 			if isNew && !problem.Unknown {
 				r.field(m, problem.Path, "%s (it was different in %s:%d): take the change back", problem.Message,
 					old.where(), old.Line)

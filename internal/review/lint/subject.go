@@ -177,9 +177,9 @@ type subject struct {
 	outages   *outageFinder
 	update    *plan.Plan // from the previous payload; nil if there is none
 	overlaps  map[[2]string]overlap
-	bindings  map[kinds.ID][]*manifest              // see bindingsOf
-	graph     *references.ReferenceGraph[*manifest] // of this payload
-	refusals  func() map[*payload.Manifest][]fields.FieldRefusal
+	bindings  map[kinds.ID][]*manifest     // see bindingsOf
+	graph     *references.Graph[*manifest] // of this payload
+	refusals  func() map[*payload.Manifest][]fields.Refusal
 	implied   func() *graph.Graph // of an update, with the dependencies that objects imply
 	makers    func() makers
 	missing   func() []missing           // see findMissing
@@ -208,7 +208,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 		return graph.Build(s.Manifests, graph.Options{Mode: graph.Update, Implied: true})
 	})
 	s.makers = sync.OnceValue(func() makers { return s.newMakers() })
-	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.FieldRefusal {
+	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.Refusal {
 		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)
 	})
 	s.missing, s.pods = sync.OnceValue(func() []missing { return s.findMissing() }),
@@ -219,7 +219,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 }
 
 // newGraph finds who refers to whom in the payload.
-func (s *subject) newGraph() *references.ReferenceGraph[*manifest] {
+func (s *subject) newGraph() *references.Graph[*manifest] {
 	var before []*manifest
 	if s.previous != nil {
 		before = s.previous.manifests

@@ -17,7 +17,7 @@ import (
 
 // absent calls report for each object of the previous payload that this one neither applies nor deletes, and for which
 // the plan has an action.
-func (s *subject) absent(action plan.PlannedAction, report func(*manifest, plan.ObjectPlan)) {
+func (s *subject) absent(action plan.Action, report func(*manifest, plan.ObjectPlan)) {
 	if s.update == nil {
 		return
 	}

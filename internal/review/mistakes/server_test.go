@@ -200,7 +200,8 @@ func TestPages(t *testing.T) {
 				refused = errors.Join(refused, apply(t.Context(), server, object, cluster.Force|cluster.DryRun))
 			}
 			if isFound[name] != (refused != nil) {
-				t.Errorf("%s: lint finds %s: %v, and the API server answers: %v", filepath.Base(page), name, isFound[name],
+				t.Errorf("%s: lint finds %s: %v, and the API server answers: %v", filepath.Base(page), name,
+					isFound[name],
 					refused)
 			}
 		}

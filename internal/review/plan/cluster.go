@@ -24,7 +24,7 @@ type ClusterPreview struct {
 // An ObjectPreview is what an apply of one manifest would do.
 type ObjectPreview struct {
 	Manifest *payload.Manifest
-	Action   PlannedAction
+	Action   Action
 	Why      string
 	// Live is the object in the cluster, and Planned the object after the apply. Nil if it does not exist, or
 	// nothing changes.
@@ -118,7 +118,7 @@ func (g *cascade) addDefinedKind(s ObjectPreview) {
 	}
 }
 
-func (l LeftoverObject) entry(action PlannedAction) ObjectPlan {
+func (l LeftoverObject) entry(action Action) ObjectPlan {
 	return ObjectPlan{ID: l.ID, Action: action, Why: l.Why, Tombstone: l.Tombstone, AlsoDeletes: l.AlsoDeletes}
 }
 
@@ -196,7 +196,7 @@ func (p *Plan) WithoutUnchanged() *Plan {
 	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool {
 		return !e.needsApply() && len(e.Foreign) == 0
 	})
-	less.Absent, less.Counts, less.Warnings = []ObjectPlan{}, map[PlannedAction]int{}, []UpdateWarning{}
+	less.Absent, less.Counts, less.Warnings = []ObjectPlan{}, map[Action]int{}, []Warning{}
 	less.count()
 	less.warn()
 	return &less

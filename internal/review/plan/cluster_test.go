@@ -29,7 +29,7 @@ const clusterRelease = `
 `
 
 // seen returns the preview of the object of a kind, which a test may change.
-func seen(t *testing.T, release *payload.Payload, kind string, action plan.PlannedAction,
+func seen(t *testing.T, release *payload.Payload, kind string, action plan.Action,
 	more func(*plan.ObjectPreview)) plan.ObjectPreview {
 	t.Helper()
 	for _, m := range release.Manifests {
@@ -279,7 +279,7 @@ func TestWhatADefinitionAlsoDeletesContradicts(t *testing.T) {
 // Only actions of an apply are differences: not objects that are left behind, or kept.
 func TestWhatIsADifferenceToACluster(t *testing.T) {
 	release := releaseOfCluster(t)
-	for action, differs := range map[plan.PlannedAction]bool{
+	for action, differs := range map[plan.Action]bool{
 		plan.Created: true, plan.Changed: true, plan.Deleted: true, plan.Rejected: true, plan.Unchecked: true,
 		plan.Unchanged: false, plan.Kept: false, plan.Pending: false, plan.Left: false, plan.NotThere: false,
 	} {

@@ -17,7 +17,7 @@ import (
 // Compare returns the plan of an update from one payload to another. Both must have been
 // read with the filters of the same cluster. Refusals are why an API server would refuse manifests of the new one; nil
 // if they are not known.
-func Compare(from, to *payload.Payload, refusals map[*payload.Manifest][]fields.FieldRefusal) *Plan {
+func Compare(from, to *payload.Payload, refusals map[*payload.Manifest][]fields.Refusal) *Plan {
 	steps := inOrder(to.Manifests)
 	c, p := newComparer(from, to, steps), newPlan(release(from), to)
 	for _, m := range steps {
@@ -40,7 +40,7 @@ func Compare(from, to *payload.Payload, refusals map[*payload.Manifest][]fields.
 func newPlan(before ReleaseID, after *payload.Payload) *Plan {
 	return &Plan{
 		From: before, To: release(after), Update: kindOf(before.Version, after.Version),
-		Counts: map[PlannedAction]int{}, Warnings: []UpdateWarning{}, Steps: []ObjectPlan{}, Absent: []ObjectPlan{},
+		Counts: map[Action]int{}, Warnings: []Warning{}, Steps: []ObjectPlan{}, Absent: []ObjectPlan{},
 	}
 }
 
@@ -87,7 +87,7 @@ type comparer struct {
 	// counts if there is no other: a tombstone is for clusters where it may be applied.
 	inNamespace map[string]*payload.Manifest
 	ofKind      map[schema.GroupKind]*payload.Manifest
-	references  *references.ReferenceGraph[*payload.Manifest] // of the new release
+	references  *references.Graph[*payload.Manifest] // of the new release
 }
 
 // newComparer compares two payloads, of which the new one has its manifests in order.
@@ -135,7 +135,7 @@ func (c *comparer) step(m *payload.Manifest) ObjectPlan {
 }
 
 // deletion returns the action of a tombstone, and the reason.
-func (c *comparer) deletion(id kinds.ID, old *payload.Manifest) (PlannedAction, string) {
+func (c *comparer) deletion(id kinds.ID, old *payload.Manifest) (Action, string) {
 	exclusion := c.from.exclusions[id]
 	switch {
 	case old != nil && old.IsTombstone():
@@ -150,7 +150,7 @@ func (c *comparer) deletion(id kinds.ID, old *payload.Manifest) (PlannedAction, 
 }
 
 // creation returns the action for an object that the old release does not have, and the reason.
-func (c *comparer) creation(id kinds.ID) (PlannedAction, string) {
+func (c *comparer) creation(id kinds.ID) (Action, string) {
 	exclusion := c.from.exclusions[id]
 	if exclusion == nil || exclusion.Manifest.IsTombstone() {
 		return Created, ""

@@ -29,9 +29,9 @@ type Plan struct {
 	// Cluster is nil if two releases are compared.
 	Cluster *ClusterInfo `json:"cluster,omitempty"`
 	// Counts are the numbers of objects by their actions.
-	Counts map[PlannedAction]int `json:"counts"`
+	Counts map[Action]int `json:"counts"`
 	// Warnings need attention before the update, the worst first.
-	Warnings []UpdateWarning `json:"warnings"`
+	Warnings []Warning `json:"warnings"`
 	// Steps are the manifests of the new release, in the order of the update.
 	Steps []ObjectPlan `json:"steps"`
 	// Absent are the objects of the old release that the new one does not apply, in the
@@ -58,7 +58,7 @@ type Position struct {
 // An ObjectPlan is the plan of one object.
 type ObjectPlan struct {
 	kinds.ID
-	Action PlannedAction `json:"action"`
+	Action Action `json:"action"`
 	// Why is the reason of the action in a sentence, if it isn't obvious.
 	Why string `json:"why,omitempty"`
 	// Old and New are its manifests; nil if a release has none for the cluster.
@@ -130,46 +130,46 @@ type FieldChange struct {
 	Overwrites []string `json:"overwrites,omitempty"`
 }
 
-// A PlannedAction is what an update does to an object.
-type PlannedAction string
+// An Action is what an update does to an object.
+type Action string
 
 // The actions of steps, which are manifests of the new release.
 const (
-	Created PlannedAction = "created"
+	Created Action = "created"
 	// created, because filters left it out of the old release and let it in now
-	Included        PlannedAction = "included"
-	Revived         PlannedAction = "revived" // created, though the old release deletes it
-	Changed         PlannedAction = "changed"
-	Unchanged       PlannedAction = "unchanged"
-	Deleted         PlannedAction = "deleted"
-	DeletedAgain    PlannedAction = "deleted-again"     // by a tombstone that the old release has, too
-	NothingToDelete PlannedAction = "nothing-to-delete" // a tombstone of an object that the old release does not have
+	Included        Action = "included"
+	Revived         Action = "revived" // created, though the old release deletes it
+	Changed         Action = "changed"
+	Unchanged       Action = "unchanged"
+	Deleted         Action = "deleted"
+	DeletedAgain    Action = "deleted-again"     // by a tombstone that the old release has, too
+	NothingToDelete Action = "nothing-to-delete" // a tombstone of an object that the old release does not have
 )
 
 // The actions of objects that the new release does not apply.
 const (
-	Dropped     PlannedAction = "dropped"      // it stays in the cluster, and no release applies it any more
-	LeftOut     PlannedAction = "left-out"     // filters exclude it: it stays in the cluster as well
-	DeletedWith PlannedAction = "deleted-with" // it is deleted with its Namespace, definition or owners
+	Dropped     Action = "dropped"      // it stays in the cluster, and no release applies it any more
+	LeftOut     Action = "left-out"     // filters exclude it: it stays in the cluster as well
+	DeletedWith Action = "deleted-with" // it is deleted with its Namespace, definition or owners
 	// it is a test in the new release: it stays in the cluster until that runs, which replaces it
-	MadeTest PlannedAction = "made-test"
-	Retired  PlannedAction = "retired" // a tombstone that the new release no longer has
+	MadeTest Action = "made-test"
+	Retired  Action = "retired" // a tombstone that the new release no longer has
 )
 
 // The actions that only the plan of a cluster has, beside Created, Changed, Unchanged,
 // Deleted and Dropped.
 const (
-	Rejected  PlannedAction = "refused"       // the API server refuses it: Why is its reason
-	Unchecked PlannedAction = "not-checkable" // no dry run is possible yet: Why is the reason
-	Pending   PlannedAction = "pending"       // its delete was requested before
-	Left      PlannedAction = "left"          // a tombstone of an existing object, in a mode that deletes nothing
-	Kept      PlannedAction = "kept"          // it is not to be changed
-	NotThere  PlannedAction = "not-there"     // a tombstone of an object that does not exist
+	Rejected  Action = "refused"       // the API server refuses it: Why is its reason
+	Unchecked Action = "not-checkable" // no dry run is possible yet: Why is the reason
+	Pending   Action = "pending"       // its delete was requested before
+	Left      Action = "left"          // a tombstone of an existing object, in a mode that deletes nothing
+	Kept      Action = "kept"          // it is not to be changed
+	NotThere  Action = "not-there"     // a tombstone of an object that does not exist
 )
 
 // Actions returns all actions, in the order in which they are printed.
-func Actions() []PlannedAction {
-	return []PlannedAction{
+func Actions() []Action {
+	return []Action{
 		Rejected, Created, Included, Revived, Changed, Deleted, DeletedWith, Pending, Unchecked, Dropped, LeftOut, Left,
 		NothingToDelete, DeletedAgain, MadeTest, Retired, NotThere, Kept, Unchanged,
 	}

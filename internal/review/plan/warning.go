@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An UpdateWarning needs attention before the update.
-type UpdateWarning struct {
+// A Warning needs attention before the update.
+type Warning struct {
 	Reason   Reason `json:"reason"`
 	kinds.ID `json:"object"`
 	// Message is a sentence about the object, which it does not name.
@@ -64,7 +64,7 @@ func (p *Plan) count() {
 }
 
 // warn collects the warnings: some about several objects, and those about each.
-func (p *Plan) warn(ofSeveral ...UpdateWarning) {
+func (p *Plan) warn(ofSeveral ...Warning) {
 	p.Warnings = append(p.Warnings, ofSeveral...)
 	for _, entries := range [][]ObjectPlan{p.Steps, p.Absent} {
 		for _, e := range entries {
@@ -75,15 +75,15 @@ func (p *Plan) warn(ofSeveral ...UpdateWarning) {
 	for i, reason := range Reasons() {
 		rank[reason] = i
 	}
-	slices.SortStableFunc(p.Warnings, func(a, b UpdateWarning) int { return rank[a.Reason] - rank[b.Reason] })
+	slices.SortStableFunc(p.Warnings, func(a, b Warning) int { return rank[a.Reason] - rank[b.Reason] })
 }
 
 // contradictions returns warnings of manifests of the new release that would be deleted with an object that it deletes.
-func (c *comparer) contradictions(steps []*payload.Manifest, deletions *cascade) []UpdateWarning {
-	var found []UpdateWarning
+func (c *comparer) contradictions(steps []*payload.Manifest, deletions *cascade) []Warning {
+	var found []Warning
 	for _, m := range steps {
 		if by, goes := deletions.parentOf(m); goes && !m.IsTombstone() {
-			found = append(found, UpdateWarning{Contradiction, m.ID(),
+			found = append(found, Warning{Contradiction, m.ID(),
 				"the same release deletes " + by.String() + ", and with it this object"})
 		}
 	}
@@ -93,24 +93,24 @@ func (c *comparer) contradictions(steps []*payload.Manifest, deletions *cascade)
 // refusedObjects returns warnings of objects that the update creates or changes, and that an API server refuses. One
 // that stays as it was gets none: it was applied, so the server has taken it.
 func refusedObjects(entries []ObjectPlan, manifests []*payload.Manifest,
-	refusals map[*payload.Manifest][]fields.FieldRefusal) []UpdateWarning {
-	var found []UpdateWarning
+	refusals map[*payload.Manifest][]fields.Refusal) []Warning {
+	var found []Warning
 	for i, e := range entries {
 		why := fields.RefusalMessages(refusals[manifests[i]])
 		isSent := e.Action == Created || e.Action == Included || e.Action == Revived ||
 			e.Action == Changed && !e.CreateOnly
 		if isSent && len(why) > 0 {
-			found = append(found, UpdateWarning{Refused, e.ID, fields.Refuses + printable.Few(why, maxListed)})
+			found = append(found, Warning{Refused, e.ID, fields.Refuses + printable.Few(why, maxListed)})
 		}
 	}
 	return found
 }
 
 // warnings returns the warnings about one object.
-func (e ObjectPlan) warnings() []UpdateWarning {
-	var found []UpdateWarning
+func (e ObjectPlan) warnings() []Warning {
+	var found []Warning
 	add := func(reason Reason, format string, args ...any) {
-		found = append(found, UpdateWarning{reason, e.ID, fmt.Sprintf(format, args...)})
+		found = append(found, Warning{reason, e.ID, fmt.Sprintf(format, args...)})
 	}
 	switch e.Action {
 	case Dropped:

@@ -13,7 +13,7 @@ import (
 )
 
 // Text writes a line for each reference, and then one for each object that a controller makes.
-func (p ReferenceReport) Text(out io.Writer) error {
+func (p Report) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	missing := 0
 	for _, r := range p.References {
@@ -57,7 +57,7 @@ type arc struct {
 }
 
 // arcs returns the objects of a picture, in order, and its arcs, each once.
-func (p ReferenceReport) arcs() (objects []kinds.ID, arcs []arc) {
+func (p Report) arcs() (objects []kinds.ID, arcs []arc) {
 	for _, r := range p.References {
 		arcs = append(arcs, arc{r.By, r.To, false})
 	}
@@ -75,7 +75,7 @@ func (p ReferenceReport) arcs() (objects []kinds.ID, arcs []arc) {
 }
 
 // marked returns the objects that are missing or deleted, which pictures mark.
-func (p ReferenceReport) marked() map[kinds.ID]bool {
+func (p Report) marked() map[kinds.ID]bool {
 	marked := map[kinds.ID]bool{}
 	for _, r := range p.References {
 		marked[r.To] = marked[r.To] || r.Presence == Missing || r.Presence == Deleted
@@ -84,7 +84,7 @@ func (p ReferenceReport) marked() map[kinds.ID]bool {
 }
 
 // DOT writes a picture for Graphviz. Arcs to created objects are dashed; missing and deleted objects are red.
-func (p ReferenceReport) DOT(out io.Writer) error {
+func (p Report) DOT(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprint(w, "digraph references {\n  rankdir=LR;\n")
 	objects, arcs := p.arcs()
@@ -111,7 +111,7 @@ func (p ReferenceReport) DOT(out io.Writer) error {
 }
 
 // Mermaid writes a flowchart that Markdown can hold, with the same marks.
-func (p ReferenceReport) Mermaid(out io.Writer) error {
+func (p Report) Mermaid(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprint(w, "flowchart LR\n")
 	objects, arcs := p.arcs()

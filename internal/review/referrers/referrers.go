@@ -3,7 +3,7 @@
 //
 // It draws objects and their references, not the order in which they are applied, which package graph does.
 //
-// Of is the call to start from; a ReferenceReport can be printed as text, DOT or Mermaid, and is a value for JSON.
+// Of is the call to start from; a Report can be printed as text, DOT or Mermaid, and is a value for JSON.
 package referrers
 
 import (
@@ -46,8 +46,8 @@ type Making struct {
 	CreatedFor kinds.ID `json:"createdFor"`
 }
 
-// A ReferenceReport is who refers to whom in a release.
-type ReferenceReport struct {
+// A Report is who refers to whom in a release.
+type Report struct {
 	Name       string     `json:"name,omitempty"`
 	Version    string     `json:"version,omitempty"`
 	References []Referral `json:"references"` // in the order of the manifests
@@ -55,8 +55,8 @@ type ReferenceReport struct {
 }
 
 // Of returns the report of a release.
-func Of(release *payload.Payload) ReferenceReport {
-	report := ReferenceReport{Name: release.Name, Version: release.Version, References: []Referral{}}
+func Of(release *payload.Payload) Report {
+	report := Report{Name: release.Name, Version: release.Version, References: []Referral{}}
 	inRelease, deleted := map[kinds.ID]bool{}, map[kinds.ID]bool{}
 	for _, m := range release.Manifests {
 		if m.IsTombstone() {

@@ -26,8 +26,8 @@ import (
 // take, or whose kind is unknown. The problems are those found while the payload was read. It ends early with the
 // context.
 func Find(ctx context.Context, manifests []*payload.Manifest,
-	problems []payload.Problem) map[*payload.Manifest][]fields.FieldRefusal {
-	found := make([][]fields.FieldRefusal, len(manifests))
+	problems []payload.Problem) map[*payload.Manifest][]fields.Refusal {
+	found := make([][]fields.Refusal, len(manifests))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, m := range manifests {
@@ -43,7 +43,7 @@ func Find(ctx context.Context, manifests []*payload.Manifest,
 		})
 	}
 	_ = group.Wait() // the caller looks at the context
-	refused := map[*payload.Manifest][]fields.FieldRefusal{}
+	refused := map[*payload.Manifest][]fields.Refusal{}
 	for i, m := range manifests {
 		if len(found[i]) > 0 {
 			refused[m] = found[i]
@@ -60,7 +60,7 @@ func isImageless(m *payload.Manifest, problems []payload.Problem) bool {
 }
 
 // isMissingImage reports whether a container lacks its image.
-func isMissingImage(refusal fields.FieldRefusal) bool {
+func isMissingImage(refusal fields.Refusal) bool {
 	last := len(refusal.Path) - 1
 	return last >= 0 && refusal.Path[last] == "image" &&
 		strings.Contains(refusal.Message, field.ErrorTypeRequired.String())

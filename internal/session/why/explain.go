@@ -72,7 +72,7 @@ func (a *Answer) explainBy(ctx context.Context, c *cluster.Cluster, explainer di
 
 // gate returns the findings that would block the release, if it is not being applied, or why they are not known.
 func (q ObjectQuery) gate(ctx context.Context, c *cluster.Cluster,
-	facts []*ObjectFacts) ([]precondition.CheckFinding, string) {
+	facts []*ObjectFacts) ([]precondition.Finding, string) {
 	isOpen := func(f *ObjectFacts) bool {
 		return !Judge(f).Done && (f.Held == nil || f.Held.IsDead(f.Now))
 	}

@@ -413,7 +413,7 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
 					Node:    "level 20, web",
 					After:   []string{"level 10, db"},
 				}
-				f.Gate = []precondition.CheckFinding{{
+				f.Gate = []precondition.Finding{{
 					Check:      "OlderVersion",
 					Message:    "it is older",
 					Resolution: "nobody",

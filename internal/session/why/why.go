@@ -68,8 +68,8 @@ type ObjectFacts struct {
 	PendingDelete *record.Tombstone     // its delete, if one is pending
 	Pending       map[kinds.ID][]string // what keeps the pods of what the run waits for
 
-	Plan *ReleasePlace               // its place in the release that the question named
-	Gate []precondition.CheckFinding // what would stop that release
+	Plan *ReleasePlace          // its place in the release that the question named
+	Gate []precondition.Finding // what would stop that release
 }
 
 // UnservedKind is a kind that the cluster does not serve.

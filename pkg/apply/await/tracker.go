@@ -307,7 +307,7 @@ func (t *Tracker) startWatching(o *tracked) {
 // Cancel ends a wait.
 func (t *Tracker) Cancel(w *GroupWait) { t.do(w.drop) }
 
-func (w *GroupWait) count(state ready.ReadyState, by int) {
+func (w *GroupWait) count(state ready.State, by int) {
 	switch state {
 	case ready.Waiting:
 		w.waiting += by
@@ -340,7 +340,7 @@ func (w *GroupWait) drop() {
 }
 
 // counts returns the state of an object as a wait counts it.
-func (w *GroupWait) counts(t *Tracker, o *tracked, verdict ready.Verdict) ready.ReadyState {
+func (w *GroupWait) counts(t *Tracker, o *tracked, verdict ready.Verdict) ready.State {
 	if t.toleratesFailures && verdict.State == ready.Failed {
 		return ready.Waiting
 	}

@@ -126,7 +126,7 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 	const before, now, after = 5, 7, 9
 	for name, c := range map[string]struct {
 		see  func(tr *Tracker, m *payload.Manifest, s *watch)
-		want ready.ReadyState
+		want ready.State
 	}{
 		"ready before the answer is here": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			s.seen(deployment(m, after, 1), true)
@@ -187,7 +187,7 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr, manifests, s := fleet(t, 1)
 			c.see(tr, manifests[0], s)
-			var got ready.ReadyState
+			var got ready.State
 			tr.do(func() { got = tr.known[manifests[0].ID()].Verdict.State })
 			if got != c.want {
 				t.Errorf("it is %q, want %q", got, c.want)
@@ -263,7 +263,7 @@ func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 // expected long after that.
 func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 	tr, manifests, s := fleet(t, 5)
-	states := func() (states []ready.ReadyState) {
+	states := func() (states []ready.State) {
 		tr.do(func() {
 			for _, m := range manifests {
 				states = append(states, tr.known[m.ID()].Verdict.State)
@@ -290,7 +290,7 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 		tr.Expect(m, deployments)
 		await(tr, m)
 	}
-	if diff := cmp.Diff([]ready.ReadyState{ready.Ready, ready.Ready, ready.Waiting, ready.Waiting, ready.Waiting},
+	if diff := cmp.Diff([]ready.State{ready.Ready, ready.Ready, ready.Waiting, ready.Waiting, ready.Waiting},
 		states()); diff != "" {
 		t.Error(diff)
 	}

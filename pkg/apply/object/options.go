@@ -44,7 +44,7 @@ type Options struct {
 	RemovesForeign func(id kinds.ID, manager string) bool
 	// Refusals are why an API server would refuse objects, as far as they are known without the cluster. Previews use
 	// them for objects that the cluster can't check yet.
-	Refusals map[StepID][]fields.FieldRefusal
+	Refusals map[StepID][]fields.Refusal
 	// Manifests are the manifests of the release. Run, Preview and NewRepairer set them.
 	Manifests []*payload.Manifest
 	// LookCounts is how long metadata from before the run count; half a minute if it is 0. Later in a long update, all

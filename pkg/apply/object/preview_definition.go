@@ -96,12 +96,12 @@ func (p *Previewer) validate(definition *comingDefinition, o *liveObject, would 
 // problems returns the schema problems of a custom resource. If it exists, unknown fields count only in the manifest,
 // and other problems in the object as it would be.
 func (p *Previewer) problems(prepared *crd.Definition, o *liveObject,
-	would *unstructured.Unstructured) []crd.SchemaProblem {
+	would *unstructured.Unstructured) []crd.Problem {
 	problems := prepared.Check(p.requestCtx, p.desired(o.Manifest).Object)
 	if o.live == nil {
 		return problems
 	}
-	problems = slices.DeleteFunc(problems, func(problem crd.SchemaProblem) bool { return !problem.Unknown })
+	problems = slices.DeleteFunc(problems, func(problem crd.Problem) bool { return !problem.Unknown })
 	for _, problem := range prepared.CheckUpdate(p.requestCtx, o.live.Object, would.Object) {
 		if !problem.Unknown {
 			problems = append(problems, problem)
@@ -112,7 +112,7 @@ func (p *Previewer) problems(prepared *crd.Definition, o *liveObject,
 
 // describe returns a schema problem in words. If the object holds Secrets, it only names the field, since the message
 // may quote the value.
-func describe(m *payload.Manifest, problem crd.SchemaProblem) string {
+func describe(m *payload.Manifest, problem crd.Problem) string {
 	if holdsSecrets(m) && !problem.Unknown {
 		return strings.Join(problem.Path, ".") + " is wrong; its value is not shown, for it may be a Secret's"
 	}

@@ -142,7 +142,7 @@ func (v Printer) markdownGroup(m *markdown, g *group) {
 
 // markdownSummary returns the counts of the actions in a group.
 func (g *group) markdownSummary() string {
-	counts := map[plan.PlannedAction]int{}
+	counts := map[plan.Action]int{}
 	for _, e := range g.entries {
 		counts[e.Action]++
 	}

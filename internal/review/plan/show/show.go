@@ -74,7 +74,7 @@ func (v Printer) reasonOfNoChange() string {
 }
 
 // sign returns the sign of an action, with which its lines begin.
-func sign(action plan.PlannedAction) string {
+func sign(action plan.Action) string {
 	switch action {
 	case plan.Created, plan.Included, plan.Revived:
 		return "+"
@@ -96,7 +96,7 @@ func sign(action plan.PlannedAction) string {
 }
 
 // counted returns the words for an action, of one object or several.
-func counted(action plan.PlannedAction, count int) string {
+func counted(action plan.Action, count int) string {
 	words := countedWords[action]
 	if count == 1 {
 		return cmp.Or(words.one, words.several)
@@ -105,7 +105,7 @@ func counted(action plan.PlannedAction, count int) string {
 }
 
 // countedWords are the words for an action of several objects, and of one if they differ.
-var countedWords = map[plan.PlannedAction]struct{ several, one string }{
+var countedWords = map[plan.Action]struct{ several, one string }{
 	plan.Created:         {several: "created"},
 	plan.Included:        {several: "created, let in by the filters"},
 	plan.Revived:         {"created again, after they were deleted", "created again, after it was deleted"},

@@ -37,7 +37,7 @@ func markdown(t testing.TB, v show.Printer) string {
 
 // planOf returns a plan of steps and absent objects, with their counts.
 func planOf(steps, absent []plan.ObjectPlan) *plan.Plan {
-	p := &plan.Plan{Update: plan.Unknown, Counts: map[plan.PlannedAction]int{}, Steps: steps, Absent: absent}
+	p := &plan.Plan{Update: plan.Unknown, Counts: map[plan.Action]int{}, Steps: steps, Absent: absent}
 	for _, entries := range [][]plan.ObjectPlan{steps, absent} {
 		for _, e := range entries {
 			p.Counts[e.Action]++
@@ -47,7 +47,7 @@ func planOf(steps, absent []plan.ObjectPlan) *plan.Plan {
 }
 
 // configMap is an entry of a component, with changes.
-func configMap(action plan.PlannedAction, component, name string, changes ...plan.FieldChange) plan.ObjectPlan {
+func configMap(action plan.Action, component, name string, changes ...plan.FieldChange) plan.ObjectPlan {
 	at := &plan.Position{File: "0000_10_" + component + "_a.yaml", Level: "10", Component: component}
 	e := plan.ObjectPlan{
 		ID:      kinds.ID{Kind: "ConfigMap", Name: name},
@@ -233,7 +233,7 @@ func TestMuchIsCutUnlessAllIsWanted(t *testing.T) {
 	p := planOf([]plan.ObjectPlan{configMap(plan.Changed, "a", "c", changes...),
 		configMap(plan.Unchanged, "a", "same")}, absent)
 	for _, e := range absent {
-		p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ID: e.ID, Message: "stays"})
+		p.Warnings = append(p.Warnings, plan.Warning{Reason: plan.Orphan, ID: e.ID, Message: "stays"})
 	}
 	short, all := text(t, show.Printer{Plan: p}), text(t, show.Printer{Plan: p, All: true})
 	for _, want := range []string{"and 10 more fields\n", "and 30 more for the reason Orphan: --all lists them\n",
@@ -274,7 +274,7 @@ func hostile(s string) show.Printer {
 			Tombstone: s + "\n" + s,
 		}})
 	p.From.Version, p.To.Version = s, s
-	p.Warnings = []plan.UpdateWarning{{Reason: plan.Orphan, ID: object, Message: s}}
+	p.Warnings = []plan.Warning{{Reason: plan.Orphan, ID: object, Message: s}}
 	return show.Printer{Plan: p, From: s, To: s, Command: s}
 }
 
@@ -406,7 +406,7 @@ func TestMarkdownIsNeverTooLong(t *testing.T) {
 			p := planOf(steps, nil)
 			for range size.warnings {
 				p.Warnings = append(p.Warnings,
-					plan.UpdateWarning{Reason: plan.Orphan, ID: steps[0].ID, Message: strings.Repeat("<", 1000)})
+					plan.Warning{Reason: plan.Orphan, ID: steps[0].ID, Message: strings.Repeat("<", 1000)})
 			}
 			out := markdown(t, show.Printer{Plan: p, Command: "runlevel plan OLD NEW"})
 			if len(out) >= 60_000 {
@@ -437,7 +437,7 @@ func TestMarkdownOfWhatIsEscapedIsNotTooLong(t *testing.T) {
 	for i := range 5_000 {
 		steps = append(steps, configMap(plan.Changed, hidden, fmt.Sprint(hidden, i),
 			change(hidden, hidden, hidden+"<")))
-		p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ID: steps[i].ID, Message: hidden})
+		p.Warnings = append(p.Warnings, plan.Warning{Reason: plan.Orphan, ID: steps[i].ID, Message: hidden})
 	}
 	p.Steps = steps
 	p.From.Version, p.To.Version = hidden, hidden
