@@ -1,93 +1,49 @@
 package runtimehooktest
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/openshift/library-go/pkg/crypto"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// authority issues certificates.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	pem         []byte
-}
+// keys creates the keys of all certificates.
+var keys = crypto.ECDSAKeyPairGenerator{Curve: crypto.P256}
 
 // Expired is the name of a certificate that has expired.
 const Expired = "expired"
 
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "extensions of a test"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign,
-	}
-	a := &authority{key: newKey(t)}
-	a.certificate = a.sign(t, template, template, a.key)
-	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
-	return a
-}
+// An issuedCertificate is a certificate, its key, and the certificate of the authority that has signed it, all as PEM.
+type issuedCertificate struct{ cert, key, ca []byte }
 
-// serve returns the TLS configuration of a server with these names.
-func (a *authority) serve(t testing.TB, names []string) *tls.Config {
+// issueCertificate issues a certificate for a server with these names, or for 127.0.0.1 if there are none.
+func issueCertificate(t testing.TB, names ...string) issuedCertificate {
 	t.Helper()
-	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "extension"}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	lifetime := 24 * time.Hour
+	if slices.Contains(names, Expired) {
+		lifetime = -time.Hour
 	}
-	for _, name := range names {
-		if name == Expired {
-			template.NotAfter = time.Now().Add(-time.Hour)
-			continue
-		}
-		template.DNSNames = append(template.DNSNames, name)
+	hosts := sets.New(names...).Delete(Expired)
+	if len(hosts) == 0 {
+		hosts.Insert("127.0.0.1")
 	}
-	if len(template.DNSNames) == 0 {
-		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	}
-	key := newKey(t)
-	certificate := a.sign(t, template, a.certificate, key)
-	return &tls.Config{
-		MinVersion:   tls.VersionTLS12,
-		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate.Raw}, PrivateKey: key}},
-	}
-}
-
-func (a *authority) sign(t testing.TB, template, parent *x509.Certificate, of *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	signer, err := crypto.NewSigningCertificate("extensions of a test", keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template.SerialNumber = serial
-	template.NotBefore = time.Now().Add(-24 * time.Hour)
-	if template.NotAfter.IsZero() {
-		template.NotAfter = time.Now().Add(24 * time.Hour)
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, of.Public(), a.key)
+	authority := crypto.CA{Config: signer, SerialGenerator: &crypto.RandomSerialGenerator{}}
+	server, err := authority.NewServerCertificate(hosts, keys, crypto.WithLifetime(lifetime))
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := x509.ParseCertificate(raw)
-	if err != nil {
+	var issued issuedCertificate
+	if issued.cert, issued.key, err = server.GetPEMBytes(); err != nil {
 		t.Fatal(err)
 	}
-	return certificate
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	if issued.ca, _, err = signer.GetPEMBytes(); err != nil {
 		t.Fatal(err)
 	}
-	return key
+	return issued
 }

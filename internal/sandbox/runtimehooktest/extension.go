@@ -9,6 +9,7 @@ package runtimehooktest
 
 import (
 	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -42,9 +43,13 @@ func New(t testing.TB, names ...string) *Extension {
 	t.Helper()
 	e := &Extension{answers: map[string]http.HandlerFunc{}}
 	e.server = httptest.NewUnstartedServer(http.HandlerFunc(e.serve))
-	authority := newAuthority(t)
-	e.ca = authority.pem
-	e.server.TLS = authority.serve(t, names)
+	issued := issueCertificate(t, names...)
+	certificate, err := tls.X509KeyPair(issued.cert, issued.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.ca = issued.ca
+	e.server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
 	e.server.StartTLS()
 	t.Cleanup(e.server.Close)
 	return e

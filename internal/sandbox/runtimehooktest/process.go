@@ -2,8 +2,6 @@ package runtimehooktest
 
 import (
 	"bufio"
-	"crypto/x509"
-	"encoding/pem"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,21 +37,13 @@ func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 // that of its authority.
 func WriteCertificate(t testing.TB, folder string) []byte {
 	t.Helper()
-	authority := newAuthority(t)
-	certificate := authority.serve(t, nil).Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{
-		"tls.crt": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]},
-		"tls.key": {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
+	issued := issueCertificate(t)
+	for name, text := range map[string][]byte{"tls.crt": issued.cert, "tls.key": issued.key} {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return authority.pem
+	return issued.ca
 }
 
 // awaitAddress reads the log of an extension up to its address, and returns that. Later lines go to the test's standard
