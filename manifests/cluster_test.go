@@ -42,7 +42,7 @@ func isOf(object *unstructured.Unstructured, kinds []string) bool {
 	return false
 }
 
-// The API server says what pod security thinks of a Deployment, and checks the types of the expressions of policies;
+// The API server returns what pod security thinks of a Deployment, and checks the types of the expressions of policies;
 // pods are only made where security, quota and priority allow it.
 func TestAClusterTakesTheManifests(t *testing.T) {
 	t.Parallel()

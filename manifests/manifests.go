@@ -1,5 +1,5 @@
-// Package manifests has the payload of the machine controller, which is bundled with Runlevel: what a cluster
-// needs to make, drain and delete machines. It may be part of a release, or be applied on its own.
+// Package manifests has the payload of the machine controller, which is bundled with Runlevel: the objects that a
+// cluster needs to make, drain and delete machines. It may be part of a release, or be applied on its own.
 //
 // It knows no cluster and applies nothing: "runlevel apply manifests --name machines" does.
 //

@@ -193,7 +193,7 @@ func TestAllObjectsAreOfOneCapabilityAndProfile(t *testing.T) {
 	}
 }
 
-func TestObjectsSayWhatTheyArePartOf(t *testing.T) {
+func TestObjectsHaveThePartOfLabel(t *testing.T) {
 	for _, object := range append(Objects(), Monitoring()...) {
 		if object.GetKind() != "CustomResourceDefinition" &&
 			object.GetLabels()["app.kubernetes.io/part-of"] != "runlevel" {

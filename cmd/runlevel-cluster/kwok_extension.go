@@ -89,12 +89,12 @@ func (e *extension) updateMachine(ctx context.Context, request *hooksv1.UpdateMa
 	response *hooksv1.UpdateMachineResponse) error {
 	var machine v1alpha1.KwokMachine
 	if err := json.Unmarshal(request.Desired.InfrastructureMachine.Raw, &machine); err != nil {
-		return fmt.Errorf("the infrastructure is no KwokMachine: %w", err)
+		return fmt.Errorf("the infrastructure is not a KwokMachine: %w", err)
 	}
 	node, err := e.nodes.Get(ctx, machine.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no Node %s: delete the Machine, so that another one takes its place", machine.Name)
+		return fmt.Errorf("there is no Node %s: delete the Machine, so that it is replaced", machine.Name)
 	case err != nil:
 		return err
 	case node.Spec.ProviderID != machine.Spec.ProviderID:

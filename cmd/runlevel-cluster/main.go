@@ -2,7 +2,7 @@
 // and an extension for simulated machines. Each is a verb, which a Deployment in install/ or manifests/ starts.
 //
 // It decides nothing itself. Each verb has its flags in a file of its own; main has the signals, and package startup
-// what the verbs have in common.
+// the common parts of the verbs.
 package main
 
 import (

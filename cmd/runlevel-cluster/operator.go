@@ -62,7 +62,7 @@ operator; KUBECONFIG names another cluster than the one that the operator runs i
 	return command
 }
 
-// addReleaseFlags adds the flags that select the release, and the manifests of it that are applied.
+// addReleaseFlags adds the flags that select the release and its applied manifests.
 func addReleaseFlags(flags *pflag.FlagSet, o *operator.Options, image, folder *string) {
 	flags.StringVar(image, "release-image", "", "the image of the release, by digest")
 	flags.StringVar(folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"),

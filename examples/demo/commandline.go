@@ -18,7 +18,7 @@ const (
 )
 
 // playCommandLine installs a release and updates it, which deletes a Deployment that an administrator holds by a
-// finalizer. The next minor update is refused until that is gone. Then the release is kept in place.
+// finalizer. The next minor update is refused until the Deployment is deleted. Then the release is kept in place.
 func (d *demo) playCommandLine(ctx context.Context) error {
 	install := func(ctx context.Context) error { return d.runlevel(ctx, "apply", release+"1.0.0") }
 	update := func(ctx context.Context) error { return d.runlevel(ctx, "apply", release+"1.1.0") }
@@ -48,7 +48,7 @@ func (d *demo) isRefused(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// letGo removes the finalizer, and waits until the Deployment is gone.
+// letGo removes the finalizer, and waits until the Deployment no longer exist.
 func (d *demo) letGo(ctx context.Context) error {
 	title("the finalizer is removed")
 	if err := d.setFinalizers(ctx, "null"); err != nil {
@@ -109,7 +109,7 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 	}
 }
 
-// A lineLog passes on what a command logs, and calls a function after each line that begins with a word.
+// A lineLog prints the log of a command, and calls a function after each line that begins with a word.
 type lineLog struct {
 	waiting string
 	reached func()

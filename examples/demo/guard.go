@@ -57,7 +57,7 @@ func (a *machinesAct) playGuard(ctx context.Context) error {
 	})
 }
 
-// makeControlPlane makes three machines, at the addresses of the members.
+// makeControlPlane creates three machines, at the addresses of the members.
 func (a *guardAct) makeControlPlane(ctx context.Context) error {
 	title("three machines of a control plane, with a member of etcd on each")
 	for number := 1; number <= 3; number++ {
@@ -75,7 +75,7 @@ func (a *guardAct) makeControlPlane(ctx context.Context) error {
 
 func memberMachine(number int) string { return fmt.Sprintf("control-plane-%d", number) }
 
-// makeMember makes the machine of a member.
+// makeMember creates the machine of a member.
 func (a *guardAct) makeMember(ctx context.Context, number int) error {
 	machine := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
@@ -164,7 +164,7 @@ func (a *guardAct) deleteMember(ctx context.Context) error {
 	return nil
 }
 
-// replaceMember makes the replacement, whose member joins as a learner, and waits until the machine is gone.
+// replaceMember creates the replacement, whose member joins as a learner, and waits until the machine no longer exist.
 func (a *guardAct) replaceMember(ctx context.Context) error {
 	deleted, made := memberMachine(replacedMember), memberMachine(newMember)
 	title(made + " takes its place, and a learner joins etcd on it")

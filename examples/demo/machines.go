@@ -17,7 +17,7 @@ import (
 // machinesAct is the last act: machines are deleted while hooks hold them, updated in place, and replaced.
 type machinesAct struct {
 	*demo
-	deleted string // the machine that is deleted first
+	deleted string // the first deleted machine
 }
 
 const (
@@ -25,7 +25,7 @@ const (
 	image             = "runlevel=registry.example/runlevel:demo" // which nothing pulls: the pods are processes
 )
 
-// machineSet makes machines that have a Node, and nothing behind it.
+// machineSet creates machines that have a Node, and nothing behind it.
 const machineSet = `
 apiVersion: machine.openshift.io/v1beta1
 kind: MachineSet
@@ -117,7 +117,7 @@ func (a *machinesAct) makeMachines(ctx context.Context) error {
 	return nil
 }
 
-// awaitPhase waits until a machine is in a phase, or gone.
+// awaitPhase waits until a machine is in a phase, or deleted.
 func (a *machinesAct) awaitPhase(ctx context.Context, name, wanted string) error {
 	_, err := objectwatch.Await(ctx, a.machines(), name, func(live *unstructured.Unstructured) bool {
 		if live == nil {
@@ -143,7 +143,7 @@ func (a *machinesAct) deleteMachine(ctx context.Context) error {
 	return a.awaitPhase(ctx, a.deleted, "Deleting")
 }
 
-// letGo removes the hook as its owner would, and waits until machine and node are gone.
+// letGo removes the hook as its owner would, and waits until machine and node no longer exist.
 func (a *machinesAct) letGo(ctx context.Context) error {
 	title("the backup is done, and its operator removes the hook")
 	patch := []byte(`{"spec": {"lifecycleHooks": {"preDrain": null}}}`)

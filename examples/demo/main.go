@@ -1,7 +1,7 @@
 // Command demo installs, updates and keeps a sample release on a control plane of its own, first by the command line
 // and then by the operator, and deletes machines that are held by hooks, also those of a control plane, which it
 // updates in place as well. It runs the commands that it prints, so that a
-// reader can run them as well; what a user would do with kubectl, it does through the API.
+// reader can run them as well; it calls the API for the steps that a user would do with kubectl.
 //
 // "make demo" runs it in the root of the repository. The acts are in commandline.go, operator.go, machines.go,
 // controlplane.go and guard.go; main has what they share: the control plane, the commands, and programs that run as

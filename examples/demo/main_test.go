@@ -15,17 +15,17 @@ func TestDemo(t *testing.T) {
 	programs := t.TempDir()
 	build := exec.Command("go", "build", "-o", programs+string(filepath.Separator), "./cmd/...", "./examples/demo")
 	build.Dir = "../.."
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, said)
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, output)
 	}
 	demo := exec.CommandContext(t.Context(), filepath.Join(programs, "demo"), "-programs", programs)
 	demo.Dir = "../.."
-	said, err := demo.CombinedOutput()
+	output, err := demo.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+		t.Fatalf("%v\n%s", err, output)
 	}
 	names := regexp.MustCompile(`machines (.*) (?:are there|were updated in place|took their place)`).FindAllSubmatch(
-		said, -1,
+		output, -1,
 	)
 	if len(names) != 3 || string(names[0][1]) != string(names[1][1]) || string(names[1][1]) == string(names[2][1]) {
 		t.Errorf("the machines of the control plane: %s", names)
@@ -46,8 +46,8 @@ func TestDemo(t *testing.T) {
 		`machine and node web-\w+ are gone`,
 		`etcd's members: etcd-2, etcd-3, etcd-4`,
 	} {
-		if !regexp.MustCompile(`(?m)^.*` + pattern).Match(said) {
-			t.Errorf("nothing matches %q in\n%s", pattern, said)
+		if !regexp.MustCompile(`(?m)^.*` + pattern).Match(output) {
+			t.Errorf("nothing matches %q in\n%s", pattern, output)
 		}
 	}
 }

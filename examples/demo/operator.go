@@ -42,7 +42,7 @@ func (a *operatorAct) status(ctx context.Context) error {
 	return err
 }
 
-// install installs the operator with the version that is applied already.
+// install installs the operator with the version that was applied before.
 func (a *operatorAct) install(ctx context.Context) error {
 	image, err := a.push(ctx, "1.2.0")
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/extensionserver"
 )
 
-// again is the exit code (EX_TEMPFAIL) of a script that is to be called again.
+// again is the exit code (EX_TEMPFAIL) of a script that has to be called again.
 const again = 75
 
 // timeout is how long a call of the script may take: a little less than the timeout of the hook.
@@ -125,7 +125,7 @@ func specOf(desired any) hooksv1.Patch {
 	return hooksv1.Patch{PatchType: hooksv1.JSONPatchType, Patch: patch}
 }
 
-// updateMachine calls the script to begin an update, or to go on with it. Exit code 75 means that the update is not
+// updateMachine calls the script to begin an update, or to continue with it. Exit code 75 means that the update is not
 // done; a number at the beginning of the output is the number of seconds until the next call.
 func (s *script) updateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest,
 	response *hooksv1.UpdateMachineResponse) error {

@@ -1,5 +1,6 @@
 // Command hook-storage keeps the machines of a cluster from being terminated until the volumes of their nodes are
-// detached: a volume whose node is gone without that can't be attached elsewhere for minutes, or is damaged.
+// detached: a volume that was not detached before its node ended can't be attached elsewhere for minutes, or is
+// damaged.
 //
 // It is an example of a controller that implements a lifecycle hook with package machinehook, which does everything
 // except decide when the hook may be removed. main has the connection; storage is the hook. Volumes of pods that a
@@ -84,7 +85,7 @@ func storage(machines client.Object, cluster client.Reader) machinehook.MachineH
 				}
 			}
 			if len(attached) > 0 {
-				return machinehook.HookAnswer{Message: "these VolumeAttachments are to go: " +
+				return machinehook.HookAnswer{Message: "waiting for these VolumeAttachments to be deleted: " +
 					strings.Join(attached, ", ")}, nil
 			}
 			return machinehook.HookAnswer{IsDone: true}, nil

@@ -63,9 +63,9 @@ func TestStorage(t *testing.T) {
 		return m.Status.NodeRef != nil && len(m.Spec.LifecycleHooks.PreTerminate) == 1
 	})
 	f.MustDelete(m)
-	const says = "pre-terminate.hook.machine.runlevel.dev/WaitForStorageDetach"
+	const statusKey = "pre-terminate.hook.machine.runlevel.dev/WaitForStorageDetach"
 	held := f.AwaitMachine(m.Name, func(m *machinev1beta1.Machine) bool {
-		return strings.HasSuffix(m.Annotations[says], "to go: orders")
+		return strings.HasSuffix(m.Annotations[statusKey], "to be deleted: orders")
 	})
 	node := &corev1.Node{}
 	if err := f.Get(t.Context(), client.ObjectKey{Name: m.Name}, node); err != nil ||

@@ -37,7 +37,7 @@ type Machine struct {
 	// HeldSince is since when it is being deleted, if a hook of the guard holds that; zero for others.
 	HeldSince  time.Time
 	Addresses  []string // its hosts, to find the members on it
-	Zone       string   // the topology zone of its node; empty if that is not known
+	Zone       string   // the topology zone of its node; empty if it is not known
 	IsCordoned bool     // its node is unschedulable
 	GuardPods  []GuardPod
 	// IsNodeUnknown is true if it is not known whether the Node with the name in its nodeRef is its own: the addresses
@@ -119,7 +119,7 @@ func Next(s Snapshot) Step {
 type Counts struct {
 	Voters, Learners int
 	Healthy          int // voters that answer
-	Leaving          int // voters on machines that are being deleted
+	Leaving          int // voters on machines being deleted
 }
 
 // Count counts the members.

@@ -26,7 +26,8 @@ func GuardPods(s Snapshot) []Step {
 		for _, pod := range machine.GuardPods {
 			steps = append(steps, Step{
 				Action: DeleteGuardPod, Machine: machine.Name, Pod: pod, Reason: "GuardPodDeleted",
-				Message: fmt.Sprintf("guard pod %s would hold the drain of a node that is to go", pod.Name),
+				Message: fmt.Sprintf("guard pod %s would block the drain of a node whose machine is being deleted",
+					pod.Name),
 			})
 		}
 	}
@@ -38,7 +39,7 @@ func awaitMembers(v view) (Step, bool) {
 	return Step{Action: Wait, Reason: "EtcdUnreachable", Message: v.Problem}, v.Problem != ""
 }
 
-// removeLearner removes learners of machines that are being deleted. They do not vote.
+// removeLearner removes learners of machines being deleted. They do not vote.
 func removeLearner(v view) (Step, bool) {
 	for _, learner := range in(v.learners, leaving) {
 		return Step{
@@ -91,7 +92,7 @@ func removeHealthy(v view) (Step, bool) {
 		return Step{
 			Action: MoveLeadership, Machine: voter.machine.Name, Member: successors[0].Member,
 			Reason:  "LeadershipMoved",
-			Message: fmt.Sprintf("member %s leads, and is to be removed: %s leads from now on", voter, successors[0]),
+			Message: fmt.Sprintf("member %s leads and will be removed: %s becomes the leader", voter, successors[0]),
 		}, true
 	}
 	return Step{
@@ -101,7 +102,7 @@ func removeHealthy(v view) (Step, bool) {
 	}, true
 }
 
-// goesFirst orders voters that are to be removed: first by the number of voters in their zone, largest first, then
+// goesFirst orders the voters to remove: first by the number of voters in their zone, largest first, then
 // followers before the leader, then by ID.
 func (v view) goesFirst(a, b placedMember) int {
 	zoneSize := func(m placedMember) int {
@@ -141,10 +142,10 @@ func promote(v view) (Step, bool) {
 	return Step{}, false
 }
 
-// lacksVoter reports whether there are fewer voters than wanted without those on machines that are being deleted.
+// lacksVoter reports whether there are fewer voters than wanted without those on machines being deleted.
 func (v view) lacksVoter() bool { return len(v.voters)-len(in(v.voters, leaving)) < v.Voters }
 
-// awaitReplacement waits while members are on machines that are being deleted, or voters are missing, and returns why.
+// awaitReplacement waits while members are on machines being deleted, or voters are missing, and returns why.
 func awaitReplacement(v view) (Step, bool) {
 	silent, learners, members := notHealthy(v.voters), in(v.learners, staying), slices.Concat(v.voters, v.learners)
 	isSilent := func(m placedMember) bool { return m.Health == Silent }

@@ -179,7 +179,7 @@ func TestGuardPods(t *testing.T) {
 		changes []string
 		want    string
 	}{
-		{"on a node that is to go", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded"},
+		{"on a node whose machine is being deleted", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded"},
 			"delete guard pod m0"},
 		{"on two of them", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded", "m2 deleting", "m2 free",
 			"m2 cordoned", "m2 guarded"},

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// permitUpdate permits an update in place. It is the last rule: no member is to be changed, and none is missing.
+// permitUpdate permits an update in place. It is the last rule: no member has to be changed, and none is missing.
 func permitUpdate(v view) (Step, bool) {
 	for _, machine := range v.Machines {
 		if machine.AsksForUpdate && v.whyNoUpdate(machine) == "" {
@@ -51,7 +51,7 @@ func (v view) whyNoUpdate(machine Machine) string {
 	return ""
 }
 
-// otherUpdate returns which other machine is being updated, or may be at any moment. One that is marked, and waits for
+// otherUpdate returns which other machine is being updated, or may be at any moment. A marked machine that waits for
 // the permission of its first call, is not: two of these would wait for each other.
 func (v view) otherUpdate(machine Machine) string {
 	for _, other := range v.Machines {

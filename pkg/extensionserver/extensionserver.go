@@ -32,7 +32,7 @@ type ExtensionServer struct {
 	TimeoutSeconds int32
 }
 
-// response is what the responses of all hooks have in common.
+// response has the common methods of the responses of all hooks.
 type response interface {
 	SetStatus(hooksv1.ResponseStatus)
 	SetMessage(string)
@@ -98,7 +98,7 @@ func call[Request any, Response any, R interface {
 func answer[Request any, R response](w http.ResponseWriter, body []byte, request *Request, resp R,
 	do func(*Request, R) error) {
 	if err := json.Unmarshal(body, request); err != nil {
-		http.Error(w, fmt.Sprintf("the request is no JSON of a %T: %v", request, err), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("the request is not the JSON of a %T: %v", request, err), http.StatusBadRequest)
 		return
 	}
 	resp.SetStatus(hooksv1.ResponseStatusSuccess)
@@ -107,5 +107,5 @@ func answer[Request any, R response](w http.ResponseWriter, body []byte, request
 		resp.SetMessage(err.Error())
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(resp) // a caller that is gone will retry
+	_ = json.NewEncoder(w).Encode(resp) // a deleted caller will retry
 }

@@ -47,11 +47,11 @@ func TestClusterAPI(t *testing.T) {
 			len(terminate.acted()))
 	}
 	s.expectCordoned(m, false)
-	drain.say(done)
+	drain.setAnswer(done)
 	s.AwaitEvent(m.Name, "HookDone", "migrate-app")
 	s.AwaitEvent(m.Name, "HookWaits", "ship-logs")
 	s.expectCordoned(m, true)
-	terminate.say(done)
+	terminate.setAnswer(done)
 	s.AwaitEvent(m.Name, "HookDone", "ship-logs")
 	s.awaitAnnotations(m, preTerminate+"other=admin")
 	s.MustPatch(m, `{"metadata":{"annotations":null}}`)
@@ -69,7 +69,7 @@ func (s *fixture) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
 }
 
 // Two controllers agree on an order by an annotation of their own. The machine controller knows of none: both hooks
-// hold the machine from the beginning, each controller looks at once, and the deletion goes on when both hooks are
+// hold the machine from the beginning, each controller looks at once, and the deletion continues when both hooks are
 // gone.
 func TestClusterAPICoordination(t *testing.T) {
 	t.Parallel()
@@ -103,13 +103,13 @@ func TestClusterAPICoordination(t *testing.T) {
 	s.AwaitEvent(m.Name, "HookWaits", "migrate-app is not done")
 	s.awaitAnnotations(m, preDrain+"migrate-app=migrate-app-operator", preDrain+"back-up=back-up-operator")
 	s.expectCordoned(m, false)
-	migrate.say(done)
+	migrate.setAnswer(done)
 	s.AwaitEvent(m.Name, "HookDone", "migrate-app")
 	s.AwaitEvent(m.Name, "HookDone", "back-up") // long before the hour
 	s.AwaitGone(m)
 }
 
-// No admission keeps hooks from a Machine of Cluster API that is being deleted: that is for controllers to see to.
+// No admission keeps hooks from a Machine of Cluster API being deleted: that is for controllers to see to.
 func TestClusterAPIDuringDeletion(t *testing.T) {
 	t.Parallel()
 	s, script := newClusterAPISite(t), newScript()

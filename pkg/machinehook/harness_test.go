@@ -123,7 +123,7 @@ func described(h machinehook.MachineHook) string {
 	return fmt.Sprintf("%s %s %s", h.Stage, h.Name, h.Owner)
 }
 
-// A script answers for a hook as a test says, and notes the calls.
+// A script answers for a hook as a test reports, and notes the calls.
 type script struct {
 	mu     sync.Mutex
 	answer func() (machinehook.HookAnswer, error)
@@ -133,7 +133,7 @@ type script struct {
 // newScript returns a script whose hook waits.
 func newScript() *script {
 	s := &script{}
-	s.say(waiting)
+	s.setAnswer(waiting)
 	return s
 }
 
@@ -143,8 +143,8 @@ func waiting() (machinehook.HookAnswer, error) {
 }
 func done() (machinehook.HookAnswer, error) { return machinehook.HookAnswer{IsDone: true}, nil }
 
-// say changes what the hook answers.
-func (s *script) say(answer func() (machinehook.HookAnswer, error)) {
+// setAnswer changes what the hook answers.
+func (s *script) setAnswer(answer func() (machinehook.HookAnswer, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer

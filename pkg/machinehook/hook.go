@@ -3,7 +3,7 @@
 // adds the lifecycle hook while the machine is not being deleted, calls the controller when it is the hook's turn, and
 // removes the hook when the work is done. It supports Machines of machine.openshift.io and of cluster.x-k8s.io.
 //
-// It has no state of its own: a controller that is killed at any moment continues from the state in the API server. So
+// It has no state of its own: a controller killed at any moment continues from the state in the API server. So
 // a hook may act twice, and has to be idempotent. The package does not order hooks, and gives up none.
 //
 // MachineHook is the type to start from. docs/hooks-machines.md explains when to have a hook, and what to avoid.
@@ -47,26 +47,26 @@ type MachineHook struct {
 	// Selector selects the machines that get the hook; nil selects all. The hook of this name and owner is also served
 	// on machines that have it from another source, such as the template of a MachineSet.
 	Selector labels.Selector
-	// Act does the hook's work for a machine that is held by the hook, or as much of it as can be done now. It is
+	// Act does the hook's work for a machine held by the hook, or the part that can be done now. It is
 	// called again after each change of the machine, after the time that it returns, and after a failure, so it has to
 	// be idempotent. After an error or a panic the machine stays held, and Act is called again after growing pauses.
 	Act func(context.Context, HeldMachine) (HookAnswer, error)
 }
 
-// A HeldMachine is a machine that is being deleted and is held by the hook.
+// A HeldMachine is a machine being deleted that the hook holds.
 type HeldMachine struct {
 	Namespace  string
 	Name       string
 	NodeName   string // empty if the machine has no node
 	ProviderID string // empty if the machine was not started
-	// Object is the Machine as it was read just now. Changes of it are not written.
+	// Object is the Machine as it was read just now. Changes of the object are not written.
 	Object client.Object
 }
 
 // A HookAnswer is the progress of the hook's work.
 type HookAnswer struct {
-	IsDone bool // the hook is removed, and the deletion goes on
-	// Message is what the hook waits for while it is not done. An event reports it each time that it changes, so it
+	IsDone bool // the hook is removed, and the deletion continues
+	// Message is the reason why the hook waits. An event reports it each time that it changes, so it
 	// should not contain times.
 	Message string
 	After   time.Duration // when to call Act again at the latest; 10 seconds if it is 0

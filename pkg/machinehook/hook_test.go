@@ -49,16 +49,16 @@ func TestStory(t *testing.T) {
 				seen.Object.GetUID() != m.UID {
 				t.Errorf("the hook was called with %+v", seen)
 			}
-			script.say(done)
+			script.setAnswer(done)
 			s.AwaitGone(m)
 			if count := s.AwaitEvent(m.Name, "HookDone", "hook ShipLogs is done"); count != 1 {
-				t.Errorf("it was told %d times that the hook is done", count)
+				t.Errorf("it was reported %d times that the hook is done", count)
 			}
 		})
 	}
 }
 
-// A machine that is being deleted when the controller of the hook is installed does not get it.
+// A machine being deleted when the controller of the hook is installed does not get it.
 func TestNoHookDuringDeletion(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	m := s.add("m",
@@ -86,7 +86,7 @@ func isDrained(m *machinev1beta1.Machine) bool {
 	})
 }
 
-// An administrator lets go of a hook: it is not put back, and the deletion goes on. The other hook of the list stays
+// An administrator lets go of a hook: it is not put back, and the deletion continues. The other hook of the list stays
 // until its own controller has done its part.
 func TestRemovalByAdministrator(t *testing.T) {
 	s, script, otherScript := newFixture(t), newScript(), newScript()
@@ -106,7 +106,7 @@ func TestRemovalByAdministrator(t *testing.T) {
 	if got, want := hooksOf(m), []string{described(other)}; !slices.Equal(got, want) {
 		t.Errorf("the machine has the hooks %q, want %q", got, want)
 	}
-	otherScript.say(done)
+	otherScript.setAnswer(done)
 	s.AwaitGone(m)
 }
 
@@ -151,7 +151,7 @@ func TestCoordinationByAnnotation(t *testing.T) {
 	}
 }
 
-// A tool that removes hooks from live machines meets pauses that grow, and an event that says so.
+// A tool that removes hooks from live machines meets pauses that grow, and an event that reports so.
 func TestPruning(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeDrain)
@@ -165,7 +165,7 @@ func TestPruning(t *testing.T) {
 	s.awaitHook(m, h, true)
 }
 
-// What Act does wrong is told, and tried again; the machine stays held.
+// What Act does wrong is reported, and tried again; the machine stays held.
 func TestFailure(t *testing.T) {
 	for name, fail := range map[string]func() (machinehook.HookAnswer, error){
 		"an error": func() (machinehook.HookAnswer, error) {
@@ -178,7 +178,7 @@ func TestFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, script := newFixture(t), newScript()
-			script.say(fail)
+			script.setAnswer(fail)
 			h := script.hook("ShipLogs", deletion.BeforeDrain)
 			s.serve(h)
 			m := s.add("m", machinev1beta1.LifecycleHooks{})
@@ -190,16 +190,16 @@ func TestFailure(t *testing.T) {
 				!strings.Contains(m.Annotations["pre-drain.hook.machine.runlevel.dev/ShipLogs"], "no such bucket") {
 				t.Errorf("the machine has the hooks %q and the annotations %q", hooksOf(m), m.Annotations)
 			}
-			script.say(done)
+			script.setAnswer(done)
 			s.AwaitGone(m)
 			if count := s.AwaitEvent(m.Name, "HookFailed", ""); count != 1 {
-				t.Errorf("the same failure was told %d times", count)
+				t.Errorf("the same failure was reported %d times", count)
 			}
 		})
 	}
 }
 
-// A machine without a node is not held by hooks before the drain, which is said.
+// A machine without a node is not held by hooks before the drain, which is reported.
 func TestSkippedStage(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	h := script.hook("MigrateApp", deletion.BeforeDrain)
@@ -212,7 +212,7 @@ func TestSkippedStage(t *testing.T) {
 	s.MustPatch(m, `{"metadata":{"annotations":{%q:""}}}`, deletion.ExcludeNodeDraining)
 	s.MustDelete(m)
 	s.AwaitEvent(m.Name, "HookSkipped", "MigrateApp")
-	script.say(done)
+	script.setAnswer(done)
 	s.AwaitGone(m)
 	for _, call := range script.acted() {
 		if !isDrained(call.Object.(*machinev1beta1.Machine)) {
@@ -239,7 +239,7 @@ func TestWrongOwner(t *testing.T) {
 func TestMachineThatIsNotChosen(t *testing.T) {
 	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
-	script.say(done)
+	script.setAnswer(done)
 	template := machinev1beta1.LifecycleHooks{
 		PreTerminate: []machinev1beta1.LifecycleHook{{Name: h.Name, Owner: h.Owner}},
 	}
@@ -259,7 +259,7 @@ func TestMachineThatIsNotChosen(t *testing.T) {
 // A message that is another one at each call does not call for the next.
 func TestMessageWithATime(t *testing.T) {
 	s, script := newFixture(t), newScript()
-	script.say(func() (machinehook.HookAnswer, error) {
+	script.setAnswer(func() (machinehook.HookAnswer, error) {
 		return machinehook.HookAnswer{Message: time.Now().String(), After: time.Hour}, nil
 	})
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)

@@ -53,7 +53,7 @@ func viewOpenShift(o client.Object) HeldMachine {
 	return view
 }
 
-// turnOpenShift: a machine without a node, or one that is excluded from draining, is not held by hooks before the
+// turnOpenShift: a machine without a node, or excluded from draining, is not held by hooks before the
 // drain.
 func turnOpenShift(o client.Object, stage HookStage) turn {
 	m := o.(*machinev1beta1.Machine)

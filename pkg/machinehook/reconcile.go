@@ -89,7 +89,7 @@ func (r *hookReconciler) reconcile(ctx context.Context, m client.Object) (ctrl.R
 	if m.GetDeletionTimestamp().IsZero() {
 		return r.add(ctx, m)
 	}
-	// The cached machine may still have the hook, or be in a stage that is over.
+	// The cached machine may still have the hook, or be in an earlier stage.
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -122,7 +122,7 @@ func (r *hookReconciler) isMissing(m client.Object) bool {
 	return m.GetDeletionTimestamp().IsZero() && r.isSelected(m) && (!exists || owner != r.hook.Owner)
 }
 
-// add adds the hook to a machine that is not being deleted. The write is refused if the machine has changed since it
+// add adds the hook to a machine not being deleted. The write is refused if the machine has changed since it
 // was read: the deletion may have begun.
 func (r *hookReconciler) add(ctx context.Context, m client.Object) (ctrl.Result, error) {
 	if !r.isMissing(m) {
@@ -158,7 +158,7 @@ func (r *hookReconciler) act(ctx context.Context, m client.Object) (ctrl.Result,
 		return ctrl.Result{}, ctx.Err()
 	case err != nil:
 		reportErr := r.report(ctx, m, hookStatus{corev1.EventTypeWarning, "HookFailed", "failed: " + err.Error()})
-		// Without %w: a NotFound error of Act does not mean that the machine is gone.
+		// Without %w: a NotFound error of Act does not mean that the machine was deleted.
 		return ctrl.Result{}, errors.Join(fmt.Errorf("hook %s: %v", r.hook.Name, err), client.IgnoreNotFound(reportErr))
 	case result.IsDone:
 		return ctrl.Result{}, r.remove(ctx, m)

@@ -54,7 +54,7 @@ func (b *breaker) count(isWrite bool) (isFirst, isBroken bool) {
 }
 
 // TestRestartBetweenWrites has the controller of a hook die at each of its writes, before the write arrives and after.
-// Another one goes on: the hook is there before the deletion, its part is done, and it is gone then.
+// Another one continues: the hook is there before the deletion, its part is done, and it is gone then.
 func TestRestartBetweenWrites(t *testing.T) {
 	for after, write := range []string{"adds the hook", "says what it waits for", "removes the hook"} {
 		for _, isLate := range []bool{false, true} {
@@ -66,7 +66,7 @@ func TestRestartBetweenWrites(t *testing.T) {
 func restart(t *testing.T, after int, isLate bool) {
 	s, script := newFixture(t), newScript()
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
-	script.say(func() (machinehook.HookAnswer, error) { // done at the second call
+	script.setAnswer(func() (machinehook.HookAnswer, error) { // done at the second call
 		if len(script.acted()) == 1 {
 			return waiting()
 		}

@@ -31,8 +31,8 @@ import (
 const rare = "events"
 
 // TestTheGuardAsItIsShipped runs the guard from its Deployment, with the flags, the rights and the Secret that it has
-// in a cluster: it replaces a member, reports how it stands, says which right it lacks and that etcd is gone. It uses
-// each of its rights.
+// in a cluster: it replaces a member, reports how it stands, reports which right it lacks and that etcd is gone. It
+// uses each of its rights.
 func TestTheGuardAsItIsShipped(t *testing.T) {
 	t.Parallel()
 	own := newGuardSandbox()
@@ -147,14 +147,14 @@ func (s *shippedScene) createSecret(t *testing.T) {
 
 // awaitCondition waits until the ClusterOperator is available with the version of the Deployment, and has a condition.
 func (s *shippedScene) awaitCondition(t *testing.T, of configv1.ClusterStatusConditionType,
-	status configv1.ConditionStatus, says string) {
+	status configv1.ConditionStatus, text string) {
 	t.Helper()
 	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "etcd-quorum-guard"},
 		func(o *configv1.ClusterOperator) bool {
 			exists, isAvailable := false, false
 			for _, condition := range o.Status.Conditions {
 				exists = exists || condition.Type == of && condition.Status == status &&
-					strings.Contains(condition.Message, says)
+					strings.Contains(condition.Message, text)
 				isAvailable = isAvailable ||
 					condition.Type == configv1.OperatorAvailable && condition.Status == configv1.ConditionTrue
 			}
@@ -163,7 +163,7 @@ func (s *shippedScene) awaitCondition(t *testing.T, of configv1.ClusterStatusCon
 		})
 }
 
-// takeRight takes a right from the guard, which says so.
+// takeRight takes a right from the guard, which reports so.
 func (s *shippedScene) takeRight(t *testing.T) (giveBack func()) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{}

@@ -179,7 +179,8 @@ func (c *etcdCluster) eventually(what string, try func(context.Context) error) {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
 			err := try(ctx)
-			if err == nil || ctx.Err() == nil || last == nil { // what was observed says more than the end of the time
+			// what was observed reports more than the end of the time
+			if err == nil || ctx.Err() == nil || last == nil {
 				last = err
 			}
 			return err == nil, nil

@@ -78,7 +78,7 @@ func (g *gate) call(isAfter bool, write string) bool {
 	return function != nil && function(write)
 }
 
-// set says what is called from now on.
+// set returns what is called from now on.
 func (g *gate) set(before, after func(string) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,7 +106,7 @@ func describeEtcd(r *http.Request) string {
 	return ""
 }
 
-// describeAPI names the writes that matter: of hooks, of permissions, and of pods. Events and what a hook says of
+// describeAPI names the writes that matter: of hooks, of permissions, and of pods. Events and what a hook reports of
 // itself do not. It names the reads of a Machine of Cluster API as well, which begin a permission.
 func describeAPI(r *http.Request) string {
 	body, _ := io.ReadAll(r.Body)

@@ -309,7 +309,7 @@ func (s *scene) awaitMachineGone(number int) {
 		client.ObjectKey{Namespace: s.namespace, Name: s.machine(number)})
 }
 
-// awaitHeld waits until the hook says of a machine what it waits for.
+// awaitHeld waits until the hook reports of a machine what it waits for.
 func (s *scene) awaitHeld(number int, why string) {
 	s.Helper()
 	s.shared.AwaitMachine(s.TB, s.namespace, s.machine(number), func(m *machinev1beta1.Machine) bool {

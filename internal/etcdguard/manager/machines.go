@@ -159,7 +159,7 @@ func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.Mac
 	return m, err
 }
 
-// guardPods returns the guard pods of a node that are not being deleted.
+// guardPods returns the guard pods of a node not being deleted.
 func (g *guard) guardPods(ctx context.Context, node string) ([]etcdguard.GuardPod, error) {
 	var pods corev1.PodList
 	err := g.server.List(ctx, &pods, client.InNamespace(g.options.GuardPodsNamespace),

@@ -54,7 +54,7 @@ func (s *scene) startGuard(t *testing.T) {
 	s.eventually("the guard is ready", func(context.Context) error { return s.probe(options.Listen, "/readyz") })
 }
 
-// probe returns what a probe says, or nil if that is ok.
+// probe returns what a probe reports, or nil if that is ok.
 func (s *scene) probe(address, path string) error {
 	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+address+path, nil)
 	if err != nil {

@@ -206,7 +206,7 @@ func (g *guard) carryOut(ctx context.Context, membership *members.Membership, st
 	return nil
 }
 
-// isTooEarly reports whether a step is to be tried again after a pause.
+// isTooEarly reports whether a step has to be retried after a pause.
 func isTooEarly(err error) bool { return members.IsTooEarly(err) || errors.Is(err, errChanged) }
 
 // pauseAfter returns the requeue interval after a step that waits.
@@ -255,7 +255,7 @@ func (g *guard) deleteGuardPod(ctx context.Context, guardPod etcdguard.GuardPod)
 	return client.IgnoreNotFound(err)
 }
 
-// recordEvent records an event for the machine of a step. If the machine is gone by now, only the log has it.
+// recordEvent records an event for the machine of a step. If the machine was deleted meanwhile, only the log has it.
 func (g *guard) recordEvent(ctx context.Context, step etcdguard.Step) {
 	m := g.api.machine.DeepCopyObject().(client.Object)
 	namespace, name, _ := strings.Cut(step.Machine, "/")

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// errChanged is the error of a permission whose reason has gone since it was decided.
+// errChanged is the error of a permission whose reason no longer holds.
 var errChanged = errors.New("the machines or the members have changed meanwhile")
 
 // permitUpdate permits the update of a step, if a second snapshot permits it as well: the update of another machine may

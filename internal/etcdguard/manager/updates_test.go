@@ -136,7 +136,7 @@ func (s *scene) awaitUpdateAllowed(t *testing.T, number int) {
 	})
 }
 
-// awaitUpdateHeld asks for an update until the guard says why it is not permitted.
+// awaitUpdateHeld asks for an update until the guard returns why it is not permitted.
 func (s *scene) awaitUpdateHeld(t *testing.T, number int, why string) {
 	t.Helper()
 	m := s.awaitAnswer(t, number, "is held: "+why, func(m *clusterv1.Machine) bool {

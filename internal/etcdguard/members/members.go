@@ -147,7 +147,7 @@ func (c *Client) list(ctx context.Context, endpoints []string) ([]*etcdserverpb.
 	return first.Members, nil
 }
 
-// memberStatus returns the leader that a member knows, or the error of a member that is not healthy.
+// memberStatus returns the leader that a member knows, or the error of an unhealthy member.
 func (c *Client) memberStatus(ctx context.Context, member *etcdserverpb.Member) (leader uint64, err error) {
 	if len(member.ClientURLs) == 0 {
 		return 0, errors.New("it has not started")
@@ -192,7 +192,7 @@ func (c *Client) health(id uint64, err error) etcdguard.MemberHealth {
 	return etcdguard.Unhealthy
 }
 
-// forget drops members that are gone.
+// forget drops deleted member.
 func (c *Client) forget(known map[uint64][]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

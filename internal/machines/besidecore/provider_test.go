@@ -36,8 +36,8 @@ var definitions = map[string]string{
 	"infrastructure/docker/config/crd/bases/*_dev*.yaml":       "sigs.k8s.io/cluster-api/test",
 }
 
-// applyDefinitions applies the definitions, with the label that says which version keeps Cluster API's contract: it is
-// added to them when Cluster API is released.
+// applyDefinitions applies the definitions, with the label that reports which version keeps Cluster API's contract: it
+// is added to them when Cluster API is released.
 func applyDefinitions(t *testing.T) {
 	t.Helper()
 	c := shared.Connect(t)

@@ -20,7 +20,7 @@ const wholeCore = "RUNLEVEL_TEST_CLUSTER_API"
 func TestWholeCore(t *testing.T) {
 	path := os.Getenv(wholeCore)
 	if path == "" {
-		t.Skipf("%s does not name Cluster API's manager: CONTRIBUTING.md says how to build it", wholeCore)
+		t.Skipf("%s does not name Cluster API's manager: CONTRIBUTING.md returns how to build it", wholeCore)
 	}
 	applyDefinitions(t)
 	runWholeCore(t, path)

@@ -87,7 +87,7 @@ func TestResponsesOfAnExtensionAreReported(t *testing.T) {
 	}{
 		{func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "<html>")
-		}, "answered something that is not the JSON of the hook"},
+		}, "sent a response that is not valid JSON for the hook"},
 		{func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(make([]byte, 30<<20))
 		}, "answered more than 20 MiB"},

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A budget that allows no disruption holds its pod, which is told before and after the attempt, until it is loosened.
+// A budget that allows no disruption holds its pod, which is reported before and after the attempt, until it is
+// loosened.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -19,7 +20,7 @@ func TestBudget(t *testing.T) {
 	d.budget("keep-web", "web", 1, nil)
 	d.awaitBudget("keep-web", func(b *policyv1.PodDisruptionBudget) bool { return b.Status.CurrentHealthy == 1 })
 	const web = "Budget: pod web is held by PodDisruptionBudget keep-web, which allows no disruption: 1 healthy, 1 needed"
-	d.expect(d.look(), "ToBeEvicted: pod free is to be evicted\n"+web)
+	d.expect(d.look(), "ToBeEvicted: pod free is not evicted yet\n"+web)
 	left := d.evict()
 	d.expect(left, "Ending: pod free has been ending since then, with 3600 s of grace\n"+web)
 	if budgets := left[1].Budgets; len(budgets) != 1 || budgets[0] != "keep-web" {
@@ -39,7 +40,7 @@ Ending: pod web has been ending since then, with 3600 s of grace
 `)
 }
 
-// The API server evicts no pod that two budgets apply to, and does not say which.
+// The API server evicts no pod that two budgets apply to, and does not report which.
 func TestTwoBudgets(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -53,7 +54,7 @@ func TestTwoBudgets(t *testing.T) {
 	d.expect(d.evict(), want)
 }
 
-// A pod that is not ready goes at once only if its budget says so: here the others are not enough.
+// A pod that is not ready goes at once only if its budget reports so: here the others are not enough.
 func TestUnhealthyPods(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -83,6 +84,6 @@ func TestUnhealthyPods(t *testing.T) {
 	}
 	const careful = "Budget: pod careful is held by PodDisruptionBudget careful, which allows no disruption: 0 " +
 		"healthy, 1 needed\n"
-	d.expect(d.look(), careful+"ToBeEvicted: pod careless is to be evicted")
+	d.expect(d.look(), careful+"ToBeEvicted: pod careless is not evicted yet")
 	d.expect(d.evict(), careful+"Ending: pod careless has been ending since then, with 3600 s of grace")
 }

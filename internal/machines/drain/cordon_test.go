@@ -40,9 +40,9 @@ func (d *fixture) awaitSecondAfter(moment time.Time) {
 	}
 }
 
-// TestLookTellsWhatCameAfterTheCordon cordons a node that has a pod, and puts another one there, as a controller does
+// TestHeldPodsReportsPodsAfterTheCordon cordons a node that has a pod, and puts another one there, as a controller does
 // whose pods tolerate the cordon.
-func TestLookTellsWhatCameAfterTheCordon(t *testing.T) {
+func TestHeldPodsReportsPodsAfterTheCordon(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	tolerates := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }

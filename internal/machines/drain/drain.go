@@ -4,7 +4,7 @@
 //
 // The same pods are evicted as by kubectl drain with --force, --ignore-daemonsets and --delete-emptydir-data: all
 // except for mirror pods and pods of existing DaemonSets. An unreachable node can't terminate its pods: they are
-// evicted with one second of grace, and not waited for once that is over; budgets are honoured there too.
+// evicted with one second of grace, and are not waited for after that second; budgets are honoured there too.
 //
 // Evict is the call to start from. HeldPods changes nothing: it is for overviews.
 package drain
@@ -47,7 +47,7 @@ func NewClient(config *rest.Config, shared *http.Client) (Client, error) {
 	return Client{Interface: client, Now: clock.Now}, nil
 }
 
-// A HeldPod is a pod that is still on a node that is being drained.
+// A HeldPod is a pod that remains on a node during its drain.
 type HeldPod struct {
 	Namespace string
 	Name      string
@@ -74,7 +74,7 @@ const (
 	// ToBeEvicted is the hold of a pod that nothing holds: HeldPods evicts nothing, and Evict leaves a pod that has
 	// changed meanwhile to the next pass.
 	ToBeEvicted PodHold = "ToBeEvicted"
-	// Later is the hold of a pod that is evicted when others are gone, by the order of rules.
+	// Later is the hold of a pod that is evicted after others have left, by the order of rules.
 	Later PodHold = "Later"
 	// Completion is the hold of a pod that a rule lets complete by itself; CompletionLater, if others come before it.
 	Completion      PodHold = "Completion"

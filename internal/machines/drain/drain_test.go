@@ -33,7 +33,7 @@ func TestCordon(t *testing.T) {
 	}
 }
 
-// Each kind of pod is on the node: those that stay are not told of.
+// Each kind of pod is on the node: those that stay are not reported of.
 func TestWhichPodsGo(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -65,11 +65,11 @@ func TestWhichPodsGo(t *testing.T) {
 		})
 	}
 	d.expect(d.look(), `
-ToBeEvicted: pod agent-finished is to be evicted
-ToBeEvicted: pod finished is to be evicted
-ToBeEvicted: pod orphan is to be evicted
-ToBeEvicted: pod scratch is to be evicted
-ToBeEvicted: pod unmanaged is to be evicted
+ToBeEvicted: pod agent-finished is not evicted yet
+ToBeEvicted: pod finished is not evicted yet
+ToBeEvicted: pod orphan is not evicted yet
+ToBeEvicted: pod scratch is not evicted yet
+ToBeEvicted: pod unmanaged is not evicted yet
 `)
 	const ending = `
 Ending: pod orphan has been ending since then, with 3600 s of grace

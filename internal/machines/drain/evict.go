@@ -45,11 +45,12 @@ func (p *pass) turns(ctx context.Context, rules PodRules) (now []corev1.Pod, wai
 		case pod.rule.Behavior == WaitCompleted && isNow:
 			waiting = append(waiting, held(&pod.Pod, Completion, "is waited for until it has completed"))
 		case pod.rule.Behavior == WaitCompleted:
-			waiting = append(waiting, held(&pod.Pod, CompletionLater, "is to be waited for when others are gone"))
+			waiting = append(waiting,
+				held(&pod.Pod, CompletionLater, "waits for its completion after other pods have left"))
 		case isNow, pod.DeletionTimestamp != nil:
 			now = append(now, pod.Pod)
 		default:
-			waiting = append(waiting, held(&pod.Pod, Later, "is to be evicted when others are gone"))
+			waiting = append(waiting, held(&pod.Pod, Later, "is evicted after other pods have left"))
 		}
 	}
 	return now, waiting, nil
@@ -148,9 +149,9 @@ func refused(pod *corev1.Pod, err error) HeldPod {
 	case budgetCause(err) != "":
 		return held(pod, Budget, "is held: "+budgetCause(err))
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return held(pod, Ending, "goes with its namespace, which is being deleted")
+		return held(pod, Ending, "is deleted with its namespace")
 	case apierrors.IsConflict(err):
-		return held(pod, ToBeEvicted, "has changed while it was to be evicted")
+		return held(pod, ToBeEvicted, "changed during its eviction")
 	default:
 		return held(pod, Refused, "could not be evicted: "+requestError(err).Error())
 	}
@@ -308,9 +309,9 @@ func blockedReason(budget *policyv1.PodDisruptionBudget) string {
 	failed := meta.FindStatusCondition(status.Conditions, policyv1.DisruptionAllowedCondition)
 	switch {
 	case status.ObservedGeneration < budget.Generation:
-		return "which was changed and not worked out yet"
+		return "whose status is not up to date yet"
 	case failed != nil && failed.Status == metav1.ConditionFalse && failed.Reason == policyv1.SyncFailedReason:
-		return "which could not be worked out: " + printable.Line(failed.Message)
+		return "whose status could not be computed: " + printable.Line(failed.Message)
 	default:
 		return fmt.Sprintf("which allows no disruption: %d healthy, %d needed", status.CurrentHealthy,
 			status.DesiredHealthy)

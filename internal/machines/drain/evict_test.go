@@ -26,7 +26,7 @@ func TestFinalizers(t *testing.T) {
 		*p.Spec.TerminationGracePeriodSeconds = 0
 	})
 	d.awaitRunning("kept")
-	const want = "Finalizers: pod kept has ended, and these finalizers hold it: example.org/keep"
+	const want = "Finalizers: pod kept has terminated; its finalizers hold it: example.org/keep"
 	d.expect(d.evict(), want)
 	d.expect(d.evict(), want)
 	none := []byte(`{"metadata": {"finalizers": null}}`)

@@ -92,7 +92,7 @@ func connect(t testing.TB, config *rest.Config) drain.Client {
 	return client
 }
 
-// pod puts a pod on the node. It never ends by itself, and takes an hour to end unless told otherwise.
+// pod puts a pod on the node. It never ends by itself, and takes an hour to end unless reported otherwise.
 func (d *fixture) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	d.Helper()
 	seconds := int64(3600)

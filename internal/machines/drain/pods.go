@@ -123,14 +123,14 @@ func (p *pass) inspect(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
 	if held, ok := heldByBudgets(pod, budgets); ok {
 		return held, nil
 	}
-	return held(pod, ToBeEvicted, "is to be evicted"), nil
+	return held(pod, ToBeEvicted, "is not evicted yet"), nil
 }
 
 // ending returns the hold of a terminating pod.
 func ending(pod *corev1.Pod) HeldPod {
 	grace := graceOf(pod)
 	if grace == 0 && len(pod.Finalizers) > 0 {
-		return held(pod, Finalizers, "has ended, and these finalizers hold it: "+strings.Join(pod.Finalizers, ", "))
+		return held(pod, Finalizers, "has terminated; its finalizers hold it: "+strings.Join(pod.Finalizers, ", "))
 	}
 	message := fmt.Sprintf("has been ending since %s, with %d s of grace",
 		pod.DeletionTimestamp.Add(-grace).UTC().Format(time.RFC3339), int(grace.Seconds()))
@@ -140,7 +140,7 @@ func ending(pod *corev1.Pod) HeldPod {
 	return held(pod, Ending, message)
 }
 
-// graceOf returns the grace period of a pod that is being deleted.
+// graceOf returns the grace period of a pod being deleted.
 func graceOf(pod *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 }

@@ -10,7 +10,7 @@ import (
 // A PodRule is how draining treats a pod that it would evict.
 type PodRule struct {
 	Behavior PodBehavior
-	// Order is when the pod is evicted: after all pods with a lower one are gone.
+	// Order is when the pod is evicted: after all pods with a lower order have left.
 	Order int32
 }
 

@@ -50,7 +50,7 @@ func (d *fixture) evictByRules() map[string]drain.PodHold {
 	return holds
 }
 
-func TestRulesSayWhichPodsAreEvictedWhen(t *testing.T) {
+func TestRulesOrderEvictions(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	for name, turn := range map[string]string{"a": "first", "b": "", "c": "last", "d": "never", "e": "completes"} {

@@ -44,8 +44,8 @@ type Instance struct {
 	Finalizers []string
 }
 
-// An InvalidError is returned if the object of the template can't be created, now or later: it is no infrastructure, or
-// its fields are refused.
+// An InvalidError is returned if the object of the template can't be created, now or later: its kind is not
+// infrastructure, or its fields are refused.
 type InvalidError struct{ Message string }
 
 func (e *InvalidError) Error() string { return e.Message }

@@ -169,7 +169,7 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 		},
 		{
 			"a spec that is none", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "spec": []}`,
-			&infra.InvalidError{Message: "providerSpec.value: its spec is no object: " + example},
+			&infra.InvalidError{Message: "providerSpec.value: its spec is not an object: " + example},
 		},
 		{
 			"a status", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "spec": {}, "status": {}}`,
@@ -179,7 +179,7 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 		{
 			"fields beside the spec", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "region": "eu"}`,
 			&infra.InvalidError{
-				Message: `providerSpec.value: it has a field "region", which is none of an object: put it under spec`,
+				Message: `providerSpec.value: it has a field "region", which objects do not have: put it under spec`,
 			},
 		},
 	} {

@@ -52,7 +52,7 @@ func isUnknownResource(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// strictError is what the server's message has before the fields that a kind does not have.
+// strictError precedes the unknown fields in the message of the server.
 const strictError = "strict decoding error: "
 
 // IsUnknownField reports whether the server refuses an object for a field that its kind does not have.

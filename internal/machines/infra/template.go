@@ -23,7 +23,7 @@ func ParseTemplate(value *runtime.RawExtension) (*unstructured.Unstructured, err
 	}
 	template := &unstructured.Unstructured{}
 	if err := json.Unmarshal(value.Raw, &template.Object); err != nil {
-		return nil, invalid("it is no object: %s", example)
+		return nil, invalid("it is not an object: %s", example)
 	}
 	return template, checkKind(template)
 }
@@ -55,12 +55,12 @@ func checkFields(template *unstructured.Unstructured) error {
 		case "apiVersion", "kind", "metadata":
 		case "spec":
 			if _, ok := template.Object["spec"].(map[string]any); !ok {
-				return invalid("its spec is no object: %s", example)
+				return invalid("its spec is not an object: %s", example)
 			}
 		case "status":
 			return invalid("it has a status, which only the controller of the infrastructure writes: remove it")
 		default:
-			return invalid("it has a field %q, which is none of an object: put it under spec", field)
+			return invalid("it has a field %q, which objects do not have: put it under spec", field)
 		}
 	}
 	return nil

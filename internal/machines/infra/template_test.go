@@ -16,7 +16,7 @@ func TestTemplatesThatNameNoInfrastructure(t *testing.T) {
 		{"nothing", ``, "providerSpec.value: it is missing: " + example},
 		{"null", `null`, "providerSpec.value: it is missing: " + example},
 		{"empty", `{}`, "providerSpec.value: it is missing: " + example},
-		{"text", `"m5.large"`, "providerSpec.value: it is no object: " + example},
+		{"text", `"m5.large"`, "providerSpec.value: it is not an object: " + example},
 		{"no kind", `{"apiVersion":"a.b/v1"}`, "providerSpec.value: it has no apiVersion or no kind: " + example},
 		{"no apiVersion", `{"kind":"K"}`, "providerSpec.value: it has no apiVersion or no kind: " + example},
 		{

@@ -70,7 +70,7 @@ func (r *Recorder) Repeat(machine client.Object, reason string) {
 	delete(r.last[client.ObjectKeyFromObject(machine)].notes, reason)
 }
 
-// Forget forgets the events of a machine that is gone.
+// Forget forgets the events of a deleted machine.
 func (r *Recorder) Forget(machine types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

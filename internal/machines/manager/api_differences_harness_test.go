@@ -39,7 +39,7 @@ func (a *apiSide) title() string {
 	return a.difference.name + ", openshift"
 }
 
-// unlike tells what is seen that is not as wanted.
+// unlike returns what is seen that is not as wanted.
 func (a *apiSide) unlike() string {
 	seen := a.difference.seen(a)
 	return unless(seen == a.want, "%s, not %s", seen, a.want)
@@ -76,7 +76,7 @@ func (a *apiSide) deleteIt() {
 	a.delete(a.machine())
 }
 
-// heldBy says what the machine is held by, as it says itself: the last stage counts.
+// heldBy returns what the machine is held by, as it reports itself: the last stage counts.
 func (a *apiSide) heldBy() string {
 	a.t.Helper()
 	m := a.state()
@@ -134,7 +134,7 @@ func (a *apiSide) hookAfterDrain() {
 	a.addHook("preDrain", "Late")
 }
 
-// hookWhileEnding adds a hook when the Machine says that its infrastructure ends, and has that be gone then.
+// hookWhileEnding adds a hook when the Machine reports that its infrastructure ends, and has that be gone then.
 func (a *apiSide) hookWhileEnding() {
 	a.start()
 	infrastructure := &v1alpha1.KwokMachine{}
@@ -169,7 +169,7 @@ func (a *apiSide) podAfterDrain() {
 	a.must(a.Create(a.t.Context(), newPod(a.name, a.name)))
 }
 
-// fateOfPod says what has become of the pod. It has the controllers look at the machine again.
+// fateOfPod returns what has become of the pod. It has the controllers look at the machine again.
 func (a *apiSide) fateOfPod() string {
 	a.t.Helper()
 	a.must(a.Patch(a.t.Context(), a.machine(), client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,
@@ -183,7 +183,7 @@ func (a *apiSide) fateOfPod() string {
 	return "it runs"
 }
 
-// ownerOfInfrastructure says how the infrastructure names its Machine.
+// ownerOfInfrastructure returns how the infrastructure names its Machine.
 func (a *apiSide) ownerOfInfrastructure() string {
 	a.t.Helper()
 	infrastructure, uid := &v1alpha1.KwokMachine{}, string(a.state().UID)

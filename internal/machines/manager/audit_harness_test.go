@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
-// auditPolicy has the audit log tell every write to what a deletion touches, before it is done and with what became of
-// it. Heartbeats and what says only that a process is alive are left out.
+// auditPolicy has the audit log report every write to what a deletion touches, before it is done and with what became
+// of it. Heartbeats and what reports only that a process is alive are left out.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -52,12 +52,12 @@ type auditedRequest struct {
 	ResponseObject json.RawMessage
 }
 
-// isDone says whether a request was done and has its object in the answer.
+// isDone reports whether a request was done and has its object in the answer.
 func (r auditedRequest) isDone() bool {
 	return r.ResponseStatus.Code >= http.StatusOK && r.ResponseStatus.Code < http.StatusMultipleChoices
 }
 
-// isUnsure says that a request was done or was not: it was not answered, or with an error of the server.
+// isUnsure reports that a request was done or was not: it was not answered, or with an error of the server.
 func (r auditedRequest) isUnsure() bool {
 	return r.ResponseStatus.Code == 0 || r.ResponseStatus.Code >= http.StatusInternalServerError
 }
@@ -121,7 +121,7 @@ func (l *auditLog) read(path string) error {
 	}
 }
 
-// add adds what a line tells of a request. The line of its receipt may lack a name that the object has in the other
+// add adds what a line contains a request. The line of its receipt may lack a name that the object has in the other
 // one.
 func (l *auditLog) add(request auditedRequest) {
 	if at, isKnown := l.received[request.AuditID]; isKnown && request.Stage != "RequestReceived" {
@@ -143,7 +143,7 @@ func firstAfter(moments []time.Time, begin time.Time) time.Time {
 	return endOfTime
 }
 
-// isAbout tells without decoding a line of the audit log whether it has one of some texts.
+// isAbout reports without decoding a line of the audit log whether it has one of some texts.
 func isAbout(line []byte, texts []string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(line, []byte(text)) })
 }

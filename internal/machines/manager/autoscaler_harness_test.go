@@ -137,7 +137,7 @@ func clusterNameOf(object *unstructured.Unstructured) string {
 	return name
 }
 
-// instances is the provider's Nodes: the providerIDs of running machines; a machine that is being deleted, or has no
+// instances is the provider's Nodes: the providerIDs of running machines; a machine being deleted, or has no
 // node, has its state instead.
 func (g *nodeGroup) instances() []string {
 	g.t.Helper()

@@ -86,7 +86,7 @@ func (g *nodeGroup) newPodAutoscaler(least, most int32) *autoscalingv2.Horizonta
 	return scaler
 }
 
-// awaitUnmeasured waits until the autoscaler has found the two machines of the group, and says that its metric is
+// awaitUnmeasured waits until the autoscaler has found the two machines of the group, and reports that its metric is
 // missing.
 func (g *nodeGroup) awaitUnmeasured(scaler *autoscalingv2.HorizontalPodAutoscaler) {
 	g.t.Helper()

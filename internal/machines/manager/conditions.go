@@ -91,10 +91,10 @@ func statusOf(machines []machinev1beta1.Machine, stopped, changing []string) clu
 	var s clusteroperator.Status
 	if len(failed) > 0 {
 		s.Degraded = clusteroperator.Problem{Reason: ReasonMachinesFailed, Message: fmt.Sprintf(
-			"machines have failed, and are to be deleted and made again: %s", clusteroperator.List(failed))}
+			"machines have failed: delete them, so that they are created again: %s", clusteroperator.List(failed))}
 	}
 	if len(stopped) > 0 {
-		message := fmt.Sprintf("control planes replace no machine: %s", clusteroperator.List(stopped))
+		message := fmt.Sprintf("control planes can't replace machines: %s", clusteroperator.List(stopped))
 		if s.Degraded.Message != "" {
 			message += "; " + s.Degraded.Message
 		}
@@ -108,7 +108,7 @@ func statusOf(machines []machinev1beta1.Machine, stopped, changing []string) clu
 	return s
 }
 
-// deletedMachines returns the machines of the control plane that are being deleted.
+// deletedMachines returns the machines of the control plane being deleted.
 func deletedMachines(machines []machinev1beta1.Machine) []string {
 	var deleted []string
 	for _, m := range machines {
@@ -119,7 +119,7 @@ func deletedMachines(machines []machinev1beta1.Machine) []string {
 	return deleted
 }
 
-// changingMachines returns the machines of Cluster API's control planes that are being deleted, or updated in place.
+// changingMachines returns the machines of Cluster API's control planes being deleted, or updated in place.
 func changingMachines(members []clusterv1.Machine) []string {
 	var changing []string
 	for _, m := range members {

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
 
-// TestStatusOf has failed machines, and those of the control plane that are being deleted.
+// TestStatusOf has failed machines, and those of the control plane being deleted.
 func TestStatusOf(t *testing.T) {
 	failed := machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "m-1"}}
 	failed.Status.Phase = ptr.To(machinev1beta1.PhaseFailed)
@@ -28,7 +28,8 @@ func TestStatusOf(t *testing.T) {
 	got := statusOf(all, nil, deletedMachines(all))
 	want := clusteroperator.Status{
 		Degraded: clusteroperator.Problem{
-			Reason: "MachinesFailed", Message: "machines have failed, and are to be deleted and made again: shop/m-1",
+			Reason:  "MachinesFailed",
+			Message: "machines have failed: delete them, so that they are created again: shop/m-1",
 		},
 		NotUpgradeable: clusteroperator.Problem{
 			Reason: "ControlPlaneMachinesChanging",
@@ -59,7 +60,7 @@ func TestStoppedControlPlanes(t *testing.T) {
 	got := statusOf([]machinev1beta1.Machine{failed}, stoppedSets([]machinev1.ControlPlaneMachineSet{set}),
 		nil).Degraded
 	want := clusteroperator.Problem{Reason: "ControlPlaneDegraded",
-		Message: "control planes replace no machine: " +
+		Message: "control planes can't replace machines: " +
 			"ControlPlaneMachineSet shop/cluster (FailedReplacement: m-1 has failed); machines have failed, and are " +
 			"to be deleted and made again: shop/m-1"}
 	if got != want {
@@ -86,7 +87,7 @@ func TestStoppedControlPlanes(t *testing.T) {
 	}
 }
 
-// TestChangingControlPlanes names the machines of Cluster API's control planes that are being deleted, or updated in
+// TestChangingControlPlanes names the machines of Cluster API's control planes being deleted, or updated in
 // place.
 func TestChangingControlPlanes(t *testing.T) {
 	deleted := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{

@@ -55,7 +55,7 @@ func deploy(t *testing.T, version string) {
 }
 
 // TestTheControllerAsItIsShipped runs it from its Deployment, with the rights of its service account: it reports, makes
-// the machines of a set, says which right it lacks, is killed, and is replaced by another version.
+// the machines of a set, reports which right it lacks, is killed, and is replaced by another version.
 func TestTheControllerAsItIsShipped(t *testing.T) {
 	t.Parallel()
 	deploy(t, "1.0.0")
@@ -177,7 +177,7 @@ func testLife(t *testing.T, c client.Client) {
 
 // awaitOperator waits until the ClusterOperator reports a version and a condition.
 func awaitOperator(t *testing.T, c client.Client, version string, of configv1.ClusterStatusConditionType,
-	status configv1.ConditionStatus, says string) {
+	status configv1.ConditionStatus, text string) {
 	t.Helper()
 	machinetest.Await(t, c, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"},
 		func(o *configv1.ClusterOperator) bool {
@@ -186,7 +186,7 @@ func awaitOperator(t *testing.T, c client.Client, version string, of configv1.Cl
 			}
 			for _, condition := range o.Status.Conditions {
 				if condition.Type == of {
-					return condition.Status == status && strings.Contains(condition.Message, says)
+					return condition.Status == status && strings.Contains(condition.Message, text)
 				}
 			}
 			return false

@@ -28,7 +28,7 @@ import (
 type heldStage struct {
 	name    string
 	hooks   machinev1beta1.LifecycleHooks
-	isThere func(*machinev1beta1.Machine) bool // what a machine says that is held so
+	isThere func(*machinev1beta1.Machine) bool // what a machine reports that is held so
 	release func(s *shippedScene, machine string)
 }
 
@@ -74,7 +74,7 @@ func (s *shippedScene) keepInfrastructure(machine string, isKept bool) {
 	s.must(s.Patch(s.t.Context(), infrastructure, client.RawPatch("application/merge-patch+json", patch)))
 }
 
-// hold deletes machines that are held at each of the stages, some at each, and waits until they say so.
+// hold deletes machines that are held at each of the stages, some at each, and waits until they report so.
 func (s *shippedScene) hold(ofEach int) {
 	s.t.Helper()
 	s.each(ofEach*len(heldStages), func(i int) error {
@@ -138,7 +138,7 @@ func (s *shippedScene) finish(machines int) {
 	s.eachHeld(func(machine string, stage heldStage) { stage.release(s, machine) })
 	s.eachHeld(func(machine string, _ heldStage) { s.awaitGone(machine) })
 	if histories := s.checkHistories(machines, inDefault...); len(histories) != machines {
-		s.t.Errorf("the audit log tells of %d machines, not of %d", len(histories), machines)
+		s.t.Errorf("the audit log contains %d machines, not of %d", len(histories), machines)
 	}
 }
 

@@ -81,7 +81,7 @@ func (s *scene) each(n int, do func(i int) error) {
 	s.must(group.Wait())
 }
 
-// await waits until nothing is missing, as a test says it in words.
+// await waits until nothing is missing, as a test reports it in words.
 func (s *scene) await(missing func() string) {
 	s.t.Helper()
 	last := ""
@@ -152,7 +152,7 @@ func (s *scene) awaitGone(machine string) {
 	machinetest.AwaitGone(s.t, s, &corev1.Node{}, client.ObjectKey{Name: machine})
 }
 
-// isWhole says that neither the infrastructure of a machine nor its Node was asked to go.
+// isWhole reports that neither the infrastructure of a machine nor its Node was asked to go.
 func (s *scene) isWhole(machine string) bool {
 	s.t.Helper()
 	infrastructure, node := &v1alpha1.KwokMachine{}, &corev1.Node{}
@@ -178,17 +178,17 @@ func (s *scene) removeHook(machine, hook string) {
 	}))
 }
 
-// checkHistories finds nothing wrong in what the audit log tells of machines, which are gone: those that lines with
+// checkHistories finds nothing wrong in what the audit log contains machines, which are gone: those that lines with
 // some texts are about, of which there are count or more.
 func (s *scene) checkHistories(count int, about ...string) map[string]*history {
 	s.t.Helper()
 	histories := awaitReleases(s.t, s.control, s.crashes, count, about...)
-	s.tellViolations(histories)
+	s.reportViolations(histories)
 	return histories
 }
 
-// tellViolations tells what is wrong in histories.
-func (s *scene) tellViolations(histories map[string]*history) {
+// reportViolations returns what is wrong in histories.
+func (s *scene) reportViolations(histories map[string]*history) {
 	s.t.Helper()
 	for i, violation := range violationsOf(histories) {
 		if i == 20 {

@@ -73,7 +73,7 @@ func byVersion[T any](meta func(*T) metav1.Object) func(a, b recorded[T]) int {
 	return func(a, b recorded[T]) int { return cmp.Compare(version(a), version(b)) }
 }
 
-// isReleased says of an object that the request that left it so has removed it.
+// isReleased reports of an object that the request that left it so has removed it.
 func isReleased(object metav1.Object) bool {
 	return object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0
 }

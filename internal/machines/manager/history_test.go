@@ -160,7 +160,7 @@ func (s *script) release() {
 }
 
 // TestRecorder deletes machines in the right and in wrong orders, with a crash of the API server in between, and has
-// their histories told from the audit log of a real API server.
+// their histories reported from the audit log of a real API server.
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	control := startSandbox(t, sandbox.NoNodes)
@@ -222,7 +222,7 @@ func startSandbox(t *testing.T, nodes int) *sandbox.Sandbox {
 	return control
 }
 
-// awaitReleases waits until the audit log tells the whole deletion of each machine that lines with some texts are
+// awaitReleases waits until the audit log reports the whole deletion of each machine that lines with some texts are
 // about, of which there are count or more, and returns their histories.
 func awaitReleases(t *testing.T, control *sandbox.Sandbox, crashes []time.Time, count int,
 	about ...string) map[string]*history {
@@ -245,12 +245,12 @@ func awaitReleases(t *testing.T, control *sandbox.Sandbox, crashes []time.Time, 
 			return missing == "", nil
 		})
 	if err != nil {
-		t.Fatalf("the audit log does not tell of the end of all machines: %s: %v", missing, err)
+		t.Fatalf("the audit log does not contain the end of all machines: %s: %v", missing, err)
 	}
 	return histories
 }
 
-// untold says what the history of a machine's whole deletion lacks.
+// untold returns what the history of a machine's whole deletion lacks.
 func untold(h *history) string {
 	isLinked := func(m *machineState) bool { return m != nil && m.node != "" }
 	if _, hadNode := h.Machine.firstWhen(isLinked); hadNode && !h.Node.mayBe(isGone) {

@@ -10,8 +10,8 @@ import (
 
 // tellClusterAPI begins with a Machine of Cluster API that has a node, infrastructure and annotations, and was just
 // deleted.
-func tellClusterAPI(annotations ...string) *telling {
-	s := tell(0, 0)
+func tellClusterAPI(annotations ...string) *recording {
+	s := newRecording(0, 0)
 	s.Machine.States = nil
 	s.clusterAPI = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Name: "m", Finalizers: []string{clusterv1.MachineFinalizer}, Annotations: map[string]string{},
@@ -24,20 +24,20 @@ func tellClusterAPI(annotations ...string) *telling {
 	return s.write()
 }
 
-// stage has the Machine say in which stage its deletion is.
-func (s *telling) stage(reason string) *telling {
+// stage has the Machine report in which stage its deletion is.
+func (s *recording) stage(reason string) *recording {
 	s.clusterAPI.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Reason: reason}}
 	return s.write()
 }
 
 // letGo removes all hooks.
-func (s *telling) letGo() *telling {
+func (s *recording) letGo() *recording {
 	s.clusterAPI.Annotations = nil
 	return s.write()
 }
 
 // sparedPod has a pod run on the node that a rule spares.
-func (s *telling) sparedPod() *telling {
+func (s *recording) sparedPod() *recording {
 	s.pod().Pods["p"].States[0].Object = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{sparedLabel: "yes"}},
 	}
@@ -45,7 +45,7 @@ func (s *telling) sparedPod() *telling {
 }
 
 // complete is the rest of a deletion from the end of the infrastructure on, as it should be.
-func (s *telling) complete() *telling {
+func (s *recording) complete() *recording {
 	s.terminate().infrastructureGone().deleteNode().stage("DeletionCompleted")
 	s.clusterAPI.Finalizers = nil
 	return s.write()
@@ -60,8 +60,8 @@ func TestInvariantsOfClusterAPI(t *testing.T) {
 		draining, waiting = "DrainingNode", "WaitingForPreTerminateHook"
 	)
 	for name, test := range map[string]struct {
-		told   *telling
-		broken []string // the invariants, by their first words
+		recorded *recording
+		broken   []string // the invariants, by their first words
 	}{
 		"as it should be": {
 			tellClusterAPI(preDrain).letGo().stage(draining).cordon().evict(controllerAgent).complete(), nil,
@@ -99,6 +99,6 @@ func TestInvariantsOfClusterAPI(t *testing.T) {
 		).release().deleteNode().infrastructureGone(),
 			[]string{"a Node is deleted after", "the finalizer goes last", "the finalizer goes last"}},
 	} {
-		t.Run(name, func(t *testing.T) { test.told.expect(t, test.broken) })
+		t.Run(name, func(t *testing.T) { test.recorded.expect(t, test.broken) })
 	}
 }

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// drainsOfControlPlane tells of nodes of the control plane that the controllers drained at the same time.
+// drainsOfControlPlane contains nodes of the control plane that the controllers drained at the same time.
 func drainsOfControlPlane(histories map[string]*history) []string {
 	type drain struct {
 		machine string

@@ -19,12 +19,12 @@ const sparedLabel = "spared"
 // An invariant is what is true of the history of each machine that was deleted.
 type invariant struct {
 	name string
-	// violations says in words what was not as it should be.
+	// violations reports in words what was not as it should be.
 	violations func(*history) []string
 }
 
-// invariants are true at any time: of machines that are being deleted as of those that are gone. Each of them finds
-// only what surely happened, as far as the times of requests tell.
+// invariants are true at any time: of machines being deleted as of those that are gone. Each of them finds
+// only what surely happened, as far as the times of requests report.
 var invariants = []invariant{
 	{"no node is cordoned or drained while a pre-drain hook is there", drainsUnderHooks},
 	{"no infrastructure is deleted while a hook holds it", terminationsUnderHooks},
@@ -82,7 +82,7 @@ func (h *history) drains() []span {
 	return spans
 }
 
-// within tells of what was done while something was so.
+// within contains what was done while something was so.
 func within(what string, done, while []span) []string {
 	var found []string
 	for _, act := range done {
@@ -125,10 +125,10 @@ func evictionsWithoutCordon(h *history) []string {
 	return within("evicted", evictions, h.Node.during(func(n *corev1.Node) bool { return n != nil && !isCordoned(n) }))
 }
 
-// drainedWithPods tells of pods that no one was asked to end when the drain of their node was over.
+// drainedWithPods contains pods that no one was asked to end when the drain of their node was over.
 func drainedWithPods(h *history) []string {
 	reported := h.drainEnds()
-	if len(within("told", reported, h.Node.during(isThere))) == 0 {
+	if len(within("reported", reported, h.Node.during(isThere))) == 0 {
 		return nil // pods of a Node that is gone are not waited for
 	}
 	var found []string
@@ -158,7 +158,7 @@ func (h *history) drainEnds() []span {
 	return []span{slices.MinFunc(ends, func(a, b span) int { return a.Begin.Compare(b.Begin) })}
 }
 
-// isSpared says of a pod that a drain leaves it alone, by a rule of Cluster API.
+// isSpared reports of a pod that a drain leaves it alone, by a rule of Cluster API.
 func (h *history) isSpared(pod string) bool {
 	known := h.Pods[pod]
 	return known != nil && slices.ContainsFunc(known.States, func(s recorded[corev1.Pod]) bool {
@@ -166,7 +166,7 @@ func (h *history) isSpared(pod string) bool {
 	})
 }
 
-// evictionsOfSpared tells of pods that a rule keeps, and that were to be evicted.
+// evictionsOfSpared contains pods that a rule keeps, and that were to be evicted.
 func evictionsOfSpared(h *history) []string {
 	var found []string
 	for _, eviction := range h.Evictions {
@@ -209,10 +209,10 @@ func releasedTooEarly(h *history) []string {
 		h.Machine.during((*machineState).isIncomplete))...)
 }
 
-// isLetGo says of a machine that its controller is done with it, or that it is gone.
+// isLetGo reports of a machine that its controller is done with it, or that it is gone.
 func isLetGo(m *machineState) bool { return m == nil || m.isReleased() }
 
-// wentBack tells of a stage that came after a later one.
+// wentBack contains a stage that came after a later one.
 func wentBack(h *history) []string {
 	var found []string
 	latest := 0

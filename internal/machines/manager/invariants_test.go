@@ -19,8 +19,8 @@ func at(n int) span {
 	return span{Begin: begin, End: begin.Add(time.Second / 2)}
 }
 
-// A telling is a history that is made request by request.
-type telling struct {
+// A recording is a history that is made request by request.
+type recording struct {
 	history
 	machine    machinev1beta1.Machine
 	clusterAPI *clusterv1.Machine // instead of machine, if it is not nil
@@ -28,9 +28,9 @@ type telling struct {
 	next       int
 }
 
-// tell begins with a machine that has a node, infrastructure and hooks, and was just deleted.
-func tell(preDrain, preTerminate int) *telling {
-	s := &telling{history: history{Name: "m"}}
+// report begins with a machine that has a node, infrastructure and hooks, and was just deleted.
+func newRecording(preDrain, preTerminate int) *recording {
+	s := &recording{history: history{Name: "m"}}
 	s.machine.Name, s.machine.Finalizers = "m", []string{machinev1beta1.MachineFinalizer}
 	s.machine.Status.NodeRef = &corev1.ObjectReference{Name: "n"}
 	s.hooks(preDrain, preTerminate)
@@ -43,12 +43,12 @@ func tell(preDrain, preTerminate int) *telling {
 }
 
 // now is when the next request is under way.
-func (s *telling) now() span {
+func (s *recording) now() span {
 	s.next++
 	return at(s.next)
 }
 
-func (s *telling) write() *telling {
+func (s *recording) write() *recording {
 	state := stateOfOpenShift(s.machine.DeepCopy())
 	if s.clusterAPI != nil {
 		state = stateOfClusterAPI(s.clusterAPI.DeepCopy())
@@ -57,13 +57,13 @@ func (s *telling) write() *telling {
 	return s
 }
 
-func (s *telling) phase(phase string) *telling {
+func (s *recording) phase(phase string) *recording {
 	s.machine.Status.Phase = &phase
 	return s.write()
 }
 
 // hooks leaves some hooks.
-func (s *telling) hooks(preDrain, preTerminate int) *telling {
+func (s *recording) hooks(preDrain, preTerminate int) *recording {
 	hook := machinev1beta1.LifecycleHook{Name: "hook", Owner: "owner"}
 	s.machine.Spec.LifecycleHooks = machinev1beta1.LifecycleHooks{}
 	for range preDrain {
@@ -75,51 +75,51 @@ func (s *telling) hooks(preDrain, preTerminate int) *telling {
 	return s.write()
 }
 
-func (s *telling) exclude() *telling {
+func (s *recording) exclude() *recording {
 	s.machine.Annotations = map[string]string{excludeAnnotation: ""}
 	return s.write()
 }
 
-func (s *telling) drained(status corev1.ConditionStatus) *telling {
+func (s *recording) drained(status corev1.ConditionStatus) *recording {
 	s.machine.Status.Conditions = []machinev1beta1.Condition{{Type: machinev1beta1.MachineDrained, Status: status}}
 	return s.write()
 }
 
-func (s *telling) skipped() *telling {
+func (s *recording) skipped() *recording {
 	s.machine.Status.Conditions = []machinev1beta1.Condition{{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Node drain skipped",
 	}}
 	return s.write()
 }
 
-func (s *telling) cordon() *telling {
+func (s *recording) cordon() *recording {
 	s.node.Spec.Unschedulable = true
 	s.Node.States = append(s.Node.States,
 		recorded[corev1.Node]{span: s.now(), Object: s.node.DeepCopy(), By: controllerAgent})
 	return s
 }
 
-func (s *telling) evict(by string) *telling {
+func (s *recording) evict(by string) *recording {
 	s.Evictions = append(s.Evictions, podEviction{span: s.now(), Pod: "p", By: by, Code: 201})
 	return s
 }
 
-func (s *telling) terminate() *telling {
+func (s *recording) terminate() *recording {
 	s.InfrastructureDeletes = append(s.InfrastructureDeletes, s.now())
 	return s
 }
 
-func (s *telling) infrastructureGone() *telling {
+func (s *recording) infrastructureGone() *recording {
 	s.Infrastructure.States = append(s.Infrastructure.States, recorded[metav1.PartialObjectMetadata]{span: s.now()})
 	return s
 }
 
-func (s *telling) deleteNode() *telling {
+func (s *recording) deleteNode() *recording {
 	s.Node.States = append(s.Node.States, recorded[corev1.Node]{span: s.now(), By: controllerAgent})
 	return s
 }
 
-func (s *telling) release() *telling {
+func (s *recording) release() *recording {
 	s.machine.Finalizers = nil
 	if s.clusterAPI != nil {
 		s.clusterAPI.Finalizers = nil
@@ -127,85 +127,86 @@ func (s *telling) release() *telling {
 	return s.write()
 }
 
-// unsure has the Machine written, or not: the log does not tell.
-func (s *telling) unsure() *telling {
+// unsure has the Machine written, or not: the log does not report.
+func (s *recording) unsure() *recording {
 	s.Machine.Unsure = append(s.Machine.Unsure, s.now())
 	return s
 }
 
 // pod has a pod run on the node.
-func (s *telling) pod() *telling {
+func (s *recording) pod() *recording {
 	s.Pods = map[string]*timeline[corev1.Pod]{
 		"p": {States: []recorded[corev1.Pod]{{span: s.now(), Object: &corev1.Pod{}}}},
 	}
 	return s
 }
 
-// podEnds has the pod end, or begin to: the log does not tell.
-func (s *telling) podEnds() *telling {
+// podEnds has the pod end, or begin to: the log does not report.
+func (s *recording) podEnds() *recording {
 	s.Pods["p"].Unsure = append(s.Pods["p"].Unsure, s.now())
 	return s
 }
 
 // end is the rest of a deletion from the drain on, as it should be.
-func (s *telling) end() *telling {
+func (s *recording) end() *recording {
 	return s.drained(corev1.ConditionTrue).terminate().infrastructureGone().deleteNode().release()
 }
 
 func TestInvariants(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		told   *telling
-		broken []string // the invariants, by their first words
+		recorded *recording
+		broken   []string // the invariants, by their first words
 	}{
 		"as it should be": {
-			tell(1, 1).hooks(0, 1).cordon().evict(controllerAgent).drained("True").hooks(0, 0).end(), nil,
+			newRecording(1, 1).hooks(0, 1).cordon().evict(controllerAgent).drained("True").hooks(0, 0).end(), nil,
 		},
-		"cordoned under a hook": {tell(1, 0).cordon().hooks(0, 0).evict(controllerAgent).end(),
+		"cordoned under a hook": {newRecording(1, 0).cordon().hooks(0, 0).evict(controllerAgent).end(),
 			[]string{"no node is cordoned"}},
-		"evicted under a hook": {tell(1, 0).cordon().evict(controllerAgent).hooks(0, 0).end(),
+		"evicted under a hook": {newRecording(1, 0).cordon().evict(controllerAgent).hooks(0, 0).end(),
 			[]string{"no node is cordoned", "no node is cordoned"}},
-		"drained by the hook's owner": {tell(1, 0).evict("the owner").hooks(0, 0).cordon().end(), nil},
-		"excluded from draining":      {tell(1, 0).exclude().end(), nil},
-		"terminated under a hook": {tell(0, 1).cordon().drained("True").terminate().hooks(0, 0).end(),
+		"drained by the hook's owner": {newRecording(1, 0).evict("the owner").hooks(0, 0).cordon().end(), nil},
+		"excluded from draining":      {newRecording(1, 0).exclude().end(), nil},
+		"terminated under a hook": {newRecording(0, 1).cordon().drained("True").terminate().hooks(0, 0).end(),
 			[]string{"no infrastructure is deleted while"}},
-		"terminated undrained": {tell(0, 0).cordon().terminate().end(),
+		"terminated undrained": {newRecording(0, 0).cordon().terminate().end(),
 			[]string{"no infrastructure is deleted before"}},
-		"evicted before the cordon": {tell(0, 0).evict(controllerAgent).cordon().end(),
+		"evicted before the cordon": {newRecording(0, 0).evict(controllerAgent).cordon().end(),
 			[]string{"a node is cordoned before"}},
-		"drained twice": {tell(0, 0).cordon().drained("True").evict(controllerAgent).end(),
+		"drained twice": {newRecording(0, 0).cordon().drained("True").evict(controllerAgent).end(),
 			[]string{"a drain that is over"}},
-		"late pre-drain hook": {tell(0, 0).cordon().drained("True").hooks(1, 0).end(), nil},
-		"Node deleted early": {tell(0, 0).cordon().drained(
+		"late pre-drain hook": {newRecording(0, 0).cordon().drained("True").hooks(1, 0).end(), nil},
+		"Node deleted early": {newRecording(0, 0).cordon().drained(
 			"True",
 		).terminate().deleteNode().infrastructureGone().release(), []string{"a Node is deleted after"}},
-		"released undrained": {tell(0, 0).cordon().infrastructureGone().deleteNode().release(),
+		"released undrained": {newRecording(0, 0).cordon().infrastructureGone().deleteNode().release(),
 			[]string{"the finalizer goes last"}},
-		"released with infrastructure": {tell(0, 0).cordon().drained(
+		"released with infrastructure": {newRecording(0, 0).cordon().drained(
 			"True",
 		).terminate().deleteNode().release().infrastructureGone(),
 			[]string{"a Node is deleted after", "the finalizer goes last"}},
-		"released with the Node": {tell(0, 0).cordon().drained(
+		"released with the Node": {newRecording(0, 0).cordon().drained(
 			"True",
 		).terminate().infrastructureGone().release().deleteNode(), []string{"the finalizer goes last"}},
-		"not drained any more": {tell(0, 0).cordon().drained("True").drained("False").end(),
+		"not drained any more": {newRecording(0, 0).cordon().drained("True").drained("False").end(),
 			[]string{"a deletion does not go back"}},
-		"not deleting any more": {tell(0, 0).phase("Running").cordon().end(),
+		"not deleting any more": {newRecording(0, 0).phase("Running").cordon().end(),
 			[]string{"a deletion does not go back"}},
-		"drained with a pod":      {tell(0, 0).pod().cordon().end(), []string{"a drain is over"}},
-		"drained without its pod": {tell(0, 0).pod().cordon().podEnds().end(), nil},
+		"drained with a pod":      {newRecording(0, 0).pod().cordon().end(), []string{"a drain is over"}},
+		"drained without its pod": {newRecording(0, 0).pod().cordon().podEnds().end(), nil},
 		"skipped the drain of a pod": {
-			tell(0, 0).pod().exclude().skipped().terminate().infrastructureGone().deleteNode().release(), nil,
+			newRecording(0, 0).pod().exclude().skipped().terminate().infrastructureGone().deleteNode().release(), nil,
 		},
-		"hook removed, perhaps":     {tell(1, 0).unsure().cordon().end(), nil},
-		"hook still there for sure": {tell(1, 0).unsure().write().cordon().end(), []string{"no node is cordoned"}},
+		"hook removed, perhaps": {newRecording(1, 0).unsure().cordon().end(), nil},
+		"hook still there for sure": {newRecording(1, 0).unsure().write().cordon().end(),
+			[]string{"no node is cordoned"}},
 	} {
-		t.Run(name, func(t *testing.T) { test.told.expect(t, test.broken) })
+		t.Run(name, func(t *testing.T) { test.recorded.expect(t, test.broken) })
 	}
 }
 
 // expect expects a history to break some invariants, of which the first words are given.
-func (s *telling) expect(t *testing.T, invariants []string) {
+func (s *recording) expect(t *testing.T, invariants []string) {
 	t.Helper()
 	broken := violationsOf(map[string]*history{"m": &s.history})
 	beginsWith := cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) })
@@ -214,10 +215,10 @@ func (s *telling) expect(t *testing.T, invariants []string) {
 	}
 }
 
-// A machine that is not being deleted keeps its node and infrastructure.
+// A machine not being deleted keeps its node and infrastructure.
 func TestInvariantOfTheLiving(t *testing.T) {
 	t.Parallel()
-	s := tell(0, 0)
+	s := newRecording(0, 0)
 	for i := range s.Machine.States {
 		s.Machine.States[i].Object.DeletionTimestamp = nil
 	}
@@ -230,7 +231,7 @@ func TestInvariantOfTheLiving(t *testing.T) {
 func TestInvariantOfTheControlPlane(t *testing.T) {
 	t.Parallel()
 	controlPlane := func(skip int) *history {
-		s := tell(0, 0)
+		s := newRecording(0, 0)
 		s.node.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
 		s.next += skip
 		return &s.cordon().end().history

@@ -22,12 +22,12 @@ type machineState struct {
 	preDrain, preTerminate []string // the hooks that are there
 	isExcluded             bool     // from draining
 	isDrainSkipped         bool
-	stage                  int    // of the deletion, in stages; unknownStage if the Machine does not say
+	stage                  int    // of the deletion, in stages; unknownStage if the Machine does not report
 	finalizer              string // the controller's
 	waits                  map[string]string
 }
 
-// What a Machine may say that it waits for: the keys of waits, whose values are its words.
+// What a Machine may report that it waits for: the keys of waits, whose values are its words.
 const (
 	waitsForPreDrain       = "pre-drain hooks"
 	waitsForPods           = "pods"
@@ -37,7 +37,7 @@ const (
 
 const unknownStage = -1
 
-// The stages of a deletion, in their order, as Machines say them. In the last one, the finalizer goes.
+// The stages of a deletion, in their order, as Machines report them. In the last one, the finalizer goes.
 var (
 	openshiftStages  = []string{"not deleting", "deleting", "drained"}
 	clusterAPIStages = []string{
@@ -134,8 +134,8 @@ func (m *machineState) isDeleting() bool { return m != nil && m.DeletionTimestam
 
 func (m *machineState) isLiving() bool { return m != nil && m.DeletionTimestamp == nil }
 
-// isDrained says that nothing is to be drained any more, as the Machine says. One of Cluster API says so when it waits
-// for pre-terminate hooks, or for what comes after those.
+// isDrained reports that nothing is to be drained any more, as the Machine reports. One of Cluster API reports so when
+// it waits for pre-terminate hooks, or for what comes after those.
 func (m *machineState) isDrained() bool {
 	if !m.isDeleting() {
 		return false
@@ -147,8 +147,8 @@ func (m *machineState) isDrained() bool {
 	return m.stage >= drained
 }
 
-// isHeldBeforeDrain says that a hook forbids the drain. Hooks of OpenShift count neither where a drain is skipped nor
-// after it; those of Cluster API always do, where there is a node.
+// isHeldBeforeDrain reports that a hook forbids the drain. Hooks of OpenShift count neither where a drain is skipped
+// nor after it; those of Cluster API always do, where there is a node.
 func (m *machineState) isHeldBeforeDrain() bool {
 	if !m.isDeleting() || m.node == "" || len(m.preDrain) == 0 {
 		return false
@@ -156,20 +156,21 @@ func (m *machineState) isHeldBeforeDrain() bool {
 	return m.isClusterAPI || !m.isExcluded && !m.isDrained()
 }
 
-// isHeldBeforeTerminate says that a hook forbids to delete the infrastructure.
+// isHeldBeforeTerminate reports that a hook forbids to delete the infrastructure.
 func (m *machineState) isHeldBeforeTerminate() bool {
 	return m.isDeleting() && len(m.preTerminate) > 0 || m.isHeldBeforeDrain() && m.isClusterAPI
 }
 
-// lacksDrain says that the drain is to be recorded before the infrastructure may be deleted. In Cluster API it is not.
+// lacksDrain reports that the drain is to be recorded before the infrastructure may be deleted. In Cluster API it is
+// not.
 func (m *machineState) lacksDrain() bool { return m.isDeleting() && !m.isClusterAPI && !m.isDrained() }
 
-// isReleased says that the controller is done with a Machine.
+// isReleased reports that the controller is done with a Machine.
 func (m *machineState) isReleased() bool {
 	return m.isDeleting() && !slices.Contains(m.Finalizers, m.finalizer)
 }
 
-// isIncomplete says that a Machine is not yet to lose its finalizer.
+// isIncomplete reports that a Machine is not yet to lose its finalizer.
 func (m *machineState) isIncomplete() bool { return m.isDeleting() && m.stage != len(m.stages())-1 }
 
 // excludeAnnotation is of Machines of OpenShift whose nodes are not to be drained.
@@ -197,7 +198,7 @@ func hasCondition(m *machinev1beta1.Machine, kind machinev1beta1.ConditionType, 
 
 func phaseOf(m *machinev1beta1.Machine) string { return ptr.Deref(m.Status.Phase, "") }
 
-// names says whether a condition that is not as it should be names all that it waits for.
+// names reports whether a condition that is not as it should be names all that it waits for.
 func names(m *machinev1beta1.Machine, kind machinev1beta1.ConditionType, causes ...machinev1beta1.LifecycleHook) bool {
 	condition := conditionOf(m, kind)
 	return condition.Status == corev1.ConditionFalse &&

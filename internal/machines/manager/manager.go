@@ -99,7 +99,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, kinds.AddToScheme(scheme)
 }
 
-// trimNode removes the fields of a cached Node that no controller reads, which are most of it.
+// trimNode removes the fields of a cached Node that no controller reads: most of the Node.
 func trimNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil

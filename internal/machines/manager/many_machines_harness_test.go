@@ -156,7 +156,7 @@ func (c *crowd) hooks(kind string) []string {
 	return names
 }
 
-// populate has a third of the nodes run a pod. Half of these pods must not be evicted, as budgets say; of the other
+// populate has a third of the nodes run a pod. Half of these pods must not be evicted, as budgets report; of the other
 // ones, some of Cluster API's are spared by a rule.
 func (c *crowd) populate() {
 	var pods []*corev1.Pod

@@ -30,7 +30,7 @@ func (s *scene) states() []*machineState {
 	return states
 }
 
-// holdOf is what a machine that is being deleted is to say while it is held: what it waits for, and the names of that.
+// holdOf is what a machine being deleted is to report while it is held: what it waits for, and the names of that.
 // There are no names if nothing holds the machine.
 func (c *crowd) holdOf(m *machineState) (wait string, names []string) {
 	budget := c.budgets[m.Name]
@@ -55,13 +55,13 @@ func (c *crowd) held() int {
 	return count
 }
 
-// unexplained tells of machines that are left and don't say what holds them.
+// unexplained contains machines that are left and don't report what holds them.
 func (c *crowd) unexplained() string {
 	for _, m := range c.states() {
 		wait, names := c.holdOf(m)
-		said, isSaid := m.waits[wait]
-		isUnnamed := func(name string) bool { return !strings.Contains(said, name) }
-		if len(names) == 0 || !isSaid || slices.ContainsFunc(names, isUnnamed) {
+		message, isReported := m.waits[wait]
+		isUnnamed := func(name string) bool { return !strings.Contains(message, name) }
+		if len(names) == 0 || !isReported || slices.ContainsFunc(names, isUnnamed) {
 			return fmt.Sprintf("%s does not say that it waits for %s %q: it is in stage %d, with %q", m.Name, wait,
 				names, m.stage, m.waits)
 		}

@@ -89,14 +89,14 @@ func (c *crowd) begin(wave string, size int) {
 	c.wave, c.members, c.budgets, c.isOver = wave, nil, map[string]string{}, false
 	c.make(size)
 	c.populate()
-	c.tell("all are running")
+	c.logProgress("all are running")
 }
 
-// finish waits until the machines that are left say what holds them, has all of that end, and checks how they were
+// finish waits until the machines that are left report what holds them, has all of that end, and checks how they were
 // deleted.
 func (c *crowd) finish() {
 	c.await(c.unexplained)
-	c.tell("all that are left say what holds them")
+	c.logProgress("all that are left say what holds them")
 	releases := c.releases()
 	for _, disturb := range c.disturbances() {
 		at := c.random.IntN(len(releases))
@@ -106,11 +106,11 @@ func (c *crowd) finish() {
 	inOrder(releases...)
 	c.controllers.end() // what was refused by a budget would be tried again within a minute only
 	c.awaitLeft(0)
-	c.tell("all are gone")
+	c.logProgress("all are gone")
 	c.isOver = true
 	c.checkNothingLeft()
 	c.checkHistories(len(c.members), c.logged())
-	c.tell("the audit log is read")
+	c.logProgress("the audit log is read")
 }
 
 // logged is what the lines of the audit log have that are about the wave.
@@ -127,7 +127,7 @@ func (c *crowd) disturbances() []func() {
 	return all
 }
 
-// tellWhyStuck tells what the audit log has against the controllers, if they never came to the end.
+// tellWhyStuck returns what the audit log has against the controllers, if they never came to the end.
 func (c *crowd) tellWhyStuck() {
 	if c.isOver {
 		return
@@ -136,11 +136,11 @@ func (c *crowd) tellWhyStuck() {
 	if err != nil {
 		c.t.Error(err)
 	}
-	c.tellViolations(historiesOf(requests))
+	c.reportViolations(historiesOf(requests))
 }
 
-func (c *crowd) tell(what string) {
-	c.t.Logf("%s %s, %s: %d machines", clock(time.Now()), c.wave, what, len(c.states()))
+func (c *crowd) logProgress(message string) {
+	c.t.Logf("%s %s, %s: %d machines", clock(time.Now()), c.wave, message, len(c.states()))
 }
 
 func (c *crowd) awaitLeft(most int) {
@@ -155,7 +155,7 @@ func (c *crowd) awaitLeft(most int) {
 	})
 }
 
-// checkNothingLeft finds neither a Node nor infrastructure of a machine that is gone.
+// checkNothingLeft finds neither a Node nor infrastructure of a deleted machine.
 func (c *crowd) checkNothingLeft() {
 	var infrastructure v1alpha1.KwokMachineList
 	c.must(c.List(c.t.Context(), &infrastructure))

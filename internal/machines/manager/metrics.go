@@ -219,7 +219,7 @@ func collectRunlevelControlPlanes(to chan<- prometheus.Metric, planes []controlp
 	}
 }
 
-// A controlPlaneState is what the metrics report of what replaces the machines of a control plane.
+// A controlPlaneState has the values of the metrics of a ControlPlaneMachineSet or a RunlevelControlPlane.
 type controlPlaneState struct {
 	kind, name, namespace, state, strategy         string
 	desired, replicas, updated, ready, unavailable int32

@@ -77,7 +77,7 @@ func (s *scene) runControllers() *controllerProcess {
 		cancel()
 		<-c.ended
 		_ = log.Close()
-		c.tellLog()
+		c.reportLog()
 	})
 	return c
 }
@@ -101,8 +101,9 @@ func (c *controllerProcess) run(ctx context.Context, log io.Writer) {
 	}
 }
 
-// tellLog tells what the controllers said, if the test has failed, and that they did not end when they were told to.
-func (c *controllerProcess) tellLog() {
+// reportLog returns what the controllers reported, if the test has failed, and that they did not end when they were
+// reported to.
+func (c *controllerProcess) reportLog() {
 	text, _ := os.ReadFile(c.log)
 	if strings.Contains(string(text), "failed waiting for all runnables") {
 		c.t.Error("the controllers did not end in their time of grace")

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// discovery is what an extension says that updates machines in place, and startsLater that it covers the template
+// discovery is what an extension reports that updates machines in place, and startsLater that it covers the template
 // "later".
 const (
 	discovery = `{"status":"Success","handlers":[

@@ -38,7 +38,7 @@ import (
 var rare = []string{"machinedeployments/finalizers", "machinesets/finalizers", "controlplanemachinesets/finalizers",
 	"machines/finalizers", "clusters/finalizers", "events"}
 
-// implied are rights that the API server asks for, and that its audit log does not tell of: these objects are made by
+// implied are rights that the API server asks for, and that its audit log does not contain: these objects are made by
 // an apply, which is a patch.
 var implied = []string{"create machines.cluster.x-k8s.io", "create machinesets.cluster.x-k8s.io"}
 

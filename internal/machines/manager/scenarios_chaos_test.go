@@ -32,7 +32,7 @@ var chaos = map[string]func(*scene){
 	"a machine is edited while it is deleted": editDeleting,
 }
 
-// awaitHeldBy waits until `runlevel machines` says of a machine that this holds it.
+// awaitHeldBy waits until `runlevel machines` reports of a machine that this holds it.
 func (s *scene) awaitHeldBy(machine, text string) {
 	s.t.Helper()
 	connected := sandboxtest.Connect(s.t, s.control.Config)
@@ -44,34 +44,34 @@ func (s *scene) awaitHeldBy(machine, text string) {
 		if len(list.Machines) == 0 {
 			return machine + " is gone"
 		}
-		said := list.Machines[0].HeldBy()
-		return unless(said == text, "%s is held by %q, not %q", machine, said, text)
+		heldBy := list.Machines[0].HeldBy()
+		return unless(heldBy == text, "%s is held by %q, want %q", machine, heldBy, text)
 	})
 }
 
-// awaitEvent waits until an event of a machine says something.
-func (s *scene) awaitEvent(machine, reason, says string) {
+// awaitEvent waits until an event of a machine reports something.
+func (s *scene) awaitEvent(machine, reason, text string) {
 	s.t.Helper()
 	s.await(func() string {
 		var list eventsv1.EventList
 		s.must(s.List(s.t.Context(), &list, client.InNamespace(metav1.NamespaceDefault)))
-		isTold := slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
-			return e.Regarding.Name == machine && e.Reason == reason && strings.Contains(e.Note, says)
+		isReported := slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Name == machine && e.Reason == reason && strings.Contains(e.Note, text)
 		})
-		return unless(isTold, "no event %s of %s says %q", reason, machine, says)
+		return unless(isReported, "no event %s of %s has the text %q", reason, machine, text)
 	})
 }
 
 // patchCommand is a command that `runlevel why` prints.
 var patchCommand = regexp.MustCompile(`^kubectl patch ([a-z]+)\.\S+ (\S+) -n default --type=(json|merge) -p '(.*)'$`)
 
-// runPrinted does what the first command says that `runlevel why` prints of a machine. It is to be about the object.
+// runPrinted does what the first command reports that `runlevel why` prints of a machine. It is to be about the object.
 func (s *scene) runPrinted(machine string, object client.Object) {
 	s.t.Helper()
 	id := kinds.NewID(overview.Kind, metav1.NamespaceDefault, machine)
-	said, err := overview.Explain(s.t.Context(), sandboxtest.Connect(s.t, s.control.Config), id)
+	explanation, err := overview.Explain(s.t.Context(), sandboxtest.Connect(s.t, s.control.Config), id)
 	s.must(err)
-	for _, statement := range said.Statements {
+	for _, statement := range explanation.Statements {
 		for _, line := range statement.Details {
 			command := patchCommand.FindStringSubmatch(line)
 			if command == nil {
@@ -91,7 +91,7 @@ func (s *scene) runPrinted(machine string, object client.Object) {
 			return
 		}
 	}
-	s.t.Fatalf("no command is printed: %+v", said.Statements)
+	s.t.Fatalf("no command is printed: %+v", explanation.Statements)
 }
 
 // patch changes an object as an administrator does.
@@ -169,7 +169,7 @@ func keepInfrastructure(s *scene) {
 	s.awaitGone("kept")
 }
 
-// keepByFinalizer has another controller keep the Machine: all else goes, and the Machine says who keeps it.
+// keepByFinalizer has another controller keep the Machine: all else goes, and the Machine reports who keeps it.
 func keepByFinalizer(s *scene) {
 	s.create("audited", machinev1beta1.LifecycleHooks{})
 	s.patch(&machinev1beta1.Machine{}, "audited",

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestStories plays the owners of hooks: what OpenShift's documentation says that hooks are good for. And it plays
+// TestStories plays the owners of hooks: what OpenShift's documentation reports that hooks are good for. And it plays
 // chaos.
 func TestStories(t *testing.T) {
 	t.Parallel()
@@ -180,7 +180,7 @@ func detachStorage(s *scene) {
 	s.awaitGone("attached")
 }
 
-// isDrainedAndHeld says that a machine waits, drained, for a hook.
+// isDrainedAndHeld reports that a machine waits, drained, for a hook.
 func isDrainedAndHeld(hook string) func(*machinev1beta1.Machine) bool {
 	return func(m *machinev1beta1.Machine) bool {
 		return isDrained(m) && names(m, machinev1beta1.MachineTerminable, machinev1beta1.LifecycleHook{Name: hook})

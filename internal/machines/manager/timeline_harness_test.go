@@ -9,7 +9,7 @@ import (
 // receipt and its answer.
 type span struct{ Begin, End time.Time }
 
-// isWithin says that the whole of a span is in another one.
+// isWithin reports that the whole of a span is in another one.
 func (s span) isWithin(other span) bool {
 	return !s.Begin.Before(other.Begin) && !s.End.After(other.End)
 }
@@ -21,10 +21,10 @@ type recorded[T any] struct {
 	By     string // the user agent
 }
 
-// A timeline is what an object was over time, as far as the audit log tells.
+// A timeline is what an object was over time, as far as the audit log reports.
 type timeline[T any] struct {
 	States []recorded[T] // in their order
-	// Unsure are the requests to write it of which the log does not tell whether they were done.
+	// Unsure are the requests to write it of which the log does not report whether they were done.
 	Unsure []span
 }
 
@@ -79,7 +79,7 @@ func (l *timeline[T]) firstWhen(isWanted func(*T) bool) (recorded[T], bool) {
 	return l.States[at], true
 }
 
-// mayBe says whether the object is as wanted, as far as the log tells: its last state is, or may not be the last.
+// mayBe reports whether the object is as wanted, as far as the log reports: its last state is, or may not be the last.
 func (l *timeline[T]) mayBe(isWanted func(*T) bool) bool {
 	last := recorded[T]{}
 	if len(l.States) > 0 {

@@ -73,7 +73,7 @@ func providerSpec(spec string) string {
 		spec + `}}`
 }
 
-// isRefused reports whether the policy has refused a request, and says which right it takes.
+// isRefused reports whether the policy has refused a request, and reports which right it takes.
 func isRefused(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'machine-controller-nodes'") &&
 		strings.Contains(err.Error(), "the right to delete nodes")

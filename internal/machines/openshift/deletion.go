@@ -21,7 +21,7 @@ import (
 // This file has the pass in which the phases of a deletion run (phases.go), and the conditions and events that they
 // write.
 
-// A deletionPass is one pass over a machine that is being deleted.
+// A deletionPass is one pass over a machine being deleted.
 type deletionPass struct {
 	r              *reconciler
 	m              *machinev1beta1.Machine
@@ -33,9 +33,9 @@ type deletionPass struct {
 	isRequested    bool                    // the deletion of the infrastructure, in this pass
 }
 
-// observedInfrastructure is what a deletion knows about the infrastructure.
+// observedInfrastructure has the facts about the infrastructure that a deletion uses.
 type observedInfrastructure struct {
-	infra.Instance               // IsDeleting is true once its deletion was requested; it may be gone since
+	infra.Instance               // IsDeleting is true once its deletion was requested, even if it no longer exists
 	problem        string        // why it can't be deleted or read
 	isUnreadable   bool          // the problem is one of reading it
 	retryAfter     time.Duration // the pause that the provider requests; zero means none
@@ -112,7 +112,7 @@ func (d *deletionPass) reportDrain(wait deletion.Wait) {
 	}
 }
 
-// reportInfrastructure reports why the infrastructure is not gone.
+// reportInfrastructure reports why the infrastructure still exists.
 func (d *deletionPass) reportInfrastructure(wait deletion.Wait, isUnreadable bool) {
 	exists := machinev1beta1.Condition{
 		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,

@@ -19,9 +19,9 @@ import (
 // mostLeftPods is how many remaining pods an event names.
 const mostLeftPods = 5
 
-// evict evicts the pods of the node, unless it is too early for that, and returns what the drain waits for; nil if no
-// pods remain. Stuck pods are named first. A pod with finalizers counts as stuck at the second check; those of Jobs,
-// for example, are removed at once.
+// evict evicts the pods of the node, unless it is too early for that, and returns the reason why the drain waits; nil
+// if no pods remain. Stuck pods are named first. A pod with finalizers counts as stuck at the second check; those of
+// Jobs, for example, are removed at once.
 func (d *deletionPass) evict(ctx context.Context) *deletion.Wait {
 	now := d.r.options.Now()
 	isDue := !now.Before(d.known.drainUntil)
@@ -115,7 +115,7 @@ func (p drainProgress) evicted(left []string, isStuck bool, problem string) drai
 	return after
 }
 
-// wait returns what the drain waits for; nil if no pods remain.
+// wait returns the reason why the drain waits; nil if no pods remain.
 func (p drainProgress) wait() *deletion.Wait {
 	if p.problem == "" && len(p.left) == 0 {
 		return nil

@@ -49,7 +49,7 @@ type Options struct {
 	Now         func() time.Time // time.Now if it is nil
 }
 
-// Infrastructure is what the controller needs of infra.Objects, so that a test can have a script
+// Infrastructure has the methods of infra.Objects that the controller calls, so that a test can have a script
 // instead.
 type Infrastructure interface {
 	Get(ctx context.Context, m infra.Machine) (infra.Instance, error)
@@ -65,7 +65,7 @@ type reconciler struct {
 	infrastructure Infrastructure
 	events         machineevents.Recorder
 	options        Options
-	memory         sync.Map // what is remembered of Machines, by their names
+	memory         sync.Map // facts about Machines that no object has, by the Machines' names
 	// cordoning is held while a node of the control plane is cordoned, so that they are cordoned one after the other.
 	cordoning sync.Mutex
 }
@@ -170,7 +170,7 @@ func machineForInfra(m *machinev1beta1.Machine) (infra.Machine, error) {
 }
 
 // overtakes returns the function by which the queue decides whether the machine of a request goes before others. It
-// reads the cache. ctx ends the wait for a cache that is not filled yet.
+// reads the cache. ctx ends the wait for an empty cache.
 func (r *reconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
 		m := &machinev1beta1.Machine{}
@@ -178,7 +178,7 @@ func (r *reconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	}
 }
 
-// isEnding reports whether no hook and no pod holds a machine that is being deleted, or its last pre-drain hook was
+// isEnding reports whether no hook and no pod holds a machine being deleted, or its last pre-drain hook was
 // just removed, so that the condition still reports it. A machine does not overtake while its node is drained: checking
 // the same pods again must not delay the drains of other nodes.
 func isEnding(m *machinev1beta1.Machine) bool {
@@ -202,7 +202,7 @@ var nodeMatters = predicate.Funcs{
 	},
 }
 
-// machinesOfNode returns the machines that are being deleted, and have a node.
+// machinesOfNode returns the machines being deleted, and have a node.
 func (r *reconciler) machinesOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	isDeleting := func(m *machinev1beta1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineList{}, isDeleting,

@@ -33,7 +33,7 @@ func (r *reconciler) remembered(m *machinev1beta1.Machine) *remembered {
 	return known.(*remembered)
 }
 
-// bounded returns a wait that is not longer than the longest one, if there is one.
+// bounded limits a wait to the longest one, if it is set.
 func (r *reconciler) bounded(wait time.Duration) time.Duration {
 	return min(wait, cmp.Or(r.options.LongestWait, wait))
 }

@@ -68,7 +68,7 @@ func countFailure(of *prometheus.CounterVec, m *machinev1beta1.Machine, err erro
 	of.WithLabelValues(m.Name, m.Namespace, reason).Inc()
 }
 
-// forgetFailures removes the counts of a machine that is gone.
+// forgetFailures removes the counts of a deleted machine.
 func forgetFailures(gone client.ObjectKey) {
 	labels := prometheus.Labels{"name": gone.Name, "namespace": gone.Namespace}
 	for _, counted := range []*prometheus.CounterVec{failedCreates, failedUpdates, failedDeletes} {

@@ -47,18 +47,18 @@ func TestMetricsOfAMachine(t *testing.T) {
 	if got := s.counted("mapi_instance_create_failed", "reason"); got["InvalidConfiguration"] == 0 || len(got) != 1 {
 		t.Errorf("failed creates by reason: %v", got)
 	}
-	s.provider.say(func() { s.provider.invalid = nil })
+	s.provider.configure(func() { s.provider.invalid = nil })
 	m := s.addMachine("a", s.addNode("n", nil), machinev1beta1.LifecycleHooks{})
 	s.awaitMachine("a", func(m *machinev1beta1.Machine) bool {
 		return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseRunning
 	})
-	s.provider.say(func() { s.provider.invalid = errors.New("the cloud is away") })
+	s.provider.configure(func() { s.provider.invalid = errors.New("the cloud is away") })
 	s.MustPatch(m, `{"metadata":{"labels":{"looks":"again"}}}`)
 	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "away")
 	if got := s.counted("mapi_instance_update_failed", "name"); got["a"] == 0 || len(got) != 1 {
 		t.Errorf("failed updates by name: %v", got)
 	}
-	s.provider.say(func() {
+	s.provider.configure(func() {
 		s.provider.invalid, s.provider.deletes = nil, []error{errors.New("the cloud is busy")}
 		s.provider.isSlow = true
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// phases are the phases of a deletion in their order. A machine that is excluded from draining, or has no node, is not
-// held by its pre-drain hooks: upstream decided so, and the owners of hooks rely on it. A drain that is recorded as
+// phases are the phases of a deletion in their order. A machine without a node, or excluded from draining, is not
+// held by its pre-drain hooks: upstream decided so, and the owners of hooks rely on it. A drain recorded as
 // done is never repeated, and once the deletion of the infrastructure was requested, no late hook returns a machine to
 // an earlier phase.
 var phases = []deletion.Phase[*deletionPass]{
@@ -33,7 +33,7 @@ var phases = []deletion.Phase[*deletionPass]{
 const (
 	// otherDrains is the interval at which the drain of another node of the control plane is checked.
 	otherDrains = 20 * time.Second
-	// infrastructureChecks is the interval at which infrastructure that is being deleted is checked, besides watching
+	// infrastructureChecks is the interval at which infrastructure being deleted is checked, besides watching
 	// it.
 	infrastructureChecks = 30 * time.Second
 )
@@ -60,8 +60,8 @@ func (d *deletionPass) awaitPreDrainHooks(context.Context) (*deletion.Wait, erro
 	return &deletion.Wait{Stage: deletion.BeforeDrain, Reason: deletion.HookPresent, Message: message}, nil
 }
 
-// drainNode cordons the node, evicts its pods, and waits until they are gone. The result is recorded, and the drain is
-// never repeated.
+// drainNode cordons the node, evicts its pods, and waits until they no longer exist. The result is recorded, and the
+// drain is never repeated.
 func (d *deletionPass) drainNode(ctx context.Context) (*deletion.Wait, error) {
 	if isDrained(d.m) {
 		return nil, nil
@@ -139,7 +139,7 @@ func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.Wa
 	}, nil
 }
 
-// deleteInfrastructure deletes the infrastructure, and waits until it is gone.
+// deleteInfrastructure deletes the infrastructure, and waits until it no longer exist.
 func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.Wait, error) {
 	seen := d.lookAtInfrastructure(ctx)
 	if seen.problem == "" && seen.Exists && !seen.IsDeleting {
@@ -188,7 +188,7 @@ func (d *deletionPass) release(ctx context.Context) (*deletion.Wait, error) {
 	if len(d.m.Finalizers) > 0 {
 		d.r.events.Record(d.m, machineevents.Event{
 			Type: corev1.EventTypeNormal, Reason: "FinalizersRemain", Action: "Delete", Note: fmt.Sprintf(
-				"Node and infrastructure are gone; these finalizers of others hold the Machine: %s",
+				"Node and infrastructure are deleted; finalizers of other controllers hold the Machine: %s",
 				strings.Join(d.m.Finalizers, ", ")),
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// A scriptedProvider is infrastructure that does what a test says.
+// A scriptedProvider is infrastructure that does what a test reports.
 type scriptedProvider struct {
 	mu        sync.Mutex
 	instances map[string]infra.Instance
@@ -42,8 +42,8 @@ func newScriptedProvider() *scriptedProvider {
 	}
 }
 
-// say changes what the infrastructure does.
-func (p *scriptedProvider) say(change func()) {
+// configure changes what the infrastructure does.
+func (p *scriptedProvider) configure(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
@@ -51,7 +51,7 @@ func (p *scriptedProvider) say(change func()) {
 
 // finish has go what was asked to go, and all that is asked from then on.
 func (p *scriptedProvider) finish() {
-	p.say(func() {
+	p.configure(func() {
 		p.isSlow = false
 		for name, instance := range p.instances {
 			if instance.IsDeleting {
@@ -62,7 +62,7 @@ func (p *scriptedProvider) finish() {
 }
 
 // forget forgets the calls so far.
-func (p *scriptedProvider) forget() { p.say(func() { p.calls = nil }) }
+func (p *scriptedProvider) forget() { p.configure(func() { p.calls = nil }) }
 
 // callsOf returns the calls of a verb, or all.
 func (p *scriptedProvider) callsOf(verb string) []providerCall {
@@ -184,7 +184,7 @@ func (w *writeLog) tap(request *http.Request, send http.RoundTripper) (*http.Res
 	return response, nil
 }
 
-// begin says whether a request may pass, and whether the connection fails with it.
+// begin reports whether a request may pass, and whether the connection fails with it.
 func (w *writeLog) begin(isWrite bool) (mayPass, isLast bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +198,7 @@ func (w *writeLog) begin(isWrite bool) (mayPass, isLast bool) {
 	return !w.isFailed || w.isLate, w.isFailed
 }
 
-// note notes a write, and says whether its answer is lost.
+// note notes a write, and reports whether its answer is lost.
 func (w *writeLog) note(line string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -144,11 +144,11 @@ func (s *scenario) expectUntouched(node *corev1.Node, pod *corev1.Pod) {
 	}
 }
 
-// expectEvents waits for an event of a machine, and checks that it was told that often.
+// expectEvents waits for an event of a machine, and checks that it was reported that often.
 func (s *scenario) expectEvents(name, reason string, want int) {
 	s.Helper()
 	if reported := s.AwaitEvent(name, reason, ""); reported != want {
-		s.Errorf("event %s was told %d times, want %d", reason, reported, want)
+		s.Errorf("event %s was reported %d times, want %d", reason, reported, want)
 	}
 }
 

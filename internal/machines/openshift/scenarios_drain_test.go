@@ -19,7 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestA7BudgetHoldsTheDrain has a disruption budget keep a pod: the Machine says so, and goes on once it is loosened.
+// TestA7BudgetHoldsTheDrain has a disruption budget keep a pod: the Machine reports so, and continues once it is
+// loosened.
 func TestA7BudgetHoldsTheDrain(t *testing.T) {
 	s := newScenario(t)
 	s.start(quick)
@@ -54,7 +55,7 @@ func TestA7BudgetHoldsTheDrain(t *testing.T) {
 	if status := s.writes.matching("machines/a/status"); len(status) > 6 {
 		t.Errorf("each try writes the status: %q", status)
 	}
-	s.provider.say(func() { s.provider.isSlow = true })
+	s.provider.configure(func() { s.provider.isSlow = true })
 	s.MustPatch(budget, `{"spec":{"minAvailable":0}}`)
 	m = s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionTrue, "")
 	s.expectCondition(m, machinev1beta1.Condition{
@@ -87,10 +88,10 @@ func TestFinalizersHoldTheDrain(t *testing.T) {
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionFalse,
 		Reason: machinev1beta1.MachineDrainError, Severity: machinev1beta1.ConditionSeverityWarning,
 		Message: "could not drain machine: pod " + s.Namespace +
-			"/web has ended, and these finalizers hold it: example.org/keep",
+			"/web has terminated; its finalizers hold it: example.org/keep",
 	})
-	if looks := looks.Load(); looks > 5 { // after which pods are told that end by themselves
-		t.Errorf("it was told after %d looks", looks)
+	if looks := looks.Load(); looks > 5 { // after which pods are reported that end by themselves
+		t.Errorf("it was reported after %d looks", looks)
 	}
 	s.expectEvents("a", "DrainRequeued", 1)
 	s.MustPatch(pod, `{"metadata":{"finalizers":null}}`)
@@ -157,7 +158,7 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 		}
 	}
 	s.start(quick)
-	s.provider.say(func() { s.provider.isSlow = true })
+	s.provider.configure(func() { s.provider.isSlow = true })
 	first := s.addNode("n1", map[string]string{"node-role.kubernetes.io/control-plane": ""})
 	second := s.addNode("n2", map[string]string{"node-role.kubernetes.io/master": ""})
 	a := s.addMachine("m1", first, machinev1beta1.LifecycleHooks{})
@@ -231,5 +232,5 @@ func TestALongEventIsWritten(t *testing.T) {
 		})
 	}
 	s.MustDelete(s.addMachine("a", node, machinev1beta1.LifecycleHooks{}))
-	s.AwaitEvent("a", "DrainRequeued", "web-web-a has ended, and these finalizers hold it: example.org/keep")
+	s.AwaitEvent("a", "DrainRequeued", "web-web-a has terminated; its finalizers hold it: example.org/keep")
 }

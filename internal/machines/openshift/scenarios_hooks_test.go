@@ -120,7 +120,7 @@ func (s *scenario) expectSkip(m *machinev1beta1.Machine) {
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Node drain skipped",
 	})
-	// A change that is told shows that the controller has looked again.
+	// A change that is reported shows that the controller has looked again.
 	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"Detach","owner":"another"}]}}}`)
 	s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, "another")
 	if calls := s.provider.callsOf("delete"); len(calls) > 0 {
@@ -133,13 +133,13 @@ func (s *scenario) expectSkip(m *machinev1beta1.Machine) {
 func TestA6LateHooks(t *testing.T) {
 	s := newScenario(t)
 	s.start(quick)
-	s.provider.say(func() { s.provider.isSlow = true })
+	s.provider.configure(func() { s.provider.isSlow = true })
 	node := s.addNode("n", nil)
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{PreTerminate: hook("Detach")})
 	s.MustDelete(m)
 	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionTrue, "")
 	s.writes.arm(0, false)
-	// A late pre-drain hook is told of, and holds nothing; a late pre-terminate hook holds the infrastructure.
+	// A late pre-drain hook reports, and holds nothing; a late pre-terminate hook holds the infrastructure.
 	s.MustPatch(m,
 		`{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Late","owner":"test"}],"preTerminate":[{"name":"Later","owner":"test"}]}}}`)
 	s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, "Later")

@@ -22,13 +22,13 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// TestA10RetryIsHonoured has infrastructure say when it wants to be asked again: passes before then don't ask it.
+// TestA10RetryIsHonoured has infrastructure report when it wants to be asked again: passes before then don't ask it.
 func TestA10RetryIsHonoured(t *testing.T) {
 	s := newScenario(t)
 	s.start(openshift.Options{})
 	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
 	const after = 7 * time.Second
-	s.provider.say(func() {
+	s.provider.configure(func() {
 		s.provider.deletes = []error{&infra.RetryError{After: after, Err: errors.New("the cloud is busy")}}
 	})
 	s.MustDelete(m)
@@ -63,8 +63,8 @@ func TestA10WhatWasNeverMadeHoldsNothing(t *testing.T) {
 	s.AwaitGone(m)
 }
 
-// TestAKindThatIsServedLater applies a machine before the definition of its infrastructure: it waits and says so. One
-// that is deleted meanwhile goes.
+// TestAKindThatIsServedLater applies a machine before the definition of its infrastructure: it waits and reports so.
+// One that is deleted meanwhile goes.
 func TestAKindThatIsServedLater(t *testing.T) {
 	s := newScenario(t)
 	s.startWith(openshift.Options{})
@@ -124,7 +124,7 @@ func expectHeld(t *testing.T, addresses []corev1.NodeAddress) {
 	if !slices.Equal(m.Status.Addresses, addresses) {
 		t.Fatalf("the machine has addresses %v, want %v", m.Status.Addresses, addresses)
 	}
-	s.provider.say(func() { s.provider.invalid = &infra.InvalidError{Message: "no such size"} })
+	s.provider.configure(func() { s.provider.invalid = &infra.InvalidError{Message: "no such size"} })
 	s.MustDelete(m)
 	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "Failed to check")
 	s.expectCondition(m, machinev1beta1.Condition{
@@ -134,7 +134,7 @@ func expectHeld(t *testing.T, addresses []corev1.NodeAddress) {
 	if !slices.Contains(m.Finalizers, machinev1beta1.MachineFinalizer) {
 		t.Error("the machine is let go while its infrastructure stays")
 	}
-	s.provider.say(func() { s.provider.invalid = nil })
+	s.provider.configure(func() { s.provider.invalid = nil })
 	s.AwaitGone(m)
 	if calls := s.provider.callsOf("delete"); len(calls) != 1 {
 		t.Errorf("infrastructure was asked to go at %v, want once", calls)

@@ -18,8 +18,8 @@ import (
 // after the end.
 const leastWrites, writesOfADeletion = 7, 9
 
-// TestRestartBetweenWrites has the controller die at each of its writes to a machine that is being deleted, before the
-// write arrives and after. Another one goes on: nothing is done twice, and nothing in another order.
+// TestRestartBetweenWrites has the controller die at each of its writes to a machine being deleted, before the
+// write arrives and after. Another one continues: nothing is done twice, and nothing in another order.
 func TestRestartBetweenWrites(t *testing.T) {
 	for at := range writesOfADeletion {
 		for _, isLate := range []bool{false, true} {
@@ -46,10 +46,10 @@ func restartAt(t *testing.T, at int, isLate bool) {
 	stop() // the answer to the last write may come after what it did is seen
 	var done []string
 	for _, line := range s.writes.matching("") {
-		isTold := strings.Contains(line, "/status") && !strings.HasSuffix(line, " drained")
+		isReported := strings.Contains(line, "/status") && !strings.HasSuffix(line, " drained")
 		isRepeated := strings.HasSuffix(line, " drained") && slices.Contains(done, line) // others are written beside it
 		isRefused := strings.Contains(line, ": 4")
-		if !isTold && !isRepeated && !isRefused {
+		if !isReported && !isRepeated && !isRefused {
 			done = append(done, line)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// An observation is the observed infrastructure of a machine that is not being deleted.
+// An observation is the observed infrastructure of a machine not being deleted.
 type observation struct {
 	instance infra.Instance
 	err      error // why it could not be read or created
@@ -37,7 +37,7 @@ func hookConditions(m *machinev1beta1.Machine, status *machinev1beta1.MachineSta
 	setHooks(machinev1beta1.MachineTerminable, "Terminate", hooks.PreTerminate)
 }
 
-// liveStatus returns the status of a machine that is not being deleted.
+// liveStatus returns the status of a machine not being deleted.
 func liveStatus(m *machinev1beta1.Machine, seen observation, now time.Time) machinev1beta1.MachineStatus {
 	status := *m.Status.DeepCopy()
 	hookConditions(m, &status, now)

@@ -185,7 +185,7 @@ func (s *scenario) writeCalls(out *strings.Builder, name string) {
 	}
 }
 
-// writeEvents writes the events of a machine as often as they were told.
+// writeEvents writes the events of a machine as often as they were reported.
 func (s *scenario) writeEvents(out *strings.Builder, name string) {
 	s.Helper()
 	var list eventsv1.EventList

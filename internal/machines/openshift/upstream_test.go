@@ -78,7 +78,7 @@ func TestMomentsOfTheActuator(t *testing.T) {
 			s := newScenario(t)
 			s.start(openshift.Options{})
 			m := s.addMachine("a4", s.addNode("a4", nil), machinev1beta1.LifecycleHooks{})
-			s.provider.say(func() { s.provider.deletes = answers })
+			s.provider.configure(func() { s.provider.deletes = answers })
 			s.MustDelete(m)
 			s.compareMoment(name, "a4")
 			calls := s.provider.callsOf("delete")

@@ -86,7 +86,7 @@ func TestWhatHoldsAMachine(t *testing.T) {
 		"pods, those first that do not go by themselves": {seen: func(f *machineFacts) {
 			f.pods = &nodePods{left: []drain.HeldPod{
 				{Namespace: "shop", Name: "a", Hold: drain.Ending, Message: "pod shop/a is ending"},
-				{Namespace: "shop", Name: "b", Hold: drain.ToBeEvicted, Message: "pod shop/b is to be evicted"},
+				{Namespace: "shop", Name: "b", Hold: drain.ToBeEvicted, Message: "pod shop/b is not evicted yet"},
 				{
 					Namespace: "shop",
 					Name:      "c",

@@ -15,7 +15,7 @@ const exists = "{operator: Exists}"
 // toEvict is a pod that tolerates the cordon.
 func toEvict(name string, isAfterCordon bool) drain.HeldPod {
 	return drain.HeldPod{
-		Namespace: "shop", Name: name, Hold: drain.ToBeEvicted, Message: "pod shop/" + name + " is to be evicted",
+		Namespace: "shop", Name: name, Hold: drain.ToBeEvicted, Message: "pod shop/" + name + " is not evicted yet",
 		Toleration: exists, IsAfterCordon: isAfterCordon,
 	}
 }
@@ -32,7 +32,8 @@ func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 	said := f.explain(nil, now)
 	want := diagnosis.Message{Text: "pod shop/agent-b was scheduled after its node was cordoned, and tolerates that " +
 		"(toleration " + exists + "): it is left to end with the node",
-		Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, remove the toleration from " +
+		Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, remove the " +
+			"toleration from " +
 			"their workload"}}
 	if got := said.Statements[len(said.Statements)-1]; got.Text != want.Text ||
 		!slices.Equal(got.Details, want.Details) {
@@ -42,7 +43,7 @@ func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 	f = factsOf(t, "", "")
 	f.pods = &nodePods{left: []drain.HeldPod{toEvict("agent-a", false), toEvict("agent-b", true)}}
 	f.pods.setStaying()
-	if m := judge(f); m.HeldBy() != "pod shop/agent-a is to be evicted" {
+	if m := judge(f); m.HeldBy() != "pod shop/agent-a is not evicted yet" {
 		t.Errorf("held by %q", m.HeldBy())
 	}
 	held := f.explain(nil, now).Statements[1]
@@ -62,7 +63,7 @@ func TestAPodThatComesBackHoldsAMachineOfClusterAPI(t *testing.T) {
 		f.pods = &nodePods{left: []drain.HeldPod{pod}}
 		said := f.explain(nil, now).Statements[1]
 		if !strings.Contains(said.Text,
-			"pod shop/agent-b is to be evicted, and tolerates the cordon (toleration "+exists+")") {
+			"pod shop/agent-b is not evicted yet, and tolerates the cordon (toleration "+exists+")") {
 			t.Errorf("%s: said %q", hold, said.Text)
 		}
 		want := []string{

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// TestIsLackOfRights has the texts of RBAC and of a webhook, of which either may say that something cannot be done.
+// TestIsLackOfRights has the texts of RBAC and of a webhook, of which either may report that something cannot be done.
 func TestIsLackOfRights(t *testing.T) {
 	forbidden := func(text string) error {
 		return fmt.Errorf("apply: %w",

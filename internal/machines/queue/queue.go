@@ -1,6 +1,6 @@
 // Package queue orders the work queue of a controller of Machines: machines whose deletion only has to be completed
-// come before all others. Among many deletions, a machine whose last hook was removed is then gone soon, and does not
-// wait until each of the others has begun.
+// come before all others. Among many deletions, a machine whose last hook was removed is then deleted soon, and does
+// not wait until each of the others has begun.
 //
 // The queue is client-go's rate limiting work queue, which owns concurrency, deduplication and shutdown. This package
 // has only the order of the items in it, and the pauses before retries. Options is the call to start from.

@@ -152,7 +152,7 @@ updated in place: 3, created: 0, deleted: 0`},
 		"no extension": {wanted: fmt.Sprintf(deployment, 1, 0, "v2", "small"),
 			want: head + `MachineSet web-1, machines: 3
   changes: Version v1, v2 required
-  replaced: no extension answers the hook CanUpdateMachineSet in this namespace
+  replaced: no extension serves the hook CanUpdateMachineSet in this namespace
 
   1  create           new 1  (3 machines, 4 allowed)
   2  delete           m1  (`},

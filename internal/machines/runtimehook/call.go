@@ -84,7 +84,7 @@ func (c *Client) post(ctx context.Context, to *call, request, response any) erro
 		return err
 	}
 	if err := json.Unmarshal(answer, response); err != nil {
-		return noAnswer(to.extension, "answered something that is not the JSON of the hook (%s)", shown(err.Error()))
+		return noAnswer(to.extension, "sent a response that is not valid JSON for the hook (%s)", shown(err.Error()))
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func endpoint(config runtimev1.ClientConfig) (*url.URL, error) {
 	found, err := url.Parse(config.URL)
 	switch {
 	case err != nil:
-		return nil, errors.New("spec.clientConfig.url is no URL: write https://HOST:PORT/PATH")
+		return nil, errors.New("spec.clientConfig.url is not a URL: write https://HOST:PORT/PATH")
 	case found.Scheme != "https":
 		return nil, fmt.Errorf("spec.clientConfig.url begins with %q: extensions are called over https only, since "+
 			"what they answer decides about machines", found.Scheme)

@@ -18,7 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// faults are what an extension may do instead of an answer, and what is said of it. Failure policy Ignore ignores some.
+// faults are what an extension may do instead of an answer, and what is reasons of it. Failure policy Ignore ignores
+// some.
 var faults = map[string]struct {
 	answer    http.HandlerFunc
 	want      string
@@ -28,17 +29,17 @@ var faults = map[string]struct {
 		`answered Failure (the host\nis on fire)`, false},
 	"no status": {answerText(`{"retryAfterSeconds":0}`), `answered a status ""`, false},
 	"another status": {answerText(`{"status":"Maybe","retryAfterSeconds":0}`),
-		`answered a status "Maybe", which is neither Success nor Failure`, false},
+		`answered a status "Maybe", not Success or Failure`, false},
 	"an error": {func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no such\nhandler", http.StatusNotFound)
 	},
 		`answered 404 Not Found (no such\nhandler)`, true},
-	"garbage": {answerText("\x00\x1b[2J<html>"), "answered something that is not the JSON of the hook", true},
+	"garbage": {answerText("\x00\x1b[2J<html>"), "sent a response that is not valid JSON for the hook", true},
 	"two answers": {answerText(`{"status":"Success"}{"status":"Success"}`),
-		"answered something that is not the JSON of the hook", true},
+		"sent a response that is not valid JSON for the hook", true},
 	"another type": {answerText(`{"status":"Success","retryAfterSeconds":"soon","machineSetPatch":5}`),
-		"answered something that is not the JSON of the hook", true},
-	"nothing": {answerText(""), "answered something that is not the JSON of the hook", true},
+		"sent a response that is not valid JSON for the hook", true},
+	"nothing": {answerText(""), "sent a response that is not valid JSON for the hook", true},
 	"30 MB": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, io.LimitReader(zeros{}, 30<<20)) },
 		"answered more than 20 MiB", true},
 	"an answer without end": {func(w http.ResponseWriter, _ *http.Request) {
@@ -108,8 +109,8 @@ func (s *scene) checkIgnored(isIgnored bool, want string) {
 	s.Helper()
 	s.setPolicy(runtimev1.FailurePolicyIgnore)
 	decision, err := s.hooks.CanUpdateMachineSet(s.Context(), newSetRequest(s.T))
-	said := strings.Join(decision.Reasons, "; ")
-	if isIgnored != (err == nil) || decision.CanUpdate || isIgnored && !strings.Contains(said, want) {
+	reasons := strings.Join(decision.Reasons, "; ")
+	if isIgnored != (err == nil) || decision.CanUpdate || isIgnored && !strings.Contains(reasons, want) {
 		s.Errorf("%+v %v", decision, err)
 	}
 	if progress, err := s.hooks.UpdateMachine(s.Context(), newUpdateRequest(s.T)); err == nil || progress.Done {
@@ -201,11 +202,11 @@ func TestUnreachableExtensions(t *testing.T) {
 		"nothing listens": {runtimev1.ClientConfig{URL: "https://" + runtimehooktest.FreeAddress(t)},
 			"can't be reached at 127.0.0.1:"},
 		"another authority": {runtimev1.ClientConfig{URL: foreign.ClientConfig().URL, CABundle: ok.CA()},
-			"has a certificate of an authority that is not known: set spec.clientConfig.caBundle"},
+			"has a certificate from an unknown authority: set spec.clientConfig.caBundle"},
 		"no authority": {runtimev1.ClientConfig{URL: foreign.ClientConfig().URL},
-			"has a certificate of an authority that is not known: set spec.clientConfig.caBundle"},
-		"another name": {byName.ClientConfig(), "has a certificate that is not for 127.0.0.1: issue one"},
-		"expired":      {expired.ClientConfig(), "has a certificate that is not valid"},
+			"has a certificate from an unknown authority: set spec.clientConfig.caBundle"},
+		"another name": {byName.ClientConfig(), "has a certificate for other hosts than 127.0.0.1: issue one"},
+		"expired":      {expired.ClientConfig(), "has an invalid certificate"},
 		"no TLS": {runtimev1.ClientConfig{URL: "https" + strings.TrimPrefix(plain.URL, "http")},
 			"does not speak TLS at 127.0.0.1:"},
 	} {
@@ -254,13 +255,13 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestClientConfigsThatAreRefused are never called, whatever the failure policy says.
+// TestClientConfigsThatAreRefused are never called, whatever the failure policy reports.
 func TestClientConfigsThatAreRefused(t *testing.T) {
 	bad := int32(70000)
 	for want, where := range map[string]runtimev1.ClientConfig{
 		`spec.clientConfig.url begins with "http"`:      {URL: "http://example.com"},
 		`spec.clientConfig.url begins with ""`:          {URL: "example.com"},
-		"spec.clientConfig.url is no URL":               {URL: "https://%zz"},
+		"spec.clientConfig.url is not a URL":            {URL: "https://%zz"},
 		"spec.clientConfig.url has no host":             {URL: "https:///path"},
 		"spec.clientConfig.url has a user":              {URL: "https://user:secret@example.com"},
 		"spec.clientConfig.url has a user, a query":     {URL: "https://example.com?a=b"},

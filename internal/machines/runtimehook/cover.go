@@ -46,7 +46,7 @@ func (c change) uncovered() ([]string, error) {
 	}
 	after, err := c.compared(patched)
 	if err != nil {
-		return nil, fmt.Errorf("%sPatch makes of it what can't be read: %s", c.field, shown(err.Error()))
+		return nil, fmt.Errorf("%sPatch produces an invalid object: %s", c.field, shown(err.Error()))
 	}
 	wanted, err := c.compared(desired)
 	if err != nil {
@@ -181,7 +181,7 @@ func applyPatch(object []byte, patch hooksv1.Patch) (patched []byte, err error) 
 func applyOperations(object, patch []byte) ([]byte, error) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
-		return nil, fmt.Errorf("it is no list of operations of a JSONPatch: %s", shown(err.Error()))
+		return nil, fmt.Errorf("it is not a valid JSONPatch: %s", shown(err.Error()))
 	}
 	if len(operations) > mostOperations {
 		return nil, fmt.Errorf("it has %d operations, and %d is the most", len(operations), mostOperations)
@@ -201,7 +201,7 @@ func mergePatch(object, patch []byte) ([]byte, error) {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &fields); err != nil || fields == nil {
-		return nil, errors.New("it is no JSON object, as a JSONMergePatch has to be")
+		return nil, errors.New("it is not a JSON object, which a JSONMergePatch has to be")
 	}
 	patched, err := jsonpatch.MergePatch(object, patch)
 	if err != nil {

@@ -29,7 +29,7 @@ func (c *Client) Discover(ctx context.Context,
 	if problems := validation.IsDNS1123Label(config.Name); len(problems) > 0 {
 		return nil, &CallError{
 			Extension: config.Name,
-			Problem:   "has a name that is no DNS label",
+			Problem:   "has a name that is not a DNS label",
 			Advice:    "create an ExtensionConfig whose name has only letters, digits and hyphens",
 		}
 	}
@@ -47,7 +47,7 @@ func (c *Client) Discover(ctx context.Context,
 	}
 	if problems := problemsOf(response.Handlers); len(problems) > 0 {
 		const shownProblems = 5
-		return nil, wrongAnswer(config.Name, "answered Discovery with handlers that are refused (%s)",
+		return nil, wrongAnswer(config.Name, "sent invalid handlers for Discovery (%s)",
 			printable.Few(problems, shownProblems))
 	}
 	handlers := make([]runtimev1.ExtensionHandler, 0, len(response.Handlers))
@@ -74,7 +74,7 @@ func checkStatus(extension string, status hooksv1.ResponseStatus, message string
 	case hooksv1.ResponseStatusFailure:
 		return wrongAnswer(extension, "answered Failure (%s)", shown(message))
 	default:
-		return wrongAnswer(extension, "answered a status %q, which is neither Success nor Failure",
+		return wrongAnswer(extension, "answered a status %q, not Success or Failure",
 			shown(string(status)))
 	}
 }
@@ -102,7 +102,7 @@ func problemsOf(handlers []hooksv1.ExtensionHandler) []string {
 func problemsOfHandler(h hooksv1.ExtensionHandler, known *catalog.Catalog) []string {
 	var problems []string
 	if len(validation.IsDNS1123Label(h.Name)) > 0 {
-		problems = append(problems, "its name is no DNS label")
+		problems = append(problems, "its name is not a DNS label")
 	}
 	if seconds := ptr.Deref(h.TimeoutSeconds, 0); seconds < 0 || seconds > longestTimeout {
 		problems = append(problems,

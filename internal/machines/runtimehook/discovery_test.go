@@ -21,25 +21,25 @@ func TestDiscoveriesThatAreRefused(t *testing.T) {
 		`{"name":"u","timeoutSeconds":-1,` + update + `}`: `timeoutSeconds is -1`,
 		`{"name":"u","failurePolicy":"Maybe",` + can +
 			`}`: `failurePolicy is "Maybe"`,
-		`{"name":"U.x",` + update + `}`: `handler "U.x": its name is no DNS label`,
+		`{"name":"U.x",` + update + `}`: `handler "U.x": its name is not a DNS label`,
 		`{"name":"u","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"Explode"}}`:   `there is no hook Explode of "hooks.runtime.cluster.x-k8s.io/v1alpha1"`,
 		`{"name":"u","requestHook":{"apiVersion":"a/b/c","hook":"UpdateMachine"}}`:                               `there is no hook UpdateMachine of "a/b/c"`,
 		`{"name":"u","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"Discovery"}}`: `there is no hook Discovery`,
 		strings.Repeat(`{},`, 600) +
 			`{}`: "there are 601 of them, and 512 is the most",
-		`{"name":"\u001b[2J\n",` + can + `}`: `its name is no DNS label`,
+		`{"name":"\u001b[2J\n",` + can + `}`: `its name is not a DNS label`,
 	} {
 		s := newScene(t)
 		s.Answer("Discovery", fmt.Sprintf(`{"status":"Success","handlers":[%s]}`, handlers))
 		found, err := (&runtimehook.Client{}).Discover(t.Context(), s.config)
-		checkError(t, err, "extension ext answered Discovery with handlers that are refused (")
+		checkError(t, err, "extension ext sent invalid handlers for Discovery (")
 		if err == nil || !strings.Contains(err.Error(), want) || found != nil {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
 
-// What a handler does not say has the values of Cluster API. Hooks that are never called here are handlers, too.
+// What a handler does not report has the values of Cluster API. Hooks that are never called here are handlers, too.
 func TestDiscoveryFillsIn(t *testing.T) {
 	s := newScene(t)
 	s.Answer("Discovery", `{"status":"Success","handlers":[
@@ -61,5 +61,5 @@ func TestNamesWithDotsAreRefused(t *testing.T) {
 	s := newScene(t)
 	s.config.Name = "a.b"
 	_, err := (&runtimehook.Client{}).Discover(t.Context(), s.config)
-	checkError(t, err, "extension a.b has a name that is no DNS label")
+	checkError(t, err, "extension a.b has a name that is not a DNS label")
 }

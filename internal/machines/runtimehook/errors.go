@@ -36,7 +36,7 @@ func IsUnanswered(err error) bool {
 
 const adviceLogs = "see the log of the extension, and correct what it answers"
 
-// wrongAnswer is the error of an answer that is invalid for the hook.
+// wrongAnswer is the error of an answer that the hook does not allow.
 func wrongAnswer(extension, format string, arguments ...any) *CallError {
 	return &CallError{Extension: extension, Problem: fmt.Sprintf(format, arguments...), Advice: adviceLogs}
 }
@@ -69,14 +69,14 @@ func (c *call) unreachable(err error) *CallError {
 		e.Problem = fmt.Sprintf("did not answer within %s", c.timeout)
 		e.Advice = "see whether it runs, or have its Discovery answer a greater timeoutSeconds (30 at most)"
 	case errors.As(err, &authority):
-		e.Problem = "has a certificate of an authority that is not known"
+		e.Problem = "has a certificate from an unknown authority"
 		e.Advice = "set spec.clientConfig.caBundle, or the annotation " +
 			"runtime.cluster.x-k8s.io/inject-ca-from-secret, to the CA of its certificate"
 	case errors.As(err, &name):
-		e.Problem = fmt.Sprintf("has a certificate that is not for %s", host)
+		e.Problem = fmt.Sprintf("has a certificate for other hosts than %s", host)
 		e.Advice = fmt.Sprintf("issue one whose DNS names or IP addresses contain %s", host)
 	case errors.As(err, &invalid):
-		e.Problem = "has a certificate that is not valid (" + shown(invalid.Error()) + ")"
+		e.Problem = "has an invalid certificate (" + shown(invalid.Error()) + ")"
 		e.Advice = "renew it"
 	case errors.As(err, &plain) || errors.Is(err, http.ErrSchemeMismatch):
 		e.Problem = "does not speak TLS at " + c.url.Host

@@ -23,7 +23,7 @@ type InPlaceHooks struct {
 	known   *cache.Expiring // decisions of extensions, by questions
 }
 
-// answerLifetime is how long an answer is cached: an extension that is repaired without a change of its ExtensionConfig
+// answerLifetime is how long an answer is cached: an extension repaired without a change of its ExtensionConfig
 // is called again after that.
 const answerLifetime = 10 * time.Minute
 
@@ -56,7 +56,7 @@ func (d Decision) String() string {
 // Progress is the progress of the update of a machine.
 type Progress struct {
 	Done       bool
-	RetryAfter time.Duration // when the extension is to be called again, if the update is not done
+	RetryAfter time.Duration // the pause before the next call of the extension, while the update is not done
 	Message    string        // of the extension, in one line
 }
 
@@ -125,18 +125,18 @@ func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context,
 	return decide(handler, changesOfMachine(sent, &response))
 }
 
-// needed returns an error if there is no handler that updates machines.
+// needed returns an error without a handler that updates machines.
 func needed(updater *Handler, err error) (*Handler, error) {
 	if err == nil && updater == nil {
-		err = errors.New("no extension answers the hook " + UpdateMachine +
-			": make the ExtensionConfig of one, or delete the machine")
+		err = errors.New("no extension serves the hook " + UpdateMachine +
+			": create an ExtensionConfig for one, or delete the machine")
 	}
 	return updater, err
 }
 
 // UpdateMachine calls an extension to begin or continue the update of a machine. Every failed call is an error,
 // whatever the failurePolicy: a machine is not updated until the extension reports that it is done. An ExtensionConfig
-// that is not discovered yet does not stop an update, unless it is the extension's own.
+// without a discovery does not stop an update, unless it is the extension's own.
 func (h *InPlaceHooks) UpdateMachine(ctx context.Context,
 	request *hooksv1.UpdateMachineRequest) (Progress, error) {
 	serving, err := h.callees.serving(ctx, request.Desired.Machine.Namespace)
@@ -182,7 +182,7 @@ func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string)
 }
 
 // updateAnswer is the response of UpdateMachine. RetryAfterSeconds is a pointer, to detect that it is missing: the
-// Status of an API server, to which a wrong URL leads, would be mistaken for an update that is done.
+// Status of an API server, to which a wrong URL leads, would be mistaken for a completed update.
 type updateAnswer struct {
 	hooksv1.CommonResponse
 	RetryAfterSeconds *int32 `json:"retryAfterSeconds"`
@@ -192,7 +192,7 @@ func (a *updateAnswer) progress(handler *Handler) (Progress, error) {
 	switch after := a.RetryAfterSeconds; {
 	case after == nil:
 		return Progress{}, wrongAnswer(handler.Name,
-			"answered no retryAfterSeconds, which is 0 for an update that is done")
+			"sent no retryAfterSeconds: it has to be 0 once the update is done")
 	case *after < 0:
 		return Progress{}, wrongAnswer(handler.Name, "answered retryAfterSeconds %d, which is less than 0",
 			*after)
@@ -205,7 +205,7 @@ func (a *updateAnswer) progress(handler *Handler) (Progress, error) {
 	}
 }
 
-// hookRequest and hookResponse are what all hooks but Discovery have in common.
+// hookRequest and hookResponse have the common methods of all hooks but Discovery.
 type hookRequest interface {
 	GetSettings() map[string]string
 	SetSettings(map[string]string)
@@ -235,7 +235,7 @@ func (c *Client) ask(ctx context.Context, handler *Handler, request hookRequest,
 }
 
 func withoutHandler(hook string) Decision {
-	return Decision{Reasons: []string{"no extension answers the hook " + hook + " in this namespace"}}
+	return Decision{Reasons: []string{"no extension serves the hook " + hook + " in this namespace"}}
 }
 
 // ignored returns the decision after a failed call: the error, unless failurePolicy is Ignore: then machines are
@@ -253,7 +253,7 @@ func decide(handler *Handler, changes []change) (Decision, error) {
 	for _, c := range changes {
 		paths, err := c.uncovered()
 		if err != nil {
-			return Decision{}, wrongAnswer(handler.Name, "answered a patch that is refused (%s)",
+			return Decision{}, wrongAnswer(handler.Name, "sent an invalid patch (%s)",
 				shown(err.Error()))
 		}
 		decision.Reasons = append(decision.Reasons, paths...)

@@ -13,13 +13,13 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// TestUpdateProgress reads what an extension says of a machine: done is only what is said to be.
+// TestUpdateProgress reads what an extension reports of a machine: done is only what is reported to be.
 func TestUpdateProgress(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"status":"Success","retryAfterSeconds":-1}`: "extension update-machine.ext answered " +
 			"retryAfterSeconds -1",
-		`{"status":"Success"}`: "extension update-machine.ext answered no retryAfterSeconds",
-		`{"kind":"Status","apiVersion":"v1","status":"Success"}`: "extension update-machine.ext answered no " +
+		`{"status":"Success"}`: "extension update-machine.ext sent no retryAfterSeconds",
+		`{"kind":"Status","apiVersion":"v1","status":"Success"}`: "extension update-machine.ext sent no " +
 			"retryAfterSeconds",
 		`{"status":"Failure","retryAfterSeconds":5,"message":"lost"}`: "extension update-machine.ext answered " +
 			"Failure (lost)",
@@ -46,11 +46,11 @@ func TestWithoutAnExtension(t *testing.T) {
 	hooks := newHooks()
 	decision, err := hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t))
 	if err != nil || decision.CanUpdate ||
-		decision.String() != "replaced, since no extension answers the hook CanUpdateMachineSet in this namespace" {
+		decision.String() != "replaced, since no extension serves the hook CanUpdateMachineSet in this namespace" {
 		t.Errorf("%s %v", decision, err)
 	}
 	if _, err := hooks.UpdateMachine(t.Context(), newUpdateRequest(t)); err == nil ||
-		!strings.HasPrefix(err.Error(), "no extension answers the hook UpdateMachine") {
+		!strings.HasPrefix(err.Error(), "no extension serves the hook UpdateMachine") {
 		t.Errorf("%v", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestTwoExtensionsForOneHookAreRefused(t *testing.T) {
 	a, b := runtimehooktest.New(t), runtimehooktest.New(t)
 	hooks := newHooks(newConfig("b", b.ClientConfig()), newConfig("a", a.ClientConfig()))
 	_, err := hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
-	const want = "extensions update-machine.a, update-machine.b all answer the hook UpdateMachine, and only one is to"
+	const want = "extensions update-machine.a, update-machine.b all serve the hook UpdateMachine, but only one may"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
@@ -147,7 +147,7 @@ func TestExtensionsThatAreNotDiscovered(t *testing.T) {
 	s.config.Status.Conditions = nil
 	checkError(t, update(), "extension ext is not discovered yet: wait")
 	s.config.DeletionTimestamp = &s.config.CreationTimestamp
-	if err := update(); err == nil || !strings.HasPrefix(err.Error(), "no extension answers") {
+	if err := update(); err == nil || !strings.HasPrefix(err.Error(), "no extension serves") {
 		t.Errorf("%v", err)
 	}
 }

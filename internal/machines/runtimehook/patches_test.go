@@ -41,7 +41,7 @@ func TestPatches(t *testing.T) {
 		"no operations":        {"JSONPatch", `[]`, sizeLeft},
 		"an empty object":      {"JSONMergePatch", `{}`, sizeLeft},
 		"an empty merge patch": {"JSONMergePatch", ``, sizeLeft},
-		"an empty JSON patch":  {"JSONPatch", ``, "it is no list of operations"},
+		"an empty JSON patch":  {"JSONPatch", ``, "it is not a valid JSONPatch"},
 		"no type":              {"", `{}`, "it has no patchType"},
 		"another type":         {"Strategic", `{}`, `its patchType is "Strategic"`},
 		"metadata": {"JSONMergePatch", `{"metadata":{"labels":{"size":"2"}},"kind":"Other"}`,
@@ -60,18 +60,18 @@ func TestPatches(t *testing.T) {
 		"the whole object": {"JSONPatch",
 			`[{"op":"replace","path":"","value":{"spec":{"template":{"spec":{"size":2}}}}}]`, ""},
 		"a list in place of the object": {"JSONPatch", `[{"op":"replace","path":"","value":[]}]`,
-			"answered a patch that is refused"},
+			"sent an invalid patch"},
 		"a field that is not there": {"JSONPatch",
 			`[{"op":"replace","path":"/spec/template/spec/colour","value":2}]`, "it can't be applied"},
 		"a test that fails": {"JSONPatch", `[{"op":"test","path":"/spec/template/spec/size","value":7}]`,
 			"it can't be applied"},
-		"null":                   {"JSONMergePatch", `null`, "it is no JSON object"},
-		"a list":                 {"JSONMergePatch", `[]`, "it is no JSON object"},
-		"garbage":                {"JSONMergePatch", "\x00\x01", "it is no JSON object"},
-		"garbage for operations": {"JSONPatch", "\x00\x01", "it is no list of operations"},
+		"null":                   {"JSONMergePatch", `null`, "it is not a JSON object"},
+		"a list":                 {"JSONMergePatch", `[]`, "it is not a JSON object"},
+		"garbage":                {"JSONMergePatch", "\x00\x01", "it is not a JSON object"},
+		"garbage for operations": {"JSONPatch", "\x00\x01", "it is not a valid JSONPatch"},
 		"an operation that is none": {"JSONPatch", `[{"op":"explode","path":"/spec"}]`,
-			"it is no list of operations"},
-		"an operation without a path": {"JSONPatch", `[{"op":"add","value":1}]`, "it is no list of operations"},
+			"it is not a valid JSONPatch"},
+		"an operation without a path": {"JSONPatch", `[{"op":"add","value":1}]`, "it is not a valid JSONPatch"},
 		"an index far out": {"JSONPatch",
 			`[{"op":"add","path":"/metadata/list","value":[]},{"op":"add","path":"/metadata/list/999999999","value":1}]`, "it can't be applied"},
 		"more operations than are applied": {"JSONPatch",
@@ -84,16 +84,16 @@ func TestPatches(t *testing.T) {
 			s.Answer("CanUpdateMachineSet",
 				answerWithPatch("infrastructureMachineTemplatePatch", test.patchType, test.patch))
 			decision, err := s.hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t))
-			said := strings.Join(decision.Reasons, "; ")
+			reasons := strings.Join(decision.Reasons, "; ")
 			if err != nil {
-				said = err.Error()
+				reasons = err.Error()
 			}
-			if test.want == "" && (said != "" || !decision.CanUpdate) || !strings.Contains(said, test.want) ||
+			if test.want == "" && (reasons != "" || !decision.CanUpdate) || !strings.Contains(reasons, test.want) ||
 				test.want != "" && decision.CanUpdate {
-				t.Errorf("said is %q, want %q", said, test.want)
+				t.Errorf("reasons is %q, want %q", reasons, test.want)
 			}
-			if strings.Contains(said, "\n") || len(said) > 1000 {
-				t.Errorf("that is no line: %q", said)
+			if strings.Contains(reasons, "\n") || len(reasons) > 1000 {
+				t.Errorf("that is no line: %q", reasons)
 			}
 		})
 	}
@@ -130,8 +130,8 @@ func TestWhatCountsOfAMachine(t *testing.T) {
 			request.Desired.InfrastructureMachineTemplate = request.Current.InfrastructureMachineTemplate
 			test.change(&request.Desired.MachineSet.Spec.Template.Spec)
 			decision, err := s.hooks.CanUpdateMachineSet(t.Context(), request)
-			said := strings.Join(decision.Reasons, "; ")
-			if err != nil || decision.CanUpdate != (test.want == "") || !strings.Contains(said, test.want) {
+			reasons := strings.Join(decision.Reasons, "; ")
+			if err != nil || decision.CanUpdate != (test.want == "") || !strings.Contains(reasons, test.want) {
 				t.Errorf("%+v %v", decision, err)
 			}
 		})
@@ -173,7 +173,7 @@ func TestCanUpdateMachine(t *testing.T) {
 		s := newScene(t)
 		s.Answer("CanUpdateMachine", answerWithPatch("infrastructureMachinePatch", "JSONMergePatch", patch))
 		decision, err := s.hooks.CanUpdateMachine(t.Context(), request)
-		if said := strings.Join(decision.Reasons, "; "); err != nil || decision.CanUpdate || said != want {
+		if reasons := strings.Join(decision.Reasons, "; "); err != nil || decision.CanUpdate || reasons != want {
 			t.Errorf("%s: %+v %v", patch, decision, err)
 		}
 		if call := s.Calls()[0]; call.URL != "/hooks.runtime.cluster.x-k8s.io/v1alpha1/canupdatemachine/can-update-machine?timeout=30s" || !strings.Contains(call.Body, `"kind":"CanUpdateMachineRequest"`) {

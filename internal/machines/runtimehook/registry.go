@@ -97,7 +97,7 @@ func (s *servingExtensions) handlers(hook string) []*Handler {
 	return found
 }
 
-// serves reports whether an extension serves a namespace. An extension that is being deleted serves none.
+// serves reports whether an extension serves a namespace. An extension being deleted serves none.
 func (r *Registry) serves(ctx context.Context, config *runtimev1.ExtensionConfig,
 	namespace string) (bool, error) {
 	if config.DeletionTimestamp != nil {
@@ -167,7 +167,7 @@ func onlyOne(found []*Handler, hook string) (*Handler, error) {
 	for _, h := range found {
 		names = append(names, h.Name)
 	}
-	return nil, fmt.Errorf("extensions %s all answer the hook %s, and only one is to: delete an ExtensionConfig, or "+
+	return nil, fmt.Errorf("extensions %s all serve the hook %s, but only one may: delete an ExtensionConfig, or "+
 		"narrow its namespaceSelector",
 		strings.Join(names, ", "), hook)
 }

@@ -97,7 +97,7 @@ type question struct {
 }
 
 // questionOf returns the question of a request: the extension, the names of the sets, and the compared fields. The
-// replicas of the sets, which change all the time, are not part of it.
+// replicas of the sets, which change all the time, are not part of the question.
 func questionOf(handler *Handler, r *hooksv1.CanUpdateMachineSetRequest) (question, error) {
 	asked := []any{r.Current.MachineSet.Namespace, r.Current.MachineSet.Name, r.Desired.MachineSet.Name, r.Settings}
 	for _, c := range changesOfSet(r, &hooksv1.CanUpdateMachineSetResponse{}) {

@@ -133,13 +133,13 @@ const (
 
 // A Status is the state of a controller and of its work.
 type Status struct {
-	// Awaits is what the controller waits for at its start; empty once it is available.
+	// Awaits is the reason why the controller waits at its start; empty once it is available.
 	Awaits string
 	// Degraded is what an administrator has to fix, NotUpgradeable what prevents a minor update.
 	Degraded, NotUpgradeable Problem
 }
 
-// A Problem is the reason and the message of a condition; without a reason, there is no problem.
+// A Problem is the reason and the message of a condition. It is empty if there is no problem.
 type Problem struct{ Reason, Message string }
 
 // next returns the next status, from the status before, the state of the controller, and the rights that it lacks.

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestConditions of a ClusterOperator: what is known, and what they say then.
+// TestConditions of a ClusterOperator: what is known, and what they report then.
 func TestConditions(t *testing.T) {
 	starts := Status{Awaits: "the guard has not seen etcd yet"}
 	trouble := Status{

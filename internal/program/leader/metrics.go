@@ -8,7 +8,7 @@ import (
 
 // Metrics are the metrics of a program, beside those of controller-runtime.
 type Metrics struct {
-	Leads   string                         // the name of the metric that is 1 for the leader
+	Leads   string                         // the name of the metric with the value 1 for the leader
 	Collect func(chan<- prometheus.Metric) // collects the metrics of the leader
 	Counted []prometheus.Collector         // counters of events
 }

@@ -31,7 +31,7 @@ type Program struct {
 	Name      string       // of the Lease, of the ClusterOperator and of the service account
 	Namespace string       // of the service account
 	Manager   ctrl.Options // the scheme, and the caches
-	// SetUp adds the controllers to a manager, and returns what is reported about them. Writes to the API server are
+	// SetUp adds the controllers to a manager, and returns their metrics and status. Writes to the API server are
 	// fenced; isLeader is for other writes.
 	SetUp func(ctx context.Context, m ctrl.Manager, isLeader func() bool) (Controllers, error)
 }

@@ -28,7 +28,7 @@ func newStart() *cobra.Command {
 	return start
 }
 
-// TestFlagsOfAFile count unless the command line says otherwise, and a wrong one is told with its file and name.
+// TestFlagsOfAFile count unless the command line reports otherwise, and a wrong one is reported with its file and name.
 func TestFlagsOfAFile(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
@@ -81,7 +81,7 @@ func expectFlags(t *testing.T, flags *pflag.FlagSet, isSet bool) {
 	}
 }
 
-// TestFlagValuesAreLogged: the report of "runlevel inspect" has the log, and nothing else that tells it.
+// TestFlagValuesAreLogged: the report of "runlevel inspect" has the log, and nothing else that reports it.
 func TestFlagValuesAreLogged(t *testing.T) {
 	t.Setenv("CLUSTER_PROFILE", "of-the-environment")
 	t.Setenv("EXCLUDE_MANIFESTS", "of-the-environment")

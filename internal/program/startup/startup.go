@@ -1,7 +1,7 @@
 // Package startup is the start of the programs that run in a cluster: they read flags from a file, log their values,
 // keep the garbage collector within the limit of their container, serve probes, and wait for the API server.
 //
-// It decides nothing, and reads nothing from the cluster: that is for the controllers of the programs in cmd/.
+// It decides nothing, and reads nothing from the cluster: the controllers of the programs in cmd/.
 //
 // Main is the call to start from.
 package startup

@@ -45,7 +45,7 @@ import (
 	"github.com/runlevel/runlevel/manifests"
 )
 
-// patience is the timeout of all waits, far longer than any of them takes.
+// patience is the timeout of all waits, far longer than any wait takes.
 const patience = 5 * time.Minute
 
 // A SharedSandbox is a sandbox for controllers of machines. It starts when the first test needs it.
@@ -194,7 +194,7 @@ func Await[T client.Object](t testing.TB, reader client.Reader, object T, key cl
 	return object
 }
 
-// AwaitGone waits until an object is gone.
+// AwaitGone waits until an object no longer exist.
 func AwaitGone(t testing.TB, reader client.Reader, object client.Object, key client.ObjectKey) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
@@ -209,7 +209,7 @@ func AwaitGone(t testing.TB, reader client.Reader, object client.Object, key cli
 
 // AwaitCollector waits until the garbage collector has observed all objects of a kind: it would neither orphan nor keep
 // a set for machines that it has not observed. It observes them in order, so the wait is for the deletion of an object
-// that is created last, and whose owner does not exist.
+// created last, and whose owner does not exist.
 func AwaitCollector(t testing.TB, c client.Client, last client.Object) {
 	t.Helper()
 	last.SetOwnerReferences([]metav1.OwnerReference{{

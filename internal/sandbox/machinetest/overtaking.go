@@ -31,7 +31,7 @@ type OvertakingMachine struct {
 	SetUp func(ctrl.Manager) error
 }
 
-// ExpectOvertaking deletes many machines while the only worker is busy with the first of them, and removes the hook. It
+// ExpectOvertaking deletes many machines while the only worker is busy with the first machine, and removes the hook. It
 // expects that the machine that had the hook is reconciled before most of the others.
 func (s *SharedSandbox) ExpectOvertaking(t testing.TB, m OvertakingMachine) {
 	t.Helper()

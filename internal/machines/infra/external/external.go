@@ -1,5 +1,5 @@
 // Package external is infrastructure that a person or a script provides: the controller of ExternalMachines reports in
-// the condition Ready and in events what it waits for, and removes the finalizer of an object that is being deleted
+// the condition Ready and in events what it waits for, and removes the finalizer of an object being deleted
 // when spec.terminated is true.
 //
 // It needs the rights: externalmachines get, list, watch, patch; externalmachines/status patch; events of

@@ -25,7 +25,7 @@ type addressPool struct {
 	next   netip.Addr
 }
 
-// take returns an address that is not in use.
+// take returns a free address.
 func (p *addressPool) take(ctx context.Context, reader client.Reader) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package kwok is infrastructure without machines behind it: the controller of KwokMachines creates a Node for each
 // one, which kwok keeps alive if kwok runs. Starts and ends can be slow, and can fail (v1alpha1.KwokMachineSpec).
 //
-// A Node is created only once: if it is deleted, its simulated machine is gone. It is kept when a KwokMachine of a
+// A Node is created only once: if it is deleted, its simulated machine has ended. It is kept when a KwokMachine of a
 // machine ends, as a cloud's would be, for the controller of machines to delete. The Node of a KwokMachine without
 // a machine, or one that was not linked to its machine yet, is deleted here.
 //
@@ -108,7 +108,7 @@ func (r *machineReconciler) claim(ctx context.Context, machine *v1alpha1.KwokMac
 func (r *machineReconciler) start(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	if isAwaited(machine) {
 		return ctrl.Result{}, r.patchStatus(ctx, machine,
-			notReady(waitingForMachine, "waits for the Machine that it is made for"))
+			notReady(waitingForMachine, "waits for its Machine"))
 	}
 	if left := time.Until(machine.CreationTimestamp.Add(machine.Spec.StartAfter.Duration)); left > 0 {
 		message := fmt.Sprintf("starts at %s", time.Now().Add(left).UTC().Format(time.RFC3339))

@@ -42,8 +42,8 @@ func (r *machineReconciler) makeNode(ctx context.Context, machine *v1alpha1.Kwok
 	return "", nil
 }
 
-// deleteNode deletes the Node of a machine unless it is gone, or belongs to another machine, or the controller of
-// machines deletes it.
+// deleteNode deletes the Node of a machine unless it does not exist, or belongs to another machine, or the controller
+// of machines deletes it.
 func (r *machineReconciler) deleteNode(ctx context.Context, machine *v1alpha1.KwokMachine) error {
 	node, err := r.findNode(ctx, machine)
 	if err != nil || node == nil || node.Spec.ProviderID != machine.Spec.ProviderID {

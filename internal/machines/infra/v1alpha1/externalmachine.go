@@ -50,7 +50,7 @@ type ExternalMachineSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
-	// terminated is true after the machine was terminated, so that an object that is being deleted is removed.
+	// terminated is true after the machine was terminated, so that an object being deleted is removed.
 	//
 	// +optional
 	Terminated bool `json:"terminated,omitempty"`

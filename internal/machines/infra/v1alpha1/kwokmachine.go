@@ -63,7 +63,7 @@ type KwokMachineSpec struct {
 	//
 	// +optional
 	StartFailure *StartFailure `json:"startFailure,omitempty"`
-	// neverDeletes keeps an object that is being deleted until this is set to false.
+	// neverDeletes keeps an object being deleted until this is set to false.
 	//
 	// +optional
 	NeverDeletes bool `json:"neverDeletes,omitempty"`

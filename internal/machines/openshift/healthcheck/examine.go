@@ -19,7 +19,7 @@ const ExternalRemediationAnnotation = "host.metal3.io/external-remediation"
 // A checkedMachine is a Machine and its node.
 type checkedMachine struct {
 	machine *machinev1beta1.Machine
-	node    *corev1.Node // nil if the Machine has no nodeRef, or that node is gone
+	node    *corev1.Node // nil if the Machine has no nodeRef, or that node does not exist
 }
 
 // A verdict is the result of the health check of a machine.

@@ -42,8 +42,8 @@ func templateRef(kind string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "remedy.example.com/v1", Kind: kind, Name: "gently"}
 }
 
-// Another controller is asked to repair a machine, which is not deleted. While it can't be asked, the health check says
-// so.
+// Another controller is asked to repair a machine, which is not deleted. While it can't be asked, the health check
+// reports so.
 func TestAnotherControllerRemediates(t *testing.T) {
 	t.Parallel()
 	f, connected := shared.NewFixture(t), shared.Connect(t)

@@ -78,7 +78,7 @@ func TestNodeOfAnotherMachine(t *testing.T) {
 			})
 	}
 	f.MustPatchStatus(m, `{"status":{"nodeRef":{"uid":"before"}}}`)
-	awaitHealthy(2) // no annotation says yet whose the node is
+	awaitHealthy(2) // no annotation reports yet whose the node is
 	f.MustPatch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}},
 		`{"metadata":{"annotations":{"machine.openshift.io/machine":"%s/web-1"}}}`, f.Namespace)
 	f.AwaitGone(m)

@@ -30,7 +30,7 @@ type readiness struct {
 	since   time.Time
 }
 
-// A member is what the status counts of a machine.
+// A member has the facts about a machine that the status counts.
 type member struct {
 	isFullyLabeled bool // has all labels of the template
 	node           readiness

@@ -74,7 +74,7 @@ func (f *fixture) machines() []machinev1beta1.Machine {
 	return list.Items
 }
 
-// living returns those that are not being deleted.
+// living returns those not being deleted.
 func living(machines []machinev1beta1.Machine) []machinev1beta1.Machine {
 	var found []machinev1beta1.Machine
 	for i := range machines {
@@ -95,7 +95,7 @@ func (f *fixture) awaitSet(set *machinev1beta1.MachineSet,
 		})
 }
 
-// awaitReplicas waits until a set counts so many machines, and returns all of the namespace that are not being deleted.
+// awaitReplicas waits until a set counts so many machines, and returns all of the namespace not being deleted.
 func (f *fixture) awaitReplicas(set *machinev1beta1.MachineSet, replicas int) []machinev1beta1.Machine {
 	f.Helper()
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return int(s.Replicas) == replicas })

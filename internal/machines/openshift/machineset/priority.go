@@ -22,7 +22,7 @@ const (
 	ageConstant = 100 * 24 * time.Hour
 )
 
-// priority returns the priority of a machine that is not being deleted.
+// priority returns the priority of a machine not being deleted.
 func priority(m *machinev1beta1.Machine, policy deletePolicy, now time.Time) float64 {
 	isByAge := policy == machinev1beta1.OldestMachineSetDeletePolicy ||
 		policy == machinev1beta1.NewestMachineSetDeletePolicy

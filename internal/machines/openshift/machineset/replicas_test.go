@@ -39,7 +39,7 @@ func TestMachinesAreMadeOfTheTemplate(t *testing.T) {
 	created := slices.Sorted(maps.Keys(names(made)))
 	if notes := f.eventsOf(set, "SuccessfulCreate"); !slices.Equal(notes,
 		[]string{"Created machines: " + strings.Join(created, ", ")}) {
-		t.Errorf("the events say %q, and the machines are %q", notes, created)
+		t.Errorf("the event is %q, and the machines are %q", notes, created)
 	}
 	for _, m := range made {
 		if !strings.HasPrefix(m.Name, "web-") {
@@ -89,7 +89,7 @@ func TestScaleSubresource(t *testing.T) {
 			t.Errorf("%d machines after scaling to %d", len(left), replicas)
 		}
 		if err := f.SubResource("scale").Get(t.Context(), set, scale); err != nil || scale.Status.Replicas != replicas {
-			t.Errorf("the scale subresource tells of %d replicas, not of %d: %v", scale.Status.Replicas, replicas, err)
+			t.Errorf("the scale subresource contains %d replicas, not of %d: %v", scale.Status.Replicas, replicas, err)
 		}
 	}
 }

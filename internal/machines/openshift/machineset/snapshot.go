@@ -79,7 +79,7 @@ func isMarked(m *machinev1beta1.Machine) bool {
 		m.Status.ErrorReason != nil || m.Status.ErrorMessage != nil
 }
 
-// isCounted reports whether a machine is one of the set's replicas. A machine that is being deleted is not, even while
+// isCounted reports whether a machine is one of the set's replicas. A machine being deleted is not, even while
 // a hook holds it: its replacement is created at once.
 func isCounted(m replicas.Replica) bool { return !m.IsDeleting && m.IsCounted() }
 

@@ -18,7 +18,7 @@ type candidates struct {
 	machines []*machinev1beta1.Machine // that share a providerID or an internal IP with the node
 
 	// The following are set only if there is exactly one machine.
-	nodes  []*corev1.Node            // that share one of them with the machine, including the node itself
+	nodes  []*corev1.Node            // with the providerID or an internal IP of the machine, including the node itself
 	former *corev1.Node              // the node that the machine names, if it is another one and still exists
 	owners []*machinev1beta1.Machine // that name the node, by its UID, or that the node names
 }
@@ -104,7 +104,7 @@ func linkedToAnotherNode(seen candidates) string {
 		return ""
 	case ref.Name == seen.node.Name && machine.DeletionTimestamp != nil && ref.UID != "" && ref.UID != seen.node.UID &&
 		!hasProviderID(seen.node, machine):
-		// Another host may have joined under the name, and the address, of a Machine's host that is gone.
+		// Another host may have joined under the name, and the address, of a Machine's former host.
 		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with an earlier node of that "+
 			"name, which may be "+
 			"another host: they have no providerID in common", seen.node.Name, name(machine))
@@ -135,7 +135,7 @@ func linkedToAnotherMachine(seen candidates) string {
 		seen.node.Name, name(seen.machines[0]), printable.Few(names, most))
 }
 
-// shared returns what a node and a Machine have in common.
+// shared returns the providerID or the address that a node and a Machine have in common.
 func shared(node *corev1.Node, machine *machinev1beta1.Machine) string {
 	if hasProviderID(node, machine) {
 		return "providerID " + node.Spec.ProviderID

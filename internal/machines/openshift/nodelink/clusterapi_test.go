@@ -118,7 +118,7 @@ func (s *rivals) removeAnnotation(key string) {
 	s.MustPatch(s.node, `{"metadata":{"annotations":{%q:null}}}`, key)
 }
 
-// awaitEvent waits for the event of the Machine of OpenShift that says why its node is not linked.
+// awaitEvent waits for the event of the Machine of OpenShift that returns why its node is not linked.
 func (s *rivals) awaitEvent(note string) {
 	s.Helper()
 	s.Eventually("an event of Machine m: "+note, func() bool {

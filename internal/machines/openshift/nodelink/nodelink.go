@@ -105,7 +105,7 @@ func (r *reconciler) link(ctx context.Context, node *corev1.Node,
 				name(machine), err))
 		return ctrl.Result{}, reconcile.TerminalError(err)
 	case apierrors.IsNotFound(err):
-		return ctrl.Result{}, nil // one of both is gone
+		return ctrl.Result{}, nil // the node or the Machine was deleted
 	case err == nil:
 		r.reported.Delete(node.Name)
 	}
@@ -128,7 +128,8 @@ func (r *reconciler) setNodeRef(ctx context.Context, machine *machinev1beta1.Mac
 	ctrl.LoggerFrom(ctx).Info("Machine linked to its node", "machine", name(machine))
 	if before != nil {
 		r.recorder.Eventf(machine, node, corev1.EventTypeNormal, "NodeReplaced", "Link",
-			"node %s (UID %s) takes the place of node %s (UID %s), which is gone", node.Name, node.UID, before.Name,
+			"node %s (UID %s) replaces node %s (UID %s), which does not exist any more", node.Name, node.UID,
+			before.Name,
 			before.UID)
 	}
 	return nil

@@ -36,8 +36,8 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		!equality.Semantic.DeepEqual(before.Status.NodeRef, now.Status.NodeRef)
 }}
 
-// maxCandidates is how many candidates are reconciled after a change. If more of them share an address or a providerID,
-// it identifies none of them, and none is linked.
+// maxCandidates is how many candidates are reconciled after a change. If more candidates share an address or a
+// providerID, it identifies no pair, and nothing is linked.
 const maxCandidates = 10
 
 // nodesOfNode returns the node, and the others that its Machines could belong to: a node that is deleted, or changes

@@ -59,7 +59,7 @@ func (r *reconciler) readCA(ctx context.Context, named string) ([]byte, error) {
 	var secret corev1.Secret
 	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret); {
 	case apierrors.IsNotFound(err):
-		return nil, unusable(named, "there is no such Secret")
+		return nil, unusable(named, "the Secret does not exist")
 	case err != nil:
 		return nil, fmt.Errorf("read Secret %s: %w", named, err)
 	case len(secret.Data[authorityKey]) == 0:

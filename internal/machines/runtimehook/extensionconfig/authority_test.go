@@ -88,7 +88,7 @@ func TestAuthorityOfASecret(t *testing.T) {
 	s.MustPatch(config, `{"metadata":{"annotations":{%q:%q}}}`, runtimev1.InjectCAFromSecretAnnotation, secret)
 	notDiscovered("names Secret " + secret + ": the controller has no right to read it")
 	s.allowSecret("ca")
-	notDiscovered("names Secret " + secret + ": there is no such Secret")
+	notDiscovered("names Secret " + secret + ": the Secret does not exist")
 	authority := &corev1.Secret{ObjectMeta: s.Meta("ca")}
 	s.MustCreate(authority)
 	notDiscovered("names Secret " + secret + ": it has no ca.crt")

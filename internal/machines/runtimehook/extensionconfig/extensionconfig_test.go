@@ -69,7 +69,7 @@ func TestTheStatusIsThatOfClusterAPI(t *testing.T) {
 	}
 }
 
-// TestExtensionsThatAreRefused says why in the condition, and no hook is asked meanwhile. When an extension answers
+// TestExtensionsThatAreRefused returns why in the condition, and no hook is asked meanwhile. When an extension answers
 // what it should, it is discovered without a change of its ExtensionConfig.
 func TestExtensionsThatAreRefused(t *testing.T) {
 	s := newFixture(t)
@@ -100,7 +100,7 @@ func TestExtensionsThatAreRefused(t *testing.T) {
 		"foreign": {
 			answer: handlers,
 			change: func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = other.CA() },
-			want:   "has a certificate of an authority that is not known",
+			want:   "has a certificate from an unknown authority",
 		},
 		"plaintext": {
 			answer: handlers,
@@ -122,9 +122,9 @@ func TestExtensionsThatAreRefused(t *testing.T) {
 				!strings.HasPrefix(discovered.Message, "Error in discovery: extension "+name) {
 				t.Errorf("%+v", discovered)
 			}
-			if said := sub.find(runtimehook.UpdateMachine); !strings.HasPrefix(said,
+			if handler := sub.find(runtimehook.UpdateMachine); !strings.HasPrefix(handler,
 				"extension "+name+" is not discovered (Error in discovery: ") {
-				t.Errorf("a hook finds %s", said)
+				t.Errorf("a hook finds %s", handler)
 			}
 			if test.change == nil {
 				extension.Answer("Discovery", handlers)
@@ -142,7 +142,7 @@ func TestHandlersOfAnExtensionThatIsDown(t *testing.T) {
 	s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 	extension.Answer("Discovery", "garbage")
 	config := s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionFalse,
-		"answered something that is not the JSON of the hook")
+		"sent a response that is not valid JSON for the hook")
 	if len(config.Status.Handlers) != 3 || s.find(runtimehook.UpdateMachine) != "update-machine.ext" {
 		t.Errorf("%v, %s", config.Status.Handlers, s.find(runtimehook.UpdateMachine))
 	}
@@ -171,9 +171,9 @@ func TestPause(t *testing.T) {
 	if calls := extension.Calls(); len(calls) > 0 {
 		t.Errorf("%v", calls)
 	}
-	if said := s.find(runtimehook.UpdateMachine); !strings.HasPrefix(said,
+	if handler := s.find(runtimehook.UpdateMachine); !strings.HasPrefix(handler,
 		"extension ext is not discovered yet: wait, or see whether ExtensionConfig ext is paused") {
-		t.Errorf("%s", said)
+		t.Errorf("%s", handler)
 	}
 	s.MustPatch(config, `{"metadata":{"annotations":null}}`)
 	s.await("ext", clusterv1.PausedCondition, metav1.ConditionFalse, "")
@@ -197,28 +197,28 @@ func TestRegistry(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		s.await(name, runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 	}
-	if said := s.find(runtimehook.UpdateMachine); said != "none" {
-		t.Errorf("without a label: %s", said)
+	if handler := s.find(runtimehook.UpdateMachine); handler != "none" {
+		t.Errorf("without a label: %s", handler)
 	}
 	s.MustPatch(found, `{"metadata":{"labels":{"team":"b"}}}`)
-	if said := s.find(runtimehook.UpdateMachine); said != "update-machine.b" {
-		t.Errorf("with a label: %s", said)
+	if handler := s.find(runtimehook.UpdateMachine); handler != "update-machine.b" {
+		t.Errorf("with a label: %s", handler)
 	}
 	s.create("all", extension.ClientConfig())
 	s.await("all", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
-	const want = "extensions update-machine.all, update-machine.b all answer the hook UpdateMachine, and only one is to"
-	if said := s.find(runtimehook.UpdateMachine); !strings.HasPrefix(said, want) {
-		t.Errorf("with two: %s", said)
+	const want = "extensions update-machine.all, update-machine.b all serve the hook UpdateMachine, but only one may"
+	if handler := s.find(runtimehook.UpdateMachine); !strings.HasPrefix(handler, want) {
+		t.Errorf("with two: %s", handler)
 	}
 	s.MustDelete(b)
-	if said := s.find(runtimehook.UpdateMachine); said != "update-machine.all" {
-		t.Errorf("after a deletion: %s", said)
+	if handler := s.find(runtimehook.UpdateMachine); handler != "update-machine.all" {
+		t.Errorf("after a deletion: %s", handler)
 	}
 	s.MustPatch(&runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "all"}},
 		`{"spec":{"namespaceSelector":{"matchExpressions":[{"key":"team","operator":"Exists"}]}}}`)
 	s.await("all", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 	s.MustPatch(found, `{"metadata":{"labels":{"team":null}}}`)
-	if said := s.find(runtimehook.UpdateMachine); said != "none" {
-		t.Errorf("without a label again: %s", said)
+	if handler := s.find(runtimehook.UpdateMachine); handler != "none" {
+		t.Errorf("without a label again: %s", handler)
 	}
 }
