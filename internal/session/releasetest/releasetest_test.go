@@ -235,7 +235,7 @@ func TestRefusedTestFails(t *testing.T) {
 	s := newShop(t)
 	release := s.load(strings.ReplaceAll(job("smoke", "", ""), "namespace: NS", "namespace: NS-missing"))
 	if result := s.run(release, releasetest.Options{}).Tests[0]; result.State != releasetest.Failed ||
-		!strings.Contains(result.Message, "it can't be created: ") || result.IsLeft {
+		!strings.Contains(result.Message, "could not be created: ") || result.IsLeft {
 		t.Errorf("%+v", result)
 	}
 }

@@ -98,7 +98,7 @@ func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, er
 	defer cancel()
 	created, err := r.cluster.Create(requests, resource, object, 0)
 	if err != nil {
-		return nil, fmt.Errorf("create it: %w", err)
+		return nil, fmt.Errorf("could not be created: %w", err)
 	}
 	return &liveTest{resource, created.Object, &diagnosis.Diagnoser{Cluster: r.cluster}, containersOf(object)}, nil
 }
