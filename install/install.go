@@ -1,7 +1,7 @@
-// Package install has the manifests of the operator: what a cluster needs to keep and update a
-// release by itself. They are numbered, so that they may also be part of a release.
+// Package install has the manifests of the operator, with which a cluster keeps and updates a release by itself. They
+// are numbered, so that they can also be part of a release.
 //
-// It knows no cluster and applies nothing: "runlevel install" does, and "kubectl apply -k install".
+// The package applies nothing: "runlevel install" applies the manifests, or "kubectl apply -k install".
 //
 // Objects is the call to start from.
 package install
@@ -21,11 +21,10 @@ var manifests embed.FS
 // Files returns the manifests, in files whose names sort them.
 func Files() fs.FS { return manifests }
 
-// Objects returns the objects of the manifests, in their order: each can be applied when those
-// before it are there.
+// Objects returns the objects of the manifests in their order: each one can be applied once those before it exist.
 func Objects() []*unstructured.Unstructured { return embedded.Objects(manifests, "0000_*.yaml") }
 
-// Monitoring returns the objects that have Prometheus watch the operator, on clusters that serve their kinds.
+// Monitoring returns the objects with which Prometheus monitors the operator, on clusters that serve their kinds.
 func Monitoring() []*unstructured.Unstructured {
 	return embedded.Objects(manifests, "monitoring/0000_*.yaml")
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseMemory returns memory to the system that an apply takes and keeping a release in place does not: that of the
+// releaseMemory returns memory to the system that an apply needs and keeping a release in place does not: that of the
 // heap, and that of the program's code and constants, two thirds of which are not needed then. The kernel reads the
 // needed pages again.
 func releaseMemory() {
@@ -24,7 +24,7 @@ func releaseMemory() {
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) < 2:
-		case fields[0] == "Anonymous:" && fields[1] == "0" && start != 0: // nothing of it was changed
+		case fields[0] == "Anonymous:" && fields[1] == "0" && start != 0: // the mapping has no changed pages
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, start, end-start, unix.MADV_DONTNEED)
 		case len(fields) >= 6:
 			start, end = 0, 0
@@ -37,8 +37,8 @@ func releaseMemory() {
 
 // span returns the addresses of a mapping.
 func span(text string) (start, end uintptr) {
-	from, to, _ := strings.Cut(text, "-")
-	low, _ := strconv.ParseUint(from, 16, 64)
-	high, _ := strconv.ParseUint(to, 16, 64)
-	return uintptr(low), uintptr(high)
+	low, high, _ := strings.Cut(text, "-")
+	first, _ := strconv.ParseUint(low, 16, 64)
+	last, _ := strconv.ParseUint(high, 16, 64)
+	return uintptr(first), uintptr(last)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/source"
 )
 
-// pull pulls an image from its mirrors, or from where it is named. Its digest is the same everywhere.
+// pull pulls an image from its mirrors, or from its own location. Its digest is the same everywhere.
 func (r *releases) pull(ctx context.Context, image string) (*source.Release, error) {
 	sets, err := mirrorSets(ctx, r.cluster)
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *releases) pull(ctx context.Context, image string) (*source.Release, err
 	return nil, failed
 }
 
-// mirrorSets returns the ImageDigestMirrorSets of a cluster, by name; none where that kind is not served.
+// mirrorSets returns the sorted ImageDigestMirrorSets of a cluster; none if it does not serve the kind.
 func mirrorSets(ctx context.Context, c *cluster.Cluster) ([]configv1.ImageDigestMirrorSet, error) {
 	found, err := c.Objects.Resource(configv1.GroupVersion.WithResource("imagedigestmirrorsets")).List(ctx,
 		metav1.ListOptions{})
@@ -64,8 +64,8 @@ func mirrorSets(ctx context.Context, c *cluster.Cluster) ([]configv1.ImageDigest
 	return sets, nil
 }
 
-// locationsOf returns where an image is to be pulled from, one after the other: its mirrors, and last where it is
-// named, unless that is forbidden. Of all sources that fit, the most exact one counts.
+// locationsOf returns the locations to pull an image from, in their order: its mirrors, and at last its own location,
+// unless a set forbids that one. If several sources match, the most exact one counts.
 func locationsOf(image string, sets []configv1.ImageDigestMirrorSet) []string {
 	var locations []string
 	best, isForbidden := "", false
@@ -90,7 +90,7 @@ func locationsOf(image string, sets []configv1.ImageDigestMirrorSet) []string {
 	return locations
 }
 
-// matchedPart returns the beginning of an image that a source stands for: a host, a host with a path, or *.DOMAIN.
+// matchedPart returns the beginning of an image that a source matches: a host, a host with a path, or *.DOMAIN.
 func matchedPart(image, source string) string {
 	if domain, isWildcard := strings.CutPrefix(source, "*"); isWildcard {
 		host, _, _ := strings.Cut(image, "/")
@@ -107,7 +107,7 @@ func matchedPart(image, source string) string {
 	return ""
 }
 
-// isLessExact reports whether a source stands for more images than another one, of which both have one.
+// isLessExact reports whether a source matches more images than another one. Both match the image.
 func isLessExact(image, source, other string) bool {
 	isWildcard := func(s string) int { return strings.Count(s, "*") }
 	return other != "" && cmp.Or(

@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/program/metricsserver"
 )
 
-// A monitor is the Prometheus collector of the operator: it computes the metrics at each scrape.
-// A replica that does not hold the lock only reports that.
+// A monitor is the Prometheus collector of the operator. It computes the metrics at each scrape. A replica without the
+// lock only reports that it does not lead.
 type monitor struct {
 	machine *stateMachine
 	ctx     context.Context // of the operator: a scrape has none
@@ -63,7 +63,7 @@ func (m *monitor) Collect(to chan<- prometheus.Metric) {
 	reading.Collect(to)
 }
 
-// read returns the state of this moment. The ClusterOperators are those of the cache: they are not changed.
+// read returns the present state. The ClusterOperators belong to the cache, and must not be changed.
 func (m *monitor) read(ctx context.Context) (metrics.Reading, error) {
 	var reading metrics.Reading
 	var version configv1.ClusterVersion

@@ -1,5 +1,5 @@
 // Package operator keeps a cluster at the release that its ClusterVersion requests, and reports the progress in its
-// status. The ClusterVersion is OpenShift's, so that oc adm upgrade is a client of it.
+// status. The ClusterVersion is OpenShift's, so oc adm upgrade is one of its clients.
 //
 // Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader. Two
 // types do the work. The reconciler (reconciler.go) computes the target of the ClusterVersion (target.go), sets it as
@@ -42,8 +42,7 @@ import (
 
 // Options configure an operator.
 type Options struct {
-	// Payload is the release that is applied unless the ClusterVersion requests another one: an image by digest, or a
-	// folder.
+	// Payload is the release to apply if the ClusterVersion requests none: an image by digest, or a folder.
 	Payload   string
 	Namespace string   // of the record and the lock; session.DefaultNamespace if it is empty
 	Name      string   // of this process, as the holder of the lock; its host name if it is empty
@@ -53,21 +52,21 @@ type Options struct {
 	Features  Features // of a cluster without FeatureGate "cluster"
 	Standard  ready.Standard
 	Listen    string // the address of /healthz and /readyz; empty for none
-	CacheDir  string // where images are kept that were pulled; empty keeps none
+	CacheDir  string // the folder for pulled images; empty for none
 	Source    source.Options
 	Metrics   metricsserver.Serving
 	Cluster   string // the name of the cluster, in notifications
-	NotifyDir string // a folder with the URLs that are notified, in a file each; empty for none
-	// StrictTombstones refuses a minor update that carries tombstones which the release before had already.
+	NotifyDir string // a folder with files of URLs to notify; empty for none
+	// StrictTombstones refuses a minor update with tombstones that the release before had, too.
 	StrictTombstones bool
-	// LockDuration is how long the lock outlives a leader that died; half a minute if it is 0.
+	// LockDuration is how long the lock outlives a killed leader; half a minute if it is 0.
 	LockDuration time.Duration
 
 	limits limits // of probes; the usual ones if it is empty
 }
 
-// Run runs an operator until ctx ends. It waits for an API server that does not answer, and ends with an error when the
-// lock is lost to another process.
+// Run runs an operator until ctx ends. It waits for an API server that does not answer. If another process takes the
+// lock, it returns an error.
 func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	o.Namespace = cmp.Or(o.Namespace, session.DefaultNamespace)
 	o.Standard = cmp.Or(o.Standard, ready.Upstream)

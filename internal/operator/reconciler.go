@@ -33,16 +33,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// clusterVersionMeta is the metadata of the ClusterVersion that is reconciled.
+// clusterVersionMeta is the metadata of the ClusterVersion that the operator reconciles.
 var clusterVersionMeta = metav1.ObjectMeta{Name: "version"}
 
-// The least times between two passes, and between two writes of the status; and how often pending deletes, and
-// everything else, are read when nothing happens.
+// The minimum times between two reconciles and between two writes of the status; and how often pending deletes, and
+// everything else, are read without an event.
 const (
-	passesEvery  = 200 * time.Millisecond
-	writesEvery  = 2 * time.Second
-	deletesEvery = 10 * time.Second
-	readsEvery   = 5 * time.Minute
+	reconcileEvery = 200 * time.Millisecond
+	writesEvery    = 2 * time.Second
+	deletesEvery   = 10 * time.Second
+	readsEvery     = 5 * time.Minute
 )
 
 // A reconciler sets the input of the state machine from the ClusterVersion, and writes the progress into its status.
@@ -53,10 +53,12 @@ type reconciler struct {
 	machine *stateMachine
 
 	// The following fields are the controller's one worker's.
-	passedAt, writtenAt, readAt time.Time // the last pass, write of the status, and read of the record
-	known                       *record.Record
-	unread                      error                 // why the record could not be read then
-	deletes                     []precondition.Delete // the pending ones of the record
+	reconciledAt time.Time
+	writtenAt    time.Time             // the status
+	readAt       time.Time             // the record
+	record       *record.Record        // the last one that could be read
+	deletes      []precondition.Delete // its pending ones
+	unread       error                 // why the record could not be read at readAt
 }
 
 // register adds the controller to a manager.
@@ -78,11 +80,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !r.machine.holds() {
 		return ctrl.Result{RequeueAfter: writesEvery}, nil
 	}
-	if left := passesEvery - time.Since(r.passedAt); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+	if pause := reconcileEvery - time.Since(r.reconciledAt); pause > 0 {
+		return ctrl.Result{RequeueAfter: pause}, nil
 	}
-	r.passedAt = time.Now()
-	defer r.machine.health.enter("the pass over the ClusterVersion")()
+	r.reconciledAt = time.Now()
+	defer r.machine.health.enter("reconciling the ClusterVersion")()
 	var version configv1.ClusterVersion
 	err := r.client.Get(ctx, request.NamespacedName, &version)
 	switch {
@@ -93,14 +95,14 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case request.Name != clusterVersionMeta.Name:
 		return ctrl.Result{}, r.refuse(ctx, &version)
 	case version.DeletionTimestamp != nil:
-		return ctrl.Result{}, nil // it is recreated when it is gone
+		return ctrl.Result{}, nil // the operator recreates it after its deletion
 	}
 	r.machine.events.setClusterVersion(&version)
-	return r.pass(ctx, &version)
+	return r.reconcile(ctx, &version)
 }
 
-// pass sets the input of the state machine from the ClusterVersion, and writes the status.
-func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion) (ctrl.Result, error) {
+// reconcile sets the input of the state machine from the ClusterVersion, and writes the status.
+func (r *reconciler) reconcile(ctx context.Context, version *configv1.ClusterVersion) (ctrl.Result, error) {
 	recorded, deletes, unread := r.readRecord(ctx)
 	current := r.machine.currentRelease()
 	switch {
@@ -109,39 +111,39 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 		return ctrl.Result{}, unread
 	default:
 		r.machine.events.write(ctx, clusterversion.RecordUnread(unread))
-		if r.known == nil || current == nil {
+		if r.record == nil || current == nil {
 			return r.writeUnread(ctx, version, unread)
 		} // otherwise the current release stays in place
 	}
-	from := known{record: recorded, own: r.options.Payload}
+	inputs := targetInputs{record: recorded, own: r.options.Payload}
 	if current != nil {
-		from.current = current.target
+		inputs.current = current.target
 	}
-	from.confirm(version)
-	informed := version.DeepCopy()
-	if from.isConfirmed {
-		informed.Status.History = from.historyOf(version)
+	inputs.confirm(version)
+	completed := version.DeepCopy()
+	if inputs.isConfirmed {
+		completed.Status.History = inputs.historyOf(version)
 	}
-	seen, err := r.observe(ctx, informed, from, deletes)
+	observed, err := r.observe(ctx, completed, inputs, deletes)
 	switch {
 	case err != nil && (cluster.IsOutage(err) || current != nil):
 		return ctrl.Result{}, err
 	case err != nil:
 		return r.writeUnread(ctx, version, err)
 	}
-	if unread != nil && seen.Applied != nil {
-		seen.Applied.Problems = append(seen.Applied.Problems,
+	if unread != nil && observed.Applied != nil {
+		observed.Applied.Problems = append(observed.Applied.Problems,
 			clusterversion.ReleaseProblem{Wait: apply.Wait{For: unread.Error(), Reason: reason.Of(unread)}})
 	}
-	mayChange := len(deletes) > 0 || unread != nil // which no watch shows
-	return r.write(ctx, version, clusterversion.Next(informed.Status, seen), mayChange)
+	mayChange := len(deletes) > 0 || unread != nil // no watch shows these changes
+	return r.write(ctx, version, clusterversion.Next(completed.Status, observed), mayChange)
 }
 
-// writeUnread writes into the status that the record, or settings of the cluster, can't be read: without them there is
-// no target.
+// writeUnread writes into the status that the operator can't read the record, or settings of the cluster. Without them,
+// there is no target.
 func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion,
 	unread error) (ctrl.Result, error) {
-	seen := clusterversion.Observation{
+	observed := clusterversion.Observation{
 		Now: r.cluster.Now(), Generation: version.Generation, Overrides: version.Spec.Overrides,
 		Acceptance: clusterversion.Acceptance{
 			Release:      version.Status.Desired,
@@ -150,7 +152,7 @@ func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterV
 			Err:          unread,
 		},
 	}
-	if result, err := r.write(ctx, version, clusterversion.Next(version.Status, seen), false); err != nil {
+	if result, err := r.write(ctx, version, clusterversion.Next(version.Status, observed), false); err != nil {
 		return result, err
 	}
 	return ctrl.Result{RequeueAfter: writesEvery}, nil
@@ -158,16 +160,16 @@ func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterV
 
 // observe sets the input of the state machine, and returns the observed state.
 func (r *reconciler) observe(
-	ctx context.Context, version *configv1.ClusterVersion, from known, deletes []precondition.Delete,
-) (seen clusterversion.Observation, err error) {
+	ctx context.Context, version *configv1.ClusterVersion, inputs targetInputs, deletes []precondition.Delete,
+) (observed clusterversion.Observation, err error) {
 	var operators configv1.ClusterOperatorList
 	if err := r.client.List(ctx, &operators); err != nil {
-		return seen, fmt.Errorf("list ClusterOperators: %w", err)
+		return observed, fmt.Errorf("list ClusterOperators: %w", err)
 	}
-	target, invalid := choose(version, from)
+	target, invalid := choose(version, inputs)
 	settings, err := r.machine.settings.read(ctx)
 	if err != nil {
-		return seen, err
+		return observed, err
 	}
 	target.configure(settings, r.options.Features, version)
 	if target.Before != nil {
@@ -175,9 +177,9 @@ func (r *reconciler) observe(
 	}
 	gates, err := r.pendingAcks(ctx, target.Previous)
 	if err != nil {
-		return seen, err
+		return observed, err
 	}
-	seen = clusterversion.Observation{
+	observed = clusterversion.Observation{
 		Now:        r.cluster.Now(),
 		Generation: version.Generation,
 		Invalid:    append(invalid, invalidID(version)...),
@@ -185,44 +187,46 @@ func (r *reconciler) observe(
 		Gates:      gates,
 		Operators:  operators.Items,
 	}
-	out := r.machine.set(machineInput{target: target, record: from.record, deletes: deletes, observed: seen})
-	seen.Acceptance, seen.Applied = out.Acceptance, out.Applied
-	seen.Retrieved = r.machine.updates.follow(version, seen.Applied)
-	if seen.Applied != nil && len(seen.Applied.MissingOperators) > 0 {
+	out := r.machine.set(machineInput{target: target, record: inputs.record, deletes: deletes, observed: observed})
+	observed.Acceptance, observed.Applied = out.Acceptance, out.Applied
+	observed.Retrieved = r.machine.updates.follow(version, observed.Applied)
+	if observed.Applied != nil && len(observed.Applied.MissingOperators) > 0 {
 		if err := ensureDefinitions(ctx, r.cluster); err != nil {
-			return seen, fmt.Errorf("create the definitions again: %w", err)
+			return observed, fmt.Errorf("create the definitions again: %w", err)
 		}
 	}
-	return seen, nil
+	return observed, nil
 }
 
-// readRecord returns the record of the release, and its pending deletes, which neither a restart nor another leader
-// forgets. While the record can't be read, both are those of the last read.
+// readRecord returns the record of the release, and its pending deletes, which outlive a restart and a change of the
+// leader. While it can't read the record, it returns those of the last time, and the error.
 func (r *reconciler) readRecord(ctx context.Context) (*record.Record, []precondition.Delete, error) {
-	if r.known != nil && time.Since(r.readAt) < writesEvery {
-		return r.known, r.deletes, r.unread
+	if r.record != nil && time.Since(r.readAt) < writesEvery {
+		return r.record, r.deletes, r.unread
 	}
-	known, _, err := record.NewStore(r.cluster.Client, r.options.Namespace, payload.DefaultName).Load(ctx)
-	if r.readAt, r.unread = time.Now(), err; err != nil {
-		return r.known, r.deletes, err
+	read, _, err := record.NewStore(r.cluster.Client, r.options.Namespace, payload.DefaultName).Load(ctx)
+	r.readAt, r.unread = time.Now(), err
+	if err != nil {
+		return r.record, r.deletes, err
 	}
-	r.known, r.deletes = known, nil
-	for _, item := range precondition.ObserveDeletes(ctx, r.cluster, known.Tombstones) {
+	r.record, r.deletes = read, nil
+	for _, item := range precondition.ObserveDeletes(ctx, r.cluster, read.Tombstones) {
 		if item.Seen.State != tombstone.Absent && item.WasSent() {
 			r.deletes = append(r.deletes, item)
 		}
 	}
-	return r.known, r.deletes, nil
+	return r.record, r.deletes, nil
 }
 
-// write writes the status if it has changed. A change that comes soon after another one waits.
-func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus,
-	mayChange bool) (ctrl.Result, error) {
+// write writes the status if it has changed. A change soon after another one waits.
+func (r *reconciler) write(
+	ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus, mayChange bool,
+) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(version.Status, next) {
 		return ctrl.Result{RequeueAfter: r.requeueAfter(mayChange)}, nil
 	}
-	if left := writesEvery - time.Since(r.writtenAt); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+	if pause := writesEvery - time.Since(r.writtenAt); pause > 0 {
+		return ctrl.Result{RequeueAfter: pause}, nil
 	}
 	if err := r.writeStatus(ctx, version, next); err != nil {
 		if apierrors.IsConflict(err) { // the newer version comes with the next event
@@ -234,12 +238,12 @@ func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion
 	return ctrl.Result{RequeueAfter: r.requeueAfter(mayChange)}, nil
 }
 
-// requeueAfter returns the time until the next pass if nothing happens. A pass that has not read the record itself is
-// followed by a pass that does: the change that triggered it may be in the record.
+// requeueAfter returns the time until the next reconcile without an event. After a reconcile that has not read the
+// record follows one that does: the change that triggered it may be in the record.
 func (r *reconciler) requeueAfter(mayChange bool) time.Duration {
 	switch {
-	case r.readAt.Before(r.passedAt):
-		return max(passesEvery, writesEvery-time.Since(r.readAt))
+	case r.readAt.Before(r.reconciledAt):
+		return max(reconcileEvery, writesEvery-time.Since(r.readAt))
 	case mayChange:
 		return deletesEvery
 	default:
@@ -247,7 +251,7 @@ func (r *reconciler) requeueAfter(mayChange bool) time.Duration {
 	}
 }
 
-// writeStatus writes the status of a ClusterVersion that has not changed since it was read: a deposed leader
+// writeStatus writes the status of a ClusterVersion, unless it has changed since it was read: a former leader
 // overwrites nothing. It sends no other fields: those of the spec may be newer than the definition.
 func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next configv1.ClusterVersionStatus) error {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&configv1.ClusterVersion{Status: next})
@@ -264,8 +268,8 @@ func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next c
 // refuse sets the condition Invalid of a ClusterVersion with another name.
 func (r *reconciler) refuse(ctx context.Context, version *configv1.ClusterVersion) error {
 	const only = `only the ClusterVersion named "version" counts: delete this one`
-	if existing := v1helpers.FindStatusCondition(version.Status.Conditions, clusterversion.Invalid); existing != nil &&
-		existing.Message == only {
+	existing := v1helpers.FindStatusCondition(version.Status.Conditions, clusterversion.Invalid)
+	if existing != nil && existing.Message == only {
 		return nil
 	}
 	next := version.Status

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,10 +25,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// mostCached is how many images are kept on disk: the current release, the previous one, and one that is tried.
+// mostCached is the maximum number of images on disk: the current release, the previous one, and the requested one.
 const mostCached = 3
 
-// releases reads releases, and keeps the images that were pulled in a folder, by digest.
+// releases reads releases. It caches the images that it has pulled in a folder, by digest.
 type releases struct {
 	cluster   *cluster.Cluster
 	namespace string // of the record
@@ -49,36 +50,35 @@ func (r *releases) open(ctx context.Context, t *target) (*source.Release, error)
 		return source.Open(ctx, image, r.source)
 	}
 	_, digest, _ := strings.Cut(image, "@")
-	kept := filepath.Join(r.folder, strings.ReplaceAll(digest, ":", "-"))
+	cached := filepath.Join(r.folder, strings.ReplaceAll(digest, ":", "-"))
 	if r.folder != "" {
-		if _, err := os.Stat(kept); err == nil {
+		if _, err := os.Stat(cached); err == nil {
 			now := time.Now()
-			_ = os.Chtimes(kept, now, now) // the oldest is removed first
-			return &source.Release{FS: os.DirFS(kept), Kind: source.Image, Image: image, Digest: digest}, nil
+			_ = os.Chtimes(cached, now, now) // prune removes the oldest first
+			return &source.Release{FS: os.DirFS(cached), Kind: source.Image, Image: image, Digest: digest}, nil
 		}
 	}
 	pulled, err := r.pullOrCopy(ctx, t, digest)
 	if err == nil && pulled.Kind == source.Image && r.folder != "" {
-		if err := r.keep(pulled.FS, kept); err != nil { // it is pulled again the next time
-			ctrl.LoggerFrom(ctx).Info("release not kept on disk", "reason", err.Error())
+		if err := r.cache(pulled.FS, cached); err != nil { // the next attempt pulls it again
+			ctrl.LoggerFrom(ctx).Info("release not cached on disk", "reason", err.Error())
 		}
 	}
 	return pulled, err
 }
 
-// pullPatience is how long a registry may take to deliver an image whose files are on the cluster, too.
+// pullPatience is how long a registry may take to deliver an image if the cluster has a copy of its files.
 const pullPatience = 20 * time.Second
 
-// pullOrCopy pulls an image. If it is that of the release which was begun last, and can't be pulled, its files are read
-// from their copy on the cluster: keeping a release in place needs no registry. No other image is applied without being
-// pulled.
+// pullOrCopy pulls an image. If it can't pull the image of the release that was begun last, it reads the copy of its
+// files on the cluster: an operator keeps a release in place without a registry. Other images must be pulled.
 //
-// The copy has to be the one that the status of the ClusterVersion names. An account that may only write ConfigMaps and
-// Secrets in the namespace of the record can forge both a copy and the entry of the record that names it.
+// The status of the ClusterVersion must name the copy. An account that may only write ConfigMaps and Secrets in the
+// namespace of the record can forge both a copy and the entry of the record that names it.
 func (r *releases) pullOrCopy(ctx context.Context, t *target, digest string) (*source.Release, error) {
 	image := t.Image
-	kept := r.copyOf(ctx, image)
-	if kept == "" {
+	copied := r.copyOf(ctx, image)
+	if copied == "" {
 		return r.pull(ctx, image)
 	}
 	limited, cancel := context.WithTimeout(ctx, pullPatience)
@@ -87,16 +87,13 @@ func (r *releases) pullOrCopy(ctx context.Context, t *target, digest string) (*s
 	if unpulled == nil || ctx.Err() != nil {
 		return pulled, unpulled
 	}
-	if kept != t.accepted {
+	if copied != t.accepted {
 		return nil, fmt.Errorf("%w; its copy on the cluster is not applied, since it is not the one that was "+
 			"accepted: the record has files %s, and status.versionHash of the ClusterVersion is %q",
-			unpulled, kept, t.accepted)
+			unpulled, copied, t.accepted)
 	}
-	unpacked, err := files.Store{
-		Cluster:   r.cluster,
-		Namespace: r.namespace,
-		Release:   r.payload.Name,
-	}.Read(ctx, kept)
+	store := files.Store{Cluster: r.cluster, Namespace: r.namespace, Release: r.payload.Name}
+	unpacked, err := store.Read(ctx, copied)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w; its copy on the cluster: %w", unpulled, err)
@@ -108,8 +105,8 @@ func (r *releases) pullOrCopy(ctx context.Context, t *target, digest string) (*s
 	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: image, Digest: digest}, nil
 }
 
-// copyOf returns the digest of the copy of an image's files, if the image is that of the release which was begun last;
-// "" if there is none.
+// copyOf returns the digest of the copy of the files of the release that was begun last, if it has this image;
+// otherwise "".
 func (r *releases) copyOf(ctx context.Context, image string) string {
 	known, _, err := record.NewStore(r.cluster.Client, r.namespace, r.payload.Name).Load(ctx)
 	if err != nil {
@@ -122,8 +119,8 @@ func (r *releases) copyOf(ctx context.Context, image string) string {
 	return newest.Files.Digest
 }
 
-// keep writes the files of an image to a folder, all of them or none.
-func (r *releases) keep(files fs.FS, folder string) error {
+// cache writes all files of an image to a folder, or none.
+func (r *releases) cache(files fs.FS, folder string) error {
 	if err := os.MkdirAll(r.folder, 0o700); err != nil {
 		return err
 	}
@@ -158,7 +155,7 @@ func syncFiles(folder string) error {
 	})
 }
 
-// prune removes the images that were used longest ago, and unfinished ones that a crash has left.
+// prune removes the images that were used longest ago, and incomplete ones that a crash has left behind.
 func (r *releases) prune() error {
 	entries, err := os.ReadDir(r.folder)
 	if err != nil {
@@ -179,7 +176,7 @@ func (r *releases) prune() error {
 	return nil
 }
 
-// pack packs the files of a release that is open, to be kept on the cluster.
+// pack packs the files of an open release for their copy on the cluster.
 func pack(opened *source.Release, read *payload.Payload) (*files.Packed, error) {
 	values, err := loader.Values(read)
 	if err != nil {
@@ -188,7 +185,7 @@ func pack(opened *source.Release, read *payload.Payload) (*files.Packed, error) 
 	return files.Pack(opened.FS, read.FileNames(), values)
 }
 
-// load reads the manifests of a release that is open.
+// load reads the manifests of an open release.
 func (r *releases) load(ctx context.Context, opened *source.Release, t *target,
 	before *payload.Payload) (*payload.Payload, error) {
 	options := loader.Options{Source: r.source, Payload: r.payload, Before: before}
@@ -212,12 +209,10 @@ func (r *releases) load(ctx context.Context, opened *source.Release, t *target,
 	return release, nil
 }
 
-// capabilitiesOf returns the capabilities that a ClusterVersion enables. One that was enabled stays so.
+// capabilitiesOf returns the capabilities that a ClusterVersion enables. An enabled capability is never disabled.
 func capabilitiesOf(t *target) (*configv1.ClusterVersionCapabilitiesStatus, error) {
-	names := []string{string(configv1.ClusterVersionCapabilitySetCurrent)}
-	if t.Capabilities.BaselineCapabilitySet != "" {
-		names[0] = string(t.Capabilities.BaselineCapabilitySet)
-	}
+	baseline := cmp.Or(t.Capabilities.BaselineCapabilitySet, configv1.ClusterVersionCapabilitySetCurrent)
+	names := []string{string(baseline)}
 	for _, name := range slices.Concat(t.Capabilities.AdditionalEnabledCapabilities, t.Enabled) {
 		if !slices.Contains(names, string(name)) {
 			names = append(names, string(name))
@@ -226,8 +221,7 @@ func capabilitiesOf(t *target) (*configv1.ClusterVersionCapabilitiesStatus, erro
 	return payload.ParseCapabilities(strings.Join(names, ","))
 }
 
-// knownOf returns the capabilities that a ClusterVersion can name. Others are left out: the API server refuses a status
-// that has one.
+// knownOf returns the capabilities that a ClusterVersion can name: the API server refuses a status with others.
 func knownOf(all configv1.ClusterVersionCapabilitiesStatus) configv1.ClusterVersionCapabilitiesStatus {
 	isUnknown := func(c configv1.ClusterVersionCapability) bool {
 		return !slices.Contains(configv1.KnownClusterVersionCapabilities, c)
@@ -238,14 +232,14 @@ func knownOf(all configv1.ClusterVersionCapabilitiesStatus) configv1.ClusterVers
 	}
 }
 
-// implicitOf returns the capabilities of a release that are enabled though its target does not enable them.
+// implicitOf returns the enabled capabilities of a release that its target does not enable.
 func implicitOf(t *target, p *payload.Payload) []configv1.ClusterVersionCapability {
 	if t.Capabilities == nil {
 		return nil
 	}
 	requested, err := capabilitiesOf(&target{Capabilities: t.Capabilities})
 	if err != nil {
-		return nil // it was read before
+		return nil // this can't happen: the release was loaded with them
 	}
 	return slices.DeleteFunc(slices.Clone(p.Filter.Capabilities.EnabledCapabilities),
 		func(c configv1.ClusterVersionCapability) bool {
@@ -253,7 +247,7 @@ func implicitOf(t *target, p *payload.Payload) []configv1.ClusterVersionCapabili
 		})
 }
 
-// architecture is that of the images which the operator pulls.
+// architecture is the one of the images that the operator pulls.
 var architecture = runtime.GOARCH
 
 // describe returns a release with the URL and the channels of its metadata.

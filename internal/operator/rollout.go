@@ -72,8 +72,7 @@ func (r *rollout) matches(t *target) bool {
 	return isVersion && isForced && t.hasSameObjects(r.target)
 }
 
-// prepare retrieves and loads the release, and runs the gate. Current is the release that is kept in place until then,
-// or nil.
+// prepare retrieves and loads the release, and runs the gate. Current is the release before, or nil.
 func (r *rollout) prepare(ctx context.Context, current *rollout) (err error) {
 	r.enter(ctx, clusterversion.Retrieving)
 	if r.target.Image == "" {
@@ -134,8 +133,8 @@ func (r *rollout) publish(ctx context.Context) {
 	}
 }
 
-// verify looks for the signatures that the current release requires of the image of the next one. The first release of
-// an operator is not verified: there is no release before it. Force continues without a signature.
+// verify looks for the signatures that the current release requires of the image of the next one. No release requires
+// signatures of the first one. Force continues without a signature.
 func (r *rollout) verify(ctx context.Context, current *rollout) error {
 	switch {
 	case current == nil && r.target.Before == nil:
@@ -244,8 +243,7 @@ func (r *rollout) acceptedRisks() []string {
 	return precondition.CheckNames(risks)
 }
 
-// reasonUnread is the reason of a release that is not kept in place because the operator can't read the last applied
-// one.
+// reasonUnread is the reason why an operator keeps no release in place: it can't read the one that was applied last.
 const reasonUnread = "ReleaseNotReadable"
 
 // unreadMessage returns why the operator can't keep the last applied release in place.
@@ -289,42 +287,42 @@ func riskFindings(
 
 // overrideFindings warns of overrides in a patch.
 func overrideFindings(
-	risks []precondition.Finding, found *session.Outcome, from string,
+	risks []precondition.Finding, found *session.Outcome, previous string,
 ) []precondition.Finding {
-	at := slices.IndexFunc(risks, func(r precondition.Finding) bool {
+	index := slices.IndexFunc(risks, func(r precondition.Finding) bool {
 		return r.Check == clusterversion.RiskOverrides
 	})
-	if at < 0 || from == "" || from == found.Version {
+	if index < 0 || previous == "" || previous == found.Version {
 		return nil
 	}
 	return []precondition.Finding{{
 		Check: clusterversion.RiskOverrides, Severity: precondition.Warns,
 		Resolution: "removing the overrides",
-		Message:    "The patch does not update the objects that overrides leave unmanaged. " + risks[at].Message,
+		Message:    "The patch does not update the objects that overrides leave unmanaged. " + risks[index].Message,
 	}}
 }
 
 // A verification is the result of the signature check of a release's image.
 type verification struct {
 	isVerified  bool
-	unverified  string   // why it was accepted without a verification; empty if it was verified, or after a restart
+	unverified  string   // why the image was not verified, if the current release requires no signatures
 	risk        string   // the risk that force has overridden
 	risksBefore []string // that were accepted before a restart
 }
 
-// recorded returns the verification of the image of the release that was begun last. An operator that was killed may
-// have left it in the record alone.
-func recorded(v *configv1.ClusterVersion, known *record.Record, image string) (found verification) {
-	if newest := known.Newest(); newest != nil && newest.Source == image {
+// recorded returns the verification of the image of the release that was begun last. If the operator was killed, only
+// the record may have it.
+func recorded(v *configv1.ClusterVersion, last *record.Record, image string) (found verification) {
+	if newest := last.Newest(); newest != nil && newest.Source == image {
 		found = verification{isVerified: newest.Verified, risksBefore: newest.Forced}
 	}
 	if history := v.Status.History; len(history) > 0 && history[0].Image == image && history[0].AcceptedRisks != "" {
-		found.risksBefore = []string{history[0].AcceptedRisks} // which has more details
+		found.risksBefore = []string{history[0].AcceptedRisks} // the history has more details
 	}
 	return found
 }
 
-// acceptedRisks returns the risks that were accepted: those of before, the one of the signature, and others by name.
+// acceptedRisks returns the accepted risks: those before a restart, the one of the signature, and others by name.
 func (v verification) acceptedRisks(others []string) string {
 	before := strings.Join(v.risksBefore, ", ")
 	words := strings.FieldsFunc(before, func(r rune) bool { return strings.ContainsRune(" ,\n", r) })
@@ -333,7 +331,7 @@ func (v verification) acceptedRisks(others []string) string {
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return line == "" }), "\n")
 }
 
-// An announcer writes events about the ClusterVersion, and skips recent duplicates.
+// An announcer writes events about the ClusterVersion. It skips recent duplicates.
 type announcer struct {
 	cluster *cluster.Cluster
 	recent  *cache.Expiring // the events that were written recently
@@ -346,35 +344,35 @@ func newAnnouncer(c *cluster.Cluster) *announcer {
 	return &announcer{cluster: c, recent: cache.NewExpiring()}
 }
 
-// setClusterVersion sets the ClusterVersion that events are about.
+// setClusterVersion sets the subject of the events.
 func (a *announcer) setClusterVersion(version *configv1.ClusterVersion) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.uid = version.UID
 }
 
-// repeats is the time until the same event is written again.
-const repeats = 10 * time.Minute
+// repeatAfter is the time until the announcer writes the same event again.
+const repeatAfter = 10 * time.Minute
 
 // announce writes the events of an acceptance.
 func (a *announcer) announce(ctx context.Context, acceptance clusterversion.Acceptance) {
-	for _, news := range clusterversion.Announce(acceptance) {
-		a.write(ctx, news)
+	for _, event := range clusterversion.Announce(acceptance) {
+		a.write(ctx, event)
 	}
 }
 
-// write writes an event, unless the same one was written just now.
-func (a *announcer) write(ctx context.Context, news clusterversion.Event) {
+// write writes an event, unless it has written the same one recently.
+func (a *announcer) write(ctx context.Context, e clusterversion.Event) {
 	a.mu.Lock()
 	event := cluster.ObjectEvent{
 		ID:  kinds.NewID(kinds.ClusterVersion, "", clusterVersionMeta.Name),
-		UID: a.uid, Reason: news.Reason, IsWarning: news.IsWarning, Message: news.Message,
+		UID: a.uid, Reason: e.Reason, IsWarning: e.IsWarning, Message: e.Message,
 	}
 	a.mu.Unlock()
 	if _, isRepeated := a.recent.Get(event); isRepeated {
 		return
 	}
-	a.recent.Set(event, nil, repeats)
+	a.recent.Set(event, nil, repeatAfter)
 	if err := cluster.RecordEvent(ctx, a.cluster, event); err != nil {
 		ctrl.LoggerFrom(ctx).Info("event not written", "reason", err.Error())
 	}

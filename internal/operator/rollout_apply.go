@@ -32,11 +32,11 @@ import (
 // retryApply is the backoff of an apply that has failed.
 var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, Cap: 2 * time.Minute}
 
-// explainEvery is how often pods that do not become ready are diagnosed, which costs requests.
+// explainEvery is how often an apply diagnoses pods that do not become ready, which costs requests.
 const explainEvery = 10 * time.Second
 
-// pauseHooks is how long a rollout is left alone that a lifecycle hook has stopped. A retry with each apply would scale
-// a Deployment to 0 for its mid hook every two minutes.
+// pauseHooks is the pause after a lifecycle hook has stopped the rollout of a Deployment. A retry with each apply would
+// scale a Deployment to 0 for its mid hook every two minutes.
 const pauseHooks = 30 * time.Minute
 
 // run applies the release and keeps it in place, again and again, until ctx ends. It returns an error if another
@@ -55,8 +55,8 @@ func (r *rollout) run(ctx context.Context) error {
 	}
 }
 
-// inspectOptions returns how the release is inspected. Fields that the cluster does not know are dropped, as by the
-// cluster-version operator: releases that were made for it have some.
+// inspectOptions returns the options of an inspection. Unknown fields are dropped, as by the cluster-version operator:
+// its releases have some.
 func (r *rollout) inspectOptions() session.Options {
 	o := r.machine.options
 	return session.Options{
@@ -69,7 +69,7 @@ func (r *rollout) inspectOptions() session.Options {
 	}
 }
 
-// applyOptions returns how the release is applied and kept in place.
+// applyOptions returns the options of an apply that keeps the release in place.
 func (r *rollout) applyOptions() session.Options {
 	o := r.inspectOptions()
 	o.Verified, o.Files.Packed = r.signed.isVerified, r.packed
@@ -85,7 +85,7 @@ func (r *rollout) applyOptions() session.Options {
 // OnBegin notes that the session's gate has let an apply pass.
 func (r *rollout) OnBegin(outcome *session.Outcome) error {
 	r.machine.update(func() {
-		if r.state == pending { // a release that is kept in place is applied again after an outage
+		if r.state == pending { // otherwise the session applies the release again after an outage
 			r.state = applying
 		}
 		r.before = r.failures()
@@ -153,7 +153,7 @@ func (r *rollout) noteApply(event apply.Event) {
 	}
 }
 
-// noteKept logs and counts an event of keeping the release in place, and has the status computed again.
+// noteKept logs and counts an event of the keeper of the release.
 func (r *rollout) noteKept(event keep.Event) {
 	log := ctrl.Log.WithName("keep")
 	if event.Object != nil {
@@ -172,7 +172,7 @@ func (r *rollout) noteKept(event keep.Event) {
 	})
 }
 
-// logWarnings logs the warnings of the API server in an apply, such as unknown fields, and why files are not kept.
+// logWarnings logs the warnings of the API server about an apply, and why files could not be stored.
 func logWarnings(outcome *session.Outcome) {
 	log := ctrl.Log.WithName("apply")
 	for _, warning := range outcome.FileWarnings {
@@ -186,19 +186,19 @@ func logWarnings(outcome *session.Outcome) {
 	}
 }
 
-// failures returns the steps that have failed: in this apply, and in those before it until this one has done the same
-// steps. Otherwise, conditions would change with each attempt. A failure that recurs keeps the time of the first one.
+// failures returns the failed steps of this apply, and those of applies before until this one has done the same steps:
+// conditions would otherwise change with each attempt. A failure that recurs keeps the time of the first one.
 func (r *rollout) failures() []apply.RunStepState {
-	now := map[object.StepID]apply.RunStepState{}
+	current := map[object.StepID]apply.RunStepState{}
 	var all []apply.RunStepState
 	for _, step := range r.steps.Steps() {
-		now[step.StepID()] = step
+		current[step.StepID()] = step
 		if step.IsFailing() {
 			all = append(all, step)
 		}
 	}
 	for _, before := range r.before {
-		step, isKnown := now[before.StepID()]
+		step, isKnown := current[before.StepID()]
 		index := slices.IndexFunc(all, func(failed apply.RunStepState) bool {
 			return failed.StepID() == before.StepID()
 		})
@@ -212,7 +212,7 @@ func (r *rollout) failures() []apply.RunStepState {
 	return all
 }
 
-// isUnresolved reports whether a step that has failed before has not been done since. An object that never became
+// isUnresolved reports whether a failed step of a previous apply was not done since. An object that did not become
 // ready, and that this apply has not changed, has failed until it is ready.
 func isUnresolved(before, now apply.RunStepState) bool {
 	switch now.Phase {
@@ -258,8 +258,7 @@ func (r *rollout) status() *clusterversion.AppliedRelease {
 	return applied
 }
 
-// problems returns the problems of an incomplete apply: its waits, its failures, and otherwise the error with which it
-// has ended.
+// problems returns the problems of an incomplete apply: its waits and its failures, or else its error.
 func (r *rollout) problems() []clusterversion.ReleaseProblem {
 	var all []clusterversion.ReleaseProblem
 	for _, wait := range r.progress.Waits {

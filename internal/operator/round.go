@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A round is one run through a loop. Another goroutine ends it early when it changes what the loop reads.
+// A round is one run through a loop. Another goroutine ends it early when it changes the input of the loop.
 type round struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc // nil before the first round

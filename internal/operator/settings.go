@@ -23,10 +23,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// clusterSettings are the settings of a cluster that select and change the manifests of a release.
+// clusterSettings are the settings of a cluster that filter and change the manifests of a release.
 type clusterSettings struct {
 	injection payload.Injection
-	features  *configv1.FeatureGate // nil where the cluster has none
+	features  *configv1.FeatureGate // nil if the cluster has none
 }
 
 // settingsObjects are the objects with the settings, in the order of readSettings. Their kinds are OpenShift's, and
@@ -116,8 +116,8 @@ func readSettings(ctx context.Context, c *cluster.Cluster) (found clusterSetting
 	return found, nil
 }
 
-// configure applies the settings of the cluster to a target. The features that the operator was started with are those
-// of a cluster without FeatureGate.
+// configure applies the settings of the cluster to a target. A cluster without a FeatureGate has the features that the
+// operator was started with.
 func (t *target) configure(settings clusterSettings, started Features, v *configv1.ClusterVersion) {
 	t.Injection, t.Features = settings.injection, started
 	if settings.features == nil {
@@ -149,7 +149,7 @@ func readConfig(ctx context.Context, c *cluster.Cluster, id kinds.ID, into any) 
 	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
 
-// tlsProfile returns the settings of a security profile; those of the default profile if it has none.
+// tlsProfile returns the settings of a security profile, or those of the default profile.
 func tlsProfile(requested *configv1.TLSSecurityProfile) *configv1.TLSProfileSpec {
 	var profile *configv1.TLSProfileSpec
 	switch {
@@ -162,7 +162,7 @@ func tlsProfile(requested *configv1.TLSSecurityProfile) *configv1.TLSProfileSpec
 	return cmp.Or(profile, configv1.TLSProfiles[crypto.DefaultTLSProfileType])
 }
 
-// Features are the feature set of a cluster, and the feature gates that are on in it. Empty fields filter as those of
+// Features are the feature set of a cluster, and its enabled feature gates. Empty fields filter like those of
 // payload.Filter.
 type Features struct {
 	Set   string
@@ -170,7 +170,7 @@ type Features struct {
 }
 
 // featuresOf returns the features of FeatureGate "cluster" for a release: the gates of the first of some versions that
-// its status lists. A custom feature set whose status lists none of them has the gates of its spec.
+// its status lists. If the status lists none of these versions, a custom feature set has the gates of its spec.
 func featuresOf(gate *configv1.FeatureGate, versions ...string) Features {
 	found := Features{Set: cmp.Or(string(gate.Spec.FeatureSet), payload.DefaultFeatureSet), Gates: []string{}}
 	for _, name := range enabledGates(gate, versions) {

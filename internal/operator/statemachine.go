@@ -72,12 +72,12 @@ type stateMachine struct {
 	fullPass   time.Time
 }
 
-// A machineInput is the state that the cluster requests, and what was observed in it.
+// A machineInput is the requested release, and the observed state of the cluster.
 type machineInput struct {
 	target   *target // with the settings of the cluster
 	record   *record.Record
 	deletes  []precondition.Delete      // the pending ones of the record
-	observed clusterversion.Observation // without what the machine adds to it
+	observed clusterversion.Observation // without the fields that the output adds
 }
 
 // A machineOutput is the state of a machine at one moment.
@@ -114,28 +114,28 @@ func (m *stateMachine) run(ctx context.Context, s *session.Session) error {
 	return m.group.Wait()
 }
 
-// set sets the input, and returns the output with what follows from the input: the problems of ClusterOperators. A
-// target that is the same request as the one before does not replace it.
-func (m *stateMachine) set(in machineInput) machineOutput {
+// set sets the input, and returns the output with the problems of the observed ClusterOperators. The same request as
+// before does not replace the target.
+func (m *stateMachine) set(input machineInput) machineOutput {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	isInstall := in.target.Previous == ""
-	if before := m.input.target; before != nil && before.isSame(in.target) {
-		in.target = before
+	isInstall := input.target.Previous == ""
+	if before := m.input.target; before != nil && before.isSame(input.target) {
+		input.target = before
 	} else {
-		m.acceptance = in.target.at(clusterversion.Retrieving)
-		if m.current != nil && m.current.matches(in.target) {
+		m.acceptance = input.target.at(clusterversion.Retrieving)
+		if m.current != nil && m.current.matches(input.target) {
 			m.acceptance = m.current.acceptance
 		}
 		defer m.attempt.end()
 	}
-	m.input = in
+	m.input = input
 	out := m.state()
 	if out.Applied != nil {
-		m.current.addOperators(out.Applied, in.observed.Operators, isInstall)
+		m.current.addOperators(out.Applied, input.observed.Operators, isInstall)
 	}
-	in.observed.Applied = out.Applied
-	m.risks = clusterversion.Risks(in.observed)
+	input.observed.Applied = out.Applied
+	m.risks = clusterversion.Risks(input.observed)
 	select {
 	case m.inputChanged <- struct{}{}:
 	default: // the machine has not read the last change yet
@@ -182,7 +182,7 @@ func (m *stateMachine) requested() *target {
 	return m.input.target
 }
 
-// currentRelease returns the release that is applied, or kept in place; nil if there is none yet.
+// currentRelease returns the current release, or nil.
 func (m *stateMachine) currentRelease() *rollout {
 	m.mu.Lock()
 	defer m.mu.Unlock()

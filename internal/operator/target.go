@@ -24,14 +24,13 @@ type target struct {
 	Enabled          []configv1.ClusterVersionCapability // that stay enabled
 	Injection        payload.Injection                   // settings of the cluster that manifests may ask for
 	Features         Features                            // of the cluster
-	// Before is the release that was begun last, if that is another one: it is kept in place until this one is
-	// accepted.
+	// Before is another release that was begun last. It is kept in place until this one is accepted.
 	Before *target
 	signed verification // of the image, if the release was begun before
-	// Previous is the version that was applied before, by the history of the ClusterVersion.
+	// Previous is the last completed version in the history of the ClusterVersion.
 	Previous string
-	// unread is the release that was applied last, if the operator can't read its source, or must not trust the record
-	// on it.
+	// unread is the release that was applied last, if the operator can't read its source, or if its entry of the record
+	// is not confirmed.
 	unread *record.HistoryEntry
 	// accepted is the digest of the files of the release when it was accepted, if it was begun last.
 	accepted string
@@ -40,10 +39,7 @@ type target struct {
 // at returns the acceptance of a target in a phase.
 func (t *target) at(phase clusterversion.AcceptancePhase) clusterversion.Acceptance {
 	return clusterversion.Acceptance{
-		Release:      t.Release,
-		Architecture: architecture,
-		FeatureSet:   t.Features.Set,
-		Phase:        phase,
+		Release: t.Release, Architecture: architecture, FeatureSet: t.Features.Set, Phase: phase,
 	}
 }
 
@@ -60,59 +56,60 @@ func (t *target) hasSameObjects(other *target) bool {
 		equality.Semantic.DeepEqual(t.Features, other.Features)
 }
 
-// known has the inputs of choose beside the ClusterVersion.
-type known struct {
+// targetInputs are the inputs of choose beside the ClusterVersion.
+type targetInputs struct {
 	record      *record.Record
-	current     *target // that is kept in place; nil before there is one
+	current     *target // of the current release; nil if there is none
 	own         string  // the release that the operator was started with
 	isConfirmed bool    // the newest entry of the record is confirmed
 }
 
 // confirm sets whether the newest entry of the record is confirmed: its image is the operator's own, the current one,
 // or one that the ClusterVersion names as begun last, or requests. An account that may only write ConfigMaps in the
-// namespace of the record could otherwise have any image applied. Sources of the command line are never applied, so
-// they need no confirmation. The ClusterVersion is as it was read, without what the record adds to its history.
-func (k *known) confirm(v *configv1.ClusterVersion) {
-	newest := k.record.Newest()
-	k.isConfirmed = newest == nil || k.confirms(v, newest.Source)
+// namespace of the record could otherwise have any image applied. Sources of the command line need no confirmation: the
+// operator never applies them. The ClusterVersion must be as it was read, without entries of the record in its history.
+func (i *targetInputs) confirm(v *configv1.ClusterVersion) {
+	newest := i.record.Newest()
+	i.isConfirmed = newest == nil || i.confirms(v, newest.Source)
 }
 
-// confirms reports whether an image is confirmed. Other sources are.
-func (k *known) confirms(v *configv1.ClusterVersion, image string) bool {
+// confirms reports whether an image is confirmed. Sources of the command line always are.
+func (i *targetInputs) confirms(v *configv1.ClusterVersion, image string) bool {
 	update := v.Spec.DesiredUpdate
-	isCurrent := k.current != nil && k.current.Image == image
+	isCurrent := i.current != nil && i.current.Image == image
 	isBegun := v.Status.Desired.Image == image || len(v.Status.History) > 0 && v.Status.History[0].Image == image
 	isRequested := update != nil && (update.Image == image || update.Image == "" && imageOf(v, update.Version) == image)
-	return !isByDigest(image) || image == k.own || isCurrent || isBegun || isRequested
+	return !isByDigest(image) || image == i.own || isCurrent || isBegun || isRequested
 }
 
-// recordedImage returns the image of an entry of the record; "" if the release was applied from a folder or an archive,
-// and if only the record has the image: an image in the history can be requested by its version.
-func (k *known) recordedImage(v *configv1.ClusterVersion, entry record.HistoryEntry) string {
+// recordedImage returns the image of an entry of the record. It returns "" if the release was applied from a folder or
+// an archive, or if only the record has the image: a user can request an image of the history by its version.
+func (i *targetInputs) recordedImage(v *configv1.ClusterVersion, entry record.HistoryEntry) string {
 	image := imageIn(entry)
 	isInHistory := slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool {
 		return h.Image == image
 	})
-	if !isInHistory && !k.confirms(v, image) {
+	if !isInHistory && !i.confirms(v, image) {
 		return ""
 	}
 	return image
 }
 
-// choose returns the target of a ClusterVersion, and the errors in its spec. Without an update, that is the
-// release that is kept in place, or was begun last, or the operator's own one if that is new.
-func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
-	release, unread := k.begun(v)
+// choose returns the target of a ClusterVersion, and the errors in its spec. If the spec has no update, the target is
+// the release that begun returns.
+func choose(v *configv1.ClusterVersion, inputs targetInputs) (*target, []string) {
+	release, unread := inputs.begun(v)
 	begun := &target{
 		Release: release, unread: unread, Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities,
-		Enabled: k.enabled(v),
+		Enabled: inputs.enabled(v),
 	}
-	begun.signed = recorded(v, k.record, begun.Image)
+	begun.signed = recorded(v, inputs.record, begun.Image)
 	if v.Status.Desired.Image == begun.Image {
 		begun.accepted = v.Status.VersionHash
 	}
-	if newest := k.record.Newest(); newest != nil && newest.State == record.Partial && newest.Source == begun.Image {
-		begun.Force = len(newest.Forced) > 0 // what was begun by force goes on
+	if newest := inputs.record.Newest(); newest != nil && newest.State == record.Partial &&
+		newest.Source == begun.Image {
+		begun.Force = len(newest.Forced) > 0 // an update that was begun by force continues
 	}
 	if last := clusterversion.LastCompleted(v.Status.History); last != nil {
 		begun.Previous = last.Version
@@ -121,9 +118,9 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	if update == nil {
 		return begun, nil
 	}
-	release, wrong := requested(v, *update)
-	if wrong != "" {
-		return begun, []string{wrong}
+	release, invalid := requested(v, *update)
+	if invalid != "" {
+		return begun, []string{invalid}
 	}
 	if release.Image == "" || release.Image == begun.Image && release.Version == begun.Version && !update.Force {
 		return begun, nil
@@ -132,32 +129,33 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	chosen.Release, chosen.Force = release, update.Force
 	if release.Image != begun.Image {
 		chosen.signed, chosen.accepted = verification{}, ""
-		if unread == nil && len(v.Status.History)+len(k.record.History) > 0 {
+		if unread == nil && len(v.Status.History)+len(inputs.record.History) > 0 {
 			chosen.Before = begun
 		}
 	}
 	return &chosen, nil
 }
 
-// begun returns the release that is kept in place, or was begun last, or else the operator's own. If the record is
-// lost, it is in the ClusterVersion. Histories end after a hundred updates, so the record also has the release with
-// which the operator that has begun the newest one was started. A release that the command line has applied from a
-// folder or an archive can't be read here, and one that is not confirmed must not be: its entry is returned as unread.
-func (k known) begun(v *configv1.ClusterVersion) (begun configv1.Release, unread *record.HistoryEntry) {
-	if k.current != nil {
-		return k.current.Release, nil
+// begun returns the current release, or the one that was begun last, by the record, or by the ClusterVersion if the
+// record is lost. It returns the operator's own release if it is new: neither a history, which ends after a hundred
+// updates, nor the record has it; the record also has the own release of the operator that has begun the newest one. An
+// operator can't read a release that the command line has applied from a folder or an archive, and must not read an
+// unconfirmed image: begun returns its entry as unread.
+func (i *targetInputs) begun(v *configv1.ClusterVersion) (begun configv1.Release, unread *record.HistoryEntry) {
+	if i.current != nil {
+		return i.current.Release, nil
 	}
-	own := configv1.Release{Image: k.own}
-	isKnown := k.record.Own == k.own ||
-		slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own }) ||
-		slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == k.own })
-	newest := k.record.Newest()
+	own := configv1.Release{Image: i.own}
+	isKnown := i.record.Own == i.own ||
+		slices.ContainsFunc(i.record.History, func(e record.HistoryEntry) bool { return e.Source == i.own }) ||
+		slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == i.own })
+	newest := i.record.Newest()
 	switch {
 	case !isKnown:
 		return own, nil
-	case newest != nil && isByDigest(newest.Source) && k.isConfirmed:
+	case newest != nil && isByDigest(newest.Source) && i.isConfirmed:
 		return configv1.Release{Image: newest.Source, Version: newest.Version}, nil
-	case newest != nil && newest.Source != k.own:
+	case newest != nil && newest.Source != i.own:
 		return configv1.Release{Version: newest.Version}, newest
 	case newest == nil && len(v.Status.History) > 0 && isByDigest(v.Status.History[0].Image):
 		return configv1.Release{Image: v.Status.History[0].Image, Version: v.Status.History[0].Version}, nil
@@ -166,20 +164,20 @@ func (k known) begun(v *configv1.ClusterVersion) (begun configv1.Release, unread
 	}
 }
 
-// enabled returns the capabilities that stay enabled. Those that the ClusterVersion can't name are in the record.
-func (k known) enabled(v *configv1.ClusterVersion) []configv1.ClusterVersionCapability {
+// enabled returns the capabilities that stay enabled. The record has those that a ClusterVersion can't name.
+func (i *targetInputs) enabled(v *configv1.ClusterVersion) []configv1.ClusterVersionCapability {
 	all := slices.Clone(v.Status.Capabilities.EnabledCapabilities)
-	if k.current != nil && k.current.Capabilities != nil {
-		all = append(all, k.current.Capabilities.AdditionalEnabledCapabilities...)
+	if i.current != nil && i.current.Capabilities != nil {
+		all = append(all, i.current.Capabilities.AdditionalEnabledCapabilities...)
 	}
-	if newest := k.record.Newest(); newest != nil {
+	if newest := i.record.Newest(); newest != nil {
 		all = append(all, newest.Capabilities...)
 	}
 	return all
 }
 
-// requested returns the release of an update, or the error in it. An update to the current release is none.
-func requested(v *configv1.ClusterVersion, update configv1.Update) (release configv1.Release, wrong string) {
+// requested returns the release of an update, or the error in the update.
+func requested(v *configv1.ClusterVersion, update configv1.Update) (release configv1.Release, invalid string) {
 	release = configv1.Release{Version: update.Version, Image: update.Image, Architecture: update.Architecture}
 	switch {
 	case update.Image != "":
@@ -193,15 +191,15 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 	release.Image = imageOf(v, update.Version)
 	switch {
 	case release.Image != "":
-		wrong = checkImage("the image of version "+update.Version, release.Image)
+		invalid = checkImage("the image of version "+update.Version, release.Image)
 	case update.Version != v.Status.Desired.Version:
-		wrong = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be a "+
+		invalid = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be a "+
 			"previous version, or an available or a conditional update", update.Version)
 	}
-	return release, wrong
+	return release, invalid
 }
 
-// imageOf returns the image of a version: of one that was applied before, or that is available.
+// imageOf returns the image of an available version, or of one in the history.
 func imageOf(v *configv1.ClusterVersion, version string) string {
 	for _, release := range v.Status.AvailableUpdates {
 		if release.Version == version {
@@ -221,7 +219,7 @@ func imageOf(v *configv1.ClusterVersion, version string) string {
 	return ""
 }
 
-// checkImage returns the error in an image; "" if it has none.
+// checkImage returns the error in an image, or "".
 func checkImage(field, image string) string {
 	if !isByDigest(image) {
 		return fmt.Sprintf("%s: Invalid value: %q: name the image by digest, as REPOSITORY@sha256:DIGEST", field, image)
@@ -229,8 +227,8 @@ func checkImage(field, image string) string {
 	return ""
 }
 
-// isByDigest reports whether a source is an image that can't become another one. A tag may be another image tomorrow,
-// and a path would be one of the operator's own files.
+// isByDigest reports whether a source is an image by digest. A tag may be moved to another image, and a path would name
+// one of the operator's own files.
 func isByDigest(source string) bool {
 	_, err := name.NewDigest(source)
 	return err == nil
@@ -249,14 +247,14 @@ func imageIn(entry record.HistoryEntry) string {
 	return entry.Source
 }
 
-// historyOf returns the history of a ClusterVersion with the entries that only the record has: all of them for one that
-// is new or was recreated, and updates that the command line has begun since. Applies of the same release, with other
-// filters, are no updates.
-func (k *known) historyOf(v *configv1.ClusterVersion) []configv1.UpdateHistory {
-	before, known := v.Status.History, k.record
+// historyOf returns the history of a ClusterVersion with the entries that only the record has: all entries if the
+// ClusterVersion is new or was recreated, and later updates of the command line. An apply of the same release with
+// other filters is not an update.
+func (i *targetInputs) historyOf(v *configv1.ClusterVersion) []configv1.UpdateHistory {
+	before := slices.Clone(v.Status.History)
 	var history []configv1.UpdateHistory
-	for _, entry := range known.History {
-		image := k.recordedImage(v, entry)
+	for _, entry := range i.record.History {
+		image := i.recordedImage(v, entry)
 		isKnown := len(before) > 0 &&
 			(before[0].Version == entry.Version && before[0].Image == image ||
 				!before[0].StartedTime.Before(&entry.Started))
@@ -264,38 +262,37 @@ func (k *known) historyOf(v *configv1.ClusterVersion) []configv1.UpdateHistory {
 			break
 		}
 		history = append(history, configv1.UpdateHistory{
-			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: image, StartedTime: entry.Started,
-			CompletionTime: entry.Completed,
-			Verified:       entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
+			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: image,
+			StartedTime: entry.Started, CompletionTime: entry.Completed,
+			Verified: entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
 		})
 	}
-	before = slices.Clone(before)
 	if len(history) > 0 && len(before) > 0 && before[0].CompletionTime == nil {
 		before[0].CompletionTime = &history[len(history)-1].StartedTime // it was superseded
 	}
 	history = append(history, before...)
-	for i := range history {
-		if i > 0 && history[i].State == configv1.PartialUpdate {
-			completeAsRecorded(&history[i], known)
+	for index := range history {
+		if index > 0 && history[index].State == configv1.PartialUpdate {
+			completeAsRecorded(&history[index], i.record)
 		}
 	}
 	return history
 }
 
-// completeAsRecorded completes a superseded entry that is completed in the record: the next update may have begun
-// before that could be written.
-func completeAsRecorded(superseded *configv1.UpdateHistory, known *record.Record) {
-	at := slices.IndexFunc(known.History, func(e record.HistoryEntry) bool {
+// completeAsRecorded completes a superseded entry that the record has as completed: the next update may have begun
+// before the operator could write the completion.
+func completeAsRecorded(superseded *configv1.UpdateHistory, recorded *record.Record) {
+	index := slices.IndexFunc(recorded.History, func(e record.HistoryEntry) bool {
 		return e.Version == superseded.Version && imageIn(e) == superseded.Image &&
 			!superseded.StartedTime.Before(&e.Started)
 	})
-	if at >= 0 && known.History[at].State == record.Completed {
-		superseded.State, superseded.CompletionTime = configv1.CompletedUpdate, known.History[at].Completed
+	if index >= 0 && recorded.History[index].State == record.Completed {
+		superseded.State, superseded.CompletionTime = configv1.CompletedUpdate, recorded.History[index].Completed
 	}
 }
 
 // invalidID returns the errors in spec.clusterID of a ClusterVersion, in the words of the cluster-version operator.
-// They stop no update.
+// They do not block updates.
 func invalidID(v *configv1.ClusterVersion) []string {
 	text := string(v.Spec.ClusterID)
 	id, err := uuid.Parse(text)
@@ -311,8 +308,8 @@ func invalidID(v *configv1.ClusterVersion) []string {
 	}
 }
 
-// changesArchitecture reports whether an update without an image requests another architecture than the release has, as
-// "oc adm upgrade --to-multi-arch" does with the version that the cluster has.
+// changesArchitecture reports whether an update without an image requests another architecture than the one of the
+// release, like "oc adm upgrade --to-multi-arch".
 func changesArchitecture(v *configv1.ClusterVersion, update configv1.Update) bool {
 	return update.Image == "" && update.Architecture != "" && update.Architecture != v.Status.Desired.Architecture
 }

@@ -161,7 +161,7 @@ func TestChoose(t *testing.T) {
 		},
 	} {
 		v := &configv1.ClusterVersion{Spec: configv1.ClusterVersionSpec{DesiredUpdate: c.update}, Status: c.status}
-		from := known{record: &record.Record{History: c.record, Own: c.began}, own: c.own}
+		from := targetInputs{record: &record.Record{History: c.record, Own: c.began}, own: c.own}
 		from.confirm(v)
 		if from.isConfirmed {
 			v.Status.History = from.historyOf(v)

@@ -75,7 +75,7 @@ func (r *Retrieved) failure() string {
 	return text
 }
 
-// current returns what the service offers as the release itself.
+// current returns the release itself, from the offer.
 func (r *Retrieved) current() configv1.Release {
 	if r == nil || r.Offer == nil {
 		return configv1.Release{}
@@ -139,7 +139,7 @@ func riskReason(name string) string {
 	return "ExposedToRisks"
 }
 
-// RiskNotRecommended is the check of a warning about an update that is not recommended. Its subject is a reason.
+// RiskNotRecommended is the check of a warning about an update without a recommendation. Its subject is a reason.
 const RiskNotRecommended = "RecommendedUpdate"
 
 // NotRecommended warns of an update to a version that the service does not recommend.

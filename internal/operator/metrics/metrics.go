@@ -25,19 +25,19 @@ type Reading struct {
 	Durations map[string]record.Durations    // of the last complete apply, by mode
 	Unwatched int                            // kinds whose changes are not seen
 	Retrieved time.Time                      // when the update service last gave a good answer; zero if it never did
-	FullPass  time.Time                      // when all objects were last applied or checked; zero if that is not known
+	FullPass  time.Time                      // when all objects were last applied or checked; zero if unknown
 }
 
 // A sink takes metrics.
 type sink chan<- prometheus.Metric
 
 // gauge adds a value. An invalid one is left out.
-func (s sink) gauge(of *prometheus.Desc, value float64, labels ...string) {
+func (s sink) gauge(metric *prometheus.Desc, value float64, labels ...string) {
 	for i := range labels {
 		labels[i] = label(labels[i])
 	}
-	if metric, err := prometheus.NewConstMetric(of, prometheus.GaugeValue, value, labels...); err == nil {
-		s <- metric
+	if sample, err := prometheus.NewConstMetric(metric, prometheus.GaugeValue, value, labels...); err == nil {
+		s <- sample
 	}
 }
 

@@ -19,8 +19,9 @@ var (
 		"How long a node of the graph took in the last complete apply of a mode, if it took 0.1 s or more.",
 		"mode", "node")
 	problemCount = describe("runlevel_problems",
-		"How many objects are waited for ('waiting'), can't be applied or repaired ('failing'), are changed "+
-			"again and again by another writer ('contested'), or were asked to go and are still there ('deleting').",
+		"How many objects the operator waits for ('waiting'), can't apply or repair ('failing'), repairs again and "+
+			"again because another writer changes them ('contested'), or has deleted while they still exist "+
+			"('deleting').",
 		"problem")
 	problemSince = describe("runlevel_problem_timestamp_seconds",
 		"Since when there is a problem with an object. Of each problem, the oldest are named.",
@@ -99,9 +100,9 @@ func NewCounters() *Counters {
 	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts{Name: name, Help: help} }
 	return &Counters{
 		repairs: prometheus.NewCounterVec(counter("runlevel_repairs_total",
-			"How often objects of a kind were repaired, which others had changed or deleted."), []string{"kind"}),
+			"How often objects of a kind were repaired after others had changed or deleted them."), []string{"kind"}),
 		missed: prometheus.NewCounter(counter("runlevel_missed_changes_total",
-			"How often a look at all objects has found a change that no watch had shown.")),
+			"How often a check of all objects has found a change that no watch had shown.")),
 		failures: prometheus.NewCounterVec(counter("cluster_operator_payload_errors",
 			"How often an object of a release could not be applied."), []string{"version"}),
 		transitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{

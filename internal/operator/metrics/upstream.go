@@ -7,6 +7,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 )
@@ -14,26 +15,26 @@ import (
 // The metrics of the cluster-version operator.
 var (
 	version = describe("cluster_version",
-		"A version of the cluster, and a moment in seconds since 1970, by type: 'initial' is the first release "+
-			"of the history, 'cluster' the current one (both since the ClusterVersion was made), 'current' the "+
-			"release that is applied (the "+
-			"moment is not known, and 0), 'desired' one that is asked for and not applied yet, 'updating' one that is "+
-			"being applied (since it was begun), "+
-			"'failure' one that fails (since then), 'completed' the last that was complete (since then).",
+		"A version of the cluster, and a time in seconds since 1970, by type: 'initial' is the first release of the "+
+			"history, 'cluster' the current one (both since the ClusterVersion was created), 'current' the applied "+
+			"release (the time is unknown, and 0), 'desired' a requested release before its apply, 'updating' "+
+			"a release whose apply has begun (since then), 'failure' a failing release (since then), 'completed' the "+
+			"last complete release (since then).",
 		"type", "version", "image", "from_version")
 	availableUpdates = describe("cluster_version_available_updates",
 		"How many updates are available from an upstream in a channel.", "upstream", "channel")
 	capability = describe("cluster_version_capability",
-		"1 for a capability that is enabled, 0 for one that is not.", "name")
+		"1 for an enabled capability, 0 for a disabled one.", "name")
 	payloadEntries = describe("cluster_version_payload",
 		"How many manifests of the release are applied, and how many are pending.", "version", "type")
 	conditionalSince = describe("cluster_version_conditional_update_condition_seconds",
-		"Since when the condition Recommended of a conditional update is as it is.", "version", "condition", "status",
+		"When the condition Recommended of a conditional update last changed its status.", "version", "condition",
+		"status",
 		"reason")
 	retrieval = describe("cluster_version_operator_update_retrieval_timestamp_seconds",
-		"When the update service last gave a good answer.", "name")
+		"When the update service last gave a valid response.", "name")
 	operatorUp = describe("cluster_operator_up",
-		"1 for a ClusterOperator that is available, 0 for another one. 'version' stands for the ClusterVersion.",
+		"1 for an available ClusterOperator, 0 for another one. 'version' stands for the ClusterVersion.",
 		"name", "version", "reason")
 	operatorConditions = describe("cluster_operator_conditions",
 		"A condition of a ClusterOperator: 1 for True, 0 for False. "+
@@ -69,21 +70,21 @@ func (s sink) releases(v *configv1.ClusterVersion, completed string) {
 	if len(history) > 0 {
 		initial = history[len(history)-1]
 	}
-	made := moment(v.CreationTimestamp.Time)
+	created := moment(v.CreationTimestamp.Time)
 	s.gauge(version, 0, "current", current.Version, current.Image, completed)
-	s.gauge(version, made, "initial", initial.Version, initial.Image, "")
-	from := initial.Version
-	if completed == "" { // it is still being installed
-		from = ""
+	s.gauge(version, created, "initial", initial.Version, initial.Image, "")
+	installed := initial.Version
+	if completed == "" { // the install is not complete yet
+		installed = ""
 	}
-	s.gauge(version, made, "cluster", current.Version, current.Image, from)
-	if at := slices.IndexFunc(history, func(h configv1.UpdateHistory) bool {
-		return h.State == configv1.CompletedUpdate
-	}); at >= 0 {
-		s.gauge(version, moment(ended(history[at])), "completed", history[at].Version, history[at].Image,
-			lastCompleted(history[at+1:]).Version)
+	s.gauge(version, created, "cluster", current.Version, current.Image, installed)
+	isCompleted := func(h configv1.UpdateHistory) bool { return h.State == configv1.CompletedUpdate }
+	if index := slices.IndexFunc(history, isCompleted); index >= 0 {
+		entry := history[index]
+		s.gauge(version, moment(completionOf(entry)), "completed", entry.Version, entry.Image,
+			lastCompleted(history[index+1:]).Version)
 	}
-	if update := awaited(v); update != nil {
+	if update := pendingUpdate(v); update != nil {
 		s.gauge(version, moment(lastChange(v)), "desired", update.Version, update.Image, completed)
 	}
 	if len(history) > 0 && history[0].State == configv1.PartialUpdate {
@@ -99,7 +100,7 @@ func (s sink) failure(v *configv1.ClusterVersion, completed string) {
 		return
 	}
 	failing := v.Status.Desired
-	if update := awaited(v); update != nil {
+	if update := pendingUpdate(v); update != nil {
 		failing = configv1.Release{Version: update.Version, Image: update.Image}
 	}
 	s.gauge(version, moment(condition.LastTransitionTime.Time), "failure", failing.Version, failing.Image, completed)
@@ -127,24 +128,24 @@ func (s sink) updates(v *configv1.ClusterVersion) {
 
 // operator adds the metrics of a ClusterOperator.
 func (s sink) operator(o *configv1.ClusterOperator) {
-	at := ""
+	version := ""
 	for _, operandVersion := range o.Status.Versions {
 		if operandVersion.Name == "operator" {
-			at = operandVersion.Version
+			version = operandVersion.Version
 		}
 	}
-	s.conditions(o.Name, at, o.Status.Conditions)
+	s.conditions(o.Name, version, o.Status.Conditions)
 	if v1helpers.FindStatusCondition(o.Status.Conditions, configv1.OperatorAvailable) == nil {
-		s.gauge(operatorUp, 0, o.Name, at, "NoAvailableCondition")
+		s.gauge(operatorUp, 0, o.Name, version, "NoAvailableCondition")
 	}
 }
 
-// conditions adds those that are True or False. An operator that is not known to be available is not up.
-func (s sink) conditions(name, at string, all []configv1.ClusterOperatorStatusCondition) {
+// conditions adds the conditions with the status True or False. An operator is up only if Available is True.
+func (s sink) conditions(name, version string, all []configv1.ClusterOperatorStatusCondition) {
 	for _, c := range all {
 		isTrue := c.Status == configv1.ConditionTrue
 		if c.Type == configv1.OperatorAvailable {
-			s.gauge(operatorUp, truth(isTrue), name, at, c.Reason)
+			s.gauge(operatorUp, truth(isTrue), name, version, c.Reason)
 		}
 		if isTrue || c.Status == configv1.ConditionFalse {
 			s.gauge(operatorConditions, truth(isTrue), name, string(c.Type), c.Reason)
@@ -162,7 +163,7 @@ func (s sink) payload(applied *clusterversion.AppliedRelease) {
 	s.gauge(payloadEntries, float64(applied.Total-done), applied.Release.Version, "pending")
 }
 
-// lastCompleted returns the newest entry that was complete; an empty one if there is none.
+// lastCompleted returns the newest completed entry, or an empty one.
 func lastCompleted(history []configv1.UpdateHistory) configv1.UpdateHistory {
 	if last := clusterversion.LastCompleted(history); last != nil {
 		return *last
@@ -170,15 +171,12 @@ func lastCompleted(history []configv1.UpdateHistory) configv1.UpdateHistory {
 	return configv1.UpdateHistory{}
 }
 
-func ended(entry configv1.UpdateHistory) time.Time {
-	if entry.CompletionTime == nil {
-		return time.Time{}
-	}
-	return entry.CompletionTime.Time
+func completionOf(entry configv1.UpdateHistory) time.Time {
+	return ptr.Deref(entry.CompletionTime, metav1.Time{}).Time
 }
 
-// awaited returns the update that is requested and not applied yet, or nil.
-func awaited(v *configv1.ClusterVersion) *configv1.Update {
+// pendingUpdate returns the requested update if it is not applied yet, or nil.
+func pendingUpdate(v *configv1.ClusterVersion) *configv1.Update {
 	update, current := v.Spec.DesiredUpdate, v.Status.Desired
 	if update == nil || update.Image == current.Image || update.Image == "" && update.Version == current.Version {
 		return nil
@@ -190,7 +188,7 @@ func awaited(v *configv1.ClusterVersion) *configv1.Update {
 func lastChange(v *configv1.ClusterVersion) time.Time {
 	times := []metav1.Time{v.CreationTimestamp}
 	if len(v.Status.History) > 0 {
-		times = append(times, v.Status.History[0].StartedTime, metav1.NewTime(ended(v.Status.History[0])))
+		times = append(times, v.Status.History[0].StartedTime, metav1.NewTime(completionOf(v.Status.History[0])))
 	}
 	for _, c := range v.Status.Conditions {
 		times = append(times, c.LastTransitionTime)

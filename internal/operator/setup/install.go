@@ -115,11 +115,11 @@ func (i *Installer) monitoring(ctx context.Context) ([]*unstructured.Unstructure
 // apply applies an object, unless it belongs to a release. It waits until a definition is established.
 func (i *Installer) apply(ctx context.Context, wanted *unstructured.Unstructured) error {
 	id := idOf(wanted)
-	in, err := i.Cluster.Find(ctx, wanted.GroupVersionKind())
+	resource, err := i.Cluster.Find(ctx, wanted.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	before, err := i.Cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	before, err := i.Cluster.In(resource, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("get %s: %w", id, err)
 	}
@@ -135,7 +135,7 @@ func (i *Installer) apply(ctx context.Context, wanted *unstructured.Unstructured
 	if i.IsDryRun {
 		mode |= cluster.DryRun
 	}
-	result, err := i.Cluster.Apply(ctx, in, wanted, mode)
+	result, err := i.Cluster.Apply(ctx, resource, wanted, mode)
 	switch {
 	case i.IsDryRun && apierrors.IsNotFound(err): // the namespace does not exist yet
 		i.note(id, object.Created, "")
@@ -149,7 +149,7 @@ func (i *Installer) apply(ctx context.Context, wanted *unstructured.Unstructured
 	i.OnWarning(result.Warnings)
 	i.note(id, actionOf(before, exists, result.Object), "")
 	if wanted.GroupVersionKind() == definitions && !i.IsDryRun {
-		return i.establish(ctx, in, id.Name)
+		return i.establish(ctx, resource, id.Name)
 	}
 	return nil
 }
@@ -178,11 +178,11 @@ func actionOf(before *unstructured.Unstructured, exists bool, after *unstructure
 const establishTimeout = 30 * time.Second
 
 // establish waits until the API server serves the kind of a definition.
-func (i *Installer) establish(ctx context.Context, in cluster.Resource, name string) error {
+func (i *Installer) establish(ctx context.Context, resource cluster.Resource, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, establishTimeout,
 		fmt.Errorf("it is not established after %s", establishTimeout))
 	defer cancel()
-	definition, err := objectwatch.Await(ctx, i.Cluster.In(in, ""), name, objectwatch.HasCondition("Established"))
+	definition, err := objectwatch.Await(ctx, i.Cluster.In(resource, ""), name, objectwatch.HasCondition("Established"))
 	if err != nil {
 		return fmt.Errorf("CustomResourceDefinition %w", err)
 	}
@@ -192,7 +192,7 @@ func (i *Installer) establish(ctx context.Context, in cluster.Resource, name str
 
 // ensureVersion creates the ClusterVersion, if there is none.
 func (i *Installer) ensureVersion(ctx context.Context) error {
-	in, err := i.Cluster.Find(ctx, clusterVersions)
+	resource, err := i.Cluster.Find(ctx, clusterVersions)
 	if i.IsDryRun && errors.Is(err, cluster.ErrNotServed) {
 		i.note(theVersion, object.Created, "")
 		return nil
@@ -208,9 +208,9 @@ func (i *Installer) ensureVersion(ctx context.Context) error {
 	if i.IsDryRun {
 		how = cluster.DryRun
 	}
-	_, err = i.Cluster.Create(ctx, in, version, how)
+	_, err = i.Cluster.Create(ctx, resource, version, how)
 	if apierrors.IsAlreadyExists(err) {
-		return i.noteVersion(ctx, in)
+		return i.noteVersion(ctx, resource)
 	}
 	if err != nil {
 		return fmt.Errorf("create %s: %w", theVersion, err)
@@ -220,8 +220,8 @@ func (i *Installer) ensureVersion(ctx context.Context) error {
 }
 
 // noteVersion reports an existing ClusterVersion and its desired update, which takes precedence over --release.
-func (i *Installer) noteVersion(ctx context.Context, in cluster.Resource) error {
-	version, err := i.Cluster.In(in, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
+func (i *Installer) noteVersion(ctx context.Context, resource cluster.Resource) error {
+	version, err := i.Cluster.In(resource, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("get %s: %w", theVersion, err)
 	}
@@ -235,14 +235,14 @@ func (i *Installer) noteVersion(ctx context.Context, in cluster.Resource) error 
 
 // AwaitOperator waits until the operator's Deployment is rolled out.
 func (i *Installer) AwaitOperator(ctx context.Context, timeout time.Duration) error {
-	in, err := i.Cluster.Find(ctx, deployments)
+	resource, err := i.Cluster.Find(ctx, deployments)
 	if err != nil {
 		return err
 	}
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var verdict ready.Verdict
-	_, err = objectwatch.Await(waiting, i.Cluster.In(in, theOperator.Namespace), theOperator.Name,
+	_, err = objectwatch.Await(waiting, i.Cluster.In(resource, theOperator.Namespace), theOperator.Name,
 		func(seen *unstructured.Unstructured) bool {
 			verdict = ready.Check(seen, ready.Full, ready.Related{})
 			return verdict.State != ready.Waiting
@@ -269,8 +269,8 @@ func idOf(object *unstructured.Unstructured) kinds.ID {
 // clusterVersionOperator is the Deployment of the cluster-version operator.
 var clusterVersionOperator = kinds.NewID(kinds.Deployment, "openshift-cluster-version", "cluster-version-operator")
 
-// checkAlone refuses to install over an operator that is part of a release, which sets its image, and beside a
-// cluster-version operator, which would apply its own release to the same objects.
+// checkAlone returns an error if a release contains the operator, since the release sets its image. It also returns an
+// error if a cluster-version operator runs, which would apply its own release to the same objects.
 func (i *Installer) checkAlone(ctx context.Context) error {
 	deploymentsOf := i.Cluster.Client.AppsV1().Deployments
 	own, err := deploymentsOf(theOperator.Namespace).Get(ctx, theOperator.Name, metav1.GetOptions{})

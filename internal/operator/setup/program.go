@@ -25,17 +25,17 @@ import (
 // ownImage is the name of the operator's image in the image-references of a release.
 const ownImage = "runlevel"
 
-// ErrOnDisk is the error of a release that is no image of a registry.
+// ErrOnDisk is the error of a release in a folder or an archive.
 var ErrOnDisk = errors.New("is on this machine, where the operator can't read it: push it to a registry")
 
-// An Program is what the operator's Deployment runs, and the release that it begins with.
+// A Program is the image that the operator's Deployment runs, and the release that it applies first.
 type Program struct {
 	Image    string         // of the operator; "" for that of the release
 	Release  string         // an image, or the absolute path of a folder of the operator's image
 	Settings map[string]any // flags of the operator, for its ConfigMap
 }
 
-// Read pulls the release, sets its digest, and the operator's image unless that is set.
+// Read pulls the release, and sets its digest. It also sets the operator's image, unless the user has set one.
 func (p *Program) Read(ctx context.Context, options source.Options) (err error) {
 	release, err := source.Open(ctx, p.Release, options)
 	if err != nil {
@@ -103,7 +103,7 @@ const (
 	settingsAnnotation = "runlevel.dev/settings"
 )
 
-// applySettings adds flags of the operator to its ConfigMap, and returns the file with all of them.
+// applySettings adds flags of the operator to its ConfigMap, and returns the file with all flags.
 func (i *Installer) applySettings(ctx context.Context, flags map[string]any) (string, error) {
 	before, err := i.Cluster.Client.CoreV1().ConfigMaps(theSettings.Namespace).Get(ctx, theSettings.Name,
 		metav1.GetOptions{})

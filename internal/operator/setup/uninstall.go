@@ -17,12 +17,12 @@ import (
 )
 
 // stays reports whether an uninstall keeps an object: definitions and namespaces hold the release and its record.
-func stays(of *unstructured.Unstructured) bool {
-	kind := of.GroupVersionKind().GroupKind()
+func stays(object *unstructured.Unstructured) bool {
+	kind := object.GroupVersionKind().GroupKind()
 	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
 }
 
-// Uninstall deletes the objects in the opposite order of Install, and waits until each is gone, for up to timeout.
+// Uninstall deletes the objects in the opposite order of Install. It waits until each is deleted, for up to timeout.
 func (i *Installer) Uninstall(ctx context.Context, timeout time.Duration) error {
 	monitoring, err := i.monitoring(ctx)
 	if err != nil {
@@ -47,16 +47,16 @@ func (i *Installer) Uninstall(ctx context.Context, timeout time.Duration) error 
 	return nil
 }
 
-// remove deletes an object, and waits until it is gone. A Deployment is gone when its pods are: until then they
-// may release the Lease, and a release that has the Deployment can't create it again.
+// remove deletes an object, and waits until the API server has removed it. A Deployment is deleted after its pods:
+// until then they may release the Lease, and a release with the Deployment can't create it again.
 func (i *Installer) remove(ctx context.Context, item *unstructured.Unstructured, timeout time.Duration) error {
 	id := idOf(item)
-	in, err := i.Cluster.Find(ctx, item.GroupVersionKind())
+	resource, err := i.Cluster.Find(ctx, item.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	place := i.Cluster.In(in, id.Namespace)
-	head, err := i.Cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
+	objects := i.Cluster.In(resource, id.Namespace)
+	head, err := i.Cluster.GetMetadata(ctx, resource, id.Namespace, id.Name)
 	if err == nil {
 		options := metav1.DeleteOptions{
 			Preconditions:     &metav1.Preconditions{UID: &head.UID},
@@ -65,7 +65,7 @@ func (i *Installer) remove(ctx context.Context, item *unstructured.Unstructured,
 		if i.IsDryRun {
 			options.DryRun = []string{metav1.DryRunAll}
 		}
-		err = place.Delete(ctx, id.Name, options)
+		err = objects.Delete(ctx, id.Name, options)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -77,7 +77,7 @@ func (i *Installer) remove(ctx context.Context, item *unstructured.Unstructured,
 	if !i.IsDryRun {
 		waiting, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it is still there after %s", timeout))
 		defer cancel()
-		if _, err := objectwatch.Await(waiting, place, id.Name, func(seen *unstructured.Unstructured) bool {
+		if _, err := objectwatch.Await(waiting, objects, id.Name, func(seen *unstructured.Unstructured) bool {
 			return seen == nil || seen.GetUID() != head.UID
 		}); err != nil {
 			return fmt.Errorf("delete %s: %w", id, err)
@@ -87,14 +87,14 @@ func (i *Installer) remove(ctx context.Context, item *unstructured.Unstructured,
 	return nil
 }
 
-// noteStays reports an object that is kept.
+// noteStays reports an object that stays.
 func (i *Installer) noteStays(ctx context.Context, item *unstructured.Unstructured) error {
 	id := idOf(item)
-	in, err := i.Cluster.Find(ctx, item.GroupVersionKind())
+	resource, err := i.Cluster.Find(ctx, item.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	_, err = i.Cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
+	_, err = i.Cluster.GetMetadata(ctx, resource, id.Namespace, id.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -23,7 +23,7 @@ import (
 // An updateGraph is the answer of a service.
 type updateGraph struct {
 	Nodes            bounded[graphNode]
-	Edges            bounded[[]int] // from one node to another, by their places in Nodes
+	Edges            bounded[[]int] // from one node to another, by their indices in Nodes
 	ConditionalEdges bounded[conditionalEdges]
 }
 
@@ -51,7 +51,7 @@ type bounded[T any] []T
 func (b *bounded[T]) UnmarshalJSON(text []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if start, err := decoder.Token(); err != nil || start != json.Delim('[') {
-		return err // of null, none
+		return err // null has none
 	}
 	for decoder.More() {
 		if len(*b) == mostItems {
@@ -72,7 +72,7 @@ func read(text []byte, query Query) (*clusterversion.Offer, error) {
 	if err := json.Unmarshal(text, &graph); err != nil {
 		return nil, &reason.Error{
 			Reason:  ResponseInvalid,
-			Message: "the answer is no update graph",
+			Message: "the response is not an update graph",
 			Err:     errors.New(short(err.Error())),
 		}
 	}
@@ -99,19 +99,19 @@ func read(text []byte, query Query) (*clusterversion.Offer, error) {
 		return nil, err
 	}
 	for _, version := range plain {
-		if _, hasRisks := risks[version]; !hasRisks { // one that is offered both ways has risks
+		if _, hasRisks := risks[version]; !hasRisks { // an update with both kinds of edges has risks
 			risks[version] = nil
 		}
 	}
 	delete(risks, query.Version) // an update to itself is none
 	versions, invalid := newestFirst(slices.Collect(maps.Keys(risks)))
 	for _, version := range versions {
-		if why := r.add(version, risks[version]); why != "" {
-			r.offer.LeftOut = append(r.offer.LeftOut, short(version)+": "+why)
+		if rejection := r.add(version, risks[version]); rejection != "" {
+			r.offer.LeftOut = append(r.offer.LeftOut, short(version)+": "+rejection)
 		}
 	}
 	for _, version := range invalid {
-		r.offer.LeftOut = append(r.offer.LeftOut, short(version)+": it is no semantic version")
+		r.offer.LeftOut = append(r.offer.LeftOut, short(version)+": not a semantic version")
 	}
 	return r.offer, nil
 }
@@ -123,7 +123,7 @@ func (g *updateGraph) plainFrom(current int) ([]string, error) {
 		if len(edge) != 2 || min(edge[0], edge[1]) < 0 || max(edge[0], edge[1]) >= len(g.Nodes) {
 			return nil, &reason.Error{
 				Reason:  ResponseInvalid,
-				Message: "the answer is no update graph: an edge leads to no node",
+				Message: "the response is not an update graph: an edge has no node",
 			}
 		}
 		if edge[0] == current {
@@ -180,14 +180,14 @@ type reader struct {
 
 // add adds the update to a version, or returns why it is rejected. Risks has an item for each edge with risks that
 // leads to it, and none if edges without risks do.
-func (r *reader) add(version string, risks []json.RawMessage) (why string) {
+func (r *reader) add(version string, risks []json.RawMessage) (rejection string) {
 	node, isKnown := r.nodes[version]
 	_, notDigest := name.NewDigest(node.Image)
 	switch {
 	case !isKnown:
-		return "the update service has no image of it"
+		return "the update service has no image for this version"
 	case r.several[version]:
-		return "the update service has several images of it"
+		return "the update service has several images for this version"
 	case notDigest != nil:
 		return fmt.Sprintf("its image %q is not named by digest", short(node.Image))
 	case len(risks) > 1:
@@ -195,15 +195,15 @@ func (r *reader) add(version string, risks []json.RawMessage) (why string) {
 	}
 	update := configv1.ConditionalUpdate{Release: node.release()}
 	if len(risks) == 1 {
-		if update.Risks, why = readRisks(risks[0]); why != "" {
-			return why
+		if update.Risks, rejection = readRisks(risks[0]); rejection != "" {
+			return rejection
 		}
 	}
 	return r.take(update)
 }
 
 // take adds an update, if there is room for it.
-func (r *reader) take(update configv1.ConditionalUpdate) (why string) {
+func (r *reader) take(update configv1.ConditionalUpdate) (rejection string) {
 	text, err := json.Marshal(update)
 	if err != nil || r.bytes+len(text) > mostOfferBytes ||
 		len(r.offer.Updates)+len(r.offer.Conditional) == mostUpdates {
@@ -242,7 +242,7 @@ func (n graphNode) release() configv1.Release {
 
 // readRisks returns risks that a ClusterVersion can hold, or the error in them. Matching rules of types that the API
 // does not know are left out: another rule of the same risk is enough.
-func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, why string) {
+func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, rejection string) {
 	const mostRisks = 200 // the definition of ClusterVersion has it
 	var all bounded[configv1.ConditionalUpdateRisk]
 	if err := json.Unmarshal(text, &all); err != nil || len(all) == 0 || len(all) > mostRisks {
@@ -277,7 +277,7 @@ func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, wh
 	return risks, ""
 }
 
-// short returns a text of a service in a line that is not long.
+// short returns a text of a service in a short line.
 func short(text string) string {
 	return printable.Line(printable.Truncate(text, 200))
 }

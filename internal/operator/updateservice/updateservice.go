@@ -33,7 +33,7 @@ const (
 	InvalidCurrentVersion = "InvalidCurrentVersion"
 	RemoteFailed          = "RemoteFailed"    // the service can't be reached
 	ResponseFailed        = "ResponseFailed"  // its answer is an error, or does not end
-	ResponseInvalid       = "ResponseInvalid" // its answer is no graph
+	ResponseInvalid       = "ResponseInvalid" // its response is not an update graph
 	VersionNotFound       = "VersionNotFound"
 )
 
@@ -63,13 +63,13 @@ func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversi
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
-		return nil, &reason.Error{Reason: InvalidURI, Message: "spec.upstream is no address of a service"}
+		return nil, &reason.Error{Reason: InvalidURI, Message: "spec.upstream is not the URL of a service"}
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "runlevel")
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, &reason.Error{Reason: RemoteFailed, Message: address.Host + " can't be asked", Err: cause(err)}
+		return nil, &reason.Error{Reason: RemoteFailed, Message: address.Host + " can't be reached", Err: cause(err)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -98,7 +98,7 @@ func (q Query) address() (*url.URL, error) {
 	if q.URL == "" {
 		return nil, &reason.Error{
 			Reason: NoUpstream,
-			Message: "there is no update service: set spec.upstream to the URL of one, and spec.channel to one of " +
+			Message: "no update service is configured: set spec.upstream to its URL, and spec.channel to one of " +
 				"its channels",
 		}
 	}
@@ -106,7 +106,7 @@ func (q Query) address() (*url.URL, error) {
 	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
 		return nil, &reason.Error{
 			Reason:  InvalidURI,
-			Message: "spec.upstream is no address of a service: write it as https://HOST/PATH",
+			Message: "spec.upstream is not the URL of a service: write https://HOST/PATH",
 		}
 	}
 	if address.Scheme == "http" && !q.Insecure {
@@ -122,13 +122,13 @@ func (q Query) address() (*url.URL, error) {
 	if q.Channel == "" {
 		return nil, &reason.Error{
 			Reason:  NoChannel,
-			Message: "there is no channel: set spec.channel to one of the update service",
+			Message: "no channel is configured: set spec.channel to one of the update service",
 		}
 	}
 	if _, err := semver.Parse(q.Version); err != nil {
 		return nil, &reason.Error{
 			Reason:  InvalidCurrentVersion,
-			Message: fmt.Sprintf("the version %q of the release is no semantic version", short(q.Version)),
+			Message: fmt.Sprintf("the version %q of the release is not a semantic version", short(q.Version)),
 		}
 	}
 	values := address.Query()
@@ -142,5 +142,5 @@ func (q Query) address() (*url.URL, error) {
 	return address, nil
 }
 
-// cause returns why a request failed, in a line that is not long.
+// cause returns why a request failed, in a short line.
 func cause(err error) error { return errors.New(short(printable.RequestError(err).Error())) }

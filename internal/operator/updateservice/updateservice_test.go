@@ -98,11 +98,11 @@ func TestUpdatesThatAreLeftOut(t *testing.T) {
 			`2.0.0: its image "r.example/shop:2.0.0" is not named by digest`},
 		"a path":     {`{"version": "2.0.0", "payload": "/etc"}`, "", `2.0.0: its image "/etc" is not named by digest`},
 		"no image":   {`{"version": "2.0.0"}`, "", `2.0.0: its image "" is not named by digest`},
-		"no version": {`{"version": "two", "payload": "@c"}`, "", "two: it is no semantic version"},
+		"no version": {`{"version": "two", "payload": "@c"}`, "", "two: not a semantic version"},
 		"a long version": {`{"version": "` + strings.Repeat("2", 9999) + `", "payload": "@c"}`, "",
-			strings.Repeat("2", 197) + "…: it is no semantic version"},
+			strings.Repeat("2", 197) + "…: not a semantic version"},
 		"two images": {`{"version": "2.0.0", "payload": "@c"}, {"version": "2.0.0", "payload": "@d"}`, "",
-			"2.0.0: the update service has several images of it"},
+			"2.0.0: the update service has several images for this version"},
 		"two kinds of risks": {`{"version": "2.0.0", "payload": "@c"}`,
 			to(risk + `}, {"edges": [{"from": "1.0.0", "to": "2.0.0"}], ` + risk),
 			"2.0.0: the update service offers it with different risks"},
@@ -188,34 +188,34 @@ func TestAnswersThatAreNone(t *testing.T) {
 		reason, want string
 	}{
 		"no service": {updateservice.Query{}, "NoUpstream",
-			"there is no update service: set spec.upstream to the URL of one, and spec.channel to one of its channels"},
+			"no update service is configured: set spec.upstream to its URL, and spec.channel to one of its channels"},
 		"a file": {with(query, func(q *updateservice.Query) { q.URL = "file:///etc/passwd" }), "InvalidURI",
-			"spec.upstream is no address of a service: write it as https://HOST/PATH"},
+			"spec.upstream is not the URL of a service: write https://HOST/PATH"},
 		"no URL": {with(query, func(q *updateservice.Query) { q.URL = "http://a b:x" }), "InvalidURI",
-			"spec.upstream is no address of a service: write it as https://HOST/PATH"},
+			"spec.upstream is not the URL of a service: write https://HOST/PATH"},
 		"plain http": {with(query, func(q *updateservice.Query) { q.Insecure = false }), "InvalidURI",
 			"spec.upstream is of plain http, where anyone on the way could offer an image: use https, or start the " +
 				"operator with --insecure-registry"},
 		"no version": {with(query, func(q *updateservice.Query) { q.Version = "" }), "NoCurrentVersion",
 			"the release has no version"},
 		"no channel": {with(query, func(q *updateservice.Query) { q.Channel = "" }), "NoChannel",
-			"there is no channel: set spec.channel to one of the update service"},
+			"no channel is configured: set spec.channel to one of the update service"},
 		"no semantic version": {with(query, func(q *updateservice.Query) { q.Version = "one" }),
-			"InvalidCurrentVersion", `the version "one" of the release is no semantic version`},
+			"InvalidCurrentVersion", `the version "one" of the release is not a semantic version`},
 		"away": {away, "RemoteFailed", strings.TrimPrefix(away.URL, "http://user:secret@") +
-			" can't be asked: nothing answers there (connection refused)"},
-		"redirects for ever": {of("circle"), "RemoteFailed", address + " can't be asked: stopped after 10 redirects"},
+			" can't be reached: nothing answers there (connection refused)"},
+		"redirects for ever": {of("circle"), "RemoteFailed", address + " can't be reached: stopped after 10 redirects"},
 		"broken":             {of("broken"), "ResponseFailed", address + " answers 500 Internal Server Error"},
 		"ends in the middle": {of("torn"), "ResponseFailed", "read the answer of " + address + ": unexpected EOF"},
 		"never ends": {of("endless"), "ResponseFailed",
 			address + " answers with more than 8 MiB, which is the limit"},
 		"a page": {of("page"), "ResponseInvalid",
-			"the answer is no update graph: invalid character '<' looking for beginning of value"},
+			"the response is not an update graph: invalid character '<' looking for beginning of value"},
 		"an edge to no node": {of("astray"), "ResponseInvalid",
-			"the answer is no update graph: an edge leads to no node"},
-		"half an edge": {of("half"), "ResponseInvalid", "the answer is no update graph: an edge leads to no node"},
+			"the response is not an update graph: an edge has no node"},
+		"half an edge": {of("half"), "ResponseInvalid", "the response is not an update graph: an edge has no node"},
 		"more than it can use": {of("many"), "ResponseInvalid",
-			"the answer is no update graph: a list has more than 50000 items, which is the limit"},
+			"the response is not an update graph: a list has more than 50000 items, which is the limit"},
 		"unknown": {of("fast"), "VersionNotFound", `the update service does not know version 1.0.0 in channel "fast"`},
 	} {
 		offer, err := updateservice.Fetch(t.Context(), server.Client(), c.query)
@@ -226,7 +226,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := updateservice.Fetch(ctx, server.Client(), of("slow")); reason.Of(err) != "RemoteFailed" ||
-		err.Error() != address+" can't be asked: no answer in time" {
+		err.Error() != address+" can't be reached: no answer in time" {
 		t.Errorf("slow: %v", err)
 	}
 }
