@@ -89,7 +89,7 @@ func TestCapabilitiesThatAreEnabled(t *testing.T) {
 		t.Errorf("of no capability, there is something:\n%s", s.text())
 	}
 	enable("Build")
-	s.await("what is enabled is applied", func() bool { return exists("build") })
+	s.await("the enabled capability is applied", func() bool { return exists("build") })
 	s.until("explicitly", has("ImplicitlyEnabledCapabilities", configv1.ConditionFalse, "AsExpected"))
 	enable()
 	s.until("it stays enabled",

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAnotherClusterVersionDoesNotCount, and says so.
+// TestAnotherClusterVersionDoesNotCount: the operator ignores it, and sets its condition Invalid.
 func TestAnotherClusterVersionDoesNotCount(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -27,7 +27,7 @@ func TestAnotherClusterVersionDoesNotCount(t *testing.T) {
 		DesiredUpdate: &configv1.Update{Image: s.push("1.0.1", shop)},
 	}}
 	s.must(s.client.Create(t.Context(), other))
-	s.await("the other one is told", func() bool {
+	s.await("the other ClusterVersion is Invalid", func() bool {
 		s.must(s.client.Get(t.Context(), client.ObjectKey{Name: "other"}, other))
 		return strings.HasPrefix(find(other, "Invalid").Message, `only the ClusterVersion named "version" counts`)
 	})
@@ -36,8 +36,8 @@ func TestAnotherClusterVersionDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestARegistryThatFails: it is away, then sends other bytes than the digest says, then never answers, which can be
-// taken back, and at last works. The release before stays in place meanwhile.
+// TestARegistryThatFails: the registry is down, then sends bytes that do not match the digest, then never answers, so
+// that the user cancels the update, and at last works. The release before stays in place meanwhile.
 func TestARegistryThatFails(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -115,8 +115,8 @@ func TestAClusterVersionThatIsEditedAllTheTime(t *testing.T) {
 	})
 }
 
-// TestTheAdministratorOptsIn: an operator holds back the minor update while something deprecated is in use, and says
-// where to read about it. When that is over, the update begins, with a tombstone that the release before had already.
+// TestTheAdministratorOptsIn: a component's operator holds back the minor update while a deprecated feature is in use,
+// with a link to its documentation. Then the update begins, with a tombstone that the release before had, too.
 func TestTheAdministratorOptsIn(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -179,8 +179,8 @@ func TestAnObjectThatIsOverriddenIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAnAdministratorAcknowledges a gate: it holds back minor updates, says so before there is one, and lets the update
-// begin as soon as it is acknowledged.
+// TestAnAdministratorAcknowledges a gate, which holds back minor updates and is a risk before one is requested. The
+// update begins as soon as the gate is acknowledged.
 func TestAnAdministratorAcknowledges(t *testing.T) {
 	t.Parallel()
 	const gate = `
@@ -199,7 +199,7 @@ func TestAnAdministratorAcknowledges(t *testing.T) {
 			strings.Contains(c.Message, `prices v1 goes (resolve by: setting ack-1.0-prices: "true"`)
 	})
 	s.update(s.push("1.0.1", shop+gate))
-	s.until("a patch goes on", isAt("1.0.1"))
+	s.until("a patch is applied", isAt("1.0.1"))
 	s.update(s.push("1.1.0", shop+gate))
 	s.until("the minor update is refused", func(v *configv1.ClusterVersion) bool {
 		return strings.Contains(find(v, "ReleaseAccepted").Message, "AdminAck: ack-1.0-prices: prices v1 goes")

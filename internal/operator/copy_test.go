@@ -37,7 +37,7 @@ func TestAReplacedPodNeedsNoRegistry(t *testing.T) {
 		client.MatchingLabels{"runlevel.dev/files": "default"}))
 	s.options.CacheDir = filepath.Join(t.TempDir(), "of-a-third-node")
 	s.start()
-	s.until("the message names what is missing", func(v *configv1.ClusterVersion) bool {
+	s.until("the message names the missing copy", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "ReleaseAccepted")
 		return c.Status == configv1.ConditionFalse &&
 			strings.Contains(c.Message,
@@ -72,8 +72,8 @@ func TestAForgedRecordIsNotApplied(t *testing.T) {
 	s.until("an image that only the record has is reported", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
 		return c.Status == configv1.ConditionTrue &&
-			strings.Contains(c.Message, "the record says that 1.0.2 was applied last, from "+forged+
-				", but the ClusterVersion does not: to apply it, request this image")
+			strings.Contains(c.Message, "by the record, 1.0.2 was applied last, from "+forged+
+				", but the ClusterVersion does not confirm it: to apply it, request this image")
 	})
 	s.must(s.end())
 	if got := s.version().Status.History; len(got) != 2 || got[0].Version != "1.0.1" {

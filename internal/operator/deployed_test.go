@@ -28,7 +28,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// status returns what "runlevel status" prints, and whether it says that the release is complete and all is well.
+// status returns the output of "runlevel status", and whether the release is complete without problems.
 func (s *stage) status() (text string, isDone bool) {
 	s.t.Helper()
 	command := exec.CommandContext(s.t.Context(), sandboxtest.Program(s.t, "runlevel"), "status")
@@ -67,7 +67,7 @@ func (s *stage) deploy(image string, change ...func(*appsv1.Deployment)) *hostpo
 	return pods
 }
 
-// tail shows the end of what the operator has logged.
+// tail logs the end of the operator's log.
 func (s *stage) tail(pods *hostpods.HostPods) {
 	for _, hostProcess := range pods.Processes() {
 		text, _ := os.ReadFile(hostProcess.Log)
@@ -182,7 +182,7 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 		s.must(err)
 		s.must(syscall.Kill(running[0].PID, syscall.SIGKILL))
 	}
-	s.await("the command line says what it waits for", func() bool {
+	s.await("the status names the object that the operator waits for", func() bool {
 		text, isDone := s.status()
 		return !isDone && strings.Contains(text, "1.0.1") && strings.Contains(text, "ClusterOperator till")
 	})
@@ -191,7 +191,7 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 		t.Errorf("the update was not verified:\n%s", s.text())
 	}
 	if text, isDone := s.status(); !isDone || !strings.Contains(text, "1.0.1") {
-		t.Errorf("of a release that is complete, the command line says:\n%s", text)
+		t.Errorf("status of the complete release:\n%s", text)
 	}
 	s.untilAt("1.0.1", parts)
 	s.must(s.client.Delete(t.Context(), s.settings()))
@@ -200,8 +200,8 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 	s.checkRights()
 }
 
-// TestAnUpdateReplacesTheOperator: the release has the operator's own manifests. The new process goes on where the old
-// one has stopped.
+// TestAnUpdateReplacesTheOperator: the release has the operator's own manifests. The new process continues the update
+// of the old one.
 func TestAnUpdateReplacesTheOperator(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -308,14 +308,14 @@ func TestTheStatusOfAnOperatorThatDoesNotRun(t *testing.T) {
 			client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":`+replicas+`}}`))))
 	}
 	scale("0")
-	s.await("the command line says that it does not run", func() bool {
+	s.await("the status reports that the operator does not run", func() bool {
 		text, isDone := s.status()
 		return !isDone && strings.Contains(text, "release default 1.0.0: complete, and not kept in place\n") &&
 			strings.Contains(text, "the operator, Deployment runlevel-system/runlevel-operator, is scaled to 0 "+
 				"replicas: kubectl -n runlevel-system scale deployment/runlevel-operator --replicas=1\n")
 	})
 	scale("1")
-	s.await("the command line says that it runs", func() bool {
+	s.await("the status reports that the operator runs", func() bool {
 		text, isDone := s.status()
 		return isDone && strings.Contains(text, "(watching) keeps it in place\n")
 	})

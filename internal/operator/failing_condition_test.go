@@ -60,8 +60,8 @@ func TestConditionsStayWhileARefusedObjectIsTriedAgain(t *testing.T) {
 			return now.Status.ObservedGeneration >= v.Generation
 		})
 		for _, kind := range []configv1.ClusterStatusConditionType{"Failing", configv1.OperatorProgressing} {
-			if is, was := find(after, kind), find(before, kind); is != was {
-				t.Errorf("%s was %+v, and is %+v", kind, was, is)
+			if got, want := find(after, kind), find(before, kind); got != want {
+				t.Errorf("%s is %+v, want %+v as before", kind, got, want)
 			}
 		}
 	}

@@ -136,7 +136,7 @@ func TestTheObservedGenerationIsThatOfTheConditions(t *testing.T) {
 				want = installed.Status.Desired.Image
 			}
 			if !strings.Contains(accepted.Message, want) {
-				t.Fatalf("observedGeneration is that of the request of %q, and ReleaseAccepted says %s: %s", next,
+				t.Fatalf("observedGeneration is the one of the request of %q, and ReleaseAccepted is %s: %s", next,
 					accepted.Status, accepted.Message)
 			}
 			if isAnswered = accepted.Status != configv1.ConditionUnknown; isAnswered {

@@ -27,7 +27,7 @@ import (
 	"github.com/runlevel/runlevel/internal/source"
 )
 
-// patience is far longer than anything takes that is to happen.
+// patience is far longer than any expected event takes.
 const patience = 5 * time.Minute
 
 // A stage is a control plane with an operator, and a registry of releases.
@@ -35,7 +35,7 @@ type stage struct {
 	t        testing.TB
 	sandbox  *sandbox.Sandbox
 	images   *imageregistry.Registry
-	registry string // where that is
+	registry string // its address
 	client   client.Client
 	options  operator.Options
 	end      func() error // ends the operator
@@ -77,7 +77,7 @@ func (s *stage) beginWith(version, files string) {
 	s.start()
 }
 
-// prepare sets the options of an operator that is to be started with a release, in this process.
+// prepare sets the options of an operator in this process that a test starts with a release.
 func (s *stage) prepare(version, files string) {
 	s.t.Helper()
 	o := &s.options

@@ -45,7 +45,7 @@ func (t *troubledTransport) deafen(isDeaf bool) {
 	t.open = nil
 }
 
-// hang has reads of the record never end, until what it returns is called.
+// hang blocks reads of the record until the returned function is called.
 func (t *troubledTransport) hang() (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -44,8 +44,8 @@ func (s *stage) checkHistories(want string) {
 	}
 }
 
-// TestAnInstallWithADegradedOperator goes on beyond it, and is not complete: for the ClusterVersion, and for the
-// record, which the command line reads. An update from there leaves both Partial.
+// TestAnInstallWithADegradedOperator continues with later objects, and is not complete: neither in the ClusterVersion,
+// nor in the record, which the command line reads. After an update, its entry in both stays Partial.
 func TestAnInstallWithADegradedOperator(t *testing.T) {
 	t.Parallel()
 	const late = `
@@ -73,7 +73,8 @@ func TestAnInstallWithADegradedOperator(t *testing.T) {
 	s.checkHistories("1.0.1=Completed 1.0.0=Partial")
 }
 
-// TestBackToThePatchBefore needs no force, and is no risk after a restart without an update service.
+// TestBackToThePatchBefore: a downgrade to the patch before needs no force, also after a restart without an update
+// service.
 func TestBackToThePatchBefore(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -96,8 +97,8 @@ func TestBackToThePatchBefore(t *testing.T) {
 	})
 }
 
-// TestTheCommandLineAppliesWhileTheOperatorIsStopped: the operator reports what is on the cluster, which it can't read,
-// and adopts it when an image with the same files is requested, without force.
+// TestTheCommandLineAppliesWhileTheOperatorIsStopped: the operator reports the release of the cluster, whose source it
+// can't read, and adopts it without force when an image with the same files is requested.
 func TestTheCommandLineAppliesWhileTheOperatorIsStopped(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)

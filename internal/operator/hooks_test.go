@@ -123,7 +123,7 @@ func TestTheOperatorMayNotRunHooks(t *testing.T) {
 	refused := s.until("it is refused", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
 	if got := find(refused, "ReleaseAccepted").Message; !strings.Contains(got,
 		"may not create, delete pods in namespace shop, which the lifecycle hooks of") {
-		t.Errorf("it does not say which right is missing: %s", got)
+		t.Errorf("message is %q, want the missing right", got)
 	}
 	s.setRights(all...)
 	s.until("updated", isAt("1.0.1"))
@@ -132,7 +132,7 @@ func TestTheOperatorMayNotRunHooks(t *testing.T) {
 	}
 }
 
-// setRights sets what the operator may do to apply a release, and returns what that was before.
+// setRights sets the rights with which the operator applies a release, and returns the previous ones.
 func (s *stage) setRights(rules ...rbacv1.PolicyRule) (before []rbacv1.PolicyRule) {
 	s.t.Helper()
 	role := &rbacv1.ClusterRole{}

@@ -30,8 +30,8 @@ type hostileFile struct{ name, text, link string }
 
 // hostileReleases are releases that are made to do harm, with a part of the sentence that refuses each.
 func hostileReleases() map[string]struct {
-	files []hostileFile
-	says  string
+	files   []hostileFile
+	message string
 } {
 	yaml := func(text string) []hostileFile {
 		return []hostileFile{{name: "release-manifests/0000_10_a.yaml", text: text}}
@@ -55,8 +55,8 @@ func hostileReleases() map[string]struct {
 		})
 	}
 	return map[string]struct {
-		files []hostileFile
-		says  string
+		files   []hostileFile
+		message string
 	}{
 		"a zip bomb":       {yaml(strings.Repeat("\x00", 256<<20)), "the limit for one file is 32 MiB"},
 		"many large files": {bulk, "which is the limit"},
@@ -153,7 +153,7 @@ func TestHostileReleasesAreRefused(t *testing.T) {
 		s.until(what+" is refused", func(v *configv1.ClusterVersion) bool {
 			c := find(v, "ReleaseAccepted")
 			return c.Status == configv1.ConditionFalse && strings.Contains(c.Message, image) &&
-				strings.Contains(c.Message, hostile.says)
+				strings.Contains(c.Message, hostile.message)
 		})
 	}
 
@@ -175,8 +175,8 @@ func TestHostileReleasesAreRefused(t *testing.T) {
 	s.showsNothing(pods, planted)
 }
 
-// TestAComponentThatReportsTooMuch, in messages that would fill the ClusterVersion and look like others', holds back no
-// more than what it may.
+// TestAComponentThatReportsTooMuch: its messages would fill the ClusterVersion and look like messages of others. It can
+// hold back minor updates only.
 func TestAComponentThatReportsTooMuch(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+till)
@@ -192,7 +192,7 @@ func TestAComponentThatReportsTooMuch(t *testing.T) {
 			condition(configv1.OperatorAvailable, configv1.ConditionTrue), degraded, upgradeable,
 		}
 	})
-	reported := s.until("that is told", func(v *configv1.ClusterVersion) bool {
+	reported := s.until("the report is in the status", func(v *configv1.ClusterVersion) bool {
 		return find(v, configv1.OperatorUpgradeable).Status == configv1.ConditionFalse &&
 			find(v, "Failing").Status == configv1.ConditionTrue
 	})

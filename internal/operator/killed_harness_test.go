@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A life is the connection of one operator, until a write kills it. What it is killed by reaches the API server, and
-// the answer is lost.
+// A life is the connection of one operator, until a write kills it. That write reaches the API server, and its response
+// is lost.
 type life struct {
 	kill    context.CancelFunc
 	isDead  *atomic.Bool
@@ -69,7 +69,7 @@ func (s *stage) live(ctx context.Context, isFatal func(*http.Request) bool, skew
 				Namespace: system,
 				Name:      "runlevel-release-default",
 			}}
-			_ = s.client.Delete(ctx, lease) // and if the API server is away, it has to
+			_ = s.client.Delete(ctx, lease) // while the API server does not answer, this fails
 		} else if err != nil {
 			s.t.Log("an operator ended:", err)
 		}

@@ -55,8 +55,8 @@ func (r *reaper) enter(stage string) {
 	r.stage = stage
 }
 
-// TestKilledAtEachWrite goes from an install over a patch with a tombstone to a minor version that is held back, and is
-// forced back, while the operator is killed after each of its writes. What was done once is not done again.
+// TestKilledAtEachWrite: an install, a patch with a tombstone, a minor version that the gate holds back, and a forced
+// downgrade, while the operator is killed after each of its writes. No operator repeats a step of the one before.
 func TestKilledAtEachWrite(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

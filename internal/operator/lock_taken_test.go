@@ -38,7 +38,7 @@ func (s *stage) startCuttable(files string) (ended chan error, isCut *atomic.Boo
 	return ended, isCut
 }
 
-// shortLock is how long a lock lasts that is to be lost.
+// shortLock is the duration of a lock that a test lets expire.
 const shortLock = 6 * time.Second
 
 // TestAnOperatorEndsIfAnotherOneHasTakenItsLock while it was cut off: it is to start again as the one that waits.
@@ -65,7 +65,7 @@ func TestAnOperatorEndsIfAnotherOneHasTakenItsLock(t *testing.T) {
 	s.must(other.Release(nil))
 }
 
-// TestAnOutageWhileAReleaseFailsEndsNoOperator: no other process has taken the lock that is lost between two tries.
+// TestAnOutageWhileAReleaseFailsEndsNoOperator: the lock is lost between two attempts, and no other process takes it.
 func TestAnOutageWhileAReleaseFailsEndsNoOperator(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -10,8 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Operators of several tests run side by side, and what they log does not say whose it is: it would only hide why a
-// test fails.
+// Operators of several tests run side by side, and their logs do not name the test: they would hide why a test fails.
 var logs = flag.Bool("logs", false, "print what operators log")
 
 func TestMain(m *testing.M) {

@@ -51,7 +51,7 @@ func (s *stage) allow(account string) {
 	}))
 }
 
-// get returns what is answered, and the certificate of the server; 0 if there is no answer.
+// get returns the response, and the certificate of the server; 0 without a response.
 func (s scraper) get(ctx context.Context) (code int, body string, server *tls.ConnectionState) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -109,8 +109,8 @@ func (s *stage) checkMetrics(pods *hostpods.HostPods) {
 	}
 }
 
-// TestMetricsTellOfAnUpdate that waits, completes, and whose objects others change.
-func TestMetricsTellOfAnUpdate(t *testing.T) {
+// TestMetricsDuringAnUpdate: the update waits and completes, and others change its objects.
+func TestMetricsDuringAnUpdate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.options.Metrics = metricsserver.Serving{Address: "127.83.1.1:9099"}

@@ -67,7 +67,7 @@ func (c *channel) got() []string {
 }
 
 // TestTheOperatorNotifies the receivers of its Secret, which an administrator may create while it runs: once, although
-// it tries again what has failed, and what the gate blocks.
+// the operator retries failed applies and refused releases.
 func TestTheOperatorNotifies(t *testing.T) {
 	t.Parallel()
 	s, receiver, folder := newStage(t), newChannel(t), filepath.Join(t.TempDir(), "notify")

@@ -31,7 +31,7 @@ type diary struct {
 	archive txtar.Archive
 }
 
-// note adds what is shown now.
+// note adds the present output.
 func (d *diary) note(moment string) {
 	d.t.Helper()
 	text := d.oc("get", "clusterversion,clusteroperators") + "\n" + d.oc("adm", "upgrade")
@@ -91,13 +91,13 @@ func TestWhatOpenShiftsClientShows(t *testing.T) {
 	repository, _, _ := strings.Cut(d.options.Payload, "@")
 	d.update(repository + "@sha256:" + strings.Repeat("c", 64))
 	d.until("broken", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
-	d.note("09 an update to an image that is not there")
+	d.note("09 an update to a missing image")
 	d.ask(nil)
 	d.until("taken back", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
 	d.note("11 it is taken back")
 	d.ask(&configv1.Update{Version: "9.9.9"})
 	d.until("unknown", has("Invalid", configv1.ConditionTrue, "InvalidClusterVersion"))
-	d.note("12 an update to a version that is not known")
+	d.note("12 an update to an unknown version")
 
 	d.hold("prices", `["example.com/hold"]`)
 	d.update(d.push("1.0.1", files+oldDeleted))

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/install"
 )
 
-// ocEnv names OpenShift's own client, which is asked what it makes of the ClusterVersion.
+// ocEnv names the program of OpenShift's own client, which reads the ClusterVersion.
 const ocEnv = "RUNLEVEL_TEST_OC"
 
 // needsOC skips a test where OpenShift's client is not there.
@@ -23,7 +23,7 @@ func needsOC(t *testing.T) {
 	}
 }
 
-// oc runs OpenShift's client, and returns what it prints.
+// oc runs OpenShift's client, and returns its output.
 func (s *stage) oc(arguments ...string) string {
 	s.t.Helper()
 	command := exec.CommandContext(s.t.Context(), os.Getenv(ocEnv), arguments...)
@@ -51,8 +51,8 @@ func (s *stage) dump() string {
 	return filepath.Join(folder, "now-cv.yaml")
 }
 
-// says fails the test unless a text has all the lines that it is to have.
-func says(t *testing.T, text string, lines ...string) {
+// expectLines fails the test unless a text has all expected lines.
+func expectLines(t *testing.T, text string, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
 		if !strings.Contains(text, line) {
@@ -75,30 +75,30 @@ func TestOpenShiftsClient(t *testing.T) {
 	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
 		return strings.Contains(find(v, configv1.OperatorProgressing).Message, "till")
 	})
-	says(t, s.oc("adm", "upgrade"), "info: An upgrade is in progress. ", "Reason: ClusterVersionUpdating")
+	expectLines(t, s.oc("adm", "upgrade"), "info: An upgrade is in progress. ", "Reason: ClusterVersionUpdating")
 	s.report("till", "1.0.0")
 	s.until("installed", isAt("1.0.0"))
-	says(t, s.oc("adm", "upgrade"), "Cluster version is 1.0.0")
-	says(t, s.oc("get", "clusterversion,clusteroperators"), "Cluster version is 1.0.0",
+	expectLines(t, s.oc("adm", "upgrade"), "Cluster version is 1.0.0")
+	expectLines(t, s.oc("get", "clusterversion,clusteroperators"), "Cluster version is 1.0.0",
 		"till   1.0.0     True        False         False")
 
 	s.oc("adm", "upgrade", "--to-image", s.push("1.0.1", shop+till), "--allow-explicit-upgrade", "--force")
 	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
 		return strings.HasSuffix(find(v, configv1.OperatorProgressing).Message, "waiting on till")
 	})
-	says(t, s.oc("adm", "upgrade", "status", "--mock-clusterversion="+s.dump()), "Assessment:      Progressing",
+	expectLines(t, s.oc("adm", "upgrade", "status", "--mock-clusterversion="+s.dump()), "Assessment:      Progressing",
 		"Target Version:  1.0.1 (from 1.0.0)", "Completion:      0% (0 operators updated, 0 updating, 1 waiting)",
 		"= Update Health =")
 	s.report("till", "1.0.1")
 	s.until("updated", isAt("1.0.1"))
-	says(t, s.oc("adm", "upgrade", "status", "--mock-clusterversion="+s.dump()), "The cluster is not updating.")
+	expectLines(t, s.oc("adm", "upgrade", "status", "--mock-clusterversion="+s.dump()), "The cluster is not updating.")
 	repository, _, _ := strings.Cut(s.options.Payload, "@")
 	s.oc("adm", "upgrade", "--to-image", repository+"@sha256:"+strings.Repeat("c", 64), "--allow-explicit-upgrade")
 	s.until("the image is not there", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
-	says(t, s.oc("adm", "upgrade"), "ReleaseAccepted=False", "Reason: RetrievePayload")
+	expectLines(t, s.oc("adm", "upgrade"), "ReleaseAccepted=False", "Reason: RetrievePayload")
 	s.oc("adm", "upgrade", "--clear")
 	s.until("taken back", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
 	s.oc("delete", "--wait=false", "clusteroperator", "till")
 	s.report("till", "1.0.1") // which the operator has recreated
-	says(t, s.oc("adm", "upgrade"), "Cluster version is 1.0.1")
+	expectLines(t, s.oc("adm", "upgrade"), "Cluster version is 1.0.1")
 }

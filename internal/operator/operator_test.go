@@ -111,7 +111,7 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 
 	s.hold("prices", `["example.com/hold"]`)
 	s.update(s.push("1.0.1", shop+oldDeleted+till))
-	s.until("it says that an update runs",
+	s.until("the update is a risk",
 		has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "MultipleReasons"))
 	s.report("till", "1.0.1")
 	s.until("the patch is applied", isAt("1.0.1"))
@@ -125,7 +125,7 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 		has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
 	if got := find(refused, "ReleaseAccepted").Message; !strings.Contains(got, "shop/prices") ||
 		!strings.Contains(got, "example.com/hold") {
-		t.Errorf("it does not say what holds it back: %s", got)
+		t.Errorf("message is %q, want the risk that holds the update back", got)
 	}
 	if got := find(refused, configv1.OperatorUpgradeable); got.Reason != "ResourceDeletionInProgress" ||
 		s.settings().Data["version"] != "1.0.1" {
@@ -147,8 +147,8 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 	}
 }
 
-// TestTheClusterVersionMayBeDeleted: what was applied is not deleted with it or with its definition, and both come
-// back.
+// TestTheClusterVersionMayBeDeleted: objects of the release are not deleted with it or with its definition, and the
+// operator recreates both.
 func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -173,9 +173,9 @@ func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotAcceptedLeavesTheReleaseInPlace asks for releases that can't be had, and takes them back. What is
-// applied stays, and is repaired meanwhile.
-func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
+// TestARefusedReleaseLeavesTheCurrentOneInPlace requests releases that can't be accepted, and cancels the requests. The
+// operator repairs objects of the current release meanwhile.
+func TestARefusedReleaseLeavesTheCurrentOneInPlace(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -191,7 +191,7 @@ func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
 	invalid := s.until("the version is not offered", has("Invalid", configv1.ConditionTrue, "InvalidClusterVersion"))
 	if got := find(invalid, configv1.OperatorProgressing).
 		Message; got != "Stopped at 1.0.0: the cluster version is invalid" {
-		t.Errorf("it says %q", got)
+		t.Errorf("message is %q", got)
 	}
 	s.ask(nil)
 	back := s.until("taken back", func(v *configv1.ClusterVersion) bool {
@@ -202,9 +202,9 @@ func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
 	}
 }
 
-// TestAMinorUpdateThatWasBegunGoesOn after a restart, although a ClusterOperator now says that it can't be updated. An
-// override that is to help it on takes effect, too.
-func TestAMinorUpdateThatWasBegunGoesOn(t *testing.T) {
+// TestABegunMinorUpdateContinues after a restart, although a ClusterOperator now has Upgradeable=False. A new override
+// takes effect, too.
+func TestABegunMinorUpdateContinues(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+till)
 	s.report("till", "1.0.0")
@@ -234,7 +234,7 @@ func TestAMinorUpdateThatWasBegunGoesOn(t *testing.T) {
 	s.must(s.client.Patch(t.Context(), v, patch))
 	done := s.until("updated", isAt("1.1.0"))
 	if got := done.Status.History[0].AcceptedRisks; got == "" {
-		t.Errorf("the history does not say what was overridden: %+v", done.Status.History[0])
+		t.Errorf("newest entry of the history is %+v, want the overridden risk", done.Status.History[0])
 	}
 }
 
@@ -277,8 +277,8 @@ func TestWhatWasForcedGoesOn(t *testing.T) {
 	s.until("updated", isAt("1.3.0"))
 }
 
-// TestAnUpdateThatNeverBeganIsNotInTheHistory: it was accepted, and the record of it could not be written. The history
-// says the same as the record, from which the next operator goes on.
+// TestAnUpdateThatNeverBeganIsNotInTheHistory: it was accepted, and the operator could not write its record. The
+// history has the same entries as the record, with which the next operator continues.
 func TestAnUpdateThatNeverBeganIsNotInTheHistory(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

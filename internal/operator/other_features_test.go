@@ -31,8 +31,8 @@ func (s *stage) chooseFeatures(set configv1.FeatureSet) {
 	s.must(s.client.Patch(s.t.Context(), &gate, patch))
 }
 
-// TestOtherFeaturesAreProgress from the moment on when ReleaseAccepted names them, not only once the record has their
-// apply. What the gate refuses of them is a failure, since the release is not as the cluster has chosen it.
+// TestOtherFeaturesAreProgress from the moment when ReleaseAccepted names them, before the record has their apply. If
+// the gate refuses them, the status is a failure: the release does not match the features of the cluster.
 func TestOtherFeaturesAreProgress(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
-// TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne: a finalizer holds one object of the release that is kept in
-// place. The others are kept all the same, and an update that drops it is applied.
+// TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne: a finalizer holds one object of the current release. The
+// restarted operator repairs the others, and applies an update without that object.
 func TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop+old)
@@ -33,7 +33,7 @@ func TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne(t *testing.T) {
 	s.untilSettings("1.0.0")
 	kept := s.version()
 	if accepted := find(kept, "ReleaseAccepted"); accepted.Status != configv1.ConditionTrue {
-		t.Errorf("the release that is kept in place is not accepted: %+v", accepted)
+		t.Errorf("the current release is not accepted: %+v", accepted)
 	}
 
 	other := s.push("1.0.0", shop+old+once)
@@ -46,7 +46,7 @@ func TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne(t *testing.T) {
 	s.until("the update that drops it is applied", isAt("1.0.1"))
 }
 
-// TestARecordThatCannotBeRead is told, as long as nothing is kept in place for want of it.
+// TestARecordThatCannotBeRead is a failure while the operator keeps no release in place because of it.
 func TestARecordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -63,7 +63,7 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	s.ask(nil)
 	edit := []byte(`{"spec": {"channel": "stable"}}`) // which has the record looked at
 	s.must(s.client.Patch(t.Context(), s.version(), client.RawPatch("application/merge-patch+json", edit)))
-	s.until("it says so while the release is kept in place", func(v *configv1.ClusterVersion) bool {
+	s.until("the failure is reported while the release is kept in place", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
 		return c.Status == configv1.ConditionTrue && c.Reason == "ReleaseRecordUnreadable" &&
 			strings.Contains(c.Message, "restore it from a backup")
@@ -75,7 +75,7 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 		return e.Reason == "ReleaseRecordUnreadable" && e.Type == corev1.EventTypeWarning
 	}) {
-		t.Error("no event tells of it")
+		t.Error("there is no event about the record")
 	}
 	write(readable)
 	s.until("all is well again", has("Failing", configv1.ConditionFalse, ""))
@@ -83,7 +83,7 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	s.must(s.end())
 	write(`{"format": 99}`)
 	s.start()
-	s.until("it says that the release is not kept in place", func(v *configv1.ClusterVersion) bool {
+	s.until("the status reports that the release is not kept in place", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
 		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") &&
 			strings.Contains(c.Message, "a newer runlevel wrote it, in format 99")
@@ -95,7 +95,7 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	s.until("all is well once more", has("Failing", configv1.ConditionFalse, ""))
 }
 
-// TestARestartAfterItsOwnReleaseHasLeftTheHistory goes on with the release that was begun last: histories end after a
+// TestARestartAfterItsOwnReleaseHasLeftTheHistory continues with the release that was begun last: histories end after a
 // hundred updates.
 func TestARestartAfterItsOwnReleaseHasLeftTheHistory(t *testing.T) {
 	t.Parallel()
@@ -113,13 +113,13 @@ func TestARestartAfterItsOwnReleaseHasLeftTheHistory(t *testing.T) {
 	s.must(s.editSettings("by-hand"))
 	s.start()
 	s.untilSettings("1.0.1")
-	if at := s.version().Status.Desired.Version; at != "1.0.1" {
-		t.Errorf("it is at %s", at)
+	if version := s.version().Status.Desired.Version; version != "1.0.1" {
+		t.Errorf("version is %s, want 1.0.1", version)
 	}
 }
 
-// TestAnotherImageOfTheSameContentIsTheOneOfTheRecord: a release may be built again. Nothing is to be applied, and the
-// record has the image that was asked for.
+// TestAnotherImageOfTheSameContentIsTheOneOfTheRecord: a release may be built again. The operator applies nothing, and
+// the record has the requested image.
 func TestAnotherImageOfTheSameContentIsTheOneOfTheRecord(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -162,14 +162,14 @@ func (s *stage) editRecord(change func(known map[string]any)) {
 	s.must(s.client.Patch(s.t.Context(), &config, patch))
 }
 
-// TestARegistryThatDoesNotAnswer keeps a new operator from its release: no report says that the operator keeps it in
-// place.
+// TestARegistryThatDoesNotAnswer: a new operator can't read its release, so no report claims that the release is kept
+// in place.
 func TestARegistryThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
 	if report := s.explain(); !report.Done {
-		t.Errorf("of a release that is kept in place: %s", report.NotKept)
+		t.Errorf("NotKept of the current release is %q, want none", report.NotKept)
 	}
 	s.must(s.end())
 	s.images.Close()
@@ -178,7 +178,7 @@ func TestARegistryThatDoesNotAnswer(t *testing.T) {
 	t.Cleanup(func() { _ = silent.Close() })
 	s.options.CacheDir = filepath.Join(t.TempDir(), "empty")
 	s.start()
-	s.await("the report says that the release has not been read", func() bool {
+	s.await("the report has the unread release", func() bool {
 		report := s.explain()
 		return report.NotKept != nil && report.NotKept.Reason == why.ReasonNotRead &&
 			strings.HasSuffix(report.NotKept.Message, ", and has not read it yet")
@@ -200,7 +200,7 @@ func TestAnInterruptedApplyIsNotKept(t *testing.T) {
 		client.HasLabels{"runlevel.dev/files"}))
 	s.options.CacheDir = filepath.Join(t.TempDir(), "empty")
 	s.start()
-	s.await("the report says that the release can't be read", func() bool {
+	s.await("the report has the unreadable release", func() bool {
 		report := s.explain()
 		return report.NotKept != nil && report.NotKept.Reason == why.ReasonNotRead &&
 			strings.Contains(report.NotKept.Message, "can't read it: ")

@@ -251,8 +251,8 @@ func (t *target) unreadMessage() string {
 	version := printable.Line(cmp.Or(t.unread.Version, "a release without a version"))
 	source := printable.Line(cmp.Or(t.unread.Source, "a source without a name"))
 	if isByDigest(t.unread.Source) {
-		return fmt.Sprintf("the record says that %s was applied last, from %s, but the ClusterVersion does not: to "+
-			"apply it, request this image in spec.desiredUpdate", version, source)
+		return fmt.Sprintf("by the record, %s was applied last, from %s, but the ClusterVersion does not confirm it: "+
+			"to apply it, request this image in spec.desiredUpdate", version, source)
 	}
 	return fmt.Sprintf("%s was applied from %s, which the operator can't read: request an image with the same files "+
 		"in spec.desiredUpdate", version, source)

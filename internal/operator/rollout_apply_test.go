@@ -75,13 +75,13 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 func TestFailuresOfTheApplyBefore(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	step := func(phase apply.StepPhase, action object.Action, reason string, at time.Time) apply.RunStepState {
+	step := func(phase apply.StepPhase, action object.Action, reason string, since time.Time) apply.RunStepState {
 		return apply.RunStepState{
 			Wait: apply.Wait{
 				ID:     kinds.ID{Kind: "Job", Namespace: "shop", Name: "check"},
 				File:   "check.yaml",
 				Reason: reason,
-				Since:  at,
+				Since:  since,
 			},
 			Phase:  phase,
 			Action: action,

@@ -29,8 +29,8 @@ func (s *stage) configMap(name string) *corev1.ConfigMap {
 	return &found
 }
 
-// showsNothing fails the test if any of some texts, as it is or in base64, is in what the operator shows: logs, events,
-// statuses, record, lock or metrics.
+// showsNothing fails the test if the output of the operator (logs, events, statuses, record, lock, metrics) has one of
+// some texts, plain or in base64.
 func (s *stage) showsNothing(pods *hostpods.HostPods, texts ...string) {
 	s.t.Helper()
 	shown := map[string]string{}
@@ -71,8 +71,8 @@ func (s *stage) showsNothing(pods *hostpods.HostPods, texts ...string) {
 	}
 }
 
-// quoting is an admission policy that refuses Secrets with a number in their type, and quotes what is in them, as
-// webhooks do.
+// quoting is an admission policy that refuses Secrets with a number in their type, and quotes their data, as webhooks
+// do.
 func quoting() []client.Object {
 	meta := metav1.ObjectMeta{Name: "quoting"}
 	operations := []admissionregistrationv1.OperationType{admissionregistrationv1.Create,
@@ -101,7 +101,7 @@ func quoting() []client.Object {
 	}
 }
 
-// TestNothingShowsASecret: a release has Secrets that can't be applied, and the server quotes them as it says why.
+// TestNothingShowsASecret: the server refuses Secrets of a release, and quotes them in its message.
 func TestNothingShowsASecret(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -23,7 +23,7 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
-// TestTheProxyOfTheCluster is injected where a manifest asks for it, and kept in place like the rest of it.
+// TestTheProxyOfTheCluster is injected into manifests that request it, and kept in place like their other fields.
 func TestTheProxyOfTheCluster(t *testing.T) {
 	t.Parallel()
 	const web = `

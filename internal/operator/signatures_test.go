@@ -102,9 +102,9 @@ func (item *signer) sign(image string, others ...*signer) string {
 	return image
 }
 
-// TestReleasesAreSigned: a release demands that the next one is signed. Without a signature it is refused; it begins as
-// soon as there is one, and history says so. Force goes on, and history has the risk. A release that demands nothing
-// lets pass what nothing has verified, and the status says that.
+// TestReleasesAreSigned: a release requires a signature of the next one, which is refused without one. It begins as
+// soon as a signature exists, and is Verified in the history. Force continues without one, and the history has the
+// risk. If a release requires no signatures, the next one is accepted, and the status reports that it was not verified.
 func TestReleasesAreSigned(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -130,7 +130,7 @@ func TestReleasesAreSigned(t *testing.T) {
 	signer.sign(second)
 	verified := s.until("updated as soon as it is signed", isAt("1.0.1"))
 	if entry := verified.Status.History[0]; !entry.Verified || entry.AcceptedRisks != "" {
-		t.Errorf("history says %+v", entry)
+		t.Errorf("entry of the history is %+v", entry)
 	}
 	var kept corev1.ConfigMap
 	s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "signatures-managed"}, &kept))
@@ -149,15 +149,15 @@ func TestReleasesAreSigned(t *testing.T) {
 	if entry := forced.Status.History[0]; entry.Verified ||
 		!strings.Contains(entry.AcceptedRisks,
 			"cannot be verified, but continuing anyway because the update was forced") {
-		t.Errorf("history says %+v", entry)
+		t.Errorf("entry of the history is %+v", entry)
 	}
 
 	s.update(s.push("1.0.3", shop))
 	s.until("updated without keys", isAt("1.0.3"))
-	isTold := func(v *configv1.ClusterVersion) bool {
+	isReported := func(v *configv1.ClusterVersion) bool {
 		return strings.Contains(find(v, "ReleaseAccepted").Message, "not verified: release 1.0.2 has no ConfigMap")
 	}
-	s.until("that nothing was verified is told", isTold)
+	s.until("the missing verification is in the status", isReported)
 	s.restart()
 	s.must(s.client.Delete(t.Context(), s.settings()))
 	s.untilSettings("1.0.3") // by the new process
@@ -166,7 +166,7 @@ func TestReleasesAreSigned(t *testing.T) {
 	last := s.until("the edit is observed", func(v *configv1.ClusterVersion) bool {
 		return v.Status.ObservedGeneration == v.Generation
 	})
-	if !isTold(last) || !last.Status.History[2].Verified || last.Status.History[1].AcceptedRisks == "" {
+	if !isReported(last) || !last.Status.History[2].Verified || last.Status.History[1].AcceptedRisks == "" {
 		t.Errorf("after a restart:\n%s", s.text())
 	}
 	s.must(s.client.Delete(t.Context(), last))
@@ -174,7 +174,7 @@ func TestReleasesAreSigned(t *testing.T) {
 		return v.UID != last.UID && isAt("1.0.3")(v)
 	}).Status.History
 	if !again[2].Verified || again[1].Verified || again[1].AcceptedRisks != "ImageVerificationFailed" {
-		t.Errorf("the record has not kept who was verified, and what was forced: %+v", again)
+		t.Errorf("entries of the record are %+v, want the verified one and the forced one", again)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestSignaturesAreDemandedAfterARestart(t *testing.T) {
 	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system),
 		client.HasLabels{files.Label}))
 	s.start()
-	s.until("it says what it can't read", func(v *configv1.ClusterVersion) bool {
+	s.until("the message names the unreadable release", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
 		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") &&
 			strings.Contains(c.Message, "there is no such image")

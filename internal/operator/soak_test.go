@@ -29,10 +29,10 @@ import (
 var (
 	soakUpdates   = flag.Int("soak", 4, "how many updates the soak has")
 	soakOperators = flag.Int("soak-operators", 20, "how many ClusterOperators there are beside those of the release")
-	soakSeed      = flag.Uint64("soak-seed", 0, "what the soak's accidents are chosen by; 0 takes the time")
+	soakSeed      = flag.Uint64("soak-seed", 0, "the seed of the accidents; 0 takes the time")
 )
 
-// goods are the objects of the soak's releases, and goodsOf has those that each of them deletes.
+// goods are the objects of the soak's releases; goodsOf has the objects that each release deletes.
 var (
 	goods   = []string{"apples", "pears", "plums", "figs"}
 	goodsOf = map[string]string{
@@ -73,9 +73,9 @@ type soak struct {
 }
 
 // TestSoak goes back and forth among releases with tombstones, while objects drift, finalizers hold deletes, operators
-// are killed and lose their lock, and the API server is restarted. Nothing is lost, and nothing leaks. Half a minute of
-// it is part of the tests; for more, say -args -soak 50 -soak-operators 1000.
-func TestSoak(t *testing.T) { // not in parallel: it counts what the process takes
+// are killed and lose their lock, and the API server is restarted. Nothing is lost, and nothing leaks. It runs for half
+// a minute; -args -soak 50 -soak-operators 1000 runs it longer.
+func TestSoak(t *testing.T) { // not in parallel: it measures the process
 	s := newSoak(t)
 	ctx, end := context.WithCancel(t.Context())
 	s.running.Go(func() { s.live(ctx, s.isFatal, s.skew) })
@@ -149,7 +149,7 @@ func (s *soak) skew() time.Duration {
 // calm lets the operator live.
 func (s *soak) calm() { s.killAfter(-1) }
 
-// updateOnce updates to another release, in spite of an accident, and checks what is there then.
+// updateOnce updates to another release during an accident, and checks the objects.
 func (s *soak) updateOnce() {
 	s.t.Helper()
 	version := s.versions[0]
@@ -182,7 +182,7 @@ func (s *soak) updateOnce() {
 	}
 }
 
-// holdOne puts a finalizer on an object that is there and that the next version deletes, if any.
+// holdOne puts a finalizer on an object that the next version deletes, if any exists.
 func (s *soak) holdOne(version string) string {
 	for _, name := range goods {
 		if found := s.find(name); found != nil && found.DeletionTimestamp == nil &&
@@ -219,7 +219,7 @@ func (s *soak) accident() {
 	}
 }
 
-// checkHistory compares the history with what was asked for.
+// checkHistory compares the history with the requests.
 func (s *soak) checkHistory() {
 	s.t.Helper()
 	var versions []string
@@ -243,7 +243,7 @@ func (f soakFigures) String() string {
 		float64(f.heap)/1e6, f.goroutines, f.files, f.watches)
 }
 
-// measure returns what this process takes once that is steady.
+// measure returns the figures of this process once they are steady.
 func (s *soak) measure() soakFigures {
 	s.t.Helper()
 	var last soakFigures

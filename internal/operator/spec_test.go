@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAClusterIDThatIsNoUUID is told, and stops no update.
-func TestAClusterIDThatIsNoUUID(t *testing.T) {
+// TestAnInvalidClusterID is reported, and does not block updates.
+func TestAnInvalidClusterID(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
@@ -39,7 +39,8 @@ func TestAClusterIDThatIsNoUUID(t *testing.T) {
 	})
 }
 
-// TestAnotherArchitecture is told: "oc adm upgrade --to-multi-arch" asks for it with the version that the cluster has.
+// TestAnotherArchitecture is reported as invalid: "oc adm upgrade --to-multi-arch" requests it with the current
+// version.
 func TestAnotherArchitecture(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)

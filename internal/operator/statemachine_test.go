@@ -17,8 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestNothingIsAcceptedWithoutTheLock: what is wanted may have been cancelled since, by the replica that has the lock
-// now.
+// TestNothingIsAcceptedWithoutTheLock: the replica that has the lock now may have another target.
 func TestNothingIsAcceptedWithoutTheLock(t *testing.T) {
 	t.Parallel()
 	s := sandboxtest.Start(t, sandbox.Options{})
@@ -40,9 +39,9 @@ func TestNothingIsAcceptedWithoutTheLock(t *testing.T) {
 	m.session = current
 	wanted := &target{Release: configv1.Release{Image: "127.0.0.1:1/shop@sha256:" + strings.Repeat("1", 64)}}
 	if err := m.accept(t.Context(), wanted, wanted, false); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("accept returned %v, want %v", err, lock.ErrLost)
 	}
 	if got := m.acceptance; got.Phase != "" {
-		t.Errorf("it has tried to: %+v", got)
+		t.Errorf("acceptance is %+v, want no phase", got)
 	}
 }

@@ -23,7 +23,7 @@ import (
 // theirs is the field manager of the cluster-version operator.
 const theirs = client.FieldOwner("cluster-version-operator")
 
-// once is an object that is made, and not changed after that.
+// once is an object that is created, and never changed.
 const once = `
 -- 0000_20_shop_20_once.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: once, namespace: shop, annotations: {release.openshift.io/create-only: "true"}}, data: {colour: red}}
@@ -102,8 +102,8 @@ func (s *stage) own(left *configv1.ClusterVersion, files string) {
 	}
 }
 
-// TestTheClusterVersionOperatorIsReplaced: the history goes on, what was applied before is taken over, and nothing goes
-// with the ClusterVersion any more.
+// TestTheClusterVersionOperatorIsReplaced: the history continues, the operator takes over the objects, and no object is
+// deleted with the ClusterVersion any more.
 func TestTheClusterVersionOperatorIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -125,19 +125,19 @@ func TestTheClusterVersionOperatorIsReplaced(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"added": "by-1.0.0", "version": "1.0.0"}, s.settings().Data); diff != "" {
 		t.Errorf("the settings (-want +got):\n%s", diff)
 	}
-	if was := watched(); len(was) > 0 {
-		t.Errorf("meanwhile it said: %v", was)
+	if conditions := watched(); len(conditions) > 0 {
+		t.Errorf("conditions were %v meanwhile, want Available and not Failing", conditions)
 	}
 
 	s.must(s.client.Delete(t.Context(), taken))
 	s.until("recreated", func(v *configv1.ClusterVersion) bool { return v.UID != taken.UID && isAt("1.0.0")(v) })
-	s.checkKept(left)
+	s.checkAdopted(left)
 	s.update(s.push("1.0.1", strings.ReplaceAll(shop+once, "VERSION", "1.0.1")))
 	s.until("updated", isAt("1.0.1"))
 }
 
-// checkKept fails the test unless all objects are the ones that a ClusterVersion owned, and it owns none of them.
-func (s *stage) checkKept(by *configv1.ClusterVersion) {
+// checkAdopted fails the test unless all objects are the ones that a ClusterVersion owned, and it owns none now.
+func (s *stage) checkAdopted(by *configv1.ClusterVersion) {
 	s.t.Helper()
 	var created corev1.ConfigMap
 	s.must(s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "shop", Name: "once"}, &created))
@@ -156,8 +156,8 @@ func (s *stage) checkKept(by *configv1.ClusterVersion) {
 	}
 }
 
-// watchAvailable watches whether the ClusterVersion ever says that nothing is available or that something fails, and
-// returns a function that returns these conditions.
+// watchAvailable watches the ClusterVersion, and returns a function that returns the bad conditions that it had
+// meanwhile: Available=False or Failing=True.
 func (s *stage) watchAvailable() func() []string {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	existing := make(chan []string, 1)

@@ -193,8 +193,8 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 	case release.Image != "":
 		invalid = checkImage("the image of version "+update.Version, release.Image)
 	case update.Version != v.Status.Desired.Version:
-		invalid = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be a "+
-			"previous version, or an available or a conditional update", update.Version)
+		invalid = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be "+
+			"a previous version, or an available or a conditional update", update.Version)
 	}
 	return release, invalid
 }
@@ -227,7 +227,7 @@ func checkImage(field, image string) string {
 	return ""
 }
 
-// isByDigest reports whether a source is an image by digest. A tag may be moved to another image, and a path would name
+// isByDigest reports whether a source is an image by digest. A tag may be moved to another image, and a path would
 // one of the operator's own files.
 func isByDigest(source string) bool {
 	_, err := name.NewDigest(source)

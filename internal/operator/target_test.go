@@ -29,7 +29,7 @@ func TestChoose(t *testing.T) {
 		own    string
 		began  string // the own release of the operator that has begun the newest entry
 		want   string // its image
-		wrong  string // the beginning of what is wrong
+		wrong  string // the beginning of the error
 	}{
 		"nothing is applied": {own: image("1"), want: image("1")},
 		"a restart after an update": {
@@ -59,7 +59,7 @@ func TestChoose(t *testing.T) {
 			update: &configv1.Update{Version: "1.2.0"},
 			record: record.History{entry("1.1.0", "/folder"), entry("1.2.0", image("9")), entry("1.0.0", image("1"))},
 			want:   "", wrong: "spec.desiredUpdate.version: Invalid value"},
-		"a forged entry of a version that is offered": {own: image("1"), status: offered,
+		"a forged entry of an offered version": {own: image("1"), status: offered,
 			update: &configv1.Update{Version: "1.3.0"},
 			record: record.History{entry("1.0.0", image("1")), entry("1.3.0", image("9"))}, want: image("4")},
 		"a version of the past with a forged image": {own: image("1"), status: history,
@@ -99,13 +99,13 @@ func TestChoose(t *testing.T) {
 			record: record.History{entry("1.1.0", image("2"))},
 			want:   image("3"),
 		},
-		"a version that is offered": {
+		"an offered version": {
 			own:    image("1"),
 			update: &configv1.Update{Version: "1.3.0"},
 			status: offered,
 			want:   image("4"),
 		},
-		"a version that is not offered": {
+		"a version without an offer": {
 			own:    image("1"),
 			update: &configv1.Update{Version: "9.9.9"},
 			want:   image("1"),

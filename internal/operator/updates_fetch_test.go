@@ -41,7 +41,7 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 		v := &configv1.ClusterVersion{}
 		applied := &clusterversion.AppliedRelease{Release: configv1.Release{Version: "1.0.0"}}
 		if u.follow(v, nil) != nil || !u.follow(v, applied).IsPending {
-			t.Error("it knows what it was never told")
+			t.Error("there are updates before the first response")
 		}
 		synctest.Wait()
 		begun := time.Now()
@@ -85,8 +85,8 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 	})
 }
 
-// TestInheritedUpdatesAreNoAnswer restarts an operator whose update service is away: it keeps the list of its status,
-// and does not say that the service has answered.
+// TestInheritedUpdatesAreNoAnswer restarts an operator whose update service is down. The operator keeps the list of its
+// status, and does not report a response of the service.
 func TestInheritedUpdatesAreNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

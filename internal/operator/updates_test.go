@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A graphServer is an update service whose graph is told to it.
+// A graphServer is an update service with a graph that the test sets.
 type graphServer struct {
 	*httptest.Server
 	mu    sync.Mutex
-	graph string // empty for a service that is broken
+	graph string // empty for a broken service
 }
 
-// newGraphServer returns an update service that is broken.
+// newGraphServer returns a broken update service.
 func newGraphServer(t *testing.T) *graphServer {
 	g := &graphServer{}
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,28 +101,28 @@ func TestOpenShiftsClientTakesUpdates(t *testing.T) {
 	service := newGraphServer(t)
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
-	says(t, s.oc("adm", "upgrade"), "Cannot display available updates", "Reason: NoUpstream",
+	expectLines(t, s.oc("adm", "upgrade"), "Cannot display available updates", "Reason: NoUpstream",
 		"set spec.upstream to the URL of one")
 	first, second := s.push("1.0.1", shop), s.push("1.1.0", shop)
 	service.serve(s.options.Payload, first, second)
 	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Upstream = configv1.URL(service.URL) })
 	s.oc("adm", "upgrade", "channel", "stable", "--allow-explicit-channel")
 	s.until("updates are listed", offers("1.0.1, 1.1.0 Recommended=False SlowDisks"))
-	says(t, s.oc("adm", "upgrade", "--include-not-recommended"), "Upstream: "+service.URL,
+	expectLines(t, s.oc("adm", "upgrade", "--include-not-recommended"), "Upstream: "+service.URL,
 		"Channel: stable (available channels: fast, stable)",
 		"Recommended updates:", first, "Updates with known issues:", "Version: 1.1.0\n  Image: "+second,
 		"Reason: SlowDisks\n  Message: Slow disks get slower. https://example.com/disks")
 
-	says(t, s.oc("adm", "upgrade", "--to", "1.0.1"), "Requested update to 1.0.1")
+	expectLines(t, s.oc("adm", "upgrade", "--to", "1.0.1"), "Requested update to 1.0.1")
 	s.until("updated", isAt("1.0.1"))
 	s.until("updates of the new version are listed", offers("1.1.0 Recommended=False SlowDisks"))
-	says(t, s.oc("adm", "upgrade"), "No updates available.", "Additional updates which are not recommended")
-	says(t, s.oc("adm", "upgrade", "--to", "1.1.0", "--allow-not-recommended"), "Requested update to 1.1.0")
+	expectLines(t, s.oc("adm", "upgrade"), "No updates available.", "Additional updates which are not recommended")
+	expectLines(t, s.oc("adm", "upgrade", "--to", "1.1.0", "--allow-not-recommended"), "Requested update to 1.1.0")
 	s.until("updated against the advice", isAt("1.1.0"))
 	service.serve()
 	s.oc("adm", "upgrade", "channel", "fast", "--allow-explicit-channel")
 	s.until("the service is broken", has(configv1.RetrievedUpdates, configv1.ConditionFalse, "ResponseFailed"))
-	says(t, s.oc("adm", "upgrade"), "Cannot display available updates", "answers 503 Service Unavailable")
+	expectLines(t, s.oc("adm", "upgrade"), "Cannot display available updates", "answers 503 Service Unavailable")
 }
 
 // TestUpdatesOfAnUpdateService takes updates that an update service offers, also when it does not answer any more.
@@ -132,9 +132,9 @@ func TestUpdatesOfAnUpdateService(t *testing.T) {
 	service := newGraphServer(t)
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
-	s.until("there is no service", has(retrieved, configv1.ConditionFalse, "NoUpstream"))
+	s.until("no service is configured", has(retrieved, configv1.ConditionFalse, "NoUpstream"))
 	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Upstream = configv1.URL(service.URL + "/graph") })
-	s.until("there is no channel", has(retrieved, configv1.ConditionFalse, "NoChannel"))
+	s.until("no channel is configured", has(retrieved, configv1.ConditionFalse, "NoChannel"))
 	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Channel = "stable" })
 	s.until("the service is broken", has(retrieved, configv1.ConditionFalse, "ResponseFailed"))
 	service.serve(s.options.Payload, s.push("1.0.1", shop), s.push("1.1.0", shop))
@@ -154,7 +154,7 @@ func TestUpdatesOfAnUpdateService(t *testing.T) {
 	stays := s.until("the service is broken after a restart", has(retrieved, configv1.ConditionFalse, "ResponseFailed"))
 	if message := find(stays, retrieved).Message; !offers(both)(stays) ||
 		!strings.Contains(message, "the updates that are listed were retrieved at 20") {
-		t.Errorf("what was known is gone: %s\n%s", message, s.text())
+		t.Errorf("the status has lost the updates: %s\n%s", message, s.text())
 	}
 	since := stays.Status.ConditionalUpdates[0].Conditions[0].LastTransitionTime
 	if before := listed.Status.ConditionalUpdates[0].Conditions[0].LastTransitionTime; !since.Equal(&before) {
@@ -162,7 +162,7 @@ func TestUpdatesOfAnUpdateService(t *testing.T) {
 	}
 	s.ask(&configv1.Update{Version: "1.0.1"})
 	s.until("updated to a version of the list", isAt("1.0.1"))
-	s.until("the updates of the version before are gone", offers(""))
+	s.until("the updates of the version before are removed", offers(""))
 
 	service.serve(s.options.Payload, s.push("1.0.1", shop), s.push("1.1.0", shop))
 	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Channel = "stable" })

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestNothingIsKnownButTheObjects: the record, its copy and the ClusterVersion are gone. An operator whose own release
-// is older than what its objects say applies nothing, and a newer one is applied.
+// TestNothingIsKnownButTheObjects: the record, its copy and the ClusterVersion were deleted. If the own release of the
+// operator is older than the annotations of the objects, it applies nothing. It applies a newer release.
 func TestNothingIsKnownButTheObjects(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.1.0", shop)

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAWebhookThatIsDown makes an update fail for the status after half a minute, and not before; once it is gone, the
-// update goes on.
+// TestAWebhookThatIsDown makes an update fail in the status after half a minute, and not before. The update continues
+// after the webhook was deleted.
 func TestAWebhookThatIsDown(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)

@@ -32,12 +32,12 @@ func entries(s configv1.ClusterVersionStatus) string {
 func TestRetargetAndBack(t *testing.T) {
 	next := follow(
 		completed(0, "1.0.0"),
-		seenAt(1*time.Minute, "1.0.1", graph.Update),
-		seenAt(2*time.Minute, "1.0.1", graph.Update),
-		seenAt(3*time.Minute, "1.0.2", graph.Update),
-		seenAt(4*time.Minute, "1.0.0", graph.Update),
+		observedAt(1*time.Minute, "1.0.1", graph.Update),
+		observedAt(2*time.Minute, "1.0.1", graph.Update),
+		observedAt(3*time.Minute, "1.0.2", graph.Update),
+		observedAt(4*time.Minute, "1.0.0", graph.Update),
 		completed(5*time.Minute, "1.0.0"),
-		seenAt(6*time.Minute, "1.0.0", graph.Reconcile),
+		observedAt(6*time.Minute, "1.0.0", graph.Reconcile),
 	)
 	want := strings.Join([]string{
 		"1.0.0 Completed 12:04:00 12:05:00",
@@ -57,11 +57,11 @@ func TestRetargetAndBack(t *testing.T) {
 func TestAnUpdateThatIsNotRecorded(t *testing.T) {
 	next := follow(
 		completed(0, "1.0.0"),
-		seenAt(1*time.Minute, "1.0.1", ""),
-		seenAt(2*time.Minute, "1.0.0", ""),
-		seenAt(3*time.Minute, "1.0.0", graph.Reconcile),
-		seenAt(4*time.Minute, "1.0.1", ""),
-		seenAt(5*time.Minute, "1.0.1", graph.Update),
+		observedAt(1*time.Minute, "1.0.1", ""),
+		observedAt(2*time.Minute, "1.0.0", ""),
+		observedAt(3*time.Minute, "1.0.0", graph.Reconcile),
+		observedAt(4*time.Minute, "1.0.1", ""),
+		observedAt(5*time.Minute, "1.0.1", graph.Update),
 	)
 	want := "1.0.1 Partial 12:05:00 -\n1.0.0 Completed 12:00:00 12:00:00"
 	if diff := cmp.Diff(want, entries(next)); diff != "" {
@@ -70,7 +70,7 @@ func TestAnUpdateThatIsNotRecorded(t *testing.T) {
 }
 
 func TestAnotherImageOfTheSameVersion(t *testing.T) {
-	rebuilt := seenAt(time.Minute, "1.0.0", graph.Update)
+	rebuilt := observedAt(time.Minute, "1.0.0", graph.Update)
 	rebuilt.Applied.Release.Image = "example.test/rebuilt"
 	next := follow(completed(0, "1.0.0"), rebuilt)
 	if len(next.History) != 2 || next.History[0].Image != "example.test/rebuilt" ||
@@ -80,7 +80,7 @@ func TestAnotherImageOfTheSameVersion(t *testing.T) {
 }
 
 func TestAVersionThatIsFoundOutLater(t *testing.T) {
-	unnamed := seenAt(0, "1.0.0", graph.Update)
+	unnamed := observedAt(0, "1.0.0", graph.Update)
 	unnamed.Applied.Release.Version = ""
 	if got := entries(follow(unnamed, completed(time.Minute, "1.0.0"))); got != "1.0.0 Completed 12:00:00 12:01:00" {
 		t.Error(got)
@@ -88,27 +88,27 @@ func TestAVersionThatIsFoundOutLater(t *testing.T) {
 }
 
 func TestRestarts(t *testing.T) {
-	updating := seenAt(time.Minute, "1.0.1", graph.Update)
+	updating := observedAt(time.Minute, "1.0.1", graph.Update)
 	updating.Applied.Verified, updating.Applied.Forced = true, "GiantHop"
 	previous := onDisk(t, follow(completed(0, "1.0.0"), updating))
 	blank := clusterversion.Observation{
 		Now:        noon.Add(2 * time.Minute),
 		Acceptance: clusterversion.Acceptance{Release: release("1.0.1"), Phase: clusterversion.Retrieving},
 	}
-	begins := seenAt(3*time.Minute, "1.0.1", "")
+	begins := observedAt(3*time.Minute, "1.0.1", "")
 
 	after := clusterversion.Next(onDisk(t, clusterversion.Next(previous, blank)), begins)
 	if got := entries(after); got != "1.0.1 Partial 12:01:00 -\n1.0.0 Completed 12:00:00 12:00:00" {
 		t.Error(got)
 	}
 	if newest := after.History[0]; !newest.Verified || newest.AcceptedRisks != "GiantHop" {
-		t.Errorf("what was known before the restart is forgotten: %+v", newest)
+		t.Errorf("after the restart, the newest entry is %+v, want the facts from before", newest)
 	}
 	if got := condition(t, after, configv1.OperatorProgressing); got.Status != configv1.ConditionTrue ||
 		clock(got.LastTransitionTime) != "12:01:00" {
 		t.Errorf("Progressing=%s since %s", got.Status, got.LastTransitionTime)
 	}
-	again := seenAt(5*time.Minute, "1.0.1", "")
+	again := observedAt(5*time.Minute, "1.0.1", "")
 	kept := clusterversion.Next(onDisk(t, clusterversion.Next(after, completed(4*time.Minute, "1.0.1"))), again)
 	if got := condition(t, kept, configv1.OperatorProgressing); got.Message != "Cluster version is 1.0.1" {
 		t.Errorf("after a restart of an operator that keeps a release in place: %s", got.Message)
@@ -154,7 +154,7 @@ func TestTheLeastInterestingEntryIsRemoved(t *testing.T) {
 	// The newest five, the first, and enough others: each case puts some entries at the beginning.
 	for name, test := range map[string]struct {
 		begins  []string // after the first entry, oldest first
-		removed string   // one of them, or "" for another one
+		removed string   // one entry, or "" for another one
 	}{
 		"partial on the way to a patch":     {[]string{"1.0.1", "~1.0.2", "1.0.3"}, "~1.0.2"},
 		"partial on the way to a minor":     {[]string{"1.0.1", "1.0.2", "~1.1.0", "1.1.1"}, "1.0.1"},

@@ -31,8 +31,8 @@ func release(version string) configv1.Release {
 	return configv1.Release{Version: version, Image: "example.test/release:" + version}
 }
 
-// seenAt is what is seen of a release some time after noon.
-func seenAt(after time.Duration, version string, mode graph.Mode,
+// observedAt returns the observation of a release some time after noon.
+func observedAt(after time.Duration, version string, mode graph.Mode,
 	problems ...clusterversion.ReleaseProblem) clusterversion.Observation {
 	return clusterversion.Observation{
 		Now:        noon.Add(after),
@@ -47,16 +47,16 @@ func seenAt(after time.Duration, version string, mode graph.Mode,
 	}
 }
 
-// completed is what is seen of a release that is complete.
+// completed returns the observation of a complete release.
 func completed(after time.Duration, version string) clusterversion.Observation {
-	seen := seenAt(after, version, graph.Update)
-	seen.Applied.IsComplete = true
-	return seen
+	observed := observedAt(after, version, graph.Update)
+	observed.Applied.IsComplete = true
+	return observed
 }
 
 func follow(moments ...clusterversion.Observation) (last configv1.ClusterVersionStatus) {
-	for _, seen := range moments {
-		last = clusterversion.Next(last, seen)
+	for _, observed := range moments {
+		last = clusterversion.Next(last, observed)
 	}
 	return last
 }
@@ -69,13 +69,13 @@ func condition(t *testing.T, s configv1.ClusterVersionStatus,
 			return c
 		}
 	}
-	t.Fatalf("there is no condition %s", kind)
+	t.Fatalf("condition %s is missing", kind)
 	return configv1.ClusterOperatorStatusCondition{}
 }
 
-func operatorProblem(name, why string, effect reason.Effect) clusterversion.ReleaseProblem {
+func operatorProblem(name, message string, effect reason.Effect) clusterversion.ReleaseProblem {
 	id := kinds.NewID(kinds.ClusterOperator, "", name)
-	wait := apply.Wait{ID: id, Reason: why, Effect: effect, Since: noon, For: "it waits"}
+	wait := apply.Wait{ID: id, Reason: message, Effect: effect, Since: noon, For: "it waits"}
 	return clusterversion.ReleaseProblem{Wait: wait, IsWait: true}
 }
 
@@ -145,8 +145,8 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 			"Cluster version is 1.0.0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			next := follow(seenAt(0, "1.0.0", test.mode, test.problem),
-				seenAt(test.after, "1.0.0", test.mode, test.problem))
+			next := follow(observedAt(0, "1.0.0", test.mode, test.problem),
+				observedAt(test.after, "1.0.0", test.mode, test.problem))
 			failing, progress := condition(t, next, clusterversion.Failing),
 				condition(t, next, configv1.OperatorProgressing)
 			if got := fmt.Sprint(failing.Status, " ", failing.Reason); got != test.failing {
@@ -164,7 +164,7 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 
 // TestADegradedOperatorBesideOneThatIsNotAvailable is named as well, though its own time is not over.
 func TestADegradedOperatorBesideOneThatIsNotAvailable(t *testing.T) {
-	next := follow(seenAt(0, "1.0.0", graph.Update,
+	next := follow(observedAt(0, "1.0.0", graph.Update,
 		operatorProblem("beta", "ClusterOperatorNotAvailable", reason.Fail),
 		operatorProblem("alpha", "ClusterOperatorDegraded", reason.FailAfterInterval)))
 	failing, progress := condition(t, next, clusterversion.Failing), condition(t, next, configv1.OperatorProgressing)
@@ -181,7 +181,7 @@ func TestADegradedOperatorBesideOneThatIsNotAvailable(t *testing.T) {
 // history has it.
 func TestAnUpdateThatIsNotRecordedHasNotBegun(t *testing.T) {
 	before := follow(completed(0, "1.0.0"))
-	accepted := seenAt(time.Minute, "1.0.1", "",
+	accepted := observedAt(time.Minute, "1.0.1", "",
 		clusterversion.ReleaseProblem{Wait: apply.Wait{
 			For:    "configmaps is forbidden",
 			Reason: "UpdatePayloadResourceForbidden",
@@ -203,16 +203,16 @@ func TestAnUpdateThatIsNotRecordedHasNotBegun(t *testing.T) {
 
 // TestOtherManifestsOfTheReleaseAreProgress before the record has their apply; the same ones are not, after a restart.
 func TestOtherManifestsOfTheReleaseAreProgress(t *testing.T) {
-	seen := completed(0, "1.0.0")
-	seen.Applied.Hash = "a"
-	next := follow(seen)
+	observed := completed(0, "1.0.0")
+	observed.Applied.Hash = "a"
+	next := follow(observed)
 	for _, c := range []struct {
 		hash string
 		want configv1.ConditionStatus
 	}{{"a", configv1.ConditionFalse}, {"b", configv1.ConditionTrue}, {"b", configv1.ConditionTrue}} {
-		seen = seenAt(time.Minute, "1.0.0", "")
-		seen.Applied.Hash, seen.Applied.Done = c.hash, 0
-		next = clusterversion.Next(next, seen)
+		observed = observedAt(time.Minute, "1.0.0", "")
+		observed.Applied.Hash, observed.Applied.Done = c.hash, 0
+		next = clusterversion.Next(next, observed)
 		if got := condition(t, next, configv1.OperatorProgressing); got.Status != c.want {
 			t.Errorf("hash %s: Progressing=%s: %s", c.hash, got.Status, got.Message)
 		}
@@ -220,7 +220,7 @@ func TestOtherManifestsOfTheReleaseAreProgress(t *testing.T) {
 }
 
 func TestSeveralOperatorsShareAReason(t *testing.T) {
-	next := follow(seenAt(0, "1.0.0", graph.Update,
+	next := follow(observedAt(0, "1.0.0", graph.Update,
 		operatorProblem("beta", "ClusterOperatorUpdating", reason.None),
 		operatorProblem("alpha", "ClusterOperatorUpdating", reason.None)))
 	got := condition(t, next, configv1.OperatorProgressing)
@@ -237,7 +237,7 @@ func TestManyErrorsAreCounted(t *testing.T) {
 			clusterversion.ReleaseProblem{Wait: apply.Wait{For: fmt.Sprintf("failure %02d\x1b[31m", i)}},
 			clusterversion.ReleaseProblem{Wait: apply.Wait{For: "failure 00\x1b[31m"}})
 	}
-	got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, problems...)), clusterversion.Failing)
+	got := condition(t, follow(observedAt(0, "1.0.0", graph.Update, problems...)), clusterversion.Failing)
 	if got.Reason != "MultipleErrors" || strings.Count(got.Message, "\n* Failure") != 10 ||
 		!strings.HasSuffix(got.Message, "\n* and 5 more") {
 		t.Errorf("%s: %s", got.Reason, got.Message)
@@ -250,7 +250,7 @@ func TestManyErrorsAreCounted(t *testing.T) {
 func TestErrorsAreSorted(t *testing.T) {
 	job := &kinds.ID{Kind: "Job", Name: "a"}
 	got := condition(t,
-		follow(seenAt(0, "1.0.0", graph.Update, clusterversion.ReleaseProblem{Wait: apply.Wait{For: "no answer"}},
+		follow(observedAt(0, "1.0.0", graph.Update, clusterversion.ReleaseProblem{Wait: apply.Wait{For: "no answer"}},
 			clusterversion.ReleaseProblem{Wait: apply.Wait{ID: *job, For: "it failed"}})), clusterversion.Failing)
 	if !strings.HasSuffix(got.Message, "\n* Job a: it failed\n* No answer") {
 		t.Error(got.Message)
@@ -261,7 +261,7 @@ func TestTheGravestOfTheSameProblemCounts(t *testing.T) {
 	slow, failed := operatorProblem("alpha", "ClusterOperatorDegraded", reason.None),
 		operatorProblem("alpha", "ClusterOperatorDegraded", reason.Fail)
 	for _, problems := range [][]clusterversion.ReleaseProblem{{slow, failed}, {failed, slow}} {
-		if got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, problems...)),
+		if got := condition(t, follow(observedAt(0, "1.0.0", graph.Update, problems...)),
 			clusterversion.Failing); got.Status != configv1.ConditionTrue {
 			t.Errorf("Failing=%s", got.Status)
 		}
@@ -269,23 +269,23 @@ func TestTheGravestOfTheSameProblemCounts(t *testing.T) {
 }
 
 func TestTheGateCouldNotBeAsked(t *testing.T) {
-	seen := completed(0, "1.0.0")
-	seen.Acceptance = clusterversion.Acceptance{
+	observed := completed(0, "1.0.0")
+	observed.Acceptance = clusterversion.Acceptance{
 		Phase:    clusterversion.Judging,
 		Err:      errors.New("no answer"),
 		Findings: []precondition.Finding{{Check: "GiantHop", Severity: precondition.Blocks}},
 	}
-	if got := condition(t, follow(seen), clusterversion.ReleaseAccepted); !strings.HasSuffix(got.Message,
+	if got := condition(t, follow(observed), clusterversion.ReleaseAccepted); !strings.HasSuffix(got.Message,
 		": no answer") {
 		t.Error(got.Message)
 	}
 }
 
-func TestOrderOfWhatIsSeenDoesNotMatter(t *testing.T) {
-	seen := seenAt(time.Hour, "1.0.0", graph.Update)
+func TestTheOrderOfAnObservationDoesNotMatter(t *testing.T) {
+	observed := observedAt(time.Hour, "1.0.0", graph.Update)
 	for i, effect := range []reason.Effect{"", reason.None, reason.Report, reason.Fail, reason.FailAfterInterval} {
 		for _, name := range []string{"a", "b", "c"} {
-			seen.Applied.Problems = append(seen.Applied.Problems,
+			observed.Applied.Problems = append(observed.Applied.Problems,
 				operatorProblem(name, "ClusterOperatorDegraded", effect),
 				clusterversion.ReleaseProblem{
 					Wait: apply.Wait{
@@ -295,23 +295,23 @@ func TestOrderOfWhatIsSeenDoesNotMatter(t *testing.T) {
 					},
 					IsWait: i%2 == 0,
 				})
-			seen.Applied.Deletes = append(seen.Applied.Deletes,
+			observed.Applied.Deletes = append(observed.Applied.Deletes,
 				precondition.Delete{Tombstone: record.Tombstone{ID: kinds.ID{Kind: "Job", Name: fmt.Sprint(name, i)}}})
-			seen.Operators = append(seen.Operators, operatorThatIsNotUpgradeable(fmt.Sprint(name, i)))
-			seen.Overrides = append(seen.Overrides,
+			observed.Operators = append(observed.Operators, operatorThatIsNotUpgradeable(fmt.Sprint(name, i)))
+			observed.Overrides = append(observed.Overrides,
 				configv1.ComponentOverride{Kind: "Job", Name: fmt.Sprint(name, i), Unmanaged: true})
 		}
 	}
-	want := follow(seen)
+	want := follow(observed)
 	for range 20 {
-		problems, deletes := seen.Applied.Problems, seen.Applied.Deletes
+		problems, deletes := observed.Applied.Problems, observed.Applied.Deletes
 		rand.Shuffle(len(problems), func(i, j int) { problems[i], problems[j] = problems[j], problems[i] })
 		rand.Shuffle(len(deletes), func(i, j int) { deletes[i], deletes[j] = deletes[j], deletes[i] })
-		rand.Shuffle(len(seen.Operators), func(i, j int) {
-			seen.Operators[i], seen.Operators[j] = seen.Operators[j], seen.Operators[i]
-			seen.Overrides[i], seen.Overrides[j] = seen.Overrides[j], seen.Overrides[i]
+		rand.Shuffle(len(observed.Operators), func(i, j int) {
+			observed.Operators[i], observed.Operators[j] = observed.Operators[j], observed.Operators[i]
+			observed.Overrides[i], observed.Overrides[j] = observed.Overrides[j], observed.Overrides[i]
 		})
-		if got := follow(seen); !equality.Semantic.DeepEqual(want, got) {
+		if got := follow(observed); !equality.Semantic.DeepEqual(want, got) {
 			t.Fatalf("another order makes another status (-want +got):\n%s",
 				cmp.Diff(writeStatus(want), writeStatus(got)))
 		}
@@ -328,26 +328,27 @@ func operatorThatIsNotUpgradeable(name string) configv1.ClusterOperator {
 }
 
 func TestOneOperatorHoldsBackMinorUpdates(t *testing.T) {
-	seen := completed(0, "1.0.0")
-	seen.Operators = []configv1.ClusterOperator{operatorThatIsNotUpgradeable("alpha"),
+	observed := completed(0, "1.0.0")
+	observed.Operators = []configv1.ClusterOperator{operatorThatIsNotUpgradeable("alpha"),
 		{ObjectMeta: metav1.ObjectMeta{Name: "beta"}}}
-	got := condition(t, follow(seen), configv1.OperatorUpgradeable)
+	got := condition(t, follow(observed), configv1.OperatorUpgradeable)
 	if got.Reason != "ClusterOperatorUpgradeable" || !strings.Contains(got.Message, "alpha") ||
 		!strings.HasSuffix(got.Message, ": not yet") {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
-	if risks := clusterversion.Risks(seen); len(risks) != 1 || risks[0].Name() != "ClusterOperatorUpgradeable-alpha" {
+	if risks := clusterversion.Risks(observed); len(risks) != 1 ||
+		risks[0].Name() != "ClusterOperatorUpgradeable-alpha" {
 		t.Errorf("the risks are %v", risks)
 	}
 }
 
 func TestDeletesThatAreDoneHoldBackNothing(t *testing.T) {
-	seen := completed(0, "1.0.0")
+	observed := completed(0, "1.0.0")
 	for _, state := range []tombstone.DeleteState{tombstone.Absent, tombstone.Reappeared} {
-		seen.Applied.Deletes = append(seen.Applied.Deletes,
+		observed.Applied.Deletes = append(observed.Applied.Deletes,
 			precondition.Delete{Seen: tombstone.Observation{State: state}})
 	}
-	if risks := clusterversion.Risks(seen); len(risks) != 0 {
+	if risks := clusterversion.Risks(observed); len(risks) != 0 {
 		t.Errorf("the risks are %v", risks)
 	}
 }
@@ -376,9 +377,10 @@ func TestARefusedReleaseThatIsTriedAgainStaysRefused(t *testing.T) {
 }
 
 func TestTransitionTimeIsThatOfTheStatus(t *testing.T) {
-	first := follow(seenAt(0, "1.0.0", graph.Update))
+	first := follow(observedAt(0, "1.0.0", graph.Update))
 	second := clusterversion.Next(first,
-		seenAt(time.Minute, "1.0.0", graph.Update, operatorProblem("alpha", "ClusterOperatorUpdating", reason.None)))
+		observedAt(time.Minute, "1.0.0", graph.Update,
+			operatorProblem("alpha", "ClusterOperatorUpdating", reason.None)))
 	before, after := condition(t, first, configv1.OperatorProgressing),
 		condition(t, second, configv1.OperatorProgressing)
 	if before.Message == after.Message || !before.LastTransitionTime.Equal(&after.LastTransitionTime) {
@@ -415,9 +417,9 @@ func TestConditionsOfOthersStay(t *testing.T) {
 }
 
 func TestImplicitCapabilities(t *testing.T) {
-	seen := completed(0, "1.0.0")
-	seen.Applied.Implicit = []configv1.ClusterVersionCapability{"Storage", "Console"}
-	got := condition(t, follow(seen), clusterversion.ImplicitlyEnabledCapabilities)
+	observed := completed(0, "1.0.0")
+	observed.Applied.Implicit = []configv1.ClusterVersionCapability{"Storage", "Console"}
+	got := condition(t, follow(observed), clusterversion.ImplicitlyEnabledCapabilities)
 	if got.Status != configv1.ConditionTrue || got.Reason != "CapabilitiesImplicitlyEnabled" ||
 		!strings.HasSuffix(got.Message, ": Console, Storage") {
 		t.Errorf("%+v", got)
@@ -425,9 +427,9 @@ func TestImplicitCapabilities(t *testing.T) {
 }
 
 func TestInvalidWhileItUpdates(t *testing.T) {
-	seen := seenAt(0, "1.0.0", graph.Update)
-	seen.Invalid = []string{"one", "two"}
-	next := follow(seen)
+	observed := observedAt(0, "1.0.0", graph.Update)
+	observed.Invalid = []string{"one", "two"}
+	next := follow(observed)
 	if got := condition(t, next,
 		clusterversion.Invalid); got.Message != "The cluster version is invalid:\n* one\n* two" {
 		t.Error(got.Message)
@@ -450,13 +452,13 @@ func TestEventsAreNotTooLong(t *testing.T) {
 	}
 }
 
-// A ClusterOperator that was deleted can't say that it holds back minor updates: its absence does.
+// TestAMissingOperatorIsARisk: a deleted ClusterOperator can't hold back minor updates, so its absence does.
 func TestAMissingOperatorIsARisk(t *testing.T) {
-	seen := clusterversion.Observation{Applied: &clusterversion.AppliedRelease{
+	observed := clusterversion.Observation{Applied: &clusterversion.AppliedRelease{
 		IsComplete:       true,
 		MissingOperators: []string{"alpha"},
 	}}
-	if risks := clusterversion.Risks(seen); len(risks) != 1 || risks[0].Check != clusterversion.RiskMissing ||
+	if risks := clusterversion.Risks(observed); len(risks) != 1 || risks[0].Check != clusterversion.RiskMissing ||
 		!strings.Contains(risks[0].Message, "alpha") {
 		t.Errorf("%+v", risks)
 	}

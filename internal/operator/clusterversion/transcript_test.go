@@ -21,9 +21,9 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// A moment of a cluster is a file of testdata. It has the previous status, what is seen, the status that
-// follows, the events, and of moments that were recorded also the conditions of the cluster-version operator: type,
-// status and reason of ours are the same, but for the types that the line "differs:" of its comment names.
+// A moment of a cluster is a file of testdata. It has the previous status, the observation, the status that follows,
+// and the events. A recorded moment also has the conditions of the cluster-version operator: the type, status and
+// reason of ours are the same, except for the types in the line "differs:" of its comment.
 type moment struct {
 	*transcript.Transcript
 	previous configv1.ClusterVersionStatus
@@ -35,7 +35,7 @@ func readMoment(t *testing.T, file *transcript.Transcript) moment {
 	m := moment{
 		Transcript: file,
 		previous:   readStatus(t, file.Section("previous")),
-		seen:       readSeen(t, file.Section("seen")),
+		seen:       readObservation(t, file.Section("seen")),
 	}
 	m.seen.Now = m.seen.Now.Add(300 * time.Millisecond) // clocks are finer than a status
 	return m
@@ -81,7 +81,7 @@ func (m moment) compareWithUpstream(t *testing.T, next configv1.ClusterVersionSt
 	}
 }
 
-// checkThatItSettles makes the next status again, a while later, out of what the API server keeps of it.
+// checkThatItSettles computes the next status again, a while later, from the status as the API server stores it.
 func (m moment) checkThatItSettles(t *testing.T, next configv1.ClusterVersionStatus) {
 	text, err := json.Marshal(next)
 	if err != nil {
@@ -92,7 +92,7 @@ func (m moment) checkThatItSettles(t *testing.T, next configv1.ClusterVersionSta
 		t.Fatal(err)
 	}
 	if !equality.Semantic.DeepEqual(kept, next) {
-		t.Errorf("the API server does not keep all of it (-want +got):\n%s", cmp.Diff(next, kept))
+		t.Errorf("the API server does not store the whole status (-want +got):\n%s", cmp.Diff(next, kept))
 	}
 	later := m.seen
 	later.Now = later.Now.Add(7300 * time.Millisecond)
@@ -101,8 +101,8 @@ func (m moment) checkThatItSettles(t *testing.T, next configv1.ClusterVersionSta
 	}
 }
 
-// readSeen reads what is seen from YAML. An error is beside the acceptance that has it.
-func readSeen(t *testing.T, text string) clusterversion.Observation {
+// readObservation reads an observation from YAML. The error of an acceptance is beside the acceptance.
+func readObservation(t *testing.T, text string) clusterversion.Observation {
 	t.Helper()
 	var seen struct {
 		clusterversion.Observation
@@ -221,11 +221,11 @@ func lastMessage(s *configv1.ClusterVersionStatus) *string {
 
 func readLine(t *testing.T, s *configv1.ClusterVersionStatus, words []string) {
 	t.Helper()
-	field := func(at int) string {
-		if at >= len(words) || words[at] == "-" {
+	field := func(index int) string {
+		if index >= len(words) || words[index] == "-" {
 			return ""
 		}
-		return words[at]
+		return words[index]
 	}
 	release := configv1.Release{Version: field(1), Image: field(2), URL: configv1.URL(field(3))}
 	if channels := field(4); channels != "" {

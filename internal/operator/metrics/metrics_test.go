@@ -25,33 +25,34 @@ import (
 // at returns a moment, in seconds since 1970.
 func at(second int64) metav1.Time { return metav1.Unix(second, 0) }
 
-func condition(of string, is configv1.ConditionStatus, reason string,
-	since int64) configv1.ClusterOperatorStatusCondition {
+func condition(
+	kind string, status configv1.ConditionStatus, reason string, since int64,
+) configv1.ClusterOperatorStatusCondition {
 	return configv1.ClusterOperatorStatusCondition{
-		Type: configv1.ClusterStatusConditionType(of), Status: is, Reason: reason, LastTransitionTime: at(since),
+		Type: configv1.ClusterStatusConditionType(kind), Status: status, Reason: reason, LastTransitionTime: at(since),
 		Message: "of no interest here",
 	}
 }
 
-// A told collects what is told of a reading, as a scrape does.
-type told struct {
+// A scrape collects the metrics of a reading and of counters.
+type scrape struct {
 	metrics.Reading
 	counters *metrics.Counters
 }
 
-func (t told) Describe(chan<- *prometheus.Desc) {}
+func (s scrape) Describe(chan<- *prometheus.Desc) {}
 
-func (t told) Collect(to chan<- prometheus.Metric) {
-	t.Reading.Collect(to)
-	if t.counters != nil {
-		t.counters.Collect(to)
+func (s scrape) Collect(to chan<- prometheus.Metric) {
+	s.Reading.Collect(to)
+	if s.counters != nil {
+		s.counters.Collect(to)
 	}
 }
 
 // lines returns the samples, sorted.
-func (t told) lines() []string {
+func (s scrape) lines() []string {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(t)
+	registry.MustRegister(s)
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(answer,
 		httptest.NewRequest("GET", "/metrics", nil))
@@ -131,7 +132,7 @@ func TestMetricsOfTheClusterVersionOperator(t *testing.T) {
 		}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "new"}},
 	}
-	expect(t, of("cluster_", told{Reading: reading}.lines()), `
+	expect(t, of("cluster_", scrape{Reading: reading}.lines()), `
 		cluster_operator_conditions{condition="Available",name="till",reason="AsExpected"} 1
 		cluster_operator_conditions{condition="Available",name="version",reason=""} 1
 		cluster_operator_conditions{condition="Degraded",name="till",reason="NoDisk"} 1
@@ -164,7 +165,7 @@ func of(prefix string, lines []string) []string {
 func TestAReleaseThatIsNotBegunIsDesired(t *testing.T) {
 	reading := updating()
 	reading.Version.Spec.DesiredUpdate.Image = "example.com/r@sha256:4"
-	got := strings.Join(told{Reading: reading}.lines(), "\n")
+	got := strings.Join(scrape{Reading: reading}.lines(), "\n")
 	for _, want := range []string{
 		`cluster_version{from_version="1.0.1",image="example.com/r@sha256:4",type="desired",version=""} 4500`,
 		`cluster_version{from_version="1.0.1",image="example.com/r@sha256:4",type="failure",version=""} 4500`,
@@ -176,7 +177,7 @@ func TestAReleaseThatIsNotBegunIsDesired(t *testing.T) {
 }
 
 func TestWithoutAClusterVersion(t *testing.T) {
-	expect(t, told{}.lines(), `
+	expect(t, scrape{}.lines(), `
 		cluster_operator_conditions{condition="Available",name="version",reason="ClusterVersionNotFound"} 0
 		cluster_operator_up{name="version",reason="ClusterVersionNotFound",version=""} 0`)
 }
@@ -203,7 +204,7 @@ func TestMetricsOfRunlevel(t *testing.T) {
 	counters := metrics.NewCounters()
 	counters.Repaired(deployment.GroupKind())
 	counters.Failed("1.0.1")
-	expect(t, of("runlevel_", told{reading, counters}.lines()), `
+	expect(t, of("runlevel_", scrape{reading, counters}.lines()), `
 		runlevel_apply_duration_seconds{mode="Updating"} 12.5
 		runlevel_last_full_pass_timestamp_seconds 300
 		runlevel_missed_changes_total 0
@@ -218,7 +219,7 @@ func TestMetricsOfRunlevel(t *testing.T) {
 		runlevel_unwatched_kinds 1`)
 }
 
-// TestOfManyProblemsTheOldestAreNamed: a release with a thousand of them costs monitoring no thousand series.
+// TestOfManyProblemsTheOldestAreNamed: a release with a thousand problems does not create a thousand series.
 func TestOfManyProblemsTheOldestAreNamed(t *testing.T) {
 	reading := metrics.Reading{Applied: &clusterversion.AppliedRelease{}}
 	for i := range 1000 {
@@ -226,7 +227,7 @@ func TestOfManyProblemsTheOldestAreNamed(t *testing.T) {
 		reading.Applied.Problems = append(reading.Applied.Problems,
 			clusterversion.ReleaseProblem{Wait: apply.Wait{ID: id, Since: time.Unix(int64(5000-i), 0)}})
 	}
-	named := of("runlevel_problem_timestamp_seconds", told{Reading: reading}.lines())
+	named := of("runlevel_problem_timestamp_seconds", scrape{Reading: reading}.lines())
 	if len(named) != 20 || !slices.ContainsFunc(named, func(line string) bool {
 		return strings.Contains(line, `"map-999"`)
 	}) {
@@ -234,7 +235,7 @@ func TestOfManyProblemsTheOldestAreNamed(t *testing.T) {
 	}
 }
 
-// TestAHostileComponent reports a condition twice, and a reason that never ends. The others are told all the same.
+// TestAHostileComponent reports a condition twice, and a reason that never ends. The other metrics are complete.
 func TestAHostileComponent(t *testing.T) {
 	reading := updating()
 	hostile := condition("Degraded", configv1.ConditionTrue, strings.Repeat("x\n\xff", 1<<16), 1)
@@ -242,9 +243,9 @@ func TestAHostileComponent(t *testing.T) {
 		Status: configv1.ClusterOperatorStatus{
 			Conditions: []configv1.ClusterOperatorStatusCondition{hostile, hostile, hostile},
 		}}}
-	lines := told{Reading: reading}.lines()
+	lines := scrape{Reading: reading}.lines()
 	if len(of("cluster_version{", lines)) != 6 {
-		t.Errorf("the ClusterVersion is not told of: %v", lines)
+		t.Errorf("the metrics lack the ClusterVersion: %v", lines)
 	}
 	for _, line := range lines {
 		if len(line) > 1000 {
@@ -265,7 +266,7 @@ func TestTransitionsAreForgottenWithWhatTheyAreOf(t *testing.T) {
 		operator(condition("Available", configv1.ConditionFalse, "", 2))
 	counters := metrics.NewCounters()
 	transitions := func() []string {
-		return of("cluster_operator_condition_transitions", told{counters: counters}.lines())
+		return of("cluster_operator_condition_transitions", scrape{counters: counters}.lines())
 	}
 	counters.Changed(up, down)
 	counters.Changed(down, down)
@@ -277,7 +278,7 @@ func TestTransitionsAreForgottenWithWhatTheyAreOf(t *testing.T) {
 	}
 	expect(t, transitions(), `cluster_operator_condition_transitions{condition="Available",name="till"} 1`)
 	counters.Deleted("till")
-	if left := transitions(); len(left) > 0 {
-		t.Errorf("left: %v", left)
+	if remaining := transitions(); len(remaining) > 0 {
+		t.Errorf("transitions are %v, want none", remaining)
 	}
 }

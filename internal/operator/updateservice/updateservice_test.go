@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// asks returns what is asked of a server.
-func asks(server *httptest.Server) updateservice.Query {
+// queryOf returns a query for a server.
+func queryOf(server *httptest.Server) updateservice.Query {
 	return updateservice.Query{
 		URL: server.URL + "/graph?tenant=shop", Channel: "stable", Version: "1.0.0", Architecture: "amd64",
 		ClusterID: "an-id", Insecure: true,
@@ -61,7 +61,7 @@ func TestAsk(t *testing.T) {
 		got = r
 		inner.ServeHTTP(w, r)
 	})
-	offer, err := updateservice.Fetch(t.Context(), server.Client(), asks(server))
+	offer, err := updateservice.Fetch(t.Context(), server.Client(), queryOf(server))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,14 +118,14 @@ func TestUpdatesThatAreLeftOut(t *testing.T) {
 		"a risk of unknown rules": {`{"version": "2.0.0", "payload": "@c"}`,
 			to(strings.Replace(risk, "Always", "Never", 1)),
 			`2.0.0: its risk "Disks" has no matching rule of a known type`},
-		"a risk that is large": {`{"version": "2.0.0", "payload": "@c"}`,
+		"a large risk": {`{"version": "2.0.0", "payload": "@c"}`,
 			to(strings.Replace(risk, "slow", strings.Repeat("slow", 200_000), 1)),
 			"2.0.0: a ClusterVersion has no room for it"},
 	} {
 		graph := `{"nodes": [{"version": "1.0.0"}, {"version": "1.0.1", "payload": "@b"}, ` + c.nodes +
 			`], "edges": [[0, 1], [0, 2]]` + c.rest + `}`
 		server := answering(t, graph)
-		offer, err := updateservice.Fetch(t.Context(), server.Client(), asks(server))
+		offer, err := updateservice.Fetch(t.Context(), server.Client(), queryOf(server))
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
@@ -171,7 +171,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(handler))
 	t.Cleanup(server.Close)
 	of := func(channel string) updateservice.Query {
-		query := asks(server)
+		query := queryOf(server)
 		query.Channel = channel
 		return query
 	}
@@ -245,7 +245,7 @@ func TestMoreUpdatesThanCanBeListed(t *testing.T) {
 	}
 	slices.Reverse(edges)
 	server := answering(t, `{"nodes": [`+strings.Join(nodes, ",")+`], "edges": [`+strings.Join(edges, ",")+`]}`)
-	offer, err := updateservice.Fetch(t.Context(), server.Client(), asks(server))
+	offer, err := updateservice.Fetch(t.Context(), server.Client(), queryOf(server))
 	if err != nil {
 		t.Fatal(err)
 	}
