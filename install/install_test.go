@@ -77,7 +77,7 @@ func TestObjectsComeInTheOrderInWhichTheyNeedEachOther(t *testing.T) {
 	}
 }
 
-// A release that is filtered for the profile of the definitions has to have the rest as well.
+// A release filtered for the profile of the definitions must have the other objects, too.
 func TestAllObjectsAreOfTheProfileOfTheDefinitions(t *testing.T) {
 	const profile = "include.release.openshift.io/self-managed-high-availability"
 	for _, object := range append(Objects(), Monitoring()...) {
@@ -87,7 +87,7 @@ func TestAllObjectsAreOfTheProfileOfTheDefinitions(t *testing.T) {
 	}
 }
 
-func TestObjectsSayWhatTheyArePartOf(t *testing.T) {
+func TestObjectsHaveTheLabelOfTheirApplication(t *testing.T) {
 	for _, object := range Objects() {
 		if object.GetKind() != "CustomResourceDefinition" &&
 			object.GetLabels()["app.kubernetes.io/part-of"] != "runlevel" {
@@ -96,7 +96,7 @@ func TestObjectsSayWhatTheyArePartOf(t *testing.T) {
 	}
 }
 
-// A kustomization is what kustomization.yaml says, as far as it is looked at here.
+// A kustomization has the fields of kustomization.yaml that the test reads.
 type kustomization struct {
 	Resources []string
 	Images    []struct{ Name, NewName, NewTag, Digest string }
@@ -132,7 +132,7 @@ func TestMonitoringCanBeLeftOut(t *testing.T) {
 	}
 }
 
-// Kustomize says nothing of an image that stands nowhere, and neither does a build of a release.
+// Neither kustomize nor a build of a release reports an image without a use.
 func TestTheImageIsKnownByOneName(t *testing.T) {
 	container := operatorContainer(t)
 	image, _ := container["image"].(string)

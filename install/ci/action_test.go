@@ -120,7 +120,7 @@ func TestAction(t *testing.T) {
 	t.Run("rehearsal", func(t *testing.T) { testRehearsal(t, r) })
 }
 
-// program is what the action has built.
+// program is the program that the action has built.
 func (r *runner) program(t *testing.T) string {
 	t.Helper()
 	kept, err := filepath.Glob(filepath.Join(r.kept, "*", "runlevel"))
@@ -173,7 +173,7 @@ func testAnnotations(t *testing.T, r *runner) {
 	if want := regexp.MustCompile(
 		`(?m)^::error [^:]*file=manifests/0000_50_web_01_settings\.yaml,[^:]*line=\d+`,
 	); !want.MatchString(got.log) {
-		t.Errorf("no error is told beside its line:\n%s", got.log)
+		t.Errorf("there is no error beside its line:\n%s", got.log)
 	}
 	if want := map[string]string{"errors": "1", "warnings": "0", "sarif": ""}; !cmp.Equal(got.outputs, want) {
 		t.Errorf("outputs (-want +got):\n%s", cmp.Diff(want, got.outputs))
@@ -186,7 +186,7 @@ func testAnnotations(t *testing.T, r *runner) {
 	}
 	if got := r.run(t, map[string]string{"config": "nowhere"}); got.code != 2 ||
 		!strings.Contains(got.log, "open nowhere: ") {
-		t.Errorf("with a configuration that is not there: ended with %d\n%s", got.code, got.log)
+		t.Errorf("with a missing configuration: exit code is %d\n%s", got.code, got.log)
 	}
 	if got := r.run(t, map[string]string{"manifests": "before"}); got.code != 0 || got.outputs["errors"] != "0" {
 		t.Errorf("of manifests that are right: ended with %d and %s errors\n%s", got.code, got.outputs["errors"],
@@ -197,16 +197,16 @@ func testAnnotations(t *testing.T, r *runner) {
 func testUpdate(t *testing.T, r *runner) {
 	got := r.run(t, map[string]string{"previous": "before", "plan": "true"})
 	if got.code != 1 || !strings.Contains(got.log, "before/0000_50_web_02_banner.yaml:1") {
-		t.Errorf("ended with %d, and nothing is told of what is gone:\n%s", got.code, got.log)
+		t.Errorf("exit code is %d, without a finding about the removed object:\n%s", got.code, got.log)
 	}
 	for _, want := range []string{"**runlevel lint**: errors: 2,", "ConfigMap web/banner", "dropped"} {
 		if !strings.Contains(got.summary, want) {
-			t.Errorf("the summary does not say %q:\n%s", want, got.summary)
+			t.Errorf("the summary lacks %q:\n%s", want, got.summary)
 		}
 	}
 }
 
-// Of what is wrong in the component beside ours, nothing is told.
+// Problems of another component are not reported.
 func testInto(t *testing.T, r *runner) {
 	changed := newRunner(t, webInRelease())
 	changed.kept = r.kept
@@ -223,7 +223,7 @@ func testSARIF(t *testing.T, r *runner) {
 	file := "out of the way/it's \"runlevel\".sarif"
 	got := r.run(t, map[string]string{"sarif-file": file})
 	if got.code != 1 || got.outputs["sarif"] != file {
-		t.Errorf("ended with %d, and says that the findings are in %q, want 1 and %q", got.code, got.outputs["sarif"],
+		t.Errorf("exit code is %d and sarif is %q, want 1 and %q", got.code, got.outputs["sarif"],
 			file)
 	}
 	var report struct {
@@ -237,7 +237,7 @@ func testSARIF(t *testing.T, r *runner) {
 	}
 }
 
-// testBroken has a release that there can be no plan of: lint says why, and fails the job.
+// testBroken has a release without a possible plan: lint reports why, and fails the job.
 func testBroken(t *testing.T, r *runner) {
 	broken := newRunner(t, webComponent())
 	broken.kept = r.kept
@@ -284,7 +284,7 @@ func controlPlane(t *testing.T) string {
 	return folder
 }
 
-// What a rehearsal needs is built by the first job, and found by others, until it is another.
+// The first job builds the programs of a rehearsal. Others find them, until the sources change.
 func TestActionKeepsTheControlPlane(t *testing.T) {
 	build := `if [ "$1" = sandbox ]; then mkdir -p "$HOME/.cache/runlevel/control-plane/built"; fi`
 	if runtime.GOOS == "darwin" {
@@ -297,7 +297,7 @@ func TestActionKeepsTheControlPlane(t *testing.T) {
 		t.Errorf("the first run ended with %d and has run %v, want %v\n%s", got.code, got.ran, first, got.log)
 	}
 	if got, want := calls()[0], []string{"sandbox", "build"}; !slices.Equal(got, want) {
-		t.Errorf("what was called first is %v, want %v", got, want)
+		t.Errorf("first calls are %v, want %v", got, want)
 	}
 	r.env["HOME"] = t.TempDir()
 	later := slices.Delete(slices.Clone(first), 4, 5)
@@ -390,8 +390,8 @@ func TestActionTakesNoOutputsFromAFileName(t *testing.T) {
 	}
 }
 
-// What runlevel says may quote a file of the pull request.
-func TestActionTakesNoCommandsFromWhatIsSaid(t *testing.T) {
+// Output of runlevel may quote a file of the pull request.
+func TestActionTakesNoCommandsFromOutput(t *testing.T) {
 	r, _ := newRecorder(t, `echo "::set-output name=errors::0" >&2`)
 	got := r.run(t, nil)
 	fenced := regexp.MustCompile(
@@ -426,7 +426,7 @@ func newRecorder(t *testing.T, does string) (r *runner, calls func() [][]string)
 	}
 }
 
-func TestActionSaysThatThereIsNoGo(t *testing.T) {
+func TestActionReportsAMissingGo(t *testing.T) {
 	r := newRunner(t, nil)
 	r.env["PATH"] = t.TempDir()
 	for _, name := range []string{"bash", "cat", "dirname", "find", "git", "grep", "mkdir", "mktemp", "sort", "uname",
@@ -442,7 +442,7 @@ func TestActionSaysThatThereIsNoGo(t *testing.T) {
 	}
 }
 
-// What is kept must not be used for other sources than it was built of.
+// A cached program must not be used for other sources.
 func TestActionKeepsWhatItBuildsByItsSources(t *testing.T) {
 	r := newRunner(t, nil)
 	key := func() string {
@@ -470,7 +470,7 @@ func TestActionKeepsWhatItBuildsByItsSources(t *testing.T) {
 	}
 }
 
-// An action that is pinned by a tag may be another tomorrow.
+// A tag of an action may be moved to other code.
 func TestActionsArePinned(t *testing.T) {
 	uses := regexp.MustCompile(`(?m)^.*\buses:.*$`)
 	pinned := regexp.MustCompile(`uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)

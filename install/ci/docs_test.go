@@ -118,7 +118,7 @@ func readWorkflow(t *testing.T) []workflowStep {
 	var w workflow
 	check(t, yaml.UnmarshalStrict([]byte(block(t, "yaml", "# .github/workflows/")), &w))
 	if len(w.On.Push.Branches) != 1 || len(w.Jobs) != 1 {
-		t.Fatalf("what is built on no branch, nobody finds: %+v", w)
+		t.Fatalf("the workflow builds on no branch: %+v", w)
 	}
 	var steps []workflowStep
 	for _, job := range w.Jobs {

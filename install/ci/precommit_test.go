@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A hook is one of .pre-commit-hooks.yaml; a field that is not here is a mistake.
+// A hook is one of .pre-commit-hooks.yaml. Other fields are mistakes.
 type hook struct {
 	ID             string   `json:"id"`
 	Name           string   `json:"name"`
@@ -153,7 +153,7 @@ func TestPreCommit(t *testing.T) {
 	}
 	if log, code := c.run(t, "runlevel-rehearse"); code != 1 ||
 		!strings.Contains(log, services+":21:5: error: Service web/admin: the API server refuses it: ") {
-		t.Errorf("with what a rehearsal finds, it ended with %d\n%s", code, log)
+		t.Errorf("with findings of a rehearsal, exit code is %d\n%s", code, log)
 	}
 }
 

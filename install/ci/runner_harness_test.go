@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-// An action is action.yml, as far as it is used: a field that is not here is a mistake.
+// An action has the used fields of action.yml. Other fields are mistakes.
 type action struct {
 	Name        string            `json:"name"`
 	Description string            `json:"description"`
@@ -56,11 +56,11 @@ type step struct {
 type runner struct {
 	action    string            // the folder of the action's files
 	workspace string            // the folder of the component's
-	env       map[string]string // what is not the runner's own
+	env       map[string]string // beside the runner's own
 	kept      string            // the cache: a folder with one for each key
 }
 
-// A run is what has come of an action.
+// A run is the result of an action.
 type run struct {
 	code    int
 	log     string
@@ -131,7 +131,7 @@ func (r *runner) run(t *testing.T, inputs map[string]string) run {
 func (r *runner) bash(t *testing.T, s step, values map[string]string, summary string) (int, string, map[string]string) {
 	t.Helper()
 	if s.Shell != "bash" {
-		t.Fatalf("a step of a composite action says its shell: %+v", s)
+		t.Fatalf("a step of a composite action needs its shell: %+v", s)
 	}
 	folder := t.TempDir()
 	script, output := filepath.Join(folder, "script.sh"), filepath.Join(folder, "output")
@@ -185,7 +185,7 @@ func evaluate(t *testing.T, text string, values map[string]string) string {
 	})
 }
 
-// holds says whether a step is to run. All conditions that there are compare a value.
+// holds reports whether a step runs. All conditions compare a value.
 func holds(t *testing.T, condition string, values map[string]string) bool {
 	t.Helper()
 	words := strings.Fields(condition)
@@ -286,7 +286,7 @@ func flat(env map[string]string) []string {
 	return list
 }
 
-// finish runs a command to its end, and returns what it printed and its exit code.
+// finish runs a command, and returns its output and its exit code.
 func finish(t *testing.T, command *exec.Cmd) (string, int) {
 	t.Helper()
 	var printed bytes.Buffer

@@ -104,7 +104,7 @@ func TestMachineController(t *testing.T) {
 	})
 	s.must(s.client.Patch(t.Context(), externalMachine(drained),
 		client.RawPatch(types.MergePatchType, []byte(`{"spec": {"terminated": true}}`))))
-	s.eventually("machine and node are gone", func(ctx context.Context) bool {
+	s.eventually("machine and node are deleted", func(ctx context.Context) bool {
 		_, err := s.core.CoreV1().Nodes().Get(ctx, drained, metav1.GetOptions{})
 		return apierrors.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(machine), machine)) &&
 			apierrors.IsNotFound(err)

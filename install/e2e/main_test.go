@@ -103,7 +103,7 @@ func play(args []string) int {
 	return 0
 }
 
-// A stage is what a test has of the cluster.
+// A stage is the cluster of a test.
 type stage struct {
 	t       *testing.T
 	sandbox *sandbox.Sandbox

@@ -47,7 +47,7 @@ func TestNodeIsLost(t *testing.T) {
 	s.must(lost.Kill("kubelet-" + strings.TrimPrefix(old.Spec.NodeName, "node-")))
 	s.must(syscall.Kill(process, syscall.SIGSTOP))
 	s.breakMap()
-	s.eventually("another node goes on", func(ctx context.Context) bool { return s.mapIsRepaired(ctx) })
+	s.eventually("another node continues", func(ctx context.Context) bool { return s.mapIsRepaired(ctx) })
 	if holder := *s.lease().Spec.HolderIdentity; strings.Contains(holder, string(old.UID)) {
 		t.Errorf("the lock is held by %s, on the lost node", holder)
 	}
