@@ -229,8 +229,7 @@ func TestB7ANodeThatCanNotBeDeletedIsGivenUpInTime(t *testing.T) {
 	})
 }
 
-// A controller that is started again in the middle of a drain looks at the pods again, and the time of the drain goes
-// on from its start.
+// After a restart in the middle of a drain, the controller checks the pods again, and the time of the drain continues.
 func TestB4ARestartDoesNotBeginADrainAnew(t *testing.T) {
 	s := newStoppedScene(t)
 	stop := s.start()

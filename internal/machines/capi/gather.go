@@ -48,8 +48,7 @@ func (r *Reconciler) readReference(ctx context.Context, m *clusterv1.Machine, re
 			return referenced{isGone: true}
 		}
 		return referenced{problem: fmt.Errorf("%s of %s is not a kind of infrastructure or bootstrap config: refer "+
-			"to an object that is "+
-			"deleted with the Machine", ref.Kind, ref.APIGroup)}
+			"to an object that is deleted with the Machine", ref.Kind, ref.APIGroup)}
 	}
 	object, err := r.references.Get(ctx, ref, m.Namespace)
 	switch {
@@ -267,8 +266,8 @@ func (p *machineScope) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
 	return owner, owner.Namespace != "" && owner.Name != "" && owner != client.ObjectKeyFromObject(p.m)
 }
 
-// providerID returns the ID of the Machine's instance. Infrastructure that is not provisioned may have it before the
-// Machine.
+// providerID returns the ID of the Machine's instance. The infrastructure may have it before the Machine, even before
+// it is provisioned.
 func providerID(m *clusterv1.Machine, infrastructure *contract.Object) string {
 	if infrastructure == nil || m.DeletionTimestamp.IsZero() && !infrastructure.IsProvisioned() {
 		return m.Spec.ProviderID

@@ -129,7 +129,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-// bounded returns a wait, or the longest wait if that is shorter.
+// bounded returns a wait, or the longest wait if it is shorter.
 func (r *Reconciler) bounded(wait time.Duration) time.Duration {
 	return min(wait, cmp.Or(r.options.LongestWait, wait))
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Each word is a pod, as HOLD:NAME or HOLD:NAME:WHAT-THE-SERVER-SAID.
-func TestWhatHoldsADrain(t *testing.T) {
+func TestDrainMessages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		pods string
@@ -67,7 +67,7 @@ func TestWhatHoldsADrain(t *testing.T) {
 }
 
 // Each word is a PersistentVolume, as NAME or NAME@CLAIM. The volume h of the test's driver has the handle h.
-func TestWhatIsAttached(t *testing.T) {
+func TestAttachedVolumeMessages(t *testing.T) {
 	t.Parallel()
 	const handle = "kubernetes.io/csi/csi.example.com^"
 	for name, c := range map[string]struct {
@@ -132,7 +132,7 @@ func TestVolumesOfANodeThatCanNotBeReached(t *testing.T) {
 }
 
 // A Machine reports the health of its Node. Each word is a condition, as NAME=STATUS.
-func TestTheHealthOfANode(t *testing.T) {
+func TestNodeHealthConditions(t *testing.T) {
 	t.Parallel()
 	const healthy = "MemoryPressure=False DiskPressure=False PIDPressure=False"
 	for conditions, want := range map[string]string{

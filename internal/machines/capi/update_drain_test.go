@@ -87,8 +87,8 @@ func TestANodeThatWasCordonedStaysCordoned(t *testing.T) {
 	}
 }
 
-// TestADrainSettingThatIsNoneHoldsTheUpdate: whether to drain is not known, and pods may be lost.
-func TestADrainSettingThatIsNoneHoldsTheUpdate(t *testing.T) {
+// TestInvalidDrainSettingHoldsTheUpdate: whether to drain is not known, and pods may be lost.
+func TestInvalidDrainSettingHoldsTheUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "yes"})
 	u.answers(done)
 	u.trigger(2)

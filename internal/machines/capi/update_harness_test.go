@@ -25,7 +25,7 @@ const (
 )
 
 // An updateScene has a Machine that runs, with a bootstrap config, and an extension that updates it. The test is the
-// owner of the Machine: it says what the Machine is to be.
+// owner of the Machine: it has the desired state of the Machine.
 type updateScene struct {
 	*scene
 	*runtimehooktest.Extension

@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// TestC5TheExtensionIsCalledWhenItSays: however often the Machine changes in between.
-func TestC5TheExtensionIsCalledWhenItSays(t *testing.T) {
+// TestC5ExtensionIsCalledWhenItRequests: however often the Machine changes in between.
+func TestC5ExtensionIsCalledWhenItRequests(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"disk": "fast"})
 	const again = `{"status":"Success","retryAfterSeconds":1,"message":"step %d of 3"}`
 	u.answers(fmt.Sprintf(again, 1), fmt.Sprintf(again, 2), done)
@@ -50,8 +50,8 @@ func TestC5TheExtensionIsCalledWhenItSays(t *testing.T) {
 	}
 }
 
-// TestC6AFailureIsToldAndTriedAgain: with growing pauses, whatever happens in between.
-func TestC6AFailureIsToldAndTriedAgain(t *testing.T) {
+// TestC6FailureIsReportedAndRetried: with growing pauses, whatever happens in between.
+func TestC6FailureIsReportedAndRetried(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Failure","message":"the disk is full"}`)
 	u.trigger(2)
@@ -222,7 +222,7 @@ func TestExtensionsThatHangHoldUpNoDeletion(t *testing.T) {
 }
 
 // TestALongPauseIsCut: an extension that asks for decades, and is repaired, does not hold its Machine for them. The
-// condition says when it is called again.
+// condition has the time of the next call.
 func TestALongPauseIsCut(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Success","retryAfterSeconds":2147483647,"message":"copying"}`, done)

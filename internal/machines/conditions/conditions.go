@@ -16,7 +16,7 @@ import (
 )
 
 // Set sets a condition in a list, and returns the list. The list is sorted by type. The time of the last transition
-// changes only with another field.
+// changes only if another field changes.
 func Set(all []machinev1beta1.Condition, condition machinev1beta1.Condition, now time.Time) []machinev1beta1.Condition {
 	condition.LastTransitionTime = Time(now)
 	if i := index(all, condition.Type); i < 0 {

@@ -1,7 +1,7 @@
 // Package remediation has the rules that the MachineHealthChecks of both APIs share: when a timeout is over, how many
 // machines may be unhealthy, which changes of a Node matter, and which objects request remediation by another
-// controller. What a machine's health is, and what is done about it, differs between the APIs: the packages healthcheck
-// of each have that.
+// controller. The health of a machine, and its consequences, differ between the APIs: they are in the packages
+// healthcheck.
 //
 // It writes nothing, except that Requests.End deletes a request.
 //

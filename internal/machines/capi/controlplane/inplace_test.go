@@ -40,10 +40,10 @@ func storedObject(t *testing.T, raw runtime.RawExtension, annotations map[string
 	return &contract.Object{Unstructured: object}
 }
 
-// TestRequestIsThatOfKubeadmControlPlane makes the request that a KubeadmControlPlane of Cluster API sent, from the
+// TestCanUpdateMachineRequest makes the request that a KubeadmControlPlane of Cluster API sent, from the
 // objects that it had: without status and token, and with the labels and annotations of the wanted state in the current
 // one.
-func TestRequestIsThatOfKubeadmControlPlane(t *testing.T) {
+func TestCanUpdateMachineRequest(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../runtimehook/testdata/canupdatemachine.json")
 	if err != nil {

@@ -65,9 +65,8 @@ func (s *momentScene) record() {
 	}
 }
 
-// expectMoment waits until what is seen is as a KubeadmControlPlane of Cluster API 1.14.2 showed it: testdata/moments
-// has that, fact by fact. Facts that a line "differs: BEGINNING, BEGINNING: reason" of a file's comment names are ours
-// alone, and do differ.
+// expectMoment waits until users see the facts that a KubeadmControlPlane of Cluster API 1.14.2 showed at that moment,
+// which are in testdata/moments.
 func (s *momentScene) expectMoment(moment string) {
 	s.Helper()
 	file := transcript.Read(s, "testdata/moments/"+moment+".txtar")

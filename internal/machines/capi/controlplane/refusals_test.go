@@ -180,8 +180,8 @@ func TestReasonThatChangesWithEachAttempt(t *testing.T) {
 	}
 }
 
-// TestReasonThatIsLong records why a machine is replaced also where an extension leaves much.
-func TestReasonThatIsLong(t *testing.T) {
+// TestLongReasonIsTruncated records why a machine is replaced also where an extension leaves much.
+func TestLongReasonIsTruncated(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
 	e, _ := p.extend()

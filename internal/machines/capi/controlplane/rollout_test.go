@@ -63,7 +63,7 @@ func TestInPlaceUpdate(t *testing.T) {
 }
 
 // TestInPlaceUpdateWithSurge creates a new machine first, updates as many as possible in place, and deletes the one
-// that is too many.
+// with one machine too many.
 func TestInPlaceUpdateWithSurge(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 1)

@@ -69,7 +69,7 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.N
 	return s, nil
 }
 
-// readObjects reads the objects of the machines. While some of them can't be read, only missing machines are created.
+// readObjects reads the objects of the machines. While some objects can't be read, only missing machines are created.
 func (r *Reconciler) readObjects(ctx context.Context, s *Snapshot) {
 	for _, m := range s.Members() {
 		infrastructure, err := r.objectOf(ctx, m, m.Spec.InfrastructureRef)

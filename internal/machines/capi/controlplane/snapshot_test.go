@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 )
 
-func TestTheEarliestPassCounts(t *testing.T) {
+func TestSnapshotKeepsTheEarliestTime(t *testing.T) {
 	t.Parallel()
 	s := &Snapshot{}
 	for _, after := range []time.Duration{time.Hour, time.Second, time.Minute} {
@@ -23,8 +23,8 @@ func TestTheEarliestPassCounts(t *testing.T) {
 	}
 }
 
-// TestFacts has what keeps a machine from an update in place, and when it counts as broken.
-func TestFacts(t *testing.T) {
+// TestSnapshotMachines has what keeps a machine from an update in place, and when it counts as broken.
+func TestSnapshotMachines(t *testing.T) {
 	t.Parallel()
 	isTrue := func(kinds ...string) (all []metav1.Condition) {
 		for _, kind := range kinds {
@@ -61,8 +61,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestVersions has the lowest version first, by its numbers, and that of a kubelet instead of the wanted one.
-func TestVersions(t *testing.T) {
+// TestStatusVersions has the lowest version first, by its numbers, and that of a kubelet instead of the wanted one.
+func TestStatusVersions(t *testing.T) {
 	t.Parallel()
 	var machines []*clusterv1.Machine
 	for _, versions := range [][2]string{{"v1.36.10", "v1.36.9"}, {"v1.36.10", ""}, {"v1.36.10", "v1.36.10"},
@@ -79,9 +79,9 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNextRemedyIsOneThatCanBeDone takes the machine that has never joined, since the one that a user has annotated
+// TestNextRemedyCanBeDone takes the machine that has never joined, since the one that a user has annotated
 // waits for it.
-func TestNextRemedyIsOneThatCanBeDone(t *testing.T) {
+func TestNextRemedyCanBeDone(t *testing.T) {
 	t.Parallel()
 	plane := &v1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "plane", UID: "1"}}
 	plane.Status.Initialization.ControlPlaneInitialized = new(true)

@@ -49,7 +49,7 @@ type Step struct {
 
 func waitFor(problems ...string) Step { return Step{Waits: problems} }
 
-// nextStep returns the next step towards the wanted number of machines, all of them up to date. During a rollout, surge
+// nextStep returns the next step towards the wanted number of up-to-date machines. During a rollout, surge
 // more machines may exist.
 //
 // Steps follow one after the other: a deletion or an update in place ends, and the other machines are available, before

@@ -121,7 +121,7 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
-func TestFailureDomainFor(t *testing.T) {
+func TestChoiceOfFailureDomain(t *testing.T) {
 	t.Parallel()
 	machines := newMachines("a x", "b y", "c z deleting")
 	if got := failureDomainFor([]string{"x", "y", "z"}, machines); got != "z" {
@@ -182,8 +182,8 @@ func (s *simulatedPlane) do(step Step) error {
 	return nil
 }
 
-func (s *simulatedPlane) delete(at int) {
-	m := &s.machines[at]
+func (s *simulatedPlane) delete(index int) {
+	m := &s.machines[index]
 	m.IsDeleting, m.IsHeld, m.Problem = true, s.isGuarded && m.HasNode, "deleting"
 }
 

@@ -250,9 +250,9 @@ func TestMachineThatIsDeletedWhileTheExtensionDecides(t *testing.T) {
 	p.awaitSettled(3)
 }
 
-// TestRequestThatIsOfNoUseAnyMore removes a request to the quorum guard, and its answer, if the machine is not to be
+// TestObsoleteRequestIsRemoved removes a request to the quorum guard, and its answer, if the machine is not to be
 // updated any more, and why a machine is replaced, if it is not.
-func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
+func TestObsoleteRequestIsRemoved(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
 	e, _ := p.extend()

@@ -107,7 +107,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 }
 
 // The cache has a machine whose node is broken. On the API server it is healthy again: no one is asked to repair it.
-func TestCacheThatIsBehind(t *testing.T) {
+func TestStaleCache(t *testing.T) {
 	w := newWard(t)
 	w.serve("Cycle", "cycles", "cycletemplates")
 	for name, kind := range map[string]string{"owner": "", "another controller": "Cycle"} {

@@ -81,7 +81,7 @@ func (p *examination) isDue(m *clusterv1.Machine) bool {
 }
 
 // mark marks an unhealthy machine, after the machine and its Node were read past the cache: caches are filled one after
-// the other, and a Node that is missing in one of them must not cause a deletion.
+// the other, and a Node missing in one cache must not cause a deletion.
 func (r *Reconciler) mark(ctx context.Context, p *examination, cached *clusterv1.Machine) error {
 	machine := &clusterv1.Machine{}
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(cached), machine); err != nil {

@@ -29,22 +29,22 @@ func TestInPlaceRestartBetweenWrites(t *testing.T) {
 	if *thorough {
 		step = 1
 	}
-	for at, isCut := 1, true; isCut; at += step {
+	for number, isCut := 1, true; isCut; number += step {
 		template = map[string]string{"small": "medium", "medium": "small"}[template]
-		cut := sandboxtest.NewCut(at)
+		cut := sandboxtest.NewCut(number)
 		stop := f.manageIn(sandboxtest.Before(stage.Sandbox(t).Config, cut.Check))
 		f.resize(d, template)
 		isCut = f.awaitCutOrUpdated(cut, template)
 		stop()
-		if !isCut && at <= leastWrites {
-			t.Fatalf("the controllers did not die at write %d", at)
+		if !isCut && number <= leastWrites {
+			t.Fatalf("the controllers did not die at write %d", number)
 		}
 		stop = f.manage()
 		f.awaitComplete(d, template)
 		stop()
 		f.checkUpdated(template, before)
 		if len(f.machines()) != 1 || t.Failed() {
-			t.Fatalf("%d machines after the controllers died before write %d: %s", len(f.machines()), at, cut.Missed())
+			t.Fatalf("%d machines after the controllers died before write %d: %s", len(f.machines()), number, cut.Missed())
 		}
 	}
 }

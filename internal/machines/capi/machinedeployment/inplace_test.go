@@ -126,7 +126,7 @@ func TestInPlaceWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// An extension that is not discovered yet holds the rollout. The rollout continues after the discovery.
+// An undiscovered extension holds the rollout. The rollout continues after the discovery.
 func TestInPlaceOnceDiscovered(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -231,7 +231,7 @@ func TestInPlaceInTheMiddle(t *testing.T) {
 	}
 }
 
-// A machine that is deleted while it is updated is recreated, and the others are updated.
+// If a machine is deleted during its update, it is recreated, and the others are updated.
 func TestInPlaceDeletionWins(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

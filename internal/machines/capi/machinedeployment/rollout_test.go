@@ -47,7 +47,7 @@ func TestATemplateIsRolledOut(t *testing.T) {
 }
 
 // What of a template reaches machines that are there makes no new ones.
-func TestLabelsAndTimeoutsReachMachinesThatAreThere(t *testing.T) {
+func TestLabelsAndTimeoutsReachExistingMachines(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	d := f.newDeployment(1, 1, 0)
@@ -94,8 +94,8 @@ func TestOnDelete(t *testing.T) {
 	f.awaitComplete(d, "medium")
 }
 
-// TestAfter rolls out again although the template has not changed.
-func TestAfter(t *testing.T) {
+// TestRolloutAfter rolls out again although the template has not changed.
+func TestRolloutAfter(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	d := f.start(f.newDeployment(1, 1, 0))

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/owners"
 )
 
-func TestWhyAMachineIsNotUpToDate(t *testing.T) {
+func TestUpToDateReasons(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
 	small := clusterv1.MachineSpec{

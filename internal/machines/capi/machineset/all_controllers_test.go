@@ -44,7 +44,7 @@ func TestWithTheControllersOfMachines(t *testing.T) {
 		`{"spec":{"controlPlaneRef":{"apiGroup":"infra.example.com","kind":"Slab","name":"plane"}}}`)
 
 	const hook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup"
-	set := f.newSet(f.Namespace, 2) // nodes have the names of machines, and are those of all tests
+	set := f.newSet(f.Namespace, 2) // nodes have the names of machines, and all tests share them
 	set.Spec.Template.Annotations = map[string]string{hook: "operator"}
 	f.MustCreate(set)
 	isUp := func(s clusterv1.MachineSetStatus) bool {

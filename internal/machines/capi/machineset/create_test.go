@@ -20,7 +20,7 @@ import (
 )
 
 // A set without its templates creates its machines as soon as the templates exist, long before the next retry.
-func TestTemplatesThatAreNotThere(t *testing.T) {
+func TestMissingTemplates(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
 	var looks atomic.Int32
@@ -61,7 +61,7 @@ func TestTemplatesThatAreNotThere(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsNotThere(t *testing.T) {
+func TestMissingCluster(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)
@@ -94,7 +94,7 @@ func TestRefusedMachinesLeaveNothing(t *testing.T) {
 }
 
 // If a machine is created and the response is lost, its objects are kept.
-func TestACreationThatIsNotAnswered(t *testing.T) {
+func TestCreationWithoutAResponse(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
 	var lost atomic.Bool

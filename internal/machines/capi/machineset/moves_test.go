@@ -47,10 +47,10 @@ func TestMachinesAreMoved(t *testing.T) {
 	f := newField(t)
 	d := f.newDeployment()
 	f.MustCreate(d)
-	from, to := f.newSetOf(d, "from", 3), f.newSetOf(d, "to", 0)
-	to.Spec.Template.Spec.FailureDomain = "b"
-	f.MustCreate(from, to)
-	f.awaitReplicas(from, 3)
+	source, target := f.newSetOf(d, "from", 3), f.newSetOf(d, "to", 0)
+	target.Spec.Template.Spec.FailureDomain = "b"
+	f.MustCreate(source, target)
+	f.awaitReplicas(source, 3)
 	for name, machine := range f.machines() {
 		if len(f.withNode()) < 2 {
 			before := machine.DeepCopy()
@@ -60,24 +60,24 @@ func TestMachinesAreMoved(t *testing.T) {
 	}
 
 	// A set that does not expect machines would delete them as surplus.
-	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":1}}`,
+	f.MustPatch(source, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":1}}`,
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
-	f.awaitScalingUp(from,
+	f.awaitScalingUp(source,
 		"machines can't be moved to MachineSet to, which does not expect machines of MachineSet from")
 	if remaining := living(f.machines()); len(remaining) != 3 {
 		t.Fatalf("got %d machines, want 3", len(remaining))
 	}
 	// The one without a node is deleted, and one of the others is moved.
-	f.annotate(to, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "from")
-	f.awaitReplicas(from, 1)
-	f.awaitReplicas(to, 1)
-	moved := f.ofSet(to)
+	f.annotate(target, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "from")
+	f.awaitReplicas(source, 1)
+	f.awaitReplicas(target, 1)
+	moved := f.ofSet(target)
 	if moved == nil || len(f.machines()) != 2 || len(f.withNode()) != 2 ||
 		moved.Annotations[runtimev1.PendingHooksAnnotation] != "" {
 		t.Fatalf("moved is %+v", moved)
 	}
 	// Its update begins when it is counted.
-	f.MustPatch(to, `{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":1}}`, clusterv1.AcknowledgedMoveAnnotation,
+	f.MustPatch(target, `{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":1}}`, clusterv1.AcknowledgedMoveAnnotation,
 		moved.Name)
 	f.awaitMachine(moved.Name, func(m *clusterv1.Machine) bool {
 		_, isPending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
@@ -90,16 +90,16 @@ func TestMachinesAreMoved(t *testing.T) {
 		t.Errorf("the infrastructure is %+v", infrastructure)
 	}
 	// It is not moved on before its update has ended.
-	f.annotate(from, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "to")
-	f.MustPatch(to, `{"metadata":{"annotations":{%q:"from",%q:null}},"spec":{"replicas":0}}`,
+	f.annotate(source, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "to")
+	f.MustPatch(target, `{"metadata":{"annotations":{%q:"from",%q:null}},"spec":{"replicas":0}}`,
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation, clusterv1.AcknowledgedMoveAnnotation)
-	f.awaitReplicas(to, 1)
-	if f.ofSet(to) == nil {
+	f.awaitReplicas(target, 1)
+	if f.ofSet(target) == nil {
 		t.Error("a machine is moved again during its update")
 	}
 	f.MustPatch(moved, `{"metadata":{"annotations":{%q:null,%q:null}}}`, clusterv1.UpdateInProgressAnnotation,
 		runtimev1.PendingHooksAnnotation)
-	f.awaitReplicas(from, 2)
+	f.awaitReplicas(source, 2)
 }
 
 // withNode returns the machines that have a node.

@@ -112,7 +112,7 @@ func TestAnInvalidSetTouchesNoMachine(t *testing.T) {
 	}
 }
 
-func TestAPausedSetStaysAsItIs(t *testing.T) {
+func TestPausedSetIsUnchanged(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)

@@ -60,7 +60,7 @@ func TestTheTemplateReachesItsMachines(t *testing.T) {
 
 // The bootstrap data of a machine was used when it started. A change of the template's is for machines that are made
 // afterwards, also if labels change with it.
-func TestBootstrapDataStaysAsItIs(t *testing.T) {
+func TestBootstrapDataIsUnchanged(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)

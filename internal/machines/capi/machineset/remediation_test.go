@@ -24,7 +24,8 @@ func (f *field) newDeployment() *clusterv1.MachineDeployment {
 	return d
 }
 
-// mark has a machine say what a health check has found of it, and, if so, that its owner is to remediate it.
+// mark sets the condition of a health check on a machine, and the condition of its owner if the owner has to remediate
+// it.
 func (f *field) mark(name string, health metav1.ConditionStatus, isOwners bool) {
 	f.Helper()
 	machine := f.machines()[name]
@@ -170,11 +171,11 @@ func TestARolloutReplacesMarkedMachines(t *testing.T) {
 	d := f.newDeployment()
 	d.Spec.Template.Spec.FailureDomain = "b"
 	f.MustCreate(d)
-	from, to := f.newSetOf(d, "from", 1), f.newSetOf(d, "to", 0)
-	to.Spec.Template.Spec.FailureDomain = "b"
-	to.Annotations = map[string]string{clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: "from"}
-	f.MustCreate(from, to)
-	f.awaitReplicas(from, 1)
+	source, target := f.newSetOf(d, "from", 1), f.newSetOf(d, "to", 0)
+	target.Spec.Template.Spec.FailureDomain = "b"
+	target.Annotations = map[string]string{clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: "from"}
+	f.MustCreate(source, target)
+	f.awaitReplicas(source, 1)
 	machine := f.one()
 	before := machine.DeepCopy()
 	machine.Status.NodeRef.Name = "node"
@@ -185,7 +186,7 @@ func TestARolloutReplacesMarkedMachines(t *testing.T) {
 		return aggregated.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason &&
 			strings.Contains(aggregated.Message, "pending removal due to rollout")
 	})
-	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":0}}`,
+	f.MustPatch(source, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":0}}`,
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
 	f.AwaitGone(machine)
 	if remaining := f.machines(); len(remaining) != 0 {

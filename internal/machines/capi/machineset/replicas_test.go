@@ -59,7 +59,7 @@ func TestMachinesFollowTheTemplates(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestMachineNames(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 2)
@@ -73,7 +73,7 @@ func TestNames(t *testing.T) {
 }
 
 // In Cluster API a machine counts as a replica during its deletion: the next one is created after that.
-func TestAHeldMachineIsReplacedWhenItIsGone(t *testing.T) {
+func TestHeldMachineIsReplacedAfterItsDeletion(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 3)
@@ -95,7 +95,7 @@ func TestAHeldMachineIsReplacedWhenItIsGone(t *testing.T) {
 }
 
 // If a set is scaled down during the deletion of a machine, it deletes no other machine.
-func TestAMachineOnItsWayOutIsSpared(t *testing.T) {
+func TestTerminatingMachineCountsInAScaleDown(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 3)
@@ -119,7 +119,7 @@ func TestAMachineOnItsWayOutIsSpared(t *testing.T) {
 }
 
 // The annotation's value does not count, and alone it deletes nothing.
-func TestAMarkedMachineGoesFirst(t *testing.T) {
+func TestMarkedMachineIsDeletedFirst(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 3)

@@ -15,7 +15,7 @@ import (
 )
 
 // The controller knows nothing of the machines that it made and deleted.
-func TestCacheThatIsBehind(t *testing.T) {
+func TestStaleCache(t *testing.T) {
 	t.Parallel()
 	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")
 	f.manage(gate.Config(stage.Sandbox(t).Config))
@@ -49,7 +49,7 @@ func TestCacheThatIsBehind(t *testing.T) {
 }
 
 // The garbage collector has made the machines orphans, and the controller does not know it yet.
-func TestOrphansOfWhichTheCacheKnowsNothing(t *testing.T) {
+func TestOrphansMissingInTheCache(t *testing.T) {
 	t.Parallel()
 	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")
 	var deletes atomic.Int32

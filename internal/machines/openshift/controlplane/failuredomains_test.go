@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestMachinesAreSpreadAmongFailureDomains(t *testing.T) {
+func TestSpreadAmongFailureDomains(t *testing.T) {
 	at := func(domain int) placement { return placement{domain: domain} }
 	leaving := func(domain int) placement { return placement{domain: domain, isLeaving: true} }
 	for name, test := range map[string]struct {

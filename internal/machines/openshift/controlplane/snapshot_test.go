@@ -62,17 +62,17 @@ func TestProviderSpecsOfOpenShift(t *testing.T) {
 	}
 }
 
-// TestMachineWithoutInfrastructureObject is for a Machine without providerSpec.value, which the API allows, of a
+// TestInfrastructureObjectIsMissing is for a Machine without providerSpec.value, which the API allows, of a
 // template with failure domains: it is outdated, and in none of them.
-func TestMachineWithoutInfrastructureObject(t *testing.T) {
+func TestInfrastructureObjectIsMissing(t *testing.T) {
 	judged := judgeOne(t, `{apiVersion: example.com/v1, kind: Host, failureDomains: [{rack: a}]}`, `null`)
 	if m := judged.Machines[0]; !m.IsOutdated || m.FailureDomain != "" || len(m.Changes) == 0 {
 		t.Errorf("%+v", m)
 	}
 }
 
-// TestWhatHoldsADeletion is for a machine that has hooks of both stages: only that of the current stage holds it.
-func TestWhatHoldsADeletion(t *testing.T) {
+// TestDetailOfADeletion is for a machine that has hooks of both stages: only that of the current stage holds it.
+func TestDetailOfADeletion(t *testing.T) {
 	const both, atTheEnd = `{preDrain: [{name: Quorum, owner: etcd}], preTerminate: [{name: Logs, owner: logs}]}`,
 		`{preTerminate: [{name: Logs, owner: logs}]}`
 	const node, drained = `nodeRef: {name: node-1}`, `conditions: [{type: Drained, status: "True"}]`
