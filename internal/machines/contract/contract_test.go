@@ -75,7 +75,7 @@ func TestGetReportsProblemsOfReferences(t *testing.T) {
 	} {
 		_, err := references(t).Get(t.Context(), to(kind, "a"), namespace)
 		if err == nil || !strings.Contains(err.Error(), want) || apierrors.IsNotFound(err) {
-			t.Errorf("%s: %v", kind, err)
+			t.Errorf("%s: got error %v, want %q", kind, err, want)
 		}
 	}
 	_, err := references(t).Get(t.Context(), to("Blade", "a"), namespace)
@@ -84,7 +84,7 @@ func TestGetReportsProblemsOfReferences(t *testing.T) {
 	}
 	_, err = references(t).Get(t.Context(), clusterv1.ContractVersionedObjectReference{}, namespace)
 	if err == nil || !strings.Contains(err.Error(), "write its apiGroup, kind and name") {
-		t.Errorf("an empty reference: %v", err)
+		t.Errorf("an empty reference: got error %v, want one that names the fields", err)
 	}
 }
 
@@ -112,25 +112,25 @@ status:
 	}
 	if full.ProviderID() != "blade://7" || !full.IsProvisioned() || !full.IsDataSecretCreated() ||
 		full.DataSecretName() != "secret" || full.FailureDomain() != "rack-7" {
-		t.Errorf("got %+v", full)
+		t.Errorf("got %+v, want the fields of the YAML", full)
 	}
 	addresses := clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.7"}}
 	if diff := cmp.Diff(addresses, full.Addresses()); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	if conditions := full.Conditions(); len(conditions) != 1 || conditions[0].Message != "too hot" {
-		t.Errorf("conditions: %v", conditions)
+		t.Errorf("got conditions %v, want one with the message too hot", conditions)
 	}
 	odd, err := references(t).Get(t.Context(), to("Blade", "odd"), namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if odd.ProviderID() != "" || odd.IsProvisioned() || len(odd.Addresses()) > 0 || len(odd.Conditions()) > 0 {
-		t.Errorf("fields of other types: %+v", odd)
+		t.Errorf("fields of other types: got %+v, want none", odd)
 	}
 	old, err := references(t).Get(t.Context(), to("Rack", "old"), namespace)
 	if err != nil || !old.IsProvisioned() || !old.IsDataSecretCreated() {
-		t.Errorf("the older contract: %+v, %v", old, err)
+		t.Errorf("the older contract: got %+v, error %v, want provisioned", old, err)
 	}
 }
 
@@ -185,7 +185,7 @@ spec:
 	}
 	if _, err := references(t).Clone(t.Context(), to("BladeTemplate", "small"),
 		wanted); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("a second clone of that name: %v", err)
+		t.Errorf("a second clone of that name: got error %v, want AlreadyExists", err)
 	}
 	for range 2 { // a missing object counts as deleted
 		if err := references(t).Delete(t.Context(), clone); err != nil {
@@ -210,10 +210,10 @@ func TestAnotherObjectOfThatNameIsNotDeleted(t *testing.T) {
 	}
 	second := create(t, namespace, text)
 	if err := references(t).Delete(t.Context(), found); !apierrors.IsConflict(err) {
-		t.Errorf("delete of a replaced object: %v", err)
+		t.Errorf("delete of a replaced object: got error %v, want Conflict", err)
 	}
 	if err := stage.Client(t).Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil ||
 		second.GetDeletionTimestamp() != nil {
-		t.Errorf("the other one: %v", err)
+		t.Errorf("the replacement: got %v, error %v, want no deletion", second, err)
 	}
 }

@@ -16,10 +16,10 @@ func TestMostUnhealthy(t *testing.T) {
 		}
 	}
 	if got, err := remediation.MostUnhealthy(nil, 5); err != nil || got != 5 {
-		t.Errorf("without a limit: %d, %v", got, err)
+		t.Errorf("without a limit: got %d, error %v, want 5", got, err)
 	}
 	if _, err := remediation.MostUnhealthy(&intstr.IntOrString{Type: intstr.String, StrVal: "many"}, 5); err == nil {
-		t.Error("\"many\" is a number of machines")
+		t.Error("many: got no error, want one")
 	}
 }
 
@@ -27,8 +27,8 @@ func TestRangeOfUnhealthyMachines(t *testing.T) {
 	for healthy, isAllowed := range map[int]bool{10: false, 9: false, 8: true, 6: true, 5: false} {
 		census := remediation.Census{Machines: 10, Healthy: healthy, Least: 2, Most: 4}
 		if census.AllowsRemediation() != isAllowed {
-			t.Errorf("%d of 10 machines are healthy, of which 2 to 4 may be unhealthy: remediation is allowed: %t",
-				healthy, !isAllowed)
+			t.Errorf("%d of 10 machines are healthy, and 2 to 4 may be unhealthy: got allowed %t, want %t",
+				healthy, !isAllowed, isAllowed)
 		}
 	}
 }

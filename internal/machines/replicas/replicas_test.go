@@ -112,9 +112,9 @@ func TestBatches(t *testing.T) {
 		return nil
 	})
 	if done != 1 || !errors.Is(err, refusal) || tries.Load() != 3 {
-		t.Errorf("%d done, %v, after %d tries", done, err, tries.Load())
+		t.Errorf("got %d done, error %v, %d tries, want 1, the refusal, 3", done, err, tries.Load())
 	}
 	if done, err := replicas.InBatches(100, 20, func() error { return nil }); done != 100 || err != nil {
-		t.Errorf("%d done, %v", done, err)
+		t.Errorf("got %d done, error %v, want 100, none", done, err)
 	}
 }

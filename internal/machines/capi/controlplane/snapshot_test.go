@@ -19,7 +19,7 @@ func TestSnapshotKeepsTheEarliestTime(t *testing.T) {
 		s.lookAgain(after)
 	}
 	if s.after != time.Second {
-		t.Error(s.after)
+		t.Errorf("got %s, want 1s", s.after)
 	}
 }
 
@@ -56,7 +56,8 @@ func TestSnapshotMachines(t *testing.T) {
 		s := &Snapshot{plane: &v1alpha1.RunlevelControlPlane{}, machines: map[string]*clusterv1.Machine{"m": m}}
 		if got := s.Machines()[0]; got.IsReplaced != c.isReplaced || got.IsUpdating != c.isUpdating ||
 			got.IsBroken != c.isBroken {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: got %+v, want replaced %t, updating %t, broken %t", name, got, c.isReplaced, c.isUpdating,
+				c.isBroken)
 		}
 	}
 }
@@ -124,7 +125,7 @@ func TestRemedyBesideACompletedOne(t *testing.T) {
 		Name: "plane", UID: "1", Annotations: map[string]string{remediationInProgressAnnotation: `{"machine":"a"}`},
 	}}
 	plane.Spec.Replicas, plane.Status.Initialization.ControlPlaneInitialized = new(int32(3)), new(true)
-	for _, isGone := range []bool{false, true} {
+	for _, isMissing := range []bool{false, true} {
 		s := newSnapshot(plane, time.Unix(1000, 0))
 		for _, name := range []string{"b", "c", "d", "e"} {
 			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
@@ -144,28 +145,28 @@ func TestRemedyBesideACompletedOne(t *testing.T) {
 			}
 			s.machines[name] = m
 		}
-		if isGone {
+		if isMissing {
 			delete(s.machines, "b")
 			delete(s.machines, "c")
 		}
-		if data, _, _ := s.remediation(s.machines["d"]); (data != nil) == isGone {
-			t.Errorf("with %d machines: %+v", len(s.machines), data)
+		if data, _, _ := s.remediation(s.machines["d"]); (data != nil) == isMissing {
+			t.Errorf("with %d machines: got %+v, want a remediation: %t", len(s.machines), data, !isMissing)
 		}
 	}
 }
 
-// TestExpiryOfAMachineThatHasNotJoined does not count, so that a new machine is not replaced at once where clocks
-// differ.
+// TestExpiryOfAMachineThatHasNotJoined checks that such a machine is not expired: where clocks differ, a new machine
+// would be replaced at once.
 func TestExpiryOfAMachineThatHasNotJoined(t *testing.T) {
 	t.Parallel()
 	plane := &v1alpha1.RunlevelControlPlane{}
 	plane.Spec.Rollout.After = metav1.Unix(1000, 0)
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(999, 0)}}
 	if outdated := outdatedBy(plane, m, MachineObjects{}, time.Unix(1001, 0)); len(outdated) > 0 {
-		t.Error(outdated)
+		t.Errorf("got reasons %q, want none", outdated)
 	}
 	m.Status.NodeRef.Name = "m"
 	if outdated := outdatedBy(plane, m, MachineObjects{}, time.Unix(1001, 0)); len(outdated) != 1 {
-		t.Error(outdated)
+		t.Errorf("got reasons %q, want one", outdated)
 	}
 }

@@ -125,15 +125,15 @@ func TestChoiceOfFailureDomain(t *testing.T) {
 	t.Parallel()
 	machines := newMachines("a x", "b y", "c z deleting")
 	if got := failureDomainFor([]string{"x", "y", "z"}, machines); got != "z" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want z", got)
 	}
 	// The machines that are up to date are spread.
 	machines = newMachines("a x", "b y outdated", "c z outdated")
 	if got := failureDomainFor([]string{"x", "y", "z"}, machines); got != "y" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want y", got)
 	}
 	if got := failureDomainFor(nil, machines); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want none", got)
 	}
 }
 

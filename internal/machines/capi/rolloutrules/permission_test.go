@@ -19,10 +19,10 @@ func TestPermission(t *testing.T) {
 	}}}
 	expect := func(when string, after time.Duration, awaits, isPermitted, mayBegin bool) {
 		t.Helper()
-		at := now.Add(after)
-		if AwaitsPermission(m, at) != awaits || IsPermitted(m, at) != isPermitted || MayBegin(m, at) != mayBegin {
-			t.Errorf("%s, %s: it awaits the permission: %t; it is permitted: %t; it may begin: %t",
-				when, after, AwaitsPermission(m, at), IsPermitted(m, at), MayBegin(m, at))
+		then := now.Add(after)
+		if AwaitsPermission(m, then) != awaits || IsPermitted(m, then) != isPermitted || MayBegin(m, then) != mayBegin {
+			t.Errorf("%s, %s: got waiting %t, permitted %t, may begin %t, want %t, %t, %t", when, after,
+				AwaitsPermission(m, then), IsPermitted(m, then), MayBegin(m, then), awaits, isPermitted, mayBegin)
 		}
 	}
 	expect("without a request", 0, false, false, false)

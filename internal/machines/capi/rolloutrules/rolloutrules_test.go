@@ -27,7 +27,8 @@ func TestLimits(t *testing.T) {
 		SetDefaults(&spec)
 		surge, unavailable, err := Limits(&spec)
 		if err != nil || surge != c.wantedSurge || unavailable != c.wantedUnavailable {
-			t.Errorf("%s: %d, %d, %v", name, surge, unavailable, err)
+			t.Errorf("%s: got %d, %d, error %v, want %d, %d", name, surge, unavailable, err, c.wantedSurge,
+				c.wantedUnavailable)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func TestFailureDomainsAreMergedIntoTheInfrastructure(t *testing.T) {
 	both := readYAML(t,
 		`{failureDomains: {platform: GCP, gcp: [{zone: a}]}, spec: {providerSpec: {value: {kind: K, failureDomains: [{zone: b}]}}}}`)
 	if _, err := readTemplate(both); err == nil || !strings.Contains(err.Error(), "remove one of them") {
-		t.Errorf("domains of both kinds: %v", err)
+		t.Errorf("domains of both kinds: got error %v, want one that advises to remove one", err)
 	}
 }
 
@@ -108,6 +108,6 @@ func checkMerged(t *testing.T, name string, template *machinev1.OpenShiftMachine
 		t.Errorf("%s: %v (-want +got):\n%s", name, machine, diff)
 	}
 	if read.domainOf(machine) != 0 || read.domainOf(read.wanted(none)) != none {
-		t.Errorf("%s: a machine is not found in its domain", name)
+		t.Errorf("%s: got another domain than 0 for its machine", name)
 	}
 }

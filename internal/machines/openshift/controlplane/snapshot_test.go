@@ -50,7 +50,8 @@ func TestJudgedMachine(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if judged.IsOfPlatform || judged.FailureDomain(0) != "net.vlan=7, rack=a" || judged.Reason != noReadyMachines {
-		t.Errorf("%+v, %s", judged, judged.FailureDomain(0))
+		t.Errorf("got %+v, failure domain %s, want %s, net.vlan=7, rack=a", judged, judged.FailureDomain(0),
+			noReadyMachines)
 	}
 }
 
@@ -58,7 +59,7 @@ func TestJudgedMachine(t *testing.T) {
 func TestProviderSpecsOfOpenShift(t *testing.T) {
 	const aws = `{apiVersion: machine.openshift.io/v1beta1, kind: AWSMachineProviderConfig, placement: {region: x}}`
 	if judged := judgeOne(t, aws, aws); !judged.IsOfPlatform {
-		t.Errorf("%+v", judged)
+		t.Errorf("got %+v, want a provider spec of OpenShift", judged)
 	}
 }
 
@@ -67,7 +68,7 @@ func TestProviderSpecsOfOpenShift(t *testing.T) {
 func TestInfrastructureObjectIsMissing(t *testing.T) {
 	judged := judgeOne(t, `{apiVersion: example.com/v1, kind: Host, failureDomains: [{rack: a}]}`, `null`)
 	if m := judged.Machines[0]; !m.IsOutdated || m.FailureDomain != "" || len(m.Changes) == 0 {
-		t.Errorf("%+v", m)
+		t.Errorf("got %+v, want outdated, with changes, without a failure domain", m)
 	}
 }
 
