@@ -8,8 +8,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// TestReadySummaryOfADeletion checks that the condition Ready reports the stage of a deletion, and the probable cause if
-// it takes long.
+// TestReadySummaryOfADeletion checks that the condition Ready reports the stage of a deletion, and the probable cause
+// if it takes long.
 func TestReadySummaryOfADeletion(t *testing.T) {
 	const draining = "Drain not completed yet (started at 2026-01-01T00:00:00Z):\n"
 	begin := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)

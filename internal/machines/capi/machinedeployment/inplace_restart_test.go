@@ -44,7 +44,8 @@ func TestInPlaceRestartBetweenWrites(t *testing.T) {
 		stop()
 		f.checkUpdated(template, before)
 		if len(f.machines()) != 1 || t.Failed() {
-			t.Fatalf("%d machines after the controllers died before write %d: %s", len(f.machines()), number, cut.Missed())
+			t.Fatalf("%d machines after the controllers died before write %d: %s", len(f.machines()), number,
+				cut.Missed())
 		}
 	}
 }

@@ -77,7 +77,8 @@ func TestMachinesAreMoved(t *testing.T) {
 		t.Fatalf("moved is %+v", moved)
 	}
 	// Its update begins when it is counted.
-	f.MustPatch(target, `{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":1}}`, clusterv1.AcknowledgedMoveAnnotation,
+	f.MustPatch(target, `{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":1}}`,
+		clusterv1.AcknowledgedMoveAnnotation,
 		moved.Name)
 	f.awaitMachine(moved.Name, func(m *clusterv1.Machine) bool {
 		_, isPending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
