@@ -124,7 +124,7 @@ const (
 const noVersion = "1"
 
 // Apply is a server-side apply of one object.
-func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured,
+func (c *Cluster) Apply(ctx context.Context, resource Resource, object *unstructured.Unstructured,
 	mode ApplyMode) (WriteResult, error) {
 	if mode&CreateOnly != 0 {
 		object = withMetadata(object, map[string]any{"resourceVersion": noVersion})
@@ -134,7 +134,7 @@ func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.U
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	ctx, seen := observed(ctx)
-	return seen.written(c.In(in, object.GetNamespace()).Apply(ctx, object.GetName(), object, options))
+	return seen.written(c.In(resource, object.GetNamespace()).Apply(ctx, object.GetName(), object, options))
 }
 
 // AtVersion returns the object with a UID and resourceVersion as preconditions. Apply fails with a conflict if
@@ -154,35 +154,35 @@ func withMetadata(object *unstructured.Unstructured, more map[string]any) *unstr
 }
 
 // Create creates an object that must not exist yet. Of the modes, DryRun counts.
-func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured,
+func (c *Cluster) Create(ctx context.Context, resource Resource, object *unstructured.Unstructured,
 	mode ApplyMode) (WriteResult, error) {
 	options := metav1.CreateOptions{FieldManager: FieldManager}
 	if mode&DryRun != 0 {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	ctx, seen := observed(ctx)
-	return seen.written(c.In(in, object.GetNamespace()).Create(ctx, object, options))
+	return seen.written(c.In(resource, object.GetNamespace()).Create(ctx, object, options))
 }
 
 // Delete requests the deletion of the object with this UID, and of no other with its name.
 // Its dependents are deleted in the background.
-func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
+func (c *Cluster) Delete(ctx context.Context, resource Resource, namespace, name string, uid types.UID) error {
 	ctx, seen := observed(ctx)
-	return seen.complete(c.In(in, namespace).Delete(ctx, name, deletion(metav1.Preconditions{UID: &uid})))
+	return seen.complete(c.In(resource, namespace).Delete(ctx, name, deletion(metav1.Preconditions{UID: &uid})))
 }
 
 // DeleteUnchanged is like Delete, for an object that was not written since it was read. Otherwise it fails with a
 // conflict.
-func DeleteUnchanged(ctx context.Context, c *Cluster, in Resource, read metav1.Object) error {
+func DeleteUnchanged(ctx context.Context, c *Cluster, resource Resource, read metav1.Object) error {
 	uid, version := read.GetUID(), read.GetResourceVersion()
 	ctx, seen := observed(ctx)
-	return seen.complete(c.In(in, read.GetNamespace()).Delete(ctx, read.GetName(),
+	return seen.complete(c.In(resource, read.GetNamespace()).Delete(ctx, read.GetName(),
 		deletion(metav1.Preconditions{UID: &uid, ResourceVersion: &version})))
 }
 
 // DryRunDelete returns the error with which Delete would be refused, and changes nothing. The dry run is also
 // in the URL: most audit logs do not show the body, and would show a delete.
-func (c *Cluster) DryRunDelete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
+func (c *Cluster) DryRunDelete(ctx context.Context, resource Resource, namespace, name string, uid types.UID) error {
 	options := deletion(metav1.Preconditions{UID: &uid})
 	options.DryRun = []string{metav1.DryRunAll}
 	body, err := json.Marshal(options)
@@ -190,7 +190,7 @@ func (c *Cluster) DryRunDelete(ctx context.Context, in Resource, namespace, name
 		return err
 	}
 	ctx, seen := observed(ctx)
-	request := c.Client.Discovery().RESTClient().Delete().AbsPath(in.path(namespace, name)...).Param("dryRun",
+	request := c.Client.Discovery().RESTClient().Delete().AbsPath(resource.path(namespace, name)...).Param("dryRun",
 		metav1.DryRunAll)
 	return seen.complete(request.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error())
 }
@@ -201,32 +201,32 @@ func deletion(as metav1.Preconditions) metav1.DeleteOptions {
 }
 
 // Patch changes an object by a JSON patch, and returns the metadata of the result.
-func (c *Cluster) Patch(ctx context.Context, in Resource, namespace, name string,
+func (c *Cluster) Patch(ctx context.Context, resource Resource, namespace, name string,
 	patch []byte) (*metav1.PartialObjectMetadata, error) {
 	ctx, seen := observed(ctx)
-	head, err := metadataOf(c, in, namespace).Patch(ctx, name, types.JSONPatchType, patch,
+	head, err := metadataOf(c, resource, namespace).Patch(ctx, name, types.JSONPatchType, patch,
 		metav1.PatchOptions{FieldManager: FieldManager})
 	return head, seen.complete(err)
 }
 
 // DryRunPatch returns the result of a JSON patch without persisting it.
-func (c *Cluster) DryRunPatch(ctx context.Context, in Resource, namespace, name string,
+func (c *Cluster) DryRunPatch(ctx context.Context, resource Resource, namespace, name string,
 	patch []byte) (WriteResult, error) {
 	options := metav1.PatchOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 	ctx, seen := observed(ctx)
-	return seen.written(c.In(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, options))
+	return seen.written(c.In(resource, namespace).Patch(ctx, name, types.JSONPatchType, patch, options))
 }
 
 // GetMetadata reads the metadata of an object.
-func (c *Cluster) GetMetadata(ctx context.Context, in Resource, namespace,
+func (c *Cluster) GetMetadata(ctx context.Context, resource Resource, namespace,
 	name string) (*metav1.PartialObjectMetadata, error) {
-	return metadataOf(c, in, namespace).Get(ctx, name, metav1.GetOptions{})
+	return metadataOf(c, resource, namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // metadataOf returns the metadata client of a resource.
-func metadataOf(c *Cluster, in Resource, namespace string) metadata.ResourceInterface {
-	resource := c.Metadata.Resource(in.GroupVersionResource)
-	if in.Namespaced {
+func metadataOf(c *Cluster, kind Resource, namespace string) metadata.ResourceInterface {
+	resource := c.Metadata.Resource(kind.GroupVersionResource)
+	if kind.Namespaced {
 		return resource.Namespace(namespace)
 	}
 	return resource
@@ -234,10 +234,10 @@ func metadataOf(c *Cluster, in Resource, namespace string) metadata.ResourceInte
 
 // EachMetadata lists the metadata of the objects of a resource, page by page. The namespace is "" for all. The
 // argument of do is valid only until do returns.
-func (c *Cluster) EachMetadata(ctx context.Context, in Resource, namespace string, options metav1.ListOptions,
+func (c *Cluster) EachMetadata(ctx context.Context, resource Resource, namespace string, options metav1.ListOptions,
 	do func(*metav1.PartialObjectMetadata)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, options)
+		return c.Metadata.Resource(resource.GroupVersionResource).Namespace(namespace).List(ctx, options)
 	})
 	pages.PageBufferSize = 1 // pages are read faster than they come
 	return pages.EachListItem(ctx, options, func(item runtime.Object) error {
@@ -248,9 +248,9 @@ func (c *Cluster) EachMetadata(ctx context.Context, in Resource, namespace strin
 
 // In returns the client of a resource. The namespace is ignored if the resource is
 // cluster-scoped.
-func (c *Cluster) In(in Resource, namespace string) dynamic.ResourceInterface {
-	resource := c.Objects.Resource(in.GroupVersionResource)
-	if in.Namespaced {
+func (c *Cluster) In(kind Resource, namespace string) dynamic.ResourceInterface {
+	resource := c.Objects.Resource(kind.GroupVersionResource)
+	if kind.Namespaced {
 		return resource.Namespace(namespace)
 	}
 	return resource

@@ -69,11 +69,11 @@ func TestApplyTakesFieldsFromOthers(t *testing.T) {
 func TestCreateLeavesWhatIsThere(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", map[string]any{"key": "first"})
-	in := find(t, c, config)
-	if made, err := c.Create(t.Context(), in, config, cluster.NoForce); err != nil || !made.Created {
+	kind := find(t, c, config)
+	if made, err := c.Create(t.Context(), kind, config, cluster.NoForce); err != nil || !made.Created {
 		t.Errorf("created: %t, %v", made.Created, err)
 	}
-	if made, err := c.Create(t.Context(), in, configMap(namespace, "config", nil),
+	if made, err := c.Create(t.Context(), kind, configMap(namespace, "config", nil),
 		cluster.NoForce); !apierrors.IsAlreadyExists(err) || made.Created {
 		t.Errorf("created again: %t, %v", made.Created, err)
 	}
@@ -101,21 +101,21 @@ func TestWarningsOfTheServerComeWithTheirCall(t *testing.T) {
 func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", nil)
-	in := find(t, c, config)
+	kind := find(t, c, config)
 	applied := sandboxtest.ApplyObject(t, c, config)
 	for _, uid := range []types.UID{"", "00000000-0000-0000-0000-000000000000"} {
-		if err := c.Delete(t.Context(), in, namespace, "config", uid); !apierrors.IsConflict(err) {
+		if err := c.Delete(t.Context(), kind, namespace, "config", uid); !apierrors.IsConflict(err) {
 			t.Errorf("deleting it as %q: %v, want a conflict", uid, err)
 		}
 	}
-	head, err := c.GetMetadata(t.Context(), in, namespace, "config")
+	head, err := c.GetMetadata(t.Context(), kind, namespace, "config")
 	if err != nil || head.UID != applied.Object.GetUID() || head.DeletionTimestamp != nil {
 		t.Fatalf("it is not as it was: %+v, %v", head, err)
 	}
-	if err := c.Delete(t.Context(), in, namespace, "config", head.UID); err != nil {
+	if err := c.Delete(t.Context(), kind, namespace, "config", head.UID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.GetMetadata(t.Context(), in, namespace, "config"); !apierrors.IsNotFound(err) {
+	if _, err := c.GetMetadata(t.Context(), kind, namespace, "config"); !apierrors.IsNotFound(err) {
 		t.Errorf("after it was deleted: %v", err)
 	}
 }
@@ -126,22 +126,22 @@ func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
 	role := sandboxtest.ParseObject(t,
 		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+namespace+"}")
 	for _, object := range []*unstructured.Unstructured{configMap(namespace, "a", nil), role} {
-		in, applied := find(t, c, object), sandboxtest.ApplyObject(t, c, object)
+		kind, applied := find(t, c, object), sandboxtest.ApplyObject(t, c, object)
 		asked := ""
 		other := sandboxtest.Connect(t,
 			sandboxtest.Before(testbed.Sandbox(t).Config, func(request *http.Request) error {
 				asked = request.Method + " " + request.URL.RawQuery
 				return nil
 			}))
-		err := other.DryRunDelete(t.Context(), in, object.GetNamespace(), object.GetName(), applied.Object.GetUID())
+		err := other.DryRunDelete(t.Context(), kind, object.GetNamespace(), object.GetName(), applied.Object.GetUID())
 		if err != nil || asked != "DELETE dryRun=All" {
 			t.Errorf("it says %v to %s", err, asked)
 		}
-		if err := other.DryRunDelete(t.Context(), in, object.GetNamespace(), object.GetName(),
+		if err := other.DryRunDelete(t.Context(), kind, object.GetNamespace(), object.GetName(),
 			"other"); !apierrors.IsConflict(err) {
 			t.Errorf("to one with another UID it says %v, want a conflict", err)
 		}
-		if head, err := c.GetMetadata(t.Context(), in, object.GetNamespace(), object.GetName()); err != nil ||
+		if head, err := c.GetMetadata(t.Context(), kind, object.GetNamespace(), object.GetName()); err != nil ||
 			head.DeletionTimestamp != nil {
 			t.Errorf("it is not as it was: %+v, %v", head, err)
 		}
@@ -156,7 +156,7 @@ apiVersion: batch/v1
 kind: Job
 metadata: {name: work, namespace: `+namespace+`}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: work, image: registry.example/work}]}}}`)
-	in, applied := find(t, c, job), sandboxtest.ApplyObject(t, c, job)
+	kind, applied := find(t, c, job), sandboxtest.ApplyObject(t, c, job)
 	sandboxtest.Await(t, testbed, jobs, namespace+"/work", func(j *batchv1.Job) bool {
 		return j != nil && j.Status.Active == 1
 	})
@@ -164,7 +164,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: work, image: 
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d pods, %v", len(list.Items), err)
 	}
-	if err := c.Delete(t.Context(), in, namespace, "work", applied.Object.GetUID()); err != nil {
+	if err := c.Delete(t.Context(), kind, namespace, "work", applied.Object.GetUID()); err != nil {
 		t.Fatal(err)
 	}
 	sandboxtest.Await(t, testbed, pods, namespace+"/"+list.Items[0].Name, func(p *corev1.Pod) bool { return p == nil })
@@ -225,11 +225,11 @@ func ask(c *cluster.Cluster, ctx context.Context) {
 
 func find(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) cluster.Resource {
 	t.Helper()
-	in, err := c.Find(t.Context(), object.GroupVersionKind())
+	kind, err := c.Find(t.Context(), object.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return in
+	return kind
 }
 
 func configMap(namespace, name string, data map[string]any) *unstructured.Unstructured {
@@ -293,20 +293,20 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := cluster.Resource{
+	kind := cluster.Resource{
 		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"),
 		Kind:                 "ConfigMap",
 		Namespaced:           true,
 	}
 	config := configMap("default", "config", nil)
-	_, applyError := c.Apply(t.Context(), in, config, cluster.Force)
-	_, createError := c.Create(t.Context(), in, config, cluster.NoForce)
-	_, tryError := c.DryRunPatch(t.Context(), in, "default", "config", []byte("[]"))
-	_, amendError := c.Patch(t.Context(), in, "default", "config", []byte("[]"))
+	_, applyError := c.Apply(t.Context(), kind, config, cluster.Force)
+	_, createError := c.Create(t.Context(), kind, config, cluster.NoForce)
+	_, tryError := c.DryRunPatch(t.Context(), kind, "default", "config", []byte("[]"))
+	_, amendError := c.Patch(t.Context(), kind, "default", "config", []byte("[]"))
 	for call, err := range map[string]error{
-		"apply": applyError, "create": createError, "delete": c.Delete(t.Context(), in, "default", "config", "uid"),
+		"apply": applyError, "create": createError, "delete": c.Delete(t.Context(), kind, "default", "config", "uid"),
 		"amend": amendError, "try to amend": tryError,
-		"try to delete": c.DryRunDelete(t.Context(), in, "default", "config", "uid"),
+		"try to delete": c.DryRunDelete(t.Context(), kind, "default", "config", "uid"),
 	} {
 		if seconds, told := apierrors.SuggestsClientDelay(err); !told || seconds != 3600 ||
 			!apierrors.IsTooManyRequests(err) {

@@ -22,15 +22,17 @@ var apiServices = schema.GroupVersionResource{Group: kinds.APIService.Group, Ver
 // IsCustom reports whether a resource is defined by a CustomResourceDefinition, and is neither built-in nor
 // of an aggregated API. It sends one request until Refresh or Forget, and none for learnt
 // kinds. With an error, it is not known.
-func (c *Cluster) IsCustom(ctx context.Context, in Resource) (bool, error) {
-	if kinds.ScopeOf(in.GroupKind()) != kinds.Unknown {
+func (c *Cluster) IsCustom(ctx context.Context, resource Resource) (bool, error) {
+	if kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown {
 		return false, nil
 	}
 	k := c.kinds
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, resources := range k.learnt {
-		if slices.ContainsFunc(resources, func(r Resource) bool { return r.GroupVersion() == in.GroupVersion() }) {
+		if slices.ContainsFunc(resources, func(r Resource) bool {
+			return r.GroupVersion() == resource.GroupVersion()
+		}) {
 			return true, nil
 		}
 	}
@@ -39,17 +41,17 @@ func (c *Cluster) IsCustom(ctx context.Context, in Resource) (bool, error) {
 		if err == nil || apierrors.IsForbidden(err) { // other errors are retried
 			k.custom, k.customErr = custom, err
 		} else {
-			return false, customError(in, err)
+			return false, customError(resource, err)
 		}
 	}
 	if k.customErr != nil {
-		return false, customError(in, k.customErr)
+		return false, customError(resource, k.customErr)
 	}
-	return k.custom[in.GroupVersion()], nil
+	return k.custom[resource.GroupVersion()], nil
 }
 
-func customError(in Resource, err error) error {
-	return fmt.Errorf("it is not known whether kind %s is a definition's: %w", in.GroupKind(), err)
+func customError(resource Resource, err error) error {
+	return fmt.Errorf("it is not known whether kind %s is a definition's: %w", resource.GroupKind(), err)
 }
 
 // customVersions returns the group versions of definitions. The label alone is not proof: a user may

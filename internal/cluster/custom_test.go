@@ -24,14 +24,14 @@ var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", V
 
 // widgetsOf are where the widgets of a group are, as one finds them.
 func widgetsOf(group, version string) cluster.Resource {
-	in := schema.GroupVersionResource{Group: group, Version: version, Resource: "widgets"}
-	return cluster.Resource{GroupVersionResource: in, Kind: "Widget", Namespaced: true}
+	kind := schema.GroupVersionResource{Group: group, Version: version, Resource: "widgets"}
+	return cluster.Resource{GroupVersionResource: kind, Kind: "Widget", Namespaced: true}
 }
 
 // isCustom is the answer of a connection that knows nothing yet.
-func isCustom(t *testing.T, in cluster.Resource) bool {
+func isCustom(t *testing.T, kind cluster.Resource) bool {
 	t.Helper()
-	custom, err := testbed.Connect(t).IsCustom(t.Context(), in)
+	custom, err := testbed.Connect(t).IsCustom(t.Context(), kind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +39,9 @@ func isCustom(t *testing.T, in cluster.Resource) bool {
 }
 
 // awaitCustom waits until the API server has taken notice of a definition.
-func awaitCustom(t *testing.T, in cluster.Resource) {
+func awaitCustom(t *testing.T, kind cluster.Resource) {
 	t.Helper()
-	sandboxtest.Await(t, testbed, apiServices, in.Version+"."+in.Group, func(service *map[string]any) bool {
+	sandboxtest.Await(t, testbed, apiServices, kind.Version+"."+kind.Group, func(service *map[string]any) bool {
 		return service != nil
 	})
 }
@@ -68,7 +68,7 @@ func TestKindsOfDefinitionsAreCustom(t *testing.T) {
 	awaitCustom(t, widgetsOf("custom.example.com", "v1"))
 	awaitCustom(t, widgetsOf("custom.example.com", "v2"))
 	c := testbed.Connect(t)
-	for in, wanted := range map[schema.GroupVersionKind]bool{
+	for kind, wanted := range map[schema.GroupVersionKind]bool{
 		{Group: "custom.example.com", Version: "v1", Kind: "Widget"}:       true,
 		{Group: "custom.example.com", Version: "v2", Kind: "Widget"}:       true,
 		{Group: "custom.example.com", Version: "v1alpha1", Kind: "Widget"}: false, // which is not served
@@ -77,9 +77,9 @@ func TestKindsOfDefinitionsAreCustom(t *testing.T) {
 		{Group: "apps", Version: "v1", Kind: "Unheard"}:                    false, // of a newer server
 		{Version: "v1", Kind: "ConfigMap"}:                                 false,
 	} {
-		resource := cluster.Resource{GroupVersionResource: in.GroupVersion().WithResource("any"), Kind: in.Kind}
+		resource := cluster.Resource{GroupVersionResource: kind.GroupVersion().WithResource("any"), Kind: kind.Kind}
 		if custom, err := c.IsCustom(t.Context(), resource); err != nil || custom != wanted {
-			t.Errorf("%s is custom: %t, %v; want %t", in, custom, err, wanted)
+			t.Errorf("%s is custom: %t, %v; want %t", kind, custom, err, wanted)
 		}
 	}
 }
@@ -88,18 +88,18 @@ func TestKindsOfDefinitionsAreCustom(t *testing.T) {
 func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 	t.Run("in the place of a definition", func(t *testing.T) {
 		_, definition := widgets("elsewhere.example.com")
-		in := widgetsOf("elsewhere.example.com", "v1")
+		kind := widgetsOf("elsewhere.example.com", "v1")
 		establish(t, testbed.Connect(t), definition)
-		awaitCustom(t, in)
+		awaitCustom(t, kind)
 		for _, label := range []string{"null", `"onstart"`} { // with these, no controller corrects it
 			patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(label)+", "+elsewhere+"}")
-			if isCustom(t, in) {
+			if isCustom(t, kind) {
 				t.Errorf("labelled %s, it is custom", label)
 			}
 		}
 		patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(`"true"`)+"}")
 		sandboxtest.EventuallySucceeds(t, func(context.Context) error { // the API server puts it right
-			if !isCustom(t, in) {
+			if !isCustom(t, kind) {
 				return errors.New("it is not custom again")
 			}
 			return nil
@@ -144,10 +144,10 @@ func TestWhatIsCustomIsAskedForOnce(t *testing.T) {
 	config, times := asked(testbed.Sandbox(t).Config)
 	c := sandboxtest.Connect(t, config)
 	widget, definition := widgets("once.example.com")
-	in := widgetsOf("once.example.com", "v1")
+	kind := widgetsOf("once.example.com", "v1")
 	says := func(wanted bool, wantedTimes int32) {
 		t.Helper()
-		if custom, err := c.IsCustom(t.Context(), in); err != nil || custom != wanted {
+		if custom, err := c.IsCustom(t.Context(), kind); err != nil || custom != wanted {
 			t.Errorf("it is custom: %t, %v; want %t", custom, err, wanted)
 		}
 		if got := times.Load(); got != wantedTimes {
@@ -164,7 +164,7 @@ func TestWhatIsCustomIsAskedForOnce(t *testing.T) {
 	c.Forget(widget)
 	says(false, 2)
 	establish(t, testbed.Connect(t), definition)
-	awaitCustom(t, in)
+	awaitCustom(t, kind)
 	says(false, 2)
 	c.Refresh()
 	says(true, 3)
@@ -175,9 +175,9 @@ func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
 	_, definition := widgets("forbidden.example.com")
 	establish(t, testbed.Connect(t), definition)
 	config, times := asked(testbed.Account(t, testbed.Namespace(t), "nobody"))
-	c, in := sandboxtest.Connect(t, config), widgetsOf("forbidden.example.com", "v1")
+	c, kind := sandboxtest.Connect(t, config), widgetsOf("forbidden.example.com", "v1")
 	for range 3 {
-		custom, err := c.IsCustom(t.Context(), in)
+		custom, err := c.IsCustom(t.Context(), kind)
 		if custom || !apierrors.IsForbidden(err) ||
 			!strings.HasPrefix(err.Error(),
 				"it is not known whether kind Widget.forbidden.example.com is a definition's: ") {
@@ -189,7 +189,7 @@ func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
 		t.Errorf("asked %d times, want twice", got)
 	}
 	c.Learn(sandboxtest.ParseObject(t, "spec:"+definition))
-	if custom, err := c.IsCustom(t.Context(), in); err != nil || !custom {
+	if custom, err := c.IsCustom(t.Context(), kind); err != nil || !custom {
 		t.Errorf("after it was learnt, it is custom: %t, %v", custom, err)
 	}
 }
@@ -214,12 +214,12 @@ func slow(t *testing.T) (c *cluster.Cluster, answer chan int, times *atomic.Int3
 }
 
 func TestManyWhoWantToKnowWhatIsCustomShareOneRequest(t *testing.T) {
-	in := widgetsOf("slow.example.com", "v1")
+	kind := widgetsOf("slow.example.com", "v1")
 	c, answer, times := slow(t)
 	answers := make(chan string, 10)
 	for range cap(answers) {
 		go func() {
-			custom, err := c.IsCustom(t.Context(), in)
+			custom, err := c.IsCustom(t.Context(), kind)
 			answers <- fmt.Sprint(custom, err)
 		}()
 	}
@@ -235,14 +235,14 @@ func TestManyWhoWantToKnowWhatIsCustomShareOneRequest(t *testing.T) {
 }
 
 func TestAFailureToAskWhatIsCustomIsNotKept(t *testing.T) {
-	in := widgetsOf("slow.example.com", "v1")
+	kind := widgetsOf("slow.example.com", "v1")
 	c, answer, _ := slow(t)
 	go func() { answer <- http.StatusBadGateway }()
-	if custom, err := c.IsCustom(t.Context(), in); err == nil || custom {
+	if custom, err := c.IsCustom(t.Context(), kind); err == nil || custom {
 		t.Errorf("of a server that fails: %t, %v", custom, err)
 	}
 	go func() { answer <- http.StatusOK }()
-	if custom, err := c.IsCustom(t.Context(), in); err != nil || !custom {
+	if custom, err := c.IsCustom(t.Context(), kind); err != nil || !custom {
 		t.Errorf("asked again: %t, %v", custom, err)
 	}
 }

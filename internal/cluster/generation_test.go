@@ -81,10 +81,10 @@ func TestEachChangeOfACustomResourceRaisesItsGeneration(t *testing.T) {
 			if applied.Object.GetGeneration() != 1 {
 				t.Errorf("it begins with generation %d", applied.Object.GetGeneration())
 			}
-			in := c.In(find(t, c, widget), widget.GetNamespace())
+			client := c.In(find(t, c, widget), widget.GetNamespace())
 			for _, patches := range test.patches {
 				for _, p := range patches {
-					tryPatch(t, in, p)
+					tryPatch(t, client, p)
 				}
 			}
 		})
@@ -98,11 +98,11 @@ type resource interface {
 		...string) (*unstructured.Unstructured, error)
 }
 
-func tryPatch(t *testing.T, in resource, p patch) {
+func tryPatch(t *testing.T, r resource, p patch) {
 	t.Helper()
 	read := func() *unstructured.Unstructured {
 		t.Helper()
-		object, err := in.Get(t.Context(), "w", metav1.GetOptions{})
+		object, err := r.Get(t.Context(), "w", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func tryPatch(t *testing.T, in resource, p patch) {
 		parts = []string{p.at}
 	}
 	before := read()
-	if _, err := in.Patch(t.Context(), "w", types.MergePatchType, []byte(p.body), metav1.PatchOptions{},
+	if _, err := r.Patch(t.Context(), "w", types.MergePatchType, []byte(p.body), metav1.PatchOptions{},
 		parts...); err != nil {
 		t.Fatalf("%s: %v", p.body, err)
 	}
@@ -122,8 +122,8 @@ func tryPatch(t *testing.T, in resource, p patch) {
 		t.Errorf("%s %s raises the generation by %d, want %d", p.body, p.at, raised, p.raises)
 	}
 	if p.at == "status" {
-		was, _, _ := unstructured.NestedInt64(before.Object, "spec", "replicas")
-		if is, _, _ := unstructured.NestedInt64(after.Object, "spec", "replicas"); is != was {
+		previous, _, _ := unstructured.NestedInt64(before.Object, "spec", "replicas")
+		if got, _, _ := unstructured.NestedInt64(after.Object, "spec", "replicas"); got != previous {
 			t.Errorf("%s: by the status, the spec was changed", p.body)
 		}
 	}
@@ -145,10 +145,10 @@ func TestADefinitionChangesItsObjectsUnseen(t *testing.T) {
 	widget := sandboxtest.ParseObject(t,
 		"{apiVersion: unseen.example.com/v1, kind: Widget, metadata: {name: w, namespace: "+namespace+
 			"}, spec: {a: a}}")
-	in, before := find(t, c, widget), sandboxtest.ApplyObject(t, c, widget).Object
+	kind, before := find(t, c, widget), sandboxtest.ApplyObject(t, c, widget).Object
 	define("b: {type: string, default: b}")
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
-		after, err := c.In(in, namespace).Get(ctx, "w", metav1.GetOptions{})
+		after, err := c.In(kind, namespace).Get(ctx, "w", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -68,13 +68,13 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 	held := sandboxtest.ParseObject(t,
 		"apiVersion: going.example.com/v1\nkind: Widget\nmetadata: {name: held, namespace: "+namespace+
 			", finalizers: [example.com/hold]}")
-	in := find(t, c, held)
+	target := find(t, c, held)
 	sandboxtest.ApplyObject(t, c, held)
 	fresh := testbed.Connect(t)
 	wants(t, fresh, kind, "found")
 
-	of := find(t, c, definition)
-	if err := c.Delete(t.Context(), of, "", definition.GetName(), definition.GetUID()); err != nil {
+	defined := find(t, c, definition)
+	if err := c.Delete(t.Context(), defined, "", definition.GetName(), definition.GetUID()); err != nil {
 		t.Fatal(err)
 	}
 	sandboxtest.Await(t, testbed, definitions, definition.GetName(),
@@ -84,7 +84,7 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 	}
 
 	release := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := c.In(in, namespace).Patch(t.Context(), "held", types.MergePatchType, release,
+	if _, err := c.In(target, namespace).Patch(t.Context(), "held", types.MergePatchType, release,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -207,11 +207,11 @@ func frozen(t *testing.T) *rest.Config {
 				}
 				answers[path] = answer{response.Header, body}
 			}
-			is := answers[path]
+			got := answers[path]
 			return &http.Response{
 				StatusCode: http.StatusOK,
-				Header:     is.header,
-				Body:       io.NopCloser(bytes.NewReader(is.body)),
+				Header:     got.header,
+				Body:       io.NopCloser(bytes.NewReader(got.body)),
 				Request:    request,
 			}, nil
 		})

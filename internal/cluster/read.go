@@ -12,22 +12,22 @@ import (
 
 // Get reads an object of any kind. The error is ErrNotServed if the cluster does not serve the kind.
 func (c *Cluster) Get(ctx context.Context, id kinds.ID) (*unstructured.Unstructured, error) {
-	in, err := c.FindKind(ctx, id.GroupKind())
+	resource, err := c.FindKind(ctx, id.GroupKind())
 	if err != nil {
 		return nil, err
 	}
-	return c.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	return c.In(resource, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
 }
 
 // List reads the objects of any kind in a namespace, or in all if it is "", by a selector of labels. The error is
 // ErrNotServed if the cluster does not serve the kind.
 func (c *Cluster) List(ctx context.Context, kind schema.GroupKind, namespace,
 	selector string) ([]unstructured.Unstructured, error) {
-	in, err := c.FindKind(ctx, kind)
+	resource, err := c.FindKind(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.In(in, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	found, err := c.In(resource, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err
 	}

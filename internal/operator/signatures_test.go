@@ -123,7 +123,7 @@ func TestReleasesAreSigned(t *testing.T) {
 		}
 	}
 	s.update(second)
-	s.until("it is not signed", refused("no signature of it in"))
+	s.until("it is not signed", refused("no signature for it in"))
 	if !isAt("1.0.0")(s.version()) {
 		t.Errorf("the release before is not in place:\n%s", s.text())
 	}
@@ -142,7 +142,7 @@ func TestReleasesAreSigned(t *testing.T) {
 	signer.sign(third, stranger)
 	s.update(third)
 	s.until("another key has signed it",
-		refused(fmt.Sprintf("key %016X, which has made it, is not in verifier-public-key-shop",
+		refused(fmt.Sprintf("key %016X, which created it, is not in verifier-public-key-shop",
 			stranger.key.PrimaryKey.KeyId)))
 	s.update(third, func(u *configv1.Update) { u.Force = true })
 	forced := s.until("forced", isAt("1.0.2"))
@@ -201,7 +201,7 @@ func TestSignaturesAreDemandedAfterARestart(t *testing.T) {
 	s.until("the message names the unreadable release", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
 		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") &&
-			strings.Contains(c.Message, "there is no such image")
+			strings.Contains(c.Message, "the registry has no such image")
 	})
 	if got := s.of("settings"); got != "1.0.0" {
 		t.Errorf("the settings are of %s, whose image is not signed", got)

@@ -28,7 +28,7 @@ const (
 // zstd command.
 const maxWindow = 128 * mib
 
-var errNoArchive = phrase{text: "is no tar, tar.gz or tar.zst archive"}
+var errNoArchive = phrase{text: "is not a tar, tar.gz or tar.zst archive"}
 
 func openArchive(ctx context.Context, path string, limits Limits) (*Release, error) {
 	file, err := os.Open(path)
@@ -44,8 +44,8 @@ func openArchive(ctx context.Context, path string, limits Limits) (*Release, err
 }
 
 // readArchive reads a whole archive into memory.
-func readArchive(from io.Reader, limits Limits) (fs.FS, error) {
-	unpacked, done, err := decompress(from)
+func readArchive(archive io.Reader, limits Limits) (fs.FS, error) {
+	unpacked, done, err := decompress(archive)
 	if err != nil {
 		return nil, err
 	}
@@ -76,10 +76,10 @@ func readArchive(from io.Reader, limits Limits) (fs.FS, error) {
 	return entries.files(root, limits)
 }
 
-// decompress unpacks a stream that is compressed, by its first bytes: names are often
+// decompress unpacks a compressed stream. It finds the compression by the first bytes: names are often
 // wrong. The caller has to call the returned function at the end.
-func decompress(from io.Reader) (io.Reader, func(), error) {
-	buffered := bufio.NewReaderSize(from, 64*kib)
+func decompress(stream io.Reader) (io.Reader, func(), error) {
+	buffered := bufio.NewReaderSize(stream, 64*kib)
 	first, err := buffered.Peek(len(zstdMagic))
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
@@ -102,7 +102,7 @@ func decompress(from io.Reader) (io.Reader, func(), error) {
 	}
 }
 
-// corrupt returns what is wrong with a stream that can't be read.
+// corrupt returns the error of a stream that can't be read.
 func corrupt(err error) error {
 	var badBits flate.CorruptInputError
 	switch {
@@ -113,7 +113,7 @@ func corrupt(err error) error {
 	case isOverLimit(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &badBits):
-		return errors.New("it's damaged: what is compressed in it can't be unpacked")
+		return errors.New("it's damaged: its compressed content can't be unpacked")
 	default:
 		return fmt.Errorf("it's damaged: %w", err)
 	}

@@ -63,7 +63,7 @@ func TestWhatAnArchiveMayHold(t *testing.T) {
 			[]tarEntry{file("release/a.yaml", "a"), file("README", "r")},
 			map[string]string{"release/a.yaml": "a", "README": "r"},
 		},
-		"a single file is no folder": {
+		"a single file is not a folder": {
 			[]tarEntry{file("a.yaml", "a")},
 			map[string]string{"a.yaml": "a"},
 		},
@@ -121,11 +121,11 @@ func TestWhatAnArchiveMayNotHold(t *testing.T) {
 		"two files of one name": {[]tarEntry{file("a.yaml", "a"), file("./a.yaml", "b")},
 			`REF: entry "./a.yaml": it's there twice, and differs`},
 		"a file as a folder": {[]tarEntry{file("a", "a"), file("a/b", "b")},
-			`REF: entry "a/b": it's in "a", which is no folder`},
+			`REF: entry "a/b": it's in "a", which is not a folder`},
 		"a folder as a file": {[]tarEntry{file("a/b", "b"), file("a", "a")},
 			`REF: entry "a": it's there twice, and differs`},
 		"a file behind a link": {[]tarEntry{symlink("a", "b"), file("a/c", "c")},
-			`REF: entry "a/c": it's in "a", which is no folder`},
+			`REF: entry "a/c": it's in "a", which is not a folder`},
 		"a pipe": {[]tarEntry{{name: "p", kind: tar.TypeFifo}},
 			`REF: entry "p": is a device, pipe or other special file, which a release can't have`},
 		"a device": {[]tarEntry{{name: "d", kind: tar.TypeChar}},
@@ -144,14 +144,14 @@ func TestWhatAnArchiveMayNotHold(t *testing.T) {
 			`REF: link "m/l" to ".": it leads round in circles`},
 		"links in a circle": {[]tarEntry{symlink("a/l", "../b"), symlink("b/l", "../a")},
 			`REF: link "b/l" to "../a": it leads round in circles`},
-		"a hard link that is out": {[]tarEntry{hardLink("l", "../a")},
+		"a hard link to the outside": {[]tarEntry{hardLink("l", "../a")},
 			`REF: entry "l": hard link to "../a": its name has ".." in it`},
 		"an absolute hard link": {[]tarEntry{hardLink("l", "/etc/passwd")},
 			`REF: entry "l": hard link to "/etc/passwd": its name is absolute`},
 		"a hard link to nothing": {[]tarEntry{hardLink("l", "a")},
-			`REF: entry "l": hard link to "a", which is no file that comes before it`},
+			`REF: entry "l": hard link to "a", which is not a file that comes before it`},
 		"a hard link to a folder": {[]tarEntry{folder("a"), hardLink("l", "a")},
-			`REF: entry "l": hard link to "a", which is no file that comes before it`},
+			`REF: entry "l": hard link to "a", which is not a file that comes before it`},
 		"an image layout": {[]tarEntry{file("oci-layout", "{}"), file("index.json", "{}")},
 			"REF holds an OCI image layout: unpack it first"},
 		"an image layout below": {[]tarEntry{file("l/oci-layout", "{}"), file("l/index.json", "{}")},
@@ -179,12 +179,12 @@ func TestWhatIsNoArchive(t *testing.T) {
 		content []byte
 		want    string
 	}{
-		"an empty file": {nil, "REF is no tar, tar.gz or tar.zst archive"},
+		"an empty file": {nil, "REF is not a tar, tar.gz or tar.zst archive"},
 		"text": {[]byte(strings.Repeat("kind: A\n", 200)),
-			"REF is no tar, tar.gz or tar.zst archive"},
-		"a short text":             {[]byte("a"), "REF is no tar, tar.gz or tar.zst archive"},
-		"compressed text":          {gzipped(t, []byte("kind: A\n")), "REF is no tar, tar.gz or tar.zst archive"},
-		"zeros":                    {make([]byte, 4096), "REF is no tar, tar.gz or tar.zst archive"},
+			"REF is not a tar, tar.gz or tar.zst archive"},
+		"a short text":             {[]byte("a"), "REF is not a tar, tar.gz or tar.zst archive"},
+		"compressed text":          {gzipped(t, []byte("kind: A\n")), "REF is not a tar, tar.gz or tar.zst archive"},
+		"zeros":                    {make([]byte, 4096), "REF is not a tar, tar.gz or tar.zst archive"},
 		"a tar cut in a file":      {big[:2000], `REF: entry "a": it's cut off: the end is missing`},
 		"a tar cut between files":  {big[:512+len(noisy)], "REF: it's cut off: the end is missing"},
 		"a tar cut before its end": {plain[:4*512], "REF: it's cut off: the end is missing"},
@@ -196,7 +196,7 @@ func TestWhatIsNoArchive(t *testing.T) {
 		"a tar.gz of another sum":  {flipped, "REF: it's damaged: gzip: invalid checksum"},
 		"a tar.zst of another sum": {flippedZstd, "REF: it's damaged: CRC check failed"},
 		"rubbish after gzip's name": {append([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"), noisy...),
-			"REF: it's damaged: what is compressed in it can't be unpacked"},
+			"REF: it's damaged: its compressed content can't be unpacked"},
 		"a tar of a wrong sum": {append([]byte("x"), plain[1:]...),
 			"REF: it's damaged: archive/tar: invalid tar header"},
 	} {
@@ -210,17 +210,17 @@ func TestWhatIsNoArchive(t *testing.T) {
 func bomb(t testing.TB, zeros int) []byte {
 	t.Helper()
 	var written bytes.Buffer
-	to := gzip.NewWriter(&written)
-	if _, err := to.Write(tarOf(t, file("a", "a"))); err != nil {
+	writer := gzip.NewWriter(&written)
+	if _, err := writer.Write(tarOf(t, file("a", "a"))); err != nil {
 		t.Fatal(err)
 	}
 	block := make([]byte, 1<<20)
 	for range zeros >> 20 {
-		if _, err := to.Write(block); err != nil {
+		if _, err := writer.Write(block); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := to.Close(); err != nil {
+	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return written.Bytes()

@@ -19,12 +19,12 @@ type digestReader struct {
 	size int64
 }
 
-func newDigestReader(from io.Reader, want v1.Descriptor) (*digestReader, error) {
+func newDigestReader(reader io.Reader, want v1.Descriptor) (*digestReader, error) {
 	sum, err := v1.Hasher(want.Digest.Algorithm)
 	if err != nil {
 		return nil, err
 	}
-	return &digestReader{from: from, want: want, sum: sum}, nil
+	return &digestReader{from: reader, want: want, sum: sum}, nil
 }
 
 func (c *digestReader) Read(p []byte) (int, error) {

@@ -66,7 +66,7 @@ func (d *directory) Stat(name string) (fs.FileInfo, error) {
 func (d *directory) ReadDir(name string) ([]fs.DirEntry, error) {
 	info, err := d.stat(name)
 	if err == nil && !info.IsDir() {
-		err = errors.New("is no folder")
+		err = errors.New("is not a folder")
 	}
 	if err != nil {
 		return nil, pathError("readdir", name, err)
@@ -126,7 +126,7 @@ func (d *directory) folder(name string) (*boundedFolder, error) {
 	folder, ok := opened.(fs.ReadDirFile)
 	if !ok {
 		opened.Close()
-		return nil, pathError("open", name, errors.New("is no folder"))
+		return nil, pathError("open", name, errors.New("is not a folder"))
 	}
 	return &boundedFolder{ReadDirFile: folder, of: d, name: name, left: d.limits.Files}, nil
 }

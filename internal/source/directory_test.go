@@ -109,11 +109,11 @@ func TestADirectoryHasBounds(t *testing.T) {
 			}
 			return nil
 		}, "readdir m: it has more than 2 entries, which is the limit"},
-		"a folder is no file": {source.Limits{}, read("m"), "read m: is a folder"},
-		"a file is no folder": {source.Limits{}, func(files fs.FS) error {
+		"a folder is not a file": {source.Limits{}, read("m"), "read m: is a folder"},
+		"a file is not a folder": {source.Limits{}, func(files fs.FS) error {
 			_, err := fs.ReadDir(files, "m/a")
 			return err
-		}, "readdir m/a: is no folder"},
+		}, "readdir m/a: is not a folder"},
 		"no name leads out": {source.Limits{}, read("../etc/passwd"), "open ../etc/passwd: invalid argument"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,9 +172,9 @@ func TestAClosedDirectoryIsClosed(t *testing.T) {
 	}
 }
 
-func link(t *testing.T, to, name string) {
+func link(t *testing.T, targetName, name string) {
 	t.Helper()
-	if err := os.Symlink(to, name); err != nil {
+	if err := os.Symlink(targetName, name); err != nil {
 		t.Skip(err)
 	}
 }

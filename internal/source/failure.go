@@ -14,7 +14,7 @@ import (
 )
 
 // A phrase is an error whose text continues the name of the release, as in
-// "x.zip is no tar archive". The text of other errors follows a colon.
+// "x.zip is not a tar archive". The text of other errors follows a colon.
 type phrase struct {
 	subject string // another way to write that name; "" for the ref itself
 	text    string
@@ -74,9 +74,9 @@ func quoted(name string) string {
 
 // withoutPath returns the cause of a path error: our messages name the path.
 func withoutPath(err error) error {
-	var of *fs.PathError
-	if errors.As(err, &of) {
-		return of.Err
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		return pathError.Err
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzArchive reads what may be an archive or not: it never fails but by an error,
-// and no name of what it yields is outside or a link.
+// and no name in its result is outside or a link.
 func FuzzArchive(f *testing.F) {
 	for _, seed := range fuzzSeeds(f) {
 		f.Add(seed)
@@ -68,7 +68,7 @@ func checkYield(t *testing.T, files fs.FS, limits Limits) {
 
 func fuzzSeeds(f *testing.F) [][]byte {
 	var plain bytes.Buffer
-	to := tar.NewWriter(&plain)
+	writer := tar.NewWriter(&plain)
 	for _, header := range []*tar.Header{
 		{Name: "manifests/", Typeflag: tar.TypeDir},
 		{Name: "manifests/a", Typeflag: tar.TypeReg, Size: 4},
@@ -78,14 +78,14 @@ func fuzzSeeds(f *testing.F) [][]byte {
 		{Name: "manifests/" + strings.Repeat("long", 60), Typeflag: tar.TypeReg, Format: tar.FormatPAX},
 		{Name: "d", Typeflag: tar.TypeSymlink, Linkname: "manifests"},
 	} {
-		if err := to.WriteHeader(header); err != nil {
+		if err := writer.WriteHeader(header); err != nil {
 			f.Fatal(err)
 		}
-		if _, err := to.Write(make([]byte, header.Size)); err != nil {
+		if _, err := writer.Write(make([]byte, header.Size)); err != nil {
 			f.Fatal(err)
 		}
 	}
-	if err := to.Close(); err != nil {
+	if err := writer.Close(); err != nil {
 		f.Fatal(err)
 	}
 	var zipped, packed bytes.Buffer

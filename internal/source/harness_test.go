@@ -43,13 +43,17 @@ type tarEntry struct {
 
 func file(name, content string) tarEntry { return tarEntry{name: name, content: content} }
 func folder(name string) tarEntry        { return tarEntry{name: name, kind: tar.TypeDir} }
-func symlink(name, to string) tarEntry   { return tarEntry{name: name, link: to, kind: tar.TypeSymlink} }
-func hardLink(name, to string) tarEntry  { return tarEntry{name: name, link: to, kind: tar.TypeLink} }
+func symlink(name, targetName string) tarEntry {
+	return tarEntry{name: name, link: targetName, kind: tar.TypeSymlink}
+}
+func hardLink(name, targetName string) tarEntry {
+	return tarEntry{name: name, link: targetName, kind: tar.TypeLink}
+}
 
 func tarOf(t testing.TB, entries ...tarEntry) []byte {
 	t.Helper()
 	var written bytes.Buffer
-	to := tar.NewWriter(&written)
+	writer := tar.NewWriter(&written)
 	for _, e := range entries {
 		header := &tar.Header{
 			Name:     e.name,
@@ -64,14 +68,14 @@ func tarOf(t testing.TB, entries ...tarEntry) []byte {
 		if e.kind == tar.TypeXGlobalHeader {
 			header = &tar.Header{Typeflag: e.kind, PAXRecords: map[string]string{"comment": "c0ffee"}}
 		}
-		if err := to.WriteHeader(header); err != nil {
+		if err := writer.WriteHeader(header); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(to, e.content); err != nil {
+		if _, err := io.WriteString(writer, e.content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := to.Close(); err != nil {
+	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return written.Bytes()
@@ -89,11 +93,11 @@ func entriesOf(files map[string]string) []tarEntry {
 func gzipped(t testing.TB, content []byte) []byte {
 	t.Helper()
 	var written bytes.Buffer
-	to := gzip.NewWriter(&written)
-	if _, err := to.Write(content); err != nil {
+	writer := gzip.NewWriter(&written)
+	if _, err := writer.Write(content); err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Close(); err != nil {
+	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return written.Bytes()
@@ -102,14 +106,14 @@ func gzipped(t testing.TB, content []byte) []byte {
 func zstded(t testing.TB, content []byte, options ...zstd.EOption) []byte {
 	t.Helper()
 	var written bytes.Buffer
-	to, err := zstd.NewWriter(&written, options...)
+	encoder, err := zstd.NewWriter(&written, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := to.Write(content); err != nil {
+	if _, err := encoder.Write(content); err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Close(); err != nil {
+	if err := encoder.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return written.Bytes()
@@ -178,9 +182,9 @@ func indexOf(t testing.TB, images map[string]v1.Image) v1.ImageIndex {
 	return index
 }
 
-func digestOf(t testing.TB, of interface{ Digest() (v1.Hash, error) }) string {
+func digestOf(t testing.TB, object interface{ Digest() (v1.Hash, error) }) string {
 	t.Helper()
-	digest, err := of.Digest()
+	digest, err := object.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, er
 	}
 	if !payload.hasFolder(manifestsDir) && !payload.hasFolder(releaseManifestsDir) {
 		return nil,
-			phrase{text: fmt.Sprintf("is no release image: it has neither %s/ nor %s/", manifestsDir,
+			phrase{text: fmt.Sprintf("is not a release image: it has neither %s/ nor %s/", manifestsDir,
 				releaseManifestsDir)}
 	}
 	return payload.files(".", t.budget.limits)
@@ -195,8 +195,8 @@ func (t *tree) lay(layer *tree) {
 		}
 	}
 	maps.DeleteFunc(t.nodes, func(name string, _ *node) bool {
-		for at := name; at != "."; at = path.Dir(at) {
-			if hidden[at] || emptied[path.Dir(at)] {
+		for parent := name; parent != "."; parent = path.Dir(parent) {
+			if hidden[parent] || emptied[path.Dir(parent)] {
 				return true
 			}
 		}

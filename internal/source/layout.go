@@ -156,7 +156,7 @@ func (l layoutStore) readAll(name string) ([]byte, error) {
 	return raw, nil
 }
 
-// open opens a file of the layout. Links may lead out of it, as those of some build
+// open opens a file of the layout. Links may lead out of the layout, as those of some build
 // tools do: their targets are compared with the digest.
 func (l layoutStore) open(name string) (*os.File, error) {
 	full := filepath.Join(string(l), name)
@@ -167,7 +167,7 @@ func (l layoutStore) open(name string) (*os.File, error) {
 	case err != nil:
 		return nil, withoutPath(err)
 	case !info.Mode().IsRegular():
-		return nil, errors.New("is no file")
+		return nil, errors.New("is not a file")
 	}
 	file, err := os.Open(full)
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 func newLayout(t testing.TB, images map[string]v1.Image) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "layout")
-	to := writeLayout(t, dir)
+	path := writeLayout(t, dir)
 	for tag, image := range images {
-		if err := to.AppendImage(image,
+		if err := path.AppendImage(image,
 			layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
 			t.Fatal(err)
 		}
@@ -34,14 +34,14 @@ func newLayout(t testing.TB, images map[string]v1.Image) string {
 
 func writeLayout(t testing.TB, dir string) layout.Path {
 	t.Helper()
-	to, err := layout.Write(dir, empty.Index)
+	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return to
+	return path
 }
 
-// variant is a release that can be told from others.
+// variant is a release that differs from others.
 func variant(t testing.TB, name string) v1.Image {
 	t.Helper()
 	return imageOf(t, layer(t, file("manifests/name.yaml", name)))
@@ -98,13 +98,13 @@ func TestAPlatformOfALayoutIsChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 	flat := filepath.Join(t.TempDir(), "flat")
-	to := writeLayout(t, flat)
+	path := writeLayout(t, flat)
 	for name, image := range images {
 		platform, err := v1.ParsePlatform(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := to.AppendImage(image, layout.WithPlatform(*platform)); err != nil {
+		if err := path.AppendImage(image, layout.WithPlatform(*platform)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestALayoutIsComparedWithItsDigests(t *testing.T) {
 	}
 	longer := func(content []byte) []byte { return append(bytes.Clone(content), 0) }
 	shorter := func(content []byte) []byte { return content[:len(content)-1] }
-	gone := func([]byte) []byte { return nil }
+	removed := func([]byte) []byte { return nil }
 	for name, test := range map[string]struct {
 		digest v1.Hash
 		by     func([]byte) []byte
@@ -185,14 +185,14 @@ func TestALayoutIsComparedWithItsDigests(t *testing.T) {
 		"a layer that's shorter": {plain, shorter,
 			fmt.Sprintf("REF: layer %s: content ends after %d of %d bytes", plain, manifest.Layers[0].Size-1,
 				manifest.Layers[0].Size)},
-		"a layer that's missing": {gz, gone, "REF: layer " + gz.String() + ": the layout doesn't have it"},
+		"a layer that's missing": {gz, removed, "REF: layer " + gz.String() + ": the layout doesn't have it"},
 		"the manifest": {manifestDigest, flip(3),
 			"REF: manifest " + manifestDigest.String() + ": content has digest sha256:…"},
-		"a manifest that's missing": {manifestDigest, gone,
+		"a manifest that's missing": {manifestDigest, removed,
 			"REF: manifest " + manifestDigest.String() + ": the layout doesn't have it"},
 		"the config": {config, flip(3),
 			"REF: config " + config.String() + ": content has digest sha256:…"},
-		"a config that's missing": {config, gone, "REF: config " + config.String() + ": the layout doesn't have it"},
+		"a config that's missing": {config, removed, "REF: config " + config.String() + ": the layout doesn't have it"},
 		"a manifest that has no bound": {manifestDigest, func([]byte) []byte {
 			return make([]byte, 9<<20)
 		}, "REF: manifest " + manifestDigest.String() + ": it has more than 8 MiB, which is the limit"},
@@ -205,7 +205,7 @@ func TestALayoutIsComparedWithItsDigests(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			// The wrong digest itself is no concern of ours.
+			// The wrong digest itself does not matter here.
 			got, wrong, found := strings.Cut(strings.Replace(err.Error(), dir, "REF", 1), "content has digest sha256:")
 			if found && len(wrong) == 64 {
 				got += "content has digest sha256:…"
@@ -354,11 +354,11 @@ func TestWhatAnImageMayNotHold(t *testing.T) {
 	}{
 		"no manifests": {
 			[]tarEntry{file("etc/passwd", "p")}, source.Limits{},
-			"REF is no release image: it has neither manifests/ nor release-manifests/",
+			"REF is not a release image: it has neither manifests/ nor release-manifests/",
 		},
 		"a file for manifests": {
 			[]tarEntry{file("manifests", "m")}, source.Limits{},
-			"REF is no release image: it has neither manifests/ nor release-manifests/",
+			"REF is not a release image: it has neither manifests/ nor release-manifests/",
 		},
 		"a link out of the release": {
 			[]tarEntry{symlink("manifests/l", "../etc/passwd"), file("etc/passwd", "p")}, source.Limits{},
@@ -370,7 +370,7 @@ func TestWhatAnImageMayNotHold(t *testing.T) {
 		},
 		"a hard link out of the release": {
 			[]tarEntry{file("etc/passwd", "p"), hardLink("manifests/l", "etc/passwd")}, source.Limits{},
-			`REF: layer LAYER: entry "manifests/l": hard link to "etc/passwd", which is no file that comes before it`,
+			`REF: layer LAYER: entry "manifests/l": hard link to "etc/passwd", which is not a file that comes before it`,
 		},
 		"a name that leads in from outside": {
 			[]tarEntry{file("etc/../manifests/a", "a")}, source.Limits{},

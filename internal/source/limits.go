@@ -34,7 +34,7 @@ func (l Limits) orDefaults() Limits {
 	}
 }
 
-// overLimit returns the error of a release that is over a limit. Reading stops then,
+// overLimit returns the error of a release over a limit. Reading stops then,
 // without a search for other errors.
 type overLimit string
 
@@ -90,9 +90,9 @@ func (b *budget) unpack(size int64) error {
 }
 
 // unpacking returns a reader that counts the bytes read through it.
-func (b *budget) unpacking(from io.Reader) io.Reader {
+func (b *budget) unpacking(stream io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
-		n, err := from.Read(p)
+		n, err := stream.Read(p)
 		if over := b.unpack(int64(n)); over != nil {
 			return n, over
 		}
@@ -101,12 +101,12 @@ func (b *budget) unpacking(from io.Reader) io.Reader {
 }
 
 // interruptible returns a reader that fails when the context ends.
-func interruptible(ctx context.Context, from io.Reader) io.Reader {
+func interruptible(ctx context.Context, reader io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		return from.Read(p)
+		return reader.Read(p)
 	})
 }
 

@@ -108,20 +108,20 @@ var (
 // follow returns the file or folder that a link finally leads to, step by step as an
 // operating system does.
 func (t *tree) follow(link string) (string, error) {
-	at, rest := ".", strings.Split(link, "/")
+	name, rest := ".", strings.Split(link, "/")
 	for hops := 0; len(rest) > 0; {
 		part := rest[0]
 		rest = rest[1:]
 		switch {
 		case part == "" || part == ".":
 			continue
-		case part == ".." && at == "." && !t.ofImage:
+		case part == ".." && name == "." && !t.ofImage:
 			return "", errOutside
 		case part == "..":
-			at = path.Dir(at) // above the root of an image is its root
+			name = path.Dir(name) // above the root of an image is its root
 			continue
 		}
-		next := path.Join(at, part)
+		next := path.Join(name, part)
 		found := t.nodes[next]
 		switch {
 		case found == nil && t.ofImage:
@@ -131,7 +131,7 @@ func (t *tree) follow(link string) (string, error) {
 		case found.kind == tar.TypeReg && len(rest) > 0:
 			return "", errNowhere
 		case found.kind != tar.TypeSymlink:
-			at = next
+			name = next
 			continue
 		}
 		if hops++; hops > maxHops {
@@ -141,9 +141,9 @@ func (t *tree) follow(link string) (string, error) {
 			if !t.ofImage {
 				return "", errAbsolute
 			}
-			at = "."
+			name = "."
 		}
 		rest = slices.Concat(strings.Split(found.target, "/"), rest)
 	}
-	return at, nil
+	return name, nil
 }

@@ -16,7 +16,7 @@ import (
 // A location is the location of a release.
 type location struct {
 	kind   Format
-	path   string         // of what is on disk
+	path   string         // of a release on disk
 	choice string         // of the images of a layout: ":tag", "@digest" or nothing
 	image  name.Reference // of an image in a registry
 
@@ -87,13 +87,13 @@ func locate(ref string, insecure bool) (location, error) {
 	return location{kind: Image, image: image}, nil
 }
 
-// explainScheme returns why a reference with a scheme is no location, and what to write instead.
+// explainScheme returns why a reference with a scheme is not a location, and what to write instead.
 func explainScheme(scheme, rest string) string {
 	switch scheme {
 	case "docker", "oci":
 		return "has a scheme: write the image without it, as in " + rest
 	case "http", "https", "git", "ssh", "file", "s3":
-		return "is a URL: name a folder, an archive or an image, and download or clone what is elsewhere before"
+		return "is a URL: download or clone it, and name the folder, archive or image"
 	default:
 		return "has an unknown scheme: name a folder, an archive or an image, as in registry.example/repo:tag"
 	}

@@ -42,7 +42,7 @@ func openImage(ctx context.Context, ref name.Reference, take *extractor, insecur
 	}
 	registry := registryStore{puller: puller, repo: ref.Context()}
 	if registry.root, err = puller.Get(ctx, ref); err != nil {
-		return nil, explain(registry.repo.RegistryStr(), "there is no such image", err)
+		return nil, explain(registry.repo.RegistryStr(), "the registry has no such image", err)
 	}
 	take.store = registry
 	manifest, err := take.image(ctx, registry.root.Descriptor)

@@ -37,7 +37,7 @@ import (
 	"github.com/runlevel/runlevel/internal/source"
 )
 
-// trust makes an authority that's trusted from then on, and a certificate of it for
+// trust makes an authority that's trusted from then on, and its certificate for
 // the names.
 func trust(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
@@ -72,7 +72,7 @@ func trust(t *testing.T, names ...string) tls.Certificate {
 // A testRegistry is one for real, in this process.
 type testRegistry struct {
 	host  string
-	push  string // where the same is to be had without any password or certificate
+	push  string // where the same image is without any password or certificate
 	count atomic.Int64
 }
 
@@ -88,7 +88,7 @@ func newRegistry(t *testing.T, middleware func(http.Handler) http.Handler) *test
 func serveRegistry(t *testing.T, middleware func(http.Handler) http.Handler,
 	start func(*httptest.Server)) *testRegistry {
 	t.Helper()
-	// Nothing of the user who runs this test is to be used.
+	// The configuration of the user who runs this test must not be used.
 	t.Setenv("DOCKER_CONFIG", write(t, map[string]string{"config.json": "{}"}))
 	made := &testRegistry{}
 	content := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -113,7 +113,7 @@ func serveRegistry(t *testing.T, middleware func(http.Handler) http.Handler,
 	return made
 }
 
-// has puts an image or index into the registry, and says how to ask for it.
+// has puts an image or index into the registry, and returns its reference.
 func (r *testRegistry) has(t *testing.T, path string, what remote.Taggable) string {
 	t.Helper()
 	ref, err := name.ParseReference(r.push + "/" + path)
@@ -135,18 +135,18 @@ func (r *testRegistry) has(t *testing.T, path string, what remote.Taggable) stri
 }
 
 func TestAnImageByTagAndByDigest(t *testing.T) {
-	at := newRegistry(t, nil)
+	target := newRegistry(t, nil)
 	image := smallImage(t)
 	digest := digestOf(t, image)
-	byTag := at.has(t, "some/repo:1.0", image)
-	for _, ref := range []string{byTag, at.host + "/some/repo@" + digest, byTag + "@" + digest} {
+	byTag := target.has(t, "some/repo:1.0", image)
+	for _, ref := range []string{byTag, target.host + "/some/repo@" + digest, byTag + "@" + digest} {
 		var progress bytes.Buffer
 		release := open(t, ref, source.Options{Progress: &progress})
 		checkFiles(t, release.FS, small)
 		want := source.Release{
 			FS:     release.FS,
 			Kind:   source.Image,
-			Image:  at.host + "/some/repo@" + digest,
+			Image:  target.host + "/some/repo@" + digest,
 			Digest: digest,
 		}
 		if release.Kind != want.Kind || release.Image != want.Image || release.Digest != want.Digest {
@@ -159,8 +159,8 @@ func TestAnImageByTagAndByDigest(t *testing.T) {
 }
 
 func TestAnImageOfSeveralLayers(t *testing.T) {
-	at := newRegistry(t, nil)
-	ref := at.has(t, "repo:1.0", imageOf(t,
+	target := newRegistry(t, nil)
+	ref := target.has(t, "repo:1.0", imageOf(t,
 		layer(t, file("etc/passwd", "p"), file("manifests/a", "a"), file("manifests/b", "old"),
 			file("manifests/c", "c")),
 		layer(t, file("manifests/.wh.a", ""), file("manifests/b", "new")),
@@ -169,10 +169,10 @@ func TestAnImageOfSeveralLayers(t *testing.T) {
 }
 
 func TestAPlatformOfAnImageIsChosen(t *testing.T) {
-	at := newRegistry(t, nil)
+	target := newRegistry(t, nil)
 	index := indexOf(t, map[string]v1.Image{"linux/amd64": variant(t, "amd64"), "linux/arm64/v8": variant(t, "arm64")})
-	ref := at.has(t, "repo:1.0", index)
-	outer := at.has(t, "repo:outer", mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index}))
+	ref := target.has(t, "repo:1.0", index)
+	outer := target.has(t, "repo:outer", mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index}))
 	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
 		release := open(t, ref, source.Options{Platform: platform})
 		checkFiles(t, release.FS, map[string]string{"manifests/name.yaml": strings.TrimPrefix(platform, "linux/")})
@@ -183,18 +183,18 @@ func TestAPlatformOfAnImageIsChosen(t *testing.T) {
 	}
 	checkFailure(t, ref, source.Options{Platform: "linux/s390x"},
 		"REF: there is no image for linux/s390x, only for linux/amd64, linux/arm64/v8")
-	none := at.has(t, "repo:none", mutate.IndexMediaType(empty.Index, types.DockerManifestList))
+	none := target.has(t, "repo:none", mutate.IndexMediaType(empty.Index, types.DockerManifestList))
 	checkFailure(t, none, source.Options{Platform: "linux/s390x"},
 		"REF: there is no image for linux/s390x, nor for any other platform")
 }
 
 func TestIndexesAreNotNestedWithoutEnd(t *testing.T) {
-	at := newRegistry(t, nil)
+	target := newRegistry(t, nil)
 	index := indexOf(t, map[string]v1.Image{"linux/amd64": smallImage(t)})
 	for range 5 {
 		index = mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index})
 	}
-	checkFailure(t, at.has(t, "repo:1.0", index), source.Options{}, "REF: indexes are nested more than 4 deep")
+	checkFailure(t, target.has(t, "repo:1.0", index), source.Options{}, "REF: indexes are nested more than 4 deep")
 }
 
 // withPassword lets only the user "me" in.
@@ -212,15 +212,15 @@ func withPassword(password string) func(http.Handler) http.Handler {
 }
 
 func TestCredentialsAreThoseOfDocker(t *testing.T) {
-	at := newRegistry(t, withPassword("secret"))
-	ref := at.has(t, "repo:1.0", smallImage(t))
+	target := newRegistry(t, withPassword("secret"))
+	ref := target.has(t, "repo:1.0", smallImage(t))
 	denied := fmt.Sprintf("REF: %s denies access (401): log in to %[1]s, for example with \"docker login %[1]s\"",
-		at.host)
+		target.host)
 	checkFailure(t, ref, source.Options{}, denied)
 
 	config := func(password string) {
 		t.Setenv("DOCKER_CONFIG", write(t, map[string]string{
-			"config.json": fmt.Sprintf(`{"auths": {%q: {"username": "me", "password": %q}}}`, at.host, password),
+			"config.json": fmt.Sprintf(`{"auths": {%q: {"username": "me", "password": %q}}}`, target.host, password),
 		}))
 	}
 	config("wrong")
@@ -250,8 +250,8 @@ func answering(status, times int, where string) func(http.Handler) http.Handler 
 }
 
 func TestWhatPassesIsTriedAgain(t *testing.T) {
-	at := newRegistry(t, answering(http.StatusServiceUnavailable, 2, "/manifests/"))
-	checkFiles(t, open(t, at.has(t, "repo:1.0", smallImage(t)), source.Options{}).FS, small)
+	target := newRegistry(t, answering(http.StatusServiceUnavailable, 2, "/manifests/"))
+	checkFiles(t, open(t, target.has(t, "repo:1.0", smallImage(t)), source.Options{}).FS, small)
 }
 
 func TestWhatARegistryAnswers(t *testing.T) {
@@ -269,26 +269,27 @@ func TestWhatARegistryAnswers(t *testing.T) {
 		"it's overloaded": {503, "/manifests/", "REF: HOST answers 503 Service Unavailable: try again later"},
 		"it forbids": {403, "/manifests/",
 			`REF: HOST denies access (403): log in to HOST, for example with "docker login HOST"`},
-		"it has no such image": {404, "/manifests/", "REF: there is no such image"},
+		"it has no such image": {404, "/manifests/", "REF: the registry has no such image"},
 		"it has no such layer": {404, "/blobs/", "REF: layer " + digest + ": the registry doesn't have it"},
 		"it forbids a layer": {403, "/blobs/", "REF: layer " + digest +
 			`: HOST denies access (403): log in to HOST, for example with "docker login HOST"`},
-		"it says why not": {418, "/manifests/", "REF: HOST answers 418 I'm a teapot: [31mfor no reason"},
-		"it's too much":   {429, "/manifests/", "REF: HOST answers 429 Too Many Requests: try again later"},
-		"it's broken":     {500, "/v2/", "REF: HOST answers 500 Internal Server Error: try again later"},
+		"it answers with a reason": {418, "/manifests/", "REF: HOST answers 418 I'm a teapot: [31mfor no reason"},
+		"it's too much":            {429, "/manifests/", "REF: HOST answers 429 Too Many Requests: try again later"},
+		"it's broken":              {500, "/v2/", "REF: HOST answers 500 Internal Server Error: try again later"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := newRegistry(t, answering(test.status, 0, test.where))
-			ref := at.has(t, "repo:1.0", image)
-			checkFailure(t, ref, source.Options{}, strings.ReplaceAll(test.want, "HOST", at.host))
+			target := newRegistry(t, answering(test.status, 0, test.where))
+			ref := target.has(t, "repo:1.0", image)
+			checkFailure(t, ref, source.Options{}, strings.ReplaceAll(test.want, "HOST", target.host))
 		})
 	}
 }
 
 func TestADigestThatIsNotThere(t *testing.T) {
-	at := newRegistry(t, nil)
-	at.has(t, "repo:1.0", smallImage(t))
-	checkFailure(t, at.host+"/repo@sha256:"+strings.Repeat("0", 64), source.Options{}, "REF: there is no such image")
+	target := newRegistry(t, nil)
+	target.has(t, "repo:1.0", smallImage(t))
+	checkFailure(t, target.host+"/repo@sha256:"+strings.Repeat("0", 64), source.Options{},
+		"REF: the registry has no such image")
 }
 
 // sending sends other content where asked for something.
@@ -321,40 +322,40 @@ func TestARegistryThatSendsSomethingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("a manifest", func(t *testing.T) {
-		at := newRegistry(t, sending("/manifests/", func() []byte { return raw }))
-		at.has(t, "repo:1.0", image)
-		checkFailure(t, at.host+"/repo@"+digestOf(t, image), source.Options{},
-			fmt.Sprintf("REF: %s sent something else, of digest %s", at.host, digestOf(t, other)))
+		target := newRegistry(t, sending("/manifests/", func() []byte { return raw }))
+		target.has(t, "repo:1.0", image)
+		checkFailure(t, target.host+"/repo@"+digestOf(t, image), source.Options{},
+			fmt.Sprintf("REF: %s sent something else, of digest %s", target.host, digestOf(t, other)))
 	})
 	t.Run("a layer", func(t *testing.T) {
 		sum, _, err := v1.SHA256(bytes.NewReader(make([]byte, size)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := newRegistry(t, sending("/blobs/", func() []byte { return make([]byte, size) }))
-		checkFailure(t, at.has(t, "repo:1.0", image), source.Options{},
+		target := newRegistry(t, sending("/blobs/", func() []byte { return make([]byte, size) }))
+		checkFailure(t, target.has(t, "repo:1.0", image), source.Options{},
 			fmt.Sprintf("REF: layer %s: content has digest %s", digest, sum))
 	})
 	t.Run("a shorter layer", func(t *testing.T) {
-		at := newRegistry(t, sending("/blobs/", func() []byte { return make([]byte, size-10) }))
-		checkFailure(t, at.has(t, "repo:1.0", image), source.Options{},
+		target := newRegistry(t, sending("/blobs/", func() []byte { return make([]byte, size-10) }))
+		checkFailure(t, target.has(t, "repo:1.0", image), source.Options{},
 			fmt.Sprintf("REF: layer %s: content ends after %d of %d bytes", digest, size-10, size))
 	})
 	t.Run("a longer layer", func(t *testing.T) {
-		at := newRegistry(t, sending("/blobs/", func() []byte { return make([]byte, size+10) }))
-		checkFailure(t, at.has(t, "repo:1.0", image), source.Options{},
+		target := newRegistry(t, sending("/blobs/", func() []byte { return make([]byte, size+10) }))
+		checkFailure(t, target.has(t, "repo:1.0", image), source.Options{},
 			fmt.Sprintf("REF: layer %s: content has more than the %d bytes that it should", digest, size))
 	})
 	t.Run("a page", func(t *testing.T) {
-		at := newRegistry(t, sending("/manifests/", func() []byte { return []byte("<html>") }))
-		_, err := source.Open(t.Context(), at.host+"/repo:1.0", source.Options{})
+		target := newRegistry(t, sending("/manifests/", func() []byte { return []byte("<html>") }))
+		_, err := source.Open(t.Context(), target.host+"/repo:1.0", source.Options{})
 		if err == nil || !strings.HasSuffix(err.Error(), ": invalid character '<' looking for beginning of value") {
 			t.Errorf("error is %v", err)
 		}
 	})
 	t.Run("the index of something else", func(t *testing.T) {
-		at := newRegistry(t, sending("/manifests/", func() []byte { return []byte(`{"mediaType":"text/plain"}`) }))
-		_, err := source.Open(t.Context(), at.host+"/repo:1.0", source.Options{})
+		target := newRegistry(t, sending("/manifests/", func() []byte { return []byte(`{"mediaType":"text/plain"}`) }))
+		_, err := source.Open(t.Context(), target.host+"/repo:1.0", source.Options{})
 		if err == nil || !strings.HasSuffix(err.Error(),
 			` is of type "text/plain", which is neither an image nor an index of some`) {
 			t.Errorf("error is %v", err)
@@ -364,41 +365,41 @@ func TestARegistryThatSendsSomethingElse(t *testing.T) {
 
 func TestTheCertificateIsLookedAt(t *testing.T) {
 	stranger := func(server *httptest.Server) { server.StartTLS() }
-	t.Run("an unknown authority is refused unless told otherwise", func(t *testing.T) {
-		at := serveRegistry(t, nil, stranger)
-		ref := at.has(t, "repo:1.0", smallImage(t))
+	t.Run("an unknown authority is refused without --insecure", func(t *testing.T) {
+		target := serveRegistry(t, nil, stranger)
+		ref := target.has(t, "repo:1.0", smallImage(t))
 		checkFailure(t, ref, source.Options{},
 			fmt.Sprintf("REF: the certificate of %s is of an authority that isn't trusted: "+
-				"set SSL_CERT_FILE to that authority's certificate, or use --insecure", at.host))
+				"set SSL_CERT_FILE to that authority's certificate, or use --insecure", target.host))
 		checkFiles(t, open(t, ref, source.Options{Insecure: true}).FS, small)
 	})
 	t.Run("so is a certificate for another host", func(t *testing.T) {
-		at := serveRegistry(t, nil, func(server *httptest.Server) {
+		target := serveRegistry(t, nil, func(server *httptest.Server) {
 			server.TLS = &tls.Config{Certificates: []tls.Certificate{trust(t, "other.example")}}
 			server.StartTLS()
 		})
-		ref := at.has(t, "repo:1.0", smallImage(t))
+		ref := target.has(t, "repo:1.0", smallImage(t))
 		checkFailure(t, ref, source.Options{},
 			fmt.Sprintf("REF: the certificate of %s isn't valid: x509: cannot validate certificate for 127.0.0.1 "+
-				"because it doesn't contain any IP SANs; --insecure takes it all the same", at.host))
+				"because it doesn't contain any IP SANs; --insecure takes it all the same", target.host))
 	})
 	t.Run("a certificate file that isn't there is an error", func(t *testing.T) {
-		at := serveRegistry(t, nil, stranger)
+		target := serveRegistry(t, nil, stranger)
 		missing := filepath.Join(t.TempDir(), "missing.pem")
 		t.Setenv("SSL_CERT_FILE", missing)
-		_, err := source.Open(t.Context(), at.host+"/repo:1.0", source.Options{})
+		_, err := source.Open(t.Context(), target.host+"/repo:1.0", source.Options{})
 		if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "read SSL_CERT_FILE: ") {
 			t.Errorf("error is %v", err)
 		}
 	})
 }
 
-func TestPlainHTTPIsRefusedUnlessToldOtherwise(t *testing.T) {
-	at := serveRegistry(t, nil, (*httptest.Server).Start)
-	ref := at.has(t, "repo:1.0", smallImage(t))
+func TestPlainHTTPIsRefusedWithoutInsecure(t *testing.T) {
+	target := serveRegistry(t, nil, (*httptest.Server).Start)
+	ref := target.has(t, "repo:1.0", smallImage(t))
 	checkFailure(t, ref, source.Options{},
-		fmt.Sprintf("REF: %s answers only plain http, which needs --insecure", at.host))
-	if got := at.count.Load(); got != 0 {
+		fmt.Sprintf("REF: %s answers only plain http, which needs --insecure", target.host))
+	if got := target.count.Load(); got != 0 {
 		t.Errorf("it was asked %d times", got)
 	}
 	checkFiles(t, open(t, ref, source.Options{Insecure: true}).FS, small)
@@ -437,7 +438,7 @@ func TestARegistryThatClosesConnections(t *testing.T) {
 func TestTLSThatRedirectsToPlainHTTPIsRefused(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
-	at := newRegistry(t, func(next http.Handler) http.Handler {
+	target := newRegistry(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, "/blobs/") {
 				http.Redirect(w, r, plain.URL, http.StatusTemporaryRedirect)
@@ -451,7 +452,7 @@ func TestTLSThatRedirectsToPlainHTTPIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkFailure(t, at.has(t, "repo:1.0", image), source.Options{},
+	checkFailure(t, target.has(t, "repo:1.0", image), source.Options{},
 		fmt.Sprintf("REF: layer %s: %s answers only plain http, which needs --insecure",
 			digestOf(t, layers[0]), plain.Listener.Addr()))
 }
@@ -477,7 +478,7 @@ func TestAnInterruptEndsAPull(t *testing.T) {
 	for _, where := range []string{"/v2/", "/manifests/", "/blobs/"} {
 		t.Run(where, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			at := newRegistry(t, func(next http.Handler) http.Handler {
+			target := newRegistry(t, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if !strings.HasSuffix(r.URL.Path, where) && !strings.Contains(r.URL.Path, "repo"+where) {
 						next.ServeHTTP(w, r)
@@ -487,11 +488,11 @@ func TestAnInterruptEndsAPull(t *testing.T) {
 					<-r.Context().Done() // answers never
 				})
 			})
-			ref := at.has(t, "repo:1.0", smallImage(t))
+			ref := target.has(t, "repo:1.0", smallImage(t))
 			begin := time.Now()
 			checkFailureIn(t, ctx, ref, source.Options{}, "REF: context canceled")
 			if _, err := source.Open(ctx, ref, source.Options{}); !errors.Is(err, context.Canceled) {
-				t.Errorf("%v is no context.Canceled", err)
+				t.Errorf("got %v, want context.Canceled", err)
 			}
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("it took %s", took)

@@ -20,7 +20,7 @@ const (
 	inputName = "standard-input.yaml"
 )
 
-// openInput opens a release that is the text of standard input.
+// openInput opens a release on standard input.
 func openInput(ctx context.Context, input io.Reader, limits Limits) (*Release, error) {
 	if input == nil {
 		return nil, phrase{subject: "standard input", text: "can't be read here: name a folder, an archive or an image"}
@@ -36,7 +36,7 @@ func openInput(ctx context.Context, input io.Reader, limits Limits) (*Release, e
 	return single(interruptible(ctx, input), inputName, Input, limits)
 }
 
-// openFile opens a release that is a single file of manifests.
+// openFile opens a release in a single file of manifests.
 func openFile(ctx context.Context, path string, limits Limits) (*Release, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -47,8 +47,8 @@ func openFile(ctx context.Context, path string, limits Limits) (*Release, error)
 }
 
 // single returns a release of one file.
-func single(from io.Reader, name string, kind Format, limits Limits) (*Release, error) {
-	text, err := io.ReadAll(io.LimitReader(from, limits.File+1))
+func single(manifests io.Reader, name string, kind Format, limits Limits) (*Release, error) {
+	text, err := io.ReadAll(io.LimitReader(manifests, limits.File+1))
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ var renderers = []renderer{
 	{files: []string{"*.cue"}, what: "CUE", command: "cue export --out yaml %s", isOnly: true},
 }
 
-// checkRendered returns an error if a folder is not of manifests, but of what a tool makes manifests of.
+// checkRendered returns an error if a folder has a chart or kustomization instead of manifests.
 func checkRendered(folder string) error {
 	for _, tool := range renderers {
 		has := func(pattern string) bool {

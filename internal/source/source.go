@@ -35,7 +35,7 @@ const (
 	Image     Format = "image"
 	File      Format = "file"    // a single file of manifests
 	Input     Format = "input"   // standard input
-	Applied   Format = "applied" // a version that was applied to a cluster, which has a copy of it
+	Applied   Format = "applied" // an applied version, from the copy on the cluster
 )
 
 // Options are how to open a release. The zero value works.
@@ -153,7 +153,7 @@ func parsePlatform(given string) (v1.Platform, error) {
 	}
 	platform, err := v1.ParsePlatform(given)
 	if err != nil || platform.OS == "" || platform.Architecture == "" {
-		return v1.Platform{}, fmt.Errorf("%q is no platform: write it as in linux/arm64", given)
+		return v1.Platform{}, fmt.Errorf("%q is not a platform: write one such as linux/arm64", given)
 	}
 	return *platform, nil
 }

@@ -13,7 +13,7 @@ import (
 func TestWhatIsNeitherHereNorAnImage(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"paylods/a.yaml": "a"}))
 	for name, test := range map[string]struct{ ref, want string }{
-		"a mistyped folder is no image of some default registry": {
+		"a mistyped folder is not an image of some default registry": {
 			ref:  "paylod",
 			want: `"REF" is neither a file or folder here nor an image reference: an image needs its registry and a tag or digest, as in registry.example/repo:tag; a release on the cluster is written NAME@ (see "runlevel list")`,
 		},
@@ -55,7 +55,7 @@ func TestAPlatformIsLookedAtFirst(t *testing.T) {
 	dir := write(t, small)
 	for _, platform := range []string{"arm64", "linux/", "/arm64", "a/b/c/d"} {
 		checkFailure(t, dir, source.Options{Platform: platform},
-			`REF: "`+platform+`" is no platform: write it as in linux/arm64`)
+			`REF: "`+platform+`" is not a platform: write one such as linux/arm64`)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestAnInterruptEndsIt(t *testing.T) {
 	dir := write(t, small)
 	checkFailureIn(t, ctx, dir, source.Options{}, "REF: context canceled")
 	if _, err := source.Open(ctx, dir, source.Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v is no context.Canceled", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 

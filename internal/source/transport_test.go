@@ -43,7 +43,7 @@ func TestARegistryThatGoesOnForEver(t *testing.T) {
 		"a token, to itself": {"/token", toItself, "REF: HOST redirects more than 5 times"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := newRegistry(t, func(next http.Handler) http.Handler {
+			registry := newRegistry(t, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					switch {
 					case strings.HasPrefix(r.URL.Path, test.where) && (test.where != "/v2/" || r.URL.Path == "/v2/"):
@@ -67,9 +67,9 @@ func TestARegistryThatGoesOnForEver(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // else a failure would take forever
 			defer cancel()
-			want := strings.NewReplacer("HOST", at.host, "DIGEST", digestOf(t, layers[0]), "SIZE",
+			want := strings.NewReplacer("HOST", registry.host, "DIGEST", digestOf(t, layers[0]), "SIZE",
 				fmt.Sprint(size)).Replace(test.want)
-			checkFailureIn(t, ctx, at.has(t, "repo:1.0", image), source.Options{}, want)
+			checkFailureIn(t, ctx, registry.has(t, "repo:1.0", image), source.Options{}, want)
 		})
 	}
 }

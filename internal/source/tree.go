@@ -34,8 +34,8 @@ func newTree(budget *budget, ofImage bool) *tree {
 }
 
 // read adds the entries of a tar.
-func (t *tree) read(from io.Reader) error {
-	entries := tar.NewReader(from)
+func (t *tree) read(archive io.Reader) error {
+	entries := tar.NewReader(archive)
 	for {
 		header, err := entries.Next()
 		switch {
@@ -101,7 +101,7 @@ func (t *tree) node(name string, header *tar.Header, content io.Reader) (*node, 
 		}
 		linked := t.nodes[target]
 		if linked == nil || linked.kind == tar.TypeDir {
-			return nil, fmt.Errorf("hard link to %s, which is no file that comes before it", quoted(header.Linkname))
+			return nil, fmt.Errorf("hard link to %s, which is not a file that comes before it", quoted(header.Linkname))
 		}
 		return linked, nil
 	default:
@@ -111,15 +111,15 @@ func (t *tree) node(name string, header *tar.Header, content io.Reader) (*node, 
 
 // readExactly does not allocate a large size before it has read the bytes: a few bytes
 // of header could otherwise cost all the memory of one file.
-func readExactly(from io.Reader, size int64) ([]byte, error) {
+func readExactly(reader io.Reader, size int64) ([]byte, error) {
 	const believed = mib
 	if size <= believed {
 		content := make([]byte, size)
-		_, err := io.ReadFull(from, content)
+		_, err := io.ReadFull(reader, content)
 		return content, err
 	}
 	content := bytes.NewBuffer(make([]byte, 0, believed))
-	_, err := io.CopyN(content, from, size)
+	_, err := io.CopyN(content, reader, size)
 	return content.Bytes(), err
 }
 
@@ -158,7 +158,7 @@ func (t *tree) add(name string, added *node) error {
 	for parent := path.Dir(name); ; parent = path.Dir(parent) {
 		if existing := t.nodes[parent]; existing != nil {
 			if existing.kind != tar.TypeDir {
-				return fmt.Errorf("it's in %s, which is no folder", quoted(parent))
+				return fmt.Errorf("it's in %s, which is not a folder", quoted(parent))
 			}
 			break
 		}

@@ -89,9 +89,9 @@ func (s *Cache) Bytes() []byte {
 // were ready, it returns kept: otherwise each run would write them again. They are also written if more objects
 // are ready than before.
 func (s *Cache) Update(kept []byte) []byte {
-	was, is := Read(kept), Read(s.Bytes())
-	areMore := is.forgetReady() > was.forgetReady()
-	if maps.Equal(was.objects, is.objects) && !areMore {
+	before, current := Read(kept), Read(s.Bytes())
+	areMore := current.forgetReady() > before.forgetReady()
+	if maps.Equal(before.objects, current.objects) && !areMore {
 		return kept
 	}
 	return s.Bytes()
@@ -155,11 +155,11 @@ func (s *Cache) Add(m objectmeta.LiveMetadata, from AppliedFrom) {
 // since it was applied from the same manifest, and reports whether they do. It calls countsChanges, whether the
 // object's generation counts all changes of its body, only if that matters.
 func (s *Cache) CarryOver(from *Cache, m objectmeta.LiveMetadata, origin AppliedFrom, countsChanges func() bool) bool {
-	was := from.find(m.ID)
-	isKnown := was[exact] == exactOf(m, origin) ||
-		m.Generation != 0 && was[ours] == oursOf(m, origin) && m.HasMetadataOf(origin.Metadata) && countsChanges()
+	before := from.find(m.ID)
+	isKnown := before[exact] == exactOf(m, origin) ||
+		m.Generation != 0 && before[ours] == oursOf(m, origin) && m.HasMetadataOf(origin.Metadata) && countsChanges()
 	if isKnown {
-		s.change(m.ID, func(p *prints) { p[exact], p[ours] = was[exact], was[ours] })
+		s.change(m.ID, func(p *prints) { p[exact], p[ours] = before[exact], before[ours] })
 	}
 	return isKnown
 }
@@ -182,8 +182,8 @@ func (s *Cache) CarryOverReady(from *Cache, m objectmeta.LiveMetadata, origin Ap
 
 // AddExpected adds that the release has an object, with another cache's fingerprints of the last apply.
 func (s *Cache) AddExpected(from *Cache, id kinds.ID) {
-	was := from.find(id)
-	s.change(id, func(p *prints) { p[fields], p[object] = was[fields], was[object] })
+	before := from.find(id)
+	s.change(id, func(p *prints) { p[fields], p[object] = before[fields], before[object] })
 }
 
 // AddApplied adds an object as an apply leaves it.

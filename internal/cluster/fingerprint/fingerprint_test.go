@@ -204,20 +204,20 @@ func TestBrokenFingerprintsKnowLess(t *testing.T) {
 	}
 	whole := known.Bytes()
 	object.Name, object.ResourceVersion, object.Generation = "other", "8", 4
-	for at := range len(whole) {
-		broken := [][]byte{whole[:at], whole[at:], append(bytes.Clone(whole[:at]), whole[at+1:]...),
-			append(append(bytes.Clone(whole[:at]), 'x'), whole[at:]...)}
+	for index := range len(whole) {
+		broken := [][]byte{whole[:index], whole[index:], append(bytes.Clone(whole[:index]), whole[index+1:]...),
+			append(append(bytes.Clone(whole[:index]), 'x'), whole[index:]...)}
 		for _, data := range broken {
 			read := fingerprint.Read(data)
 			if len(read.Bytes()) > len(data) {
 				t.Errorf("of %d bytes it reads %d", len(data), len(read.Bytes()))
 			}
 			if fingerprint.Read(nil).CarryOver(read, head(object), text, func() bool { return true }) {
-				t.Errorf("broken at %d, it knows what was never applied", at)
+				t.Errorf("broken at %d, it knows what was never applied", index)
 			}
 		}
-		if got := len(fingerprint.Read(whole[:at]).Bytes()); got != at/48*48 {
-			t.Errorf("of the first %d bytes it reads %d", at, got)
+		if got := len(fingerprint.Read(whole[:index]).Bytes()); got != index/48*48 {
+			t.Errorf("of the first %d bytes it reads %d", index, got)
 		}
 	}
 }

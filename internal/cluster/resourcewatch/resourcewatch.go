@@ -57,13 +57,13 @@ type ListerWatcher[L runtime.Object] struct {
 
 // Run watches until ctx ends. Each failure of the watch is passed to onError; the watch restarts after
 // growing pauses up to the longest.
-func Run[T WatchedObject, L runtime.Object](ctx context.Context, from ListerWatcher[L], to EventHandler[T],
+func Run[T WatchedObject, L runtime.Object](ctx context.Context, from ListerWatcher[L], eventHandler EventHandler[T],
 	longest time.Duration, onError func(error)) {
 	logger := klog.New(nil) // discards: errors are passed to onError
 	ctx = klog.NewContext(ctx, logger)
 	pause := newBackoff(longest)
 	kind := reflect.New(reflect.TypeFor[T]().Elem()).Interface()
-	reflector := cache.NewReflectorWithOptions(from.listerWatcher(), kind, store[T]{to, from.Trim},
+	reflector := cache.NewReflectorWithOptions(from.listerWatcher(), kind, store[T]{eventHandler, from.Trim},
 		cache.ReflectorOptions{Backoff: &pause, Logger: &logger})
 	for pauses := newBackoff(longest); ctx.Err() == nil; {
 		started := time.Now()

@@ -129,7 +129,7 @@ func read(component fs.FS) (map[string][]byte, error) {
 			return files, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no manifest in it: a manifest is a .yaml, .yml or .json file")
+	return nil, fmt.Errorf("it has no manifest: a manifest is a .yaml, .yml or .json file")
 }
 
 // take removes the component's old files from the release, and finds paths for the new.
@@ -229,4 +229,4 @@ func relabelled(release fs.FS, home, version string) fs.FS {
 	return layer
 }
 
-func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+func sortedKeys[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }

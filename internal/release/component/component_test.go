@@ -28,7 +28,7 @@ func configMap(name string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: " + name + "\n  namespace: shop\n"
 }
 
-// list is what a release has in a folder, and what the component calls it.
+// list has the files of a release in a folder, by the names of the component.
 func list(t *testing.T, b *component.Build, folder string) []string {
 	t.Helper()
 	entries, err := fs.ReadDir(b.FS, folder)
@@ -148,7 +148,7 @@ func TestNothingElseIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := fs.ReadFile(b.FS, "app.tar"); err != nil || len(text) > 0 {
-		t.Errorf("it has %q of it, %v", text, err)
+		t.Errorf("got %q, %v, want the file of the component", text, err)
 	}
 }
 
@@ -156,11 +156,11 @@ func TestNothingElseIsRead(t *testing.T) {
 func TestALinkThatLeadsNowhere(t *testing.T) {
 	own := fstest.MapFS{
 		"01.yaml": {Data: []byte(configMap("web"))},
-		"02.yaml": {Data: []byte("../gone.yaml"), Mode: fs.ModeSymlink},
+		"02.yaml": {Data: []byte("../nowhere.yaml"), Mode: fs.ModeSymlink},
 	}
 	_, err := component.Into(files(map[string]string{"a.yaml": ""}), own, component.Options{Names: []string{"web"}})
 	if err == nil || !strings.Contains(err.Error(), "02.yaml") {
-		t.Errorf("got %v, want to be told of 02.yaml", err)
+		t.Errorf("got %v, want an error about 02.yaml", err)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestBadInput(t *testing.T) {
 		want  string
 	}{
 		"nothing": {map[string]string{"README.md": ""}, []string{"web"},
-			"there is no manifest in it: a manifest is a .yaml, .yml or .json file"},
+			"it has no manifest: a manifest is a .yaml, .yml or .json file"},
 		"a whole release": {map[string]string{"release-manifests/a.yaml": ""}, []string{"web"},
 			"it has release-manifests/, so it is a whole release: name the folder of one component's manifests"},
 		"an odd name": {map[string]string{"a.yaml": ""}, []string{"web", "we_b"},
@@ -290,7 +290,7 @@ func TestNotes(t *testing.T) {
 		"a new one": {
 			map[string]string{"0000_50_api_01.yaml": configMap("b")},
 			map[string]string{"01.yaml": configMap("a")}, []string{"web"},
-			[]string{"the release has no files of web yet: all of it is new"},
+			[]string{"the release has no files of web yet: all its files are new"},
 		},
 		"another name": {
 			map[string]string{
@@ -300,7 +300,7 @@ func TestNotes(t *testing.T) {
 			},
 			map[string]string{"01.yaml": configMap("a"), "02.yaml": configMap("b")}, []string{"web"},
 			[]string{
-				"the release has no files of web yet: all of it is new",
+				"the release has no files of web yet: all its files are new",
 				"other files of the release have 2 objects of the component too, such as ConfigMap shop/a in " +
 					"0000_50_shop_01.yaml: if those files are the component's under another name, write --component " +
 					"web,shop",
@@ -310,9 +310,9 @@ func TestNotes(t *testing.T) {
 			map[string]string{"0000_50_shop_01.yaml": configMap("a"), "0000_50_shop_02.yaml": configMap("b")},
 			map[string]string{"0000_50_shop_01.yaml": configMap("a")}, []string{"web"},
 			[]string{"some files are called like those of shop, of which the release keeps 1 file more, such as " +
-				"0000_50_shop_02.yaml: if all of them are the component's, write --component web,shop"},
+				"0000_50_shop_02.yaml: if all these files are the component's, write --component web,shop"},
 		},
-		"a file that is another component's": {
+		"a file of another component": {
 			map[string]string{"0000_50_web_01.yaml": configMap("a"), "0000_50_api_01.yaml": configMap("b")},
 			map[string]string{"01.yaml": configMap("a"), "0000_50_api_01.yaml": configMap("c")}, []string{"web"},
 			[]string{"0000_50_api_01.yaml of the release gives way to the component's file of that name: if it is " +

@@ -54,12 +54,12 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 	var notes []string
 	name := strings.Join(b.names, ",")
 	if len(b.replaced) == 0 {
-		notes = append(notes, fmt.Sprintf("the release has no files of %s yet: all of it is new", name))
+		notes = append(notes, fmt.Sprintf("the release has no files of %s yet: all its files are new", name))
 	}
 	if len(b.kept) > 0 {
 		named := graph.ParseName(path.Base(b.kept[0])).Component
 		notes = append(notes, fmt.Sprintf("some files are called like those of %s, of which the release keeps %s "+
-			"more, such as %s: if all of them are the component's, write --component %s,%s",
+			"more, such as %s: if all these files are the component's, write --component %s,%s",
 			named, printable.Count(len(b.kept), "file"), path.Base(b.kept[0]), name, named))
 	} else if len(b.taken) > 0 {
 		file := path.Base(b.taken[0])

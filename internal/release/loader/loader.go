@@ -18,13 +18,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Options are how to read a release, and which manifests of it.
+// Options set how a release is read, and which manifests are taken.
 type Options struct {
 	Source  source.Options
 	Payload payload.Options
 	// Unmanaged are objects to leave out, beside those of Payload.Filter.Overrides.
 	Unmanaged []Selector
-	// Before is the release that is updated: capabilities stay enabled that the manifests they share need.
+	// Before is the previous release: capabilities stay enabled that the manifests they share need.
 	Before *payload.Payload
 	// UpdatingFrom is the source of Before, if Before is nil.
 	UpdatingFrom string
@@ -114,12 +114,12 @@ func parseAs(ctx context.Context, release *source.Release,
 
 // implicitlyEnabled returns the capabilities that stay enabled because the previous release has manifests
 // of them. It reads the previous release if it was not read yet, and fails if that has problems.
-func implicitlyEnabled(ctx context.Context, to *payload.Payload,
+func implicitlyEnabled(ctx context.Context, target *payload.Payload,
 	options Options) ([]configv1.ClusterVersionCapability, error) {
 	if options.Before != nil {
-		return payload.ImplicitlyEnabled(options.Before, to), nil
+		return payload.ImplicitlyEnabled(options.Before, target), nil
 	}
-	filter := to.Filter
+	filter := target.Filter
 	filter.MajorVersion = options.Payload.Filter.MajorVersion // of the previous release, unless it is set
 	from, problems, err := Parse(ctx, options.UpdatingFrom,
 		Options{Source: options.Source, Payload: payload.Options{Filter: filter}})
@@ -130,5 +130,5 @@ func implicitlyEnabled(ctx context.Context, to *payload.Payload,
 	if err := payload.Refuse(problems); err != nil {
 		return nil, &RefusedError{options.UpdatingFrom, err}
 	}
-	return payload.ImplicitlyEnabled(from, to), nil
+	return payload.ImplicitlyEnabled(from, target), nil
 }

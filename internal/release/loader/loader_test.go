@@ -38,8 +38,8 @@ func withoutCapabilities(t *testing.T) loader.Options {
 	return loader.Options{Payload: payload.Options{Filter: payload.Filter{Capabilities: none}}}
 }
 
-// TestWhatWasAppliedStaysEnabled when the next release has it for a capability that is off.
-func TestWhatWasAppliedStaysEnabled(t *testing.T) {
+// TestCapabilityOfAppliedManifestsStaysEnabled updates to a release that has them for a disabled capability.
+func TestCapabilityOfAppliedManifestsStaysEnabled(t *testing.T) {
 	options := withoutCapabilities(t)
 	before, _, err := loader.Load(t.Context(), write(t, plain), options)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestWhatWasAppliedStaysEnabled(t *testing.T) {
 	}
 	next := write(t, console)
 	if left, _, err := loader.Load(t.Context(), next, options); err != nil || len(left.Manifests) != 0 {
-		t.Fatalf("an install of it has %d manifests (%v), want none", len(left.Manifests), err)
+		t.Fatalf("an install has %d manifests (%v), want none", len(left.Manifests), err)
 	}
 	options.Before = before
 	updated, _, err := loader.Load(t.Context(), next, options)

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Settings returns the settings of a release that is open. A version that was applied has none: the values with which
+// Settings returns the settings of an open release. An applied version has none: the values with which
 // it was read are kept, and among them are those of its settings.
 func Settings(release *source.Release) (settings.FolderSettings, error) {
 	if release.Values != nil || release.Kind == source.File || release.Kind == source.Input {
@@ -95,8 +95,8 @@ func Named(ref string, err error) error {
 // isLocal reports whether a release is a folder on this machine.
 func isLocal(release *source.Release) bool { return release.Kind == source.Directory }
 
-// KeptBy returns the settings on what is kept of a version that is applied, and a warning if the release is no folder
-// on this machine: an archive or image does not decide what a cluster keeps of it.
+// KeptBy returns the settings on the files that a cluster keeps, and a warning if the release is not a folder on this
+// machine: an archive or image does not decide which of its files a cluster keeps.
 func KeptBy(release *source.Release) (files string, historyMax int, warning string, err error) {
 	s, err := Settings(release)
 	if err != nil || isLocal(release) || s.KeepFiles == "" && s.HistoryMax == 0 {

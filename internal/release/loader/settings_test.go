@@ -40,23 +40,24 @@ func TestSettingsCountWhereOptionsSetNothing(t *testing.T) {
 	}
 	settle("name: shop\nversion: 1.2.3\nprofile: edge\ncapabilities: [None]\nfeatureGates: [Fast]\nunmanaged: " +
 		"[ConfigMap/shop/edge]\n")
-	was := read(nil, payload.Options{})
-	if got := names(was); !slices.Equal(got, []string{"edge-gate"}) || was.Name != "shop" || was.Version != "1.2.3" {
-		t.Errorf("%s %s has %v", was.Name, was.Version, got)
+	before := read(nil, payload.Options{})
+	if got := names(before); !slices.Equal(got, []string{"edge-gate"}) || before.Name != "shop" ||
+		before.Version != "1.2.3" {
+		t.Errorf("%s %s has %v", before.Name, before.Version, got)
 	}
-	if !slices.Contains(was.FileNames(), "runlevel.yaml") {
-		t.Errorf("the files to keep are %v", was.FileNames())
+	if !slices.Contains(before.FileNames(), "runlevel.yaml") {
+		t.Errorf("the files to keep are %v", before.FileNames())
 	}
 	set := read(nil, payload.Options{Name: "web", Filter: payload.Filter{Profile: "core"}})
 	if got := names(set); !slices.Equal(got, []string{"core"}) || set.Name != "web" || set.Version != "1.2.3" {
 		t.Errorf("with options, %s %s has %v", set.Name, set.Version, got)
 	}
-	values, err := loader.Values(was)
+	values, err := loader.Values(before)
 	if err != nil {
 		t.Fatal(err)
 	}
 	settle("name: other\nprofile: core\nfield: of a later program\n")
-	if again := read(values, payload.Options{}); again.Hash != was.Hash || again.Name != "shop" ||
+	if again := read(values, payload.Options{}); again.Hash != before.Hash || again.Name != "shop" ||
 		again.Version != "1.2.3" {
 		t.Errorf("from its copy it is %s %s with %v", again.Name, again.Version, names(again))
 	}

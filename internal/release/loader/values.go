@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Values returns what is needed, beside the files of a release, to read it again as it was read, as JSON.
+// Values returns, as JSON, the options that a later read of the same files needs for the same result.
 func Values(read *payload.Payload) ([]byte, error) { return json.Marshal(read.Options()) }
 
 // since returns the options to read a version that was applied: those with which it was read, replaced by those that
@@ -18,28 +18,28 @@ func (o Options) since(values []byte) (payload.Options, error) {
 	if values == nil {
 		return set, nil
 	}
-	var was payload.Options
-	if err := json.Unmarshal(values, &was); err != nil {
-		return was, fmt.Errorf("the values with which it was read are damaged: %w", err)
+	var before payload.Options
+	if err := json.Unmarshal(values, &before); err != nil {
+		return before, fmt.Errorf("the values with which it was read are damaged: %w", err)
 	}
-	was.Name, was.Version = cmp.Or(set.Name, was.Name), cmp.Or(set.Version, was.Version)
-	was.ReleaseImage, was.KeepText = cmp.Or(set.ReleaseImage, was.ReleaseImage), set.KeepText
-	was.Namespace = cmp.Or(set.Namespace, was.Namespace)
+	before.Name, before.Version = cmp.Or(set.Name, before.Name), cmp.Or(set.Version, before.Version)
+	before.ReleaseImage, before.KeepText = cmp.Or(set.ReleaseImage, before.ReleaseImage), set.KeepText
+	before.Namespace = cmp.Or(set.Namespace, before.Namespace)
 	if set.Release != nil {
-		was.Release = set.Release
+		before.Release = set.Release
 	}
-	was.Filter.Exclude, was.Filter.Profile = cmp.Or(set.Filter.Exclude, was.Filter.Exclude),
-		cmp.Or(set.Filter.Profile, was.Filter.Profile)
-	was.Filter.FeatureSet = cmp.Or(set.Filter.FeatureSet, was.Filter.FeatureSet)
-	was.Filter.MajorVersion = cmp.Or(set.Filter.MajorVersion, was.Filter.MajorVersion)
+	before.Filter.Exclude, before.Filter.Profile = cmp.Or(set.Filter.Exclude, before.Filter.Exclude),
+		cmp.Or(set.Filter.Profile, before.Filter.Profile)
+	before.Filter.FeatureSet = cmp.Or(set.Filter.FeatureSet, before.Filter.FeatureSet)
+	before.Filter.MajorVersion = cmp.Or(set.Filter.MajorVersion, before.Filter.MajorVersion)
 	if set.Filter.FeatureGates != nil {
-		was.Filter.FeatureGates = set.Filter.FeatureGates
+		before.Filter.FeatureGates = set.Filter.FeatureGates
 	}
 	if set.Filter.Capabilities != nil {
-		was.Filter.Capabilities = set.Filter.Capabilities
+		before.Filter.Capabilities = set.Filter.Capabilities
 	}
 	if len(o.Unmanaged) > 0 || len(set.Filter.Overrides) > 0 {
-		was.Filter.Overrides = set.Filter.Overrides
+		before.Filter.Overrides = set.Filter.Overrides
 	}
-	return was, nil
+	return before, nil
 }

@@ -33,8 +33,8 @@ kind: ConfigMap
 metadata: {name: core, namespace: shop, annotations: {include.release.openshift.io/core: "true"}}
 `
 
-// TestAnAppliedVersionIsReadAsItWas, except for what is set now.
-func TestAnAppliedVersionIsReadAsItWas(t *testing.T) {
+// TestAppliedVersionIsReadWithItsOptions, except for those that are set now.
+func TestAppliedVersionIsReadWithItsOptions(t *testing.T) {
 	files := os.DirFS(write(t, variants))
 	none, err := payload.ParseCapabilities("None")
 	if err != nil {
@@ -60,13 +60,13 @@ func TestAnAppliedVersionIsReadAsItWas(t *testing.T) {
 		}
 		return read
 	}
-	was := read(nil, payload.Options{
+	before := read(nil, payload.Options{
 		Name:         "shop",
 		Version:      "1.2.3",
 		ReleaseImage: "registry.example/shop@sha256:abc",
 		Filter:       payload.Filter{Profile: "edge", Capabilities: none},
 	}, "ConfigMap/edge-gate")
-	values, err := loader.Values(was)
+	values, err := loader.Values(before)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +103,8 @@ func TestAnAppliedVersionIsReadAsItWas(t *testing.T) {
 			t.Errorf("%s: it is %s %s", name, again.Name, again.Version)
 		}
 	}
-	if again := read(values, payload.Options{}); again.Hash != was.Hash || again.Content != was.Content {
-		t.Errorf("the hashes are %s and %s, want %s and %s", again.Hash, again.Content, was.Hash, was.Content)
+	if again := read(values, payload.Options{}); again.Hash != before.Hash || again.Content != before.Content {
+		t.Errorf("the hashes are %s and %s, want %s and %s", again.Hash, again.Content, before.Hash, before.Content)
 	}
 	if _, _, err := loader.ParseOpened(t.Context(), &source.Release{FS: files, Values: []byte("{")},
 		loader.Options{}); err == nil {

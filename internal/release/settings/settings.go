@@ -101,8 +101,8 @@ func (s *FolderSettings) decode(root *yaml.Node) error {
 }
 
 // isOfType reports whether a value is of the type of a field, without what YAML makes of other types.
-func isOfType(value *yaml.Node, of reflect.Kind) bool {
-	switch of {
+func isOfType(value *yaml.Node, kind reflect.Kind) bool {
+	switch kind {
 	case reflect.Int:
 		return value.ShortTag() == "!!int"
 	case reflect.String:

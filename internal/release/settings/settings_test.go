@@ -38,7 +38,7 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		"name: shop\nname: web":         "runlevel.yaml:2: the field name occurs twice: leave one out",
 		"- name":                        `runlevel.yaml:1: it must have fields, as in "name: shop"`,
 		"name: [":                       "runlevel.yaml:1: ",
-		"name: a\n---\nname: b":         `runlevel.yaml:2: the file has one document only: remove "---" and what is below it`,
+		"name: a\n---\nname: b":         `runlevel.yaml:2: the file has one document only: remove "---" and everything below it`,
 	} {
 		_, err := settings.Read(fstest.MapFS{payload.SettingsFile: {Data: []byte(text)}})
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {

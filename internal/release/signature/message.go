@@ -24,7 +24,7 @@ const (
 // compressed is the tag of a compressed packet.
 const compressed = 8
 
-var errNoMessage = errors.New(`it is no signed OpenPGP message, as "gpg --sign" without --armor writes it`)
+var errNoMessage = errors.New(`it is not a signed OpenPGP message, as "gpg --sign" without --armor writes it`)
 
 // unpack returns an OpenPGP message without compression.
 func unpack(message []byte) ([]byte, error) {
@@ -70,7 +70,7 @@ func decompress(from *packet.OpaquePacket) ([]byte, error) {
 	return message, nil
 }
 
-// checkSignatures returns what is wrong with each signature for one keyring, and whether one is good.
+// checkSignatures returns the error of each signature for one keyring, and whether one is good.
 func checkSignatures(all []finding, digest, name string, keyring openpgp.EntityList) (wrong []string, isSigned bool) {
 	for _, item := range all {
 		if item.message == nil {
@@ -85,7 +85,7 @@ func checkSignatures(all []finding, digest, name string, keyring openpgp.EntityL
 	return wrong, false
 }
 
-// checkSignature returns why a message is no signature of an image by a key of a keyring. It explains the library's
+// checkSignature returns why a message is not a signature of an image by a key of a keyring. It explains the library's
 // decision, and decides nothing.
 func checkSignature(message []byte, digest, name string, keyring openpgp.EntityList) error {
 	read, err := openpgp.ReadMessage(bytes.NewReader(message), keyring, nil, nil)
@@ -99,7 +99,7 @@ func checkSignature(message []byte, digest, name string, keyring openpgp.EntityL
 	case read.SignedBy == nil:
 		return explainKey(read.SignedByKeyId, name, keyring)
 	case read.SignatureError != nil:
-		return fmt.Errorf("it is forged or damaged: the signature by key %016X does not fit what it signs",
+		return fmt.Errorf("it is forged or damaged: the signature by key %016X does not fit its content",
 			read.SignedByKeyId)
 	}
 	if made := read.Signature; made != nil && made.SigLifetimeSecs != nil {
@@ -115,15 +115,15 @@ func explainKey(id uint64, name string, keyring openpgp.EntityList) error {
 	keys := keyring.KeysById(id)
 	switch {
 	case len(keys) == 0:
-		return fmt.Errorf("key %016X, which has made it, is not in %s", id, name)
+		return fmt.Errorf("key %016X, which created it, is not in %s", id, name)
 	case len(keys[0].Entity.Revocations) == 0: // the library has no reason for a subkey
-		return fmt.Errorf("key %016X, which has made it, is revoked or not for signing in %s", id, name)
+		return fmt.Errorf("key %016X, which created it, is revoked or not for signing in %s", id, name)
 	}
 	because := ""
 	if text := printable.Line(keys[0].Entity.Revocations[0].RevocationReasonText); text != "" {
 		because = fmt.Sprintf(" (%s)", text)
 	}
-	return fmt.Errorf("key %016X, which has made it, is revoked in %s%s", id, name, because)
+	return fmt.Errorf("key %016X, which created it, is revoked in %s%s", id, name, because)
 }
 
 // checkContent returns why the signed content is not about an image.
@@ -149,7 +149,7 @@ func checkContent(content []byte, digest string) error {
 	critical := claims.Critical
 	switch {
 	case err != nil, critical.Type != "atomic container signature", critical.Identity.Reference == "":
-		return errors.New(`what it signs is no "atomic container signature" with an image and an identity`)
+		return errors.New(`its content is not an "atomic container signature" with an image and an identity`)
 	case critical.Image.Digest != digest:
 		return fmt.Errorf("it is for another image, %.71s", critical.Image.Digest)
 	default:

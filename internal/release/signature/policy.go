@@ -3,7 +3,7 @@
 //
 // The keys and the signature stores are in a ConfigMap of the installed release, as for OpenShift's cluster-version
 // operator. OpenShift's own library decides whether signatures suffice; this package finds them, bounds the time and
-// the memory that a hostile store can cost, and reports what is wrong with each signature.
+// the memory that a hostile store can cost, and reports the error of each signature.
 //
 // PolicyOf is the call to start from; Policy.Verify finds and verifies signatures, and Persist saves the valid ones.
 package signature
@@ -79,14 +79,14 @@ func configOf(release *payload.Payload) *payload.Manifest {
 		}
 	}
 	slices.SortStableFunc(all, payload.InOrder)
-	at := slices.IndexFunc(all, func(m *payload.Manifest) bool {
+	i := slices.IndexFunc(all, func(m *payload.Manifest) bool {
 		_, isMarked := m.Object().GetAnnotations()[ConfigAnnotation]
 		return isMarked && m.ID().GroupKind() == kinds.ConfigMap && !m.IsTombstone()
 	})
-	if at < 0 {
+	if i < 0 {
 		return nil
 	}
-	return all[at]
+	return all[i]
 }
 
 // add reads one key of the ConfigMap. Unknown keys are ignored: they may be of later versions.

@@ -46,8 +46,8 @@ func verifyFrom(t testing.TB, policy *signature.Policy, client *fake.Clientset) 
 	return err
 }
 
-// TestWhatASignatureLacks has each signature that does not count, and what is said of it.
-func TestWhatASignatureLacks(t *testing.T) {
+// TestInvalidSignatures has each kind of invalid signature, and its error.
+func TestInvalidSignatures(t *testing.T) {
 	key, stranger := newKey(t), newKey(t)
 	good := sign(t, key, claim(image))
 	damaged := append([]byte{}, good...)
@@ -57,33 +57,39 @@ func TestWhatASignatureLacks(t *testing.T) {
 	for name, test := range map[string]struct {
 		keys      string
 		signature []byte
-		says      string // empty for a good one
+		want      string // empty for a good one
 	}{
 		"good":                {signature: good},
 		"good and compressed": {signature: compress(t, good)},
 		"one of two keys":     {keys: public(t, stranger, key), signature: good},
 		"of an unknown key": {
 			signature: sign(t, stranger, claim(image)),
-			says: fmt.Sprintf("key %016X, which has made it, is not in verifier-public-key-shop",
+			want: fmt.Sprintf("key %016X, which created it, is not in verifier-public-key-shop",
 				stranger.PrimaryKey.KeyId),
 		},
-		"of a revoked key": {keys: revoked(t, key), signature: good, says: "is revoked in verifier-public-key-shop"},
+		"of a revoked key": {keys: revoked(t, key), signature: good, want: "is revoked in verifier-public-key-shop"},
 		"of another image": {
 			signature: sign(t, key, claim(another)),
-			says:      "it is for another image, " + another,
+			want:      "it is for another image, " + another,
 		},
-		"of another text": {signature: sign(t, key, `{"image": "`+image+`"}`), says: `no "atomic container signature"`},
-		"damaged":         {signature: damaged, says: "it is forged or damaged"},
-		"expired":         {signature: old, says: "it has expired at 20"},
+		"of another text": {
+			signature: sign(t, key, `{"image": "`+image+`"}`),
+			want:      `not an "atomic container signature"`,
+		},
+		"damaged": {signature: damaged, want: "it is forged or damaged"},
+		"expired": {signature: old, want: "it has expired at 20"},
 		"a page": {
 			signature: []byte("<html>please log in</html>"),
-			says:      "it is no signed OpenPGP message",
+			want:      "it is not a signed OpenPGP message",
 		},
-		"not signed":             {signature: compress(t, []byte("nothing")), says: "it is no signed OpenPGP message"},
-		"too long":               {signature: make([]byte, 60<<10), says: "it has more than 50 KiB"},
-		"unpacks to too much":    {signature: bomb, says: "it unpacks to more than 256 KiB"},
-		"compressed many times":  {signature: compress(t, compress(t, good)), says: "it is compressed more than once"},
-		"ends within the packet": {signature: good[:len(good)-20], says: "OpenPGP message"},
+		"not signed": {
+			signature: compress(t, []byte("nothing")),
+			want:      "it is not a signed OpenPGP message",
+		},
+		"too long":               {signature: make([]byte, 60<<10), want: "it has more than 50 KiB"},
+		"unpacks to too much":    {signature: bomb, want: "it unpacks to more than 256 KiB"},
+		"compressed many times":  {signature: compress(t, compress(t, good)), want: "it is compressed more than once"},
+		"ends within the packet": {signature: good[:len(good)-20], want: "OpenPGP message"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := serve(t, test.signature)
@@ -92,7 +98,7 @@ func TestWhatASignatureLacks(t *testing.T) {
 				data["verifier-public-key-shop"] = public(t, key)
 			}
 			err := verify(t, data)
-			if test.says == "" {
+			if test.want == "" {
 				must(t, err)
 				return
 			}
@@ -102,14 +108,14 @@ func TestWhatASignatureLacks(t *testing.T) {
 			start := "The update cannot be verified: unable to verify " + image +
 				" against keyrings: verifier-public-key-shop (ConfigMap shop/verification of release 1.0.0): "
 			if text := err.Error(); !strings.HasPrefix(text, start) ||
-				!strings.Contains(text, store+" signature-1: ") || !strings.Contains(text, test.says) {
-				t.Errorf("it says %s, and is to say %s", text, test.says)
+				!strings.Contains(text, store+" signature-1: ") || !strings.Contains(text, test.want) {
+				t.Errorf("got %s, want %s", text, test.want)
 			}
 			if reason.Of(err) != "ImageVerificationFailed" {
 				t.Errorf("its reason is %s", reason.Of(err))
 			}
 			if again := verify(t, data); again == nil || again.Error() != err.Error() {
-				t.Errorf("it says something else the next time: %v", again)
+				t.Errorf("the next error differs: %v", again)
 			}
 		})
 	}
@@ -124,7 +130,7 @@ func TestAGoodSignatureIsFoundAmongOthers(t *testing.T) {
 		verify(t, map[string]string{"verifier-public-key-shop": public(t, key), "store-a": hang(t), "store-b": others}))
 }
 
-// hang starts a store that begins to answer, and goes on for ever.
+// hang starts a store whose answer never ends.
 func hang(t *testing.T) string {
 	done := make(chan struct{})
 	store := serveAll(t, func(w http.ResponseWriter, r *http.Request) {
@@ -145,13 +151,13 @@ func TestEachKeyringHasToSign(t *testing.T) {
 	}
 	err := verify(t, data)
 	if err == nil || !strings.Contains(err.Error(), "against keyrings: verifier-public-key-testers (") {
-		t.Errorf("it says %v", err)
+		t.Errorf("got error %v", err)
 	}
 	data["store-shop"] = serve(t, sign(t, builders, claim(image)), sign(t, testers, claim(image)))
 	must(t, verify(t, data))
 }
 
-// TestStoresThatFail has what is said of each, and that none takes longer than it may.
+// TestStoresThatFail has the error of each, and checks that none takes longer than its timeout.
 func TestStoresThatFail(t *testing.T) {
 	key := newKey(t)
 	endless := func(w http.ResponseWriter, r *http.Request) {
@@ -161,8 +167,8 @@ func TestStoresThatFail(t *testing.T) {
 			}
 		}
 	}
-	for name, test := range map[string]struct{ store, says string }{
-		"empty": {serve(t), "no signature of it in ConfigMaps of namespace openshift-config-managed, ConfigMaps " +
+	for name, test := range map[string]struct{ store, want string }{
+		"empty": {serve(t), "no signature for it in ConfigMaps of namespace openshift-config-managed, ConfigMaps " +
 			"of namespace runlevel-system, http://127.0.0.1:"},
 		"it hangs": {hang(t), "no answer in time"},
 		"it fails": {serveAll(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -170,7 +176,7 @@ func TestStoresThatFail(t *testing.T) {
 		}), "the store answers 503 Service Unavailable"},
 		"it never ends": {serveAll(t, endless), "it has more than 50 KiB"},
 		"it has empty files": {serveAll(t, func(http.ResponseWriter, *http.Request) {}),
-			"it is no signed OpenPGP message"},
+			"it is not a signed OpenPGP message"},
 		"it redirects to files": {serveAll(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
 		}), "unsupported protocol scheme"},
@@ -180,8 +186,8 @@ func TestStoresThatFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
 			err := verify(t, map[string]string{"verifier-public-key-shop": public(t, key), "store-shop": test.store})
-			if err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("it says %v, and is to say %s", err, test.says)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want %s", err, test.want)
 			}
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s", took)
@@ -241,7 +247,7 @@ func TestANamespaceThatMayNotBeRead(t *testing.T) {
 	policy, err := signature.PolicyOf(release(t, data))
 	must(t, err)
 	if err := verifyFrom(t, policy, client); err == nil || !strings.Contains(err.Error(), "configmaps is forbidden") {
-		t.Errorf("it says %v", err)
+		t.Errorf("got error %v", err)
 	}
 	data["store-shop"] = serve(t, sign(t, key, claim(image)))
 	policy, err = signature.PolicyOf(release(t, data))
@@ -268,7 +274,7 @@ func TestPolicies(t *testing.T) {
 	key := public(t, newKey(t))
 	for name, test := range map[string]struct {
 		data map[string]string
-		says string
+		want string
 	}{
 		"no keys": {map[string]string{"store-shop": "https://store.example"},
 			"no key begins with verifier-public-key-"},
@@ -287,9 +293,9 @@ func TestPolicies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy, err := signature.PolicyOf(release(t, test.data))
-			if test.says == "" && (err != nil || policy == nil) ||
-				test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
-				t.Errorf("it says %v, and is to say %s", err, test.says)
+			if test.want == "" && (err != nil || policy == nil) ||
+				test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got error %v, want %s", err, test.want)
 			}
 		})
 	}
@@ -315,7 +321,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestTheCommandsOfTheDocumentation signs an image as docs/operator.md says.
+// TestTheCommandsOfTheDocumentation signs an image as docs/operator.md describes.
 func TestTheCommandsOfTheDocumentation(t *testing.T) {
 	if _, err := exec.LookPath("gpg"); err != nil {
 		t.Skip("needs gpg")
@@ -342,7 +348,7 @@ func TestTheCommandsOfTheDocumentation(t *testing.T) {
 	must(t, verify(t, map[string]string{"verifier-public-key-shop": string(key), "store-shop": store}))
 }
 
-// FuzzSignature has what a store may answer: nothing of it is taken for a signature, or ends the program.
+// FuzzSignature has answers of stores: none is taken for a signature, or ends the program.
 func FuzzSignature(f *testing.F) {
 	key := newKey(f)
 	good := sign(f, newKey(f), claim(image))

@@ -38,7 +38,7 @@ type Stores struct {
 }
 
 // Verify returns the signatures because of which an image conforms to the policy. It reads ConfigMaps of the cluster
-// first, and then all stores of the policy at once. The error has what is wrong with each signature that was found, and
+// first, and then all stores of the policy at once. The error names the problem of each signature, and
 // is the same each time.
 func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxVerifyTime)
@@ -187,7 +187,7 @@ func (f *findings) explain(p *Policy, digest string) error {
 		}
 	}
 	if len(empty) > 0 {
-		reasons = append(reasons, "no signature of it in "+strings.Join(empty, ", "))
+		reasons = append(reasons, "no signature for it in "+strings.Join(empty, ", "))
 	}
 	if more := len(reasons) - maxFindings; more > 0 {
 		reasons = append(reasons[:maxFindings], fmt.Sprintf("and %d more", more))

@@ -157,7 +157,7 @@ func TestBaselinesThatAreRefused(t *testing.T) {
 		"version: 1\nfindings: {}":    "b: line 2: this must be a list of entries",
 		"version: 1\nfindings:\n-\n":  "b: findings has an empty entry: write a file and a rule, or drop it",
 		"version: 1\nfindings: [a]":   "b: line 2: this must be a mapping",
-		"version: 1\n---\nversion: 1": `b: line 2: the file has one document only: remove "---" and what is below it`,
+		"version: 1\n---\nversion: 1": `b: line 2: the file has one document only: remove "---" and everything below it`,
 		"version: 1\n<<<<<<< HEAD\n":  `b: line 2: a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`,
 		entry(
 			"{file: a}",

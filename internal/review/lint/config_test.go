@@ -18,7 +18,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"ignore:\n-":                           "c: ignore has an empty entry: write a rule and a reason, or drop it",
 		"severities: {dropped: [off]}":         "c: line 1: this must be a string",
 		"known: {}\nignore: []\nknown: {}":     `c: line 3: the key "known" occurs twice: leave one out`,
-		"known: {}\n---\nignore: []":           `c: line 2: the file has one document only: remove "---" and what is below it`,
+		"known: {}\n---\nignore: []":           `c: line 2: the file has one document only: remove "---" and everything below it`,
 		"known:\n\tobjects: []":                "c: line 2: this line begins with a tab: indent it with blanks",
 		"kubernetesVersion: new":               `c: kubernetesVersion is "new", and must be a version such as 1.34`,
 	} {

@@ -1,5 +1,5 @@
 // Package overlay is a file system with files that replace, or hide, those of another one, which is not
-// changed. So a release can be read with a change that is not written yet.
+// changed. So a release can be read with a change before the change is written.
 //
 // Files can only be put into folders that exist.
 //
@@ -18,16 +18,16 @@ import (
 
 // FS is a file system over another one. It must not be changed after it was first read.
 type FS struct {
-	under fs.FS
-	files map[string][]byte
-	gone  map[string]bool
+	under   fs.FS
+	files   map[string][]byte
+	removed map[string]bool
 }
 
 var _ fs.ReadDirFS = (*FS)(nil)
 
 // On returns an overlay that has no changes yet.
 func On(under fs.FS) *FS {
-	return &FS{under: under, files: map[string][]byte{}, gone: map[string]bool{}}
+	return &FS{under: under, files: map[string][]byte{}, removed: map[string]bool{}}
 }
 
 // Put puts a file into a folder, and replaces one of the same name.
@@ -36,7 +36,7 @@ func (o *FS) Put(name string, text []byte) { o.files[name] = text }
 // Remove hides a file.
 func (o *FS) Remove(name string) {
 	delete(o.files, name)
-	o.gone[name] = true
+	o.removed[name] = true
 }
 
 // Open opens a file or folder.
@@ -44,7 +44,7 @@ func (o *FS) Open(name string) (fs.File, error) {
 	if text, isPut := o.files[name]; isPut {
 		return openText(name, text)
 	}
-	if o.gone[name] {
+	if o.removed[name] {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	file, err := o.under.Open(name)
@@ -75,7 +75,7 @@ func (o *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(entry fs.DirEntry) bool {
 		file := path.Join(name, entry.Name())
 		_, isPut := o.files[file]
-		return isPut || o.gone[file]
+		return isPut || o.removed[file]
 	})
 	for file := range o.files {
 		if path.Dir(file) == name {
@@ -99,7 +99,7 @@ type folder struct {
 	left     []fs.DirEntry
 }
 
-// ReadDir returns the next entries: at most count of them, or all that are left.
+// ReadDir returns the next entries, at most count, or all remaining ones.
 func (f *folder) ReadDir(count int) (_ []fs.DirEntry, err error) {
 	if !f.isListed {
 		if f.left, err = f.overlay.ReadDir(f.name); err != nil {

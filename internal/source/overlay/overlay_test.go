@@ -14,10 +14,10 @@ func under() fstest.MapFS {
 	return fstest.MapFS{
 		"kept":          {Data: []byte("kept")},
 		"mended":        {Data: []byte("before")},
-		"gone":          {Data: []byte("gone")},
+		"removed":       {Data: []byte("removed")},
 		"m/kept":        {Data: []byte("kept")},
 		"m/mended":      {Data: []byte("before")},
-		"m/gone":        {Data: []byte("gone")},
+		"m/removed":     {Data: []byte("removed")},
 		"m/deeper/kept": {Data: []byte("kept")},
 	}
 }
@@ -30,15 +30,15 @@ func changed() *overlay.FS {
 		o.Put(folder+"added", []byte("added"))
 		o.Put(folder+"never", []byte("never"))
 		o.Remove(folder + "never")
-		o.Remove(folder + "gone")
+		o.Remove(folder + "removed")
 		o.Put(folder+"empty", nil)
 	}
 	return o
 }
 
-// TestItIsAFileSystem lets the standard library look at it, which compares what is opened,
+// TestOverlayIsAFileSystem runs the checks of the standard library, which compare what is opened,
 // read, listed and asked about.
-func TestItIsAFileSystem(t *testing.T) {
+func TestOverlayIsAFileSystem(t *testing.T) {
 	files := []string{"added", "empty", "kept", "m/added", "m/deeper/kept", "m/empty", "m/kept", "m/mended", "mended"}
 	if err := fstest.TestFS(changed(), files...); err != nil {
 		t.Error(err)
@@ -55,7 +55,7 @@ func TestItIsAFileSystem(t *testing.T) {
 	}
 }
 
-func TestEveryWayToReadTellsTheSame(t *testing.T) {
+func TestEveryWayToReadReturnsTheSame(t *testing.T) {
 	for name, want := range map[string]string{
 		"kept": "kept", "mended": "after", "added": "added", "empty": "", "m/kept": "kept", "m/mended": "after",
 		"m/added": "added",
@@ -79,7 +79,7 @@ func TestEveryWayToReadTellsTheSame(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"gone", "never", "m/gone", "m/never", "nowhere"} {
+	for _, name := range []string{"removed", "never", "m/removed", "m/never", "nowhere"} {
 		t.Run(name, func(t *testing.T) {
 			_, read := fs.ReadFile(changed(), name)
 			_, opened := changed().Open(name)
@@ -96,18 +96,18 @@ func TestEveryWayToReadTellsTheSame(t *testing.T) {
 // TestAFileThatComesBack is what becomes of a file that takes the name of one that went.
 func TestAFileThatComesBack(t *testing.T) {
 	o := overlay.On(under())
-	o.Remove("gone")
-	o.Put("gone", []byte("back"))
-	if text, err := fs.ReadFile(o, "gone"); err != nil || string(text) != "back" {
-		t.Errorf("it says %q, %v", text, err)
+	o.Remove("removed")
+	o.Put("removed", []byte("back"))
+	if text, err := fs.ReadFile(o, "removed"); err != nil || string(text) != "back" {
+		t.Errorf("got %q, %v, want the file of the folder below", text, err)
 	}
-	if err := fstest.TestFS(o, "gone"); err != nil {
+	if err := fstest.TestFS(o, "removed"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestWhatIsReadIsTheReaders checks that no reader changes what the next one reads.
-func TestWhatIsReadIsTheReaders(t *testing.T) {
+// TestReadersOwnTheirBytes checks that no reader changes what the next one reads.
+func TestReadersOwnTheirBytes(t *testing.T) {
 	o := changed()
 	text, err := fs.ReadFile(o, "added")
 	if err != nil {
@@ -115,6 +115,6 @@ func TestWhatIsReadIsTheReaders(t *testing.T) {
 	}
 	text[0] = 'A'
 	if again, err := fs.ReadFile(o, "added"); err != nil || string(again) != "added" {
-		t.Errorf("it says %q, %v", again, err)
+		t.Errorf("got %q, %v the second time, want the same as before", again, err)
 	}
 }

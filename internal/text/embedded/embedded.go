@@ -1,8 +1,8 @@
 // Package embedded reads the manifests that are compiled into a program. Those of the operator are in install, those of
 // the machine controller in manifests.
 //
-// It is no loader of releases: it filters nothing, and takes the files as they are. That all can be read, tests of the
-// packages that have the files make sure, so that it returns no errors.
+// It is not a loader of releases: it filters nothing, and takes the files as they are. That all can be read, tests of
+// the packages that have the files make sure, so that it returns no errors.
 //
 // Objects is the call to start from.
 package embedded
@@ -24,9 +24,9 @@ func Objects(files fs.FS, pattern string) []*unstructured.Unstructured {
 	var objects []*unstructured.Unstructured
 	for _, name := range names {
 		text, readErr := fs.ReadFile(files, name)
-		of, parseErr := parse(text)
+		lives, parseErr := parse(text)
 		err = errors.Join(err, readErr, parseErr)
-		objects = append(objects, of...)
+		objects = append(objects, lives...)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("the manifests in this program can't be read: %v", err)) // a test reads them all

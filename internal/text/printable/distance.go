@@ -2,7 +2,7 @@ package printable
 
 import "strings"
 
-// Nearest returns the name that is nearest to a text, in whatever case, if fewer letters differ than a limit; "" if
+// Nearest returns the name nearest to a text, in whatever case, if fewer letters differ than a limit; "" if
 // none is.
 func Nearest(text string, names []string, limit int) string {
 	best := ""

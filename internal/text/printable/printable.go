@@ -2,7 +2,7 @@
 // manifests and archives, answers of servers. It may hold line breaks, which would
 // look like output of our own, and escape sequences, which do things to terminals.
 //
-// It masks no secrets and quotes nothing: text that is harmless stays as it is.
+// It masks no secrets and quotes nothing: harmless text stays unchanged.
 //
 // Line is the call to start from; JSON is for texts that machines read, too. Truncate and Shorten make a text shorter,
 // RequestError makes the errors of requests comparable, and Count puts numbers into words.
@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Line returns a text in one line, without anything that is not shown: such
+// Line returns a text in one line, without invisible characters: such
 // characters are written as Go writes them in quotes, \n for example.
 func Line(text string) string {
 	if !strings.ContainsFunc(text, isHidden) && !strings.ContainsRune(text, unicode.ReplacementChar) {
@@ -56,7 +56,7 @@ func JSON(text []byte) []byte {
 		return text
 	}
 	var out []byte
-	for _, r := range string(text) { // outside of strings, JSON has no such characters
+	for _, r := range string(text) { // JSON has such characters only in strings
 		if isHarmful(r) {
 			out = fmt.Appendf(out, `\u%04x`, r)
 		} else {
@@ -104,7 +104,7 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Truncate returns a text of at most maxBytes bytes: one that is longer is cut before a character, and ends in dots.
+// Truncate returns a text of at most maxBytes bytes. A longer text is cut before a character, and ends in dots.
 func Truncate(text string, maxBytes int) string {
 	const dots = "…"
 	if len(text) <= maxBytes {
@@ -113,7 +113,7 @@ func Truncate(text string, maxBytes int) string {
 	return strings.ToValidUTF8(text[:max(0, maxBytes-len(dots))], "") + dots
 }
 
-// Shorten returns a text of at most a number of characters: one that is longer is cut, and ends in dots.
+// Shorten returns a text of at most a number of characters. A longer text is cut, and ends in dots.
 func Shorten(text string, characters int) string {
 	runes := []rune(text)
 	if len(runes) <= characters {

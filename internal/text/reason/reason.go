@@ -5,7 +5,7 @@
 // stays the same when the sentence is improved. The reasons themselves are
 // constants of the package that gives them.
 //
-// An error may also have an Effect: what it does to an update. The applier decides
+// An error may also have an Effect on an update. The applier decides
 // how to act on it.
 //
 // Of is the call to start from: it finds the reason of any error, as EffectOf does its
@@ -17,14 +17,14 @@ import (
 	"errors"
 )
 
-// An Effect is what a failure does to an update, in the words of the cluster-version
+// An Effect is the effect of a failure on an update, in the words of the cluster-version
 // operator.
 type Effect string
 
 // The effects. A failure without an effect fails the update at once, as Fail does.
 const (
-	None              Effect = "None"              // it goes on: the failure is transient
-	Report            Effect = "Report"            // it goes on, and the failure is reported
+	None              Effect = "None"              // the update continues: the failure is transient
+	Report            Effect = "Report"            // the update continues, and the failure is reported
 	FailAfterInterval Effect = "FailAfterInterval" // it fails if the failure lasts
 	Fail              Effect = "Fail"              // it fails at once
 )
@@ -34,7 +34,7 @@ type Error struct {
 	Reason  string // CamelCase, as in a condition
 	Message string // a sentence in lower case; empty for that of Err
 	Err     error  // what caused it, if anything did
-	Effect  Effect // what it does to an update; empty for what failures do
+	Effect  Effect // on an update; empty for the default of failures
 }
 
 func (e *Error) Error() string {

@@ -33,7 +33,7 @@ func TestEffectOf(t *testing.T) {
 		t.Errorf("reason.EffectOf = %q, want %q", got, reason.None)
 	}
 	if got := reason.EffectOf(&reason.Error{Reason: "UpdatePayloadFailed", Err: slow}); got != "" {
-		t.Errorf("an error that says no effect has that of its cause: %q", got)
+		t.Errorf("an error without an effect has %q, want that of its cause", got)
 	}
 	if got := reason.EffectOf(errors.New("no such file")); got != "" {
 		t.Errorf("an error without a reason has effect %q", got)

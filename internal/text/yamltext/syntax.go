@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// This file makes errors of text that is neither YAML nor JSON, for people and
+// This file explains syntax errors of YAML and JSON, for people and
 // without quoting possible secrets.
 
 var errorLine = regexp.MustCompile(`line (\d+): `)
@@ -29,7 +29,7 @@ func ErrorOf(err error) *TextError {
 }
 
 // Explain returns the error of a YAML library for a text, in words that do not quote the text and that name the
-// correction, if that is known.
+// correction, if one is known.
 func Explain(err error, text []byte) *TextError {
 	syntax := ErrorOf(err)
 	syntax.redact(text)
@@ -57,8 +57,8 @@ var (
 // redact replaces a message that quotes the text.
 func (e *TextError) redact(text []byte) {
 	find := func(mark string) {
-		if at := bytes.Index(text, []byte(mark)); at >= 0 {
-			e.Line = LineAt(text, int64(at))
+		if offset := bytes.Index(text, []byte(mark)); offset >= 0 {
+			e.Line = LineAt(text, int64(offset))
 		}
 	}
 	if found := unknownAnchor.FindStringSubmatch(e.Message); found != nil {
@@ -104,7 +104,7 @@ var syntaxAdvice = map[string]string{
 
 var conflictMarker = regexp.MustCompile(`(?m)^<{7}( |$)`)
 
-// explain replaces the message by one with the correction, if that is known.
+// explain replaces the message by one with the correction, if one is known.
 func (e *TextError) explain(text []byte) {
 	if found := conflictMarker.FindIndex(text); found != nil {
 		e.Line, e.Message = LineAt(text, int64(found[0])),
@@ -120,8 +120,8 @@ func isIndentedByTab(text []byte, line int) bool {
 	if line < 1 || line > len(lines) {
 		return false
 	}
-	at := bytes.IndexFunc(lines[line-1], func(r rune) bool { return !unicode.IsSpace(r) })
-	return bytes.IndexByte(lines[line-1][:max(at, 0)], '\t') >= 0
+	offset := bytes.IndexFunc(lines[line-1], func(r rune) bool { return !unicode.IsSpace(r) })
+	return bytes.IndexByte(lines[line-1][:max(offset, 0)], '\t') >= 0
 }
 
 // isControl reports whether YAML does not allow a character.
@@ -129,7 +129,7 @@ func isControl(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' && r != 0x85
 }
 
-// LineAt returns the line of the first character at an offset or after that is not blank.
+// LineAt returns the line of the first character at an offset or after it which is not blank.
 func LineAt(text []byte, offset int64) int {
 	offset = max(0, min(offset, int64(len(text))))
 	rest := text[offset:]

@@ -49,7 +49,7 @@ func Parse(text []byte) (*yaml.Node, error) {
 	return root.Content[0], nil
 }
 
-// ParseFile parses a file of one document; the node is nil when it is empty. Its errors have the correction, if that is
+// ParseFile parses a file of one document; the node is nil when it is empty. Its errors have the correction, if one is
 // known.
 func ParseFile(text []byte) (*yaml.Node, *TextError) {
 	root, err := Parse(text)
@@ -60,7 +60,7 @@ func ParseFile(text []byte) (*yaml.Node, *TextError) {
 	case errors.As(err, &more):
 		return nil, &TextError{
 			Line:    more.Line,
-			Message: `the file has one document only: remove "---" and what is below it`,
+			Message: `the file has one document only: remove "---" and everything below it`,
 		}
 	default:
 		return nil, Explain(err, text)
@@ -71,8 +71,8 @@ func ParseFile(text []byte) (*yaml.Node, *TextError) {
 // it has none.
 func OddBreak(text []byte) int {
 	for _, odd := range []string{"\u0085", "\u2028", "\u2029", "\ufeff"} { // each alone is much faster than all at once
-		if at := bytes.Index(text, []byte(odd)); at >= 0 {
-			return at
+		if offset := bytes.Index(text, []byte(odd)); offset >= 0 {
+			return offset
 		}
 	}
 	return -1
