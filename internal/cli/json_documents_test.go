@@ -69,7 +69,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"lint": {"lint", "findings", lint.LintReport{}},
 	"list": {"list", "the releases on a cluster", []state.ListedRelease{}},
 	"machines": {"machines", "machines; with `--watch` a line for each that has changed",
-		[]overview.MachineOverview{}},
+		[]overview.Machine{}},
 	"machines-plan": {"machines plan", "what a changed MachineDeployment would do to its machines",
 		&rolloutpreview.RolloutPreview{}},
 	"machines-plan-control-plane": {"machines plan controlplanemachineset/NAME, machines plan " +

@@ -1,4 +1,4 @@
-// Package machines is the verb that lists machines, and that which previews a rollout of them.
+// Package machines has the verb that lists machines, and the verb that previews a rollout of them.
 //
 // It prints what packages overview and rolloutpreview of internal/machines have found. It changes nothing, and handles
 // no machine.
@@ -7,31 +7,32 @@
 package machines
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// machinesFlags are the flags of runlevel machines.
-type machinesFlags struct {
+// listFlags are the flags of runlevel machines.
+type listFlags struct {
 	cluster core.ClusterFlags
 	format  core.Output
-	query   overview.MachineQuery
+	query   overview.Query
 	watch   bool
 }
 
@@ -40,22 +41,22 @@ const asWide core.Output = "wide"
 
 const machinesHelp = `List the machines of a cluster (of OpenShift's API and of Cluster API), and what each waits for: the
 lifecycle hook and its owner, the pod that a PodDisruptionBudget keeps on the node, another node of
-the control plane, the infrastructure object, the node that is to join, a finalizer of another controller.
+the control plane, the infrastructure object, the node that has not joined yet, a finalizer of another controller.
 
 Machines of a control plane are listed below the ControlPlaneMachineSet or the RunlevelControlPlane that
-replaces them, with whether they are up to date. With -o json they have it in "controlPlane".
+replaces them, with whether they are up to date. With -o json this is in "controlPlane".
 
-Nothing is changed, and it also works on clusters whose machines OpenShift's own controllers manage.
-What you have no right to read is shown as not known. "runlevel why machine/NAME" explains one
-machine, and shows what to do.
+The command changes nothing, and it also works on clusters whose machines OpenShift's own controllers manage.
+Objects that you may not read are shown as not known. "runlevel why machine/NAME" explains one
+machine, and shows what you can do.
 
 SINCE is the time in the phase. A hook whose owner was uninstalled looks like any other: a machine
-that it has held for long is a sign of that.
+that it has held for a long time is a sign of that.
 
---watch shows the machines again whenever something has changed, until Ctrl-C: on a terminal in
-place; else each machine or control plane that has changed on a line of its own, as "Gone" once it is
-gone; with -o json a machine as a value in a line. It goes on while the API server does not respond, and
-reports that.
+--watch shows the machines again whenever something has changed, until Ctrl-C. On a terminal, it updates the list
+in place; otherwise it prints each machine or control plane that has changed on a line, with the phase "Gone"
+after its deletion; with -o json it prints a machine as a value on a line. It continues while the API server does
+not respond, and reports that.
 
 Exit codes: 0 when the machines could be listed, held or not; 1 when they could not: the cluster can't
 be reached, does not serve machines or does not let this user list them, or has no machine of a NAME;
@@ -75,12 +76,12 @@ const machinesExamples = `  # All machines of the cluster
   runlevel machines --deleting -o json |
     jq -r '.[] | .name as $m | .holds[]? | select(.owner and (now - (.since | fromdate) > 3600)) | "\($m): \(.name) of \(.owner)"'
 
-  # What is to be done about it?
+  # What can I do about it?
   runlevel why machine/web-4 -n shop-machines`
 
 // New returns the verb machines.
 func New(streams core.Streams) *cobra.Command {
-	var f machinesFlags
+	var f listFlags
 	command := &cobra.Command{
 		Use:               "machines [NAME...]",
 		Short:             "List machines, and what holds those that are being deleted",
@@ -101,26 +102,29 @@ func New(streams core.Streams) *cobra.Command {
 	flags.BoolVar(&f.query.OnlyDeleting, "deleting", false, "only machines that are being deleted")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "show them again whenever something has changed, until Ctrl-C")
 	_ = command.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
-	command.AddCommand(newMachinesPlan(streams))
+	command.AddCommand(newPlan(streams))
 	return command
 }
 
 // completeNames completes the names of machines.
-func (f *machinesFlags) completeNames(command *cobra.Command, args []string,
+func (f *listFlags) completeNames(command *cobra.Command, args []string,
 	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names, directive := f.cluster.CompleteMetadata(command, f.query.Namespace, (*metav1.PartialObjectMetadata).GetName,
-		overview.Kind, overview.ClusterAPIKind)
+	names, directive := f.complete(command, (*metav1.PartialObjectMetadata).GetName)
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
 }
 
 // completeNamespaces completes the namespaces that have machines.
-func (f *machinesFlags) completeNamespaces(command *cobra.Command, _ []string,
+func (f *listFlags) completeNamespaces(command *cobra.Command, _ []string,
 	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.cluster.CompleteMetadata(command, f.query.Namespace, (*metav1.PartialObjectMetadata).GetNamespace,
-		overview.Kind, overview.ClusterAPIKind)
+	return f.complete(command, (*metav1.PartialObjectMetadata).GetNamespace)
 }
 
-func (f *machinesFlags) run(ctx context.Context, streams core.Streams) error {
+func (f *listFlags) complete(command *cobra.Command,
+	text func(*metav1.PartialObjectMetadata) string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.cluster.CompleteMetadata(command, f.query.Namespace, text, overview.Kind, overview.ClusterAPIKind)
+}
+
+func (f *listFlags) run(ctx context.Context, streams core.Streams) error {
 	c, err := f.cluster.Connect(ctx)
 	if err != nil {
 		return err
@@ -132,17 +136,23 @@ func (f *machinesFlags) run(ctx context.Context, streams core.Streams) error {
 	if f.watch {
 		return f.follow(ctx, c, list, streams)
 	}
-	if err := f.print(streams.Out, list, c.Now()); err != nil {
+	err = f.format.PrintWhole(streams.Out, list.Machines, func(out io.Writer) error {
+		return core.PrintLines(out, f.lines(list, c.Now()))
+	})
+	if err != nil {
 		return err
 	}
-	if missing := missingNames(list.Machines, f.query.Names); len(missing) > 0 && !f.query.OnlyDeleting {
-		return fmt.Errorf("there is no machine of the name %s%s", strings.Join(missing, ", "), f.in())
+	missing := slices.DeleteFunc(slices.Clone(f.query.Names), func(name string) bool {
+		return slices.ContainsFunc(list.Machines, func(m overview.Machine) bool { return m.Name == name })
+	})
+	if len(missing) > 0 && !f.query.OnlyDeleting {
+		return fmt.Errorf("no machine has the name %s%s", strings.Join(missing, ", "), f.inNamespace())
 	}
 	return nil
 }
 
-// in returns " in namespace NAME", if the flag is set.
-func (f *machinesFlags) in() string {
+// inNamespace returns " in namespace NAME", if the flag is set.
+func (f *listFlags) inNamespace() string {
 	if f.query.Namespace == "" {
 		return ""
 	}
@@ -150,7 +160,7 @@ func (f *machinesFlags) in() string {
 }
 
 // listMachines lists machines, or returns an error that refers to the documentation if they are not served.
-func listMachines(ctx context.Context, c *cluster.Cluster, q overview.MachineQuery) (*overview.MachineList, error) {
+func listMachines(ctx context.Context, c *cluster.Cluster, q overview.Query) (*overview.Listing, error) {
 	list, err := overview.List(ctx, c, q)
 	if errors.Is(err, overview.ErrNotServed) {
 		return nil, fmt.Errorf("the cluster serves no machines (machines.%s): docs/machines.md shows how to install "+
@@ -159,82 +169,117 @@ func listMachines(ctx context.Context, c *cluster.Cluster, q overview.MachineQue
 	return list, err
 }
 
-// missingNames returns the names that no machine has.
-func missingNames(list []overview.MachineOverview, names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return slices.ContainsFunc(list, func(m overview.MachineOverview) bool { return m.Name == name })
+// lines returns the control planes with their machines, the table of the other machines, and failed reads.
+func (f *listFlags) lines(list *overview.Listing, now time.Time) []string {
+	var tables [][]string
+	for _, controlPlane := range list.ControlPlanes {
+		tables = append(tables, f.controlPlaneLines(controlPlane, list.Machines, now))
+	}
+	others := slices.DeleteFunc(slices.Clone(list.Machines), func(m overview.Machine) bool {
+		return m.ControlPlane != nil
 	})
-}
-
-// print prints machines.
-func (f *machinesFlags) print(out io.Writer, list *overview.MachineList, now time.Time) error {
-	return f.format.PrintWhole(out, list.Machines, func(out io.Writer) error {
-		return core.PrintLines(out, f.lines(list, now))
-	})
-}
-
-// lines returns the control planes with their machines, the table of the other machines, and what could not be read.
-func (f *machinesFlags) lines(list *overview.MachineList, now time.Time) []string {
+	if len(others) > 0 || len(tables) == 0 {
+		tables = append(tables, f.table(others, now))
+	}
 	var lines []string
-	var others []overview.MachineOverview
-	for _, m := range list.Machines {
-		if m.ControlPlane == nil {
-			others = append(others, m)
+	for i, table := range tables {
+		if i > 0 {
+			lines = append(lines, "")
 		}
-	}
-	for _, set := range list.ControlPlanes {
-		lines = append(append(lines, f.controlPlaneLines(set, list.Machines, now)...), "")
-	}
-	if len(others) > 0 || len(list.ControlPlanes) == 0 {
-		lines = append(lines, f.table(others, now)...)
-	} else {
-		lines = lines[:len(lines)-1] // without the empty one
+		lines = append(lines, table...)
 	}
 	return append(lines, unknownLines(list)...)
 }
 
-// unknownLines returns a line for each thing that could not be read.
-func unknownLines(list *overview.MachineList) []string {
+// unknownLines returns a line for each failed read.
+func unknownLines(list *overview.Listing) []string {
 	unknown := map[string]bool{}
-	for _, what := range list.Unknown {
-		unknown[what] = true
+	for _, failed := range list.Unknown {
+		unknown[failed] = true
 	}
 	for i := range list.Machines {
-		for _, what := range list.Machines[i].Unknown {
-			unknown[what] = true
+		for _, failed := range list.Machines[i].Unknown {
+			unknown[failed] = true
 		}
 	}
 	var lines []string
-	for _, what := range slices.Sorted(maps.Keys(unknown)) {
-		lines = append(lines, "not known: "+printable.Line(what))
+	for _, failed := range slices.Sorted(maps.Keys(unknown)) {
+		lines = append(lines, "not known: "+printable.Line(failed))
 	}
 	return lines
 }
 
-// table returns a table of machines.
-func (f *machinesFlags) table(list []overview.MachineOverview, now time.Time) []string {
-	if len(list) == 0 && f.query.OnlyDeleting {
-		return []string{"no machine is being deleted" + f.in()}
+// table returns a table of machines that belong to no control plane.
+func (f *listFlags) table(list []overview.Machine, now time.Time) []string {
+	switch {
+	case len(list) == 0 && f.query.OnlyDeleting:
+		return []string{"no machine is being deleted" + f.inNamespace()}
+	case len(list) == 0:
+		return []string{"there are no machines" + f.inNamespace()}
 	}
-	if len(list) == 0 {
-		return []string{"there are no machines" + f.in()}
+	return f.machineTable(list, now, false, false)
+}
+
+// controlPlaneLines returns a control plane, and the table of its machines.
+func (f *listFlags) controlPlaneLines(o *overview.ControlPlane, list []overview.Machine, now time.Time) []string {
+	lines := core.Align([]string{
+		cells("NAMESPACE", "CONTROL PLANE", "STATE", "STRATEGY", "DESIRED", "UPDATED", "READY", "WAITS FOR"),
+		cells(o.Namespace, o.Kind+"/"+o.Name, o.State, o.Strategy, strconv.Itoa(o.Desired), strconv.Itoa(o.Updated),
+			strconv.Itoa(o.Ready), o.Waits),
+	})
+	members := o.Members(list)
+	if len(members) == 0 {
+		return lines
 	}
-	rows := []string{f.row([]string{"NAMESPACE", "MACHINE", "NODE", "PHASE", "SINCE", "PROVIDER ID", "HELD BY"})}
+	return append(lines, f.machineTable(members, now, members[0].ControlPlane.Index != nil, true)...)
+}
+
+// machineTable returns a table of machines. Machines of a ControlPlaneMachineSet have an index, and machines of a
+// control plane have whether they are up to date. Only a wide table has the providerID.
+func (f *listFlags) machineTable(list []overview.Machine, now time.Time, hasIndex, isControlPlane bool) []string {
+	row := func(index, upToDate string, machine, after []string) string {
+		if hasIndex {
+			machine = append(machine, index)
+		}
+		if isControlPlane {
+			machine = append(machine, upToDate)
+		}
+		if f.format != asWide {
+			after = slices.Delete(after, 3, 4)
+		}
+		return cells(append(machine, after...)...)
+	}
+	rows := []string{row("INDEX", "UP TO DATE",
+		[]string{"NAMESPACE", "MACHINE"}, []string{"NODE", "PHASE", "SINCE", "PROVIDER ID", "HELD BY"})}
 	for i := range list {
-		rows = append(rows, f.rowOf(&list[i], now))
+		m, index := &list[i], ""
+		if hasIndex {
+			index = strconv.Itoa(ptr.Deref(m.ControlPlane.Index, 0))
+		}
+		since := printable.Age(now, m.Since)
+		rows = append(rows, row(index, upToDate(m),
+			[]string{m.Namespace, m.Name}, []string{m.Node, m.Phase, since, m.ProviderID, m.HeldBy()}))
 	}
 	return core.Align(rows)
 }
 
-// rowOf returns the row of a machine.
-func (f *machinesFlags) rowOf(m *overview.MachineOverview, now time.Time) string {
-	return f.row([]string{m.Namespace, m.Name, m.Node, m.Phase, printable.Age(now, m.Since), m.ProviderID, m.HeldBy()})
+// cells returns a row of a table. An empty cell is a dash.
+func cells(texts ...string) string {
+	row := make([]string, len(texts))
+	for i, text := range texts {
+		row[i] = printable.Line(cmp.Or(text, "-"))
+	}
+	return strings.Join(row, "\t")
 }
 
-// row returns a row of the table. Only a wide row has the providerID.
-func (f *machinesFlags) row(of []string) string {
-	if f.format != asWide {
-		of = slices.Delete(of, 5, 6)
+// upToDate returns whether a machine matches its control plane, in a word; "" if it is unknown.
+func upToDate(m *overview.Machine) string {
+	switch {
+	case m.ControlPlane == nil || m.ControlPlane.IsUpToDate == nil:
+		return ""
+	case *m.ControlPlane.IsUpToDate:
+		return "yes"
+	default:
+		return "no"
 	}
-	return cells(of...)
 }

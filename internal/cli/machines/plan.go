@@ -3,6 +3,8 @@ package machines
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -14,12 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/machines/rolloutpreview"
 )
 
-// machinesPlanFlags are the flags of runlevel machines plan.
-type machinesPlanFlags struct {
+// planFlags are the flags of runlevel machines plan.
+type planFlags struct {
 	cluster   core.ClusterFlags
 	format    core.Output
 	namespace string
@@ -28,26 +29,26 @@ type machinesPlanFlags struct {
 	authority string
 }
 
-const machinesPlanHelp = `Show what a changed MachineDeployment of Cluster API would do to its machines: which are updated in place,
-which are replaced and why, and in which order. Nothing is changed.
+const planHelp = `Preview what a changed MachineDeployment of Cluster API does to its machines: which are updated in place,
+which are replaced and why, and in which order. The command changes nothing.
 
--f names a file with the MachineDeployment as it is to be, and, as further documents, the templates that
-it names and that are not on the cluster yet. Extensions are asked whether they can do the change:
-those of the cluster's ExtensionConfigs, or the one of --extension, which has to be reachable from here.
+-f names a file with the wanted MachineDeployment. Further documents of the file are the templates that it names
+and that do not exist on the cluster yet. Extensions are asked whether they can do the change: those of the
+cluster's ExtensionConfigs, or the extension of --extension, which must be reachable from here.
 
-Of a ControlPlaneMachineSet, or a RunlevelControlPlane (rcp), it shows which machines of the control plane are
-replaced or updated in place, for which fields, in which order and failure domain, and what stops it: of the
-object on the cluster, or with -f as it is to be, also if there is none yet. Of a set that is Inactive, and a
-control plane that is paused, it shows what they do once they are Active.
+For a ControlPlaneMachineSet or a RunlevelControlPlane (rcp), the preview shows which machines of the control
+plane are replaced or updated in place, for which fields, in which order and failure domain, and what stops the
+rollout. It is about the object on the cluster, or with -f about the wanted object, which need not exist yet. If
+a set is Inactive, or a control plane is paused, the preview shows what happens once it is Active.
 
-The rollout is played by the controller's own rules, as if each machine became available and each deletion
-ended. Steps with the same number may be done at the same time. "new 1" is a machine that is yet to be made.
+The rollout is simulated by the rules of the controllers: each machine becomes available, and each deletion
+ends. Steps with the same number can run at the same time. "new 1" is a machine that does not exist yet.
 
 Exit codes: 0 when all is known; 1 when an extension was not asked, as the last line shows, when the
-rollout would stop in the middle, when a set is Degraded, or when the cluster can't be reached or has no
-such object; 2 for misuse, and for a file that can't be read.`
+rollout would stop before its end, when a set is Degraded, or when the cluster can't be reached or does not have
+the object; 2 for misuse, and for a file that can't be read.`
 
-const machinesPlanExamples = `  # What does another version do?
+const planExamples = `  # What does another version do?
   kubectl get machinedeployment web -n shop-machines -o yaml | sed 's/version: v1.35.0/version: v1.36.0/' >new.yaml
   runlevel machines plan web -n shop-machines -f new.yaml
 
@@ -63,28 +64,18 @@ const machinesPlanExamples = `  # What does another version do?
   # Which machines of a control plane of Cluster API would another version replace, and which not?
   kubectl get rcp shop -o yaml | sed 's/version: v1.35.0/version: v1.36.0/' | runlevel machines plan rcp/shop -f -`
 
-func newMachinesPlan(streams core.Streams) *cobra.Command {
-	var f machinesPlanFlags
+// newPlan returns the verb machines plan.
+func newPlan(streams core.Streams) *cobra.Command {
+	var f planFlags
 	command := &cobra.Command{
 		Use:               "plan MACHINEDEPLOYMENT|controlplanemachineset/NAME|runlevelcontrolplane/NAME [-f NEW]",
 		Short:             "Preview a rollout: which machines are updated in place, and which replaced",
-		Long:              machinesPlanHelp,
-		Example:           machinesPlanExamples,
+		Long:              planHelp,
+		Example:           planExamples,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: f.completeNames,
 		RunE: func(command *cobra.Command, args []string) error {
-			kind, name, hasKind := strings.Cut(args[0], "/")
-			controlPlane := rolloutpreview.ControlPlaneKindOf(kind)
-			switch {
-			case !hasKind:
-				return f.run(command.Context(), args[0], streams)
-			case controlPlane != nil:
-				return f.runControlPlane(command.Context(), *controlPlane, name, streams)
-			case strings.HasPrefix(strings.ToLower(kind), "machinedeployment"):
-				return f.run(command.Context(), name, streams)
-			}
-			return core.Misusef("%s: write the name of a MachineDeployment, controlplanemachineset/NAME or "+
-				"runlevelcontrolplane/NAME", args[0])
+			return f.run(command.Context(), args[0], streams)
 		},
 	}
 	core.AddConnectionFlags(command, &f.cluster)
@@ -92,7 +83,7 @@ func newMachinesPlan(streams core.Streams) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", "",
 		"the namespace of the object (default: that in NEW, or else default)")
-	flags.StringVarP(&f.file, "filename", "f", "", "the file with the object as it is to be, or - for standard input")
+	flags.StringVarP(&f.file, "filename", "f", "", "the file with the wanted object, or - for standard input")
 	flags.StringVar(&f.extension, "extension", "",
 		"the https URL of an extension that is asked instead of those of ExtensionConfigs")
 	flags.StringVar(&f.authority, "extension-ca", "",
@@ -100,16 +91,16 @@ func newMachinesPlan(streams core.Streams) *cobra.Command {
 	return command
 }
 
-func (f *machinesPlanFlags) run(ctx context.Context, name string, streams core.Streams) error {
-	q, err := f.query(name, streams.In)
+func (f *planFlags) run(ctx context.Context, object string, streams core.Streams) error {
+	q, err := f.query(object, streams.In)
 	if err != nil {
-		return err
+		return core.Misuse(err)
 	}
 	c, err := f.cluster.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	preview, err := rolloutpreview.Preview(ctx, c, q)
+	preview, err := rolloutpreview.Make(ctx, c, q)
 	if err != nil {
 		return err
 	}
@@ -117,54 +108,55 @@ func (f *machinesPlanFlags) run(ctx context.Context, name string, streams core.S
 	if err := f.format.PrintWhole(streams.Out, preview, text); err != nil {
 		return err
 	}
-	return core.FailIf(preview.Unanswered != "" || preview.IsStuck)
+	return core.FailIf(!preview.IsComplete())
 }
 
-// query reads the files.
-func (f *machinesPlanFlags) query(name string, in io.Reader) (rolloutpreview.PreviewQuery, error) {
-	q := rolloutpreview.PreviewQuery{Namespace: f.namespace}
-	if f.file == "" {
-		return q, core.Misusef("-f is missing: name the file with the MachineDeployment as it is to be")
+// query returns the query for an object, which the arguments and the file name. Its errors are misuse.
+func (f *planFlags) query(object string, in io.Reader) (q rolloutpreview.Query, err error) {
+	q.Kind, q.Name = rolloutpreview.DeploymentKind, object
+	if kindName, name, hasKind := strings.Cut(object, "/"); hasKind {
+		kind := rolloutpreview.KindOf(kindName)
+		if kind == nil {
+			return q, fmt.Errorf("%s: pass the name of a MachineDeployment, controlplanemachineset/NAME or "+
+				"runlevelcontrolplane/NAME", object)
+		}
+		q.Kind, q.Name = *kind, name
 	}
-	var err error
-	if q.Extension, err = f.extensionQuery(); err != nil {
-		return q, err
+	switch {
+	case q.Kind == rolloutpreview.DeploymentKind && f.file == "":
+		return q, errors.New("-f is missing: pass the file with the wanted MachineDeployment")
+	case q.Kind == rolloutpreview.ControlPlaneMachineSetKind && (f.extension != "" || f.authority != ""):
+		return q, errors.New("--extension is for machines of Cluster API: a ControlPlaneMachineSet updates no " +
+			"machine in place")
+	case f.authority != "" && f.extension == "":
+		return q, errors.New("--extension-ca requires --extension")
 	}
-	text, err := readFileOr(f.file, in)
-	if err == nil {
-		q.Wanted, err = rolloutpreview.Read(f.file, text, name)
-	}
-	if err != nil {
-		return q, core.Misuse(err)
-	}
-	q.Namespace, err = f.namespaceOf("MachineDeployment", q.Wanted.Namespace())
-	return q, err
-}
-
-// extensionQuery returns which extension is asked.
-func (f *machinesPlanFlags) extensionQuery() (q rolloutpreview.ExtensionQuery, err error) {
-	if f.authority != "" && f.extension == "" {
-		return q, core.Misusef("--extension-ca is for --extension, which is missing")
-	}
-	q.URL = f.extension
+	q.Extension.URL = f.extension
 	if f.authority != "" {
-		if q.CA, err = os.ReadFile(f.authority); err != nil {
-			return q, core.Misuse(err)
+		if q.Extension.CA, err = os.ReadFile(f.authority); err != nil {
+			return q, err
 		}
 	}
+	inFile := ""
+	if f.file != "" {
+		text, err := readFileOr(f.file, in)
+		if err != nil {
+			return q, err
+		}
+		if q.Wanted, err = rolloutpreview.Read(q.Kind, q.Name, f.file, text); err != nil {
+			return q, err
+		}
+		inFile = q.Wanted.Namespace()
+	}
+	if inFile != "" && f.namespace != "" && inFile != f.namespace {
+		return q, fmt.Errorf("--namespace is %s, and the %s in %s is in namespace %s",
+			f.namespace, q.Kind.Kind, f.file, inFile)
+	}
+	q.Namespace = cmp.Or(f.namespace, inFile, metav1.NamespaceDefault)
 	return q, nil
 }
 
-// namespaceOf returns the namespace of an object: that of the flag, or of the file.
-func (f *machinesPlanFlags) namespaceOf(kind, inFile string) (string, error) {
-	if inFile != "" && f.namespace != "" && inFile != f.namespace {
-		return "", core.Misusef("--namespace is %s, and the %s in %s is in namespace %s", f.namespace, kind, f.file,
-			inFile)
-	}
-	return cmp.Or(f.namespace, inFile, metav1.NamespaceDefault), nil
-}
-
-// readFileOr reads a file, or standard input for "-".
+// readFileOr reads a file; "-" is standard input.
 func readFileOr(path string, in io.Reader) ([]byte, error) {
 	if path == "-" {
 		return io.ReadAll(in)
@@ -172,17 +164,17 @@ func readFileOr(path string, in io.Reader) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// completeNames completes the names of MachineDeployments, and of control planes with their kind.
-func (f *machinesPlanFlags) completeNames(command *cobra.Command, args []string,
+// completeNames completes the names of MachineDeployments, and those of control planes with their kinds.
+func (f *planFlags) completeNames(command *cobra.Command, args []string,
 	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	deployment := schema.GroupKind{Group: overview.ClusterAPIKind.Group, Kind: "MachineDeployment"}
 	names, directive := f.cluster.CompleteMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetName,
-		deployment)
-	for _, kind := range []schema.GroupVersionKind{rolloutpreview.ControlPlaneMachineSetKind,
-		rolloutpreview.RunlevelControlPlaneKind} {
+		rolloutpreview.DeploymentKind.GroupKind())
+	for _, kind := range []schema.GroupVersionKind{
+		rolloutpreview.ControlPlaneMachineSetKind, rolloutpreview.RunlevelControlPlaneKind,
+	} {
 		withKind := func(object *metav1.PartialObjectMetadata) string {
 			return strings.ToLower(kind.Kind) + "/" + object.Name
 		}

@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,38 +16,42 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// machinesInterval is the shortest interval at which watched machines are listed.
-const machinesInterval = time.Second
+// watchInterval is the shortest interval at which watched machines are listed.
+const watchInterval = time.Second
 
-// phaseGone is the phase that is printed once a watched machine is gone.
+// phaseGone is the phase that is printed once a watched machine was deleted.
 const phaseGone = "Gone"
 
-// A machinesWatch prints machines when they have changed.
-type machinesWatch struct {
-	flags     *machinesFlags
-	cluster   *cluster.Cluster
-	streams   core.Streams
-	area      *live.Area                            // nil where there is no terminal
-	shown     map[kinds.ID]overview.MachineOverview // as last printed
-	shownSets map[kinds.ID]string                   // lines on control planes, as last printed
-	silent    time.Time                             // since when the API server has not answered; zero while it does
-	hasHeader bool
-	hasBegun  bool // something was printed, even if there is no machine
+// A machineWatch prints machines when they have changed.
+type machineWatch struct {
+	flags         *listFlags
+	cluster       *cluster.Cluster
+	streams       core.Streams
+	area          *live.Area                    // nil without a terminal
+	machines      map[kinds.ID]overview.Machine // as last printed
+	controlPlanes map[kinds.ID]string           // the lines that were last printed
+	outageStart   time.Time                     // zero while the API server responds
+	hasHeader     bool
+	hasBegun      bool // something was printed, even if no machine exists
+}
+
+func newMachineWatch(f *listFlags, c *cluster.Cluster, streams core.Streams) *machineWatch {
+	return &machineWatch{
+		flags: f, cluster: c, streams: streams, area: core.AreaOn(streams.Out, f.format),
+		machines: map[kinds.ID]overview.Machine{}, controlPlanes: map[kinds.ID]string{},
+	}
 }
 
 // follow shows machines until the context ends.
-func (f *machinesFlags) follow(ctx context.Context, c *cluster.Cluster, first *overview.MachineList,
+func (f *listFlags) follow(ctx context.Context, c *cluster.Cluster, first *overview.Listing,
 	streams core.Streams) error {
-	w := &machinesWatch{
-		flags: f, cluster: c, streams: streams, area: core.AreaOn(streams.Out, f.format),
-		shown: map[kinds.ID]overview.MachineOverview{}, shownSets: map[kinds.ID]string{},
-	}
-	poller := core.Poll[*overview.MachineList]{Cluster: c, Interval: machinesInterval, Read: w.read, Show: w.show}
+	w := newMachineWatch(f, c, streams)
+	poller := core.Poll[*overview.Listing]{Cluster: c, Interval: watchInterval, Read: w.read, Show: w.show}
 	return poller.Run(ctx, first)
 }
 
-// read lists the machines again, if the cluster answers.
-func (w *machinesWatch) read(ctx context.Context) (*overview.MachineList, error) {
+// read lists the machines if the API server responds.
+func (w *machineWatch) read(ctx context.Context) (*overview.Listing, error) {
 	if err := core.Reach(ctx, w.cluster); err != nil {
 		return nil, err
 	}
@@ -55,79 +60,98 @@ func (w *machinesWatch) read(ctx context.Context) (*overview.MachineList, error)
 	return listMachines(ctx, w.cluster, w.flags.query)
 }
 
-// show replaces the machines on a terminal, or prints those that have changed. It reports an outage once.
-func (w *machinesWatch) show(list *overview.MachineList, outage error) error {
-	var away []string
-	switch {
-	case outage == nil:
-		w.silent = time.Time{}
-	default:
-		isNew := w.silent.IsZero()
+// show prints the machines, or that the API server does not respond.
+func (w *machineWatch) show(list *overview.Listing, outage error) error {
+	var outageLines []string
+	if outage == nil {
+		w.outageStart = time.Time{}
+	} else {
+		isNew := w.outageStart.IsZero()
 		if isNew {
-			w.silent = time.Now()
+			w.outageStart = time.Now()
 		}
 		text := fmt.Sprintf("the API server has not responded since %s, and is retried: %s",
-			w.silent.Format(time.TimeOnly), printable.Line(printable.RequestError(outage).Error()))
+			w.outageStart.Format(time.TimeOnly), printable.Line(printable.RequestError(outage).Error()))
 		if isNew && w.area == nil {
 			fmt.Fprintln(w.streams.Err, text)
 		}
-		away = []string{text}
+		outageLines = []string{text}
 	}
 	if w.area == nil {
-		return w.append(list)
+		return w.printChanges(list)
 	}
-	return w.area.Draw(func(int, int) []string { return append(w.flags.lines(list, w.cluster.Now()), away...) })
+	return w.area.Draw(func(int, int) []string {
+		return append(w.flags.lines(list, w.cluster.Now()), outageLines...)
+	})
 }
 
-// append prints the machines that have changed since they were printed, and those that are gone.
-func (w *machinesWatch) append(list *overview.MachineList) error {
-	content := func(m overview.MachineOverview) string { // without ages
-		text := m.UID + m.Phase + m.Node + m.HeldBy() + strings.Join(m.Unknown, "\n")
-		if m.ControlPlane != nil && (w.flags.format == core.JSON || w.flags.format == core.YAML) { // a line has neither
-			text += upToDate(&m) + setLine(m.ControlPlane.Set)
-		}
-		return text
-	}
-	left := map[kinds.ID]bool{}
-	var changed []overview.MachineOverview
+// printsValues reports whether machines are printed as JSON or YAML.
+func (w *machineWatch) printsValues() bool {
+	return w.flags.format == core.JSON || w.flags.format == core.YAML
+}
+
+// printChanges prints the machines and control planes that have changed since they were last printed.
+func (w *machineWatch) printChanges(list *overview.Listing) error {
+	listed := map[kinds.ID]bool{}
+	var changed []overview.Machine
 	for _, m := range list.Machines {
-		left[m.ID()] = true
-		if before, isKnown := w.shown[m.ID()]; !isKnown || content(before) != content(m) {
-			w.shown[m.ID()] = m
+		listed[m.ID()] = true
+		if before, isKnown := w.machines[m.ID()]; !isKnown || w.content(before) != w.content(m) {
+			w.machines[m.ID()] = m
 			changed = append(changed, m)
 		}
 	}
-	for id, m := range w.shown {
+	for id, m := range w.machines {
 		isUnknown := len(list.Machines) > 0 && slices.Contains(list.Machines[0].Unlisted, id.Group)
-		if left[id] || isUnknown {
+		if listed[id] || isUnknown {
 			continue
 		}
-		delete(w.shown, id)
+		delete(w.machines, id)
 		m.Phase, m.Stage, m.Holds, m.Later, m.Unknown = phaseGone, "", nil, nil, nil
 		m.Since = w.cluster.Now()
 		changed = append(changed, m)
 	}
-	return w.print(changed, w.changedSets(list))
+	return w.print(changed, w.changedControlPlanes(list))
 }
 
-// changedSets returns a line for each control plane that has changed since it was printed, or is gone.
-func (w *machinesWatch) changedSets(list *overview.MachineList) []string {
+// content returns the printed content of a machine without ages. Only a value has the control plane.
+func (w *machineWatch) content(m overview.Machine) string {
+	text := m.UID + m.Phase + m.Node + m.HeldBy() + strings.Join(m.Unknown, "\n")
+	if m.ControlPlane != nil && w.printsValues() {
+		text += upToDate(&m) + controlPlaneLine(m.ControlPlane.Set)
+	}
+	return text
+}
+
+// controlPlaneLine returns a control plane in a line.
+func controlPlaneLine(o *overview.ControlPlane) string {
+	line := fmt.Sprintf("%s %s/%s: %s, %s; %d desired, %d updated, %d ready",
+		o.Kind, o.Namespace, o.Name, cmp.Or(o.State, "Active"), o.Strategy, o.Desired, o.Updated, o.Ready)
+	if o.Waits != "" {
+		line += "; " + o.Waits
+	}
+	return printable.Line(line)
+}
+
+// changedControlPlanes returns a line for each control plane that has changed since it was last printed.
+func (w *machineWatch) changedControlPlanes(list *overview.Listing) []string {
 	var lines []string
-	left := map[kinds.ID]bool{}
-	for _, set := range list.ControlPlanes {
-		left[set.ID()] = true
-		if line := setLine(set); w.shownSets[set.ID()] != line {
-			w.shownSets[set.ID()] = line
+	listed := map[kinds.ID]bool{}
+	for _, o := range list.ControlPlanes {
+		listed[o.ID()] = true
+		if line := controlPlaneLine(o); w.controlPlanes[o.ID()] != line {
+			w.controlPlanes[o.ID()] = line
 			lines = append(lines, line)
 		}
 	}
-	for id := range w.shownSets {
-		if left[id] || len(list.Unknown) > 0 {
+	q := w.flags.query
+	hidesUnselected := len(q.Names) > 0 || q.OnlyDeleting // a control plane without a selected machine is not listed
+	for id := range w.controlPlanes {
+		if listed[id] || len(list.Unknown) > 0 {
 			continue
 		}
-		delete(w.shownSets, id)
-		// else perhaps none of its machines is selected any more
-		if q := w.flags.query; len(q.Names) == 0 && !q.OnlyDeleting {
+		delete(w.controlPlanes, id)
+		if !hidesUnselected {
 			lines = append(lines,
 				printable.Line(fmt.Sprintf("%s %s/%s: %s", id.Kind, id.Namespace, id.Name, phaseGone)))
 		}
@@ -135,9 +159,9 @@ func (w *machinesWatch) changedSets(list *overview.MachineList) []string {
 	return lines
 }
 
-// print appends machines, and lines on control planes, to the output.
-func (w *machinesWatch) print(machines []overview.MachineOverview, sets []string) error {
-	if w.flags.format == core.JSON || w.flags.format == core.YAML {
+// print prints changed machines, and lines on control planes.
+func (w *machineWatch) print(machines []overview.Machine, controlPlanes []string) error {
+	if w.printsValues() {
 		for i := range machines {
 			if err := w.flags.format.PrintNext(w.streams.Out, machines[i]); err != nil {
 				return err
@@ -148,16 +172,15 @@ func (w *machinesWatch) print(machines []overview.MachineOverview, sets []string
 	hadBegun := w.hasBegun
 	w.hasBegun = true
 	switch {
-	case len(machines) == 0 && len(sets) > 0:
-		return core.PrintLines(w.streams.Out, sets)
+	case len(machines) == 0 && len(controlPlanes) > 0:
+		return core.PrintLines(w.streams.Out, controlPlanes)
 	case len(machines) == 0 && hadBegun:
 		return nil
 	}
-	lines := append(w.flags.table(machines, w.cluster.Now()),
-		unknownLines(&overview.MachineList{Machines: machines})...)
+	lines := append(w.flags.table(machines, w.cluster.Now()), unknownLines(&overview.Listing{Machines: machines})...)
 	if w.hasHeader { // without the header: the columns may be wider now
 		lines = lines[1:]
 	}
 	w.hasHeader = len(machines) > 0 || w.hasHeader
-	return core.PrintLines(w.streams.Out, append(lines, sets...))
+	return core.PrintLines(w.streams.Out, append(lines, controlPlanes...))
 }

@@ -36,3 +36,10 @@ type Explainer struct {
 
 // Explains reports whether the explainer explains the objects of a kind.
 func (e Explainer) Explains(kind schema.GroupKind) bool { return slices.Contains(e.Kinds, kind) }
+
+// Add adds a message, unless its text is empty.
+func (e *Explanation) Add(text string, details ...string) {
+	if text != "" {
+		e.Messages = append(e.Messages, Message{Text: text, Details: details})
+	}
+}

@@ -184,16 +184,16 @@ func (s *scene) isOneOf(numbers ...int) func(*machinev1beta1.Machine) bool {
 func (s *scene) expectExplanation(t *testing.T) {
 	t.Helper()
 	id := kinds.NewID(overview.ControlPlaneMachineSetKind, s.namespace, "cluster")
-	explained, err := overview.ExplainControlPlane(t.Context(), s.shared.Connect(t), id)
+	explained, err := overview.Explain(t.Context(), s.shared.Connect(t), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	isHeld := slices.ContainsFunc(explained.Statements, func(statement diagnosis.Message) bool {
+	isHeld := slices.ContainsFunc(explained.Messages, func(statement diagnosis.Message) bool {
 		return strings.Contains(statement.Text,
 			"(Deleting): preDrain hook EtcdQuorumOperator of clusteroperator/etcd holds it") &&
 			strings.HasPrefix(statement.Details[0], "its controller reports: waits: etcd member ")
 	})
 	if explained.IsDone || !isHeld {
-		t.Errorf("the machine that the guard holds is not named: %q", explained.Statements)
+		t.Errorf("the machine that the guard holds is not named: %q", explained.Messages)
 	}
 }

@@ -37,7 +37,7 @@ func (s *scene) awaitHeldBy(machine, text string) {
 	s.t.Helper()
 	connected := sandboxtest.Connect(s.t, s.control.Config)
 	s.await(func() string {
-		list, err := overview.List(s.t.Context(), connected, overview.MachineQuery{
+		list, err := overview.List(s.t.Context(), connected, overview.Query{
 			Namespace: metav1.NamespaceDefault, Names: []string{machine},
 		})
 		s.must(err)
@@ -71,7 +71,7 @@ func (s *scene) runPrinted(machine string, object client.Object) {
 	id := kinds.NewID(overview.Kind, metav1.NamespaceDefault, machine)
 	explanation, err := overview.Explain(s.t.Context(), sandboxtest.Connect(s.t, s.control.Config), id)
 	s.must(err)
-	for _, statement := range explanation.Statements {
+	for _, statement := range explanation.Messages {
 		for _, line := range statement.Details {
 			command := patchCommand.FindStringSubmatch(line)
 			if command == nil {
@@ -91,7 +91,7 @@ func (s *scene) runPrinted(machine string, object client.Object) {
 			return
 		}
 	}
-	s.t.Fatalf("no command is printed: %+v", explanation.Statements)
+	s.t.Fatalf("no command is printed: %+v", explanation.Messages)
 }
 
 // patch changes an object as an administrator does.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// clusterMachine is a Machine of Cluster API that is being deleted, with hooks; %REASON and %MESSAGE are to be
-// replaced.
+// clusterMachine is a Machine of Cluster API being deleted, with hooks; tests replace %REASON and
+// %MESSAGE.
 const clusterMachine = `
 metadata:
   name: web-4
@@ -35,7 +36,8 @@ status:
   conditions: [{type: Deleting, status: "True", reason: %REASON, message: "%MESSAGE", lastTransitionTime: "2026-11-23T11:55:00Z"}]
 `
 
-func clusterFacts(t *testing.T, reason, message string) *clusterAPIFacts {
+// deletedClusterAPIMachine returns a machine being deleted, with its node.
+func deletedClusterAPIMachine(t *testing.T, reason, message string) *clusterAPIMachine {
 	t.Helper()
 	m := &clusterv1.Machine{}
 	text := strings.NewReplacer("%REASON", reason, "%MESSAGE", message).Replace(clusterMachine)
@@ -43,13 +45,13 @@ func clusterFacts(t *testing.T, reason, message string) *clusterAPIFacts {
 		t.Fatal(err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}}
-	return &clusterAPIFacts{machine: m, nodes: &nodeList{byName: map[string]*corev1.Node{"node-4": node}}}
+	return newClusterAPIMachine(m, &nodeList{byName: map[string]*corev1.Node{"node-4": node}})
 }
 
-func TestWhatHoldsAMachineOfClusterAPI(t *testing.T) {
+func TestHoldsOfClusterAPIMachines(t *testing.T) {
 	const logs = "; later preTerminate hook ship-logs of log-op"
-	live := func(phase, condition, message string) func(*clusterAPIFacts) {
-		return func(f *clusterAPIFacts) {
+	live := func(phase, condition, message string) func(*clusterAPIMachine) {
+		return func(f *clusterAPIMachine) {
 			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, phase
 			f.machine.Status.Conditions = []metav1.Condition{{
 				Type:    condition,
@@ -60,7 +62,7 @@ func TestWhatHoldsAMachineOfClusterAPI(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		reason, message string
-		seen            func(*clusterAPIFacts)
+		edit            func(*clusterAPIMachine)
 		want            string
 	}{
 		"pre-drain hooks": {
@@ -68,8 +70,8 @@ func TestWhatHoldsAMachineOfClusterAPI(t *testing.T) {
 			want:   "preDrain hooks migrate-app of app-op, pre-drain.delete.hook.machine.cluster.x-k8s.iofoo" + logs,
 		},
 		"a pod and its budget": {reason: "DrainingNode", message: "Drain not completed yet",
-			seen: func(f *clusterAPIFacts) {
-				f.pods = &nodePods{left: []drain.HeldPod{{
+			edit: func(f *clusterAPIMachine) {
+				f.pods = &nodePods{holding: []drain.HeldPod{{
 					Namespace: "shop",
 					Name:      "web",
 					Hold:      drain.Budget,
@@ -100,56 +102,56 @@ func TestWhatHoldsAMachineOfClusterAPI(t *testing.T) {
 			message: "Waiting for KwokConfig to be deleted",
 			want:    "Waiting for KwokConfig to be deleted",
 		},
-		"a finalizer of others": {reason: "DeletionCompleted", seen: func(f *clusterAPIFacts) {
+		"a finalizer of others": {reason: "DeletionCompleted", edit: func(f *clusterAPIMachine) {
 			f.machine.Finalizers = f.machine.Finalizers[1:]
 		},
 			want: "finalizer example.com/backup"},
 		"not noticed": {
-			seen: func(f *clusterAPIFacts) { f.machine.Status.Conditions = nil },
+			edit: func(f *clusterAPIMachine) { f.machine.Status.Conditions = nil },
 			want: "the machine controller has to notice the deletion",
 		},
-		"one that runs": {seen: live("Running", "Ready", "")},
-		"one without a node yet": {
-			seen: live("Provisioned", "Ready", ""),
+		"a machine that runs": {edit: live("Running", "Ready", "")},
+		"a machine without a node yet": {
+			edit: live("Provisioned", "Ready", ""),
 			want: "a node with the providerID test://web-4",
 		},
-		"one without bootstrap data": {
-			seen: live("Pending", "BootstrapConfigReady", "no secret yet"),
+		"a machine without bootstrap data": {
+			edit: live("Pending", "BootstrapConfigReady", "no secret yet"),
 			want: "no secret yet",
 		},
-		"one without infrastructure": {
-			seen: live("Provisioning", "InfrastructureReady", "no quota"),
+		"a machine without infrastructure": {
+			edit: live("Provisioning", "InfrastructureReady", "no quota"),
 			want: "infrastructure: no quota",
 		},
-		"one that is updated": {seen: live("Updating", "Updating", "In-place update in progress: step 2 of 3"),
+		"a machine during an update": {edit: live("Updating", "Updating", "In-place update in progress: step 2 of 3"),
 			want: "In-place update in progress: step 2 of 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := clusterFacts(t, c.reason, c.message)
-			if c.seen != nil {
-				c.seen(f)
+			f := deletedClusterAPIMachine(t, c.reason, c.message)
+			if c.edit != nil {
+				c.edit(f)
 			}
-			m := f.judge()
+			m := f.overview()
 			if got := m.HeldBy(); got != c.want {
 				t.Errorf("held by %q, want %q", got, c.want)
 			}
 			if done := m.IsDone(); done != (c.want == "") {
-				t.Errorf("IsDone is %v, and it is held by %q", done, c.want)
+				t.Errorf("IsDone is %v, but the machine is held by %q", done, c.want)
 			}
 		})
 	}
 }
 
-// TestWhatIsSaidOfAnUpdate: what the extension has said last, since when, and what to do.
-func TestWhatIsSaidOfAnUpdate(t *testing.T) {
+// TestRemediesOfUpdates compares the last message of an extension, its age, and the command of the remedy.
+func TestRemediesOfUpdates(t *testing.T) {
 	const failed = "UpdateMachine hook failed: extension update-machine.ext answered Failure (the disk is full): see " +
 		"the log of the extension"
 	for name, c := range map[string]struct{ reason, message, want, command string }{
-		"one that goes on": {"InPlaceUpdating", "In-place update in progress: step 2 of 3",
+		"running": {"InPlaceUpdating", "In-place update in progress: step 2 of 3",
 			"it is updated: In-place update in progress: step 2 of 3, for 5m",
 			"kubectl get extensionconfigs -o " +
 				"custom-columns='NAME:.metadata.name,DISCOVERED:.status.conditions[?(@.type==\"Discovered\")].message'"},
-		"one that failed": {"InPlaceUpdateFailed", failed, "it is updated: " + failed + ", for 5m",
+		"failed": {"InPlaceUpdateFailed", failed, "it is updated: " + failed + ", for 5m",
 			"kubectl delete machine.cluster.x-k8s.io web-4 -n shop"},
 		"a drain before it": {"InPlaceUpdating",
 			"In-place update in progress: draining Node node-4: * Pod shop/web: cannot evict pod",
@@ -161,7 +163,7 @@ func TestWhatIsSaidOfAnUpdate(t *testing.T) {
 				"does not answer, for 5m",
 			"kubectl get clusteroperator etcd-quorum-guard -o yaml"},
 	} {
-		f := clusterFacts(t, "", "")
+		f := deletedClusterAPIMachine(t, "", "")
 		f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, "Updating"
 		f.machine.Status.LastUpdated = metav1.NewTime(now.Add(-5 * time.Minute))
 		f.machine.Status.Conditions = []metav1.Condition{{
@@ -170,16 +172,16 @@ func TestWhatIsSaidOfAnUpdate(t *testing.T) {
 			Reason:  c.reason,
 			Message: c.message,
 		}}
-		said := f.explain(nil, now).Statements[1]
-		if said.Text != c.want || said.Details[len(said.Details)-1] != c.command {
-			t.Errorf("%s: said %q", name, said)
+		got := f.explain(now).Messages[1]
+		if command := got.Details[len(got.Details)-1]; got.Text != c.want || command != c.command {
+			t.Errorf("%s: got %q with the command %q, want %q with %q", name, got.Text, command, c.want, c.command)
 		}
 	}
 }
 
-// TestWhatIsSaidOfARollout: why the machines of a MachineDeployment are replaced, and what is in the way.
-func TestWhatIsSaidOfARollout(t *testing.T) {
-	f := clusterFacts(t, "", "")
+// TestExplanationHasRollout checks that an outdated machine has the conditions of its MachineDeployment.
+func TestExplanationHasRollout(t *testing.T) {
+	f := deletedClusterAPIMachine(t, "", "")
 	f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, "Running"
 	f.deployment = &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	f.deployment.Status.Conditions = []metav1.Condition{
@@ -190,27 +192,28 @@ func TestWhatIsSaidOfARollout(t *testing.T) {
 			Message: "Rolling out 2 not up-to-date replicas\n* Replaced, not updated in place: the image",
 		},
 	}
-	said := f.explain(nil, now).Statements[1]
+	got := f.explain(now).Messages[1]
 	want := []string{"Rolling out 2 not up-to-date replicas", "* Replaced, not updated in place: the image",
 		"no answer"}
-	if said.Text != "it is not up to date; its MachineDeployment web reports:" || !slices.Equal(said.Details, want) {
-		t.Errorf("said %q", said)
+	if got.Text != "it is not up to date; its MachineDeployment web reports:" || !slices.Equal(got.Details, want) {
+		t.Errorf("got %q, want the details %q", got, want)
 	}
 }
 
-// TestWhatIsSaidOfAnUnhealthyMachine: what its health check has found, who remediates it, and what holds that.
-func TestWhatIsSaidOfAnUnhealthyMachine(t *testing.T) {
+// TestRemediesOfUnhealthyMachines compares the findings of health checks, who remediates a machine, and what holds the
+// remediation.
+func TestRemediesOfUnhealthyMachines(t *testing.T) {
 	const broken = "unhealthy (Condition Broken on Node is reporting status True, Node failed); "
 	isController := true
-	isOrphan := func(f *clusterAPIFacts) { f.machine.OwnerReferences = nil }
-	marked := func(kind, reason, message string) func(*clusterAPIFacts) {
-		return func(f *clusterAPIFacts) {
+	isOrphan := func(f *clusterAPIMachine) { f.machine.OwnerReferences = nil }
+	marked := func(kind, reason, message string) func(*clusterAPIMachine) {
+		return func(f *clusterAPIMachine) {
 			f.machine.Status.Conditions = append(f.machine.Status.Conditions,
 				metav1.Condition{Type: kind, Status: "False", Reason: reason, Message: message})
 		}
 	}
-	checkedBy := func(kind string, status metav1.ConditionStatus) func(*clusterAPIFacts) {
-		return func(f *clusterAPIFacts) {
+	checkedBy := func(kind string, status metav1.ConditionStatus) func(*clusterAPIMachine) {
+		return func(f *clusterAPIMachine) {
 			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 			check.Spec.ClusterName = "shop"
 			if kind != "" {
@@ -223,48 +226,48 @@ func TestWhatIsSaidOfAnUnhealthyMachine(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		edits  []func(*clusterAPIFacts)
+		edits  []func(*clusterAPIMachine)
 		want   string
-		isKept bool // no deletion is proposed
+		isKept bool // the remedy does not delete the machine
 	}{
-		"one that its set replaces": {want: "MachineSet web has to replace it",
-			edits: []func(*clusterAPIFacts){
+		"replaced by its set": {want: "MachineSet web has to replace it",
+			edits: []func(*clusterAPIMachine){
 				marked("OwnerRemediated", "WaitingForRemediation", "Waiting for remediation"),
 			}},
-		"one that waits for others": {want: "MachineSet web replaces it: Waiting because there are already too many " +
+		"waiting for others": {want: "MachineSet web replaces it: Waiting because there are already too many " +
 			"remediations in progress",
-			edits: []func(*clusterAPIFacts){marked("OwnerRemediated", "RemediationDeferred",
+			edits: []func(*clusterAPIMachine){marked("OwnerRemediated", "RemediationDeferred",
 				"Waiting because there are already too many remediations in progress")}},
-		"one that etcd needs": {want: "MachineSet web does not replace it: this could cost etcd its quorum",
+		"needed by etcd": {want: "MachineSet web does not replace it: this could cost etcd its quorum",
 			isKept: true,
-			edits: []func(*clusterAPIFacts){
+			edits: []func(*clusterAPIMachine){
 				marked("OwnerRemediated", "CannotBeRemediated", "this could cost etcd its quorum"),
 			}},
-		"one without an owner": {want: "it has no owner that would replace it", isKept: true,
-			edits: []func(*clusterAPIFacts){isOrphan,
+		"without an owner": {want: "it has no owner that would replace it", isKept: true,
+			edits: []func(*clusterAPIMachine){isOrphan,
 				marked("OwnerRemediated", "WaitingForRemediation", "Waiting for remediation")}},
-		"one that another controller remediates": {want: "another controller has to remediate it",
-			edits: []func(*clusterAPIFacts){marked("ExternallyRemediated", "WaitingForRemediation", "")}},
-		"one without a template": {want: "Error retrieving remediation template RebootTemplate shop/gently",
-			edits: []func(*clusterAPIFacts){marked("ExternallyRemediated", "RemediationTemplateNotFound",
+		"remediated by another controller": {want: "another controller has to remediate it",
+			edits: []func(*clusterAPIMachine){marked("ExternallyRemediated", "WaitingForRemediation", "")}},
+		"without a template": {want: "Error retrieving remediation template RebootTemplate shop/gently",
+			edits: []func(*clusterAPIMachine){marked("ExternallyRemediated", "RemediationTemplateNotFound",
 				"Error retrieving remediation template RebootTemplate shop/gently")}},
-		"one that is skipped": {want: "not remediated, because of its annotation cluster.x-k8s.io/skip-remediation",
-			edits: []func(*clusterAPIFacts){func(f *clusterAPIFacts) {
+		"skipped": {want: "not remediated, because of its annotation cluster.x-k8s.io/skip-remediation",
+			edits: []func(*clusterAPIMachine){func(f *clusterAPIMachine) {
 				f.machine.Annotations["cluster.x-k8s.io/skip-remediation"] = ""
 			}}},
-		"one of too many": {
+		"too many unhealthy machines": {
 			want:  "MachineHealthCheck web: Remediation is not allowed",
-			edits: []func(*clusterAPIFacts){checkedBy("Paused", "False")},
+			edits: []func(*clusterAPIMachine){checkedBy("Paused", "False")},
 		},
-		"one of a paused health check": {want: "MachineHealthCheck web is paused, by its annotation " +
+		"paused health check": {want: "MachineHealthCheck web is paused, by its annotation " +
 			"cluster.x-k8s.io/paused or by Cluster shop",
-			edits: []func(*clusterAPIFacts){checkedBy("Paused", "True")}},
-		"one without a Cluster": {want: "MachineHealthCheck web has examined no machine yet: it does once Cluster " +
+			edits: []func(*clusterAPIMachine){checkedBy("Paused", "True")}},
+		"without a Cluster": {want: "MachineHealthCheck web has examined no machine yet: it does once Cluster " +
 			"shop exists",
-			edits: []func(*clusterAPIFacts){checkedBy("", "")}},
-		"one that nothing remediates": {want: "nothing asks for its remediation"},
+			edits: []func(*clusterAPIMachine){checkedBy("", "")}},
+		"not remediated": {want: "nothing requests its remediation"},
 	} {
-		f := clusterFacts(t, "", "")
+		f := deletedClusterAPIMachine(t, "", "")
 		f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, "Running"
 		f.machine.OwnerReferences = []metav1.OwnerReference{{
 			Kind:       "MachineSet",
@@ -280,28 +283,30 @@ func TestWhatIsSaidOfAnUnhealthyMachine(t *testing.T) {
 		for _, edit := range c.edits {
 			edit(f)
 		}
-		m := f.explain(nil, now)
-		said := m.Statements[1]
-		if m.HeldBy() != broken+c.want || said.Text != "it is "+broken+c.want+", for 5m" || m.IsDone() {
-			t.Errorf("%s: held by %q, said %q", name, m.HeldBy(), said)
+		m, got := f.overview(), f.explain(now).Messages[1]
+		if m.HeldBy() != broken+c.want || m.IsDone() {
+			t.Errorf("%s: held by %q, want %q; IsDone is %v", name, m.HeldBy(), broken+c.want, m.IsDone())
 		}
-		if isKept := !slices.Contains(said.Details,
-			"kubectl delete machine.cluster.x-k8s.io web-4 -n shop"); isKept != c.isKept {
-			t.Errorf("%s: the remedy is %q", name, said.Details)
+		if want := "it is " + broken + c.want + ", for 5m"; got.Text != want {
+			t.Errorf("%s: got message %q, want %q", name, got.Text, want)
+		}
+		isKept := !slices.Contains(got.Details, "kubectl delete machine.cluster.x-k8s.io web-4 -n shop")
+		if isKept != c.isKept {
+			t.Errorf("%s: got remedy %q, want a deletion: %v", name, got.Details, !c.isKept)
 		}
 	}
 }
 
-func TestWhatIsSaidOfAHookOfClusterAPI(t *testing.T) {
-	said := clusterFacts(t, "WaitingForPreDrainHook", "").explain(nil, now)
+func TestRemedyOfClusterAPIHook(t *testing.T) {
+	got := deletedClusterAPIMachine(t, "WaitingForPreDrainHook", "").explain(now).Messages[1]
 	want := diagnosis.Message{Text: "preDrain hook migrate-app of app-op holds it, for 5m", Details: []string{
 		"its controller reports: waits: the shop is open",
-		"app-op removes the hook when its part is done, and no time limit does; check whether it still runs",
-		"if it is gone for good, let go of the hook; what the hook protects is not protected then:",
+		"app-op removes the hook when its work is done, without a time limit; check whether it still runs",
+		"if it was uninstalled, remove the hook; whatever the hook protects is not protected then:",
 		"kubectl annotate machine.cluster.x-k8s.io web-4 -n shop " +
 			"pre-drain.delete.hook.machine.cluster.x-k8s.io/migrate-app-",
 	}}
-	if got := said.Statements[1]; got.Text != want.Text || !slices.Equal(got.Details, want.Details) {
-		t.Errorf("said %q, want %q", got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
 	}
 }

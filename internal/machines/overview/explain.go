@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -16,169 +15,159 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
-	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/typedread"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // mostEvents is how many events are shown, the newest.
 const mostEvents = 10
 
-// A MachineExplanation explains the state of one machine.
-type MachineExplanation struct {
-	MachineOverview
-	Statements []diagnosis.Message `json:"-"` // the most important first
-}
-
-// Explain returns the state of one machine, since when, what it waits for, what to do about it, and its events. It
-// returns nil if the machine does not exist.
-func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExplanation, error) {
-	g := &machineGatherer{cluster: c}
-	q := MachineQuery{Namespace: id.Namespace, Names: []string{id.Name}}
-	var explain func([]corev1.Event, time.Time) *MachineExplanation
-	var object metav1.Object
-	if id.Group == ClusterAPIKind.Group {
-		facts, err := g.clusterAPIMachines(ctx, q)
-		if err != nil || len(facts) == 0 {
-			return nil, err
-		}
-		g.askDeployment(ctx, facts[0])
-		g.askPlane(ctx, facts[0])
-		object, explain = facts[0].machine, facts[0].explain
-	} else {
-		machines, err := objectsOf[machinev1beta1.Machine](ctx, g, Kind, q)
-		if err != nil || len(machines) == 0 {
-			return nil, err
-		}
-		f := g.facts(ctx, machines)[0]
-		g.askControlPlane(ctx, f)
-		object, explain = f.machine, f.explain
+// Explain returns why a machine or a control plane waits, since when, how an administrator can resolve that, and
+// its conditions and events. It returns nil if the object does not exist.
+func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*diagnosis.Explanation, error) {
+	g := &gatherer{cluster: c}
+	explainers := map[string]func(context.Context, kinds.ID) (*explained, error){
+		Kind.String():                       g.explainOpenshiftMachine,
+		ClusterAPIKind.String():             g.explainClusterAPIMachine,
+		ControlPlaneMachineSetKind.String(): g.explainSet,
+		RunlevelControlPlaneKind.String():   g.explainPlane,
 	}
-	events, err := eventsOf(ctx, c, object)
+	explained, err := explainers[id.GroupKind().String()](ctx, id)
+	if explained == nil || err != nil {
+		return nil, err
+	}
+	events, err := newestEvents(ctx, c, explained.object)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	m := explain(events, c.Now())
+	e := explained.explanation
 	if err != nil {
-		m.Unknown = append(m.Unknown, inLine(requestError("list events in namespace "+id.Namespace, err)))
+		e.Unknown = append(e.Unknown, errorLine(typedread.RequestError("list events in namespace "+id.Namespace, err)))
 	}
-	return m, nil
+	var lines []string
+	for _, condition := range explained.conditions {
+		lines = append(lines, conditionLine(condition, c.Now()))
+	}
+	if len(lines) > 0 {
+		e.Add("its conditions:", lines...)
+	}
+	if lines := eventLines(events, c.Now()); len(lines) > 0 {
+		e.Add("its events:", lines...)
+	}
+	return e, nil
 }
 
-// explain returns the explanation of the machine.
-func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
-	m := &MachineExplanation{MachineOverview: judge(f)}
-	m.addHolds(f.standing(m.Stage), f.remedy, now)
-	m.Statements = append(append(m.Statements, f.pods.statements()...), lateHooks(f, m.Stage)...)
-	m.addReplacing(f.set.replacing(f.machine.Name))
-	var conditions []metav1.Condition
-	for _, c := range f.machine.Status.Conditions {
-		conditions = append(conditions, metav1.Condition{
-			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
-			LastTransitionTime: c.LastTransitionTime,
-		})
-	}
-	m.addDetails(conditions, events, now)
-	return m
+// An explained is an object with its explanation, which lacks the conditions and the events.
+type explained struct {
+	object      metav1.Object
+	conditions  []metav1.Condition
+	explanation *diagnosis.Explanation
 }
 
-// standing is the end of the first statement, about a missing node or a deletion that the controller has not noticed.
-func (f *machineFacts) standing(stage deletion.Stage) string {
-	text := ""
-	if f.nodeName() != "" && f.nodes.byName != nil && f.node() == nil {
-		text = ", which is gone"
+func (g *gatherer) explainOpenshiftMachine(ctx context.Context, id kinds.ID) (*explained, error) {
+	machines, err := g.openshiftMachines(ctx, Query{Namespace: id.Namespace, Names: []string{id.Name}})
+	if err != nil || len(machines) == 0 {
+		return nil, err
 	}
-	if reported := f.machine.Status.Phase; stage != "" &&
-		(reported == nil || *reported != machinev1beta1.PhaseDeleting) {
-		text += "; the machine controller has not noticed the deletion yet"
+	f := machines[0]
+	sets, err := g.controlPlaneMachineSets(ctx, id.Namespace)
+	if err != nil {
+		f.unknown = append(f.unknown, errorLine(err))
 	}
-	return text
+	f.set = setOf(f.machine, sets)
+	return &explained{f.machine, f.statusConditions(), f.explain(g.cluster.Now())}, nil
 }
 
-// statements returns a statement for each pod that is left to end with the node.
-func (p *nodePods) statements() []diagnosis.Message {
-	if p == nil {
-		return nil
+func (g *gatherer) explainClusterAPIMachine(ctx context.Context, id kinds.ID) (*explained, error) {
+	machines, err := g.clusterAPIMachines(ctx, Query{Namespace: id.Namespace, Names: []string{id.Name}})
+	if err != nil || len(machines) == 0 {
+		return nil, err
 	}
-	var statements []diagnosis.Message
-	for _, pod := range p.staying {
-		statements = append(statements, diagnosis.Message{
-			Text: fmt.Sprintf("pod %s/%s was scheduled after its node was cordoned, and tolerates that (toleration "+
-				"%s): it is left to end with the node",
-				pod.Namespace, pod.Name, pod.Toleration),
-			Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, remove the " +
-				"toleration from their workload"},
-		})
-	}
-	return statements
+	f := machines[0]
+	f.readDeployment(ctx, g)
+	f.readPlane(ctx, g)
+	return &explained{f.machine, f.machine.Status.Conditions, f.explain(g.cluster.Now())}, nil
 }
 
-// lateHooks returns a statement for each hook whose stage is over: it holds nothing, though conditions show it.
-func lateHooks(f *machineFacts, stage deletion.Stage) []diagnosis.Message {
-	if !f.isDeleting() {
-		return nil
-	}
-	hooks := f.machine.Spec.LifecycleHooks
-	var statements []diagnosis.Message
-	add := func(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, over string,
-		condition machinev1beta1.ConditionType) {
-		for _, hold := range f.hookHolds(of, hooks, nil) {
-			statements = append(statements, diagnosis.Message{
-				Text: fmt.Sprintf("%s came too late, and holds nothing: %s", hold.sentence(), over),
-				Details: []string{fmt.Sprintf(
-					"the condition %s is False for as long as the hook is there, and no step looks at it", condition,
-				)},
-			})
+func (g *gatherer) explainSet(ctx context.Context, id kinds.ID) (*explained, error) {
+	sets, err := g.controlPlaneMachineSets(ctx, id.Namespace)
+	for _, f := range sets {
+		if f.set.Name == id.Name {
+			return &explained{f.set, f.set.Status.Conditions, f.explain(ctx, g)}, err
 		}
 	}
-	switch stage {
-	case deletion.Terminating, deletion.RemovingNode, deletion.Completed:
-		add(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
-		add(PreTerminateHook, hooks.PreTerminate, "the delete of its infrastructure was asked for",
-			machinev1beta1.MachineTerminable)
-	case deletion.BeforeTerminate:
-		add(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
-	}
-	return statements
+	return nil, err
 }
 
-// addHolds adds the state of a machine, what holds it, and what to do about that.
-func (m *MachineExplanation) addHolds(standing string, remedy func(*MachineHold) []string, now time.Time) {
+func (g *gatherer) explainPlane(ctx context.Context, id kinds.ID) (*explained, error) {
+	planes, err := g.runlevelControlPlanes(ctx, id.Namespace)
+	for _, f := range planes {
+		if f.plane.Name == id.Name {
+			return &explained{f.plane, f.plane.Status.Conditions, f.explain(ctx, g)}, err
+		}
+	}
+	return nil, err
+}
+
+// explanation returns the state of the machine and what holds it. The suffix ends the first message.
+func (m *Machine) explanation(suffix string, now time.Time) *diagnosis.Explanation {
+	e := &diagnosis.Explanation{Unknown: m.Unknown, IsDone: m.IsDone(), IsTerminating: m.Stage != ""}
 	text := "its phase is " + m.Phase
-	if m.Phase == machinev1beta1.PhaseDeleting {
+	if m.Phase == "Deleting" {
 		text = "it is being deleted"
 	}
 	text += ", for " + age(now, m.Since)
 	if m.Node != "" {
 		text += "; its node is " + m.Node
 	}
-	m.Statements = append(m.Statements, diagnosis.Message{Text: text + standing})
+	e.Add(text + suffix)
 	for i := range m.Holds {
-		m.Statements = append(m.Statements, m.Holds[i].statement(remedy(&m.Holds[i]), now))
+		e.Messages = append(e.Messages, m.Holds[i].message(now))
 	}
+	return e
 }
 
-// addReplacing adds what becomes of a machine of a control plane, unless the text is empty.
-func (m *MachineExplanation) addReplacing(text string, details []string) {
-	if text != "" {
-		m.Statements = append(m.Statements, diagnosis.Message{Text: text, Details: details})
-	}
-}
-
-// addDetails adds later hooks, and the conditions and events of the machine.
-func (m *MachineExplanation) addDetails(conditions []metav1.Condition, events []corev1.Event, now time.Time) {
+// addLater adds the hooks of later stages.
+func (m *Machine) addLater(e *diagnosis.Explanation) {
 	for i := range m.Later {
-		text := fmt.Sprintf("later, after the drain, %s holds it", m.Later[i].sentence())
-		m.Statements = append(m.Statements, diagnosis.Message{Text: text})
+		e.Add(fmt.Sprintf("later, after the drain, %s holds it", m.Later[i].title()))
 	}
+}
+
+// explanation returns the state of the control plane. The word for a machine that counts in Ready
+// is ready.
+func (o *ControlPlane) explanation(ready string) *diagnosis.Explanation {
+	e := &diagnosis.Explanation{IsDone: o.Waits == ""}
+	e.Add(fmt.Sprintf("it is %s (%s): %d machines are desired, %d are up to date, %d are %s",
+		o.State, o.Strategy, o.Desired, o.Updated, o.Ready, ready))
+	return e
+}
+
+// addWaits adds the reason why the control plane waits.
+func (o *ControlPlane) addWaits(e *diagnosis.Explanation) {
+	if o.Waits != "" {
+		e.Add("it waits: "+o.Waits, o.remedy...)
+	}
+}
+
+// addAwaited adds the holds of a machine that the control plane waits for.
+func addAwaited(e *diagnosis.Explanation, m Machine, now time.Time) {
+	e.Unknown = append(e.Unknown, m.Unknown...)
+	for i := range m.Holds {
+		message := m.Holds[i].message(now)
+		e.Add(fmt.Sprintf("machine %s (%s): %s", m.Name, m.Phase, strings.TrimPrefix(message.Text, "it ")),
+			message.Details...)
+	}
+}
+
+// addMembers adds the machines of the control plane, with the fields that are outdated.
+func (o *ControlPlane) addMembers(e *diagnosis.Explanation) {
 	var lines []string
-	for _, c := range conditions {
-		lines = append(lines, conditionLine(c, now))
+	for _, member := range o.members {
+		lines = append(lines, member.text)
 	}
 	if len(lines) > 0 {
-		m.Statements = append(m.Statements, diagnosis.Message{Text: "its conditions:", Details: lines})
-	}
-	if lines := eventLines(events, now); len(lines) > 0 {
-		m.Statements = append(m.Statements, diagnosis.Message{Text: "its events:", Details: lines})
+		e.Add("its machines:", lines...)
 	}
 }
 
@@ -195,11 +184,11 @@ func conditionLine(c metav1.Condition, now time.Time) string {
 	return line
 }
 
-// eventsOf returns the newest events about a machine, the oldest of them first.
-func eventsOf(ctx context.Context, c *cluster.Cluster, m metav1.Object) ([]corev1.Event, error) {
-	about := fields.OneTermEqualSelector("involvedObject.uid", string(m.GetUID()))
-	list, err := c.Client.CoreV1().Events(m.GetNamespace()).List(ctx,
-		metav1.ListOptions{FieldSelector: about.String(), Limit: 500})
+// newestEvents returns the newest events about an object, the oldest first.
+func newestEvents(ctx context.Context, c *cluster.Cluster, object metav1.Object) ([]corev1.Event, error) {
+	selector := fields.OneTermEqualSelector("involvedObject.uid", string(object.GetUID()))
+	options := metav1.ListOptions{FieldSelector: selector.String(), Limit: 500}
+	list, err := c.Client.CoreV1().Events(object.GetNamespace()).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +196,7 @@ func eventsOf(ctx context.Context, c *cluster.Cluster, m metav1.Object) ([]corev
 	return list.Items[max(0, len(list.Items)-mostEvents):], nil
 }
 
-// eventTime is when an event was seen last: there are two APIs of events.
+// eventTime returns when an event was last observed: there are two APIs of events.
 func eventTime(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil:
@@ -242,5 +231,5 @@ func eventLines(events []corev1.Event, now time.Time) []string {
 	return lines
 }
 
-// age is the time from since to now.
+// age returns the time between two moments, for humans.
 func age(now, since time.Time) string { return duration.HumanDuration(max(now.Sub(since), 0)) }

@@ -2,158 +2,208 @@ package overview
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/runlevel/runlevel/internal/machines/conditions"
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/enqueue"
-	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/typedread"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// machineFacts are the facts about a machine, for judge.
+// A gatherer reads the facts about machines and control planes. It lists the nodes of the cluster once, and the health
+// checks of each namespace once.
+type gatherer struct {
+	cluster        *cluster.Cluster
+	nodes          nodeList
+	hasListedNodes bool
+	healthChecks   map[string]healthCheckList // of Cluster API, by namespace
+}
+
+// listNodes lists the nodes of the cluster, once.
+func (g *gatherer) listNodes(ctx context.Context) *nodeList {
+	if g.hasListedNodes {
+		return &g.nodes
+	}
+	g.hasListedNodes = true
+	nodes := map[string]*corev1.Node{}
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return g.cluster.Client.CoreV1().Nodes().List(ctx, options)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		node := item.(*corev1.Node)
+		nodes[node.Name] = node
+		return nil
+	})
+	if err != nil {
+		g.nodes.unknown = errorLine(typedread.RequestError("list nodes", err))
+		return &g.nodes
+	}
+	g.nodes.byName = nodes
+	return &g.nodes
+}
+
+// machineFacts are the facts about a machine of either API.
 type machineFacts struct {
-	machine *machinev1beta1.Machine
+	group   string
+	object  metav1.Object
 	nodes   *nodeList
 	pods    *nodePods // nil if the pods of the node were not read
-	infra   infraFacts
-	set     *setFacts // that replaces the machine; nil if there is none, or it was not read
-	unknown []string
-}
-
-// nodePods are the pods of a node that is being drained.
-type nodePods struct {
-	left      []drain.HeldPod // that hold the drain
-	staying   []drain.HeldPod // that end with the node
-	isUnknown bool            // they can't be listed
-}
-
-// setStaying separates the pods that tolerate the cordon, and were scheduled after it: they do not hold the drain.
-func (p *nodePods) setStaying() {
-	all := p.left
-	p.left = nil
-	for _, pod := range all {
-		isLeaving := pod.Hold == drain.Ending || pod.Hold == drain.Finalizers
-		if pod.Toleration != "" && pod.IsAfterCordon && !isLeaving {
-			p.staying = append(p.staying, pod)
-		} else {
-			p.left = append(p.left, pod)
-		}
-	}
-}
-
-// infraFacts are the facts about the infrastructure of a machine.
-type infraFacts struct {
-	kind    schema.GroupVersionKind // of the machine's template; empty if there is none
-	isKnown bool                    // the object was read, or does not exist
-	object  *unstructured.Unstructured
+	unknown []string  // failed reads
 }
 
 // isDeleting reports whether the machine is being deleted.
-func (f *machineFacts) isDeleting() bool { return f.machine.DeletionTimestamp != nil }
+func (f *machineFacts) isDeleting() bool { return f.object.GetDeletionTimestamp() != nil }
 
-// isReleased reports whether the machine has no finalizer of the machine controller.
-func (f *machineFacts) isReleased() bool {
-	return !slices.Contains(f.machine.Finalizers, machinev1beta1.MachineFinalizer)
+// command returns a kubectl command on the machine.
+func (f *machineFacts) command(verb, arguments string) string {
+	return fmt.Sprintf("kubectl %s machine.%s %s -n %s%s",
+		verb, f.group, f.object.GetName(), f.object.GetNamespace(), arguments)
 }
 
-// nodeName is the name of the machine's node.
-func (f *machineFacts) nodeName() string { return enqueue.NodeName(f.machine) }
-
-// node is the Node of the machine; nil if it does not exist, is not known, or another host has joined under its name.
-func (f *machineFacts) node() *corev1.Node {
-	node := f.nodes.byName[f.nodeName()]
-	if node == nil || deletion.OwnershipOpenShift(node, f.machine) != deletion.OwnNode {
-		return nil
+// readPods lists the pods of the machine's node, which is being drained by rules.
+func (f *machineFacts) readPods(ctx context.Context, g *gatherer, node *corev1.Node, rules drain.PodRules) {
+	client := drain.Client{Interface: g.cluster.Client, Now: g.cluster.Now}
+	pods, err := drain.HeldPods(ctx, client, node, rules)
+	switch {
+	case apierrors.IsForbidden(err):
+		f.unknown = append(f.unknown, "this user may not list pods, or PodDisruptionBudgets, in all namespaces")
+	case err != nil:
+		f.unknown = append(f.unknown, errorLine(err))
 	}
-	return node
+	f.pods = &nodePods{holding: pods, isUnknown: err != nil}
 }
 
-// hasNode reports whether the node is still to be deleted. The finalizers of a node that is being deleted don't hold
-// the machine.
-func (f *machineFacts) hasNode() bool {
-	node := f.node()
-	if node == nil {
-		return f.nodeName() != "" && f.nodes.byName == nil
+// hookHold returns the hold of a lifecycle hook, with the message that its controller reports if it uses package
+// machinehook.
+func (f *machineFacts) hookHold(kind HoldType, name, owner, key string, since *time.Time) Hold {
+	stage := deletion.BeforeDrain
+	if kind == PreTerminateHook {
+		stage = deletion.BeforeTerminate
 	}
-	return node.DeletionTimestamp == nil
+	message := f.object.GetAnnotations()[deletion.HookStatusAnnotation(stage, name)]
+	return Hold{Type: kind, Name: name, Owner: owner, key: key, Message: message, Since: since}
 }
 
-// infrastructure returns whether the infrastructure exists, and whether its deletion was requested. If it can't be
-// read, it is assumed to be in deletion while the node exists: whether a provider has begun the deletion is not known.
-func (f *machineFacts) infrastructure() (exists, isDeleting bool) {
-	if object := f.infra.object; object != nil {
-		return true, object.GetDeletionTimestamp() != nil
+// finalizerHolds returns the finalizers of other controllers.
+func (f *machineFacts) finalizerHolds(own string) []Hold {
+	var holds []Hold
+	for _, finalizer := range f.object.GetFinalizers() {
+		if finalizer != own {
+			holds = append(holds, Hold{Type: Finalizer, Name: finalizer, Since: &f.object.GetDeletionTimestamp().Time})
+		}
 	}
-	condition := conditions.Find(f.machine.Status.Conditions, machinev1beta1.InstanceExistsCondition)
-	isRequested := condition.Reason == deletion.InstanceTerminating
-	wasNeverMade := f.infra.kind.Kind == "" && len(f.machine.Status.Addresses) == 0
-	if f.infra.isKnown || wasNeverMade {
-		return false, isRequested
+	return holds
+}
+
+// podWeights order the pods of a drain: stuck pods come first.
+var podWeights = map[drain.PodHold]int{
+	drain.Budget: 0, drain.Refused: 1, drain.Finalizers: 2, drain.Ending: 3, drain.ToBeEvicted: 4,
+	drain.Completion: 5, drain.Later: 6, drain.CompletionLater: 7,
+}
+
+// podHolds returns the pods that hold a drain.
+func (f *machineFacts) podHolds(since *time.Time) []Hold {
+	pods := slices.SortedFunc(slices.Values(f.pods.holding), func(a, b drain.HeldPod) int {
+		return cmp.Or(cmp.Compare(podWeights[a.Hold], podWeights[b.Hold]), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
+	})
+	var holds []Hold
+	for _, pod := range pods {
+		holds = append(holds, Hold{
+			Type: Pod, Name: string(pod.Hold), Message: pod.Message, Since: since,
+			Object:  new(kinds.NewID(kinds.Pod, pod.Namespace, pod.Name)),
+			Budgets: pod.Budgets, Toleration: pod.Toleration,
+		})
 	}
-	return true, isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0
+	return holds
 }
 
-// becameTrue is when a condition became true, or the deletion of the machine if that is later.
-func (f *machineFacts) becameTrue(of machinev1beta1.ConditionType) *time.Time {
-	since := f.machine.DeletionTimestamp.Time
-	if c := conditions.Find(f.machine.Status.Conditions, of); c.Status == corev1.ConditionTrue &&
-		c.LastTransitionTime.After(since) {
-		since = c.LastTransitionTime.Time
-	}
-	return &since
-}
+// controllerHold returns the hold of an action that the machine controller has not done yet.
+func controllerHold(action string) []Hold { return []Hold{{Type: Controller, Message: action}} }
 
-// templateKind is the kind of the infrastructure object in a machine's template.
-func templateKind(m *machinev1beta1.Machine) schema.GroupVersionKind {
-	if template, _ := infra.ParseTemplate(m.Spec.ProviderSpec.Value); template != nil {
-		return template.GroupVersionKind()
-	}
-	return schema.GroupVersionKind{}
-}
-
-// A nodeList is the nodes of the cluster.
-type nodeList struct {
-	unknown string                  // why they can't be listed
-	byName  map[string]*corev1.Node // nil if they can't
-}
-
-// hold is the node that a machine waits for, or the other machine that has the node with its providerID.
-func (n *nodeList) hold(m metav1.Object, group, providerID string, since time.Time) MachineHold {
+// nodeHold returns the hold of a machine whose node has not joined. It names another machine that has the node with the
+// machine's providerID.
+func (f *machineFacts) nodeHold(providerID string, since time.Time) Hold {
 	wanted := "with its internal IP address"
 	if providerID != "" {
 		wanted = "with the providerID " + providerID
 	}
-	hold := MachineHold{Type: Node, Message: wanted, Since: &since}
+	hold := Hold{Type: Node, Message: wanted, Since: &since}
+	own := ownerName(f.object.GetNamespace(), f.object.GetName(), f.group)
 	var nodes []*corev1.Node
-	for _, node := range n.byName {
-		owner := machineOf(node)
-		if providerID != "" && node.Spec.ProviderID == providerID && owner != "" &&
-			owner != nameOf(m.GetNamespace(), m.GetName(), group) {
+	for _, node := range f.nodes.byName {
+		owner := nodeOwner(node)
+		if providerID != "" && node.Spec.ProviderID == providerID && owner != "" && owner != own {
 			nodes = append(nodes, node)
 		}
 	}
 	if len(nodes) > 0 {
 		node := slices.MinFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 		hold.Object = new(kinds.NewID(kinds.Node, "", node.Name))
-		hold.Message += fmt.Sprintf(", which node %s has; it belongs to machine %s", node.Name, machineOf(node))
+		hold.Message += fmt.Sprintf(", which node %s has; it belongs to machine %s", node.Name, nodeOwner(node))
 	}
 	return hold
 }
 
-// othersCordoned are the other nodes of the control plane that are cordoned, if a node has to wait for them.
-func (n *nodeList) othersCordoned(node *corev1.Node) []string {
+// nodeOwner returns the name of the machine that a node belongs to, by its annotations; "" if it has none.
+func nodeOwner(node *corev1.Node) string {
+	if name := node.Annotations[deletion.OpenShiftMachineAnnotation]; name != "" {
+		namespace, name, _ := strings.Cut(name, "/")
+		return ownerName(namespace, name, Kind.Group)
+	}
+	if name := node.Annotations[clusterv1.MachineAnnotation]; name != "" {
+		return ownerName(node.Annotations[clusterv1.ClusterNamespaceAnnotation], name, ClusterAPIKind.Group)
+	}
+	return ""
+}
+
+func ownerName(namespace, name, group string) string {
+	return fmt.Sprintf("%s/%s of %s", namespace, name, group)
+}
+
+// nodePods are the pods of a node being drained.
+type nodePods struct {
+	holding   []drain.HeldPod // that hold the drain
+	staying   []drain.HeldPod // that are deleted with the node
+	isUnknown bool            // they can't be listed
+}
+
+// separateStaying separates the pods that tolerate the cordon, and were scheduled after it: they do not hold the drain.
+func (p *nodePods) separateStaying() {
+	pods := p.holding
+	p.holding = nil
+	for _, pod := range pods {
+		isLeaving := pod.Hold == drain.Ending || pod.Hold == drain.Finalizers
+		if pod.Toleration != "" && pod.IsAfterCordon && !isLeaving {
+			p.staying = append(p.staying, pod)
+		} else {
+			p.holding = append(p.holding, pod)
+		}
+	}
+}
+
+// A nodeList has the nodes of the cluster.
+type nodeList struct {
+	unknown string                  // why they can't be listed
+	byName  map[string]*corev1.Node // nil if they can't be listed
+}
+
+// otherCordoned returns the other nodes of the control plane that are cordoned, if a node has to wait for them.
+func (n *nodeList) otherCordoned(node *corev1.Node) []string {
 	if !deletion.IsControlPlane(node) {
 		return nil
 	}
@@ -167,29 +217,7 @@ func (n *nodeList) othersCordoned(node *corev1.Node) []string {
 	return others
 }
 
-// machineOf is the name of the machine that a node belongs to, by its annotations; "" if there is none.
-func machineOf(node *corev1.Node) string {
-	if name := node.Annotations[deletion.OpenShiftMachineAnnotation]; name != "" {
-		namespace, name, _ := strings.Cut(name, "/")
-		return nameOf(namespace, name, Kind.Group)
-	}
-	if name := node.Annotations[clusterv1.MachineAnnotation]; name != "" {
-		return nameOf(node.Annotations[clusterv1.ClusterNamespaceAnnotation], name, ClusterAPIKind.Group)
-	}
-	return ""
-}
-
-func nameOf(namespace, name, group string) string {
-	return fmt.Sprintf("%s/%s of %s", namespace, name, group)
-}
-
-// nodeRemedy returns what to do about a node that does not join.
-func (h *MachineHold) nodeRemedy() []string {
-	problem := "the machine was started, and its kubelet has not joined; see which nodes there are:"
-	if h.Object != nil {
-		problem = "a node belongs to one machine: find out which of both has the wrong providerID, before you delete " +
-			"that one: " +
-			"infrastructure that both stand for would go with it"
-	}
-	return []string{problem, "kubectl get nodes -o custom-columns=NAME:.metadata.name,PROVIDERID:.spec.providerID"}
+// findCondition returns the condition of a type; an empty one if it has none.
+func findCondition(conditions []metav1.Condition, kind string) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(conditions, kind), metav1.Condition{})
 }

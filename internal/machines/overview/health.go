@@ -9,46 +9,33 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // This file is about Machines of Cluster API that a MachineHealthCheck has found unhealthy, and what holds their
-// remediation. Two conditions of the Machine name who has to remediate it; without either, the health check reports why
+// remediation. Two conditions of the Machine name who has to remediate it. Without either, the health check reports why
 // it is not remediated.
 
-var healthCheckKind = schema.GroupKind{Group: ClusterAPIKind.Group, Kind: "MachineHealthCheck"}
-
-// A healthCheckList is the health checks of a namespace.
+// A healthCheckList has the health checks of a namespace.
 type healthCheckList struct {
 	checks  []*clusterv1.MachineHealthCheck
 	unknown string // why they can't be listed
 }
 
 // isUnhealthy reports whether a machine is unhealthy, and is not being deleted yet.
-func (f *clusterAPIFacts) isUnhealthy() bool {
-	return !f.isDeleting() &&
-		f.condition(clusterv1.MachineHealthCheckSucceededCondition).Status == metav1.ConditionFalse
+func (f *clusterAPIMachine) isUnhealthy() bool {
+	succeeded := f.condition(clusterv1.MachineHealthCheckSucceededCondition)
+	return !f.isDeleting() && succeeded.Status == metav1.ConditionFalse
 }
 
-// askHealthChecks finds the health checks of an unhealthy machine. They are listed once for each namespace.
-func (g *machineGatherer) askHealthChecks(ctx context.Context, f *clusterAPIFacts) {
-	namespace := f.machine.Namespace
-	found, isListed := g.healthChecks[namespace]
-	if !isListed {
-		found = g.listHealthChecks(ctx, namespace)
-		if g.healthChecks == nil {
-			g.healthChecks = map[string]healthCheckList{}
-		}
-		g.healthChecks[namespace] = found
+// readHealthChecks finds the health checks of an unhealthy machine.
+func (f *clusterAPIMachine) readHealthChecks(ctx context.Context, g *gatherer) {
+	list := g.listHealthChecks(ctx, f.machine.Namespace)
+	if list.unknown != "" {
+		f.unknown = append(f.unknown, list.unknown)
 	}
-	if found.unknown != "" {
-		f.unknown = append(f.unknown, found.unknown)
-	}
-	for _, check := range found.checks {
+	for _, check := range list.checks {
 		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 		if err == nil && selector.Matches(labels.Set(f.machine.Labels)) &&
 			check.Spec.ClusterName == f.machine.Spec.ClusterName {
@@ -57,47 +44,40 @@ func (g *machineGatherer) askHealthChecks(ctx context.Context, f *clusterAPIFact
 	}
 }
 
-func (g *machineGatherer) listHealthChecks(ctx context.Context, namespace string) (list healthCheckList) {
-	in, err := g.cluster.FindKind(ctx, healthCheckKind)
-	objects := &unstructured.UnstructuredList{}
-	if err == nil {
-		objects, err = g.cluster.In(in, namespace).List(ctx, metav1.ListOptions{})
-	}
-	if errors.Is(err, ErrNotServed) {
+// listHealthChecks lists the health checks of a namespace, once.
+func (g *gatherer) listHealthChecks(ctx context.Context, namespace string) healthCheckList {
+	list, isListed := g.healthChecks[namespace]
+	if isListed {
 		return list
 	}
-	if err != nil {
-		list.unknown = inLine(requestError("list machinehealthchecks.cluster.x-k8s.io"+where(namespace), err))
-		return list
+	kind := clusterAPIKind("MachineHealthCheck")
+	checks, err := listObjects[clusterv1.MachineHealthCheck](ctx, g, kind, Query{Namespace: namespace})
+	list.checks = checks
+	if err != nil && !errors.Is(err, ErrNotServed) {
+		list.unknown = errorLine(err)
 	}
-	for i := range objects.Items {
-		check := &clusterv1.MachineHealthCheck{}
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(objects.Items[i].Object, check) == nil {
-			list.checks = append(list.checks, check)
-		}
+	if g.healthChecks == nil {
+		g.healthChecks = map[string]healthCheckList{}
 	}
+	g.healthChecks[namespace] = list
 	return list
 }
 
-// remediationHolds is what holds the remediation of an unhealthy machine; none for others.
-func (f *clusterAPIFacts) remediationHolds() []MachineHold {
+// remediationHolds returns the hold of the remediation of an unhealthy machine; none for other machines.
+func (f *clusterAPIMachine) remediationHolds() []Hold {
 	if !f.isUnhealthy() {
 		return nil
 	}
 	failed := f.condition(clusterv1.MachineHealthCheckSucceededCondition)
-	return []MachineHold{{
-		Type: Remediation, Message: "unhealthy (" + problemsOf(failed) + "); " + f.remediationState(),
-		Since: &failed.LastTransitionTime.Time,
+	problems := cmp.Or(joinLines(strings.TrimPrefix(failed.Message, "Health check failed:"), ", "), failed.Reason)
+	return []Hold{{
+		Type: Remediation, Since: &failed.LastTransitionTime.Time,
+		Message: "unhealthy (" + problems + "); " + f.remediationState(),
 	}}
 }
 
-// problemsOf returns the problems of an unhealthy machine in a line.
-func problemsOf(failed metav1.Condition) string {
-	return cmp.Or(linesOf(strings.TrimPrefix(failed.Message, "Health check failed:"), ", "), failed.Reason)
-}
-
-// linesOf returns the lines of the message of a condition, joined, and without the marks of a list.
-func linesOf(message, separator string) string {
+// joinLines returns the lines of the message of a condition, joined, and without the marks of a list.
+func joinLines(message, separator string) string {
 	var lines []string
 	for line := range strings.SplitSeq(message, "\n") {
 		if line = strings.TrimPrefix(strings.TrimSpace(line), "* "); line != "" {
@@ -107,34 +87,37 @@ func linesOf(message, separator string) string {
 	return strings.Join(lines, separator)
 }
 
-// remediationState is who remediates an unhealthy machine, or why it is not remediated.
-func (f *clusterAPIFacts) remediationState() string {
-	owned, external := f.condition(clusterv1.MachineOwnerRemediatedCondition),
-		f.condition(clusterv1.MachineExternallyRemediatedCondition)
+// remediationState returns who remediates an unhealthy machine, or why it is not remediated.
+func (f *clusterAPIMachine) remediationState() string {
 	for _, annotation := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
 		if metav1.HasAnnotation(f.machine.ObjectMeta, annotation) {
 			return "not remediated, because of its annotation " + annotation
 		}
 	}
-	switch owner := metav1.GetControllerOfNoCopy(f.machine); {
-	case owned.Status == metav1.ConditionFalse && owner == nil:
-		return "it has no owner that would replace it"
-	case owned.Status == metav1.ConditionFalse &&
-		owned.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
-		return fmt.Sprintf("%s %s has to replace it", owner.Kind, owner.Name)
-	case owned.Status == metav1.ConditionFalse && owned.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
-		return fmt.Sprintf("%s %s does not replace it: %s", owner.Kind, owner.Name, cmp.Or(owned.Message, owned.Reason))
-	case owned.Status == metav1.ConditionFalse:
-		return fmt.Sprintf("%s %s replaces it: %s", owner.Kind, owner.Name, cmp.Or(owned.Message, owned.Reason))
-	case external.Status == metav1.ConditionFalse &&
-		external.Reason == clusterv1.MachineExternallyRemediatedWaitingForRemediationReason:
+	owned := f.condition(clusterv1.MachineOwnerRemediatedCondition)
+	if owner := metav1.GetControllerOfNoCopy(f.machine); owned.Status == metav1.ConditionFalse {
+		if owner == nil {
+			return "it has no owner that would replace it"
+		}
+		name := owner.Kind + " " + owner.Name
+		switch owned.Reason {
+		case clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
+			return name + " has to replace it"
+		case clusterv1.MachineSetMachineCannotBeRemediatedReason:
+			return name + " does not replace it: " + cmp.Or(owned.Message, owned.Reason)
+		}
+		return name + " replaces it: " + cmp.Or(owned.Message, owned.Reason)
+	}
+	external := f.condition(clusterv1.MachineExternallyRemediatedCondition)
+	switch waits := clusterv1.MachineExternallyRemediatedWaitingForRemediationReason; {
+	case external.Status == metav1.ConditionFalse && external.Reason == waits:
 		return "another controller has to remediate it"
 	case external.Status == metav1.ConditionFalse:
 		return cmp.Or(external.Message, external.Reason)
 	}
 	for _, check := range f.checks {
-		allowed := conditionOf(check.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-		switch { // a paused check keeps its other conditions, and one without a Cluster never gets any
+		allowed := findCondition(check.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+		switch { // a paused check keeps its other conditions, and a check without a Cluster never gets any
 		case meta.IsStatusConditionTrue(check.Status.Conditions, clusterv1.PausedCondition):
 			return fmt.Sprintf("MachineHealthCheck %s is paused, by its annotation %s or by Cluster %s", check.Name,
 				clusterv1.PausedAnnotation, check.Spec.ClusterName)
@@ -145,25 +128,25 @@ func (f *clusterAPIFacts) remediationState() string {
 			return fmt.Sprintf("MachineHealthCheck %s: %s", check.Name, allowed.Message)
 		}
 	}
-	return "nothing asks for its remediation"
+	return "nothing requests its remediation"
 }
 
-// remediationRemedy returns what to do about an unhealthy machine that is not remediated.
-func (f *clusterAPIFacts) remediationRemedy(command func(verb, rest string) string) []string {
+// remediationRemedy returns the remedy of an unhealthy machine without remediation.
+func (f *clusterAPIMachine) remediationRemedy() []string {
 	var remedy []string
 	for _, check := range f.checks {
-		remedy = append(remedy, fmt.Sprintf("kubectl describe %s.%s %s -n %s", strings.ToLower(healthCheckKind.Kind),
-			healthCheckKind.Group, check.Name, check.Namespace))
+		remedy = append(remedy, fmt.Sprintf("kubectl describe machinehealthcheck.%s %s -n %s",
+			ClusterAPIKind.Group, check.Name, check.Namespace))
 	}
 	if len(remedy) > 0 {
-		remedy = append([]string{"see its health check, which has the limits and the number of unhealthy machines:"},
-			remedy...)
+		remedy = append(
+			[]string{"see its health check, which has the limits and the number of unhealthy machines:"}, remedy...)
 	}
-	refused := f.condition(clusterv1.MachineOwnerRemediatedCondition).
-		Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason
-	// a deletion could cost etcd its quorum, or is for good
-	if refused || metav1.GetControllerOfNoCopy(f.machine) == nil {
+	refused := clusterv1.MachineSetMachineCannotBeRemediatedReason
+	isRefused := f.condition(clusterv1.MachineOwnerRemediatedCondition).Reason == refused
+	// etcd could lose its quorum, or nothing replaces it
+	if isRefused || metav1.GetControllerOfNoCopy(f.machine) == nil {
 		return remedy
 	}
-	return append(remedy, "or give up the machine; its owner makes another one:", command("delete", ""))
+	return append(remedy, "or delete the machine; its owner creates another one:", f.command("delete", ""))
 }

@@ -7,309 +7,209 @@ import (
 	"strings"
 	"time"
 
-	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
-
-	"github.com/runlevel/runlevel/internal/machines/conditions"
-	"github.com/runlevel/runlevel/internal/machines/contract"
-	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// judge returns the state of a machine, and what holds it.
-func judge(f *machineFacts) MachineOverview {
-	m := MachineOverview{
-		APIGroup: Kind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name, UID: string(f.machine.UID),
-		Node:  f.nodeName(),
-		Phase: f.phase(), Since: f.since(), Unknown: f.unknown,
+// This file has the texts of holds, and the remedies for holds of machines of both APIs. In a remedy, a command comes
+// last, on a line of its own, so that it can be copied; the line before warns of its consequences.
+
+// message returns a message with what holds the machine, and what an administrator can do about it.
+func (h *Hold) message(now time.Time) diagnosis.Message {
+	text := h.sentence()
+	if h.Since != nil {
+		text += ", for " + age(now, *h.Since)
 	}
-	if f.machine.Spec.ProviderID != nil {
-		m.ProviderID = *f.machine.Spec.ProviderID
-	}
-	switch {
-	case f.isDeleting():
-		m.Stage = f.stage()
-		m.Holds = f.deletionHolds(m.Stage)
-		if m.Stage == deletion.BeforeDrain || m.Stage == deletion.Draining {
-			m.Later = f.hookHolds(PreTerminateHook, f.machine.Spec.LifecycleHooks.PreTerminate, nil)
-		}
-	case m.Phase == machinev1beta1.PhaseFailed:
-		m.Holds = []MachineHold{{Type: Failure, Message: failureOf(f.machine)}}
-	case m.Phase != machinev1beta1.PhaseRunning:
-		m.Holds = f.startHolds()
+	return diagnosis.Message{Text: text, Details: h.remedy}
+}
+
+// sentence returns a sentence with what the machine waits for.
+func (h *Hold) sentence() string {
+	switch h.Type {
+	case Failure:
+		return "it has failed: " + h.Message
+	case Controller:
+		return "it waits for the machine controller to " + h.Message
+	case Infrastructure:
+		return "it waits for its " + strings.TrimPrefix(h.infrastructure(), "its ")
+	case PreDrainHook, PreTerminateHook, Finalizer:
+		return h.title() + " holds it"
+	case Update:
+		return "it is updated: " + h.short()
+	case Remediation:
+		return "it is " + h.short()
+	case NodeNotReady:
+		return "it is not ready: " + h.short()
 	default:
-		m.Holds = f.set.nodeHold(m.Name, m.Node, f.nodes.byName[m.Node])
+		return "it waits: " + h.short()
 	}
-	return m
 }
 
-// phase is the phase of the machine. Deleting is shown before its controller writes it.
-func (f *machineFacts) phase() string {
-	switch reported := f.machine.Status.Phase; {
-	case f.isDeleting():
-		return machinev1beta1.PhaseDeleting
-	case reported == nil || *reported == "":
-		return "Pending"
+// hookTitles are the names of the types of hooks.
+var hookTitles = map[HoldType]string{PreDrainHook: "preDrain hook", PreTerminateHook: "preTerminate hook"}
+
+// title returns the name of a hook or a finalizer, with its type.
+func (h *Hold) title() string {
+	return strings.TrimSpace(hookTitles[h.Type] + " " + h.short())
+}
+
+// short returns the hold in a few words.
+func (h *Hold) short() string {
+	switch h.Type {
+	case PreDrainHook, PreTerminateHook:
+		if h.Owner == "" {
+			return h.Name
+		}
+		return h.Name + " of " + h.Owner
+	case ControlPlaneNode:
+		return "node " + h.Object.Name + ", which is drained first"
+	case Infrastructure:
+		return h.infrastructure()
+	case Node:
+		return strings.TrimSpace("a node " + h.Message)
+	case Finalizer:
+		return "finalizer " + h.Name
+	case Controller:
+		return "the machine controller has to " + h.Message
 	default:
-		return *reported
+		return h.Message
 	}
 }
 
-// since is when the phase began.
-func (f *machineFacts) since() time.Time {
-	made := f.machine.CreationTimestamp.Time
-	exists, node := conditions.Find(f.machine.Status.Conditions, machinev1beta1.InstanceExistsCondition), f.node()
-	switch f.phase() {
-	case machinev1beta1.PhaseDeleting:
-		return f.machine.DeletionTimestamp.Time
-	case machinev1beta1.PhaseFailed:
-		if f.machine.Status.LastUpdated != nil {
-			return f.machine.Status.LastUpdated.Time
-		}
-	case machinev1beta1.PhaseProvisioned:
-		if exists.Status == corev1.ConditionTrue && exists.LastTransitionTime.After(made) {
-			return exists.LastTransitionTime.Time
-		}
-	case machinev1beta1.PhaseRunning:
-		if node != nil && node.CreationTimestamp.After(made) {
-			return node.CreationTimestamp.Time
-		}
+// infrastructure describes the infrastructure in a few words.
+func (h *Hold) infrastructure() string {
+	text := "infrastructure"
+	if h.Object != nil {
+		text = h.Object.Kind + " " + h.Object.Name
 	}
-	return made
+	if len(h.Finalizers) > 0 {
+		text += fmt.Sprintf(" (%s %s)", plural("finalizer", len(h.Finalizers)),
+			strings.Join(slices.Sorted(slices.Values(h.Finalizers)), ", "))
+	}
+	if h.Message != "" {
+		text += ": " + h.Message
+	}
+	return text
 }
 
-// failureOf is why the machine has failed.
-func failureOf(m *machinev1beta1.Machine) string {
+// mostPods is how many pods are named in a line.
+const mostPods = 2
+
+// HeldBy returns the reason why the machine waits in a line; "" if it waits for nothing.
+func (m *Machine) HeldBy() string {
 	var parts []string
-	if reason := m.Status.ErrorReason; reason != nil && *reason != "" {
-		parts = append(parts, string(*reason))
+	for start := 0; start < len(m.Holds); {
+		end := start
+		for end < len(m.Holds) && m.Holds[end].Type == m.Holds[start].Type {
+			end++
+		}
+		parts = append(parts, joinHolds(m.Holds[start:end]))
+		start = end
 	}
-	if message := m.Status.ErrorMessage; message != nil && *message != "" {
-		parts = append(parts, *message)
+	if len(parts) == 0 && len(m.Unknown) > 0 && m.Phase != "Running" {
+		parts = append(parts, "not known: "+m.Unknown[0])
 	}
-	if len(parts) == 0 {
-		return "it gives no reason"
+	if len(m.Later) > 0 && len(parts) > 0 {
+		parts = append(parts, "later "+joinHolds(m.Later))
 	}
-	return strings.Join(parts, ": ")
+	return strings.Join(parts, "; ")
 }
 
-// stage is the stage of the deletion: as the machine's conditions record it, and after the drain by its infrastructure
-// and its node, of which they record less.
-func (f *machineFacts) stage() deletion.Stage {
-	if f.isReleased() {
-		return deletion.Completed
+// joinHolds returns several holds of a type in a line.
+func joinHolds(holds []Hold) string {
+	var texts []string
+	for _, hold := range holds {
+		texts = append(texts, hold.short())
 	}
-	stage, _ := deletion.StageOpenShift(f.machine)
-	if stage == deletion.BeforeDrain || stage == deletion.Draining {
-		return stage
+	if holds[0].Type == Pod {
+		return printable.Few(texts, mostPods)
 	}
-	switch exists, isDeleting := f.infrastructure(); {
-	case len(f.machine.Spec.LifecycleHooks.PreTerminate) > 0 && !isDeleting:
-		return deletion.BeforeTerminate
-	case exists:
-		return deletion.Terminating
-	case f.hasNode():
-		return deletion.RemovingNode
+	text := strings.Join(texts, ", ")
+	if title := hookTitles[holds[0].Type]; title != "" {
+		text = plural(title, len(holds)) + " " + text
 	}
-	return deletion.Completed
+	return text
 }
 
-// deletionHolds is what holds a deletion now.
-func (f *machineFacts) deletionHolds(stage deletion.Stage) []MachineHold {
-	hooks := f.machine.Spec.LifecycleHooks
-	switch stage {
-	case deletion.BeforeDrain:
-		return f.hookHolds(PreDrainHook, hooks.PreDrain, &f.machine.DeletionTimestamp.Time)
-	case deletion.Draining:
-		return f.drainHolds()
-	case deletion.BeforeTerminate:
-		return f.hookHolds(PreTerminateHook, hooks.PreTerminate, f.becameTrue(machinev1beta1.MachineDrained))
-	case deletion.Terminating:
-		return f.infraHold()
-	case deletion.RemovingNode:
-		return controllerHold("delete node " + f.nodeName())
+func plural(word string, n int) string {
+	if n > 1 {
+		return word + "s"
 	}
-	others := finalizersOf(f.machine, machinev1beta1.MachineFinalizer)
-	if f.isReleased() {
-		return others
-	}
-	return append(controllerHold("remove its finalizer"), others...)
+	return word
 }
 
-// hookHolds are the hooks of a list.
-func (f *machineFacts) hookHolds(of MachineHoldType, hooks []machinev1beta1.LifecycleHook,
-	since *time.Time) []MachineHold {
-	list := map[MachineHoldType]string{PreDrainHook: "preDrain", PreTerminateHook: "preTerminate"}[of]
-	var holds []MachineHold
-	for i, hook := range hooks {
-		holds = append(holds, MachineHold{
-			Type: of, Name: hook.Name, Owner: hook.Owner, Message: hookMessage(f.machine, of, hook.Name), Since: since,
-			key: fmt.Sprintf("/spec/lifecycleHooks/%s/%d", list, i),
-		})
+// commonRemedy returns the remedy of a hold that machines of both APIs have.
+func (h *Hold) commonRemedy() []string {
+	switch h.Type {
+	case Node:
+		problem := "the machine was started, and its kubelet has not joined the cluster; list the nodes:"
+		if h.Object != nil {
+			problem = "a node belongs to one machine: correct the wrong providerID before you delete one of the two " +
+				"machines; the infrastructure that both refer to would be deleted, too"
+		}
+		return []string{problem, "kubectl get nodes -o custom-columns=NAME:.metadata.name,PROVIDERID:.spec.providerID"}
+	case Finalizer:
+		return []string{"the controller that has set it removes it; check why it does not"}
+	case Controller:
+		return []string{
+			"if this lasts, check whether the machine controller runs:",
+			"kubectl get pods --all-namespaces | grep machine",
+		}
 	}
-	return holds
+	return nil
 }
 
-// hookMessage is the message that the controller of a hook reports, if it uses package machinehook.
-func hookMessage(m metav1.Object, of MachineHoldType, name string) string {
-	stage := deletion.BeforeDrain
-	if of == PreTerminateHook {
-		stage = deletion.BeforeTerminate
+// hookRemedy returns the remedy of a hook, which ends with a command that removes the hook.
+func (h *Hold) hookRemedy(command string) []string {
+	var remedy []string
+	if h.Message != "" {
+		remedy = append(remedy, "its controller reports: "+h.Message)
 	}
-	return m.GetAnnotations()[deletion.HookStatusAnnotation(stage, name)]
+	return append(remedy,
+		cmp.Or(h.Owner, "its owner")+" removes the hook when its work is done, without a time limit; check whether it "+
+			"still runs",
+		"if it was uninstalled, remove the hook; whatever the hook protects is not protected then:",
+		command)
 }
 
-// drainHolds is what holds a drain.
-func (f *machineFacts) drainHolds() []MachineHold {
-	node := f.node()
-	switch {
-	case deletion.IsDrainSkipped(f.machine):
-		return controllerHold("skip the drain")
-	case f.nodes.byName == nil, f.pods != nil && f.pods.isUnknown:
-		return f.drainCondition()
-	case node == nil, f.pods != nil && len(f.pods.left) == 0:
-		return controllerHold("record that node " + f.nodeName() + " is drained")
-	case f.pods != nil:
-		return podHolds(f.pods.left, f.becameTrue(machinev1beta1.MachineDrainable))
-	}
-	var holds []MachineHold
-	for _, name := range f.nodes.othersCordoned(node) {
-		holds = append(holds, MachineHold{
-			Type:   ControlPlaneNode,
-			Object: new(kinds.NewID(kinds.Node, "", name)),
-			Since:  f.becameTrue(machinev1beta1.MachineDrainable),
-		})
-	}
-	if len(holds) == 0 {
-		return controllerHold("cordon node " + f.nodeName())
-	}
-	return holds
-}
-
-// drainCondition is the message of the machine about its drain, if the pods can't be listed.
-func (f *machineFacts) drainCondition() []MachineHold {
-	drained := conditions.Find(f.machine.Status.Conditions, machinev1beta1.MachineDrained)
-	if drained.Message == "" {
+// podRemedy returns the remedy of a pod; skip is the command that continues without draining.
+func (h *Hold) podRemedy(skip string) []string {
+	if h.Object == nil {
 		return nil
 	}
-	return []MachineHold{{Type: Pod, Message: drained.Message, Since: &drained.LastTransitionTime.Time}}
-}
-
-// weight orders pods: stuck pods first.
-var weight = map[drain.PodHold]int{
-	drain.Budget: 0, drain.Refused: 1, drain.Finalizers: 2, drain.Ending: 3, drain.ToBeEvicted: 4,
-	drain.Completion: 5, drain.Later: 6, drain.CompletionLater: 7,
-}
-
-// podHolds returns a hold for each remaining pod.
-func podHolds(pods []drain.HeldPod, since *time.Time) []MachineHold {
-	left := slices.SortedFunc(slices.Values(pods), func(a, b drain.HeldPod) int {
-		return cmp.Or(cmp.Compare(weight[a.Hold], weight[b.Hold]), cmp.Compare(a.Namespace, b.Namespace),
-			cmp.Compare(a.Name, b.Name))
-	})
-	var holds []MachineHold
-	for _, pod := range left {
-		holds = append(holds, MachineHold{
-			Type: Pod, Name: string(pod.Hold), Object: new(kinds.NewID(kinds.Pod, pod.Namespace, pod.Name)),
-			Budgets: pod.Budgets, Toleration: pod.Toleration, Message: pod.Message, Since: since,
-		})
-	}
-	return holds
-}
-
-// controllerHold is an action that the machine controller has still to do.
-func controllerHold(what string) []MachineHold {
-	return []MachineHold{{Type: Controller, Message: what}}
-}
-
-// finalizersOf are the finalizers of other controllers.
-func finalizersOf(m metav1.Object, own string) []MachineHold {
-	var holds []MachineHold
-	for _, finalizer := range m.GetFinalizers() {
-		if finalizer != own {
-			holds = append(holds, MachineHold{Type: Finalizer, Name: finalizer, Since: &m.GetDeletionTimestamp().Time})
+	pod := h.Object.Name + " -n " + h.Object.Namespace
+	switch drain.PodHold(h.Name) {
+	case drain.Budget:
+		return []string{
+			"run more of its pods on other nodes, or relax the budget: the drain is retried within a minute",
+			fmt.Sprintf("kubectl get poddisruptionbudget %s -n %s -o yaml",
+				strings.Join(h.Budgets, " "), h.Object.Namespace),
+			"a delete ignores budgets, so it interrupts the workload that the budget protects:",
+			"kubectl delete pod " + pod,
 		}
-	}
-	return holds
-}
-
-// infraHold is the infrastructure that is being deleted.
-func (f *machineFacts) infraHold() []MachineHold {
-	object := f.infra.object
-	switch {
-	case object == nil:
-		return []MachineHold{{
-			Type:    Infrastructure,
-			Message: f.instance(),
-			Since:   f.becameTrue(machinev1beta1.MachineDrained),
-		}}
-	case object.GetDeletionTimestamp() == nil:
-		if problem := f.problem(); problem != "" {
-			return []MachineHold{{
-				Type:    Infrastructure,
-				Object:  f.infraID(),
-				Message: problem,
-				Since:   f.becameTrue(machinev1beta1.MachineDrained),
-			}}
+	case drain.Refused:
+		return []string{
+			"the drain is retried within a minute; a delete ignores budgets and webhooks for evictions:",
+			"kubectl delete pod " + pod,
 		}
-		return controllerHold("delete " + f.infraID().String())
+	case drain.Finalizers:
+		return []string{
+			"the controllers that have set the finalizers remove them:",
+			"kubectl get pod " + pod + " -o jsonpath='{.metadata.finalizers}'",
+		}
+	case drain.Ending:
+		return []string{
+			"no action is needed during its grace period; if its node is broken, continue without draining:", skip,
+		}
+	case drain.Later:
+		return []string{"no action is needed: it is evicted once the pods before it are deleted"}
+	case drain.Completion, drain.CompletionLater:
+		return []string{"it is not evicted: wait until it has completed, or delete it", "kubectl delete pod " + pod}
 	}
-	return []MachineHold{{
-		Type: Infrastructure, Object: f.infraID(), Finalizers: object.GetFinalizers(),
-		Message: cmp.Or(notReady(object), f.problem()), Since: &object.GetDeletionTimestamp().Time,
-	}}
-}
-
-// startHolds is what a machine that does not run yet waits for.
-func (f *machineFacts) startHolds() []MachineHold {
-	since := f.since()
-	isHeld := f.infra.object != nil || f.problem() != ""
-	switch {
-	case f.phase() == machinev1beta1.PhaseProvisioned:
-		return []MachineHold{f.nodes.hold(f.machine, Kind.Group, ptr.Deref(f.machine.Spec.ProviderID, ""), since)}
-	case !f.infra.isKnown: // it is no object of the cluster, or can't be read
-		return []MachineHold{{Type: Infrastructure, Message: f.problem(), Since: &since}}
-	case !isHeld:
-		return controllerHold("make " + f.infraID().String())
+	if h.Toleration != "" {
+		return []string{fmt.Sprintf("it is evicted once; the pod that replaces it also tolerates the cordon "+
+			"(toleration %s), and is deleted with the node", h.Toleration)}
 	}
-	hold := MachineHold{Type: Infrastructure, Object: f.infraID(), Message: f.problem(), Since: &since}
-	if f.infra.object != nil {
-		hold.Message = cmp.Or(notReady(f.infra.object), hold.Message)
-	}
-	return []MachineHold{hold}
-}
-
-// infraID identifies the infrastructure object.
-func (f *machineFacts) infraID() *kinds.ID {
-	return new(kinds.NewID(f.infra.kind.GroupKind(), f.machine.Namespace, f.machine.Name))
-}
-
-// instance names infrastructure that is no object of the cluster.
-func (f *machineFacts) instance() string {
-	switch problem := f.problem(); {
-	case problem != "":
-		return problem
-	case f.machine.Spec.ProviderID != nil:
-		return "its provider has to terminate " + *f.machine.Spec.ProviderID
-	default:
-		return "its provider has to terminate it"
-	}
-}
-
-// problem is why the machine controller can't read or change the infrastructure.
-func (f *machineFacts) problem() string {
-	exists := conditions.Find(f.machine.Status.Conditions, machinev1beta1.InstanceExistsCondition)
-	if exists.Status != corev1.ConditionUnknown && exists.Reason != deletion.ErrorDeleting {
-		return ""
-	}
-	return exists.Message
-}
-
-// notReady is the message of the condition Ready of an infrastructure object while it is not true.
-func notReady(object *unstructured.Unstructured) string {
-	return (&contract.Object{Unstructured: object}).NotReady()
+	return []string{"no action is needed: it is evicted"}
 }

@@ -1,13 +1,13 @@
-// Package overview reports the state of the machines of a cluster and what holds each: which lifecycle hook of
-// which owner, which pod and disruption budget, which infrastructure object, which finalizer. It reads only the APIs
+// Package overview reports the state of the machines of a cluster and what holds each: which lifecycle hook of which
+// owner, which pod and disruption budget, which infrastructure object, which finalizer. It reads only the APIs
 // machine.openshift.io and cluster.x-k8s.io, so it is right about machines that other controllers manage, too.
 //
-// The stage of a deletion is read from the conditions that the controllers of both APIs write. What they leave out is
-// read from the objects that a machine waits for: all pods of a drain, the infrastructure, the node. The package
-// changes nothing. Objects that can't be read are reported as unknown.
+// The stage of a deletion is read from the conditions that the controllers of both APIs write. Facts that the
+// conditions omit are read from the objects that a machine waits for: all pods of a drain, the infrastructure, the
+// node. The package changes nothing. Objects that can't be read are reported as unknown.
 //
-// List is the call to start from; Explain returns details of one machine, and ExplainControlPlane those of what
-// replaces the machines of a control plane.
+// List is the call to start from. Explain returns details of one machine or one control plane, and Explainers returns
+// Explain for the verb why.
 package overview
 
 import (
@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -25,8 +27,24 @@ var (
 	ClusterAPIKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}
 )
 
-// A MachineOverview is the state of a machine.
-type MachineOverview struct {
+// The kinds of objects that replace the machines of a control plane.
+var (
+	ControlPlaneMachineSetKind = schema.GroupKind{Group: Kind.Group, Kind: "ControlPlaneMachineSet"}
+	RunlevelControlPlaneKind   = schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "RunlevelControlPlane"}
+)
+
+// Explainers returns the explainers of machines and control planes.
+func Explainers() []diagnosis.Explainer {
+	return []diagnosis.Explainer{{
+		Kinds: []schema.GroupKind{Kind, ClusterAPIKind}, Subject: "what holds the machine", Explain: Explain,
+	}, {
+		Kinds:   []schema.GroupKind{ControlPlaneMachineSetKind, RunlevelControlPlaneKind},
+		Subject: "what it waits for", Explain: Explain,
+	}}
+}
+
+// A Machine is the state of a machine.
+type Machine struct {
 	APIGroup  string `json:"apiGroup"` // machine.openshift.io or cluster.x-k8s.io
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -35,34 +53,33 @@ type MachineOverview struct {
 	// Phase is the phase of the machine: Provisioning, Provisioned, Running, Deleting or Failed. It is Deleting as soon
 	// as the machine has a deletion timestamp, even before its controller writes the phase.
 	Phase string    `json:"phase"`
-	Since time.Time `json:"since"` // when the phase began, or an earlier time if that is not recorded
+	Since time.Time `json:"since"` // when the phase began, or an earlier time if it is not recorded
 	// Stage is the stage of the deletion.
 	Stage deletion.Stage `json:"stage,omitempty"`
-	// Holds is what the machine waits for, the most important first; Later are the hooks of later stages.
-	Holds      []MachineHold `json:"holds,omitempty"`
-	Later      []MachineHold `json:"later,omitempty"`
-	ProviderID string        `json:"providerID,omitempty"`
-	Unknown    []string      `json:"unknown,omitempty"` // failed reads
-	// ControlPlane is what replaces the machine, if it is one of a control plane.
-	ControlPlane *MachineMembership `json:"controlPlane,omitempty"`
+	// Holds are the reasons why the machine waits, the most important first; Later are the hooks of later stages.
+	Holds      []Hold   `json:"holds,omitempty"`
+	Later      []Hold   `json:"later,omitempty"`
+	ProviderID string   `json:"providerID,omitempty"`
+	Unknown    []string `json:"unknown,omitempty"` // failed reads
+	// ControlPlane is the control plane that has the machine; nil if none has it.
+	ControlPlane *Membership `json:"controlPlane,omitempty"`
 	// Unlisted are the groups of the APIs whose machines could not be listed: machines may be missing in the list.
 	Unlisted []string `json:"-"`
 }
 
 // IsDone reports whether the machine waits for nothing: it runs, and is not being deleted.
-func (m *MachineOverview) IsDone() bool { return m.Phase == "Running" && len(m.Holds) == 0 }
+func (m *Machine) IsDone() bool { return m.Phase == "Running" && len(m.Holds) == 0 }
 
 // ID identifies the machine.
-func (m *MachineOverview) ID() kinds.ID {
+func (m *Machine) ID() kinds.ID {
 	return kinds.ID{Group: m.APIGroup, Kind: Kind.Kind, Namespace: m.Namespace, Name: m.Name}
 }
 
-// A MachineHold is one thing that a machine waits for.
-type MachineHold struct {
-	Type MachineHoldType `json:"type"`
-	// Name is the name of the hook or the finalizer.
-	Name  string `json:"name,omitempty"`
-	Owner string `json:"owner,omitempty"` // of the hook
+// A Hold is one thing that a machine waits for.
+type Hold struct {
+	Type  HoldType `json:"type"`
+	Name  string   `json:"name,omitempty"`  // of the hook or the finalizer
+	Owner string   `json:"owner,omitempty"` // of the hook
 	// Object is the pod, node or infrastructure object.
 	Object  *kinds.ID `json:"object,omitempty"`
 	Budgets []string  `json:"podDisruptionBudgets,omitempty"` // of the pod, if they allow no disruption
@@ -71,26 +88,83 @@ type MachineHold struct {
 	Finalizers []string   `json:"finalizers,omitempty"` // of the object
 	Message    string     `json:"message,omitempty"`    // details, in words
 	Since      *time.Time `json:"since,omitempty"`
-	key        string     // of the hook's annotation, or its index in the Machine's list
+
+	key    string   // of the hook's annotation, or its path in the Machine
+	remedy []string // what an administrator can do; a command comes last, on a line of its own
 }
 
-// A MachineHoldType is the kind of thing that a machine waits for.
-type MachineHoldType string
+// A HoldType is the kind of thing that a machine waits for.
+type HoldType string
 
-// What machines wait for.
+// The types of holds.
 const (
-	PreDrainHook     MachineHoldType = "PreDrainHook"
-	PreTerminateHook MachineHoldType = "PreTerminateHook"
-	Pod              MachineHoldType = "Pod"              // on the node
-	ControlPlaneNode MachineHoldType = "ControlPlaneNode" // another node that is being drained
-	Infrastructure   MachineHoldType = "Infrastructure"   // that is being created or deleted
-	Node             MachineHoldType = "Node"             // that has to join
-	NodeNotReady     MachineHoldType = "NodeNotReady"     // or gone, for which a running machine of a set is not ready
-	Volume           MachineHoldType = "Volume"           // that is attached to the node
-	Bootstrap        MachineHoldType = "Bootstrap"        // object that is being created or deleted
-	Update           MachineHoldType = "Update"           // in place
-	Remediation      MachineHoldType = "Remediation"      // of an unhealthy machine
-	Finalizer        MachineHoldType = "Finalizer"        // of another controller
-	Controller       MachineHoldType = "Controller"       // that has still to act
-	Failure          MachineHoldType = "Failure"          // the machine has failed: only its deletion helps
+	PreDrainHook     HoldType = "PreDrainHook"
+	PreTerminateHook HoldType = "PreTerminateHook"
+	Pod              HoldType = "Pod"              // on the node
+	ControlPlaneNode HoldType = "ControlPlaneNode" // another node being drained
+	Infrastructure   HoldType = "Infrastructure"   // being created or deleted
+	Node             HoldType = "Node"             // that has to join
+	NodeNotReady     HoldType = "NodeNotReady"     // or missing, so that a running machine of a set is not ready
+	Volume           HoldType = "Volume"           // that is attached to the node
+	Bootstrap        HoldType = "Bootstrap"        // object being created or deleted
+	Update           HoldType = "Update"           // in place
+	Remediation      HoldType = "Remediation"      // of an unhealthy machine
+	Finalizer        HoldType = "Finalizer"        // of another controller
+	Controller       HoldType = "Controller"       // that has not acted yet
+	Failure          HoldType = "Failure"          // the machine has failed and must be deleted
 )
+
+// A ControlPlane is the state of an object that replaces the machines of a control plane.
+type ControlPlane struct {
+	APIGroup  string `json:"apiGroup"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	State     string `json:"state,omitempty"` // Active; or Inactive or Paused: it changes nothing
+	Strategy  string `json:"strategy"`
+	Desired   int    `json:"desired"`
+	Updated   int    `json:"updated"`
+	Ready     int    `json:"ready"` // of a RunlevelControlPlane: available
+	// Degraded is the reason why it does nothing; empty if nothing stops it.
+	Degraded string `json:"degraded,omitempty"`
+	Waits    string `json:"waits,omitempty"` // why it waits, or is stopped
+
+	members []member // in the order of their indexes
+	remedy  []string // what an administrator can do about Waits
+}
+
+// ID identifies the control plane.
+func (o *ControlPlane) ID() kinds.ID {
+	return kinds.ID{Group: o.APIGroup, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+}
+
+// A Membership is the position of a machine in a control plane.
+type Membership struct {
+	Set   *ControlPlane `json:"set"`
+	Index *int          `json:"index,omitempty"`
+	// IsUpToDate reports whether the machine matches the template; nil if only another controller knows.
+	IsUpToDate *bool `json:"isUpToDate,omitempty"`
+}
+
+// A member is a machine of a control plane.
+type member struct {
+	id kinds.ID
+	Membership
+	text string // its position, its failure domain and whether it is up to date
+}
+
+// Members returns the machines of a list that belong to the control plane, in the order of their indexes.
+func (o *ControlPlane) Members(list []Machine) []Machine {
+	byID := map[kinds.ID]Machine{}
+	for _, m := range list {
+		byID[m.ID()] = m
+	}
+	var members []Machine
+	for _, member := range o.members {
+		if m, ok := byID[member.id]; ok {
+			members = append(members, m)
+		}
+	}
+	return members
+}

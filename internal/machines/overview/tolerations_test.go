@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
@@ -20,68 +22,66 @@ func toEvict(name string, isAfterCordon bool) drain.HeldPod {
 	}
 }
 
-// TestWhatCameAfterTheCordonIsLeft: such a pod does not hold a machine of machine.openshift.io, and is named all the
-// same.
-func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
-	f := factsOf(t, "", "")
-	f.pods = &nodePods{left: []drain.HeldPod{toEvict("agent-b", true)}}
-	f.pods.setStaying()
+// TestTolerantPodsDoNotHoldOpenshiftMachines checks pods that tolerate the cordon: only those that were scheduled
+// before it hold a machine of machine.openshift.io. The others are named, too.
+func TestTolerantPodsDoNotHoldOpenshiftMachines(t *testing.T) {
+	f := deletedMachine(t, "", "")
+	f.pods = &nodePods{holding: []drain.HeldPod{toEvict("agent-b", true)}}
+	f.pods.separateStaying()
 	if got := f.drainHolds(); got[0].Message != "record that node node-4 is drained" {
-		t.Errorf("the machine waits for %+v", got)
+		t.Errorf("got the hold %q, want the record of the drain", got[0].Message)
 	}
-	said := f.explain(nil, now)
+	messages := f.explain(now).Messages
 	want := diagnosis.Message{Text: "pod shop/agent-b was scheduled after its node was cordoned, and tolerates that " +
-		"(toleration " + exists + "): it is left to end with the node",
-		Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, remove the " +
-			"toleration from " +
+		"(toleration " + exists + "): it is deleted with the node",
+		Details: []string{"no action is needed; to keep such pods off nodes that are drained, remove the toleration from " +
 			"their workload"}}
-	if got := said.Statements[len(said.Statements)-1]; got.Text != want.Text ||
-		!slices.Equal(got.Details, want.Details) {
-		t.Errorf("said %q, want %q", got, want)
+	if diff := cmp.Diff(want, messages[len(messages)-1]); diff != "" {
+		t.Errorf("last message (-want +got):\n%s", diff)
 	}
 
-	f = factsOf(t, "", "")
-	f.pods = &nodePods{left: []drain.HeldPod{toEvict("agent-a", false), toEvict("agent-b", true)}}
-	f.pods.setStaying()
-	if m := judge(f); m.HeldBy() != "pod shop/agent-a is not evicted yet" {
-		t.Errorf("held by %q", m.HeldBy())
+	f = deletedMachine(t, "", "")
+	f.pods = &nodePods{holding: []drain.HeldPod{toEvict("agent-a", false), toEvict("agent-b", true)}}
+	f.pods.separateStaying()
+	if m := f.overview(); m.HeldBy() != "pod shop/agent-a is not evicted yet" {
+		t.Errorf("held by %q, want the pod that was scheduled before the cordon", m.HeldBy())
 	}
-	held := f.explain(nil, now).Statements[1]
-	if want := "it is evicted, once; what takes its place tolerates the cordon as well (toleration " + exists +
-		"), and ends with the node"; held.Details[0] != want {
-		t.Errorf("said %q, want %q", held.Details, want)
+	const remedy = "it is evicted once; the pod that replaces it also tolerates the cordon (toleration " + exists +
+		"), and is deleted with the node"
+	if got := f.explain(now).Messages[1].Details[0]; got != remedy {
+		t.Errorf("got remedy %q, want %q", got, remedy)
 	}
 }
 
-// TestAPodThatComesBackHoldsAMachineOfClusterAPI: Cluster API evicts it again each time, so the toleration is what
-// holds the drain.
-func TestAPodThatComesBackHoldsAMachineOfClusterAPI(t *testing.T) {
+// TestTolerantPodsHoldClusterAPIMachines checks pods that tolerate the cordon: Cluster API evicts each pod that
+// replaces them, so the toleration holds the drain.
+func TestTolerantPodsHoldClusterAPIMachines(t *testing.T) {
 	for _, hold := range []drain.PodHold{drain.ToBeEvicted, drain.Ending} {
-		f := clusterFacts(t, "DrainingNode", "")
+		f := deletedClusterAPIMachine(t, "DrainingNode", "")
 		pod := toEvict("agent-b", true)
 		pod.Hold = hold
-		f.pods = &nodePods{left: []drain.HeldPod{pod}}
-		said := f.explain(nil, now).Statements[1]
-		if !strings.Contains(said.Text,
-			"pod shop/agent-b is not evicted yet, and tolerates the cordon (toleration "+exists+")") {
-			t.Errorf("%s: said %q", hold, said.Text)
+		f.pods = &nodePods{holding: []drain.HeldPod{pod}}
+		got := f.explain(now).Messages[1]
+		const text = "pod shop/agent-b is not evicted yet, and tolerates the cordon (toleration " + exists + ")"
+		if !strings.Contains(got.Text, text) {
+			t.Errorf("%s: got message %q, want %q", hold, got.Text, text)
 		}
 		want := []string{
-			"each time that it is evicted, another pod may be scheduled to the node; let the drain skip such pods by " +
-				"a MachineDrainRule with the " +
+			"after each eviction, another pod may be scheduled to the node; skip such pods by a MachineDrainRule " +
+				"with the " +
 				"behavior Skip, or remove the toleration from their workload",
-			"or go on without draining:",
+			"or continue without draining:",
 			"kubectl annotate machine.cluster.x-k8s.io web-4 -n shop machine.cluster.x-k8s.io/exclude-node-draining=",
 		}
-		if !slices.Equal(said.Details, want) {
-			t.Errorf("%s: said %q, want %q", hold, said.Details, want)
+		if !slices.Equal(got.Details, want) {
+			t.Errorf("%s: got remedy %q, want %q", hold, got.Details, want)
 		}
 	}
-	f := clusterFacts(t, "DrainingNode", "")
+	f := deletedClusterAPIMachine(t, "DrainingNode", "")
 	pod := toEvict("agent-b", true)
 	pod.Hold, pod.Budgets = drain.Budget, []string{"keep"}
-	f.pods = &nodePods{left: []drain.HeldPod{pod}}
-	if said := f.explain(nil, now).Statements[1]; !strings.Contains(said.Details[0], "loosen the budget") {
-		t.Errorf("of a pod that its budget keeps: said %q", said.Details)
+	f.pods = &nodePods{holding: []drain.HeldPod{pod}}
+	if got := f.explain(now).Messages[1].Details[0]; !strings.Contains(got, "relax the budget") {
+		t.Errorf("got remedy %q, want the remedy of a budget", got)
 	}
 }

@@ -38,15 +38,32 @@ spec:
             spec: {description: %s}
 `
 
-// threeDomains are the racks of a control plane.
+// threeDomains are the failure domains of a control plane.
 const threeDomains = "{failureDomain: rack-a}, {failureDomain: rack-b}, {failureDomain: rack-c}"
 
-// A controlPlaneScene is a namespace with the machines of a control plane, that run.
-type controlPlaneScene struct{ *machinetest.Fixture }
+// A scene is a namespace with machines.
+type scene struct{ *machinetest.Fixture }
 
-// newControlPlane makes machines a, b and c that run in the racks of these names.
-func newControlPlane(t *testing.T) *controlPlaneScene {
-	s := &controlPlaneScene{stage.NewFixture(t)}
+// makePreview makes the preview of a query for an object in a file, or of the cluster if the text is empty.
+func (s *scene) makePreview(q rolloutpreview.Query, text string) (rolloutpreview.Preview, error) {
+	s.Helper()
+	q.Namespace = s.Namespace
+	if text != "" {
+		wanted, err := rolloutpreview.Read(q.Kind, q.Name, "new.yaml", []byte(text))
+		s.Must(err)
+		q.Wanted = wanted
+	}
+	return rolloutpreview.Make(s.Context(), stage.Connect(s), q)
+}
+
+// textOf returns a preview as text, without the namespace.
+func (s *scene) textOf(p rolloutpreview.Preview) string {
+	return strings.ReplaceAll(strings.Join(p.Lines(), "\n"), s.Namespace+"/", "")
+}
+
+// newControlPlane creates machines a, b and c that run in the racks of these names.
+func newControlPlane(t *testing.T) *scene {
+	s := &scene{stage.NewFixture(t)}
 	for _, name := range []string{"a", "b", "c"} {
 		m := &machinev1beta1.Machine{ObjectMeta: s.Meta(name)}
 		m.Labels = map[string]string{"machine.openshift.io/cluster-api-machine-role": "master"}
@@ -63,29 +80,25 @@ func newControlPlane(t *testing.T) *controlPlaneScene {
 	return s
 }
 
-func (s *controlPlaneScene) machine(name string) *machinev1beta1.Machine {
+func (s *scene) machine(name string) *machinev1beta1.Machine {
 	return &machinev1beta1.Machine{ObjectMeta: s.Meta(name)}
 }
 
-// preview previews a set in a file, or that of the cluster if the text is empty.
-func (s *controlPlaneScene) preview(text string) *rolloutpreview.ControlPlanePreview {
+// setQuery is the query for the ControlPlaneMachineSet of a scene.
+var setQuery = rolloutpreview.Query{Kind: rolloutpreview.ControlPlaneMachineSetKind, Name: "cluster"}
+
+// previewSet makes the preview of a set in a file, or of the cluster if the text is empty.
+func (s *scene) previewSet(text string) *rolloutpreview.ControlPlanePreview {
 	s.Helper()
-	q := rolloutpreview.ControlPlaneQuery{Namespace: s.Namespace, Name: "cluster"}
-	var err error
-	if text != "" {
-		q.Wanted, err = rolloutpreview.ReadControlPlaneMachineSet("new.yaml", []byte(text), "cluster")
-		s.Must(err)
-	}
-	p, err := rolloutpreview.PreviewControlPlane(s.Context(), stage.Connect(s), q)
+	p, err := s.makePreview(setQuery, text)
 	s.Must(err)
-	return p
+	return p.(*rolloutpreview.ControlPlanePreview)
 }
 
-func (s *controlPlaneScene) expect(what, text, want string) {
+func (s *scene) expectSet(name, text, want string) {
 	s.Helper()
-	got := strings.ReplaceAll(strings.Join(s.preview(text).Lines(), "\n"), s.Namespace+"/", "")
-	if want = strings.TrimPrefix(want, "\n"); got != want {
-		s.Errorf("%s (-want +got):\n%s", what, cmp.Diff(want, got))
+	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), s.textOf(s.previewSet(text))); diff != "" {
+		s.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
 
@@ -105,21 +118,22 @@ machine c, index 2, failureDomain=rack-c: is replaced
   6  delete  c  (index 2, failureDomain=rack-c: new 3 takes its place)
 created: 3, deleted: 3`
 
-// TestControlPlanePreviews compares what is shown of sets, before they exist and after, with machines that run, go and
-// are down.
-func TestControlPlanePreviews(t *testing.T) {
+// TestControlPlaneMachineSetPreviews compares the previews of sets, before they exist and after, with machines that
+// run, are being deleted, or are not ready.
+func TestControlPlaneMachineSetPreviews(t *testing.T) {
 	t.Parallel()
 	s := newControlPlane(t)
-	s.expect("a set that does not exist yet",
+	s.expectSet("a set that does not exist yet",
 		fmt.Sprintf(controlPlaneSet, "Inactive", "RollingUpdate", threeDomains, "large"),
-		"ControlPlaneMachineSet cluster: Inactive, RollingUpdate; this is what it does once it is Active"+threeReplaced)
-	s.expect("nothing changes", fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small"), `
+		"ControlPlaneMachineSet cluster: Inactive, RollingUpdate; the preview shows its rollout once it is Active"+
+			threeReplaced)
+	s.expectSet("nothing changes", fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small"), `
 ControlPlaneMachineSet cluster: Active, RollingUpdate
 machine a, index 0, failureDomain=rack-a: stays as it is
 machine b, index 1, failureDomain=rack-b: stays as it is
 machine c, index 2, failureDomain=rack-c: stays as it is
 no machine is created or deleted`)
-	s.expect("one rack is given up",
+	s.expectSet("one rack is removed",
 		fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate",
 			"{failureDomain: rack-a}, {failureDomain: rack-c}, {failureDomain: rack-d}", "small"), `
 ControlPlaneMachineSet cluster: Active, RollingUpdate
@@ -128,8 +142,8 @@ machine b, index 1: is outdated, and not replaced
   changes: spec.failureDomain is "rack-b", wanted is "rack-d"
 machine c, index 2, failureDomain=rack-c: stays as it is
 Degraded (UnknownFailureDomains): control plane machines are using unspecified failure domain(s): b; add their domains to the template
-it creates and deletes no machine until that is solved`)
-	s.expect("OnDelete", fmt.Sprintf(controlPlaneSet, "Active", "OnDelete", threeDomains, "large"), `
+it creates and deletes no machine until this is solved`)
+	s.expectSet("OnDelete", fmt.Sprintf(controlPlaneSet, "Active", "OnDelete", threeDomains, "large"), `
 ControlPlaneMachineSet cluster: Active, OnDelete
 machine a, index 0, failureDomain=rack-a: is replaced once it is deleted by hand
   changes: spec.description is "small", wanted is "large"
@@ -141,16 +155,15 @@ no machine is created or deleted
 it waits: machine a needs an update: delete it to have it replaced
 it waits: machine b needs an update: delete it to have it replaced
 it waits: machine c needs an update: delete it to have it replaced`)
-	q := rolloutpreview.ControlPlaneQuery{Namespace: s.Namespace, Name: "cluster"}
-	if _, err := rolloutpreview.PreviewControlPlane(t.Context(), stage.Connect(t), q); err == nil ||
-		!strings.Contains(err.Error(), "there is no ControlPlaneMachineSet cluster in namespace "+s.Namespace) {
-		t.Errorf("a set that does not exist: %v", err)
+	wantErr := "ControlPlaneMachineSet cluster does not exist in namespace " + s.Namespace
+	if _, err := s.makePreview(setQuery, ""); err == nil || !strings.Contains(err.Error(), wantErr) {
+		t.Errorf("a set that does not exist: got %v, want %q", err, wantErr)
 	}
-	s.testMachinesThatAreNotWell()
+	s.testUnreadyMachines()
 }
 
-// createSet creates a set of large machines that is not active.
-func (s *controlPlaneScene) createSet() *unstructured.Unstructured {
+// createSet creates a set of large machines in the state Inactive.
+func (s *scene) createSet() *unstructured.Unstructured {
 	s.Helper()
 	set := &unstructured.Unstructured{}
 	s.Must(yaml.Unmarshal(fmt.Appendf(nil, controlPlaneSet, "Inactive", "RollingUpdate", threeDomains, "large"),
@@ -160,8 +173,8 @@ func (s *controlPlaneScene) createSet() *unstructured.Unstructured {
 	return set
 }
 
-// adopt makes a set the owner of the machines.
-func (s *controlPlaneScene) adopt(set *unstructured.Unstructured) {
+// adopt sets a set as the owner of the machines.
+func (s *scene) adopt(set *unstructured.Unstructured) {
 	s.Helper()
 	for i, name := range []string{"a", "b", "c"} {
 		s.MustPatch(s.machine(name), `{"metadata":{"annotations":{"machine.runlevel.dev/control-plane-index":"%d"},
@@ -169,33 +182,34 @@ func (s *controlPlaneScene) adopt(set *unstructured.Unstructured) {
 	}
 }
 
-// testMachinesThatAreNotWell previews a set of the cluster while a machine is down, another one goes, and a node is of
-// no machine.
-func (s *controlPlaneScene) testMachinesThatAreNotWell() {
+// testUnreadyMachines previews a set of the cluster while a machine is not ready, while it is being deleted, and while
+// a node has no machine.
+func (s *scene) testUnreadyMachines() {
 	s.Helper()
 	set := s.createSet()
-	s.expect("a set of the cluster", "",
-		"ControlPlaneMachineSet cluster: Inactive, RollingUpdate; this is what it does once it is Active"+threeReplaced)
+	s.expectSet("a set of the cluster", "",
+		"ControlPlaneMachineSet cluster: Inactive, RollingUpdate; the preview shows its rollout once it is Active"+
+			threeReplaced)
 	s.MustPatchStatus(s.machine("b"), `{"status":{"phase":"Provisioned","nodeRef":null,"errorMessage":"no disk"}}`)
-	if got := strings.Join(s.preview("").Lines(), "\n"); !strings.Contains(got,
+	if got := strings.Join(s.previewSet("").Lines(), "\n"); !strings.Contains(got,
 		"\n  1  delete  b  (index 1, failureDomain=rack-b: it is outdated, and not ready)\n  1  create  new 1  "+
 			"(index 1, failureDomain=rack-b: for b, which is being deleted)\n  2  create  new 2") {
-		s.Errorf("a machine that is down does not go first:\n%s", got)
+		s.Errorf("the unready machine is not deleted first:\n%s", got)
 	}
 	small := fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small")
-	p := s.preview(small)
+	p := s.previewSet(small)
 	if got := strings.Join(p.Lines(), "\n"); !p.IsStuck ||
 		!strings.HasSuffix(got, "\nno machine is created or deleted\nthe replacement stops there\nit waits: machine "+
 			"b is not ready (Provisioned)") {
-		s.Errorf("one that is down, and not outdated:\n%s", got)
+		s.Errorf("an unready machine, and not outdated:\n%s", got)
 	}
 	s.adopt(set)
 	s.MustPatch(s.machine("b"), `{"metadata":{"finalizers":["example.com/held"]}}`)
 	s.MustDelete(s.machine("b"))
-	if got := strings.Join(s.preview(small).Lines(), "\n"); !strings.Contains(got,
+	if got := strings.Join(s.previewSet(small).Lines(), "\n"); !strings.Contains(got,
 		"\nmachine b, index 1, failureDomain=rack-b: is being deleted\n") ||
 		!strings.Contains(got, "(index 1, failureDomain=rack-b: for b, which is being deleted)") {
-		s.Errorf("one that is being deleted:\n%s", got)
+		s.Errorf("a machine being deleted:\n%s", got)
 	}
 	s.MustPatch(s.machine("b"), `{"metadata":{"finalizers":null}}`)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -204,18 +218,18 @@ func (s *controlPlaneScene) testMachinesThatAreNotWell() {
 	}}
 	s.MustCreate(node)
 	s.DeleteAfterwards(node)
-	if p := s.preview(""); p.Degraded != "UnmanagedNodes" || len(p.Steps) > 0 {
+	if p := s.previewSet(""); p.Degraded != "UnmanagedNodes" || len(p.Steps) > 0 {
 		s.Errorf("a node without a machine: %+v", p)
 	}
 }
 
-// TestFailureDomainWithAnUnknownField previews a set with a failure domain that sets a field which the infrastructure
-// does not have: the preview shows that the machine would fail.
-func TestFailureDomainWithAnUnknownField(t *testing.T) {
+// TestControlPlaneMachineSetPreviewWithRefusedFailureDomain previews a set with a failure domain that sets a field
+// which the infrastructure does not have: the preview shows that the machine would fail.
+func TestControlPlaneMachineSetPreviewWithRefusedFailureDomain(t *testing.T) {
 	t.Parallel()
 	s := newControlPlane(t)
 	s.adopt(s.createSet())
-	s.expect("an unknown field",
+	s.expectSet("an unknown field",
 		strings.Replace(fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small"), "rack-a",
 			"rack-a, zone: one", 1), `
 ControlPlaneMachineSet cluster: Active, RollingUpdate
@@ -227,25 +241,30 @@ machine c, index 2, failureDomain=rack-c: stays as it is
   1  create  new 1  (index 0, failureDomain=rack-a, zone=one: for a)
 created: 1, deleted: 0
 Degraded (FailedReplacement): Observed 1 replacement machine(s) in error state: new 1 (ExternalMachine is refused: unknown field "spec.zone"); correct the template, or delete them
-it creates and deletes no machine until that is solved
+it creates and deletes no machine until this is solved
 it waits: machine new 1 is not ready (Failed)`)
 }
 
-// TestSetsInFilesThatAreRefused names the document and the field.
-func TestSetsInFilesThatAreRefused(t *testing.T) {
-	t.Parallel()
+// TestReadRefusesControlPlaneMachineSets checks that errors name the document and the field.
+func TestReadRefusesControlPlaneMachineSets(t *testing.T) {
 	valid := fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small")
-	for text, want := range map[string]string{
-		"": "new.yaml has no ControlPlaneMachineSet cluster of machine.openshift.io/v1: write " +
-			"it as it is to be",
+	testRefusals(t, setQuery, map[string]string{
+		"":                      "new.yaml does not contain ControlPlaneMachineSet cluster of machine.openshift.io/v1",
 		valid + "---\n{":        "new.yaml, document 2: ",
-		valid + "---\n" + valid: "new.yaml, document 2: it is the ControlPlaneMachineSet once more: leave one",
-		strings.Replace(valid, "replicas: 3", "replicsa: 3",
-			1): `new.yaml, document 1: ControlPlaneMachineSet cluster: unknown field "spec.replicsa"`,
-	} {
-		if _, err := rolloutpreview.ReadControlPlaneMachineSet("new.yaml", []byte(text), "cluster"); err == nil ||
-			!strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+		valid + "---\n" + valid: "new.yaml, document 2: ControlPlaneMachineSet cluster is defined twice",
+		strings.Replace(valid, "replicas: 3", "replicsa: 3", 1): "new.yaml, document 1: ControlPlaneMachineSet " +
+			"cluster: " +
+			`unknown field "spec.replicsa"`,
+	})
+}
+
+// testRefusals compares the errors of files with the beginnings of their messages.
+func testRefusals(t *testing.T, q rolloutpreview.Query, messages map[string]string) {
+	t.Helper()
+	for text, want := range messages {
+		_, err := rolloutpreview.Read(q.Kind, q.Name, "new.yaml", []byte(text))
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -16,17 +15,18 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/machines/typedread"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A registered is a client.Reader of ExtensionConfigs and of the labels of namespaces.
-type registered struct {
+// An extensionReader is a client.Reader of ExtensionConfigs and of the labels of namespaces.
+type extensionReader struct {
 	configs []*runtimev1.ExtensionConfig
 	cluster *cluster.Cluster
 }
 
 // List implements client.Reader for ExtensionConfigs.
-func (r registered) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (r extensionReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	configs, ok := list.(*runtimev1.ExtensionConfigList)
 	if !ok {
 		return fmt.Errorf("%T is not read here", list)
@@ -38,7 +38,8 @@ func (r registered) List(_ context.Context, list client.ObjectList, _ ...client.
 }
 
 // Get implements client.Reader for the metadata of namespaces.
-func (r registered) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+func (r extensionReader) Get(ctx context.Context, key client.ObjectKey, object client.Object,
+	_ ...client.GetOption) error {
 	namespace, err := r.cluster.Client.CoreV1().Namespaces().Get(ctx, key.Name, metav1.GetOptions{})
 	if err == nil {
 		object.SetLabels(namespace.Labels)
@@ -48,10 +49,10 @@ func (r registered) Get(ctx context.Context, key client.ObjectKey, object client
 
 // decide decides for each outdated set whether its machines are updated in place. If an extension does not answer,
 // nothing is decided, as in a rollout; Unanswered has the reason.
-func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q PreviewQuery) {
+func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q ExtensionQuery) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	hooks, err := hooksOf(ctx, c, q.Extension)
+	hooks, err := hooksOf(ctx, c, q)
 	if err != nil {
 		p.Unanswered = printable.Error(err).Error()
 	}
@@ -78,7 +79,7 @@ func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *fact
 // hooksOf returns the hooks of the extensions that are asked.
 func hooksOf(ctx context.Context, c *cluster.Cluster, q ExtensionQuery) (*runtimehook.InPlaceHooks, error) {
 	configs, err := extensionsOf(ctx, c, q)
-	reader := registered{configs, c}
+	reader := extensionReader{configs, c}
 	return runtimehook.NewInPlaceHooks(reader, reader), err
 }
 
@@ -95,12 +96,10 @@ func extensionsOf(ctx context.Context, c *cluster.Cluster, q ExtensionQuery) ([]
 		}}
 		return []*runtimev1.ExtensionConfig{config}, err
 	}
-	configs, err := listOf[runtimev1.ExtensionConfig](ctx, c, runtimev1.GroupVersion.WithKind("ExtensionConfig"), "")
-	switch {
-	case errors.Is(err, cluster.ErrNotServed):
+	kind := runtimev1.GroupVersion.WithKind("ExtensionConfig")
+	configs, err := typedread.List[runtimev1.ExtensionConfig](ctx, c, kind, typedread.Query{})
+	if errors.Is(err, cluster.ErrNotServed) {
 		return nil, nil
-	case apierrors.IsForbidden(err):
-		return nil, errors.New("this user may not list ExtensionConfigs")
 	}
 	return configs, err
 }
@@ -124,7 +123,7 @@ func (d *SetDecision) ask(ctx context.Context, hooks *runtimehook.InPlaceHooks, 
 	return err
 }
 
-// ruledOut returns why the machines of a set are replaced without calling an extension; empty if it has to be called.
+// ruledOut returns why the machines of a set are replaced without a call of an extension; "" if it must be called.
 func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
 	switch {
 	case set.DeletionTimestamp != nil:
@@ -134,7 +133,7 @@ func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
 	}
 	for _, ref := range refsOf(set.Spec.Template.Spec) {
 		if f.templates[ref] == nil {
-			return fmt.Sprintf("%s %s, of which MachineSet %s was made, is gone", ref.Kind, ref.Name, set.Name)
+			return fmt.Sprintf("%s %s, the template of MachineSet %s, was deleted", ref.Kind, ref.Name, set.Name)
 		}
 	}
 	return rolloutrules.ReplacementReason(f.deployment, set, f.now)

@@ -1,6 +1,7 @@
 package rolloutpreview_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,58 +17,47 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// A middle is a rollout of the deployment of newMachines to version v2 that has begun: web-2 is the new set.
-type middle struct {
-	testing.TB
-	client.Client
-	namespace string
-	from, to  *clusterv1.MachineSet
+// A startedRollout is a rollout of newDeployment to version v2 that has begun: web-2 is the new set.
+type startedRollout struct {
+	*scene
+	oldSet, newSet *clusterv1.MachineSet
 }
 
-// newMiddle makes the new set, and scales the old one down.
-func newMiddle(t *testing.T, replicas int32, annotations map[string]string) *middle {
+// newStartedRollout creates the new set, and scales the old one down.
+func newStartedRollout(t *testing.T, replicas int32, annotations map[string]string) *startedRollout {
 	t.Helper()
-	m := &middle{TB: t, Client: stage.Client(t), namespace: newMachines(t), from: &clusterv1.MachineSet{}}
-	m.must(m.Get(t.Context(), client.ObjectKey{Namespace: m.namespace, Name: "web-1"}, m.from))
-	m.to = &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: m.namespace, Name: "web-2", OwnerReferences: m.from.OwnerReferences, Annotations: annotations,
-	}, Spec: *m.from.Spec.DeepCopy()}
-	m.to.Spec.Replicas, m.to.Spec.Template.Spec.Version = ptr.To[int32](1), "v2"
-	m.must(m.Create(t.Context(), m.to))
-	m.patch(m.from, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
-	return m
+	r := &startedRollout{scene: newDeployment(t)}
+	r.oldSet = &clusterv1.MachineSet{ObjectMeta: r.Meta("web-1")}
+	r.MustGet(r.oldSet)
+	r.newSet = &clusterv1.MachineSet{ObjectMeta: r.Meta("web-2"), Spec: *r.oldSet.Spec.DeepCopy()}
+	r.newSet.OwnerReferences = r.oldSet.OwnerReferences
+	r.newSet.Annotations = annotations
+	r.newSet.Spec.Replicas = ptr.To[int32](1)
+	r.newSet.Spec.Template.Spec.Version = "v2"
+	r.MustCreate(r.newSet)
+	r.MustPatch(r.oldSet, `{"spec":{"replicas":%d}}`, replicas)
+	return r
 }
 
-func (m *middle) must(err error) {
-	m.Helper()
-	if err != nil {
-		m.Fatal(err)
-	}
-}
-
-func (m *middle) patch(object client.Object, merge string) {
-	m.Helper()
-	m.must(m.Patch(m.Context(), object, client.RawPatch("application/merge-patch+json", []byte(merge))))
-}
-
-func (m *middle) machine(name string) *clusterv1.Machine {
-	m.Helper()
-	machine := &clusterv1.Machine{}
-	m.must(m.Get(m.Context(), client.ObjectKey{Namespace: m.namespace, Name: name}, machine))
+// machine returns a machine of the cluster.
+func (r *startedRollout) machine(name string) *clusterv1.Machine {
+	r.Helper()
+	machine := &clusterv1.Machine{ObjectMeta: r.Meta(name)}
+	r.MustGet(machine)
 	return machine
 }
 
-// add makes a machine of the new set. It is available, or has no Node yet.
-func (m *middle) add(name string, isAvailable bool) {
-	m.Helper()
+// add creates a machine of the new set. It is available, or has no Node yet.
+func (r *startedRollout) add(name string, isAvailable bool) {
+	r.Helper()
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: m.namespace, Name: name,
+		Namespace: r.Namespace, Name: name,
 		OwnerReferences: []metav1.OwnerReference{
-			*metav1.NewControllerRef(m.to, clusterv1.GroupVersion.WithKind("MachineSet")),
+			*metav1.NewControllerRef(r.newSet, clusterv1.GroupVersion.WithKind("MachineSet")),
 		},
-	}, Spec: m.to.Spec.Template.Spec}
+	}, Spec: r.newSet.Spec.Template.Spec}
 	machine.Spec.InfrastructureRef.Kind = "KwokMachine"
-	m.must(m.Create(m.Context(), machine))
+	r.MustCreate(machine)
 	if !isAvailable {
 		return
 	}
@@ -75,127 +65,130 @@ func (m *middle) add(name string, isAvailable bool) {
 	machine.Status.NodeRef.Name = name
 	meta.SetStatusCondition(&machine.Status.Conditions,
 		metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available"})
-	m.must(m.Status().Patch(m.Context(), machine, client.MergeFrom(before)))
+	r.Must(r.Client.Status().Patch(r.Context(), machine, client.MergeFrom(before)))
 }
 
-// move gives a machine to the new set, as the old one does it.
-func (m *middle) move(name string) {
-	m.Helper()
-	owner := metav1.NewControllerRef(m.to, clusterv1.GroupVersion.WithKind("MachineSet"))
-	machine := m.machine(name)
+// move moves a machine to the new set, as the controller does.
+func (r *startedRollout) move(name string) {
+	r.Helper()
+	owner := metav1.NewControllerRef(r.newSet, clusterv1.GroupVersion.WithKind("MachineSet"))
+	machine := r.machine(name)
 	before := machine.DeepCopy()
 	machine.OwnerReferences = []metav1.OwnerReference{*owner}
 	machine.Annotations = map[string]string{
 		clusterv1.UpdateInProgressAnnotation:       "",
 		clusterv1.PendingAcknowledgeMoveAnnotation: "",
 	}
-	m.must(m.Patch(m.Context(), machine, client.MergeFrom(before)))
+	r.Must(r.Client.Patch(r.Context(), machine, client.MergeFrom(before)))
 }
 
 // hold deletes a machine that a finalizer holds.
-func (m *middle) hold(name string) {
-	m.Helper()
-	machine := m.machine(name)
-	m.patch(machine, `{"metadata":{"finalizers":["example.com/held"]}}`)
-	m.must(m.Delete(m.Context(), machine))
+func (r *startedRollout) hold(name string) {
+	r.Helper()
+	machine := r.machine(name)
+	r.MustPatch(machine, `{"metadata":{"finalizers":["example.com/held"]}}`)
+	r.MustDelete(machine)
 }
 
-// mark has a machine be replaced, since it is not healthy.
-func (m *middle) mark(name string) {
-	m.Helper()
-	machine := m.machine(name)
+// markUnhealthy marks a machine as unhealthy, so that it is replaced.
+func (r *startedRollout) markUnhealthy(name string) {
+	r.Helper()
+	machine := r.machine(name)
 	before := machine.DeepCopy()
 	for _, condition := range []string{clusterv1.MachineHealthCheckSucceededCondition,
 		clusterv1.MachineOwnerRemediatedCondition} {
 		meta.SetStatusCondition(&machine.Status.Conditions,
 			metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "Test"})
 	}
-	m.must(m.Status().Patch(m.Context(), machine, client.MergeFrom(before)))
+	r.Must(r.Client.Status().Patch(r.Context(), machine, client.MergeFrom(before)))
 }
 
-// expect compares the steps that are told, but for their reasons.
-func (m *middle) expect(q rolloutpreview.PreviewQuery, wanted, want string) {
-	m.Helper()
-	var err error
-	q.Namespace = m.namespace
-	q.Wanted, err = rolloutpreview.Read("new.yaml", []byte(wanted), "web")
-	m.must(err)
-	p, err := rolloutpreview.Preview(m.Context(), stage.Connect(m), q)
-	m.must(err)
+// expect compares the steps without their reasons.
+func (r *startedRollout) expect(extension rolloutpreview.ExtensionQuery, wanted, want string) {
+	r.Helper()
+	p := r.previewDeployment(extension, wanted)
 	got := p.Unanswered
 	for _, step := range p.Steps {
 		got += fmt.Sprintf("%d %s %s, ", step.Round, step.Action, step.Machine)
 		if step.Reason == "" {
-			m.Errorf("%s of %s has no reason", step.Action, step.Machine)
+			r.Errorf("%s of %s has no reason", step.Action, step.Machine)
 		}
 	}
 	if p.IsStuck {
 		got += "stuck, "
 	}
 	if diff := cmp.Diff(want, strings.TrimSuffix(got, ", ")); diff != "" {
-		m.Errorf("(-want +got):\n%s", diff)
+		r.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// inPlace returns an extension that makes v2 of v1.
-func inPlace(t *testing.T) rolloutpreview.PreviewQuery {
-	t.Helper()
-	extension := runtimehooktest.New(t)
-	const handler = `{"name":"%s","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"%s"}}`
-	extension.Answer("Discovery",
-		fmt.Sprintf(`{"status":"Success","handlers":[`+handler+`,`+handler+`]}`, "can", "CanUpdateMachineSet", "do",
-			"UpdateMachine"))
-	extension.Answer("CanUpdateMachineSet",
-		`{"status":"Success","machineSetPatch":{"patchType":"JSONPatch","patch":"W3sib3AiOiJyZXBsYWNlIiwicGF0aCI6Ii9zcGVjL3RlbXBsYXRlL3NwZWMvdmVyc2lvbiIsInZhbHVlIjoidjIifV0="}}`)
-	return rolloutpreview.PreviewQuery{Extension: rolloutpreview.ExtensionQuery{
-		URL: extension.ClientConfig().URL,
-		CA:  extension.CA(),
-	}}
+// versionExtension returns an extension that updates machines of v1 to v2 in place.
+func versionExtension(t *testing.T) (*runtimehooktest.Extension, rolloutpreview.ExtensionQuery) {
+	patch := base64.StdEncoding.EncodeToString(
+		[]byte(`[{"op":"replace","path":"/spec/template/spec/version","value":"v2"}]`))
+	answer := fmt.Sprintf(`{"status":"Success","machineSetPatch":{"patchType":"JSONPatch","patch":%q}}`, patch)
+	return newExtension(t, "CanUpdateMachineSet", answer)
 }
 
-// moving has the old set move machines to the new one, which counts one.
-func moving(t *testing.T) *middle {
+// newExtension returns an extension with a hook that gives an answer, and with the hook UpdateMachine.
+func newExtension(t *testing.T, hook, answer string) (*runtimehooktest.Extension, rolloutpreview.ExtensionQuery) {
+	extension := runtimehooktest.New(t)
+	handler := func(name, hook string) string {
+		return fmt.Sprintf(`{"name":%q,"requestHook":{"apiVersion":%q,"hook":%q}}`, name,
+			"hooks.runtime.cluster.x-k8s.io/v1alpha1", hook)
+	}
+	extension.Answer("Discovery", fmt.Sprintf(`{"status":"Success","handlers":[%s,%s]}`,
+		handler("can", hook), handler("do", "UpdateMachine")))
+	extension.Answer(hook, answer)
+	return extension, rolloutpreview.ExtensionQuery{URL: extension.ClientConfig().URL, CA: extension.CA()}
+}
+
+// newMove returns a rollout in which the old set moves machines to the new one, which has acknowledged one.
+func newMove(t *testing.T) *startedRollout {
 	t.Helper()
-	m := newMiddle(t, 2, map[string]string{
+	r := newStartedRollout(t, 2, map[string]string{
 		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: "web-1",
 		clusterv1.AcknowledgedMoveAnnotation:                         "m1",
 	})
-	m.patch(m.from, `{"metadata":{"annotations":{"`+clusterv1.MachineSetMoveMachinesToMachineSetAnnotation+
+	r.MustPatch(r.oldSet, `{"metadata":{"annotations":{"`+clusterv1.MachineSetMoveMachinesToMachineSetAnnotation+
 		`":"web-2"}}}`)
-	m.move("m1")
-	return m
+	r.move("m1")
+	return r
 }
 
-func TestAMachineThatIsOnItsWayIsCountedOnce(t *testing.T) {
-	m := moving(t)
-	m.expect(inPlace(t), fmt.Sprintf(deployment, 0, 1, "v2", "small"), "1 UpdateInPlace m2, 2 UpdateInPlace m3")
+func TestStartedRolloutCountsMovedMachineOnce(t *testing.T) {
+	r := newMove(t)
+	_, extension := versionExtension(t)
+	r.expect(extension, fmt.Sprintf(deployment, 0, 1, "v2", "small"), "1 UpdateInPlace m2, 2 UpdateInPlace m3")
 }
 
-func TestAMachineThatIsMarkedAsUnhealthyIsNotMoved(t *testing.T) {
-	m := moving(t)
-	m.mark("m2")
-	m.expect(inPlace(t), fmt.Sprintf(deployment, 0, 1, "v2", "small"),
+func TestStartedRolloutReplacesUnhealthyMachine(t *testing.T) {
+	r := newMove(t)
+	r.markUnhealthy("m2")
+	_, extension := versionExtension(t)
+	r.expect(extension, fmt.Sprintf(deployment, 0, 1, "v2", "small"),
 		"1 Delete m2, 2 Create new 1, 3 UpdateInPlace m3")
 }
 
-func TestAPauseInTheMiddleMovesNoMore(t *testing.T) {
-	m := moving(t)
-	m.patch(m.from, `{"spec":{"replicas":1}}`) // one more was to be moved
+func TestStartedRolloutIsPaused(t *testing.T) {
+	r := newMove(t)
+	r.MustPatch(r.oldSet, `{"spec":{"replicas":1}}`) // one more machine has to be moved
 	wanted := strings.Replace(fmt.Sprintf(deployment, 0, 1, "v2", "small"), "spec:\n", "spec:\n  paused: true\n", 1)
-	m.expect(inPlace(t), wanted, "")
+	_, extension := versionExtension(t)
+	r.expect(extension, wanted, "")
 }
 
-func TestAMachineThatComesUpBecomesAvailable(t *testing.T) {
-	m := newMiddle(t, 3, nil)
-	m.add("n1", false)
-	m.expect(rolloutpreview.PreviewQuery{}, fmt.Sprintf(deployment, 1, 0, "v2", "small"),
+func TestStartedRolloutWaitsForStartingMachine(t *testing.T) {
+	r := newStartedRollout(t, 3, nil)
+	r.add("n1", false)
+	r.expect(rolloutpreview.ExtensionQuery{}, fmt.Sprintf(deployment, 1, 0, "v2", "small"),
 		"1 Delete m1, 2 Create new 1, 3 Delete m2, 4 Create new 2, 5 Delete m3")
 }
 
-func TestAMachineThatIsHeldWasDeletedBefore(t *testing.T) {
-	m := newMiddle(t, 2, nil)
-	m.add("n1", true)
-	m.hold("m1")
-	m.expect(rolloutpreview.PreviewQuery{}, fmt.Sprintf(deployment, 1, 0, "v2", "small"),
+func TestStartedRolloutIgnoresDeletedMachine(t *testing.T) {
+	r := newStartedRollout(t, 2, nil)
+	r.add("n1", true)
+	r.hold("m1")
+	r.expect(rolloutpreview.ExtensionQuery{}, fmt.Sprintf(deployment, 1, 0, "v2", "small"),
 		"1 Create new 1, 2 Delete m2, 3 Create new 2, 4 Delete m3")
 }

@@ -26,7 +26,7 @@ var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
-// deployment is a MachineDeployment with its version, its template, and how many machines may be too many and too few.
+// deployment is a MachineDeployment with its maxSurge, maxUnavailable, version and template.
 const deployment = `apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineDeployment
 metadata: {name: web}
@@ -47,17 +47,13 @@ spec:
 const large = "---\napiVersion: infrastructure.runlevel.dev/v1alpha1\nkind: KwokMachineTemplate\nmetadata: {name: " +
 	"large}\nspec: {template: {spec: {startAfter: 5s}}}\n"
 
-// newMachines makes the deployment with a set of three machines of version v1, as controllers leave them, and returns
-// its namespace.
-func newMachines(t *testing.T) string {
+// newDeployment creates the deployment with a set of three machines of version v1, as controllers leave them.
+func newDeployment(t *testing.T) *scene {
 	t.Helper()
-	namespace, c := stage.Namespace(t), stage.Client(t)
+	s := &scene{stage.NewFixture(t)}
 	create := func(object client.Object) {
-		t.Helper()
-		object.SetNamespace(namespace)
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		object.SetNamespace(s.Namespace)
+		s.MustCreate(object)
 	}
 	small := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(
@@ -97,32 +93,38 @@ func newMachines(t *testing.T) string {
 			Status: metav1.ConditionTrue,
 			Reason: clusterv1.MachineAvailableReason,
 		})
-		if err := c.Status().Patch(t.Context(), m, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
+		s.Must(s.Client.Status().Patch(t.Context(), m, client.MergeFrom(before)))
 	}
-	return namespace
+	return s
 }
 
-// TestPreviews compares what is shown of rollouts: in place, with a change that the extension does not cover, without
-// an extension, and with one that does not answer.
-func TestPreviews(t *testing.T) {
-	namespace := newMachines(t)
-	extension := runtimehooktest.New(t)
-	const handler = `{"name":"%s","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"%s"}}`
-	extension.Answer("Discovery",
-		fmt.Sprintf(`{"status":"Success","handlers":[`+handler+`,`+handler+`]}`, "can", "CanUpdateMachineSet", "do",
-			"UpdateMachine"))
-	extension.Answer("CanUpdateMachineSet",
-		`{"status":"Success","machineSetPatch":{"patchType":"JSONPatch","patch":"W3sib3AiOiJyZXBsYWNlIiwicGF0aCI6Ii9zcGVjL3RlbXBsYXRlL3NwZWMvdmVyc2lvbiIsInZhbHVlIjoidjIifV0="}}`)
-	head := "MachineDeployment " + namespace + "/web\n"
+// deploymentQuery is the query for the MachineDeployment of a scene.
+var deploymentQuery = rolloutpreview.Query{Kind: rolloutpreview.DeploymentKind, Name: "web"}
+
+// previewDeployment makes the preview of a wanted deployment.
+func (s *scene) previewDeployment(extension rolloutpreview.ExtensionQuery,
+	wanted string) *rolloutpreview.RolloutPreview {
+	s.Helper()
+	q := deploymentQuery
+	q.Extension = extension
+	p, err := s.makePreview(q, wanted)
+	s.Must(err)
+	return p.(*rolloutpreview.RolloutPreview)
+}
+
+// TestDeploymentPreviews compares the previews of rollouts: in place, with a change that the extension does not cover,
+// without an extension, and with an extension that does not answer.
+func TestDeploymentPreviews(t *testing.T) {
+	s := newDeployment(t)
+	extension, covering := versionExtension(t)
+	const head = "MachineDeployment web\n"
 	for name, test := range map[string]struct {
 		wanted       string
 		hasExtension bool
 		url          string
 		want         string
 	}{
-		"nothing changes": {
+		"no change": {
 			wanted: fmt.Sprintf(deployment, 1, 1, "v1", "small"),
 			want:   head + "no machine is updated or replaced: the changed fields are updated on the existing machines",
 		},
@@ -161,81 +163,56 @@ updated in place: 3, created: 0, deleted: 0`},
   changes: Version v1, v2 required
 not asked: extension extension can't be reached at 127.0.0.1:`},
 	} {
-		q := rolloutpreview.PreviewQuery{Namespace: namespace, Extension: rolloutpreview.ExtensionQuery{URL: test.url}}
+		query := rolloutpreview.ExtensionQuery{URL: test.url}
 		if test.hasExtension {
-			q.Extension.URL, q.Extension.CA = extension.ClientConfig().URL, extension.CA()
+			query = covering
 		}
-		var err error
-		if q.Wanted, err = rolloutpreview.Read("new.yaml", []byte(test.wanted), "web"); err != nil {
-			t.Fatal(err)
-		}
-		p, err := rolloutpreview.Preview(t.Context(), stage.Connect(t), q)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if got := strings.Join(p.Lines(), "\n"); !strings.HasPrefix(got, test.want) {
+		if got := s.textOf(s.previewDeployment(query, test.wanted)); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(test.want, got))
 		}
 	}
-	config := extension.Register(t, stage.Client(t), namespace)
-	if got, want := previewOf(t, namespace, fmt.Sprintf(deployment, 0, 1, "v2", "small")), "not asked: extension "+
-		namespace+" is not discovered yet"; !strings.Contains(got, want) {
-		t.Errorf("with an ExtensionConfig that is new: %s, want %s", got, want)
-	}
-	runtimehooktest.Discover(t, stage.Client(t), config, runtimev1.FailurePolicyFail, "CanUpdateMachineSet",
-		"UpdateMachine")
-	if got, want := previewOf(t, namespace, fmt.Sprintf(deployment, 0, 1, "v2", "small")), "  updated in place by "+
-		"extension canupdatemachineset."+namespace+"\n"; !strings.Contains(got, want) {
-		t.Errorf("with an ExtensionConfig: %s, want %s", got, want)
-	}
-	q := rolloutpreview.PreviewQuery{Namespace: namespace}
-	q.Wanted, _ = rolloutpreview.Read("new.yaml", fmt.Appendf(nil, deployment, 1, 0, "v2", "large"), "web")
-	_, err := rolloutpreview.Preview(t.Context(), stage.Connect(t), q)
-	if want := "KwokMachineTemplate large is neither in new.yaml nor on the cluster: add it to new.yaml"; err == nil ||
-		err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+	s.testRegisteredExtension(extension)
+	_, err := s.makePreview(deploymentQuery, fmt.Sprintf(deployment, 1, 0, "v2", "large"))
+	const want = "KwokMachineTemplate large is neither in new.yaml nor on the cluster: add it to new.yaml"
+	if err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
 	}
 }
 
-// previewOf previews a wanted deployment with the extensions of the cluster.
-func previewOf(t *testing.T, namespace, wanted string) string {
-	t.Helper()
-	q := rolloutpreview.PreviewQuery{Namespace: namespace}
-	var err error
-	if q.Wanted, err = rolloutpreview.Read("new.yaml", []byte(wanted), "web"); err != nil {
-		t.Fatal(err)
+// testRegisteredExtension previews rollouts with an ExtensionConfig, before and after its handlers are discovered.
+func (s *scene) testRegisteredExtension(extension *runtimehooktest.Extension) {
+	s.Helper()
+	wanted := fmt.Sprintf(deployment, 0, 1, "v2", "small")
+	config := extension.Register(s, s.Client, s.Namespace)
+	got := s.textOf(s.previewDeployment(rolloutpreview.ExtensionQuery{}, wanted))
+	if want := "not asked: extension " + s.Namespace + " is not discovered yet"; !strings.Contains(got, want) {
+		s.Errorf("with a new ExtensionConfig: got %s, want %s", got, want)
 	}
-	p, err := rolloutpreview.Preview(t.Context(), stage.Connect(t), q)
-	if err != nil {
-		t.Fatal(err)
+	runtimehooktest.Discover(s, s.Client, config, runtimev1.FailurePolicyFail, "CanUpdateMachineSet", "UpdateMachine")
+	got = s.textOf(s.previewDeployment(rolloutpreview.ExtensionQuery{}, wanted))
+	want := "  updated in place by extension canupdatemachineset." + s.Namespace + "\n"
+	if !strings.Contains(got, want) {
+		s.Errorf("with an ExtensionConfig: got %s, want %s", got, want)
 	}
-	return strings.Join(p.Lines(), "\n")
 }
 
-// TestFilesThatAreRefused names the document and the field.
-func TestFilesThatAreRefused(t *testing.T) {
-	t.Parallel()
+// TestReadRefusesDeployments checks that errors name the document and the field.
+func TestReadRefusesDeployments(t *testing.T) {
 	valid := fmt.Sprintf(deployment, 1, 0, "v2", "small")
-	for text, want := range map[string]string{
-		"":               "new.yaml has no MachineDeployment web: write it as it is to be",
-		large:            "new.yaml has no MachineDeployment web: write it as it is to be",
+	testRefusals(t, deploymentQuery, map[string]string{
+		"":               "new.yaml does not contain MachineDeployment web of cluster.x-k8s.io/v1beta2",
+		large:            "new.yaml does not contain MachineDeployment web of cluster.x-k8s.io/v1beta2",
 		valid + "---\n{": "new.yaml, document 2: ",
-		valid +
-			"---\napiVersion: v1\nkind: Secret": `new.yaml, document 2: kind: it is "Secret", which is neither a MachineDeployment nor a template`,
-		valid + "---\n" + valid: "new.yaml, document 2: it is the MachineDeployment once more: leave one",
-		strings.Replace(valid, "replicas: 3", "replicsa: 3",
-			1): `new.yaml, document 1: MachineDeployment web: unknown field "spec.replicsa"`,
+		valid + "---\napiVersion: v1\nkind: Secret": `new.yaml, document 2: kind "Secret" is neither a ` +
+			`MachineDeployment nor a template`,
+		valid + "---\n" + valid: "new.yaml, document 2: MachineDeployment web is defined twice",
+		strings.Replace(valid, "replicas: 3", "replicsa: 3", 1): "new.yaml, document 1: MachineDeployment web: " +
+			`unknown field "spec.replicsa"`,
 		strings.Replace(valid, "replicas: 3", "replicas: all", 1): "new.yaml, document 1: MachineDeployment web: " +
 			"json: cannot unmarshal string into Go struct field MachineDeploymentSpec.spec.replicas",
 		strings.Replace(valid, "maxSurge: 1", "maxSurge: 0", 1): "new.yaml, document 1: MachineDeployment web: " +
 			"spec.rollout.strategy.rollingUpdate: maxSurge and maxUnavailable are both 0",
-		strings.Replace(valid, "name: web", "name: other", 1): "new.yaml, document 1: it is a MachineDeployment " +
-			"other of cluster.x-k8s.io/v1beta2: write MachineDeployment web of",
-	} {
-		if _, err := rolloutpreview.Read("new.yaml", []byte(text), "web"); err == nil ||
-			!strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
+		strings.Replace(valid, "name: web", "name: other", 1): "new.yaml, document 1: unexpected MachineDeployment " +
+			"other of cluster.x-k8s.io/v1beta2, expected MachineDeployment web of cluster.x-k8s.io/v1beta2",
+	})
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/rolloutpreview"
-	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
 // runlevelControlPlane is a control plane with its maxSurge, version and template.
@@ -33,10 +32,10 @@ spec:
       bootstrap: {dataSecretName: none}
 `
 
-// newPlane makes a control plane with machines a, b and c that are available, and whose provider has set a field of
+// newPlane creates a control plane with machines a, b and c that are available, and whose provider has set a field of
 // their infrastructure.
-func newPlane(t *testing.T) *controlPlaneScene {
-	s := &controlPlaneScene{stage.NewFixture(t)}
+func newPlane(t *testing.T) *scene {
+	s := &scene{stage.NewFixture(t)}
 	create := func(format string, arguments ...any) *unstructured.Unstructured {
 		object := &unstructured.Unstructured{}
 		s.Must(yaml.Unmarshal(fmt.Appendf(nil, format, arguments...), &object.Object))
@@ -58,7 +57,7 @@ func newPlane(t *testing.T) *controlPlaneScene {
 	return s
 }
 
-func (s *controlPlaneScene) setAvailable(name string, status metav1.ConditionStatus, message string) {
+func (s *scene) setAvailable(name string, status metav1.ConditionStatus, message string) {
 	s.Helper()
 	const condition = `{"type":%q,"status":%q,"reason":"Observed","message":%q,"lastTransitionTime":"2026-01-02T03:05:00Z"}`
 	s.MustPatchStatus(&clusterv1.Machine{ObjectMeta: s.Meta(name)},
@@ -66,43 +65,38 @@ func (s *controlPlaneScene) setAvailable(name string, status metav1.ConditionSta
 		"Available", status, message)
 }
 
-// previewPlane previews a control plane in a file.
-func (s *controlPlaneScene) previewPlane(text string,
+// planeQuery is the query for the RunlevelControlPlane of a scene.
+var planeQuery = rolloutpreview.Query{Kind: rolloutpreview.RunlevelControlPlaneKind, Name: "plane"}
+
+// previewPlane makes the preview of a control plane in a file.
+func (s *scene) previewPlane(text string,
 	extension rolloutpreview.ExtensionQuery) *rolloutpreview.ControlPlanePreview {
 	s.Helper()
-	wanted, err := rolloutpreview.ReadRunlevelControlPlane("new.yaml", []byte(text), "plane")
+	q := planeQuery
+	q.Extension = extension
+	p, err := s.makePreview(q, text)
 	s.Must(err)
-	p, err := rolloutpreview.PreviewRunlevelControlPlane(s.Context(), stage.Connect(s),
-		rolloutpreview.RunlevelControlPlaneQuery{
-			Namespace: s.Namespace, Name: "plane", Wanted: wanted, Extension: extension,
-		})
-	s.Must(err)
-	return p
+	return p.(*rolloutpreview.ControlPlanePreview)
 }
 
-func (s *controlPlaneScene) expectPlane(what, text string, extension rolloutpreview.ExtensionQuery, want string) {
+func (s *scene) expectPlane(name, text string, extension rolloutpreview.ExtensionQuery, want string) {
 	s.Helper()
-	got := strings.ReplaceAll(strings.Join(s.previewPlane(text, extension).Lines(), "\n"), s.Namespace+"/", "")
+	got := s.textOf(s.previewPlane(text, extension))
 	if want = strings.TrimPrefix(want, "\n"); !strings.HasPrefix(got, want) {
-		s.Errorf("%s (-want +got):\n%s", what, cmp.Diff(want, got))
+		s.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
 	}
 }
 
 // coveringVersions returns an extension that can change the version of a machine, and nothing else.
 func coveringVersions(t *testing.T) rolloutpreview.ExtensionQuery {
-	extension := runtimehooktest.New(t)
-	const handler = `{"name":"%s","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"%s"}}`
-	extension.Answer("Discovery",
-		fmt.Sprintf(`{"status":"Success","handlers":[`+handler+`,`+handler+`]}`, "can", "CanUpdateMachine", "do",
-			"UpdateMachine"))
 	patch := base64.StdEncoding.EncodeToString([]byte(`{"spec":{"version":"v1.36.0"}}`))
-	extension.Answer("CanUpdateMachine",
+	_, q := newExtension(t, "CanUpdateMachine",
 		fmt.Sprintf(`{"status":"Success","machinePatch":{"patchType":"JSONMergePatch","patch":%q}}`, patch))
-	return rolloutpreview.ExtensionQuery{URL: extension.ClientConfig().URL, CA: extension.CA()}
+	return q
 }
 
-// TestRunlevelControlPlanePreviews compares what is shown of control planes, with an extension and without, and of a
-// machine that is down.
+// TestRunlevelControlPlanePreviews compares the previews of control planes with machines that an extension can update,
+// and with machines that are not ready.
 func TestRunlevelControlPlanePreviews(t *testing.T) {
 	t.Parallel()
 	s := newPlane(t)
@@ -123,7 +117,8 @@ machine c: is updated in place
   2  update in place  b  (by extension can.extension)
   3  update in place  c  (by extension can.extension)
 updated in place: 3, created: 0, deleted: 0`)
-	s.expectPlane("with a surge, the last one goes", fmt.Sprintf(runlevelControlPlane, 1, "v1.36.0", "small"), covering,
+	s.expectPlane("with a surge, the last machine is deleted", fmt.Sprintf(runlevelControlPlane, 1, "v1.36.0", "small"),
+		covering,
 		`
 RunlevelControlPlane plane: Active, RollingUpdate, maxSurge 1
 machine a: is updated in place
@@ -135,7 +130,7 @@ machine b: is updated in place
 machine c: is replaced
   changes: Version v1.35.0, v1.36.0 required
 
-  1  create           new 1  (one more than wanted, before an outdated one goes (maxSurge))
+  1  create           new 1  (one more than wanted, before an outdated one is deleted (maxSurge))
   2  update in place  a  (by extension can.extension)
   3  update in place  b  (by extension can.extension)
   4  delete           c  (it is outdated, and enough machines are up to date)
@@ -150,22 +145,23 @@ machine a: is replaced
 	s.setAvailable("b", metav1.ConditionFalse, "it is down")
 	p := s.previewPlane(fmt.Sprintf(runlevelControlPlane, 0, "v1.35.0", "small"), covering)
 	if len(p.Steps) > 0 || !p.IsStuck {
-		t.Errorf("a machine that is down, and not outdated: %s", strings.Join(p.Lines(), "\n"))
+		t.Errorf("an unready machine, and not outdated: %s", strings.Join(p.Lines(), "\n"))
 	}
 	p = s.previewPlane(fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), covering)
 	if first := p.Steps[0]; first.Action != rolloutpreview.DeleteMachine || first.Machine != "b" ||
 		first.Reason != "it is outdated, and not ready" {
-		t.Errorf("a machine that is down does not go first: %s", strings.Join(p.Lines(), "\n"))
+		t.Errorf("the unready machine is not deleted first: %s", strings.Join(p.Lines(), "\n"))
 	}
 	s.setAvailable("a", metav1.ConditionFalse, "it is down, too")
 	p = s.previewPlane(fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), covering)
 	if len(p.Steps) > 0 || !p.IsStuck || p.Machines[2].Outcome != rolloutpreview.IsOutdated || len(p.Waits) == 0 {
-		t.Errorf("two machines that are down: %s", strings.Join(p.Lines(), "\n"))
+		t.Errorf("two machines that are not ready: %s", strings.Join(p.Lines(), "\n"))
 	}
 }
 
-// TestRunlevelControlPlanePreviewOfARunningUpdate has a machine be updated in place: that is the first step.
-func TestRunlevelControlPlanePreviewOfARunningUpdate(t *testing.T) {
+// TestRunlevelControlPlanePreviewBeginsWithRunningUpdate previews a rollout while a machine is updated in place: the
+// update is the first step.
+func TestRunlevelControlPlanePreviewBeginsWithRunningUpdate(t *testing.T) {
 	t.Parallel()
 	s := newPlane(t)
 	s.MustPatch(&clusterv1.Machine{ObjectMeta: s.Meta("b")},
@@ -187,7 +183,7 @@ machine c: is updated in place
 updated in place: 3, created: 0, deleted: 0`)
 }
 
-// TestRunlevelControlPlanePreviewsOfStates compares what is shown of machines that are annotated, updated, deleted or
+// TestRunlevelControlPlanePreviewsOfStates compares the previews of machines that are annotated, updated, deleted or
 // have not joined.
 func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
 	t.Parallel()
@@ -225,7 +221,8 @@ func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
 				"  not in place: spec.machineTemplate.spec.bootstrap.configRef is added or removed\n"}},
 		"paused": {text: strings.Replace(outdated, "name: plane",
 			`name: plane, annotations: {cluster.x-k8s.io/paused: ""}`, 1),
-			want: []string{"plane: Paused, RollingUpdate, maxSurge 0; this is what it does once it is Active\n",
+			want: []string{"plane: Paused, RollingUpdate, maxSurge 0; the preview shows its rollout once it is " +
+				"Active\n",
 				"  1  update in place  a "}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +246,7 @@ func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
 	}
 }
 
-// TestRunlevelControlPlanePreviewsOfDeletions compares what is shown while a machine, and the control plane, are being
+// TestRunlevelControlPlanePreviewsOfDeletions compares the previews while a machine, and the control plane, are being
 // deleted.
 func TestRunlevelControlPlanePreviewsOfDeletions(t *testing.T) {
 	t.Parallel()
@@ -269,10 +266,9 @@ machine c: stays as it is
 `)
 		}
 	}
-	_, err := rolloutpreview.PreviewRunlevelControlPlane(s.Context(), stage.Connect(s),
-		rolloutpreview.RunlevelControlPlaneQuery{Namespace: s.Namespace, Name: "plane"})
+	_, err := s.makePreview(planeQuery, "")
 	if err == nil || !strings.HasSuffix(err.Error(), "/plane is being deleted, and its machines with it") {
-		t.Errorf("of a control plane that is being deleted: %v", err)
+		t.Errorf("of a control plane being deleted: %v", err)
 	}
 	for _, object := range []client.Object{m, plane} {
 		s.MustPatch(object, `{"metadata":{"finalizers":null}}`)

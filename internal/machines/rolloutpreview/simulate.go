@@ -19,13 +19,13 @@ import (
 
 // A simulatedSet is a MachineSet in the simulation of a rollout.
 type simulatedSet struct {
-	step     rolloutplan.SetStep // the last planned step
-	inPlace  rolloutplan.InPlaceDecision
-	order    clusterv1.MachineSetDeletionOrder
-	isNew    bool
-	isGoing  bool // it is being deleted, with its machines
-	replicas int
-	machines []*clusterv1.Machine
+	step       rolloutplan.SetStep // the last planned step
+	inPlace    rolloutplan.InPlaceDecision
+	order      clusterv1.MachineSetDeletionOrder
+	isNew      bool
+	isDeleting bool // with its machines
+	replicas   int
+	machines   []*clusterv1.Machine
 }
 
 // A rolloutSimulation simulates a rollout, round by round.
@@ -34,9 +34,9 @@ type rolloutSimulation struct {
 	preview *RolloutPreview
 	spec    rolloutplan.RolloutSpec
 	sets    []*simulatedSet // the new one last
-	made    int
-	last    int // the last round that changed a machine
-	rounds  int // number of such rounds
+	created int             // number of created machines
+	last    int             // the last round that changed a machine
+	rounds  int             // number of such rounds
 }
 
 // simulate adds the steps of a rollout to a preview. The simulation ends when a round changes nothing.
@@ -53,8 +53,8 @@ func simulate(f *facts, p *RolloutPreview) {
 			Spec:       clusterv1.MachineSetSpec{Replicas: ptr.To[int32](0)},
 		}), true)
 	}
-	const perMachine = 10 // rounds are far fewer
-	for round := 1; round <= perMachine*(machines+w.spec.Replicas+1) && w.round(round); round++ {
+	limit := roundsPerMachine * (machines + w.spec.Replicas + 1)
+	for round := 1; round <= limit && w.round(round); round++ {
 	}
 	old := 0
 	for _, set := range w.sets {
@@ -68,7 +68,7 @@ func simulate(f *facts, p *RolloutPreview) {
 // add adds a set of the cluster, with the annotations of earlier steps of a rollout.
 func (w *rolloutSimulation) add(set *clusterv1.MachineSet, isNew bool) {
 	s := &simulatedSet{
-		isNew: isNew, isGoing: set.DeletionTimestamp != nil,
+		isNew: isNew, isDeleting: set.DeletionTimestamp != nil,
 		order: w.facts.deployment.Spec.Deletion.Order, replicas: int(ptr.Deref(set.Spec.Replicas, 1)),
 	}
 	s.step = rolloutplan.SetStep{
@@ -86,7 +86,7 @@ func (w *rolloutSimulation) add(set *clusterv1.MachineSet, isNew bool) {
 	w.sets = append(w.sets, s)
 }
 
-// round makes a plan, and executes it on each set. It reports whether anything has changed.
+// round plans a round, and executes it on each set. It reports whether anything has changed.
 func (w *rolloutSimulation) round(number int) bool {
 	state := rolloutplan.RolloutState{Spec: w.spec}
 	for _, set := range w.sets {
@@ -108,7 +108,7 @@ func (w *rolloutSimulation) round(number int) bool {
 	isChanged := false
 	for i, step := range steps {
 		set := w.sets[i]
-		if set.isGoing { // not scaled by the controller of deployments
+		if set.isDeleting { // not scaled by the controller of deployments
 			continue
 		}
 		isChanged = isChanged || step.From != step.To || step.MoveTo != set.step.MoveTo ||
@@ -122,7 +122,8 @@ func (w *rolloutSimulation) round(number int) bool {
 	return isChanged
 }
 
-// settle completes what an earlier round has begun, or the cluster before the preview: starts, updates and deletions.
+// settle completes the starts, updates and deletions that an earlier round has begun, or the controllers before the
+// preview.
 func (w *rolloutSimulation) settle(set *simulatedSet) bool {
 	before := len(set.machines)
 	set.machines = slices.DeleteFunc(set.machines, func(m *clusterv1.Machine) bool {
@@ -151,22 +152,22 @@ func (w *rolloutSimulation) settle(set *simulatedSet) bool {
 func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 	plan, reason, isChanged := set.plan(w.facts.now), set.reason(), false
 	for range plan.Create {
-		w.made++
+		w.created++
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Name:              fmt.Sprintf("new %d", w.made),
+			Name:              fmt.Sprintf("new %d", w.created),
 			CreationTimestamp: metav1.NewTime(w.facts.now),
 		}}
 		m.Status.NodeRef.Name = m.Name
 		setAvailable(m)
 		set.machines = append(set.machines, m)
-		w.addStep(PreviewStep{round, CreateMachine, m.Name, reason})
+		w.addStep(Step{Round: round, Action: CreateMachine, Machine: m.Name, Reason: reason})
 		isChanged = true
 	}
 	for _, name := range plan.Remove {
 		at := slices.IndexFunc(set.machines, func(m *clusterv1.Machine) bool { return m.Name == name })
 		m := set.machines[at]
 		isMoved, isLeft := rolloutrules.Surplus(m)
-		switch moves := set.step.MoveTo != "" && !set.isGoing; {
+		switch moves := set.step.MoveTo != "" && !set.isDeleting; {
 		case moves && isLeft:
 			continue
 		case moves && isMoved:
@@ -175,10 +176,10 @@ func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 			set.machines = slices.Delete(set.machines, at, at+1)
 			newSet := w.sets[len(w.sets)-1]
 			newSet.machines = append(newSet.machines, m)
-			w.addStep(PreviewStep{round, UpdateInPlace, m.Name, reason})
+			w.addStep(Step{Round: round, Action: UpdateInPlace, Machine: m.Name, Reason: reason})
 		default:
 			m.DeletionTimestamp = ptr.To(metav1.NewTime(w.facts.now))
-			w.addStep(PreviewStep{round, DeleteMachine, m.Name, reason})
+			w.addStep(Step{Round: round, Action: DeleteMachine, Machine: m.Name, Reason: reason})
 		}
 		isChanged = true
 	}
@@ -186,13 +187,12 @@ func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 }
 
 // addStep adds a step. Rounds that change no machine are not counted.
-func (w *rolloutSimulation) addStep(step PreviewStep) {
+func (w *rolloutSimulation) addStep(step Step) {
 	if step.Round != w.last {
 		w.last, w.rounds = step.Round, w.rounds+1
 	}
 	step.Round = w.rounds
-	w.preview.Steps = append(w.preview.Steps, step)
-	w.preview.Totals[string(step.Action)]++
+	w.preview.add(step)
 }
 
 // isComingUp reports whether a machine of the new set will become available: it has no Node yet, or has been ready for
@@ -206,7 +206,7 @@ func isComingUp(m *clusterv1.Machine) bool {
 
 // reason returns why a set was scaled last, without the reasons why its machines are not updated in place.
 func (s *simulatedSet) reason() string {
-	if s.isGoing {
+	if s.isDeleting {
 		return "MachineSet " + s.step.Set + " is being deleted"
 	}
 	reasons := slices.DeleteFunc(slices.Clone(s.step.Reasons), func(reason string) bool {
@@ -221,7 +221,7 @@ func (s *simulatedSet) reason() string {
 // plan returns which machines a set creates or removes, as the controller of MachineSets plans.
 func (s *simulatedSet) plan(now time.Time) replicas.Plan {
 	machines, wanted := slices.DeleteFunc(slices.Clone(s.machines), rolloutrules.IsArriving), s.replicas
-	if s.isGoing {
+	if s.isDeleting {
 		machines, wanted = s.machines, 0
 	}
 	var counted []replicas.Replica

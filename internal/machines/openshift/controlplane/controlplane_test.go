@@ -94,11 +94,12 @@ func testThreeMachines(t *testing.T) {
 // deleted.
 func (s *site) previewed() []string {
 	s.Helper()
-	preview, err := rolloutpreview.PreviewControlPlane(s.Context(), stage.Connect(s),
-		rolloutpreview.ControlPlaneQuery{Namespace: s.Namespace, Name: "cluster"})
+	preview, err := rolloutpreview.Make(s.Context(), stage.Connect(s), rolloutpreview.Query{
+		Kind: rolloutpreview.ControlPlaneMachineSetKind, Namespace: s.Namespace, Name: "cluster",
+	})
 	s.Must(err)
 	var steps []string
-	for _, step := range preview.Steps {
+	for _, step := range preview.(*rolloutpreview.ControlPlanePreview).Steps {
 		if step.Action == rolloutpreview.CreateMachine {
 			steps = append(steps, fmt.Sprint("create ", *step.Index))
 		} else {

@@ -108,7 +108,7 @@ func testReleaseThatFails(t *testing.T) {
 		return nil
 	}))
 	s.awaitCondition("Error", metav1.ConditionTrue, "WriteFailed", "a right is missing")
-	listed, err := overview.List(t.Context(), stage.Connect(t), overview.MachineQuery{Namespace: s.Namespace})
+	listed, err := overview.List(t.Context(), stage.Connect(t), overview.Query{Namespace: s.Namespace})
 	s.Must(err)
 	if waits := listed.ControlPlanes[0].Waits; !strings.Contains(waits, "can't be released: release machine ") {
 		t.Errorf("it waits: %s", waits)

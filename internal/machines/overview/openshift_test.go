@@ -18,7 +18,7 @@ import (
 
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// deleting is a machine that is being deleted; %HOOKS and %DRAINED are to be replaced.
+// deleting is a machine being deleted; tests replace %HOOKS and %DRAINED.
 const deleting = `
 metadata:
   name: web-4
@@ -41,8 +41,8 @@ const (
 	drained       = `{type: Drained, status: "True", lastTransitionTime: "2026-11-23T11:55:00Z"}`
 )
 
-// factsOf are those of a machine whose node is there.
-func factsOf(t *testing.T, hooks, conditions string) *machineFacts {
+// deletedMachine returns a machine being deleted, with its node.
+func deletedMachine(t *testing.T, hooks, conditions string) *openshiftMachine {
 	t.Helper()
 	m := &machinev1beta1.Machine{}
 	text := strings.NewReplacer("%HOOKS", hooks, "%DRAINED", conditions).Replace(deleting)
@@ -50,12 +50,13 @@ func factsOf(t *testing.T, hooks, conditions string) *machineFacts {
 		t.Fatal(err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}, Spec: corev1.NodeSpec{Unschedulable: true}}
-	f := &machineFacts{machine: m, nodes: &nodeList{byName: map[string]*corev1.Node{"node-4": node}}}
-	f.infra.kind, f.infra.isKnown = templateKind(m), true
+	f := newOpenshiftMachine(m, &nodeList{byName: map[string]*corev1.Node{"node-4": node}})
+	f.infra.isKnown = true
 	return f
 }
 
-func infrastructureThatGoes(t *testing.T) *unstructured.Unstructured {
+// deletedInfrastructure returns infrastructure being deleted.
+func deletedInfrastructure(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(`
@@ -69,22 +70,22 @@ status: {conditions: [{type: Ready, status: "False", reason: PowerOff, message: 
 	return object
 }
 
-func TestWhatHoldsAMachine(t *testing.T) {
+func TestHoldsOfOpenshiftMachines(t *testing.T) {
 	controlPlane := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	for name, c := range map[string]struct {
 		hooks, conditions string
-		seen              func(*machineFacts)
+		edit              func(*openshiftMachine)
 		want              string
 	}{
 		"hooks before the drain, and those after it": {
 			hooks: bothHooks,
 			want:  "preDrain hooks MigrateApp of app-op, Other of o'op; later preTerminate hook ShipLogs of log-op",
 		},
-		"an excluded machine is not held by preDrain hooks": {hooks: bothHooks, seen: func(f *machineFacts) {
+		"an excluded machine is not held by preDrain hooks": {hooks: bothHooks, edit: func(f *openshiftMachine) {
 			f.machine.Annotations = map[string]string{deletion.ExcludeNodeDraining: ""}
 		}, want: "the machine controller has to skip the drain; later preTerminate hook ShipLogs of log-op"},
-		"pods, those first that do not go by themselves": {seen: func(f *machineFacts) {
-			f.pods = &nodePods{left: []drain.HeldPod{
+		"pods, stuck pods first": {edit: func(f *openshiftMachine) {
+			f.pods = &nodePods{holding: []drain.HeldPod{
 				{Namespace: "shop", Name: "a", Hold: drain.Ending, Message: "pod shop/a is ending"},
 				{Namespace: "shop", Name: "b", Hold: drain.ToBeEvicted, Message: "pod shop/b is not evicted yet"},
 				{
@@ -96,37 +97,37 @@ func TestWhatHoldsAMachine(t *testing.T) {
 				},
 			}}
 		}, want: "pod shop/c is held by PodDisruptionBudget db, pod shop/a is ending and 1 more"},
-		"a node that is not cordoned": {
-			seen: func(f *machineFacts) { f.node().Spec.Unschedulable = false },
+		"an uncordoned node": {
+			edit: func(f *openshiftMachine) { f.node().Spec.Unschedulable = false },
 			want: "the machine controller has to cordon node node-4",
 		},
-		"another node of the control plane": {seen: func(f *machineFacts) {
+		"another node of the control plane": {edit: func(f *openshiftMachine) {
 			f.node().Spec.Unschedulable, f.node().Labels = false, controlPlane
 			f.nodes.byName["node-1"] = &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: controlPlane},
 				Spec:       corev1.NodeSpec{Unschedulable: true},
 			}
 		}, want: "node node-1, which is drained first"},
-		"a node that is gone is drained": {
-			seen: func(f *machineFacts) { f.nodes.byName = map[string]*corev1.Node{} },
+		"a node that does not exist is drained": {
+			edit: func(f *openshiftMachine) { f.nodes.byName = map[string]*corev1.Node{} },
 			want: "the machine controller has to record that node node-4 is drained",
 		},
-		"hooks after the drain": {hooks: bothHooks, conditions: drained, seen: func(f *machineFacts) {
-			f.infra.object = infrastructureThatGoes(t)
+		"hooks after the drain": {hooks: bothHooks, conditions: drained, edit: func(f *openshiftMachine) {
+			f.infra.object = deletedInfrastructure(t)
 			f.infra.object.SetDeletionTimestamp(nil)
 		}, want: "preTerminate hook ShipLogs of log-op"},
-		"infrastructure that goes": {
+		"infrastructure being deleted": {
 			hooks:      terminateHook,
 			conditions: drained,
-			seen:       func(f *machineFacts) { f.infra.object = infrastructureThatGoes(t) },
+			edit:       func(f *openshiftMachine) { f.infra.object = deletedInfrastructure(t) },
 			want:       "KwokMachine web-4 (finalizer example.com/power): the BMC does not answer",
 		},
 		"infrastructure that a provider has": {
 			conditions: drained,
-			seen:       func(f *machineFacts) { f.infra.isKnown = false },
+			edit:       func(f *openshiftMachine) { f.infra.isKnown = false },
 			want:       "infrastructure: its provider has to terminate test://web-4",
 		},
-		"infrastructure that can't be asked to go": {conditions: drained, seen: func(f *machineFacts) {
+		"infrastructure whose deletion fails": {conditions: drained, edit: func(f *openshiftMachine) {
 			f.infra.isKnown = false
 			f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
 				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
@@ -134,11 +135,11 @@ func TestWhatHoldsAMachine(t *testing.T) {
 			})
 		}, want: "infrastructure: the cloud is busy"},
 		"the Node object": {conditions: drained, want: "the machine controller has to delete node node-4"},
-		"a Node object that goes does not hold the machine": {conditions: drained, seen: func(f *machineFacts) {
+		"a Node object being deleted does not hold the machine": {conditions: drained, edit: func(f *openshiftMachine) {
 			f.node().DeletionTimestamp, f.node().Finalizers = new(metav1.Now()), []string{"example.com/node"}
 		}, want: "the machine controller has to remove its finalizer; finalizer example.com/backup"},
-		"a hook that comes after the infrastructure was asked to go": {hooks: terminateHook, conditions: drained,
-			seen: func(f *machineFacts) {
+		"a hook that was added after the deletion of the infrastructure": {hooks: terminateHook, conditions: drained,
+			edit: func(f *openshiftMachine) {
 				f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
 					Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
 					Reason: deletion.InstanceTerminating,
@@ -146,101 +147,101 @@ func TestWhatHoldsAMachine(t *testing.T) {
 			}, want: "the machine controller has to delete node node-4"},
 		"finalizers of others": {
 			conditions: drained,
-			seen:       func(f *machineFacts) { f.machine.Finalizers = f.machine.Finalizers[1:] },
+			edit:       func(f *openshiftMachine) { f.machine.Finalizers = f.machine.Finalizers[1:] },
 			want:       "finalizer example.com/backup",
 		},
-		"a machine that has failed": {seen: func(f *machineFacts) {
+		"a machine that has failed": {edit: func(f *openshiftMachine) {
 			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseFailed)
 			f.machine.Status.ErrorReason, f.machine.Status.ErrorMessage = new(
 				machinev1beta1.InvalidConfigurationMachineError,
 			), new("no such kind")
 		}, want: "InvalidConfiguration: no such kind"},
-		"a machine that runs": {hooks: bothHooks, seen: func(f *machineFacts) {
+		"a machine that runs": {hooks: bothHooks, edit: func(f *openshiftMachine) {
 			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseRunning)
 		}},
-		"a machine without a node yet": {seen: func(f *machineFacts) {
+		"a machine without a node yet": {edit: func(f *openshiftMachine) {
 			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseProvisioned)
 		}, want: "a node with the providerID test://web-4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := factsOf(t, c.hooks, c.conditions)
-			if c.seen != nil {
-				c.seen(f)
+			f := deletedMachine(t, c.hooks, c.conditions)
+			if c.edit != nil {
+				c.edit(f)
 			}
-			m := judge(f)
+			m := f.overview()
 			if got := m.HeldBy(); got != c.want {
 				t.Errorf("held by %q, want %q", got, c.want)
 			}
 			if done := m.IsDone(); done != (c.want == "") {
-				t.Errorf("IsDone is %v, and it is held by %q", done, c.want)
+				t.Errorf("IsDone is %v, but the machine is held by %q", done, c.want)
 			}
 		})
 	}
 }
 
-// Another host has joined under the name of a machine's node: its pods do not hold the machine.
-func TestANodeOfAnotherHostIsNotTheMachines(t *testing.T) {
-	f, other := factsOf(t, "", ""), clusterFacts(t, "DrainingNode", "")
+// TestNodeOfAnotherHost checks machines of both APIs whose node's name another host has: its pods do not hold them.
+func TestNodeOfAnotherHost(t *testing.T) {
+	f, other := deletedMachine(t, "", ""), deletedClusterAPIMachine(t, "DrainingNode", "")
 	for _, node := range []*corev1.Node{f.nodes.byName["node-4"], other.nodes.byName["node-4"]} {
 		node.Spec.ProviderID = "test://another"
 	}
 	if got := f.drainHolds(); got[0].Message != "record that node node-4 is drained" || f.node() != nil {
-		t.Errorf("of machine.openshift.io, the machine waits for %+v", got)
+		t.Errorf("machine.openshift.io: got the hold %q and node %v, want no node", got[0].Message, f.node())
 	}
 	if other.node() != nil {
-		t.Error("of cluster.x-k8s.io, the node is taken for the machine's")
+		t.Errorf("cluster.x-k8s.io: got node %v, want none", other.node())
 	}
 }
 
-func TestTheCommandThatLetsGoOfAHook(t *testing.T) {
-	said := factsOf(t, bothHooks, "").explain(nil, now)
-	statement := said.Statements[2]
-	if want := "preDrain hook Other of o'op holds it, for 10m"; statement.Text != want {
-		t.Errorf("said %q, want %q", statement.Text, want)
+func TestRemedyRemovesOneHook(t *testing.T) {
+	message := deletedMachine(t, bothHooks, "").explain(now).Messages[2]
+	if want := "preDrain hook Other of o'op holds it, for 10m"; message.Text != want {
+		t.Errorf("got message %q, want %q", message.Text, want)
 	}
 	const want = `kubectl patch machine.machine.openshift.io web-4 -n shop --type=json -p '[{"op":"test","path":"/spec/lifecycleHooks/preDrain/1/name","value":"Other"},{"op":"remove","path":"/spec/lifecycleHooks/preDrain/1"}]'`
-	if got := statement.Details[len(statement.Details)-1]; got != want {
-		t.Errorf("the command is\n%s\nwant\n%s", got, want)
+	if got := message.Details[len(message.Details)-1]; got != want {
+		t.Errorf("got command\n%s\nwant\n%s", got, want)
 	}
 }
 
-// TestASecondMachineOfOneNode: the kubelet has joined, for another machine.
-func TestASecondMachineOfOneNode(t *testing.T) {
+// TestNodeOfAnotherMachine checks a machine whose providerID is that of another machine's node.
+func TestNodeOfAnotherMachine(t *testing.T) {
 	const wanted = "a node with the providerID test://web-4"
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		held, first string
 	}{
-		"of nobody": {nil, wanted, "the machine was started, and its kubelet has not joined"},
+		"without owner": {nil, wanted, "the machine was started, and its kubelet has not joined"},
 		"its own": {map[string]string{deletion.OpenShiftMachineAnnotation: "shop/web-4"}, wanted,
 			"the machine was started, and its kubelet has not joined"},
 		"of another one": {map[string]string{deletion.OpenShiftMachineAnnotation: "shop/web-3"},
 			wanted + ", which node node-4 has; it belongs to machine shop/web-3 of machine.openshift.io",
-			"a node belongs to one machine: find out which"},
+			"a node belongs to one machine: correct the wrong providerID"},
 		"of Cluster API": {map[string]string{
 			"cluster.x-k8s.io/machine":           "web-4",
 			"cluster.x-k8s.io/cluster-namespace": "shop",
 		},
 			wanted + ", which node node-4 has; it belongs to machine shop/web-4 of cluster.x-k8s.io",
-			"a node belongs to one machine: find out which"},
+			"a node belongs to one machine: correct the wrong providerID"},
 	} {
-		f := factsOf(t, "", "")
-		f.machine.DeletionTimestamp, f.machine.Status.Phase, f.machine.Status.NodeRef = nil,
-			new(machinev1beta1.PhaseProvisioned), nil
+		f := deletedMachine(t, "", "")
+		f.machine.DeletionTimestamp = nil
+		f.machine.Status.Phase = new(machinev1beta1.PhaseProvisioned)
+		f.machine.Status.NodeRef = nil
 		node := f.nodes.byName["node-4"]
 		node.Spec.ProviderID, node.Annotations = "test://web-4", c.annotations
-		said := f.explain(nil, now)
-		if got := said.HeldBy(); got != c.held {
+		m := f.overview()
+		if got := m.HeldBy(); got != c.held {
 			t.Errorf("%s: held by %q, want %q", name, got, c.held)
 		}
-		if got := said.Statements[1].Details[0]; !strings.HasPrefix(got, c.first) {
-			t.Errorf("%s: said %q, want %q", name, got, c.first)
+		if got := m.Holds[0].remedy[0]; !strings.HasPrefix(got, c.first) {
+			t.Errorf("%s: got remedy %q, want %q", name, got, c.first)
 		}
 	}
 }
 
-// TestHooksThatCameTooLate: conditions show them, and nothing waits for them.
-func TestHooksThatCameTooLate(t *testing.T) {
+// TestLateHooks checks hooks whose stage is over: conditions show them, and nothing waits for them.
+func TestLateHooks(t *testing.T) {
 	const late = "preDrain hook Late of late-op came too late, and holds nothing: the drain is over"
 	for name, c := range map[string]struct {
 		hooks, conditions string
@@ -252,23 +253,22 @@ func TestHooksThatCameTooLate(t *testing.T) {
 			[]string{late}},
 		"with both, terminating": {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, true,
 			[]string{late,
-				"preTerminate hook ShipLogs of log-op came too late, and holds nothing: the delete of its " +
-					"infrastructure " +
-					"was asked for"}},
+				"preTerminate hook ShipLogs of log-op came too late, and holds nothing: the deletion of its " +
+					"infrastructure was requested"}},
 	} {
-		f := factsOf(t, c.hooks, c.conditions)
-		f.infra.object = infrastructureThatGoes(t)
+		f := deletedMachine(t, c.hooks, c.conditions)
+		f.infra.object = deletedInfrastructure(t)
 		if !c.terminating {
 			f.infra.object.SetDeletionTimestamp(nil)
 		}
 		var got []string
-		for _, statement := range f.explain(nil, now).Statements {
-			if strings.Contains(statement.Text, "came too late") {
-				got = append(got, statement.Text)
+		for _, message := range f.explain(now).Messages {
+			if strings.Contains(message.Text, "came too late") {
+				got = append(got, message.Text)
 			}
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: said %q, want %q", name, got, c.want)
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
 }
