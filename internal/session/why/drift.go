@@ -12,10 +12,10 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// A Drift is how an object differs from what the release has applied, by its metadata.
+// A Drift has the differences between an object and its applied state, by its metadata.
 type Drift struct {
-	Writers     []ownership.Writer // who has changed fields of the release, the newest first; none if that is not known
-	IsReplaced  bool               // it was deleted, and another one was made, which the release has never applied
+	Writers     []ownership.Writer // who has changed fields of the release, the newest first; empty if unknown
+	IsReplaced  bool               // it was deleted and created again, and the release has not applied it since
 	IsUnlabeled bool               // the label of the release was removed
 }
 
@@ -83,15 +83,15 @@ func explainDrift(f *ObjectFacts, a *Answer) {
 	}
 	switch {
 	case f.Drift.IsReplaced:
-		a.addMessage(nil, "it was deleted and made again since release %s applied it: made by %s", f.title(),
+		a.addMessage(nil, "it was deleted and created again since release %s applied it: created by %s", f.title(),
 			f.Seen.MadeBy)
-	case len(by) > 1: // one of them may have written other fields only
+	case len(by) > 1: // some may have written other fields only
 		a.addMessage(nil, "changed since by some of these: %s: see runlevel diff %s", strings.Join(by, "; "),
 			f.Record.Release)
 	case len(by) > 0:
 		a.addMessage(nil, "changed since by %s: see runlevel diff %s", strings.Join(by, "; "), f.Record.Release)
 	case !f.Drift.IsUnlabeled:
-		a.addMessage(nil, "fields of it were removed since, by a manager that left no name: see runlevel diff %s",
+		a.addMessage(nil, "fields were removed since, by a manager that left no name: see runlevel diff %s",
 			f.Record.Release)
 	}
 	if len(by) > 0 && !f.Drift.IsReplaced && f.Held == nil && f.NotKept == nil {

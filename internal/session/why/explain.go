@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// Explain returns the states of objects, and why. If the query names a release that is not being applied, the gate is
-// asked what would stop it.
+// Explain returns the states of objects, and why. If the query names a release that no process applies, the
+// answers have the findings of the gate that would stop it.
 func Explain(ctx context.Context, c *cluster.Cluster, q ObjectQuery, objects []NamedObject) ([]*Answer, error) {
 	var facts []*ObjectFacts
 	for _, object := range objects {

@@ -74,9 +74,9 @@ func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery, object Named
 // findTombstone looks for a pending delete of the object.
 func (g *gatherer) findTombstone() {
 	for _, item := range g.Records {
-		at := slices.IndexFunc(item.Tombstones, func(t record.Tombstone) bool { return t.ID == g.facts.Object })
-		if at >= 0 {
-			g.facts.PendingDelete, g.facts.Record = &item.Tombstones[at], item
+		index := slices.IndexFunc(item.Tombstones, func(t record.Tombstone) bool { return t.ID == g.facts.Object })
+		if index >= 0 {
+			g.facts.PendingDelete, g.facts.Record = &item.Tombstones[index], item
 			return
 		}
 	}
@@ -101,8 +101,8 @@ func (g *gatherer) object(ctx context.Context) {
 		g.unknown("get "+g.facts.Object.String(), err)
 		return
 	}
-	in, _ := g.cluster.FindKind(ctx, g.facts.Object.GroupKind()) // which Get has found
-	g.facts.Live, g.head = live, objectmeta.Of(in, live)
+	resource, _ := g.cluster.FindKind(ctx, g.facts.Object.GroupKind()) // which Get has found
+	g.facts.Live, g.head = live, objectmeta.Of(resource, live)
 	if g.head.IsOf(g.head.Release) && g.head.Release != "" {
 		g.facts.Owner, g.facts.Applied = g.head.Release, g.head.Entry.Since
 	}
@@ -111,49 +111,46 @@ func (g *gatherer) object(ctx context.Context) {
 
 // release finds the release that has the object, and who applies it.
 func (g *gatherer) release(ctx context.Context) {
-	of := g.facts.Record
-	if of == nil {
-		of = g.pickRecord()
+	rec := g.facts.Record
+	if rec == nil {
+		rec = g.pickRecord()
 	}
 	switch {
-	case of == nil:
-		g.facts.Others = len(g.Records) // any of them may have it
+	case rec == nil:
+		g.facts.Others = len(g.Records) // any release may have it
 		return
 	case g.known != nil:
 		g.facts.ReleaseFacts = *g.known
 	default:
 		g.facts.ReleaseFacts = g.keeper(ctx,
-			lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: of.Release}, of)
+			lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: rec.Release}, rec)
 	}
-	if newest := of.Newest(); g.facts.Plan != nil && newest != nil {
+	if newest := rec.Newest(); g.facts.Plan != nil && newest != nil {
 		g.facts.Plan.IsRecorded = newest.Hash == g.Release.Hash && newest.Version == g.Release.Version
 	}
 }
 
-// pickRecord returns the record of the release that has the object, or is to have it.
+// pickRecord returns the record of the release that has the object, or should have it.
 func (g *gatherer) pickRecord() *record.Record {
 	first := func(fits func(*record.Record) bool) *record.Record {
-		if at := slices.IndexFunc(g.Records, fits); at >= 0 {
-			return g.Records[at]
+		if index := slices.IndexFunc(g.Records, fits); index >= 0 {
+			return g.Records[index]
 		}
 		return nil
 	}
 	if g.Release != nil && g.Release.Name != "" {
 		return first(func(r *record.Record) bool { return r.Release == g.Release.Name })
 	}
-	if of := first(func(r *record.Record) bool { return r.Release == g.facts.Owner }); of != nil {
-		return of
-	}
-	hasIt := func(r *record.Record) bool { return fingerprint.Read(r.Fingerprints).Has(g.facts.Object) }
-	if of := first(hasIt); of != nil {
-		return of
-	}
+	isOwner := func(r *record.Record) bool { return r.Release == g.facts.Owner }
+	hasFingerprint := func(r *record.Record) bool { return fingerprint.Read(r.Fingerprints).Has(g.facts.Object) }
 	isInRun := func(r *record.Record) bool {
 		_, _, found := apply.StateOf(r.Run).Find(g.facts.Object)
 		return found
 	}
-	if of := first(isInRun); of != nil {
-		return of
+	for _, fits := range []func(*record.Record) bool{isOwner, hasFingerprint, isInRun} {
+		if found := first(fits); found != nil {
+			return found
+		}
 	}
 	if len(g.Records) == 1 && g.facts.Live == nil { // an existing object of no release belongs to none
 		return g.Records[0]
@@ -180,7 +177,7 @@ func (g *gatherer) checkReady(ctx context.Context) {
 		}
 	}
 	if g.facts.Verdict.State != ready.Ready {
-		g.facts.Pods = g.troubles(ctx, g.facts.Live)
+		g.facts.Pods = g.diagnose(ctx, g.facts.Live)
 		g.facts.Unmet = g.unmet(ctx, g.facts.Live)
 	}
 }
@@ -190,22 +187,21 @@ var anyVersion = &unstructured.Unstructured{
 	Object: map[string]any{"status": map[string]any{"versions": []any{map[string]any{}}}},
 }
 
-// troubles returns the fields that other managers have added to an object that is not ready, and why its pods are not
-// ready.
-func (g *gatherer) troubles(ctx context.Context, of *unstructured.Unstructured) []string {
-	lines := g.pods(ctx, of)
-	if g.facts.Drift != nil && of == g.facts.Live { // the fields may be the release's
+// diagnose returns the fields that other managers have added to an unready object, and why its pods are not ready.
+func (g *gatherer) diagnose(ctx context.Context, rec *unstructured.Unstructured) []string {
+	lines := g.pods(ctx, rec)
+	if g.facts.Drift != nil && rec == g.facts.Live { // the fields may be the release's
 		return lines
 	}
 	isHeld := g.facts.Held != nil && !g.facts.Held.IsDead(g.cluster.Now())
-	return append(ownership.ExplainForeign(of, isHeld), lines...)
+	return append(ownership.ExplainForeign(rec, isHeld), lines...)
 }
 
 // pods returns why the pods of an object are not ready.
-func (r *reader) pods(ctx context.Context, of *unstructured.Unstructured) []string {
+func (r *reader) pods(ctx context.Context, rec *unstructured.Unstructured) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
-	lines, err := r.trouble.Explain(ctx, of)
+	lines, err := r.trouble.Explain(ctx, rec)
 	r.noteAll(err)
 	return lines
 }
@@ -264,7 +260,7 @@ func (g *gatherer) surroundings(ctx context.Context) {
 	}
 	home := tombstone.Observe(ctx, g.cluster, kinds.NewID(kinds.Namespace, "", g.facts.Object.Namespace), "")
 	if home.State == tombstone.Unknown {
-		g.note("whether namespace " + g.facts.Object.Namespace + " is there: " + home.Why)
+		g.note("whether namespace " + g.facts.Object.Namespace + " exists: " + home.Why)
 	} else if home.State != tombstone.Present {
 		g.facts.ObjectNamespace = &home
 	}
@@ -296,7 +292,7 @@ func (g *gatherer) explainBlockers(ctx context.Context) {
 				g.unknown("get "+step.ID.String(), err)
 			}
 			if err == nil && diagnosis.CanExplain(live) {
-				g.facts.Pending[step.ID] = g.troubles(ctx, live)
+				g.facts.Pending[step.ID] = g.diagnose(ctx, live)
 				for _, need := range g.unmet(ctx, live) {
 					g.facts.Pending[step.ID] = append(g.facts.Pending[step.ID],
 						fmt.Sprintf("needs %s, %s", need.Object, need.Why))

@@ -18,7 +18,7 @@ type HookStatus struct {
 	Hook     deploymenthook.Stage `json:"hook"`
 	State    HookState            `json:"state"`
 	Since    *time.Time           `json:"since,omitempty"`    // when it began, if it has not ended
-	Failures int                  `json:"failures,omitempty"` // attempts of it that have failed
+	Failures int                  `json:"failures,omitempty"` // failed attempts
 	Message  string               `json:"message,omitempty"`  // of the last failure
 	By       string               `json:"by,omitempty"`       // the user who has skipped it, or has it run again
 }
@@ -29,18 +29,18 @@ type HookState string
 // The states of hooks.
 const (
 	HookRunning HookState = "running" // or it waits for its next attempt
-	HookStopped HookState = "stopped" // it has stopped the rollout: the next apply begins with it
-	HookIgnored HookState = "ignored" // it has failed, and the rollout has gone on
+	HookStopped HookState = "stopped" // it has failed and blocked the rollout: the next apply begins with it
+	HookIgnored HookState = "ignored" // it has failed, and the rollout has continued
 	HookSkipped HookState = "skipped" // by a user
 )
 
 // HookStatuses returns the hooks of a record that have not simply succeeded.
-func HookStatuses(of *record.Record) []HookStatus {
+func HookStatuses(rec *record.Record) []HookStatus {
 	var all []HookStatus
-	for _, hooks := range of.Hooks {
+	for _, hooks := range rec.Hooks {
 		for _, stage := range deploymenthook.Stages {
 			if progress, exists := hooks.Hooks[stage]; exists {
-				all = append(all, hookStatusOf(of, hooks, stage, progress)...)
+				all = append(all, hookStatusOf(rec, hooks, stage, progress)...)
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func HookStatuses(of *record.Record) []HookStatus {
 }
 
 // hookStatusOf returns the status of one hook; nil if it has simply succeeded, or was not started.
-func hookStatusOf(of *record.Record, d record.DeploymentHooks, stage deploymenthook.Stage,
+func hookStatusOf(rec *record.Record, d record.DeploymentHooks, stage deploymenthook.Stage,
 	progress deploymenthook.HookProgress) []HookStatus {
 	found := HookStatus{
 		Object:   d.ID,
@@ -66,7 +66,7 @@ func hookStatusOf(of *record.Record, d record.DeploymentHooks, stage deploymenth
 	case isUnderWay && progress.Began != nil:
 		found.State, found.Since = HookRunning, &progress.Began.Time
 	case isUnderWay:
-		found.State, found.Message = HookStopped, stopMessage(of, d.ID, stage)
+		found.State, found.Message = HookStopped, stopMessage(rec, d.ID, stage)
 	default:
 		return nil
 	}
@@ -74,23 +74,23 @@ func hookStatusOf(of *record.Record, d record.DeploymentHooks, stage deploymenth
 }
 
 // stopMessage returns why the last apply ended at a hook; "" if the record has no reason.
-func stopMessage(of *record.Record, id kinds.ID, stage deploymenthook.Stage) string {
-	for _, step := range apply.StateOf(of.Run).Steps() {
+func stopMessage(rec *record.Record, id kinds.ID, stage deploymenthook.Stage) string {
+	for _, step := range apply.StateOf(rec.Run).Steps() {
 		if step.ID == id && step.Hook == string(stage) && step.Phase == apply.HasFailed {
 			return printable.Line(step.For)
 		}
 	}
-	newest := of.Newest()
+	newest := rec.Newest()
 	if newest == nil || newest.End == nil {
 		return ""
 	}
-	at := slices.IndexFunc(newest.End.Failures, func(f record.ObjectFailure) bool {
+	index := slices.IndexFunc(newest.End.Failures, func(f record.ObjectFailure) bool {
 		return f.ID == id && f.Hook == string(stage)
 	})
-	if at < 0 {
+	if index < 0 {
 		return ""
 	}
-	return printable.Line(newest.End.Failures[at].Message)
+	return printable.Line(newest.End.Failures[index].Message)
 }
 
 // Sentence describes the state of the hook, and what to do about it. Name is what to call the hook.
@@ -101,8 +101,8 @@ func (h HookStatus) Sentence(name string, now time.Time) string {
 	case HookIgnored:
 		return fmt.Sprintf("%s has failed, and is ignored%s", name, after(": ", h.Message))
 	case HookStopped:
-		return fmt.Sprintf("%s has stopped the rollout%s; the next apply begins with it, and --skip-hook %s/%s:%s "+
-			"goes on without it",
+		return fmt.Sprintf("%s has failed and blocked the rollout%s; run apply again to retry it, or pass "+
+			"--skip-hook %s/%s:%s",
 			name, after(": ", h.Message), printable.Line(h.Object.Namespace), printable.Line(h.Object.Name), h.Hook)
 	}
 	text := fmt.Sprintf("%s has been running for %s", name, printable.Age(now, *h.Since))
@@ -113,7 +113,7 @@ func (h HookStatus) Sentence(name string, now time.Time) string {
 	return text
 }
 
-// after returns a text with something in front of it; "" if there is no text.
+// after returns a text with a prefix; "" if the text is empty.
 func after(prefix, text string) string {
 	if text == "" {
 		return ""

@@ -14,12 +14,12 @@ import (
 )
 
 // withHooks returns a record with the state of the Deployment's hooks.
-func withHooks(of *record.Record, state deploymenthook.State) *record.Record {
-	of.RememberHooks(web, state)
-	return of
+func withHooks(rec *record.Record, state deploymenthook.State) *record.Record {
+	rec.RememberHooks(web, state)
+	return rec
 }
 
-// progressOf is a rollout that is under way, with how far one hook of it is.
+// progressOf returns the state of a running rollout, with the progress of one hook.
 func progressOf(stage deploymenthook.Stage, progress deploymenthook.HookProgress) deploymenthook.State {
 	return deploymenthook.State{
 		Rollout: "new",
@@ -35,7 +35,7 @@ func TestHookStatuses(t *testing.T) {
 	}
 	ended.Run = nil
 	for name, c := range map[string]struct {
-		of   *record.Record
+		rec  *record.Record
 		want string
 	}{
 		"succeeded": {withHooks(completed(), deploymenthook.State{
@@ -54,14 +54,14 @@ func TestHookStatuses(t *testing.T) {
 		},
 		"given up": {
 			withHooks(ended, progressOf(deploymenthook.Pre, deploymenthook.HookProgress{Attempt: 1})),
-			"its pre hook has stopped the rollout: no such table; the next apply begins with it, and --skip-hook " +
-				"shop/web:pre goes on without it",
+			"its pre hook has failed and blocked the rollout: no such table; run apply again to retry it, or pass " +
+				"--skip-hook shop/web:pre",
 		},
-		"given up in a run that tells": {
+		"given up in a reported run": {
 			withHooks(during(node("level 10, web", "failed", nil, hookOf("pre", apply.HasFailed, "exit code 3"))),
 				progressOf(deploymenthook.Pre, deploymenthook.HookProgress{Attempt: 1})),
-			"its pre hook has failed: exit code 3\nits pre hook has stopped the rollout; the next apply begins with " +
-				"it, and --skip-hook shop/web:pre goes on without it",
+			"its pre hook has failed: exit code 3\nits pre hook has failed and blocked the rollout; run apply again " +
+				"to retry it, or pass --skip-hook shop/web:pre",
 		},
 		"ignored": {
 			withHooks(completed(), deploymenthook.State{
@@ -86,7 +86,7 @@ func TestHookStatuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := why.Judge(there(isReady, c.of))
+			answer := why.Judge(existing(isReady, c.rec))
 			var got []string
 			for _, sentence := range answer.Messages {
 				if strings.HasPrefix(sentence.Text, "its ") {

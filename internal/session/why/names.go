@@ -54,7 +54,7 @@ func (r *Resolver) File(name string) ([]NamedObject, error) {
 		}
 	}
 	if len(objects) == 0 {
-		return nil, nameErrorf("there is no file %s, and neither SOURCE nor an apply that is not done knows one of "+
+		return nil, nameErrorf("file %s does not exist, and neither SOURCE nor an unfinished apply has a file of "+
 			"that name", name)
 	}
 	return objects, nil
@@ -87,15 +87,15 @@ func (q *ObjectQuery) knownObjects() []knownObject {
 
 // hasApplied reports whether the record of a release has the fingerprint of an object.
 func (q *ObjectQuery) hasApplied(id kinds.ID) bool {
-	return slices.ContainsFunc(q.Records, func(of *record.Record) bool {
-		return fingerprint.Read(of.Fingerprints).Has(id)
+	return slices.ContainsFunc(q.Records, func(rec *record.Record) bool {
+		return fingerprint.Read(rec.Fingerprints).Has(id)
 	})
 }
 
 // Object returns the object that a text names, as KIND[.GROUP]/[NAMESPACE/]NAME, whose parts are in meant.
 func (r *Resolver) Object(ctx context.Context, text string, meant kinds.ID) (NamedObject, error) {
 	if meant.Namespace != "" && r.Namespace != "" && meant.Namespace != r.Namespace {
-		return NamedObject{}, nameErrorf("%s is in namespace %s, and --namespace is %s: leave one of them out", text,
+		return NamedObject{}, nameErrorf("%s names namespace %s, which conflicts with --namespace=%s", text,
 			meant.Namespace, r.Namespace)
 	}
 	meant.Namespace = cmp.Or(meant.Namespace, r.Namespace)
@@ -125,12 +125,12 @@ func (r *Resolver) namespaceOf(ctx context.Context, kind cluster.Resource, id ki
 	if _, err := r.Cluster.GetMetadata(ctx, kind, id.Namespace, id.Name); err == nil {
 		return id.Namespace, nil
 	}
-	in := func(namespace string) kinds.ID {
+	resource := func(namespace string) kinds.ID {
 		return kinds.NewID(id.GroupKind(), namespace, id.Name)
 	}
 	ofReleases, others := map[string]bool{}, map[string]bool{}
 	for _, object := range known {
-		if object.id == in(object.id.Namespace) {
+		if object.id == resource(object.id.Namespace) {
 			ofReleases[object.id.Namespace] = true
 		}
 	}
@@ -144,7 +144,7 @@ func (r *Resolver) namespaceOf(ctx context.Context, kind cluster.Resource, id ki
 	// the records know objects that were deleted, too
 	if namespaces, err := r.Cluster.FindKind(ctx, kinds.Namespace); err == nil {
 		_ = r.Cluster.EachMetadata(ctx, namespaces, "", metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
-			ofReleases[m.Name] = ofReleases[m.Name] || r.Query.hasApplied(in(m.Name))
+			ofReleases[m.Name] = ofReleases[m.Name] || r.Query.hasApplied(resource(m.Name))
 		})
 	}
 	maps.DeleteFunc(ofReleases, func(_ string, isOf bool) bool { return !isOf })
@@ -157,7 +157,7 @@ func (r *Resolver) namespaceOf(ctx context.Context, kind cluster.Resource, id ki
 	case len(found) == 1:
 		return found[0], nil
 	default:
-		return "", nameErrorf("%s %s exists in namespaces %s: name one of them with -n", id.Kind, id.Name,
+		return "", nameErrorf("%s %s exists in namespaces %s: pass one namespace with -n", id.Kind, id.Name,
 			strings.Join(found, ", "))
 	}
 }
@@ -174,8 +174,8 @@ func (r *Resolver) kindOf(ctx context.Context, meant kinds.ID, known []knownObje
 		return nil, err
 	}
 	isOwn := func(r cluster.Resource) bool { return kinds.ScopeOf(r.GroupKind()) != kinds.Unknown }
-	if at := slices.IndexFunc(found, isOwn); at >= 0 {
-		return &found[at], nil
+	if index := slices.IndexFunc(found, isOwn); index >= 0 {
+		return &found[index], nil
 	}
 	if len(found) == 1 {
 		return &found[0], nil
@@ -207,7 +207,7 @@ func (r *Resolver) notFound(several []cluster.Resource, meant kinds.ID, names []
 	if !slices.ContainsFunc(several, func(r cluster.Resource) bool { return !r.Namespaced }) {
 		where = " in namespace " + r.idOf(several[0], meant).Namespace
 	}
-	return fmt.Errorf("there is no object of the name %s%s: neither %s", meant.Name, where,
+	return fmt.Errorf("no object has the name %s%s: neither %s", meant.Name, where,
 		strings.Join(names, " nor "))
 }
 
@@ -227,7 +227,7 @@ func (r *Resolver) thoseWith(ctx context.Context, several []cluster.Resource,
 	return with, nil
 }
 
-// idOf returns the object that is meant, if it is of a kind.
+// idOf returns the named object, if its kind is the given one.
 func (r *Resolver) idOf(kind cluster.Resource, meant kinds.ID) kinds.ID {
 	id := kinds.NewID(kind.GroupKind(), "", meant.Name)
 	if kind.Namespaced {
@@ -254,7 +254,7 @@ func unserved(meant kinds.ID, known []knownObject) (NamedObject, error) {
 	return NamedObject{ID: meant}, nil
 }
 
-// Manifest returns the objects in the text of a manifest that is not of the release.
+// Manifest returns the objects in the text of a manifest outside of the release.
 func (r *Resolver) Manifest(ctx context.Context, name string, text []byte) ([]NamedObject, error) {
 	documents, err := payload.Documents(text)
 	if err != nil {
@@ -265,18 +265,18 @@ func (r *Resolver) Manifest(ctx context.Context, name string, text []byte) ([]Na
 		value, _ := document.Value.(map[string]any)
 		object := &unstructured.Unstructured{Object: value}
 		if object.GetKind() == "" || object.GetAPIVersion() == "" || object.GetName() == "" {
-			return nil, nameErrorf("%s, document %d: it is no object: apiVersion, kind and metadata.name are needed",
+			return nil, nameErrorf("%s, document %d: not an object: apiVersion, kind and metadata.name are required",
 				name, document.Number)
 		}
 		kind := object.GroupVersionKind().GroupKind()
 		id := kinds.NewID(kind, object.GetNamespace(), object.GetName())
-		if in, err := r.Cluster.FindKind(ctx, kind); err == nil && in.Namespaced {
+		if resource, err := r.Cluster.FindKind(ctx, kind); err == nil && resource.Namespaced {
 			id.Namespace = cmp.Or(id.Namespace, r.Namespace, r.Default)
 		}
 		objects = append(objects, NamedObject{id, object.GetAnnotations()[payload.DeleteAnnotation] == "true"})
 	}
 	if len(objects) == 0 {
-		return nil, nameErrorf("%s: there is no object in it", name)
+		return nil, nameErrorf("%s contains no object", name)
 	}
 	return objects, nil
 }

@@ -58,18 +58,18 @@ func (n *NotKept) Sentence() Message {
 
 // GatherKeeper reads who applies a release, or keeps it in place, and why no process does, though one is to. The record
 // is nil if the release has none.
-func GatherKeeper(ctx context.Context, c *cluster.Cluster, l lock.Lock, of *record.Record) *ReleaseFacts {
+func GatherKeeper(ctx context.Context, c *cluster.Cluster, l lock.Lock, rec *record.Record) *ReleaseFacts {
 	r := newReader(c)
-	facts := r.keeper(ctx, l, of)
+	facts := r.keeper(ctx, l, rec)
 	facts.Now, facts.Unknown = c.Now(), r.failed
 	return &facts
 }
 
 // keeper reads who applies a release, or keeps it in place.
-func (r *reader) keeper(ctx context.Context, l lock.Lock, of *record.Record) ReleaseFacts {
-	f := ReleaseFacts{Record: of}
-	if of != nil {
-		f.Run = apply.StateOf(of.Run)
+func (r *reader) keeper(ctx context.Context, l lock.Lock, rec *record.Record) ReleaseFacts {
+	f := ReleaseFacts{Record: rec}
+	if rec != nil {
+		f.Run = apply.StateOf(rec.Run)
 	}
 	held, err := l.Holder(ctx)
 	if err != nil {
@@ -116,8 +116,8 @@ func (r *reader) findNotKept(ctx context.Context, l lock.Lock, f *ReleaseFacts) 
 // again after each of its starts, and the registry may be away. The record names the holder that has begun to keep it;
 // records of older programs name none.
 func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFacts) *NotKept {
-	held, of := f.Held, f.Record
-	if release != payload.DefaultName || !held.Keeps() || of == nil || of.KeptBy == held.Name || !f.wasCompleted() {
+	held, rec := f.Held, f.Record
+	if release != payload.DefaultName || !held.Keeps() || rec == nil || rec.KeptBy == held.Name || !f.wasCompleted() {
 		return nil
 	}
 	read, err := ReadClusterVersion(ctx, r.cluster)
@@ -129,18 +129,18 @@ func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFact
 		return nil
 	}
 	holder := printable.Line(held.Name)
-	if refusal := refusalOf(read, of.Newest().Source); refusal != "" {
+	if refusal := refusalOf(read, rec.Newest().Source); refusal != "" {
 		return &NotKept{
 			Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: %s", holder,
 				printable.Line(refusal)),
 			Resolution: "it tries again every minute; until then, nothing is repaired",
 		}
 	}
-	if of.KeptBy == "" || f.Run != nil { // it may be applying the release again
+	if rec.KeptBy == "" || f.Run != nil { // it may be applying the release again
 		return nil
 	}
-	source := of.Newest().Source
-	if _, err := name.NewDigest(source); err != nil && source != of.Own {
+	source := rec.Newest().Source
+	if _, err := name.NewDigest(source); err != nil && source != rec.Own {
 		return &NotKept{
 			Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: it was applied from %s",
 				holder, printable.Line(source)),
@@ -165,7 +165,7 @@ func ReadClusterVersion(ctx context.Context, c *cluster.Cluster) (*configv1.Clus
 	return read, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, read)
 }
 
-// refusalOf returns why the operator has not accepted the release that it is to keep in place. Of another one that is
+// refusalOf returns why the operator has not accepted the release that it should keep in place. Of another one that is
 // requested, it may wait for the acceptance for long.
 func refusalOf(v *configv1.ClusterVersion, image string) string {
 	accepted := v1helpers.FindStatusCondition(v.Status.Conditions, "ReleaseAccepted")
@@ -179,7 +179,7 @@ func refusalOf(v *configv1.ClusterVersion, image string) string {
 	return accepted.Message
 }
 
-// FindOperator returns the Deployment of the operator that is installed for the release of a lock; nil if none is, or
+// FindOperator returns the Deployment of the operator of the release of a lock; nil if no operator is installed, or
 // if it is being deleted.
 func FindOperator(ctx context.Context, c *cluster.Cluster, l lock.Lock) (*unstructured.Unstructured, error) {
 	if l.Release != payload.DefaultName {
@@ -192,7 +192,7 @@ func FindOperator(ctx context.Context, c *cluster.Cluster, l lock.Lock) (*unstru
 	return &found[0], nil
 }
 
-// judgeOperator returns why the operator that is installed for a release does not hold its lock; nil if none is
+// judgeOperator returns why the operator of a release does not hold its lock; nil if no operator is
 // installed.
 func (r *reader) judgeOperator(ctx context.Context, l lock.Lock) *NotKept {
 	deployment, err := FindOperator(ctx, r.cluster, l)
@@ -237,7 +237,7 @@ func explainUnkept(f *ObjectFacts, a *Answer) {
 		a.addMessage(f.NotKept.Pods, "release %s was %s, and is not kept in place%s: %s", f.title(), f.ended(*newest),
 			since, f.NotKept)
 	default:
-		a.addMessage(f.NotKept.Pods, "release %s is not completed, and no process goes on with it%s: %s", f.title(),
+		a.addMessage(f.NotKept.Pods, "release %s is not completed, and no process continues it%s: %s", f.title(),
 			since, f.NotKept)
 	}
 }

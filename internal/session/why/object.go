@@ -21,14 +21,16 @@ type explainer func(*ObjectFacts, *Answer)
 // The explainers of an object by itself, from the outside in; and those whose messages a status of the whole release
 // has elsewhere.
 var (
-	ofObject = []explainer{explainUnknown, explainNotReady, explainReferences, explainDrift, explainMissing,
+	objectExplainers = []explainer{explainUnknown, explainNotReady, explainReferences, explainDrift, explainMissing,
 		explainTerminating, explainKept, explainUnserved, explainNamespace, explainStep, explainBlocked, explainPlace,
 		explainReferrers, explainGate}
-	ofRelease = []explainer{explainHooks, explainRun, explainOwner}
+	releaseExplainers = []explainer{explainHooks, explainRun, explainOwner}
 )
 
 // Judge returns the state of an object, and why.
-func Judge(f *ObjectFacts) *Answer { return judge(f, slices.Concat(ofObject, ofRelease)) }
+func Judge(f *ObjectFacts) *Answer {
+	return judge(f, slices.Concat(objectExplainers, releaseExplainers))
+}
 
 func judge(f *ObjectFacts, explainers []explainer) *Answer {
 	a := &Answer{Object: f.Object, State: f.state(), Messages: []Message{}, Unknown: f.Unknown, Release: f.Owner}
@@ -110,7 +112,7 @@ func (f *ObjectFacts) isUnreported() bool {
 	return f.Held != nil
 }
 
-// isDeleted reports whether the object is to be deleted: by the release of the query, by the run,
+// isDeleted reports whether the object should be deleted: by the release of the query, by the run,
 // or by a pending delete.
 func (f *ObjectFacts) isDeleted() bool {
 	if f.Plan != nil && f.Plan.File != "" {
@@ -143,7 +145,7 @@ func (f *ObjectFacts) isObjectLeft() bool {
 	return false
 }
 
-// version returns the version that is being applied, or was applied last.
+// version returns the version of the running apply, or of the last one.
 func (f *ReleaseFacts) version() string {
 	if f.Run != nil {
 		return f.Run.Version
@@ -169,15 +171,16 @@ func explainUnknown(f *ObjectFacts, a *Answer) {
 	switch {
 	case a.State != Unknown:
 	case f.Live != nil:
-		a.addMessage(nil, "it is ready, maybe as it was before: the apply has not reported whether it has reached it")
+		a.addMessage(nil, "it is ready, and may not be updated yet: the apply has not reported whether it has "+
+			"reached it")
 	default:
-		a.addMessage(nil, "it can't be looked at: %s", f.Seen.Why)
+		a.addMessage(nil, "it can't be read: %s", f.Seen.Why)
 	}
 }
 
 // explainNotReady adds why an object is not ready.
 func explainNotReady(f *ObjectFacts, a *Answer) {
-	if a.State != NotReady || f.Verdict.State == ready.Ready { // then it is a hook that is not done
+	if a.State != NotReady || f.Verdict.State == ready.Ready { // then a hook is not done
 		return
 	}
 	a.For, a.Reason = f.Verdict.Message, f.Verdict.Reason
@@ -199,7 +202,7 @@ func explainTerminating(f *ObjectFacts, a *Answer) {
 	}
 	who := "its delete was requested"
 	if f.PendingDelete != nil {
-		who = "version " + cmp.Or(printable.Line(f.PendingDelete.Version), "-") + " deletes it"
+		who = "version " + f.deleteVersion() + " deletes it"
 	} else if f.isDeleted() {
 		who = "the release deletes it"
 	}
@@ -207,12 +210,17 @@ func explainTerminating(f *ObjectFacts, a *Answer) {
 	a.addMessage(f.heldBy(), "%s: %s", who, f.Seen.Describe(f.Now))
 	isUninstalled := f.Record != nil && f.Record.Uninstall != nil
 	if isOfRelease := f.Owner != "" || a.File != ""; isOfRelease && !f.isDeleted() && !isUninstalled {
-		a.addMessage(nil, "an apply makes it again once it is gone")
+		a.addMessage(nil, "an apply creates it again once it is deleted")
 	}
 }
 
-// heldBy returns for each finalizer who has to remove it, and the command that removes all of them if their controllers
-// are gone.
+// deleteVersion returns the version that requested the pending delete.
+func (f *ObjectFacts) deleteVersion() string {
+	return cmp.Or(printable.Line(f.PendingDelete.Version), "-")
+}
+
+// heldBy returns for each finalizer who has to remove it, and the command that removes all finalizers if their
+// controllers no longer exist.
 func (f *ObjectFacts) heldBy() []string {
 	var lines []string
 	areForeign := len(f.Seen.Finalizers) > 0
@@ -240,20 +248,20 @@ func kubectlName(id kinds.ID) string {
 	return name
 }
 
-// explainKept adds why an object that is to be deleted exists.
+// explainKept adds why an object exists that should be deleted.
 func explainKept(f *ObjectFacts, a *Answer) {
 	_, _, isLeft := f.step()
 	switch {
 	case a.State == Gone && f.PendingDelete != nil:
 		a.addMessage(nil, "version %s requested its delete %s ago",
-			cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.age(f.PendingDelete.RequestedAt.Time))
+			f.deleteVersion(), f.age(f.PendingDelete.RequestedAt.Time))
 	case a.State != Kept:
 	case f.Seen.State == tombstone.Reappeared:
-		a.addMessage(nil, "version %s deleted it, and it exists again: made by %s; only an update deletes it once more",
-			cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.Seen.MadeBy)
+		a.addMessage(nil, "version %s deleted it, and it exists again: created by %s; only an update deletes it again",
+			f.deleteVersion(), f.Seen.MadeBy)
 	case f.PendingDelete != nil && !isLeft:
 		a.addMessage(nil, "version %s requested its delete %s ago, and it is not terminating: the apply did not "+
-			"reach it, or it was created again since", cmp.Or(printable.Line(f.PendingDelete.Version), "-"),
+			"reach it, or it was created again since", f.deleteVersion(),
 			f.age(f.PendingDelete.RequestedAt.Time))
 	default:
 		a.addMessage(nil, "the release deletes it, and its delete was not requested yet")
@@ -268,7 +276,7 @@ func explainUnserved(f *ObjectFacts, a *Answer) {
 	kind := f.Object.GroupKind().String()
 	switch {
 	case f.Unserved.Definition == "" && f.pendingDefinition() != "":
-		a.addMessage(nil, "the cluster has no kind %s: the release brings it, in %s, and has not done so yet", kind,
+		a.addMessage(nil, "the cluster has no kind %s: the release has not applied its definition yet, %s", kind,
 			f.pendingDefinition())
 	case f.Unserved.Definition == "":
 		a.addMessage(nil, "the cluster has no kind %s, and no CustomResourceDefinition for it", kind)
@@ -299,10 +307,10 @@ func explainNamespace(f *ObjectFacts, a *Answer) {
 		return
 	}
 	if f.ObjectNamespace.State == tombstone.Absent {
-		a.addMessage(nil, "namespace %s is not there", f.Object.Namespace)
+		a.addMessage(nil, "namespace %s does not exist", f.Object.Namespace)
 		return
 	}
-	a.addMessage(nil, "nothing can be made in namespace %s: it is %s", f.Object.Namespace,
+	a.addMessage(nil, "no object can be created in namespace %s: it is %s", f.Object.Namespace,
 		f.ObjectNamespace.Describe(f.Now))
 }
 
@@ -349,13 +357,13 @@ func explainOwner(f *ObjectFacts, a *Answer) {
 	case f.Live == nil:
 	case f.Owner == "" && f.Drift != nil: // which explainDrift has added
 	case f.Owner == "":
-		a.addMessage(nil, "it is of no release: neither its label nor its managedFields name one")
+		a.addMessage(nil, "it belongs to no release: neither its label nor its managedFields name one")
 	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:
-		a.addMessage(nil, "it is of release %s, not of %s", printable.Line(f.Owner), f.Plan.Release)
+		a.addMessage(nil, "it belongs to release %s, not to %s", printable.Line(f.Owner), f.Plan.Release)
 	case f.Applied.IsZero():
-		a.addMessage(nil, "it is of release %s", printable.Line(f.Owner))
+		a.addMessage(nil, "it belongs to release %s", printable.Line(f.Owner))
 	default:
-		a.addMessage(nil, "it is of release %s, which changed it last %s ago", printable.Line(f.Owner),
+		a.addMessage(nil, "it belongs to release %s, which changed it last %s ago", printable.Line(f.Owner),
 			f.age(f.Applied))
 	}
 }

@@ -27,32 +27,32 @@ var (
 // ago is a moment before now.
 func ago(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(-d))) }
 
-// absent are the facts of an object that is not there, and may have a record.
-func absent(of *record.Record) *why.ObjectFacts {
+// absent returns the facts about a missing object, which may have a record.
+func absent(rec *record.Record) *why.ObjectFacts {
 	return &why.ObjectFacts{
-		ReleaseFacts: why.ReleaseFacts{Now: now, Record: of, Run: runOf(of), IsHeldKnown: true},
+		ReleaseFacts: why.ReleaseFacts{Now: now, Record: rec, Run: runOf(rec), IsHeldKnown: true},
 		Object:       web,
 		Seen:         tombstone.Observation{State: tombstone.Absent},
 	}
 }
 
-// runOf is the run of a record, which may be nil.
-func runOf(of *record.Record) *apply.RunState {
-	if of == nil {
+// runOf returns the run of a record, which may be nil.
+func runOf(rec *record.Record) *apply.RunState {
+	if rec == nil {
 		return nil
 	}
-	return apply.StateOf(of.Run)
+	return apply.StateOf(rec.Run)
 }
 
-// there are the facts of an object that is there.
-func there(verdict ready.Verdict, of *record.Record) *why.ObjectFacts {
-	f := absent(of)
+// existing returns the facts about an existing object.
+func existing(verdict ready.Verdict, rec *record.Record) *why.ObjectFacts {
+	f := absent(rec)
 	f.Seen.State, f.Live, f.Verdict = tombstone.Present, &unstructured.Unstructured{Object: map[string]any{}}, verdict
 	f.Owner, f.Applied = "shop", now.Add(-time.Minute)
 	return f
 }
 
-// held are facts of a release that a process applies, or did until some time ago.
+// held returns facts with a process that applies the release, and last renewed its lock some time ago.
 func held(f *why.ObjectFacts, silent time.Duration) *why.ObjectFacts {
 	f.Held = &lock.Holder{
 		Name:     "ana@host:7",
@@ -63,7 +63,7 @@ func held(f *why.ObjectFacts, silent time.Duration) *why.ObjectFacts {
 	return f
 }
 
-// during is the record of a release while it is applied, or after.
+// during returns the record of a release with the last report of an apply.
 func during(nodes ...record.RunNode) *record.Record {
 	return &record.Record{
 		Release: "shop", History: record.History{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
@@ -71,7 +71,7 @@ func during(nodes ...record.RunNode) *record.Record {
 	}
 }
 
-// completed is the record of a release that was applied.
+// completed returns the record of a release after a complete apply.
 func completed() *record.Record {
 	return &record.Record{
 		Release: "shop",
@@ -84,19 +84,19 @@ func completed() *record.Record {
 	}
 }
 
-// begun is the record of a release of which an update has begun, and told nothing.
+// begun returns the record of a release whose update has begun, and has reported nothing.
 func begun() *record.Record {
-	of := during()
-	of.Run = nil
-	return of
+	rec := during()
+	rec.Run = nil
+	return rec
 }
 
-// node is a piece of a graph, with one step or none.
+// node returns a node of the graph, with its steps.
 func node(name, state string, after []int, steps ...record.RunStep) record.RunNode {
 	return record.RunNode{Name: name, State: state, After: after, Steps: steps}
 }
 
-// awaits is a step whose turn comes when another object is ready.
+// awaits returns a step that waits until another object is ready.
 func awaits(other kinds.ID) record.RunStep {
 	runStep := step(web, apply.Blocked, "")
 	runStep.Awaits = &other
@@ -122,23 +122,23 @@ var (
 	dead = blocked
 )
 
-// hookOf is a step that is a hook of the Deployment.
+// hookOf returns the step of a hook of the Deployment.
 func hookOf(stage string, state apply.StepPhase, waits string) record.RunStep {
 	runStep := step(web, state, waits)
 	runStep.Hook = stage
 	return runStep
 }
 
-// with changes facts.
+// with returns changed facts.
 func with(f *why.ObjectFacts, change func(*why.ObjectFacts)) *why.ObjectFacts {
 	change(f)
 	return f
 }
 
-// notKept makes facts those of a release that the operator is to keep, and does not.
+// notKept changes facts to those of a release that the operator should keep in place, and does not.
 func notKept(f *why.ObjectFacts) {
 	f.NotKept = &why.NotKept{
-		Reason: why.ReasonNotAvailable, Message: "no pod of it is available", Since: &ago(time.Minute).Time,
+		Reason: why.ReasonNotAvailable, Message: "no pod of the operator is available", Since: &ago(time.Minute).Time,
 		Operator:   &kinds.ID{},
 		Pods:       []string{"Pod runlevel-system/runlevel-operator-1: it crashes"},
 		Resolution: "runlevel why deployment/runlevel-operator",
@@ -149,35 +149,37 @@ func TestAnswers(t *testing.T) {
 	tests := map[string]struct {
 		facts *why.ObjectFacts
 		state why.ObjectState
-		says  string
+		want  string
 	}{
 		"its pre hook waits": {
-			held(there(isReady,
+			held(existing(isReady,
 				during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, ""),
 					hookOf("post", apply.Blocked, "")))), time.Second), why.Outdated,
 			"it waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by " +
-				"ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it " +
+				"ana@host:7, for 10m; its progress was last reported 5s ago\nit belongs to release shop, which " +
+				"changed it " +
 				"last 60s ago",
 		},
 		"its pre hook waits, and its pods are not ready": {
-			held(there(notReady, during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")))),
+			held(existing(notReady,
+				during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")))),
 				time.Second), why.NotReady,
 			"it waits: 0 of 1 replicas are available\nit waits for its pre hook, for 3m: pod shop-web-pre is " +
 				"pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s " +
-				"ago\nit is of release shop, which changed it last 60s ago",
+				"ago\nit belongs to release shop, which changed it last 60s ago",
 		},
 		"its post hook has failed": {
-			held(there(isReady, during(
+			held(existing(isReady, during(
 				node("level 10, web", "running", nil, hookOf("post", apply.HasFailed, "exit code 1")),
 			)), time.Second), why.NotReady,
 			"its post hook has failed: exit code 1\nrelease shop 2 is being applied by ana@host:7, for 10m; its " +
-				"progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
+				"progress was last reported 5s ago\nit belongs to release shop, which changed it last 60s ago",
 		},
 		"its post hook is to run": {
-			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", apply.Blocked, "")))),
+			held(existing(isReady, during(node("level 10, web", "running", nil, hookOf("post", apply.Blocked, "")))),
 				time.Second), why.NotReady,
 			"its post hook is still to run\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was " +
-				"last reported 5s ago\nit is of release shop, which changed it last 60s ago",
+				"last reported 5s ago\nit belongs to release shop, which changed it last 60s ago",
 		},
 		"the hook of another object waits": {
 			held(with(absent(during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")),
@@ -189,25 +191,29 @@ func TestAnswers(t *testing.T) {
 				"10m; its progress was last reported 5s ago",
 		},
 		"it needs another object": {
-			with(there(notReady, completed()), func(f *why.ObjectFacts) {
+			with(existing(notReady, completed()), func(f *why.ObjectFacts) {
 				f.Unmet = []why.Need{{
 					Object: db,
-					Why:    "which is not there (spec.name): no release is known to have it",
+					Why:    "which does not exist (spec.name): no release is known to have it",
 				}}
 				f.NeededBy = []string{"Ingress shop/web (spec.x)", "Ingress shop/till (spec.x)"}
 			}), why.NotReady,
-			"it waits: 0 of 1 replicas are available\nit needs StatefulSet shop/db, which is not there (spec.name): " +
+			"it waits: 0 of 1 replicas are available\nit needs StatefulSet shop/db, which does not exist " +
+				"(spec.name): " +
 				"no release is known to have it\nneeded by Ingress shop/web (spec.x); Ingress shop/till (spec.x)\nno " +
-				"process applies release shop 2 now: it was completed 60m ago\nit is of release shop, which changed " +
+				"process applies release shop 2 now: it was completed 60m ago\nit belongs to release shop, which " +
+				"changed " +
 				"it last 60s ago",
 		},
-		"ready": {there(isReady, completed()), why.Ready, "it is of release shop, which changed it last 60s ago"},
+		"ready": {existing(isReady, completed()), why.Ready,
+			"it belongs to release shop, which changed it last 60s ago"},
 		"ready, as the run has not noticed yet": {
-			held(there(isReady, during(node("level 20, web", "running", nil, step(web, apply.InWait, "0 of 1")))), 0),
+			held(existing(isReady, during(node("level 20, web", "running", nil, step(web, apply.InWait, "0 of 1")))),
+				0),
 			why.Ready,
-			"it is of release shop, which changed it last 60s ago",
+			"it belongs to release shop, which changed it last 60s ago",
 		},
-		"blocked by a node that is blocked": {
+		"blocked by a blocked node": {
 			held(with(absent(blocked), func(f *why.ObjectFacts) {
 				f.Pending = map[kinds.ID][]string{db: {"Pod shop/db-0: it has no node"}}
 			}), 0), why.Absent,
@@ -226,17 +232,17 @@ ana@host:7, which applied release shop 2, has died: it last renewed its lock 60s
 			with(held(absent(dead), time.Minute), notKept), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
-release shop 2 is not completed, and no process goes on with it, for 60s: no pod of it is available: runlevel why deployment/runlevel-operator
+release shop 2 is not completed, and no process continues it, for 60s: no pod of the operator is available: runlevel why deployment/runlevel-operator
   Pod runlevel-system/runlevel-operator-1: it crashes`,
 		},
 		"missing, and the operator that keeps the release has died": {
 			with(absent(completed()), func(f *why.ObjectFacts) { notKept(f); f.IsKnown = true }), why.Absent,
-			`release shop 2 has it, and it was deleted since it was applied: the operator makes it again once it runs
-release shop 2 was completed 60m ago, and is not kept in place, for 60s: no pod of it is available: runlevel why deployment/runlevel-operator
+			`release shop 2 has it, and it was deleted since it was applied: the operator creates it again once it runs
+release shop 2 was completed 60m ago, and is not kept in place, for 60s: no pod of the operator is available: runlevel why deployment/runlevel-operator
   Pod runlevel-system/runlevel-operator-1: it crashes`,
 		},
 		"after a node that has failed": {
-			absent(with2(during(node("level 10, db", "failed", nil, step(db, apply.HasFailed, "it is too large")),
+			absent(withRun(during(node("level 10, db", "failed", nil, step(db, apply.HasFailed, "it is too large")),
 				node("level 20, web", "blocked", []int{0}, step(web, apply.Blocked, ""))),
 				func(r *record.Run) { r.Ended, r.Error = true, "StatefulSet shop/db: it is too large" })), why.Absent,
 			`its turn, level 20, web, comes after level 10, db
@@ -265,7 +271,7 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
 		"its apply fails": {
 			held(absent(during(node("level 20, web", "running", nil, step(web, apply.InRetry, "exceeded quota")))), 0),
 			why.Absent,
-			`it can't be applied, which is tried again and again, for 3m: exceeded quota
+			`it can't be applied, which is retried, for 3m: exceeded quota
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"its apply has failed in a run that has died": {
@@ -275,7 +281,7 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
 no process applies release shop 2 now: the last apply ended without a result, and its progress was last reported 5s ago; fix Deployment shop/web, then apply it again`,
 		},
 		"not ready": {
-			held(with(there(notReady,
+			held(with(existing(notReady,
 				during(node("level 20, web", "running", nil, step(web, apply.InWait, "old news")))),
 				func(f *why.ObjectFacts) {
 					f.Pods = []string{"Pod shop/web-0: it crashes"}
@@ -283,35 +289,35 @@ no process applies release shop 2 now: the last apply ended without a result, an
 			`it waits: 0 of 1 replicas are available, for 3m
   Pod shop/web-0: it crashes
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago
-it is of release shop, which changed it last 60s ago`,
+it belongs to release shop, which changed it last 60s ago`,
 		},
-		"never ready": {there(hasLost, completed()), why.NotReady,
+		"never ready": {existing(hasLost, completed()), why.NotReady,
 			`it has failed, and waiting does not help: its deadline has passed
 no process applies release shop 2 now: it was completed 60m ago
-it is of release shop, which changed it last 60s ago`},
+it belongs to release shop, which changed it last 60s ago`},
 		"there, and the run has not come to it": {
-			held(there(isReady, blocked), 0), why.Outdated,
+			held(existing(isReady, blocked), 0), why.Outdated,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago
-it is of release shop, which changed it last 60s ago`,
+it belongs to release shop, which changed it last 60s ago`,
 		},
-		"gone, and not by the release": {absent(completed()), why.Absent,
+		"deleted, and not by the release": {absent(completed()), why.Absent,
 			"release shop 2 was completed 60m ago: it was deleted since, or the release does not have it"},
 		"nobody knows": {absent(nil), why.Absent,
-			"no release is known here that is to have it: none was applied yet, or its record is in another namespace"},
+			"no known release has it: none was applied yet, or its record is in another namespace"},
 		"one of several": {
 			with(absent(nil), func(f *why.ObjectFacts) { f.Others = 3 }), why.Absent,
-			"none of the 3 releases here is known to have it: name the one that is to",
+			"none of the 3 releases here is known to have it: pass the name of its release",
 		},
 		"of another release": {
-			with(there(isReady, nil), func(f *why.ObjectFacts) {
+			with(existing(isReady, nil), func(f *why.ObjectFacts) {
 				f.Plan = &why.ReleasePlace{Release: "db", File: "a.yaml"}
 			}), why.Outdated,
-			"it is in a.yaml\nrelease db was not applied yet\nit is of release shop, not of db",
+			"it is in a.yaml\nrelease db was not applied yet\nit belongs to release shop, not to db",
 		},
 		"of a version that nobody has applied": {
-			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+			with(existing(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Plan = &why.ReleasePlace{
 					Release: "shop",
 					Version: "3",
@@ -322,21 +328,21 @@ it is of release shop, which changed it last 60s ago`,
 			}), why.Outdated,
 			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
 this version of release shop was not applied yet: the last is 2, completed 60m ago
-it is of release shop, which changed it last 60s ago`,
+it belongs to release shop, which changed it last 60s ago`,
 		},
-		"of a version that is applied": {
-			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+		"in an applied version": {
+			with(existing(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Plan = &why.ReleasePlace{Release: "shop", File: "a.yaml", IsRecorded: true}
 			}), why.Ready,
-			"it is of release shop, which changed it last 60s ago",
+			"it belongs to release shop, which changed it last 60s ago",
 		},
 		"of a version of which nobody may read whether it is applied": {
-			with(there(isReady, nil), func(f *why.ObjectFacts) {
+			with(existing(isReady, nil), func(f *why.ObjectFacts) {
 				f.Plan, f.IsUnread = &why.ReleasePlace{Release: "db", File: "a.yaml"}, true
 			}), why.Ready,
-			"it is of release shop, not of db",
+			"it belongs to release shop, not to db",
 		},
-		"in an install, what it needs is of another node": {
+		"in an install, its dependency is in another node": {
 			held(absent(during(node("level 10, db", "running", nil,
 				step(db, apply.InWait, "0 of 1 replicas are available")),
 				node("level 20, web", "running", nil, awaits(db)))), 0), why.Absent,
@@ -344,14 +350,14 @@ it is of release shop, which changed it last 60s ago`,
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
-		"to be deleted, and gone": {
+		"deleted as requested": {
 			with(absent(completed()), func(f *why.ObjectFacts) {
 				f.PendingDelete = &record.Tombstone{ID: web, Version: "2", RequestedAt: *ago(time.Hour)}
 			}), why.Gone,
 			"version 2 requested its delete 60m ago",
 		},
 		"terminating": {
-			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+			with(existing(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Seen = tombstone.Observation{
 					State:      tombstone.Terminating,
 					Since:      now.Add(-time.Minute),
@@ -364,19 +370,19 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
   finalizer c/d: its controller removes it
   if that controller does not exist any more: kubectl patch deployment.apps/web --namespace=shop --type=merge -p '{"metadata":{"finalizers":null}}'
 no process applies release shop 2 now: it was completed 60m ago
-it is of release shop, which changed it last 60s ago`,
+it belongs to release shop, which changed it last 60s ago`,
 		},
 		"terminating, of a release that has it": {
-			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+			with(existing(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}
 			}), why.Terminating,
 			`its delete was requested: terminating for 60s
-an apply makes it again once it is gone
+an apply creates it again once it is deleted
 no process applies release shop 2 now: it was completed 60m ago
-it is of release shop, which changed it last 60s ago`,
+it belongs to release shop, which changed it last 60s ago`,
 		},
-		"terminating, of a release that is being uninstalled": {
-			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+		"terminating, of a release during its uninstall": {
+			with(existing(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}
 				f.Record.Uninstall = &record.Uninstall{
 					Since: metav1.NewTime(now.Add(-time.Minute)),
@@ -385,16 +391,16 @@ it is of release shop, which changed it last 60s ago`,
 				}
 			}), why.Terminating,
 			`its delete was requested: terminating for 60s
-release shop 2 is being uninstalled since 2026-01-02T03:03:05Z, 3 objects left; no process goes on with that: "runlevel uninstall shop" does, and "runlevel apply --force" applies the release again
-it is of release shop, which changed it last 60s ago`,
+release shop 2 is being uninstalled since 2026-01-02T03:03:05Z, 3 objects left; no process continues that: run "runlevel uninstall shop" to continue, or "runlevel apply --force" to apply the release again
+it belongs to release shop, which changed it last 60s ago`,
 		},
 		"terminating, of no release": {
-			with(there(isReady, nil), func(f *why.ObjectFacts) {
+			with(existing(isReady, nil), func(f *why.ObjectFacts) {
 				f.Seen, f.Owner = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}, ""
 			}), why.Terminating,
 			`its delete was requested: terminating for 60s
-no release is known here that is to have it: none was applied yet, or its record is in another namespace
-it is of no release: neither its label nor its managedFields name one`,
+no known release has it: none was applied yet, or its record is in another namespace
+it belongs to no release: neither its label nor its managedFields name one`,
 		},
 		"its delete was requested, and then the release wants it back": {
 			held(with(absent(blocked), func(f *why.ObjectFacts) {
@@ -424,7 +430,7 @@ an apply of the release would be refused
   OlderVersion: it is older; resolve by: nobody
 this version of release shop was not applied yet: the last is 2, completed 60m ago`,
 		},
-		"a kind that is not served, in a namespace that goes": {
+		"an unserved kind, in a terminating namespace": {
 			with(absent(nil), func(f *why.ObjectFacts) {
 				f.Unserved = &why.UnservedKind{
 					Definition: "deployments.apps",
@@ -437,8 +443,8 @@ this version of release shop was not applied yet: the last is 2, completed 60m a
 				}
 			}), why.Absent,
 			`the cluster does not serve kind Deployment.apps yet: CustomResourceDefinition deployments.apps waits: it is not established
-nothing can be made in namespace shop: it is terminating for 60s (1 Pod)
-no release is known here that is to have it: none was applied yet, or its record is in another namespace`,
+no object can be created in namespace shop: it is terminating for 60s (1 Pod)
+no known release has it: none was applied yet, or its record is in another namespace`,
 		},
 		"a kind that the run has not come to": {
 			held(with(absent(during(node("level 10, a", "running", nil), node("level 20, crd", "blocked", []int{0},
@@ -448,7 +454,7 @@ no release is known here that is to have it: none was applied yet, or its record
 					State: string(apply.Blocked),
 				}))),
 				func(f *why.ObjectFacts) { f.Unserved = &why.UnservedKind{} }), 0), why.Absent,
-			`the cluster has no kind Deployment.apps: the release brings it, in CustomResourceDefinition deployments.apps (level 20, crd), and has not done so yet
+			`the cluster has no kind Deployment.apps: the release has not applied its definition yet, CustomResourceDefinition deployments.apps (level 20, crd)
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"an apply that has just begun": {
@@ -456,36 +462,36 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
 			"release shop 2 is being applied by ana@host:7, for 10m; it has not reported its progress yet",
 		},
 		"there as it was, perhaps, when an apply has just begun": {
-			held(with(there(isReady, begun()), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }),
+			held(with(existing(isReady, begun()), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }),
 				0), why.Unknown,
-			`it is ready, maybe as it was before: the apply has not reported whether it has reached it
+			`it is ready, and may not be updated yet: the apply has not reported whether it has reached it
 release shop 2 is being applied by ana@host:7, for 10m; it has not reported its progress yet
-it is of release shop, which changed it last 120m ago`,
+it belongs to release shop, which changed it last 120m ago`,
 		},
 		"changed by an apply that has just begun": {
-			held(there(isReady, begun()), 0), why.Ready, "it is of release shop, which changed it last 60s ago",
+			held(existing(isReady, begun()), 0), why.Ready, "it belongs to release shop, which changed it last 60s ago",
 		},
 		"there as it was, perhaps, when an apply of much was killed": {
-			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) {
+			held(with(existing(isReady, withRun(during(node("level 10, db", "running", nil)), func(r *record.Run) {
 				r.More = 7
 			})), func(f *why.ObjectFacts) {
 				f.Applied = now.Add(-2 * time.Hour)
 			}), time.Minute), why.Unknown,
-			`it is ready, maybe as it was before: the apply has not reported whether it has reached it
+			`it is ready, and may not be updated yet: the apply has not reported whether it has reached it
 ana@host:7, which applied release shop 2, has died: it last renewed its lock 60s ago; this was reported 5s ago; apply it again
-it is of release shop, which changed it last 120m ago`,
+it belongs to release shop, which changed it last 120m ago`,
 		},
-		"not changed by an apply that is done with it": {
-			held(with(there(isReady, during(node("level 10, db", "running", nil))), func(f *why.ObjectFacts) {
+		"not changed by an apply that has completed it": {
+			held(with(existing(isReady, during(node("level 10, db", "running", nil))), func(f *why.ObjectFacts) {
 				f.Applied = now.Add(-2 * time.Hour)
 			}), 0), why.Ready,
-			"it is of release shop, which changed it last 120m ago",
+			"it belongs to release shop, which changed it last 120m ago",
 		},
-		"not ready, of a release that is kept in place": {
-			held(there(notReady, completed()), 0), why.NotReady,
+		"not ready, in a release that a process keeps in place": {
+			held(existing(notReady, completed()), 0), why.NotReady,
 			`it waits: 0 of 1 replicas are available
 release shop 2 was completed 60m ago; ana@host:7 has held its lock for 10m, and applies it or keeps it in place
-it is of release shop, which changed it last 60s ago`,
+it belongs to release shop, which changed it last 60s ago`,
 		},
 		"nobody knows, for nobody may read records": {with(absent(nil), func(f *why.ObjectFacts) { f.IsUnread = true }),
 			why.Absent, ""},
@@ -494,7 +500,7 @@ it is of release shop, which changed it last 60s ago`,
 				f.Seen = tombstone.Observation{State: tombstone.Unknown, Why: "forbidden"}
 				f.IsHeldKnown = false
 			}), why.Unknown,
-			"it can't be looked at: forbidden\nwhether release shop 2 is being applied now is not known",
+			"it can't be read: forbidden\nit is not known whether release shop 2 is being applied",
 		},
 	}
 	for name, test := range tests {
@@ -511,20 +517,20 @@ it is of release shop, which changed it last 60s ago`,
 					lines = append(lines, "  "+detail)
 				}
 			}
-			if got := strings.Join(lines, "\n"); got != test.says {
-				t.Errorf("it says\n%s\nwant\n%s", got, test.says)
+			if got := strings.Join(lines, "\n"); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})
 	}
 }
 
 // with2 changes the run of a record.
-func with2(of *record.Record, change func(*record.Run)) *record.Record {
-	change(of.Run)
-	return of
+func withRun(rec *record.Record, change func(*record.Run)) *record.Record {
+	change(rec.Run)
+	return rec
 }
 
-// What is told of the nodes of a run may be wrong, and must not hang who looks.
+// A record may have wrong nodes. Judge must end nevertheless.
 func TestRunThatMakesNoSense(t *testing.T) {
 	answer := why.Judge(absent(during(
 		node("level 10, a", "blocked", []int{1, 9}),

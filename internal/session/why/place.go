@@ -17,26 +17,26 @@ func (g *gatherer) plan() {
 	}
 	g.facts.Plan = &ReleasePlace{Release: g.Release.Name, Version: g.Release.Version}
 	tasks := g.Release.Manifests
-	at := slices.IndexFunc(tasks, func(m *payload.Manifest) bool {
+	index := slices.IndexFunc(tasks, func(m *payload.Manifest) bool {
 		return m.ID() == g.facts.Object && !m.IsTombstone()
 	})
-	if at < 0 {
-		at = slices.IndexFunc(tasks, func(m *payload.Manifest) bool { return m.ID() == g.facts.Object })
+	if index < 0 {
+		index = slices.IndexFunc(tasks, func(m *payload.Manifest) bool { return m.ID() == g.facts.Object })
 	}
-	if at < 0 {
+	if index < 0 {
 		return
 	}
-	g.manifest = tasks[at]
+	g.manifest = tasks[index]
 	plan := g.facts.Plan
 	plan.File, plan.Node, plan.Deletes = g.manifest.Path, nodeOf(g.manifest.Path), g.manifest.IsTombstone()
 	built := graph.Build(tasks, graph.Options{Implied: true})
 	for i, node := range built.Nodes {
-		if slices.Contains(node.Tasks, at) {
+		if slices.Contains(node.Tasks, index) {
 			plan.After = predecessors(built, tasks, i)
 		}
 	}
 	for _, dependency := range slices.Concat(built.Implied, built.Conflicts) {
-		if dependency.Task == at {
+		if dependency.Task == index {
 			needed := tasks[dependency.Needs]
 			plan.Needs = append(plan.Needs,
 				Need{Object: needed.ID(), File: needed.Path, Node: nodeOf(needed.Path), Why: dependency.Why})

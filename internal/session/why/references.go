@@ -41,7 +41,7 @@ func (g *gatherer) unmet(ctx context.Context, live *unstructured.Unstructured) (
 			g.unknown("get "+id.String(), found.Err)
 			continue
 		case tombstone.Absent:
-			need.Why = "is not there"
+			need.Why = "does not exist"
 		case tombstone.Terminating:
 			need.Why = "is being deleted"
 		default:
@@ -54,18 +54,18 @@ func (g *gatherer) unmet(ctx context.Context, live *unstructured.Unstructured) (
 	return unmet
 }
 
-// definitions returns what the definition of a custom resource declares; nothing for kinds of Kubernetes.
+// definitions returns the declarations in the definition of a custom resource; it is empty for kinds of Kubernetes.
 func (g *gatherer) definitions(ctx context.Context, live *unstructured.Unstructured) references.Definitions {
 	kind := live.GroupVersionKind().GroupKind()
 	found := references.Definitions{}
 	if kinds.ScopeOf(kind) != kinds.Unknown {
 		return found
 	}
-	in, err := g.cluster.FindKind(ctx, kind)
+	resource, err := g.cluster.FindKind(ctx, kind)
 	if err != nil {
 		return found
 	}
-	id := kinds.NewID(kinds.CustomResourceDefinition, "", in.GroupVersionResource.GroupResource().String())
+	id := kinds.NewID(kinds.CustomResourceDefinition, "", resource.GroupVersionResource.GroupResource().String())
 	definition, err := g.cluster.Get(ctx, id)
 	switch {
 	case err == nil:
@@ -78,8 +78,8 @@ func (g *gatherer) definitions(ctx context.Context, live *unstructured.Unstructu
 
 // placeOf returns the file and the node of an object in the run or in the release of the query; "" if it is in neither.
 func (g *gatherer) placeOf(id kinds.ID) (file, node string) {
-	if at, step, isLeft := g.facts.Run.Find(id); isLeft {
-		return step.File, cmp.Or(step.Node, g.facts.Run.Nodes[at].Name)
+	if index, step, isLeft := g.facts.Run.Find(id); isLeft {
+		return step.File, cmp.Or(step.Node, g.facts.Run.Nodes[index].Name)
 	}
 	if m := g.manifestOf(id); m != nil {
 		return m.Path, nodeOf(m.Path)
@@ -92,22 +92,22 @@ func (g *gatherer) manifestOf(id kinds.ID) *payload.Manifest {
 	if g.Release == nil {
 		return nil
 	}
-	at := slices.IndexFunc(g.Release.Manifests, func(m *payload.Manifest) bool { return m.ID() == id })
-	if at < 0 {
+	index := slices.IndexFunc(g.Release.Manifests, func(m *payload.Manifest) bool { return m.ID() == id })
+	if index < 0 {
 		return nil
 	}
-	return g.Release.Manifests[at]
+	return g.Release.Manifests[index]
 }
 
 // whyUnmet returns what becomes of an object that does not exist: whether a release is to apply it, or has deleted it.
 func (g *gatherer) whyUnmet(need Need) string {
-	id, of := need.Object, g.facts.Record
+	id, rec := need.Object, g.facts.Record
 	where := cmp.Or(need.Node, printable.Line(need.File))
 	_, step, isLeft := g.facts.Run.Find(id)
 	manifest := g.manifestOf(id)
-	isDeleted := of != nil &&
-		(slices.ContainsFunc(of.Tombstones, func(t record.Tombstone) bool { return t.ID == id }) ||
-			of.Newest() != nil && slices.Contains(of.Newest().Tombstones, id))
+	isDeleted := rec != nil &&
+		(slices.ContainsFunc(rec.Tombstones, func(t record.Tombstone) bool { return t.ID == id }) ||
+			rec.Newest() != nil && slices.Contains(rec.Newest().Tombstones, id))
 	switch {
 	case isLeft && step.Deletes, manifest != nil && manifest.IsTombstone(), isDeleted:
 		return "the release deletes it"
@@ -115,7 +115,7 @@ func (g *gatherer) whyUnmet(need Need) string {
 		return "the release has it, and has not applied it yet: " + where
 	case manifest != nil:
 		return "it is in the named release: " + where
-	case of != nil && fingerprint.Read(of.Fingerprints).Has(id):
+	case rec != nil && fingerprint.Read(rec.Fingerprints).Has(id):
 		return "the release has it, and it was deleted since"
 	default:
 		return "no release is known to have it"

@@ -35,27 +35,27 @@ const atOnce = 16
 type ReleaseAnswer struct {
 	Release  string              `json:"release"`
 	Version  string              `json:"version,omitempty"`
-	Done     bool                `json:"done"` // everything that is known of it is in its wanted state
+	Done     bool                `json:"done"` // all its known objects are in their wanted state
 	Counts   map[ObjectState]int `json:"counts,omitempty"`
 	Missing  int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply
 	Messages []Message           `json:"messages"`          // who applies it, or when it was applied last
 	Objects  []*Answer           `json:"objects"`           // that are not in their wanted state, the worst first
-	NotKept  *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
+	NotKept  *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one should
 	// MissingObjects are the missing objects, if the cluster has the files that were applied.
 	MissingObjects []kinds.ID `json:"missingObjects,omitempty"`
 	Unknown        []string   `json:"unknown,omitempty"`
 
-	IsUnrecorded bool `json:"-"` // no record of it can be read: the first message is about that
+	IsUnrecorded bool `json:"-"` // its record can't be read, and the first message reports that
 }
 
-// ReleaseFacts are what is known of a release.
+// ReleaseFacts are the facts about a release.
 type ReleaseFacts struct {
 	Now         time.Time       // by the server's clock
 	Record      *record.Record  // nil if there is none
 	Run         *apply.RunState // the apply that the record has; nil if all is done
 	Held        *lock.Holder    // who applies the release; nil if no process does
 	IsHeldKnown bool            // that could be asked
-	// why the release is not kept in place that a process is to keep; nil if none is, or one does
+	// why no process keeps the release in place, if one should; else nil
 	NotKept *NotKept
 	Unknown []string // on requests that failed
 
@@ -86,11 +86,11 @@ func (f *ReleaseFacts) NameMissing(manifests []*payload.Manifest) {
 	}
 }
 
-// GatherRelease reads what is known of the release of a record, and finds the objects that may not be in their wanted
+// GatherRelease reads the facts about the release of a record, and finds the objects that may not be in their wanted
 // state.
-func GatherRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseFacts {
+func GatherRelease(ctx context.Context, c *cluster.Cluster, rec *record.Record, namespace string) *ReleaseFacts {
 	r := newReader(c)
-	facts := r.keeper(ctx, lock.Lock{Client: c.Client, Namespace: namespace, Release: of.Release}, of)
+	facts := r.keeper(ctx, lock.Lock{Client: c.Client, Namespace: namespace, Release: rec.Release}, rec)
 	r.objects(ctx, &facts)
 	facts.Unknown = r.failed
 	return &facts
@@ -107,7 +107,7 @@ func (f *ReleaseFacts) Explain(ctx context.Context, c *cluster.Cluster, namespac
 		group.Go(func() error {
 			facts := Gather(ctx, c, ObjectQuery{Records: []*record.Record{f.Record}, Namespace: namespace, known: f},
 				NamedObject{ID: id})
-			answers[i] = judge(facts, ofObject)
+			answers[i] = judge(facts, objectExplainers)
 			return nil
 		})
 	}
@@ -165,7 +165,7 @@ func (f *ReleaseFacts) summarize(answers []*Answer) *ReleaseAnswer {
 	w.Messages = append(w.Messages, f.runMessages(answers)...)
 	if f.Run != nil && f.Run.More > 0 {
 		w.Messages = append(w.Messages,
-			Message{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Run.More)})
+			Message{Text: fmt.Sprintf("%d more objects are not done; the record omits them", f.Run.More)})
 	}
 	for _, answer := range answers {
 		for _, what := range answer.Unknown { // of which many have the same
@@ -191,7 +191,7 @@ func (f *ReleaseFacts) summarize(answers []*Answer) *ReleaseAnswer {
 		w.Messages = append(w.Messages,
 			Message{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; "+
 				"see runlevel diff %s",
-				MissingText(f.Missing, f.missingObjects), f.missingRemedy("what is missing"), w.Release)})
+				MissingText(f.Missing, f.missingObjects), f.missingRemedy("the missing objects"), w.Release)})
 	}
 	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && w.NotKept == nil && len(w.Unknown) == 0
 	return w
@@ -262,7 +262,7 @@ func (f *ReleaseFacts) notBegun() []*Answer {
 }
 
 // objects finds the objects of a release that may not be in their wanted state: those that the run tries or has failed
-// at, those that are to be deleted, and those that are terminating, not ready, or changed since they were applied.
+// at, those with a pending delete, and those that are terminating, not ready, or changed since they were applied.
 func (r *reader) objects(ctx context.Context, f *ReleaseFacts) {
 	var all []kinds.ID
 	blocked := map[kinds.ID]bool{}

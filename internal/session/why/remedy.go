@@ -14,10 +14,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// Remedy returns what completes a run that no process goes on with: another apply, and before that a fix of what would
-// fail again: an object or hook that has failed for good, or one whose image can't be pulled; or the removal of fields
-// that other managers have set. The details are the diagnoses of objects that are not ready.
-func Remedy(of *record.Record, run *apply.RunState, details map[kinds.ID][]string) string {
+// Remedy returns the actions that complete a run which no process continues: another apply, and before that a fix of an
+// object that would fail again: an object or hook that has failed for good, or one whose image can't be pulled; or the
+// removal of fields that other managers have set. The details are the diagnoses of objects that are not ready.
+func Remedy(rec *record.Record, run *apply.RunState, details map[kinds.ID][]string) string {
 	var broken, foreign []string
 	for _, step := range run.Steps() {
 		if slices.ContainsFunc(details[step.ID], fields.IsForeign) {
@@ -31,38 +31,38 @@ func Remedy(of *record.Record, run *apply.RunState, details map[kinds.ID][]strin
 	case len(broken) == 0 && len(foreign) > 0:
 		return "remove what other managers have added to " + printable.Few(foreign, 1)
 	case len(broken) == 0:
-		return applyAgain(of)
+		return applyAgain(rec)
 	case len(broken) == 1:
-		return fmt.Sprintf("fix %s, then apply it again", broken[0]) + rollBack(of)
+		return fmt.Sprintf("fix %s, then apply it again", broken[0]) + rollBack(rec)
 	default:
 		return fmt.Sprintf("fix %s and %s, then apply it again", broken[0], printable.Count(len(broken)-1, "other")) +
-			rollBack(of)
+			rollBack(rec)
 	}
 }
 
-// applyAgain returns that a release is to be applied again, with the command if the cluster has its files.
-func applyAgain(of *record.Record) string {
-	if newest := of.Newest(); newest == nil || newest.Files == nil || newest.Files.Digest == "" {
+// applyAgain returns the request to apply a release again, with the command if the cluster has its files.
+func applyAgain(rec *record.Record) string {
+	if newest := rec.Newest(); newest == nil || newest.Files == nil || newest.Files.Digest == "" {
 		return "apply it again"
 	}
-	return fmt.Sprintf("apply it again (runlevel apply %s@)", of.Release)
+	return fmt.Sprintf("apply it again (runlevel apply %s@)", rec.Release)
 }
 
-// rollBack returns the command that rolls a failed update back; "" if there is no version with files to return to.
-func rollBack(of *record.Record) string {
-	newest := of.Newest()
-	if newest == nil || newest.State != record.Partial || of.Applied() == nil {
+// rollBack returns the command that rolls a failed update back; "" if no earlier version has its files on the cluster.
+func rollBack(rec *record.Record) string {
+	newest := rec.Newest()
+	if newest == nil || newest.State != record.Partial || rec.Applied() == nil {
 		return ""
 	}
-	wanted, err := of.FindRollback("")
+	wanted, err := rec.FindRollback("")
 	if err != nil {
 		return ""
 	}
-	to, err := of.FindRevision(strconv.Itoa(wanted.To))
+	to, err := rec.FindRevision(strconv.Itoa(wanted.To))
 	if err != nil || to.Files == nil || to.Files.Digest == "" {
 		return ""
 	}
-	return fmt.Sprintf(", or go back to %s (runlevel rollback %s)", printable.Line(to.Title()), of.Release)
+	return fmt.Sprintf(", or go back to %s (runlevel rollback %s)", printable.Line(to.Title()), rec.Release)
 }
 
 // runRemedy returns what completes the run, by the diagnoses of this object and of the objects that the run waits for.
@@ -72,15 +72,15 @@ func runRemedy(f *ObjectFacts) string {
 	return Remedy(f.Record, f.Run, details)
 }
 
-// missingRemedy returns who creates objects again that were deleted since they were applied. What is the word for them.
-func (f *ReleaseFacts) missingRemedy(what string) string {
+// missingRemedy returns who creates objects again that were deleted since they were applied.
+func (f *ReleaseFacts) missingRemedy(objects string) string {
 	switch isHeld := f.Held != nil && !f.Held.IsDead(f.Now); {
 	case isHeld && f.Held.Keeps():
-		return printable.Line(f.Held.Name) + " makes " + what + " again"
+		return printable.Line(f.Held.Name) + " creates " + objects + " again"
 	case isHeld:
-		return "the apply that runs does not make " + what + " again, but the next one does"
+		return "the running apply does not create " + objects + " again, but the next one does"
 	case f.NotKept != nil && f.NotKept.Operator != nil:
-		return "the operator makes " + what + " again once it runs"
+		return "the operator creates " + objects + " again once it runs"
 	default:
 		return applyAgain(f.Record)
 	}

@@ -49,8 +49,8 @@ func (f *ObjectFacts) awaited(node int) []int {
 		if step.Awaits == nil || step.IsTried() {
 			continue
 		}
-		if at, _, isLeft := f.Run.Find(*step.Awaits); isLeft && at != node && !slices.Contains(others, at) {
-			others = append(others, at)
+		if index, _, isLeft := f.Run.Find(*step.Awaits); isLeft && index != node && !slices.Contains(others, index) {
+			others = append(others, index)
 		}
 	}
 	return others
@@ -107,7 +107,7 @@ func (a *Answer) setStep(step apply.RunStepState) {
 	a.For, a.Reason, a.Since = step.For, step.Reason, cmp.Or(begun(step), a.Since)
 }
 
-// begun returns since when a step has its state; nil if that is not known.
+// begun returns since when a step has its state; nil if it is unknown.
 func begun(step apply.RunStepState) *time.Time {
 	if step.Since.IsZero() {
 		return nil
@@ -136,7 +136,7 @@ func explainBlocked(f *ObjectFacts, a *Answer) {
 	case node.State != graph.Blocked:
 		a.After = f.earlier(node, a.Node)
 		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node),
-			cmp.Or(few(a.After, 0), "what is before it there"))
+			cmp.Or(few(a.After, 0), "the objects before it"))
 	default:
 		a.After = f.names(node.After)
 		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node), f.path(node, roots))
@@ -238,7 +238,7 @@ func nameOf(step apply.RunStepState) string {
 	return step.ID.String()
 }
 
-// actionOf returns in words what a step does.
+// actionOf returns the action of a step in words.
 func actionOf(step apply.RunStepState) string {
 	if step.Hook != "" {
 		return "run " + nameOf(step)
@@ -255,7 +255,7 @@ func explainRun(f *ObjectFacts, a *Answer) {
 	case f.Record.Uninstall != nil:
 		f.explainUninstall(a)
 	case !f.IsHeldKnown:
-		a.addMessage(nil, "whether release %s is being applied now is not known", f.title())
+		a.addMessage(nil, "it is not known whether release %s is being applied", f.title())
 	case f.NotKept != nil:
 		explainUnkept(f, a)
 	case f.Held != nil && f.Held.IsDead(f.Now):
@@ -267,7 +267,8 @@ func explainRun(f *ObjectFacts, a *Answer) {
 		a.addMessage(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()),
 			printable.Line(f.Held.Name))
 	case f.Held != nil && f.Held.Keeps() && f.Run != nil && f.Run.Error != "":
-		a.addMessage(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s",
+		a.addMessage(nil,
+			"release %s is not completed (%s): %s keeps the applied objects in place, and continues to wait%s",
 			f.title(), printable.Line(f.Run.Error), printable.Line(f.Held.Name),
 			f.reportedAgo("; its progress was last reported %s ago"))
 	case f.Held != nil && f.isCompleted():
@@ -284,11 +285,11 @@ func explainRun(f *ObjectFacts, a *Answer) {
 
 // explainUninstall adds that the release is being uninstalled, and who does that.
 func (f *ObjectFacts) explainUninstall(a *Answer) {
-	by := fmt.Sprintf("no process goes on with that: \"runlevel uninstall %s\" does, and \"runlevel apply --force\" "+
-		"applies the release again", f.Record.Release)
+	by := fmt.Sprintf("no process continues that: run \"runlevel uninstall %s\" to continue, or "+
+		"\"runlevel apply --force\" to apply the release again", f.Record.Release)
 	switch {
 	case !f.IsHeldKnown:
-		by = "whether a process goes on with that is not known"
+		by = "it is not known whether a process continues that"
 	case f.isLive():
 		by = "by " + printable.Line(f.Held.Name)
 	}
@@ -313,11 +314,10 @@ func (f *ObjectFacts) explainNoRecord(a *Answer) {
 		a.addMessage(nil, "release %s was not applied yet", f.Plan.Release)
 	case f.Owner != "":
 	case f.Others > 0:
-		a.addMessage(nil, "none of the %s here is known to have it: name the one that is to",
+		a.addMessage(nil, "none of the %s here is known to have it: pass the name of its release",
 			printable.Count(f.Others, "release"))
 	default:
-		a.addMessage(nil, "no release is known here that is to have it: none was applied yet, or its record is in "+
-			"another namespace")
+		a.addMessage(nil, "no known release has it: none was applied yet, or its record is in another namespace")
 	}
 }
 
@@ -329,12 +329,12 @@ func (f *ReleaseFacts) isLive() bool {
 // retryState returns that a step is tried again, or was by an apply that has ended.
 func (f *ReleaseFacts) retryState() string {
 	if f.isLive() {
-		return "is tried again and again"
+		return "is retried"
 	}
-	return "was tried again and again"
+	return "was retried"
 }
 
-// title names the release that is applied, and its version.
+// title names the release and its version.
 func (f *ReleaseFacts) title() string {
 	if version := f.version(); version != "" {
 		return f.Record.Release + " " + printable.Line(version)

@@ -1,13 +1,11 @@
-// Package why explains why an object does not exist yet, or is not ready, or not gone: what it
-// waits for, and who holds it. It reads the object itself, its kind and its namespace, and
-// what a running apply has reported in the record of its release; without a record, the
-// cluster alone.
+// Package why explains why an object does not exist yet, is not ready, or is not deleted: the reason why it waits, and
+// who holds it. It reads the object itself, its kind and its namespace, and the progress of a running apply from the
+// record of its release. Without a record, it reads only the cluster.
 //
-// It changes nothing, and waits for nothing. A request that fails is reported, and the rest
-// is answered all the same.
+// It changes nothing, and never waits. A failed request is reported, and the rest of the answer is valid nevertheless.
 //
-// Explain is the call to start from, with objects that a Resolver has found. GatherRelease reads the facts on a
-// release, and Gather those on one object, each once; Judge makes an answer of them, without a cluster.
+// Explain is the call to start from, with objects that a Resolver has found. GatherRelease reads the facts about a
+// release, and Gather the facts about one object, each once. Judge creates an answer from the facts, without a cluster.
 // ReleaseFacts.Explain does so for all objects of a release.
 package why
 
@@ -27,61 +25,61 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An ObjectQuery is what is known before the cluster is asked about objects.
+// An ObjectQuery has the facts that are known before the cluster is asked about objects.
 type ObjectQuery struct {
 	Records   []*record.Record // of the releases that may have the objects
-	Unread    string           // why other records can't be read; "" if all were
+	Unread    string           // why other records can't be read; "" if all were read
 	Namespace string           // of the records
-	Release   *payload.Payload // that is to have the objects; nil if it is not named
+	Release   *payload.Payload // the named release; nil if the user names none
 
 	// Explainers explain the objects of further kinds, for example machines.
 	Explainers []diagnosis.Explainer
 
-	known *ReleaseFacts // on the release; nil if they were not gathered
+	known *ReleaseFacts // nil if they were not gathered
 }
 
 // ObjectFacts are what Judge judges.
 type ObjectFacts struct {
-	ReleaseFacts // on the release that has the object, or is to
+	ReleaseFacts // about the release that has the object, or will have it
 
 	Object  kinds.ID
-	Deletes bool // the user knows that it is to be deleted
+	Deletes bool // the user has passed a tombstone of the object
 
 	Seen            tombstone.Observation
 	Live            *unstructured.Unstructured // nil if it does not exist, or can't be read
-	Verdict         ready.Verdict              // on it
-	Pods            []string                   // what keeps its pods
-	Unmet           []Need                     // objects that it refers to and that do not exist, if it is not ready
-	NeededBy        []string                   // the manifests of the query's release that refer to it
-	Holders         map[string]string          // by finalizer: the field manager that has set it
-	Unserved        *UnservedKind              // if its kind is not served
-	ObjectNamespace *tombstone.Observation     // its namespace, if that is not simply there
+	Verdict         ready.Verdict
+	Pods            []string               // why its pods are not ready
+	Unmet           []Need                 // missing objects that it refers to, if it is not ready
+	NeededBy        []string               // the manifests of the query's release that refer to it
+	Holders         map[string]string      // by finalizer: the field manager that has set it
+	Unserved        *UnservedKind          // if its kind is not served
+	ObjectNamespace *tombstone.Observation // its namespace, if it is missing or being deleted
 
-	Owner   string    // the release that it is of
+	Owner   string    // the release that the object belongs to
 	Applied time.Time // when an apply changed it last
-	IsNamed bool      // the record has a fingerprint of it
+	IsNamed bool      // the record has a fingerprint of the object
 	IsKnown bool      // and the release has applied it
-	Drift   *Drift    // how it differs from what was applied; nil if it does not, or nothing is known of it
+	Drift   *Drift    // the changes since the last apply; nil if there are none, or they are not known
 
 	IsUnread      bool                  // records could not be read
-	Others        int                   // how many releases there are, if it is not known which one is to have it
+	Others        int                   // number of releases, if it is not known which one has the object
 	PendingDelete *record.Tombstone     // its delete, if one is pending
-	Pending       map[kinds.ID][]string // what keeps the pods of what the run waits for
+	Pending       map[kinds.ID][]string // why the pods of the objects that the run waits for are not ready
 
 	Plan *ReleasePlace          // its place in the release that the question named
-	Gate []precondition.Finding // what would stop that release
+	Gate []precondition.Finding // the findings that would stop that release
 }
 
 // UnservedKind is a kind that the cluster does not serve.
 type UnservedKind struct {
-	Definition string // that has it; "" if there is none
+	Definition string // the CustomResourceDefinition of the kind; "" if it does not exist
 	Verdict    ready.Verdict
 }
 
 // A ReleasePlace is the place of an object in the files of a release.
 type ReleasePlace struct {
 	Release, Version string
-	File             string // "" if the release does not have it
+	File             string // "" if the release does not have the object
 	Node             string
 	Deletes          bool     // it is a tombstone
 	After            []string // the nodes right before its own
@@ -103,29 +101,29 @@ type ObjectState string
 // The states.
 const (
 	Ready       ObjectState = "ready"
-	Gone        ObjectState = "gone"        // as wanted
-	Absent      ObjectState = "absent"      // and it is to exist
+	Gone        ObjectState = "gone"        // it was deleted as requested
+	Absent      ObjectState = "absent"      // it should exist
 	NotReady    ObjectState = "not ready"   // it exists
-	Outdated    ObjectState = "outdated"    // it is as it was before: the apply has not reached it, or can't apply it
-	Changed     ObjectState = "changed"     // it is ready, and was changed since it was applied
+	Outdated    ObjectState = "outdated"    // the apply has not reached it, or can't apply it
+	Changed     ObjectState = "changed"     // ready, and changed since it was applied
 	Terminating ObjectState = "terminating" // it is being deleted
-	Kept        ObjectState = "kept"        // it is to be deleted, and exists
+	Kept        ObjectState = "kept"        // it should be deleted, and exists
 	Blocked     ObjectState = "blocked"     // the apply has not reached it; only in the answer on a whole release
 	Unknown     ObjectState = "unknown"
 )
 
 // stateTexts are the states as text.
 var stateTexts = map[ObjectState]string{
-	Ready:       "there and ready",
-	Gone:        "gone, as it is to be",
-	Absent:      "not there",
-	NotReady:    "there, and not ready",
-	Outdated:    "there as it was before",
-	Changed:     "there, and not as it was applied",
+	Ready:       "ready",
+	Gone:        "deleted, as requested",
+	Absent:      "missing",
+	NotReady:    "not ready",
+	Outdated:    "not updated yet",
+	Changed:     "changed since it was applied",
 	Terminating: "being deleted",
-	Kept:        "there, and to be gone",
-	Blocked:     "not its turn yet",
-	Unknown:     "how it stands is not known",
+	Kept:        "not deleted yet",
+	Blocked:     "waiting for its turn",
+	Unknown:     "state unknown",
 }
 
 // Text returns the state in words.
@@ -135,23 +133,23 @@ func (s ObjectState) Text() string { return stateTexts[s] }
 type Answer struct {
 	Object   kinds.ID    `json:"object"`
 	State    ObjectState `json:"state"`
-	Done     bool        `json:"done"`     // it is in its wanted state: ready, or gone
+	Done     bool        `json:"done"`     // it is in its wanted state: ready, or deleted
 	Messages []Message   `json:"messages"` // the most important first
 	Release  string      `json:"release,omitempty"`
 	Version  string      `json:"version,omitempty"`
 	File     string      `json:"file,omitempty"`
 	Node     string      `json:"node,omitempty"`
-	For      string      `json:"for,omitempty"`    // what it waits for, or the error of its apply
+	For      string      `json:"for,omitempty"`    // the reason why it waits, or the error of its apply
 	Reason   string      `json:"reason,omitempty"` // of that
 	Since    *time.Time  `json:"since,omitempty"`
-	After    []string    `json:"after,omitempty"` // the nodes that are to be done before
-	Holds    []Holding   `json:"holds,omitempty"` // what those wait for in the end
+	After    []string    `json:"after,omitempty"` // the nodes that must be done before
+	Holds    []Holding   `json:"holds,omitempty"` // the steps that those nodes wait for in the end
 	Needs    []Need      `json:"needs,omitempty"`
 	// who has changed it since it was applied, the newest first
 	Changed    []ownership.Writer `json:"changed,omitempty"`
 	Hooks      []HookStatus       `json:"hooks,omitempty"` // its lifecycle hooks that have not simply succeeded
 	Finalizers []string           `json:"finalizers,omitempty"`
-	Remaining  []string           `json:"remaining,omitempty"` // what is left in it
+	Remaining  []string           `json:"remaining,omitempty"` // the objects that remain in it
 	Unknown    []string           `json:"unknown,omitempty"`   // on requests that failed
 }
 
@@ -162,10 +160,10 @@ type Message = diagnosis.Message
 type Holding struct {
 	Node   string          `json:"node"`
 	Object kinds.ID        `json:"object"`
-	Hook   string          `json:"hook,omitempty"` // of the object, if that is the step
+	Hook   string          `json:"hook,omitempty"` // the hook of the object, if the step is a hook
 	State  apply.StepPhase `json:"state"`
 	For    string          `json:"for,omitempty"`
 	Reason string          `json:"reason,omitempty"`
 	Since  *time.Time      `json:"since,omitempty"`
-	Why    []string        `json:"why,omitempty"` // what keeps its pods
+	Why    []string        `json:"why,omitempty"` // why its pods are not ready
 }

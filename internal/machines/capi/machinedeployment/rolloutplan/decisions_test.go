@@ -6,8 +6,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 )
 
-// TestSingleDecisions has plans of states that take a rollout long to come to.
-func TestSingleDecisions(t *testing.T) {
+// TestMake compares the plans for states that a simulated rollout rarely reaches.
+func TestMake(t *testing.T) {
 	t.Parallel()
 	stuck := rolloutplan.RolloutState{
 		Spec: specOf(3, 1, 0), New: &rolloutplan.SetState{
@@ -29,10 +29,10 @@ func TestSingleDecisions(t *testing.T) {
 		state rolloutplan.RolloutState
 		want  string
 	}{
-		"a rollout that is stuck gives up a machine": {stuck,
+		"a stuck rollout removes a machine": {stuck,
 			"scale old down from 3 to 2: the rollout is stuck, 1 not available"},
-		"one that is being updated may end well": {updating, ""},
-		"a machine that goes is given up once": {rolloutplan.RolloutState{
+		"a machine during its update is kept": {updating, ""},
+		"a deleted machine counts once": {rolloutplan.RolloutState{
 			Spec: specOf(3, 1, 0), New: &rolloutplan.SetState{
 				Name:      "new",
 				Replicas:  3,
@@ -42,7 +42,7 @@ func TestSingleDecisions(t *testing.T) {
 			},
 			Old: []rolloutplan.SetState{{Name: "old", Replicas: 1, Current: 2}},
 		}, ""},
-		"a pause keeps what is not moved": {
+		"a pause keeps unmoved machines": {
 			rolloutplan.RolloutState{
 				Spec: paused,
 				New:  &rolloutplan.SetState{Name: "new"},
@@ -50,7 +50,7 @@ func TestSingleDecisions(t *testing.T) {
 			},
 			"scale old up from 1 to 3: 2 machines are not moved any more",
 		},
-		"a pause keeps what has arrived": {
+		"a pause keeps moved machines": {
 			rolloutplan.RolloutState{
 				Spec: paused,
 				New:  arrived,
@@ -58,7 +58,7 @@ func TestSingleDecisions(t *testing.T) {
 			},
 			"scale new up from 0 to 1: moved to it: m1",
 		},
-		"so does OnDelete": {
+		"OnDelete keeps both": {
 			rolloutplan.RolloutState{Spec: rolloutplan.RolloutSpec{Replicas: 3, IsOnDelete: true}, New: arrived,
 				Old: []rolloutplan.SetState{
 					{Name: "old", Replicas: 1, Current: 2, Available: 2, Unmoved: 1},
@@ -67,7 +67,7 @@ func TestSingleDecisions(t *testing.T) {
 		},
 	} {
 		if got := textOf(rolloutplan.Make(c.state)); got != c.want {
-			t.Errorf("%s: %q, not %q", name, got, c.want)
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
 }

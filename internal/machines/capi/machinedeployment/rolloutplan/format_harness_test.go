@@ -19,7 +19,7 @@ func textOf(p rolloutplan.RolloutPlan) string {
 	return strings.Join(lines, "\n")
 }
 
-// linesOf returns what a step does, and why. It is empty for a step that changes nothing.
+// linesOf returns the action and the reasons of a step. It is empty for a step that changes nothing.
 func linesOf(s rolloutplan.SetStep) []string {
 	text := scalingOf(s)
 	if text == "" {

@@ -13,12 +13,12 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// rounds is far more than a rollout takes.
+// rounds is a limit that no rollout reaches.
 const rounds = 200
 
 // TestLogs rolls out a changed template in deployments of 3, 6 and 12 machines with each surge and unavailability from
 // 0 to 3, by replacement and in place.
-func TestLogs(t *testing.T) {
+func TestRolloutLogs(t *testing.T) {
 	for _, replicas := range []int{3, 6, 12} {
 		var logs []txtar.File
 		for surge := range 4 {
@@ -37,7 +37,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// specOf returns what a deployment asks for; where neither is allowed, one machine may be unavailable.
+// specOf returns the spec of a deployment. If it allows neither, one machine may be unavailable.
 func specOf(replicas, surge, unavailable int) rolloutplan.RolloutSpec {
 	if surge == 0 && unavailable == 0 {
 		unavailable = 1
@@ -45,7 +45,7 @@ func specOf(replicas, surge, unavailable int) rolloutplan.RolloutSpec {
 	return rolloutplan.RolloutSpec{Replicas: replicas, MaxSurge: surge, MaxUnavailable: min(unavailable, replicas)}
 }
 
-// rollOut goes on until nothing is left to do. The change is made before the round of that number.
+// rollOut runs rounds until one changes nothing. A change happens before the round of its number.
 func (w *world) rollOut(t *testing.T, name string, changes map[int]func(*world)) {
 	t.Helper()
 	limits, lastChange := &invariants{world: w}, slices.Max(append(slices.Collect(maps.Keys(changes)), 0))

@@ -37,8 +37,8 @@ func (p *planner) keepUnmoved() {
 	}
 }
 
-// updateInPlace has old sets move machines to the new one instead of deleting them, if these can be updated in place.
-// The old sets are scaled down as in a replacement: a machine that is being updated counts as not available.
+// updateInPlace lets old sets move machines to the new one instead of deleting them, if these can be updated in place.
+// The old sets are scaled down as in a replacement: a machine during an update counts as not available.
 func (p *planner) updateInPlace() {
 	if p.current.Replicas >= p.spec.Replicas {
 		return
@@ -59,7 +59,7 @@ func (p *planner) updateInPlace() {
 	}
 }
 
-// dropSurge omits surge machines: an update in place needs none of them, except for the first one if no machine may be
+// dropSurge omits surge machines: an update in place needs only the first one, and only if no machine may be
 // unavailable.
 func (p *planner) dropSurge() {
 	up := p.current.To - p.current.Replicas

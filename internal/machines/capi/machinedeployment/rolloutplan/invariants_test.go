@@ -10,23 +10,24 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 )
 
-// invariants are what a rollout keeps: no machine is made beyond what the deployment allows, and none that is available
-// taken out of service below it. What was so before a change of the deployment may be worse than allowed; it must not
-// become worse still.
+// invariants are the limits that a rollout keeps: it creates no more machines than the deployment allows, and keeps the
+// required number available. After a change of the deployment, the numbers may exceed the new limits, but the rollout
+// must not move them further away.
 type invariants struct {
 	world    *world
 	machines int // at the last check
-	fewest   int // that have to be available
+	fewest   int // that must be available
 }
 
-// begin takes note of a change of the deployment.
+// begin sets the limits after a change of the deployment.
 func (i *invariants) begin() {
 	var available int
 	i.machines, available = i.world.total()
 	i.fewest = min(i.world.spec.Replicas-i.world.spec.MaxUnavailable, available)
 }
 
-// check returns what is not as it should be. Machines that were lost by accidents are none of the rollout's.
+// check returns the limit that the rollout exceeds; "" if it exceeds none. Machines that were lost by accidents count
+// as available.
 func (i *invariants) check() string {
 	if i.machines == 0 { // the first check
 		i.fewest = i.world.spec.Replicas - i.world.spec.MaxUnavailable
@@ -35,17 +36,17 @@ func (i *invariants) check() string {
 	machines, available := i.world.total()
 	i.machines = machines
 	if most := i.world.spec.Replicas + i.world.spec.MaxSurge; machines > most && machines > before && before > 0 {
-		return fmt.Sprintf("%d machines, and at most %d are allowed", machines, most)
+		return fmt.Sprintf("got %d machines, want at most %d", machines, most)
 	}
 	if available+i.world.lost < i.fewest {
-		return fmt.Sprintf("%d machines available, and %d have to be", available+i.world.lost, i.fewest)
+		return fmt.Sprintf("got %d machines available, want %d", available+i.world.lost, i.fewest)
 	}
 	return ""
 }
 
-// TestSeeds rolls out with turns in any order, left out and repeated, where machines take their time, break, heal, and
-// are deleted by a person.
-func TestSeeds(t *testing.T) {
+// TestRolloutWithRandomTurns runs controllers in random order, while machines start slowly, break, recover, and are
+// deleted by a person.
+func TestRolloutWithRandomTurns(t *testing.T) {
 	for seed := range 100 {
 		for _, replicas := range []int{3, 6, 12} {
 			for limits := range 16 {
@@ -60,7 +61,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// runSeed takes turns by chance. After a while there are no more accidents, and the rollout has to end.
+// runSeed runs random controllers. After a while, accidents stop, and the rollout must end.
 func (w *world) runSeed(t *testing.T, name string, chance *rand.Rand) {
 	t.Helper()
 	const accidents, turns = 60, 5000
@@ -75,7 +76,7 @@ func (w *world) runSeed(t *testing.T, name string, chance *rand.Rand) {
 		} else {
 			w.randomTurn(chance)
 		}
-		w.find()
+		w.countRecovered()
 		if problem := limits.check(); problem != "" {
 			t.Fatalf("%s: %s after\n%s", name, problem, strings.Join(w.log, "\n"))
 		}
@@ -94,9 +95,9 @@ func (w *world) randomTurn(chance *rand.Rand) {
 	turns[chance.Intn(len(turns))]()
 }
 
-// find counts machines that have healed as available again, once no set deletes or moves machines any more by a plan
-// that was made before.
-func (w *world) find() {
+// countRecovered counts recovered machines as available again, once no set deletes or moves machines by an earlier
+// plan.
+func (w *world) countRecovered() {
 	for _, set := range w.sets {
 		if len(set.machines) > set.replicas {
 			return
@@ -112,7 +113,7 @@ func (w *world) find() {
 	}
 }
 
-// turnOfMachines has some machines become available, or go.
+// turnOfMachines sets some machines available, and removes some deleted ones.
 func (w *world) turnOfMachines(chance *rand.Rand) {
 	for _, set := range w.sets {
 		set.machines = slices.DeleteFunc(set.machines, func(m *worldMachine) bool {
@@ -126,7 +127,7 @@ func (w *world) turnOfMachines(chance *rand.Rand) {
 	}
 }
 
-// accident breaks a machine, or has a person delete it.
+// accident breaks or deletes a machine.
 func (w *world) accident(chance *rand.Rand) {
 	set := w.sets[chance.Intn(len(w.sets))]
 	if len(set.machines) == 0 {
@@ -146,10 +147,10 @@ func (w *world) accident(chance *rand.Rand) {
 	m.isDeleting = true
 }
 
-// TestTheResultsOfUpdatesInPlace has which machines are there at the end: those that need not be recreated.
-func TestTheResultsOfUpdatesInPlace(t *testing.T) {
+// TestRolloutInPlaceKeepsMachines compares the machines at the end of rollouts in place.
+func TestRolloutInPlaceKeepsMachines(t *testing.T) {
 	for want, spec := range map[string]rolloutplan.RolloutSpec{
-		"m1 m2 m4":          specOf(3, 1, 0), // m4 is made, and m3, which is moved last, is surplus
+		"m1 m2 m4":          specOf(3, 1, 0), // m4 is created, and m3, the last one to move, is surplus
 		"m1 m2 m3":          specOf(3, 0, 1),
 		"m1 m2 m3 m4 m5 m7": specOf(6, 10, 0),
 		"m1 m2 m3 m4 m5 m6": specOf(6, 3, 1),
@@ -158,7 +159,7 @@ func TestTheResultsOfUpdatesInPlace(t *testing.T) {
 		w.isInPlace = true
 		w.rollOut(t, want, nil)
 		if got := w.machines(); got != want {
-			t.Errorf("%+v: %s, not %s:\n%s", spec, got, want, strings.Join(w.log, "\n"))
+			t.Errorf("%+v: got %s, want %s:\n%s", spec, got, want, strings.Join(w.log, "\n"))
 		}
 	}
 }

@@ -3,7 +3,7 @@
 // deployment allows. Each step has a reason in words.
 //
 // A rollout replaces machines, or moves them to the new set, which updates them in place: whether the machines of a set
-// can be updated in place is a decision that is passed in. The package reads and writes nothing.
+// can be updated in place is a decision of the caller. The package reads and writes nothing.
 //
 // Make is the call to start from.
 package rolloutplan
@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// A RolloutSpec is the spec of a deployment. MaxSurge and MaxUnavailable are resolved: at least one of them is not 0.
+// A RolloutSpec is the spec of a deployment. MaxSurge and MaxUnavailable are resolved: at least one is not 0.
 type RolloutSpec struct {
 	Replicas       int
 	MaxSurge       int // of a rolling update
@@ -49,8 +49,8 @@ type InPlaceDecision struct {
 // A RolloutState is the observed state of a deployment.
 type RolloutState struct {
 	Spec RolloutSpec
-	// New is the set with the deployment's template: without replicas if it does not exist yet, nil if it is not
-	// created.
+	// New is the set with the deployment's template: it has no replicas if it does not exist yet, and it is nil if
+	// the controller does not create it.
 	New *SetState
 	Old []SetState // the oldest first
 	// Updating are the machines that are being updated in place.
@@ -59,7 +59,7 @@ type RolloutState struct {
 
 // A RolloutPlan has a step for each set, even if nothing changes.
 type RolloutPlan struct {
-	New *SetStep  // nil if there is no new set
+	New *SetStep  // nil if the deployment has no new set
 	Old []SetStep // in the order of the state's
 }
 
@@ -89,7 +89,7 @@ func Make(s RolloutState) RolloutPlan {
 type planner struct {
 	spec    RolloutSpec
 	state   RolloutState
-	current *plannedSet // nil if there is no new set
+	current *plannedSet // nil if the deployment has no new set
 	old     []*plannedSet
 }
 
@@ -145,7 +145,7 @@ func (p *planner) all() []*plannedSet {
 	return append(p.old[:len(p.old):len(p.old)], p.current)
 }
 
-// most returns how many machines there may be while a template is rolled out.
+// most returns the largest number of machines during a rollout.
 func (p *planner) most() int {
 	if p.spec.IsOnDelete {
 		return p.spec.Replicas
@@ -153,7 +153,7 @@ func (p *planner) most() int {
 	return p.spec.Replicas + p.spec.MaxSurge
 }
 
-// fewest returns how many machines have to be available.
+// fewest returns how many machines must be available.
 func (p *planner) fewest() int { return max(0, p.spec.Replicas-p.spec.MaxUnavailable) }
 
 // sum adds up a number of each set.
@@ -164,17 +164,17 @@ func sum(sets []*plannedSet, number func(*plannedSet) int) (total int) {
 	return total
 }
 
-// wanted is how many replicas the set had before the plan.
+// wanted returns the replicas of the set before the plan.
 func (s *plannedSet) wanted() int { return s.Replicas }
 
 func (s *plannedSet) current() int { return s.Current }
 
 func (s *plannedSet) available() int { return s.Available }
 
-// present is how many machines a set has or will create.
+// present returns how many machines a set has or will create.
 func (s *plannedSet) present() int { return max(s.Replicas, s.Current) }
 
-// leaving is how many existing machines are removed, by this plan or an earlier one.
+// leaving returns how many existing machines this plan or an earlier one removes.
 func (s *plannedSet) leaving() int { return max(0, s.Current-min(s.Replicas, s.To)) }
 
 // isScaled reports whether this plan scales the set.

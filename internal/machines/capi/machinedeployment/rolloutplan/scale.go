@@ -2,8 +2,8 @@ package rolloutplan
 
 // scaleNew scales the new set: down to the replicas of the deployment, or up as far as more machines are allowed.
 //
-// A deployment that is scaled down in the middle of a rollout may have fewer machines available than MaxUnavailable
-// allows, for as long as it has old ones: the new set is scaled down first.
+// If a deployment is scaled down during a rollout, it may have fewer available machines than MaxUnavailable allows, for
+// as long as it has old ones: the new set is scaled down first.
 func (p *planner) scaleNew() {
 	present := sum(p.all(), (*plannedSet).present)
 	switch missing := p.spec.Replicas - p.current.Replicas; {
@@ -40,9 +40,9 @@ func (p *planner) scaleOld() {
 	}
 }
 
-// A reserve is by how much the old sets can still be scaled down.
+// A reserve is the number by which the old sets can still be scaled down.
 type reserve struct {
-	fewest    int // machines that have to be available
+	fewest    int // machines that must be available
 	machines  int // replicas that the sets can still be scaled down by
 	available int // available machines after the plan, if all deleted ones were available
 }
@@ -58,8 +58,8 @@ func (s *plannedSet) shrink(r *reserve, most int) {
 		// Replicas without a machine yet cost no available machine.
 		lost := max(0, s.Current-(s.To-down))
 		if spare := max(0, r.available-r.fewest); lost > spare {
-			to := min(s.Current-spare, s.To)
-			down, lost = s.To-to, max(0, s.Current-to)
+			target := min(s.Current-spare, s.To)
+			down, lost = s.To-target, max(0, s.Current-target)
 		}
 		r.available -= min(s.Available, lost)
 	}
@@ -71,7 +71,7 @@ func (s *plannedSet) shrink(r *reserve, most int) {
 	if r.available < before {
 		s.because("%d available, %d needed", before, r.fewest)
 	} else {
-		s.because("none that is available goes")
+		s.because("no available machine is removed")
 	}
 }
 
@@ -80,10 +80,10 @@ func (s *plannedSet) shrink(r *reserve, most int) {
 func (p *planner) scaleOldOnDelete() {
 	surplus := sum(p.old, (*plannedSet).wanted) + p.current.To - p.spec.Replicas
 	for _, set := range p.old {
-		if gone := set.To - set.Current; gone > 0 {
-			set.To -= gone
-			surplus -= gone
-			set.because("%d deleted", gone)
+		if deleted := set.To - set.Current; deleted > 0 {
+			set.To -= deleted
+			surplus -= deleted
+			set.because("%d deleted", deleted)
 		}
 	}
 	for _, set := range p.old {
@@ -120,7 +120,7 @@ func (p *planner) breakDeadlock() {
 }
 
 // scaleOnly scales a deployment whose template is not rolled out: a single set with machines to the desired replicas,
-// or else the largest sets by the difference. A pause in the middle of a rollout changes nothing by itself.
+// or else the largest sets by the difference. A pause during a rollout changes nothing by itself.
 func (p *planner) scaleOnly() {
 	active := p.active()
 	switch len(active) {

@@ -9,17 +9,17 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 )
 
-// A world has a deployment, its sets and their machines, and takes turns: of the controller of deployments, which does
-// what the plan says, and of the controllers of sets and machines, as far as a rollout needs them.
+// A world has a deployment, its sets and their machines. Controllers take turns: the controller of deployments executes
+// the plan, and the controllers of sets and machines do their part of a rollout.
 type world struct {
 	spec      rolloutplan.RolloutSpec
 	template  int
 	isInPlace bool // updates in place are possible
 	sets      []*worldSet
-	made      int // machines so far
+	created   int // number of created machines
 	log       []string
 
-	isSlow bool // machines take their time to become available, and to go
+	isSlow bool // machines become available, and are removed, only in turnOfMachines
 	lost   int  // machines that would be available without an accident
 }
 
@@ -46,7 +46,7 @@ func (m *worldMachine) isAvailable() bool {
 	return !m.isStarting && !m.isBroken && !m.isDeleting && !m.isUpdating
 }
 
-// newWorld returns one with a settled deployment, whose template has changed since.
+// newWorld returns a world with a settled deployment, whose template has changed since.
 func newWorld(spec rolloutplan.RolloutSpec) *world {
 	w := &world{spec: spec, template: 1, sets: []*worldSet{{name: "ms1", template: 1, replicas: spec.Replicas}}}
 	w.turnOfSet(w.sets[0])
@@ -59,14 +59,14 @@ func (w *world) logf(format string, arguments ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, arguments...))
 }
 
-// turnOfDeployment plans, and does what was planned.
+// turnOfDeployment creates a plan and executes it.
 func (w *world) turnOfDeployment() {
-	at := slices.IndexFunc(w.sets, func(s *worldSet) bool { return s.template == w.template })
-	if at < 0 && !w.spec.IsPaused {
-		at = len(w.sets)
-		w.sets = append(w.sets, &worldSet{name: fmt.Sprintf("ms%d", at+1), template: w.template})
+	index := slices.IndexFunc(w.sets, func(s *worldSet) bool { return s.template == w.template })
+	if index < 0 && !w.spec.IsPaused {
+		index = len(w.sets)
+		w.sets = append(w.sets, &worldSet{name: fmt.Sprintf("ms%d", index+1), template: w.template})
 	}
-	state := w.seen(at)
+	state := w.state(index)
 	plan := rolloutplan.Make(state)
 	if text := textOf(plan); text != "" {
 		for line := range strings.Lines(text) {
@@ -79,13 +79,14 @@ func (w *world) turnOfDeployment() {
 	}
 	for _, step := range steps {
 		set := w.named(step.Set)
-		set.replicas, set.moveTo, set.receiveFrom, set.acknowledged = step.To, step.MoveTo, step.ReceiveFrom,
-			step.Acknowledged
+		set.replicas = step.To
+		set.moveTo, set.receiveFrom = step.MoveTo, step.ReceiveFrom
+		set.acknowledged = step.Acknowledged
 	}
 }
 
-// seen returns what the controller of deployments sees, with the new set at a place among the sets.
-func (w *world) seen(at int) rolloutplan.RolloutState {
+// state returns the state of the deployment. The new set is the one with the index.
+func (w *world) state(newSet int) rolloutplan.RolloutState {
 	state := rolloutplan.RolloutState{Spec: w.spec}
 	for i, set := range w.sets {
 		setState := w.count(set)
@@ -104,7 +105,7 @@ func (w *world) seen(at int) rolloutplan.RolloutState {
 				state.Updating = append(state.Updating, m.String())
 			}
 		}
-		if i == at {
+		if i == newSet {
 			state.New = &setState
 		} else {
 			state.Old = append(state.Old, setState)
@@ -117,7 +118,7 @@ func (w *world) named(name string) *worldSet {
 	return w.sets[slices.IndexFunc(w.sets, func(s *worldSet) bool { return s.name == name })]
 }
 
-// turnOfSet ends updates in place that were acknowledged before, and makes, moves or deletes machines.
+// turnOfSet ends updates in place that were acknowledged before, and creates, moves or deletes machines.
 func (w *world) turnOfSet(s *worldSet) {
 	var updated []*worldMachine
 	for _, m := range s.machines {
@@ -129,14 +130,14 @@ func (w *world) turnOfSet(s *worldSet) {
 			m.isPending = false
 		}
 	}
-	w.tell(s, "has updated", updated)
+	w.logMachines(s, "has updated", updated)
 	surplus := len(s.machines) - s.replicas
 	if len(s.receiveFrom) > 0 {
 		surplus -= len(slices.DeleteFunc(slices.Clone(s.machines), func(m *worldMachine) bool { return !m.isPending }))
 	}
 	switch {
 	case len(s.machines) < s.replicas:
-		w.make(s, s.replicas-len(s.machines))
+		w.create(s, s.replicas-len(s.machines))
 	case surplus > 0 && s.moveTo != "":
 		w.move(s, w.named(s.moveTo), surplus)
 	case surplus > 0:
@@ -144,24 +145,24 @@ func (w *world) turnOfSet(s *worldSet) {
 	}
 }
 
-func (w *world) tell(s *worldSet, does string, machines []*worldMachine) {
+func (w *world) logMachines(s *worldSet, action string, machines []*worldMachine) {
 	if len(machines) > 0 {
-		w.logf("%s %s %s", s.name, does, strings.Trim(fmt.Sprint(machines), "[]"))
+		w.logf("%s %s %s", s.name, action, strings.Trim(fmt.Sprint(machines), "[]"))
 	}
 }
 
-func (w *world) make(s *worldSet, missing int) {
+func (w *world) create(s *worldSet, missing int) {
 	for range missing {
-		w.made++
-		s.machines = append(s.machines, &worldMachine{number: w.made, isStarting: w.isSlow})
+		w.created++
+		s.machines = append(s.machines, &worldMachine{number: w.created, isStarting: w.isSlow})
 	}
-	w.tell(s, "makes", s.machines[len(s.machines)-missing:])
+	w.logMachines(s, "creates", s.machines[len(s.machines)-missing:])
 }
 
-// move moves surplus machines, in the order in which a set deletes them. Those that are being deleted are some of the
-// surplus, and so are those that are being updated, which are waited for. One without a node is deleted.
-func (w *world) move(s, to *worldSet, surplus int) {
-	if !slices.Contains(to.receiveFrom, s.name) {
+// move moves surplus machines, in the order in which a set deletes them. Machines during a deletion or an update belong
+// to the surplus, and stay. A machine without a node is deleted.
+func (w *world) move(s, target *worldSet, surplus int) {
+	if !slices.Contains(target.receiveFrom, s.name) {
 		return
 	}
 	var moved []*worldMachine
@@ -176,8 +177,8 @@ func (w *world) move(s, to *worldSet, surplus int) {
 		}
 	}
 	s.machines = slices.DeleteFunc(s.machines, func(m *worldMachine) bool { return slices.Contains(moved, m) })
-	to.machines = append(to.machines, moved...)
-	w.tell(s, "moves to "+to.name, moved)
+	target.machines = append(target.machines, moved...)
+	w.logMachines(s, "moves to "+target.name, moved)
 }
 
 func (w *world) delete(s *worldSet, surplus int) {
@@ -188,14 +189,14 @@ func (w *world) delete(s *worldSet, surplus int) {
 			deleted = append(deleted, m)
 		}
 	}
-	w.tell(s, "deletes", deleted)
+	w.logMachines(s, "deletes", deleted)
 	if !w.isSlow {
 		s.machines = slices.DeleteFunc(s.machines, func(m *worldMachine) bool { return m.isDeleting })
 	}
 }
 
-// ranked returns the machines in the order in which a set deletes them: those that are updated, the last to begin
-// before others; then what is not available.
+// ranked returns the machines in the order in which a set deletes them: first those during an update, the last one to
+// begin first; then the unavailable ones.
 func (s *worldSet) ranked() []*worldMachine {
 	ranked := slices.Clone(s.machines)
 	slices.SortStableFunc(ranked, func(a, b *worldMachine) int {
@@ -233,7 +234,7 @@ func (w *world) count(s *worldSet) rolloutplan.SetState {
 	return state
 }
 
-// total returns how many machines there are, and how many of them are available.
+// total returns the number of machines, and of available machines.
 func (w *world) total() (machines, available int) {
 	for _, set := range w.sets {
 		machines += len(set.machines)
@@ -246,7 +247,7 @@ func (w *world) total() (machines, available int) {
 	return machines, available
 }
 
-// isSettled says whether all machines are available and of the newest template.
+// isSettled reports whether all machines are available and have the newest template.
 func (w *world) isSettled() bool {
 	machines, available := w.total()
 	for _, set := range w.sets {
@@ -270,7 +271,7 @@ func (w *world) machines() string {
 	return strings.Join(names, " ")
 }
 
-// round has each controller take a turn. It says whether anything happened.
+// round gives each controller a turn. It reports whether anything happened.
 func (w *world) round(check func()) bool {
 	before := len(w.log)
 	w.turnOfDeployment()

@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-// TestLogsOfChanges changes a deployment in the middle of a rollout.
-func TestLogsOfChanges(t *testing.T) {
+// TestRolloutLogsWithChanges changes a deployment during a rollout.
+func TestRolloutLogsWithChanges(t *testing.T) {
 	scaleTo := func(replicas int) func(*world) { return func(w *world) { w.spec.Replicas = replicas } }
 	var logs []txtar.File
 	for _, c := range []struct {
@@ -137,7 +137,7 @@ func pause(w *world) { w.spec.IsPaused = true }
 
 func resume(w *world) { w.spec.IsPaused = false }
 
-// deleteOne has a person delete a machine.
+// deleteOne deletes a machine, as a person does.
 func deleteOne(w *world) {
 	w.logf("%s is deleted by a person", w.sets[0].machines[0])
 	w.sets[0].machines = w.sets[0].machines[1:]
