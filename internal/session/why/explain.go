@@ -70,7 +70,7 @@ func (a *Answer) explainBy(ctx context.Context, c *cluster.Cluster, explainer di
 	a.Done = false
 }
 
-// gate returns the findings that would block the release, if it is not being applied, or why they are not known.
+// gate returns the findings that would block the release if no process applies it, or why they are unknown.
 func (q ObjectQuery) gate(ctx context.Context, c *cluster.Cluster,
 	facts []*ObjectFacts) ([]precondition.Finding, string) {
 	isOpen := func(f *ObjectFacts) bool {

@@ -28,7 +28,7 @@ import (
 )
 
 // The pods of at most mostExplained blocking objects are diagnosed, and each diagnosis takes
-// no longer than explainFor: a user waits for it.
+// no longer than explainFor, since a user waits for the answer.
 const (
 	mostExplained = 5
 	explainFor    = 5 * time.Second
@@ -45,12 +45,12 @@ func newReader(c *cluster.Cluster) reader {
 	return reader{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}}
 }
 
-// A gatherer collects the facts on an object.
+// A gatherer collects the facts about an object.
 type gatherer struct {
 	reader
 	ObjectQuery
 	facts    *ObjectFacts
-	manifest *payload.Manifest       // of the object; nil if it is not named
+	manifest *payload.Manifest       // of the object; nil if the named release does not have it
 	head     objectmeta.LiveMetadata // of the object, if it exists
 }
 
@@ -101,7 +101,7 @@ func (g *gatherer) object(ctx context.Context) {
 		g.unknown("get "+g.facts.Object.String(), err)
 		return
 	}
-	resource, _ := g.cluster.FindKind(ctx, g.facts.Object.GroupKind()) // which Get has found
+	resource, _ := g.cluster.FindKind(ctx, g.facts.Object.GroupKind()) // Get has found the kind
 	g.facts.Live, g.head = live, objectmeta.Of(resource, live)
 	if g.head.IsOf(g.head.Release) && g.head.Release != "" {
 		g.facts.Owner, g.facts.Applied = g.head.Release, g.head.Entry.Since
@@ -170,7 +170,7 @@ func (g *gatherer) checkReady(ctx context.Context) {
 	g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, around)
 	_, step, isLeft := g.facts.step()
 	isOperator := g.facts.Object.GroupKind() == kinds.ClusterOperator
-	if isOperator && around.Manifest == nil { // its manifest has the versions to report
+	if isOperator && around.Manifest == nil { // the manifest would have the required versions
 		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Related{Manifest: anyVersion})
 		if isLeft && step.Phase == apply.InWait && g.facts.Verdict.State == ready.Ready {
 			g.facts.Verdict = ready.Verdict{State: ready.Waiting, Message: step.For, Reason: step.Reason}
@@ -182,31 +182,31 @@ func (g *gatherer) checkReady(ctx context.Context) {
 	}
 }
 
-// anyVersion is the manifest of a ClusterOperator that may report whatever version it has.
+// anyVersion is the manifest of a ClusterOperator that may report any version.
 var anyVersion = &unstructured.Unstructured{
 	Object: map[string]any{"status": map[string]any{"versions": []any{map[string]any{}}}},
 }
 
 // diagnose returns the fields that other managers have added to an unready object, and why its pods are not ready.
-func (g *gatherer) diagnose(ctx context.Context, rec *unstructured.Unstructured) []string {
-	lines := g.pods(ctx, rec)
-	if g.facts.Drift != nil && rec == g.facts.Live { // the fields may be the release's
+func (g *gatherer) diagnose(ctx context.Context, object *unstructured.Unstructured) []string {
+	lines := g.pods(ctx, object)
+	if g.facts.Drift != nil && object == g.facts.Live { // the fields may belong to the release
 		return lines
 	}
 	isHeld := g.facts.Held != nil && !g.facts.Held.IsDead(g.cluster.Now())
-	return append(ownership.ExplainForeign(rec, isHeld), lines...)
+	return append(ownership.ExplainForeign(object, isHeld), lines...)
 }
 
 // pods returns why the pods of an object are not ready.
-func (r *reader) pods(ctx context.Context, rec *unstructured.Unstructured) []string {
+func (r *reader) pods(ctx context.Context, object *unstructured.Unstructured) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
-	lines, err := r.trouble.Explain(ctx, rec)
+	lines, err := r.trouble.Explain(ctx, object)
 	r.noteAll(err)
 	return lines
 }
 
-// noteAll notes each of joined errors.
+// noteAll notes each joined error.
 func (r *reader) noteAll(err error) {
 	if err == nil {
 		return
@@ -216,7 +216,8 @@ func (r *reader) noteAll(err error) {
 	}
 }
 
-// explainCall returns why a webhook or an aggregated API gave the API server no answer, if a step has failed for that.
+// explainCall returns why a webhook or an aggregated API did not answer the API server, if that is the failure of a
+// step.
 func (r *reader) explainCall(ctx context.Context, step apply.RunStepState) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()

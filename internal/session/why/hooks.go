@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A HookStatus is a lifecycle hook of a Deployment that has not simply succeeded.
+// A HookStatus is the status of a lifecycle hook of a Deployment that has not succeeded, or not without failures.
 type HookStatus struct {
 	Object   kinds.ID             `json:"object"`
 	Hook     deploymenthook.Stage `json:"hook"`
@@ -34,7 +34,7 @@ const (
 	HookSkipped HookState = "skipped" // by a user
 )
 
-// HookStatuses returns the hooks of a record that have not simply succeeded.
+// HookStatuses returns the statuses of the hooks in a record, without those that have succeeded.
 func HookStatuses(rec *record.Record) []HookStatus {
 	var all []HookStatus
 	for _, hooks := range rec.Hooks {
@@ -47,7 +47,7 @@ func HookStatuses(rec *record.Record) []HookStatus {
 	return all
 }
 
-// hookStatusOf returns the status of one hook; nil if it has simply succeeded, or was not started.
+// hookStatusOf returns the status of one hook; nil if it has succeeded, or was not started.
 func hookStatusOf(rec *record.Record, d record.DeploymentHooks, stage deploymenthook.Stage,
 	progress deploymenthook.HookProgress) []HookStatus {
 	found := HookStatus{
@@ -93,7 +93,7 @@ func stopMessage(rec *record.Record, id kinds.ID, stage deploymenthook.Stage) st
 	return printable.Line(newest.End.Failures[index].Message)
 }
 
-// Sentence describes the state of the hook, and what to do about it. Name is what to call the hook.
+// Sentence describes the state of the hook, and the remedy. Name is the name of the hook in the sentence.
 func (h HookStatus) Sentence(name string, now time.Time) string {
 	switch h.State {
 	case HookSkipped:
@@ -121,7 +121,7 @@ func after(prefix, text string) string {
 	return prefix + text
 }
 
-// explainHooks adds the states of the hooks of a Deployment, whatever step the apply is at.
+// explainHooks adds the states of the hooks of a Deployment, without regard to the step of the apply.
 func explainHooks(f *ObjectFacts, a *Answer) {
 	if f.Record == nil {
 		return

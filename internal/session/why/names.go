@@ -31,12 +31,12 @@ type NamedObject struct {
 // A Resolver finds the objects that a user names.
 type Resolver struct {
 	Cluster   *cluster.Cluster
-	Query     ObjectQuery // which knows objects of releases
-	Namespace string      // that the user has named apart from the object; "" if there is none
-	Default   string      // the namespace of objects for which the user has named none
+	Query     ObjectQuery // has the known objects of releases
+	Namespace string      // of the flag --namespace; "" if it is not set
+	Default   string      // the namespace of objects without a named namespace
 }
 
-// A NameError is returned for a name that means no object, or several.
+// A NameError reports a name that no object has, or that several have.
 type NameError struct{ error }
 
 // Unwrap returns the error.
@@ -44,7 +44,7 @@ func (e NameError) Unwrap() error { return e.error }
 
 func nameErrorf(format string, values ...any) error { return NameError{fmt.Errorf(format, values...)} }
 
-// File returns the objects in a file of the release, or in one that an apply knows which is not done.
+// File returns the objects in a file of the release, or in a file of an unfinished apply.
 func (r *Resolver) File(name string) ([]NamedObject, error) {
 	var objects []NamedObject
 	for _, known := range r.Query.knownObjects() {
@@ -60,7 +60,7 @@ func (r *Resolver) File(name string) ([]NamedObject, error) {
 	return objects, nil
 }
 
-// A knownObject is one that a release is known to have.
+// A knownObject is an object of a release.
 type knownObject struct {
 	id   kinds.ID
 	file string

@@ -70,7 +70,7 @@ func (f *ObjectFacts) state() ObjectState {
 		return Kept
 	case f.Verdict.State != ready.Ready:
 		return NotReady
-	case isLeft && step.Hook != "" && !f.isObjectLeft(): // of which the rollout is not complete without it
+	case isLeft && step.Hook != "" && !f.isObjectLeft(): // the rollout is not complete without the hook
 		return NotReady
 	case isLeft && (step.Phase != apply.InWait || step.Hook != ""):
 		return Outdated
@@ -90,15 +90,15 @@ func (f *ObjectFacts) isUnapplied() bool {
 	switch {
 	case f.Plan == nil || f.Plan.File == "" || f.IsUnread:
 		return false
-	case f.Record == nil: // the object may have the release all the same
+	case f.Record == nil: // the object may name the release nevertheless
 		return f.Plan.Release != "" && f.Plan.Release != f.Owner
 	default:
 		return !f.Plan.IsRecorded
 	}
 }
 
-// isUnreported reports whether an unfinished apply may not have reached the object: it has
-// not reported it, and has not changed it since it began.
+// isUnreported reports whether an unfinished apply may not have reached the object: the apply has neither reported nor
+// changed the object since it began.
 func (f *ObjectFacts) isUnreported() bool {
 	if f.Record == nil || f.Record.Newest() == nil {
 		return false
@@ -124,7 +124,7 @@ func (f *ObjectFacts) isDeleted() bool {
 	return f.Deletes || f.PendingDelete != nil
 }
 
-// step returns the step of the run of the release that the object is at, if the run is not done with it.
+// step returns the unfinished step of the object in the run of the release.
 func (f *ObjectFacts) step() (node int, step apply.RunStepState, found bool) {
 	if node, step, found = f.Run.Find(f.Object); found || f.Run == nil || f.Run.More == 0 || f.Plan == nil ||
 		f.Plan.Node == "" {
@@ -135,7 +135,7 @@ func (f *ObjectFacts) step() (node int, step apply.RunStepState, found bool) {
 	return max(node, 0), apply.RunStepState{Wait: wait, Phase: apply.Blocked, Deletes: f.Plan.Deletes}, node >= 0
 }
 
-// isObjectLeft reports whether the run is not done with the object itself, whatever its hooks are at.
+// isObjectLeft reports whether the run has not finished the object itself, without regard to its hooks.
 func (f *ObjectFacts) isObjectLeft() bool {
 	for _, step := range f.Run.Steps() {
 		if step.ID == f.Object && step.Hook == "" {
@@ -166,7 +166,7 @@ func (f *ReleaseFacts) age(since time.Time) string {
 	return printable.Age(f.Now, since)
 }
 
-// explainUnknown adds why the state of an object is not known.
+// explainUnknown adds why the state of an object is unknown.
 func explainUnknown(f *ObjectFacts, a *Answer) {
 	switch {
 	case a.State != Unknown:
@@ -289,8 +289,8 @@ func explainUnserved(f *ObjectFacts, a *Answer) {
 	}
 }
 
-// pendingDefinition names the CustomResourceDefinition of the object's kind that the run has still to apply; "" if
-// there is none.
+// pendingDefinition names the CustomResourceDefinition of the object's kind that the run has not applied yet; "" if the
+// run has none.
 func (f *ObjectFacts) pendingDefinition() string {
 	for node, step := range f.Run.Steps() {
 		_, group, _ := strings.Cut(step.ID.Name, ".")
@@ -355,7 +355,7 @@ func explainGate(f *ObjectFacts, a *Answer) {
 func explainOwner(f *ObjectFacts, a *Answer) {
 	switch {
 	case f.Live == nil:
-	case f.Owner == "" && f.Drift != nil: // which explainDrift has added
+	case f.Owner == "" && f.Drift != nil: // explainDrift has added the release
 	case f.Owner == "":
 		a.addMessage(nil, "it belongs to no release: neither its label nor its managedFields name one")
 	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:

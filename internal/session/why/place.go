@@ -10,7 +10,7 @@ import (
 )
 
 // plan finds the place of the object in the release, if the query names one. An object
-// that has both a tombstone and a manifest is to exist.
+// that has both a tombstone and a manifest should exist.
 func (g *gatherer) plan() {
 	if g.Release == nil {
 		return

@@ -19,13 +19,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// mostReferences is how many of the objects that an object refers to are looked for.
+// mostReferences bounds how many referenced objects are read.
 const mostReferences = 10
 
 // unmet returns the objects that a live object refers to and that do not exist, or are being deleted.
 func (g *gatherer) unmet(ctx context.Context, live *unstructured.Unstructured) (unmet []Need) {
 	seen := map[kinds.ID]bool{}
-	unread := map[schema.GroupKind]bool{} // of which one could not be read: the others can't either
+	unread := map[schema.GroupKind]bool{} // kinds with an unreadable object: the others can't be read either
 	for _, reference := range g.definitions(ctx, live).Of(live) {
 		id := reference.To
 		isOut := seen[id] || unread[id.GroupKind()] || reference.Consequence == references.Harmless ||
@@ -70,7 +70,7 @@ func (g *gatherer) definitions(ctx context.Context, live *unstructured.Unstructu
 	switch {
 	case err == nil:
 		found.Add(definition)
-	case !apierrors.IsNotFound(err): // an aggregated API has none
+	case !apierrors.IsNotFound(err): // an aggregated API has no definition
 		g.unknown("get "+id.String(), err)
 	}
 	return found
@@ -87,7 +87,7 @@ func (g *gatherer) placeOf(id kinds.ID) (file, node string) {
 	return "", ""
 }
 
-// manifestOf returns the manifest of an object in the release of the query; nil if it has none.
+// manifestOf returns the manifest of an object in the named release; nil if the release has none.
 func (g *gatherer) manifestOf(id kinds.ID) *payload.Manifest {
 	if g.Release == nil {
 		return nil
@@ -99,7 +99,7 @@ func (g *gatherer) manifestOf(id kinds.ID) *payload.Manifest {
 	return g.Release.Manifests[index]
 }
 
-// whyUnmet returns what becomes of an object that does not exist: whether a release is to apply it, or has deleted it.
+// whyUnmet returns whether a release will apply a missing object, or has deleted it.
 func (g *gatherer) whyUnmet(need Need) string {
 	id, rec := need.Object, g.facts.Record
 	where := cmp.Or(need.Node, printable.Line(need.File))
@@ -122,8 +122,7 @@ func (g *gatherer) whyUnmet(need Need) string {
 	}
 }
 
-// explainReferences adds the objects that an object needs and that do not exist. Of an object that exists and is ready,
-// it adds nothing.
+// explainReferences adds the missing objects that an unready object needs.
 func explainReferences(f *ObjectFacts, a *Answer) {
 	if a.State != NotReady {
 		return
@@ -134,14 +133,14 @@ func explainReferences(f *ObjectFacts, a *Answer) {
 	}
 }
 
-// explainReferrers adds what of the named release needs the object, in one line.
+// explainReferrers adds the manifests of the named release that need the object, in one line.
 func explainReferrers(f *ObjectFacts, a *Answer) {
 	if len(f.NeededBy) > 0 {
 		a.addMessage(nil, "needed by %s", few(f.NeededBy, 0))
 	}
 }
 
-// findReferrers finds the manifests of the release of the query that need the object.
+// findReferrers finds the manifests of the named release that need the object.
 func (g *gatherer) findReferrers() {
 	if g.Release == nil {
 		return

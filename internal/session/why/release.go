@@ -28,7 +28,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// atOnce bounds how many objects are asked for at a time.
+// atOnce bounds how many objects are read at a time.
 const atOnce = 16
 
 // A ReleaseAnswer is the state of a whole release.
@@ -51,18 +51,18 @@ type ReleaseAnswer struct {
 // ReleaseFacts are the facts about a release.
 type ReleaseFacts struct {
 	Now         time.Time       // by the server's clock
-	Record      *record.Record  // nil if there is none
-	Run         *apply.RunState // the apply that the record has; nil if all is done
+	Record      *record.Record  // nil if the release has no record
+	Run         *apply.RunState // the apply in the record; nil if all is done
 	Held        *lock.Holder    // who applies the release; nil if no process does
-	IsHeldKnown bool            // that could be asked
+	IsHeldKnown bool            // the lock could be read
 	// why no process keeps the release in place, if one should; else nil
 	NotKept *NotKept
-	Unknown []string // on requests that failed
+	Unknown []string // failed requests
 
-	// The following are only of GatherRelease.
+	// Only GatherRelease sets the following fields.
 	Requested   []record.Tombstone // deletes that may not be done: in the record, and of terminating objects
 	UnlistedErr error              // why terminating objects are not known
-	// objects that were deleted since they were applied: the record has hashes of their names
+	// Missing counts objects that were deleted since they were applied: the record has hashes of their names.
 	Missing  int
 	Suspects []kinds.ID // objects that may not be in their wanted state
 
@@ -111,7 +111,7 @@ func (f *ReleaseFacts) Explain(ctx context.Context, c *cluster.Cluster, namespac
 			return nil
 		})
 	}
-	_ = group.Wait() // which has no errors: a failed request is a fact
+	_ = group.Wait() // a failed request is a fact, not an error
 	f.Now = c.Now()
 	if f.isReadySince(answers) {
 		f.Run = nil
@@ -119,8 +119,8 @@ func (f *ReleaseFacts) Explain(ctx context.Context, c *cluster.Cluster, namespac
 	return f.summarize(answers)
 }
 
-// isReadySince reports whether the last apply of a completed version ended while it only waited for objects, and all of
-// them have become ready since.
+// isReadySince reports whether the last apply of a completed version ended while it only waited for objects, and all
+// objects have become ready since.
 func (f *ReleaseFacts) isReadySince(answers []*Answer) bool {
 	if f.Run == nil || f.Run.More > 0 || f.isLive() || !f.wasCompleted() {
 		return false
@@ -168,7 +168,7 @@ func (f *ReleaseFacts) summarize(answers []*Answer) *ReleaseAnswer {
 			Message{Text: fmt.Sprintf("%d more objects are not done; the record omits them", f.Run.More)})
 	}
 	for _, answer := range answers {
-		for _, what := range answer.Unknown { // of which many have the same
+		for _, what := range answer.Unknown { // many answers have the same one
 			if !slices.Contains(w.Unknown, what) {
 				w.Unknown = append(w.Unknown, what)
 			}
@@ -216,8 +216,7 @@ func (f *ReleaseFacts) runMessages(answers []*Answer) []Message {
 	return about.Messages
 }
 
-// rank orders answers: failures, then waits, then pending deletes, then
-// the rest.
+// rank orders answers: failures, waits, pending deletes, and the rest.
 func (f *ReleaseFacts) rank(a *Answer) int {
 	_, step, found := f.Run.Find(a.Object)
 	switch {
@@ -314,7 +313,7 @@ func (r *reader) abnormal(ctx context.Context, f *ReleaseFacts, live *inventory.
 			return nil
 		})
 	}
-	_ = group.Wait() // which has no errors
+	_ = group.Wait() // the functions return no errors
 	return found
 }
 
@@ -337,7 +336,7 @@ func (f *ReleaseFacts) knownObjects(live *inventory.Inventory) iter.Seq[kinds.ID
 // isReady reports whether an object is certainly ready. Its body is only read if it may not be.
 func (r *reader) isReady(ctx context.Context, head objectmeta.LiveMetadata) bool {
 	kind := head.ID.GroupKind()
-	// which depends on Services, too
+	// the readiness depends on Services, too
 	isCalling := kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io"
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(kind.WithVersion(head.Resource.Version))

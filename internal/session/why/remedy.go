@@ -65,7 +65,7 @@ func rollBack(rec *record.Record) string {
 	return fmt.Sprintf(", or go back to %s (runlevel rollback %s)", printable.Line(to.Title()), rec.Release)
 }
 
-// runRemedy returns what completes the run, by the diagnoses of this object and of the objects that the run waits for.
+// runRemedy returns the remedy of the run, by the diagnoses of this object and of the objects that the run waits for.
 func runRemedy(f *ObjectFacts) string {
 	details := map[kinds.ID][]string{f.Object: f.Pods}
 	maps.Copy(details, f.Pending)

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// mostRoots is how many of the nodes that hold up an object are explained.
+// mostRoots bounds how many nodes that hold up an object are explained.
 const mostRoots = 5
 
 // roots returns the nodes that an object waits for in the end: those that run, or have failed.
@@ -56,7 +56,7 @@ func (f *ObjectFacts) awaited(node int) []int {
 	return others
 }
 
-// explainStep adds the step of an object that the run is at, or has failed at.
+// explainStep adds the running or failed step of an object.
 func explainStep(f *ObjectFacts, a *Answer) {
 	_, step, found := f.step()
 	switch {
@@ -123,7 +123,7 @@ func (f *ObjectFacts) duration(step apply.RunStepState) string {
 	return ", for " + f.age(step.Since)
 }
 
-// explainBlocked adds what an object waits for that the run has not reached.
+// explainBlocked adds the nodes that an object waits for before the run reaches it.
 func explainBlocked(f *ObjectFacts, a *Answer) {
 	start, step, found := f.step()
 	if !found || a.Done || step.IsTried() || step.Hook != "" && !f.isObjectLeft() {
@@ -149,7 +149,7 @@ func explainBlocked(f *ObjectFacts, a *Answer) {
 	}
 }
 
-// inNode returns the node of an object as a part of a sentence, if its file has a level.
+// inNode returns the node of an object as a part of a sentence; "" if the file has no level.
 func inNode(name string) string {
 	if name == "" {
 		return ""
@@ -157,7 +157,7 @@ func inNode(name string) string {
 	return ", " + name + ","
 }
 
-// earlier returns the levels that come first in a node with several.
+// earlier returns the levels that come first in a node with several levels.
 func (f *ObjectFacts) earlier(node apply.RunNodeState, own string) []string {
 	var names []string
 	for _, step := range node.Steps {
@@ -179,7 +179,7 @@ func (f *ReleaseFacts) names(nodes []int) []string {
 	return names
 }
 
-// path names the nodes that a node waits for, and those that these wait for in the end.
+// path names the nodes that a node waits for, directly and in the end.
 func (f *ObjectFacts) path(node apply.RunNodeState, roots []int) string {
 	text := few(f.names(node.After), node.More)
 	isDirect := func(root int) bool { return slices.Contains(node.After, root) }
@@ -189,7 +189,7 @@ func (f *ObjectFacts) path(node apply.RunNodeState, roots []int) string {
 	return text
 }
 
-// explainRoot adds the steps that a node is at.
+// explainRoot adds the unfinished steps of a running or failed node.
 func (f *ObjectFacts) explainRoot(node apply.RunNodeState, a *Answer) {
 	before := len(a.Messages)
 	for _, step := range node.Steps {
@@ -230,7 +230,7 @@ func (f *ObjectFacts) explainRoot(node apply.RunNodeState, a *Answer) {
 	}
 }
 
-// nameOf returns the name of a step for the midst of a sentence.
+// nameOf returns the name of a step for use within a sentence.
 func nameOf(step apply.RunStepState) string {
 	if step.Hook != "" {
 		return "the " + step.Name()
@@ -296,11 +296,11 @@ func (f *ObjectFacts) explainUninstall(a *Answer) {
 	a.addMessage(nil, "release %s is %s; %s", f.title(), f.Record.Uninstall, by)
 }
 
-// isCompleted reports whether the last update completed, and neither a run nor an uninstall was begun since.
+// isCompleted reports whether the last update completed, and neither a run nor an uninstall has begun since.
 func (f *ReleaseFacts) isCompleted() bool { return f.Run == nil && f.wasCompleted() }
 
-// wasCompleted reports whether the last update completed, and no uninstall was begun since: the release may be applied
-// again.
+// wasCompleted reports whether the last update completed, and no uninstall has begun since. The release may be applied
+// again now.
 func (f *ReleaseFacts) wasCompleted() bool {
 	newest := f.Record.Newest()
 	return f.Record.Uninstall == nil && newest != nil && newest.State == record.Completed
@@ -321,12 +321,12 @@ func (f *ObjectFacts) explainNoRecord(a *Answer) {
 	}
 }
 
-// isLive reports whether the release is being applied now, as far as is known.
+// isLive reports whether a process applies the release, or that is unknown.
 func (f *ReleaseFacts) isLive() bool {
 	return !f.IsHeldKnown || f.Held != nil && !f.Held.IsDead(f.Now)
 }
 
-// retryState returns that a step is tried again, or was by an apply that has ended.
+// retryState returns whether a step is still retried.
 func (f *ReleaseFacts) retryState() string {
 	if f.isLive() {
 		return "is retried"
@@ -350,7 +350,7 @@ func (f *ReleaseFacts) reportedAgo(words string) string {
 	return fmt.Sprintf(words, f.age(f.Run.Now))
 }
 
-// explainLastRun adds how the last apply ended, of a release that no process applies now.
+// explainLastRun adds how the last apply of a release ended that no process applies now.
 func (f *ObjectFacts) explainLastRun(a *Answer) {
 	run, newest := f.Run, f.Record.Newest()
 	switch {
