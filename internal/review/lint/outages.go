@@ -177,7 +177,7 @@ func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend type
 	}
 }
 
-// backendsOf returns the Services that an object has the API server call, without those whose failure it ignores.
+// backends returns the Services that an object has the API server call, without those whose failure it ignores.
 func (m *manifest) backends() []types.NamespacedName {
 	object := m.Object()
 	if webhooks, _ := m.get("webhooks").([]any); slices.ContainsFunc(webhooks, isOptional) {

@@ -79,7 +79,7 @@ func (p podSet) hasPort(name string) bool {
 	return slices.ContainsFunc(containers, func(container map[string]any) bool { return hasPort(container, name) })
 }
 
-// selectorOf returns the selector of an object; nil if it has none, or selects all pods.
+// podSelector returns the selector of an object; nil if it has none, or selects all pods.
 func (m *manifest) podSelector() labels.Selector {
 	field, _ := m.get(kinds.PodSelector(m.groupKind())...).(map[string]any)
 	if m.groupKind() == kinds.Service {
