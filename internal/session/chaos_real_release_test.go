@@ -117,7 +117,7 @@ func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *session.O
 	leftOut := map[string]bool{}
 	for _, warning := range outcome.Report.Warnings {
 		for _, file := range warning.Files {
-			leftOut[file] = leftOut[file] || strings.HasSuffix(warning.Text, ": left out")
+			leftOut[file] = leftOut[file] || strings.HasSuffix(warning.Text, ": dropped")
 		}
 	}
 	verbs := map[string]string{"/dnses.operator.openshift.io": "patch"} // that are allowed, by namespace and name

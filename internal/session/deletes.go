@@ -26,10 +26,10 @@ func (r *run) deletesToRecord(ctx context.Context, tombstones []kinds.ID, now me
 			continue
 		}
 		item := record.Tombstone{ID: id, Version: r.payload.Version, RequestedAt: now}
-		if at := slices.IndexFunc(r.record.Tombstones, func(known record.Tombstone) bool {
+		if i := slices.IndexFunc(r.record.Tombstones, func(known record.Tombstone) bool {
 			return known.ID == id
-		}); at >= 0 {
-			item.UID = r.record.Tombstones[at].UID
+		}); i >= 0 {
+			item.UID = r.record.Tombstones[i].UID
 		}
 		requested = append(requested, item)
 	}
@@ -52,7 +52,7 @@ func (r *run) hasUnsentDeletes() bool {
 	})
 }
 
-// isFinished reports whether a delete is finished: the object is gone, or it exists, is not terminating, and the
+// isFinished reports whether a delete is finished: the object does not exist, or it exists, is not terminating, and the
 // payload has it again.
 func (r *run) isFinished(item precondition.Delete) bool {
 	switch item.Seen.State {
@@ -78,11 +78,11 @@ func (r *run) hasManifest(id kinds.ID, isTombstone bool) bool {
 	})
 }
 
-// recordGone writes a Kubernetes event for each object that is gone by now, whatever version has deleted it.
-func (r *run) recordGone(ctx context.Context) {
+// recordDeleted writes a Kubernetes event for each object that no longer exists, whichever version has deleted it.
+func (r *run) recordDeleted(ctx context.Context) {
 	for _, item := range r.outcome.Deletes {
 		if !r.isFinished(item) || item.UID == "" || item.Seen.State == tombstone.Present {
-			continue // it was never seen, or was never gone
+			continue // it was never observed, or never deleted
 		}
 		if err := cluster.RecordEvent(ctx, r.cluster,
 			tombstone.Event(item.ID, item.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {

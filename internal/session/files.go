@@ -16,7 +16,7 @@ const DefaultHistoryMax = 5
 // FileOptions are how the files of an applied version are kept.
 type FileOptions struct {
 	Packed     *files.Packed // nil if they are not kept
-	NotKept    string        // why not, for the record
+	NotKept    string        // the reason why they are not kept, for the record
 	HistoryMax int           // of how many versions they are kept; DefaultHistoryMax if it is 0
 }
 
@@ -55,8 +55,8 @@ func (c *fileCopies) nextRevision() int {
 	return next
 }
 
-// storeFiles stores the files of the version that is applied, unless the cluster has them, and returns the entry for
-// the record. If they can't be stored, the apply continues with a warning.
+// storeFiles stores the files of the version, unless the cluster has them, and returns the entry for the record. If
+// they can't be stored, the apply continues with a warning.
 func (r *run) storeFiles(ctx context.Context, c *fileCopies) *record.KeptFiles {
 	packed := r.options.Files.Packed
 	switch {
@@ -92,7 +92,7 @@ func (c *fileCopies) has(kept *record.KeptFiles) bool {
 	})
 }
 
-// markNeeded marks the copies that are needed, by the record with the version that is applied.
+// markNeeded marks the copies that are needed, by the record with the new version.
 func (c *fileCopies) markNeeded(known *record.Record, most int) {
 	c.recorded, c.most = filesOf(known), most
 	c.needed = known.History.KeepFiles(most)

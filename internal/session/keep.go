@@ -41,7 +41,7 @@ type keptRun struct {
 	ctx context.Context
 }
 
-// NotReady reports the outcome of an apply that is not ready in time.
+// NotReady reports the outcome when not all objects are ready in time.
 func (k *keptRun) NotReady(report *apply.Report) {
 	k.run.reportOutcome(k.ctx, k.run.finish(k.ctx, report))
 	k.Announce()

@@ -37,7 +37,7 @@ func (n *runNotifier) begin(ctx context.Context) {
 }
 
 // end reports how the apply has ended, or that the gate blocks it. An apply that keeps its payload in place has
-// reported that it is complete. Its end is no failure if a user or another process has ended it, or if it goes on after
+// reported its completion. Its end is not a failure if a user or another process has ended it, or if it continues after
 // an outage.
 func (n *runNotifier) end(ctx context.Context) {
 	outcome := n.run.outcome
@@ -58,11 +58,11 @@ func isRefused(err error) bool { return reason.Of(err) == precondition.ReasonFai
 
 // NotifyBlocked reports a release that the gate refuses, by the outcome of Inspect. A retry is only reported if other
 // checks block it.
-func (s *Session) NotifyBlocked(ctx context.Context, to *notify.Sender, refused *Outcome, isRetry bool) {
+func (s *Session) NotifyBlocked(ctx context.Context, sender *notify.Sender, refused *Outcome, isRetry bool) {
 	if !isRetry {
 		s.notifier.ForgetBlocked()
 	}
-	s.notifier.Notify(ctx, to, refused.record, refused.blocked(refused.event(notify.Blocked)))
+	s.notifier.Notify(ctx, sender, refused.record, refused.blocked(refused.event(notify.Blocked)))
 }
 
 // blocked adds to an event why the gate refuses the apply.
@@ -101,7 +101,7 @@ func (n *runNotifier) event(outcome notify.EventType) notify.Event {
 	return event
 }
 
-// ended returns the event of an apply that is complete, or has failed, as the record has it.
+// ended returns the event of a complete or failed apply, as recorded.
 func (n *runNotifier) ended() notify.Event {
 	event := n.event(notify.Completed)
 	event.Seconds = n.run.outcome.Took.Seconds()

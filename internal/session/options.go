@@ -22,11 +22,11 @@ const DefaultNamespace = "runlevel-system"
 // Options configure an apply. An empty Apply.Mode is chosen by the record.
 type Options struct {
 	Namespace string   // of the record and the lock; DefaultNamespace if it is empty
-	Source    string   // where the payload is from, for the history
+	Source    string   // the source of the payload, for the history
 	Own       string   // the source that an operator was started with, for the record
 	Force     bool     // go on although the gate refuses the apply
 	Verified  bool     // the signatures of the payload's image were, for the history
-	Forced    []string // what was overridden before, for the history
+	Forced    []string // risks that were overridden before, for the history
 	// CreateNamespace creates the namespace of objects whose manifests name none, if it does not exist.
 	CreateNamespace bool
 	// Rollback is set if the payload is of the files of an earlier update of the release.
@@ -35,7 +35,7 @@ type Options struct {
 	Apply    apply.Options
 	Files    FileOptions
 	Notify   *notify.Sender // of what happens to the release; nil sends nothing
-	HasTests bool           // tests follow: Outcome.Completed is to be reported after them
+	HasTests bool           // tests follow, and Outcome.Completed is reported after them
 	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied.
 	// Its Apply and WasComplete are set by the session.
 	Keep *keep.Options
@@ -52,9 +52,9 @@ type Observer interface {
 	// OnRecorded is called when the record has the update, before its first object is applied. The connection writes
 	// only while the lock is held. An error ends the apply.
 	OnRecorded(context.Context, *cluster.Cluster) error
-	// OnOutcome is called with the outcome of an apply that is kept in place: when all objects are ready, and before
-	// that, once, when not all are ready in time. It is also called when an outage of the API server interrupts the
-	// apply, which continues after the outage.
+	// OnOutcome is called with the outcome of an apply with Options.Keep: when all objects are ready, and before that,
+	// once, when not all are ready in time. It is also called when an outage of the API server interrupts the apply,
+	// which continues after the outage.
 	OnOutcome(*Outcome)
 }
 
@@ -87,7 +87,7 @@ type Outcome struct {
 	// IsInterrupted is set if the API server did not answer, and the apply continues when it does.
 	IsInterrupted bool
 
-	// Completed is the event of an apply that is complete, and was not reported: see Options.HasTests.
+	// Completed is the event of a complete apply that was not reported: see Options.HasTests.
 	Completed notify.Event
 
 	record types.UID // of the ConfigMap; "" if there was none

@@ -52,7 +52,7 @@ func FindOrphans(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 }
 
 // orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. An object
-// that goes with its Namespace or definition is no orphan.
+// that is deleted with its Namespace or definition is not an orphan.
 func (r *run) orphans(ctx context.Context) []Orphan {
 	inPayload, deleted := r.payloadObjects(ctx), r.deletedObjects()
 	var dropped []objectmeta.LiveMetadata

@@ -70,9 +70,9 @@ func (o *Outcome) dueHooks() (due map[object.StepID][]deploymenthook.Stage, refu
 		if change.Hook == "" || change.Action == object.NotNeeded || change.Action == object.NotDone {
 			continue
 		}
-		of := change.StepID
-		of.Hook = ""
-		due[of] = append(due[of], deploymenthook.Stage(change.Hook))
+		step := change.StepID
+		step.Hook = ""
+		due[step] = append(due[step], deploymenthook.Stage(change.Hook))
 		if change.Err != nil {
 			refused = append(refused,
 				change.ID.OrHook(change.Hook)+" can't run: "+printable.Line(change.Err.Err.Error()))

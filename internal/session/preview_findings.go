@@ -33,11 +33,11 @@ func (o *Outcome) PreviewFindings() []precondition.Finding {
 	}
 	var causes []*previewCause
 	for _, change := range o.Report.Changes {
-		in := kinds.NewID(kinds.Namespace, "", change.ID.Namespace)
+		namespace := kinds.NewID(kinds.Namespace, "", change.ID.Namespace)
 		switch {
 		case change.Err != nil && !blocked[change.ID]:
 			causes = addCause(causes, change, RefusedObject, printable.Line(change.Err.Err.Error()))
-		case change.Action == object.NotChecked && !named[change.ID] && !named[in]:
+		case change.Action == object.NotChecked && !named[change.ID] && !named[namespace]:
 			causes = addCause(causes, change, UncheckedObject, printable.Line(change.Message))
 		}
 	}
@@ -58,13 +58,13 @@ type previewCause struct {
 
 func addCause(causes []*previewCause, change object.Change, check, text string) []*previewCause {
 	shared := change.ID.Without(text)
-	at := slices.IndexFunc(causes, func(cause *previewCause) bool {
+	i := slices.IndexFunc(causes, func(cause *previewCause) bool {
 		return cause.check == check && cause.shared == shared
 	})
-	if at < 0 {
+	if i < 0 {
 		return append(causes, &previewCause{check, text, shared, change, []kinds.ID{change.ID}})
 	}
-	causes[at].objects = append(causes[at].objects, change.ID)
+	causes[i].objects = append(causes[i].objects, change.ID)
 	return causes
 }
 
@@ -75,13 +75,13 @@ func (c *previewCause) finding() precondition.Finding {
 	if more := len(c.objects) - 1; more > 0 {
 		found.Objects, name = c.objects, fmt.Sprintf("%s and %d more", name, more)
 	}
-	where := printable.Line(c.first.Path) + ": " + name
+	place := printable.Line(c.first.Path) + ": " + name
 	if c.check == RefusedObject {
 		found.Severity, found.Resolution = precondition.Fails, "changing the manifest so that the cluster accepts it"
-		found.Message = where + ": " + fields.Refuses + c.text
+		found.Message = place + ": " + fields.Refuses + c.text
 	} else {
 		found.Severity, found.Resolution = precondition.Warns, `"runlevel rehearse", or the apply, which finds it out`
-		found.Message = where + " can't be checked before the apply: " + c.text
+		found.Message = place + " can't be checked before the apply: " + c.text
 	}
 	return found
 }

@@ -52,8 +52,8 @@ func kindsOf(manifests []*payload.Manifest) (has []record.AppliedKind, tombstone
 	return has, tombstones
 }
 
-// begin records what is about to be applied and deleted, in one write, for the next process if this one dies. The files
-// of the release are kept before, and the copies that are no longer needed removed after it.
+// begin records the kinds that the apply writes and the objects that it deletes, in one write, for the next process if
+// this one dies. The files of the release are kept before, and the copies that are no longer needed removed after it.
 func (r *run) begin(ctx context.Context) error {
 	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
 	entry := record.HistoryEntry{
@@ -70,7 +70,7 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	has, tombstones := kindsOf(r.payload.Manifests)
 	entry.Tombstones = tombstones
-	r.recordGone(ctx)
+	r.recordDeleted(ctx)
 	var requested []record.Tombstone
 	if r.outcome.Mode == graph.Update {
 		requested = r.deletesToRecord(ctx, entry.Tombstones, now)
@@ -90,8 +90,7 @@ func (r *run) begin(ctx context.Context) error {
 		} else if newest := known.Newest(); newest != nil {
 			newest.Capabilities = entry.Capabilities // more may be enabled, for the same objects
 			newest.Files = newest.Files.Or(entry.Files)
-			// An operator that is restarted looks for the same content there; a folder of the command line is of no use
-			// to it.
+			// A restarted operator looks for the same content there, and can't use a folder of the command line.
 			if r.options.Own != "" && entry.Source != newest.Source {
 				newest.Source, newest.Verified, newest.Forced = entry.Source, entry.Verified, entry.Forced
 			}
@@ -109,8 +108,8 @@ func (r *run) begin(ctx context.Context) error {
 	return err
 }
 
-// createNamespace creates the namespace of objects whose manifests name none, if it is to be created. It is not part of
-// the release: an uninstall keeps it.
+// createNamespace creates the namespace of objects whose manifests name none, if the options ask for it. It is not part
+// of the release: an uninstall keeps it.
 func (r *run) createNamespace(ctx context.Context) error {
 	name := precondition.ForeignNamespace(r.payload)
 	if !r.options.CreateNamespace || name == "" {
@@ -126,10 +125,10 @@ func (r *run) createNamespace(ctx context.Context) error {
 }
 
 // hookOverrides returns the lifecycle hooks that a user skips in this apply, or runs again.
-func hookOverrides(of map[kinds.ID]deploymenthook.Override, now metav1.Time) []record.HookOverride {
+func hookOverrides(overrides map[kinds.ID]deploymenthook.Override, now metav1.Time) []record.HookOverride {
 	var all []record.HookOverride
-	for _, id := range slices.SortedFunc(maps.Keys(of), kinds.Compare) {
-		wanted := of[id]
+	for _, id := range slices.SortedFunc(maps.Keys(overrides), kinds.Compare) {
+		wanted := overrides[id]
 		for _, stage := range wanted.Skip {
 			all = append(all, record.HookOverride{ID: id, Hook: stage, By: wanted.By, Time: now})
 		}
@@ -146,7 +145,7 @@ func (r *run) end(ctx context.Context) error {
 	r.journal.Read(func(known *record.Record) { pending = precondition.Pending(known, r.before) })
 	r.outcome.Deletes = precondition.ObserveDeletes(ctx, r.cluster, pending)
 	r.outcome.Orphans = r.orphans(ctx)
-	r.recordGone(ctx)
+	r.recordDeleted(ctx)
 	before := r.store.Loss()
 	defer func() {
 		r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isNotPending)
@@ -189,7 +188,7 @@ func (r *run) hasWritten() bool {
 		})
 }
 
-// Bounds of what the history keeps of a failed apply: a hundred entries have to fit into a record.
+// Limits of the history of a failed apply: a hundred entries have to fit into a record.
 const (
 	mostFailures = 5
 	mostMessage  = 300
@@ -244,7 +243,7 @@ func (r *run) lastEnd() record.End {
 	return end
 }
 
-// shortened returns the first line of a text, as much of it as the history keeps.
+// shortened returns the first line of a text, truncated for the history.
 func shortened(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	return printable.Truncate(printable.Line(text), mostMessage)

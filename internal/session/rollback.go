@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// reasonChanged is the reason of a rollback that is refused because the release was updated after it was decided.
+// reasonChanged is the reason of a refused rollback: the release was updated after the user confirmed it.
 const reasonChanged = "ReleaseChanged"
 
 // checkRollback refuses a rollback from another version than the one that the user has seen.
@@ -22,8 +22,8 @@ func checkRollback(known *record.Record, wanted *record.Rollback) error {
 	}
 	if found.From != wanted.From {
 		return &reason.Error{Reason: reasonChanged, Message: fmt.Sprintf(
-			"release %s has changed meanwhile: it was to be rolled back from revision %d, and revision %d was begun: "+
-				"look again", known.Release, wanted.From, found.From)}
+			"release %s has changed meanwhile: the rollback was from revision %d, and revision %d has begun: "+
+				"run the rollback again", known.Release, wanted.From, found.From)}
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
 // Package session applies payloads to a cluster, under the lock of their release: it inspects the cluster, asks the
-// gate, applies, keeps in place what is applied, and records the result. The command line and the operator both call
-// it. Each part is a package of its own; the result is an Outcome, from which everything else is reported.
+// gate, applies the payload, keeps it in place, and records the result. The command line and the operator both call it.
+// Each part is a package of its own; the result is an Outcome, from which everything else is reported.
 //
-// Hold is the call to start from: it returns a Session, which holds the lock of a release and applies its
-// payloads (session.go). Run does so for a single one. Preview returns what Run would do, and Inspect only what it
-// would find; both change nothing.
+// Hold is the call to start from: it returns a Session, which holds the lock of a release and applies its payloads
+// (session.go). Run does so for a single one. Preview returns the changes that Run would make, and Inspect only the
+// state of the cluster; neither changes anything.
 package session
 
 import (
@@ -42,7 +42,7 @@ type run struct {
 	store   *record.Store
 	journal *object.Journal
 	record  *record.Record
-	before  *inventory.Inventory // what the cluster had
+	before  *inventory.Inventory // the objects of the cluster before the apply
 	outcome *Outcome
 	began   time.Time
 	isLate  bool               // not everything was ready in time
@@ -59,7 +59,7 @@ func Inspect(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	return r.outcome
 }
 
-// Preview returns what Run would do, and changes nothing. It goes on although the gate refuses the apply.
+// Preview returns the changes that Run would make, and makes none. It continues if the gate refuses the apply.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
 	began := time.Now()
 	r := newRun(c, release, options)
@@ -128,9 +128,9 @@ func (r *run) run(ctx context.Context) error {
 	}
 	newest := keyOf(r.record.Newest())
 	if r.options.onlySame && !r.outcome.IsSame && !slices.Contains(r.known, newest) {
-		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
+		return fmt.Errorf("release %s is no longer kept in place: %w", r.outcome.Release, ErrYielded)
 	}
-	if err := r.options.Apply.Lock.Check(ctx); err != nil { // another process may have written what was read
+	if err := r.options.Apply.Lock.Check(ctx); err != nil { // another process may have changed the record
 		return err
 	}
 	r.known = []entryKey{newest}
@@ -159,7 +159,7 @@ func (r *run) run(ctx context.Context) error {
 
 // askGate returns the refusal of the gate, or notes the checks that are overridden. None blocks the release that was
 // begun last from being kept in place: one object that can't be applied is to cost no other one, and each is checked
-// again when it is applied. A release that is being uninstalled is not kept in place.
+// again when it is applied. A release is not kept in place during its uninstall.
 func (r *run) askGate() error {
 	blocking := precondition.Blocking(r.outcome.Findings)
 	if r.options.Keep != nil && r.outcome.IsSame && !r.options.Force { // with force, the overridden checks are recorded
@@ -183,7 +183,7 @@ func (r *run) finish(ctx context.Context, report *apply.Report) error {
 	if held.Err() == nil && !errors.Is(r.outcome.Report.Err, lock.ErrLost) {
 		return errors.Join(r.outcome.Report.Err, r.end(held))
 	}
-	if r.outcome.Report.Err == nil { // everything is done, but the record is another process's now
+	if r.outcome.Report.Err == nil { // all steps are done, but another process owns the record
 		return context.Cause(held)
 	}
 	return r.outcome.Report.Err
@@ -204,9 +204,8 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 	isDenied := reason.Of(err) == record.ReasonDenied
 	if free != nil && isDenied {
 		r.outcome.Notes = append(r.outcome.Notes,
-			"what was applied before: this user may not read the record of the release, so the mode is a guess, and "+
-				"so is what is left behind")
-		known, err = &record.Record{Release: r.payload.Name}, nil // the gate names the right that is missing
+			"cannot read the release record (forbidden): mode and orphans are estimated")
+		known, err = &record.Record{Release: r.payload.Name}, nil // the gate names the missing right
 	}
 	if err != nil {
 		return err
@@ -218,7 +217,7 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 	isRecovered := recoverHistory(known, r.before)
 	if isRecovered && !isDenied {
 		r.outcome.Notes = append(r.outcome.Notes,
-			fmt.Sprintf("most of the history: the record of the release and its copy are gone; %s is the version in "+
+			fmt.Sprintf("most of the history: the record of the release and its copy are lost; %s is the version in "+
 				"annotation %s of its objects",
 				known.Newest().Version, objectmeta.VersionAnnotation))
 	}
@@ -279,25 +278,27 @@ func (r *run) unlistedNotes() []string {
 	var notes []string
 	var forbidden []string
 	for _, kind := range r.before.UnlistedKinds() {
-		if why := r.before.ListError(kind); !apierrors.IsForbidden(why) {
-			notes = append(notes, fmt.Sprintf("objects of kind %s can't be listed, so none of them is known to be an "+
-				"orphan: %s", kind, printable.Line(why.Error())))
+		if err := r.before.ListError(kind); !apierrors.IsForbidden(err) {
+			notes = append(notes, fmt.Sprintf("objects of kind %s can't be listed, so its orphans are unknown: %s",
+				kind,
+				printable.Line(err.Error())))
 		} else {
 			forbidden = append(forbidden, kind.String())
 		}
 	}
 	if len(forbidden) > 0 {
-		notes = append(notes, "this user may not list these kinds in the whole cluster, so orphans are only known in "+
-			"namespaces of the release where that is allowed, and what can't be listed is applied one by one: "+
-			strings.Join(forbidden, ", "))
+		notes = append(notes,
+			"this user may not list these kinds in the whole cluster, so orphans are known only in the "+
+				"release's namespaces where this user may list them, and objects elsewhere are read one by one: "+
+				strings.Join(forbidden, ", "))
 	}
 	return notes
 }
 
 // findMode returns the mode that follows from the record: install until an install was completed, reconcile for the
 // payload that was completed last, otherwise update. An update that was killed, or whose deletes were not all sent,
-// goes on as an update. If the record is lost, the objects of the release show that there was one. After an uninstall
-// that was begun, what it has deleted is applied in order.
+// continues as an update. If the record is lost, the objects of the release show that there was one. After an uninstall
+// has begun, the objects that it has deleted are applied in order.
 func (r *run) findMode() graph.Mode {
 	newest := r.record.Newest()
 	switch {

@@ -21,7 +21,7 @@ import (
 // ErrSuperseded is the cause with which an apply ends when its session applies something else.
 var ErrSuperseded = &reason.Error{Reason: "Superseded", Message: "another payload is applied instead"}
 
-// ErrYielded ends an apply that goes on after an outage, if another process has applied something else meanwhile.
+// ErrYielded ends an apply that would continue after an outage, if another process has applied something else.
 var ErrYielded = &reason.Error{
 	Reason:  "Yielded",
 	Message: "while the cluster did not answer, something else was applied",
@@ -105,7 +105,7 @@ func (s *Session) set(change func()) {
 	change()
 }
 
-// held returns the lock that is held; nil if it was lost and released.
+// held returns the lock; nil if it was lost and released.
 func (s *Session) held() *lock.Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,15 +132,15 @@ func (s *Session) ensureHold(ctx context.Context) error {
 	return s.acquire(ctx, options)
 }
 
-// lose gives up a lock that is lost, and returns the error of what was done under it.
+// lose releases a lost lock, and returns the error of the apply under it.
 func (s *Session) lose(err error) error {
 	err = s.held().Release(err)
 	s.set(func() { s.isLost, s.wasLost = true, true })
 	return err
 }
 
-// Release ends what is applied or kept in place, and frees the lock. It returns the error of what was done, or
-// that the lock was lost meanwhile. The session applies nothing more.
+// Release ends the apply and the keeping, and frees the lock. It returns the error of the apply, or that the lock was
+// lost meanwhile. The session applies nothing more.
 func (s *Session) Release(err error) error {
 	var last *applyQueueEntry
 	s.set(func() { last, s.isReleased = s.newest, true })
@@ -169,9 +169,9 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, opti
 // Apply applies a payload. If an apply of this session runs, or keeps its payload in place, that ends first,
 // with ErrSuperseded.
 //
-// With Options.Keep it returns when ctx ends, when an object can't be applied, or when another process has
-// taken the lock or applied something else. It goes on after an outage of the API server. If the lock was lost since
-// the last apply, it is acquired again, for what was begun last.
+// With Options.Keep it returns when ctx ends, when an object can't be applied, or when another process has taken the
+// lock or applied something else. It continues after an outage of the API server. If the lock was lost since the last
+// apply, Apply acquires it again, for the version that was begun last.
 func (s *Session) Apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 }
 
 // Inspect returns what an Apply of a payload would find on the cluster, and the findings of the gate. It changes
-// nothing, and an apply that runs goes on.
+// nothing, and does not interrupt an apply.
 func (s *Session) Inspect(ctx context.Context, release *payload.Payload, options Options) *Outcome {
 	options.Namespace = s.lock.Namespace
 	r := newRun(s.cluster, release, options)

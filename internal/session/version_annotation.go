@@ -47,17 +47,17 @@ func withVersionAnnotations(release *payload.Payload) *payload.Payload {
 	levels := slices.SortedFunc(maps.Keys(chosen), graph.CompareLevels)
 	for i, level := range levels {
 		if i == 0 || i == len(levels)-1 {
-			at := chosen[level]
-			with.Manifests[at] = with.Manifests[at].WithAnnotation(objectmeta.VersionAnnotation, release.Version)
+			index := chosen[level]
+			with.Manifests[index] = with.Manifests[index].WithAnnotation(objectmeta.VersionAnnotation, release.Version)
 		}
 	}
 	return &with
 }
 
 // chooseAnnotated returns the place of one manifest of each level that may have the version.
-func chooseAnnotated(release *payload.Payload, of []schema.GroupKind) map[string]int {
+func chooseAnnotated(release *payload.Payload, candidates []schema.GroupKind) map[string]int {
 	chosen := map[string]int{}
-	rank := func(m *payload.Manifest) int { return slices.Index(of, m.GroupVersionKind().GroupKind()) }
+	rank := func(m *payload.Manifest) int { return slices.Index(candidates, m.GroupVersionKind().GroupKind()) }
 	for i, m := range release.Manifests {
 		if rank(m) < 0 || m.IsTombstone() || m.IsCreateOnly() {
 			continue
@@ -76,22 +76,23 @@ func newestAnnotated(objects []objectmeta.LiveMetadata) *record.HistoryEntry {
 	var newest *record.HistoryEntry
 	versions := map[string]bool{}
 	for _, object := range objects {
-		of, at := object.Object().GetAnnotations()[objectmeta.VersionAnnotation], metav1.NewTime(object.Entry.Since)
-		if of == "" {
+		version, applied := object.Object().GetAnnotations()[objectmeta.VersionAnnotation],
+			metav1.NewTime(object.Entry.Since)
+		if version == "" {
 			continue
 		}
-		versions[of] = true
+		versions[version] = true
 		switch {
-		case newest == nil || compareVersions(of, newest.Version) > 0:
+		case newest == nil || compareVersions(version, newest.Version) > 0:
 			newest = &record.HistoryEntry{
 				State:     record.Completed,
-				Version:   of,
+				Version:   version,
 				Mode:      string(graph.Update),
-				Started:   at,
-				Completed: &at,
+				Started:   applied,
+				Completed: &applied,
 			}
-		case of == newest.Version && newest.Completed.Before(&at):
-			newest.Started, newest.Completed = at, &at
+		case version == newest.Version && newest.Completed.Before(&applied):
+			newest.Started, newest.Completed = applied, &applied
 		}
 	}
 	if len(versions) > 1 {

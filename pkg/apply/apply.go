@@ -76,7 +76,8 @@ type Options struct {
 // A Keeper keeps objects in place that a run has applied. With a Keeper, a run continues after its deadline until all
 // objects are ready, unless an object can't be applied.
 type Keeper interface {
-	// Take is called with each step that is done. The run does not write its object again, even if it is deleted.
+	// Take is called with the change of each completed step. The run does not write its object again, even if it is
+	// deleted.
 	Take(object.Change)
 	// NotReady is called with a report when the deadline has passed, or an object has failed.
 	NotReady(*Report)

@@ -43,9 +43,14 @@ func newComponents(o *order, events *emitter) *components {
 func (c *components) states() []ComponentState {
 	var all []ComponentState
 	for _, name := range slices.Sorted(maps.Keys(c.all)) {
-		if of := c.all[name]; !of.began.IsZero() {
-			isDone := !of.isRunning && of.left <= 0 && of.outcome == ""
-			all = append(all, ComponentState{Name: name, Began: of.began, IsRunning: of.isRunning, IsDone: isDone})
+		if component := c.all[name]; !component.began.IsZero() {
+			isDone := !component.isRunning && component.left <= 0 && component.outcome == ""
+			all = append(all, ComponentState{
+				Name:      name,
+				Began:     component.began,
+				IsRunning: component.isRunning,
+				IsDone:    isDone,
+			})
 		}
 	}
 	return all

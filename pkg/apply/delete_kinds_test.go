@@ -54,7 +54,7 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 		t.Errorf("%+v", did.Changes[0])
 	}
 	// It has no namespace, whatever its tombstone says.
-	want := []string{"Normal DeleteRequested: the release asks for it to be deleted", "Normal Deleted: it is gone"}
+	want := []string{"Normal DeleteRequested: the release deletes it", "Normal Deleted: it is gone"}
 	if got := ofGroup(t, namespace+".example.com/v2"); !slices.Equal(got, want) {
 		t.Errorf("the events of a cluster-wide object are %q", got)
 	}
@@ -176,7 +176,7 @@ func TestANamespaceThatGoes(t *testing.T) {
 		t.Errorf("it says %+v, %v", did.Changes[0], did.Err)
 	}
 	told := eventsOn(t, "default", "Namespace", g.namespace)
-	if len(told) != 2 || told[0] != "Normal DeleteRequested: the release asks for it to be deleted" ||
+	if len(told) != 2 || told[0] != "Normal DeleteRequested: the release deletes it" ||
 		!strings.HasPrefix(told[1], "Warning StillTerminating: TIME (") {
 		t.Errorf("the events on it are %q", told)
 	}

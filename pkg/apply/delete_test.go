@@ -174,12 +174,12 @@ type stand struct {
 }
 
 const (
-	requested = "\nNormal DeleteRequested: the release asks for it to be deleted"
+	requested = "\nNormal DeleteRequested: the release deletes it"
 	gone      = "\nNormal Deleted: it is gone"
-	back      = "\nWarning Reappeared: it was deleted, and is there again, made by bob at TIME"
-	isBack    = "reappeared: it was deleted, and is there again, made by bob at TIME: the next update deletes it again"
+	back      = "\nWarning Reappeared: it was deleted, and created again by bob at TIME"
+	isBack    = "reappeared: it was deleted, and created again by bob at TIME: the next update deletes it again"
 	holding   = "TIME, held by finalizer example.com/hold"
-	missed    = "pending: its delete was asked for, and did not reach it: the next update will ask again\nasked"
+	missed    = "pending: its delete was requested and did not arrive: the next update requests it again\nasked"
 )
 
 // notYet is what is told of an object that an update has noted and not asked for.
@@ -262,7 +262,7 @@ var stands = map[string]stand{
 	}, map[graph.Mode]string{graph.Update: "deleted" + requested + gone}},
 }
 
-const refused = "failed: UpdatePayloadResourceConflict: it is of release other: only that one may delete it"
+const refused = "failed: UpdatePayloadResourceConflict: owned by release other, and only that release may delete it"
 
 func TestEveryStateOfATombstoneInEveryMode(t *testing.T) {
 	for name, stands := range stands {

@@ -54,7 +54,7 @@ var refusedCases = map[string]refusedCase{
 	"unknown fields": {
 		files: `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spce: {}, spec: {containers: [{name: web, image: registry.example/web, imagePolicy: Always}]}}`,
 		want: "Pod NS/web" + where +
-			`the cluster knows no field .spce, .spec.containers[name="web"].imagePolicy of it: ` +
+			`unknown field .spce, .spec.containers[name="web"].imagePolicy: ` +
 			"correct or remove it, or drop unknown fields",
 		reason: object.ResourceInvalid,
 	},
@@ -291,7 +291,7 @@ func TestRunThatIsCutOffSaysWhy(t *testing.T) {
 	if diff := cmp.Diff(errLost.Error()+": 1 object not applied", did.sentence(namespace)); diff != "" {
 		t.Error(diff)
 	}
-	if message := did.Changes[0].Err.Err.Error(); message != "it was cut off, and may be applied or not: "+
+	if message := did.Changes[0].Err.Err.Error(); message != "the request was cut off, and may or may not be applied: "+
 		errLost.Error() {
 		t.Error(message)
 	}

@@ -70,7 +70,7 @@ var retriedCases = map[string]retriedCase{
 	"namespace of the release that is being deleted": {
 		prepare: hold,
 		files:   `{apiVersion: v1, kind: Namespace, metadata: {name: NS-old}}`,
-		want:    `UpdatePayloadResourceConflict: it is being deleted, and can only be recreated when it is gone: terminating since `,
+		want:    `UpdatePayloadResourceConflict: it is terminating, and can be recreated only after that: terminating since `,
 	},
 	"namespace that is not there": {
 		prepare: func(t *testing.T, namespace string) func() {

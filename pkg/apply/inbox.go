@@ -9,14 +9,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An event is what the loop of a walk handles, beside the events of the tracker: exactly one field is set.
+// An event is handled by the loop of a walk, as are the events of the tracker. Exactly one field is set.
 type event struct {
 	tried     *tried
 	resumed   *pendingWait // its wait is over
 	diagnosed *diagnosed   // why objects have failed is known
 	explained *explained   // why the run waits is known
 	noted     *noted       // the state of the run is in the record, or could not be written
-	found     *found       // what a try has found out
+	found     *found       // warnings and adopted fields of a try
 }
 
 // A tried is a step that a worker has tried, or has not, since the walk was interrupted.
@@ -42,7 +42,7 @@ type noted struct {
 	err error
 }
 
-// A found is what a try has found out about the object of a manifest.
+// A found has the warnings and adopted fields that a try has found for the object of a manifest.
 type found struct {
 	manifest *payload.Manifest
 	warnings []string // of the server

@@ -40,7 +40,7 @@ func TestJobThatHasEndedIsNotRunAgain(t *testing.T) {
 				t.Error(diff)
 			}
 			tidy(t, namespace)
-			want := "kept Job NS/migrate\nit has finished before, and is not run again"
+			want := "kept Job NS/migrate\nit has already finished, and does not run again"
 			for _, mode := range []graph.Mode{graph.Reconcile, graph.Update, graph.Install} {
 				if diff := cmp.Diff(want, applied(files, mode)); diff != "" {
 					t.Errorf("%s: %s", mode, diff)

@@ -60,7 +60,7 @@ var secretRows = map[string]struct {
 	},
 	"unknown field": {
 		files: `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, strinData: {password: SECRET}}`,
-		want:  "the cluster knows no field .strinData of it: correct or remove it, or drop unknown fields",
+		want:  "unknown field .strinData: correct or remove it, or drop unknown fields",
 	},
 	"webhook that quotes": {
 		prepare: func(t *testing.T, namespace string) { quote(t, namespace, http.StatusForbidden, false) },

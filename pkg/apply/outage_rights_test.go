@@ -165,7 +165,7 @@ func TestWaitingSaysWhichRightIsMissing(t *testing.T) {
 	owner := test.Client(t).RbacV1().Roles(namespace)
 	isGranted := false
 	audience := &spectator{hears: func(_, text string) {
-		if text != "waiting: how it stands is not known, since it may not be watched: allow this user to list and "+
+		if text != "waiting: the state of it is unknown, since it may not be watched: allow this user to list and "+
 			"watch configmaps in namespace NS" || isGranted {
 			return
 		}

@@ -72,7 +72,7 @@ func (w *walk) awaitNeeds(step int) (isPending bool) {
 	return true
 }
 
-// await waits until the objects of some tasks are ready, or one of them has failed. A ClusterOperator has to meet more
+// await waits until the objects of some tasks are ready, or one has failed. A ClusterOperator has to meet more
 // conditions at the end of the apply: see await.Tracker.Await.
 func (w *walk) await(tasks []int, p *pendingWait) {
 	objects := make([]kinds.ID, 0, len(tasks))

@@ -13,9 +13,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Preview finds out what Run would do, by dry runs on the server. It changes nothing, waits
-// for nothing and retries nothing for long. An object that depends on a missing object is
-// reported as not checked, or validated against the definition in the payload itself.
+// Preview finds out the changes that Run would make, by dry runs on the server. It changes nothing, waits for nothing
+// and retries nothing for long. An object that depends on a missing object is reported as not checked, or validated
+// against the definition in the payload itself.
 //
 // A failure holds up no other object.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory,
@@ -47,7 +47,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	}
 }
 
-// A preview finds out what a run would do.
+// A preview finds out the results that a run would have.
 type preview struct {
 	results        *results
 	inbox          *inbox
@@ -82,7 +82,7 @@ func (p *preview) all(o *order, workers int) {
 	}
 }
 
-// try finds out what a run would do in one step, unless the preview was interrupted.
+// try finds out the result that a run would have for one step, unless the preview was interrupted.
 func (p *preview) try(i int, s object.WalkStep, m *payload.Manifest) *tried {
 	t := &tried{step: i}
 	if p.requestCtx.Err() != nil {

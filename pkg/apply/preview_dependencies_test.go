@@ -31,10 +31,10 @@ func hat(spec string) string {
 const (
 	price      = `price: {type: integer, minimum: 1}`
 	ofHats     = "CustomResourceDefinition hats.NS.example.com"
-	isNewToo   = ": " + ofHats + " is new, too: it was held against that\n"
+	isNewToo   = ": " + ofHats + " is new, too: it was checked against that\n"
 	notAllowed = "failed Hat NS/hat: UpdatePayloadResourceInvalid: its definition, which comes with this release, " +
 		"does not allow it: "
-	isAnother = ": the cluster has another version of its definition: it was held against that of this release\n"
+	isAnother = ": the cluster has another version of its definition: it was checked against the one of this release\n"
 )
 
 func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
@@ -74,7 +74,8 @@ func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 			files: hatDefinition(price) + strings.Replace(hat("price: 3"), ", namespace: NS", "", 1),
 			done:  "created " + ofHats + "\nfailed Hat hat\n",
 			want: "created " + ofHats +
-				"\nfailed Hat hat: UpdatePayloadResourceInvalid: it is in no namespace: write metadata.namespace\n",
+				"\nfailed Hat hat: UpdatePayloadResourceInvalid: the manifest has no namespace: set " +
+				"metadata.namespace\n",
 		},
 		"unchanged, and new object": {
 			given: hatDefinition(price),
@@ -197,8 +198,8 @@ func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
 		},
 		"a namespace, and an unknown field": {
 			files: space + one(inNew(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1))),
-			want: "created Namespace NS-new\nfailed ConfigMap NS-new/it: UpdatePayloadResourceInvalid: the cluster " +
-				"knows no field .dada of it: correct or remove it, or drop unknown fields\n",
+			want: "created Namespace NS-new\nfailed ConfigMap NS-new/it: UpdatePayloadResourceInvalid: " +
+				"unknown field .dada: correct or remove it, or drop unknown fields\n",
 		},
 		"a namespace, and a custom resource": {
 			files: space + hatDefinition(price) + inNew(hat("price: 3")),

@@ -56,7 +56,7 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 		},
 		"webhook that is down": {
 			prepare: retriedCases["webhook that has an error"].asObstacle(), files: one(red), done: "nothing",
-			want: "not checkable ConfigMap NS/it: the server does not take it now, and an apply would try again: " +
+			want: "not checkable ConfigMap NS/it: the server refuses it for now, and an apply would try again: " +
 				"Internal error occurred: failed calling webhook \"shop.example.com\": " +
 				"failed to call webhook: an error on the server (\"out of order\") has prevented the request from " +
 				"succeeding; " +
@@ -64,14 +64,14 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 		},
 		"quota": {
 			prepare: retriedCases["quota"].asObstacle(), files: one(retriedCases["quota"].files), done: "nothing",
-			want: "not checkable Service NS/web: the server does not take it now, and an apply would try again: " +
+			want: "not checkable Service NS/web: the server refuses it for now, and an apply would try again: " +
 				"services \"web\" is forbidden: exceeded quota: few, requested: services=1, used: services=0, " +
 				"limited: services=0\n",
 		},
 		"namespace that is being deleted": {
 			prepare: retriedCases["namespace that is being deleted"].asObstacle(),
 			files:   one(retriedCases["namespace that is being deleted"].files), done: "nothing",
-			want: "not checkable ConfigMap NS-old/a: the server does not take it now, and an apply would try again: " +
+			want: "not checkable ConfigMap NS-old/a: the server refuses it for now, and an apply would try again: " +
 				"configmaps \"a\" is forbidden: unable to create new content in namespace NS-old because it is being " +
 				"terminated: it was tried in namespace kube-public\n",
 		},
@@ -374,7 +374,7 @@ func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {
 				case "it was asked for, and is gone since":
 					want = "absent" // as it would have been noted before the run
 				case "it is held":
-					want = "deleted: it is terminating then, until it is let go by example.com/hold"
+					want = "deleted: it stays terminating until these finalizers are removed: example.com/hold"
 				}
 				saw := preview(t, t.Context(), test.Sandbox(t).Config, g.release, apply.Options{Options: inMode(mode)})
 				got, _, _ := strings.Cut(timeless(saw.previewed(g.namespace)), "\n")

@@ -326,12 +326,12 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 		"create-only and there": {
 			given: one(once),
 			files: one(strings.Replace(once, "red", "blue", 1)),
-			want:  "kept ConfigMap NS/it: it is create-only, and was there\n",
+			want:  "kept ConfigMap NS/it: it is create-only, and exists already\n",
 		},
 		"create-only and somebody else's": {
 			prepare: create("bob", red),
 			files:   one(once),
-			want:    "kept ConfigMap NS/it: it is create-only, and was there\n",
+			want:    "kept ConfigMap NS/it: it is create-only, and exists already\n",
 		},
 		"create-only and unknown field": {
 			files: one(strings.Replace(once, "}, data:", "}, dada: {}, data:", 1)),
@@ -371,7 +371,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 		},
 		"unknown field": {
 			files: one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)),
-			want: "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: " +
+			want: "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: unknown field .dada: " +
 				"correct or remove it, or drop unknown fields\n",
 		},
 		"unknown field that is left out": {
@@ -413,7 +413,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 				g.remove()
 			},
 			files: one(strings.Replace(red, "name: it", "name: old", 1)), done: "nothing",
-			want: "not checkable ConfigMap NS/old: it is being deleted, and can only be recreated when it is gone: " +
+			want: "not checkable ConfigMap NS/old: it is terminating, and can be recreated only after that: " +
 				"terminating since NOW, held by finalizer example.com/hold\n",
 		},
 	})
@@ -426,7 +426,7 @@ func TestAPreviewForeseesJobsThatHaveFinished(t *testing.T) {
 			given: old,
 			then:  tidy,
 			files: old,
-			want:  "kept Job NS/migrate: it has finished before, and is not run again\n",
+			want:  "kept Job NS/migrate: it has already finished, and does not run again\n",
 		},
 		"and are there": {given: old, files: old, want: "unchanged Job NS/migrate\n"},
 		// controllers write labels of its UID

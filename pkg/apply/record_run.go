@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// Limits of the state in the record: enough for every object of a large release, and a tenth of what a record may hold.
+// Limits of the state in the record: enough for every object of a large release, and a tenth of the size of a record.
 const (
 	mostSteps  = 500
 	mostWaits  = 100
@@ -24,7 +24,7 @@ const (
 	mostLevels = 500
 )
 
-// Record returns the compact form of a state for the record, which has only what is not done.
+// Record returns the compact form of a state for the record, which has only unfinished steps.
 func (s *RunState) Record() *record.Run {
 	recorded := &record.Run{
 		Version: s.Version, Mode: string(s.Mode), ReportedAt: metav1.NewTime(s.Now.UTC().Truncate(time.Second)),
@@ -33,25 +33,27 @@ func (s *RunState) Record() *record.Run {
 	recorded.Total, _ = s.Count()
 	places, room := map[int]int{}, mostSteps
 	for i, node := range s.Nodes {
-		left := slices.DeleteFunc(slices.Clone(node.Steps), func(step RunStepState) bool { return !step.IsLeft() })
-		if len(left) == 0 { // the node is done or empty
+		unfinished := slices.DeleteFunc(slices.Clone(node.Steps), func(step RunStepState) bool {
+			return !step.IsLeft()
+		})
+		if len(unfinished) == 0 { // the node is done or empty
 			continue
 		}
-		kept := left[:min(room, len(left))]
-		room -= len(kept)
-		recorded.More += manifestsIn(left) - manifestsIn(kept)
+		recordedSteps := unfinished[:min(room, len(unfinished))]
+		room -= len(recordedSteps)
+		recorded.More += manifestsIn(unfinished) - manifestsIn(recordedSteps)
 		places[i] = len(recorded.Nodes)
 		recorded.Nodes = append(recorded.Nodes, record.RunNode{Name: node.Name, State: string(node.State)})
-		for _, step := range kept {
+		for _, step := range recordedSteps {
 			recorded.Nodes[places[i]].Steps = append(recorded.Nodes[places[i]].Steps, step.record())
 		}
 	}
 	for i, place := range places {
-		after, at := s.Nodes[i].After, &recorded.Nodes[place]
+		after, recordedNode := s.Nodes[i].After, &recorded.Nodes[place]
 		for _, blocker := range after[:min(mostBefore, len(after))] {
-			at.After = append(at.After, places[blocker])
+			recordedNode.After = append(recordedNode.After, places[blocker])
 		}
-		at.More = s.Nodes[i].More + len(after) - len(at.After)
+		recordedNode.More = s.Nodes[i].More + len(after) - len(recordedNode.After)
 	}
 	if levels := s.Levels(); len(levels) <= mostLevels {
 		recorded.Levels = levels
@@ -88,20 +90,20 @@ func StateOf(run *record.Run) *RunState {
 }
 
 // stepOf returns the state that a record has of a step.
-func stepOf(of record.RunStep) RunStepState {
+func stepOf(recorded record.RunStep) RunStepState {
 	step := RunStepState{
 		Wait: Wait{
-			ID:     of.ID,
-			Hook:   of.Hook,
-			File:   of.File,
-			Node:   graph.ParseName(path.Base(of.File)).Words(),
-			For:    of.For,
-			Reason: of.Reason,
+			ID:     recorded.ID,
+			Hook:   recorded.Hook,
+			File:   recorded.File,
+			Node:   graph.ParseName(path.Base(recorded.File)).Words(),
+			For:    recorded.For,
+			Reason: recorded.Reason,
 		},
-		Phase: StepPhase(of.State), Deletes: of.Deletes, Awaits: of.Awaits,
+		Phase: StepPhase(recorded.State), Deletes: recorded.Deletes, Awaits: recorded.Awaits,
 	}
-	if of.Since != nil {
-		step.Since = of.Since.Time
+	if recorded.Since != nil {
+		step.Since = recorded.Since.Time
 	}
 	switch step.Phase {
 	case InWait:
@@ -116,14 +118,14 @@ func stepOf(of record.RunStep) RunStepState {
 // byManifest returns the steps of each manifest, which are adjacent.
 func byManifest(steps []RunStepState) iter.Seq[[]RunStepState] {
 	return func(yield func([]RunStepState) bool) {
-		for from, i := 0, 1; i <= len(steps); i++ {
-			if i < len(steps) && steps[i].ID == steps[from].ID && steps[i].File == steps[from].File {
+		for first, i := 0, 1; i <= len(steps); i++ {
+			if i < len(steps) && steps[i].ID == steps[first].ID && steps[i].File == steps[first].File {
 				continue
 			}
-			if !yield(steps[from:i]) {
+			if !yield(steps[first:i]) {
 				return
 			}
-			from = i
+			first = i
 		}
 	}
 }
@@ -156,7 +158,7 @@ func (s RunStepState) record() record.RunStep {
 	return step
 }
 
-// short truncates a text to what the record keeps.
+// short truncates a text for the record.
 func short(text string) string { return printable.Truncate(text, mostText) }
 
 // firstLine returns the first line of an error, truncated.

@@ -167,7 +167,7 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 	before, after := strings.ReplaceAll(heldJob, "VALUE", "old"), strings.ReplaceAll(heldJob, "VALUE", "new")
 	did := change(t, namespace, before, after, apply.Options{NoWait: true, Timeout: 2 * time.Second})
 	want := "the time is up after 2s: Job NS/a (0000_10_shop_50_file.yaml:1, level 10, shop): " +
-		"it is being deleted, and can only be recreated when it is gone: terminating since NOW, held by finalizer"
+		"it is terminating, and can be recreated only after that: terminating since NOW, held by finalizer"
 	if got := moments.ReplaceAllString(did.sentence(namespace), "since NOW"); !strings.HasPrefix(got, want) ||
 		!strings.Contains(got, "shop.example.com/hold") {
 		t.Error(cmp.Diff(want, got))

@@ -58,7 +58,7 @@ func (r *run) keepFingerprints() {
 func (r *run) explainNotDone(waits []Wait) {
 	awaited := byStep(waits)
 	for node, steps := range r.order.nodes {
-		why := r.nodesBefore(node)
+		cause := r.nodesBefore(node)
 		for _, i := range steps {
 			change := &r.results.changes[i]
 			wait, isAwaited := awaited[change.StepID]
@@ -66,19 +66,19 @@ func (r *run) explainNotDone(waits []Wait) {
 			case r.results.refused[i]:
 				change.Message = hook.WhyRefused
 			case change.Action == object.NotDone && wait.IsOfStep:
-				change.Message, why = "waiting: "+wait.For, "after "+change.Name()+", which waits"
+				change.Message, cause = "waiting: "+wait.For, "after "+change.Name()+", which waits"
 			case change.Action == object.NotDone:
-				change.Message = cmp.Or(why, r.needed(i, awaited))
+				change.Message = cmp.Or(cause, r.needed(i, awaited))
 			case change.Action == object.Failed:
-				why = "after " + change.Name() + ", which failed"
-			case why == "" && isAwaited:
-				why = "after " + change.Name() + ", which is not ready"
+				cause = "after " + change.Name() + ", which failed"
+			case cause == "" && isAwaited:
+				cause = "after " + change.Name() + ", which is not ready"
 			}
 		}
 	}
 }
 
-// needed names an object that a step needs and that is not ready.
+// needed names an object that a step needs, and that has not become ready.
 func (r *run) needed(step int, awaited map[object.StepID]Wait) string {
 	if id := r.awaitedBy(step, awaited); id != nil {
 		return "after " + id.String() + ", which is not ready"

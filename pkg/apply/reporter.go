@@ -11,15 +11,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// How often a changed state of the run is written to the record, for commands such as why. A run that is over in
-// seconds writes none.
+// How often a changed state of the run is written to the record, for commands such as why. A run of a few seconds
+// writes none.
 const (
 	noteFirst = 3 * time.Second
 	noteEvery = 10 * time.Second
 )
 
-// A walkReporter reports from time to time, during a walk, what the run waits for, and writes its state to the record.
-// The loop of the walk calls it; what takes requests runs beside the loop.
+// A walkReporter reports from time to time, during a walk, the waits of the run, and writes its state to the record.
+// The loop of the walk calls it; requests run beside the loop.
 type walkReporter struct {
 	*scope
 	ctx    context.Context

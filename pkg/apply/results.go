@@ -47,7 +47,7 @@ func (r *results) failureOf(i int) *object.Failure {
 	return r.changes[i].Err
 }
 
-// expect adds a change that is not done for each step.
+// expect adds a change for each step, with the action NotDone.
 func (r *results) expect(steps []object.WalkStep) {
 	for _, step := range steps {
 		r.changes = append(r.changes, object.Change{StepID: step.ID(), Action: object.NotDone})
@@ -73,15 +73,15 @@ func (r *results) done(i int, change object.Change) object.Change {
 // Deployment's, and the hook counts as not done.
 func (r *results) failed(i int, change object.Change) {
 	change.Adopted = r.adopted[change.StepID]
-	at := i
+	index := i
 	if r.changes[i].StepID != change.StepID {
-		at = slices.IndexFunc(r.changes, func(other object.Change) bool { return other.StepID == change.StepID })
-		for hook := i; hook < at; hook++ { // the hooks before the Deployment
+		index = slices.IndexFunc(r.changes, func(other object.Change) bool { return other.StepID == change.StepID })
+		for hook := i; hook < index; hook++ { // the hooks before the Deployment
 			r.refused[hook] = true
 		}
 	}
 	failure := change.Err
-	r.changes[at], failure.At = change, r.events.now()
+	r.changes[index], failure.At = change, r.events.now()
 	delete(r.waits, i)
 	r.events.about(change.StepID, Event{
 		Type:    Failing,
@@ -123,7 +123,7 @@ func (r *results) waiting(i int, step object.StepID, what *object.StepWait, now 
 }
 
 // addUnready notes failures of objects that will never be ready, each once. The messages of their pods are in the
-// failures, since they may be gone when a user looks.
+// failures, since the pods may have been deleted when a user looks.
 func (r *results) addUnready(failures ...*object.Failure) {
 	for _, failure := range failures {
 		if r.unready[failure.StepID] != nil {
@@ -140,7 +140,7 @@ func (r *results) addUnready(failures ...*object.Failure) {
 	}
 }
 
-// add notes what a try has found out.
+// add notes the warnings and adopted fields of a try.
 func (r *results) add(f *found) {
 	r.warned(f.manifest, f.warnings)
 	if f.adopted != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // Run applies a payload. Before has the objects of the payload's kinds that the cluster had until then. A run that ends
-// early reports what is not done. When ctx ends, pending requests may still complete, unless the lock is lost.
+// early reports the unfinished steps. When ctx ends, pending requests may still complete, unless the lock is lost.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory,
 	options Options) *Report {
 	options = options.withDefaults()
@@ -134,7 +134,7 @@ func (r *run) passDeadline(ctx context.Context) {
 	r.results.resetFailures()
 }
 
-// A stepMaker appends the steps of a task, in their order. One of them is about the object itself. Needs are the tasks
+// A stepMaker appends the steps of a task, in their order. One step is about the object itself. Needs are the tasks
 // that the first step needs.
 type stepMaker func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep
 

@@ -15,7 +15,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A scope has what the parts of a run share: its options, its steps in their order, and their results until now.
+// A scope has the fields that the parts of a run share: its options, its steps in their order, and their results until
+// now.
 type scope struct {
 	cluster    *cluster.Cluster
 	options    Options
@@ -96,7 +97,7 @@ func (s *scope) stepState(i int, awaited map[object.StepID]Wait) RunStepState {
 	return step
 }
 
-// awaitedBy returns the first object that a step needs and that is not ready; nil if there is none.
+// awaitedBy returns the first unready object that a step needs; nil if there is none.
 func (s *scope) awaitedBy(i int, awaited map[object.StepID]Wait) *kinds.ID {
 	for _, need := range s.order.needsOf(i) {
 		step := object.StepOf(s.order.tasks[need].Manifest)

@@ -59,11 +59,11 @@ const (
 	Skipped    StepPhase = "skipped" // a hook of a Deployment that was refused
 )
 
-// A RunStepState is the state of a step. Its Wait has what it waits for, or why it has failed.
+// A RunStepState is the state of a step. Its Wait has the reason of a wait or a failure.
 type RunStepState struct {
 	Wait
 	Phase   StepPhase
-	Action  object.Action // what was done; object.NotDone if nothing was yet; "" if a record does not have it
+	Action  object.Action // the result; object.NotDone if the step was not done yet; "" if a record does not have it
 	Result  string        // details of that: what holds a delete, why an object was kept
 	Deletes bool
 	Awaits  *kinds.ID // of a blocked step: the object that it waits for, if any
@@ -113,7 +113,7 @@ func (s *RunState) Steps() iter.Seq2[int, RunStepState] {
 	}
 }
 
-// Find returns the first step of an object that is left, and the index of its node: it may be a hook of the object.
+// Find returns the first unfinished step of an object, and the index of its node: it may be a hook of the object.
 func (s *RunState) Find(id kinds.ID) (node int, step RunStepState, found bool) {
 	for node, step := range s.Steps() {
 		if step.ID == id && step.IsLeft() {
@@ -123,7 +123,7 @@ func (s *RunState) Find(id kinds.ID) (node int, step RunStepState, found bool) {
 	return 0, RunStepState{}, false
 }
 
-// Count returns how many manifests there are, and how many of them have a step that is left.
+// Count returns how many manifests there are, and how many have an unfinished step.
 func (s *RunState) Count() (total, left int) {
 	for _, steps := range s.Manifests() {
 		total++
@@ -147,14 +147,14 @@ func (s *RunState) Levels() []record.RunLevel {
 	places := map[string]int{}
 	for _, steps := range s.Manifests() {
 		name := steps[0].Component().Level
-		at, isKnown := places[name]
+		i, isKnown := places[name]
 		if !isKnown {
-			at = len(levels)
-			places[name], levels = at, append(levels, record.RunLevel{Name: name})
+			i = len(levels)
+			places[name], levels = i, append(levels, record.RunLevel{Name: name})
 		}
-		levels[at].Total++
+		levels[i].Total++
 		if slices.ContainsFunc(steps, RunStepState.IsLeft) {
-			levels[at].Left++
+			levels[i].Left++
 		}
 	}
 	slices.SortStableFunc(levels, func(a, b record.RunLevel) int { return graph.CompareLevels(a.Name, b.Name) })

@@ -68,9 +68,9 @@ func TestUnknownFieldsAreAllNamed(t *testing.T) {
 	namespace := test.Namespace(t)
 	install(t, namespace, hats)
 	did := run(t, t.Context(), load(t, namespace, namespace, unknownHat), apply.Options{})
-	want := "Hat NS/hat (0000_10_shop_50_hat.yaml:1, level 10, shop): the cluster knows no field " +
+	want := "Hat NS/hat (0000_10_shop_50_hat.yaml:1, level 10, shop): unknown field " +
 		strings.Join(place, ", ") +
-		" of it: correct or remove it, or drop unknown fields"
+		": correct or remove it, or drop unknown fields"
 	if diff := cmp.Diff(want, did.sentence(namespace)); diff != "" {
 		t.Error(diff)
 	}
@@ -100,7 +100,7 @@ func TestUnknownFieldsAreLeftOut(t *testing.T) {
 		if field == ".spec.prize" {
 			files = append(files, "0000_20_shop_50_hat.yaml")
 		}
-		wanted = append(wanted, apply.Warning{Text: "the cluster knows no field " + field + ": left out", Files: files})
+		wanted = append(wanted, apply.Warning{Text: "unknown field " + field + ": dropped", Files: files})
 	}
 	if diff := cmp.Diff(wanted, did.Warnings, withoutObjects); diff != "" {
 		t.Error(diff)

@@ -82,7 +82,7 @@ func TestNamespaceThatNeverGoesIsSaid(t *testing.T) {
 	release := load(t, namespace, namespace,
 		"-- 0000_10_web_ns.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}"+last)
 	did := runUntil(t, namespace, release, apply.Options{}, "Namespace NS",
-		"waiting: it is being deleted, and can only be recreated when it is gone: terminating since …")
+		"waiting: it is terminating, and can be recreated only after that: terminating since …")
 	if !strings.HasSuffix(did.actions(), "not done ConfigMap "+namespace+"/last\n") {
 		t.Error(did.actions())
 	}

@@ -148,7 +148,7 @@ func (w *walk) observe(e await.Event) {
 	}
 }
 
-// note reports an event of the tracker that does not change what the walk does next.
+// note reports an event of the tracker that does not affect the walk.
 func (w *walk) note(e await.Event) {
 	switch e.Type {
 	case await.Extended:

@@ -77,8 +77,8 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 	_ = group.Wait()
 }
 
-// explainObject returns the fields that other managers have added to an object that is not ready, and why its pods are
-// not ready. What can't be read is left out.
+// explainObject returns the fields that other managers have added to an unready object, and why its pods are not ready.
+// What can't be read is left out.
 func (e *explainer) explainObject(ctx context.Context, asker *diagnosis.Diagnoser, o await.Object) []string {
 	lines, _ := asker.Explain(ctx, o.Live)
 	live, err := e.cluster.Get(ctx, o.Manifest.ID()) // with managedFields, which the watches leave out

@@ -36,7 +36,7 @@ func Label(task Task) string {
 	return printable.Line(strings.ToLower(object.GetKind()) + " " + name)
 }
 
-// A Mode is what the graph is for. It decides how strict the order is.
+// A Mode is the purpose of a graph. It decides how strict the order is.
 type Mode string
 
 const (
@@ -118,9 +118,9 @@ func (g *Graph) add(tasks []int) int {
 }
 
 // connect draws an edge.
-func (g *Graph) connect(from, to int) {
-	g.Nodes[from].Out = append(g.Nodes[from].Out, to)
-	g.Nodes[to].In = append(g.Nodes[to].In, from)
+func (g *Graph) connect(before, after int) {
+	g.Nodes[before].Out = append(g.Nodes[before].Out, after)
+	g.Nodes[after].In = append(g.Nodes[after].In, before)
 }
 
 // addSegment appends steps that follow one after the other, each of parallel nodes,

@@ -46,9 +46,9 @@ func Dependencies(tasks []Task) []Dependency {
 			continue // a tombstone depends on nothing, and nothing depends on it
 		}
 		object := task.Object()
-		need := func(needs int, known bool, why string) {
+		need := func(needs int, known bool, reason string) {
 			if known && needs != i {
-				found = append(found, Dependency{Task: i, Needs: needs, Why: why})
+				found = append(found, Dependency{Task: i, Needs: needs, Why: reason})
 			}
 		}
 		for _, crd := range x.kinds[x.kindOf[i]] {
@@ -128,8 +128,8 @@ type PodIndex[T comparable] map[podLabel][]T
 // A podLabel is a label of pods in a namespace.
 type podLabel struct{ namespace, key, value string }
 
-// Add adds a workload under the pod labels of an object. A workload that is added for several objects in a row has each
-// label once.
+// Add adds a workload under the pod labels of an object. A workload that several objects in a row add has each label
+// once.
 func (x PodIndex[T]) Add(object *unstructured.Unstructured, workload T) {
 	pods, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
 	for key, value := range pods {

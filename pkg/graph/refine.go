@@ -13,16 +13,16 @@ func (g *Graph) imply() {
 	// row: it is enough to know the edges of the current node.
 	leadsTo := slices.Repeat([]int{none}, len(g.Nodes)) // by node: the last node to which it is known to have an edge
 	for _, d := range g.Implied {
-		from, to := home[d.Needs], home[d.Task]
-		if leadsTo[to] != to { // the first dependency of this node
-			leadsTo[to] = to
-			for _, before := range g.Nodes[to].In {
-				leadsTo[before] = to
+		origin, next := home[d.Needs], home[d.Task]
+		if leadsTo[next] != next { // the first dependency of this node
+			leadsTo[next] = next
+			for _, before := range g.Nodes[next].In {
+				leadsTo[before] = next
 			}
 		}
-		if leadsTo[from] != to {
-			leadsTo[from] = to
-			g.connect(from, to)
+		if leadsTo[origin] != next {
+			leadsTo[origin] = next
+			g.connect(origin, next)
 		}
 	}
 }
@@ -72,9 +72,9 @@ func (g *Graph) cycles(dependencies []Dependency) []int {
 	}
 	for i, node := range g.Nodes {
 		self := len(g.Tasks) + i
-		for at, task := range node.Tasks {
-			if at+1 < len(node.Tasks) {
-				after[task] = append(after[task], node.Tasks[at+1])
+		for index, task := range node.Tasks {
+			if index+1 < len(node.Tasks) {
+				after[task] = append(after[task], node.Tasks[index+1])
 			} else {
 				after[task] = append(after[task], self)
 			}
@@ -114,12 +114,12 @@ func components(after [][]int) []int {
 		for path := visit(root); len(path) > 0; {
 			vertex := path[len(path)-1]
 			if next[vertex] < len(after[vertex]) {
-				to := after[vertex][next[vertex]]
+				target := after[vertex][next[vertex]]
 				next[vertex]++
-				if number[to] == unseen {
-					path = append(path, visit(to)...)
-				} else if component[to] == unseen {
-					low[vertex] = min(low[vertex], number[to])
+				if number[target] == unseen {
+					path = append(path, visit(target)...)
+				} else if component[target] == unseen {
+					low[vertex] = min(low[vertex], number[target])
 				}
 				continue
 			}
@@ -161,20 +161,20 @@ func (g *Graph) divide(isCut func(previous, task int) bool) {
 	for i, node := range whole {
 		link, start := g.add(node.Tasks), 0
 		first[i] = link
-		for at := 1; at < len(node.Tasks); at++ {
-			if !isCut(node.Tasks[at-1], node.Tasks[at]) {
+		for index := 1; index < len(node.Tasks); index++ {
+			if !isCut(node.Tasks[index-1], node.Tasks[index]) {
 				continue
 			}
-			g.Nodes[link].Tasks = node.Tasks[start:at:at]
-			next := g.add(node.Tasks[at:])
+			g.Nodes[link].Tasks = node.Tasks[start:index:index]
+			next := g.add(node.Tasks[index:])
 			g.connect(link, next)
-			link, start = next, at
+			link, start = next, index
 		}
 		last[i] = link
 	}
 	for i, node := range whole {
-		for _, to := range node.Out {
-			g.connect(last[i], first[to])
+		for _, target := range node.Out {
+			g.connect(last[i], first[target])
 		}
 	}
 }

@@ -100,8 +100,7 @@ func (w *Walk) release(nodes []int) {
 	}
 }
 
-// WhyBlocked names the nodes with tasks that a node waits for directly, in order.
-// It is empty for a node that is not blocked.
+// WhyBlocked names the nodes with tasks that a node waits for directly, in order. It is empty for an unblocked node.
 func (w *Walk) WhyBlocked(node int) []int {
 	if w.states[node] != Blocked {
 		return nil

@@ -197,7 +197,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	return err
 }
 
-// A loaded is a release that is to be applied.
+// A loaded is a release to apply.
 type loaded struct {
 	*payload.Payload
 	packed *files.Packed // its files, to be kept

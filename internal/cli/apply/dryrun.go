@@ -51,7 +51,7 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 	}
 	// "" is the object
 	steps := []string{string(deploymenthook.Pre), string(deploymenthook.Mid), "", string(deploymenthook.Post)}
-	of := func(event apply.Event) int {
+	position := func(event apply.Event) int {
 		if event.Object == nil {
 			return 0
 		}
@@ -61,7 +61,7 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 	options.Apply.OnEvent = func(event apply.Event) { events = append(events, event) }
 	options.Apply.Refusals = core.KnownRefusals(ctx, release)
 	outcome := session.Preview(ctx, c, release, options)
-	slices.SortStableFunc(events, func(a, b apply.Event) int { return of(a) - of(b) })
+	slices.SortStableFunc(events, func(a, b apply.Event) int { return position(a) - position(b) })
 	for _, event := range events {
 		r.event(event)
 	}

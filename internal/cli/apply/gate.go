@@ -121,8 +121,8 @@ func (r GateReport) verdict() string {
 	}
 }
 
-// liftingFlags are the flags that resolve findings, by check.
-var liftingFlags = map[string]string{
+// resolvingFlags are the flags that resolve findings, by check.
+var resolvingFlags = map[string]string{
 	precondition.ApplyRunning:     " (--wait-lock waits for it)",
 	precondition.BeingUninstalled: " (--force applies all of it again)",
 	precondition.RecordElsewhere:  " (--record-namespace)",
@@ -134,5 +134,5 @@ func gateText(found precondition.Finding) string {
 	if found.Resolution == lock.KeeperEnd { // to wait for it would take for ever
 		return found.Text()
 	}
-	return found.Text() + liftingFlags[found.Check]
+	return found.Text() + resolvingFlags[found.Check]
 }

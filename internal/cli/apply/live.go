@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// How often the live view requests what it shows: why pods are not ready, and pending deletes.
+// How often the live view requests the reasons why pods are not ready, and the pending deletes.
 const (
 	liveReadInterval = 10 * time.Second
 	maxLiveDeletes   = 20 // per interval
@@ -93,7 +93,7 @@ func followDeletes(ctx context.Context, c *cluster.Cluster, view *live.View) {
 	}
 }
 
-// deleteNow returns the state of a pending delete as text; "" if the object is gone.
+// deleteNow returns the state of a pending delete as text; "" if the object does not exist.
 func deleteNow(ctx context.Context, c *cluster.Cluster, id kinds.ID) string {
 	seen := tombstone.Observe(ctx, c, id, "")
 	if seen.State == tombstone.Absent {

@@ -118,7 +118,7 @@ func (a *applyObserver) OnRecorded(context.Context, *cluster.Cluster) error {
 	return nil
 }
 
-// OnOutcome reports the outcome of a release that is kept in place.
+// OnOutcome reports an outcome while the release is kept in place.
 func (a *applyObserver) OnOutcome(o *session.Outcome) { a.kept.outcome(o) }
 
 // findings prints the findings of the gate.
@@ -187,7 +187,7 @@ func isPrinted(event apply.Event) bool {
 
 func (r *reporter) write(value any) { _ = core.JSON.PrintNext(r, value) } // Write keeps the error
 
-// Write writes to standard output. If that fails, the apply goes on, and the error is reported at the end.
+// Write writes to standard output. If that fails, the apply continues, and the error is reported at the end.
 func (r *reporter) Write(text []byte) (int, error) {
 	n, err := r.streams.Out.Write(text)
 	if err != nil && r.writeErr == nil {
@@ -202,8 +202,8 @@ func (r *reporter) line(out io.Writer, event apply.Event) {
 	if event.Since != nil {
 		text += ", for " + printable.Age(r.now(), *event.Since)
 	}
-	for _, why := range event.Why {
-		text += fmt.Sprintf("\n%-11s   %s", "", printable.Line(why))
+	for _, reason := range event.Why {
+		text += fmt.Sprintf("\n%-11s   %s", "", printable.Line(reason))
 	}
 	fmt.Fprintln(out, text)
 }

@@ -175,7 +175,7 @@ func (f *rollbackFlags) find(ctx context.Context, c *cluster.Cluster, name, revi
 	return known, refuseKept(ctx, c, f.Cluster.Namespace, known, wanted)
 }
 
-// awaitOthers waits until no other process applies the release: what is shown, and deleted, is to be what there is
+// awaitOthers waits until no other process applies the release, so that the plan and the deletes are about the state
 // then.
 func (f *rollbackFlags) awaitOthers(ctx context.Context, c *cluster.Cluster, name string, streams core.Streams) error {
 	l, o := lock.Lock{Client: c.Client, Namespace: f.Cluster.Namespace, Release: name, Now: c.Now}, f.Session.Lock

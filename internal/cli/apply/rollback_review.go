@@ -25,8 +25,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// review shows what a rollback does, and returns the release to apply, with the tombstones of what is to be deleted. It
-// returns an error if the gate, or an object that the cluster would refuse, stops the rollback.
+// review prints the plan of a rollback, and returns the release to apply, with the tombstones of the objects to delete.
+// It returns an error if the gate, or an object that the cluster would refuse, stops the rollback.
 func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release loaded,
 	streams core.Streams) (loaded, error) {
 	if f.deleteNew {
@@ -73,7 +73,7 @@ func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release 
 	return release, f.stop(preview.Outcome, c.Now(), streams.Out)
 }
 
-// rolledBack returns the version that is rolled back, or its revision.
+// rolledBack returns the version before the rollback, or its revision.
 func (f *rollbackFlags) rolledBack() string {
 	from := record.HistoryEntry{Version: f.Session.Rollback.Version, Revision: f.Session.Rollback.From}
 	return from.Title()
@@ -118,18 +118,18 @@ func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release
 	return added, nil
 }
 
-// otherOwner returns who has taken over an object that a release has applied; "" if no one has, or the object is gone
-// or will be.
+// otherOwner returns who has taken over an object that a release has applied; "" if no one has, or the object does not
+// exist or will be.
 func otherOwner(ctx context.Context, c *cluster.Cluster, release string, id kinds.ID) string {
-	in, err := c.FindKind(ctx, id.GroupKind())
+	resource, err := c.FindKind(ctx, id.GroupKind())
 	if err != nil {
 		return ""
 	}
-	object, err := c.GetMetadata(ctx, in, id.Namespace, id.Name)
+	object, err := c.GetMetadata(ctx, resource, id.Namespace, id.Name)
 	if err != nil {
 		return ""
 	}
-	head := objectmeta.Of(in, object)
+	head := objectmeta.Of(resource, object)
 	other, isOther := head.OtherOwner(release)
 	switch {
 	case head.Terminating, head.IsOf(release):

@@ -29,8 +29,8 @@ func summarize(o *session.Outcome, now time.Time) ApplySummary {
 	if o.Err != nil {
 		s.Error, s.Reason = core.ErrorText(o.Err), reason.Of(o.Err)
 	}
-	for _, left := range o.Orphans {
-		s.Orphans = append(s.Orphans, orphan{left.ID, left.Tombstone()})
+	for _, item := range o.Orphans {
+		s.Orphans = append(s.Orphans, orphan{item.ID, item.Tombstone()})
 	}
 	if o.Report == nil {
 		return s
@@ -99,8 +99,8 @@ func (s ApplySummary) print(out io.Writer, now time.Time) {
 	fmt.Fprintf(out, "%s %s: %s\n", s.title(), s.verdict(took), s.counts())
 	section(out, "not ready", s.Waits, func(wait apply.Wait) sectionLine {
 		text := ": " + printable.Line(fmt.Sprintf("%s, for %s", wait.For, printable.Age(now, wait.Since)))
-		for _, why := range wait.Why {
-			text += "\n      " + printable.Line(why)
+		for _, reason := range wait.Why {
+			text += "\n      " + printable.Line(reason)
 		}
 		cause := wait.ID.Without(strings.Join(append([]string{wait.For}, wait.Why...), "\n"))
 		return sectionLine{wait.Name(), wait.Hook + cause, text}
@@ -141,7 +141,7 @@ func (s ApplySummary) print(out io.Writer, now time.Time) {
 	section(out, "not known", s.Notes, func(note string) sectionLine {
 		return sectionLine{printable.Line(note), note, ""}
 	})
-	section(out, "the files of the release are not kept for later, or others are", s.FileWarnings,
+	section(out, "release files could not be stored or removed", s.FileWarnings,
 		func(warning string) sectionLine {
 			return sectionLine{printable.Line(warning), warning, ""}
 		})

@@ -33,8 +33,8 @@ type printedWait struct {
 	pause time.Duration // until it is printed again
 }
 
-// isDue reports whether an event is to be printed now. Events other than waits are always printed, and
-// end the wait for their object.
+// isDue reports whether an event has to be printed now. Events other than waits are always printed, and end the wait
+// for their object.
 func (w *waitLines) isDue(event apply.Event) bool {
 	if event.Object == nil {
 		return true
@@ -71,9 +71,9 @@ func waitCause(event apply.Event) string {
 	if event.Type == apply.Retrying {
 		_, cause, _ = strings.Cut(cause, ": ") // "attempt 2 failed, the next is in 1s: …"
 	}
-	for _, why := range event.Why {
-		if !strings.HasPrefix(why, " ") { // not a line of a log
-			cause += "\n" + digits.ReplaceAllString(why, "")
+	for _, reason := range event.Why {
+		if !strings.HasPrefix(reason, " ") { // not a line of a log
+			cause += "\n" + digits.ReplaceAllString(reason, "")
 		}
 	}
 	return cause

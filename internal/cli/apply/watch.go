@@ -118,7 +118,7 @@ func (k *keptReporter) finish(o *session.Outcome) {
 	fmt.Fprintf(k, "release %s was kept in place for %s: %s\n", s.Release, took, text)
 }
 
-// kept reports an event of a release that is kept in place.
+// kept reports an event of the keeping of a release.
 func (r *reporter) kept(event keep.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

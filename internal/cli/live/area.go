@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// An Area is a text on a terminal that is redrawn in place.
+// An Area is a text on a terminal. It is redrawn in place.
 type Area struct {
 	terminal      *os.File
 	width, height int
@@ -47,7 +47,7 @@ func (s *Area) Draw(render func(width, some int) []string) error {
 }
 
 // replace replaces the lines with lines that fit the screen. If the terminal may have garbled the screen, it draws all
-// of it again, with the lines that were printed last.
+// of the area again, with the lines that were printed last.
 func (s *Area) replace(lines []string, width, height int) error {
 	if os.Getenv("NO_COLOR") != "" {
 		for i := range lines {

@@ -31,8 +31,8 @@ func label(l progress.Level) string {
 	return "level " + printable.Line(l.Name)
 }
 
-// levelLines renders the levels in at most room lines. If there is no room for all of them, those
-// that are done and those to come are summed up, except the ones next to running levels.
+// levelLines renders the levels in at most room lines. If there is no room for all levels, those that are done and
+// those to come are summed up, except the ones next to running levels.
 func (p page) levelLines(width, room int) []string {
 	rows := p.Levels
 	shown := choose(rows, room)

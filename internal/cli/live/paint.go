@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/progress"
 )
 
-// A style is the escape sequence that is written before a text. The sixteen colours of the
-// terminal fit any theme; the text has all information without them.
+// A style is the escape sequence before a text. The sixteen colours of the terminal fit any theme; the text has all
+// information without them.
 type style string
 
 const (
@@ -54,17 +54,17 @@ func word(text string) string { return fmt.Sprintf("%-11s ", text) }
 
 // bar draws how much is done, waiting and failed. A small share has at least one cell, and so
 // does the rest.
-func bar(width int, of progress.StateCounts) string {
-	failed, waits := cells(of.Failed, of.Total, width), cells(of.Waiting, of.Total, width)
-	done := cells(of.Done, of.Total, width)
-	switch left := cells(of.Left(), of.Total, width); {
-	case left > 0:
-		done = max(0, min(done, width-failed-waits-left))
-	case of.Done > 0:
+func bar(width int, counts progress.StateCounts) string {
+	failed, waits := cells(counts.Failed, counts.Total, width), cells(counts.Waiting, counts.Total, width)
+	done := cells(counts.Done, counts.Total, width)
+	switch leftCells := cells(counts.Left(), counts.Total, width); {
+	case leftCells > 0:
+		done = max(0, min(done, width-failed-waits-leftCells))
+	case counts.Done > 0:
 		done = max(0, width-failed-waits)
-	case of.Waiting > 0:
+	case counts.Waiting > 0:
 		waits = max(0, width-failed)
-	case of.Failed > 0:
+	case counts.Failed > 0:
 		failed = width
 	}
 	rest := max(0, width-done-waits-failed)

@@ -72,7 +72,7 @@ func (p page) title(j job) string {
 	return text
 }
 
-// cause returns an object, and what it waits for.
+// cause returns an object, and the reason of its wait.
 func cause(w apply.Wait) string { return w.Name() + ": " + printable.Line(w.For) }
 
 // A detail is how much of the jobs is shown.
@@ -153,13 +153,12 @@ func (p page) jobLines(item job, d detail, width int) []string {
 	return lines
 }
 
-// waitLines renders a wait, its time and its cause. A wait that is wrapped always has its
-// cause.
+// waitLines renders a wait, its time and its cause. A wrapped wait always has its cause.
 func (p page) waitLines(w apply.Wait, d detail, width int) []string {
-	fit, why := cutLine, d.why
+	fit, causeText := cutLine, d.why
 	if d.whole > 0 {
 		const leastWhy = 3
-		fit, why = wrap, max(d.why, leastWhy)
+		fit, causeText = wrap, max(d.why, leastWhy)
 	}
 	mark := "waiting"
 	if w.IsRetry {
@@ -168,7 +167,7 @@ func (p page) waitLines(w apply.Wait, d detail, width int) []string {
 	mark += " for " + clock(p.Now.Sub(w.Since))
 	lines := fit("    "+mark+": "+cause(w), width)
 	lines[0] = strings.Replace(lines[0], mark, slow.of(mark), 1)
-	for _, text := range w.Why[:min(why, len(w.Why))] {
+	for _, text := range w.Why[:min(causeText, len(w.Why))] {
 		for _, line := range fit("      "+printable.Line(strings.TrimRight(text, " \n")), width) {
 			lines = append(lines, faint.of(line))
 		}

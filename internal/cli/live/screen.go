@@ -1,5 +1,5 @@
-// Package live is the live view of an apply on a terminal: the progress of each level, running components and
-// their waits, failures, and the time that is left.
+// Package live is the live view of an apply on a terminal: the progress of each level, running components and their
+// waits, failures, and the remaining time.
 //
 // Screen renders a progress.Progress as lines of text, without a terminal or a clock, so that it is tested with
 // values. A View draws it on a terminal, a few times a second, below earlier output.
@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A page is a progress that is rendered.
+// A page is a rendered progress.
 type page struct{ progress.Progress }
 
 // Screen renders a progress in at most height lines of at most width columns.
@@ -43,8 +43,8 @@ func Screen(shown progress.Progress, width, height int) string {
 // head renders the title, the time, and the progress.
 func (p page) head(width int) []string {
 	times := clock(p.Now.Sub(p.Began))
-	if left := p.leftText(); left != "" {
-		times += ", " + left
+	if timeLeft := p.leftText(); timeLeft != "" {
+		times += ", " + timeLeft
 	}
 	title := printable.Line(p.Title)
 	if room := width - ansi.StringWidth(times) - 2; ansi.StringWidth(title) > room {
@@ -68,20 +68,20 @@ func (p page) sum(width int) string {
 	return bar(room, p.StateCounts) + " " + counts + more
 }
 
-// leftText renders the time that is left; "" if it is not known, or too short.
+// leftText renders the remaining time; "" if it is not known, or too short.
 func (p page) leftText() string {
-	left := p.Progress.Left
-	if left < 3*time.Second {
+	timeLeft := p.Progress.Left
+	if timeLeft < 3*time.Second {
 		return ""
 	}
 	step := 5 * time.Second
 	switch {
-	case left > 10*time.Minute:
+	case timeLeft > 10*time.Minute:
 		step = time.Minute
-	case left > time.Minute:
+	case timeLeft > time.Minute:
 		step = 10 * time.Second
 	}
-	return "about " + clock(max(left.Round(step), step)) + " left"
+	return "about " + clock(max(timeLeft.Round(step), step)) + " left"
 }
 
 // clock returns a duration as a short text: 42s, 3m07s, 2h05m.

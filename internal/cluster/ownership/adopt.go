@@ -39,23 +39,23 @@ func DefaultManagers() []string {
 // the managers that it found, sorted: none if there was nothing to take
 // over. If the object was written in between, it is read again; if it was recreated, Adopt
 // returns a conflict.
-func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object,
+func Adopt(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, live metav1.Object,
 	from []string) (metav1.Object, []string, error) {
 	var conflict error
 	for range attempts {
-		patch, err := adoption(ctx, c, in, live, from)
+		patch, err := adoption(ctx, c, resource, live, from)
 		if patch == nil || err != nil {
 			return live, nil, err
 		}
 		var head metav1.Object
-		head, conflict = c.Patch(ctx, in, live.GetNamespace(), live.GetName(), patch)
+		head, conflict = c.Patch(ctx, resource, live.GetNamespace(), live.GetName(), patch)
 		if conflict == nil {
 			return head, Adoptable(live, from), nil
 		}
 		if !apierrors.IsConflict(conflict) {
 			return live, nil, conflict
 		}
-		head, err = c.GetMetadata(ctx, in, live.GetNamespace(), live.GetName())
+		head, err = c.GetMetadata(ctx, resource, live.GetNamespace(), live.GetName())
 		if err != nil {
 			return live, nil, err
 		}
@@ -81,14 +81,14 @@ func Adoptable(live metav1.Object, from []string) []string {
 
 // adoption returns the patch that takes fields over, if the object is still as it was read; nil
 // if there are none to take over.
-func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object,
+func adoption(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, live metav1.Object,
 	from []string) ([]byte, error) {
 	entries := live.GetManagedFields()
 	isListed := func(entry metav1.ManagedFieldsEntry) bool { return isAdopted(entry, from) }
 	if slices.ContainsFunc(entries, isOurs) || !slices.ContainsFunc(entries, isListed) {
 		return nil, nil
 	}
-	version, err := versionOf(ctx, c, in, entries, isListed)
+	version, err := versionOf(ctx, c, resource, entries, isListed)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live
 	}}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, names, cluster.FieldManager)
 	if err != nil {
-		return nil, fmt.Errorf("take over fields of %s %s: %w", in.Kind, live.GetName(), err)
+		return nil, fmt.Errorf("take over fields of %s %s: %w", resource.Kind, live.GetName(), err)
 	}
 	return patch, nil
 }
@@ -107,35 +107,35 @@ func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live
 // versionOf returns the API version of our entry: that of the latest of the
 // entries that it merges. The server would drop an entry in a version that it does not serve any more:
 // then it is the version that we apply.
-func versionOf(ctx context.Context, c *cluster.Cluster, in cluster.Resource, entries []metav1.ManagedFieldsEntry,
+func versionOf(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, entries []metav1.ManagedFieldsEntry,
 	isListed func(metav1.ManagedFieldsEntry) bool) (string, error) {
-	ours := in.GroupVersion().String()
-	latest, at := ours, time.Time{}
+	appliedVersion := resource.GroupVersion().String()
+	latest, latestTime := appliedVersion, time.Time{}
 	for _, entry := range entries {
-		if !isListed(entry) || timeOf(entry).Before(at) {
+		if !isListed(entry) || timeOf(entry).Before(latestTime) {
 			continue
 		}
-		isServed, err := serves(ctx, c, in, entry.APIVersion)
+		isServed, err := serves(ctx, c, resource, entry.APIVersion)
 		if err != nil {
 			return "", err
 		}
 		if isServed {
-			latest, at = entry.APIVersion, timeOf(entry)
+			latest, latestTime = entry.APIVersion, timeOf(entry)
 		}
 	}
 	return latest, nil
 }
 
 // serves reports whether a resource is served in a version.
-func serves(ctx context.Context, c *cluster.Cluster, in cluster.Resource, version string) (bool, error) {
+func serves(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, version string) (bool, error) {
 	parsed, err := schema.ParseGroupVersion(version)
-	if err != nil || parsed.Group != in.Group {
+	if err != nil || parsed.Group != resource.Group {
 		return false, nil // such as extensions, the former group of Deployments
 	}
-	if parsed.Version == in.Version {
+	if parsed.Version == resource.Version {
 		return true, nil
 	}
-	_, err = c.Find(ctx, parsed.WithKind(in.Kind))
+	_, err = c.Find(ctx, parsed.WithKind(resource.Kind))
 	if errors.Is(err, cluster.ErrNotServed) {
 		return false, nil
 	}
@@ -159,7 +159,7 @@ func timeOf(entry metav1.ManagedFieldsEntry) time.Time {
 // it is. If such an entry were left with its manager, all its fields would stay.
 func prepareEntries(entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFieldsEntry) bool,
 	version string) ([]metav1.ManagedFieldsEntry, sets.Set[string]) {
-	ours := metav1.ManagedFieldsEntry{
+	runlevelEntry := metav1.ManagedFieldsEntry{
 		Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version,
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),
 	}
@@ -167,8 +167,8 @@ func prepareEntries(entries []metav1.ManagedFieldsEntry, isListed func(metav1.Ma
 	names := sets.New[string]()
 	for i, entry := range entries {
 		if isListed(entry) {
-			if timeOf(entry).After(timeOf(ours)) {
-				ours.Time = entry.Time
+			if timeOf(entry).After(timeOf(runlevelEntry)) {
+				runlevelEntry.Time = entry.Time
 			}
 			entry.Manager = fmt.Sprintf("\n%d", i) // no manager can have such a name
 			entry.Operation, entry.APIVersion = metav1.ManagedFieldsOperationUpdate, version
@@ -179,7 +179,7 @@ func prepareEntries(entries []metav1.ManagedFieldsEntry, isListed func(metav1.Ma
 		}
 		prepared = append(prepared, entry)
 	}
-	return append(prepared, ours), names
+	return append(prepared, runlevelEntry), names
 }
 
 // Adopted returns an object with the managedFields that it would have after an adoption: the fields

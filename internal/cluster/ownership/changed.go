@@ -35,7 +35,7 @@ type claim struct {
 // fields are returned.
 func Changed(live *unstructured.Unstructured, isScaled func() bool,
 	wasOurs func(fields []byte) bool) (by []Writer, isChanged bool) {
-	have := ours(live.GetManagedFields())
+	have := ownedByRunlevel(live.GetManagedFields())
 	if fields, err := have.ToJSON(); err != nil || wasOurs(fields) {
 		return nil, false
 	}
@@ -58,7 +58,7 @@ func Changed(live *unstructured.Unstructured, isScaled func() bool,
 // claimsOn returns the fields that others have written since we applied an object, other than its status.
 func claimsOn(live *unstructured.Unstructured, isScaled func() bool) []claim {
 	entries := live.GetManagedFields()
-	applied, since := ours(entries), time.Time{}
+	applied, since := ownedByRunlevel(entries), time.Time{}
 	for _, entry := range entries {
 		if isOurs(entry) {
 			since = timeOf(entry)

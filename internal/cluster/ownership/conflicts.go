@@ -119,7 +119,7 @@ func ownersOf(entries []entry, path fieldpath.Path) []string {
 
 // Owns reports whether we own a field, or anything below it, from an apply.
 func Owns(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) bool {
-	set := ours(entries)
+	set := ownedByRunlevel(entries)
 	return ownsWithin(set, path) || ownsAround(set, path)
 }
 

@@ -15,7 +15,7 @@ import (
 // Disown removes the owner references to a ClusterVersion from a live object. The cluster-version operator sets one on
 // each object that it creates; with it, garbage collection deletes the object when the ClusterVersion is deleted. An
 // adoption removes it, too, from objects that are applied.
-func Disown(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object) error {
+func Disown(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, live metav1.Object) error {
 	var patch []operation
 	for i, owner := range slices.Backward(live.GetOwnerReferences()) {
 		if owner.Kind == "ClusterVersion" && strings.HasPrefix(owner.APIVersion, "config.openshift.io/") {
@@ -29,10 +29,11 @@ func Disown(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live m
 	}
 	body, err := json.Marshal(patch)
 	if err == nil {
-		_, err = c.Patch(ctx, in, live.GetNamespace(), live.GetName(), body)
+		_, err = c.Patch(ctx, resource, live.GetNamespace(), live.GetName(), body)
 	}
 	if err != nil {
-		return fmt.Errorf("remove the owner reference to the ClusterVersion from %s %s: %w", in.Kind, live.GetName(),
+		return fmt.Errorf("remove the owner reference to the ClusterVersion from %s %s: %w", resource.Kind,
+			live.GetName(),
 			err)
 	}
 	return nil

@@ -75,9 +75,8 @@ func isAggregated(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind().GroupKind() == kinds.ClusterRole && len(rule) > 0
 }
 
-// writeAsData moves the stringData of a Secret to data, as the server does. Otherwise we
-// would only own stringData, which is never stored, and a key that is dropped would stay for ever.
-// A value that is not a string is left for the server to refuse.
+// writeAsData moves the stringData of a Secret to data, as the server does. Otherwise we would only own stringData,
+// which is never stored, and a dropped key would stay for ever. The server refuses a value of another type.
 func writeAsData(secret *unstructured.Unstructured) {
 	texts, exists, err := unstructured.NestedStringMap(secret.Object, "stringData")
 	data, _, dataErr := unstructured.NestedMap(secret.Object, "data")

@@ -19,8 +19,8 @@ import (
 // object is the result of a dry run of the apply, with its managedFields, and live is the live
 // object. It returns the removed paths, in order, in the server's form.
 //
-// It does what the server does, as far as that is possible without the kind's schema. The
-// server then sets defaults: see DryRunDefaults.
+// It follows the server, as far as possible without the kind's schema. The server then sets defaults: see
+// DryRunDefaults.
 func DryRunAdopt(result *unstructured.Unstructured, live metav1.Object, from []string) []string {
 	if slices.ContainsFunc(live.GetManagedFields(), isOurs) {
 		return nil
@@ -53,10 +53,9 @@ type remover struct {
 	removed []string
 }
 
-// remove removes fields that are adopted and not kept. A field that contains adopted fields is adopted
-// too, unless it is the item of a list, and is removed with all its fields,
-// unless another manager keeps any of them. No manager keeps an item by one of its fields alone: an
-// item without its key would be invalid.
+// remove removes fields that are adopted and not kept. A field that contains adopted fields is adopted too, unless it
+// is the item of a list, and is removed with all its fields, unless another manager keeps any. No manager keeps an item
+// by one of its fields alone: an item without its key would be invalid.
 func (l *remover) remove(within fieldpath.Path, adopted, kept *fieldpath.Set) {
 	gone := false
 	for _, step := range steps(adopted) {
@@ -78,7 +77,7 @@ func (l *remover) remove(within fieldpath.Path, adopted, kept *fieldpath.Set) {
 	}
 }
 
-// isMember reports whether a step is in a set, or is a field that contains members of it.
+// isMember reports whether a step is in a set, or is a field that contains members of the set.
 func isMember(set *fieldpath.Set, step fieldpath.PathElement) bool {
 	return set.Members.Has(step) || step.FieldName != nil && !set.WithPrefix(step).Empty()
 }
@@ -96,13 +95,14 @@ func steps(set *fieldpath.Set) []fieldpath.PathElement {
 //
 // It does not predict one refusal: an apply with {} for a mapping in a custom resource
 // that removes all fields of the mapping makes it null, which the kind's schema may forbid.
-func DryRunDefaults(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured,
+func DryRunDefaults(ctx context.Context, c *cluster.Cluster, resource cluster.Resource,
+	object *unstructured.Unstructured,
 	removed []string) (*unstructured.Unstructured, error) {
 	patch, err := replacement(object, removed)
 	if err != nil {
 		return nil, err
 	}
-	settled, err := c.DryRunPatch(ctx, in, object.GetNamespace(), object.GetName(), patch)
+	settled, err := c.DryRunPatch(ctx, resource, object.GetNamespace(), object.GetName(), patch)
 	return settled.Object, err
 }
 

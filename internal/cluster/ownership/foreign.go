@@ -28,7 +28,7 @@ type foreignEntry struct {
 
 // Foreign returns the fields of a live object that other managers have set and that we do not own, by manager; none if
 // we have never applied the object. A field of the release that another manager has taken over since our last apply is
-// one of them. Fields that are left to others are not: see docs/ownership.md.
+// one of them. Fields of autoscalers and injectors do not count: see docs/ownership.md.
 func Foreign(live *unstructured.Unstructured) []fields.ForeignFields {
 	var all []fields.ForeignFields
 	for _, entry := range foreignEntries(live) {
@@ -74,7 +74,7 @@ func foreignEntries(live *unstructured.Unstructured) []foreignEntry {
 	if !slices.ContainsFunc(entries, isOurs) {
 		return nil
 	}
-	applied, all := ours(entries), fieldpath.NewSet()
+	applied, all := ownedByRunlevel(entries), fieldpath.NewSet()
 	for _, entry := range read(entries) {
 		all = all.Union(entry.fields)
 	}
@@ -102,8 +102,8 @@ func foreignEntries(live *unstructured.Unstructured) []foreignEntry {
 // isLeft reports whether a field is left to the manager that has set it.
 func isLeft(live *unstructured.Unstructured, field fieldpath.Path) bool {
 	loss := Conflict{Field: strings.TrimPrefix(field.String(), ".")}
-	for _, left := range []string{"status", "metadata.finalizers", "metadata.ownerReferences"} {
-		if rest, isWithin := strings.CutPrefix(loss.Field, left); isWithin &&
+	for _, fieldPath := range []string{"status", "metadata.finalizers", "metadata.ownerReferences"} {
+		if rest, isWithin := strings.CutPrefix(loss.Field, fieldPath); isWithin &&
 			(rest == "" || strings.ContainsAny(rest[:1], ".[")) {
 			return true
 		}
@@ -113,7 +113,7 @@ func isLeft(live *unstructured.Unstructured, field fieldpath.Path) bool {
 }
 
 // names returns the fields of an entry: neither mappings of which other fields are known, nor fields within an item of
-// a list that is foreign itself. Values of Secrets that name items are masked.
+// a foreign list. Values of Secrets that name items are masked.
 func (f foreignEntry) names(live *unstructured.Unstructured, all *fieldpath.Set) []string {
 	var names []string
 	holdsSecrets := fields.HoldsSecrets(live.Object)
@@ -167,7 +167,7 @@ func withoutForeign(live *unstructured.Unstructured,
 // TakeForeign makes us the owner of the foreign fields of some managers, so that our next apply removes them. It
 // returns the object after that, and the fields; no object if there are none. It fails with a conflict if the object
 // was written since it was read.
-func TakeForeign(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured,
+func TakeForeign(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, live *unstructured.Unstructured,
 	isRemoved func(manager string) bool) (metav1.Object, []Conflict, error) {
 	entries, taken, lost := withoutForeign(live, isRemoved)
 	if len(lost) == 0 {
@@ -179,7 +179,7 @@ func TakeForeign(ctx context.Context, c *cluster.Cluster, in cluster.Resource, l
 		return nil, nil, err
 	}
 	setFields(own, set.Union(taken))
-	now, err := patchEntries(ctx, c, in, live, entries)
+	now, err := patchEntries(ctx, c, resource, live, entries)
 	return now, lost, err
 }
 

@@ -100,9 +100,9 @@ func (l *Leftovers) eachItem(path fieldpath.Path, live, draft any, do func(path 
 	}
 	for _, item := range items {
 		name := nameOf(item)
-		at := slices.IndexFunc(wanted, func(other any) bool { return name != "" && nameOf(other) == name })
-		if at >= 0 {
-			do(append(slices.Clone(path), itemStep(name)), item, wanted[at])
+		value := slices.IndexFunc(wanted, func(other any) bool { return name != "" && nameOf(other) == name })
+		if value >= 0 {
+			do(append(slices.Clone(path), itemStep(name)), item, wanted[value])
 		}
 	}
 }
@@ -131,20 +131,20 @@ func itemStep(name string) fieldpath.PathElement {
 
 // mappingAt returns the mapping at a path; nil if there is none.
 func mappingAt(object map[string]any, path fieldpath.Path) map[string]any {
-	var at any = object
+	var value any = object
 	for _, step := range path {
-		switch within := at.(type) {
+		switch within := value.(type) {
 		case map[string]any:
-			at = within[*step.FieldName]
+			value = within[*step.FieldName]
 		case []any:
 			place := slices.IndexFunc(within, func(item any) bool { return leadsTo(step, item, 0) })
 			if place < 0 {
 				return nil
 			}
-			at = within[place]
+			value = within[place]
 		}
 	}
-	mapping, _ := at.(map[string]any)
+	mapping, _ := value.(map[string]any)
 	return mapping
 }
 
@@ -171,7 +171,7 @@ func (l *Leftovers) AsLive() *unstructured.Unstructured {
 }
 
 // DryRunRemove returns the result of a dry run of the draft with some of the leftovers removed.
-func (l *Leftovers) DryRunRemove(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
+func (l *Leftovers) DryRunRemove(ctx context.Context, c *cluster.Cluster, resource cluster.Resource,
 	removed []fieldpath.Path) (cluster.WriteResult, error) {
 	object := l.Others.DeepCopy()
 	var names []string
@@ -186,7 +186,7 @@ func (l *Leftovers) DryRunRemove(ctx context.Context, c *cluster.Cluster, in clu
 		}
 		overlay(mappingAt(object.Object, path), wanted)
 	}
-	result, err := DryRunDefaults(ctx, c, in, object, names)
+	result, err := DryRunDefaults(ctx, c, resource, object, names)
 	if err == nil {
 		result.SetManagedFields(l.Others.GetManagedFields())
 	}
@@ -205,11 +205,11 @@ func overlay(below, above map[string]any) {
 			overlay(under, mapping)
 		case isList && isOver && !slices.ContainsFunc(items, func(item any) bool { return nameOf(item) == "" }):
 			for _, item := range items {
-				at := slices.IndexFunc(list, func(other any) bool { return nameOf(other) == nameOf(item) })
-				if at < 0 {
+				current := slices.IndexFunc(list, func(other any) bool { return nameOf(other) == nameOf(item) })
+				if current < 0 {
 					list = append(list, runtime.DeepCopyJSONValue(item))
 				} else {
-					overlay(list[at].(map[string]any), item.(map[string]any))
+					overlay(list[current].(map[string]any), item.(map[string]any))
 				}
 			}
 			below[key] = list
@@ -221,13 +221,13 @@ func overlay(below, above map[string]any) {
 
 // TakeOver makes us the only owner of some fields of a live object, so that an apply without them removes them.
 // It fails with a conflict if the object was written since it was read.
-func TakeOver(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured,
+func TakeOver(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, live *unstructured.Unstructured,
 	taken []fieldpath.Path) (metav1.Object, error) {
 	entries := live.GetManagedFields()
 	if !slices.ContainsFunc(entries, isOurs) {
 		entries = append(entries, metav1.ManagedFieldsEntry{
 			Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply,
-			APIVersion: in.GroupVersion().String(), FieldsType: "FieldsV1",
+			APIVersion: resource.GroupVersion().String(), FieldsType: "FieldsV1",
 		})
 	}
 	for i := range entries {
@@ -243,7 +243,7 @@ func TakeOver(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live
 		}
 		setFields(&entries[i], set)
 	}
-	return patchEntries(ctx, c, in, live, entries)
+	return patchEntries(ctx, c, resource, live, entries)
 }
 
 // HeldBy returns the other managers that have set some fields of a live object.

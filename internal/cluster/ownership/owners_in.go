@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-// OwnersIn returns a function like Owners for the fields of an object. It takes paths of
-// differences between the object and another state of it, of which there may be very many.
+// OwnersIn returns a function like Owners for the fields of an object. It takes paths of differences between the object
+// and another state of it, which may be very many.
 func OwnersIn(live *unstructured.Unstructured) func(fields.Path) []string {
 	entries := read(live.GetManagedFields())
 	all := fieldpath.NewSet()
@@ -35,8 +35,8 @@ func asOwned(object any, path fields.Path, all *fieldpath.Set) fieldpath.Path {
 	return owned
 }
 
-// itemAs returns a step to an item of a list as in managedFields: by its keys, its value or its
-// index. Which of them is used is only known from entries that have the item.
+// itemAs returns a step to an item of a list as in managedFields: by its keys, its value or its index. Only entries
+// that have the item show which one is used.
 func itemAs(item any, place int, all *fieldpath.Set) fieldpath.PathElement {
 	for _, step := range steps(all) {
 		if leadsTo(step, item, place) {

@@ -57,14 +57,14 @@ func setFields(entry *metav1.ManagedFieldsEntry, set *fieldpath.Set) {
 }
 
 // patchEntries replaces the entries of a live object, unless it was written since it was read.
-func patchEntries(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured,
+func patchEntries(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, live *unstructured.Unstructured,
 	entries []metav1.ManagedFieldsEntry) (metav1.Object, error) {
 	patch, err := json.Marshal([]operation{
 		{"replace", "/metadata/managedFields", entries},
 		{"replace", "/metadata/resourceVersion", live.GetResourceVersion()},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("take over fields of %s %s: %w", in.Kind, live.GetName(), err)
+		return nil, fmt.Errorf("take over fields of %s %s: %w", resource.Kind, live.GetName(), err)
 	}
-	return c.Patch(ctx, in, live.GetNamespace(), live.GetName(), patch)
+	return c.Patch(ctx, resource, live.GetNamespace(), live.GetName(), patch)
 }

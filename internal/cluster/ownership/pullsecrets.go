@@ -25,9 +25,9 @@ func IsShared(object *unstructured.Unstructured, lost Conflict) bool {
 
 // Unshare removes the list from a draft, and returns its items that the live object lacks: to apply the list would
 // remove the items of others.
-func Unshare(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
+func Unshare(ctx context.Context, c *cluster.Cluster, resource cluster.Resource,
 	draft *unstructured.Unstructured) (missing []any, err error) {
-	live, err := c.In(in, draft.GetNamespace()).Get(ctx, draft.GetName(), metav1.GetOptions{})
+	live, err := c.In(resource, draft.GetNamespace()).Get(ctx, draft.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -41,16 +41,17 @@ func Unshare(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
 
 // Share adds missing items to the live list. It does so by an update, and not by
 // an apply, which would own the whole list, and remove the items of others next time.
-func Share(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object metav1.Object, missing []any) error {
+func Share(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, object metav1.Object,
+	missing []any) error {
 	var patch []operation
 	for _, item := range missing {
 		patch = append(patch, operation{"add", "/" + shared + "/-", item})
 	}
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("add to the %s of %s %s: %w", shared, in.Kind, object.GetName(), err)
+		return fmt.Errorf("add to the %s of %s %s: %w", shared, resource.Kind, object.GetName(), err)
 	}
-	_, err = c.Patch(ctx, in, object.GetNamespace(), object.GetName(), body)
+	_, err = c.Patch(ctx, resource, object.GetNamespace(), object.GetName(), body)
 	return err
 }
 

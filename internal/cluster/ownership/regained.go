@@ -10,13 +10,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Regained returns the fields that an apply has made ours again, each with
+// Regained returns the fields that Runlevel owns again after an apply, each with
 // the manager that owned it in between. If none did, the field was removed: most likely by the manager
 // that wrote last. A manager that has only removed fields leaves no entry.
 func Regained(before, after []metav1.ManagedFieldsEntry) []Conflict {
 	others, last := read(before), lastOther(before)
 	var losses []Conflict
-	ours(after).Difference(ours(before)).Leaves().Iterate(func(path fieldpath.Path) {
+	ownedByRunlevel(after).Difference(ownedByRunlevel(before)).Leaves().Iterate(func(path fieldpath.Path) {
 		field := printable.Line(strings.TrimPrefix(path.String(), "."))
 		owners := ownersOf(others, path)
 		if len(owners) == 0 {
@@ -30,8 +30,8 @@ func Regained(before, after []metav1.ManagedFieldsEntry) []Conflict {
 	return losses
 }
 
-// ours returns the fields that we have applied.
-func ours(entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
+// ownedByRunlevel returns the fields that Runlevel has applied.
+func ownedByRunlevel(entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
 	all := fieldpath.NewSet()
 	for _, entry := range entries {
 		if set, err := fieldsOf(entry); err == nil && isOurs(entry) {

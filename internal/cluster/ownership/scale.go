@@ -39,25 +39,24 @@ func (s ScaleTargets) Add(object *unstructured.Unstructured) {
 	}
 }
 
-// FindScaleTargets lists the autoscalers: in the whole cluster if that is
-// allowed, and otherwise in some namespaces. If not all could be listed, it returns the others with the
-// error.
+// FindScaleTargets lists the autoscalers: in the whole cluster if it is allowed, and otherwise in some namespaces. If
+// not all could be listed, it returns the others with the error.
 func FindScaleTargets(ctx context.Context, c *cluster.Cluster, namespaces []string) (ScaleTargets, error) {
 	scaled := ScaleTargets{}
-	in, err := c.FindKind(ctx, kinds.HorizontalPodAutoscaler)
+	resource, err := c.FindKind(ctx, kinds.HorizontalPodAutoscaler)
 	if errors.Is(err, cluster.ErrNotServed) {
 		return scaled, nil
 	}
 	if err != nil {
 		return scaled, err
 	}
-	err = scaled.find(ctx, c, in, metav1.NamespaceAll)
+	err = scaled.find(ctx, c, resource, metav1.NamespaceAll)
 	if !apierrors.IsForbidden(err) {
 		return scaled, err
 	}
 	var forbidden error
 	for _, namespace := range namespaces {
-		err := scaled.find(ctx, c, in, namespace)
+		err := scaled.find(ctx, c, resource, namespace)
 		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, err
 		}
@@ -69,8 +68,8 @@ func FindScaleTargets(ctx context.Context, c *cluster.Cluster, namespaces []stri
 }
 
 // find adds the autoscalers of a namespace that are not being deleted.
-func (s ScaleTargets) find(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) error {
-	list, err := c.Objects.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+func (s ScaleTargets) find(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, namespace string) error {
+	list, err := c.Objects.Resource(resource.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -116,6 +115,6 @@ func Replicas(object *unstructured.Unstructured) (count int64, found bool) {
 
 // SetReplicas sets spec.replicas of a draft.
 func SetReplicas(draft *unstructured.Unstructured, count int64) {
-	// if spec is no mapping, the server will refuse it
+	// if spec is not a mapping, the server will refuse it
 	_ = unstructured.SetNestedField(draft.Object, count, replicas...)
 }

@@ -95,12 +95,12 @@ func (c *checker) strategy(stage Stage, path *field.Path, hook *Hook) {
 
 // pod checks execNewPod.
 func (c *checker) pod(path *field.Path, pod *ExecNewPod) {
-	switch name, at := pod.ContainerName, path.Child("containerName"); {
+	switch name, namePath := pod.ContainerName, path.Child("containerName"); {
 	case name == "":
-		c.add(RuleContainer, field.Required(at,
+		c.add(RuleContainer, field.Required(namePath,
 			"name the container of the template whose image runs: "+has(c.containers)))
 	case !slices.Contains(c.containers, name):
-		wrong := field.NotFound(at, short(name))
+		wrong := field.NotFound(namePath, short(name))
 		wrong.Detail = "name one of the template's containers: " + has(c.containers)
 		c.add(RuleContainer, wrong)
 	}
@@ -114,11 +114,11 @@ func (c *checker) pod(path *field.Path, pod *ExecNewPod) {
 	}
 	seen := map[string]bool{}
 	for i, name := range pod.Volumes {
-		switch at := path.Child("volumes").Index(i); {
+		switch namePath := path.Child("volumes").Index(i); {
 		case seen[name]:
-			c.invalid(field.Duplicate(at, short(name)))
+			c.invalid(field.Duplicate(namePath, short(name)))
 		case !slices.Contains(c.volumes, name):
-			unknown := field.NotFound(at, short(name))
+			unknown := field.NotFound(namePath, short(name))
 			unknown.Detail = "the hook runs without it, because the template has no such volume: " + has(c.volumes)
 			c.add(RuleUnknownVolume, unknown)
 		}
@@ -127,18 +127,18 @@ func (c *checker) pod(path *field.Path, pod *ExecNewPod) {
 }
 
 // variable checks an environment variable. Its problems never contain a value, which may be secret.
-func (c *checker) variable(path *field.Path, envVar corev1.EnvVar, names map[string]bool) {
-	switch at := path.Child("name"); {
+func (c *checker) variable(path *field.Path, envVar corev1.EnvVar, seenNames map[string]bool) {
+	switch namePath := path.Child("name"); {
 	case envVar.Name == "":
-		c.invalid(field.Required(at, "each environment variable has a name"))
+		c.invalid(field.Required(namePath, "each environment variable has a name"))
 	case len(validation.IsRelaxedEnvVarName(envVar.Name)) > 0:
-		c.invalid(field.Invalid(at, field.OmitValueType{},
-			"it is no name of an environment variable: write letters, digits and _, such as DB_NAME, and its content "+
+		c.invalid(field.Invalid(namePath, field.OmitValueType{},
+			"not a valid environment variable name: write letters, digits and _, such as DB_NAME, and its content "+
 				"into value"))
-	case names[envVar.Name]:
-		c.invalid(field.Duplicate(at, short(envVar.Name)))
+	case seenNames[envVar.Name]:
+		c.invalid(field.Duplicate(namePath, short(envVar.Name)))
 	}
-	names[envVar.Name] = true
+	seenNames[envVar.Name] = true
 	if envVar.Value != "" && envVar.ValueFrom != nil {
 		c.invalid(field.Forbidden(path.Child("valueFrom"), "it stands beside a value: keep one of them"))
 	}
@@ -208,7 +208,7 @@ func isMisspelt(key string) bool {
 	return plain == "hooks" || printable.EditDistance(plain, "lifecyclehooks") < 3
 }
 
-// wrongKind returns the problem of hooks on an object that is no Deployment; nil if it is one.
+// wrongKind returns the problem of hooks on an object of another kind; nil for a Deployment.
 func wrongKind(object *unstructured.Unstructured) []HookProblem {
 	kind := object.GroupVersionKind().GroupKind()
 	name := kind.Kind

@@ -56,9 +56,9 @@ func (d *decoder) decode(written string) *Hooks {
 		d.add(RuleInvalid, typeError(encoded, err))
 	}
 	for _, err := range unknown {
-		var of kjson.FieldError
-		if errors.As(err, &of) {
-			d.add(RuleInvalid, unknownField(of.FieldPath()))
+		var fieldError kjson.FieldError
+		if errors.As(err, &fieldError) {
+			d.add(RuleInvalid, unknownField(fieldError.FieldPath()))
 		}
 	}
 	if d.isRefused {
@@ -70,9 +70,9 @@ func (d *decoder) decode(written string) *Hooks {
 // parseText returns the nodes of a text with one document, without aliases and tags: a reader would misunderstand them.
 // Its errors do not quote the text, which may be secret.
 func parseText(text []byte) (*yaml.Node, *yamltext.TextError) {
-	if at := yamltext.OddBreak(text); at >= 0 { // one library reads a comment, the other a value
+	if offset := yamltext.OddBreak(text); offset >= 0 { // one library reads a comment, the other a value
 		return nil, &yamltext.TextError{
-			Line: yamltext.LineAt(text, int64(at)),
+			Line: yamltext.LineAt(text, int64(offset)),
 			Message: "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in hooks: write them as " +
 				"\\u2028 within double quotes",
 		}
@@ -177,23 +177,23 @@ var wantedTypes = map[reflect.Kind]string{
 // typeError returns the problem of a value that does not have the type of its field.
 func typeError(encoded []byte, err error) *field.Error {
 	wrong := &field.Error{Type: field.ErrorTypeInvalid, BadValue: field.OmitValueType{}, Detail: err.Error()}
-	var of *json.UnmarshalTypeError
-	if errors.As(err, &of) {
-		if path := pathAt(json.NewDecoder(bytes.NewReader(encoded)), of.Offset, nil); path != nil {
+	var wrongType *json.UnmarshalTypeError
+	if errors.As(err, &wrongType) {
+		if path := pathAt(json.NewDecoder(bytes.NewReader(encoded)), wrongType.Offset, nil); path != nil {
 			wrong.Field = path.String()
 		}
-		wanted := wantedTypes[of.Type.Kind()]
-		if known := fieldsOf[lastName(wrong.Field)]; of.Type.Kind() == reflect.Struct && known != "" {
+		wanted := wantedTypes[wrongType.Type.Kind()]
+		if known := fieldsOf[lastName(wrong.Field)]; wrongType.Type.Kind() == reflect.Struct && known != "" {
 			wanted += " of " + known
-		} else if of.Type == reflect.TypeFor[[]string]() {
+		} else if wrongType.Type == reflect.TypeFor[[]string]() {
 			wanted = `a list with an item for each word, such as [rake, "db:migrate"], or [sh, -c, "…"] for a line of a shell`
 		}
-		wrong.Detail = fmt.Sprintf("it is of type %s, and must be %s", of.Value, wanted)
+		wrong.Detail = fmt.Sprintf("it is of type %s, and must be %s", wrongType.Value, wanted)
 	}
 	return wrong
 }
 
-// pathAt returns the field whose value ends at an offset of a JSON text, or is opened there; nil if that is the whole.
+// pathAt returns the field whose value ends at an offset of a JSON text, or is opened there; nil for the whole text.
 func pathAt(text *json.Decoder, offset int64, path *field.Path) *field.Path {
 	token, err := text.Token()
 	if err != nil || text.InputOffset() >= offset {
@@ -226,9 +226,9 @@ var fieldsOf = map[string]string{
 const hookFields = "failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep"
 
 // lastName returns the last name in a field, without indexes.
-func lastName(of string) string {
-	of, _, _ = strings.Cut(of[strings.LastIndexByte(of, '.')+1:], "[")
-	return of
+func lastName(field string) string {
+	field, _, _ = strings.Cut(field[strings.LastIndexByte(field, '.')+1:], "[")
+	return field
 }
 
 // unknownField returns the problem of a field that does not exist.
@@ -267,5 +267,5 @@ func (d *decoder) quantities(value any, path *field.Path, name string) {
 	}
 }
 
-// quantity is the name of the one field of a hook that is a quantity itself.
+// quantity is the name of the only field of a hook whose value is a quantity.
 const quantity = "divisor"

@@ -25,7 +25,7 @@ type Stage string
 // The stages, in the order of a rollout.
 const (
 	Pre  Stage = "pre"  // before anything of the Deployment changes
-	Mid  Stage = "mid"  // when the old pods are gone, before the new ones are created
+	Mid  Stage = "mid"  // when the old pods have ended, before the new ones are created
 	Post Stage = "post" // when the rollout is complete
 )
 
@@ -64,7 +64,7 @@ type FailurePolicy string
 // The failure policies.
 const (
 	Abort  FailurePolicy = "Abort"  // the rollout stops
-	Ignore FailurePolicy = "Ignore" // the rollout goes on
+	Ignore FailurePolicy = "Ignore" // the rollout continues
 	Retry  FailurePolicy = "Retry"  // the hook runs again, until the progress deadline or BackoffLimit
 )
 

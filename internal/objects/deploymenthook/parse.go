@@ -14,7 +14,7 @@ const (
 	maxQuoted = 60
 )
 
-// Parse reads the hooks of a Deployment: nil if it has none, or if a problem is no warning. Defaults are not filled in:
+// Parse reads the hooks of a Deployment: nil if it has none, or if a problem is an error. Defaults are not filled in:
 // the methods of Hook return them.
 func Parse(deployment *unstructured.Unstructured) (*Hooks, []HookProblem) {
 	written, found := annotations(deployment.Object)[Annotation].(string)
@@ -94,7 +94,7 @@ const (
 type HookProblem struct {
 	Rule         HookRule
 	Path         []string // of the field of the manifest: the annotation, or what contradicts it
-	Line, Column int      // of the annotation's text, from 1; 0 if the problem is outside of it
+	Line, Column int      // of the annotation's text, from 1; 0 if the problem is not in the text
 	Message      string   // names the field, and what to write instead
 }
 

@@ -219,7 +219,7 @@ pre:
 `, want: `
 7:7 InvalidHooks: pre.execNewPod.env[1].name: Required value: each environment variable has a name
 8:7 InvalidHooks: pre.execNewPod.env[2].name: Duplicate value: "MODE"
-10:8 InvalidHooks: pre.execNewPod.env[3].name: Invalid value: it is no name of an environment variable: write letters, digits and _, such as DB_NAME, and its content into value
+10:8 InvalidHooks: pre.execNewPod.env[3].name: Invalid value: not a valid environment variable name: write letters, digits and _, such as DB_NAME, and its content into value
 11:36 InvalidHooks: pre.execNewPod.env[4].valueFrom: Forbidden: it stands beside a value: keep one of them
 `},
 		"a value that is a number": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: [rake]\n    " +

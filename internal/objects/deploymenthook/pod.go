@@ -44,7 +44,7 @@ func shortened(name, suffix string) string {
 // pod returns the pod of an attempt. It has the scheduling and security fields of the template, and the image and the
 // environment of its container, but no probes, lifecycle handlers or ports.
 func (s sequence) pod(attempt int) *corev1.Pod {
-	from := s.Desired.Spec.Template.Spec
+	template := s.Desired.Spec.Template.Spec
 	suffix := fmt.Sprintf("-%s-%s-%d", s.stage, s.hash(), attempt)
 	timeout := int64(s.hook.Timeout().Seconds())
 	pod := &corev1.Pod{
@@ -62,16 +62,17 @@ func (s sequence) pod(attempt int) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, ActiveDeadlineSeconds: &timeout,
 			Containers: []corev1.Container{s.container()}, Volumes: s.volumes(),
-			ServiceAccountName:           cmp.Or(from.ServiceAccountName, from.DeprecatedServiceAccount),
-			AutomountServiceAccountToken: from.AutomountServiceAccountToken,
-			NodeSelector:                 from.NodeSelector, Tolerations: from.Tolerations,
-			ImagePullSecrets: from.ImagePullSecrets,
-			SecurityContext:  from.SecurityContext, PriorityClassName: from.PriorityClassName,
-			RuntimeClassName: from.RuntimeClassName,
-			SchedulerName:    from.SchedulerName, HostNetwork: from.HostNetwork, HostUsers: from.HostUsers,
-			HostAliases: from.HostAliases,
-			DNSPolicy:   from.DNSPolicy, DNSConfig: from.DNSConfig, EnableServiceLinks: from.EnableServiceLinks,
-			TerminationGracePeriodSeconds: from.TerminationGracePeriodSeconds,
+			ServiceAccountName:           cmp.Or(template.ServiceAccountName, template.DeprecatedServiceAccount),
+			AutomountServiceAccountToken: template.AutomountServiceAccountToken,
+			NodeSelector:                 template.NodeSelector, Tolerations: template.Tolerations,
+			ImagePullSecrets: template.ImagePullSecrets,
+			SecurityContext:  template.SecurityContext, PriorityClassName: template.PriorityClassName,
+			RuntimeClassName: template.RuntimeClassName,
+			SchedulerName:    template.SchedulerName, HostNetwork: template.HostNetwork, HostUsers: template.HostUsers,
+			HostAliases: template.HostAliases,
+			DNSPolicy:   template.DNSPolicy, DNSConfig: template.DNSConfig,
+			EnableServiceLinks:            template.EnableServiceLinks,
+			TerminationGracePeriodSeconds: template.TerminationGracePeriodSeconds,
 		},
 	}
 	if s.hook.ServiceAccountName != "" {
@@ -80,7 +81,7 @@ func (s sequence) pod(attempt int) *corev1.Pod {
 	return pod
 }
 
-// owners returns the owner for garbage collection: the new ReplicaSet, once it exists. The owner is no controller: a
+// owners returns the owner for garbage collection: the new ReplicaSet, once it exists. The owner is not a controller: a
 // ReplicaSet releases pods that its selector does not match. Only the pod of a preview may have no owner yet.
 func (s sequence) owners() []metav1.OwnerReference {
 	switch live, set := s.seen.Live, s.seen.ReplicaSet; {
@@ -95,28 +96,29 @@ func (s sequence) owners() []metav1.OwnerReference {
 
 // container returns the container of the pod. The last lines of its log are in the pod's status if it fails.
 func (s sequence) container() corev1.Container {
-	exec, from := s.hook.ExecNewPod, corev1.Container{}
+	exec, template := s.hook.ExecNewPod, corev1.Container{}
 	for _, container := range s.Desired.Spec.Template.Spec.Containers {
 		if container.Name == exec.ContainerName {
-			from = container
+			template = container
 		}
 	}
 	container := corev1.Container{
-		Name: from.Name, Image: from.Image, ImagePullPolicy: from.ImagePullPolicy, WorkingDir: from.WorkingDir,
-		Command: exec.Command, Args: exec.Args, EnvFrom: from.EnvFrom, Env: joinedEnv(from.Env, exec.Env),
-		Resources: from.Resources, SecurityContext: from.SecurityContext,
+		Name: template.Name, Image: template.Image, ImagePullPolicy: template.ImagePullPolicy,
+		WorkingDir: template.WorkingDir,
+		Command:    exec.Command, Args: exec.Args, EnvFrom: template.EnvFrom, Env: joinedEnv(template.Env, exec.Env),
+		Resources: template.Resources, SecurityContext: template.SecurityContext,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 	if s.hook.Resources != nil {
 		container.Resources = *s.hook.Resources
 	}
 	container.Resources.Claims = nil // of devices: the pod of the hook has no resource claims
-	for _, mount := range from.VolumeMounts {
+	for _, mount := range template.VolumeMounts {
 		if slices.Contains(exec.Volumes, mount.Name) {
 			container.VolumeMounts = append(container.VolumeMounts, mount)
 		}
 	}
-	for _, device := range from.VolumeDevices {
+	for _, device := range template.VolumeDevices {
 		if slices.Contains(exec.Volumes, device.Name) {
 			container.VolumeDevices = append(container.VolumeDevices, device)
 		}
@@ -187,19 +189,19 @@ func failureOf(pod *corev1.Pod) string {
 				exitReason(ended.Reason))
 		}
 	}
-	why := strings.TrimRight(cmp.Or(pod.Status.Message, pod.Status.Reason, "its status has no reason"), ". ")
-	return fmt.Sprintf("pod %s has failed: %s", pod.Name, printable.Line(why))
+	reason := strings.TrimRight(cmp.Or(pod.Status.Message, pod.Status.Reason, "its status has no reason"), ". ")
+	return fmt.Sprintf("pod %s has failed: %s", pod.Name, printable.Line(reason))
 }
 
 // deletionOf describes the deletion of a pod before its end, with the reason if its status has it.
 func deletionOf(pod *corev1.Pod) string {
-	why := ""
+	reason := ""
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
-			why = printable.Line(condition.Message)
+			reason = printable.Line(condition.Message)
 		}
 	}
-	return fmt.Sprintf("pod %s was deleted before it had ended%s", pod.Name, punctuated(why))
+	return fmt.Sprintf("pod %s was deleted before it had ended%s", pod.Name, punctuated(reason))
 }
 
 // exitReason returns the reason of an exit code in parentheses, unless it only means that the code is not 0.

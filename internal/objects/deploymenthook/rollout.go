@@ -17,7 +17,7 @@ type Rollout struct {
 	Release  string
 	Hooks    *Hooks             // nil if the release no longer has hooks for the Deployment
 	Desired  *appsv1.Deployment // of the release
-	Template string             // HashTemplate of it
+	Template string             // HashTemplate of Desired
 
 	// IsCreateOnly is true if the Deployment is only created, and never changed.
 	IsCreateOnly bool
@@ -64,7 +64,7 @@ type Refusal struct {
 type HookAction struct {
 	Do      ActionType
 	State   *State // to be saved with the action; nil if unchanged
-	Message string // what the hook waits for, or the reason of the action
+	Message string // the reason of a wait or of another action
 
 	Pod      *corev1.Pod // to create, delete or wait for; or an ended pod
 	Replicas *int32      // to scale the Deployment to
@@ -282,9 +282,9 @@ func (r Rollout) awaitEnd(pod *corev1.Pod, seen RolloutFacts) HookAction {
 
 // giveUp ends the rollout: a Deployment that was scaled to 0 is scaled back, and the next apply starts with the first
 // hook without a result.
-func (r Rollout) giveUp(seen RolloutFacts, reason, why string) HookAction {
+func (r Rollout) giveUp(seen RolloutFacts, reason, message string) HookAction {
 	replicas, state := seen.State.Restore(seen.Live)
-	return HookAction{Do: GiveUp, Reason: reason, Message: why, Replicas: replicas, State: state.restarted()}
+	return HookAction{Do: GiveUp, Reason: reason, Message: message, Replicas: replicas, State: state.restarted()}
 }
 
 // isCurrent reports whether a pod belongs to the current attempt. It does not while an earlier hook has no result,

@@ -130,7 +130,7 @@ func (s sequence) scaleDown(p HookProgress) HookAction {
 	}
 }
 
-// attempt begins the next attempt, if the failure policy allows it. An attempt whose pod is gone has failed.
+// attempt begins the next attempt, if the failure policy allows it. An attempt without its pod has failed.
 func (s sequence) attempt(p HookProgress) HookAction {
 	if p.Pod != "" {
 		return s.failed(p, nil, HookFailed,
@@ -209,14 +209,14 @@ func pause(failures int) time.Duration {
 }
 
 // giveUp ends the rollout, and adds the last failure to the message.
-func (s sequence) giveUp(p HookProgress, reason, why string) HookAction {
+func (s sequence) giveUp(p HookProgress, reason, message string) HookAction {
 	if p.Message != "" {
-		why = p.Message + "; " + why
+		message = p.Message + "; " + message
 	}
-	action := s.Rollout.giveUp(s.seen, reason, why)
+	action := s.Rollout.giveUp(s.seen, reason, message)
 	action.State.Stopped = &StoppedRollout{
 		Stage: s.stage, Hash: s.hash(), Time: metav1.NewTime(s.seen.Now), Reason: reason,
-		Message: printable.Truncate(why, maxMessage),
+		Message: printable.Truncate(message, maxMessage),
 	}
 	return action
 }

@@ -199,7 +199,7 @@ func TestObjectOfAnotherReleaseIsNotRepaired(t *testing.T) {
 		`{"metadata":{"labels":{"runlevel.dev/release":"other"}},"data":{"colour":"blue"}}`)
 	s.until("it is reported", func() bool { return len(s.all(keep.Failing)) == 1 })
 	reported := s.all(keep.Failing)[0]
-	if reported.Message != "it is of release other: only one release may have an object" ||
+	if reported.Message != "already owned by release other" ||
 		reported.Object.Name != "settings" || reported.Reason == "" {
 		t.Errorf("reported %+v", reported)
 	}

@@ -117,7 +117,7 @@ func (o *tracked) observeAbsence(t *Tracker, version string) {
 			o.state = seen
 		}
 		o.Live, o.version = nil, version
-		hasFailed := o.Verdict.State == ready.Failed // a failed Job that is removed is not run again
+		hasFailed := o.Verdict.State == ready.Failed // a removed Job that had failed does not run again
 		t.judge(o)
 		if !o.isDone && !hasFailed {
 			o.emit(t, Missing)
@@ -136,7 +136,7 @@ func (t *Tracker) judge(o *tracked) {
 	switch {
 	case before.State == o.Verdict.State:
 	case o.Verdict.State == ready.Ready:
-		if o.Live != nil && kinds.Extends(o.Resource.GroupKind()) { // a finished Job may be gone
+		if o.Live != nil && kinds.Extends(o.Resource.GroupKind()) { // a finished Job may have been deleted
 			o.emit(t, Extended)
 		}
 		t.events = append(t.events, Event{Type: Ready, Object: o.Object, Waited: time.Since(o.Since)})
@@ -149,12 +149,12 @@ func (t *Tracker) judge(o *tracked) {
 // countVerdict counts a changed verdict in the waits for an object, and ends those that are over.
 func (o *tracked) countVerdict(t *Tracker, before ready.Verdict) {
 	for _, w := range slices.Clone(o.waits) { // check may shorten the list
-		was, is := w.counts(t, o, before), w.counts(t, o, o.Verdict)
-		if was == is {
+		stateBefore, stateNow := w.counts(t, o, before), w.counts(t, o, o.Verdict)
+		if stateBefore == stateNow {
 			continue
 		}
-		w.count(was, -1)
-		w.count(is, 1)
+		w.count(stateBefore, -1)
+		w.count(stateNow, 1)
 		w.check(t)
 	}
 }
@@ -165,7 +165,7 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	case o.isDone:
 		return ready.Verdict{State: ready.Ready}
 	case o.state == unseen:
-		return ready.Verdict{State: ready.Waiting, Message: "nothing is known yet of how it stands"}
+		return ready.Verdict{State: ready.Waiting, Message: "its state is not known yet"}
 	case o.Live == nil:
 		return ready.Verdict{State: ready.Waiting, Message: "it was deleted after it was applied"}
 	}
@@ -199,7 +199,7 @@ func stalledSince(object *unstructured.Unstructured) string {
 	return ""
 }
 
-// extendDeadline ignores a ProgressDeadlineExceeded that is older than the apply for one more deadline: the rollout may
+// extendDeadline ignores a ProgressDeadlineExceeded from before the apply for one more deadline: the rollout may
 // proceed now.
 func (o *tracked) extendDeadline(t *Tracker, object *unstructured.Unstructured) {
 	const usual = 600 // the default of Kubernetes

@@ -206,8 +206,8 @@ func (t *Tracker) Waiting() []Object {
 // reported returns an object for a report. If it can't be watched, the reason for that replaces its message.
 func (o *tracked) reported(t *Tracker) Object {
 	reported := o.Object
-	if why := o.whyUnwatched(t); why != "" && o.Verdict.State == ready.Waiting {
-		reported.Verdict.Message = why
+	if unwatched := o.whyUnwatched(t); unwatched != "" && o.Verdict.State == ready.Waiting {
+		reported.Verdict.Message = unwatched
 	}
 	return reported
 }
@@ -230,7 +230,7 @@ const (
 	Ended                      // a GroupWait has ended
 )
 
-// An Event is what a Tracker has observed. Object is empty if a wait has ended.
+// An Event is an observation of a Tracker. Object is empty if a wait has ended.
 type Event struct {
 	Type   EventType
 	Object Object
@@ -256,7 +256,7 @@ func (o *tracked) emit(t *Tracker, what EventType) {
 	t.events = append(t.events, Event{Type: what, Object: o.Object})
 }
 
-// A GroupWait is a wait for some objects: until all are ready at the same time, or one of them has failed.
+// A GroupWait is a wait for some objects: until all are ready at the same time, or one has failed.
 type GroupWait struct {
 	objects         []*tracked
 	waiting, failed int
@@ -264,9 +264,9 @@ type GroupWait struct {
 	isOver          bool
 }
 
-// Await begins to wait for objects. The event Ended may come at once, and does not come after Cancel.
-// By the standard of the cluster-version operator, an install goes on past a degraded ClusterOperator, but is not
-// complete before the operator has recovered: isAtEnd is true for the wait at the end of the apply.
+// Await begins to wait for objects. The event Ended may come at once, and does not come after Cancel. By the standard
+// of the cluster-version operator, an install continues past a degraded ClusterOperator, but is not complete before the
+// operator has recovered: isAtEnd is true for the wait at the end of the apply.
 func (t *Tracker) Await(ids []kinds.ID, isAtEnd bool) *GroupWait {
 	w := &GroupWait{isAtEnd: isAtEnd}
 	t.do(func() {

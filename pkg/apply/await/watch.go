@@ -189,8 +189,8 @@ func (s *watch) listed(objects []*unstructured.Unstructured, version string) {
 	})
 }
 
-// broke notes an error of a watch, which is retried by itself. A watch that is forbidden in the whole cluster is
-// replaced by watches in the namespaces of the objects.
+// broke notes an error of a watch, which is retried by itself. A watch that the user may not start in the whole cluster
+// is replaced by watches in the namespaces of the objects.
 func (t *Tracker) broke(s *watch, err error) {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err) &&
 		!apierrors.IsMethodNotSupported(err) {
@@ -228,17 +228,17 @@ func (o *tracked) whyUnwatched(t *Tracker) string {
 	return ""
 }
 
-// cantSee returns the message about a watch that has failed, with the missing right if that is the reason.
+// cantSee returns the message about a failed watch, with the missing right if the watch is forbidden.
 func cantSee(what string, s *watch) string {
 	if !apierrors.IsForbidden(s.err) {
-		return fmt.Sprintf("how %s stands is not known, since it can't be watched: %s", what,
+		return fmt.Sprintf("the state of %s is unknown, since it can't be watched: %s", what,
 			printable.Line(s.err.Error()))
 	}
 	where := "in the whole cluster"
 	if s.key.namespace != "" {
 		where = "in namespace " + s.key.namespace
 	}
-	return fmt.Sprintf("how %s stands is not known, since it may not be watched: allow this user to list and watch "+
+	return fmt.Sprintf("the state of %s is unknown, since it may not be watched: allow this user to list and watch "+
 		"%s %s", what, s.key.resource.GroupResource(), where)
 }
 
@@ -256,8 +256,8 @@ func trimmedCopy(object *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 // trim is trimmedCopy in place.
-func trim(of any) {
-	object, isObject := of.(*unstructured.Unstructured)
+func trim(value any) {
+	object, isObject := value.(*unstructured.Unstructured)
 	if !isObject {
 		return
 	}

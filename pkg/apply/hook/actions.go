@@ -204,7 +204,7 @@ func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 }
 
 // abandon deletes the unfinished pods of the Deployment's hooks, and restores the replicas of a Deployment that was
-// scaled to 0 for its mid hook. If the Deployment is gone, the garbage collector deletes its pods.
+// scaled to 0 for its mid hook. If the Deployment does not exist, the garbage collector deletes its pods.
 func (r *runner) abandon(ctx context.Context, replicas *int32) error {
 	live, err := r.observer.deployment(ctx)
 	if err != nil || live == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Limits of a followed log, of the log that is shown when a hook fails, and of the wait for the end of a followed log.
+// Limits of a followed log, of the log of a failed hook, and of the wait for the end of a followed log.
 const (
 	lastLines = 20
 	mostBytes = 1 << 20 // of a line

@@ -49,15 +49,15 @@ func (o observer) pods(ctx context.Context, selector string) ([]*corev1.Pod, err
 }
 
 // replicaSets lists the ReplicaSets of a Deployment.
-func (o observer) replicaSets(ctx context.Context, of *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
-	list, err := o.client.AppsV1().ReplicaSets(of.Namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(of.Spec.Selector)})
+func (o observer) replicaSets(ctx context.Context, deployment *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
+	list, err := o.client.AppsV1().ReplicaSets(deployment.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(deployment.Spec.Selector)})
 	if err != nil {
 		return nil, err
 	}
 	var owned []appsv1.ReplicaSet
 	for _, replicaSet := range list.Items {
-		if metav1.IsControlledBy(&replicaSet, of) {
+		if metav1.IsControlledBy(&replicaSet, deployment) {
 			owned = append(owned, replicaSet)
 		}
 	}
@@ -65,11 +65,11 @@ func (o observer) replicaSets(ctx context.Context, of *appsv1.Deployment) ([]app
 }
 
 // newReplicaSet returns the ReplicaSet of a Deployment's present template; nil if it does not exist yet.
-func (o observer) newReplicaSet(ctx context.Context, of *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
-	owned, err := o.replicaSets(ctx, of)
+func (o observer) newReplicaSet(ctx context.Context, deployment *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
+	owned, err := o.replicaSets(ctx, deployment)
 	for _, replicaSet := range owned {
 		if revision := replicaSet.Annotations[revisionAnnotation]; revision != "" &&
-			revision == of.Annotations[revisionAnnotation] {
+			revision == deployment.Annotations[revisionAnnotation] {
 			return &replicaSet, nil
 		}
 	}
@@ -77,12 +77,12 @@ func (o observer) newReplicaSet(ctx context.Context, of *appsv1.Deployment) (*ap
 }
 
 // oldPods returns the names of a Deployment's pods that may still run.
-func (o observer) oldPods(ctx context.Context, of *appsv1.Deployment) ([]string, error) {
-	owned, err := o.replicaSets(ctx, of)
+func (o observer) oldPods(ctx context.Context, deployment *appsv1.Deployment) ([]string, error) {
+	owned, err := o.replicaSets(ctx, deployment)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := o.pods(ctx, metav1.FormatLabelSelector(of.Spec.Selector))
+	pods, err := o.pods(ctx, metav1.FormatLabelSelector(deployment.Spec.Selector))
 	var names []string
 	for _, replicaSet := range owned {
 		// it may be creating a pod

@@ -29,17 +29,17 @@ type reporter struct {
 }
 
 // failed reports a failure.
-func (r reporter) failed(ctx context.Context, live *appsv1.Deployment, why, message string, log []string) error {
+func (r reporter) failed(ctx context.Context, live *appsv1.Deployment, reason, message string, log []string) error {
 	if live == nil {
 		return nil
 	}
-	if err := r.setCondition(ctx, live, corev1.ConditionTrue, why, message); err != nil {
+	if err := r.setCondition(ctx, live, corev1.ConditionTrue, reason, message); err != nil {
 		return err
 	}
 	event := cluster.ObjectEvent{
 		ID:        r.id,
 		UID:       live.UID,
-		Reason:    why,
+		Reason:    reason,
 		IsWarning: true,
 		Message:   eventText(message, log),
 	}
@@ -50,7 +50,8 @@ func (r reporter) failed(ctx context.Context, live *appsv1.Deployment, why, mess
 }
 
 // clear sets the condition to False when the failed hook has another result, or the rollout is over. It is called
-// before the state is saved, so that a process that is killed in between does both again. An ignored failure stays.
+// before the state is saved, so that the next process does both again if this one is killed in between. An ignored
+// failure stays.
 func (r reporter) clear(ctx context.Context, live *appsv1.Deployment, next deploymenthook.State,
 	result deploymenthook.HookResult) error {
 	if live == nil || conditionOf(live).Status != corev1.ConditionTrue || next.HasIgnored() ||
@@ -60,13 +61,13 @@ func (r reporter) clear(ctx context.Context, live *appsv1.Deployment, next deplo
 	return r.setCondition(ctx, live, corev1.ConditionFalse, "NoHookFailed", "no lifecycle hook has failed since")
 }
 
-// setCondition sets the condition for failed hooks. The list of conditions is merged by type, so that the
-// deployment controller keeps it. If the user may not set it, that is no error.
-func (r reporter) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, why,
+// setCondition sets the condition for failed hooks. The list of conditions is merged by type, so that the deployment
+// controller keeps it. A missing right to set it is not an error.
+func (r reporter) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, reason,
 	message string) error {
 	now := metav1.NewTime(r.cluster.Now())
 	condition := appsv1.DeploymentCondition{
-		Type: FailedCondition, Status: status, Reason: why, Message: printable.Truncate(message, 1024),
+		Type: FailedCondition, Status: status, Reason: reason, Message: printable.Truncate(message, 1024),
 		LastUpdateTime: now, LastTransitionTime: now,
 	}
 	if before := conditionOf(live); before.Status == status {

@@ -29,10 +29,10 @@ func Select(release *payload.Payload, written []string) (map[kinds.ID][]deployme
 	names, hooked := Names(release)
 	selected := map[kinds.ID][]deploymenthook.Stage{}
 	for _, text := range written {
-		of, stage, hasStage := strings.Cut(strings.TrimSpace(text), ":")
-		namespace, name, _ := strings.Cut(of, "/")
+		deployment, stage, hasStage := strings.Cut(strings.TrimSpace(text), ":")
+		namespace, name, _ := strings.Cut(deployment, "/")
 		id := kinds.NewID(kinds.Deployment, namespace, name)
-		stages := hooked[of]
+		stages := hooked[deployment]
 		switch {
 		case namespace == "" || name == "" || strings.Contains(name, "/"):
 			return nil, fmt.Errorf("%q names no Deployment: write NAMESPACE/NAME, with :pre, :mid or :post for one "+

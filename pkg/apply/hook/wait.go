@@ -16,7 +16,7 @@ import (
 const (
 	lookEvery    = 10 * time.Second
 	lookOften    = 500 * time.Millisecond // for old pods, and for a new ReplicaSet
-	longestPause = 30 * time.Second       // between tries of a watch that is refused
+	longestPause = 30 * time.Second       // between tries of a refused watch
 )
 
 // waitFor returns the wait of an action.
@@ -64,7 +64,7 @@ type podChanges struct {
 	changed chan struct{}
 }
 
-// OnChange is called with a pod that has changed, or is gone.
+// OnChange is called with a pod that has changed, or was deleted.
 func (c podChanges) OnChange(pod *corev1.Pod, exists bool) {
 	if !exists || c.seen[pod.Name] != pod.ResourceVersion {
 		c.report()

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// mutated returns the fields of an object that differ from what was sent: a mutating policy or webhook has changed
-// them, and leaves no trace in the object. Of the metadata only labels and annotations are compared. The status is not,
-// since controllers write it. A field ends in "?" if the server may only have converted or defaulted it: it has another
-// type, is absent, or is a list.
+// mutated returns the fields of an object that differ from the request: a mutating policy or webhook has changed them,
+// and leaves no trace in the object. Of the metadata only labels and annotations are compared. The status is not, since
+// controllers write it. A field ends in "?" if the server may only have converted or defaulted it: it has another type,
+// is absent, or is a list.
 func mutated(live, sent *unstructured.Unstructured) []string {
 	var changed []string
 	for field, value := range sent.Object {
@@ -34,8 +34,8 @@ func mutated(live, sent *unstructured.Unstructured) []string {
 	return changed
 }
 
-// differences returns the fields in which a live value lacks what was sent. Lists may have more items, in another
-// order, and servers leave out what is false, zero or empty.
+// differences returns the fields in which a live value lacks a part of the request. Lists may have more items, in
+// another order, and servers leave out false, zero and empty values.
 func differences(path string, live, sent any) []string {
 	var changed []string
 	switch sent := sent.(type) {

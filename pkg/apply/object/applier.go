@@ -29,7 +29,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A scope is what the parts of an Applier share.
+// A scope has the fields that the parts of an Applier share.
 type scope struct {
 	requestCtx context.Context // of all requests
 	cluster    *cluster.Cluster
@@ -95,7 +95,7 @@ func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, o
 	return a
 }
 
-// Begin notes the objects of the release in the fingerprints, and finds out which of them are scaled.
+// Begin notes the objects of the release in the fingerprints, and finds out which objects are scaled.
 func (a *Applier) Begin() {
 	a.changes.begin()
 	a.scaling.find()

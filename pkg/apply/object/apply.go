@@ -18,14 +18,14 @@ import (
 
 // Messages of objects that are not written.
 const (
-	hasFinished      = "it has finished before, and is not run again"
-	createOnlyExists = "it is create-only, and was there"
+	hasFinished      = "it has already finished, and does not run again"
+	createOnlyExists = "it is create-only, and exists already"
 )
 
 // inNoNamespace is the failure of a namespaced object whose manifest names no namespace.
-var inNoNamespace = refusal{ResourceInvalid, "it is in no namespace: write metadata.namespace"}
+var inNoNamespace = refusal{ResourceInvalid, "the manifest has no namespace: set metadata.namespace"}
 
-// A liveObject is an object of the cluster with the manifest that is applied to it.
+// A liveObject is an object of the cluster with its manifest.
 type liveObject struct {
 	*payload.Manifest
 	resource     cluster.Resource
@@ -170,7 +170,7 @@ func (a *Applier) createOnce(o *liveObject) (Change, error) {
 		o.exists = false
 		return a.createOnce(o)
 	case live == nil:
-		return Change{}, terminating{"it was in the way when it was to be made, and is gone: it can be made now"}
+		return Change{}, terminating{"an object of the same name was deleted meanwhile: it can be created now"}
 	case live.GetDeletionTimestamp() != nil:
 		return Change{}, a.deleter.terminating(o.Manifest, live.GetUID())
 	}
@@ -228,8 +228,8 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 	return a.noteApplied(o, applied, after, a.actionOf(o, applied, after, began)), nil
 }
 
-// findCreated looks again at an object that could not be created because it is there. The refusal is returned if it is
-// gone, or if the conflict was about another object, such as a quota.
+// findCreated looks again at an object that could not be created because it exists. It returns the refusal if the
+// object no longer exists, or if the conflict was about another object, such as a quota.
 func (a *Applier) findCreated(o *liveObject, refused error) (err error) {
 	if o.head, o.exists, err = a.metadata.get(o.resource, o.ID()); err != nil {
 		return err
@@ -265,7 +265,7 @@ func (a *Applier) adopt(o *liveObject) error {
 	return nil
 }
 
-// takeForeign takes over the fields of other managers that are to be removed, so that the apply removes them.
+// takeForeign takes over the fields of other managers that a user wants removed, so that the apply removes them.
 func (a *Applier) takeForeign(o *liveObject) error {
 	if a.options.RemovesForeign == nil || !o.head.HasOthers || o.head.Terminating {
 		return nil
@@ -285,7 +285,7 @@ func (a *Applier) takeForeign(o *liveObject) error {
 	return nil
 }
 
-// removesForeign returns which managers' foreign fields of the object are to be removed.
+// removesForeign returns a function that reports whether a manager's foreign fields of the object are removed.
 func (o *liveObject) removesForeign(options Options) func(manager string) bool {
 	return func(manager string) bool { return options.RemovesForeign(o.ID(), manager) }
 }
@@ -367,5 +367,5 @@ func refuseOwned(head objectmeta.LiveMetadata, release string) error {
 }
 
 func ownedBy(owner string) error {
-	return refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
+	return refusal{ResourceConflict, "already owned by release " + owner}
 }

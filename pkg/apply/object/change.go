@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An Action is what was done to an object.
+// An Action is the result of a step for an object.
 type Action string
 
 // The actions. The first five are about objects of the release, the next about tombstones.

@@ -33,8 +33,8 @@ func (d *changeDetector) begin() {
 	}
 }
 
-// inputs returns the inputs of an apply, for its fingerprint. The definition is one of them: when it changes, so does
-// the result for custom resources, without a trace in them. The inputs are not known if the definition is not.
+// inputs returns the inputs of an apply, for its fingerprint. The definition is one: when it changes, so does the
+// result for custom resources, without a trace in them. The inputs are not known if the definition is not.
 func (d *changeDetector) inputs(m *payload.Manifest,
 	resource cluster.Resource) (inputs fingerprint.AppliedFrom, isKnown bool) {
 	definition, isKnown := d.definitions.versionOf(resource)

@@ -26,7 +26,7 @@ type facts struct {
 	exists       bool
 	isTrusted    bool // its metadata from before the run is current
 	isUntouched  bool // it was applied from the same manifest, and has not been written since
-	hasFinished  bool // it is a Job that has finished, and is gone
+	hasFinished  bool // it is a Job that has finished and was deleted
 	isCreateOnly bool
 }
 

@@ -62,11 +62,11 @@ func left(what deletion, f deletionFacts) Change {
 }
 
 func ownedByOnly(owner string) error {
-	return refusal{ResourceConflict, "it is of release " + owner + ": only that one may delete it"}
+	return refusal{ResourceConflict, "owned by release " + owner + ", and only that release may delete it"}
 }
 
 // didNotReach is the message of an object that exists although its delete was requested.
-const didNotReach = "its delete was asked for, and did not reach it: the next update will ask again"
+const didNotReach = "its delete was requested and did not arrive: the next update requests it again"
 
 // leaves are the messages of objects that the next update deletes, by mode.
 var leaves = map[graph.Mode]string{
@@ -90,7 +90,7 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 		return Change{}, err
 	}
 	if isHit {
-		d.report(id, seen.UID, tombstone.ReasonRequested, "the release asks for it to be deleted")
+		d.report(id, seen.UID, tombstone.ReasonRequested, "the release deletes it")
 	}
 	after := tombstone.Observe(d.requestCtx, d.cluster, id, seen.UID)
 	switch {
@@ -120,10 +120,10 @@ func (d *deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error
 			return err
 		}
 	}
-	return fmt.Errorf("it is not known whether it is still there, so it is not deleted yet: %w", seen.Err)
+	return fmt.Errorf("cannot find out whether it exists, so it is not deleted yet: %w", seen.Err)
 }
 
-// pending returns the change of an object that is terminating, or whose state is unknown.
+// pending returns the change of a terminating object, or of one whose state is unknown.
 func (d *deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(d.cluster.Now())}
 	if seen.State == tombstone.Terminating {
@@ -157,7 +157,7 @@ func (d *deleter) report(id kinds.ID, uid types.UID, what tombstone.EventReason,
 }
 
 func madeAnew(seen tombstone.Observation) string {
-	return "it was deleted, and is there again, made by " + seen.MadeBy
+	return "it was deleted, and created again by " + seen.MadeBy
 }
 
 // recordRequest records the requested delete of an object, if the record does not have it yet.
@@ -177,8 +177,8 @@ func (d *deleter) recordRequest(m *payload.Manifest, uid types.UID) error {
 	})
 }
 
-// request requests the delete of the object with a UID, and reports whether the server has accepted it.
-// If the object is gone, or another one has its name, that is no error.
+// request requests the delete of the object with a UID, and reports whether the server has accepted it. It is not an
+// error if the object does not exist, or another one has its name.
 func (d *deleter) request(id kinds.ID, uid types.UID) (isHit bool, err error) {
 	resource, err := d.cluster.FindKind(d.requestCtx, id.GroupKind())
 	if errors.Is(err, cluster.ErrNotServed) {
@@ -194,11 +194,11 @@ func (d *deleter) request(id kinds.ID, uid types.UID) (isHit bool, err error) {
 	return err == nil, err
 }
 
-// terminating returns the failure of an object that is being deleted, with what holds the delete. Its text has no age,
-// since it is shown beside the age of the wait, and has to stay the same with each try.
+// terminating returns the failure of a terminating object, with its finalizers. Its text has no age, since it is shown
+// beside the age of the wait, and has to stay the same with each try.
 func (d *deleter) terminating(m *payload.Manifest, uid types.UID) error {
 	seen := tombstone.Observe(d.requestCtx, d.cluster, m.ID(), uid)
-	return terminating{"it is being deleted, and can only be recreated when it is gone: " + seen.DescribeSince()}
+	return terminating{"it is terminating, and can be recreated only after that: " + seen.DescribeSince()}
 }
 
 // facts returns the facts about the object of a tombstone.
@@ -211,7 +211,9 @@ func (d *deleter) facts(m *payload.Manifest) (f deletionFacts) {
 		return f
 	}
 	d.options.Journal.Read(func(r *record.Record) {
-		isOfName := func(left record.Leftover) bool { return f.seen.State == tombstone.Unknown && left.ID == id }
+		isOfName := func(leftover record.Leftover) bool {
+			return f.seen.State == tombstone.Unknown && leftover.ID == id
+		}
 		f.wasLeft = r.WasLeft(id, f.seen.UID) || slices.ContainsFunc(r.Left, isOfName)
 	})
 	if f.seen.Release != d.options.Release {

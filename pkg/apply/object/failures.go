@@ -36,7 +36,7 @@ type refusal struct{ reason, message string }
 
 func (r refusal) Error() string { return r.message }
 
-// A terminating is the failure of an object that is being deleted, and can only be created again when it is gone.
+// A terminating is the failure of a terminating object, which can be created again only after its end.
 type terminating struct{ message string }
 
 func (t terminating) Error() string { return t.message }
@@ -45,7 +45,7 @@ func (t terminating) Error() string { return t.message }
 type CutOff struct{ Cause error }
 
 func (c CutOff) Error() string {
-	return "it was cut off, and may be applied or not: " + c.Cause.Error()
+	return "the request was cut off, and may or may not be applied: " + c.Cause.Error()
 }
 
 func (c CutOff) Unwrap() error { return c.Cause }

@@ -45,16 +45,16 @@ func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 		if err != nil {
 			return err // the change stays in memory: the next note may be able to load the record
 		}
-		for _, left := range j.record.Left { // edited since the last write
-			theirs.Leave(left)
+		for _, leftover := range j.record.Left { // edited since the last write
+			theirs.Leave(leftover)
 		}
 		j.record = theirs
 	}
 }
 
 // edit changes the record in memory. The next note saves that, so that each of many deletes does not write the record.
-// If the run is killed before, the next apply sees the same: an object is gone, is terminating, or its delete has not
-// reached it.
+// If the run is killed before, the next apply observes the same: an object does not exist, is terminating, or its
+// delete has not reached it.
 func (j *Journal) edit(change func(*record.Record)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -93,10 +93,10 @@ func (j *Journal) RememberJob(ctx context.Context, job *payload.Manifest, uid ty
 // requestedDelete returns the recorded delete of an object, if one is pending.
 func (j *Journal) requestedDelete(id kinds.ID) (requested record.Tombstone, isRequested bool) {
 	j.Read(func(r *record.Record) {
-		if at := slices.IndexFunc(r.Tombstones, func(tombstone record.Tombstone) bool {
+		if i := slices.IndexFunc(r.Tombstones, func(tombstone record.Tombstone) bool {
 			return tombstone.ID == id
-		}); at >= 0 {
-			requested, isRequested = r.Tombstones[at], true
+		}); i >= 0 {
+			requested, isRequested = r.Tombstones[i], true
 		}
 	})
 	return requested, isRequested

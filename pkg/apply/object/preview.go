@@ -106,11 +106,12 @@ func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, 
 		return Change{}, err
 	}
 	if len(head.Finalizers) > 0 {
-		change.Message = "it is terminating then, until it is let go by " + strings.Join(head.Finalizers, ", ")
+		change.Message = "it stays terminating until these finalizers are removed: " +
+			strings.Join(head.Finalizers, ", ")
 	}
 	err = p.cluster.DryRunDelete(p.requestCtx, resource, id.Namespace, id.Name, seen.UID)
 	switch {
-	// the object is gone since, or another one has its name
+	// the object was deleted meanwhile, or another one has its name
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return change, nil
 	case err != nil && hasMessage(noDryRun)(err):

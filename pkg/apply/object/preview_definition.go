@@ -75,13 +75,13 @@ func (p *Previewer) validate(definition *comingDefinition, o *liveObject, would 
 	prepared, err := definition.prepare()
 	if err != nil {
 		return refusal{ResourceInvalid,
-			"its definition, " + definition.manifest.ID().String() + ", is none: " + err.Error()}
+			"its definition, " + definition.manifest.ID().String() + ", is invalid: " + err.Error()}
 	}
 	var wrong []string
 	for _, problem := range p.problems(prepared, o, would) {
 		text := describe(o.Manifest, problem)
 		if problem.Unknown && p.options.DropUnknownFields {
-			p.handler.Warned(o.Manifest, []string{text + ": left out"})
+			p.handler.Warned(o.Manifest, []string{text + ": dropped"})
 		} else {
 			wrong = append(wrong, text)
 		}

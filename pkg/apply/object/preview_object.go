@@ -53,7 +53,7 @@ func (p *Previewer) compare(o *liveObject) (Change, error) {
 		return unwritten(keep, o.head), nil
 	}
 	would, err := p.wouldBe(o)
-	// the server has another version of it
+	// the server has another version of the definition
 	if definition := p.definitionOf(o.Manifest); err == nil && definition.isChanged() {
 		err = p.validate(definition, o, would)
 	}

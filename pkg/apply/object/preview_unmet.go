@@ -24,7 +24,7 @@ func (p *Previewer) refused(o *liveObject, err error) (Change, error) {
 		if err := mayRecreate(o.resource, o.Manifest, fixed); err != nil {
 			return Change{}, err
 		}
-		look := p.unchecked(o, p.desired(o.Manifest), "it would be deleted, and only then made again")
+		look := p.unchecked(o, p.desired(o.Manifest), "it would be deleted, and then created again")
 		return Change{Action: Recreated, UID: o.head.UID, Message: cannotChange(fixed), Look: look}, nil
 	}
 	unmet := p.unmetBy(o.Manifest, err)
@@ -65,17 +65,17 @@ func (p *Previewer) unlessRefused(m *payload.Manifest, change Change) (Change, e
 	return change, nil
 }
 
-// withoutServer ends the reason of a refusal that is not the answer of the server.
+// withoutServer ends the reason of a refusal that did not come from the server.
 const withoutServer = " (by Kubernetes' own validation, as the cluster can't be asked yet)"
 
 // unchecked returns the states of an object that the server could not validate. An autoscaler keeps its replicas.
-func (p *Previewer) unchecked(o *liveObject, would *unstructured.Unstructured, why string) *Look {
+func (p *Previewer) unchecked(o *liveObject, would *unstructured.Unstructured, reason string) *Look {
 	if o.exists && p.scaling.has(o.ID()) {
 		if count, found := ownership.Replicas(o.live); found {
 			ownership.SetReplicas(would, count)
 		}
 	}
-	return &Look{Live: o.live, Would: would, Unchecked: why}
+	return &Look{Live: o.live, Would: would, Unchecked: reason}
 }
 
 // An unmet is a prerequisite without which the server can't validate an object.
@@ -92,7 +92,7 @@ const (
 	webhookWithoutDryRun = "a webhook that would be called does not support dry runs"
 )
 
-// unmetBy returns the prerequisite that a refused object lacks, if that is the only cause of the refusal.
+// unmetBy returns the prerequisite that a refused object lacks, if it is the only cause of the refusal.
 func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 	definition := p.definitionOf(m)
 	if needed := p.lacks(m, err); needed != nil {
@@ -103,14 +103,14 @@ func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 		return unmet{why: webhookWithoutDryRun}
 	case isServersInvalid(err) && definition.isChanged():
 		return unmet{
-			why:   "the cluster has another version of its definition: it was held against that of this release",
+			why:   "the cluster has another version of its definition: it was checked against the one of this release",
 			comes: true,
 		}
 	case IsNoNamespace(err):
 		return unmet{why: "namespace " + m.Object().GetNamespace() +
-			" is neither there nor in this release: an apply would wait for it"}
+			" does not exist, and the release does not have it: an apply would wait for it"}
 	case isTransient(err):
-		return unmet{why: "the server does not take it now, and an apply would try again: " + p.explained(m, err)}
+		return unmet{why: "the server refuses it for now, and an apply would try again: " + p.explained(m, err)}
 	}
 	return unmet{}
 }
@@ -147,14 +147,14 @@ func isServersInvalid(err error) bool {
 		(apierrors.IsInvalid(err) || len(unknownFields(err)) > 0 || isBadRequest(err))
 }
 
-// missing matches the messages of admission about an object that is missing, by its kind.
+// missing matches the messages of admission about a missing object, by its kind.
 var missing = map[schema.GroupKind]*regexp.Regexp{
 	kinds.ServiceAccount: regexp.MustCompile(`error looking up service account [^/ ]+/([^: ]+):`),
 	kinds.PriorityClass:  regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
 	kinds.RuntimeClass:   regexp.MustCompile(`RuntimeClass "([^"]+)" not found`),
 }
 
-// lacks returns the manifest of the object that is missing in the cluster; nil if the payload does not have it.
+// lacks returns the manifest of the object that the cluster lacks; nil if the payload does not have it.
 func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 	for kind, text := range missing {
 		if found := text.FindStringSubmatch(err.Error()); found != nil && apierrors.IsForbidden(err) {
@@ -222,7 +222,7 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 // kindComes returns how this release adds a kind; "" if it does not.
 func (p *Previewer) kindComes(m *payload.Manifest) string {
 	if definition := p.definitionOf(m); definition != nil {
-		return definition.manifest.ID().String() + " is new, too: it was held against that"
+		return definition.manifest.ID().String() + " is new, too: it was checked against that"
 	}
 	for _, other := range p.payload.Manifests {
 		if other.GroupVersionKind().GroupKind() != kinds.APIService || other.IsTombstone() {

@@ -127,8 +127,8 @@ func maskWarnings(m *payload.Manifest, warnings []string) []string {
 	return slices.Compact(shown)
 }
 
-// valuelessWarnings are what the API server's warnings about the certificate of a Secret begin with. What follows may
-// quote it.
+// valuelessWarnings are the beginnings of the API server's warnings about the certificate of a Secret. The rest of a
+// warning may quote the certificate.
 var valuelessWarnings = []string{
 	"tls: failed to find any PEM data in certificate input",
 	"tls: failed to find certificate PEM data in certificate input, but did find a private key",

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-// An attempt is how the draft of an object is sent, after what the server has refused before: without unknown fields,
-// if they may be left out, without fields that are left to other managers, and after fields of the live object that
+// An attempt sends the draft of an object, corrected after earlier refusals of the server: without unknown fields, if
+// they may be left out, without fields that are left to other managers, and after fields of the live object that
 // exclude others were removed.
 type attempt struct {
 	*liveObject
@@ -149,18 +149,18 @@ func (n *attempt) share() error {
 	return ownership.Share(n.applier.requestCtx, n.applier.cluster, n.resource, n.sent, missing)
 }
 
-// dropUnknown removes the fields from a draft that the server does not know, if that is allowed.
+// dropUnknown removes the fields from a draft that the server does not know, if the options allow it.
 func (n *attempt) dropUnknown(unknown []string, refused error) error {
 	if !n.applier.options.DropUnknownFields {
-		return refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(n.allUnknown(unknown), ", ") +
-			" of it: correct or remove it, or drop unknown fields" + n.applier.options.DropHint}
+		return refusal{ResourceInvalid, "unknown field " + strings.Join(n.allUnknown(unknown), ", ") +
+			": correct or remove it, or drop unknown fields" + n.applier.options.DropHint}
 	}
 	if !removeFields(n.sent, unknown) {
 		return refused
 	}
 	n.isPartial = true
 	for _, path := range unknown {
-		n.applier.handler.Warned(n.Manifest, []string{"the cluster knows no field " + path + ": left out"})
+		n.applier.handler.Warned(n.Manifest, []string{"unknown field " + path + ": dropped"})
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ type TryResult struct {
 	Wait *StepWait // nil if the step does not wait; otherwise it is not done
 }
 
-// A StepWait is the wait of a step for an event other than the readiness of an object. It is no failure: the step is
+// A StepWait is the wait of a step for an event other than the readiness of an object. It is not a failure: the step is
 // tried again on the event, and holds no worker until then.
 type StepWait struct {
 	For   string

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Workload is a Deployment with lifecycle hooks, and what is done to it beside its apply.
+// A Workload is a Deployment with lifecycle hooks. Its methods are the actions on it beside its apply.
 type Workload struct {
 	applier  *Applier
 	manifest *payload.Manifest

@@ -27,11 +27,11 @@ func (p Picture) dotLabel(node graph.Node) string {
 		return "no manifests"
 	}
 	var lines []string
-	for _, at := range node.Tasks {
-		for _, step := range StepsOf(p.Graph.Tasks[at]) {
+	for _, task := range node.Tasks {
+		for _, step := range StepsOf(p.Graph.Tasks[task]) {
 			label := strings.NewReplacer(`"`, "", `\`, `\\`).Replace(step.Label())
 			if step.Hook == "" {
-				label = fmt.Sprintf("%s (%d of %d)", label, at+1, len(p.Graph.Tasks))
+				label = fmt.Sprintf("%s (%d of %d)", label, task+1, len(p.Graph.Tasks))
 			}
 			lines = append(lines, label)
 		}

@@ -44,8 +44,8 @@ type box struct {
 // box describes a node that has tasks.
 func (p Picture) box(node int) box {
 	b := box{node: node}
-	for _, at := range p.Graph.Nodes[node].Tasks {
-		task := p.Graph.Tasks[at]
+	for _, taskIndex := range p.Graph.Nodes[node].Tasks {
+		task := p.Graph.Tasks[taskIndex]
 		b.tasks = append(b.tasks, task)
 		if task.IsTombstone() {
 			b.tombstones++
@@ -89,7 +89,7 @@ func (b box) level() string {
 	}
 }
 
-// count returns how many manifests a box has, how many of them delete, and how many lifecycle hooks they have.
+// count returns how many manifests a box has, how many tombstones, and how many lifecycle hooks they have.
 func (b box) count() string {
 	text := b.content()
 	if b.tombstones > 0 {
@@ -158,8 +158,8 @@ func (p Picture) ranks() []rank {
 // writeEdges writes the edges of the graph, and then the dependencies, each in a format of its own.
 func (p Picture) writeEdges(out io.Writer, edge, dependency string) {
 	for i, node := range p.Graph.Nodes {
-		for _, to := range node.Out {
-			fmt.Fprintf(out, edge, i, to)
+		for _, next := range node.Out {
+			fmt.Fprintf(out, edge, i, next)
 		}
 	}
 	for _, ends := range p.edges() {

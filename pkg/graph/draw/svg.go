@@ -136,36 +136,38 @@ func (d *drawing) band(boxes []box) {
 	d.y += height
 }
 
-func (d *drawing) box(b box, at frame) {
+func (d *drawing) box(b box, place frame) {
 	class, deletes := "node", ""
-	left, right := at.x+10, at.x+at.width-10
+	left, right := place.x+10, place.x+place.width-10
 	if b.tombstones > 0 {
 		class += " deletes"
-		deletes = fmt.Sprintf(`<text class="red" x="%d" y="%d" text-anchor="end">%d to delete</text>`, right, at.y+34,
+		deletes = fmt.Sprintf(`<text class="red" x="%d" y="%d" text-anchor="end">%d to delete</text>`, right,
+			place.y+34,
 			b.tombstones)
 	}
-	d.open(class, "box", b, at)
-	fmt.Fprintf(&d.boxes, `<text class="name" x="%d" y="%d">%s</text>`, left, at.y+19, escape(short(b.title(), 26)))
-	fmt.Fprintf(&d.boxes, `<text class="small" x="%d" y="%d">%s</text>%s`, left, at.y+34, b.content(), deletes)
-	fmt.Fprintf(&d.boxes, "<text class=\"small\" x=\"%d\" y=\"%d\">%s</text></g>\n", left, at.y+48,
+	d.open(class, "box", b, place)
+	fmt.Fprintf(&d.boxes, `<text class="name" x="%d" y="%d">%s</text>`, left, place.y+19, escape(short(b.title(), 26)))
+	fmt.Fprintf(&d.boxes, `<text class="small" x="%d" y="%d">%s</text>%s`, left, place.y+34, b.content(), deletes)
+	fmt.Fprintf(&d.boxes, "<text class=\"small\" x=\"%d\" y=\"%d\">%s</text></g>\n", left, place.y+48,
 		escape(short(b.kinds(), 30)))
 }
 
 func (d *drawing) barrier(b box) {
-	at := frame{margin, d.y, pageWidth - 2*margin, barHeight}
-	d.open("barrier", "bar", b, at)
-	fmt.Fprintf(&d.boxes, `<text class="bar-name" x="%d" y="%d">%s</text>`, margin+14, at.y+20, escape(b.level()))
-	fmt.Fprintf(&d.boxes, "<text class=\"bar-name\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+labelWidth+10, at.y+20,
+	place := frame{margin, d.y, pageWidth - 2*margin, barHeight}
+	d.open("barrier", "bar", b, place)
+	fmt.Fprintf(&d.boxes, `<text class="bar-name" x="%d" y="%d">%s</text>`, margin+14, place.y+20, escape(b.level()))
+	fmt.Fprintf(&d.boxes, "<text class=\"bar-name\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+labelWidth+10,
+		place.y+20,
 		escape(short(b.title(), 130)))
 	d.y += barHeight
 }
 
 // open opens the element of a node, and draws its frame.
-func (d *drawing) open(class, frameClass string, b box, at frame) {
+func (d *drawing) open(class, frameClass string, b box, place frame) {
 	fmt.Fprintf(&d.boxes, "<g class=\"%s\"><title>%s</title><rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" "+
 		"height=\"%d\" rx=\"4\"/>",
-		class, escape(d.hover(b)), frameClass, at.x, at.y, at.width, at.height)
-	d.frames[b.node] = at
+		class, escape(d.hover(b)), frameClass, place.x, place.y, place.width, place.height)
+	d.frames[b.node] = place
 }
 
 // hover returns the text that a browser shows when the pointer is over a box.

@@ -26,9 +26,9 @@ func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payl
 	o.OnEvent = p.event
 	report := releasetest.Run(ctx, c, release, tests, o)
 	fmt.Fprintln(p.out, testSummary(report))
-	if left := leftTests(report); len(left) > 0 {
+	if remaining := leftTests(report); len(remaining) > 0 {
 		fmt.Fprintf(p.out, "  left on the cluster until the next run of each, or an uninstall of the release: %s\n",
-			printable.Line(strings.Join(left, ", ")))
+			printable.Line(strings.Join(remaining, ", ")))
 	}
 	return report
 }
@@ -66,11 +66,11 @@ func rounded(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond)
 }
 
-// testDetails returns what is known of a test's pods.
+// testDetails returns the results of a test's pods.
 func testDetails(result releasetest.Result) []string {
 	var lines []string
-	for _, why := range result.Why {
-		lines = append(lines, "  "+printable.Line(why))
+	for _, reason := range result.Why {
+		lines = append(lines, "  "+printable.Line(reason))
 	}
 	for _, container := range result.Containers {
 		line := printable.Line(fmt.Sprintf("  Pod %s, container %s", container.Pod, container.Name))
