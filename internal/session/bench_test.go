@@ -141,7 +141,7 @@ func (e *estate) connect(b *testing.B) (*cluster.Cluster, *atomic.Int64) {
 	return connectAs(b, e.name, func(*http.Request) error { sent.Add(1); return nil }), sent
 }
 
-// roll applies it as a process of ours does, and says how many requests that takes.
+// roll applies it as a process of ours does, and reports how many requests that takes.
 func (e *estate) roll(b *testing.B, want graph.Mode, atOnce int) int64 {
 	b.Helper()
 	c, sent := e.connect(b)
@@ -157,7 +157,7 @@ func (e *estate) roll(b *testing.B, want graph.Mode, atOnce int) int64 {
 	return sent.Load()
 }
 
-// loop applies it with the least that does, and says how many requests that takes.
+// loop applies it with the least that does, and reports how many requests that takes.
 func (e *estate) loop(b *testing.B, atOnce int) int64 {
 	b.Helper()
 	c, sent := e.connect(b)

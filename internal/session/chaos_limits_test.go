@@ -126,7 +126,7 @@ func TestTheClockIsAnHourOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			if newest := known.Newest(); newest.Completed == nil || newest.Completed.Before(&newest.Started) {
-				t.Errorf("the record says that it began at %s and ended at %v", newest.Started, newest.Completed)
+				t.Errorf("the record has that it began at %s and ended at %v", newest.Started, newest.Completed)
 			}
 			lease, err := test.Client(t).CoordinationV1().Leases(records).Get(t.Context(), "runlevel-release-"+release,
 				metav1.GetOptions{})
@@ -142,7 +142,7 @@ func TestTheClockIsAnHourOff(t *testing.T) {
 				Record:  known,
 				Deletes: outcome.Deletes,
 			}); len(finding) == 0 || strings.Contains(fmt.Sprint(finding), "for -") {
-				t.Errorf("the gate says %v", finding)
+				t.Errorf("the gate reports %v", finding)
 			}
 		})
 	}

@@ -83,7 +83,7 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 		t.Fatalf("the second one: %v, %+v", outcome.Err, outcome.Report)
 	}
 	if text := outcome.Err.Error(); !strings.Contains(text, "is locked by first since 20") {
-		t.Errorf("it does not say who applies since when: %s", text)
+		t.Errorf("it does not report who applies since when: %s", text)
 	}
 	if written := audited(t, func(w write) bool { return w.Agent == name+"-second" }); len(written) > 0 {
 		t.Errorf("the second one has written: %v", written)
@@ -183,7 +183,7 @@ func TestWhoLosesTheLockAfterAnInterruptionEnds(t *testing.T) {
 func checkStolen(t *testing.T, outcome *session.Outcome) {
 	t.Helper()
 	if !errors.Is(outcome.Err, lock.ErrLost) || !strings.Contains(outcome.Err.Error(), "thief has taken it") {
-		t.Errorf("the outcome does not say who took the lock: %v", outcome.Err)
+		t.Errorf("the outcome does not report who took the lock: %v", outcome.Err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// history is what the record says of a release, newest first.
+// history is what the record has of a release, newest first.
 func history(t *testing.T, c *cluster.Cluster, release string) string {
 	t.Helper()
 	known, _, err := record.NewStore(c.Client, records, release).Load(t.Context())
@@ -45,7 +45,7 @@ func TestTheRecordIsLost(t *testing.T) {
 		t.Errorf("the %s without a record: %v", outcome.Mode, got)
 	}
 	if got := history(t, c, name); got != "Completed update 1.1.0, Completed install 1.0.0" {
-		t.Errorf("the record says: %s", got)
+		t.Errorf("the record has: %s", got)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestAReconcileCompletesNoOtherUpdate(t *testing.T) {
 		t.Fatal(outcome.Err)
 	}
 	if got := history(t, c, name); got != "Partial update 1.0.1, Completed install 1.0.0" {
-		t.Errorf("the record says: %s", got)
+		t.Errorf("the record has: %s", got)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestWhoComesLateDoesNotCompleteWhatOthersBegan(t *testing.T) {
 		return store.Save(t.Context(), known)
 	}).roll(t.Context(), "1.0.0", settings)
 	if newest := r.record().Newest(); newest.Version != "2.0.0" || newest.State != record.Partial {
-		t.Errorf("the record says %s %s", newest.Version, newest.State)
+		t.Errorf("the record has %s %s", newest.Version, newest.State)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestTheRecordIsDeletedMeanwhile(t *testing.T) {
 		history = append(history, string(entry.State)+" "+entry.Version)
 	}
 	if got := strings.Join(history, ", "); got != "Completed 1.0.1, Completed 1.0.0" {
-		t.Errorf("the record says: %s", got)
+		t.Errorf("the record has: %s", got)
 	}
 	if !slices.ContainsFunc(outcome.Notes, func(note string) bool {
 		return strings.Contains(note, "was deleted meanwhile")

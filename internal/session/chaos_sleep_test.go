@@ -24,7 +24,7 @@ import (
 // is closed, or a node that swaps.
 type sleeper struct {
 	process *exec.Cmd
-	said    *strings.Builder
+	output  *strings.Builder
 	stopped chan struct{} // closed when it is stopped
 	ended   chan error    // what its process ended with
 }
@@ -33,7 +33,7 @@ type sleeper struct {
 // the same; or, if k is 0, when its release is kept in place.
 func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 	t.Helper()
-	s := &sleeper{said: &strings.Builder{}, stopped: make(chan struct{})}
+	s := &sleeper{output: &strings.Builder{}, stopped: make(chan struct{})}
 	started := make(chan struct{})
 	var count atomic.Int64
 	address := proxy{
@@ -50,7 +50,7 @@ func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 	job, _ := json.Marshal(m)
 	s.process = exec.CommandContext(t.Context(), os.Args[0])
 	s.process.Env = append(os.Environ(), mortalEnv+"="+string(job))
-	s.process.Stderr = s.said
+	s.process.Stderr = s.output
 	says, err := s.process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 	close(started)
 	if k == 0 {
 		if _, err := says.Read(make([]byte, 1)); err != nil {
-			t.Fatalf("it is not kept in place: %v\n%s", err, s.said)
+			t.Fatalf("it is not kept in place: %v\n%s", err, s.output)
 		}
 		s.stop()
 	}
@@ -70,7 +70,7 @@ func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 	select {
 	case <-s.stopped:
 	case err := <-s.ended:
-		t.Fatalf("it ended before it was stopped: %v\n%s", err, s.said)
+		t.Fatalf("it ended before it was stopped: %v\n%s", err, s.output)
 	}
 	return s
 }
@@ -80,7 +80,7 @@ func (s *sleeper) stop() {
 	close(s.stopped)
 }
 
-// wake lets it go on, and returns whether it says that it has done its work.
+// wake lets it go on, and returns whether it reports that it has done its work.
 func (s *sleeper) wake(t *testing.T) (isDone bool) {
 	t.Helper()
 	if err := s.process.Process.Signal(syscall.SIGCONT); err != nil {
@@ -156,7 +156,7 @@ const sleeperParts = 20
 
 // TestASleeperDoesNotUndoWhatOthersDid stops an update for longer than its lock lasts, at many moments.
 // Meanwhile another applier takes the lock. When the sleeper wakes up, it changes nothing of what the
-// other one did, and does not say that its release is applied.
+// other one did, and does not report that its release is applied.
 func TestASleeperDoesNotUndoWhatOthersDid(t *testing.T) {
 	var several sync.WaitGroup // which -parallel does not bound: they wait more than they work
 	for _, taker := range takers() {
@@ -179,7 +179,7 @@ func takeFromSleeper(t *testing.T, taker taker, k int) {
 	leaves := taker.do(t, release, waitsForLock())
 	taken, written := takenParts(t, release), len(writesBy(t, release))
 	if s.wake(t) {
-		t.Errorf("it says that its release is applied:\n%s", s.said)
+		t.Errorf("it reports that its release is applied:\n%s", s.output)
 	}
 	after := takenParts(t, release)
 	for name, version := range taken {
@@ -205,13 +205,13 @@ func TestAKeeperThatSleptRepairsNothing(t *testing.T) {
 		t.Fatal(outcome.Err)
 	}
 	if s.wake(t) {
-		t.Errorf("it ends as if its release was in place:\n%s", s.said)
+		t.Errorf("it ends as if its release was in place:\n%s", s.output)
 	}
 	checkVersions(t, release, "1.1.1", many)
-	saysSo := func(words string) bool { return strings.Contains(s.said.String(), words) }
+	saysSo := func(words string) bool { return strings.Contains(s.output.String(), words) }
 	// which it says if its watches end before it renews the lock
 	if !saysSo("freed it") && !saysSo("something else was applied") {
-		t.Errorf("it does not say why it ends: %s", s.said)
+		t.Errorf("it does not report why it ends: %s", s.output)
 	}
 }
 
@@ -230,10 +230,10 @@ func TestWhoSleptAloneGoesOn(t *testing.T) {
 			isDone := s.wake(t)
 			if newest := history(t, connectAs(t, "looker"), release); isDone != strings.HasPrefix(newest,
 				"Completed update 1.1.0") {
-				t.Errorf("it has done its work: %t, and the record says %s\n%s", isDone, newest, s.said)
+				t.Errorf("it has done its work: %t, and the record has %s\n%s", isDone, newest, s.output)
 			}
-			if !isDone && !strings.Contains(s.said.String(), lock.ErrLost.Message) {
-				t.Errorf("it gave up, and not for its lock:\n%s", s.said)
+			if !isDone && !strings.Contains(s.output.String(), lock.ErrLost.Message) {
+				t.Errorf("it gave up, and not for its lock:\n%s", s.output)
 			}
 		})
 	}

@@ -108,7 +108,7 @@ func mustRun(t testing.TB, c *cluster.Cluster, release *payload.Payload) *sessio
 	return outcome
 }
 
-// isWrite says whether a request may change something. What only says that a process is
+// isWrite reports whether a request may change something. What only says that a process is
 // alive, and questions, are none.
 func isWrite(request *http.Request) bool {
 	switch request.Method {

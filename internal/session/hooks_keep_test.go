@@ -43,7 +43,7 @@ func (r hookedRelease) patch(how types.PatchType, patch string) {
 	}
 }
 
-// delete deletes the Deployment, as kubectl does, and returns a function that says whether another one is there.
+// delete deletes the Deployment, as kubectl does, and returns a function that reports whether another one is there.
 func (r hookedRelease) delete() (isAnother func(*appsv1.Deployment) bool) {
 	r.Helper()
 	before := r.deployment(func(*appsv1.Deployment) bool { return true })

@@ -148,7 +148,7 @@ func TestOrphansAreWhatTheirTombstonesRemove(t *testing.T) {
 	}
 }
 
-func TestWhatCantBeAskedForIsSaid(t *testing.T) {
+func TestUnreadableObjectsAreReported(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	r.must("1.0.0", kept+dropped)
@@ -160,7 +160,7 @@ func TestWhatCantBeAskedForIsSaid(t *testing.T) {
 		return nil
 	}).must("1.0.1", kept)
 	if !strings.Contains(strings.Join(outcome.Notes, "\n"), "objects of kind Secret can't be listed") {
-		t.Errorf("it does not say that Secrets are not known: %q", outcome.Notes)
+		t.Errorf("it does not report that Secrets are not known: %q", outcome.Notes)
 	}
 	if got := strings.Join(orphans(outcome), "\n"); !strings.Contains(got, "/123") || strings.Contains(got, "Secret") {
 		t.Errorf("the orphans are\n%s", got)

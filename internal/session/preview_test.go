@@ -31,8 +31,8 @@ func (r release) preview(version, files string, change ...func(*session.Options)
 	return session.Preview(r.Context(), r.connect(), r.load(version, files), options)
 }
 
-// told is what an outcome says, but for times.
-func told(outcome *session.Outcome) string {
+// described returns the results of an outcome, without times.
+func described(outcome *session.Outcome) string {
 	text := fmt.Sprintf("%s, before %q; %s\n", outcome.Mode, outcome.Previous, done(outcome))
 	for _, orphan := range outcome.Orphans {
 		text += "orphan " + orphan.ID.Name + "\n"
@@ -43,7 +43,7 @@ func told(outcome *session.Outcome) string {
 	return text + strings.Join(outcome.Notes, "\n")
 }
 
-func TestAPreviewTellsWhatARunTells(t *testing.T) {
+func TestPreviewReportsTheEventsOfARun(t *testing.T) {
 	r := newRelease(t)
 	redder := strings.Replace(prices, "namespace: NS}}", "namespace: NS}, data: {red: '1'}}", 1)
 	other := strings.NewReplacer("settings", "other").Replace(settings)
@@ -65,11 +65,11 @@ func TestAPreviewTellsWhatARunTells(t *testing.T) {
 		if diff := cmp.Diff(before, r.record()); diff != "" {
 			t.Errorf("%s: the record is another: %s", step.what, diff)
 		}
-		if diff := cmp.Diff(step.want, strings.TrimSpace(told(saw))); diff != "" {
+		if diff := cmp.Diff(step.want, strings.TrimSpace(described(saw))); diff != "" {
 			t.Errorf("%s, the preview: %s", step.what, diff)
 		}
 		did := r.must(step.version, step.files)
-		if diff := cmp.Diff(told(did), told(saw)); diff != "" {
+		if diff := cmp.Diff(described(did), described(saw)); diff != "" {
 			t.Errorf("%s (-done +foreseen): %s", step.what, diff)
 		}
 	}
@@ -92,8 +92,8 @@ func TestAPreviewKnowsOfDeletesThatAreOver(t *testing.T) {
 	r.must("1.0.1", withoutSettings+prices)
 	saw := r.preview("1.0.1", withoutSettings+prices)
 	if want := "reconcile, before \"1.0.1\"; unchanged prices, pending settings\npending " +
-		"settings\n"; told(saw) != want {
-		t.Errorf("while it is held: %s", told(saw))
+		"settings\n"; described(saw) != want {
+		t.Errorf("while it is held: %s", described(saw))
 	}
 	if held, err = maps.Get(t.Context(), "settings", metav1.GetOptions{}); err == nil {
 		held.Finalizers = nil
@@ -103,7 +103,7 @@ func TestAPreviewKnowsOfDeletesThatAreOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	saw = r.preview("1.0.1", withoutSettings+prices)
-	if diff := cmp.Diff(told(r.must("1.0.1", withoutSettings+prices)), told(saw)); diff != "" {
+	if diff := cmp.Diff(described(r.must("1.0.1", withoutSettings+prices)), described(saw)); diff != "" {
 		t.Errorf("when it is gone (-done +foreseen): %s", diff)
 	}
 }
@@ -120,8 +120,8 @@ func TestAPreviewIsRefusedByTheGate(t *testing.T) {
 		saw.Err == nil || len(saw.Forced) > 0 {
 		t.Errorf("%v, %v, forced %v", got, saw.Err, saw.Forced)
 	}
-	if want := "update, before \"1.1.0\"; created prices\npending settings\n"; told(saw) != want {
-		t.Error(cmp.Diff(want, told(saw)))
+	if want := "update, before \"1.1.0\"; created prices\npending settings\n"; described(saw) != want {
+		t.Error(cmp.Diff(want, described(saw)))
 	}
 	if saw = r.preview("1.2.0", prices, force); saw.Err != nil || !slices.Equal(saw.Forced, []string{why}) {
 		t.Errorf("forced: %v, %v", saw.Err, saw.Forced)
@@ -161,7 +161,7 @@ func TestAPreviewDoesNotWaitForTheLock(t *testing.T) {
 		said = append(said, finding.Message)
 	}
 	if !strings.Contains(strings.Join(said, "\n"), "first") {
-		t.Errorf("nobody says who holds the lock: %q, %v", said, saw.Err)
+		t.Errorf("nobody reports who holds the lock: %q, %v", said, saw.Err)
 	}
 	close(s.open)
 	if outcome := <-first; outcome.Err != nil {

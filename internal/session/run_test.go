@@ -61,7 +61,7 @@ func TestModeFollowsFromTheRecord(t *testing.T) {
 		t.Errorf("after a reconcile that was asked for: mode is %s (%v)", outcome.Mode, outcome.Err)
 	}
 
-	// The Lease says what was applied, if the record is lost; and objects that there was a release, if
+	// The Lease reports what was applied, if the record is lost; and objects that there was a release, if
 	// both are.
 	client := r.connect().Client
 	if err := client.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace,
@@ -186,7 +186,7 @@ func TestEarlierDurationsAreKnown(t *testing.T) {
 	}
 }
 
-// An operator that is restarted looks for its release where the record says: in the image, and not in a folder from
+// An operator that is restarted looks for its release where the record has: in the image, and not in a folder from
 // which the command line has applied the same content meanwhile.
 func TestTheCommandLineLeavesTheImageOfAnOperatorInTheRecord(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func hold(t *testing.T, name string, options lock.Options, before ...func(*http.
 	return s
 }
 
-// TestANewPayloadSupersedesTheOneThatIsApplied: an update that waits for pods ends within seconds, says why, and
+// TestANewPayloadSupersedesTheOneThatIsApplied: an update that waits for pods ends within seconds, reports why, and
 // the next one is applied under the same lock.
 func TestANewPayloadSupersedesTheOneThatIsApplied(t *testing.T) {
 	for name, keeping := range map[string]*keep.Options{"superseded": nil, "superseded-kept": {}} {

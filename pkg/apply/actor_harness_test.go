@@ -90,7 +90,7 @@ func (a actor) merge(kind, key, patch string, subresource ...string) {
 	}
 }
 
-// scale says how many there are to be, as autoscalers do.
+// scale reports how many there are to be, as autoscalers do.
 func (a actor) scale(kind, key string, replicas int) {
 	a.t.Helper()
 	a.merge(kind, key, fmt.Sprintf("{spec: {replicas: %d}}", replicas), "scale")
@@ -137,8 +137,8 @@ func (a actor) owners(kind, key string, path ...string) string {
 	return strings.Join(names, ", ")
 }
 
-// told is what was told of some types, a line for each event.
-func (a applied) told(namespace string, of ...apply.EventType) string {
+// eventText returns the events of some types, a line for each.
+func (a applied) eventText(namespace string, of ...apply.EventType) string {
 	var text strings.Builder
 	for _, event := range a.events {
 		for _, eventType := range of {

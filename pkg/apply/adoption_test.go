@@ -70,7 +70,7 @@ func TestObjectOfAnotherToolIsAdopted(t *testing.T) {
 				t.Error("its labels are", have)
 			}
 			if diff := cmp.Diff("adopted ConfigMap NS/settings: from "+tool+"\n",
-				did.told(namespace, apply.Adopted, apply.Overruled)); diff != "" {
+				did.eventText(namespace, apply.Adopted, apply.Overruled)); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff([]string{tool}, did.Changes[0].Adopted); diff != "" {
@@ -82,7 +82,7 @@ func TestObjectOfAnotherToolIsAdopted(t *testing.T) {
 			version := other.live("ConfigMap", key).GetResourceVersion()
 			did = run(t, t.Context(), release, apply.Options{Options: object.Options{Mode: graph.Update, Full: true}})
 			if have := did.actions() +
-				did.told(namespace, apply.Adopted, apply.Overruled); !strings.HasPrefix(have, "unchanged ConfigMap") ||
+				did.eventText(namespace, apply.Adopted, apply.Overruled); !strings.HasPrefix(have, "unchanged ConfigMap") ||
 				strings.Count(have, "\n") != 1 || did.Err != nil {
 				t.Error(did.Err, have)
 			}
@@ -116,7 +116,7 @@ func TestFurtherToolsAreAdoptedIfAskedFor(t *testing.T) {
 			if row.from != nil {
 				want = "adopted ConfigMap NS/settings: from installer\n"
 			}
-			if diff := cmp.Diff(want, did.told(namespace, apply.Adopted, apply.Overruled)); diff != "" {
+			if diff := cmp.Diff(want, did.eventText(namespace, apply.Adopted, apply.Overruled)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -155,7 +155,7 @@ func TestKilledBetweenAdoptionAndApply(t *testing.T) {
 }
 
 // An apply that fails after the adoption is tried again, and still says whom it was from.
-func TestAdoptionIsToldThoughTheApplyFailsAtFirst(t *testing.T) {
+func TestAdoptionIsReportedAfterAFailedTry(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "helm")
 	a.create(strings.ReplaceAll(ofTheTool, "NS", namespace))
@@ -173,7 +173,7 @@ func TestAdoptionIsToldThoughTheApplyFailsAtFirst(t *testing.T) {
 	if did.Err != nil || !failed {
 		t.Fatal(did.Err, failed)
 	}
-	if told := did.told(namespace, apply.Adopted); told != "adopted ConfigMap NS/settings: from helm\n" ||
+	if told := did.eventText(namespace, apply.Adopted); told != "adopted ConfigMap NS/settings: from helm\n" ||
 		len(did.Changes[0].Adopted) != 1 {
 		t.Error(told, did.Changes[0].Adopted)
 	}
@@ -192,8 +192,8 @@ func TestAdoptionOfWhatIsGone(t *testing.T) {
 		return nil
 	})
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Options: installMode})
-	if did.Err != nil || did.told(namespace, apply.Adopted) != "" {
-		t.Error(did.Err, did.told(namespace, apply.Adopted))
+	if did.Err != nil || did.eventText(namespace, apply.Adopted) != "" {
+		t.Error(did.Err, did.eventText(namespace, apply.Adopted))
 	}
 	if have := a.field("ConfigMap", namespace+"/settings", "data", "colour"); have == "" {
 		t.Error("it was not made")
@@ -217,7 +217,7 @@ func TestAdoptionThatLosesARaceIsTriedAgain(t *testing.T) {
 		"data"); have != `{"colour":"blue","new":"1","theirs":"1"}` || did.Err != nil {
 		t.Error(did.Err, have)
 	}
-	if told := did.told(namespace, apply.Adopted, apply.Retrying); told != "adopted ConfigMap NS/settings: from "+
+	if told := did.eventText(namespace, apply.Adopted, apply.Retrying); told != "adopted ConfigMap NS/settings: from "+
 		"kubectl-create\n" {
 		t.Error(told)
 	}

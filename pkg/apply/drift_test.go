@@ -439,7 +439,7 @@ var meddlings = map[string]meddling{
 	}, object.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
 }
 
-// isCounted says whether the generation tells of all changes that matter.
+// isCounted reports whether the generation tells of all changes that matter.
 func (s sort) isCounted() bool {
 	return s.kind == "Deployment" || s.kind == "CustomResourceDefinition" || s.kind == "Thing" && s.part != ""
 }

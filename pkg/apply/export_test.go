@@ -35,7 +35,7 @@ func (k KeeperFuncs) NotReady(report *Report) {
 // A Hook is a step of a test that comes before an object, or after it.
 type Hook struct {
 	Stage string // "pre" comes before the object
-	// Try says what it waits for and how to wait, or "" if it has run.
+	// Try reports what it waits for and how to wait, or "" if it has run.
 	Try func(context.Context) (waitsFor string, until func(wake func()) (cancel func()))
 	// IsLate says that it needs the object ready.
 	IsLate bool

@@ -143,7 +143,7 @@ func as(t *testing.T, namespace string) *cluster.Cluster {
 
 func deployer(namespace string) string { return "system:serviceaccount:" + namespace + ":deployer" }
 
-// grant returns what says which resources the deployer of a namespace may write, from
+// grant returns what reports which resources the deployer of a namespace may write, from
 // then on.
 func grant(t *testing.T, namespace string) func(resources ...string) {
 	t.Helper()

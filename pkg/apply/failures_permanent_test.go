@@ -258,7 +258,7 @@ func TestRightThatIsLostAndComesBack(t *testing.T) {
 }
 
 // A run whose lock is lost is cut off, and says that and nothing else.
-func TestRunThatIsCutOffSaysWhy(t *testing.T) {
+func TestInterruptedRunReportsTheCause(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	called, arrived, ended := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})

@@ -34,7 +34,7 @@ func warningsOn(t *testing.T, namespace, name string) string {
 }
 
 // A manager that reverts fields of the release is overruled each time, and reported.
-func TestWhoIsOverruledIsTold(t *testing.T) {
+func TestOverruledManagersAreReported(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
 	files := scaledFiles(scaledKinds["Deployment"].manifest, "3")
@@ -49,7 +49,7 @@ func TestWhoIsOverruledIsTold(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff("overruled Deployment NS/web: metadata.annotations.is (kubectl-edit), spec.replicas "+
-		"(kubectl-edit)\n", did.told(namespace, apply.Overruled)); diff != "" {
+		"(kubectl-edit)\n", did.eventText(namespace, apply.Overruled)); diff != "" {
 		t.Error(diff)
 	}
 	if have := a.field("Deployment.apps", key, "spec", "replicas") +
@@ -63,7 +63,7 @@ func TestWhoIsOverruledIsTold(t *testing.T) {
 	}
 	if did := scales(t, namespace, files, apply.Options{
 		Options: object.Options{Full: true},
-	}); did.told(namespace, apply.Overruled) != "" ||
+	}); did.eventText(namespace, apply.Overruled) != "" ||
 		did.Changes[0].Action != object.Unchanged {
 		t.Error("it was said again:", did.actions())
 	}
@@ -76,7 +76,7 @@ func TestWhoAgreesIsNotOverruled(t *testing.T) {
 	a.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: ` + namespace +
 		`}, data: {colour: blue}}`)
 	did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Options: updateMode})
-	if told := did.told(namespace, apply.Overruled, apply.Adopted); told != "" || did.Err != nil {
+	if told := did.eventText(namespace, apply.Overruled, apply.Adopted); told != "" || did.Err != nil {
 		t.Error(did.Err, told)
 	}
 }
@@ -97,14 +97,14 @@ func TestOverruledWhereNoEventCanBeWritten(t *testing.T) {
 		return nil
 	})
 	did := runOn(t, t.Context(), c, release, apply.Options{})
-	if told := did.told(namespace, apply.Overruled); told != "overruled ConfigMap NS/settings: data.colour "+
+	if told := did.eventText(namespace, apply.Overruled); told != "overruled ConfigMap NS/settings: data.colour "+
 		"(kubectl-edit)\n" || did.Err != nil {
 		t.Error(did.Err, told)
 	}
 }
 
 // A path may have the value of a list's item in it.
-func TestNothingSecretIsToldOfWhatOthersHadSet(t *testing.T) {
+func TestOverwrittenFieldsOfSecretsAreMasked(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
 	owner := a.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: owner, namespace: ` + namespace + `}}`)
@@ -124,7 +124,7 @@ data: {password: aHVudGVy}
 		`{data: {password: bWluZQ==}, metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: `+uid+`, blockOwnerDeletion: true}]}}`)
 	did := run(t, t.Context(), release, apply.Options{Options: object.Options{Full: true}})
 	if diff := cmp.Diff("overruled Secret NS/keys: data.password (kubectl-edit), metadata.ownerReferences[***] "+
-		"(kubectl-edit)\n", did.told(namespace, apply.Overruled)); diff != "" || did.Err != nil {
+		"(kubectl-edit)\n", did.eventText(namespace, apply.Overruled)); diff != "" || did.Err != nil {
 		t.Error(did.Err, diff)
 	}
 	said, _ := json.Marshal(did.events)

@@ -81,7 +81,7 @@ func TestInjectedCertificatesStay(t *testing.T) {
 					if !strings.Contains(string(live), `"caBundle":"`+value+`"`) {
 						t.Errorf("the certificate is gone: %s", live)
 					}
-					if told := did.told(namespace, apply.Overruled); told != "" {
+					if told := did.eventText(namespace, apply.Overruled); told != "" {
 						t.Error(told)
 					}
 				}
@@ -105,7 +105,7 @@ func quiet(t *testing.T, namespace, files, kind, key string) {
 	if diff := cmp.Diff(whatIsOurs(before), whatIsOurs(a.live(kind, key))); diff != "" {
 		t.Error("it was written once more:", diff)
 	}
-	if told := did.told(namespace, apply.Overruled, apply.Adopted); told != "" {
+	if told := did.eventText(namespace, apply.Overruled, apply.Adopted); told != "" {
 		t.Error(told)
 	}
 }
@@ -182,7 +182,7 @@ func TestWhatAServiceAccountWasGivenStays(t *testing.T) {
 			scales(t, namespace, files, apply.Options{})
 			a.merge("ServiceAccount", key, row.given)
 			did := scales(t, namespace, files, apply.Options{Options: object.Options{Full: true}})
-			if told := did.told(namespace, apply.Overruled); told != "" {
+			if told := did.eventText(namespace, apply.Overruled); told != "" {
 				t.Error(told)
 			}
 			if have := a.field("ServiceAccount", key, "secrets") +
@@ -234,7 +234,7 @@ func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 				tools[tool](t, strings.ReplaceAll(row.manifest, "NS", namespace))
 				before := a.field(row.kind, key, "spec")
 				did := scales(t, namespace, "-- 0000_10_web.yaml --"+row.manifest, apply.Options{})
-				if told := did.told(namespace, apply.Adopted, apply.Overruled); told != "adopted "+
+				if told := did.eventText(namespace, apply.Adopted, apply.Overruled); told != "adopted "+
 					did.Changes[0].ID.Kind+" NS/web: from "+tool+"\n" {
 					t.Error(told)
 				}

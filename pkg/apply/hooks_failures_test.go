@@ -276,8 +276,8 @@ func (s hookedShop) connectWithout(isForbidden func(*http.Request) bool) *cluste
 	})
 }
 
-// TestWhoMayNotCreatePodsIsTold at once, in the words of the API server.
-func TestWhoMayNotCreatePodsIsTold(t *testing.T) {
+// TestMissingRightToCreatePodsIsReported at once, in the words of the API server.
+func TestMissingRightToCreatePodsIsReported(t *testing.T) {
 	s := newHookedShop(t)
 	c := s.connectWithout(func(request *http.Request) bool {
 		return request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/pods")

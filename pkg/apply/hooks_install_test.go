@@ -21,7 +21,7 @@ func TestAPreHookOfAnInstallWaitsForTheLevelsBefore(t *testing.T) {
 {apiVersion: v1, kind: ConfigMap, metadata: {name: api, namespace: NS}}
 `)
 	did := run(t, t.Context(), release, apply.Options{Options: installMode, Timeout: 4 * time.Second})
-	s.tells(did, "created ConfigMap NS/db", "created ConfigMap NS/api")
+	s.expectEvents(did, "created ConfigMap NS/db", "created ConfigMap NS/api")
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "1 object not ready, 1 hook not done") {
 		t.Errorf("it ended with %v", did.Err)
 	}
@@ -30,7 +30,7 @@ func TestAPreHookOfAnInstallWaitsForTheLevelsBefore(t *testing.T) {
 	}
 	patch(t, connect(t).Client.CoreV1().ConfigMaps(s.namespace).Patch, "db", `{"data": {"is": "open"}}`)
 	again := run(t, t.Context(), release, apply.Options{Options: installMode})
-	s.tells(again, "unchanged ConfigMap NS/db", "unchanged ConfigMap NS/api", "ran pre hook of "+webDeployment,
+	s.expectEvents(again, "unchanged ConfigMap NS/db", "unchanged ConfigMap NS/api", "ran pre hook of "+webDeployment,
 		"created "+webDeployment, "created "+afterIt)
 	if again.Err != nil {
 		t.Error(again.Err)

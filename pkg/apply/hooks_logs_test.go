@@ -44,8 +44,8 @@ func TestLogsOfHooksAreFollowed(t *testing.T) {
 	}
 }
 
-// TestTheLogOfAQuickHookIsTold, though its pod is not seen before it has ended.
-func TestTheLogOfAQuickHookIsTold(t *testing.T) {
+// TestLogOfAQuickHookIsReported, though its pod is not seen before it has ended.
+func TestLogOfAQuickHookIsReported(t *testing.T) {
 	s := newHookedShop(t)
 	c := connectThrough(s, func(request *http.Request) error {
 		if strings.HasSuffix(request.URL.Path, "/pods") && request.Method == http.MethodGet {
@@ -85,7 +85,7 @@ func TestAHookGoesOnAfterAnInterruption(t *testing.T) {
 		}
 		test.EndPod(t, s.namespace, pod, 0)
 	}))
-	s.tells(again, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
+	s.expectEvents(again, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
 }
 
 // TestScalingRunsNoHook is D4: not by hand, and not by the release.

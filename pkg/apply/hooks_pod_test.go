@@ -165,7 +165,7 @@ func TestPreOfAnInstall(t *testing.T) {
 		}
 		test.EndPod(t, s.namespace, pod, 0)
 	}))
-	s.tells(did, "ran pre hook of "+webDeployment, "created "+webDeployment, "created "+afterIt)
+	s.expectEvents(did, "ran pre hook of "+webDeployment, "created "+webDeployment, "created "+afterIt)
 	if live := s.deployment(); live.Spec.Paused || live.Status.AvailableReplicas != 2 {
 		t.Errorf("%d replicas are available, paused: %t", live.Status.AvailableReplicas, live.Spec.Paused)
 	}
@@ -205,7 +205,7 @@ func TestAKeptPodWhosePhaseComesLater(t *testing.T) {
 	})
 	did := s.apply(hookedRelease{image: "one", hooks: hookWith("pre", "Abort", runsOn, "keep: Always")},
 		apply.Options{Options: installMode})
-	s.tells(did, "ran pre hook of "+webDeployment, "created "+webDeployment, "created "+afterIt)
+	s.expectEvents(did, "ran pre hook of "+webDeployment, "created "+webDeployment, "created "+afterIt)
 	if pods := s.hookPods(); !slices.Equal(pods, []string{"pre 1 Running"}) {
 		t.Errorf("the pods of hooks are %q", pods)
 	}

@@ -68,7 +68,7 @@ func TestRetryHeals(t *testing.T) {
 	}
 	together(t, rows, func(s hookedShop, keep string) {
 		did := s.apply(hookedRelease{image: "one", hooks: hookWith("post", "Retry", runsOn, keep)}, s.ending(3, 0))
-		s.tells(did, "created "+webDeployment, "retrying post hook of "+webDeployment,
+		s.expectEvents(did, "created "+webDeployment, "retrying post hook of "+webDeployment,
 			"ran post hook of "+webDeployment, "created "+afterIt)
 		if got := s.hookPods(); !slices.Equal(got, kept[keep]) {
 			s.Errorf("the pods of hooks are %q", got)
@@ -115,7 +115,7 @@ func TestAnAbortInMidGoesBack(t *testing.T) {
 	s.scale(3)
 	release.image, release.hooks = "two", hookThat("pre", "Abort", runsOn)+hookThat("mid", "Abort", runsOn)
 	did := s.apply(release, s.ending(0, 3))
-	s.tells(did, "ran pre hook of "+webDeployment, "failed mid hook of "+webDeployment)
+	s.expectEvents(did, "ran pre hook of "+webDeployment, "failed mid hook of "+webDeployment)
 	back := sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), s.namespace+"/web",
 		func(live *appsv1.Deployment) bool {
 			return live.Status.AvailableReplicas == 3 && live.Status.ObservedGeneration == live.Generation
@@ -126,7 +126,7 @@ func TestAnAbortInMidGoesBack(t *testing.T) {
 	s.hasEvent(deploymenthook.HookFailed, "the mid hook, attempt 1", "exit code 3", "step one\nno such table")
 	s.hasCondition(back, corev1.ConditionTrue, "exit code 3: no such table") // which the scaling has left there
 
-	s.tells(s.apply(release, s.ending(0)), "not needed pre hook of "+webDeployment, "ran mid hook of "+webDeployment,
+	s.expectEvents(s.apply(release, s.ending(0)), "not needed pre hook of "+webDeployment, "ran mid hook of "+webDeployment,
 		"configured "+webDeployment, "unchanged "+afterIt)
 	if got := s.hookPods(); !slices.Equal(got, []string{"mid 1 Failed"}) {
 		t.Errorf("the pods of hooks are %q", got)

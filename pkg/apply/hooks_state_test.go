@@ -33,7 +33,7 @@ func TestWhatHooksHaveRunIsKnownTwice(t *testing.T) {
 			s.apply(threeHooks("one"), apply.Options{Options: installMode})
 			must(t, lose(s))
 			again := s.apply(threeHooks("one"), apply.Options{})
-			s.tells(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+			s.expectEvents(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
 				"unchanged "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
 			must(t, lose(s))
 			if did := s.apply(threeHooks("two"), apply.Options{}); did.Err != nil {
@@ -52,12 +52,12 @@ func TestHooksOfADeploymentThatIsOnlyCreated(t *testing.T) {
 	release := threeHooks("one")
 	release.isCreateOnly = true
 	install := s.apply(release, apply.Options{Options: installMode})
-	s.tells(install, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+	s.expectEvents(install, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
 		"created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
 	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
 	release.image = "two"
 	update := s.apply(release, apply.Options{})
-	s.tells(update, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+	s.expectEvents(update, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
 		"kept "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
 	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
 }
@@ -84,7 +84,7 @@ func TestNoHookRunsOfACreateOnlyDeploymentThatWasThere(t *testing.T) {
 		t.Error("the preview:", report.Err)
 	}
 	did := s.apply(release, apply.Options{})
-	s.tells(did, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+	s.expectEvents(did, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
 		"kept "+webDeployment, "not needed post hook of "+webDeployment, "created "+afterIt)
 	s.haveRun(runs)
 	if live := s.deployment(); live.Generation != 1 || live.Annotations[deploymenthook.StateAnnotation] != "" {

@@ -147,8 +147,8 @@ func (s hookedShop) eachHookPod(text func(corev1.Pod) string) []string {
 	return found
 }
 
-// tells compares what was told of objects and hooks, without waits.
-func (s hookedShop) tells(did applied, want ...string) {
+// expectEvents compares the events of objects and hooks, without waits.
+func (s hookedShop) expectEvents(did applied, want ...string) {
 	s.Helper()
 	var got []string
 	for _, line := range did.tale() {
@@ -177,16 +177,16 @@ func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
 			hookThat("post", "Abort", succeeds),
 	}
 	first := s.apply(release, apply.Options{Options: installMode})
-	s.tells(first, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment,
+	s.expectEvents(first, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment,
 		"ran post hook of "+webDeployment, "created "+afterIt)
 
 	again := s.apply(release, apply.Options{})
-	s.tells(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+	s.expectEvents(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
 		"unchanged "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
 
 	release.image = "two"
 	update := s.apply(release, apply.Options{})
-	s.tells(update, "ran pre hook of "+webDeployment, "ran mid hook of "+webDeployment, "configured "+webDeployment,
+	s.expectEvents(update, "ran pre hook of "+webDeployment, "ran mid hook of "+webDeployment, "configured "+webDeployment,
 		"ran post hook of "+webDeployment, "unchanged "+afterIt)
 	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Spec.Template.Spec.Containers[0].Image != "two" ||
 		live.Spec.Paused {
@@ -197,7 +197,7 @@ func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
 	}
 }
 
-// TestAbortStopsTheRollout is D1: what a pre hook aborts stays as it was, and says why.
+// TestAbortStopsTheRollout is D1: what a pre hook aborts stays as it was, and reports why.
 func TestAbortStopsTheRollout(t *testing.T) {
 	s := newHookedShop(t)
 	s.apply(hookedRelease{image: "one", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{Options: installMode})
@@ -205,7 +205,7 @@ func TestAbortStopsTheRollout(t *testing.T) {
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "exit code 3: no such table; its failure policy is Abort") {
 		t.Errorf("it ended with %v", did.Err)
 	}
-	s.tells(did, "failed pre hook of "+webDeployment)
+	s.expectEvents(did, "failed pre hook of "+webDeployment)
 	live := s.deployment()
 	if image := live.Spec.Template.Spec.Containers[0].Image; image != "one" {
 		t.Errorf("the rollout of %s has begun", image)
@@ -216,11 +216,11 @@ func TestAbortStopsTheRollout(t *testing.T) {
 	}
 
 	fixed := s.apply(hookedRelease{image: "two", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{})
-	s.tells(fixed, "ran pre hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
+	s.expectEvents(fixed, "ran pre hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
 	s.hasCondition(s.deployment(), corev1.ConditionFalse, "")
 }
 
-// hasCondition checks the condition that says whether a hook has failed.
+// hasCondition checks the condition that reports whether a hook has failed.
 func (s hookedShop) hasCondition(live *appsv1.Deployment, status corev1.ConditionStatus, words string) {
 	s.Helper()
 	for _, condition := range live.Status.Conditions {
@@ -238,7 +238,7 @@ func (s hookedShop) hasCondition(live *appsv1.Deployment, status corev1.Conditio
 func TestIgnoreGoesOn(t *testing.T) {
 	s := newHookedShop(t)
 	did := s.apply(hookedRelease{image: "one", hooks: hookThat("post", "Ignore", fails)}, apply.Options{})
-	s.tells(did, "created "+webDeployment, "retrying post hook of "+webDeployment,
+	s.expectEvents(did, "created "+webDeployment, "retrying post hook of "+webDeployment,
 		"ignored post hook of "+webDeployment, "created "+afterIt)
 	s.hasCondition(s.deployment(), corev1.ConditionTrue, "no such table")
 }
@@ -274,7 +274,7 @@ func TestPostAwaitsTheRollout(t *testing.T) {
 				env:   `{name: SANDBOX_START_AFTER, value: 1.5s}`,
 			}, options)
 			stop()
-			s.tells(did, "created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
+			s.expectEvents(did, "created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
 		})
 	}
 }
@@ -296,7 +296,7 @@ func TestMidRunsWhileNoPodDoes(t *testing.T) {
 	})
 	did := s.apply(release, apply.Options{})
 	stop()
-	s.tells(did, "ran mid hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
+	s.expectEvents(did, "ran mid hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
 	if live := s.deployment(); *live.Spec.Replicas != 3 {
 		t.Errorf("it has %d replicas", *live.Spec.Replicas)
 	}
@@ -350,7 +350,7 @@ func (s hookedShop) watchPods(look func([]corev1.Pod)) (stop func()) {
 	}
 }
 
-// TestPreviewOfHooks: a dry run says which hooks would run, and whether the cluster takes their pods; it runs none.
+// TestPreviewOfHooks: a dry run reports which hooks would run, and whether the cluster takes their pods; it runs none.
 func TestPreviewOfHooks(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{
@@ -420,7 +420,7 @@ func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
 	_, rest, _ := strings.Cut(release.files(), "-- 0000_10_shop_20.yaml --\n")
 	did := run(t, t.Context(), load(t, s.namespace, s.namespace, "-- 0000_10_shop_20.yaml --\n"+rest),
 		apply.Options{Options: updateMode})
-	s.tells(did, "unchanged "+afterIt)
+	s.expectEvents(did, "unchanged "+afterIt)
 	for _, name := range names {
 		sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+name,
 			func(pod *corev1.Pod) bool {
@@ -449,7 +449,7 @@ func TestARolloutThatAHookHasStoppedIsLeftAlone(t *testing.T) {
 	}
 	release.hooks = hookThat("pre", "Abort", succeeds)
 	fixed := s.apply(release, apply.Options{PauseHooks: time.Hour})
-	s.tells(fixed, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
+	s.expectEvents(fixed, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
 }
 
 // TestNoHookRunsOfADeploymentThatIsRefused by the API server: it is the Deployment that fails, and to skip the hook
@@ -465,7 +465,7 @@ func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
 			release.hooks = hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds)
 			release.image, release.replicas = "two", "replicas: 2\n  minReadySeconds: -1"
 			did := s.apply(release, apply.Options{Options: inMode(mode)})
-			s.tells(did, "failed "+webDeployment)
+			s.expectEvents(did, "failed "+webDeployment)
 			if did.Err == nil || !strings.HasPrefix(did.Err.Error(), "Deployment ") ||
 				!strings.Contains(did.Err.Error(), "spec.minReadySeconds") {
 				t.Errorf("it ended with %v", did.Err)

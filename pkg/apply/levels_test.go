@@ -47,7 +47,7 @@ not done ConfigMap NS/settings
 
 // In an install nothing holds up a custom resource but its own definition. This one is
 // never established: another one has its short name.
-func TestWhatWasNotDoneInAnInstallSaysWhatItNeeded(t *testing.T) {
+func TestUnfinishedStepsOfAnInstallNameTheirNeeds(t *testing.T) {
 	namespace := test.Namespace(t)
 	definition := `
 apiVersion: apiextensions.k8s.io/v1
@@ -77,6 +77,6 @@ spec:
 	}
 	_, step, _ := apply.StateOf(did.Left).Find(did.Changes[1].ID)
 	if step.Awaits == nil || *step.Awaits != did.Changes[0].ID {
-		t.Errorf("the record says that it awaits %v", step.Awaits)
+		t.Errorf("the record has that it awaits %v", step.Awaits)
 	}
 }

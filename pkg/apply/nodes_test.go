@@ -26,7 +26,7 @@ func (a applied) course() []string {
 
 // Levels that have one component each are one node of the graph, and what others need cuts a
 // component into several: people are told of levels and components.
-func TestNodesAreToldOf(t *testing.T) {
+func TestEventsOfNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode  graph.Mode
 		files string

@@ -38,7 +38,7 @@ func TestServerIsKilledWhileARunWaits(t *testing.T) {
 			merge(t, c, configMaps, "default/last", `{"data":{"state":"on"}}`)
 		}
 	}}
-	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
+	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
 	if did.Err != nil || !isKilled {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}
@@ -150,14 +150,14 @@ func TestWaitingTakesTheRightsOfANamespace(t *testing.T) {
 			merge(t, owner, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 		}
 	}}
-	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
+	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
 	if did.Err != nil {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}
 }
 
 // Who may not watch is told at once which right that takes, and goes on when it is there.
-func TestWaitingSaysWhichRightIsMissing(t *testing.T) {
+func TestWaitReportsTheMissingRight(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	c := restricted(t, namespace, may("", "configmaps", "get", "create", "patch", "update"))
@@ -180,7 +180,7 @@ func TestWaitingSaysWhichRightIsMissing(t *testing.T) {
 		}
 		merge(t, connect(t), configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 	}}
-	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: time.Hour, OnEvent: audience.tell(namespace)})
+	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: time.Hour, OnEvent: audience.follow(namespace)})
 	if did.Err != nil || !isGranted {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}

@@ -125,7 +125,7 @@ func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
 	}
 }
 
-// answering connects to a server that refuses some requests: those for which it says why.
+// answering connects to a server that refuses some requests: those for which it reports why.
 func answering(t *testing.T, refuse func(*http.Request) (code int, why string)) *rest.Config {
 	t.Helper()
 	return sandboxtest.Tap(test.Sandbox(t).Config,

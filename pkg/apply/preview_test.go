@@ -272,7 +272,7 @@ func settled(t *testing.T, namespace string) {
 	})
 }
 
-func TestAPreviewSaysWhatARunDoes(t *testing.T) {
+func TestPreviewMatchesRun(t *testing.T) {
 	runAll(t, map[string]previewCase{
 		"new": {files: one(red), want: "created ConfigMap NS/it\n"},
 		"changed": {
@@ -570,7 +570,7 @@ func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 	})
 }
 
-// What is recreated is as many as it was, if an autoscaler says how many.
+// What is recreated is as many as it was, if an autoscaler reports how many.
 func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)

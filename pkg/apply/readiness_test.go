@@ -105,7 +105,7 @@ var (
 )
 
 // standings are all kinds that can be other than ready. Of what a Job says when it fails,
-// and of what keeps pods, more is in TestWaitsSayWhy.
+// and of what keeps pods, more is in TestWaitsReportTheirReasons.
 var standings = map[string]standing{
 	"deployment": {
 		object: "Deployment NS/web", becomes: runs("Deployment"),
@@ -153,7 +153,7 @@ var standings = map[string]standing{
 		broken: "it is not ready: it has a cold\nPod NS/web: it is not ready: it has a cold",
 		fixes:  patched(pods, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
 	},
-	"space": { // one that is not Active is being deleted: see TestNamespaceThatNeverGoesIsSaid
+	"space": { // one that is not Active is being deleted: see TestNamespaceThatStaysTerminatingIsReported
 		object: "Namespace NS-own",
 		becomes: "{apiVersion: v1, kind: Namespace, metadata: {name: NS-own}}\n-- 0000_20_web_held.yaml " +
 			"--\n{apiVersion: v1, kind: ConfigMap, metadata: {name: held, namespace: NS-own, finalizers: " +
@@ -300,7 +300,7 @@ func TestWhatBreaksAfterItWasReadyIsWaitedForAgain(t *testing.T) {
 			defer cancel()
 			b.end = cancel
 			audience := &spectator{hears: b.hears}
-			did := run(t, ctx, release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
+			did := run(t, ctx, release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
 			if !b.isOver || (did.Err != nil) != (s.breaks != nil && s.fixes == nil) {
 				t.Errorf("told %d times, over: %t, and the run ended with %v; said last: %s", b.told, b.isOver, did.Err,
 					audience.last)
@@ -394,7 +394,7 @@ func TestTimeoutListsEverything(t *testing.T) {
 		if event.Type != apply.Waiting {
 			return
 		}
-		if object := event.Object.String(); missing[object] == said(spaces[object], event) {
+		if object := event.Object.String(); missing[object] == waitText(spaces[object], event) {
 			delete(missing, object)
 		}
 		if len(missing) == 0 {
@@ -416,7 +416,7 @@ func TestTimeoutListsEverything(t *testing.T) {
 	}
 	waits := map[string]string{}
 	for _, wait := range did.Waits {
-		waits[wait.ID.String()] = said(spaces[wait.ID.String()], apply.Event{Message: wait.For, Why: wait.Why})
+		waits[wait.ID.String()] = waitText(spaces[wait.ID.String()], apply.Event{Message: wait.For, Why: wait.Why})
 	}
 	if diff := cmp.Diff(want, waits); diff != "" {
 		t.Error(diff)

@@ -89,7 +89,7 @@ func TestJobIsRunOnce(t *testing.T) {
 		merge(t, cluster, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 	}}
 	release := load(t, namespace, namespace, files)
-	did := run(t, t.Context(), release, apply.Options{OnEvent: audience.tell(namespace)})
+	did := run(t, t.Context(), release, apply.Options{OnEvent: audience.follow(namespace)})
 	if did.Err != nil {
 		t.Fatal(did.Err)
 	}
@@ -106,7 +106,7 @@ func TestJobIsRunOnce(t *testing.T) {
 }
 
 // An object that is deleted again and again is applied again after growing pauses, which are reported as waits.
-func TestWhatIsDeletedAgainAndAgainIsSaid(t *testing.T) {
+func TestObjectThatIsDeletedAgainAndAgainIsReported(t *testing.T) {
 	t.Parallel()
 	namespace, cluster := test.Namespace(t), connect(t)
 	release := load(t, namespace, namespace, last)
@@ -121,7 +121,7 @@ func TestWhatIsDeletedAgainAndAgainIsSaid(t *testing.T) {
 		}
 	}}
 	did := run(t, ctx, release,
-		apply.Options{Options: installMode, ReportWaits: quickly, OnEvent: audience.tell(namespace)})
+		apply.Options{Options: installMode, ReportWaits: quickly, OnEvent: audience.follow(namespace)})
 	if !errors.Is(did.Err, context.Canceled) {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}

@@ -46,7 +46,7 @@ const blockedFiles = `
 
 // What a run is at is known to those who look at the record, also when it has ended without
 // being done.
-func TestRecordTellsHowTheRunStands(t *testing.T) {
+func TestRecordHasTheStateOfTheRun(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,12 +87,12 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 		t.Errorf("nobody knows since when: %v", did.record.Run)
 	}
 	if len(did.record.Waits) != 1 {
-		t.Errorf("the record says that it waits for %v", did.record.Waits)
+		t.Errorf("the record has that it waits for %v", did.record.Waits)
 	}
 }
 
 // A state that is over before it could be asked for is not reported.
-func TestShortRunTellsTheRecordNothing(t *testing.T) {
+func TestShortRunDoesNotWriteItsState(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	var writes atomic.Int32
@@ -109,8 +109,8 @@ func TestShortRunTellsTheRecordNothing(t *testing.T) {
 	}
 }
 
-// What fails and is tried again says why, and since when.
-func TestRecordTellsOfRetries(t *testing.T) {
+// What fails and is tried again reports why, and since when.
+func TestRecordHasRetries(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -127,7 +127,7 @@ func TestReplicasNeverFallUnderAnAutoscaler(t *testing.T) {
 				if owners := a.owners(item.kind, key, "f:spec", "f:replicas"); owners != scaler {
 					t.Error("the replicas are owned by", owners)
 				}
-				if have := did.actions() + did.told(namespace, apply.Overruled); strings.Contains(have, "configured") ||
+				if have := did.actions() + did.eventText(namespace, apply.Overruled); strings.Contains(have, "configured") ||
 					strings.Contains(have, "overruled") {
 					t.Error(have)
 				}
@@ -233,8 +233,8 @@ func TestAutoscalerScalesBeforeOurPatchArrives(t *testing.T) {
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, next),
 		apply.Options{Options: updateMode, NoWait: true})
 	if have := a.field(web.kind, key, "spec", "replicas"); have != "6" || did.Err != nil ||
-		did.told(namespace, apply.Overruled) != "" {
-		t.Errorf("%s replicas, %v, %s", have, did.Err, did.told(namespace, apply.Overruled))
+		did.eventText(namespace, apply.Overruled) != "" {
+		t.Errorf("%s replicas, %v, %s", have, did.Err, did.eventText(namespace, apply.Overruled))
 	}
 	if have := lowest(); have != 3 {
 		t.Errorf("there were %d of it for a moment", have)
@@ -281,7 +281,7 @@ func TestReplicasWithoutTheAutoscaler(t *testing.T) {
 			if row.wantCount == "3" {
 				wantTold = "overruled Deployment NS/web: spec.replicas (kube-controller-manager/scale)\n"
 			}
-			if told := did.told(namespace, apply.Overruled); told != wantTold {
+			if told := did.eventText(namespace, apply.Overruled); told != wantTold {
 				t.Error("told:", told)
 			}
 		})
@@ -367,7 +367,7 @@ func TestNobodyMayListAutoscalers(t *testing.T) {
 			!strings.Contains(did.Warnings[0].Text, "horizontalpodautoscalers.autoscaling") {
 			t.Errorf("%v, warnings: %v", did.Err, did.Warnings)
 		}
-		if told := strings.Count(did.told(namespace, apply.Warned), "\n"); told != 1 {
+		if told := strings.Count(did.eventText(namespace, apply.Warned), "\n"); told != 1 {
 			t.Errorf("it was told %d times", told)
 		}
 		if have := act(t, "").field(web.kind, key, "spec", "replicas"); have != "3" {

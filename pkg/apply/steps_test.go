@@ -240,7 +240,7 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 				}
 			}
 			if len(did.record.Waits) != 1 || did.record.Waits[0].Hook != "pre" {
-				t.Errorf("the record says that it waits for %v", did.record.Waits)
+				t.Errorf("the record has that it waits for %v", did.record.Waits)
 			}
 		})
 	}

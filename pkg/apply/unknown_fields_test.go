@@ -144,7 +144,7 @@ func TestFieldThatIsNewInThisRun(t *testing.T) {
 var withoutObjects = cmpopts.IgnoreFields(apply.Warning{}, "Objects")
 
 // Warnings of the server are told once for each text, with all files.
-func TestWarningsAreTold(t *testing.T) {
+func TestWarningsAreReported(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	files := ""

@@ -29,7 +29,7 @@ func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
 		"Pod NS/web-POD: its containers are not created yet, and node node-0 reports no reason"
 	release := load(t, namespace, namespace, text)
 	did := run(t, t.Context(), release, apply.Options{})
-	if did.Err == nil || !strings.HasSuffix(said(namespace, apply.Event{Message: did.Err.Error()}),
+	if did.Err == nil || !strings.HasSuffix(waitText(namespace, apply.Event{Message: did.Err.Error()}),
 		strings.ReplaceAll(late, "\n", "\n  ")) {
 		t.Errorf("the first time: %v", did.Err)
 	}
@@ -61,14 +61,14 @@ func TestWhatWasThereBeforeIsWaitedForToo(t *testing.T) {
 			merge(t, c, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 		}
 	}}
-	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
+	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
 	if did.Err != nil || did.Changes[0].Action != object.Kept {
 		t.Errorf("%v, %s", did.Err, did.actions())
 	}
 }
 
 // A namespace that is being deleted, and can't be, is said, and nothing goes into it.
-func TestNamespaceThatNeverGoesIsSaid(t *testing.T) {
+func TestNamespaceThatStaysTerminatingIsReported(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/never"}}}
@@ -126,7 +126,7 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 		}
 	}
 	release := load(t, namespace, namespace, prepare(t, c, namespace, "-- 0000_10_web_operator.yaml --"+operator))
-	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
+	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
 	if did.Err != nil || len(step) > 0 {
 		t.Errorf("%v; never said: %v; said last: %v", did.Err, step, audience.last)
 	}
@@ -140,7 +140,7 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 	}
 	did = run(t, t.Context(), release, apply.Options{
 		Options:     object.Options{Mode: graph.Install, Standard: ready.Upstream},
-		ReportWaits: quickly, OnEvent: audience.tell(namespace),
+		ReportWaits: quickly, OnEvent: audience.follow(namespace),
 		Timeout: 2 * time.Second,
 	})
 	if !errors.Is(did.Err, apply.ErrTimeout) || len(did.Waits) != 1 || did.Waits[0].For != "it is degraded: a cold" {

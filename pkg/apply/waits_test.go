@@ -21,14 +21,14 @@ import (
 // restarts differ with the time that a test takes.
 var restarts = regexp.MustCompile(`\d+ restarts?`)
 
-// said is a wait, or a failure, as a user reads it, with NS for the namespace.
-func said(namespace string, event apply.Event) string {
+// waitText returns a wait or a failure as a user reads it, with NS for the namespace.
+func waitText(namespace string, event apply.Event) string {
 	text := strings.Join(append([]string{event.Message}, event.Why...), "\n")
 	text = restarts.ReplaceAllString(strings.ReplaceAll(text, namespace, "NS"), "some restarts")
 	return podSuffix.ReplaceAllString(text, "${1}POD")
 }
 
-// quickly is how often tests want to be told of waits.
+// quickly is how often waits are reported in tests.
 const quickly = 50 * time.Millisecond
 
 // podSuffix is what Kubernetes makes up for the names of pods and ReplicaSets.
@@ -41,14 +41,14 @@ type spectator struct {
 	hears func(object, text string)
 }
 
-func (s *spectator) tell(namespace string) func(apply.Event) {
+func (s *spectator) follow(namespace string) func(apply.Event) {
 	return func(event apply.Event) {
 		if event.Object == nil {
 			return
 		}
 		text := string(event.Type)
 		if event.Type == apply.Waiting || event.Type == apply.Failing {
-			text += ": " + said(namespace, event)
+			text += ": " + waitText(namespace, event)
 		} else if event.Action != "" {
 			text = string(event.Action)
 		}
@@ -79,7 +79,7 @@ func runUntil(t *testing.T, namespace string, release *payload.Payload, options 
 			cancel()
 		}
 	}}
-	options.ReportWaits, options.OnEvent = quickly, audience.tell(namespace)
+	options.ReportWaits, options.OnEvent = quickly, audience.follow(namespace)
 	did := run(t, ctx, release, options)
 	if !heard {
 		t.Errorf("never said of %s: %s\nbut last:\n%s\nand at the end: %v", object, wanted, audience.last[object],
@@ -127,8 +127,8 @@ spec:
 `
 }
 
-// Each of these never becomes ready, and says why.
-func TestWaitsSayWhy(t *testing.T) {
+// Each of these never becomes ready, and reports why.
+func TestWaitsReportTheirReasons(t *testing.T) {
 	for name, c := range map[string]struct{ files, object, says string }{
 		"image that can't be pulled": {
 			workload("Deployment", "web", "image-pull", ""), "Deployment NS/web",

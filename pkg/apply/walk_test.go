@@ -75,7 +75,7 @@ func TestPausesGrowUpToACap(t *testing.T) {
 	})
 }
 
-func TestServerSaysHowLongToWait(t *testing.T) {
+func TestRetryAfterOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runOf(t, thing)
 		at, _ := attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 90),

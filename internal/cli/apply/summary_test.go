@@ -38,7 +38,7 @@ func TestWhatIsMadeAnewHoldsNothingBack(t *testing.T) {
 }
 
 // What an apply tells is text of controllers, webhooks and other managers.
-func TestAnApplyEscapesWhatClustersSay(t *testing.T) {
+func TestApplyEscapesTextsOfTheCluster(t *testing.T) {
 	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line"
 	id := kinds.ID{Kind: hostile, Name: hostile}
 	var out bytes.Buffer

@@ -59,7 +59,7 @@ func (f *film) screen(width, height int) string {
 // after lets some time pass, second by second, while nothing new is told but the waits.
 func (f *film) after(d time.Duration, waits ...apply.Event) *film {
 	for _, wait := range waits {
-		f.tell(wait)
+		f.add(wait)
 	}
 	f.State(&f.state)
 	for end := f.now.Add(d); f.now.Before(end); {
@@ -69,8 +69,8 @@ func (f *film) after(d time.Duration, waits ...apply.Event) *film {
 	return f
 }
 
-// tell adds an event, and changes the state by it.
-func (f *film) tell(event apply.Event) {
+// add adds an event, and changes the state by it.
+func (f *film) add(event apply.Event) {
 	event.Time = f.now
 	f.Event(event)
 	f.state.Now = f.now
@@ -153,12 +153,12 @@ func applied(item apply.Wait, action object.Action) apply.Event {
 func (f *film) play(items []apply.Wait, each time.Duration) *film {
 	for i, item := range items {
 		if i == 0 || items[i-1].Node != item.Node {
-			f.tell(apply.Event{Type: apply.Began, Node: item.Node})
+			f.add(apply.Event{Type: apply.Began, Node: item.Node})
 		}
-		f.tell(applied(item, object.Configured))
+		f.add(applied(item, object.Configured))
 		if i+1 < len(items) && items[i+1].Node != item.Node {
 			f.after(each)
-			f.tell(apply.Event{Type: apply.Ended, Node: item.Node, Seconds: each.Seconds()})
+			f.add(apply.Event{Type: apply.Ended, Node: item.Node, Seconds: each.Seconds()})
 		}
 	}
 	return f
@@ -207,26 +207,26 @@ func stuck() *film {
 		},
 	})
 	f.play(items[:4], 2*time.Second)
-	f.tell(about(items[4], apply.Event{
+	f.add(about(items[4], apply.Event{
 		Type:    apply.Applied,
 		Action:  object.Pending,
 		Message: "terminating for 0s, held by finalizer example.com/hold",
 	}))
-	f.tell(apply.Event{Type: apply.Ended, Node: "level 20, cache"})
+	f.add(apply.Event{Type: apply.Ended, Node: "level 20, cache"})
 	for _, item := range items[5:8] {
-		f.tell(apply.Event{Type: apply.Began, Node: item.Node})
+		f.add(apply.Event{Type: apply.Began, Node: item.Node})
 	}
-	f.tell(applied(items[5], object.Configured))
-	f.tell(about(items[6], apply.Event{
+	f.add(applied(items[5], object.Configured))
+	f.add(about(items[6], apply.Event{
 		Type:    apply.Retrying,
 		Message: "attempt 1 failed, the next is in 500ms: no endpoints available for service \"hook\"",
 	}))
-	f.tell(about(items[7], apply.Event{
+	f.add(about(items[7], apply.Event{
 		Type:    apply.Failing,
 		Action:  object.Failed,
 		Message: `ConfigMap "Not_a_name" is invalid: metadata.name: Invalid value`,
 	}))
-	f.tell(apply.Event{Type: apply.Ended, Node: "level 25, bad", Action: object.Failed})
+	f.add(apply.Event{Type: apply.Ended, Node: "level 25, bad", Action: object.Failed})
 	return f.after(20*time.Second,
 		waiting(items[5], 5*time.Second, "0 of 1 replicas are available",
 			"Pod shop/web-1: container main crashes: exit code 1, 3 restarts", "  | no such host: db", "  | giving up"),
@@ -250,10 +250,10 @@ func crowded() *film {
 	var waits []apply.Event
 	for i, item := range items {
 		if i%5 == 0 {
-			f.tell(apply.Event{Type: apply.Began, Node: item.Node})
+			f.add(apply.Event{Type: apply.Began, Node: item.Node})
 		}
 		if i%4 != 3 {
-			f.tell(applied(item, object.Created))
+			f.add(applied(item, object.Created))
 		}
 		if i%9 == 0 && i%100 != 50 {
 			wait := waiting(item, time.Duration(i)*time.Millisecond, "0 of 3 replicas are available",
@@ -264,7 +264,7 @@ func crowded() *film {
 			waits = append(waits, wait)
 		}
 		if i%100 == 50 {
-			f.tell(about(item, apply.Event{
+			f.add(about(item, apply.Event{
 				Type:    apply.Failing,
 				Reason:  "WorkloadFailed",
 				Message: "BackoffLimitExceeded",
@@ -319,7 +319,7 @@ func TestEverySizeFits(t *testing.T) {
 	}
 	f := start(progress.Intent{Title: "update of \x1b[2Jrelease\r\n漢字", Planned: planned(nasty), InOrder: true})
 	f.play(nasty[:6], time.Second)
-	f.tell(about(nasty[5], apply.Event{Type: apply.Failing, Message: "漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字"}))
+	f.add(about(nasty[5], apply.Event{Type: apply.Failing, Message: "漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字"}))
 	f.Delete(kinds.ID{Kind: "ConfigMap", Name: "gone"}, "held by \x1b[31m漢字")
 	f.after(2*time.Second, waiting(nasty[4], 0, "two\nlines\x1b[1A", "Pod a\x1b[2J: b", "  | \ttab\a"))
 	for _, scene := range []*film{f, crowded(), stuck()} {
@@ -375,13 +375,13 @@ func TestCausesAreWrapped(t *testing.T) {
 				})
 				waits := []apply.Event{waiting(items[0], 0, message, why)}
 				for i, item := range items[:5*c.nodes] {
-					f.tell(apply.Event{Type: apply.Began, Node: item.Node})
+					f.add(apply.Event{Type: apply.Began, Node: item.Node})
 					if i >= 5 {
 						waits = append(waits, waiting(item, time.Second, "0 of 3 replicas are available",
 							"Pod shop/web-1: it has no node"))
 					}
 				}
-				f.tell(about(items[1], apply.Event{Type: apply.Failing, Message: failed}))
+				f.add(about(items[1], apply.Event{Type: apply.Failing, Message: failed}))
 				f.Delete(items[2].ID, held)
 				screen := ansi.Strip(f.after(2*time.Second, waits...).screen(width, 48))
 				for _, text := range c.shown {
@@ -401,8 +401,8 @@ func unspaced(text string) string { return strings.Join(strings.Fields(text), ""
 func TestWaitsThatAreOverGo(t *testing.T) {
 	items := few()
 	f := start(progress.Intent{Title: "update", Planned: planned(items), InOrder: true})
-	f.tell(apply.Event{Type: apply.Began, Node: items[2].Node})
-	f.tell(applied(items[2], object.Created))
+	f.add(apply.Event{Type: apply.Began, Node: items[2].Node})
+	f.add(applied(items[2], object.Created))
 	f.after(2*time.Second, waiting(items[2], 0, "0 of 3 replicas are available"))
 	sees := func(wanted bool) {
 		t.Helper()
@@ -413,7 +413,7 @@ func TestWaitsThatAreOverGo(t *testing.T) {
 	sees(true)
 	f.after(20 * time.Second)
 	sees(true)
-	f.tell(about(items[2], apply.Event{Type: apply.BeReady, Message: "after 20s"}))
+	f.add(about(items[2], apply.Event{Type: apply.BeReady, Message: "after 20s"}))
 	sees(false)
 }
 
@@ -435,7 +435,7 @@ func TestDeletesAreFollowed(t *testing.T) {
 func TestAScreenNamesHooks(t *testing.T) {
 	items := []apply.Wait{item("10", "web", "Deployment", "web")}
 	f := start(progress.Intent{Title: "update of release shop", Planned: planned(items), InOrder: true})
-	f.tell(apply.Event{Type: apply.Began, Node: items[0].Node})
+	f.add(apply.Event{Type: apply.Began, Node: items[0].Node})
 	wait := waiting(items[0], 0, "pod web-pre runs")
 	wait.Hook = "pre"
 	screen := live.Plain(f.after(5*time.Second, wait).screen(100, 20))

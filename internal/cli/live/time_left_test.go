@@ -87,8 +87,8 @@ func TestTheTimeThatIsLeftDoesNotJump(t *testing.T) {
 		t.Fatal(got)
 	}
 	for _, component := range []string{"database", "frontend", "monitoring"} { // far sooner than expected
-		f.tell(apply.Event{Type: apply.Began, Node: "level 10, " + component})
-		f.tell(apply.Event{Type: apply.Ended, Node: "level 10, " + component})
+		f.add(apply.Event{Type: apply.Began, Node: "level 10, " + component})
+		f.add(apply.Event{Type: apply.Ended, Node: "level 10, " + component})
 	}
 	if got := f.after(time.Second).left(); got != "about 9m20s left" {
 		t.Errorf("after a second: %q", got)
@@ -102,7 +102,7 @@ func BenchmarkState(b *testing.B) {
 	f := crowded()
 	event := waiting(f.items[9], 0, "0 of 3 replicas are available")
 	for b.Loop() {
-		f.tell(event)
+		f.add(event)
 		f.State(&f.state)
 	}
 }

@@ -212,7 +212,7 @@ func TestStatusIsNobodysToTake(t *testing.T) {
 }
 
 // An entry need not say which fields it is of, nor when it was written.
-func TestEntryThatSaysLittle(t *testing.T) {
+func TestManagedFieldsEntryWithoutDetails(t *testing.T) {
 	var sent []byte
 	c := sandboxtest.Connect(t,
 		&rest.Config{Host: "http://cluster.example",

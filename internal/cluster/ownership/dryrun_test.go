@@ -213,7 +213,7 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 			if diff := cmp.Diff(row.left, gone); diff != "" {
 				t.Errorf("what leaves (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(told(applied.Object), told(settled)); diff != "" {
+			if diff := cmp.Diff(ownContent(applied.Object), ownContent(settled)); diff != "" {
 				t.Errorf("the object, and what it was said to become (-is +said):\n%s\n%q", diff, removed)
 			}
 		})
@@ -236,8 +236,8 @@ func TestNothingLeavesWhatWeHaveApplied(t *testing.T) {
 	}
 }
 
-// told is an object without what only the server and its controllers say.
-func told(object *unstructured.Unstructured) map[string]any {
+// ownContent returns an object without the fields that only the server and its controllers set.
+func ownContent(object *unstructured.Unstructured) map[string]any {
 	object = object.DeepCopy()
 	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)

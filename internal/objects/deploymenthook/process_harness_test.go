@@ -22,9 +22,9 @@ var (
 // A process applies the Deployment of one release. What it has in memory is lost with it.
 type process struct {
 	*cluster
-	rollout deploymenthook.Rollout
-	told    func(stage deploymenthook.Stage, action deploymenthook.HookAction)
-	said    func(words string)
+	rollout  deploymenthook.Rollout
+	onAction func(stage deploymenthook.Stage, action deploymenthook.HookAction)
+	onText   func(words string)
 	// whether it is killed after an action
 	isOver func(stage deploymenthook.Stage, action deploymenthook.HookAction) bool
 
@@ -68,9 +68,9 @@ func (p *process) object() error {
 	}
 	p.checkBefore()
 	if state := p.state(); p.rollout.IsCreateOnly && p.live != nil && (state.Rollout == "" || !state.IsInstall) {
-		p.said("-    keep")
+		p.onText("-    keep")
 	} else {
-		p.said("-    apply")
+		p.onText("-    apply")
 		p.put(p.rollout.Desired, false)
 	}
 	if p.isOver("", deploymenthook.HookAction{Do: "apply"}) {
@@ -104,14 +104,14 @@ func (p *process) checkBefore() {
 func (p *process) until(stage deploymenthook.Stage,
 	next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) error {
 	if state := p.state(); state.IsRolledOut(p.rollout.Template) && (p.rollout.Override.IsEmpty() || p.isOverruled) {
-		p.said(fmt.Sprintf("%-4s is not due", cmp.Or(string(stage), "-")))
+		p.onText(fmt.Sprintf("%-4s is not due", cmp.Or(string(stage), "-")))
 		return nil
 	}
 	for {
 		seen := p.look(stage)
 		action := next(seen)
 		p.check(stage, seen, action)
-		p.told(stage, action)
+		p.onAction(stage, action)
 		if action.Do == deploymenthook.Proceed {
 			return nil
 		}

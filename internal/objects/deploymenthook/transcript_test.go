@@ -163,12 +163,12 @@ func (s *scene) applies(words []string) {
 			s.t.Fatalf("nothing is known of %q", words[i])
 		}
 	}
-	p := &process{cluster: s.cluster, rollout: rollout, told: s.tell, said: s.say}
+	p := &process{cluster: s.cluster, rollout: rollout, onAction: s.writeAction, onText: s.writeLine}
 	p.isOver = func(stage deploymenthook.Stage, action deploymenthook.HookAction) bool {
 		return until != "" && (until == string(action.Do) || until == string(stage)+" "+string(action.Do))
 	}
 	if err := p.apply(); err != nil {
-		s.say(err.Error())
+		s.writeLine(err.Error())
 	}
 }
 
@@ -222,8 +222,8 @@ func (s *scene) rolloutOf(object *unstructured.Unstructured, template, text stri
 	return rollout
 }
 
-// tell writes an action.
-func (s *scene) tell(stage deploymenthook.Stage, action deploymenthook.HookAction) {
+// writeAction writes an action.
+func (s *scene) writeAction(stage deploymenthook.Stage, action deploymenthook.HookAction) {
 	words := action.Message
 	switch {
 	case action.Do == deploymenthook.Create || action.Do == deploymenthook.Delete:
@@ -243,7 +243,7 @@ func (s *scene) tell(stage deploymenthook.Stage, action deploymenthook.HookActio
 	if action.State != nil {
 		words = strings.TrimSpace(words + " [" + s.describe(*action.State) + "]")
 	}
-	s.say(strings.TrimSpace(fmt.Sprintf("%-4s %-11s %s", cmp.Or(string(stage), "-"), action.Do, words)))
+	s.writeLine(strings.TrimSpace(fmt.Sprintf("%-4s %-11s %s", cmp.Or(string(stage), "-"), action.Do, words)))
 }
 
 func punctuated(words string) string {
@@ -253,8 +253,8 @@ func punctuated(words string) string {
 	return ": " + words
 }
 
-// say writes a line with the time.
-func (s *scene) say(words string) {
+// writeLine writes a line with the time.
+func (s *scene) writeLine(words string) {
 	fmt.Fprintf(&s.out, "%6s  %s\n", s.since(s.now), s.readable(words))
 }
 
