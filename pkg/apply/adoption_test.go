@@ -82,7 +82,8 @@ func TestObjectOfAnotherToolIsAdopted(t *testing.T) {
 			version := other.live("ConfigMap", key).GetResourceVersion()
 			did = run(t, t.Context(), release, apply.Options{Options: object.Options{Mode: graph.Update, Full: true}})
 			if have := did.actions() +
-				did.eventText(namespace, apply.Adopted, apply.Overruled); !strings.HasPrefix(have, "unchanged ConfigMap") ||
+				did.eventText(namespace, apply.Adopted, apply.Overruled); !strings.HasPrefix(have,
+				"unchanged ConfigMap") ||
 				strings.Count(have, "\n") != 1 || did.Err != nil {
 				t.Error(did.Err, have)
 			}

@@ -126,7 +126,8 @@ func TestAnAbortInMidGoesBack(t *testing.T) {
 	s.hasEvent(deploymenthook.HookFailed, "the mid hook, attempt 1", "exit code 3", "step one\nno such table")
 	s.hasCondition(back, corev1.ConditionTrue, "exit code 3: no such table") // which the scaling has left there
 
-	s.expectEvents(s.apply(release, s.ending(0)), "not needed pre hook of "+webDeployment, "ran mid hook of "+webDeployment,
+	s.expectEvents(s.apply(release, s.ending(0)), "not needed pre hook of "+webDeployment,
+		"ran mid hook of "+webDeployment,
 		"configured "+webDeployment, "unchanged "+afterIt)
 	if got := s.hookPods(); !slices.Equal(got, []string{"mid 1 Failed"}) {
 		t.Errorf("the pods of hooks are %q", got)

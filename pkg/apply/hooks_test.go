@@ -177,7 +177,8 @@ func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
 			hookThat("post", "Abort", succeeds),
 	}
 	first := s.apply(release, apply.Options{Options: installMode})
-	s.expectEvents(first, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment,
+	s.expectEvents(first, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment,
+		"created "+webDeployment,
 		"ran post hook of "+webDeployment, "created "+afterIt)
 
 	again := s.apply(release, apply.Options{})
@@ -186,7 +187,8 @@ func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
 
 	release.image = "two"
 	update := s.apply(release, apply.Options{})
-	s.expectEvents(update, "ran pre hook of "+webDeployment, "ran mid hook of "+webDeployment, "configured "+webDeployment,
+	s.expectEvents(update, "ran pre hook of "+webDeployment, "ran mid hook of "+webDeployment,
+		"configured "+webDeployment,
 		"ran post hook of "+webDeployment, "unchanged "+afterIt)
 	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Spec.Template.Spec.Containers[0].Image != "two" ||
 		live.Spec.Paused {

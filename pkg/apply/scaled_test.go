@@ -127,7 +127,8 @@ func TestReplicasNeverFallUnderAnAutoscaler(t *testing.T) {
 				if owners := a.owners(item.kind, key, "f:spec", "f:replicas"); owners != scaler {
 					t.Error("the replicas are owned by", owners)
 				}
-				if have := did.actions() + did.eventText(namespace, apply.Overruled); strings.Contains(have, "configured") ||
+				if have := did.actions() +
+					did.eventText(namespace, apply.Overruled); strings.Contains(have, "configured") ||
 					strings.Contains(have, "overruled") {
 					t.Error(have)
 				}
