@@ -136,7 +136,7 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 		if e.Type != apply.Retrying {
 			return
 		}
-		if tries++; !strings.Contains(e.Message, "it is not known whether it is still there") ||
+		if tries++; !strings.Contains(e.Message, "cannot find out whether it exists") ||
 			e.Reason != object.ClusterDown {
 			t.Errorf("it says %+v", e)
 		}

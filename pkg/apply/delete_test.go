@@ -509,7 +509,7 @@ func TestWhatAnotherReleaseMakesMeanwhileIsNotDeleted(t *testing.T) {
 		return nil
 	})
 	did := runOn(t, t.Context(), c, release, apply.Options{Options: updateMode})
-	if did.Err == nil || !strings.Contains(did.Err.Error(), "it is of release other-"+namespace) {
+	if did.Err == nil || !strings.Contains(did.Err.Error(), "owned by release other-"+namespace) {
 		t.Errorf("the tombstone of another release's object ended with: %v", did.Err)
 	}
 	if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Get(t.Context(), "old",

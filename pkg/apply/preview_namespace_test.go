@@ -53,7 +53,8 @@ func TestAPreviewTriesObjectsOfNewNamespaces(t *testing.T) {
 		"invalid, in a namespace that others make": {files: badWeb, want: noPort, done: "nothing"},
 		"good, in a namespace that others make": {
 			files: inNew("name: web"), done: "nothing",
-			want: "not checkable ConfigMap NS-new/web: namespace NS-new is neither there nor in this release: an " +
+			want: "not checkable ConfigMap NS-new/web: namespace NS-new does not exist, and the release does " +
+				"not have it: an " +
 				"apply would wait for it" + tried + "\n",
 		},
 		"with a name that is taken there": {

@@ -361,7 +361,8 @@ func TestPreviewMatchesRun(t *testing.T) {
 		},
 		"in no namespace that is there, nor in the release": {
 			files: one(strings.Replace(red, "namespace: NS", "namespace: NS-none", 1)), done: "nothing",
-			want: "not checkable ConfigMap NS-none/it: namespace NS-none is neither there nor in this release: an " +
+			want: "not checkable ConfigMap NS-none/it: namespace NS-none does not exist, and the release does " +
+				"not have it: an " +
 				"apply would wait for it: it was tried in namespace kube-public\n",
 		},
 		"a kind that nobody has": {
@@ -403,8 +404,8 @@ func TestPreviewMatchesRun(t *testing.T) {
 			prepare: func(t *testing.T, namespace string) {
 				must(t, run(t, t.Context(), load(t, namespace+"-other", namespace, one(red)), apply.Options{}).Err)
 			},
-			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceConflict: it is of release " +
-				"NS-other: only one release may have an object\n",
+			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceConflict: already owned by " +
+				"release NS-other\n",
 		},
 		"being deleted": {
 			prepare: func(t *testing.T, namespace string) {
