@@ -188,9 +188,8 @@ func TestAPreviewWithoutTheRecord(t *testing.T) {
 	if got := done(saw); got != "created prices, configured settings" || saw.Mode != graph.Update {
 		t.Errorf("%s: %s", saw.Mode, got)
 	}
-	if len(saw.Notes) == 0 ||
-		!strings.HasPrefix(saw.Notes[0], "what was applied before: this user may not read the record") {
-		t.Errorf("the notes are %q", saw.Notes)
+	if len(saw.Notes) == 0 || !strings.HasPrefix(saw.Notes[0], "cannot read the release record (forbidden)") {
+		t.Errorf("the notes are %q, want one about the record", saw.Notes)
 	}
 	if blocking := precondition.Blocking(saw.Findings); len(blocking) == 0 ||
 		!strings.Contains(fmt.Sprint(saw.Err), "may not get, update, create configmaps") {
