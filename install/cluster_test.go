@@ -42,8 +42,8 @@ func installed(t *testing.T) *cluster.Cluster {
 // awaitRight waits until the API server has taken notice of the role for releases, or of its end.
 func awaitRight(t *testing.T, admin *cluster.Cluster, wanted bool) {
 	t.Helper()
-	of := authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: "kube-system"}
-	for mayOperator(t, admin, of) != wanted {
+	attributes := authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: "kube-system"}
+	for mayOperator(t, admin, attributes) != wanted {
 		runtime.Gosched()
 	}
 }
@@ -53,18 +53,20 @@ func awaitRight(t *testing.T, admin *cluster.Cluster, wanted bool) {
 func TestAClusterTakesTheManifests(t *testing.T) {
 	installed(t)
 	for _, definition := range Definitions() {
-		in := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
-		sandboxtest.Await(t, shared, in, definition.GetName(), func(d *apiextensionsv1.CustomResourceDefinition) bool {
-			for _, condition := range d.Status.Conditions {
-				if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-					return true
+		resource := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+		sandboxtest.Await(t, shared, resource, definition.GetName(),
+			func(d *apiextensionsv1.CustomResourceDefinition) bool {
+				for _, condition := range d.Status.Conditions {
+					if condition.Type == apiextensionsv1.Established &&
+						condition.Status == apiextensionsv1.ConditionTrue {
+						return true
+					}
 				}
-			}
-			return false
-		})
+				return false
+			})
 	}
-	in := appsv1.SchemeGroupVersion.WithResource("deployments")
-	sandboxtest.Await(t, shared, in, "runlevel-system/runlevel-operator", func(d *appsv1.Deployment) bool {
+	resource := appsv1.SchemeGroupVersion.WithResource("deployments")
+	sandboxtest.Await(t, shared, resource, "runlevel-system/runlevel-operator", func(d *appsv1.Deployment) bool {
 		return d != nil && d.Status.AvailableReplicas == 1
 	})
 }
@@ -122,8 +124,8 @@ func TestPrometheusIsGivenATokenForMetrics(t *testing.T) {
 	admin := installed(t)
 	for _, object := range Monitoring() {
 		// Prometheus' own kinds are not served here
-		if in, err := admin.Find(t.Context(), object.GroupVersionKind()); err == nil {
-			if _, err := admin.Apply(t.Context(), in, object, cluster.Force); err != nil {
+		if resource, err := admin.Find(t.Context(), object.GroupVersionKind()); err == nil {
+			if _, err := admin.Apply(t.Context(), resource, object, cluster.Force); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -43,8 +43,8 @@ func TestTranscriptsOfTheDocumentation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == file })
-			if at < 0 || !bytes.Contains(text, archive.Files[at].Data) {
+			i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == file })
+			if i < 0 || !bytes.Contains(text, archive.Files[i].Data) {
 				t.Errorf("docs/%s does not have what runlevel prints: %s", page, transcript)
 			}
 		}

@@ -120,8 +120,8 @@ func showsNoSecret(t *testing.T, args []string, said string) {
 	plain := []byte(secretValue)
 	for _, form := range []string{secretValue, base64.StdEncoding.EncodeToString(plain),
 		base64.StdEncoding.EncodeToString([]byte("other-" + secretValue)), hex.EncodeToString(plain)} {
-		if at := strings.Index(said, form); at >= 0 {
-			t.Errorf("%v shows %q: …%s…", args, form, said[max(0, at-200):min(len(said), at+len(form)+50)])
+		if offset := strings.Index(said, form); offset >= 0 {
+			t.Errorf("%v shows %q: …%s…", args, form, said[max(0, offset-200):min(len(said), offset+len(form)+50)])
 		}
 	}
 }

@@ -183,9 +183,10 @@ func (r *rolledRelease) isRolledBack() {
 		texts); diff != "" {
 		r.Fatalf("the history (-want +got):\n%s", diff)
 	}
-	if of := known.History[0].Rollback; of.To != 1 || of.From != 2 || of.Version != "1.1.0" || of.By == "" ||
-		of.Reason == "" {
-		r.Errorf("the rollback in the history: %+v", of)
+	if rollback := known.History[0].Rollback; rollback.To != 1 || rollback.From != 2 || rollback.Version != "1.1.0" ||
+		rollback.By == "" ||
+		rollback.Reason == "" {
+		r.Errorf("the rollback in the history: %+v", rollback)
 	}
 }
 
@@ -316,9 +317,10 @@ func killAndRollBack(t *testing.T, k int, isDone bool) {
 		r.must(r.rollback("--reason", "the second")...)
 	}
 	r.isRolledBack()
-	of := r.record().Newest().Rollback
-	if begun.Rollback != nil && *of != *begun.Rollback || begun.Rollback == nil && of.Reason != "the second" {
-		t.Errorf("the history had the rollback %+v when it was killed, and has now %+v", begun.Rollback, of)
+	rollback := r.record().Newest().Rollback
+	if begun.Rollback != nil && *rollback != *begun.Rollback ||
+		begun.Rollback == nil && rollback.Reason != "the second" {
+		t.Errorf("the history had the rollback %+v when it was killed, and has now %+v", begun.Rollback, rollback)
 	}
 }
 
@@ -380,8 +382,8 @@ func TestTwoRollbacks(t *testing.T) {
 		t.Errorf("a rollback that has waited ends with %v:\n%s", err, out)
 	}
 	r.isRolledBack()
-	if of := r.record().Newest().Rollback; of.Reason != "the first" {
-		t.Errorf("the rollback in the history: %+v", of)
+	if rollback := r.record().Newest().Rollback; rollback.Reason != "the first" {
+		t.Errorf("the rollback in the history: %+v", rollback)
 	}
 }
 

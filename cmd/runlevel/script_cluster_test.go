@@ -219,9 +219,9 @@ func (g *guest) awaitKind(ts *testscript.TestScript, kind schema.GroupKind) (fou
 }
 
 // managerIn is the field manager that stands at some place, or the one of kubectl edit.
-func managerIn(args []string, at int) string {
-	if len(args) > at {
-		return args[at]
+func managerIn(args []string, index int) string {
+	if len(args) > index {
+		return args[index]
 	}
 	return "kubectl-edit"
 }
@@ -306,8 +306,8 @@ func deleted(ts *testscript.TestScript, _ bool, chance []string) {
 			what = g.known[string(*only.UID)]
 		}
 		kind, _, _ := strings.Cut(what, " ")
-		if at := slices.Index(chance, kind); at >= 0 {
-			chance = slices.Delete(slices.Clone(chance), at, at+1)
+		if i := slices.Index(chance, kind); i >= 0 {
+			chance = slices.Delete(slices.Clone(chance), i, i+1)
 			continue
 		}
 		deletes = append(deletes, request.Verb+" "+what+"\n")

@@ -22,7 +22,7 @@ func isConflict(err error) bool { return apierrors.IsConflict(err) }
 // killApply runs "runlevel apply" and kills it, as kill -9 does, at its Nth delete: the
 // server has done that, and the answer never arrives. kill-apply N [ARGUMENT...]
 func killApply(ts *testscript.TestScript, _ bool, args []string) {
-	at, err := strconv.Atoi(args[0])
+	index, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	g := guestOf(ts)
 	deletes, deadly := make(chan int, 1), make(chan struct{})
@@ -39,10 +39,10 @@ func killApply(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		count := <-deletes + 1
 		deletes <- count
-		if count < at {
+		if count < index {
 			return nil
 		}
-		if count == at {
+		if count == index {
 			close(deadly)
 		}
 		<-answer.Request.Context().Done() // it is never heard
@@ -67,6 +67,6 @@ func killApply(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(command.Process.Signal(syscall.SIGKILL))
 		<-ended
 	case err := <-ended:
-		ts.Fatalf("apply has ended before its delete number %d: %v", at, err)
+		ts.Fatalf("apply has ended before its delete number %d: %v", index, err)
 	}
 }

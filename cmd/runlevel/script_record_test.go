@@ -88,10 +88,10 @@ func user(ts *testscript.TestScript, _ bool, args []string) {
 // awaitDead waits until the process that applies a release no longer renews its lock:
 // await-dead RELEASE
 func awaitDead(ts *testscript.TestScript, _ bool, args []string) {
-	of := lock.Lock{Client: guestOf(ts).Client, Namespace: session.DefaultNamespace, Release: args[0]}
+	l := lock.Lock{Client: guestOf(ts).Client, Namespace: session.DefaultNamespace, Release: args[0]}
 	deadline := time.After(patience)
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
-		held, err := of.Holder(context.Background())
+		held, err := l.Holder(context.Background())
 		ts.Check(err)
 		if held != nil && held.IsDead(time.Now()) {
 			return

@@ -157,27 +157,27 @@ var (
 )
 
 // schemaOf returns the JSON schema of a type, whose unknown fields are refused. A type within itself is any value.
-func schemaOf(of reflect.Type, within map[reflect.Type]bool) map[string]any {
+func schemaOf(t reflect.Type, within map[reflect.Type]bool) map[string]any {
 	switch {
-	case of == reflect.TypeFor[time.Time](), of == reflect.TypeFor[metav1.Time]():
+	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[metav1.Time]():
 		return map[string]any{"type": "string", "format": "date-time"}
-	case of.Kind() == reflect.Pointer:
-		return schemaOf(of.Elem(), within)
-	case of.Implements(textMarshaler):
+	case t.Kind() == reflect.Pointer:
+		return schemaOf(t.Elem(), within)
+	case t.Implements(textMarshaler):
 		return map[string]any{"type": "string"}
-	case of.Kind() == reflect.Interface, of.Implements(jsonMarshaler), within[of]:
+	case t.Kind() == reflect.Interface, t.Implements(jsonMarshaler), within[t]:
 		return map[string]any{}
-	case scalars[of.Kind()] != "":
-		return map[string]any{"type": scalars[of.Kind()]}
-	case of.Kind() == reflect.Map:
-		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": schemaOf(of.Elem(), within)}
-	case of.Kind() == reflect.Slice:
-		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(of.Elem(), within)}
+	case scalars[t.Kind()] != "":
+		return map[string]any{"type": scalars[t.Kind()]}
+	case t.Kind() == reflect.Map:
+		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": schemaOf(t.Elem(), within)}
+	case t.Kind() == reflect.Slice:
+		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(t.Elem(), within)}
 	}
-	within[of] = true
-	defer delete(within, of)
+	within[t] = true
+	defer delete(within, t)
 	properties, required := map[string]any{}, []string{}
-	addFields(of, within, properties, &required)
+	addFields(t, within, properties, &required)
 	return map[string]any{
 		"type":                 "object",
 		"properties":           properties,
@@ -187,8 +187,8 @@ func schemaOf(of reflect.Type, within map[reflect.Type]bool) map[string]any {
 }
 
 // addFields adds the fields of a struct, those of embedded ones included.
-func addFields(of reflect.Type, within map[reflect.Type]bool, properties map[string]any, required *[]string) {
-	for field := range of.Fields() {
+func addFields(t reflect.Type, within map[reflect.Type]bool, properties map[string]any, required *[]string) {
+	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-":

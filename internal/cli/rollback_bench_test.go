@@ -115,10 +115,10 @@ func (t *thousandfold) rollBackBare() {
 		levels[level] = append(levels[level], m)
 	}
 	for _, level := range order {
-		t.atOnce(levels[level], func(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {
+		t.atOnce(levels[level], func(ctx context.Context, resource cluster.Resource, m *payload.Manifest) error {
 			object := m.Object().DeepCopy()
 			object.SetLabels(map[string]string{"version": "v1", "runlevel.dev/release": t.name})
-			_, err := c.Apply(ctx, in, object, cluster.Force)
+			_, err := c.Apply(ctx, resource, object, cluster.Force)
 			return err
 		}, c)
 	}
@@ -130,8 +130,8 @@ func (t *thousandfold) rollBackBare() {
 			scopes = append(scopes, inventory.Scope{Kind: m.ID().GroupKind()})
 		}
 	}
-	t.atOnce(added, func(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {
-		return c.In(in, t.name).Delete(ctx, m.ID().Name, metav1.DeleteOptions{})
+	t.atOnce(added, func(ctx context.Context, resource cluster.Resource, m *payload.Manifest) error {
+		return c.In(resource, t.name).Delete(ctx, m.ID().Name, metav1.DeleteOptions{})
 	}, c)
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) {
@@ -153,11 +153,11 @@ func (t *thousandfold) atOnce(manifests []*payload.Manifest,
 	group.SetLimit(16)
 	for _, m := range manifests {
 		group.Go(func() error {
-			in, err := c.FindKind(ctx, m.ID().GroupKind())
+			resource, err := c.FindKind(ctx, m.ID().GroupKind())
 			if err != nil {
 				return err
 			}
-			return do(ctx, in, m)
+			return do(ctx, resource, m)
 		})
 	}
 	if err := group.Wait(); err != nil {

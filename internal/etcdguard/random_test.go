@@ -153,8 +153,8 @@ func (w *world) update() {
 			continue
 		}
 		machine.MayUpdate, machine.IsUpdating = false, machine.MayUpdate
-		for at := range w.Members {
-			switch member := &w.Members[at]; {
+		for index := range w.Members {
+			switch member := &w.Members[index]; {
 			case !machine.hosts(*member):
 			case machine.IsUpdating:
 				member.Health, member.IsLeader = Silent, false

@@ -98,8 +98,8 @@ func TestMakeInstall(t *testing.T) {
 		t.Errorf("it does not say %q:\n%s", want, output)
 	}
 	program := filepath.Join(prefix, "bin", "runlevel")
-	if at, err := os.Stat(program); err != nil || at.Mode().Perm() != 0o755 {
-		t.Errorf("the program is not installed: %v, %v", at, err)
+	if fileInfo, err := os.Stat(program); err != nil || fileInfo.Mode().Perm() != 0o755 {
+		t.Errorf("the program is not installed: %v, %v", fileInfo, err)
 	}
 	install = exec.Command("make", "-f", makefile, "install", "GO="+compiler, "PREFIX="+prefix)
 	install.Dir, install.Env = folder, append(os.Environ(), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))

@@ -17,10 +17,10 @@ import (
 )
 
 // states returns the states of a history, newest first, as VERSION=STATE.
-func states[T any](history []T, of func(T) (version, state string)) string {
+func states[T any](history []T, build func(T) (version, state string)) string {
 	var all []string
 	for _, entry := range history {
-		version, state := of(entry)
+		version, state := build(entry)
 		all = append(all, version+"="+state)
 	}
 	return strings.Join(all, " ")

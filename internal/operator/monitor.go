@@ -48,19 +48,19 @@ var leads = prometheus.NewDesc("runlevel_leader",
 func (m *monitor) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the metrics of this moment.
-func (m *monitor) Collect(to chan<- prometheus.Metric) {
+func (m *monitor) Collect(ms chan<- prometheus.Metric) {
 	if !m.machine.holds() {
-		to <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, 0)
+		ms <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, 0)
 		return
 	}
-	to <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, 1)
-	m.machine.counters.Collect(to)
+	ms <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, 1)
+	m.machine.counters.Collect(ms)
 	reading, err := m.read(m.ctx)
 	if err != nil {
-		to <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+		ms <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 		return
 	}
-	reading.Collect(to)
+	reading.Collect(ms)
 }
 
 // read returns the present state. The ClusterOperators belong to the cache, and must not be changed.

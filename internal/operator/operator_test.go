@@ -43,10 +43,10 @@ status:
 `
 
 func condition(kind configv1.ClusterStatusConditionType,
-	is configv1.ConditionStatus) configv1.ClusterOperatorStatusCondition {
+	got configv1.ConditionStatus) configv1.ClusterOperatorStatusCondition {
 	return configv1.ClusterOperatorStatusCondition{
 		Type:               kind,
-		Status:             is,
+		Status:             got,
 		LastTransitionTime: metav1.Now(),
 		Reason:             "AsExpected",
 		Message:            "all is well",
@@ -54,11 +54,11 @@ func condition(kind configv1.ClusterStatusConditionType,
 }
 
 // has returns a test of a condition's status and reason.
-func has(kind configv1.ClusterStatusConditionType, is configv1.ConditionStatus,
+func has(kind configv1.ClusterStatusConditionType, got configv1.ConditionStatus,
 	reason string) func(*configv1.ClusterVersion) bool {
 	return func(v *configv1.ClusterVersion) bool {
 		c := find(v, kind)
-		return c.Status == is && c.Reason == reason
+		return c.Status == got && c.Reason == reason
 	}
 }
 

@@ -19,7 +19,7 @@ func TestChoose(t *testing.T) {
 	}
 	offered := configv1.ClusterVersionStatus{AvailableUpdates: []configv1.Release{{Version: "1.3.0", Image: image("4")},
 		{Version: "1.4.0", Image: "r.example/shop:1.4.0"}}}
-	at := func(version, image string) configv1.ClusterVersionStatus {
+	build := func(version, image string) configv1.ClusterVersionStatus {
 		return configv1.ClusterVersionStatus{Desired: configv1.Release{Version: version, Image: image}}
 	}
 	for name, c := range map[string]struct {
@@ -34,11 +34,11 @@ func TestChoose(t *testing.T) {
 		"nothing is applied": {own: image("1"), want: image("1")},
 		"a restart after an update": {
 			own:    image("1"),
-			status: at("1.1.0", image("2")),
+			status: build("1.1.0", image("2")),
 			record: record.History{entry("1.1.0", image("2")), entry("1.0.0", image("1"))},
 			want:   image("2"),
 		},
-		"a restart before the status has the update": {own: image("1"), status: at("1.0.0", image("1")),
+		"a restart before the status has the update": {own: image("1"), status: build("1.0.0", image("1")),
 			update: &configv1.Update{Image: image("2")},
 			record: record.History{entry("1.1.0", image("2")), entry("1.0.0", image("1"))}, want: image("2")},
 		"a restart before the status has the update, which is requested by its version": {own: image("1"),
@@ -46,7 +46,7 @@ func TestChoose(t *testing.T) {
 			record: record.History{entry("1.3.0", image("4")), entry("1.0.0", image("1"))}, want: image("4")},
 		"a forged record": {
 			own:    image("1"),
-			status: at("1.1.0", image("2")),
+			status: build("1.1.0", image("2")),
 			record: record.History{entry("1.2.0", image("9")), entry("1.0.0", image("1"))},
 			want:   "",
 		},
@@ -55,7 +55,7 @@ func TestChoose(t *testing.T) {
 			record: record.History{entry("1.2.0", image("9")), entry("1.0.0", image("1"))},
 			want:   "",
 		},
-		"a forged entry behind a folder": {own: image("1"), status: at("1.1.0", image("2")),
+		"a forged entry behind a folder": {own: image("1"), status: build("1.1.0", image("2")),
 			update: &configv1.Update{Version: "1.2.0"},
 			record: record.History{entry("1.1.0", "/folder"), entry("1.2.0", image("9")), entry("1.0.0", image("1"))},
 			want:   "", wrong: "spec.desiredUpdate.version: Invalid value"},
@@ -66,7 +66,7 @@ func TestChoose(t *testing.T) {
 			update: &configv1.Update{Version: "1.2.0"},
 			record: record.History{entry("1.0.0", image("1")), entry("1.2.0", image("9"))}, want: image("3")},
 		"a restart after so many updates that its own release is not in the history any more": {own: image("1"),
-			began: image("1"), status: at("1.9.0", image("2")),
+			began: image("1"), status: build("1.9.0", image("2")),
 			record: record.History{entry("1.9.0", image("2")), entry("1.8.0", image("3"))}, want: image("2")},
 		"a new operator after as many": {
 			own:    image("5"),

@@ -82,12 +82,12 @@ func (d Definitions) Add(object *unstructured.Unstructured) {
 		return
 	}
 	kind := kinds.DefinedBy(object)
-	of := d[kind]
+	target := d[kind]
 	scope, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
-	of.scope = kinds.Scope(scope)
-	of.refers = appendDeclared(of.refers, object.GetAnnotations()[ReferencesAnnotation])
-	of.makes = appendDeclared(of.makes, object.GetAnnotations()[MakesAnnotation])
-	d[kind] = of
+	target.scope = kinds.Scope(scope)
+	target.refers = appendDeclared(target.refers, object.GetAnnotations()[ReferencesAnnotation])
+	target.makes = appendDeclared(target.makes, object.GetAnnotations()[MakesAnnotation])
+	d[kind] = target
 }
 
 // appendDeclared appends the rules of an annotation that are not among the rules.

@@ -85,11 +85,11 @@ func (d Definitions) owners(object *unstructured.Unstructured) (found []Referenc
 	}
 	for i, owner := range owners {
 		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
-		if to, isKnown := d.inScope(kind, object.GetNamespace()); isKnown {
-			to.Name = owner.Name
+		if id, isKnown := d.inScope(kind, object.GetNamespace()); isKnown {
+			id.Name = owner.Name
 			found = append(found, Reference{
 				Path:        []string{"metadata", "ownerReferences", strconv.Itoa(i), "name"},
-				To:          to,
+				To:          id,
 				Consequence: then,
 			})
 		}
@@ -112,10 +112,10 @@ func (f *finder) findAll(prefix []string, rules []rule) {
 }
 
 // find follows a path below a value, through all items of lists, and appends the reference at its end.
-func (f *finder) find(r rule, at []string, value any, path []string) {
+func (f *finder) find(r rule, names []string, value any, path []string) {
 	if items, isList := value.([]any); isList {
 		for i, item := range items {
-			f.find(r, append(slices.Clone(at), strconv.Itoa(i)), item, path)
+			f.find(r, append(slices.Clone(names), strconv.Itoa(i)), item, path)
 		}
 		return
 	}
@@ -124,16 +124,16 @@ func (f *finder) find(r rule, at []string, value any, path []string) {
 		return
 	}
 	if len(path) > 1 {
-		f.find(r, append(slices.Clone(at), path[0]), within[path[0]], path[1:])
+		f.find(r, append(slices.Clone(names), path[0]), within[path[0]], path[1:])
 		return
 	}
 	name, _ := within[path[0]].(string)
 	isOptional, _ := within["optional"].(bool)
 	instead, _ := within[r.unless].(string)
-	if to := f.target(r, within); name != r.made && name != "" && instead == "" && !isOptional && to.Kind != "" {
-		to.Name = name
+	if id := f.target(r, within); name != r.made && name != "" && instead == "" && !isOptional && id.Kind != "" {
+		id.Name = name
 		f.found = append(f.found,
-			Reference{Path: append(slices.Clone(at), path[0]), To: to, Keys: keysOf(within), Consequence: r.then})
+			Reference{Path: append(slices.Clone(names), path[0]), To: id, Keys: keysOf(within), Consequence: r.then})
 	}
 }
 
@@ -162,13 +162,13 @@ func (f *finder) target(r rule, within map[string]any) kinds.ID {
 	if beside, _ := within["namespace"].(string); r.hasNamespace || r.isDeclared && beside != "" {
 		namespace = beside
 	}
-	to, _ := f.definitions.inScope(r.to, namespace)
-	return to
+	id, _ := f.definitions.inScope(r.to, namespace)
+	return id
 }
 
 // inScope returns the object of a kind without its name: in a namespace if the kind is namespaced. It fails if that is
 // not known, or there is no namespace.
-func (d Definitions) inScope(kind schema.GroupKind, namespace string) (to kinds.ID, isKnown bool) {
+func (d Definitions) inScope(kind schema.GroupKind, namespace string) (id kinds.ID, isKnown bool) {
 	scope := cmp.Or(kinds.ScopeOf(kind), d[kind].scope)
 	switch {
 	case scope == kinds.Cluster:

@@ -184,16 +184,16 @@ func (e *estate) loop(b *testing.B, atOnce int) int64 {
 
 // applyBare applies an object. A definition that is new is served a moment later.
 func applyBare(ctx context.Context, c *cluster.Cluster, object *unstructured.Unstructured) error {
-	in, err := c.Find(ctx, object.GroupVersionKind())
+	resource, err := c.Find(ctx, object.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	if in.GroupKind() == kinds.CustomResourceDefinition {
+	if resource.GroupKind() == kinds.CustomResourceDefinition {
 		c.Learn(object)
 	}
 	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true,
 		func(ctx context.Context) (bool, error) {
-			_, err := c.Apply(ctx, in, object, cluster.Force)
+			_, err := c.Apply(ctx, resource, object, cluster.Force)
 			return err == nil, ignoreNotFound(err)
 		})
 }

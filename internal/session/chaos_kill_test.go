@@ -209,14 +209,14 @@ const (
 
 // kill updates a fleet, and kills who does it. It returns how many writes there were, and
 // whether that was early enough.
-func kill(t *testing.T, release string, at moment) (writes int, killed bool) {
+func kill(t *testing.T, release string, m moment) (writes int, killed bool) {
 	t.Helper()
 	var process atomic.Pointer[os.Process]
 	var count [2]atomic.Int64
 	var dead atomic.Bool
 	started, ended := make(chan struct{}), make(chan struct{})
 	passes := func(request *http.Request, when string, which int) bool {
-		if !isWrite(request) || !dead.Load() && (int(count[which].Add(1)) != at.k || at.when != when) {
+		if !isWrite(request) || !dead.Load() && (int(count[which].Add(1)) != m.k || m.when != when) {
 			return true
 		}
 		<-started
@@ -229,7 +229,7 @@ func kill(t *testing.T, release string, at moment) (writes int, killed bool) {
 		arrived:  func(request *http.Request) bool { return passes(request, beforeIt, 0) },
 		answered: func(answer *http.Response) bool { return passes(answer.Request, afterIt, 1) },
 	}.start(t)
-	job, _ := json.Marshal(mortal{Server: address, Release: release, Text: fleetTwo, Lock: at.lock})
+	job, _ := json.Marshal(mortal{Server: address, Release: release, Text: fleetTwo, Lock: m.lock})
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), mortalEnv+"="+string(job))
 	var said strings.Builder
@@ -295,11 +295,11 @@ func TestKilledAtAnyWrite(t *testing.T) {
 }
 
 // killAndCompare kills one update, and runs it again.
-func killAndCompare(t *testing.T, at moment, want string, wantDeeds []string) error {
-	t.Run(fmt.Sprintf("write %d, %s it", at.k, at.when), func(t *testing.T) {
-		release := fmt.Sprintf("killed-%d-%s", at.k, at.when)
+func killAndCompare(t *testing.T, m moment, want string, wantDeeds []string) error {
+	t.Run(fmt.Sprintf("write %d, %s it", m.k, m.when), func(t *testing.T) {
+		release := fmt.Sprintf("killed-%d-%s", m.k, m.when)
 		prepare(t, release)
-		if _, killed := kill(t, release, at); !killed && at.k <= 30 { // retries may have made the other update longer
+		if _, killed := kill(t, release, m); !killed && m.k <= 30 { // retries may have made the other update longer
 			t.Fatal("it was not killed")
 		}
 		breakLock(t, release)

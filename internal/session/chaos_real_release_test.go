@@ -86,12 +86,12 @@ func TestARealReleaseTwice(t *testing.T) {
 		t.Errorf("%d objects, then %d", len(before), len(after))
 	}
 	alone := 0
-	for id, was := range before {
-		if was.version != "" {
+	for id, previous := range before {
+		if previous.version != "" {
 			alone++
 		}
-		if is := after[id]; was != is {
-			t.Errorf("%s was changed:\n%+v\n%+v", id, was, is)
+		if current := after[id]; previous != current {
+			t.Errorf("%s was changed:\n%+v\n%+v", id, previous, current)
 		}
 	}
 	if now := versionOfRecord(t, c, release.Name); now != recordBefore {

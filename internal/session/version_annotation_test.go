@@ -171,11 +171,11 @@ func TestALostReleaseIsFoundByItsObjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := slices.IndexFunc(all, func(lostRelease session.LostRelease) bool { return lostRelease.Name == r.name })
-		if at < 0 {
+		i := slices.IndexFunc(all, func(lostRelease session.LostRelease) bool { return lostRelease.Name == r.name })
+		if i < 0 {
 			t.Fatalf("it finds %+v", all)
 		}
-		return &all[at]
+		return &all[i]
 	}
 	if found := find(); found.Objects != 6 || found.Newest.Version != "1.9.0" ||
 		found.Newest.State != record.Completed || found.Newest.Completed.IsZero() {

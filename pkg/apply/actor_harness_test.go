@@ -138,10 +138,10 @@ func (a actor) owners(kind, key string, path ...string) string {
 }
 
 // eventText returns the events of some types, a line for each.
-func (a applied) eventText(namespace string, of ...apply.EventType) string {
+func (a applied) eventText(namespace string, eventTypes ...apply.EventType) string {
 	var text strings.Builder
 	for _, event := range a.events {
-		for _, eventType := range of {
+		for _, eventType := range eventTypes {
 			if event.Type == eventType {
 				line := fmt.Sprintf("%s %s: %s\n", event.Type, event.Object, event.Message)
 				text.WriteString(strings.ReplaceAll(line, namespace, "NS"))

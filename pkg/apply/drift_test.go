@@ -273,18 +273,18 @@ func (h hand) parts() []string { return strings.Fields(h.part) }
 // very write. No write of ours sets it off.
 func (h hand) meddle(lever string) {
 	h.Helper()
-	touch := func(of string) string {
+	touch := func(name string) string {
 		return fmt.Sprintf("(has(%[1]s.metadata.annotations) && 'touch' in %[1]s.metadata.annotations ? "+
-			"%[1]s.metadata.annotations['touch'] : '')", of)
+			"%[1]s.metadata.annotations['touch'] : '')", name)
 	}
 	h.policy(fmt.Sprintf("%s != %s", touch("object"), touch("oldObject")), lever)
-	was, turn := wordsOf(h.get()), 0
+	before, turn := wordsOf(h.get()), 0
 	sandboxtest.Eventually(h.T, "the policy does nothing", func(ctx context.Context) bool {
 		turn++
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touch":"%d"}}}`, turn)
 		after, err := h.objects().Patch(ctx, h.sort.name, types.MergePatchType, patch,
 			metav1.PatchOptions{FieldManager: "bob"})
-		return err == nil && wordsOf(after) != was // policies learn of new kinds late, and refuse until then
+		return err == nil && wordsOf(after) != before // policies learn of new kinds late, and refuse until then
 	})
 }
 
@@ -468,7 +468,7 @@ func testMeddling(t *testing.T, item sort, meddling meddling) {
 	if did := run(t, t.Context(), release, apply.Options{Options: updateMode}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
-	was := wordsOf(mine.get())
+	before := wordsOf(mine.get())
 	meddling.do(mine)
 
 	c, log := connectLogged(t, release)
@@ -476,8 +476,8 @@ func testMeddling(t *testing.T, item sort, meddling meddling) {
 	if got := did.Changes[len(did.Changes)-1]; got.Action != meddling.want || did.Err != nil {
 		t.Errorf("it is said to be %s, and is %s: %v", got.Action, meddling.want, did.Err)
 	}
-	if is := wordsOf(mine.get()); is != was {
-		t.Errorf("it was\n%s\nand is\n%s", was, is)
+	if current := wordsOf(mine.get()); current != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, current)
 	}
 	if sent := log.about(item.name); meddling.isFree != nil && meddling.isFree(item) && len(sent) > 0 {
 		t.Errorf("it costs %q", sent)
@@ -513,13 +513,13 @@ func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
 				release := load(t, namespace, namespace, sort.files)
 				mine := hand{t, sort, namespace, release}
 				mustApply(t, release, apply.Options{Options: updateMode})
-				was := wordsOf(mine.get())
+				before := wordsOf(mine.get())
 				callOff := mine.policy("true", lever)
 				sandboxtest.Eventually(t, "the policy does nothing", func(context.Context) bool {
 					run(t, t.Context(), release, apply.Options{
 						Options: object.Options{Mode: graph.Reconcile, Full: true},
 					})
-					return wordsOf(mine.get()) != was
+					return wordsOf(mine.get()) != before
 				})
 				report := run(t, t.Context(), release, apply.Options{Options: reconcileMode})
 				isInList := kind == "ClusterRole" || kind == "CustomResourceDefinition" // whose fields are not told of
@@ -531,7 +531,7 @@ func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
 				callOff()
 				sandboxtest.Eventually(t, "what it changed is not put back", func(context.Context) bool {
 					run(t, t.Context(), release, apply.Options{Options: reconcileMode})
-					return wordsOf(mine.get()) == was
+					return wordsOf(mine.get()) == before
 				})
 				mustBeFree(t, release, "the next one")
 			})

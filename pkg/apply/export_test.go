@@ -42,11 +42,11 @@ type Hook struct {
 }
 
 // WithHooks are options of a run whose manifests have hooks.
-func (o Options) WithHooks(of func(*payload.Manifest) []Hook) Options {
+func (o Options) WithHooks(build func(*payload.Manifest) []Hook) Options {
 	o.newSteps = func(applier *object.Applier) stepMaker {
 		return func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep {
 			var after []object.WalkStep
-			for _, hook := range of(m) {
+			for _, hook := range build(m) {
 				id := object.StepOf(m)
 				id.Hook = hook.Stage
 				if hook.Stage == "pre" {

@@ -39,18 +39,18 @@ func remember(t *testing.T, release *payload.Payload, change func([]byte) []byte
 	if err != nil {
 		t.Fatal(err)
 	}
-	was := known.Fingerprints
-	if len(was) == 0 {
+	before := known.Fingerprints
+	if len(before) == 0 {
 		t.Fatal("it remembers nothing")
 	}
-	known.Fingerprints = change(was)
+	known.Fingerprints = change(before)
 	if err := store.Save(t.Context(), known); err != nil {
 		t.Fatal(err)
 	}
-	return was
+	return before
 }
 
-func asItIs(was []byte) []byte { return was }
+func asItIs(before []byte) []byte { return before }
 
 // mustApply applies a release, which must not fail, and returns what was done.
 func mustApply(t *testing.T, release *payload.Payload, options apply.Options) string {
@@ -83,10 +83,10 @@ const allUnchanged = "unchanged CustomResourceDefinition, unchanged ConfigMap, u
 func TestALostCacheCostsRequestsOnly(t *testing.T) {
 	for name, spoil := range map[string]func([]byte) []byte{
 		"lost":             func([]byte) []byte { return nil },
-		"cut off":          func(was []byte) []byte { return was[:len(was)-1] },
-		"without a byte":   func(was []byte) []byte { return was[1:] },
-		"something else":   func(was []byte) []byte { return []byte(strings.Repeat("what is this?", 10)) },
-		"one of each pair": func(was []byte) []byte { return append(was[8:16:16], was...) },
+		"cut off":          func(before []byte) []byte { return before[:len(before)-1] },
+		"without a byte":   func(before []byte) []byte { return before[1:] },
+		"something else":   func(before []byte) []byte { return []byte(strings.Repeat("what is this?", 10)) },
+		"one of each pair": func(before []byte) []byte { return append(before[8:16:16], before...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,8 +154,8 @@ func TestUpdatesAndBackAgain(t *testing.T) {
 					t.Error("back again:", got)
 				}
 				for i, item := range hands {
-					if is := wordsOf(item.get()); is != were[i] {
-						t.Errorf("it was\n%s\nand is\n%s", were[i], is)
+					if current := wordsOf(item.get()); current != were[i] {
+						t.Errorf("it was\n%s\nand is\n%s", were[i], current)
 					}
 				}
 				mustBeFree(t, first, "the first")
@@ -406,7 +406,7 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 			release := load(t, namespace, namespace, sort.files)
 			their := hand{t, sort, namespace, release}
 			mustApply(t, release, apply.Options{})
-			was := their.get()
+			before := their.get()
 			their.write("bob", `{"metadata":{"finalizers":["example.com/theirs"]}}`)
 			if err := their.objects().Delete(t.Context(), sort.name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
@@ -417,7 +417,7 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 					once.Do(func() { their.write("bob", `{"metadata":{"finalizers":null}}`) })
 				}
 			}})
-			if did.Err != nil || their.get().GetUID() == was.GetUID() {
+			if did.Err != nil || their.get().GetUID() == before.GetUID() {
 				t.Errorf("%s%v", did.actions(), did.Err)
 			}
 			mustBeFree(t, release, "the next one")

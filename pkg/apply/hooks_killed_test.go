@@ -33,17 +33,17 @@ func (s hookedShop) watchHooks() hookHistory {
 	return hookHistory{sandboxtest.WatchPods(s, test.Sandbox(s).Config, s.namespace, func(now []corev1.Pod) {
 		running, pods := map[string][]string{}, 0
 		for _, pod := range now {
-			of := pod.Labels[deploymenthook.DeploymentLabel]
+			name := pod.Labels[deploymenthook.DeploymentLabel]
 			switch {
-			case of == "":
+			case name == "":
 				pods++
 			case pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
-				running[of] = append(running[of], pod.Labels["runlevel.dev/hook"])
+				running[name] = append(running[name], pod.Labels["runlevel.dev/hook"])
 			}
 		}
-		for of, stages := range running {
+		for name, stages := range running {
 			if len(stages) > 1 || stages[0] == "mid" && pods > 0 {
-				s.Errorf("hooks of %s run at a time: %q, beside %d pods", of, stages, pods)
+				s.Errorf("hooks of %s run at a time: %q, beside %d pods", name, stages, pods)
 			}
 		}
 	})}

@@ -114,9 +114,9 @@ func (s hookedShop) awaitEndpoints(hook string) {
 	}
 	replicas := *s.deployment().Spec.Replicas + 1
 	s.scale(replicas)
-	of := connect(s).Client.DiscoveryV1().EndpointSlices(s.namespace)
+	target := connect(s).Client.DiscoveryV1().EndpointSlices(s.namespace)
 	sandboxtest.Eventually(s.T, "the Service does not lead to all pods", func(ctx context.Context) bool {
-		list, err := of.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=web"})
+		list, err := target.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=web"})
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -156,9 +156,9 @@ func (f previewCase) check(t *testing.T) {
 func liveOf(t *testing.T, m *payload.Manifest) *unstructured.Unstructured {
 	t.Helper()
 	c := connect(t)
-	in, err := c.Find(t.Context(), m.GroupVersionKind())
+	resource, err := c.Find(t.Context(), m.GroupVersionKind())
 	must(t, err)
-	live, err := c.In(in, m.Object().GetNamespace()).Get(t.Context(), m.Object().GetName(), metav1.GetOptions{})
+	live, err := c.In(resource, m.Object().GetNamespace()).Get(t.Context(), m.Object().GetName(), metav1.GetOptions{})
 	must(t, err)
 	return live
 }
@@ -196,9 +196,9 @@ func create(manager, text string) func(*testing.T, string) {
 		t.Helper()
 		object := load(t, namespace, namespace, one(text)).Manifests[0]
 		c := connect(t)
-		in, err := c.Find(t.Context(), object.GroupVersionKind())
+		resource, err := c.Find(t.Context(), object.GroupVersionKind())
 		must(t, err)
-		_, err = c.In(in, object.Object().GetNamespace()).Create(t.Context(), object.Object(),
+		_, err = c.In(resource, object.Object().GetNamespace()).Create(t.Context(), object.Object(),
 			metav1.CreateOptions{FieldManager: manager})
 		must(t, err)
 	}

@@ -45,9 +45,9 @@ type deed func(t *testing.T, c *cluster.Cluster, namespace string)
 func patched(resource schema.GroupVersionResource, key, body string, subresource ...string) deed {
 	return func(t *testing.T, c *cluster.Cluster, namespace string) {
 		t.Helper()
-		of := resource
-		of.Group = strings.ReplaceAll(of.Group, "NS", namespace)
-		merge(t, c, of, strings.ReplaceAll(key, "NS", namespace), body, subresource...)
+		kind := resource
+		kind.Group = strings.ReplaceAll(kind.Group, "NS", namespace)
+		merge(t, c, kind, strings.ReplaceAll(key, "NS", namespace), body, subresource...)
 	}
 }
 

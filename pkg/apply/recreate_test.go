@@ -99,10 +99,10 @@ var preciousRows = map[string]struct{ object, from, to, want string }{
 }
 
 // versions are the two states of an object.
-func versions(object, from, to, metadata string) (before, after string) {
+func versions(object, from, name, metadata string) (before, after string) {
 	object = "{" + strings.ReplaceAll(object, "{NAME}", "{name: a, namespace: NS}") + "}"
 	object = strings.Replace(object, "metadata: {", "metadata: {"+metadata, 1)
-	return strings.ReplaceAll(object, "VALUE", from), strings.ReplaceAll(object, "VALUE", to)
+	return strings.ReplaceAll(object, "VALUE", from), strings.ReplaceAll(object, "VALUE", name)
 }
 
 const mayRecreate = `annotations: {runlevel.dev/recreate: "true"}, `

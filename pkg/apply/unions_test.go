@@ -21,21 +21,22 @@ func replaced(t *testing.T, namespace, text string) {
 	t.Helper()
 	manifest := load(t, namespace, namespace, one(text)).Manifests[0]
 	c := connect(t)
-	var in cluster.Resource
+	var resource cluster.Resource
 	sandboxtest.Eventually(t, "its kind is not served", func(ctx context.Context) (isServed bool) {
 		c.Refresh()
 		var err error
-		in, err = c.Find(ctx, manifest.GroupVersionKind())
+		resource, err = c.Find(ctx, manifest.GroupVersionKind())
 		return err == nil
 	})
 	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with controllers
-		live, err := c.In(in, manifest.Object().GetNamespace()).Get(t.Context(), manifest.Object().GetName(),
+		live, err := c.In(resource, manifest.Object().GetNamespace()).Get(t.Context(), manifest.Object().GetName(),
 			metav1.GetOptions{})
 		must(t, err)
 		object := manifest.Object().DeepCopy()
 		object.SetResourceVersion(live.GetResourceVersion())
 		object.SetLabels(live.GetLabels())
-		_, err = c.In(in, object.GetNamespace()).Update(t.Context(), object, metav1.UpdateOptions{FieldManager: "bob"})
+		_, err = c.In(resource, object.GetNamespace()).Update(t.Context(), object,
+			metav1.UpdateOptions{FieldManager: "bob"})
 		return err
 	}))
 }
@@ -227,10 +228,10 @@ func TestAnApplySetsUnionsOfCustomResources(t *testing.T) {
 func TestAnApplyRemovesNoMoreThanItHasTo(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	at := func(how string) string { return strings.ReplaceAll(inContainer("livenessProbe: {XX}"), "XX", how) }
-	ours := load(t, namespace, namespace, one(at(command)))
+	build := func(how string) string { return strings.ReplaceAll(inContainer("livenessProbe: {XX}"), "XX", how) }
+	ours := load(t, namespace, namespace, one(build(command)))
 	must(t, run(t, t.Context(), ours, apply.Options{NoWait: true}).Err)
-	replaced(t, namespace, at(request+", periodSeconds: 7, timeoutSeconds: 3"))
+	replaced(t, namespace, build(request+", periodSeconds: 7, timeoutSeconds: 3"))
 	did := run(t, t.Context(), ours, apply.Options{NoWait: true})
 	must(t, did.Err)
 	want := `[{bob spec.template.spec.containers[name="it"].livenessProbe.httpGet} {bob spec.template.spec.containers[name="side"].livenessProbe.httpGet}]`

@@ -176,12 +176,12 @@ func install(t *testing.T, namespace, definition string) {
 func spec(t *testing.T, namespace, name string) string {
 	t.Helper()
 	c := connect(t)
-	in, err := c.FindKind(t.Context(), schema.GroupKind{Group: namespace + ".example.com", Kind: "Hat"})
+	resource, err := c.FindKind(t.Context(), schema.GroupKind{Group: namespace + ".example.com", Kind: "Hat"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var hat *unstructured.Unstructured
-	if hat, err = c.In(in, namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+	if hat, err = c.In(resource, namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	text, _ := json.Marshal(hat.Object["spec"]) // never fails

@@ -38,20 +38,20 @@ func script(r *run, do func(step int) (object.Change, error)) {
 }
 
 // attempts walks over a first step that fails, and says when it was tried, counted from the first.
-func attempts(ctx context.Context, r *run, failures ...error) (at []time.Duration, isDone bool) {
+func attempts(ctx context.Context, r *run, failures ...error) (durations []time.Duration, isDone bool) {
 	began := time.Now()
 	script(r, func(step int) (object.Change, error) {
 		if step > 0 {
 			return object.Change{Action: object.Created}, nil
 		}
-		at = append(at, time.Since(began))
-		if tried := len(at); tried <= len(failures) {
+		durations = append(durations, time.Since(began))
+		if tried := len(durations); tried <= len(failures) {
 			return object.Change{}, failures[tried-1]
 		}
 		return object.Change{Action: object.Created}, nil
 	})
 	newWalk(ctx, r.scope).do()
-	return at, r.results.isDone(0)
+	return durations, r.results.isDone(0)
 }
 
 func TestPausesGrowUpToACap(t *testing.T) {
@@ -61,13 +61,13 @@ func TestPausesGrowUpToACap(t *testing.T) {
 		for i := range failures {
 			failures[i] = apierrors.NewServiceUnavailable("the server is currently unable to handle the request")
 		}
-		at, isDone := attempts(t.Context(), r, failures...)
-		if !isDone || len(at) != 31 {
-			t.Fatal(at, isDone)
+		durations, isDone := attempts(t.Context(), r, failures...)
+		if !isDone || len(durations) != 31 {
+			t.Fatal(durations, isDone)
 		}
 		least := 500 * time.Millisecond
-		for i := range at[1:] {
-			if pause := at[i+1] - at[i]; pause < least || pause > least*6/5 {
+		for i := range durations[1:] {
+			if pause := durations[i+1] - durations[i]; pause < least || pause > least*6/5 {
 				t.Errorf("pause %d is %s, want %s and up to a fifth more", i+1, pause, least)
 			}
 			least = min(2*least, 15*time.Second)
@@ -78,12 +78,12 @@ func TestPausesGrowUpToACap(t *testing.T) {
 func TestRetryAfterOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runOf(t, thing)
-		at, _ := attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 90),
+		durations, _ := attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 90),
 			apierrors.NewTooManyRequests("slow down", 0))
-		if at[1] != 90*time.Second {
-			t.Errorf("it was tried again after %s", at[1])
+		if durations[1] != 90*time.Second {
+			t.Errorf("it was tried again after %s", durations[1])
 		}
-		if pause := at[2] - at[1]; pause > 2*time.Second {
+		if pause := durations[2] - durations[1]; pause > 2*time.Second {
 			t.Errorf("and after that, after %s", pause)
 		}
 	})
@@ -95,9 +95,9 @@ func TestPauseEndsWithTheRun(t *testing.T) {
 		defer cancel()
 		r := runOf(t, thing)
 		began := time.Now()
-		at, isDone := attempts(ctx, r, apierrors.NewTooManyRequests("slow down", 3600))
-		if waited := time.Since(began); isDone || len(at) != 1 || waited != 10*time.Second {
-			t.Errorf("%d attempts, and it ended after %s", len(at), waited)
+		durations, isDone := attempts(ctx, r, apierrors.NewTooManyRequests("slow down", 3600))
+		if waited := time.Since(began); isDone || len(durations) != 1 || waited != 10*time.Second {
+			t.Errorf("%d attempts, and it ended after %s", len(durations), waited)
 		}
 		if change := r.results.changes[0]; change.Action != object.Failed ||
 			change.Err.Reason != object.ClusterOverloaded {

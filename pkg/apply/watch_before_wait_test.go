@@ -37,7 +37,7 @@ func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
 	release := load(t, namespace, namespace, staged)
 	mustApply(t, release, apply.Options{})
 	their := hand{t, sorts["Deployment"].in(namespace), namespace, release}
-	was := their.get()
+	before := their.get()
 	_, err := their.objects().Patch(t.Context(), "early", types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"mood":"bad"}}}`), metav1.PatchOptions{})
 	must(t, err)
@@ -54,9 +54,9 @@ func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
 					return
 				}
 				back.Do(func() {
-					was.SetResourceVersion("")
-					was.SetUID("")
-					_, _ = their.objects().Create(context.Background(), was, metav1.CreateOptions{})
+					before.SetResourceVersion("")
+					before.SetUID("")
+					_, _ = their.objects().Create(context.Background(), before, metav1.CreateOptions{})
 				})
 			}
 		}})

@@ -44,8 +44,8 @@ func print(g *graph.Graph) string {
 	var out strings.Builder
 	for i, node := range g.Nodes {
 		files := []string{}
-		for _, at := range node.Tasks {
-			files = append(files, g.Tasks[at].File())
+		for _, index := range node.Tasks {
+			files = append(files, g.Tasks[index].File())
 		}
 		if len(files) == 0 {
 			files = []string{"(spacer)"}

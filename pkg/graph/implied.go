@@ -109,13 +109,13 @@ func (x *index) servedBy(service types.NamespacedName) []int {
 }
 
 func (x *index) findWorkloads(service types.NamespacedName) []int {
-	at, known := x.services[service]
+	position, known := x.services[service]
 	if !known {
 		return nil
 	}
 	var found []int
-	for _, i := range x.workloads.Candidates(x.tasks[at].Object()) {
-		if Selects(x.tasks[at].Object(), x.tasks[i].Object()) {
+	for _, i := range x.workloads.Candidates(x.tasks[position].Object()) {
+		if Selects(x.tasks[position].Object(), x.tasks[i].Object()) {
 			found = append(found, i)
 		}
 	}

@@ -190,11 +190,11 @@ func mustFollow(g *graph.Graph, first, second string) bool {
 	for ready := w.Ready(); len(ready) > 0; ready = w.Ready() {
 		for _, node := range ready {
 			files := []string{}
-			for _, at := range g.Nodes[node].Tasks {
-				files = append(files, g.Tasks[at].File())
+			for _, index := range g.Nodes[node].Tasks {
+				files = append(files, g.Tasks[index].File())
 			}
-			at, before := slices.Index(files, second), slices.Index(files, first)
-			if at >= 0 && (before < 0 || before > at) {
+			i, before := slices.Index(files, second), slices.Index(files, first)
+			if i >= 0 && (before < 0 || before > i) {
 				return false
 			}
 			if before >= 0 {

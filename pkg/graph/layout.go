@@ -156,8 +156,8 @@ func (l *layout) levels(tasks []int) [][][]int {
 
 // span returns the tasks from one chunk to another, both included. A segment has no
 // gaps, so indexes in it follow from the numbers of its tasks.
-func span(tasks, from, to []int) []int {
-	first, end := from[0]-tasks[0], to[len(to)-1]-tasks[0]+1
+func span(tasks, from, values []int) []int {
+	first, end := from[0]-tasks[0], values[len(values)-1]-tasks[0]+1
 	return tasks[first:end:end]
 }
 

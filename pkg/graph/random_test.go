@@ -26,8 +26,8 @@ func TestRandomPayloads(t *testing.T) {
 			g := graph.Build(tasks, options)
 
 			place := make([]int, len(tasks))
-			for at, task := range finish(t, g) { // which fails for a cycle
-				place[task] = at
+			for index, task := range finish(t, g) { // which fails for a cycle
+				place[task] = index
 			}
 			for _, d := range g.Implied {
 				if place[d.Needs] > place[d.Task] {
@@ -57,9 +57,9 @@ func keepsOrder(t *testing.T, plain *graph.Graph, place []int) {
 			t.Fatalf("tasks %v are not done in this order", node.Tasks)
 		}
 		for _, next := range node.Out {
-			if to := plain.Nodes[next].Tasks; len(node.Tasks) > 0 && len(to) > 0 &&
-				place[node.Tasks[len(node.Tasks)-1]] > place[to[0]] {
-				t.Fatalf("task %d is done before task %d", to[0], node.Tasks[len(node.Tasks)-1])
+			if values := plain.Nodes[next].Tasks; len(node.Tasks) > 0 && len(values) > 0 &&
+				place[node.Tasks[len(node.Tasks)-1]] > place[values[0]] {
+				t.Fatalf("task %d is done before task %d", values[0], node.Tasks[len(node.Tasks)-1])
 			}
 		}
 	}

@@ -121,7 +121,7 @@ func viewClusterAPI(o client.Object) HeldMachine {
 
 // turnClusterAPI: the condition Deleting has the hooks that the machine waits for.
 func turnClusterAPI(o client.Object, stage HookStage) turn {
-	switch at := deletion.StageClusterAPI(o.(*clusterv1.Machine)); at {
+	switch s := deletion.StageClusterAPI(o.(*clusterv1.Machine)); s {
 	case stage:
 		return isNow
 	case BeforeTerminate, deletion.Terminating, deletion.RemovingConfig, deletion.RemovingNode, deletion.Completed:

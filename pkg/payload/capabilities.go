@@ -79,13 +79,13 @@ func CapabilityBaselines() []string {
 // because an applied object would belong to them: a managed object
 // does not become unmanaged silently. Both payloads must have been read
 // with the cluster's filter, and the same capabilities.
-func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
+func ImplicitlyEnabled(from, payload *Payload) []configv1.ClusterVersionCapability {
 	applied := map[kinds.ID]bool{}
 	for _, m := range from.Manifests {
 		applied[m.ID()] = true
 	}
 	var found []configv1.ClusterVersionCapability
-	for _, exclusion := range to.Excluded {
+	for _, exclusion := range payload.Excluded {
 		if exclusion.Filter != ByCapabilities || !applied[exclusion.Manifest.ID()] {
 			continue
 		}
@@ -94,7 +94,7 @@ func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
 		}
 	}
 	found = slices.DeleteFunc(found, func(c configv1.ClusterVersionCapability) bool {
-		return slices.Contains(to.Filter.enabledCapabilities(), c)
+		return slices.Contains(payload.Filter.enabledCapabilities(), c)
 	})
 	return inOrder(found)
 }

@@ -38,10 +38,10 @@ func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
 // findCluster finds a cluster with some feature gates enabled on which all of some manifests are applied, and none of
 // some others is.
 func (f Filter) findCluster(must, others []*Manifest, gates []string) (Filter, bool) {
-	in, out := subjects(must), subjects(others)
+	manifests, out := subjects(must), subjects(others)
 	for cluster := range f.clusters(must, others, gates) {
 		isIn := func(subject *manifest.Manifest) bool { return !cluster.leavesOut(subject) }
-		if !slices.ContainsFunc(in, cluster.leavesOut) && !slices.ContainsFunc(out, isIn) {
+		if !slices.ContainsFunc(manifests, cluster.leavesOut) && !slices.ContainsFunc(out, isIn) {
 			return cluster, true
 		}
 	}

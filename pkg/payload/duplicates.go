@@ -71,13 +71,13 @@ func advice(same []*Manifest, filter Filter) string {
 // choosesOne reports whether a filter with a name, or with none, can include exactly one of some manifests.
 func choosesOne(by FilterName, name string, same []*Manifest) bool {
 	return slices.ContainsFunc(selections(by, name), func(f Filter) bool {
-		in := 0
+		index := 0
 		for _, m := range same {
 			if exclusion, err := f.exclusion(m); err == nil && exclusion == nil {
-				in++
+				index++
 			}
 		}
-		return in == 1
+		return index == 1
 	})
 }
 

@@ -128,8 +128,8 @@ func TestCapabilitiesThatAnUpdateSwitchesOn(t *testing.T) {
 		"c.yaml": configMap("c", "capability.openshift.io/name: Insights"),      // is new
 		"d.yaml": configMap("d", "capability.openshift.io/name: Mine"),          // only this release knows it
 	})
-	to, _ := parse(t, moved, options)
-	enabled := payload.ImplicitlyEnabled(from, to)
+	p, _ := parse(t, moved, options)
+	enabled := payload.ImplicitlyEnabled(from, p)
 	if diff := cmp.Diff([]configv1.ClusterVersionCapability{"Ingress"}, enabled); diff != "" {
 		t.Fatal(diff)
 	}

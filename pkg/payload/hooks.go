@@ -34,10 +34,10 @@ func (p *Places) within(line, column int, path ...string) (fileLine, fileColumn 
 	if node == nil || node.Style != yaml3.LiteralStyle {
 		return p.At(path...)
 	}
-	at, written, values := node.Line+line, bytes.Split(p.text.text, []byte("\n")), strings.Split(node.Value, "\n")
-	if at > len(written) || line > len(values) || values[line-1] == "" {
+	index, written, values := node.Line+line, bytes.Split(p.text.text, []byte("\n")), strings.Split(node.Value, "\n")
+	if index > len(written) || line > len(values) || values[line-1] == "" {
 		return p.At(path...)
 	}
-	indentation, _ := strings.CutSuffix(strings.TrimSuffix(string(written[at-1]), "\r"), values[line-1])
-	return p.text.fileLine(at), utf8.RuneCountInString(indentation) + column
+	indentation, _ := strings.CutSuffix(strings.TrimSuffix(string(written[index-1]), "\r"), values[line-1])
+	return p.text.fileLine(index), utf8.RuneCountInString(indentation) + column
 }

@@ -63,11 +63,11 @@ func (s *substitution) apply(text []byte) ([]byte, error) {
 		for end < len(text) && !endsImage[text[end]] {
 			end++
 		}
-		at, target := s.find(text[start:end])
-		if at < 0 {
+		index, target := s.find(text[start:end])
+		if index < 0 {
 			continue
 		}
-		out = append(append(out, text[copied:start+at]...), target...)
+		out = append(append(out, text[copied:start+index]...), target...)
 		copied = end
 		if len(out) > maxFile {
 			return nil, errImages

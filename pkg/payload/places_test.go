@@ -19,16 +19,16 @@ func TestAreComments(t *testing.T) {
 		"{\"key\": \"# a\"}":                            {false},
 		"data:\n  key: >-\n    # a\n    b\n  # c\nx: y": {false, true},
 	} {
-		var at []int
+		var values []int
 		for i := 0; ; i++ {
 			next := bytes.IndexByte([]byte(text)[i:], '#')
 			if next < 0 {
 				break
 			}
 			i += next
-			at = append(at, i)
+			values = append(values, i)
 		}
-		if got := AreComments([]byte(text), at); !slices.Equal(got, want) {
+		if got := AreComments([]byte(text), values); !slices.Equal(got, want) {
 			t.Errorf("AreComments of %q: got %v, want %v", text, got, want)
 		}
 	}

@@ -125,11 +125,11 @@ func TestTheDocumentation(t *testing.T) {
 	}
 	place := 0
 	for _, check := range precondition.Checks() {
-		at := strings.Index(string(page), "| `"+check.Name+"` | "+check.Short+" |\n")
-		if at < place {
+		offset := strings.Index(string(page), "| `"+check.Name+"` | "+check.Short+" |\n")
+		if offset < place {
 			t.Errorf("the table of docs/gate.md does not have %s in its place, with %q", check.Name, check.Short)
 		}
-		place = max(at, place)
+		place = max(offset, place)
 		if !strings.Contains(string(page), "\n### "+check.Name+"\n") {
 			t.Errorf("docs/gate.md has no section about %s", check.Name)
 		}

@@ -149,11 +149,11 @@ func TestAPendingDelete(t *testing.T) {
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: old, namespace: " + namespace +
 		", finalizers: [FINALIZER]}\n"
 	made := sandboxtest.Apply(t, c, strings.ReplaceAll(config, "FINALIZER", "example.com/x"))
-	in, err := c.Find(t.Context(), made.GroupVersionKind())
+	resource, err := c.Find(t.Context(), made.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(t.Context(), in, namespace, "old", made.GetUID()); err != nil {
+	if err := c.Delete(t.Context(), resource, namespace, "old", made.GetUID()); err != nil {
 		t.Fatal(err)
 	}
 	known := history("4.5.3")
@@ -179,14 +179,15 @@ func TestAPendingDelete(t *testing.T) {
 	for _, want := range []string{
 		"PendingDelete: ConfigMap " + namespace + "/old, which 4.5.3 deletes, is terminating since ",
 		", held by finalizer example.com/x: " +
-			"the minor update from 4.5.3 to 4.6.0 does not begin before it is deleted; resolve by: waiting for the holder of " +
+			"the minor update from 4.5.3 to 4.6.0 does not begin before it is deleted; resolve by: waiting for the " +
+			"holder of " +
 			"finalizer example.com/x",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q in %q", want, err)
 		}
 	}
-	if _, err := c.In(in, namespace).Patch(t.Context(), "old", types.MergePatchType,
+	if _, err := c.In(resource, namespace).Patch(t.Context(), "old", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -199,8 +200,8 @@ func TestObjectsOfAnotherReleaseOnACluster(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	labelled := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, namespace: " + namespace +
 		", labels: {runlevel.dev/release: RELEASE}}\n"
-	for name, of := range map[string]string{"theirs": "db", "to-go": "db", "ours": "web"} {
-		sandboxtest.Apply(t, c, strings.NewReplacer("NAME", name, "RELEASE", of).Replace(labelled))
+	for name, text := range map[string]string{"theirs": "db", "to-go": "db", "ours": "web"} {
+		sandboxtest.Apply(t, c, strings.NewReplacer("NAME", name, "RELEASE", text).Replace(labelled))
 	}
 	copied := sandboxtest.Apply(t, c, strings.NewReplacer("NAME", "copied", "RELEASE", "db").Replace(labelled))
 	copied.SetManagedFields(nil)
@@ -238,9 +239,9 @@ Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db,
 
 func TestAnApplyThatRuns(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	of := &lock.Lock{Client: c.Client, Namespace: namespace, Release: "web", Now: c.Now}
-	question := precondition.Input{Payload: release(t, "4.6.0", nil), Namespace: namespace, Lock: of}
-	hold, err := of.Acquire(t.Context(), lock.Options{Holder: "ana@host:7"})
+	l := &lock.Lock{Client: c.Client, Namespace: namespace, Release: "web", Now: c.Now}
+	question := precondition.Input{Payload: release(t, "4.6.0", nil), Namespace: namespace, Lock: l}
+	hold, err := l.Acquire(t.Context(), lock.Options{Holder: "ana@host:7"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +255,7 @@ func TestAnApplyThatRuns(t *testing.T) {
 	if err = hold.Release(err); err != nil {
 		t.Errorf("in its own: %v", err)
 	}
-	question.Lock = of
+	question.Lock = l
 	if err := precondition.Refuse(precondition.Evaluate(gather(t, c, question))); err != nil {
 		t.Errorf("after it: %v", err)
 	}
@@ -293,9 +294,9 @@ func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
 	}
 	home := testbed.Namespace(t)
 	narrow := sandboxtest.Connect(t, accountOfCluster(t, home, rule("", "namespaces", "get")))
-	of := in(t, namespace, map[string]string{"0000_10_web_a.yaml": manifest("v1", "ConfigMap", "a", "")})
+	payload := in(t, namespace, map[string]string{"0000_10_web_a.yaml": manifest("v1", "ConfigMap", "a", "")})
 	for name, c := range map[string]*cluster.Cluster{"an admin": c, "who may only get": narrow} {
-		findings := shown(precondition.Evaluate(gather(t, c, precondition.Input{Payload: of, Namespace: home})))
+		findings := shown(precondition.Evaluate(gather(t, c, precondition.Input{Payload: payload, Namespace: home})))
 		if want := "TerminatingObject: Namespace " + namespace +
 			", which 0000_10_web_a.yaml needs, is terminating since "; !strings.Contains(findings, want) {
 			t.Errorf("%s: %s\nwant %q", name, findings, want)

@@ -111,11 +111,11 @@ func (d definitions) locate(ctx context.Context, c *cluster.Cluster, m *payload.
 	resource, err := c.Find(ctx, kind)
 	p := place{manifest: m, resource: resource, isServed: err == nil}
 	if defined := d.kinds[kind.GroupKind()]; len(defined) > 0 {
-		at := slices.IndexFunc(defined, func(r cluster.Resource) bool { return r.Version == kind.Version })
-		if at < 0 {
+		i := slices.IndexFunc(defined, func(r cluster.Resource) bool { return r.Version == kind.Version })
+		if i < 0 {
 			p.unserved = &UnservedManifest{Manifest: m, Has: defined[0].Version, InOurs: true}
 		} else if !p.isServed {
-			p.resource = defined[at]
+			p.resource = defined[i]
 		}
 		return p
 	}

@@ -27,14 +27,14 @@ func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 // gather fills in what a question leaves out, and asks it.
 func gather(t *testing.T, c *cluster.Cluster, input precondition.Input) *precondition.Facts {
 	t.Helper()
-	var of []inventory.Scope
+	var scopes []inventory.Scope
 	for _, m := range input.Payload.Manifests {
 		if id := m.ID(); id.Group != "down.example.com" { // which serves none
-			of = append(of, inventory.Scope{Kind: id.GroupKind(), Namespace: id.Namespace})
+			scopes = append(scopes, inventory.Scope{Kind: id.GroupKind(), Namespace: id.Namespace})
 		}
 	}
 	var err error
-	if input.Before, err = inventory.Take(t.Context(), c, of, nil); err != nil {
+	if input.Before, err = inventory.Take(t.Context(), c, scopes, nil); err != nil {
 		t.Fatal(err)
 	}
 	if input.Record == nil {

@@ -352,12 +352,12 @@ func TestWhatReappearedMayBeWanted(t *testing.T) {
 
 func TestReleasesDoNotGoBack(t *testing.T) {
 	const begun, done = "begun at 2026-05-03T11:00:00Z", "applied at 2026-05-03T12:00:00Z"
-	because := func(rule, resolution, to, from, verb string) string {
+	because := func(rule, resolution, text, from, verb string) string {
 		_, since, _ := strings.Cut(verb, " at ")
 		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: %s; resolve by: updating to %s or "+
-			"newer%s | since %s", to, from, verb, rule, from, resolution, since)
+			"newer%s | since %s", text, from, verb, rule, from, resolution, since)
 	}
-	older := func(to, from, verb string) string { return because("releases don't go back", "", to, from, verb) }
+	older := func(text, from, verb string) string { return because("releases don't go back", "", text, from, verb) }
 	for name, test := range map[string]struct {
 		before []string
 		to     string
@@ -452,11 +452,11 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 	for name, content := range map[string]string{"a rollback to other files": "other",
 		"a rollback to files without a hash": ""} {
 		t.Run(name, func(t *testing.T) {
-			to := entry(record.Completed, "", content)
-			to.Revision = 1
+			historyEntry := entry(record.Completed, "", content)
+			historyEntry.Revision = 1
 			expect(t, &precondition.Facts{
 				Payload:  release(t, "4.6.0", nil),
-				Record:   &record.Record{Release: "web", History: record.History{to}},
+				Record:   &record.Record{Release: "web", History: record.History{historyEntry}},
 				Rollback: &record.Rollback{To: 1},
 			},
 				"Blocks ChangedContent: the kept files of revision 1 are not those that were applied; resolve by: "+
@@ -600,7 +600,7 @@ func TestSomebodyElseApplies(t *testing.T) {
 
 // TestFindingsHaveNoAges: conditions and events have their texts, and would change all the time.
 func TestFindingsHaveNoAges(t *testing.T) {
-	at := func(now time.Time) (texts []string) {
+	build := func(now time.Time) (texts []string) {
 		f := &precondition.Facts{
 			Now: now, Payload: release(t, "4.6.0", nil), Record: history("4.5.3"),
 			Held: &lock.Holder{
@@ -624,7 +624,7 @@ func TestFindingsHaveNoAges(t *testing.T) {
 		}
 		return texts
 	}
-	soon, late := at(now), at(now.Add(17*time.Minute))
+	soon, late := build(now), build(now.Add(17*time.Minute))
 	if diff := cmp.Diff(soon, late); diff != "" || len(soon) < 3 {
 		t.Errorf("of %d findings, some change with time: %s", len(soon), diff)
 	}

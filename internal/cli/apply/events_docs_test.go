@@ -81,9 +81,9 @@ func eventsPage(t *testing.T) string {
 }
 
 // between is the text from one mark to the next other.
-func between(text, from, to string) string {
+func between(text, from, name string) string {
 	_, text, _ = strings.Cut(text, from)
-	text, _, _ = strings.Cut(text, to)
+	text, _, _ = strings.Cut(text, name)
 	return text
 }
 

@@ -130,13 +130,13 @@ func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams 
 		return err
 	}
 	if !f.isConfirmed && !f.dryRun.IsEnabled() {
-		to, err := known.FindRevision(strconv.Itoa(f.Session.Rollback.To))
+		historyEntry, err := known.FindRevision(strconv.Itoa(f.Session.Rollback.To))
 		if err != nil {
 			return err
 		}
 		from := record.HistoryEntry{Version: f.Session.Rollback.Version, Revision: f.Session.Rollback.From}
 		isYes, err := streams.Ask(ctx,
-			printable.Line(fmt.Sprintf("Roll %s back from %s to %s?", name, from.Title(), to.Title())))
+			printable.Line(fmt.Sprintf("Roll %s back from %s to %s?", name, from.Title(), historyEntry.Title())))
 		if err != nil {
 			return err
 		}

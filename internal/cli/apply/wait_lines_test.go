@@ -21,9 +21,9 @@ type told struct {
 }
 
 // everyTenSeconds tells of an event as an apply does, from one moment to another.
-func everyTenSeconds(from, to time.Duration, event func(i int) apply.Event) []told {
+func everyTenSeconds(from, duration time.Duration, event func(i int) apply.Event) []told {
 	var all []told
-	for i := 0; from <= to; i++ {
+	for i := 0; from <= duration; i++ {
 		all = append(all, told{from, event(i)})
 		from += 10 * time.Second
 	}

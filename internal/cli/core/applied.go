@@ -41,9 +41,9 @@ func (f *ClusterFlags) OpenApplied(ctx context.Context, name, version string) (*
 
 // ReadApplied returns the manifests of a release that were applied last; none if they can't be read.
 func (f *ClusterFlags) ReadApplied(ctx context.Context, namespace, name string) []*payload.Manifest {
-	in, release := *f, ReleaseFlags{}
-	in.Namespace = namespace
-	release.ReadFrom(&in)
+	clusterFlags, release := *f, ReleaseFlags{}
+	clusterFlags.Namespace = namespace
+	release.ReadFrom(&clusterFlags)
 	read, _, err := release.Parse(ctx, name+"@", io.Discard)
 	if err != nil {
 		return nil
@@ -98,9 +98,9 @@ func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, v
 	if err != nil {
 		return "", missing
 	}
-	for _, of := range stored {
-		if version == "" || version == fmt.Sprint(of.Revision) || version == of.Version {
-			return of.Digest, nil
+	for _, target := range stored {
+		if version == "" || version == fmt.Sprint(target.Revision) || version == target.Version {
+			return target.Digest, nil
 		}
 	}
 	if !found && len(known.History) == 0 {

@@ -154,10 +154,11 @@ func (f *ClusterFlags) CompleteMetadata(command *cobra.Command, namespace string
 	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
 		var found []cobra.Completion
 		for _, kind := range kinds {
-			if in, err := c.FindKind(ctx, kind); err == nil {
-				_ = c.EachMetadata(ctx, in, namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
-					found = append(found, text(m))
-				})
+			if resource, err := c.FindKind(ctx, kind); err == nil {
+				_ = c.EachMetadata(ctx, resource, namespace, metav1.ListOptions{},
+					func(m *metav1.PartialObjectMetadata) {
+						found = append(found, text(m))
+					})
 			}
 		}
 		slices.Sort(found)

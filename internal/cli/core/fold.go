@@ -19,8 +19,8 @@ func Fold[T any](all []T, cause func(T) string) []Folded[T] {
 	places := map[string]int{}
 	for _, item := range all {
 		key := cause(item)
-		if at, isKnown := places[key]; isKnown && count[key] > mostAlike {
-			folds[at].Others = append(folds[at].Others, item)
+		if index, isKnown := places[key]; isKnown && count[key] > mostAlike {
+			folds[index].Others = append(folds[index].Others, item)
 			continue
 		}
 		places[key] = len(folds)

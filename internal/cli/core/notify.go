@@ -40,10 +40,14 @@ func (f *NotifyFlags) Check() error {
 }
 
 // Sender returns what sends notifications to the receivers that Check has parsed; nil if there are none.
-func (f *NotifyFlags) Sender(ctx context.Context, of *ClusterFlags) *notify.Sender {
+func (f *NotifyFlags) Sender(ctx context.Context, clusterFlags *ClusterFlags) *notify.Sender {
 	if len(f.receivers) > 0 {
 		f.sender = notify.NewSender(ctx,
-			notify.Options{Receivers: f.receivers, Cluster: of.location.ClusterName(), Log: klog.FromContext(ctx).V(1)})
+			notify.Options{
+				Receivers: f.receivers,
+				Cluster:   clusterFlags.location.ClusterName(),
+				Log:       klog.FromContext(ctx).V(1),
+			})
 	}
 	return f.sender
 }

@@ -38,42 +38,42 @@ func (r LintReport) github(out io.Writer, all, inFolder bool) error {
 // shownAt returns the place where GitHub shows a finding; nil if its file is not in the repository. A finding in the
 // previous payload is shown at the corresponding place in this one.
 func shownAt(f lint.Finding, inFolder bool) *lint.Place {
-	at := &lint.Place{File: f.File, Line: f.Line, In: f.In}
+	place := &lint.Place{File: f.File, Line: f.Line, In: f.In}
 	if f.In == lint.InPrevious && f.Near != nil {
-		at = f.Near
+		place = f.Near
 	}
 	isShown := false
-	switch at.In {
+	switch place.In {
 	case lint.InPayload:
 		isShown = inFolder
 	case lint.InConfig, lint.InBaseline:
-		isShown = filepath.IsLocal(at.File)
+		isShown = filepath.IsLocal(place.File)
 	}
-	if !isShown || !printable.IsHarmless([]byte(at.File)) {
+	if !isShown || !printable.IsHarmless([]byte(place.File)) {
 		return nil
 	}
-	return at
+	return place
 }
 
 // githubCommand returns the command for a finding that is shown at a place. If that is not the place of the finding, or
 // nil, the message has the place.
-func githubCommand(f lint.Finding, at *lint.Place) string {
+func githubCommand(f lint.Finding, place *lint.Place) string {
 	command := map[lint.Severity]string{lint.Error: "error", lint.Warning: "warning", lint.Info: "notice"}[f.Severity]
 	var properties []string
 	add := func(name string, value any) {
 		properties = append(properties, name+"="+escapeProperty(fmt.Sprint(value)))
 	}
-	isOwn := at != nil && at.In == f.In
+	isOwn := place != nil && place.In == f.In
 	message := f.String()
 	if isOwn && f.Object != "" {
 		message = f.Object + ": " + f.Message
 	} else if isOwn {
 		message = f.Message
 	}
-	if at != nil {
-		add("file", at.File)
-		if at.Line > 0 {
-			add("line", at.Line)
+	if place != nil {
+		add("file", place.File)
+		if place.Line > 0 {
+			add("line", place.Line)
 		}
 		if isOwn && f.Column > 0 {
 			add("col", f.Column)

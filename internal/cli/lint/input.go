@@ -95,8 +95,8 @@ func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, i
 	}
 	input.Payload, input.Problems, input.Previous = p.After, p.AfterProblems, p.Released
 	input.Change = &lint.ComponentChange{Before: p.Before, Problems: p.BeforeProblems,
-		Own: func(file string, in lint.Origin) (string, bool) {
-			if in == lint.InPrevious {
+		Own: func(file string, origin lint.Origin) (string, bool) {
+			if origin == lint.InPrevious {
 				return p.Home(file), p.Had(file)
 			}
 			return p.Own(file)
@@ -129,8 +129,8 @@ func warningsOfOrder(ref, previousRef string, previous, next *payload.Payload) [
 	if err != nil {
 		return nil
 	}
-	to, err := version.ParseSemantic(next.Version)
-	if err == nil && to.LessThan(from) {
+	v, err := version.ParseSemantic(next.Version)
+	if err == nil && v.LessThan(from) {
 		return []string{fmt.Sprintf("%s is %s, which is older than %s of %s: are they swapped?", ref, next.Version,
 			previous.Version, previousRef)}
 	}

@@ -22,9 +22,9 @@ type LintReport struct {
 type lintPaths struct{ source, release, previous string }
 
 // of returns the path of a file.
-func (p lintPaths) of(file string, in lint.Origin) string {
+func (p lintPaths) of(file string, origin lint.Origin) string {
 	folder := p.source
-	switch in {
+	switch origin {
 	case lint.InConfig, lint.InBaseline:
 		return file
 	case lint.InPrevious:

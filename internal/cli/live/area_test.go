@@ -44,13 +44,13 @@ func drawn(t *testing.T, width, height int, texts ...string) string {
 }
 
 // copyUntil copies what is written to a terminal, up to a text that ends it.
-func copyUntil(t *testing.T, to vt10x.Terminal, from *os.File, end byte) {
+func copyUntil(t *testing.T, terminal vt10x.Terminal, from *os.File, end byte) {
 	t.Helper()
 	text, err := bufio.NewReader(from).ReadString(end)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprint(to, strings.TrimSuffix(text, string(end)))
+	fmt.Fprint(terminal, strings.TrimSuffix(text, string(end)))
 }
 
 func TestAStillIsDrawnInItsPlace(t *testing.T) {

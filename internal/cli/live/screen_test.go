@@ -76,12 +76,12 @@ func (f *film) add(event apply.Event) {
 	f.state.Now = f.now
 	switch event.Type {
 	case apply.Began, apply.Ended:
-		at := slices.IndexFunc(f.state.Components, func(c apply.ComponentState) bool { return c.Name == event.Node })
-		if at < 0 {
-			at = len(f.state.Components)
+		i := slices.IndexFunc(f.state.Components, func(c apply.ComponentState) bool { return c.Name == event.Node })
+		if i < 0 {
+			i = len(f.state.Components)
 			f.state.Components = append(f.state.Components, apply.ComponentState{Name: event.Node, Began: f.now})
 		}
-		c := &f.state.Components[at]
+		c := &f.state.Components[i]
 		c.IsRunning, c.IsDone = event.Type == apply.Began, event.Type == apply.Ended && event.Action == ""
 	default:
 		f.change(event, f.step(event))
@@ -96,15 +96,15 @@ func (f *film) step(event apply.Event) *apply.RunStepState {
 			return s.ID == *event.Object && s.File == event.File && s.Hook == hook
 		}
 	}
-	at := slices.IndexFunc(steps, isOf(event.Hook))
-	if at < 0 {
-		at = slices.IndexFunc(steps, isOf(""))
-		hook := apply.RunStepState{Wait: steps[at].Wait, Action: object.NotDone}
+	i := slices.IndexFunc(steps, isOf(event.Hook))
+	if i < 0 {
+		i = slices.IndexFunc(steps, isOf(""))
+		hook := apply.RunStepState{Wait: steps[i].Wait, Action: object.NotDone}
 		hook.Hook = event.Hook
-		steps = slices.Insert(steps, at, hook)
+		steps = slices.Insert(steps, i, hook)
 		f.state.Nodes[0].Steps = steps
 	}
-	return &steps[at]
+	return &steps[i]
 }
 
 func (f *film) change(event apply.Event, step *apply.RunStepState) {

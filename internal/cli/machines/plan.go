@@ -112,7 +112,7 @@ func (f *planFlags) run(ctx context.Context, object string, streams core.Streams
 }
 
 // query returns the query for an object, which the arguments and the file name. Its errors are misuse.
-func (f *planFlags) query(object string, in io.Reader) (q rolloutpreview.Query, err error) {
+func (f *planFlags) query(object string, reader io.Reader) (q rolloutpreview.Query, err error) {
 	q.Kind, q.Name = rolloutpreview.DeploymentKind, object
 	if kindName, name, hasKind := strings.Cut(object, "/"); hasKind {
 		kind := rolloutpreview.KindOf(kindName)
@@ -139,7 +139,7 @@ func (f *planFlags) query(object string, in io.Reader) (q rolloutpreview.Query, 
 	}
 	inFile := ""
 	if f.file != "" {
-		text, err := readFileOr(f.file, in)
+		text, err := readFileOr(f.file, reader)
 		if err != nil {
 			return q, err
 		}
@@ -157,9 +157,9 @@ func (f *planFlags) query(object string, in io.Reader) (q rolloutpreview.Query, 
 }
 
 // readFileOr reads a file; "-" is standard input.
-func readFileOr(path string, in io.Reader) ([]byte, error) {
+func readFileOr(path string, reader io.Reader) ([]byte, error) {
 	if path == "-" {
-		return io.ReadAll(in)
+		return io.ReadAll(reader)
 	}
 	return os.ReadFile(path)
 }

@@ -95,9 +95,9 @@ func TestReleasesOfObjects(t *testing.T) {
 func TestUnneededObjectsAreDropped(t *testing.T) {
 	t.Parallel()
 	c, namespace := test.Connect(t), test.Namespace(t)
-	for _, of := range []string{"ours", "theirs", "others"} {
+	for _, text := range []string{"ours", "theirs", "others"} {
 		sandboxtest.Apply(t, c,
-			fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {runlevel.dev/release: %[1]s-%[2]s}}}`, of, namespace))
+			fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {runlevel.dev/release: %[1]s-%[2]s}}}`, text, namespace))
 	}
 	asked := map[string]string{}
 	found, err := inventory.Take(t.Context(), c, []inventory.Scope{{Kind: configMap, Namespace: namespace}},

@@ -92,8 +92,8 @@ func TestMarksOfOtherToolsLeaveTheObject(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.adopt(live, ownership.DefaultManagers(), manager)
-			if is := b.apply(lean); len(is.GetLabels())+len(is.GetAnnotations()) > 0 {
-				t.Errorf("labels %v and annotations %v are still there", is.GetLabels(), is.GetAnnotations())
+			if got := b.apply(lean); len(got.GetLabels())+len(got.GetAnnotations()) > 0 {
+				t.Errorf("labels %v and annotations %v are still there", got.GetLabels(), got.GetAnnotations())
 			}
 		})
 	}
@@ -112,11 +112,11 @@ func TestSeveralManagersAtOnce(t *testing.T) {
 	live = b.serverSide("kubectl",
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {g: x}}`)
 	b.adopt(live, append(ownership.DefaultManagers(), "kubectl"), "helm", "kapp", "kubectl", "kubectl-create")
-	is := b.apply(lean)
-	if got := keys(is, "data"); !slices.Equal(got, []string{"a", "e"}) {
+	current := b.apply(lean)
+	if got := keys(current, "data"); !slices.Equal(got, []string{"a", "e"}) {
 		t.Errorf("the data are %q", got)
 	}
-	if diff := cmp.Diff([]string{"bob Update", "runlevel Apply"}, owners(is)); diff != "" {
+	if diff := cmp.Diff([]string{"bob Update", "runlevel Apply"}, owners(current)); diff != "" {
 		t.Errorf("who owns fields (-want +got):\n%s", diff)
 	}
 }
@@ -126,9 +126,9 @@ func TestWhatWeHaveMadeBecomesWhatWeApply(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.adopt(b.create(cluster.FieldManager, config), nil)
-	if is := b.apply(lean); !slices.Equal(keys(is, "data"), []string{"a"}) ||
-		!slices.Equal(owners(is), []string{"runlevel Apply"}) {
-		t.Errorf("data %q, owners %q", keys(is, "data"), owners(is))
+	if got := b.apply(lean); !slices.Equal(keys(got, "data"), []string{"a"}) ||
+		!slices.Equal(owners(got), []string{"runlevel Apply"}) {
+		t.Errorf("data %q, owners %q", keys(got, "data"), owners(got))
 	}
 }
 
@@ -137,11 +137,13 @@ func TestWhoIsNotListedKeepsItsFields(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	live := b.create("bob", config)
-	if is := b.adopt(live, ownership.DefaultManagers()); is.GetResourceVersion() != live.GetResourceVersion() {
+	if current := b.adopt(live,
+		ownership.DefaultManagers()); current.GetResourceVersion() != live.GetResourceVersion() {
 		t.Error("the object was written")
 	}
 	live = b.merge("helm", b.apply(lean), `{data: {c: x}}`)
-	if is := b.adopt(live, ownership.DefaultManagers()); is.GetResourceVersion() != live.GetResourceVersion() {
+	if current := b.adopt(live,
+		ownership.DefaultManagers()); current.GetResourceVersion() != live.GetResourceVersion() {
 		t.Error("the object was written, although we have applied it")
 	}
 	if got := keys(b.apply(lean), "data"); !slices.Equal(got, []string{"a", "b", "c"}) {
@@ -161,29 +163,29 @@ func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 	live := b.create("helm", manifest("minReadySeconds: 1, replicas: 1, "))
 	live = b.merge("autoscaler", live, `{spec: {replicas: 3}}`, "scale")
 	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
-	sandboxtest.Await(t, test, deployments, b.namespace+"/shop", func(is *appsv1.Deployment) bool {
-		return is != nil && is.Status.ObservedGeneration == is.Generation &&
-			is.Annotations["deployment.kubernetes.io/revision"] != ""
+	sandboxtest.Await(t, test, deployments, b.namespace+"/shop", func(got *appsv1.Deployment) bool {
+		return got != nil && got.Status.ObservedGeneration == got.Generation &&
+			got.Annotations["deployment.kubernetes.io/revision"] != ""
 	})
 	live = b.get(live)
 	before := owners(live)
-	is := b.adopt(live, ownership.DefaultManagers(), "helm")
+	got := b.adopt(live, ownership.DefaultManagers(), "helm")
 	want := slices.Clone(before)
 	want[slices.Index(want, "helm Update")] = "runlevel Apply"
 	slices.Sort(want)
-	if diff := cmp.Diff(want, owners(is)); diff != "" {
+	if diff := cmp.Diff(want, owners(got)); diff != "" {
 		t.Errorf("who owns fields (-want +got):\n%s", diff)
 	}
-	is = b.apply(manifest(""))
-	replicas, _, _ := unstructured.NestedInt64(is.Object, "spec", "replicas")
-	if seconds, _, _ := unstructured.NestedInt64(is.Object, "spec", "minReadySeconds"); seconds != 0 || replicas != 3 {
+	got = b.apply(manifest(""))
+	replicas, _, _ := unstructured.NestedInt64(got.Object, "spec", "replicas")
+	if seconds, _, _ := unstructured.NestedInt64(got.Object, "spec", "minReadySeconds"); seconds != 0 || replicas != 3 {
 		t.Errorf("it waits %d s, with %d replicas", seconds, replicas)
 	}
-	if is.GetAnnotations()["deployment.kubernetes.io/revision"] == "" {
+	if got.GetAnnotations()["deployment.kubernetes.io/revision"] == "" {
 		t.Error("its revision is gone")
 	}
 	if diff := cmp.Diff([]string{"autoscaler/scale"},
-		ownership.Owners(is.GetManagedFields(), path("spec", "replicas"))); diff != "" {
+		ownership.Owners(got.GetManagedFields(), path("spec", "replicas"))); diff != "" {
 		t.Errorf("who owns the replicas (-want +got):\n%s", diff)
 	}
 }
@@ -195,18 +197,18 @@ func TestStatusIsNobodysToTake(t *testing.T) {
 	live := b.create("helm",
 		`{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: NS, labels: {a: x}}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
 	live = b.merge("helm", live, `{status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}}`, "status")
-	status := func(is *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
-		return slices.DeleteFunc(is.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+	status := func(got *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
+		return slices.DeleteFunc(got.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 			return entry.Subresource == ""
 		})
 	}
 	want := status(live)
 	b.adopt(live, ownership.DefaultManagers(), "helm")
-	is := b.apply(`{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: NS}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
-	if diff := cmp.Diff(want, status(is)); diff != "" || len(want) != 1 || len(is.GetLabels()) > 0 {
-		t.Errorf("labels %v; entries (-want +got):\n%s", is.GetLabels(), diff)
+	got := b.apply(`{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: NS}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
+	if diff := cmp.Diff(want, status(got)); diff != "" || len(want) != 1 || len(got.GetLabels()) > 0 {
+		t.Errorf("labels %v; entries (-want +got):\n%s", got.GetLabels(), diff)
 	}
-	if diff := cmp.Diff(live.Object["status"], is.Object["status"]); diff != "" {
+	if diff := cmp.Diff(live.Object["status"], got.Object["status"]); diff != "" {
 		t.Errorf("the status (-want +got):\n%s", diff)
 	}
 }
@@ -226,7 +228,7 @@ func TestManagedFieldsEntryWithoutDetails(t *testing.T) {
 					Request:    request,
 				}, nil
 			})})
-	in := cluster.Resource{
+	resource := cluster.Resource{
 		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"),
 		Kind:                 "ConfigMap",
 		Namespaced:           true,
@@ -247,7 +249,7 @@ func TestManagedFieldsEntryWithoutDetails(t *testing.T) {
 		ManagedFields:   []metav1.ManagedFieldsEntry{applied, entry},
 	}
 	before := live.DeepCopy()
-	if _, found, err := ownership.Adopt(t.Context(), c, in, live, ownership.DefaultManagers()); err != nil ||
+	if _, found, err := ownership.Adopt(t.Context(), c, resource, live, ownership.DefaultManagers()); err != nil ||
 		!slices.Equal(found, []string{"helm"}) {
 		t.Errorf("it took fields over from %q: %v", found, err)
 	}
@@ -305,12 +307,12 @@ func TestInjectedCertificatesStay(t *testing.T) {
 			}
 			live = b.merge("cainjector", live, string(body))
 			b.adopt(live, ownership.DefaultManagers(), "helm")
-			is := b.apply(row.ours)
-			if row.client(is)["caBundle"] != bundle || len(is.GetLabels()) > 0 {
-				t.Errorf("caBundle %q, labels %v", row.client(is)["caBundle"], is.GetLabels())
+			got := b.apply(row.ours)
+			if row.client(got)["caBundle"] != bundle || len(got.GetLabels()) > 0 {
+				t.Errorf("caBundle %q, labels %v", row.client(got)["caBundle"], got.GetLabels())
 			}
-			if !slices.Contains(owners(is), "cainjector Update") {
-				t.Errorf("fields are owned by %q", owners(is))
+			if !slices.Contains(owners(got), "cainjector Update") {
+				t.Errorf("fields are owned by %q", owners(got))
 			}
 		})
 	}
@@ -387,18 +389,18 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 			row.writes(b)
 			b = b.through(func(string) {}) // with a fresh look at what is served
 			cap := `{apiVersion: NS.example.com/v1, kind: Cap, metadata: {name: cap, namespace: NS}, spec: {a: z}}`
-			is := b.adopt(b.get(b.parse(cap)), ownership.DefaultManagers(), row.found...)
-			at := slices.IndexFunc(is.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+			got := b.adopt(b.get(b.parse(cap)), ownership.DefaultManagers(), row.found...)
+			i := slices.IndexFunc(got.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 				return entry.Manager == cluster.FieldManager
 			})
-			if at < 0 || row.version != "" && is.GetManagedFields()[at].APIVersion != b.namespace+".example.com/"+
+			if i < 0 || row.version != "" && got.GetManagedFields()[i].APIVersion != b.namespace+".example.com/"+
 				row.version {
-				t.Errorf("our entry is not of %s: %v", row.version, is.GetManagedFields())
+				t.Errorf("our entry is not of %s: %v", row.version, got.GetManagedFields())
 			}
-			is = b.apply(cap)
+			got = b.apply(cap)
 			for _, gone := range []string{"b", "c"} {
-				if slices.Contains(keys(is, "spec"), gone) {
-					t.Errorf("after the apply the spec has %q", keys(is, "spec"))
+				if slices.Contains(keys(got, "spec"), gone) {
+					t.Errorf("after the apply the spec has %q", keys(got, "spec"))
 				}
 			}
 		})
@@ -414,10 +416,10 @@ func TestFieldThatHasAnotherNameInAnotherVersion(t *testing.T) {
 	live := b.merge("kapp", b.get(b.parse(`{apiVersion: autoscaling/v2, `+head+`}}`)),
 		`{spec: {behavior: {scaleDown: {stabilizationWindowSeconds: 7}}}}`)
 	b.adopt(live, ownership.DefaultManagers(), "helm", "kapp")
-	is := b.apply(`{apiVersion: autoscaling/v2, ` + head + `}}`)
+	got := b.apply(`{apiVersion: autoscaling/v2, ` + head + `}}`)
 	if diff := cmp.Diff([]string{"maxReplicas", "metrics", "minReplicas", "scaleTargetRef"},
-		keys(is, "spec")); diff != "" || is.Object["spec"].(map[string]any)["minReplicas"] != int64(1) {
-		t.Errorf("the spec is %v (-want +got):\n%s", is.Object["spec"], diff)
+		keys(got, "spec")); diff != "" || got.Object["spec"].(map[string]any)["minReplicas"] != int64(1) {
+		t.Errorf("the spec is %v (-want +got):\n%s", got.Object["spec"], diff)
 	}
 }
 
@@ -434,8 +436,8 @@ func TestAnotherWriterInBetween(t *testing.T) {
 		}
 	})
 	racing.adopt(live, ownership.DefaultManagers(), "helm")
-	is := b.apply(lean)
-	if diff := cmp.Diff(map[string]any{"a": "z", "b": "theirs", "c": "theirs"}, is.Object["data"]); diff != "" ||
+	got := b.apply(lean)
+	if diff := cmp.Diff(map[string]any{"a": "z", "b": "theirs", "c": "theirs"}, got.Object["data"]); diff != "" ||
 		writes != 2 {
 		t.Errorf("after %d writes the data are (-want +got):\n%s", writes, diff)
 	}

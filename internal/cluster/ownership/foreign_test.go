@@ -143,13 +143,13 @@ func TestNoForeignFieldsWithoutAnApply(t *testing.T) {
 func (b bed) dryRun(text string, isRemoved func(manager string) bool) *unstructured.Unstructured {
 	b.Helper()
 	object := b.parse(text)
-	in := b.in(object)
-	would, err := b.Cluster.Apply(b.Context(), in, object, cluster.Force|cluster.DryRun)
+	resource := b.in(object)
+	would, err := b.Cluster.Apply(b.Context(), resource, object, cluster.Force|cluster.DryRun)
 	if err != nil {
 		b.Fatal(err)
 	}
 	removed, _ := ownership.DryRunTakeForeign(would.Object, isRemoved)
-	result, err := ownership.DryRunDefaults(b.Context(), b.Cluster, in, would.Object, removed)
+	result, err := ownership.DryRunDefaults(b.Context(), b.Cluster, resource, would.Object, removed)
 	if err != nil {
 		b.Fatal(err)
 	}

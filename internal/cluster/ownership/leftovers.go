@@ -53,13 +53,13 @@ func (l *Leftovers) find(path fieldpath.Path, live, draft any, way []string) {
 	l.eachItem(path, live, draft, func(path fieldpath.Path, live, draft any) {
 		l.find(path, live, draft, way[min(1, len(way)):])
 	})
-	is, isMapping := live.(map[string]any)
+	current, isMapping := live.(map[string]any)
 	wanted, isWanted := draft.(map[string]any)
 	if !isMapping || !isWanted {
 		return
 	}
-	if len(way) > 0 && hasInner(is[way[0]]) && hasInner(wanted[way[0]]) {
-		l.find(append(slices.Clone(path), step(way[0])), is[way[0]], wanted[way[0]], way[1:])
+	if len(way) > 0 && hasInner(current[way[0]]) && hasInner(wanted[way[0]]) {
+		l.find(append(slices.Clone(path), step(way[0])), current[way[0]], wanted[way[0]], way[1:])
 		return
 	}
 	isKnown := func(other fieldpath.Path) bool { return other.Equals(path) }
@@ -74,17 +74,17 @@ func (l *Leftovers) find(path fieldpath.Path, live, draft any, way []string) {
 // collect adds all fields of a live mapping that the draft does not have.
 func (l *Leftovers) collect(path fieldpath.Path, live, draft any) {
 	l.eachItem(path, live, draft, l.collect)
-	is, isMapping := live.(map[string]any)
+	current, isMapping := live.(map[string]any)
 	wanted, isWanted := draft.(map[string]any)
 	if !isMapping || !isWanted {
 		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(is)) {
+	for _, key := range slices.Sorted(maps.Keys(current)) {
 		inner := append(slices.Clone(path), step(key))
 		switch _, isInDraft := wanted[key]; {
 		case len(path) == 0 && !isBody(key):
 		case isInDraft:
-			l.collect(inner, is[key], wanted[key])
+			l.collect(inner, current[key], wanted[key])
 		default:
 			l.Fields = append(l.Fields, inner)
 		}

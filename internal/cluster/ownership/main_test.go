@@ -63,11 +63,11 @@ func (b bed) parse(text string) *unstructured.Unstructured {
 // in finds the resource of an object.
 func (b bed) in(object *unstructured.Unstructured) cluster.Resource {
 	b.Helper()
-	in, err := b.Find(b.Context(), object.GroupVersionKind())
+	resource, err := b.Find(b.Context(), object.GroupVersionKind())
 	if err != nil {
 		b.Fatal(err)
 	}
-	return in
+	return resource
 }
 
 // create makes an object as a manager does.
@@ -151,16 +151,16 @@ func (b bed) adopt(live *unstructured.Unstructured, from []string, want ...strin
 	if !slices.Equal(found, want) {
 		b.Errorf("it took fields over from %q, want %q", found, want)
 	}
-	is := b.get(live)
+	got := b.get(live)
 	ours := func(object metav1.Object) []metav1.ManagedFieldsEntry { // a controller may have written its status since
 		return slices.DeleteFunc(slices.Clone(object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool {
 			return entry.Manager != cluster.FieldManager
 		})
 	}
-	if now.GetUID() != is.GetUID() || !reflect.DeepEqual(ours(now), ours(is)) {
+	if now.GetUID() != got.GetUID() || !reflect.DeepEqual(ours(now), ours(got)) {
 		b.Error("what it returns is not what there is")
 	}
-	return is
+	return got
 }
 
 // owners are the entries of an object, in a line for each: who, how, and of what.
@@ -191,8 +191,8 @@ func (b bed) define(text string) {
 	b.Helper()
 	made := b.create("somebody", text)
 	definitions := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
-	sandboxtest.Await(b, test, definitions, made.GetName(), func(is *apiextensionsv1.CustomResourceDefinition) bool {
-		return is != nil && slices.ContainsFunc(is.Status.Conditions,
+	sandboxtest.Await(b, test, definitions, made.GetName(), func(got *apiextensionsv1.CustomResourceDefinition) bool {
+		return got != nil && slices.ContainsFunc(got.Status.Conditions,
 			func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
 				return condition.Type == apiextensionsv1.Established &&
 					condition.Status == apiextensionsv1.ConditionTrue

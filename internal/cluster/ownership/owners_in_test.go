@@ -25,8 +25,8 @@ func TestOwnersOfWhatDiffers(t *testing.T) {
 	live = b.serverSide("ann",
 		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: NS}, spec: {template: {spec: {containers: [
   {name: shop, image: registry.example/b, ports: [{containerPort: 53, protocol: UDP, name: dns}]}]}}}}`)
-	at := func(keys ...any) func(map[string]any, any) {
-		return func(object map[string]any, to any) { put(object, to, keys...) }
+	build := func(keys ...any) func(map[string]any, any) {
+		return func(object map[string]any, value any) { put(object, value, keys...) }
 	}
 	pod := []any{"spec", "template", "spec"}
 	for name, row := range map[string]struct {
@@ -34,16 +34,16 @@ func TestOwnersOfWhatDiffers(t *testing.T) {
 		to     any
 		want   []string
 	}{
-		"a key with dots":     {at("metadata", "annotations", "a.b/c"), "r", []string{"bob"}},
-		"an item by its name": {at(append(slices.Clone(pod), "containers", 1, "image")...), "r", []string{"ann"}},
-		"an item by two keys": {at(append(slices.Clone(pod), "containers", 1, "ports", 1, "name")...), "r",
+		"a key with dots":     {build("metadata", "annotations", "a.b/c"), "r", []string{"bob"}},
+		"an item by its name": {build(append(slices.Clone(pod), "containers", 1, "image")...), "r", []string{"ann"}},
+		"an item by two keys": {build(append(slices.Clone(pod), "containers", 1, "ports", 1, "name")...), "r",
 			[]string{"ann"}},
-		"its neighbour": {at(append(slices.Clone(pod), "containers", 1, "ports", 0, "hostPort")...), int64(1), nil},
-		"within a list as a whole": {at(append(slices.Clone(pod), "containers", 1, "args", 0)...), "r",
+		"its neighbour": {build(append(slices.Clone(pod), "containers", 1, "ports", 0, "hostPort")...), int64(1), nil},
+		"within a list as a whole": {build(append(slices.Clone(pod), "containers", 1, "args", 0)...), "r",
 			[]string{"helm"}},
-		"a value of a set":        {at("metadata", "finalizers", 0), "example.com/b", []string{"bob"}},
-		"a field that nobody has": {at("spec", "paused"), true, nil},
-		"a whole list":            {at(append(slices.Clone(pod), "tolerations")...), nil, []string{"helm"}},
+		"a value of a set":        {build("metadata", "finalizers", 0), "example.com/b", []string{"bob"}},
+		"a field that nobody has": {build("spec", "paused"), true, nil},
+		"a whole list":            {build(append(slices.Clone(pod), "tolerations")...), nil, []string{"helm"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := live.DeepCopy()
@@ -67,17 +67,17 @@ func TestOwnersOfWhatDiffers(t *testing.T) {
 // put sets a field of an object, by keys and places.
 func put(within, value any, keys ...any) {
 	for _, key := range keys[:len(keys)-1] {
-		switch at := key.(type) {
+		switch step := key.(type) {
 		case string:
-			within = within.(map[string]any)[at]
+			within = within.(map[string]any)[step]
 		case int:
-			within = within.([]any)[at]
+			within = within.([]any)[step]
 		}
 	}
-	switch at := keys[len(keys)-1].(type) {
+	switch step := keys[len(keys)-1].(type) {
 	case string:
-		within.(map[string]any)[at] = value
+		within.(map[string]any)[step] = value
 	case int:
-		within.([]any)[at] = value
+		within.([]any)[step] = value
 	}
 }

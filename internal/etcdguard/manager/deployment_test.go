@@ -146,14 +146,14 @@ func (s *shippedScene) createSecret(t *testing.T) {
 }
 
 // awaitCondition waits until the ClusterOperator is available with the version of the Deployment, and has a condition.
-func (s *shippedScene) awaitCondition(t *testing.T, of configv1.ClusterStatusConditionType,
+func (s *shippedScene) awaitCondition(t *testing.T, target configv1.ClusterStatusConditionType,
 	status configv1.ConditionStatus, text string) {
 	t.Helper()
 	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "etcd-quorum-guard"},
 		func(o *configv1.ClusterOperator) bool {
 			exists, isAvailable := false, false
 			for _, condition := range o.Status.Conditions {
-				exists = exists || condition.Type == of && condition.Status == status &&
+				exists = exists || condition.Type == target && condition.Status == status &&
 					strings.Contains(condition.Message, text)
 				isAvailable = isAvailable ||
 					condition.Type == configv1.OperatorAvailable && condition.Status == configv1.ConditionTrue

@@ -45,9 +45,9 @@ func (g *guard) count(step etcdguard.Step, result string) {
 }
 
 // collect sends the metrics of the last observed members.
-func (g *guard) collect(to chan<- prometheus.Metric) {
-	gauge := func(of *prometheus.Desc, value int, labels ...string) {
-		to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, float64(value), labels...)
+func (g *guard) collect(metrics chan<- prometheus.Metric) {
+	gauge := func(description *prometheus.Desc, value int, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, float64(value), labels...)
 	}
 	if looked := g.seen.lastLook(); !looked.IsZero() {
 		gauge(lastLook, int(looked.Unix()))

@@ -177,7 +177,7 @@ type guardCollector struct{ *guard }
 
 func (guardCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (c guardCollector) Collect(to chan<- prometheus.Metric) { c.collect(to) }
+func (c guardCollector) Collect(metrics chan<- prometheus.Metric) { c.collect(metrics) }
 
 // TestHeldMachines finds the hook of the guard on machines of both APIs.
 func TestHeldMachines(t *testing.T) {

@@ -121,8 +121,8 @@ func (s *scene) number(name string) int {
 func (s *scene) machine(number int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, is := range s.numbers {
-		if is == number {
+	for name, got := range s.numbers {
+		if got == number {
 			return name
 		}
 	}

@@ -76,9 +76,10 @@ func awaitCounts(f *machinetest.Fixture, wanted string) {
 		func(context.Context) (bool, error) {
 			f.MustGet(cluster)
 			s := ptr.Deref(cluster.Status.ControlPlane, clusterv1.ClusterControlPlaneStatus{})
-			of := func(count *int32) int32 { return ptr.Deref(count, -1) }
-			counts = fmt.Sprint(of(s.DesiredReplicas), of(s.Replicas), of(s.ReadyReplicas), of(s.AvailableReplicas),
-				of(s.UpToDateReplicas))
+			build := func(count *int32) int32 { return ptr.Deref(count, -1) }
+			counts = fmt.Sprint(build(s.DesiredReplicas), build(s.Replicas), build(s.ReadyReplicas),
+				build(s.AvailableReplicas),
+				build(s.UpToDateReplicas))
 			return counts == wanted, nil
 		})
 	if err != nil {

@@ -184,27 +184,27 @@ func (d *deletionScope) deleteBootstrap(ctx context.Context) (*deletion.Wait, er
 
 // deleteObject deletes an object that the Machine refers to, and waits until the object no longer exists.
 func (d *deletionScope) deleteObject(ctx context.Context, object *referenced,
-	to contract.Reference, wait deletion.Wait) (*deletion.Wait, error) {
+	reference contract.Reference, wait deletion.Wait) (*deletion.Wait, error) {
 	if object.object != nil && object.object.GetDeletionTimestamp() == nil {
 		err := d.r.references.Delete(ctx, object.object)
 		if err == nil {
-			*object = d.r.readReference(ctx, d.m, to)
+			*object = d.r.readReference(ctx, d.m, reference)
 			err = object.problem
 		}
 		if err != nil {
 			d.failure = err
 			wait.Reason = clusterv1.MachineDeletingInternalErrorReason
-			wait.Message = fmt.Sprintf("Failed to delete %s, please check controller logs for errors", to.Kind)
+			wait.Message = fmt.Sprintf("Failed to delete %s, please check controller logs for errors", reference.Kind)
 			return &wait, nil
 		}
 	}
 	switch {
 	case object.problem != nil:
-		return unreadableObject(wait.Stage, to, object.problem), nil
+		return unreadableObject(wait.Stage, reference, object.problem), nil
 	case object.object == nil:
 		return nil, nil
 	}
-	wait.Message, wait.After = fmt.Sprintf("Waiting for %s to be deleted", to.Kind), objectChecks
+	wait.Message, wait.After = fmt.Sprintf("Waiting for %s to be deleted", reference.Kind), objectChecks
 	return &wait, nil
 }
 

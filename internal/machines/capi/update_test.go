@@ -34,9 +34,10 @@ func TestC5ExtensionIsCalledWhenItRequests(t *testing.T) {
 	}
 	u.awaitUpdated()
 	u.AwaitEvent("m1", "SuccessfulInPlaceUpdate", "")
-	at := u.calls()
-	if len(at) != 3 || at[1].Sub(at[0]) < time.Second || at[2].Sub(at[1]) < time.Second {
-		t.Errorf("the extension was called at %v", at)
+	timestamps := u.calls()
+	if len(timestamps) != 3 || timestamps[1].Sub(timestamps[0]) < time.Second ||
+		timestamps[2].Sub(timestamps[1]) < time.Second {
+		t.Errorf("the extension was called at %v", timestamps)
 	}
 	asked := u.Calls()[0].Body
 	for _, want := range []string{`"kind":"UpdateMachineRequest"`, `"size":2`, `"kind":"TestConfig"`,
@@ -66,9 +67,9 @@ func TestC6FailureIsReportedAndRetried(t *testing.T) {
 		u.MustPatch(u.m, `{"metadata": {"labels": {"nudge": "%d"}}}`, n)
 		u.awaitCalls(min(n+1, 3))
 	}
-	at := u.calls()
-	for i := 1; i < len(at); i++ {
-		if pause := at[i].Sub(at[i-1]); pause < 250*time.Millisecond<<(i-1) {
+	timestamps := u.calls()
+	for i := 1; i < len(timestamps); i++ {
+		if pause := timestamps[i].Sub(timestamps[i-1]); pause < 250*time.Millisecond<<(i-1) {
 			t.Errorf("call %d came %s after the one before", i+1, pause)
 		}
 	}

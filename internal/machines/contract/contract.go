@@ -98,17 +98,17 @@ func servedKind(kind schema.GroupKind, resource string, labels map[string]string
 
 // Get returns the object that a reference names, in the namespace of the referring object. The error is NotFound only
 // if the kind is served and the object does not exist.
-func (r References) Get(ctx context.Context, to Reference, namespace string) (*Object, error) {
-	if !to.IsDefined() {
+func (r References) Get(ctx context.Context, reference Reference, namespace string) (*Object, error) {
+	if !reference.IsDefined() {
 		return nil, errors.New("the reference is empty: write its apiGroup, kind and name")
 	}
-	kind, err := r.Served(ctx, to.GroupKind())
+	kind, err := r.Served(ctx, reference.GroupKind())
 	if err != nil {
 		return nil, err
 	}
 	object := &Object{Unstructured: &unstructured.Unstructured{}, Served: kind}
 	object.SetGroupVersionKind(kind.GroupVersionKind)
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: to.Name}, object.Unstructured)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: reference.Name}, object.Unstructured)
 	if meta.IsNoMatchError(err) ||
 		apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return nil,
@@ -116,7 +116,7 @@ func (r References) Get(ctx context.Context, to Reference, namespace string) (*O
 				kind.Resource.Resource, kind.Version, kind.Group)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("get %s %s/%s: %w", to.Kind, namespace, to.Name, printable.Error(err))
+		return nil, fmt.Errorf("get %s %s/%s: %w", reference.Kind, namespace, reference.Name, printable.Error(err))
 	}
 	return object, nil
 }

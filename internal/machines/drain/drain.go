@@ -129,13 +129,13 @@ var cordonTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev
 // the pod has none. Once such a pod is evicted, its controller creates another one, which may be scheduled to the same
 // node.
 func CordonToleration(pod *corev1.Pod) string {
-	at := slices.IndexFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+	i := slices.IndexFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.ToleratesTaint(klog.Background(), &cordonTaint, false)
 	})
-	if at < 0 {
+	if i < 0 {
 		return ""
 	}
-	toleration := pod.Spec.Tolerations[at]
+	toleration := pod.Spec.Tolerations[i]
 	var fields []string
 	for _, field := range [][2]string{
 		{"key", toleration.Key}, {"operator", string(toleration.Operator)}, {"value", toleration.Value},

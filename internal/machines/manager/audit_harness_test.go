@@ -124,8 +124,8 @@ func (l *auditLog) read(path string) error {
 // add adds what a line contains a request. The line of its receipt may lack a name that the object has in the other
 // one.
 func (l *auditLog) add(request auditedRequest) {
-	if at, isKnown := l.received[request.AuditID]; isKnown && request.Stage != "RequestReceived" {
-		l.requests[at] = request
+	if index, isKnown := l.received[request.AuditID]; isKnown && request.Stage != "RequestReceived" {
+		l.requests[index] = request
 		return
 	}
 	if request.Stage == "RequestReceived" {
@@ -137,8 +137,8 @@ func (l *auditLog) add(request auditedRequest) {
 
 // firstAfter returns the first of some moments after another one, or the end of time.
 func firstAfter(moments []time.Time, begin time.Time) time.Time {
-	if at := slices.IndexFunc(moments, begin.Before); at >= 0 {
-		return moments[at]
+	if i := slices.IndexFunc(moments, begin.Before); i >= 0 {
+		return moments[i]
 	}
 	return endOfTime
 }

@@ -176,7 +176,7 @@ func testLife(t *testing.T, c client.Client) {
 }
 
 // awaitOperator waits until the ClusterOperator reports a version and a condition.
-func awaitOperator(t *testing.T, c client.Client, version string, of configv1.ClusterStatusConditionType,
+func awaitOperator(t *testing.T, c client.Client, version string, target configv1.ClusterStatusConditionType,
 	status configv1.ConditionStatus, text string) {
 	t.Helper()
 	machinetest.Await(t, c, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"},
@@ -185,7 +185,7 @@ func awaitOperator(t *testing.T, c client.Client, version string, of configv1.Cl
 				return false
 			}
 			for _, condition := range o.Status.Conditions {
-				if condition.Type == of {
+				if condition.Type == target {
 					return condition.Status == status && strings.Contains(condition.Message, text)
 				}
 			}

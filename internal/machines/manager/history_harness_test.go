@@ -119,19 +119,19 @@ func (r *recorder) recordMachine(request auditedRequest) {
 
 // decodeMachine is decode for the Machines of both APIs.
 func decodeMachine(request auditedRequest) (recorded[machineState], string) {
-	of := recorded[machineState]{span: request.span(), By: request.UserAgent}
+	r := recorded[machineState]{span: request.span(), By: request.UserAgent}
 	if request.ObjectRef.APIGroup == clusterv1.GroupVersion.Group {
 		m, name := decode(request, func(m *clusterv1.Machine) metav1.Object { return m })
 		if m.Object != nil {
-			of.Object = stateOfClusterAPI(m.Object)
+			r.Object = stateOfClusterAPI(m.Object)
 		}
-		return of, name
+		return r, name
 	}
 	m, name := decode(request, func(m *machinev1beta1.Machine) metav1.Object { return m })
 	if m.Object != nil {
-		of.Object = stateOfOpenShift(m.Object)
+		r.Object = stateOfOpenShift(m.Object)
 	}
-	return of, name
+	return r, name
 }
 
 func (r *recorder) record(request auditedRequest) {

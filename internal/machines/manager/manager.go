@@ -76,8 +76,10 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 			}
 			return leader.Controllers{
 				Metrics: leader.Metrics{
-					Leads:   "runlevel_machine_leader",
-					Collect: func(to chan<- prometheus.Metric) { collect(ctx, m.GetClient(), o.Dialects, to) },
+					Leads: "runlevel_machine_leader",
+					Collect: func(metrics chan<- prometheus.Metric) {
+						collect(ctx, m.GetClient(), o.Dialects, metrics)
+					},
 				},
 				RelatedObjects: relatedObjects(o.Dialects),
 				Awaited:        &machinev1beta1.Machine{}, Awaits: "the controllers have not seen all machines yet",

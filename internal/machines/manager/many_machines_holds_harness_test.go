@@ -101,5 +101,5 @@ func (c *crowd) removeBudget(name string) {
 		Name:      name,
 	}}
 	c.must(client.IgnoreNotFound(c.Delete(c.t.Context(), budget)))
-	maps.DeleteFunc(c.budgets, func(_, of string) bool { return of == name })
+	maps.DeleteFunc(c.budgets, func(_, text string) bool { return text == name })
 }

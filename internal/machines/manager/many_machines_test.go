@@ -99,9 +99,9 @@ func (c *crowd) finish() {
 	c.logProgress("all that are left say what holds them")
 	releases := c.releases()
 	for _, disturb := range c.disturbances() {
-		at := c.random.IntN(len(releases))
-		release := releases[at]
-		releases[at] = func() { inOrder(release, disturb) }
+		index := c.random.IntN(len(releases))
+		release := releases[index]
+		releases[index] = func() { inOrder(release, disturb) }
 	}
 	inOrder(releases...)
 	c.controllers.end() // what was refused by a budget would be tried again within a minute only

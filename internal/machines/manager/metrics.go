@@ -75,54 +75,55 @@ var (
 
 // collect sends the metrics of the machines in the cache; those of Cluster API and of RunlevelControlPlanes if the
 // dialects have them. ctx is that of the controllers: a scrape has none.
-func collect(ctx context.Context, cached client.Reader, dialects []Dialect, to chan<- prometheus.Metric) {
+func collect(ctx context.Context, cached client.Reader, dialects []Dialect, metrics chan<- prometheus.Metric) {
 	// A kind that can't be listed is reported by collectorUp, and does not delay the scrape.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var machines machinev1beta1.MachineList
-	if list(ctx, cached, to, "mapi_machine_items", &machines) {
-		collectMachines(to, machines.Items)
+	if list(ctx, cached, metrics, "mapi_machine_items", &machines) {
+		collectMachines(metrics, machines.Items)
 	}
 	var sets machinev1beta1.MachineSetList
-	if list(ctx, cached, to, "mapi_machineset_items", &sets) {
-		collectSets(to, sets.Items)
+	if list(ctx, cached, metrics, "mapi_machineset_items", &sets) {
+		collectSets(metrics, sets.Items)
 	}
 	var checks machinev1beta1.MachineHealthCheckList
-	if list(ctx, cached, to, "mapi_machinehealthcheck_items", &checks) {
-		collectChecks(to, checks.Items)
+	if list(ctx, cached, metrics, "mapi_machinehealthcheck_items", &checks) {
+		collectChecks(metrics, checks.Items)
 	}
 	var controlPlanes machinev1.ControlPlaneMachineSetList
-	if list(ctx, cached, to, "runlevel_controlplanemachineset_items", &controlPlanes) {
-		collectControlPlanes(to, controlPlanes.Items)
+	if list(ctx, cached, metrics, "runlevel_controlplanemachineset_items", &controlPlanes) {
+		collectControlPlanes(metrics, controlPlanes.Items)
 	}
 	var planes controlplanev1alpha1.RunlevelControlPlaneList
-	if hasRunlevelControlPlanes(dialects) && list(ctx, cached, to, "runlevel_runlevelcontrolplane_items", &planes) {
-		collectRunlevelControlPlanes(to, planes.Items)
+	if hasRunlevelControlPlanes(dialects) &&
+		list(ctx, cached, metrics, "runlevel_runlevelcontrolplane_items", &planes) {
+		collectRunlevelControlPlanes(metrics, planes.Items)
 	}
 	var clusterChecks clusterv1.MachineHealthCheckList
 	if slices.Contains(dialects, ClusterAPI) &&
-		list(ctx, cached, to, "runlevel_clusterapi_machinehealthcheck_items", &clusterChecks) {
-		collectClusterChecks(to, clusterChecks.Items)
+		list(ctx, cached, metrics, "runlevel_clusterapi_machinehealthcheck_items", &clusterChecks) {
+		collectClusterChecks(metrics, clusterChecks.Items)
 	}
 }
 
-func list(ctx context.Context, cached client.Reader, to chan<- prometheus.Metric, kind string,
+func list(ctx context.Context, cached client.Reader, metrics chan<- prometheus.Metric, kind string,
 	into client.ObjectList) bool {
 	if err := cached.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
-		gauge(to, collectorUp, 0, kind)
+		gauge(metrics, collectorUp, 0, kind)
 		return false
 	}
-	gauge(to, collectorUp, 1, kind)
+	gauge(metrics, collectorUp, 1, kind)
 	return true
 }
 
-func gauge(to chan<- prometheus.Metric, of *prometheus.Desc, value float64, labels ...string) {
-	if metric, err := prometheus.NewConstMetric(of, prometheus.GaugeValue, value, labels...); err == nil {
-		to <- metric
+func gauge(metrics chan<- prometheus.Metric, description *prometheus.Desc, value float64, labels ...string) {
+	if metric, err := prometheus.NewConstMetric(description, prometheus.GaugeValue, value, labels...); err == nil {
+		metrics <- metric
 	}
 }
 
-func collectMachines(to chan<- prometheus.Metric, machines []machinev1beta1.Machine) {
+func collectMachines(metrics chan<- prometheus.Metric, machines []machinev1beta1.Machine) {
 	type wait struct {
 		stage  deletion.Stage
 		reason string
@@ -134,52 +135,52 @@ func collectMachines(to chan<- prometheus.Metric, machines []machinev1beta1.Mach
 			waiting[wait{stage, reason}]++
 		}
 		if phase := ptr.Deref(m.Status.Phase, ""); phase != "" { // as upstream: no controller has seen the others
-			gauge(to, machineCreated, float64(m.CreationTimestamp.Unix()), m.Name, m.Namespace,
+			gauge(metrics, machineCreated, float64(m.CreationTimestamp.Unix()), m.Name, m.Namespace,
 				ptr.Deref(m.Spec.ProviderID, ""), ptr.Deref(m.Status.NodeRef, corev1.ObjectReference{}).Name,
 				apiVersion, phase)
 		}
 	}
-	gauge(to, machineItems, float64(len(machines)))
-	for of, count := range waiting {
-		gauge(to, deletionsWaiting, float64(count), string(of.stage), of.reason)
+	gauge(metrics, machineItems, float64(len(machines)))
+	for w, count := range waiting {
+		gauge(metrics, deletionsWaiting, float64(count), string(w.stage), w.reason)
 	}
 }
 
 var apiVersion = machinev1beta1.GroupVersion.String()
 
-func collectSets(to chan<- prometheus.Metric, sets []machinev1beta1.MachineSet) {
-	gauge(to, machineSetItems, float64(len(sets)))
+func collectSets(metrics chan<- prometheus.Metric, sets []machinev1beta1.MachineSet) {
+	gauge(metrics, machineSetItems, float64(len(sets)))
 	for _, s := range sets {
-		gauge(to, machineSetMade, float64(s.CreationTimestamp.Unix()), s.Name, s.Namespace, apiVersion)
-		gauge(to, replicas, float64(s.Status.Replicas), s.Name, s.Namespace)
-		gauge(to, replicasReady, float64(s.Status.ReadyReplicas), s.Name, s.Namespace)
-		gauge(to, replicasAvail, float64(s.Status.AvailableReplicas), s.Name, s.Namespace)
+		gauge(metrics, machineSetMade, float64(s.CreationTimestamp.Unix()), s.Name, s.Namespace, apiVersion)
+		gauge(metrics, replicas, float64(s.Status.Replicas), s.Name, s.Namespace)
+		gauge(metrics, replicasReady, float64(s.Status.ReadyReplicas), s.Name, s.Namespace)
+		gauge(metrics, replicasAvail, float64(s.Status.AvailableReplicas), s.Name, s.Namespace)
 	}
 }
 
-func collectChecks(to chan<- prometheus.Metric, checks []machinev1beta1.MachineHealthCheck) {
+func collectChecks(metrics chan<- prometheus.Metric, checks []machinev1beta1.MachineHealthCheck) {
 	for _, check := range checks {
-		gauge(to, nodesCovered, float64(ptr.Deref(check.Status.ExpectedMachines, 0)), check.Name, check.Namespace)
+		gauge(metrics, nodesCovered, float64(ptr.Deref(check.Status.ExpectedMachines, 0)), check.Name, check.Namespace)
 		isShort := conditions.Find(check.Status.Conditions,
 			machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse
-		gauge(to, shortCircuit, oneIf(isShort), check.Name, check.Namespace)
+		gauge(metrics, shortCircuit, oneIf(isShort), check.Name, check.Namespace)
 		unhealthy := ptr.Deref(check.Status.ExpectedMachines, 0) - ptr.Deref(check.Status.CurrentHealthy, 0)
-		gauge(to, checkUnhealthy, float64(unhealthy), machinev1beta1.GroupName, check.Name, check.Namespace)
-		gauge(to, checkStopped, oneIf(isShort), machinev1beta1.GroupName, check.Name, check.Namespace)
+		gauge(metrics, checkUnhealthy, float64(unhealthy), machinev1beta1.GroupName, check.Name, check.Namespace)
+		gauge(metrics, checkStopped, oneIf(isShort), machinev1beta1.GroupName, check.Name, check.Namespace)
 	}
 }
 
-func collectClusterChecks(to chan<- prometheus.Metric, checks []clusterv1.MachineHealthCheck) {
+func collectClusterChecks(metrics chan<- prometheus.Metric, checks []clusterv1.MachineHealthCheck) {
 	for _, check := range checks {
 		unhealthy := ptr.Deref(check.Status.ExpectedMachines, 0) - ptr.Deref(check.Status.CurrentHealthy, 0)
 		isStopped := meta.IsStatusConditionFalse(check.Status.Conditions,
 			clusterv1.MachineHealthCheckRemediationAllowedCondition)
-		gauge(to, checkUnhealthy, float64(unhealthy), clusterv1.GroupVersion.Group, check.Name, check.Namespace)
-		gauge(to, checkStopped, oneIf(isStopped), clusterv1.GroupVersion.Group, check.Name, check.Namespace)
+		gauge(metrics, checkUnhealthy, float64(unhealthy), clusterv1.GroupVersion.Group, check.Name, check.Namespace)
+		gauge(metrics, checkStopped, oneIf(isStopped), clusterv1.GroupVersion.Group, check.Name, check.Namespace)
 	}
 }
 
-func collectControlPlanes(to chan<- prometheus.Metric, sets []machinev1.ControlPlaneMachineSet) {
+func collectControlPlanes(metrics chan<- prometheus.Metric, sets []machinev1.ControlPlaneMachineSet) {
 	for _, s := range sets {
 		state := controlPlaneState{
 			kind: "ControlPlaneMachineSet", name: s.Name, namespace: s.Namespace, state: string(s.Spec.State),
@@ -193,11 +194,12 @@ func collectControlPlanes(to chan<- prometheus.Metric, sets []machinev1.ControlP
 			degraded.Status == metav1.ConditionTrue {
 			state.degraded = degraded.Reason
 		}
-		state.collect(to)
+		state.collect(metrics)
 	}
 }
 
-func collectRunlevelControlPlanes(to chan<- prometheus.Metric, planes []controlplanev1alpha1.RunlevelControlPlane) {
+func collectRunlevelControlPlanes(metrics chan<- prometheus.Metric,
+	planes []controlplanev1alpha1.RunlevelControlPlane) {
 	for _, p := range planes {
 		state := controlPlaneState{
 			kind: "RunlevelControlPlane", name: p.Name, namespace: p.Namespace, state: "Active",
@@ -215,7 +217,7 @@ func collectRunlevelControlPlanes(to chan<- prometheus.Metric, planes []controlp
 			available.Status == metav1.ConditionFalse {
 			state.degraded = available.Reason
 		}
-		state.collect(to)
+		state.collect(metrics)
 	}
 }
 
@@ -227,19 +229,19 @@ type controlPlaneState struct {
 	isProgressing                                  bool
 }
 
-func (s *controlPlaneState) collect(to chan<- prometheus.Metric) {
-	for of, count := range map[*prometheus.Desc]int32{
+func (s *controlPlaneState) collect(metrics chan<- prometheus.Metric) {
+	for description, count := range map[*prometheus.Desc]int32{
 		setDesired: s.desired, setReplicas: s.replicas, setUpdated: s.updated, setReady: s.ready,
 		setUnavailable: s.unavailable,
 	} {
-		gauge(to, of, float64(count), s.kind, s.name, s.namespace)
+		gauge(metrics, description, float64(count), s.kind, s.name, s.namespace)
 	}
-	gauge(to, setDegraded, oneIf(s.degraded != ""), s.kind, s.name, s.namespace, s.state, s.degraded)
-	gauge(to, setProgressing, oneIf(s.isProgressing), s.kind, s.name, s.namespace, s.state, s.strategy)
+	gauge(metrics, setDegraded, oneIf(s.degraded != ""), s.kind, s.name, s.namespace, s.state, s.degraded)
+	gauge(metrics, setProgressing, oneIf(s.isProgressing), s.kind, s.name, s.namespace, s.state, s.strategy)
 }
 
-func oneIf(is bool) float64 {
-	if is {
+func oneIf(current bool) float64 {
+	if current {
 		return 1
 	}
 	return 0

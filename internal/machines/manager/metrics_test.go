@@ -111,8 +111,8 @@ type given struct{ metrics <-chan prometheus.Metric }
 
 func (given) Describe(chan<- *prometheus.Desc) {}
 
-func (g given) Collect(to chan<- prometheus.Metric) {
+func (g given) Collect(metrics chan<- prometheus.Metric) {
 	for metric := range g.metrics {
-		to <- metric
+		metrics <- metric
 	}
 }

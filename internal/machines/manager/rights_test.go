@@ -215,10 +215,10 @@ func (s *rightsScene) drainAMachine() {
 		})
 	runDaemons(s, s, s.Namespace, name)
 	s.MustDelete(m)
-	conditionIs := func(of machinev1beta1.ConditionType, status corev1.ConditionStatus) {
+	conditionIs := func(conditionType machinev1beta1.ConditionType, status corev1.ConditionStatus) {
 		s.Helper()
 		s.AwaitMachine(name, func(m *machinev1beta1.Machine) bool {
-			return hasCondition(m, of, status)
+			return hasCondition(m, conditionType, status)
 		})
 	}
 	s.AwaitMachine(name, func(m *machinev1beta1.Machine) bool {

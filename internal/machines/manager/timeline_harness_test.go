@@ -72,11 +72,11 @@ var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // firstWhen returns the first request that left the object as wanted.
 func (l *timeline[T]) firstWhen(isWanted func(*T) bool) (recorded[T], bool) {
-	at := slices.IndexFunc(l.States, func(s recorded[T]) bool { return isWanted(s.Object) })
-	if at < 0 {
+	i := slices.IndexFunc(l.States, func(s recorded[T]) bool { return isWanted(s.Object) })
+	if i < 0 {
 		return recorded[T]{}, false
 	}
-	return l.States[at], true
+	return l.States[i], true
 }
 
 // mayBe reports whether the object is as wanted, as far as the log reports: its last state is, or may not be the last.

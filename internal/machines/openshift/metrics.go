@@ -57,7 +57,7 @@ func (r *reconciler) countPhase(m *machinev1beta1.Machine, before string) {
 }
 
 // countFailure counts a failed call for the infrastructure of a machine.
-func countFailure(of *prometheus.CounterVec, m *machinev1beta1.Machine, err error) {
+func countFailure(counterVec *prometheus.CounterVec, m *machinev1beta1.Machine, err error) {
 	if err == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func countFailure(of *prometheus.CounterVec, m *machinev1beta1.Machine, err erro
 	if errors.As(err, new(*infra.InvalidError)) {
 		reason = string(machinev1beta1.InvalidConfigurationMachineError)
 	}
-	of.WithLabelValues(m.Name, m.Namespace, reason).Inc()
+	counterVec.WithLabelValues(m.Name, m.Namespace, reason).Inc()
 }
 
 // forgetFailures removes the counts of a deleted machine.

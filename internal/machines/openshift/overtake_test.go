@@ -43,8 +43,8 @@ func expectOvertaking(t *testing.T, heldIn deletion.Stage, hooks machinev1beta1.
 		Unhook: `{"spec": {"lifecycleHooks": null}}`,
 		IsHeld: func(object client.Object) bool {
 			m := object.(*machinev1beta1.Machine)
-			in, _ := deletion.StageOpenShift(m)
-			return in == heldIn && ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseDeleting
+			stage, _ := deletion.StageOpenShift(m)
+			return stage == heldIn && ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseDeleting
 		},
 		SetUp: func(mgr ctrl.Manager) error {
 			return openshift.SetupWithManager(t.Context(), mgr,

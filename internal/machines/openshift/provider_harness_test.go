@@ -133,10 +133,10 @@ type writeLog struct {
 var errCut = errors.New("the connection was cut")
 
 // arm forgets what was written, and has the connection fail with a write to come.
-func (w *writeLog) arm(at int, isLate bool) {
+func (w *writeLog) arm(index int, isLate bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lines, w.cutAt, w.isLate = nil, at, isLate
+	w.lines, w.cutAt, w.isLate = nil, index, isLate
 }
 
 // fix makes the connection work again.

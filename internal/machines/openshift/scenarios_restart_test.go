@@ -21,21 +21,23 @@ const leastWrites, writesOfADeletion = 7, 9
 // TestRestartBetweenWrites has the controller die at each of its writes to a machine being deleted, before the
 // write arrives and after. Another one continues: nothing is done twice, and nothing in another order.
 func TestRestartBetweenWrites(t *testing.T) {
-	for at := range writesOfADeletion {
+	for index := range writesOfADeletion {
 		for _, isLate := range []bool{false, true} {
-			t.Run(fmt.Sprintf("write %d arrives %t", at+1, isLate), func(t *testing.T) { restartAt(t, at+1, isLate) })
+			t.Run(fmt.Sprintf("write %d arrives %t", index+1, isLate), func(t *testing.T) {
+				restartAt(t, index+1, isLate)
+			})
 		}
 	}
 }
 
-func restartAt(t *testing.T, at int, isLate bool) {
+func restartAt(t *testing.T, index int, isLate bool) {
 	s := newScenario(t)
 	stop := s.startWith(quick)
 	node := s.addNode("n", nil)
 	s.addPod("web", node, nil)
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
 	s.awaitMachine("a", func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
-	s.writes.arm(at, isLate)
+	s.writes.arm(index, isLate)
 	s.MustDelete(m)
 	s.awaitCutOrGone(m)
 	stop()
@@ -56,8 +58,8 @@ func restartAt(t *testing.T, at int, isLate bool) {
 	select {
 	case <-s.writes.cut:
 	default:
-		if at <= leastWrites {
-			t.Errorf("the controller did not die at write %d", at)
+		if index <= leastWrites {
+			t.Errorf("the controller did not die at write %d", index)
 		}
 	}
 	want := []string{

@@ -152,8 +152,8 @@ func (s *scenario) writeNodes(out *strings.Builder) {
 			s.Fatal(err)
 		}
 	}
-	state := func(words string, is bool) string {
-		if is {
+	state := func(words string, got bool) string {
+		if got {
 			return words
 		}
 		return ""

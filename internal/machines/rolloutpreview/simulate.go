@@ -164,8 +164,8 @@ func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 		isChanged = true
 	}
 	for _, name := range plan.Remove {
-		at := slices.IndexFunc(set.machines, func(m *clusterv1.Machine) bool { return m.Name == name })
-		m := set.machines[at]
+		i := slices.IndexFunc(set.machines, func(m *clusterv1.Machine) bool { return m.Name == name })
+		m := set.machines[i]
 		isMoved, isLeft := rolloutrules.Surplus(m)
 		switch moves := set.step.MoveTo != "" && !set.isDeleting; {
 		case moves && isLeft:
@@ -173,7 +173,7 @@ func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 		case moves && isMoved:
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation, "")
-			set.machines = slices.Delete(set.machines, at, at+1)
+			set.machines = slices.Delete(set.machines, i, i+1)
 			newSet := w.sets[len(w.sets)-1]
 			newSet.machines = append(newSet.machines, m)
 			w.addStep(Step{Round: round, Action: UpdateInPlace, Machine: m.Name, Reason: reason})

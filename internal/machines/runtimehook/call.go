@@ -69,50 +69,51 @@ func newCall(config *runtimev1.ExtensionConfig, extension, hook, handler string,
 }
 
 // post sends a request, and reads the answer into response, within the call's timeout.
-func (c *Client) post(ctx context.Context, to *call, request, response any) error {
+func (c *Client) post(ctx context.Context, target *call, request, response any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
-		return fmt.Errorf("write the request to extension %s: %w", to.extension, err)
+		return fmt.Errorf("write the request to extension %s: %w", target.extension, err)
 	}
-	limited, cancel := context.WithTimeout(ctx, to.timeout)
+	limited, cancel := context.WithTimeout(ctx, target.timeout)
 	defer cancel()
-	answer, err := c.exchange(limited, to, body)
+	answer, err := c.exchange(limited, target, body)
 	switch {
 	case ctx.Err() != nil: // the controller stops: no failure of the extension
-		return fmt.Errorf("call extension %s: %w", to.extension, ctx.Err())
+		return fmt.Errorf("call extension %s: %w", target.extension, ctx.Err())
 	case err != nil:
 		return err
 	}
 	if err := json.Unmarshal(answer, response); err != nil {
-		return noAnswer(to.extension, "sent a response that is not valid JSON for the hook (%s)", shown(err.Error()))
+		return noAnswer(target.extension, "sent a response that is not valid JSON for the hook (%s)",
+			shown(err.Error()))
 	}
 	return nil
 }
 
 // exchange sends the body of a request, and returns that of the answer.
-func (c *Client) exchange(ctx context.Context, to *call, body []byte) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url.String(), bytes.NewReader(body))
+func (c *Client) exchange(ctx context.Context, target *call, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("call extension %s: %w", to.extension, err)
+		return nil, fmt.Errorf("call extension %s: %w", target.extension, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
-	response, err := c.httpClient(to).Do(request)
+	response, err := c.httpClient(target).Do(request)
 	if err != nil {
-		return nil, to.unreachable(err)
+		return nil, target.unreachable(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, to.refusal(response)
+		return nil, target.refusal(response)
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, mostOfAnswer+1))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, to.unreachable(err)
+		return nil, target.unreachable(err)
 	case err != nil:
-		return nil, noAnswer(to.extension, "broke off its answer (%s)", shown(err.Error()))
+		return nil, noAnswer(target.extension, "broke off its answer (%s)", shown(err.Error()))
 	case len(answer) > mostOfAnswer:
-		return nil, noAnswer(to.extension, "answered more than %d MiB", mostOfAnswer>>20)
+		return nil, noAnswer(target.extension, "answered more than %d MiB", mostOfAnswer>>20)
 	}
 	return answer, nil
 }
@@ -132,10 +133,10 @@ func (c *call) refusal(response *http.Response) *CallError {
 
 // httpClient returns a client for one call, so that the next one uses a changed certificate or address. It follows no
 // redirects, which could lead to servers that the ExtensionConfig does not name.
-func (c *Client) httpClient(to *call) *http.Client {
+func (c *Client) httpClient(target *call) *http.Client {
 	dial := c.DialContext
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: to.timeout}).DialContext
+		dial = (&net.Dialer{Timeout: target.timeout}).DialContext
 	}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -144,10 +145,10 @@ func (c *Client) httpClient(to *call) *http.Client {
 			DialContext: dial,
 			TLSClientConfig: &tls.Config{
 				MinVersion: tls.VersionTLS12,
-				RootCAs:    to.roots,
-				ServerName: to.url.Hostname(),
+				RootCAs:    target.roots,
+				ServerName: target.url.Hostname(),
 			},
-			TLSHandshakeTimeout:    to.timeout,
+			TLSHandshakeTimeout:    target.timeout,
 			DisableKeepAlives:      true,
 			MaxResponseHeaderBytes: mostOfHeaders,
 		},

@@ -33,13 +33,13 @@ func (c *Client) Discover(ctx context.Context,
 			Advice:    "create an ExtensionConfig whose name has only letters, digits and hyphens",
 		}
 	}
-	to, err := newCall(config, config.Name, Discovery, "", defaultTimeout)
+	target, err := newCall(config, config.Name, Discovery, "", defaultTimeout)
 	if err != nil {
 		return nil, err
 	}
 	request := &hooksv1.DiscoveryRequest{TypeMeta: typeMeta("DiscoveryRequest")}
 	var response hooksv1.DiscoveryResponse
-	if err := c.post(ctx, to, request, &response); err != nil {
+	if err := c.post(ctx, target, request, &response); err != nil {
 		return nil, err
 	}
 	if err := checkStatus(config.Name, response.Status, response.Message); err != nil {

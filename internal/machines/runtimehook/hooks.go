@@ -219,7 +219,7 @@ type hookResponse interface {
 // ask calls a handler with the settings of its ExtensionConfig. The settings of the request take precedence.
 func (c *Client) ask(ctx context.Context, handler *Handler, request hookRequest, response hookResponse) error {
 	own := strings.TrimSuffix(handler.Name, "."+handler.config.Name)
-	to, err := newCall(handler.config, handler.Name, handler.RequestHook.Hook, own, handler.timeout())
+	target, err := newCall(handler.config, handler.Name, handler.RequestHook.Hook, own, handler.timeout())
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (c *Client) ask(ctx context.Context, handler *Handler, request hookRequest,
 		maps.Copy(merged, request.GetSettings())
 		request.SetSettings(merged)
 	}
-	if err := c.post(ctx, to, request, response); err != nil {
+	if err := c.post(ctx, target, request, response); err != nil {
 		return err
 	}
 	return checkStatus(handler.Name, response.GetStatus(), response.GetMessage())

@@ -28,13 +28,13 @@ type report struct {
 // unknown adds fields that the schema doesn't have.
 func (r *report) unknown(names ...string) {
 	for _, name := range names {
-		at := locate(r.object, name)
-		if len(at.keys) == 0 { // a key that is empty, or all dots
-			at = place{keys: []string{name}, name: join("", name, false)}
+		p := locate(r.object, name)
+		if len(p.keys) == 0 { // a key that is empty, or all dots
+			p = place{keys: []string{name}, name: join("", name, false)}
 		}
 		r.found = append(r.found, Problem{
-			Path: at.keys, Unknown: true,
-			Message: oneLine(at.name + ": is not in the schema: the API server drops it"),
+			Path: p.keys, Unknown: true,
+			Message: oneLine(p.name + ": is not in the schema: the API server drops it"),
 		})
 	}
 }
@@ -43,13 +43,13 @@ func (r *report) unknown(names ...string) {
 func (r *report) add(found ...*field.Error) {
 	for _, err := range found {
 		name, detail := fieldOf(err)
-		at := locate(r.object, name)
-		message := r.sentence(err, detail, at)
-		if at.name != "" {
-			message = at.name + ": " + message
+		p := locate(r.object, name)
+		message := r.sentence(err, detail, p)
+		if p.name != "" {
+			message = p.name + ": " + message
 		}
 		r.found = append(r.found,
-			Problem{Path: at.keys, Message: oneLine(message), Missing: err.Type == field.ErrorTypeRequired})
+			Problem{Path: p.keys, Message: oneLine(message), Missing: err.Type == field.ErrorTypeRequired})
 	}
 }
 
@@ -119,7 +119,7 @@ func compareKeys(a, b string) int {
 }
 
 // sentence returns the message of an error.
-func (r *report) sentence(err *field.Error, detail string, at place) string {
+func (r *report) sentence(err *field.Error, detail string, p place) string {
 	value := r.value(err)
 	switch err.Type {
 	case field.ErrorTypeRequired:
@@ -136,7 +136,7 @@ func (r *report) sentence(err *field.Error, detail string, at place) string {
 	case field.ErrorTypeTooLong, field.ErrorTypeTooMany:
 		return detail // the error has no value, or a meaningless one
 	case field.ErrorTypeTypeInvalid:
-		return r.wrongType(err, detail, at)
+		return r.wrongType(err, detail, p)
 	}
 	switch {
 	case err.Field == root:
@@ -159,11 +159,11 @@ func after(text, detail string) string {
 
 // wrongType returns which type a field should have. The error holds the actual type,
 // or the value if only its format is wrong.
-func (r *report) wrongType(err *field.Error, detail string, at place) string {
+func (r *report) wrongType(err *field.Error, detail string, p place) string {
 	text, _ := err.BadValue.(string)
 	wanted := strings.ReplaceAll(strings.TrimSuffix(detail, fmt.Sprintf(": %q", text)), "integer,string",
 		"integer or string")
-	if at.value == text || text != "" && jsonType(text) == "" {
+	if p.value == text || text != "" && jsonType(text) == "" {
 		return r.show(text) + " " + wanted
 	}
 	if actual := jsonType(text); actual != "" {

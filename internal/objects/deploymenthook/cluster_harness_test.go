@@ -192,8 +192,8 @@ func (c *cluster) next(latest time.Time) time.Time {
 }
 
 // jump lets time pass.
-func (c *cluster) jump(to time.Time) {
-	c.now = to
+func (c *cluster) jump(timestamp time.Time) {
+	c.now = timestamp
 	c.step()
 }
 

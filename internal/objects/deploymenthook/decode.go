@@ -204,12 +204,12 @@ func pathAt(text *json.Decoder, offset int64, path *field.Path) *field.Path {
 			_, _ = text.Token()
 			return nil
 		}
-		at := path.Index(i)
+		p := path.Index(i)
 		if token == json.Delim('{') {
 			key, _ := text.Token()
-			at = path.Child(key.(string))
+			p = path.Child(key.(string))
 		}
-		if found := pathAt(text, offset, at); found != nil {
+		if found := pathAt(text, offset, p); found != nil {
 			return found
 		}
 	}

@@ -195,11 +195,11 @@ func TestPodNames(t *testing.T) {
 				t.Errorf("%s: label %s=%s: %q", name, key, value, wrong)
 			}
 		}
-		for _, is := range []string{pod.Name, pod.Labels[deploymenthook.DeploymentLabel]} {
-			if other := names[is]; other != "" {
-				t.Errorf("%s and %s share %s", name, other, is)
+		for _, current := range []string{pod.Name, pod.Labels[deploymenthook.DeploymentLabel]} {
+			if other := names[current]; other != "" {
+				t.Errorf("%s and %s share %s", name, other, current)
 			}
-			names[is] = name
+			names[current] = name
 		}
 		if got := pod.Labels[deploymenthook.DeploymentLabel]; got != deploymenthook.LabelOf(name) {
 			t.Errorf("%s: its pods are looked for by %s, and have %s", name, deploymenthook.LabelOf(name), got)

@@ -258,7 +258,9 @@ func (s *scene) writeLine(words string) {
 	fmt.Fprintf(&s.out, "%6s  %s\n", s.since(s.now), s.readable(words))
 }
 
-func (s *scene) since(at time.Time) string { return at.Sub(s.began).Round(time.Second).String() }
+func (s *scene) since(timestamp time.Time) string {
+	return timestamp.Sub(s.began).Round(time.Second).String()
+}
 
 // readable puts the names of templates in the places of hashes.
 func (s *scene) readable(words string) string {

@@ -68,12 +68,12 @@ func (f immutable) refuses(before, after map[string]any, change Difference) bool
 	if len(change.Path) > len(keys) {
 		return true // a part of the field
 	}
-	was, is := or(at(change.Old, keys[len(change.Path):]), f.fallback),
+	previous, current := or(at(change.Old, keys[len(change.Path):]), f.fallback),
 		or(at(change.New, keys[len(change.Path):]), f.fallback)
-	if f.removable && is == nil {
+	if f.removable && current == nil {
 		return false
 	}
-	return !reflect.DeepEqual(was, is)
+	return !reflect.DeepEqual(previous, current)
 }
 
 // at returns the value below some keys.
@@ -104,9 +104,9 @@ func requestsLessStorage(before, after map[string]any) bool {
 	size := func(claim map[string]any) (resource.Quantity, error) {
 		return resource.ParseQuantity(fmt.Sprint(at(claim, []string{"spec", "resources", "requests", "storage"})))
 	}
-	was, wasErr := size(before)
-	is, isErr := size(after)
-	return wasErr == nil && isErr == nil && is.Cmp(was) < 0
+	previous, wasErr := size(before)
+	current, isErr := size(after)
+	return wasErr == nil && isErr == nil && current.Cmp(previous) < 0
 }
 
 // staysLoadBalancer reports whether a Service is a LoadBalancer before and after.

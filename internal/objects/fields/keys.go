@@ -17,11 +17,11 @@ func KeysAt(object map[string]any, path string) (keys []string) {
 			}
 			keys, value, path = append(keys, key), inside[key], strings.TrimPrefix(path, ".")[len(key):]
 		case []any:
-			at, rest := findItem(inside, path)
-			if at < 0 {
+			index, rest := findItem(inside, path)
+			if index < 0 {
 				return keys
 			}
-			keys, value, path = append(keys, strconv.Itoa(at)), inside[at], rest
+			keys, value, path = append(keys, strconv.Itoa(index)), inside[index], rest
 		default:
 			return keys
 		}

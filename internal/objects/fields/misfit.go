@@ -39,7 +39,7 @@ func (f *misfitFinder) find(value any, path []string, around func(any) any) {
 		return
 	}
 	before := len(f.found)
-	at := func(step string, item any, alone func(any) any) {
+	build := func(step string, item any, alone func(any) any) {
 		f.find(item, append(slices.Clone(path), step), func(kept any) any { return around(alone(kept)) })
 	}
 	switch value := value.(type) {
@@ -48,14 +48,14 @@ func (f *misfitFinder) find(value any, path []string, around func(any) any) {
 			break // no mapping is allowed here
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			at(key, value[key], func(kept any) any { return map[string]any{key: kept} })
+			build(key, value[key], func(kept any) any { return map[string]any{key: kept} })
 		}
 	case []any:
 		if f.try(around([]any{})) != nil {
 			break
 		}
 		for i, item := range value {
-			at(strconv.Itoa(i), item, func(kept any) any { return []any{kept} })
+			build(strconv.Itoa(i), item, func(kept any) any { return []any{kept} })
 		}
 	}
 	if len(f.found) == before { // no part fails alone, so the value itself does

@@ -36,11 +36,11 @@ func (s PathStep) In(value any) (inner any, place int) {
 		}
 		return nil, none
 	}
-	at := slices.IndexFunc(list, func(item any) bool { return identityOf(s.Key, item) == s.Value })
-	if at < 0 {
+	i := slices.IndexFunc(list, func(item any) bool { return identityOf(s.Key, item) == s.Value })
+	if i < 0 {
 		return nil, none
 	}
-	return list[at], at
+	return list[i], i
 }
 
 // String returns a path as people write it: spec.containers[name=web].args[0], with

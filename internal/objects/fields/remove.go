@@ -95,15 +95,15 @@ func editKey(fields map[string]any, path string, e edit) bool {
 
 // editItem edits an item of a list, and returns the new list.
 func editItem(items []any, path string, e edit) ([]any, bool) {
-	at, rest := findItem(items, path)
-	if at < 0 {
+	index, rest := findItem(items, path)
+	if index < 0 {
 		return items, false
 	}
-	instead, stays, found := e.at(items[at], rest)
+	instead, stays, found := e.at(items[index], rest)
 	if found && !stays {
-		return slices.Delete(slices.Clone(items), at, at+1), true
+		return slices.Delete(slices.Clone(items), index, index+1), true
 	}
-	items[at] = instead
+	items[index] = instead
 	return items, found
 }
 
@@ -180,7 +180,7 @@ func isItem(item any, selector map[string]any, inPart bool) bool {
 
 // isSame compares values, numbers of different types included.
 func isSame(a, b any) bool {
-	is, _ := json.Marshal(a)
+	current, _ := json.Marshal(a)
 	want, _ := json.Marshal(b)
-	return string(is) == string(want)
+	return string(current) == string(want)
 }

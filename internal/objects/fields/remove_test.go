@@ -49,16 +49,16 @@ func TestRemove(t *testing.T) {
 		"a field of a list":             {`{a: [{b: 1}]}`, `.a.b`, ``},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is := object(t, test.object)
-			if had := fields.Has(is, test.path); had != (test.want != "") {
+			got := object(t, test.object)
+			if had := fields.Has(got, test.path); had != (test.want != "") {
 				t.Errorf("it has it: %t", had)
 			}
-			removed := fields.Remove(is, test.path)
+			removed := fields.Remove(got, test.path)
 			want := test.want
 			if want == "" {
 				want = test.object
 			}
-			if diff := cmp.Diff(object(t, want), is); diff != "" || removed != (test.want != "") {
+			if diff := cmp.Diff(object(t, want), got); diff != "" || removed != (test.want != "") {
 				t.Errorf("removed: %t (-want +got):\n%s", removed, diff)
 			}
 		})
@@ -75,10 +75,10 @@ func TestEmptyToNull(t *testing.T) {
 		"nothing":                {`{a: {}}`, `.b`, `{"a":{}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is, before := object(t, test.object), object(t, test.object)
-			made := fields.EmptyToNull(is, test.path)
-			got, _ := json.Marshal(is) // never fails
-			if string(got) != test.want || made == cmp.Equal(before, is) {
+			current, before := object(t, test.object), object(t, test.object)
+			made := fields.EmptyToNull(current, test.path)
+			got, _ := json.Marshal(current) // never fails
+			if string(got) != test.want || made == cmp.Equal(before, current) {
 				t.Errorf("made: %t, it is %s", made, got)
 			}
 		})

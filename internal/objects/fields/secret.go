@@ -206,9 +206,9 @@ func maskedAnnotation(key, text string) string {
 // maskedChange returns the value of a key before and after, without secrets. Two masks of different values differ.
 func maskedChange(key string, before, after any) (maskedBefore, maskedAfter any) {
 	from, wasText := before.(string)
-	to, isText := after.(string)
+	name, isText := after.(string)
 	if wasText && isText && key == deploymenthook.Annotation {
-		return deploymenthook.MaskedChange(from, to)
+		return deploymenthook.MaskedChange(from, name)
 	}
 	before, after = maskAt(key, before), maskAt(key, after)
 	if before == masked && after == masked {

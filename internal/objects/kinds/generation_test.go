@@ -172,9 +172,9 @@ func (s server) add(version schema.GroupVersion, resources []metav1.APIResource)
 		}
 	}
 	for _, resource := range resources {
-		of, part, isPart := strings.Cut(resource.Name, "/")
+		name, part, isPart := strings.Cut(resource.Name, "/")
 		isRead := slices.Equal(resource.Verbs, metav1.Verbs{"get"})
-		if kind, ok := byName[of]; ok && isPart && !isRead && !slices.Contains(noChanges, part) {
+		if kind, ok := byName[name]; ok && isPart && !isRead && !slices.Contains(noChanges, part) {
 			s.parts[kind] = append(s.parts[kind], part)
 		}
 	}

@@ -246,9 +246,9 @@ func (p *podView) withoutValues(message string) string {
 
 // podCondition returns a condition of a pod; an empty one if there is none.
 func podCondition(status *corev1.PodStatus, kind corev1.PodConditionType) corev1.PodCondition {
-	at := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
-	if at < 0 {
+	i := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
 		return corev1.PodCondition{}
 	}
-	return status.Conditions[at]
+	return status.Conditions[i]
 }

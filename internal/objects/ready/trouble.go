@@ -92,15 +92,15 @@ func group(all []finding) []finding {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.Object, b.Object))
 	})
 	var groups []finding
-	at := map[string]int{}
+	values := map[string]int{}
 	for _, f := range all {
 		key := fmt.Sprint(f.rank, "\n", f.Container, "\n", f.alike)
-		if i, isKnown := at[key]; isKnown {
+		if i, isKnown := values[key]; isKnown {
 			groups[i].pods++
 			continue
 		}
 		f.pods = 1
-		at[key] = len(groups)
+		values[key] = len(groups)
 		groups = append(groups, f)
 	}
 	slices.SortStableFunc(groups, func(a, b finding) int {

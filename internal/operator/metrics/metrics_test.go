@@ -42,10 +42,10 @@ type scrape struct {
 
 func (s scrape) Describe(chan<- *prometheus.Desc) {}
 
-func (s scrape) Collect(to chan<- prometheus.Metric) {
-	s.Reading.Collect(to)
+func (s scrape) Collect(ms chan<- prometheus.Metric) {
+	s.Reading.Collect(ms)
 	if s.counters != nil {
-		s.counters.Collect(to)
+		s.counters.Collect(ms)
 	}
 }
 

@@ -113,9 +113,9 @@ func NewCounters() *Counters {
 }
 
 // Collect sends the counters.
-func (c *Counters) Collect(to chan<- prometheus.Metric) {
+func (c *Counters) Collect(metrics chan<- prometheus.Metric) {
 	for _, collector := range []prometheus.Collector{c.repairs, c.missed, c.failures, c.transitions} {
-		collector.Collect(to)
+		collector.Collect(metrics)
 	}
 }
 

@@ -90,7 +90,7 @@ func TestAsk(t *testing.T) {
 // TestUpdatesThatAreLeftOut offers an update that can be taken, and one that can't be.
 func TestUpdatesThatAreLeftOut(t *testing.T) {
 	const risk = `"risks": [{"name": "Disks", "url": "https://example.com", "message": "slow", "matchingRules": [{"type": "Always"}]}]`
-	to := func(rest string) string {
+	build := func(rest string) string {
 		return `, "conditionalEdges": [{"edges": [{"from": "1.0.0", "to": "2.0.0"}], ` + rest + `}]`
 	}
 	for what, c := range map[string]struct{ nodes, rest, want string }{
@@ -104,22 +104,22 @@ func TestUpdatesThatAreLeftOut(t *testing.T) {
 		"two images": {`{"version": "2.0.0", "payload": "@c"}, {"version": "2.0.0", "payload": "@d"}`, "",
 			"2.0.0: the update service has several images for this version"},
 		"two kinds of risks": {`{"version": "2.0.0", "payload": "@c"}`,
-			to(risk + `}, {"edges": [{"from": "1.0.0", "to": "2.0.0"}], ` + risk),
+			build(risk + `}, {"edges": [{"from": "1.0.0", "to": "2.0.0"}], ` + risk),
 			"2.0.0: the update service offers it with different risks"},
-		"risks that are none": {`{"version": "2.0.0", "payload": "@c"}`, to(`"risks": []`),
+		"risks that are none": {`{"version": "2.0.0", "payload": "@c"}`, build(`"risks": []`),
 			"2.0.0: its risks can't be read: there must be 1 to 200"},
-		"risks that are numbers": {`{"version": "2.0.0", "payload": "@c"}`, to(`"risks": [1]`),
+		"risks that are numbers": {`{"version": "2.0.0", "payload": "@c"}`, build(`"risks": [1]`),
 			"2.0.0: its risks can't be read: there must be 1 to 200"},
-		"a risk without a name": {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Disks", "", 1)),
+		"a risk without a name": {`{"version": "2.0.0", "payload": "@c"}`, build(strings.Replace(risk, "Disks", "", 1)),
 			`2.0.0: its risk "" needs a name of its own, a message and a URL`},
 		"a risk without a link": {`{"version": "2.0.0", "payload": "@c"}`,
-			to(strings.Replace(risk, "https://example.com", "here", 1)),
+			build(strings.Replace(risk, "https://example.com", "here", 1)),
 			`2.0.0: its risk "Disks" needs a name of its own, a message and a URL`},
 		"a risk of unknown rules": {`{"version": "2.0.0", "payload": "@c"}`,
-			to(strings.Replace(risk, "Always", "Never", 1)),
+			build(strings.Replace(risk, "Always", "Never", 1)),
 			`2.0.0: its risk "Disks" has no matching rule of a known type`},
 		"a large risk": {`{"version": "2.0.0", "payload": "@c"}`,
-			to(strings.Replace(risk, "slow", strings.Repeat("slow", 200_000), 1)),
+			build(strings.Replace(risk, "slow", strings.Repeat("slow", 200_000), 1)),
 			"2.0.0: a ClusterVersion has no room for it"},
 	} {
 		graph := `{"nodes": [{"version": "1.0.0"}, {"version": "1.0.1", "payload": "@b"}, ` + c.nodes +
@@ -170,19 +170,19 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(handler))
 	t.Cleanup(server.Close)
-	of := func(channel string) updateservice.Query {
+	build := func(channel string) updateservice.Query {
 		query := queryOf(server)
 		query.Channel = channel
 		return query
 	}
-	away := of("stable")
+	away := build("stable")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	away.URL = "http://user:secret@" + listener.Addr().String()
 	listener.Close()
-	address, query := server.Listener.Addr().String(), of("stable")
+	address, query := server.Listener.Addr().String(), build("stable")
 	for what, c := range map[string]struct {
 		query        updateservice.Query
 		reason, want string
@@ -204,19 +204,21 @@ func TestAnswersThatAreNone(t *testing.T) {
 			"InvalidCurrentVersion", `the version "one" of the release is not a semantic version`},
 		"away": {away, "RemoteFailed", strings.TrimPrefix(away.URL, "http://user:secret@") +
 			" can't be reached: nothing answers there (connection refused)"},
-		"redirects for ever": {of("circle"), "RemoteFailed", address + " can't be reached: stopped after 10 redirects"},
-		"broken":             {of("broken"), "ResponseFailed", address + " answers 500 Internal Server Error"},
-		"ends in the middle": {of("torn"), "ResponseFailed", "read the answer of " + address + ": unexpected EOF"},
-		"never ends": {of("endless"), "ResponseFailed",
+		"redirects for ever": {build("circle"), "RemoteFailed",
+			address + " can't be reached: stopped after 10 redirects"},
+		"broken":             {build("broken"), "ResponseFailed", address + " answers 500 Internal Server Error"},
+		"ends in the middle": {build("torn"), "ResponseFailed", "read the answer of " + address + ": unexpected EOF"},
+		"never ends": {build("endless"), "ResponseFailed",
 			address + " answers with more than 8 MiB, which is the limit"},
-		"a page": {of("page"), "ResponseInvalid",
+		"a page": {build("page"), "ResponseInvalid",
 			"the response is not an update graph: invalid character '<' looking for beginning of value"},
-		"an edge to no node": {of("astray"), "ResponseInvalid",
+		"an edge to no node": {build("astray"), "ResponseInvalid",
 			"the response is not an update graph: an edge has no node"},
-		"half an edge": {of("half"), "ResponseInvalid", "the response is not an update graph: an edge has no node"},
-		"more than it can use": {of("many"), "ResponseInvalid",
+		"half an edge": {build("half"), "ResponseInvalid", "the response is not an update graph: an edge has no node"},
+		"more than it can use": {build("many"), "ResponseInvalid",
 			"the response is not an update graph: a list has more than 50000 items, which is the limit"},
-		"unknown": {of("fast"), "VersionNotFound", `the update service does not know version 1.0.0 in channel "fast"`},
+		"unknown": {build("fast"), "VersionNotFound",
+			`the update service does not know version 1.0.0 in channel "fast"`},
 	} {
 		offer, err := updateservice.Fetch(t.Context(), server.Client(), c.query)
 		if offer != nil || reason.Of(err) != c.reason || err.Error() != c.want {
@@ -225,7 +227,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := updateservice.Fetch(ctx, server.Client(), of("slow")); reason.Of(err) != "RemoteFailed" ||
+	if _, err := updateservice.Fetch(ctx, server.Client(), build("slow")); reason.Of(err) != "RemoteFailed" ||
 		err.Error() != address+" can't be reached: no answer in time" {
 		t.Errorf("slow: %v", err)
 	}

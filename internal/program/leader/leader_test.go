@@ -44,8 +44,8 @@ func TestALeaseAgesByTheClockSinceBoot(t *testing.T) {
 	if err := l.note(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	for what, at := range map[string]int64{"renewed": l.renewed.Load(), "asked": l.requested.Load()} {
-		if noted := time.Duration(at); noted < before || noted > bootclock.Now() {
+	for what, index := range map[string]int64{"renewed": l.renewed.Load(), "asked": l.requested.Load()} {
+		if noted := time.Duration(index); noted < before || noted > bootclock.Now() {
 			t.Errorf("%s at %s, which is not between %s and %s since the start of the machine", what, noted, before,
 				bootclock.Now())
 		}

@@ -35,12 +35,12 @@ type leaderCollector struct {
 func (c *leaderCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the current metrics.
-func (c *leaderCollector) Collect(to chan<- prometheus.Metric) {
+func (c *leaderCollector) Collect(ms chan<- prometheus.Metric) {
 	select {
 	case <-c.elected:
-		to <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, 1)
-		c.collect(to)
+		ms <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, 1)
+		c.collect(ms)
 	default:
-		to <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, 0)
+		ms <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, 0)
 	}
 }

@@ -100,18 +100,18 @@ func (s Store) List(ctx context.Context) ([]Copy, error) {
 			secret.DeletionTimestamp != nil {
 			continue // it is not one of ours
 		}
-		of := found[digest]
-		if of == nil || len(of.Pieces) != count {
-			of = &Copy{
+		c := found[digest]
+		if c == nil || len(c.Pieces) != count {
+			c = &Copy{
 				Digest:  digest,
 				Version: secret.Annotations[versionAnnotation],
 				Pieces:  make([]types.UID, count),
 				created: secret.CreationTimestamp.Time,
 			}
-			of.Revision, _ = strconv.Atoi(secret.Annotations[revisionAnnotation])
-			found[digest] = of
+			c.Revision, _ = strconv.Atoi(secret.Annotations[revisionAnnotation])
+			found[digest] = c
 		}
-		of.Pieces[piece] = secret.UID
+		c.Pieces[piece] = secret.UID
 	}
 	var all []Copy
 	for _, copied := range found {

@@ -516,7 +516,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	}
 	tests := map[string]struct {
 		may  []rbacv1.PolicyRule
-		do   func(of lock.Lock) error
+		do   func(l lock.Lock) error
 		want string
 	}{
 		"lock, no rights": {nil, locked,
@@ -530,7 +530,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 			locked, `create leases.coordination.k8s.io runlevel-release-web in namespace "` + namespace + `": `,
 		},
 		"holding": {
-			nil, func(of lock.Lock) error { _, err := of.Holder(t.Context()); return err },
+			nil, func(l lock.Lock) error { _, err := l.Holder(t.Context()); return err },
 			`get leases.coordination.k8s.io runlevel-release-web in namespace "` + namespace + `": `,
 		},
 	}

@@ -15,7 +15,7 @@ type ComponentChange struct {
 	Problems []payload.Problem // found while reading Before
 	// Own returns the name that a file of the payload, or of the previous one, has in the component's folder, and
 	// whether the file belongs to the component.
-	Own func(file string, in Origin) (name string, isOwn bool)
+	Own func(file string, origin Origin) (name string, isOwn bool)
 }
 
 // concerns reports whether a manifest is validated against schemas, which is slow: every manifest is if c is
@@ -24,18 +24,18 @@ func (c *ComponentChange) concerns(m *manifest) bool {
 	return c == nil || c.isOwn(m.Path, InPayload) || c.isOwn(m.Path, InPrevious)
 }
 
-func (c *ComponentChange) isOwn(file string, in Origin) bool {
-	_, isOwn := c.Own(file, in)
+func (c *ComponentChange) isOwn(file string, origin Origin) bool {
+	_, isOwn := c.Own(file, origin)
 	return isOwn
 }
 
 // nameOf returns the name of a file in the component's folder, or its name in the payload if it is another
 // component's.
-func (c *ComponentChange) nameOf(file string, in Origin) string {
-	if c == nil || in == InConfig {
+func (c *ComponentChange) nameOf(file string, origin Origin) string {
+	if c == nil || origin == InConfig {
 		return file
 	}
-	if name, isOwn := c.Own(file, in); isOwn {
+	if name, isOwn := c.Own(file, origin); isOwn {
 		return name
 	}
 	return file
@@ -74,10 +74,10 @@ func (c *ComponentChange) filter(ctx context.Context, input Input, after *Result
 
 // place marks a finding in a file of another component, and names a file of the component as in its own folder.
 func (c *ComponentChange) place(f *Finding) {
-	set := func(file *string, in *Origin) {
-		if *in == InPayload && !c.isOwn(*file, InPayload) {
-			*in = InRelease
-		} else if *in == InPayload {
+	set := func(file *string, origin *Origin) {
+		if *origin == InPayload && !c.isOwn(*file, InPayload) {
+			*origin = InRelease
+		} else if *origin == InPayload {
 			*file = c.nameOf(*file, InPayload)
 		}
 	}

@@ -147,8 +147,8 @@ func TestADefinitionInAnotherFile(t *testing.T) {
 		"  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, required: [spec]}}}")
 	shop := text("apiVersion: example.com/v1", "kind: Shop", "metadata: {name: api, namespace: default}")
 	own := func(now string) *lint.ComponentChange {
-		return &lint.ComponentChange{Own: func(file string, in lint.Origin) (string, bool) {
-			return file, file == now || in == lint.InPrevious && strings.Contains(file, "_web_")
+		return &lint.ComponentChange{Own: func(file string, origin lint.Origin) (string, bool) {
+			return file, file == now || origin == lint.InPrevious && strings.Contains(file, "_web_")
 		}}
 	}
 	change := own("0000_10_web_02.yaml")

@@ -145,7 +145,7 @@ type Result struct {
 }
 
 // WithPaths returns the result with the paths of files that a function returns.
-func (r *Result) WithPaths(pathOf func(file string, in Origin) string) Result {
+func (r *Result) WithPaths(pathOf func(file string, origin Origin) string) Result {
 	moved := *r
 	for _, findings := range []*[]Finding{&moved.Findings, &moved.Suppressed} {
 		*findings = slices.Clone(*findings)

@@ -139,13 +139,15 @@ func checkMissingKey(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, reference := range m.references {
 			for _, key := range reference.Keys {
-				to := slices.DeleteFunc(slices.Clone(s.byID[reference.To]), func(other *manifest) bool {
+				manifests := slices.DeleteFunc(slices.Clone(s.byID[reference.To]), func(other *manifest) bool {
 					return other.isTombstone || !s.shareCluster(m, other)
 				})
-				if len(to) > 0 && !slices.ContainsFunc(to, func(other *manifest) bool { return other.hasKey(key) }) &&
+				if len(manifests) > 0 && !slices.ContainsFunc(manifests, func(other *manifest) bool {
+					return other.hasKey(key)
+				}) &&
 					makers.ofRights(reference.To, "update", "patch") == "" {
 					r.field(m, reference.Path, "%s refers to the key %s of %s (%s:%d), which does not have it",
-						reference.Field(), key, reference.To, to[0].Path, to[0].Line)
+						reference.Field(), key, reference.To, manifests[0].Path, manifests[0].Line)
 				}
 			}
 		}

@@ -148,14 +148,14 @@ func (k Known) has(made *kinds.ID) bool {
 
 // observedBy returns the manifest of an observation; nil if it has none.
 func (s *subject) observedBy(observation Observation) *manifest {
-	in := s.index
+	i := s.index
 	if observation.In == InPrevious {
-		in = s.previous
+		i = s.previous
 	}
-	if in == nil {
+	if i == nil {
 		return nil
 	}
-	for _, m := range in.manifests {
+	for _, m := range i.manifests {
 		if m.Path == observation.Path && m.Line == observation.Line {
 			return m
 		}

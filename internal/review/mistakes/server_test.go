@@ -135,9 +135,9 @@ func ask(t *testing.T, server *cluster.Cluster, m mistakes.Mistake) string {
 
 func apply(ctx context.Context, server *cluster.Cluster, object *unstructured.Unstructured,
 	mode cluster.ApplyMode) error {
-	in, err := server.Find(ctx, object.GroupVersionKind())
+	resource, err := server.Find(ctx, object.GroupVersionKind())
 	if err == nil {
-		_, err = server.Apply(ctx, in, object, mode)
+		_, err = server.Apply(ctx, resource, object, mode)
 	}
 	return err
 }

@@ -74,13 +74,13 @@ type ClusterInfo struct {
 
 // ForCluster returns the plan of an apply of a payload to a cluster, from the preview of that apply. From is the
 // release that the cluster has, without a version if it has none.
-func ForCluster(from ReleaseID, to *payload.Payload, preview ClusterPreview) *Plan {
-	steps := inOrder(to.Manifests)
+func ForCluster(from ReleaseID, target *payload.Payload, preview ClusterPreview) *Plan {
+	steps := inOrder(target.Manifests)
 	seen := map[*payload.Manifest]ObjectPreview{}
 	for _, objectPreview := range preview.Objects {
 		seen[objectPreview.Manifest] = objectPreview
 	}
-	p := newPlan(from, to)
+	p := newPlan(from, target)
 	p.Cluster = &ClusterInfo{Mode: preview.Mode, Gate: preview.Gate, Notes: preview.Notes}
 	for _, m := range steps {
 		if objectPreview, isKnown := seen[m]; isKnown {
@@ -94,7 +94,7 @@ func ForCluster(from ReleaseID, to *payload.Payload, preview ClusterPreview) *Pl
 		p.Absent = append(p.Absent, exclusion.entry(Dropped))
 	}
 	p.count()
-	c := newComparer(&payload.Payload{}, to, steps)
+	c := newComparer(&payload.Payload{}, target, steps)
 	deletions := c.cascadeOf(nil, steps)
 	for _, objectPreview := range preview.Objects {
 		deletions.addDefinedKind(objectPreview)

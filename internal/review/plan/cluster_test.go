@@ -67,8 +67,8 @@ func releaseOfCluster(t *testing.T) *payload.Payload {
 // Fields that the server sets are not differences; the managers of lost fields are reported.
 func TestFieldsOfACluster(t *testing.T) {
 	release := releaseOfCluster(t)
-	owners := func(of map[string][]string) func(fields.Path) []string {
-		return func(path fields.Path) []string { return of[path.String()] }
+	owners := func(values map[string][]string) func(fields.Path) []string {
+		return func(path fields.Path) []string { return values[path.String()] }
 	}
 	const live = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, uid: a, resourceVersion: "1", generation: 1, creationTimestamp: x, managedFields: [{manager: a}]}, data: {colour: red, size: s}}`
 	const would = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, uid: b, resourceVersion: "2", generation: 2, creationTimestamp: y, managedFields: [{manager: b}]}, data: {colour: blue}}`

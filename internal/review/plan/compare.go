@@ -17,9 +17,9 @@ import (
 // Compare returns the plan of an update from one payload to another. Both must have been
 // read with the filters of the same cluster. Refusals are why an API server would refuse manifests of the new one; nil
 // if they are not known.
-func Compare(from, to *payload.Payload, refusals map[*payload.Manifest][]fields.Refusal) *Plan {
-	steps := inOrder(to.Manifests)
-	c, p := newComparer(from, to, steps), newPlan(release(from), to)
+func Compare(from, target *payload.Payload, refusals map[*payload.Manifest][]fields.Refusal) *Plan {
+	steps := inOrder(target.Manifests)
+	c, p := newComparer(from, target, steps), newPlan(release(from), target)
 	for _, m := range steps {
 		p.Steps = append(p.Steps, c.step(m))
 	}

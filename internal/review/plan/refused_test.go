@@ -37,18 +37,18 @@ func TestObjectsThatServersRefuse(t *testing.T) {
 		return release, problems
 	}
 	from, _ := read(old)
-	to, problems := read(next)
+	p, problems := read(next)
 	var got strings.Builder
-	for _, warning := range plan.Compare(from, to, refusals.Find(t.Context(), to.Manifests, problems)).Warnings {
+	for _, warning := range plan.Compare(from, p, refusals.Find(t.Context(), p.Manifests, problems)).Warnings {
 		if warning.Reason == plan.Refused {
 			fmt.Fprintf(&got, "%s: %s\n", warning.ID, warning.Message)
 		}
 	}
 	const port = "Invalid value: %d: must be between 1 and 65535, inclusive"
-	of := func(name string) string {
+	build := func(name string) string {
 		return "Service shop/" + name + ": the API server refuses it: spec.ports[0].port: " + fmt.Sprintf(port, 99999)
 	}
-	want := of("changed") + "\n" + of("bad-before") + "\n" + of("revived") + "\n" + of("new") +
+	want := build("changed") + "\n" + build("bad-before") + "\n" + build("revived") + "\n" + build("new") +
 		", spec.ports[1].port: " + fmt.Sprintf(port, 0) + "\n"
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Error(diff)

@@ -137,6 +137,6 @@ func (p Report) Mermaid(out io.Writer) error {
 
 // indexOf returns the place of an object among sorted ones.
 func indexOf(objects []kinds.ID, id kinds.ID) int {
-	at, _ := slices.BinarySearchFunc(objects, id, kinds.Compare)
-	return at
+	index, _ := slices.BinarySearchFunc(objects, id, kinds.Compare)
+	return index
 }

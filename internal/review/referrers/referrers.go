@@ -76,8 +76,8 @@ func Of(release *payload.Payload) Report {
 			case inRelease[r.To]:
 				r.Presence = InRelease
 			case isMade:
-				of := maker.ID()
-				r.Presence, r.CreatedFor = Made, &of
+				id := maker.ID()
+				r.Presence, r.CreatedFor = Made, &id
 			case references.IsBuiltIn(r.To):
 				r.Presence = BuiltIn
 			case deleted[r.To]:

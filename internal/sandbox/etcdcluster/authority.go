@@ -50,8 +50,8 @@ func (a *authority) sign(name, address string) (TLSFiles, error) {
 
 // files returns where the certificate of a name is.
 func (a *authority) files(name string) TLSFiles {
-	in := func(file string) string { return filepath.Join(a.folder, file) }
-	return TLSFiles{Cert: in(name + ".crt"), Key: in(name + ".key"), CA: in("ca.crt")}
+	build := func(file string) string { return filepath.Join(a.folder, file) }
+	return TLSFiles{Cert: build(name + ".crt"), Key: build(name + ".key"), CA: build("ca.crt")}
 }
 
 // ClientTLS returns how a client connects to members.

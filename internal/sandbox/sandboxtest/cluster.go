@@ -43,11 +43,11 @@ func Apply(t testing.TB, c *cluster.Cluster, manifest string) *unstructured.Unst
 // ApplyObject applies an object as Runlevel does.
 func ApplyObject(t testing.TB, c *cluster.Cluster, object *unstructured.Unstructured) cluster.WriteResult {
 	t.Helper()
-	in, err := c.Find(t.Context(), object.GroupVersionKind())
+	resource, err := c.Find(t.Context(), object.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied, err := c.Apply(t.Context(), in, object, cluster.Force)
+	applied, err := c.Apply(t.Context(), resource, object, cluster.Force)
 	if err != nil {
 		t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
 	}

@@ -58,11 +58,11 @@ func rollBack(rec *record.Record) string {
 	if err != nil {
 		return ""
 	}
-	to, err := rec.FindRevision(strconv.Itoa(wanted.To))
-	if err != nil || to.Files == nil || to.Files.Digest == "" {
+	historyEntry, err := rec.FindRevision(strconv.Itoa(wanted.To))
+	if err != nil || historyEntry.Files == nil || historyEntry.Files.Digest == "" {
 		return ""
 	}
-	return fmt.Sprintf(", or go back to %s (runlevel rollback %s)", printable.Line(to.Title()), rec.Release)
+	return fmt.Sprintf(", or go back to %s (runlevel rollback %s)", printable.Line(historyEntry.Title()), rec.Release)
 }
 
 // runRemedy returns the remedy of the run, by the diagnoses of this object and of the objects that the run waits for.

@@ -72,16 +72,16 @@ func isSameValue(live, sent any) bool {
 	if sent == nil || number(live) == number(sent) || live == nil && reflect.ValueOf(sent).IsZero() {
 		return true
 	}
-	is, want := fmt.Sprint(live), fmt.Sprint(sent)
-	if quantity, err := resource.ParseQuantity(is); err == nil {
+	current, want := fmt.Sprint(live), fmt.Sprint(sent)
+	if quantity, err := resource.ParseQuantity(current); err == nil {
 		other, err := resource.ParseQuantity(want)
 		return err == nil && quantity.Cmp(other) == 0
 	}
-	if duration, err := time.ParseDuration(is); err == nil {
+	if duration, err := time.ParseDuration(current); err == nil {
 		other, err := time.ParseDuration(want)
 		return err == nil && duration == other
 	}
-	item, err := time.Parse(time.RFC3339, is)
+	item, err := time.Parse(time.RFC3339, current)
 	other, otherErr := time.Parse(time.RFC3339, want)
 	return err == nil && otherErr == nil && item.Equal(other)
 }

@@ -172,8 +172,8 @@ func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 		return p.brings(m, details.Name, func(kind schema.GroupKind) bool { return kind == role })
 	}
 	return p.brings(m, details.Name, func(kind schema.GroupKind) bool {
-		in, err := p.cluster.FindKind(p.requestCtx, kind)
-		return err == nil && in.Group == details.Group && in.Resource == details.Kind
+		resource, err := p.cluster.FindKind(p.requestCtx, kind)
+		return err == nil && resource.Group == details.Group && resource.Resource == details.Kind
 	})
 }
 

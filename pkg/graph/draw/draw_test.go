@@ -126,10 +126,10 @@ func TestBoxesDoNotOverlap(t *testing.T) {
 	}
 	taken := map[[2]int]bool{}
 	for _, b := range boxes {
-		if at := [2]int{b.X, b.Y}; taken[at] || b.X < 0 || b.X+b.Width > 1280 {
-			t.Errorf("a box is at %v, where another is, or outside", at)
+		if values := [2]int{b.X, b.Y}; taken[values] || b.X < 0 || b.X+b.Width > 1280 {
+			t.Errorf("a box is at %v, where another is, or outside", values)
 		} else {
-			taken[at] = true
+			taken[values] = true
 		}
 	}
 }

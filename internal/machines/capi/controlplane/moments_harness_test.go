@@ -243,9 +243,9 @@ func changesOf(before, after *unstructured.Unstructured) []string {
 	}
 	for _, field := range []string{"version", ""} {
 		path := strings.Split(strings.TrimSuffix("spec."+field, "."), ".")
-		was, _, _ := unstructured.NestedFieldNoCopy(before.Object, path...)
-		is, _, _ := unstructured.NestedFieldNoCopy(after.Object, path...)
-		if !equality.Semantic.DeepEqual(was, is) {
+		previous, _, _ := unstructured.NestedFieldNoCopy(before.Object, path...)
+		got, _, _ := unstructured.NestedFieldNoCopy(after.Object, path...)
+		if !equality.Semantic.DeepEqual(previous, got) {
 			changes = append(changes, strings.Join(path, "."))
 			break
 		}

@@ -18,12 +18,12 @@ import (
 )
 
 // startWithoutRights makes a control plane whose controller loses the right to some requests while lacksRights is true.
-func startWithoutRights(t *testing.T, lacksRights *atomic.Bool, is func(*http.Request) bool) *plant {
+func startWithoutRights(t *testing.T, lacksRights *atomic.Bool, got func(*http.Request) bool) *plant {
 	t.Helper()
 	p := newPlant(t, 3, 0)
 	p.runMachines()
 	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
-		if lacksRights.Load() && is(r) {
+		if lacksRights.Load() && got(r) {
 			r.Header.Set("Impersonate-User", "jane")
 		}
 		return nil

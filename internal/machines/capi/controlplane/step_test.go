@@ -149,9 +149,9 @@ type simulatedPlane struct {
 
 // do does a step, and returns an error if it is one that must not be done now.
 func (s *simulatedPlane) do(step Step) error {
-	at := slices.IndexFunc(s.machines, func(m Machine) bool { return m.Name == step.Machine })
+	i := slices.IndexFunc(s.machines, func(m Machine) bool { return m.Name == step.Machine })
 	if step.Action != CreateMachine && step.Action != "" {
-		if others := s.unavailable(step.Machine); others > 0 && s.machines[at].HasNode {
+		if others := s.unavailable(step.Machine); others > 0 && s.machines[i].HasNode {
 			return fmt.Errorf("%s %s while %d others are not available", step.Action, step.Machine, others)
 		}
 	}
@@ -168,11 +168,11 @@ func (s *simulatedPlane) do(step Step) error {
 			return fmt.Errorf("%d machines", len(s.machines))
 		}
 	case DeleteMachine:
-		s.delete(at)
+		s.delete(i)
 	case UpdateMachine, ContinueMachine:
-		switch m := &s.machines[at]; {
+		switch m := &s.machines[i]; {
 		case !s.canUpdate:
-			s.delete(at)
+			s.delete(i)
 		case s.random.IntN(3) == 0: // and the next write fails
 			m.IsUpdating, m.Problem = true, "marked"
 		default:
@@ -264,19 +264,19 @@ func (s *simulatedPlane) disturb() {
 	isWhole := !slices.ContainsFunc(s.machines, func(m Machine) bool {
 		return m.HasNode && m.Problem != "" && m.IsTriggered == m.IsUpdating
 	})
-	at := s.random.IntN(len(s.machines))
+	index := s.random.IntN(len(s.machines))
 	switch s.random.IntN(30) {
 	case 0:
 		for i := range s.machines {
 			s.machines[i].Outdated = []string{"Version"}
 		}
 	case 1:
-		if m := &s.machines[at]; m.Problem == "" && isWhole {
+		if m := &s.machines[index]; m.Problem == "" && isWhole {
 			m.IsBroken, m.Problem = s.random.IntN(2) == 0, "down"
 		}
 	case 2:
 		if isWhole && s.wanted > 1 {
-			s.delete(at)
+			s.delete(index)
 		}
 	}
 }

@@ -28,8 +28,8 @@ func IsGuarded(m *clusterv1.Machine) bool {
 
 // IsRequested reports whether the quorum guard was asked for permission, so recently that its answer counts.
 func IsRequested(m *clusterv1.Machine, now time.Time) bool {
-	at, err := requestedAt(m)
-	return err == nil && !at.After(now) && now.Sub(at) < permissionLifetime
+	timestamp, err := requestedAt(m)
+	return err == nil && !timestamp.After(now) && now.Sub(timestamp) < permissionLifetime
 }
 
 func requestedAt(m *clusterv1.Machine) (time.Time, error) {
@@ -52,8 +52,8 @@ func AwaitsPermission(m *clusterv1.Machine, now time.Time) bool {
 
 // MayBegin reports whether the quorum guard has permitted an update so recently that it may begin, or has begun unseen.
 func MayBegin(m *clusterv1.Machine, now time.Time) bool {
-	at, err := requestedAt(m)
-	return err == nil && isAnswered(m) && now.Sub(at).Abs() < reservationTime
+	timestamp, err := requestedAt(m)
+	return err == nil && isAnswered(m) && now.Sub(timestamp).Abs() < reservationTime
 }
 
 // Permit is the answer of the quorum guard that an update in place may begin.

@@ -65,19 +65,20 @@ func readTemplate(template *machinev1.OpenShiftMachineV1Beta1MachineTemplate) (*
 }
 
 // platformDomains returns the failure domains of a platform. Those that only have a name set the field failureDomain.
-func platformDomains(of *machinev1.FailureDomains) ([]any, error) {
-	if of == nil || of.Platform == "" {
+func platformDomains(failureDomains *machinev1.FailureDomains) ([]any, error) {
+	if failureDomains == nil || failureDomains.Platform == "" {
 		return nil, nil
 	}
-	platforms, err := runtime.DefaultUnstructuredConverter.ToUnstructured(of)
+	platforms, err := runtime.DefaultUnstructuredConverter.ToUnstructured(failureDomains)
 	if err != nil {
 		return nil, fmt.Errorf("read the failure domains of spec.template: %w", err)
 	}
-	list, _, err := unstructured.NestedSlice(platforms, strings.ToLower(string(of.Platform)))
+	list, _, err := unstructured.NestedSlice(platforms, strings.ToLower(string(failureDomains.Platform)))
 	if err != nil {
 		return nil, fmt.Errorf("read the failure domains of spec.template: %w", err)
 	}
-	if of.Platform == configv1.VSpherePlatformType || of.Platform == configv1.NutanixPlatformType {
+	if failureDomains.Platform == configv1.VSpherePlatformType ||
+		failureDomains.Platform == configv1.NutanixPlatformType {
 		for i, entry := range list {
 			list[i] = map[string]any{"failureDomain": entry.(map[string]any)["name"]}
 		}
@@ -143,16 +144,16 @@ func spread(indexes []int, current map[int]placement, domains int) map[int]int {
 	least, larger := len(indexes)/domains, len(indexes)%domains
 	for _, isLeaving := range []bool{false, true} {
 		for _, index := range indexes {
-			at, ok := current[index]
-			if !ok || at.domain == none || at.isLeaving != isLeaving || counts[at.domain] > least ||
-				counts[at.domain] == least && larger == 0 {
+			p, ok := current[index]
+			if !ok || p.domain == none || p.isLeaving != isLeaving || counts[p.domain] > least ||
+				counts[p.domain] == least && larger == 0 {
 				continue
 			}
-			if counts[at.domain] == least {
+			if counts[p.domain] == least {
 				larger--
 			}
-			assigned[index] = at.domain
-			counts[at.domain]++
+			assigned[index] = p.domain
+			counts[p.domain]++
 		}
 	}
 	for _, index := range indexes {
@@ -198,10 +199,10 @@ func (t *machineTemplate) describe(domain int) string {
 }
 
 // fieldsOf returns the fields below a path with their values.
-func fieldsOf(path string, of map[string]any) []string {
+func fieldsOf(path string, values map[string]any) []string {
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		switch value := of[name].(type) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch value := values[name].(type) {
 		case map[string]any:
 			lines = append(lines, fieldsOf(path+name+".", value)...)
 		case string:

@@ -10,7 +10,7 @@ import (
 )
 
 func TestSpreadAmongFailureDomains(t *testing.T) {
-	at := func(domain int) placement { return placement{domain: domain} }
+	build := func(domain int) placement { return placement{domain: domain} }
 	leaving := func(domain int) placement { return placement{domain: domain, isLeaving: true} }
 	for name, test := range map[string]struct {
 		indexes []int
@@ -22,28 +22,28 @@ func TestSpreadAmongFailureDomains(t *testing.T) {
 		"no machines":                 {[]int{0, 1, 2}, nil, 3, map[int]int{0: 0, 1: 1, 2: 2}},
 		"fewer domains than machines": {[]int{0, 1, 2}, nil, 2, map[int]int{0: 0, 1: 1, 2: 0}},
 		"five machines":               {[]int{0, 1, 2, 3, 4}, nil, 3, map[int]int{0: 0, 1: 1, 2: 2, 3: 0, 4: 1}},
-		"machines stay where they are": {[]int{0, 1, 2}, map[int]placement{0: at(2), 1: at(0), 2: at(1)}, 3,
+		"machines stay where they are": {[]int{0, 1, 2}, map[int]placement{0: build(2), 1: build(0), 2: build(1)}, 3,
 			map[int]int{0: 2, 1: 0, 2: 1}},
 		"other weights are balanced": {[]int{0, 1, 2, 3, 4}, map[int]placement{
-			0: at(0),
-			1: at(1),
-			2: at(1),
-			3: at(2),
-			4: at(2),
+			0: build(0),
+			1: build(1),
+			2: build(1),
+			3: build(2),
+			4: build(2),
 		}, 3, map[int]int{0: 0, 1: 1, 2: 1, 3: 2, 4: 2}},
-		"two domains more than needed": {[]int{0, 1, 2}, map[int]placement{0: at(4), 1: at(3), 2: at(1)}, 5,
+		"two domains more than needed": {[]int{0, 1, 2}, map[int]placement{0: build(4), 1: build(3), 2: build(1)}, 5,
 			map[int]int{0: 4, 1: 3, 2: 1}},
-		"domains are added": {[]int{0, 1, 2}, map[int]placement{0: at(0), 1: at(0), 2: at(0)}, 3,
+		"domains are added": {[]int{0, 1, 2}, map[int]placement{0: build(0), 1: build(0), 2: build(0)}, 3,
 			map[int]int{0: 0, 1: 1, 2: 2}},
-		"a domain is removed": {[]int{0, 1, 2}, map[int]placement{0: at(0), 1: at(none), 2: at(1)}, 2,
+		"a domain is removed": {[]int{0, 1, 2}, map[int]placement{0: build(0), 1: build(none), 2: build(1)}, 2,
 			map[int]int{0: 0, 1: 0, 2: 1}},
-		"a machine in a domain too far": {[]int{0, 1, 2}, map[int]placement{0: at(1), 1: at(0), 2: at(0)}, 3,
+		"a machine in a domain too far": {[]int{0, 1, 2}, map[int]placement{0: build(1), 1: build(0), 2: build(0)}, 3,
 			map[int]int{0: 1, 1: 0, 2: 2}},
-		"one that leaves is moved": {[]int{0, 1, 2}, map[int]placement{0: leaving(0), 1: at(0), 2: at(2)}, 3,
+		"one that leaves is moved": {[]int{0, 1, 2}, map[int]placement{0: leaving(0), 1: build(0), 2: build(2)}, 3,
 			map[int]int{0: 1, 1: 0, 2: 2}},
-		"one that leaves is replaced": {[]int{0, 1, 2}, map[int]placement{0: at(0), 1: leaving(1), 2: at(2)}, 3,
+		"one that leaves is replaced": {[]int{0, 1, 2}, map[int]placement{0: build(0), 1: leaving(1), 2: build(2)}, 3,
 			map[int]int{0: 0, 1: 1, 2: 2}},
-		"indexes that begin with three": {[]int{3, 4, 5}, map[int]placement{4: at(0)}, 3,
+		"indexes that begin with three": {[]int{3, 4, 5}, map[int]placement{4: build(0)}, 3,
 			map[int]int{3: 1, 4: 0, 5: 2}},
 	} {
 		if diff := cmp.Diff(test.want, spread(test.indexes, test.current, test.domains)); diff != "" {

@@ -116,11 +116,11 @@ func adoptionProblem(isActive bool, wanted int, slots []Slot) Problem {
 	return Problem{}
 }
 
-func namesOf(slots []Slot, is func(Machine) bool) []string {
+func namesOf(slots []Slot, current func(Machine) bool) []string {
 	var names []string
 	for _, slot := range slots {
 		for _, m := range slot.Machines {
-			if is(m) {
+			if current(m) {
 				names = append(names, m.Name)
 			}
 		}

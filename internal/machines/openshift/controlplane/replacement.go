@@ -46,8 +46,8 @@ type Slot struct {
 	Machines []Machine
 }
 
-func (s Slot) any(is func(Machine) bool) bool {
-	return slices.ContainsFunc(s.Machines, is)
+func (s Slot) any(current func(Machine) bool) bool {
+	return slices.ContainsFunc(s.Machines, current)
 }
 
 // slotsOf returns the slots of machines in the order of their indexes. Empty ones are added until there are as many as

@@ -19,14 +19,14 @@ func parseMachines(text string) []Machine {
 	var machines []Machine
 	created := time.Unix(0, 0)
 	for slot := range strings.FieldsSeq(text) {
-		at, names, _ := strings.Cut(slot, ":")
+		value, names, _ := strings.Cut(slot, ":")
 		index := 0
-		_, _ = fmt.Sscan(at, &index)
+		_, _ = fmt.Sscan(value, &index)
 		for name := range strings.SplitSeq(names, ",") {
 			created = created.Add(time.Hour)
 			plain := strings.TrimRight(name, "-/!")
 			m := Machine{
-				Name: plain + "-" + at, Index: index, Created: created, Owner: replicas.Ours, Detail: "Phase",
+				Name: plain + "-" + value, Index: index, Created: created, Owner: replicas.Ours, Detail: "Phase",
 				IsOutdated: strings.HasPrefix(plain, "old"), IsReady: !strings.ContainsAny(name, "-!"),
 				IsDeleting: strings.Contains(name, "/"),
 			}

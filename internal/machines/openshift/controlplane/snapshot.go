@@ -69,11 +69,11 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.N
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	at := slices.IndexFunc(sets.Items, func(set machinev1.ControlPlaneMachineSet) bool { return set.Name == key.Name })
-	if at < 0 {
+	i := slices.IndexFunc(sets.Items, func(set machinev1.ControlPlaneMachineSet) bool { return set.Name == key.Name })
+	if i < 0 {
 		return nil, nil
 	}
-	return Judge(&sets.Items[at], list.Items, nodes.Items, r.now()), nil
+	return Judge(&sets.Items[i], list.Items, nodes.Items, r.now()), nil
 }
 
 // Judge returns a snapshot of a set, of the Machines of its namespace, and of nodes.
@@ -294,12 +294,12 @@ const nodeGrace = 20 * time.Minute
 // stays so for a while after its node has ceased to be ready; after is when that ends, or zero.
 func readinessOf(m *machinev1beta1.Machine, nodes []corev1.Node, now time.Time) (isReady bool, after time.Duration) {
 	name := enqueue.NodeName(m)
-	at := slices.IndexFunc(nodes, func(node corev1.Node) bool { return name != "" && node.Name == name })
+	i := slices.IndexFunc(nodes, func(node corev1.Node) bool { return name != "" && node.Name == name })
 	phase := ptr.Deref(m.Status.Phase, "")
-	if at < 0 || phase != machinev1beta1.PhaseRunning && phase != machinev1beta1.PhaseDeleting {
+	if i < 0 || phase != machinev1beta1.PhaseRunning && phase != machinev1beta1.PhaseDeleting {
 		return false, 0
 	}
-	ready := NodeReady(&nodes[at])
+	ready := NodeReady(&nodes[i])
 	if ready.Status == corev1.ConditionTrue {
 		return true, 0
 	}

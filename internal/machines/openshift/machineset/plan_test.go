@@ -101,7 +101,7 @@ func readMachines(t *testing.T, text string) *setSnapshot {
 // The figures are OpenShift's.
 func TestPriorities(t *testing.T) {
 	const day = 24 * time.Hour
-	at := func(age time.Duration) *machinev1beta1.Machine {
+	build := func(age time.Duration) *machinev1beta1.Machine {
 		m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon.Add(-age))}}
 		m.Status.NodeRef = &corev1.ObjectReference{}
 		return m
@@ -117,21 +117,21 @@ func TestPriorities(t *testing.T) {
 		policy  deletePolicy
 		want    float64
 	}{
-		"no policy, with a node":    {at(day), "", 20},
-		"random, with a node":       {at(day), "Random", 20},
+		"no policy, with a node":    {build(day), "", 20},
+		"random, with a node":       {build(day), "Random", 20},
 		"random, without a node":    {unknown, "Random", 40},
 		"random, marked":            {marked, "Random", 50},
 		"random, failed":            {failed, "Random", 50},
 		"oldest, marked":            {marked, oldest, 100},
 		"newest, failed":            {failed, newest, 100},
-		"oldest, of this moment":    {at(0), oldest, 0},
-		"oldest, of the future":     {at(-day), oldest, 0},
+		"oldest, of this moment":    {build(0), oldest, 0},
+		"oldest, of the future":     {build(-day), oldest, 0},
 		"oldest, of an unknown age": {unknown, oldest, 0},
-		"oldest, 100 days":          {at(100 * day), oldest, 50 * (1 - 1/math.E)},
-		"oldest, 50 days":           {at(50 * day), oldest, 50 * (1 - math.Exp(-0.5))},
-		"newest, 100 days":          {at(100 * day), newest, 50 + 50/math.E},
-		"newest, of the future":     {at(-day), newest, 100},
-		"newest, ten years":         {at(3650 * day), newest, 50},
+		"oldest, 100 days":          {build(100 * day), oldest, 50 * (1 - 1/math.E)},
+		"oldest, 50 days":           {build(50 * day), oldest, 50 * (1 - math.Exp(-0.5))},
+		"newest, 100 days":          {build(100 * day), newest, 50 + 50/math.E},
+		"newest, of the future":     {build(-day), newest, 100},
+		"newest, ten years":         {build(3650 * day), newest, 50},
 	} {
 		if got := priority(c.machine, c.policy, noon); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: %v, not %v", name, got, c.want)

@@ -44,11 +44,11 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 	if err := reader.List(ctx, &sets, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list MachineSets: %w", err)
 	}
-	at := slices.IndexFunc(sets.Items, func(set machinev1beta1.MachineSet) bool { return set.Name == key.Name })
-	if at < 0 {
+	index := slices.IndexFunc(sets.Items, func(set machinev1beta1.MachineSet) bool { return set.Name == key.Name })
+	if index < 0 {
 		return nil, nil
 	}
-	set := sets.Items[at].DeepCopy()
+	set := sets.Items[index].DeepCopy()
 	selector, err := replicas.SelectorOf(&set.Spec.Selector, set.Spec.Template.Labels)
 	seen := &setSnapshot{set: set, machines: make(map[string]*machinev1beta1.Machine)}
 	if err != nil {

@@ -48,12 +48,12 @@ func planOf(steps, absent []plan.ObjectPlan) *plan.Plan {
 
 // configMap is an entry of a component, with changes.
 func configMap(action plan.Action, component, name string, changes ...plan.FieldChange) plan.ObjectPlan {
-	at := &plan.Position{File: "0000_10_" + component + "_a.yaml", Level: "10", Component: component}
+	position := &plan.Position{File: "0000_10_" + component + "_a.yaml", Level: "10", Component: component}
 	e := plan.ObjectPlan{
 		ID:      kinds.ID{Kind: "ConfigMap", Name: name},
 		Action:  action,
-		New:     at,
-		Old:     at,
+		New:     position,
+		Old:     position,
 		Changes: changes,
 	}
 	switch action {
@@ -143,7 +143,7 @@ func TestNoValueIsCutWithAll(t *testing.T) {
 }
 
 func TestPathsOfASchema(t *testing.T) {
-	at := func(more ...string) plan.FieldChange {
+	build := func(more ...string) plan.FieldChange {
 		path := fields.Path{{Key: "spec", Index: -1}, {Key: "versions", Index: -1}, {Key: "name", Value: "v1"},
 			{Key: "schema", Index: -1}, {Key: "openAPIV3Schema", Index: -1}}
 		for _, key := range more {
@@ -152,16 +152,17 @@ func TestPathsOfASchema(t *testing.T) {
 		return plan.FieldChange{Difference: fields.Difference{Path: path, Old: "a", New: "b"}}
 	}
 	for want, c := range map[string]plan.FieldChange{
-		"version v1: spec.list[*].size: maximum": at("properties", "spec", "properties", "list", "items", "properties",
+		"version v1: spec.list[*].size: maximum": build("properties", "spec", "properties", "list", "items",
+			"properties",
 			"size", "maximum"),
-		"version v1: spec.any.*.properties": at("properties", "spec", "properties", "any", "additionalProperties",
+		"version v1: spec.any.*.properties": build("properties", "spec", "properties", "any", "additionalProperties",
 			"properties", "properties"),
-		"version v1: required":   at("required"),
-		"version v1: properties": at("properties"),
+		"version v1: required":   build("required"),
+		"version v1: properties": build("properties"),
 		"spec.group":             change("spec.group", "a", "b"),
-		"and 1 description":      at("properties", "spec", "description"),
+		"and 1 description":      build("properties", "spec", "description"),
 		`version v1: spec.description: (none)`: {Difference: fields.Difference{
-			Path: at("properties", "spec", "properties", "description").Path,
+			Path: build("properties", "spec", "properties", "description").Path,
 			New:  map[string]any{"type": "string"},
 		}},
 	} {
@@ -256,20 +257,20 @@ func hostile(s string) show.Printer {
 		New:  s + "x\n" + s,
 	}}
 	object := kinds.ID{Group: s, Kind: s, Namespace: s, Name: s}
-	at := &plan.Position{File: s}
+	position := &plan.Position{File: s}
 	p := planOf([]plan.ObjectPlan{{
 		ID:      object,
 		Action:  plan.Changed,
 		Why:     s,
-		Old:     at,
-		New:     at,
+		Old:     position,
+		New:     position,
 		Changes: []plan.FieldChange{c, change("a", nil, s), change("a", map[string]any{s: s}, s)},
 	}},
 		[]plan.ObjectPlan{{
 			ID:        object,
 			Action:    plan.Dropped,
 			Why:       s,
-			Old:       at,
+			Old:       position,
 			RenamedTo: &object,
 			Tombstone: s + "\n" + s,
 		}})
@@ -362,15 +363,15 @@ var backticks = regexp.MustCompile("`+")
 func withoutSpans(line string) string {
 	left := ""
 	for {
-		at := backticks.FindStringIndex(line)
-		if at == nil {
+		values := backticks.FindStringIndex(line)
+		if values == nil {
 			return left + line
 		}
-		if at[0] > 0 && line[at[0]-1] == '\\' { // it is escaped
-			left, line = left+line[:at[0]+1], line[at[0]+1:]
+		if values[0] > 0 && line[values[0]-1] == '\\' { // it is escaped
+			left, line = left+line[:values[0]+1], line[values[0]+1:]
 			continue
 		}
-		fence, rest := line[at[0]:at[1]], line[at[1]:]
+		fence, rest := line[values[0]:values[1]], line[values[1]:]
 		end := -1
 		for _, next := range backticks.FindAllStringIndex(rest, -1) {
 			if next[1]-next[0] == len(fence) {
@@ -381,7 +382,7 @@ func withoutSpans(line string) string {
 		if end < 0 {
 			return left + line
 		}
-		left, line = left+line[:at[0]], rest[end:]
+		left, line = left+line[:values[0]], rest[end:]
 	}
 }
 
