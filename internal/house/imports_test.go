@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,10 +25,12 @@ const (
 	plan   = "docs/architecture.md"
 )
 
-// A row is one of the table in docs/architecture.md: folders, and the folders whose packages theirs may import.
+// A row is one of the table in docs/architecture.md: folders, the folders whose packages theirs may import, and how
+// many lines of code they may have.
 type row struct {
-	wings []string
-	may   []string
+	wings  []string
+	may    []string
+	budget int
 }
 
 // beside are folders without a row: packages of tests, which nothing imports.
@@ -43,6 +47,31 @@ func TestPackagesImportOnlyWhatTheHouseAllows(t *testing.T) {
 	}
 	for _, violation := range slices.Concat(upward(rows), violations(rows, imports), circles(imports)) {
 		t.Error(violation)
+	}
+}
+
+// TestWingsKeepTheirBudgets counts lines of code without tests and generated files.
+func TestWingsKeepTheirBudgets(t *testing.T) {
+	rows, err := readPlan(filepath.Join(root, plan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]int{}
+	for _, s := range sources(t) {
+		if !s.isTest() && !ast.IsGenerated(s.file) {
+			lines[wingOf(s.name)] += s.line(s.file.FileEnd) - 1
+		}
+	}
+	for _, r := range rows {
+		count := 0
+		for _, wing := range r.wings {
+			count += lines[wing]
+		}
+		t.Logf("%s: %d of %d lines", r.name(), count, r.budget)
+		if count > r.budget {
+			t.Errorf("%s has %d lines, and its budget in %s is %d: remove some, or raise the budget and give the "+
+				"reason in the commit", r.name(), count, plan, r.budget)
+		}
 	}
 }
 
@@ -203,7 +232,7 @@ func findCircle(below map[string][]string) []string {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// readPlan reads the rows "| `folder`, `folder` | what it may import | … |" below the heading of the house.
+// readPlan reads the rows "| `folder`, `folder` | what it may import | lines | … |" below the heading of the house.
 func readPlan(file string) ([]row, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -214,7 +243,7 @@ func readPlan(file string) ([]row, error) {
 	var rows []row
 	for line := range strings.Lines(house) {
 		cells := strings.Split(line, "|")
-		if len(cells) < 5 || !strings.Contains(cells[1], "`") {
+		if len(cells) < 6 || !strings.Contains(cells[1], "`") {
 			continue
 		}
 		var r row
@@ -222,6 +251,7 @@ func readPlan(file string) ([]row, error) {
 			r.wings = append(r.wings, wing[1])
 		}
 		r.may = strings.FieldsFunc(cells[2], func(c rune) bool { return c == ',' || c == ' ' })
+		r.budget, _ = strconv.Atoi(strings.TrimSpace(cells[3]))
 		rows = append(rows, r)
 	}
 	if len(rows) == 0 {
