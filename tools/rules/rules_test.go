@@ -432,7 +432,7 @@ func parse(t *testing.T, texts []string) seriesSet {
 	t.Helper()
 	var all seriesSet
 	for _, text := range texts {
-		of, values, err := parser.ParseSeriesDesc(text)
+		seriesLabels, values, err := parser.ParseSeriesDesc(text)
 		if err != nil {
 			t.Fatal(fmt.Errorf("%s: %w", text, err))
 		}
@@ -440,7 +440,7 @@ func parse(t *testing.T, texts []string) seriesSet {
 		for minute, value := range values {
 			samples = append(samples, sample{int64(minute) * time.Minute.Milliseconds(), value.Value})
 		}
-		all = append(all, storage.NewListSeries(of, samples))
+		all = append(all, storage.NewListSeries(seriesLabels, samples))
 	}
 	return all
 }
