@@ -32,7 +32,7 @@ type actor struct {
 
 func act(t testing.TB, manager string) actor { return actor{connect(t), t, manager} }
 
-// place is where an object is, and its name there.
+// place returns the client for an object, and its name.
 func (a actor) place(kind, key string) (dynamic.ResourceInterface, string) {
 	a.t.Helper()
 	resource, err := a.FindKind(a.t.Context(), schema.ParseGroupKind(kind))
@@ -46,7 +46,7 @@ func (a actor) place(kind, key string) (dynamic.ResourceInterface, string) {
 	return a.In(resource, namespace), name
 }
 
-// create makes an object.
+// create creates an object.
 func (a actor) create(text string) *unstructured.Unstructured {
 	a.t.Helper()
 	object := sandboxtest.ParseObject(a.t, text)
@@ -58,7 +58,7 @@ func (a actor) create(text string) *unstructured.Unstructured {
 	return made
 }
 
-// kubectlApply is client-side apply of an object that was never applied before.
+// kubectlApply applies an object for the first time, by client-side apply.
 func (a actor) kubectlApply(text string) {
 	a.t.Helper()
 	object := sandboxtest.ParseObject(a.t, text)
@@ -90,13 +90,13 @@ func (a actor) merge(kind, key, patch string, subresource ...string) {
 	}
 }
 
-// scale reports how many there are to be, as autoscalers do.
+// scale sets the number of replicas, as autoscalers do.
 func (a actor) scale(kind, key string, replicas int) {
 	a.t.Helper()
 	a.merge(kind, key, fmt.Sprintf("{spec: {replicas: %d}}", replicas), "scale")
 }
 
-// live is an object as it is.
+// live returns the present object.
 func (a actor) live(kind, key string) *unstructured.Unstructured {
 	a.t.Helper()
 	place, name := a.place(kind, key)
@@ -107,7 +107,7 @@ func (a actor) live(kind, key string) *unstructured.Unstructured {
 	return object
 }
 
-// field is a field of an object as JSON; null if it is not there.
+// field returns a field of an object as JSON; null if the object does not have it.
 func (a actor) field(kind, key string, path ...string) string {
 	a.t.Helper()
 	value, _, err := unstructured.NestedFieldNoCopy(a.live(kind, key).Object, path...)
@@ -121,7 +121,7 @@ func (a actor) field(kind, key string, path ...string) string {
 	return string(text)
 }
 
-// owners are the managers of a field that is named as in managedFields.
+// owners returns the managers of a field, whose path is written as in managedFields.
 func (a actor) owners(kind, key string, path ...string) string {
 	a.t.Helper()
 	var names []string
@@ -151,14 +151,14 @@ func (a applied) eventText(namespace string, eventTypes ...apply.EventType) stri
 	return text.String()
 }
 
-// connectBy makes a connection whose requests go to a handler, which may pass them on.
+// connectBy returns a connection whose requests go to a handler, which may pass them on.
 func connectBy(t testing.TB,
 	tap func(request *http.Request, send http.RoundTripper) (*http.Response, error)) *cluster.Cluster {
 	t.Helper()
 	return sandboxtest.Connect(t, sandboxtest.Tap(test.Sandbox(t).Config, tap))
 }
 
-// answered is the answer of a server that does not do what it is asked for.
+// answered returns the response of a server that refuses a request.
 func answered(request *http.Request, status *apierrors.StatusError) *http.Response {
 	status.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, _ := json.Marshal(status.ErrStatus)

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// What another tool has made: old is to go, and new to come.
+// An object that another tool has created. The release removes its key old, and adds the key new.
 const ofTheTool = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: NS, labels: {tool: "yes"}}, data: {colour: red, old: "1"}}
 `
@@ -28,17 +28,17 @@ const settings = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: NS}, data: {colour: blue, new: "1"}}
 `
 
-// whole is all that the release says of the settings, and nothing of another tool.
+// whole is the data of the settings in the release, without the fields of another tool.
 const whole = `{"colour":"blue","new":"1"}`
 
-// tools are those that objects are adopted from, each as it makes them.
+// tools create an object as each of the tools does from which objects are adopted.
 var tools = map[string]func(t *testing.T, text string){
 	"kubectl-client-side-apply": func(t *testing.T, text string) {
 		act(t, "kubectl-client-side-apply").kubectlApply(text)
 	},
 	"kubectl-create": func(t *testing.T, text string) { act(t, "kubectl-create").create(text) },
 	"helm":           func(t *testing.T, text string) { act(t, "helm").create(text) },
-	"cluster-version-operator": func(t *testing.T, text string) { // which updates all of what it has read
+	"cluster-version-operator": func(t *testing.T, text string) { // it updates the whole object that it has read
 		a := act(t, "cluster-version-operator")
 		object := a.create(strings.Replace(text, "colour: red", "colour: pink", 1))
 		object.Object["data"].(map[string]any)["colour"] = "red"
@@ -63,11 +63,11 @@ func TestObjectOfAnotherToolIsAdopted(t *testing.T) {
 				t.Fatal(did.Err)
 			}
 			if have := other.field("ConfigMap", key, "data"); have != `{"colour":"blue","new":"1","theirs":"1"}` {
-				t.Error("its data are", have)
+				t.Error("got data", have)
 			}
 			if have, want := other.field("ConfigMap", key, "metadata",
 				"labels"), `{"controller":"yes","runlevel.dev/release":"`+namespace+`"}`; have != want {
-				t.Error("its labels are", have)
+				t.Error("got labels", have)
 			}
 			if diff := cmp.Diff("adopted ConfigMap NS/settings: from "+tool+"\n",
 				did.eventText(namespace, apply.Adopted, apply.Overruled)); diff != "" {
@@ -89,7 +89,7 @@ func TestObjectOfAnotherToolIsAdopted(t *testing.T) {
 			}
 			if live := other.live("ConfigMap", key); live.GetResourceVersion() != version ||
 				other.field("ConfigMap", key, "data", "later") != `"1"` {
-				t.Error("it was written:", live.Object["data"])
+				t.Error("the apply has written the object:", live.Object["data"])
 			}
 		})
 	}
@@ -100,8 +100,8 @@ func TestFurtherToolsAreAdoptedIfAskedFor(t *testing.T) {
 		from []string
 		want string
 	}{
-		"not asked for": {nil, `{"colour":"blue","new":"1","old":"1"}`},
-		"asked for":     {[]string{"installer"}, whole},
+		"not requested": {nil, `{"colour":"blue","new":"1","old":"1"}`},
+		"requested":     {[]string{"installer"}, whole},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +147,7 @@ func TestKilledBetweenAdoptionAndApply(t *testing.T) {
 		t.Fatal(did.Err, isAdopted)
 	}
 	if have := a.field("ConfigMap", namespace+"/settings", "data"); have != `{"colour":"red","old":"1"}` {
-		t.Fatal("it was applied all the same:", have)
+		t.Fatal("the killed run has applied the object:", have)
 	}
 	did := run(t, t.Context(), release, apply.Options{Options: installMode})
 	if have := a.field("ConfigMap", namespace+"/settings", "data"); have != whole || did.Err != nil {
@@ -155,8 +155,8 @@ func TestKilledBetweenAdoptionAndApply(t *testing.T) {
 	}
 }
 
-// An apply that fails after the adoption is tried again, and still says whom it was from.
-func TestAdoptionIsReportedAfterAFailedTry(t *testing.T) {
+// If the apply after an adoption fails, it is retried, and still reports the former manager.
+func TestAdoptionIsReportedAfterAFailedApply(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "helm")
 	a.create(strings.ReplaceAll(ofTheTool, "NS", namespace))
@@ -174,14 +174,14 @@ func TestAdoptionIsReportedAfterAFailedTry(t *testing.T) {
 	if did.Err != nil || !failed {
 		t.Fatal(did.Err, failed)
 	}
-	if told := did.eventText(namespace, apply.Adopted); told != "adopted ConfigMap NS/settings: from helm\n" ||
+	if got := did.eventText(namespace, apply.Adopted); got != "adopted ConfigMap NS/settings: from helm\n" ||
 		len(did.Changes[0].Adopted) != 1 {
-		t.Error(told, did.Changes[0].Adopted)
+		t.Errorf("got events %q, adopted from %v", got, did.Changes[0].Adopted)
 	}
 }
 
-// What is deleted while we adopt it is made.
-func TestAdoptionOfWhatIsGone(t *testing.T) {
+// If an object is deleted during its adoption, the apply creates it.
+func TestObjectDeletedDuringAdoptionIsCreated(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "helm")
 	a.create(strings.ReplaceAll(ofTheTool, "NS", namespace))
@@ -197,12 +197,12 @@ func TestAdoptionOfWhatIsGone(t *testing.T) {
 		t.Error(did.Err, did.eventText(namespace, apply.Adopted))
 	}
 	if have := a.field("ConfigMap", namespace+"/settings", "data", "colour"); have == "" {
-		t.Error("it was not made")
+		t.Error("the object was not created")
 	}
 }
 
-// Others write while we adopt.
-func TestAdoptionThatLosesARaceIsTriedAgain(t *testing.T) {
+// Another client writes the object during its adoption.
+func TestAdoptionWithAConflictIsRetried(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-create")
 	a.create(strings.ReplaceAll(ofTheTool, "NS", namespace))
@@ -218,14 +218,15 @@ func TestAdoptionThatLosesARaceIsTriedAgain(t *testing.T) {
 		"data"); have != `{"colour":"blue","new":"1","theirs":"1"}` || did.Err != nil {
 		t.Error(did.Err, have)
 	}
-	if told := did.eventText(namespace, apply.Adopted, apply.Retrying); told != "adopted ConfigMap NS/settings: from "+
+	if got := did.eventText(namespace, apply.Adopted, apply.Retrying); got != "adopted ConfigMap NS/settings: from "+
 		"kubectl-create\n" {
-		t.Error(told)
+		t.Errorf("got events %q", got)
 	}
 }
 
-// TestAnObjectThatAnotherReleaseTakesMeanwhile is left to it, though it was this release's when the apply looked.
-func TestAnObjectThatAnotherReleaseTakesMeanwhile(t *testing.T) {
+// TestObjectThatAnotherReleaseTakesMeanwhile: the apply does not change it, though it was this release's when the apply
+// read it.
+func TestObjectThatAnotherReleaseTakesMeanwhile(t *testing.T) {
 	t.Parallel()
 	namespace, other := test.Namespace(t), act(t, "kubectl-edit")
 	if did := run(t, t.Context(), load(t, namespace, namespace, settings),
@@ -248,12 +249,12 @@ func TestAnObjectThatAnotherReleaseTakesMeanwhile(t *testing.T) {
 		t.Error(did.Err)
 	}
 	if colour := other.field("ConfigMap", namespace+"/settings", "data", "colour"); colour != `"red"` {
-		t.Errorf("the colour of the other release is %s now", colour)
+		t.Errorf("the apply has changed the colour of the other release's object to %s", colour)
 	}
 }
 
-// Nothing of another release's object is touched, not even who owns its fields.
-func TestNothingOfAnotherReleaseIsAdopted(t *testing.T) {
+// An apply does not write the object of another release, also not the owners of its fields.
+func TestObjectOfAnotherReleaseIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-client-side-apply")
 	other := load(t, namespace+"-other", namespace, settings)
@@ -267,6 +268,6 @@ func TestNothingOfAnotherReleaseIsAdopted(t *testing.T) {
 		t.Error(did.Err)
 	}
 	if a.live("ConfigMap", namespace+"/settings").GetResourceVersion() != version {
-		t.Error("it was written")
+		t.Error("the apply has written the object")
 	}
 }

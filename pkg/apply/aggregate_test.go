@@ -13,19 +13,19 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// unreachable is a cluster that is not there.
+// unreachable is the address of a cluster that does not exist.
 var unreachable = &rest.Config{Host: "https://localhost:1"}
 
-// failing is an operator with a failure.
-func failing(name, why string, effect reason.Effect, message string) error {
+// failing returns the failure of a cluster operator.
+func failing(name, cause string, effect reason.Effect, message string) error {
 	id := kinds.ID{Group: "config.openshift.io", Kind: "ClusterOperator", Name: name}
 	return &object.Failure{
-		StepID: object.StepID{ID: id, Path: name + ".yaml", Line: 1, Node: "level 10, " + name}, Reason: why,
-		Err: &reason.Error{Reason: why, Effect: effect, Message: id.String() + ": it is " + message},
+		StepID: object.StepID{ID: id, Path: name + ".yaml", Line: 1, Node: "level 10, " + name}, Reason: cause,
+		Err: &reason.Error{Reason: cause, Effect: effect, Message: id.String() + ": it is " + message},
 	}
 }
 
-// refused is an object that could not be applied.
+// refused returns the failure of an object that could not be applied.
 func refused(name string) error {
 	return &object.Failure{
 		StepID: object.StepID{
@@ -56,7 +56,7 @@ var aggregated = map[string]struct {
 		want: "multiple errors are preventing progress:\n* ConfigMap shop/a (a.yaml:1): it is invalid\n* ConfigMap " +
 			"shop/b (b.yaml:1): it is invalid",
 	},
-	"many with one cause are told once": {
+	"many with one cause are reported once": {
 		failures: []error{refused("a"), refused("b"), refused("c"), refused("d"), errors.New("else")},
 		reason:   object.MultipleErrors,
 		want: "multiple errors are preventing progress:\n* ConfigMap shop/a and 3 more (a.yaml:1): it is " +
@@ -67,17 +67,17 @@ var aggregated = map[string]struct {
 		reason:   "ClusterOperatorDegraded", effect: reason.FailAfterInterval,
 		want: "ClusterOperator dns (dns.yaml:1, level 10, dns): it is sick",
 	},
-	"operators with the same trouble": {
+	"operators with the same problem": {
 		failures: []error{
 			failing("etcd", ready.ReasonNotAvailable, reason.Fail, "away"),
-			failing("dns", ready.ReasonNotAvailable, reason.Fail, "gone"),
-			failing("dns", ready.ReasonNotAvailable, reason.Fail, "gone"),
+			failing("dns", ready.ReasonNotAvailable, reason.Fail, "lost"),
+			failing("dns", ready.ReasonNotAvailable, reason.Fail, "lost"),
 		},
 		reason: "ClusterOperatorsNotAvailable", effect: reason.Fail,
-		want: "cluster operators dns, etcd are not available: ClusterOperator dns (dns.yaml:1, level 10, dns): it is gone; " +
+		want: "cluster operators dns, etcd are not available: ClusterOperator dns (dns.yaml:1, level 10, dns): it is lost; " +
 			"ClusterOperator etcd (etcd.yaml:1, level 10, etcd): it is away",
 	},
-	"operators with different troubles": {
+	"operators with different problems": {
 		failures: []error{
 			failing("b", ready.ReasonUpdating, reason.None, "slow"),
 			failing("a", ready.ReasonUpdating, reason.None, "slow"),
@@ -88,27 +88,27 @@ var aggregated = map[string]struct {
 			"* cluster operators a, b are updating versions: ClusterOperator a (a.yaml:1, level 10, a): it is slow; " +
 			"ClusterOperator b (b.yaml:1, level 10, b): it is slow",
 	},
-	"failing after a while is graver than going on": {
+	"failing after a while outranks continuing": {
 		failures: []error{failing("a", ready.ReasonDegraded, reason.Report, "sick"),
 			failing("b", ready.ReasonDegraded, reason.FailAfterInterval, "ill")},
 		reason: "ClusterOperatorsDegraded", effect: reason.FailAfterInterval,
 		want: "cluster operators a, b are degraded: ClusterOperator a (a.yaml:1, level 10, a): it is sick; " +
 			"ClusterOperator b (b.yaml:1, level 10, b): it is ill",
 	},
-	"failing at once is gravest": {
+	"failing at once outranks the others": {
 		failures: []error{failing("a", ready.ReasonNoVersions, reason.Fail, "silent"), refused("b"),
 			failing("c", ready.ReasonUpdating, reason.None, "slow")},
 		reason: object.MultipleErrors, effect: reason.Fail,
 		want: "multiple errors are preventing progress:\n* ClusterOperator a (a.yaml:1, level 10, a): it is silent\n" +
 			"* ClusterOperator c (c.yaml:1, level 10, c): it is slow\n* ConfigMap shop/b (b.yaml:1): it is invalid",
 	},
-	"a failure that says nothing of its effect fails at once": {
+	"a failure without an effect fails at once": {
 		failures: []error{failing("a", ready.ReasonDegraded, reason.FailAfterInterval, "sick"), refused("b")},
 		reason:   object.MultipleErrors, effect: "",
 		want: "multiple errors are preventing progress:\n* ClusterOperator a (a.yaml:1, level 10, a): it is sick\n* " +
 			"ConfigMap shop/b (b.yaml:1): it is invalid",
 	},
-	"what was cut off is no failure": {
+	"an interrupted step is not a failure": {
 		failures: []error{&object.Failure{Err: object.CutOff{Cause: errors.New("the lock is lost")}}, refused("a")},
 		reason:   object.ResourceInvalid,
 		want:     "ConfigMap shop/a (a.yaml:1): it is invalid",

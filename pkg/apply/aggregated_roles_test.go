@@ -14,7 +14,7 @@ import (
 )
 
 // Users with the role would have no rights while the controller gathers them again.
-func TestAnAggregatedRoleKeepsItsRules(t *testing.T) {
+func TestAggregatedRoleKeepsItsRules(t *testing.T) {
 	name := test.Namespace(t)
 	release := load(t, name, name, `
 -- 0000_10_roles_10_all.yaml --
@@ -46,11 +46,11 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
 		did := run(t, t.Context(), release, apply.Options{Options: inMode(mode)})
 		if want := "unchanged ClusterRole " + name + "-all\nunchanged ClusterRole " + name +
 			"-part\n"; did.actions() != want || did.Err != nil {
-			t.Errorf("the %s says %v, %s", mode, did.Err, did.actions())
+			t.Errorf("%s: got error %v, actions\n%swant\n%s", mode, did.Err, did.actions(), want)
 		}
 	}
 	live, err := test.Client(t).RbacV1().ClusterRoles().Get(t.Context(), name+"-all", metav1.GetOptions{})
 	if err != nil || live.ResourceVersion != gathered.ResourceVersion {
-		t.Errorf("it was written again: %v, %v", live.Rules, err)
+		t.Errorf("the apply has written the role again: rules %v, error %v", live.Rules, err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// shop has a bit of everything: what is ready at once and what is not, and custom
-// resources whose definition comes later by name.
+// shop has objects that are ready at once, objects that are ready later, and custom resources whose definition comes
+// later by name.
 const shop = `
 -- 0000_10_shop_00_namespace.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS-shop}}

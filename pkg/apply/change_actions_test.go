@@ -21,8 +21,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// What is applied here: a kind without a generation, and one with it, whose ports are in
-// another order as numbers than as texts.
+// The applied objects: one of a kind without a generation, and one of a kind with it, whose ports have another order as
+// numbers than as texts.
 const (
 	config = `
 -- 0000_50_c_config.yaml --
@@ -48,7 +48,7 @@ var resources = map[string]schema.GroupVersionResource{
 	deployed: {Group: "apps", Version: "v1", Resource: "deployments"},
 }
 
-func TestActionsAreTrue(t *testing.T) {
+func TestActionsAreCorrect(t *testing.T) {
 	for name, item := range map[string]struct {
 		files string
 		young bool   // it was applied in this very second
@@ -57,42 +57,42 @@ func TestActionsAreTrue(t *testing.T) {
 		part  string // of the object that the late one is about
 		want  object.Action
 	}{
-		"nobody wrote, no generation": {
+		"no write in between, no generation": {
 			files: config,
 			young: true,
 			want:  object.Unchanged,
 		},
-		"nobody wrote": {files: deployed, young: true, want: object.Unchanged},
-		"a value that is put back, no generation": {
+		"no write in between": {files: deployed, young: true, want: object.Unchanged},
+		"a restored value, no generation": {
 			files: config,
 			young: true,
 			looks: `{"data":{"colour":"blue"}}`,
 			want:  object.Configured,
 		},
-		"a value that is put back": {
+		"a restored value": {
 			files: deployed,
 			young: true,
 			looks: `{"spec":{"replicas":1}}`,
 			want:  object.Configured,
 		},
-		"a label that is put back": {
+		"a restored label": {
 			files: deployed,
 			young: true,
 			looks: `{"metadata":{"labels":{"mood":"bad"}}}`,
 			want:  object.Configured,
 		},
-		"a field of somebody else's, before": {
+		"a field of another manager, before": {
 			files: config,
 			young: true,
 			looks: `{"data":{"size":"L"}}`,
 			want:  object.Unchanged,
 		},
-		"a field of somebody else's, in between, no generation": {
+		"a field of another manager, in between, no generation": {
 			files: config,
 			late:  `{"data":{"size":"L"}}`,
 			want:  object.Unchanged,
 		},
-		"a field of somebody else's, in between": {
+		"a field of another manager, in between": {
 			files: deployed,
 			late:  `{"spec":{"paused":true}}`,
 			want:  object.Unchanged,
@@ -104,40 +104,40 @@ func TestActionsAreTrue(t *testing.T) {
 			part:  "status",
 			want:  object.Unchanged,
 		},
-		"a label of somebody else's, in between": {
+		"a label of another manager, in between": {
 			files: deployed,
 			young: true,
 			late:  `{"metadata":{"labels":{"theirs":"yes"}}}`,
 			want:  object.Unchanged,
 		},
-		"a value that is put back, changed in between, no generation": {
+		"a restored value, changed in between, no generation": {
 			files: config,
 			late:  `{"data":{"colour":"blue"}}`,
 			want:  object.Configured,
 		},
-		"a value that is put back, changed just now, no generation": {
+		"a restored value, changed just now, no generation": {
 			files: config,
 			young: true,
 			late:  `{"data":{"colour":"blue"}}`,
 			want:  object.Configured,
 		},
-		"a value that is put back, changed in between": {
+		"a restored value, changed in between": {
 			files: deployed,
 			late:  `{"spec":{"replicas":1}}`,
 			want:  object.Configured,
 		},
-		"a value that is put back, changed just now": {
+		"a restored value, changed just now": {
 			files: deployed,
 			young: true,
 			late:  `{"spec":{"replicas":1}}`,
 			want:  object.Configured,
 		},
-		"a label that is put back, changed in between": {
+		"a restored label, changed in between": {
 			files: deployed,
 			late:  `{"metadata":{"labels":{"mood":"bad"}}}`,
 			want:  object.Configured,
 		},
-		"it is there without our label, and is like the manifest but for": {
+		"it exists without our label, and is equal otherwise": {
 			files: config,
 			looks: emptied,
 			want:  object.Configured,
@@ -168,13 +168,13 @@ func TestActionsAreTrue(t *testing.T) {
 				NoWait:  true,
 			})
 			if got := did.Changes[0]; got.Action != item.want || did.Err != nil {
-				t.Errorf("it is said to be %s, and is %s: %v", got.Action, item.want, did.Err)
+				t.Errorf("got action %s, want %s: %v", got.Action, item.want, did.Err)
 			}
 		})
 	}
 }
 
-// theirs is what another manager does to an object of ours.
+// theirs writes an object of the release as another manager.
 type theirs struct {
 	*testing.T
 	resource  schema.GroupVersionResource
@@ -196,7 +196,7 @@ func (o theirs) write(patch string, part ...string) {
 	}
 }
 
-// age makes the object one that was applied an hour ago. Times alone can't be changed.
+// age changes the object so that it was applied an hour ago. Times alone can't be changed.
 func (o theirs) age() {
 	o.Helper()
 	object, err := o.objects().Get(o.Context(), "it", metav1.GetOptions{})

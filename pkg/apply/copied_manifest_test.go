@@ -6,8 +6,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// No object that is recreated can have the UID of the one that the manifest was copied from.
-func TestAManifestThatWasCopiedFromACluster(t *testing.T) {
+// A recreated object can't have the UID in a manifest that was copied from a cluster.
+func TestManifestCopiedFromACluster(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, `
 -- 0000_10_copied.yaml --

@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A user deletes a create-only object while the run that found it has not come to it.
-func TestCreateOnlyObjectThatGoesDuringTheRunIsMadeAnew(t *testing.T) {
+// A user deletes a create-only object after the run has found it, and before the run reaches it.
+func TestCreateOnlyObjectDeletedDuringTheRunIsRecreated(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, `
 -- 0000_10_web_10_first.yaml --

@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// item defines a kind, and makes one of it.
+// item defines a kind, and an object of this kind.
 const item = `
 -- 0000_10_shop_items.crd.yaml --
 apiVersion: apiextensions.k8s.io/v1
@@ -41,7 +41,7 @@ const noItem = `
 {apiVersion: NS.example.com/v1, kind: Item, metadata: {name: hat, namespace: any, annotations: {release.openshift.io/delete: "true"}}}
 `
 
-func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
+func TestTombstoneMatchesAnyVersionOfItsKind(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	if did := run(t, t.Context(), load(t, namespace, namespace, item),
@@ -53,7 +53,7 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 	if did.Changes[0].Action != object.Deleted {
 		t.Errorf("%+v", did.Changes[0])
 	}
-	// It has no namespace, whatever its tombstone says.
+	// It has no namespace, though its tombstone may have one.
 	want := []string{"Normal DeleteRequested: the release deletes it", "Normal Deleted: it is gone"}
 	if got := ofGroup(t, namespace+".example.com/v2"); !slices.Equal(got, want) {
 		t.Errorf("the events of a cluster-wide object are %q", got)
@@ -66,13 +66,13 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		did := run(t, ctx, release, apply.Options{Options: updateMode})
 		if did.Changes[0].Action != object.Absent || did.Err != nil {
-			return fmt.Errorf("its kind is gone: %+v, %v", did.Changes[0], did.Err)
+			return fmt.Errorf("after the delete of its kind: %+v, %v", did.Changes[0], did.Err)
 		}
 		return nil
 	})
 }
 
-// ofGroup are the events on cluster-wide objects of a version of a group.
+// ofGroup returns the events about cluster-wide objects of a group and version.
 func ofGroup(t *testing.T, version string) []string {
 	t.Helper()
 	list, err := test.Client(t).CoreV1().Events("default").List(t.Context(),
@@ -80,15 +80,15 @@ func ofGroup(t *testing.T, version string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var events []string
 	for _, event := range list.Items {
-		told = append(told, fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Message))
+		events = append(events, fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Message))
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(events)
+	return events
 }
 
-// remove deletes a cluster-wide object, also after the test.
+// remove deletes a cluster-wide object, at once and again after the test.
 func remove(t *testing.T, resource schema.GroupVersionResource, name string) {
 	t.Helper()
 	if err := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(resource).Delete(t.Context(), name,
@@ -97,7 +97,7 @@ func remove(t *testing.T, resource schema.GroupVersionResource, name string) {
 	}
 }
 
-func TestAKindThatNobodyKnowsIsNotGone(t *testing.T) { // not beside others: namespaces can't be emptied meanwhile
+func TestUnknownKindDoesNotCountAsDeleted(t *testing.T) { // not beside others: namespaces can't be emptied meanwhile
 	namespace := test.Namespace(t)
 	group := namespace + ".down.example.com"
 	listener, err := net.Listen("tcp", "localhost:0")
@@ -129,7 +129,7 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 	release := load(t, namespace, namespace, strings.ReplaceAll(noItem, "NS.example", "NS.down.example")+tombstoneFile)
 	if did := run(t, t.Context(), release, apply.Options{Options: reconcileMode}); did.Err != nil ||
 		did.Changes[0].Action != object.Pending {
-		t.Errorf("what deletes nothing should go on: %+v, %v", did.Changes[0], did.Err)
+		t.Errorf("a run without deletes should continue: %+v, %v", did.Changes[0], did.Err)
 	}
 	var tries int
 	did := run(t, t.Context(), release, apply.Options{Options: updateMode, OnEvent: func(e apply.Event) {
@@ -138,7 +138,7 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 		}
 		if tries++; !strings.Contains(e.Message, "cannot find out whether it exists") ||
 			e.Reason != object.ClusterDown {
-			t.Errorf("it says %+v", e)
+			t.Errorf("got event %+v", e)
 		}
 		known, _, err := record.NewStore(test.Client(t), "default", namespace).Load(t.Context())
 		if err != nil || len(known.Tombstones) != 1 || known.Tombstones[0].ID != release.Manifests[0].ID() ||
@@ -159,7 +159,7 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 	}
 }
 
-func TestANamespaceThatGoes(t *testing.T) {
+func TestDeleteOfANamespace(t *testing.T) {
 	t.Parallel()
 	g := newTombstoned(t)
 	g.bring(g.held)
@@ -173,11 +173,11 @@ func TestANamespaceThatGoes(t *testing.T) {
 	}
 	did = run(t, t.Context(), release, apply.Options{Options: reconcileMode})
 	if did.Err != nil || !strings.HasPrefix(timeless(did.Changes[0].Message), "TIME (") {
-		t.Errorf("it says %+v, %v", did.Changes[0], did.Err)
+		t.Errorf("got change %+v, error %v", did.Changes[0], did.Err)
 	}
-	told := eventsOn(t, "default", "Namespace", g.namespace)
-	if len(told) != 2 || told[0] != "Normal DeleteRequested: the release deletes it" ||
-		!strings.HasPrefix(told[1], "Warning StillTerminating: TIME (") {
-		t.Errorf("the events on it are %q", told)
+	events := eventsOn(t, "default", "Namespace", g.namespace)
+	if len(events) != 2 || events[0] != "Normal DeleteRequested: the release deletes it" ||
+		!strings.HasPrefix(events[1], "Warning StillTerminating: TIME (") {
+		t.Errorf("got events %q", events)
 	}
 }

@@ -38,7 +38,7 @@ const tombstoneFile = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: old, namespace: NS, annotations: {release.openshift.io/delete: "true"}}}
 `
 
-// A tombstoned object is a ConfigMap that a release has a tombstone of, with the release's record.
+// A tombstoned object is a ConfigMap for which a release has a tombstone, with the record of the release.
 type tombstoned struct {
 	*testing.T
 	namespace string // and the release's name
@@ -50,7 +50,7 @@ func newTombstoned(t *testing.T) tombstoned {
 	return tombstoned{t, namespace, load(t, namespace, namespace, tombstoneFile)}
 }
 
-// bring makes the ConfigMap.
+// bring creates the ConfigMap.
 func (g tombstoned) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	g.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Data: map[string]string{"colour": "red"}}
@@ -65,7 +65,7 @@ func (g tombstoned) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	return made
 }
 
-// held is a ConfigMap that a finalizer holds.
+// held adds a finalizer to the ConfigMap, and removes it after the test.
 func (g tombstoned) held(config *corev1.ConfigMap) {
 	config.Finalizers = []string{"example.com/hold"}
 	g.Cleanup(func() {
@@ -96,7 +96,7 @@ func (g tombstoned) remember(change func(*record.Record)) {
 	}
 }
 
-// asked notes that the delete was asked for.
+// asked notes in the record that the delete was requested.
 func (g tombstoned) asked(uid types.UID) {
 	g.Helper()
 	g.remember(func(r *record.Record) {
@@ -109,7 +109,7 @@ func (g tombstoned) asked(uid types.UID) {
 	})
 }
 
-// sent notes that the delete of an object was asked for.
+// sent notes in the record that the delete request for an object was sent.
 func (g tombstoned) sent(uid types.UID) {
 	g.Helper()
 	g.asked(uid)
@@ -129,7 +129,7 @@ func (g tombstoned) applied(mode graph.Mode) {
 	})
 }
 
-// eventsOn are those that were written about an object, in their order.
+// eventsOn returns the events about an object, in their order.
 func eventsOn(t *testing.T, namespace, kind, name string) []string {
 	t.Helper()
 	list, err := test.Client(t).CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{
@@ -145,14 +145,14 @@ func eventsOn(t *testing.T, namespace, kind, name string) []string {
 	slices.SortFunc(list.Items, func(a, b corev1.Event) int {
 		return cmp.Compare(number(a.ResourceVersion), number(b.ResourceVersion))
 	})
-	var told []string
+	var events []string
 	for _, event := range list.Items {
 		if event.InvolvedObject.UID == "" || event.InvolvedObject.APIVersion == "" {
-			t.Errorf("the event does not say whom it is about: %+v", event.InvolvedObject)
+			t.Errorf("the event does not name its object: %+v", event.InvolvedObject)
 		}
-		told = append(told, timeless(fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Message)))
+		events = append(events, timeless(fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Message)))
 	}
-	return told
+	return events
 }
 
 func number(text string) int {
@@ -162,60 +162,65 @@ func number(text string) int {
 
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|terminating for \d+s`)
 
-// timeless leaves times out of a text.
+// timeless replaces the times in a text.
 func timeless(text string) string { return times.ReplaceAllString(text, "TIME") }
 
-// A stand is how a tombstone and its object stand before a run.
+// A stand is the state of a tombstone and its object before a run.
 type stand struct {
 	prepare func(tombstoned)
-	// By mode: the action and the message, then the events, and at the end what the record
-	// has: "asked" or nothing.
+	// By mode: the action and the message, then the events, and at the end the state in the record: "asked" or
+	// nothing.
 	want map[graph.Mode]string
 }
 
 const (
 	requested = "\nNormal DeleteRequested: the release deletes it"
-	gone      = "\nNormal Deleted: it is gone"
+	confirmed = "\nNormal Deleted: it is gone"
 	back      = "\nWarning Reappeared: it was deleted, and created again by bob at TIME"
 	isBack    = "reappeared: it was deleted, and created again by bob at TIME: the next update deletes it again"
 	holding   = "TIME, held by finalizer example.com/hold"
 	missed    = "pending: its delete was requested and did not arrive: the next update requests it again\nasked"
 )
 
-// notYet is what is told of an object that an update has noted and not asked for.
+// notYet has the story of an object whose delete an update has noted and not requested.
 var notYet = map[graph.Mode]string{
 	graph.Install:   "left: an install deletes nothing: the next apply will\nasked",
 	graph.Reconcile: "left: a reconcile deletes nothing: the next update will\nasked",
 }
 
 var stands = map[string]stand{
-	"it was never there": {func(tombstoned) {},
+	"it never existed": {func(tombstoned) {},
 		map[graph.Mode]string{graph.Install: "absent", graph.Update: "absent", graph.Reconcile: "absent"}},
-	"it is there, and nobody was asked": {func(g tombstoned) { g.bring(nil) }, map[graph.Mode]string{
+	"it exists, and its delete was not requested": {func(g tombstoned) { g.bring(nil) }, map[graph.Mode]string{
 		graph.Install: "left: an install deletes nothing: the next apply will", graph.Update: "deleted" + requested +
-			gone, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
+			confirmed, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
 	}},
-	"an install left it": {func(g tombstoned) { g.applied(graph.Install); g.bring(nil) }, map[graph.Mode]string{
-		graph.Update:    "deleted" + requested + gone,
+	"it was left by an install": {func(g tombstoned) { g.applied(graph.Install); g.bring(nil) }, map[graph.Mode]string{
+		graph.Update:    "deleted" + requested + confirmed,
 		graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
 	}},
-	"it was asked for, and is gone since": {func(g tombstoned) {
+	"its delete was requested, and it was deleted since": {func(g tombstoned) {
 		g.asked(g.bring(nil).UID)
 		g.remove()
 	}, map[graph.Mode]string{
-		graph.Install:   "deleted" + gone,
-		graph.Update:    "deleted" + gone,
-		graph.Reconcile: "deleted" + gone,
+		graph.Install:   "deleted" + confirmed,
+		graph.Update:    "deleted" + confirmed,
+		graph.Reconcile: "deleted" + confirmed,
 	}},
-	"it was asked for, and nothing reached it": {func(g tombstoned) { g.sent(g.bring(nil).UID) }, map[graph.Mode]string{
-		graph.Install: missed, graph.Update: "deleted" + requested + gone, graph.Reconcile: missed,
+	"its delete was requested, and the request was lost": {func(g tombstoned) {
+		g.sent(g.bring(nil).UID)
+	}, map[graph.Mode]string{
+		graph.Install: missed, graph.Update: "deleted" + requested + confirmed, graph.Reconcile: missed,
 	}},
-	"it was noted, and not asked for": {func(g tombstoned) { g.asked(g.bring(nil).UID) }, map[graph.Mode]string{
-		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone,
+	"its delete was noted, and not requested": {func(g tombstoned) { g.asked(g.bring(nil).UID) }, map[graph.Mode]string{
+		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + confirmed,
 		graph.Reconcile: notYet[graph.Reconcile],
 	}},
-	"it was noted before anybody saw it": {func(g tombstoned) { g.asked(""); g.bring(nil) }, map[graph.Mode]string{
-		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone,
+	"its delete was noted before the object was read": {func(g tombstoned) {
+		g.asked("")
+		g.bring(nil)
+	}, map[graph.Mode]string{
+		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + confirmed,
 		graph.Reconcile: notYet[graph.Reconcile],
 	}},
 	"it is held": {func(g tombstoned) {
@@ -229,7 +234,7 @@ var stands = map[string]stand{
 		graph.Update:    "pending: " + holding + "\nWarning StillTerminating: " + holding + "\nasked",
 		graph.Reconcile: "pending: " + holding + "\nWarning StillTerminating: " + holding + "\nasked",
 	}},
-	"somebody else deletes it": {func(g tombstoned) {
+	"another client deletes it": {func(g tombstoned) {
 		g.bring(g.held)
 		g.remove()
 	}, map[graph.Mode]string{
@@ -242,24 +247,24 @@ var stands = map[string]stand{
 		g.bring(nil)
 	}, map[graph.Mode]string{
 		graph.Install:   isBack + back + "\nasked",
-		graph.Update:    "deleted" + back + requested + gone,
+		graph.Update:    "deleted" + back + requested + confirmed,
 		graph.Reconcile: isBack + back + "\nasked",
 	}},
-	"the version before has seen it go": {func(g tombstoned) {
+	"the version before has seen its delete": {func(g tombstoned) {
 		g.applied(graph.Update)
 		g.bring(nil)
 	}, map[graph.Mode]string{
-		graph.Update: "deleted" + back + requested + gone, graph.Reconcile: isBack + back,
+		graph.Update: "deleted" + back + requested + confirmed, graph.Reconcile: isBack + back,
 	}},
-	"another release has it": {func(g tombstoned) {
+	"another release owns it": {func(g tombstoned) {
 		g.bring(func(config *corev1.ConfigMap) {
 			config.Labels, config.Annotations = map[string]string{objectmeta.ReleaseLabel: "other"},
 				map[string]string{"by": "runlevel"}
 		})
 	}, map[graph.Mode]string{graph.Update: refused, graph.Reconcile: refused}},
-	"it has another release's label, and nothing else of it": {func(g tombstoned) {
+	"it has only the label of another release": {func(g tombstoned) {
 		g.bring(func(config *corev1.ConfigMap) { config.Labels = map[string]string{objectmeta.ReleaseLabel: "other"} })
-	}, map[graph.Mode]string{graph.Update: "deleted" + requested + gone}},
+	}, map[graph.Mode]string{graph.Update: "deleted" + requested + confirmed}},
 }
 
 const refused = "failed: UpdatePayloadResourceConflict: owned by release other, and only that release may delete it"
@@ -280,7 +285,7 @@ func TestEveryStateOfATombstoneInEveryMode(t *testing.T) {
 	}
 }
 
-// story is what came of the tombstone.
+// story returns the outcome of the tombstone.
 func (g tombstoned) story(did applied) string {
 	g.Helper()
 	change := did.Changes[0]
@@ -300,7 +305,7 @@ func (g tombstoned) story(did applied) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestNothingIsDeletedBeforeTheRecordHasIt(t *testing.T) {
+func TestDeleteIsRecordedBeforeItIsRequested(t *testing.T) {
 	t.Parallel()
 	g := newTombstoned(t)
 	uid := g.bring(nil).UID
@@ -313,7 +318,7 @@ func TestNothingIsDeletedBeforeTheRecordHasIt(t *testing.T) {
 		known, _, err := record.NewStore(test.Client(t), "default", g.namespace).Load(t.Context())
 		if err != nil || len(known.Tombstones) != 1 || known.Tombstones[0].UID != uid ||
 			known.Tombstones[0].ID != g.release.Manifests[0].ID() {
-			t.Errorf("when the delete is on its way, the record has %+v, %v", known, err)
+			t.Errorf("during the delete request, the record has %+v, %v", known, err)
 		}
 		return nil
 	})
@@ -323,10 +328,10 @@ func TestNothingIsDeletedBeforeTheRecordHasIt(t *testing.T) {
 	}
 }
 
-// An object is not gone because one request for it has no answer, is answered by an error of the server, or comes while
-// its kind is not served: an update that is to delete it looks again. So does the apply that deletes what an install
-// has left.
-func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
+// If one request for an object has no answer, gets a server error, or comes while its kind is not served, the object
+// does not count as deleted: an update that has to delete it looks again. So does the apply that deletes the objects
+// that an install has left.
+func TestUnreadableObjectDoesNotCountAsDeleted(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]*apierrors.StatusError{
 		"no answer": nil, "an error": apierrors.NewInternalError(errors.New("etcd is away")),
@@ -351,7 +356,7 @@ func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
 						return answered(r, failure), nil
 					}
 				})
-				if diff := gocmp.Diff("deleted"+requested+gone,
+				if diff := gocmp.Diff("deleted"+requested+confirmed,
 					g.story(runOn(t, t.Context(), c, g.release, apply.Options{Options: inMode(mode)}))); diff != "" {
 					t.Error(diff)
 				}
@@ -360,8 +365,8 @@ func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
 	}
 }
 
-// An update that may not read an object of a tombstone has failed: nothing was deleted.
-func TestAnObjectThatMayNotBeReadFailsTheUpdate(t *testing.T) {
+// If an update may not read the object of a tombstone, it fails, and deletes nothing.
+func TestObjectThatMayNotBeReadFailsTheUpdate(t *testing.T) {
 	t.Parallel()
 	g := newTombstoned(t)
 	uid := g.bring(nil).UID
@@ -380,7 +385,7 @@ func TestAnObjectThatMayNotBeReadFailsTheUpdate(t *testing.T) {
 	g.wants(uid)
 }
 
-func TestWithoutARecordNothingIsDeleted(t *testing.T) {
+func TestNothingIsDeletedWithoutARecord(t *testing.T) {
 	t.Parallel()
 	g := newTombstoned(t)
 	uid := g.bring(nil).UID
@@ -398,16 +403,16 @@ func TestWithoutARecordNothingIsDeleted(t *testing.T) {
 	g.wants(uid)
 }
 
-// wants is a failure if the ConfigMap is not the one with a UID.
+// wants fails the test if the ConfigMap does not have a UID.
 func (g tombstoned) wants(uid types.UID) {
 	g.Helper()
 	config, err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Get(g.Context(), "old", metav1.GetOptions{})
 	if err != nil || config.UID != uid || config.DeletionTimestamp != nil {
-		g.Errorf("the ConfigMap should be there as it was: %v, %v", config, err)
+		g.Errorf("the ConfigMap has changed: %v, %v", config, err)
 	}
 }
 
-func TestAnUpdateThatWasKilledBeforeItsDeleteGoesOn(t *testing.T) {
+func TestUpdateKilledBeforeItsDeleteContinues(t *testing.T) {
 	t.Parallel()
 	g := newTombstoned(t)
 	uid := g.bring(nil).UID
@@ -425,27 +430,28 @@ func TestAnUpdateThatWasKilledBeforeItsDeleteGoesOn(t *testing.T) {
 		g.story(run(t, t.Context(), g.release, apply.Options{Options: reconcileMode}))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := gocmp.Diff("deleted"+requested+gone,
+	if diff := gocmp.Diff("deleted"+requested+confirmed,
 		g.story(run(t, t.Context(), g.release, apply.Options{Options: updateMode}))); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// An install deletes nothing. The apply after it deletes what the install has found, and nothing that was made since.
-func TestWhatAnInstallHasLeftIsDeletedByTheNextApply(t *testing.T) {
+// An install deletes nothing. The apply after it deletes the objects that the install has found, and no object that was
+// created since.
+func TestNextApplyDeletesObjectsThatAnInstallHasLeft(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		between func(tombstoned)
 		want    string
 	}{
-		"it is there": {func(tombstoned) {}, "deleted" + requested + gone},
-		"another one was made": {func(g tombstoned) {
+		"it exists": {func(tombstoned) {}, "deleted" + requested + confirmed},
+		"another one was created": {func(g tombstoned) {
 			g.remove()
 			g.bring(nil)
 		}, "left: a reconcile deletes nothing: the next update will"},
-		"a preview was made": {func(g tombstoned) {
+		"after a preview": {func(g tombstoned) {
 			preview(g, g.Context(), test.Sandbox(g).Config, g.release, apply.Options{Options: reconcileMode})
-		}, "deleted" + requested + gone},
+		}, "deleted" + requested + confirmed},
 		"it is being deleted": {func(g tombstoned) { g.remove() }, "absent"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -465,13 +471,13 @@ func TestWhatAnInstallHasLeftIsDeletedByTheNextApply(t *testing.T) {
 			if got := g.story(run(t, t.Context(), g.release, apply.Options{Options: reconcileMode})); !strings.Contains(
 				got, "the next update",
 			) {
-				t.Error("what was made since:", got)
+				t.Error("of the object that was created since:", got)
 			}
 		})
 	}
 }
 
-func TestWhatComesInItsPlaceIsNotHit(t *testing.T) {
+func TestDeleteSparesARecreatedObject(t *testing.T) {
 	t.Parallel()
 	g := newTombstoned(t)
 	g.bring(nil)
@@ -488,14 +494,14 @@ func TestWhatComesInItsPlaceIsNotHit(t *testing.T) {
 		t.Error(diff)
 	}
 	g.wants(another)
-	if diff := gocmp.Diff("deleted"+back+back+requested+gone,
+	if diff := gocmp.Diff("deleted"+back+back+requested+confirmed,
 		g.story(run(t, t.Context(), g.release, apply.Options{Options: updateMode}))); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// An object that another release has made while the update was at earlier levels is that release's.
-func TestWhatAnotherReleaseMakesMeanwhileIsNotDeleted(t *testing.T) {
+// If another release creates an object while the update is at earlier levels, the update does not delete it.
+func TestObjectThatAnotherReleaseCreatesMeanwhileIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	file := "-- 0000_10_NAME_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: NAME, namespace: NS}}\n"
@@ -510,7 +516,7 @@ func TestWhatAnotherReleaseMakesMeanwhileIsNotDeleted(t *testing.T) {
 	})
 	did := runOn(t, t.Context(), c, release, apply.Options{Options: updateMode})
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "owned by release other-"+namespace) {
-		t.Errorf("the tombstone of another release's object ended with: %v", did.Err)
+		t.Errorf("got error %v for the tombstone of another release's object", did.Err)
 	}
 	if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Get(t.Context(), "old",
 		metav1.GetOptions{}); err != nil {

@@ -35,8 +35,8 @@ type requestLog struct {
 	of   map[string]bool // names of objects
 }
 
-// connectLogged makes a connection whose requests are counted, as far as they are about a
-// single object of a release, or write anything but its record.
+// connectLogged returns a connection with a log of the requests for a single object of a release, and of the writes of
+// anything but its record.
 func connectLogged(t testing.TB, release *payload.Payload) (*cluster.Cluster, *requestLog) {
 	t.Helper()
 	log := &requestLog{of: map[string]bool{}}
@@ -60,25 +60,25 @@ func (l *requestLog) note(request *http.Request) error {
 	return nil
 }
 
-// about are the requests that name an object.
+// about returns the requests for an object.
 func (l *requestLog) about(name string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.sent), func(sent string) bool { return path.Base(sent) != name })
 }
 
-// A sort is a kind of objects, with one that a release has, and ways to change it.
+// A sort is a kind with an object of a release, and patches that change this object.
 type sort struct {
 	files      string
 	resource   schema.GroupVersionResource
 	name       string // "it", if it is in a namespace
 	apiVersion string
 	kind       string
-	changed    string // a merge patch of a field that the manifest says
-	same       string // what the manifest says of it
+	changed    string // a merge patch of a field of the manifest
+	same       string // a merge patch with the field's value in the manifest
 	removed    string
 	part       string // the subresource of its status; "" if it has none
-	status     string // a merge patch of it; "" if it has none
+	status     string // a merge patch of the status; "" if it has none
 	lever      string // a JSON patch of the field, in CEL
 }
 
@@ -113,7 +113,7 @@ var (
 	things        = schema.GroupVersionResource{Group: "NS.example.com", Version: "v1", Resource: "things"}
 )
 
-// sorts are the kinds that differ in how changes of them are noticed.
+// sorts are the kinds that differ in how a run notices changes of their objects.
 var sorts = map[string]sort{
 	"ConfigMap": {
 		files: "-- 0000_50_c_config.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: " +
@@ -174,7 +174,7 @@ var sorts = map[string]sort{
 	},
 }
 
-// in is a sort whose texts name a namespace.
+// in returns a copy of the sort with a namespace in its texts.
 func (s sort) in(namespace string) sort {
 	for _, text := range []*string{&s.files, &s.resource.Group, &s.name, &s.apiVersion} {
 		*text = strings.ReplaceAll(*text, "NS", namespace)
@@ -182,7 +182,7 @@ func (s sort) in(namespace string) sort {
 	return s
 }
 
-// A hand is another client, which does something to an object of ours.
+// A hand is another client that changes an object of the release.
 type hand struct {
 	*testing.T
 	sort
@@ -207,7 +207,7 @@ func (h hand) get() *unstructured.Unstructured {
 	return object
 }
 
-// write patches the object by the name of a manager.
+// write patches the object as a manager.
 func (h hand) write(as, patch string, part ...string) {
 	h.Helper()
 	if _, err := h.objects().Patch(h.Context(), h.sort.name, types.MergePatchType, []byte(patch),
@@ -216,7 +216,7 @@ func (h hand) write(as, patch string, part ...string) {
 	}
 }
 
-// apply applies some fields by the name of a manager, even if others have set them.
+// apply applies some fields as a manager, also fields of other managers.
 func (h hand) apply(as, fields string) {
 	h.Helper()
 	object := &unstructured.Unstructured{}
@@ -232,7 +232,7 @@ func (h hand) apply(as, fields string) {
 	}
 }
 
-// applyAsUs applies the manifest with a patch by our name, as another release tool of ours may.
+// applyAsUs applies the manifest with a patch as our manager, as another version of runlevel may.
 func (h hand) applyAsUs(patch string) {
 	h.Helper()
 	draft := ownership.Draft(h.manifest().Object(), objectmeta.ReleaseLabel, h.release.Name)
@@ -248,7 +248,7 @@ func (h hand) applyAsUs(patch string) {
 	h.apply(cluster.FieldManager, string(fields))
 }
 
-// patchWith is a merge patch.
+// patchWith returns a merge patch.
 func patchWith(into, patch map[string]any) {
 	for key, value := range patch {
 		below, isMapping := value.(map[string]any)
@@ -264,13 +264,13 @@ func patchWith(into, patch map[string]any) {
 	}
 }
 
-// manifest is that of the object, which is the last of its release.
+// manifest returns the manifest of the object, which is the last of its release.
 func (h hand) manifest() *payload.Manifest { return h.release.Manifests[len(h.release.Manifests)-1] }
 
 func (h hand) parts() []string { return strings.Fields(h.part) }
 
-// meddle writes the object, and has a policy of the server change something else in that
-// very write. No write of ours sets it off.
+// meddle writes the object, and a mutating policy of the server changes another field in the same write. The policy
+// does not match our writes.
 func (h hand) meddle(lever string) {
 	h.Helper()
 	touch := func(name string) string {
@@ -288,7 +288,7 @@ func (h hand) meddle(lever string) {
 	})
 }
 
-// policy has the server change something in writes of the object, until it is called off.
+// policy adds a mutating policy for writes of the object, until callOff is called.
 func (h hand) policy(when, lever string) (callOff func()) {
 	h.Helper()
 	policy := sandboxtest.ParseObject(h.T, fmt.Sprintf(`
@@ -331,7 +331,7 @@ spec:
 	}
 }
 
-// remake deletes the object, and makes one that says the same.
+// remake deletes the object, and creates an equal one.
 func (h hand) remake() {
 	h.Helper()
 	object := h.get()
@@ -347,7 +347,8 @@ func (h hand) remake() {
 	})
 }
 
-// wordsOf is what an object says, but for what only the server does and what belongs to one manager.
+// wordsOf returns the content of an object, without the fields that only the server sets, or that belong to one
+// manager.
 func wordsOf(object *unstructured.Unstructured) string {
 	all := maps.Clone(object.Object)
 	delete(all, "status")
@@ -358,7 +359,7 @@ func wordsOf(object *unstructured.Unstructured) string {
 	return string(text)
 }
 
-// A meddling is something that another client does between two applies.
+// A meddling is a change by another client between two applies.
 type meddling struct {
 	do     func(hand)
 	want   object.Action
@@ -374,25 +375,25 @@ var meddlings = map[string]meddling{
 		h.write("bob", h.changed)
 	}, object.Configured, nil, nil},
 	"a field changed by an apply": {func(h hand) { h.apply("bob", h.changed) }, object.Configured, nil, nil},
-	"a label changed by our name in an apply": {func(h hand) {
+	"a label changed as our manager in an apply": {func(h hand) {
 		h.applyAsUs(`{"metadata":{"labels":{"mood":"bad"}}}`)
 	}, object.Configured, nil, nil},
-	"a label removed by our name in an apply": {func(h hand) {
+	"a label removed as our manager in an apply": {func(h hand) {
 		h.applyAsUs(`{"metadata":{"labels":{"mood":null}}}`)
 	}, object.Configured, nil, nil},
 	"a field removed": {func(h hand) {
 		h.write("bob", h.removed)
 	}, object.Configured, nil, nil},
-	"a field changed by our name in an update": {func(h hand) {
+	"a field changed as our manager in an update": {func(h hand) {
 		h.write(cluster.FieldManager, h.changed)
 	}, object.Configured, nil, nil},
-	"a field changed by our name in an apply": {func(h hand) {
+	"a field changed as our manager in an apply": {func(h hand) {
 		h.applyAsUs(h.changed)
 	}, object.Configured, nil, nil},
-	"the same value, applied by somebody": {func(h hand) {
+	"the same value, applied by another manager": {func(h hand) {
 		h.apply("bob", h.same)
 	}, object.Unchanged, sort.isCounted, nil},
-	"a field changed and put back": {func(h hand) {
+	"a field changed and restored": {func(h hand) {
 		h.write("bob", h.changed)
 		h.write("bob", h.same)
 	}, object.Configured, nil, nil},
@@ -402,7 +403,7 @@ var meddlings = map[string]meddling{
 	"a label removed": {func(h hand) {
 		h.write("bob", `{"metadata":{"labels":{"mood":null}}}`)
 	}, object.Configured, nil, nil},
-	"a label changed by our name in an update": {func(h hand) {
+	"a label changed as our manager in an update": {func(h hand) {
 		h.write(cluster.FieldManager, `{"metadata":{"labels":{"mood":"bad"}}}`)
 	}, object.Configured, nil, nil},
 	"the label of the release removed": {func(h hand) {
@@ -415,10 +416,10 @@ var meddlings = map[string]meddling{
 		h.write("bob", `{"metadata":{"annotations":{"tone":null}}}`)
 	}, object.Configured, nil, nil},
 	// whose annotations count
-	"an annotation of somebody's own": {func(h hand) {
+	"an annotation of another manager": {func(h hand) {
 		h.write("bob", `{"metadata":{"annotations":{"theirs":"yes"}}}`)
 	}, object.Unchanged, func(s sort) bool { return s.isCounted() && s.kind != "Deployment" }, nil},
-	"who owns what, forgotten": {func(h hand) {
+	"managed fields removed": {func(h hand) {
 		h.write("bob", `{"metadata":{"managedFields":[{}]}}`)
 	}, object.Configured, nil, nil},
 	"deleted and recreated by another client": {hand.remake, object.Configured, nil, func(s sort) bool {
@@ -439,14 +440,14 @@ var meddlings = map[string]meddling{
 	}, object.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
 }
 
-// isCounted reports whether the generation tells of all changes that matter.
+// isCounted reports whether each change that matters raises the generation.
 func (s sort) isCounted() bool {
 	return s.kind == "Deployment" || s.kind == "CustomResourceDefinition" || s.kind == "Thing" && s.part != ""
 }
 
-// Each meddling with each kind: what is ours is put back, what costs nothing is not asked
-// for, and the apply after that is free in any case.
-func TestWhatOthersDoIsFound(t *testing.T) {
+// Each meddling with each kind: the apply restores the fields of the release, sends no unnecessary request, and the
+// apply after it sends none.
+func TestChangesByOthersAreFound(t *testing.T) {
 	for kind, sort := range sorts {
 		for what, meddling := range meddlings {
 			if meddling.only != nil && !meddling.only(sort) {
@@ -474,35 +475,35 @@ func testMeddling(t *testing.T, item sort, meddling meddling) {
 	c, log := connectLogged(t, release)
 	did := runOn(t, t.Context(), c, release, apply.Options{Options: reconcileMode})
 	if got := did.Changes[len(did.Changes)-1]; got.Action != meddling.want || did.Err != nil {
-		t.Errorf("it is said to be %s, and is %s: %v", got.Action, meddling.want, did.Err)
+		t.Errorf("got action %s, want %s: %v", got.Action, meddling.want, did.Err)
 	}
 	if current := wordsOf(mine.get()); current != before {
-		t.Errorf("it was\n%s\nand is\n%s", before, current)
+		t.Errorf("got content\n%s\nwant\n%s", current, before)
 	}
 	if sent := log.about(item.name); meddling.isFree != nil && meddling.isFree(item) && len(sent) > 0 {
-		t.Errorf("it costs %q", sent)
+		t.Errorf("got requests %q", sent)
 	}
 	mustBeFree(t, release, "")
 }
 
-// mustBeFree applies a release once more, over a new connection, which has nothing to do
-// and sends no request about any object.
-func mustBeFree(t *testing.T, release *payload.Payload, why string) {
+// mustBeFree applies a release once more over a new connection, and fails the test if that changes an object, or sends
+// a request for one.
+func mustBeFree(t *testing.T, release *payload.Payload, name string) {
 	t.Helper()
 	c, log := connectLogged(t, release)
 	did := runOn(t, t.Context(), c, release, apply.Options{Options: reconcileMode})
 	for _, change := range did.Changes {
 		if change.Action != object.Unchanged && change.Action != object.Kept {
-			t.Errorf("%s: %s is %s", why, change.ID, change.Action)
+			t.Errorf("%s: %s is %s", name, change.ID, change.Action)
 		}
 	}
 	if did.Err != nil || len(log.sent) > 0 {
-		t.Errorf("%s: what has nothing to do costs %q: %v", why, log.sent, did.Err)
+		t.Errorf("%s: an apply with nothing to do sends %q: %v", name, log.sent, did.Err)
 	}
 }
 
-// What admission makes of our own apply is put right once it does so no more.
-func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
+// If admission has changed our apply, and no longer does, the next apply restores the values.
+func TestChangesByAdmissionAreFound(t *testing.T) {
 	for kind, sort := range sorts {
 		for what, lever := range map[string]string{"a value": sort.lever,
 			"a label": `path: "/metadata/labels/mood", value: "bad"`} {
@@ -522,14 +523,14 @@ func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
 					return wordsOf(mine.get()) != before
 				})
 				report := run(t, t.Context(), release, apply.Options{Options: reconcileMode})
-				isInList := kind == "ClusterRole" || kind == "CustomResourceDefinition" // whose fields are not told of
+				isInList := kind == "ClusterRole" || kind == "CustomResourceDefinition" // their fields are not reported
 				if !isInList && !slices.ContainsFunc(report.Warnings, func(w apply.Warning) bool {
 					return strings.HasPrefix(w.Text, "admission makes .")
 				}) {
-					t.Errorf("nobody is told that the object is not as the release says: %v", report.Warnings)
+					t.Errorf("no warning reports that the object differs from the release: %v", report.Warnings)
 				}
 				callOff()
-				sandboxtest.Eventually(t, "what it changed is not put back", func(context.Context) bool {
+				sandboxtest.Eventually(t, "the changed value is not restored", func(context.Context) bool {
 					run(t, t.Context(), release, apply.Options{Options: reconcileMode})
 					return wordsOf(mine.get()) == before
 				})

@@ -8,13 +8,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Trusting are options of a run for which what was seen before counts as long as is said.
+// Trusting returns options of a run that trusts earlier observations for a duration.
 func (o Options) Trusting(look time.Duration) Options {
 	o.LookCounts = look
 	return o
 }
 
-// KeeperFuncs is a Keeper of functions. Those that are nil do nothing.
+// KeeperFuncs implements Keeper by functions, which may be nil.
 type KeeperFuncs struct {
 	OnTake     func(object.Change)
 	OnNotReady func(*Report)
@@ -35,13 +35,13 @@ func (k KeeperFuncs) NotReady(report *Report) {
 // A Hook is a step of a test that comes before an object, or after it.
 type Hook struct {
 	Stage string // "pre" comes before the object
-	// Try reports what it waits for and how to wait, or "" if it has run.
+	// Try returns the awaited condition and a wait for it, or "" if the hook has run.
 	Try func(context.Context) (waitsFor string, until func(wake func()) (cancel func()))
-	// IsLate says that it needs the object ready.
+	// IsLate reports whether the hook needs the object to be ready.
 	IsLate bool
 }
 
-// WithHooks are options of a run whose manifests have hooks.
+// WithHooks returns options of a run whose manifests have hooks.
 func (o Options) WithHooks(build func(*payload.Manifest) []Hook) Options {
 	o.newSteps = func(applier *object.Applier) stepMaker {
 		return func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep {

@@ -24,21 +24,21 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// What makes a real control plane say no is here.
+// This file has helpers that make a real control plane refuse requests.
 
-// sizes are what differs from run to run in refusals of what is too large.
+// sizes matches the size of a too large object in its refusal, which differs from run to run.
 var sizes = regexp.MustCompile(`\(\d+ vs\.`)
 
-// ages are how long ago something was, moments are when.
+// ages matches durations, and moments matches times.
 var (
 	ages    = regexp.MustCompile(`for \d+s`)
 	moments = regexp.MustCompile(`since 20\S+Z`)
 )
 
-// errLost is why a run ends whose lock another process has.
-var errLost = fmt.Errorf("somebody else has the lock: %w", lock.ErrLost)
+// errLost ends a run whose lock another process holds.
+var errLost = fmt.Errorf("another process has the lock: %w", lock.ErrLost)
 
-// serve starts a webhook's server.
+// serve starts the server of a webhook.
 func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
@@ -46,7 +46,7 @@ func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return server
 }
 
-// answer is a webhook that allows with 200, and else denies.
+// answer returns a webhook that allows requests if the code is 200, and denies them otherwise.
 func answer(code int32, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -63,7 +63,7 @@ func answer(code int32, message string) http.HandlerFunc {
 	}
 }
 
-// webhook has a server asked about all ConfigMaps and Secrets of a namespace.
+// webhook configures a server as the webhook for all ConfigMaps and Secrets of a namespace.
 func webhook(t *testing.T, namespace string, server *httptest.Server, seconds int32) {
 	t.Helper()
 	configurations := test.Client(t).AdmissionregistrationV1().ValidatingWebhookConfigurations()
@@ -96,8 +96,7 @@ func webhook(t *testing.T, namespace string, server *httptest.Server, seconds in
 	t.Cleanup(func() { _ = configurations.Delete(context.Background(), namespace, metav1.DeleteOptions{}) })
 }
 
-// awaitRefusal waits until a ConfigMap could not be made: the API server takes a moment to
-// see what it is to go by.
+// awaitRefusal waits until the API server refuses to create a ConfigMap: it takes a moment to see its new policy.
 func awaitRefusal(t *testing.T, namespace string, object *corev1.ConfigMap) {
 	t.Helper()
 	sandboxtest.Eventually(t, "nothing is refused", func(ctx context.Context) bool {
@@ -107,10 +106,10 @@ func awaitRefusal(t *testing.T, namespace string, object *corev1.ConfigMap) {
 	})
 }
 
-// awaitCall waits until a webhook is asked.
+// awaitCall waits until a webhook is called.
 func awaitCall(t *testing.T, namespace string, called <-chan struct{}) {
 	t.Helper()
-	sandboxtest.Eventually(t, "the webhook is not asked", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the webhook is not called", func(ctx context.Context) bool {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		ended := make(chan struct{})
@@ -129,7 +128,7 @@ func awaitCall(t *testing.T, namespace string, called <-chan struct{}) {
 	})
 }
 
-// as connects as the deployer of a namespace.
+// as returns a connection as the deployer of a namespace.
 func as(t *testing.T, namespace string) *cluster.Cluster {
 	t.Helper()
 	config := rest.CopyConfig(test.Sandbox(t).Config)
@@ -143,8 +142,7 @@ func as(t *testing.T, namespace string) *cluster.Cluster {
 
 func deployer(namespace string) string { return "system:serviceaccount:" + namespace + ":deployer" }
 
-// grant returns what reports which resources the deployer of a namespace may write, from
-// then on.
+// grant returns a function that sets which resources the deployer of a namespace may write.
 func grant(t *testing.T, namespace string) func(resources ...string) {
 	t.Helper()
 	roles, bindings := test.Client(t).RbacV1().ClusterRoles(), test.Client(t).RbacV1().ClusterRoleBindings()
@@ -178,7 +176,7 @@ func grant(t *testing.T, namespace string) func(resources ...string) {
 			t.Error(err)
 		}
 		for _, resource := range []string{"configmaps", "services"} {
-			sandboxtest.Eventually(t, "a right is not as wanted", func(ctx context.Context) bool {
+			sandboxtest.Eventually(t, "the right has not changed", func(ctx context.Context) bool {
 				review, err := reviews.Create(ctx,
 					&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 						User: deployer(namespace), ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -193,7 +191,7 @@ func grant(t *testing.T, namespace string) func(resources ...string) {
 	}
 }
 
-// certificateOf is what a caBundle needs to trust a test server.
+// certificateOf returns a caBundle that trusts a test server.
 func certificateOf(server *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }

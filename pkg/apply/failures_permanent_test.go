@@ -16,9 +16,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A refusedCase is something a real server refuses for good.
+// A refusedCase is a manifest that a real server refuses permanently.
 type refusedCase struct {
-	given   string // what is there before, of the same release
+	given   string // an object that exists before, of the same release
 	prepare func(t *testing.T, namespace string)
 	files   string
 	reason  string
@@ -58,12 +58,12 @@ var refusedCases = map[string]refusedCase{
 			"correct or remove it, or drop unknown fields",
 		reason: object.ResourceInvalid,
 	},
-	"kind that is not there": {
+	"missing kind": {
 		files:  `{apiVersion: none.example.com/v1, kind: Thing, metadata: {name: a, namespace: NS}}`,
 		reason: object.ResourceTypeMissing,
 		want:   "Thing NS/a" + where + "the cluster has no kind Thing.none.example.com: the cluster does not serve it",
 	},
-	"version that is not there": {
+	"missing version": {
 		files:  `{apiVersion: apps/v7, kind: Deployment, metadata: {name: a, namespace: NS}}`,
 		reason: object.ResourceTypeMissing,
 		want: "Deployment NS/a" + where +
@@ -76,7 +76,7 @@ var refusedCases = map[string]refusedCase{
 		want: "PersistentVolumeClaim NS/data" + where + `persistentvolumeclaims "data" is forbidden: ` +
 			"maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi",
 	},
-	"quota that wants more to be said": {
+	"quota that requires limits": {
 		prepare: func(t *testing.T, namespace string) {
 			quota := "-- 0000_10_shop_50_file.yaml --\n{apiVersion: v1, kind: ResourceQuota, metadata: {name: cpus, " +
 				"namespace: NS, annotations: {runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {limits.cpu: 2}}}\n"
@@ -95,7 +95,7 @@ var refusedCases = map[string]refusedCase{
 		want: "Pod NS-strict/web" + where +
 			`pods "web" is forbidden: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`,
 	},
-	"ConfigMap that is too large": {
+	"too large ConfigMap": {
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: large, namespace: NS}, data: {text: LARGE}}`,
 		reason: object.ResourceInvalid,
 		want: "ConfigMap NS/large" + where +
@@ -123,7 +123,7 @@ var refusedCases = map[string]refusedCase{
 		want: "ConfigMap NS/a" + where +
 			`configmaps "a" is forbidden: ValidatingAdmissionPolicy 'NS' with binding 'NS' denied request: no colours please`,
 	},
-	"webhook that denies": {
+	"denying webhook": {
 		prepare: func(t *testing.T, namespace string) {
 			webhook(t, namespace, serve(t,
 				answer(http.StatusTooManyRequests, "come back: failed calling webhook, exceeded quota")), 5)
@@ -138,7 +138,7 @@ var refusedCases = map[string]refusedCase{
 	},
 }
 
-// noColours is a policy that wants none.
+// noColours is a policy that denies objects with colours.
 const noColours = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -156,7 +156,7 @@ metadata: {name: NS}
 spec: {policyName: NS, validationActions: [Deny]}
 `
 
-func TestOtherFailuresEndAtOnce(t *testing.T) {
+func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	for name, row := range refusedCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,34 +169,34 @@ func TestOtherFailuresEndAtOnce(t *testing.T) {
 				t.Error(diff)
 			}
 			if got := did.Changes[0].Err; got == nil || got.Reason != row.reason {
-				t.Errorf("the failure is %+v, want reason %s", got, row.reason)
+				t.Errorf("got failure %+v, want reason %s", got, row.reason)
 			}
 			if retries := did.retries(namespace); len(retries) > 0 {
-				t.Error("it was tried again:", retries)
+				t.Error("the step was retried:", retries)
 			}
 		})
 	}
 }
 
-// large is what fits into no ConfigMap, and twice into no object.
+// large does not fit into a ConfigMap, and twice not into any object.
 var large = strings.Repeat("x", 1_100_000)
 
-// change applies one file after another, of the same name.
+// change applies the given file, if any, and then another one of the same name.
 func change(t *testing.T, namespace, given, files string, options apply.Options) applied {
 	t.Helper()
 	const file = "-- 0000_10_shop_50_file.yaml --\n"
 	if given != "" {
 		if did := run(t, t.Context(), load(t, namespace, namespace, file+given+"\n"),
 			apply.Options{NoWait: true}); did.Err != nil {
-			t.Fatal("what was to be there before:", did.Err)
+			t.Fatal("apply of the given object:", did.Err)
 		}
 	}
 	files = strings.ReplaceAll(files, "LARGE", large)
 	return run(t, t.Context(), load(t, namespace, namespace, file+files+"\n"), options)
 }
 
-// sentence is the message that a run ended with, with NS for the namespace, and N for
-// what differs from run to run.
+// sentence returns the final message of a run, with NS for the namespace, and N for numbers that differ from run to
+// run.
 func (a applied) sentence(namespace string) string {
 	if a.Err == nil {
 		return ""
@@ -204,7 +204,7 @@ func (a applied) sentence(namespace string) string {
 	return sizes.ReplaceAllString(strings.ReplaceAll(a.Err.Error(), namespace, "NS"), "(N vs.")
 }
 
-// retries are the reasons and messages of the attempts that were made again.
+// retries returns the reasons and messages of the retried attempts.
 func (a applied) retries(namespace string) []string {
 	var retries []string
 	for _, event := range a.events {
@@ -215,9 +215,8 @@ func (a applied) retries(namespace string) []string {
 	return retries
 }
 
-// A service account that may not do something any more ends there, and a run after it may
-// again continues.
-func TestRightThatIsLostAndComesBack(t *testing.T) {
+// If a service account loses a right, its run ends. When it has the right again, the next run continues.
+func TestRightThatIsLostAndRestored(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	may := grant(t, namespace)
@@ -243,7 +242,7 @@ func TestRightThatIsLostAndComesBack(t *testing.T) {
 		t.Error(diff)
 	}
 	if retries := did.retries(namespace); len(retries) > 0 {
-		t.Error("it was tried again:", retries)
+		t.Error("the step was retried:", retries)
 	}
 	if diff := cmp.Diff("created ConfigMap NS/first\nfailed Service NS/web\nnot done ConfigMap NS/last\n",
 		strings.ReplaceAll(did.actions(), namespace, "NS")); diff != "" {
@@ -257,7 +256,7 @@ func TestRightThatIsLostAndComesBack(t *testing.T) {
 	}
 }
 
-// A run whose lock is lost is cut off, and says that and nothing else.
+// A run that loses its lock is interrupted, and reports only this.
 func TestInterruptedRunReportsTheCause(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A retriedCase is something that a real server refuses only for a while.
+// A retriedCase is a manifest that a real server refuses for a while.
 type retriedCase struct {
 	prepare func(t *testing.T, namespace string) (repairIt func())
 	files   string
@@ -52,7 +52,7 @@ var retriedCases = map[string]retriedCase{
 		files: `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {ports: [{port: 80}]}}`,
 		want:  `UpdatePayloadResourceForbidden: services "web" is forbidden: exceeded quota: few, requested: services=1, used: services=0, limited: services=0`,
 	},
-	"namespace that is being deleted": {
+	"terminating namespace": {
 		prepare: func(t *testing.T, namespace string) func() {
 			letGo := hold(t, namespace)
 			return func() {
@@ -67,12 +67,12 @@ var retriedCases = map[string]retriedCase{
 		files: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS-old}}`,
 		want:  `UpdatePayloadResourceForbidden: configmaps "a" is forbidden: unable to create new content in namespace NS-old because it is being terminated`,
 	},
-	"namespace of the release that is being deleted": {
+	"terminating namespace of the release": {
 		prepare: hold,
 		files:   `{apiVersion: v1, kind: Namespace, metadata: {name: NS-old}}`,
 		want:    `UpdatePayloadResourceConflict: it is terminating, and can be recreated only after that: terminating since `,
 	},
-	"namespace that is not there": {
+	"missing namespace": {
 		prepare: func(t *testing.T, namespace string) func() {
 			return func() {
 				made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-late"}}
@@ -85,7 +85,7 @@ var retriedCases = map[string]retriedCase{
 		files: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS-late}}`,
 		want:  `UpdatePayloadResourceNotFound: namespaces "NS-late" not found`,
 	},
-	"service account that is not there": {
+	"missing service account": {
 		prepare: func(t *testing.T, namespace string) func() {
 			return func() {
 				account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "app"}}
@@ -98,7 +98,7 @@ var retriedCases = map[string]retriedCase{
 		files: `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {serviceAccountName: app, containers: [{name: web, image: registry.example/web}]}}`,
 		want:  `UpdatePayloadResourceForbidden: pods "web" is forbidden: error looking up service account NS/app: serviceaccount "app" not found`,
 	},
-	"webhook that is down": {
+	"unavailable webhook": {
 		prepare: func(t *testing.T, namespace string) func() {
 			server, up := late(t, answer(http.StatusOK, ""))
 			webhook(t, namespace, server, 5)
@@ -108,7 +108,7 @@ var retriedCases = map[string]retriedCase{
 		files: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}`,
 		want:  `UpdatePayloadClusterError: Internal error occurred: failed calling webhook "shop.example.com": failed to call webhook: Post "https://`,
 	},
-	"webhook that does not answer in time": {
+	"webhook timeout": {
 		prepare: func(t *testing.T, namespace string) func() {
 			up := make(chan struct{})
 			webhook(t, namespace, serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +123,7 @@ var retriedCases = map[string]retriedCase{
 		files: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}`,
 		want:  `UpdatePayloadClusterError: Internal error occurred: failed calling webhook "shop.example.com": failed to call webhook: Post "https://`,
 	},
-	"webhook that has an error": {
+	"failing webhook": {
 		prepare: func(t *testing.T, namespace string) func() {
 			var isUp atomic.Bool
 			webhook(t, namespace, serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -139,12 +139,12 @@ var retriedCases = map[string]retriedCase{
 		files: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}`,
 		want:  `UpdatePayloadClusterError: Internal error occurred: failed calling webhook "shop.example.com": failed to call webhook: an error on the server ("out of order") has prevented the request from succeeding`,
 	},
-	"conversion webhook that is down": {
+	"unavailable conversion webhook": {
 		prepare: prepareConversion,
 		files:   `{apiVersion: NS.example.com/v2, kind: Item, metadata: {name: hat, namespace: NS}}`,
 		want:    `UpdatePayloadClusterError: conversion webhook for NS.example.com/v`,
 	},
-	"aggregated API that is down": {
+	"unavailable aggregated API": {
 		prepare: prepareAggregated,
 		files:   `{apiVersion: NS.aggregated.example.com/v1, kind: Thing, metadata: {name: hat, namespace: NS}}`,
 		want:    `UpdatePayloadClusterDown: discovery of kind Thing.NS.aggregated.example.com failed: `,
@@ -170,17 +170,17 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 			}
 			retries := did.retries(namespace)
 			if len(retries) == 0 {
-				t.Fatal("it was never tried again")
+				t.Fatal("the step was not retried")
 			}
-			why, text, _ := strings.Cut(row.want, ": ")
-			if !strings.HasPrefix(retries[0], why+": "+wherever) || !strings.Contains(retries[0], "s: "+text) {
-				t.Errorf("the failure was\n%s\nwant\n%s", retries[0], row.want)
+			cause, text, _ := strings.Cut(row.want, ": ")
+			if !strings.HasPrefix(retries[0], cause+": "+wherever) || !strings.Contains(retries[0], "s: "+text) {
+				t.Errorf("got failure\n%s\nwant\n%s", retries[0], row.want)
 			}
 		})
 	}
 }
 
-// patch changes an object, as JSON merge patches do.
+// patch changes an object by a JSON merge patch.
 func patch[T any](t *testing.T,
 	with func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error), name,
 	change string) {
@@ -190,7 +190,7 @@ func patch[T any](t *testing.T,
 	}
 }
 
-// hold makes a namespace NS-old that is being deleted, until it is let go.
+// hold creates a terminating namespace NS-old. Its deletion ends when letGo is called.
 func hold(t *testing.T, namespace string) (letGo func()) {
 	t.Helper()
 	core, old := test.Client(t).CoreV1(), namespace+"-old"
@@ -211,14 +211,14 @@ func hold(t *testing.T, namespace string) (letGo func()) {
 	t.Cleanup(func() { _ = core.Namespaces().Delete(context.Background(), old, metav1.DeleteOptions{}) })
 	return func() {
 		patch(t, core.ConfigMaps(old).Patch, "held", `{"metadata": {"finalizers": null}}`)
-		sandboxtest.Eventually(t, "the namespace is not gone", func(ctx context.Context) bool {
+		sandboxtest.Eventually(t, "the namespace still exists", func(ctx context.Context) bool {
 			found, err := core.Namespaces().Get(ctx, old, metav1.GetOptions{})
 			return err != nil || found.DeletionTimestamp == nil
 		})
 	}
 }
 
-// late is a server that does not listen on its port until it is up.
+// late returns a server that does not listen on its port until up is called.
 func late(t *testing.T, handler http.HandlerFunc) (server *httptest.Server, up func()) {
 	t.Helper()
 	first := httptest.NewTLSServer(handler)
@@ -238,7 +238,7 @@ func late(t *testing.T, handler http.HandlerFunc) (server *httptest.Server, up f
 	}
 }
 
-// prepareConversion makes a kind whose objects are converted by a webhook that is down.
+// prepareConversion defines a kind with an unavailable conversion webhook.
 func prepareConversion(t *testing.T, namespace string) func() {
 	const definition = `
 apiVersion: apiextensions.k8s.io/v1
@@ -330,7 +330,7 @@ spec:
 	return up
 }
 
-// aggregated serves an API of one kind whose objects are what one applies.
+// aggregated serves an API of one kind that returns applied objects unchanged.
 func aggregated(group string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// warningsOn are our events about an object.
+// warningsOn returns our events about an object.
 func warningsOn(t *testing.T, namespace, name string) string {
 	t.Helper()
 	found, err := test.Client(t).CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{
@@ -54,7 +54,7 @@ func TestOverruledManagersAreReported(t *testing.T) {
 	}
 	if have := a.field("Deployment.apps", key, "spec", "replicas") +
 		a.field("Deployment.apps", key, "spec", "paused"); have != "3true" {
-		t.Error("replicas and paused are", have)
+		t.Error("got replicas and paused", have)
 	}
 	wantEvent := "Deployment Warning FieldsOverruled: release NS has other values, and has set again: " +
 		"metadata.annotations.is (kubectl-edit), spec.replicas (kubectl-edit)\n"
@@ -65,24 +65,24 @@ func TestOverruledManagersAreReported(t *testing.T) {
 		Options: object.Options{Full: true},
 	}); did.eventText(namespace, apply.Overruled) != "" ||
 		did.Changes[0].Action != object.Unchanged {
-		t.Error("it was said again:", did.actions())
+		t.Error("reported again:", did.actions())
 	}
 }
 
-// A field that another manager has set to the release's value is no loss.
-func TestWhoAgreesIsNotOverruled(t *testing.T) {
+// If another manager has set a field to the value in the release, it loses nothing.
+func TestManagerWithTheSameValueIsNotOverruled(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
 	a.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: ` + namespace +
 		`}, data: {colour: blue}}`)
 	did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Options: updateMode})
-	if told := did.eventText(namespace, apply.Overruled, apply.Adopted); told != "" || did.Err != nil {
-		t.Error(did.Err, told)
+	if got := did.eventText(namespace, apply.Overruled, apply.Adopted); got != "" || did.Err != nil {
+		t.Errorf("got error %v, events %q", did.Err, got)
 	}
 }
 
-// That an event can't be written is no failure.
-func TestOverruledWhereNoEventCanBeWritten(t *testing.T) {
+// If an event can't be written, the apply does not fail.
+func TestOverruledWithoutEvents(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
 	release := load(t, namespace, namespace, settings)
@@ -97,13 +97,13 @@ func TestOverruledWhereNoEventCanBeWritten(t *testing.T) {
 		return nil
 	})
 	did := runOn(t, t.Context(), c, release, apply.Options{})
-	if told := did.eventText(namespace, apply.Overruled); told != "overruled ConfigMap NS/settings: data.colour "+
+	if got := did.eventText(namespace, apply.Overruled); got != "overruled ConfigMap NS/settings: data.colour "+
 		"(kubectl-edit)\n" || did.Err != nil {
-		t.Error(did.Err, told)
+		t.Errorf("got error %v, events %q", did.Err, got)
 	}
 }
 
-// A path may have the value of a list's item in it.
+// A path may contain the value of a list item.
 func TestOverwrittenFieldsOfSecretsAreMasked(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
@@ -127,11 +127,11 @@ data: {password: aHVudGVy}
 		"(kubectl-edit)\n", did.eventText(namespace, apply.Overruled)); diff != "" || did.Err != nil {
 		t.Error(did.Err, diff)
 	}
-	said, _ := json.Marshal(did.events)
-	all := string(said) + warningsOn(t, namespace, "keys") + fmt.Sprint(did.Changes[0].Lost)
+	events, _ := json.Marshal(did.events)
+	all := string(events) + warningsOn(t, namespace, "keys") + fmt.Sprint(did.Changes[0].Lost)
 	for _, secret := range []string{uid, "bWluZQ", "aHVudGVy"} {
 		if strings.Contains(all, secret) {
-			t.Errorf("%s is told: %s", secret, all)
+			t.Errorf("the output has %s: %s", secret, all)
 		}
 	}
 }

@@ -30,8 +30,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// remember changes what the record of a release remembers of what was applied, and returns
-// what that was.
+// remember changes the cache of applied objects in the record of a release, and returns the former cache.
 func remember(t *testing.T, release *payload.Payload, change func([]byte) []byte) []byte {
 	t.Helper()
 	store := record.NewStore(test.Client(t), "default", release.Name)
@@ -41,7 +40,7 @@ func remember(t *testing.T, release *payload.Payload, change func([]byte) []byte
 	}
 	before := known.Fingerprints
 	if len(before) == 0 {
-		t.Fatal("it remembers nothing")
+		t.Fatal("the record has no cache")
 	}
 	known.Fingerprints = change(before)
 	if err := store.Save(t.Context(), known); err != nil {
@@ -52,7 +51,7 @@ func remember(t *testing.T, release *payload.Payload, change func([]byte) []byte
 
 func asItIs(before []byte) []byte { return before }
 
-// mustApply applies a release, which must not fail, and returns what was done.
+// mustApply applies a release, which must not fail, and returns the actions.
 func mustApply(t *testing.T, release *payload.Payload, options apply.Options) string {
 	t.Helper()
 	if options.Mode == "" {
@@ -69,7 +68,7 @@ func mustApply(t *testing.T, release *payload.Payload, options apply.Options) st
 	return strings.Join(actions, ", ")
 }
 
-// stock has a kind of each sort that is remembered in a way of its own.
+// stock returns a release with one object for each way of caching.
 func stock(t *testing.T, namespace string, changes ...string) *payload.Payload {
 	files := strings.NewReplacer(changes...).Replace(withStatus +
 		strings.Replace(sorts["ConfigMap"].files, "c_config", "a_config", 1) + deployed + thing)
@@ -78,14 +77,13 @@ func stock(t *testing.T, namespace string, changes ...string) *payload.Payload {
 
 const allUnchanged = "unchanged CustomResourceDefinition, unchanged ConfigMap, unchanged Thing, unchanged Deployment"
 
-// What is remembered is a cache: whatever becomes of it, nothing is said or written that is
-// not so, and the apply after that is free again.
-func TestALostCacheCostsRequestsOnly(t *testing.T) {
+// If the cache is lost or damaged, all reports and writes are correct, and the apply after it sends no requests again.
+func TestLostCacheCostsRequestsOnly(t *testing.T) {
 	for name, spoil := range map[string]func([]byte) []byte{
 		"lost":             func([]byte) []byte { return nil },
 		"cut off":          func(before []byte) []byte { return before[:len(before)-1] },
 		"without a byte":   func(before []byte) []byte { return before[1:] },
-		"something else":   func(before []byte) []byte { return []byte(strings.Repeat("what is this?", 10)) },
+		"something else":   func(before []byte) []byte { return []byte(strings.Repeat("not a cache! ", 10)) },
 		"one of each pair": func(before []byte) []byte { return append(before[8:16:16], before...) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,8 +103,8 @@ func TestALostCacheCostsRequestsOnly(t *testing.T) {
 	}
 }
 
-// What another release was applied as, from the same files, says nothing of this one.
-func TestTheCacheOfAnotherReleaseKnowsNothing(t *testing.T) {
+// The cache of another release with the same files does not count for this one.
+func TestCacheOfAnotherReleaseDoesNotCount(t *testing.T) {
 	t.Parallel()
 	namespace, other := test.Namespace(t), test.Namespace(t)
 	release, others := stock(t, namespace), stock(t, other)
@@ -123,9 +121,9 @@ func TestTheCacheOfAnotherReleaseKnowsNothing(t *testing.T) {
 	mustBeFree(t, release, "the next one")
 }
 
-// An update and back again, with what was remembered at any of these times.
-func TestUpdatesAndBackAgain(t *testing.T) {
-	for name, isRestored := range map[string]bool{"as it is": false, "with an old cache": true} {
+// An update and back again, with the cache of any of these times.
+func TestUpdateAndRollback(t *testing.T) {
+	for name, isRestored := range map[string]bool{"with the present cache": false, "with an old cache": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
@@ -155,7 +153,7 @@ func TestUpdatesAndBackAgain(t *testing.T) {
 				}
 				for i, item := range hands {
 					if current := wordsOf(item.get()); current != were[i] {
-						t.Errorf("it was\n%s\nand is\n%s", were[i], current)
+						t.Errorf("got content\n%s\nwant\n%s", current, were[i])
 					}
 				}
 				mustBeFree(t, first, "the first")
@@ -164,10 +162,10 @@ func TestUpdatesAndBackAgain(t *testing.T) {
 	}
 }
 
-// What a custom resource says may change with its definition, and it shows no sign of it.
+// A new definition may change the content of a custom resource, though its generation and resource version stay.
 func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
 	const learnt = "# NEW\n      shape: {type: string, default: round},"
-	t.Run("that is of the release", func(t *testing.T) {
+	t.Run("definition of the release", func(t *testing.T) {
 		t.Parallel()
 		namespace := test.Namespace(t)
 		mustApply(t, stock(t, namespace), apply.Options{})
@@ -178,11 +176,11 @@ func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
 		}
 		if sent := log.about("it"); len(sent) != 1 ||
 			!strings.HasPrefix(sent[0], "PATCH /apis/"+namespace+".example.com/") {
-			t.Errorf("besides the definition it asks for %q", sent)
+			t.Errorf("got requests %q besides those for the definition", sent)
 		}
 		mustBeFree(t, newer, "the next one")
 	})
-	t.Run("that somebody changes", func(t *testing.T) {
+	t.Run("definition that another client changes", func(t *testing.T) {
 		t.Parallel()
 		namespace := test.Namespace(t)
 		release := stock(t, namespace)
@@ -197,7 +195,7 @@ func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
 		mustApply(t, release, apply.Options{})
 		mustBeFree(t, release, "the next one")
 	})
-	t.Run("that is of nobody", func(t *testing.T) {
+	t.Run("definition outside the release", func(t *testing.T) {
 		t.Parallel()
 		namespace := test.Namespace(t)
 		mustApply(t, load(t, namespace+"-kinds", namespace, withStatus), apply.Options{})
@@ -209,15 +207,14 @@ func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
 		c, log := connectLogged(t, release)
 		if did := runOn(t, t.Context(), c, release, apply.Options{Options: updateMode}); did.Err != nil ||
 			len(log.about("it")) != 1 {
-			t.Errorf("of a new definition: %v, %q", did.Err, log.sent)
+			t.Errorf("after a new definition: got error %v, requests %q", did.Err, log.sent)
 		}
 		mustBeFree(t, release, "the last one")
 	})
 }
 
-// A run that ends before all is done forgets nothing of what it has not come to, however
-// long it took.
-func TestWhatARunHasNotComeToIsStillKnown(t *testing.T) {
+// A run that ends early keeps the cache of the objects that it has not reached, however long it took.
+func TestCacheOfObjectsThatARunHasNotReachedIsKept(t *testing.T) {
 	const files = `
 -- 0000_10_a_10_first.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: NS}, data: {colour: red}}
@@ -266,7 +263,7 @@ func TestWhatARunHasNotComeToIsStillKnown(t *testing.T) {
 			did := runOn(t, t.Context(), c, good, apply.Options{Options: updateMode})
 			for _, name := range []string{"last", "deep"} {
 				if sent := log.about(name); len(sent) > 0 || did.Err != nil {
-					t.Errorf("it asks for what the run had not come to: %q, %v", sent, did.Err)
+					t.Errorf("requests for objects that the run had not reached: %q, %v", sent, did.Err)
 				}
 			}
 			mustBeFree(t, good, "the next one")
@@ -274,8 +271,8 @@ func TestWhatARunHasNotComeToIsStillKnown(t *testing.T) {
 	}
 }
 
-// A killed run leaves its record as it was when it began.
-func TestAKilledRunCostsOneMore(t *testing.T) {
+// After a killed run, the record has the old cache. The next apply corrects it.
+func TestKilledRunLeavesTheOldCache(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	mustApply(t, stock(t, namespace), apply.Options{})
@@ -289,8 +286,8 @@ func TestAKilledRunCostsOneMore(t *testing.T) {
 	mustBeFree(t, newer, "the next one")
 }
 
-// What was seen before a long update says nothing of how things are when their turn comes.
-func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
+// Observations from before a long update do not count when it reaches the objects.
+func TestOldObservationsDoNotCount(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := stock(t, namespace)
@@ -317,15 +314,15 @@ func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
 			Timeout: patience,
 		}.Trusting(counts))
 		if got := fmt.Sprint(did.Changes[2].Action, " Thing"); got != want || did.Err != nil {
-			t.Errorf("what was seen counts for %s: %s, %v", counts, got, did.Err)
+			t.Errorf("observations count for %s: got %s, want %s, error %v", counts, got, want, did.Err)
 		}
 		their.write("bob", their.same)
 		mustApply(t, release, apply.Options{Options: object.Options{Full: true}})
 	}
 }
 
-// What was left out, since the cluster did not know it, is applied as soon as it does.
-func TestFieldsThatWereLeftOutComeLater(t *testing.T) {
+// Fields that were omitted because the cluster did not know them are applied as soon as it does.
+func TestOmittedFieldsAreAppliedLater(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	kinds, newer := load(t, namespace+"-kinds", namespace, withStatus),
@@ -337,19 +334,19 @@ func TestFieldsThatWereLeftOutComeLater(t *testing.T) {
 	drop := apply.Options{Options: object.Options{DropUnknownFields: true}}
 	for _, want := range []string{"created Thing", "unchanged Thing", "unchanged Thing"} {
 		if got := mustApply(t, release, drop); got != want {
-			t.Errorf("without the field it is %s, want %s", got, want)
+			t.Errorf("without the field: got %s, want %s", got, want)
 		}
 	}
 	mustApply(t, newer, apply.Options{})
 	if got := mustApply(t, release, drop); got != "configured Thing" ||
 		!strings.Contains(wordsOf(their.get()), `"shape":"round"`) {
-		t.Errorf("once the field is known, it is %s: %s", got, wordsOf(their.get()))
+		t.Errorf("with the field: got %s: %s", got, wordsOf(their.get()))
 	}
 	mustBeFree(t, release, "the next one")
 }
 
-// Owners and finalizers that a manifest says come back.
-func TestOwnersAndFinalizersComeBack(t *testing.T) {
+// Owners and finalizers of a manifest are restored.
+func TestOwnersAndFinalizersAreRestored(t *testing.T) {
 	for name, patch := range map[string]string{
 		"no finalizer":      `{"metadata":{"finalizers":null}}`,
 		"another finalizer": `{"metadata":{"finalizers":["example.com/theirs"]}}`,
@@ -396,8 +393,8 @@ func configMapNamed(t *testing.T, namespace, name string) types.UID {
 	return made.GetUID()
 }
 
-// What is about to go is not there, whatever is remembered of it.
-func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
+// A terminating object does not count as existing, whatever the cache has.
+func TestTerminatingObjectIsRecreated(t *testing.T) {
 	for _, kind := range []string{"ConfigMap", "Deployment", "custom resource"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -425,8 +422,8 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	}
 }
 
-// What needs no apply is awaited all the same.
-func TestWhatIsUntouchedIsAwaited(t *testing.T) {
+// The run also waits for an object that needs no apply.
+func TestUnchangedObjectIsAwaited(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, strings.Replace(deployed, "replicas: 0", "replicas: 1", 1))
@@ -447,23 +444,23 @@ func TestWhatIsUntouchedIsAwaited(t *testing.T) {
 				once.Do(func() { _ = quotas.Delete(context.Background(), "none", metav1.DeleteOptions{}) })
 			}
 		}})
-	isWrite := func(request string) bool { return !strings.HasPrefix(request, "GET ") } // why it is not ready is read
+	// the run reads the reason why it is not ready
+	isWrite := func(request string) bool { return !strings.HasPrefix(request, "GET ") }
 	if did.Err != nil || did.Changes[0].Action != object.Unchanged || slices.ContainsFunc(log.sent, isWrite) {
 		t.Errorf("%s%v: %q", did.actions(), did.Err, log.sent)
 	}
 	if ready, _, _ := unstructured.NestedInt64(
 		hand{t, sorts["Deployment"].in(namespace), namespace, release}.get().Object, "status", "readyReplicas",
 	); ready != 1 {
-		t.Error("it was not waited for")
+		t.Error("the run did not wait for the Deployment")
 	}
 }
 
-// Kinds that are special elsewhere are not so here: when nothing has happened, none of them
-// costs a request of its own.
-func TestNothingHappened(t *testing.T) {
+// If nothing has happened, no kind costs a request, also not the kinds that are special elsewhere.
+func TestUnchangedReleaseCostsNoRequests(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	release := load(t, namespace, namespace, withStatus+thing+migrationOf("once")+migrationOf("gone")+`
+	release := load(t, namespace, namespace, withStatus+thing+migrationOf("once")+migrationOf("deleted")+`
 -- 0000_30_webhooks_10_call.yaml --
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
@@ -489,7 +486,7 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 `)
 	mustApply(t, release, apply.Options{NoWait: true})
 	jobs := test.Client(t).BatchV1().Jobs(namespace)
-	for _, name := range []string{"once", "gone"} {
+	for _, name := range []string{"once", "deleted"} {
 		sandboxtest.Eventually(t, "a Job does not end", func(ctx context.Context) bool {
 			job, err := jobs.Get(ctx, name, metav1.GetOptions{})
 			return err == nil && job.Status.Succeeded == 1 && job.Status.CompletionTime != nil
@@ -500,35 +497,35 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 		Version:  "v1",
 		Resource: "apiservices",
 	})
-	sandboxtest.Eventually(t, "the APIService has conditions", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the APIService has no conditions", func(ctx context.Context) bool {
 		service, err := services.Get(ctx, "v1.api-"+namespace+".example.com", metav1.GetOptions{})
 		if err != nil {
 			return false
 		}
-		_, isSaid, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
-		return isSaid
+		_, isSet, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
+		return isSet
 	})
 	var journal []record.Job
-	sandboxtest.Eventually(t, "it is not noted that the Jobs have ended", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the record does not have the end of the Jobs", func(ctx context.Context) bool {
 		did := run(t, ctx, release, apply.Options{NoWait: true})
 		journal = did.record.Jobs
 		return len(journal) == 2
 	})
-	if err := jobs.Delete(t.Context(), "gone",
+	if err := jobs.Delete(t.Context(), "deleted",
 		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Eventually(t, "the Job is not gone", func(ctx context.Context) bool {
-		_, err := jobs.Get(ctx, "gone", metav1.GetOptions{})
+	sandboxtest.Eventually(t, "the Job still exists", func(ctx context.Context) bool {
+		_, err := jobs.Get(ctx, "deleted", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 	for _, mode := range []graph.Mode{graph.Reconcile, graph.Update} {
 		c, log := connectLogged(t, release)
 		did := runOn(t, t.Context(), c, release, apply.Options{Options: inMode(mode), NoWait: true})
-		// What is to be gone may be there without a label of ours, so it is asked for.
+		// An object that the run has to delete may exist without our label, so the run reads it.
 		want := []string{"GET /api/v1/namespaces/" + namespace + "/configmaps/tombstoneFile"}
 		if diff := cmp.Diff(want, log.sent); did.Err != nil || diff != "" {
-			t.Errorf("%s: %v, it costs (-want +got)\n%s", mode, did.Err, diff)
+			t.Errorf("%s: got error %v, requests (-want +got)\n%s", mode, did.Err, diff)
 		}
 		for _, change := range did.Changes {
 			switch change.Action {

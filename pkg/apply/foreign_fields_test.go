@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// certificates are three of them, in base64.
+// certificates returns three certificates in base64.
 var certificates = sync.OnceValue(func() (all []string) {
 	for range 3 {
 		text, _, err := cert.GenerateSelfSignedCertKey("hook.example.com", nil, nil)
@@ -32,8 +32,8 @@ var certificates = sync.OnceValue(func() (all []string) {
 	return all
 })
 
-// A certificate can be in objects of several kinds, with BUNDLE in the place of it and NOTE
-// of an annotation.
+// certified are objects of the kinds that can have a certificate. BUNDLE stands for the certificate, and NOTE for an
+// annotation.
 var certified = map[string]struct{ kind, name, manifest, injected string }{
 	"a webhook that validates": {"ValidatingWebhookConfiguration.admissionregistration.k8s.io", "NS.example.com", `
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS.example.com, annotations: {is: old, NOTE}}, webhooks: [{name: hook.NS.example.com, clientConfig: {BUNDLE url: "https://127.0.0.1:1/a"}, rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [nothing]}], admissionReviewVersions: [v1], sideEffects: None}]}
@@ -49,7 +49,7 @@ var certified = map[string]struct{ kind, name, manifest, injected string }{
 `, `[{op: add, path: /spec/caBundle, value: VALUE}]`},
 }
 
-// A controller that injects certificates keeps what it has injected, whatever is in the manifest.
+// An injected certificate stays, whatever certificate the manifest has.
 func TestInjectedCertificatesStay(t *testing.T) {
 	bundle := `"` + strings.ReplaceAll(certificates()[0], "NS", `N\x53`) + `"` // which would stand for a namespace
 	for what, item := range certified {
@@ -59,8 +59,8 @@ func TestInjectedCertificatesStay(t *testing.T) {
 			"cert-manager's": {"caBundle: " + bundle + ",", `cert-manager.io/inject-ca-from: a/b`},
 			"service-ca's": {"caBundle: " + bundle + ",",
 				`service.beta.openshift.io/inject-cabundle: "true"`},
-			"a real one, replaced later":  {"caBundle: " + bundle + ",", ""},
-			"none, and another tool made": {"", "tool: made"},
+			"a real one, replaced later":                    {"caBundle: " + bundle + ",", ""},
+			"none, and another tool has created the object": {"", "tool: made"},
 		} {
 			t.Run(what+" with "+title, func(t *testing.T) {
 				t.Parallel()
@@ -79,10 +79,10 @@ func TestInjectedCertificatesStay(t *testing.T) {
 					did := scales(t, namespace, text, apply.Options{Options: object.Options{Full: true}})
 					live, _ := json.Marshal(injector.live(item.kind, name).Object)
 					if !strings.Contains(string(live), `"caBundle":"`+value+`"`) {
-						t.Errorf("the certificate is gone: %s", live)
+						t.Errorf("the object has lost its certificate: %s", live)
 					}
-					if told := did.eventText(namespace, apply.Overruled); told != "" {
-						t.Error(told)
+					if got := did.eventText(namespace, apply.Overruled); got != "" {
+						t.Errorf("got events %q", got)
 					}
 				}
 				quiet(t, namespace, "-- 0000_10_web.yaml --"+strings.Replace(manifest, "is: old", "is: new", 1),
@@ -92,41 +92,41 @@ func TestInjectedCertificatesStay(t *testing.T) {
 	}
 }
 
-// quiet applies a payload of one object once more, and wants nothing to be written or told.
-// Controllers may still write what is theirs.
+// quiet applies a payload of one object once more, and fails the test if that writes or reports anything. Controllers
+// may still write their own fields.
 func quiet(t *testing.T, namespace, files, kind, key string) {
 	t.Helper()
 	a := act(t, "")
 	before := a.live(kind, key)
 	did := scales(t, namespace, files, apply.Options{Options: object.Options{Full: true}})
 	if did.Changes[0].Action != object.Unchanged {
-		t.Errorf("it was written once more: %s", did.actions())
+		t.Errorf("the second apply has written: %s", did.actions())
 	}
-	if diff := cmp.Diff(whatIsOurs(before), whatIsOurs(a.live(kind, key))); diff != "" {
-		t.Error("it was written once more:", diff)
+	if diff := cmp.Diff(ownContent(before), ownContent(a.live(kind, key))); diff != "" {
+		t.Error("the second apply has written:", diff)
 	}
-	if told := did.eventText(namespace, apply.Overruled, apply.Adopted); told != "" {
-		t.Error(told)
+	if got := did.eventText(namespace, apply.Overruled, apply.Adopted); got != "" {
+		t.Errorf("got events %q", got)
 	}
 }
 
-// whatIsOurs is an object without what controllers say of it, and with what we own of it, and
-// since when.
-func whatIsOurs(object *unstructured.Unstructured) []any {
+// ownContent returns an object without the fields that controllers report, and the fields that we own, with the time of
+// the last change.
+func ownContent(object *unstructured.Unstructured) []any {
 	entries := slices.DeleteFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager != cluster.FieldManager
 	})
 	return []any{whatCounts(object), object.GetGeneration(), entries}
 }
 
-// service is one with a port, and perhaps more.
+// service is a Service with two ports.
 const service = `
 {apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {type: NodePort, selector: {app: web}, ports: [{name: http, port: 80}, {name: more, port: 8080}]}}
 `
 
-// What a Service was given stays, whatever becomes of its ports.
-func TestWhatAServiceWasGivenStays(t *testing.T) {
-	given := func(object *unstructured.Unstructured) []string {
+// The addresses and ports that the cluster has allocated for a Service stay, whatever ports the manifest has.
+func TestAllocatedFieldsOfAServiceStay(t *testing.T) {
+	allocated := func(object *unstructured.Unstructured) []string {
 		spec := object.Object["spec"].(map[string]any)
 		all := []string{spec["clusterIP"].(string)}
 		for _, port := range spec["ports"].([]any) {
@@ -149,11 +149,11 @@ func TestWhatAServiceWasGivenStays(t *testing.T) {
 			t.Parallel()
 			namespace, a := test.Namespace(t), act(t, "")
 			makes(t, namespace, strings.ReplaceAll(service, "NS", namespace))
-			want := given(a.live("Service", namespace+"/web"))
+			want := allocated(a.live("Service", namespace+"/web"))
 			for _, ports := range []string{"port: 80}", "port: 81}", "port: 81, targetPort: 8081}"} {
 				files := "-- 0000_10_web.yaml --" + strings.Replace(service, "port: 80}", ports, 1)
 				scales(t, namespace, files, apply.Options{})
-				if diff := cmp.Diff(want, given(a.live("Service", namespace+"/web"))); diff != "" {
+				if diff := cmp.Diff(want, allocated(a.live("Service", namespace+"/web"))); diff != "" {
 					t.Errorf("with %s: %s", ports, diff)
 				}
 				quiet(t, namespace, files, "Service", namespace+"/web")
@@ -162,14 +162,14 @@ func TestWhatAServiceWasGivenStays(t *testing.T) {
 	}
 }
 
-// Controllers give a ServiceAccount what it needs to pull images.
-func TestWhatAServiceAccountWasGivenStays(t *testing.T) {
+// Controllers add secrets for the pull of images to a ServiceAccount.
+func TestSecretsAddedToAServiceAccountStay(t *testing.T) {
 	for name, row := range map[string]struct{ manifest, given, want string }{
 		"nothing": {"", `{secrets: [{name: a}], imagePullSecrets: [{name: b}]}`, `[{"name":"a"}][{"name":"b"}]`},
 		"secrets": {", secrets: [{name: ours}], imagePullSecrets: [{name: ours}]",
 			`{secrets: [{name: ours}, {name: a}], imagePullSecrets: [{name: ours}, {name: b}]}`,
 			`[{"name":"ours"},{"name":"a"}][{"name":"ours"},{"name":"b"}]`},
-		"secrets that were thrown out": {", secrets: [{name: ours}], imagePullSecrets: [{name: ours}]",
+		"removed secrets": {", secrets: [{name: ours}], imagePullSecrets: [{name: ours}]",
 			`{secrets: [{name: ours}, {name: a}], imagePullSecrets: [{name: b}]}`,
 			`[{"name":"ours"},{"name":"a"}][{"name":"b"},{"name":"ours"}]`},
 	} {
@@ -182,20 +182,20 @@ func TestWhatAServiceAccountWasGivenStays(t *testing.T) {
 			scales(t, namespace, files, apply.Options{})
 			a.merge("ServiceAccount", key, row.given)
 			did := scales(t, namespace, files, apply.Options{Options: object.Options{Full: true}})
-			if told := did.eventText(namespace, apply.Overruled); told != "" {
-				t.Error(told)
+			if got := did.eventText(namespace, apply.Overruled); got != "" {
+				t.Errorf("got events %q", got)
 			}
 			if have := a.field("ServiceAccount", key, "secrets") +
 				a.field("ServiceAccount", key, "imagePullSecrets"); have != row.want {
-				t.Errorf("it has %s, want %s", have, row.want)
+				t.Errorf("got %s, want %s", have, row.want)
 			}
 			quiet(t, namespace, files, "ServiceAccount", key)
 		})
 	}
 }
 
-// The manager that creates an object owns what the server fills in. When that is adopted, nothing of
-// it may go, or come and go.
+// The manager that creates an object owns the defaults that the server adds. The adoption must not remove any default,
+// also not for a moment.
 func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 	for name, row := range map[string]struct{ kind, manifest string }{
 		"Deployment":  {"Deployment.apps", strings.ReplaceAll(scaledKinds["Deployment"].manifest, "REPLICAS", "")},
@@ -234,9 +234,9 @@ func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 				tools[tool](t, strings.ReplaceAll(row.manifest, "NS", namespace))
 				before := a.field(row.kind, key, "spec")
 				did := scales(t, namespace, "-- 0000_10_web.yaml --"+row.manifest, apply.Options{})
-				if told := did.eventText(namespace, apply.Adopted, apply.Overruled); told != "adopted "+
+				if got := did.eventText(namespace, apply.Adopted, apply.Overruled); got != "adopted "+
 					did.Changes[0].ID.Kind+" NS/web: from "+tool+"\n" {
-					t.Error(told)
+					t.Errorf("got events %q", got)
 				}
 				if diff := cmp.Diff(before, a.field(row.kind, key, "spec")); diff != "" {
 					t.Error(diff)
@@ -247,8 +247,8 @@ func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 	}
 }
 
-// The fields of a manager that are to be removed go in one change of the object, together with those that it has set to
-// other values, as a preview says before. Those of another manager stay, unless the object is named.
+// One write removes the requested fields of a manager, and restores those that the manager has set to other values. A
+// preview reports this before. The fields of another manager stay, unless the object is named.
 func TestForeignFieldsAreRemovedOnRequest(t *testing.T) {
 	t.Parallel()
 	namespace, bob, ann := test.Namespace(t), act(t, "bob"), act(t, "ann")
@@ -279,19 +279,20 @@ func TestForeignFieldsAreRemovedOnRequest(t *testing.T) {
 		for who, found := range map[string]applied{"preview": saw, "apply": did} {
 			if diff := cmp.Diff(row.lost, sortedLosses(found.Changes[0].Lost)); diff != "" ||
 				found.Changes[0].Action != object.Configured {
-				t.Errorf("%s: %s, which has lost (-want +got):\n%s", who, found.Changes[0].Action, diff)
+				t.Errorf("%s: got action %s, lost fields (-want +got):\n%s", who, found.Changes[0].Action, diff)
 			}
 		}
 		generation++
 		if live := bob.live("Deployment.apps", key); live.GetGeneration() != generation {
-			t.Errorf("generation %d, want %d: it was changed more than once", live.GetGeneration(), generation)
+			t.Errorf("got generation %d, want %d: the object was changed more than once", live.GetGeneration(),
+				generation)
 		}
 		bob.merge("Deployment.apps", key, `{spec: {replicas: 2}}`)
 		generation++
 	}
 	if have := bob.field("Deployment.apps", key, "metadata", "labels"); strings.Contains(have, "bobs") ||
 		strings.Contains(have, "anns") {
-		t.Errorf("it has the labels %s", have)
+		t.Errorf("got labels %s", have)
 	}
 }
 

@@ -25,7 +25,7 @@ var test = sandboxtest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 
-// patience is far longer than anything takes that is to succeed.
+// patience is far longer than any successful operation takes.
 const patience = 5 * time.Minute
 
 // The options of the three modes.
@@ -37,13 +37,13 @@ var (
 
 func inMode(mode graph.Mode) object.Options { return object.Options{Mode: mode} }
 
-// connect makes a connection to the control plane.
+// connect returns a connection to the control plane.
 func connect(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	return test.Connect(t)
 }
 
-// connectThrough makes a connection that does something before each request.
+// connectThrough returns a connection that calls a function before each request.
 func connectThrough(t testing.TB, before func(*http.Request) error) *cluster.Cluster {
 	t.Helper()
 	return sandboxtest.Connect(t, sandboxtest.Before(test.Sandbox(t).Config, before))
@@ -65,20 +65,20 @@ func load(t *testing.T, name, namespace, files string) *payload.Payload {
 	return release
 }
 
-// An applied payload is what came of it, and what was told meanwhile.
+// An applied payload has the report of the run, and its events.
 type applied struct {
 	*apply.Report
 	events []apply.Event
 	record *record.Record
 }
 
-// run applies a payload with a record of its own.
+// run applies a payload with its own record.
 func run(t testing.TB, ctx context.Context, release *payload.Payload, options apply.Options) applied {
 	t.Helper()
 	return runOn(t, ctx, connect(t), release, options)
 }
 
-// runOn is run over a connection, which may do something at some requests.
+// runOn is like run, over a given connection.
 func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *payload.Payload,
 	options apply.Options) applied {
 	t.Helper()
@@ -118,7 +118,7 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 	return did
 }
 
-// actions is what was done, a line for each manifest.
+// actions returns the actions of the run, one line for each manifest.
 func (a applied) actions() string {
 	var text strings.Builder
 	for _, change := range a.Changes {

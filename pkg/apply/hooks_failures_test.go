@@ -24,7 +24,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// hookWith is hookThat with more fields of the hook, a line for each.
+// hookWith is like hookThat, with more fields of the hook, one line for each.
 func hookWith(stage, policy, env string, fields ...string) string {
 	hook := hookThat(stage, policy, env)
 	for _, field := range fields {
@@ -33,16 +33,16 @@ func hookWith(stage, policy, env string, fields ...string) string {
 	return hook
 }
 
-// A hookTrouble is what keeps the pod of a pre hook from ending as it should. In texts, POD is its name.
+// A hookTrouble prevents the pod of a pre hook from ending well. In texts, POD stands for the name of the pod.
 type hookTrouble struct {
 	env     string   // of the hook
 	fields  []string // of the hook
 	prepare func(hookedShop)
 	disturb func(s hookedShop, pod string)
-	after   string   // what is said of the pod when it is disturbed: that it runs, if it is empty
+	after   string   // the end of the message after which the pod is disturbed; " runs" if empty
 	isFinal bool     // nothing is waited for
-	waits   string   // what is said meanwhile, a part of it
-	wants   string   // how it ends, a part of it
+	waits   string   // part of a message while the hook waits
+	wants   string   // part of the final error
 	reason  string   // of the event
 	pods    []string // of hooks that are left
 }
@@ -50,19 +50,19 @@ type hookTrouble struct {
 const staysAtSeven = `{name: SANDBOX_POD, value: run}, {name: SANDBOX_STOP_AFTER, value: 3s}, {name: SANDBOX_LOG, value: table 7 of 9}`
 
 var hookTroubles = map[string]hookTrouble{
-	"a quota that is used up": {
+	"an exhausted quota": {
 		env: succeeds, fields: []string{"timeoutSeconds: 1"}, prepare: hookedShop.allowNoPods,
 		waits:  `its pod can't be created: pods "POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
 		wants:  `its pod can't be created: pods "POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0; its failure policy is Abort`,
 		reason: deploymenthook.HookRefused,
 	},
-	"no such service account": {
+	"a missing service account": {
 		env: succeeds, fields: []string{"timeoutSeconds: 1", "serviceAccountName: missing"},
 		waits:  `its pod can't be created: pods "POD" is forbidden: error looking up service account NS/missing: serviceaccount "missing" not found`,
 		wants:  `its pod can't be created: pods "POD" is forbidden: error looking up service account NS/missing: serviceaccount "missing" not found; its failure policy is Abort`,
 		reason: deploymenthook.HookRefused,
 	},
-	"a pod that is not valid": {
+	"an invalid pod": {
 		env: succeeds, fields: []string{"resources: {requests: {cpu: 2}, limits: {cpu: 1}}"}, isFinal: true,
 		wants:  `its pod can't be created: Pod "POD" is invalid: spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1; its failure policy is Abort`,
 		reason: deploymenthook.HookRefused,
@@ -89,7 +89,7 @@ var hookTroubles = map[string]hookTrouble{
 		reason: deploymenthook.HookTimedOut,
 		pods:   []string{"pre 1 Failed"},
 	},
-	"a pod that is evicted": {
+	"an evicted pod": {
 		env: staysAtSeven, disturb: func(s hookedShop, pod string) {
 			s.setStatus(pod,
 				`{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. "}`)
@@ -99,18 +99,18 @@ var hookTroubles = map[string]hookTrouble{
 		reason: deploymenthook.HookFailed,
 		pods:   []string{"pre 1 Failed"},
 	},
-	"a pod that is deleted": {
+	"a deleted pod": {
 		env: staysAtSeven, disturb: hookedShop.deletePod,
 		waits:  "pod POD of a hook was deleted, and has not ended yet",
 		wants:  "pod POD was deleted before it had ended: table 7 of 9; its failure policy is Abort",
 		reason: deploymenthook.HookFailed,
 	},
-	"a pod that is deleted by force": {
+	"a pod deleted by force": {
 		env: staysAtSeven, fields: []string{"timeoutSeconds: 10"}, disturb: hookedShop.forceDeletePod, isFinal: true,
 		wants:  "pod POD is gone, and its end was not seen; its failure policy is Abort",
 		reason: deploymenthook.HookFailed,
 	},
-	"a node that is lost": {
+	"a lost node": {
 		env: `{name: SANDBOX_POD, value: host}, {name: SANDBOX_STOP_AFTER, value: 1h}, {name: SANDBOX_LOG, value: table 7 of 9}`, fields: []string{"timeoutSeconds: 10"},
 		after: " has not started", disturb: hookedShop.loseNode,
 		waits:  "pod POD of a hook was deleted, and has not ended yet",
@@ -156,7 +156,7 @@ func (s hookedShop) deletePod(pod string) {
 	}
 }
 
-// forceDeletePod deletes a pod that is gone at once, as after "kubectl delete pod --force".
+// forceDeletePod deletes a pod without a grace period, like "kubectl delete pod --force".
 func (s hookedShop) forceDeletePod(pod string) {
 	s.Helper()
 	err := connect(s).Client.CoreV1().Pods(s.namespace).Delete(s.Context(), pod,
@@ -166,7 +166,7 @@ func (s hookedShop) forceDeletePod(pod string) {
 	}
 }
 
-// loseNode has a pod run that no kubelet takes care of, until the end of the test.
+// loseNode lets a pod run without a kubelet until the end of the test.
 func (s hookedShop) loseNode(pod string) {
 	s.Helper()
 	now := time.Now().UTC().Format(time.RFC3339)
@@ -178,7 +178,7 @@ func (s hookedShop) loseNode(pod string) {
 	})
 }
 
-// together checks the rows of a table at the same time, which -parallel does not bound: they wait more than they work.
+// together checks the rows of a table at the same time. They mostly wait, so -parallel does not limit them.
 func together[Row any](t *testing.T, rows map[string]Row, check func(hookedShop, Row)) {
 	t.Parallel()
 	var all errgroup.Group
@@ -188,19 +188,20 @@ func together[Row any](t *testing.T, rows map[string]Row, check func(hookedShop,
 			return nil
 		})
 	}
-	_ = all.Wait() // the tests have told
+	_ = all.Wait() // the subtests have reported their failures
 }
 
-// TestTroublesOfHooks: each has its sentence while it lasts, and in the failure, and ends in time.
+// TestTroublesOfHooks checks the message of each trouble while it lasts and in the final error, and that the apply ends
+// in time.
 func TestTroublesOfHooks(t *testing.T) { together(t, hookTroubles, hookedShop.troubledBy) }
 
-// troubledBy installs a release whose hook is in trouble, and checks what is said about that.
+// troubledBy installs a release whose hook is in trouble, and checks the messages about it.
 func (s hookedShop) troubledBy(trouble hookTrouble) {
 	s.Helper()
 	if trouble.prepare != nil {
 		trouble.prepare(s)
 	}
-	var said []string
+	var messages []string
 	release := hookedRelease{
 		image:    "one",
 		replicas: "progressDeadlineSeconds: 5",
@@ -215,22 +216,22 @@ func (s hookedShop) troubledBy(trouble hookTrouble) {
 	did := run(s.T, s.Context(), load(s.T, s.namespace, s.namespace, files),
 		apply.Options{Options: installMode, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 			if event.Hook == "pre" && (event.Type == apply.Waiting || event.Type == apply.Retrying) {
-				said = append(said, s.general(event.Message))
+				messages = append(messages, s.general(event.Message))
 			}
 			if event.Hook == "pre" && strings.HasSuffix(event.Message, cmp.Or(trouble.after, " runs")) {
 				disturb()
 			}
 		}})
-	if !trouble.isFinal && !slices.ContainsFunc(said, func(line string) bool {
+	if !trouble.isFinal && !slices.ContainsFunc(messages, func(line string) bool {
 		return strings.Contains(line, trouble.waits)
 	}) {
-		s.Errorf("it does not say %q meanwhile, but\n%s", trouble.waits, strings.Join(slices.Compact(said), "\n"))
+		s.Errorf("no message has %q:\n%s", trouble.waits, strings.Join(slices.Compact(messages), "\n"))
 	}
 	if did.Err == nil || !strings.Contains(s.general(did.Err.Error()), trouble.wants) {
-		s.Errorf("it ended with %v", did.Err)
+		s.Errorf("got error %v, want %s", did.Err, trouble.wants)
 	}
 	if got := s.hookPods(); !slices.Equal(got, trouble.pods) {
-		s.Errorf("the pods of hooks are %q", got)
+		s.Errorf("got pods of hooks %q", got)
 	}
 	s.hasEvent(trouble.reason)
 	if live := s.deployment(); live.Status.Replicas > 0 || !live.Spec.Paused {
@@ -238,15 +239,15 @@ func (s hookedShop) troubledBy(trouble hookTrouble) {
 	}
 }
 
-// hookPodName is that of a pod of a hook.
+// hookPodName matches the name of a hook's pod.
 var hookPodName = regexp.MustCompile(`NS-web-(pre|mid|post)-[0-9a-f]{10}-[0-9]+`)
 
-// general returns a text as it is for each namespace and each pod of a hook.
+// general replaces the namespace and the names of hooks' pods in a text.
 func (s hookedShop) general(text string) string {
 	return hookPodName.ReplaceAllString(strings.ReplaceAll(text, s.namespace, "NS"), "POD")
 }
 
-// hasEvent checks that an event of a reason tells about the Deployment, with some words.
+// hasEvent checks that the Deployment has an event with a reason and some words.
 func (s hookedShop) hasEvent(reason string, words ...string) {
 	s.Helper()
 	list, err := connect(s).Client.CoreV1().Events(s.namespace).List(s.Context(),
@@ -262,10 +263,10 @@ func (s hookedShop) hasEvent(reason string, words ...string) {
 			return
 		}
 	}
-	s.Errorf("no event %s tells of the Deployment %q, only\n%s", reason, words, strings.Join(all, "\n"))
+	s.Errorf("the Deployment has no event %s with %q:\n%s", reason, words, strings.Join(all, "\n"))
 }
 
-// connectWithout makes a connection that sends some requests as jane, who may do nothing.
+// connectWithout returns a connection that sends some requests as jane, who has no rights.
 func (s hookedShop) connectWithout(isForbidden func(*http.Request) bool) *cluster.Cluster {
 	s.Helper()
 	return connectThrough(s, func(request *http.Request) error {
@@ -276,7 +277,7 @@ func (s hookedShop) connectWithout(isForbidden func(*http.Request) bool) *cluste
 	})
 }
 
-// TestMissingRightToCreatePodsIsReported at once, in the words of the API server.
+// TestMissingRightToCreatePodsIsReported at once, with the message of the API server.
 func TestMissingRightToCreatePodsIsReported(t *testing.T) {
 	s := newHookedShop(t)
 	c := s.connectWithout(func(request *http.Request) bool {
@@ -287,13 +288,13 @@ func TestMissingRightToCreatePodsIsReported(t *testing.T) {
 		apply.Options{Options: installMode})
 	want := `its pod can't be created: pods is forbidden: User "jane" cannot create resource "pods" in API group "" in the namespace "NS"; it has failed 2 times, and its backoffLimit is 1`
 	if did.Err == nil || !strings.Contains(s.general(did.Err.Error()), want) {
-		t.Errorf("it ended with %v", did.Err)
+		t.Errorf("got error %v", did.Err)
 	}
 	s.hasEvent(deploymenthook.HookRefused, "attempt 2", `User "jane" cannot create resource "pods"`)
 }
 
-// TestWhoMayNotSetTheConditionIsWarned: hooks run all the same, and their failures are told.
-func TestWhoMayNotSetTheConditionIsWarned(t *testing.T) {
+// TestMissingRightToSetTheConditionIsReported: hooks run without this right, and their failures are reported.
+func TestMissingRightToSetTheConditionIsReported(t *testing.T) {
 	s := newHookedShop(t)
 	c := s.connectWithout(func(request *http.Request) bool {
 		return strings.HasSuffix(request.URL.Path, "/status") || strings.HasSuffix(request.URL.Path, "/events")
@@ -309,24 +310,24 @@ func TestWhoMayNotSetTheConditionIsWarned(t *testing.T) {
 	release.image = "two"
 	did = runOn(t, t.Context(), c, load(t, s.namespace, s.namespace, release.files()), s.ending(3))
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "exit code 3: no such table; its failure policy is Abort") {
-		t.Errorf("it ended with %v", did.Err)
+		t.Errorf("got error %v", did.Err)
 	}
 	s.warns(did,
 		`an event about a failed hook can't be written: events is forbidden: User "jane" cannot create resource "events"`)
 }
 
-// warns checks that an apply has warned, with some words.
+// warns checks that an apply has a warning with some words.
 func (s hookedShop) warns(did applied, words string) {
 	s.Helper()
 	isIt := func(warning apply.Warning) bool { return strings.Contains(warning.Text, words) }
 	if !slices.ContainsFunc(did.Warnings, isIt) {
-		s.Errorf("the warnings are %v", did.Warnings)
+		s.Errorf("got warnings %v", did.Warnings)
 	}
 }
 
-// TestAPostHookOfAPausedDeployment waits for as long as the apply may take, which says that another writer has paused
-// it.
-func TestAPostHookOfAPausedDeployment(t *testing.T) {
+// TestPostHookOfAPausedDeployment: the hook waits until the apply times out, and the error reports that another client
+// has paused the Deployment.
+func TestPostHookOfAPausedDeployment(t *testing.T) {
 	s := newHookedShop(t)
 	s.apply(hookedRelease{image: "one"}, apply.Options{Options: installMode})
 	patch(t, connect(t).Client.AppsV1().Deployments(s.namespace).Patch, "web", `{"spec": {"paused": true}}`)
@@ -334,13 +335,13 @@ func TestAPostHookOfAPausedDeployment(t *testing.T) {
 	did := s.apply(release, apply.Options{Timeout: 2 * time.Second})
 	isPaused := func(wait apply.Wait) bool { return wait.For == "it is paused: 0 of 2 replicas are updated" }
 	if !errors.Is(did.Err, apply.ErrTimeout) || !slices.ContainsFunc(did.Waits, isPaused) {
-		t.Errorf("it ended with %v, and waits for %+v", did.Err, did.Waits)
+		t.Errorf("got error %v, waits %+v", did.Err, did.Waits)
 	}
 	if pods := s.hookPods(); len(pods) > 0 {
-		t.Errorf("the pods of hooks are %q", pods)
+		t.Errorf("got pods of hooks %q", pods)
 	}
 	patch(t, connect(t).Client.AppsV1().Deployments(s.namespace).Patch, "web", `{"spec": {"paused": false}}`)
 	if got := linesOfHooks(s.apply(release, apply.Options{})); !slices.Equal(got, []string{"post ran"}) {
-		t.Errorf("once it goes on: %q", got)
+		t.Errorf("after the Deployment is resumed: got %q", got)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// TestAPreHookOfAnInstallWaitsForTheLevelsBefore, such as that of the database which it migrates, and holds up those
-// after it. Other components of its level do not wait.
-func TestAPreHookOfAnInstallWaitsForTheLevelsBefore(t *testing.T) {
+// TestPreHookOfAnInstallWaitsForTheLevelsBefore, such as the level of the database that it migrates. The levels after
+// it wait for the hook, and the other components of its level do not.
+func TestPreHookOfAnInstallWaitsForTheLevelsBefore(t *testing.T) {
 	s := newHookedShop(t)
 	release := load(t, s.namespace, s.namespace,
 		strings.ReplaceAll(hookedRelease{image: "one", hooks: hookThat("pre", "Abort", succeeds)}.files(),
@@ -23,7 +23,7 @@ func TestAPreHookOfAnInstallWaitsForTheLevelsBefore(t *testing.T) {
 	did := run(t, t.Context(), release, apply.Options{Options: installMode, Timeout: 4 * time.Second})
 	s.expectEvents(did, "created ConfigMap NS/db", "created ConfigMap NS/api")
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "1 object not ready, 1 hook not done") {
-		t.Errorf("it ended with %v", did.Err)
+		t.Errorf("got error %v", did.Err)
 	}
 	if pods := s.hookPods(); len(pods) > 0 {
 		t.Errorf("the hook has run: %q", pods)

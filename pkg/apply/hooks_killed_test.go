@@ -21,13 +21,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A hookHistory has the pods of hooks that there were.
+// A hookHistory has all former and present pods of hooks.
 type hookHistory struct {
 	*sandboxtest.PodHistory
 }
 
-// watchHooks watches the pods of hooks, and that none of them runs beside another one of the same Deployment, nor mid
-// beside a pod of the Deployment.
+// watchHooks watches the pods of hooks. It fails the test if two pods of hooks of one Deployment run at the same time,
+// or mid runs together with a pod of the Deployment.
 func (s hookedShop) watchHooks() hookHistory {
 	s.Helper()
 	return hookHistory{sandboxtest.WatchPods(s, test.Sandbox(s).Config, s.namespace, func(now []corev1.Pod) {
@@ -43,7 +43,7 @@ func (s hookedShop) watchHooks() hookHistory {
 		}
 		for name, stages := range running {
 			if len(stages) > 1 || stages[0] == "mid" && pods > 0 {
-				s.Errorf("hooks of %s run at a time: %q, beside %d pods", name, stages, pods)
+				s.Errorf("hooks of %s run at the same time: %q, together with %d pods", name, stages, pods)
 			}
 		}
 	})}
@@ -61,10 +61,11 @@ func (h hookHistory) ended() []string {
 	return all
 }
 
-// errKilled is what a connection says whose applier is dead.
+// errKilled is the error of a connection whose applier was killed.
 var errKilled = errors.New("killed")
 
-// killedAfter applies a release, and is dead after some writes; never if that is 0. It returns how many there were.
+// killedAfter applies a release, and is killed after some writes, or never if writes is 0. It returns the number of
+// writes.
 func (s hookedShop) killedAfter(writes int, release hookedRelease, options apply.Options) int {
 	s.Helper()
 	ctx, kill := context.WithCancel(s.Context())
@@ -87,32 +88,32 @@ func (s hookedShop) killedAfter(writes int, release hookedRelease, options apply
 	return int(count.Load())
 }
 
-// isRolledOut checks that nothing is left to do, and which pods of hooks are left.
+// isRolledOut checks that the rollout is complete, and which pods of hooks still exist.
 func (s hookedShop) isRolledOut(image string, left ...string) {
 	s.Helper()
 	live := s.deployment()
 	if got := live.Spec.Template.Spec.Containers[0].Image; got != image || *live.Spec.Replicas != 2 ||
 		live.Spec.Paused {
-		s.Errorf("it has %d replicas of %s, paused: %t", *live.Spec.Replicas, got, live.Spec.Paused)
+		s.Errorf("the Deployment has %d replicas of %s, paused: %t", *live.Spec.Replicas, got, live.Spec.Paused)
 	}
 	if status := live.Status; status.ObservedGeneration != live.Generation || status.UpdatedReplicas != 2 ||
 		status.AvailableReplicas != 2 {
-		s.Errorf("it is not rolled out: %+v", status)
+		s.Errorf("the rollout is not complete: %+v", status)
 	}
 	if state, _ := deploymenthook.ReadState(live); state.Rollout != "" || state.Template == "" ||
 		state.Replicas != nil {
-		s.Errorf("its state is %s", state.Text())
+		s.Errorf("got state %s", state.Text())
 	}
 	if pods := s.hookPods(); !slices.Equal(pods, left) {
-		s.Errorf("these pods of hooks are left: %q", pods)
+		s.Errorf("got pods of hooks %q", pods)
 	}
 	if _, err := connect(s).Client.CoreV1().ConfigMaps(s.namespace).Get(s.Context(), "after",
 		metav1.GetOptions{}); err != nil {
-		s.Error("what comes after it is not there:", err)
+		s.Error("the next object of the release does not exist:", err)
 	}
 }
 
-// threeHooks is a release with all hooks.
+// threeHooks returns a release with all hooks.
 func threeHooks(image string) hookedRelease {
 	return hookedRelease{
 		image:    image,
@@ -123,7 +124,7 @@ func threeHooks(image string) hookedRelease {
 }
 
 // rollOutKilled installs a release with three hooks, and updates it. Both are killed after some writes, and run again.
-// The pre hook fails, which is ignored: its failure is told by more writes.
+// The pre hook fails, and its failure is ignored: the report of the failure causes further writes.
 func (s hookedShop) rollOutKilled(writes int) (install, update int) {
 	s.Helper()
 	release := func(image string) hookedRelease {
@@ -135,20 +136,20 @@ func (s hookedShop) rollOutKilled(writes int) (install, update int) {
 	runs := s.watchHooks()
 	install = s.killedAfter(writes, release("one"), apply.Options{Options: installMode})
 	if did := s.apply(release("one"), apply.Options{Options: installMode}); did.Err != nil {
-		s.Fatalf("the install goes on: %v", did.Err)
+		s.Fatalf("the install that continues: %v", did.Err)
 	}
 	s.isRolledOut("one", "pre 1 Failed")
 	s.haveRun(runs, "post Succeeded", "pre Failed")
 	update = s.killedAfter(writes, release("two"), apply.Options{Options: updateMode})
 	if did := s.apply(release("two"), apply.Options{}); did.Err != nil {
-		s.Fatalf("the update goes on: %v", did.Err)
+		s.Fatalf("the update that continues: %v", did.Err)
 	}
 	s.isRolledOut("two", "pre 1 Failed")
 	s.haveRun(runs, "mid Succeeded", "post Succeeded", "post Succeeded", "pre Failed", "pre Failed")
 	return install, update
 }
 
-// isRolledOutWith checks that nothing is left to do, and which hooks have run until now.
+// isRolledOutWith checks that the rollout is complete, and which hooks have run until now.
 func (s hookedShop) isRolledOutWith(image string, runs hookHistory, want ...string) {
 	s.Helper()
 	s.isRolledOut(image)
@@ -164,10 +165,10 @@ func (s hookedShop) haveRun(runs hookHistory, want ...string) {
 }
 
 var thorough = flag.Bool("thorough", false,
-	"kill the apply of hooks after each of its writes, not after a quarter of them")
+	"kill the apply of hooks after each of its writes, not after every fourth")
 
 // TestKilledAfterAnyWriteOfAHook kills an install and an update with three hooks after their writes. The apply that
-// goes on runs no hook again.
+// continues runs no hook again.
 func TestKilledAfterAnyWriteOfAHook(t *testing.T) {
 	all := 0
 	t.Run("never", func(t *testing.T) {
@@ -189,5 +190,5 @@ func TestKilledAfterAnyWriteOfAHook(t *testing.T) {
 			return nil
 		})
 	}
-	_ = several.Wait() // the tests have told
+	_ = several.Wait() // the subtests have reported their failures
 }

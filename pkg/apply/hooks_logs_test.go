@@ -66,8 +66,8 @@ func TestLogOfAQuickHookIsReported(t *testing.T) {
 	}
 }
 
-// TestAHookGoesOnAfterAnInterruption of the apply, and the next apply waits for its pod.
-func TestAHookGoesOnAfterAnInterruption(t *testing.T) {
+// TestHookContinuesAfterAnInterruption of the apply, and the next apply waits for its pod.
+func TestHookContinuesAfterAnInterruption(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", runsOn)}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -76,7 +76,7 @@ func TestAHookGoesOnAfterAnInterruption(t *testing.T) {
 	interrupted.Mode, interrupted.FollowHooks = graph.Install, true
 	did := run(t, ctx, load(t, s.namespace, s.namespace, release.files()), interrupted)
 	if did.Err == nil {
-		t.Error("the apply has ended well")
+		t.Error("the interrupted apply has succeeded")
 	}
 	before := s.pod(s.hookPodNames()[0]).UID
 	again := s.apply(release, onceRunning(func(pod string) {

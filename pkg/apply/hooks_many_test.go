@@ -12,11 +12,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// runsOn has the pod of a hook run until a test ends it.
+// runsOn lets the pod of a hook run until a test ends it.
 const runsOn = `{name: SANDBOX_POD, value: run}`
 
-// manyHooked is a release of Deployments with pre and post hooks, all in one level. Their pre hooks run until they are
-// ended.
+// manyHooked returns a release of Deployments with pre and post hooks, all in one level. Their pre hooks run until a
+// test ends them.
 func manyHooked(count int) string {
 	var files strings.Builder
 	for i := range count {
@@ -33,8 +33,8 @@ func manyHooked(count int) string {
 	return files.String()
 }
 
-// TestFiftyHooksRunSideBySide: the hooks of a level hold no worker while they run, and each of them runs once.
-func TestFiftyHooksRunSideBySide(t *testing.T) {
+// TestFiftyHooksRunAtTheSameTime: the hooks of a level hold no worker while they run, and each hook runs once.
+func TestFiftyHooksRunAtTheSameTime(t *testing.T) {
 	const count, workers = 50, 4
 	s := newHookedShop(t)
 	runs := s.watchHooks()
@@ -60,11 +60,11 @@ func TestFiftyHooksRunSideBySide(t *testing.T) {
 		found[name]++
 	}
 	if found["pre Succeeded"] != count || found["post Succeeded"] != count || len(found) != 2 {
-		t.Errorf("the pods of hooks were %v", found)
+		t.Errorf("got pods of hooks %v", found)
 	}
 }
 
-// whenRunning calls a function, once, when some pods of hooks run at a time.
+// whenRunning calls a function once, when a number of pods of hooks run at the same time.
 func (s hookedShop) whenRunning(count int, do func([]corev1.Pod)) {
 	s.Helper()
 	var once sync.Once

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// TestServerIsKilledWhileAHookRuns: an apply that can't look at its hook goes on with it once the server is back.
+// TestServerIsKilledWhileAHookRuns: if an apply can't read the state of its hook, it continues when the server is back.
 func TestServerIsKilledWhileAHookRuns(t *testing.T) {
 	t.Parallel()
 	own := sandboxtest.Start(t, sandbox.Options{})

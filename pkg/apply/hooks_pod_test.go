@@ -35,9 +35,9 @@ func (s hookedShop) applyWith(release hookedRelease, more string, options apply.
 	return did
 }
 
-// TestNobodyElseHasThePodsOfHooks: no Service leads to them, no ReplicaSet takes them or gives them up, and they go
-// with their owner.
-func TestNobodyElseHasThePodsOfHooks(t *testing.T) {
+// TestNoControllerAdoptsThePodsOfHooks: no Service selects them, no ReplicaSet adopts or releases them, and they are
+// deleted with their owner.
+func TestNoControllerAdoptsThePodsOfHooks(t *testing.T) {
 	s := newHookedShop(t)
 	// in place of replicas, which are then not of the release
 	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"}
@@ -65,7 +65,7 @@ func TestNobodyElseHasThePodsOfHooks(t *testing.T) {
 	for stage, want := range map[string]string{"pre": "Deployment web", "mid": "Deployment web",
 		"post": "ReplicaSet " + set} {
 		if got := owners[stage]; len(got) != 1 || !got[want] {
-			t.Errorf("the owners of the %s hook's pod were %v, want %s", stage, got, want)
+			t.Errorf("got owners %v of the pod of the %s hook, want %s", got, stage, want)
 		}
 	}
 	if err := connect(t).Client.AppsV1().Deployments(s.namespace).Delete(t.Context(), "web",
@@ -80,7 +80,7 @@ func TestNobodyElseHasThePodsOfHooks(t *testing.T) {
 	}
 }
 
-// noteOwners notes the owners of a hook's pod. None of them controls it.
+// noteOwners notes the owners of a hook's pod. None is its controller.
 func (s hookedShop) noteOwners(owners map[string]map[string]bool, stage string, pod corev1.Pod) {
 	if owners[stage] == nil {
 		owners[stage] = map[string]bool{}
@@ -105,8 +105,8 @@ func (s hookedShop) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// awaitEndpoints scales the Deployment, and waits until its Service leads to all of its pods: by then it would lead to
-// the pod of a hook, too.
+// awaitEndpoints scales the Deployment, and waits until its Service has the endpoints of all its pods. If the Service
+// selected the pod of a hook, it would have this endpoint by then.
 func (s hookedShop) awaitEndpoints(hook string) {
 	s.Helper()
 	if pod := s.pod(hook); pod.Status.PodIP == "" || pod.Labels["app"] != "" {
@@ -115,7 +115,7 @@ func (s hookedShop) awaitEndpoints(hook string) {
 	replicas := *s.deployment().Spec.Replicas + 1
 	s.scale(replicas)
 	target := connect(s).Client.DiscoveryV1().EndpointSlices(s.namespace)
-	sandboxtest.Eventually(s.T, "the Service does not lead to all pods", func(ctx context.Context) bool {
+	sandboxtest.Eventually(s.T, "the Service does not have the endpoints of all pods", func(ctx context.Context) bool {
 		list, err := target.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=web"})
 		if err != nil {
 			s.Fatal(err)
@@ -127,7 +127,7 @@ func (s hookedShop) awaitEndpoints(hook string) {
 			}
 		}
 		if slices.Contains(names, hook) {
-			s.Errorf("the Service leads to %s", hook)
+			s.Errorf("the Service has the endpoint of %s", hook)
 		}
 		return len(names) >= int(replicas)
 	})
@@ -149,7 +149,7 @@ func (s hookedShop) newReplicaSet(image string) string {
 	return ""
 }
 
-// TestPreOfAnInstall: while it runs, the Deployment is there, is paused, and has no pods.
+// TestPreOfAnInstall: while the hook runs, the Deployment exists, is paused, and has no pods.
 func TestPreOfAnInstall(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", runsOn)}
@@ -161,7 +161,7 @@ func TestPreOfAnInstall(t *testing.T) {
 		list, err := connect(t).Client.CoreV1().Pods(s.namespace).List(t.Context(),
 			metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil || len(list.Items) > 0 || !live.Spec.Paused {
-			t.Errorf("it has %d pods, paused: %t, %v", len(list.Items), live.Spec.Paused, err)
+			t.Errorf("the Deployment has %d pods, paused: %t, %v", len(list.Items), live.Spec.Paused, err)
 		}
 		test.EndPod(t, s.namespace, pod, 0)
 	}))
@@ -171,8 +171,8 @@ func TestPreOfAnInstall(t *testing.T) {
 	}
 }
 
-// TestAnAutoscalersCountOutlivesMid, whether the manifest has replicas or not.
-func TestAnAutoscalersCountOutlivesMid(t *testing.T) {
+// TestReplicasOfAnAutoscalerOutliveMid, whether the manifest has replicas or not.
+func TestReplicasOfAnAutoscalerOutliveMid(t *testing.T) {
 	together(t, map[string]string{"with replicas": "replicas: 2", "without": "minReadySeconds: 0"},
 		func(s hookedShop, spec string) {
 			hpa := "-- 0000_05_shop_10.yaml --" + onDeployment
@@ -182,19 +182,19 @@ func TestAnAutoscalersCountOutlivesMid(t *testing.T) {
 			release.image, release.hooks = "two", hookThat("mid", "Abort", runsOn)
 			s.applyWith(release, hpa, onceRunning(func(pod string) {
 				if live := s.deployment(); *live.Spec.Replicas != 0 {
-					s.Errorf("it has %d replicas while mid runs", *live.Spec.Replicas)
+					s.Errorf("the Deployment has %d replicas while mid runs", *live.Spec.Replicas)
 				}
 				test.EndPod(s, s.namespace, pod, 0)
 			}))
 			if live := s.deployment(); *live.Spec.Replicas != 5 || live.Status.AvailableReplicas != 5 {
-				s.Errorf("it has %d replicas, and %d are available", *live.Spec.Replicas, live.Status.AvailableReplicas)
+				s.Errorf("got %d replicas, %d available", *live.Spec.Replicas, live.Status.AvailableReplicas)
 			}
 		})
 }
 
-// TestAKeptPodWhosePhaseComesLater: a kubelet reports that the container of a hook has ended, and the phase of its pod
-// a moment later. What is kept stays, whichever is seen.
-func TestAKeptPodWhosePhaseComesLater(t *testing.T) {
+// TestKeptPodWhosePhaseComesLater: a kubelet reports that the container of a hook has ended, and the phase of its pod
+// a moment later. The apply does not delete a kept pod in either state.
+func TestKeptPodWhosePhaseComesLater(t *testing.T) {
 	s := newHookedShop(t)
 	s.whenRunning(1, func(pods []corev1.Pod) {
 		ended := fmt.Sprintf(`{"status": {"containerStatuses": [{"name": "app", "image": "one", "imageID": "", "ready": false, "restartCount": 0,
@@ -207,7 +207,7 @@ func TestAKeptPodWhosePhaseComesLater(t *testing.T) {
 		apply.Options{Options: installMode})
 	s.expectEvents(did, "ran pre hook of "+webDeployment, "created "+webDeployment, "created "+afterIt)
 	if pods := s.hookPods(); !slices.Equal(pods, []string{"pre 1 Running"}) {
-		t.Errorf("the pods of hooks are %q", pods)
+		t.Errorf("got pods of hooks %q", pods)
 	}
 	if pod := s.pod(s.hookPodNames()[0]); pod.DeletionTimestamp != nil {
 		t.Error("the pod is being deleted")

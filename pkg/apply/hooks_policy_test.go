@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// onceRunning returns options whose hooks' pods are each given to a function, once they run.
+// onceRunning returns options that call a function with each pod of a hook, when the pod runs.
 func onceRunning(did func(pod string)) apply.Options {
 	seen := map[string]bool{}
 	return apply.Options{ReportWaits: quickly, OnEvent: func(event apply.Event) {
@@ -27,7 +27,7 @@ func onceRunning(did func(pod string)) apply.Options {
 	}}
 }
 
-// ending returns options in which the pods of hooks end with exit codes, one after the other.
+// ending returns options that end the pods of hooks with exit codes, one after the other.
 func (s hookedShop) ending(codes ...int) apply.Options {
 	return onceRunning(func(pod string) {
 		if len(codes) == 0 {
@@ -40,7 +40,7 @@ func (s hookedShop) ending(codes ...int) apply.Options {
 	})
 }
 
-// linesOfHooks returns what the pods of hooks have logged, and when their steps have ended.
+// linesOfHooks returns the log lines of hooks, and the ends of their steps.
 func linesOfHooks(did applied) []string {
 	var lines []string
 	for _, event := range did.events {
@@ -55,8 +55,8 @@ func linesOfHooks(did applied) []string {
 	return lines
 }
 
-// TestRetryHeals: a hook that fails once runs again, and which pods are kept.
-func TestRetryHeals(t *testing.T) {
+// TestRetriedHookSucceeds: a hook that fails once is retried. The test also checks which pods are kept.
+func TestRetriedHookSucceeds(t *testing.T) {
 	kept := map[string][]string{
 		"keep: Never":  nil,
 		"keep: Failed": {"post 1 Failed"},
@@ -71,7 +71,7 @@ func TestRetryHeals(t *testing.T) {
 		s.expectEvents(did, "created "+webDeployment, "retrying post hook of "+webDeployment,
 			"ran post hook of "+webDeployment, "created "+afterIt)
 		if got := s.hookPods(); !slices.Equal(got, kept[keep]) {
-			s.Errorf("the pods of hooks are %q", got)
+			s.Errorf("got pods of hooks %q", got)
 		}
 		s.hasEvent(deploymenthook.HookFailed, "the post hook, attempt 1: pod "+s.namespace,
 			"exit code 3: no such table", "step one\nno such table")
@@ -79,7 +79,7 @@ func TestRetryHeals(t *testing.T) {
 	})
 }
 
-// A retryEnd is what ends the attempts of a hook.
+// A retryEnd is a limit that ends the attempts of a hook.
 type retryEnd struct{ field, spec, wants, pods string }
 
 // TestRetryEnds at the limit of the hook, or at the deadline of the Deployment.
@@ -97,18 +97,18 @@ func TestRetryEnds(t *testing.T) {
 			hooks:    hookWith("pre", "Retry", fails, row.field),
 		}, apply.Options{})
 		if did.Err == nil || !strings.Contains(did.Err.Error(), row.wants) {
-			s.Errorf("it ended with %v", did.Err)
+			s.Errorf("got error %v", did.Err)
 		}
 		if got := strings.Join(s.hookPods(), ", "); got != row.pods {
-			s.Errorf("the pods of hooks are %q", got)
+			s.Errorf("got pods of hooks %q", got)
 		}
 		s.hasEvent(deploymenthook.HookFailed, "exit code 3", "no such table")
 		s.hasCondition(s.deployment(), corev1.ConditionTrue, "exit code 3: no such table")
 	})
 }
 
-// TestAnAbortInMidGoesBack: the Deployment is as it was, and the next apply begins with that hook.
-func TestAnAbortInMidGoesBack(t *testing.T) {
+// TestAbortInMidRestoresTheDeployment, and the next apply begins with that hook.
+func TestAbortInMidRestoresTheDeployment(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{image: "one", strategy: "Recreate"}
 	s.apply(release, apply.Options{Options: installMode})
@@ -121,7 +121,7 @@ func TestAnAbortInMidGoesBack(t *testing.T) {
 			return live.Status.AvailableReplicas == 3 && live.Status.ObservedGeneration == live.Generation
 		})
 	if image := back.Spec.Template.Spec.Containers[0].Image; image != "one" || back.Spec.Paused {
-		t.Errorf("it runs %s, paused: %t", image, back.Spec.Paused)
+		t.Errorf("the Deployment runs %s, paused: %t", image, back.Spec.Paused)
 	}
 	s.hasEvent(deploymenthook.HookFailed, "the mid hook, attempt 1", "exit code 3", "step one\nno such table")
 	s.hasCondition(back, corev1.ConditionTrue, "exit code 3: no such table") // which the scaling has left there
@@ -130,12 +130,12 @@ func TestAnAbortInMidGoesBack(t *testing.T) {
 		"ran mid hook of "+webDeployment,
 		"configured "+webDeployment, "unchanged "+afterIt)
 	if got := s.hookPods(); !slices.Equal(got, []string{"mid 1 Failed"}) {
-		t.Errorf("the pods of hooks are %q", got)
+		t.Errorf("got pods of hooks %q", got)
 	}
 	s.hasCondition(s.deployment(), corev1.ConditionFalse, "")
 }
 
-// TestUsersOverruleHooks: they skip one that fails, and run one again.
+// TestUsersOverruleHooks: a user skips a hook that fails, and reruns another one.
 func TestUsersOverruleHooks(t *testing.T) {
 	s := newHookedShop(t)
 	id := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: s.namespace, Name: "web"}
@@ -144,35 +144,35 @@ func TestUsersOverruleHooks(t *testing.T) {
 		options.Hooks = map[kinds.ID]deploymenthook.Override{id: override}
 		return options
 	}
-	wasBy := func(did applied, stage deploymenthook.Stage, result deploymenthook.HookResult) {
+	checkResult := func(did applied, stage deploymenthook.Stage, result deploymenthook.HookResult) {
 		t.Helper()
 		state, _ := did.record.FindHooks(id)
 		if got := state.Hooks[stage]; got.By != "jane" || got.Result != result {
 			t.Errorf("the record has %+v", got)
 		}
 	}
-	tells := func(did applied, want ...string) {
+	checkLines := func(did applied, want ...string) {
 		t.Helper()
 		if got := linesOfHooks(did); did.Err != nil || !slices.Equal(got, want) {
-			t.Errorf("%v: %q, want %q", did.Err, got, want)
+			t.Errorf("got error %v, lines %q, want %q", did.Err, got, want)
 		}
 	}
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", runsOn) + hookThat("post", "Retry", runsOn)}
 	s.apply(release, s.ending(3))
 	did := s.apply(release, overruled(s.ending(0),
 		deploymenthook.Override{Skip: []deploymenthook.Stage{deploymenthook.Pre}}))
-	tells(did, "pre not needed", "post ran")
-	wasBy(did, deploymenthook.Pre, deploymenthook.Skipped)
+	checkLines(did, "pre not needed", "post ran")
+	checkResult(did, deploymenthook.Pre, deploymenthook.Skipped)
 
 	did = s.apply(release, overruled(s.ending(0),
 		deploymenthook.Override{Rerun: []deploymenthook.Stage{deploymenthook.Post}}))
-	tells(did, "pre not needed", "post ran")
-	wasBy(did, deploymenthook.Post, deploymenthook.Succeeded)
+	checkLines(did, "pre not needed", "post ran")
+	checkResult(did, deploymenthook.Post, deploymenthook.Succeeded)
 
-	tells(s.apply(release, s.ending()), "pre not needed", "post not needed")
+	checkLines(s.apply(release, s.ending()), "pre not needed", "post not needed")
 }
 
-// TestTheConditionStays while the deployment controller writes its own.
+// TestTheConditionStays while the deployment controller writes its own conditions.
 func TestTheConditionStays(t *testing.T) {
 	s := newHookedShop(t)
 	s.apply(hookedRelease{image: "one", replicas: "minReadySeconds: 0", hooks: hookThat("post", "Ignore", fails)},

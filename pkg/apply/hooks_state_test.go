@@ -15,9 +15,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// TestWhatHooksHaveRunIsKnownTwice: neither without its record, nor without the annotation of the Deployment, does an
-// apply run hooks again. It makes good what was lost as soon as there is something to be noted.
-func TestWhatHooksHaveRunIsKnownTwice(t *testing.T) {
+// TestStateOfHooksIsStoredTwice: if the record or the annotation of the Deployment is lost, an apply does not run hooks
+// again. It restores the lost state with its next write.
+func TestStateOfHooksIsStoredTwice(t *testing.T) {
 	for name, lose := range map[string]func(hookedShop) error{
 		"the record": hookedShop.loseRecord,
 		"the annotation": func(s hookedShop) error {
@@ -45,8 +45,8 @@ func TestWhatHooksHaveRunIsKnownTwice(t *testing.T) {
 	}
 }
 
-// TestHooksOfADeploymentThatIsOnlyCreated run once: it is created with them, and never changed.
-func TestHooksOfADeploymentThatIsOnlyCreated(t *testing.T) {
+// TestHooksOfACreateOnlyDeployment: they run once, when the Deployment is created, since it is never updated.
+func TestHooksOfACreateOnlyDeployment(t *testing.T) {
 	s := newHookedShop(t)
 	runs := s.watchHooks()
 	release := threeHooks("one")
@@ -62,8 +62,9 @@ func TestHooksOfADeploymentThatIsOnlyCreated(t *testing.T) {
 	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
 }
 
-// TestNoHookRunsOfACreateOnlyDeploymentThatWasThere without the label of a release: another client's stays as it is.
-func TestNoHookRunsOfACreateOnlyDeploymentThatWasThere(t *testing.T) {
+// TestNoHookOfAnExistingCreateOnlyDeploymentRuns if it does not have the label of a release: the Deployment of another
+// client stays unchanged.
+func TestNoHookOfAnExistingCreateOnlyDeploymentRuns(t *testing.T) {
 	s := newHookedShop(t)
 	runs := s.watchHooks()
 	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
@@ -88,14 +89,14 @@ func TestNoHookRunsOfACreateOnlyDeploymentThatWasThere(t *testing.T) {
 		"kept "+webDeployment, "not needed post hook of "+webDeployment, "created "+afterIt)
 	s.haveRun(runs)
 	if live := s.deployment(); live.Generation != 1 || live.Annotations[deploymenthook.StateAnnotation] != "" {
-		t.Errorf("it was changed: %d replicas of %s, %v", *live.Spec.Replicas,
+		t.Errorf("the Deployment has changed: %d replicas of %s, %v", *live.Spec.Replicas,
 			live.Spec.Template.Spec.Containers[0].Image, live.Annotations)
 	}
 }
 
-// TestAReleaseThatDropsHooksForgetsThem, also if the record was lost that knew of them: when they come back with the
-// same template, that is rolled out with them.
-func TestAReleaseThatDropsHooksForgetsThem(t *testing.T) {
+// TestReleaseThatDropsHooksForgetsThem, also if the record was lost that had their state: if they come back with the
+// same template, they run with its rollout.
+func TestReleaseThatDropsHooksForgetsThem(t *testing.T) {
 	s := newHookedShop(t)
 	runs := s.watchHooks()
 	s.apply(threeHooks("one"), apply.Options{Options: installMode})
@@ -110,8 +111,8 @@ func TestAReleaseThatDropsHooksForgetsThem(t *testing.T) {
 		"pre Succeeded")
 }
 
-// TestAReleaseThatDeletesADeploymentForgetsItsHooks: another one with the same template is created with them.
-func TestAReleaseThatDeletesADeploymentForgetsItsHooks(t *testing.T) {
+// TestReleaseThatDeletesADeploymentForgetsItsHooks: if it creates a Deployment with the same template, its hooks run.
+func TestReleaseThatDeletesADeploymentForgetsItsHooks(t *testing.T) {
 	s := newHookedShop(t)
 	runs := s.watchHooks()
 	s.apply(threeHooks("one"), apply.Options{Options: installMode})
@@ -134,8 +135,9 @@ func (s hookedShop) loseRecord() error {
 		metav1.DeleteOptions{})
 }
 
-// TestADeploymentThatIsDeletedWhileItsHookRuns takes the pod with it. Both are made again, and the rollout goes on.
-func TestADeploymentThatIsDeletedWhileItsHookRuns(t *testing.T) {
+// TestDeploymentDeletedWhileItsHookRuns: the garbage collector deletes the pod with it. The apply creates both again,
+// and continues the rollout.
+func TestDeploymentDeletedWhileItsHookRuns(t *testing.T) {
 	s := newHookedShop(t)
 	release := threeHooks("one")
 	s.apply(release, apply.Options{Options: installMode})

@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A hookedRelease is a release of one Deployment with hooks, and of what comes after it.
+// A hookedRelease is a release of one Deployment with hooks, and of an object after it.
 type hookedRelease struct {
 	image    string
 	strategy string // RollingUpdate, if it is empty
@@ -76,7 +76,7 @@ spec:
 `, annotations, s.replicas, s.strategy, s.image, s.env)
 }
 
-// hookThat is a hook of the app's image: its pod ends as the sandbox is told.
+// hookThat returns a hook with the app's image. The environment sets how the sandbox ends its pod.
 func hookThat(stage, policy, env string) string {
 	return fmt.Sprintf("%s:\n  failurePolicy: %s\n  execNewPod: {containerName: app, command: [run], env: [%s]}\n",
 		stage, policy, env)
@@ -117,7 +117,7 @@ func (s hookedShop) deployment() *appsv1.Deployment {
 	return live
 }
 
-// hookPods returns the pods of hooks that are there, by stage, attempt and phase.
+// hookPods returns the stage, attempt and phase of the existing pods of hooks.
 func (s hookedShop) hookPods() []string {
 	s.Helper()
 	return s.eachHookPod(func(pod corev1.Pod) string {
@@ -166,8 +166,8 @@ const (
 	afterIt       = "ConfigMap NS/after"
 )
 
-// TestHooksOfAnInstallAndAnUpdate is D1 and D2 without failures: an install runs pre and post, an update all three, and
-// nothing runs them again.
+// TestHooksOfAnInstallAndAnUpdate is D1 and D2 without failures: an install runs pre and post, an update runs all
+// three, and no apply runs them again.
 func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{
@@ -192,20 +192,21 @@ func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
 		"ran post hook of "+webDeployment, "unchanged "+afterIt)
 	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Spec.Template.Spec.Containers[0].Image != "two" ||
 		live.Spec.Paused {
-		t.Errorf("it has %d replicas of %s", *live.Spec.Replicas, live.Spec.Template.Spec.Containers[0].Image)
+		t.Errorf("the Deployment has %d replicas of %s", *live.Spec.Replicas,
+			live.Spec.Template.Spec.Containers[0].Image)
 	}
 	if pods := s.hookPods(); len(pods) > 0 {
-		t.Errorf("pods of hooks that have succeeded are left: %q", pods)
+		t.Errorf("got pods of hooks %q", pods)
 	}
 }
 
-// TestAbortStopsTheRollout is D1: what a pre hook aborts stays as it was, and reports why.
+// TestAbortStopsTheRollout is D1: if a pre hook aborts, the Deployment stays unchanged, and reports the cause.
 func TestAbortStopsTheRollout(t *testing.T) {
 	s := newHookedShop(t)
 	s.apply(hookedRelease{image: "one", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{Options: installMode})
 	did := s.apply(hookedRelease{image: "two", hooks: hookThat("pre", "Abort", fails)}, apply.Options{})
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "exit code 3: no such table; its failure policy is Abort") {
-		t.Errorf("it ended with %v", did.Err)
+		t.Errorf("got error %v", did.Err)
 	}
 	s.expectEvents(did, "failed pre hook of "+webDeployment)
 	live := s.deployment()
@@ -214,7 +215,7 @@ func TestAbortStopsTheRollout(t *testing.T) {
 	}
 	s.hasCondition(live, corev1.ConditionTrue, "no such table")
 	if pods := s.hookPods(); !slices.Equal(pods, []string{"pre 1 Failed"}) {
-		t.Errorf("the pods of hooks are %q", pods)
+		t.Errorf("got pods of hooks %q", pods)
 	}
 
 	fixed := s.apply(hookedRelease{image: "two", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{})
@@ -228,16 +229,16 @@ func (s hookedShop) hasCondition(live *appsv1.Deployment, status corev1.Conditio
 	for _, condition := range live.Status.Conditions {
 		if condition.Type == "LifecycleHookFailed" {
 			if condition.Status != status || !strings.Contains(condition.Message, words) {
-				s.Errorf("the condition is %s: %s", condition.Status, condition.Message)
+				s.Errorf("got condition %s: %s", condition.Status, condition.Message)
 			}
 			return
 		}
 	}
-	s.Error("there is no condition")
+	s.Error("the Deployment has no condition for failed hooks")
 }
 
-// TestIgnoreGoesOn is D1: a failure that is ignored is told all the same.
-func TestIgnoreGoesOn(t *testing.T) {
+// TestIgnoredFailureIsReported is D1: the rollout continues, and the failure is reported.
+func TestIgnoredFailureIsReported(t *testing.T) {
 	s := newHookedShop(t)
 	did := s.apply(hookedRelease{image: "one", hooks: hookThat("post", "Ignore", fails)}, apply.Options{})
 	s.expectEvents(did, "created "+webDeployment, "retrying post hook of "+webDeployment,
@@ -245,7 +246,7 @@ func TestIgnoreGoesOn(t *testing.T) {
 	s.hasCondition(s.deployment(), corev1.ConditionTrue, "no such table")
 }
 
-// TestPostAwaitsTheRollout, also where nothing else is awaited.
+// TestPostAwaitsTheRollout, also if the apply waits for nothing else.
 func TestPostAwaitsTheRollout(t *testing.T) {
 	for name, options := range map[string]apply.Options{
 		"no wait":             {NoWait: true},
@@ -281,8 +282,8 @@ func TestPostAwaitsTheRollout(t *testing.T) {
 	}
 }
 
-// TestMidRunsWhileNoPodDoes is D2: the old pods are gone, and the replicas come back.
-func TestMidRunsWhileNoPodDoes(t *testing.T) {
+// TestMidRunsWithoutPods is D2: mid runs after the old pods have ended, and the replicas are restored after it.
+func TestMidRunsWithoutPods(t *testing.T) {
 	s := newHookedShop(t)
 	// in place of replicas, which are then not of the release
 	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"}
@@ -293,14 +294,14 @@ func TestMidRunsWhileNoPodDoes(t *testing.T) {
 		isHook := func(pod corev1.Pod) bool { return pod.Labels["runlevel.dev/hook"] != "" }
 		if hook := slices.IndexFunc(pods, isHook); hook >= 0 && pods[hook].Status.Phase != corev1.PodSucceeded &&
 			len(pods) > 1 {
-			t.Errorf("%d pods are there while the hook runs", len(pods)-1)
+			t.Errorf("got %d pods of the Deployment while the hook runs", len(pods)-1)
 		}
 	})
 	did := s.apply(release, apply.Options{})
 	stop()
 	s.expectEvents(did, "ran mid hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
 	if live := s.deployment(); *live.Spec.Replicas != 3 {
-		t.Errorf("it has %d replicas", *live.Spec.Replicas)
+		t.Errorf("got %d replicas", *live.Spec.Replicas)
 	}
 }
 
@@ -315,8 +316,8 @@ func (s hookedShop) scale(replicas int32) {
 	}
 }
 
-// watchPods calls a function with all pods of the namespace after each change of one, until the function that it
-// returns is called.
+// watchPods calls a function with all pods of the namespace after each change of a pod, until the returned function is
+// called.
 func (s hookedShop) watchPods(look func([]corev1.Pod)) (stop func()) {
 	s.Helper()
 	pods := connect(s).Client.CoreV1().Pods(s.namespace)
@@ -352,7 +353,8 @@ func (s hookedShop) watchPods(look func([]corev1.Pod)) (stop func()) {
 	}
 }
 
-// TestPreviewOfHooks: a dry run reports which hooks would run, and whether the cluster takes their pods; it runs none.
+// TestPreviewOfHooks: a dry run reports which hooks would run, and whether the cluster accepts their pods. It runs no
+// hook.
 func TestPreviewOfHooks(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{
@@ -371,14 +373,14 @@ func TestPreviewOfHooks(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("the preview is %q, want %q: %v", got, want, report.Err)
+			t.Errorf("got preview %q, want %q: %v", got, want, report.Err)
 		}
 	}
 	preview("pre not needed", "mid not needed")
 	release.image = "two"
 	preview("pre ran", "mid ran")
 	if pods := s.hookPods(); len(pods) > 0 || s.deployment().Spec.Template.Spec.Containers[0].Image != "one" {
-		t.Errorf("a preview has changed something: %q", pods)
+		t.Errorf("a preview has created pods: %q", pods)
 	}
 }
 
@@ -401,8 +403,8 @@ func (s hookedShop) preview(release hookedRelease) *apply.Report {
 	return apply.Preview(s.Context(), c, load(s.T, s.namespace, s.namespace, release.files()), before, options)
 }
 
-// TestARolloutOfADeploymentThatIsNoMoreEnds: its hook's pod is ended, and it is scaled back.
-func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
+// TestRolloutOfARemovedDeploymentEnds: the apply deletes the pod of its hook, and restores its replicas.
+func TestRolloutOfARemovedDeploymentEnds(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{image: "one", strategy: "Recreate"}
 	s.apply(release, apply.Options{Options: installMode})
@@ -416,7 +418,7 @@ func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
 			}
 		}})
 	if pods := s.hookPods(); !slices.Equal(pods, []string{"mid 1 Running"}) {
-		t.Fatalf("the pods of hooks are %q", pods)
+		t.Fatalf("got pods of hooks %q", pods)
 	}
 	names := s.hookPodNames()
 	_, rest, _ := strings.Cut(release.files(), "-- 0000_10_shop_20.yaml --\n")
@@ -430,33 +432,33 @@ func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
 			})
 	}
 	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Annotations[deploymenthook.StateAnnotation] != "" {
-		t.Errorf("it has %d replicas, and the state %s", *live.Spec.Replicas,
+		t.Errorf("got %d replicas, state %s", *live.Spec.Replicas,
 			live.Annotations[deploymenthook.StateAnnotation])
 	}
 }
 
-// TestARolloutThatAHookHasStoppedIsLeftAlone by who applies a release again and again, until the hook is fixed.
-func TestARolloutThatAHookHasStoppedIsLeftAlone(t *testing.T) {
+// TestRolloutStoppedByAHookIsLeftAlone by a client that applies a release repeatedly, until the hook is fixed.
+func TestRolloutStoppedByAHookIsLeftAlone(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", fails)}
 	s.apply(release, apply.Options{PauseHooks: time.Hour})
 	left := s.apply(release, apply.Options{PauseHooks: time.Hour})
 	if left.Err == nil || !strings.Contains(left.Err.Error(),
 		"no such table; its failure policy is Abort; it begins again after ") {
-		t.Errorf("it ended with %v", left.Err)
+		t.Errorf("got error %v", left.Err)
 	}
 	s.apply(release, apply.Options{})
 	if pods := s.hookPods(); !slices.Equal(pods, []string{"pre 1 Failed", "pre 2 Failed"}) {
-		t.Errorf("the pods of hooks are %q", pods)
+		t.Errorf("got pods of hooks %q", pods)
 	}
 	release.hooks = hookThat("pre", "Abort", succeeds)
 	fixed := s.apply(release, apply.Options{PauseHooks: time.Hour})
 	s.expectEvents(fixed, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
 }
 
-// TestNoHookRunsOfADeploymentThatIsRefused by the API server: it is the Deployment that fails, and to skip the hook
-// would not help.
-func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
+// TestNoHookOfARefusedDeploymentRuns: if the API server refuses the Deployment, the Deployment fails and not the hook,
+// since to skip the hook would not help.
+func TestNoHookOfARefusedDeploymentRuns(t *testing.T) {
 	for mode, exists := range map[graph.Mode]bool{graph.Install: false, graph.Update: true} {
 		t.Run(string(mode), func(t *testing.T) {
 			s := newHookedShop(t)
@@ -470,10 +472,10 @@ func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
 			s.expectEvents(did, "failed "+webDeployment)
 			if did.Err == nil || !strings.HasPrefix(did.Err.Error(), "Deployment ") ||
 				!strings.Contains(did.Err.Error(), "spec.minReadySeconds") {
-				t.Errorf("it ended with %v", did.Err)
+				t.Errorf("got error %v", did.Err)
 			}
 			if exists && *s.deployment().Spec.Replicas != 2 {
-				t.Errorf("it has %d replicas", *s.deployment().Spec.Replicas)
+				t.Errorf("got %d replicas", *s.deployment().Spec.Replicas)
 			}
 			if _, step, _ := apply.StateOf(did.Left).Find(did.Changes[0].ID); step.Phase != apply.HasFailed ||
 				step.Hook != "" {
@@ -481,12 +483,12 @@ func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
 			}
 			if first := did.Changes[0]; first.Hook != "pre" || first.Action != object.NotDone ||
 				first.Message != "the Deployment is refused" {
-				t.Errorf("of the hook: %s, %s", first.Action, first.Message)
+				t.Errorf("got action %s of the hook: %s", first.Action, first.Message)
 			}
 			preview := s.preview(release)
 			if preview.Err == nil || strings.Contains(preview.Err.Error(), "hook") ||
 				!strings.Contains(preview.Err.Error(), "spec.minReadySeconds") {
-				t.Errorf("the preview ends with %v", preview.Err)
+				t.Errorf("got error %v of the preview", preview.Err)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// since adds to a Deployment since when it is available.
+// since sets the time since when a Deployment is available.
 func since(object *unstructured.Unstructured, when time.Time) *unstructured.Unstructured {
 	status := object.Object["status"].(map[string]any)
 	status["conditions"] = []any{map[string]any{
@@ -21,7 +21,7 @@ func since(object *unstructured.Unstructured, when time.Time) *unstructured.Unst
 	return object
 }
 
-// unprobed is a fleet of one Deployment without a readiness probe.
+// unprobed returns a fleet of one Deployment without a readiness probe.
 func unprobed(t *testing.T) (*Tracker, *payload.Manifest, *watch) {
 	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
@@ -31,9 +31,8 @@ func unprobed(t *testing.T) (*Tracker, *payload.Manifest, *watch) {
 	return tr, m, s
 }
 
-// TestAWorkloadWithoutAProbeSettles: it is ready when it has been available for a while, and not when it was for an
-// instant.
-func TestAWorkloadWithoutAProbeSettles(t *testing.T) {
+// TestWorkloadWithoutAProbeSettles: it is ready when it has been available for a while, and not at once.
+func TestWorkloadWithoutAProbeSettles(t *testing.T) {
 	tr, m, s := unprobed(t)
 	tr.Applied(m, deployment(m, 1, 0))
 	isReady := make(chan bool, 1)
@@ -41,22 +40,22 @@ func TestAWorkloadWithoutAProbeSettles(t *testing.T) {
 	go func() { isReady <- len(endOf(tr, w)) == 0 }()
 	s.seen(deployment(m, 2, 1), true)
 	if !tr.IsWaiting(m.ID()) {
-		t.Error("it is ready as soon as its containers have started")
+		t.Error("the Deployment is ready as soon as its containers have started")
 	}
 	s.seen(deployment(m, 3, 0), true)
 	s.seen(since(deployment(m, 4, 1), time.Now().Add(-time.Hour)), true) // as that of others of its pods
 	if !tr.IsWaiting(m.ID()) {
-		t.Error("it is ready as soon as its containers have started again")
+		t.Error("the Deployment is ready as soon as its containers have started again")
 	}
 	select {
 	case <-isReady:
 	case <-time.After(time.Minute):
-		t.Error("it never settles")
+		t.Error("the Deployment never settles")
 	}
 }
 
-// TestWhatNeedNotSettle is ready at once.
-func TestWhatNeedNotSettle(t *testing.T) {
+// TestReadyWithoutSettling has the workloads that are ready at once.
+func TestReadyWithoutSettling(t *testing.T) {
 	longAgo := time.Now().Add(-time.Minute)
 	for name, see := range map[string]func(tr *Tracker, m *payload.Manifest, s *watch){
 		"it was ready when it was applied": func(tr *Tracker, m *payload.Manifest, s *watch) {
@@ -84,7 +83,7 @@ func TestWhatNeedNotSettle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr, m, s := unprobed(t)
 			if see(tr, m, s); tr.IsWaiting(m.ID()) {
-				t.Error("it is waited for")
+				t.Error("the workload is not ready at once")
 			}
 		})
 	}

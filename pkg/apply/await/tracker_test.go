@@ -28,7 +28,7 @@ var deployments = cluster.Resource{
 	Kind:                 "Deployment", Namespaced: true,
 }
 
-// fleet is a Tracker of some Deployments, without a cluster: what is seen, the test says.
+// fleet returns a Tracker of some Deployments, without a cluster: the test provides the observations.
 func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, *watch) {
 	t.Helper()
 	folder := fstest.MapFS{}
@@ -70,7 +70,7 @@ func (t *Tracker) IsWaiting(id kinds.ID) bool {
 	return o != nil && o.state != expected && o.Verdict.State != ready.Ready
 }
 
-// deployment is how one is seen.
+// deployment returns the observed Deployment of a manifest.
 func deployment(m *payload.Manifest, version int, available int64) *unstructured.Unstructured {
 	object := m.Object().DeepCopy()
 	object.SetLabels(map[string]string{"runlevel.dev/release": "shop"})
@@ -86,8 +86,8 @@ func deployment(m *payload.Manifest, version int, available int64) *unstructured
 	return object
 }
 
-// Each object is awaited by a standard of its own: by upstream's, a Deployment need not be available in full.
-func TestObjectsHaveStandardsOfTheirOwn(t *testing.T) {
+// Each object has its own standard of readiness: by the upstream standard, a Deployment need not be fully available.
+func TestObjectsHaveTheirOwnStandards(t *testing.T) {
 	tr, manifests, _ := fleet(t, 2)
 	tr.options.Standard = func(m *payload.Manifest) ready.Standard {
 		if m == manifests[0] {
@@ -104,12 +104,12 @@ func TestObjectsHaveStandardsOfTheirOwn(t *testing.T) {
 		got = append(got, tr.IsWaiting(m.ID()))
 	}
 	if !slices.Equal(got, []bool{true, false}) {
-		t.Errorf("waited for: %t", got)
+		t.Errorf("got waiting: %t", got)
 	}
 }
 
-// An object that is waited for may be found not to need an apply any more, and ready: that ends the wait.
-func TestWhatIsAssumedEndsAWait(t *testing.T) {
+// If an object needs no apply any more and is ready, the wait for it ends.
+func TestAssumedObjectEndsItsWait(t *testing.T) {
 	tr, manifests, _ := fleet(t, 1)
 	m := manifests[0]
 	tr.Applied(m, deployment(m, 1, 0))
@@ -118,25 +118,25 @@ func TestWhatIsAssumedEndsAWait(t *testing.T) {
 	if !slices.ContainsFunc(tr.Events(), func(e Event) bool {
 		return e.Type == Ended && e.Wait == w && len(e.Failed) == 0
 	}) {
-		t.Error("it is still waited for")
+		t.Error("the wait has not ended")
 	}
 }
 
-func TestWhatIsSeenOfAnObject(t *testing.T) {
+func TestObservationsOfAnObject(t *testing.T) {
 	const before, now, after = 5, 7, 9
 	for name, c := range map[string]struct {
 		see  func(tr *Tracker, m *payload.Manifest, s *watch)
 		want ready.State
 	}{
-		"ready before the answer is here": {func(tr *Tracker, m *payload.Manifest, s *watch) {
+		"ready before the response arrives": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			s.seen(deployment(m, after, 1), true)
 			tr.Applied(m, deployment(m, now, 0))
 		}, ready.Ready},
-		"a list of the past": {func(tr *Tracker, m *payload.Manifest, s *watch) {
+		"an old list": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 0))
 			s.listed([]*unstructured.Unstructured{deployment(m, before, 1)}, strconv.Itoa(before))
 		}, ready.Waiting},
-		"a list from before it was made": {func(tr *Tracker, m *payload.Manifest, s *watch) {
+		"a list from before it was created": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 1))
 			s.listed(nil, strconv.Itoa(before))
 		}, ready.Ready},
@@ -147,17 +147,17 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 			s.seen(old, true)
 			s.seen(old, false)
 		}, ready.Ready},
-		"another one, as its own watch says": {func(tr *Tracker, m *payload.Manifest, s *watch) {
+		"another one, by its own watch": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 1))
 			s.key.labels = ""
 			s.seen(deployment(m, before, 0), false)
 		}, ready.Ready},
-		"gone, as its own watch says": {func(tr *Tracker, m *payload.Manifest, s *watch) {
+		"deleted, by its own watch": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 1))
 			s.key.labels = ""
 			s.seen(deployment(m, after, 1), false)
 		}, ready.Waiting},
-		"gone, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s *watch) {
+		"deleted, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 1))
 			s.key.labels = ""
 			s.seen(deployment(m, after, 1), false)
@@ -175,12 +175,12 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 			s.seen(deployment(m, now, 1), true)
 			s.seen(deployment(m, after, 0), true)
 		}, ready.Waiting},
-		"ready before anybody waits": {func(tr *Tracker, m *payload.Manifest, s *watch) {
+		"ready before the wait": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, before, 0))
 			s.seen(deployment(m, now, 1), true)
 			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 		}, ready.Ready},
-		"refused, though it is there": {func(_ *Tracker, m *payload.Manifest, s *watch) {
+		"refused, though it exists": {func(_ *Tracker, m *payload.Manifest, s *watch) {
 			s.seen(deployment(m, now, 1), true)
 		}, ""},
 	} {
@@ -190,14 +190,14 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 			var got ready.State
 			tr.do(func() { got = tr.known[manifests[0].ID()].Verdict.State })
 			if got != c.want {
-				t.Errorf("it is %q, want %q", got, c.want)
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// Who begins to wait late has not waited since the object was applied.
-func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
+// A wait that begins late counts from its begin, and not from the apply of the object.
+func TestWaitCountsFromItsBegin(t *testing.T) {
 	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
 	tr.Applied(m, deployment(m, 5, 0))
@@ -207,12 +207,12 @@ func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
 	})
 	s.seen(deployment(m, 7, 1), true)
 	if events := tr.Events(); len(events) != 1 || events[0].Type != Ready || events[0].Waited > time.Minute {
-		t.Errorf("the events: %+v", events)
+		t.Errorf("got events %+v", events)
 	}
 }
 
-// TestAFailureEndsAWait although another object is not ready yet, and a wait that was cancelled has no end.
-func TestAFailureEndsAWait(t *testing.T) {
+// TestFailureEndsAWait, also if another object is not ready yet. A cancelled wait does not report its end.
+func TestFailureEndsAWait(t *testing.T) {
 	tr, manifests, s := fleet(t, 2)
 	ids := []kinds.ID{manifests[0].ID(), manifests[1].ID()}
 	for i, m := range manifests {
@@ -234,12 +234,12 @@ func TestAFailureEndsAWait(t *testing.T) {
 	}
 	if len(ended) != 1 || ended[0].Wait != w || len(ended[0].Failed) != 1 ||
 		ended[0].Failed[0].Manifest != manifests[1] {
-		t.Errorf("the ends of waits: %+v", ended)
+		t.Errorf("got ends of waits %+v", ended)
 	}
 }
 
-// A rollout that was given up before gets its own deadline again, also if nothing waits yet.
-func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
+// A rollout that had exceeded its deadline before gets its deadline again, also before a wait for it begins.
+func TestRolloutThatWasGivenUpHasItsDeadlineAgain(t *testing.T) {
 	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
 	givenUp := func(version int) *unstructured.Unstructured {
@@ -255,13 +255,12 @@ func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 	tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 	s.seen(givenUp(7), true)
 	if failed := wait(tr, manifests); len(failed) != 1 {
-		t.Errorf("%d have failed", len(failed))
+		t.Errorf("got %d failed objects", len(failed))
 	}
 }
 
-// A watch shows what is there once, and objects that need not be applied may come to be
-// expected long after that.
-func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
+// A watch shows an existing object once. An object that need not be applied may be expected long after that.
+func TestObjectSeenBeforeItIsExpected(t *testing.T) {
 	tr, manifests, s := fleet(t, 5)
 	states := func() (states []ready.State) {
 		tr.do(func() {
@@ -285,7 +284,7 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 	}
 	s.listed(shown, "5")
 	s.seen(deployment(later[1], 7, 0), true)  // breaks
-	s.seen(deployment(later[2], 7, 1), false) // goes
+	s.seen(deployment(later[2], 7, 1), false) // is deleted
 	for _, m := range later {
 		tr.Expect(m, deployments)
 		await(tr, m)
@@ -298,7 +297,7 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 		wantAlone := i >= 3 // which the watch does not show
 		tr.do(func() {
 			if isAlone := tr.known[m.ID()].watch.key.labels == ""; isAlone != wantAlone {
-				t.Errorf("%s has a watch of its own: %v", m.ID(), isAlone)
+				t.Errorf("%s has its own watch: %t", m.ID(), isAlone)
 			}
 		})
 	}
@@ -331,7 +330,7 @@ func await(tr *Tracker, m *payload.Manifest) {
 	tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 }
 
-// BenchmarkAwait shows how the cost of waiting grows: that of an object must stay the same.
+// BenchmarkAwait shows how the cost of waits grows: the cost of one object must stay constant.
 func BenchmarkAwait(b *testing.B) {
 	for _, count := range []int{500, 2_000, 8_000} {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {

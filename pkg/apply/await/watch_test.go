@@ -8,14 +8,14 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 )
 
-// An expression of the release's own may ask for any field.
-func TestWhatIsLeftOutOfAnObject(t *testing.T) {
+// A readiness expression of the release may use any field.
+func TestFieldsRemovedFromAnObject(t *testing.T) {
 	for name, row := range map[string]struct {
 		annotations map[string]string
 		wantPods    bool
 	}{
 		"an ordinary one":                {nil, false},
-		"one that says when it is ready": {map[string]string{ready.Annotation: "has(self.spec.template)"}, true},
+		"one that defines its readiness": {map[string]string{ready.Annotation: "has(self.spec.template)"}, true},
 	} {
 		object := &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"name": "web", "managedFields": []any{map[string]any{"manager": "somebody"}}},
@@ -25,7 +25,7 @@ func TestWhatIsLeftOutOfAnObject(t *testing.T) {
 		whole := object.DeepCopy()
 		kept := trimmedCopy(object)
 		if _, hasPods, _ := unstructured.NestedMap(kept.Object, "spec", "template"); hasPods != row.wantPods {
-			t.Errorf("%s: its pods are held: %t", name, hasPods)
+			t.Errorf("%s: got pod template: %t", name, hasPods)
 		}
 		if replicas, _, _ := unstructured.NestedInt64(kept.Object, "spec", "replicas"); replicas != 1 ||
 			kept.GetManagedFields() != nil {
@@ -33,7 +33,7 @@ func TestWhatIsLeftOutOfAnObject(t *testing.T) {
 		}
 		if _, isWhole, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template"); !isWhole ||
 			len(object.GetManagedFields()) != len(whole.GetManagedFields()) {
-			t.Errorf("%s: the one that was given has lost something", name)
+			t.Errorf("%s: the original object has changed", name)
 		}
 	}
 }

@@ -192,7 +192,7 @@ func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 		if hooks.Rollout != "" {
 			err = s.newRunner(hooks.ID, nil, deploymenthook.Rollout{}).abandon(s.RequestCtx, hooks.Replicas)
 		}
-		if err == nil { // its hooks start anew if it comes back
+		if err == nil { // if it is created again, its hooks start from the beginning
 			err = s.saveState(hooks.ID, deploymenthook.State{})
 		}
 		if err != nil {

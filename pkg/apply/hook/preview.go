@@ -33,7 +33,7 @@ func (s *stageStep) Preview(*object.Previewer) (object.Change, error) {
 	switch {
 	case errors.As(err, new(*refusal)): // the step of the Deployment reports it
 		return object.Change{Action: object.NotChecked, Message: WhyRefused}, nil
-	case err != nil && s.Applier.IsRetryable(s.manifest, err): // the release may bring what the pod lacks
+	case err != nil && s.Applier.IsRetryable(s.manifest, err): // the release may create objects that the pod needs
 		return object.Change{Action: object.NotChecked, Message: printable.Line(err.Error())}, nil
 	case err != nil:
 		return object.Change{}, err

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestWhatIsAsItWasSent(t *testing.T) {
+func TestFieldsKeptAsSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent, live string
 		want       bool
@@ -19,19 +19,19 @@ func TestWhatIsAsItWasSent(t *testing.T) {
 		"a whole number":             {"{spec: {a: 1.0}}", "{spec: {a: 1}}", true},
 		"another value":              {"{spec: {a: 1}}", "{spec: {a: 2}}", false},
 		"another type":               {"{spec: {a: true}}", `{spec: {a: "true"}}`, false},
-		"quantities, written otherwise": {"{spec: {cpu: 1, memory: 1024Mi, storage: 0.5}}",
+		"quantities in another notation": {"{spec: {cpu: 1, memory: 1024Mi, storage: 0.5}}",
 			`{spec: {cpu: "1", memory: 1Gi, storage: 500m}}`, true},
 		"another quantity":                {"{spec: {cpu: 1}}", `{spec: {cpu: 1m}}`, false},
 		"no value":                        {"{spec: {a: true}}", "{spec: {}}", false},
-		"no value, for one that is none":  {"{spec: {a: false, b: 0, c: \"\"}}", "{spec: {}}", true},
-		"a value, for one that is none":   {"{spec: {a: false}}", "{spec: {a: true}}", false},
+		"no value, for an empty value":    {"{spec: {a: false, b: 0, c: \"\"}}", "{spec: {}}", true},
+		"a value, for an empty value":     {"{spec: {a: false}}", "{spec: {a: true}}", false},
 		"nothing, where nothing was sent": {"{spec: {a: {}, b: [], c: null}}", "{spec: {}}", true},
-		"something else than a mapping":   {"{spec: {a: {b: c}}}", "{spec: {a: [b]}}", false},
-		"something else than a list":      {"{spec: {a: []}}", "{spec: {a: b}}", false},
+		"not a mapping":                   {"{spec: {a: {b: c}}}", "{spec: {a: [b]}}", false},
+		"not a list":                      {"{spec: {a: []}}", "{spec: {a: b}}", false},
 		"a list with more, in any order": {"{spec: {a: [{n: 1}, {n: 2}]}}",
 			"{spec: {a: [{n: 3}, {n: 2, x: y}, {n: 1}]}}", true},
-		"a list with less":    {"{spec: {a: [{n: 1}, {n: 2}]}}", "{spec: {a: [{n: 2}]}}", false},
-		"a status of its own": {"{status: {a: 1}}", "{}", true},
+		"a list with less": {"{spec: {a: [{n: 1}, {n: 2}]}}", "{spec: {a: [{n: 2}]}}", false},
+		"a status":         {"{status: {a: 1}}", "{}", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent, live unstructured.Unstructured
@@ -41,13 +41,13 @@ func TestWhatIsAsItWasSent(t *testing.T) {
 				}
 			}
 			if got := len(mutated(&live, &sent)) == 0; got != c.want {
-				t.Errorf("%s is as %s was sent: %t", c.live, c.sent, got)
+				t.Errorf("live %s, sent %s: got %t", c.live, c.sent, got)
 			}
 		})
 	}
 }
 
-func TestWhatAdmissionHasChanged(t *testing.T) {
+func TestFieldsChangedByAdmission(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent, live string
 		want       []string
@@ -55,7 +55,7 @@ func TestWhatAdmissionHasChanged(t *testing.T) {
 		"the same, with defaults": {"{spec: {a: x}}", "{spec: {a: x, b: y}, status: {a: z}}", nil},
 		"other values": {"{spec: {a: x, b: 1, c: true, d: {e: u}}}",
 			"{spec: {a: z, b: 2, c: false, d: {e: w}}}", []string{".spec.a", ".spec.b", ".spec.c", ".spec.d.e"}},
-		"what the server normalizes": {`{spec: {a: 1000m, b: 60s, c: "2026-01-01T00:00:00+00:00"}}`,
+		"values that the server normalizes": {`{spec: {a: 1000m, b: 60s, c: "2026-01-01T00:00:00+00:00"}}`,
 			`{spec: {a: "1", b: 1m0s, c: "2026-01-01T00:00:00Z"}}`, nil},
 		"other types, and absent": {"{spec: {a: 80, b: x}}", "{spec: {a: http}}", []string{".spec.a?", ".spec.b?"}},
 		"labels, and a status": {"{metadata: {labels: {mood: good}}, status: {a: b}}",
@@ -69,7 +69,7 @@ func TestWhatAdmissionHasChanged(t *testing.T) {
 				}
 			}
 			if got := mutated(&live, &sent); !slices.Equal(got, c.want) {
-				t.Errorf("changed are %v, want %v", got, c.want)
+				t.Errorf("got changed fields %v, want %v", got, c.want)
 			}
 		})
 	}

@@ -52,11 +52,11 @@ type deletion string
 
 const (
 	alreadyAbsent  deletion = "nothing there"
-	noteGone       deletion = "note gone"     // a requested delete is done
+	noteDeleted    deletion = "note deleted"  // a requested delete is done
 	leaveUnknown   deletion = "leave unknown" // it can't be read, and this run would not delete it
 	lookAgain      deletion = "look again"    // it can't be read, and this run has to delete it
 	refuseDeletion deletion = "refuse"        // another release owns it
-	awaitGone      deletion = "await gone"    // it is terminating
+	awaitDeletion  deletion = "await delete"  // it is terminating
 	deleteNow      deletion = "delete"        // request its delete
 	leaveRemade    deletion = "leave remade"  // it was deleted, and created again
 	leaveUnreached deletion = "leave unreached"
@@ -89,7 +89,7 @@ func decideDeletion(f deletionFacts) deletion {
 	case f.seen.State == tombstone.Absent && f.requested.UID == "":
 		return alreadyAbsent
 	case f.seen.State == tombstone.Absent:
-		return noteGone
+		return noteDeleted
 	case f.seen.State == tombstone.Unknown && f.deletes() && !f.hasDeleted:
 		return lookAgain
 	case f.seen.State == tombstone.Unknown:
@@ -97,7 +97,7 @@ func decideDeletion(f deletionFacts) deletion {
 	case f.owner != "":
 		return refuseDeletion
 	case f.seen.State == tombstone.Terminating:
-		return awaitGone
+		return awaitDeletion
 	case f.deletes():
 		return deleteNow
 	case f.isRemade():

@@ -13,17 +13,17 @@ func TestDecide(t *testing.T) {
 		facts facts
 		want  decision
 	}{
-		"new":                {facts{}, set},
-		"there":              {facts{exists: true, isTrusted: true}, set},
-		"of another release": {facts{owner: "shop", isUntouched: true, exists: true}, refuse},
-		"as it was applied":  {facts{exists: true, isTrusted: true, isUntouched: true}, skip},
+		"new":                       {facts{}, set},
+		"exists":                    {facts{exists: true, isTrusted: true}, set},
+		"of another release":        {facts{owner: "shop", isUntouched: true, exists: true}, refuse},
+		"unchanged since its apply": {facts{exists: true, isTrusted: true, isUntouched: true}, skip},
 		"create-only, as applied": {facts{exists: true, isTrusted: true, isUntouched: true, isCreateOnly: true},
 			skip},
-		"create-only, new":           {facts{isCreateOnly: true}, create},
-		"create-only, there":         {facts{isCreateOnly: true, exists: true, isTrusted: true}, keep},
-		"create-only, there perhaps": {facts{isCreateOnly: true, exists: true}, create},
-		"a Job that has run":         {facts{hasFinished: true}, keepDone},
-		"a create-only Job, too":     {facts{hasFinished: true, isCreateOnly: true}, keepDone},
+		"create-only, new":       {facts{isCreateOnly: true}, create},
+		"create-only, exists":    {facts{isCreateOnly: true, exists: true, isTrusted: true}, keep},
+		"create-only, may exist": {facts{isCreateOnly: true, exists: true}, create},
+		"a Job that has run":     {facts{hasFinished: true}, keepDone},
+		"a create-only Job, too": {facts{hasFinished: true, isCreateOnly: true}, keepDone},
 	} {
 		if got := decide(c.facts); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -41,10 +41,10 @@ func TestDecideDeletion(t *testing.T) {
 		inUpdate   deletion
 		otherwise  deletion
 	}{
-		"absent":             {state: tombstone.Absent, inUpdate: alreadyAbsent, otherwise: alreadyAbsent},
-		"gone, as was asked": {state: tombstone.Absent, asked: sent, inUpdate: noteGone, otherwise: noteGone},
-		"unknown":            {state: tombstone.Unknown, inUpdate: lookAgain, otherwise: leaveUnknown},
-		"unknown, and never sent": {
+		"absent":                {state: tombstone.Absent, inUpdate: alreadyAbsent, otherwise: alreadyAbsent},
+		"deleted, as requested": {state: tombstone.Absent, asked: sent, inUpdate: noteDeleted, otherwise: noteDeleted},
+		"unknown":               {state: tombstone.Unknown, inUpdate: lookAgain, otherwise: leaveUnknown},
+		"unknown, never sent": {
 			state:     tombstone.Unknown,
 			asked:     asked,
 			inUpdate:  lookAgain,
@@ -56,15 +56,15 @@ func TestDecideDeletion(t *testing.T) {
 			inUpdate:   leaveUnknown,
 			otherwise:  leaveUnknown,
 		},
-		"there": {state: tombstone.Present, inUpdate: deleteNow, otherwise: leaveForUpdate},
-		"there, and never sent": {
+		"exists": {state: tombstone.Present, inUpdate: deleteNow, otherwise: leaveForUpdate},
+		"exists, never sent": {
 			state:     tombstone.Present,
 			asked:     asked,
 			inUpdate:  deleteNow,
 			otherwise: leaveForUpdate,
 		},
-		"there, and sent": {state: tombstone.Present, asked: sent, inUpdate: deleteNow, otherwise: leaveUnreached},
-		"there, deleted before": {
+		"exists, sent": {state: tombstone.Present, asked: sent, inUpdate: deleteNow, otherwise: leaveUnreached},
+		"exists, deleted before": {
 			state:      tombstone.Present,
 			hasDeleted: true,
 			inUpdate:   deleteNow,
@@ -74,8 +74,8 @@ func TestDecideDeletion(t *testing.T) {
 		"terminating": {
 			state:     tombstone.Terminating,
 			asked:     sent,
-			inUpdate:  awaitGone,
-			otherwise: awaitGone,
+			inUpdate:  awaitDeletion,
+			otherwise: awaitDeletion,
 		},
 		"of another release": {
 			state:     tombstone.Present,
@@ -83,13 +83,13 @@ func TestDecideDeletion(t *testing.T) {
 			inUpdate:  refuseDeletion,
 			otherwise: refuseDeletion,
 		},
-		"terminating, of another": {
+		"terminating, of another release": {
 			state:     tombstone.Terminating,
 			owner:     "shop",
 			inUpdate:  refuseDeletion,
 			otherwise: refuseDeletion,
 		},
-		"gone, whoever's it may be": {
+		"deleted, whatever its owner": {
 			state:     tombstone.Absent,
 			owner:     "shop",
 			inUpdate:  alreadyAbsent,

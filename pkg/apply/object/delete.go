@@ -27,9 +27,9 @@ func (d *deleter) delete(m *payload.Manifest) (Change, error) {
 	switch what := decideDeletion(f); what {
 	case alreadyAbsent:
 		return Change{Action: Absent}, nil
-	case noteGone:
-		return d.isGone(m.ID(), f.requested.UID)
-	case leaveUnknown, awaitGone:
+	case noteDeleted:
+		return d.recordDeleted(m.ID(), f.requested.UID)
+	case leaveUnknown, awaitDeletion:
 		return d.pending(m, f.seen)
 	case lookAgain:
 		return Change{}, d.unknown(m, f.seen)
@@ -95,7 +95,7 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 	after := tombstone.Observe(d.requestCtx, d.cluster, id, seen.UID)
 	switch {
 	case after.State == tombstone.Absent:
-		return d.isGone(id, seen.UID)
+		return d.recordDeleted(id, seen.UID)
 	case after.State == tombstone.Reappeared: // at once, or before the request arrived
 		return d.isBack(id, after), nil
 	case after.State == tombstone.Unknown && !isHit: // nothing has confirmed the delete
@@ -105,8 +105,8 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 	}
 }
 
-// isGone notes that a delete is done.
-func (d *deleter) isGone(id kinds.ID, uid types.UID) (Change, error) {
+// recordDeleted notes that a delete is done.
+func (d *deleter) recordDeleted(id kinds.ID, uid types.UID) (Change, error) {
 	d.report(id, uid, tombstone.ReasonDeleted, "it is gone")
 	d.options.Journal.edit(func(known *record.Record) { known.ForgetDelete(id, uid) })
 	return Change{Action: Deleted}, nil

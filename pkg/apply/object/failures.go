@@ -71,11 +71,11 @@ const (
 // causes are matched from the top: the first matching row counts. A row for a special case comes
 // before the general row with the same code.
 var causes = []cause{
-	{"ours", func(err error) bool { return errors.As(err, new(refusal)) }, "", never},
-	{"kind that is not served", func(err error) bool {
+	{"own refusal", func(err error) bool { return errors.As(err, new(refusal)) }, "", never},
+	{"kind not served", func(err error) bool {
 		return errors.Is(err, cluster.ErrNotServed)
 	}, ResourceTypeMissing, whileNew},
-	{"object that is being deleted", func(err error) bool {
+	{"terminating object", func(err error) bool {
 		return errors.As(err, new(terminating))
 	}, ResourceConflict, later},
 	{"unknown field", func(err error) bool { return len(unknownFields(err)) > 0 }, ResourceInvalid, whileNew},
@@ -83,12 +83,12 @@ var causes = []cause{
 	{"denied by a policy", hasMessage("AdmissionPolicy", "denied request"), ResourceForbidden, never},
 	{"webhook that does not answer", hasMessage("failed calling webhook"), ClusterError, later},
 	{"quota", both(apierrors.IsForbidden, hasMessage("exceeded quota")), ResourceForbidden, later},
-	{"quota that is not computed yet", both(apierrors.IsForbidden, hasMessage("status unknown for quota")),
+	{"quota not computed yet", both(apierrors.IsForbidden, hasMessage("status unknown for quota")),
 		ResourceForbidden, later},
-	{"namespace that is being deleted", isInTerminating, ResourceForbidden, later},
-	{"service account that is not there yet",
+	{"terminating namespace", isInTerminating, ResourceForbidden, later},
+	{"service account does not exist yet",
 		both(apierrors.IsForbidden, hasMessage("error looking up service account")), ResourceForbidden, later},
-	{"definition that is being deleted",
+	{"terminating definition",
 		hasMessage("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
 	{"forbidden", apierrors.IsForbidden, ResourceForbidden, never},
 	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
@@ -96,16 +96,16 @@ var causes = []cause{
 	{"invalid", apierrors.IsInvalid, ResourceInvalid, justAfter}, // perhaps by the former schema
 	{"malformed", isBadRequest, ResourceInvalid, never},
 	{"another client wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
-	{"made by another client at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},
+	{"created by another client at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},
 	{"too many requests", func(err error) bool {
 		return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err)
 	}, ClusterOverloaded, later},
-	{"namespace that is not there", IsNoNamespace, ResourceNotFound, later}, // an operator applied before may create it
+	{"namespace does not exist", IsNoNamespace, ResourceNotFound, later}, // an operator applied before may create it
 	{"not found", apierrors.IsNotFound, ResourceNotFound, whileNew},
-	{"server that is not up", func(err error) bool {
+	{"unavailable server", func(err error) bool {
 		return apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
 	}, ClusterDown, later},
-	{"kind of a server that is not up", func(err error) bool {
+	{"kind of an unavailable server", func(err error) bool {
 		return errors.As(err, new(*cluster.UnknownKind)) || errors.As(err, new(*cluster.HeldKind))
 	}, ClusterDown, later},
 	{"connection", cluster.IsNoAnswer, ClusterDown, later},

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// TestFewest: whatever fields are needed, they are found, and no more, with few tries.
+// TestFewest: exactly the needed fields are found, with few tries.
 func TestFewest(t *testing.T) {
 	const all = 32
 	var some []fieldpath.Path
@@ -28,7 +28,7 @@ func TestFewest(t *testing.T) {
 			want = append(want, some[i])
 		}
 		if !slices.EqualFunc(want, found, fieldpath.Path.Equals) || tries > all {
-			t.Errorf("of %v it finds %v in %d tries", needed, found, tries)
+			t.Errorf("got %v, want %v, in %d tries", found, needed, tries)
 		}
 	}
 }

@@ -72,13 +72,13 @@ func (p *Previewer) previewOnce(m *payload.Manifest) (Change, error) {
 func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
 	f := p.deleter.facts(m)
 	switch what := decideDeletion(f); what {
-	case alreadyAbsent, noteGone:
+	case alreadyAbsent, noteDeleted:
 		return Change{Action: Absent}, nil
 	case leaveUnknown, lookAgain:
 		return Change{Action: NotChecked, Message: f.seen.Describe(p.cluster.Now())}, nil
 	case refuseDeletion:
 		return Change{}, ownedByOnly(f.owner)
-	case awaitGone:
+	case awaitDeletion:
 		return Change{Action: Pending, UID: f.seen.UID, Message: f.seen.Describe(p.cluster.Now())}, nil
 	case deleteNow:
 		return p.tryDelete(m.ID(), f.seen)

@@ -126,8 +126,8 @@ func (p *Previewer) explained(m *payload.Manifest, err error) string {
 	return strings.Join(append([]string{oneLine(maskSecrets(m, err))}, why...), "; ")
 }
 
-// isTransient reports whether a refusal is about the state of the cluster, and not about the object. A missing answer
-// of the server is no refusal.
+// isTransient reports whether a refusal is about the state of the cluster, and not about the object. If the server does
+// not answer, the error is not a refusal.
 func isTransient(err error) bool {
 	cause := causeOf(err)
 	switch {

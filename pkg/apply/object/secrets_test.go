@@ -31,7 +31,7 @@ spec:
 	emptySecret = "{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: shop}}"
 )
 
-// What a server says may quote values that no output shows, wherever it stands in the answer.
+// An answer of a server may quote secret values in any of its fields. The output must not show them.
 func TestFailuresShowNoSecrets(t *testing.T) {
 	quoting := func(code int32) error {
 		const text = "admission webhook \"x\" denied the request: PASSWORD is hunter2-hunter2"

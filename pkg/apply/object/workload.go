@@ -26,7 +26,7 @@ func (w Workload) look() (o *liveObject, err error) {
 }
 
 // CreatePaused creates a paused Deployment: none of its pods starts before it is applied. An existing Deployment
-// stays as it is.
+// stays unchanged.
 func (w Workload) CreatePaused() error {
 	o, err := w.look()
 	if err != nil {
