@@ -48,7 +48,8 @@ type Options struct {
 	// Timeout is how long the run may take; 30 minutes if it is 0.
 	Timeout time.Duration
 	// Patience limits the tries of a step and the wait for an object. After it, the run continues with the next steps
-	// although the step has failed: a rehearsal reports all failures. If Patience is 0, a failure blocks what needs it.
+	// although the step has failed: a rehearsal reports all failures. If Patience is 0, a failure blocks the steps that
+	// need it.
 	Patience time.Duration
 	// Workers is how many objects are written at a time; a number by mode if it is 0.
 	Workers int

@@ -19,8 +19,7 @@ const migration = `
   spec: {template: {spec: {restartPolicy: Never, containers: [{name: migrate, image: registry.example/VALUE}]}}}}
 `
 
-// A Job that has run to its end and was tidied away is not run again, unless its manifest
-// is another one by now.
+// A completed Job that was deleted is not run again, unless its manifest has changed.
 func TestJobThatHasEndedIsNotRunAgain(t *testing.T) {
 	for name, annotations := range map[string]string{
 		"by default": "labels: {}", "create-only": `annotations: {release.openshift.io/create-only: "true"}`,
@@ -58,7 +57,7 @@ func TestJobThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// tidy deletes the Job, as the controller does when its time to live is over.
+// tidy deletes the Job, as the controller does when ttlSecondsAfterFinished has passed.
 func tidy(t *testing.T, namespace string) {
 	t.Helper()
 	jobs := test.Client(t).BatchV1().Jobs(namespace)
@@ -66,7 +65,7 @@ func tidy(t *testing.T, namespace string) {
 	if err := jobs.Delete(t.Context(), "migrate", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Eventually(t, "the Job is not gone", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the Job is not deleted", func(ctx context.Context) bool {
 		_, err := jobs.Get(ctx, "migrate", metav1.GetOptions{})
 		return err != nil
 	})

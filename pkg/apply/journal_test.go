@@ -12,8 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A user edits the record while it is written, so that it can't be read any more. That
-// is an error as often as it is met, and over when the record is repaired.
+// If a user makes the record unreadable while a run writes it, each write fails until the record is repaired.
 func TestNoteInARecordThatWasBroken(t *testing.T) {
 	namespace := test.Namespace(t)
 	store := record.NewStore(connect(t).Client, namespace, "shop")

@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// Levels that follow each other, with one component each, are in one node. They are levels
-// all the same: none begins before the one before is ready.
+// Consecutive levels of one component each share a node of the graph. Each level still waits until the previous level
+// is ready.
 func TestLevelsOfOneComponentWaitForEachOther(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, `
@@ -45,8 +45,8 @@ not done ConfigMap NS/settings
 	}
 }
 
-// In an install nothing holds up a custom resource but its own definition. This one is
-// never established: another one has its short name.
+// In an install, a custom resource waits only for its own definition. This definition is never established, because
+// another definition has the same short name.
 func TestUnfinishedStepsOfAnInstallNameTheirNeeds(t *testing.T) {
 	namespace := test.Namespace(t)
 	definition := `
@@ -77,6 +77,6 @@ spec:
 	}
 	_, step, _ := apply.StateOf(did.Left).Find(did.Changes[1].ID)
 	if step.Awaits == nil || *step.Awaits != did.Changes[0].ID {
-		t.Errorf("the record has that it awaits %v", step.Awaits)
+		t.Errorf("the recorded step awaits %v", step.Awaits)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// secret is a value that no output may show, and its beginning is one that a server may quote.
+// secret is a value that no output may show. A server may quote the beginning of the value.
 const secret = "hunter2-hunter2-hunter2"
 
 var encoded = base64.StdEncoding.EncodeToString([]byte(secret))
@@ -108,11 +108,11 @@ func TestSecretsAreNeverShown(t *testing.T) {
 			if diff := cmp.Diff(want, did.sentence(namespace)); diff != "" {
 				t.Error(diff)
 			}
-			told, err := json.Marshal([]any{did.events, did.Waits, did.Warnings, did.record})
+			reported, err := json.Marshal([]any{did.events, did.Waits, did.Warnings, did.record})
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := fmt.Sprintf("%s\n%+v\n%+v\n%v", told, did.Changes[0].Err, did.Changes[0].Message, did.Err)
+			all := fmt.Sprintf("%s\n%+v\n%+v\n%v", reported, did.Changes[0].Err, did.Changes[0].Message, did.Err)
 			for _, value := range []string{"hunter2", encoded[:8]} {
 				if strings.Contains(all, value) {
 					t.Errorf("%s is shown:\n%s", value, all)
@@ -122,8 +122,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
-// quote has a webhook quote all that it sees, in a refusal or in a warning; in a refusal that it has filled in whole,
-// if asked.
+// quote installs a webhook that quotes each object in a refusal or in a warning. If isWhole is true, the refusal has
+// the text in its reason and details instead of its message.
 func quote(t *testing.T, namespace string, code int32, isWhole bool) {
 	t.Helper()
 	called := make(chan struct{}, 100)

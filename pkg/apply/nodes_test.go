@@ -12,20 +12,20 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// course is what was told of nodes, in order.
-func (a applied) course() []string {
-	var course []string
+// nodeEvents returns the events Began and Ended, in order.
+func (a applied) nodeEvents() []string {
+	var lines []string
 	for _, event := range a.events {
 		if event.Type == apply.Began || event.Type == apply.Ended {
-			course = append(course,
+			lines = append(lines,
 				strings.TrimSpace(strings.Join([]string{string(event.Type), event.Node, string(event.Action)}, " ")))
 		}
 	}
-	return course
+	return lines
 }
 
-// Levels that have one component each are one node of the graph, and what others need cuts a
-// component into several: people are told of levels and components.
+// Levels of one component each share a node of the graph, and dependencies may split a component into several nodes.
+// The events are about levels and components, not about nodes.
 func TestEventsOfNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode  graph.Mode
@@ -40,7 +40,7 @@ func TestEventsOfNodes(t *testing.T) {
 -- 0000_20_web_20.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: NS}}
 `, []string{"began level 10, web", "ended level 10, web", "began level 20, web", "ended level 20, web"}},
-		"a failure, and what never begins": {graph.Update, `
+		"a failure, and a level that never begins": {graph.Update, `
 -- 0000_10_web_10.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: Not_a_name, namespace: NS}}
 -- 0000_20_web_10.yaml --
@@ -67,20 +67,20 @@ func TestEventsOfNodes(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
 			did := run(t, t.Context(), load(t, namespace, namespace, c.files), apply.Options{Options: inMode(c.mode)})
-			if diff := cmp.Diff(c.want, did.course()); diff != "" {
+			if diff := cmp.Diff(c.want, did.nodeEvents()); diff != "" {
 				t.Error(diff)
 			}
-			for _, told := range c.want {
-				name, isOver := strings.CutPrefix(told, "ended ")
+			for _, event := range c.want {
+				name, isOver := strings.CutPrefix(event, "ended ")
 				if _, isKnown := did.Took[name]; isOver && isKnown == strings.HasSuffix(name, "failed") {
-					t.Errorf("how long it took is kept of %v", did.Took)
+					t.Errorf("durations are kept of %v", did.Took)
 				}
 			}
 		})
 	}
 }
 
-// What is waited for when Ctrl-C comes has not failed.
+// An object that the run waits for when Ctrl-C arrives has not failed.
 func TestANodeThatIsInterruptedIsNotDone(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --\n"+workload("Deployment", "web", "run", ""))
@@ -91,7 +91,7 @@ func TestANodeThatIsInterruptedIsNotDone(t *testing.T) {
 			cancel()
 		}
 	}})
-	if want := []string{"began level 10, web", "ended level 10, web not done"}; !slices.Equal(did.course(), want) {
-		t.Errorf("%q", did.course())
+	if want := []string{"began level 10, web", "ended level 10, web not done"}; !slices.Equal(did.nodeEvents(), want) {
+		t.Errorf("%q", did.nodeEvents())
 	}
 }

@@ -31,7 +31,7 @@ spec:
 {apiVersion: v1, kind: Namespace, metadata: {name: NS-late}}
 `
 
-// sequence is what was applied, in the order of time.
+// sequence returns the applied objects with their actions, in the order of time.
 func (a applied) sequence(namespace string) string {
 	var lines []string
 	for _, event := range a.events {
@@ -43,9 +43,9 @@ func (a applied) sequence(namespace string) string {
 	return strings.Join(lines, "\n")
 }
 
-// What others need is moved before them where the cluster does not have it. Where it
-// does, the order of the files holds.
-func TestFoundationsComeFirstUnlessTheyAreThere(t *testing.T) {
+// An object that others need is moved before them, unless the cluster has it already: then the order of the files
+// holds.
+func TestNeededObjectsComeFirstUnlessTheyExist(t *testing.T) {
 	for _, mode := range []graph.Mode{graph.Update, graph.Install} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
@@ -71,9 +71,9 @@ func TestFoundationsComeFirstUnlessTheyAreThere(t *testing.T) {
 	}
 }
 
-// A webhook configuration before its Service can't be ready before what comes after it:
-// nothing in between waits for it.
-func TestWebhookBeforeItsServiceHoldsNothingUp(t *testing.T) {
+// A webhook configuration that comes before its Service can't be ready before that Service exists: no step in between
+// waits for the configuration.
+func TestWebhookBeforeItsServiceBlocksNothing(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, "-- 0000_10_hook_hook.yaml --"+webhookConfiguration+barrier+`
@@ -89,8 +89,8 @@ func TestWebhookBeforeItsServiceHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A Service that leads out of the cluster is taken as it is.
-func TestServiceOutsideIsNotWaitedFor(t *testing.T) {
+// A webhook is ready if its Service is of type ExternalName, which has no pods in the cluster.
+func TestExternalNameServiceIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, "-- 0000_10_web_hook.yaml --"+webhookConfiguration+`
@@ -102,8 +102,8 @@ func TestServiceOutsideIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// The cluster-version operator would be done with what has no pods that run.
-func TestUpstreamIsDoneEarlier(t *testing.T) {
+// The cluster-version operator does not wait for running pods of a Deployment.
+func TestUpstreamStandardDoesNotWaitForPods(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --"+workload("Deployment", "web", "hang", ""))
@@ -116,6 +116,6 @@ func TestUpstreamIsDoneEarlier(t *testing.T) {
 		"waiting: 0 of 1 replicas are available\n"+
 			"Pod NS/web-POD: its containers are not created yet, and node node-0 reports no reason")
 	if did.Err == nil {
-		t.Error("it is done")
+		t.Error("got no error from a run with a Deployment without running pods")
 	}
 }

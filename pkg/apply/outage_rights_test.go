@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// The API server may be killed while a run waits. What happened while it was away is
-// seen, and the run goes on.
+// The API server may be killed while a run waits. The run continues, and observes changes that happened during the
+// outage.
 func TestServerIsKilledWhileARunWaits(t *testing.T) {
 	t.Parallel()
 	own := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
@@ -30,7 +30,7 @@ func TestServerIsKilledWhileARunWaits(t *testing.T) {
 	const namespace = "default"
 	release := load(t, "outage", namespace, last)
 	isKilled := false
-	audience := &spectator{hears: func(_, text string) {
+	observer := &eventObserver{onMessage: func(_, text string) {
 		if strings.HasPrefix(text, "waiting") && !isKilled {
 			isKilled = true
 			must(t, own.Kill(sandbox.APIServer))
@@ -38,14 +38,14 @@ func TestServerIsKilledWhileARunWaits(t *testing.T) {
 			merge(t, c, configMaps, "default/last", `{"data":{"state":"on"}}`)
 		}
 	}}
-	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
+	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: observer.observe(namespace)})
 	if did.Err != nil || !isKilled {
-		t.Errorf("%v; said last: %s", did.Err, audience.last)
+		t.Errorf("got error %v; last messages: %s", did.Err, observer.last)
 	}
 }
 
-// A server that was killed and comes back refuses everything until it has read its roles, also what a user may do. That
-// fails no object.
+// A restarted API server refuses all requests until it has read its roles, although the user has the rights. No object
+// fails because of that.
 func TestServerThatHasNotReadItsRoles(t *testing.T) {
 	t.Parallel()
 	own := sandboxtest.Start(t, sandbox.Options{Nodes: sandbox.NoNodes})
@@ -70,8 +70,8 @@ func TestServerThatHasNotReadItsRoles(t *testing.T) {
 	}
 }
 
-// asDeployer returns how to connect as a user who may do everything by a role, and not, as administrators of
-// Kubernetes, without one.
+// asDeployer returns the configuration of a user whose rights come from a ClusterRole. Administrators of Kubernetes
+// have theirs without a role.
 func asDeployer(t *testing.T, admin *rest.Config) *rest.Config {
 	t.Helper()
 	c, err := cluster.Connect(admin)
@@ -93,7 +93,7 @@ func asDeployer(t *testing.T, admin *rest.Config) *rest.Config {
 	return config
 }
 
-// restricted is a user who may keep a record, do what is said in a namespace, and no more.
+// restricted connects as a user who may write the record, and has the rights of the rules in a namespace.
 func restricted(t *testing.T, namespace string, rules ...rbacv1.PolicyRule) *cluster.Cluster {
 	t.Helper()
 	client, name := test.Client(t).RbacV1(), "somebody-"+namespace
@@ -138,25 +138,25 @@ func may(group, resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
-// The rights of a namespace are enough to wait for what is in it.
+// Rights in a namespace are enough to wait for its objects.
 func TestWaitingTakesTheRightsOfANamespace(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	c := restricted(t, namespace, may("", "configmaps", "*"))
 	owner := connect(t)
 	release := load(t, namespace, namespace, last)
-	audience := &spectator{hears: func(_, text string) {
+	observer := &eventObserver{onMessage: func(_, text string) {
 		if text == "created" {
 			merge(t, owner, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 		}
 	}}
-	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
+	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: observer.observe(namespace)})
 	if did.Err != nil {
-		t.Errorf("%v; said last: %s", did.Err, audience.last)
+		t.Errorf("got error %v; last messages: %s", did.Err, observer.last)
 	}
 }
 
-// Who may not watch is told at once which right that takes, and goes on when it is there.
+// If the user may not watch, the run reports the missing right at once, and continues when the right is granted.
 func TestWaitReportsTheMissingRight(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -164,7 +164,7 @@ func TestWaitReportsTheMissingRight(t *testing.T) {
 	release := load(t, namespace, namespace, last)
 	owner := test.Client(t).RbacV1().Roles(namespace)
 	isGranted := false
-	audience := &spectator{hears: func(_, text string) {
+	observer := &eventObserver{onMessage: func(_, text string) {
 		if text != "waiting: the state of it is unknown, since it may not be watched: allow this user to list and "+
 			"watch configmaps in namespace NS" || isGranted {
 			return
@@ -180,8 +180,9 @@ func TestWaitReportsTheMissingRight(t *testing.T) {
 		}
 		merge(t, connect(t), configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 	}}
-	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: time.Hour, OnEvent: audience.follow(namespace)})
+	did := runOn(t, t.Context(), c, release,
+		apply.Options{ReportWaits: time.Hour, OnEvent: observer.observe(namespace)})
 	if did.Err != nil || !isGranted {
-		t.Errorf("%v; said last: %s", did.Err, audience.last)
+		t.Errorf("got error %v; last messages: %s", did.Err, observer.last)
 	}
 }

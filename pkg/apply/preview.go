@@ -17,7 +17,7 @@ import (
 // and retries nothing for long. An object that depends on a missing object is reported as not checked, or validated
 // against the definition in the payload itself.
 //
-// A failure holds up no other object.
+// A failure does not block other objects.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory,
 	options Options) *Report {
 	options = options.withDefaults()
@@ -101,7 +101,7 @@ func (p *preview) try(i int, s object.WalkStep, m *payload.Manifest) *tried {
 	return t
 }
 
-// noteAll notes the results of steps, and what they have found out, until now.
+// noteAll notes the results and findings of the steps until now.
 func (p *preview) noteAll() {
 	for _, e := range p.inbox.take() {
 		switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// BenchmarkPreview looks at a thousand objects: when none is there, when no client can have
-// changed any, and when it is not known whether one has.
+// BenchmarkPreview previews a thousand objects: when none exists, when no client can have changed any, and when a
+// client may have changed some.
 func BenchmarkPreview(b *testing.B) {
 	const objects = 1000
 	release := manyObjects(b, objects)
@@ -34,8 +34,7 @@ func BenchmarkPreview(b *testing.B) {
 	b.Run("each asked for", look(apply.Options{Options: object.Options{Mode: graph.Update, Full: true}}))
 }
 
-// manyObjects is a payload of small ConfigMaps in ten components, in a namespace that
-// no client has used.
+// manyObjects returns a payload of small ConfigMaps in ten components, in an unused namespace.
 func manyObjects(b *testing.B, count int) *payload.Payload {
 	b.Helper()
 	namespace := test.Namespace(b)

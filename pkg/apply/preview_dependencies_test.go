@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// hatDefinition is a definition whose schema has some properties.
+// hatDefinition returns a definition whose schema has the properties.
 func hatDefinition(properties string) string {
 	return `
 -- 0000_10_shop_10_hats.crd.yaml --
@@ -37,7 +37,7 @@ const (
 	isAnother = ": the cluster has another version of its definition: it was checked against the one of this release\n"
 )
 
-func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
+func TestPreviewWithNewOrChangedDefinitions(t *testing.T) {
 	withBrand := hatDefinition(price + `, brand: {type: string}`)
 	runAll(t, map[string]previewCase{
 		"new, and good": {
@@ -58,7 +58,7 @@ func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 			files: hatDefinition(price) + hat("prize: 3"), done: "nothing",
 			want: "created " + ofHats + "\n" + notAllowed + "spec.prize: is not in the schema\n",
 		},
-		"new, and unknown field that is left out": {
+		"new, and unknown field is dropped": {
 			files: hatDefinition(price) + hat("prize: 3"), options: apply.Options{
 				Options: object.Options{DropUnknownFields: true},
 			},
@@ -109,41 +109,41 @@ func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 			files: withBrand + hat("price: 4"),
 			want:  "configured " + ofHats + "\nconfigured Hat NS/hat\n",
 		},
-		"changed, and the object fits only it": {
+		"changed, and the object fits only the new schema": {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3, brand: a"),
 			want: "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
 		},
-		"changed, and the object fits only it, and what is unknown is left out": {
+		"changed, and the object fits only the new schema, and unknown fields are dropped": {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3, brand: a"),
 			options: apply.Options{Options: object.Options{DropUnknownFields: true}},
 			want:    "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
 		},
-		"changed, and a new object fits only it": {
+		"changed, and a new object fits only the new schema": {
 			given: hatDefinition(price), files: withBrand + hat("price: 3, brand: a"),
 			want: "configured " + ofHats + "\ncreated Hat NS/hat" + isAnother,
 		},
-		"changed, and the object fits only it, by a value": {
+		"changed, and a value of the object fits only the new schema": {
 			given: hatDefinition(price) + hat("price: 3"),
 			files: hatDefinition(`price: {type: integer, minimum: 0}`) + hat("price: 0"),
 			want:  "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
 		},
-		"changed, and the object fits only the old one": {
+		"changed, and the object fits only the old schema": {
 			given: hatDefinition(price) + hat("price: 3"),
 			files: hatDefinition(`price: {type: integer, minimum: 5}`) + hat("price: 4"),
 			want:  "configured " + ofHats + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n",
 			done:  "nothing",
 		},
-		"changed, and a new object fits only the old one": {
+		"changed, and a new object fits only the old schema": {
 			given: hatDefinition(price), files: hatDefinition(`price: {type: integer, minimum: 5}`) + hat("price: 4"),
 			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n",
 			done: "nothing",
 		},
-		"changed, and the object has a field that is no more": {
+		"changed, and the object has a field that the new schema lacks": {
 			given: withBrand + hat("price: 3, brand: a"), files: hatDefinition(price) + hat("price: 3, brand: a"),
 			done: "nothing",
 			want: "configured " + ofHats + "\n" + notAllowed + "spec.brand: is not in the schema\n",
 		},
-		"changed, and the object fits neither": {
+		"changed, and the object fits neither schema": {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 0"),
 			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n",
 			done: "configured " + ofHats + "\nfailed Hat NS/hat\n",
@@ -185,7 +185,7 @@ const space = `
 
 func inNew(text string) string { return strings.ReplaceAll(text, "namespace: NS", "namespace: NS-new") }
 
-func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
+func TestPreviewOfObjectsThatNeedNewObjects(t *testing.T) {
 	const needsSpace = ": it needs Namespace NS-new, which is new, too: it was tried in namespace kube-public\n"
 	runAll(t, map[string]previewCase{
 		"a namespace": {
@@ -205,11 +205,11 @@ func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
 			files: space + hatDefinition(price) + inNew(hat("price: 3")),
 			want:  "created Namespace NS-new\ncreated " + ofHats + "\ncreated Hat NS-new/hat" + isNewToo,
 		},
-		"a namespace, and a custom resource that is known": {
+		"a namespace, and a custom resource of a served kind": {
 			given: hatDefinition(price), files: space + hatDefinition(price) + inNew(hat("price: 3")),
 			want: "created Namespace NS-new\nunchanged " + ofHats + "\ncreated Hat NS-new/hat" + needsSpace,
 		},
-		"a namespace, and a bad custom resource that is known": {
+		"a namespace, and a bad custom resource of a served kind": {
 			given: hatDefinition(price), files: space + hatDefinition(price) + inNew(hat("price: 0")), done: "nothing",
 			want: "created Namespace NS-new\nunchanged " + ofHats +
 				"\nfailed Hat NS-new/hat: UpdatePayloadResourceInvalid: Hat.NS.example.com \"hat\" is invalid: " +

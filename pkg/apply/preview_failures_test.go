@@ -26,8 +26,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// noneOnDryRun is a webhook that allows everything, and does something beside that unless it
-// is a dry run.
+// noneOnDryRun installs a webhook that allows everything, and has the side effects NoneOnDryRun.
 func noneOnDryRun(t *testing.T, namespace string) {
 	t.Helper()
 	called := make(chan struct{}, 100)
@@ -44,7 +43,7 @@ func noneOnDryRun(t *testing.T, namespace string) {
 	awaitCall(t, namespace, called)
 }
 
-func TestAPreviewForeseesObstacles(t *testing.T) {
+func TestPreviewReportsRetriedFailures(t *testing.T) {
 	runAll(t, map[string]previewCase{
 		"webhook that denies": {
 			prepare: func(t *testing.T, namespace string) {
@@ -54,7 +53,7 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceForbidden: admission webhook " +
 				"\"shop.example.com\" denied the request: no hats\n",
 		},
-		"webhook that is down": {
+		"unavailable webhook": {
 			prepare: retriedCases["webhook that has an error"].asObstacle(), files: one(red), done: "nothing",
 			want: "not checkable ConfigMap NS/it: the server refuses it for now, and an apply would try again: " +
 				"Internal error occurred: failed calling webhook \"shop.example.com\": " +
@@ -68,16 +67,16 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 				"services \"web\" is forbidden: exceeded quota: few, requested: services=1, used: services=0, " +
 				"limited: services=0\n",
 		},
-		"namespace that is being deleted": {
-			prepare: retriedCases["namespace that is being deleted"].asObstacle(),
-			files:   one(retriedCases["namespace that is being deleted"].files), done: "nothing",
+		"terminating namespace": {
+			prepare: retriedCases["terminating namespace"].asObstacle(),
+			files:   one(retriedCases["terminating namespace"].files), done: "nothing",
 			want: "not checkable ConfigMap NS-old/a: the server refuses it for now, and an apply would try again: " +
 				"configmaps \"a\" is forbidden: unable to create new content in namespace NS-old because it is being " +
 				"terminated: it was tried in namespace kube-public\n",
 		},
-		"aggregated API that is down": {
-			prepare: retriedCases["aggregated API that is down"].asObstacle(),
-			files:   one(retriedCases["aggregated API that is down"].files), done: "nothing",
+		"unavailable aggregated API": {
+			prepare: retriedCases["unavailable aggregated API"].asObstacle(),
+			files:   one(retriedCases["unavailable aggregated API"].files), done: "nothing",
 			want: "not checkable Thing NS/hat: discovery of kind Thing.NS.aggregated.example.com failed: stale " +
 				"GroupVersion discovery: NS.aggregated.example.com/v1; APIService ...\n",
 		},
@@ -92,7 +91,7 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 	})
 }
 
-// asObstacle is what would be refused until an administrator fixes it.
+// asObstacle returns the preparation of a case whose object the server refuses until an administrator fixes the cause.
 func (h retriedCase) asObstacle() func(*testing.T, string) {
 	return func(t *testing.T, namespace string) {
 		t.Helper()
@@ -100,9 +99,9 @@ func (h retriedCase) asObstacle() func(*testing.T, string) {
 	}
 }
 
-// A webhook that can't be asked in a dry run is no failure. API servers refuse to create such
-// a one any more, and go on with those that are there.
-func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
+// A webhook that does not support dry runs is not a failure of the preview. API servers no longer create such webhooks,
+// and continue to call existing ones.
+func TestPreviewWithAWebhookWithoutDryRun(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	must(t, run(t, t.Context(), load(t, namespace, namespace, one(red)), apply.Options{}).Err)
@@ -121,20 +120,20 @@ func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
 		t.Error(saw.Err, diff)
 	}
 	if colour := saw.Changes[0].Look.Would.Object["data"]; fmt.Sprint(colour) != "map[colour:blue]" {
-		t.Error("it would be as the release says, and is said to be", colour)
+		t.Errorf("got previewed data %v, want the data of the release", colour)
 	}
 }
 
-// answering connects to a server that refuses some requests: those for which it reports why.
-func answering(t *testing.T, refuse func(*http.Request) (code int, why string)) *rest.Config {
+// answering returns a configuration whose requests are refused if refuse returns a message.
+func answering(t *testing.T, refuse func(*http.Request) (code int, refusal string)) *rest.Config {
 	t.Helper()
 	return sandboxtest.Tap(test.Sandbox(t).Config,
 		func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
-			code, why := refuse(request)
-			if why == "" {
+			code, refusal := refuse(request)
+			if refusal == "" {
 				return send.RoundTrip(request)
 			}
-			message, reason, _ := strings.Cut(why, ": ")
+			message, reason, _ := strings.Cut(refusal, ": ")
 			body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`,
 				reason, code, message)
 			return &http.Response{
@@ -144,10 +143,10 @@ func answering(t *testing.T, refuse func(*http.Request) (code int, why string)) 
 		})
 }
 
-// deny has a policy deny all ConfigMaps of a namespace.
+// deny creates a policy that denies all ConfigMaps of a namespace.
 func deny(t *testing.T, namespace string) { denyIn(t, namespace, namespace, nil) }
 
-// denyIn has a policy deny the ConfigMaps of a namespace that have some labels.
+// denyIn creates a policy that denies the ConfigMaps of a namespace that have the labels.
 func denyIn(t *testing.T, policy, namespace string, labels map[string]string) {
 	t.Helper()
 	registration := test.Client(t).AdmissionregistrationV1()
@@ -191,8 +190,8 @@ func denyIn(t *testing.T, policy, namespace string, labels map[string]string) {
 	awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: labels}})
 }
 
-// Rights that are missing are named, and a role may come with the release.
-func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
+// The preview names missing rights. The release itself may contain the role that grants them.
+func TestPreviewNamesTheMissingRight(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules []rbacv1.PolicyRule
 		files string
@@ -211,7 +210,7 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 			[]rbacv1.PolicyRule{may("", "configmaps", "get", "list", "patch")}, tombstoneFile,
 			`failed ConfigMap NS/old: UpdatePayloadResourceForbidden: configmaps "old" is forbidden: User "USER" cannot delete resource "configmaps" in API group "" in the namespace "NS"` + "\n",
 		},
-		"none: a binding to a role that is new": {
+		"none: a binding to a new role": {
 			[]rbacv1.PolicyRule{may("rbac.authorization.k8s.io", "*", "get", "list", "patch", "create"),
 				may("", "pods", "get")},
 			one(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}
@@ -219,7 +218,7 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 {apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: readers, namespace: NS}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}, subjects: [{kind: User, name: bob, apiGroup: rbac.authorization.k8s.io}]}`),
 			"created Role NS/reader\ncreated RoleBinding NS/readers: it needs Role NS/reader, which is new, too\n",
 		},
-		"none: a broken binding to a role that is new": {
+		"none: a broken binding to a new role": {
 			[]rbacv1.PolicyRule{may("rbac.authorization.k8s.io", "*", "get", "list", "patch", "create"),
 				may("", "pods", "get")},
 			one(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}
@@ -254,7 +253,7 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 	}
 }
 
-// manyFiles is a payload of some ConfigMaps.
+// manyFiles returns a payload of ConfigMaps.
 func manyFiles(count int) string {
 	var text strings.Builder
 	for i := range count {
@@ -265,8 +264,8 @@ func manyFiles(count int) string {
 	return text.String()
 }
 
-// A server that has too much to do is asked again.
-func TestAPreviewAsksAnOverloadedServerAgain(t *testing.T) {
+// The preview repeats requests that the server refuses with 429.
+func TestPreviewRetriesRequestsToAnOverloadedServer(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	var refused atomic.Int32
@@ -282,25 +281,25 @@ func TestAPreviewAsksAnOverloadedServerAgain(t *testing.T) {
 	}
 }
 
-// A server that is gone is a failure of all that was not asked before, not a doubt.
-func TestAPreviewFailsWithoutAServer(t *testing.T) {
+// If the server is unavailable, the remaining objects fail: they are not reported as "not checkable".
+func TestPreviewFailsWithoutAServer(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	config := answering(t, func(request *http.Request) (int, string) {
 		if request.Method == http.MethodPatch {
-			return http.StatusServiceUnavailable, "gone: ServiceUnavailable"
+			return http.StatusServiceUnavailable, "no endpoints: ServiceUnavailable"
 		}
 		return 0, ""
 	})
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{})
-	if got := saw.previewed(namespace); got != "failed ConfigMap NS/it: UpdatePayloadClusterDown: gone\n" ||
+	if got := saw.previewed(namespace); got != "failed ConfigMap NS/it: UpdatePayloadClusterDown: no endpoints\n" ||
 		saw.Err == nil {
 		t.Error(saw.Err, got)
 	}
 }
 
-// A preview does not wait for each object if the server is gone.
-func TestAPreviewEndsWithTheServer(t *testing.T) {
+// If the server refuses connections, a preview does not wait for each object.
+func TestPreviewEndsIfTheServerRefusesConnections(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	var asked atomic.Int32
@@ -322,7 +321,7 @@ func TestAPreviewEndsWithTheServer(t *testing.T) {
 }
 
 // An interrupted preview ends at once.
-func TestAPreviewEndsWhenItIsInterrupted(t *testing.T) {
+func TestPreviewEndsWhenItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -335,17 +334,17 @@ func TestAPreviewEndsWhenItIsInterrupted(t *testing.T) {
 		asked.Add(1)
 		cancel()
 		<-request.Context().Done()
-		return http.StatusServiceUnavailable, "gone: ServiceUnavailable"
+		return http.StatusServiceUnavailable, "no endpoints: ServiceUnavailable"
 	})
 	saw := preview(t, ctx, config, load(t, namespace, namespace, manyFiles(20)), apply.Options{Workers: 2})
 	if !errors.Is(saw.Err, context.Canceled) || !strings.HasSuffix(saw.Err.Error(), ": 20 objects not applied") ||
 		asked.Load() > 2 {
-		t.Errorf("%v; %d were asked for", saw.Err, asked.Load())
+		t.Errorf("got error %v after %d requests, want at most 2", saw.Err, asked.Load())
 	}
 }
 
-// A server that never answers is not waited for longer than an apply would.
-func TestAPreviewEndsWhenItsTimeIsUp(t *testing.T) {
+// If the server never answers, a preview ends after the timeout of an apply.
+func TestPreviewEndsAtItsTimeout(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	config := answering(t, func(request *http.Request) (int, string) {
@@ -361,8 +360,8 @@ func TestAPreviewEndsWhenItsTimeIsUp(t *testing.T) {
 	}
 }
 
-// A tombstone's object becomes what a run makes of it.
-func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {
+// A preview of a tombstone reports the action of a run.
+func TestPreviewOfATombstoneMatchesTheRun(t *testing.T) {
 	for name, stands := range stands {
 		for mode, story := range stands.want {
 			t.Run(name+", "+string(mode), func(t *testing.T) {
@@ -371,7 +370,7 @@ func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {
 				stands.prepare(g)
 				want, _, _ := strings.Cut(strings.ReplaceAll(story, ": TIME", ": terminating for Ns"), "\n")
 				switch name {
-				case "it was asked for, and is gone since":
+				case "its delete was requested, and it was deleted since":
 					want = "absent" // as it would have been noted before the run
 				case "it is held":
 					want = "deleted: it stays terminating until these finalizers are removed: example.com/hold"
@@ -386,9 +385,9 @@ func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {
 	}
 }
 
-// A preview asks once for what is there and once for what would be, and for nothing where
-// it knows that no client can have changed anything.
-func TestAPreviewAsksForLittle(t *testing.T) {
+// A preview sends at most two requests for each object: a get and a dry run. It sends none if no client can have
+// changed the object.
+func TestPreviewSendsFewRequests(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	var asked atomic.Int32
@@ -408,19 +407,19 @@ func TestAPreviewAsksForLittle(t *testing.T) {
 	}
 	files := manyFiles(count)
 	if got := requests(files, graph.Install); got > 2*count {
-		t.Errorf("%d requests for what is new", got)
+		t.Errorf("%d requests for %d new objects", got, count)
 	}
 	must(t, run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{NoWait: true}).Err)
 	if got := requests(files, graph.Reconcile); got > 0 {
-		t.Errorf("%d requests for what can't have changed", got)
+		t.Errorf("%d requests for objects that can't have changed", got)
 	}
 	if got := requests(strings.ReplaceAll(files, "red", "blue"), graph.Update); got > 2*count {
-		t.Errorf("%d requests for what changes", got)
+		t.Errorf("%d requests for changed objects", got)
 	}
 }
 
 // No value of a Secret is shown.
-func TestAPreviewShowsNoSecrets(t *testing.T) {
+func TestPreviewShowsNoSecrets(t *testing.T) {
 	for name, row := range secretRows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

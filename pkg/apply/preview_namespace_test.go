@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// What is refused wherever it is, is refused before its namespace exists. What may be about the namespace is not known.
-func TestAPreviewTriesObjectsOfNewNamespaces(t *testing.T) {
+// If the server refuses an object in any namespace, the preview reports that before the namespace of the object exists.
+// A refusal that may depend on the namespace is reported as not checkable.
+func TestPreviewTriesObjectsOfNewNamespaces(t *testing.T) {
 	const (
 		isNew  = ": it needs Namespace NS-new, which is new, too"
 		tried  = ": it was tried in namespace kube-public"
@@ -34,7 +35,7 @@ func TestAPreviewTriesObjectsOfNewNamespaces(t *testing.T) {
 				tried + "\n",
 			done: "nothing",
 		},
-		"with a hook that can't": {files: space + withHook("1"),
+		"with an invalid hook": {files: space + withHook("1"),
 			want: "created Namespace NS-new\nfailed Deployment NS-new/web: UpdatePayloadResourceInvalid: Pod " +
 				"\"NS-web-pre-HASH-1\" is invalid: spec.containers[0].resources.requests: " +
 				"Invalid value: \"2\": must be less than or equal to cpu limit of 1\ncreated Deployment NS-new/web" +
@@ -50,19 +51,19 @@ func TestAPreviewTriesObjectsOfNewNamespaces(t *testing.T) {
 			want: "created Namespace NS-new\n" + noPort,
 			done: "nothing",
 		},
-		"invalid, in a namespace that others make": {files: badWeb, want: noPort, done: "nothing"},
-		"good, in a namespace that others make": {
+		"invalid, in a namespace that the release lacks": {files: badWeb, want: noPort, done: "nothing"},
+		"valid, in a namespace that the release lacks": {
 			files: inNew("name: web"), done: "nothing",
 			want: "not checkable ConfigMap NS-new/web: namespace NS-new does not exist, and the release does " +
 				"not have it: an " +
 				"apply would wait for it" + tried + "\n",
 		},
-		"with a name that is taken there": {
+		"with a name in use in the other namespace": {
 			files: space + inNew("name: kube-root-ca.crt, labels: {a: b}"),
 			want:  "created Namespace NS-new\ncreated ConfigMap NS-new/kube-root-ca.crt" + isNew + tried + "\n",
 			done:  "nothing",
 		},
-		"with a name that is none": {
+		"with an invalid name": {
 			files: space + inNew("name: Web"), done: "nothing",
 			want: "created Namespace NS-new\nfailed ConfigMap NS-new/Web: UpdatePayloadResourceInvalid: ConfigMap " +
 				"\"Web\" is invalid: metadata.name: Invalid value: \"Web\": a lowercase RFC 1123 subdomain must " +
@@ -76,7 +77,7 @@ func TestAPreviewTriesObjectsOfNewNamespaces(t *testing.T) {
 				"refuses it with 422 Invalid (invalid), for metadata.labels (FieldValueInvalid); its message is not " +
 				"shown, since it may quote the Secret\n",
 		},
-		"denied there": {
+		"denied in the other namespace": {
 			prepare: func(t *testing.T, namespace string) {
 				denyIn(t, namespace, "kube-public", map[string]string{"mine": namespace})
 			},
@@ -86,7 +87,7 @@ func TestAPreviewTriesObjectsOfNewNamespaces(t *testing.T) {
 				"configmaps \"web\" is forbidden: ValidatingAdmissionPolicy 'NS' with binding 'NS' denied request: " +
 				"no hats\n",
 		},
-		"with a service account that is new, too": {
+		"with a new service account": {
 			files: space + "-- 0000_20_shop_10_web.yaml --\n{apiVersion: v1, kind: ServiceAccount, metadata: {name: " +
 				"app, namespace: NS-new}}\n---\n" +
 				"{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS-new}, spec: {serviceAccountName: " +

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// knownRefusals is what the command line knows of a payload without a cluster.
+// knownRefusals returns the refusals that the command line finds without a cluster.
 func knownRefusals(t *testing.T, release *payload.Payload) map[object.StepID][]fields.Refusal {
 	t.Helper()
 	known := map[object.StepID][]fields.Refusal{}
@@ -26,8 +26,9 @@ func knownRefusals(t *testing.T, release *payload.Payload) map[object.StepID][]f
 	return known
 }
 
-// What the server can't be asked before the apply is known to be refused, and the apply fails with it.
-func TestAPreviewKnowsWhatServersRefuse(t *testing.T) {
+// If a dry run is not possible before the apply, the preview still reports known refusals, and the apply fails with
+// them.
+func TestPreviewReportsKnownRefusals(t *testing.T) {
 	const (
 		unasked = " (by Kubernetes' own validation, as the cluster can't be asked yet)\n"
 		isNew   = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: app, namespace: NS}}\n---\n"
@@ -36,14 +37,14 @@ func TestAPreviewKnowsWhatServersRefuse(t *testing.T) {
 		badKey = "{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS}, data: {no key: red}}"
 	)
 	runAll(t, map[string]previewCase{
-		"a pod with a service account that is new, too": {
+		"a pod with a new service account": {
 			files: one(isNew + pod),
 			want: "created ServiceAccount NS/app\nfailed Pod NS/web: UpdatePayloadResourceInvalid: " +
 				"spec.containers[0].image: Required value; " +
 				"spec.containers[1].imagePullPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", " +
 				"\"IfNotPresent\", \"Never\"" + unasked,
 		},
-		"in the place of one that is being deleted": {
+		"in place of a terminating object": {
 			prepare: func(t *testing.T, namespace string) {
 				create("bob", strings.Replace(red, "name: it", "name: it, finalizers: [shop.example.com/hold]", 1))(t,
 					namespace)
@@ -63,8 +64,8 @@ func TestAPreviewKnowsWhatServersRefuse(t *testing.T) {
 	})
 }
 
-// The server's answer counts, whatever is known without it: it may be newer.
-func TestAPreviewBelievesTheServer(t *testing.T) {
+// If the server accepts an object, the refusals that were found without the server are ignored: it may be newer.
+func TestPreviewPrefersTheAnswerOfTheServer(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, space+one(red)+strings.Replace(one(inNew(red)), "0000_10", "0000_20", 1))

@@ -24,8 +24,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// preview looks at what an apply of a payload would do, as a user, and fails the test if
-// anything is written.
+// preview previews an apply of a payload as a user, and fails the test if it writes anything.
 func preview(t testing.TB, ctx context.Context, config *rest.Config, release *payload.Payload,
 	options apply.Options) applied {
 	t.Helper()
@@ -53,7 +52,7 @@ func preview(t testing.TB, ctx context.Context, config *rest.Config, release *pa
 	return applied{Report: apply.Preview(ctx, c, release, before, options), record: known}
 }
 
-// previewed is what a preview says, a line for each manifest.
+// previewed returns the result of a preview, one line for each manifest.
 func (a applied) previewed(namespace string) string {
 	var text strings.Builder
 	for _, change := range a.Changes {
@@ -75,10 +74,10 @@ func (a applied) previewed(namespace string) string {
 		}
 		text.WriteString("\n")
 	}
-	told := ages.ReplaceAllString(strings.ReplaceAll(text.String(), namespace, "NS"), "for Ns")
-	told = hookPod.ReplaceAllString(told, "-$1-HASH-")
-	told = called.ReplaceAllString(told, "; $1 ...")
-	return inBytes.ReplaceAllString(moments.ReplaceAllString(told, "since NOW"), "N bytes")
+	lines := ages.ReplaceAllString(strings.ReplaceAll(text.String(), namespace, "NS"), "for Ns")
+	lines = hookPod.ReplaceAllString(lines, "-$1-HASH-")
+	lines = called.ReplaceAllString(lines, "; $1 ...")
+	return inBytes.ReplaceAllString(moments.ReplaceAllString(lines, "since NOW"), "N bytes")
 }
 
 var (
@@ -87,20 +86,20 @@ var (
 	called  = regexp.MustCompile(`; (ValidatingWebhookConfiguration|APIService) .*`) // of other tests, too
 )
 
-// plainly is what was done, in the same words.
-func (a applied) plainly(namespace string) string {
+// actionText returns the actions of a run in the format of a preview.
+func (a applied) actionText(namespace string) string {
 	return strings.ReplaceAll(a.actions(), namespace, "NS")
 }
 
-// A previewCase is a situation in which a payload is applied, and what a preview says of it.
+// A previewCase is a state of a cluster, a payload, and the expected results of its preview and of its apply.
 type previewCase struct {
-	prepare func(t *testing.T, namespace string) // what is there, beside what the release has given
+	prepare func(t *testing.T, namespace string) // creates objects beside those of the release
 	given   string                               // an earlier version of the payload
-	then    func(t *testing.T, namespace string) // what happened since
+	then    func(t *testing.T, namespace string) // changes after the earlier version was applied
 	files   string
 	options apply.Options
 	want    string
-	done    string // what a run does, if that is not what the preview says
+	done    string // the actions of the run, if they differ from the preview
 	isOther bool   // the objects are not as previewed
 }
 
@@ -133,9 +132,9 @@ func (f previewCase) check(t *testing.T) {
 	did := run(t, t.Context(), release, f.options)
 	want := f.done
 	if want == "" {
-		want = saw.plainly(namespace)
+		want = saw.actionText(namespace)
 	}
-	if diff := cmp.Diff(want, did.plainly(namespace)); diff != "" {
+	if diff := cmp.Diff(want, did.actionText(namespace)); diff != "" {
 		t.Error("the run:", did.Err, diff)
 	}
 	for i, change := range saw.Changes {
@@ -143,16 +142,16 @@ func (f previewCase) check(t *testing.T) {
 			continue
 		}
 		if diff := cmp.Diff(whatCounts(change.Look.Would), whatCounts(liveOf(t, release.Manifests[i]))); diff != "" {
-			t.Errorf("%s is not as previewed (-previewed +is): %s", change.ID, diff)
+			t.Errorf("%s differs from its preview (-preview +live): %s", change.ID, diff)
 		}
 		if diff := cmp.Diff(fmt.Sprint(change.Adopted, change.Lost),
 			fmt.Sprint(did.Changes[i].Adopted, did.Changes[i].Lost)); diff != "" {
-			t.Errorf("of %s other fields are taken: %s", change.ID, diff)
+			t.Errorf("lost fields of %s differ from its preview: %s", change.ID, diff)
 		}
 	}
 }
 
-// liveOf is the object of a manifest.
+// liveOf returns the object of a manifest from the cluster.
 func liveOf(t *testing.T, m *payload.Manifest) *unstructured.Unstructured {
 	t.Helper()
 	c := connect(t)
@@ -163,7 +162,7 @@ func liveOf(t *testing.T, m *payload.Manifest) *unstructured.Unstructured {
 	return live
 }
 
-// whatCounts is an object without what the server counts, and what controllers say of it.
+// whatCounts returns an object without its status and the metadata that the server sets.
 func whatCounts(object *unstructured.Unstructured) map[string]any {
 	trimmed := object.DeepCopy()
 	for _, field := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"} {
@@ -177,7 +176,7 @@ func whatCounts(object *unstructured.Unstructured) map[string]any {
 	return trimmed.Object
 }
 
-// one is a payload of one file.
+// one returns a payload of one file.
 func one(text string) string { return "-- 0000_10_shop_50_file.yaml --\n" + text + "\n" }
 
 // runAll runs each situation by its name.
@@ -190,7 +189,7 @@ func runAll(t *testing.T, all map[string]previewCase) {
 	}
 }
 
-// create makes an object in the name of a manager.
+// create returns a function that creates an object as a field manager.
 func create(manager, text string) func(*testing.T, string) {
 	return func(t *testing.T, namespace string) {
 		t.Helper()
@@ -204,7 +203,7 @@ func create(manager, text string) func(*testing.T, string) {
 	}
 }
 
-// also does several things.
+// also returns a function that calls all functions.
 func also(all ...func(*testing.T, string)) func(*testing.T, string) {
 	return func(t *testing.T, namespace string) {
 		t.Helper()
@@ -214,7 +213,7 @@ func also(all ...func(*testing.T, string)) func(*testing.T, string) {
 	}
 }
 
-// forget makes the record of a release know no fingerprints.
+// forget removes the fingerprints from the record of a release.
 func forget(t *testing.T, namespace string) {
 	t.Helper()
 	store := record.NewStore(test.Client(t), "default", namespace)
@@ -281,31 +280,31 @@ func TestPreviewMatchesRun(t *testing.T) {
 			want:  "configured ConfigMap NS/it\n",
 		},
 		"unchanged": {given: one(red), files: one(red), want: "unchanged ConfigMap NS/it\n"},
-		"unchanged, and nothing is known of it": {
+		"unchanged, and the record has no fingerprint": {
 			given: one(red),
 			then:  forget,
 			files: one(red),
 			want:  "unchanged ConfigMap NS/it\n",
 		},
-		"changed by somebody": {
+		"changed by another manager": {
 			given: one(red),
 			then:  merged("configmaps", "it", `{"data":{"colour":"blue"}}`),
 			files: one(red),
 			want:  "configured ConfigMap NS/it, data.colour of bob\n",
 		},
-		"a field of somebody else's": {
+		"a field of another manager": {
 			given: one(red),
 			then:  merged("configmaps", "it", `{"data":{"size":"L"}}`),
 			files: one(red),
 			want:  "unchanged ConfigMap NS/it\n",
 		},
-		"somebody's field becomes ours, with their value": {
+		"a field of another manager is added to the manifest, with its value": {
 			given: one(red),
 			then:  merged("configmaps", "it", `{"data":{"size":"L"}}`),
 			files: one(strings.Replace(red, "red", "red, size: L", 1)),
 			want:  "configured ConfigMap NS/it\n",
 		},
-		"somebody's field becomes ours, with our value": {
+		"a field of another manager is added to the manifest, with another value": {
 			given: one(red),
 			then:  merged("configmaps", "it", `{"data":{"size":"L"}}`),
 			files: one(strings.Replace(red, "red", "red, size: M", 1)),
@@ -323,12 +322,12 @@ func TestPreviewMatchesRun(t *testing.T) {
 			want:  "configured ConfigMap NS/it\n",
 		},
 		"create-only and new": {files: one(once), want: "created ConfigMap NS/it\n"},
-		"create-only and there": {
+		"create-only and existing": {
 			given: one(once),
 			files: one(strings.Replace(once, "red", "blue", 1)),
 			want:  "kept ConfigMap NS/it: it is create-only, and exists already\n",
 		},
-		"create-only and somebody else's": {
+		"create-only and owned by another manager": {
 			prepare: create("bob", red),
 			files:   one(once),
 			want:    "kept ConfigMap NS/it: it is create-only, and exists already\n",
@@ -359,13 +358,13 @@ func TestPreviewMatchesRun(t *testing.T) {
 			files: one(blue + "\n---\n" + web + "\n---\n" + strings.Replace(red, "name: it", "name: other", 1)),
 			want:  "configured ConfigMap NS/it\nunchanged Deployment NS/web\ncreated ConfigMap NS/other\n",
 		},
-		"in no namespace that is there, nor in the release": {
+		"in a namespace that exists neither in the cluster nor in the release": {
 			files: one(strings.Replace(red, "namespace: NS", "namespace: NS-none", 1)), done: "nothing",
 			want: "not checkable ConfigMap NS-none/it: namespace NS-none does not exist, and the release does " +
 				"not have it: an " +
 				"apply would wait for it: it was tried in namespace kube-public\n",
 		},
-		"a kind that nobody has": {
+		"an unserved kind": {
 			files: one(`{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, namespace: NS}}`),
 			want: "failed Hat NS/hat: UpdatePayloadResourceTypeMissing: the cluster has no kind Hat.NS.example.com: " +
 				"the cluster does not serve it\n",
@@ -375,7 +374,7 @@ func TestPreviewMatchesRun(t *testing.T) {
 			want: "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: unknown field .dada: " +
 				"correct or remove it, or drop unknown fields\n",
 		},
-		"unknown field that is left out": {
+		"unknown field is dropped": {
 			files:   one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)),
 			options: apply.Options{Options: object.Options{DropUnknownFields: true}},
 			want:    "created ConfigMap NS/it\n",
@@ -390,12 +389,12 @@ func TestPreviewMatchesRun(t *testing.T) {
 			want: "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: failed to create typed patch object " +
 				"(NS/it; /v1, Kind=ConfigMap): .data: expected map, got &{7}\n",
 		},
-		"more than etcd takes": {
+		"larger than the limit of etcd": {
 			files: one(strings.ReplaceAll(`{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {automountServiceAccountToken: false, containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE]}]}}`, "LARGE", large)),
 			want:  "not checkable Pod NS/web: it would be N bytes, and most clusters store no more than 1572864\n",
 			done:  "failed Pod NS/web\n",
 		},
-		"more than the server takes": {
+		"larger than the limit of the server": {
 			files: one(strings.ReplaceAll(`{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE, LARGE]}]}}`, "LARGE", large)),
 			want: "failed Pod NS/web: UpdatePayloadResourceInvalid: it is too large: Request entity too large: " +
 				"limit is 3145728\n",
@@ -407,7 +406,7 @@ func TestPreviewMatchesRun(t *testing.T) {
 			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceConflict: already owned by " +
 				"release NS-other\n",
 		},
-		"being deleted": {
+		"terminating": {
 			prepare: func(t *testing.T, namespace string) {
 				g := tombstoned{T: t, namespace: namespace}
 				g.bring(g.held)
@@ -420,18 +419,18 @@ func TestPreviewMatchesRun(t *testing.T) {
 	})
 }
 
-func TestAPreviewForeseesJobsThatHaveFinished(t *testing.T) {
+func TestPreviewOfFinishedJobs(t *testing.T) {
 	old := strings.NewReplacer("ANNOTATIONS", "labels: {}", "VALUE", "old").Replace(migration)
 	runAll(t, map[string]previewCase{
-		"and are gone": {
+		"finished and deleted": {
 			given: old,
 			then:  tidy,
 			files: old,
 			want:  "kept Job NS/migrate: it has already finished, and does not run again\n",
 		},
-		"and are there": {given: old, files: old, want: "unchanged Job NS/migrate\n"},
-		// controllers write labels of its UID
-		"and are gone, and changed": {
+		"finished": {given: old, files: old, want: "unchanged Job NS/migrate\n"},
+		// controllers add labels with the UID of the Job
+		"finished and deleted, then changed": {
 			given:   old,
 			then:    tidy,
 			files:   strings.ReplaceAll(old, "old", "new"),
@@ -441,8 +440,8 @@ func TestAPreviewForeseesJobsThatHaveFinished(t *testing.T) {
 	})
 }
 
-// Another client writes between our look and the dry run: that is not what an apply would do.
-func TestAPreviewLooksAgainWhenSomebodyWrites(t *testing.T) {
+// If another client writes between the get and the dry run, the preview reads the object again.
+func TestPreviewReadsAgainAfterAConcurrentWrite(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	must(t, run(t, t.Context(), load(t, namespace, namespace, one(red)), apply.Options{}).Err)
@@ -460,33 +459,33 @@ func TestAPreviewLooksAgainWhenSomebodyWrites(t *testing.T) {
 	}
 }
 
-func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
+func TestPreviewOfAdoptionAndScale(t *testing.T) {
 	theirs := `{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS, labels: {old: "yes"}}, data: {colour: green, size: L}}`
 	scaled := func(t *testing.T, namespace string) {
 		merged("deployments", "web", `{"spec":{"replicas":5}}`, "scale")(t, namespace)
 		settled(t, namespace)
 	}
 	runAll(t, map[string]previewCase{
-		"made by kubectl": {
+		"created by kubectl": {
 			prepare: create("kubectl-client-side-apply", theirs),
 			files:   one(red),
 			want:    "configured ConfigMap NS/it, adopted from kubectl-client-side-apply\n",
 		},
-		"made by somebody": {
+		"created by another manager": {
 			prepare: create("bob", theirs),
 			files:   one(red),
 			want:    "configured ConfigMap NS/it, data.colour of bob\n",
 		},
-		"made by helm and changed by somebody": {
+		"created by helm and changed by another manager": {
 			prepare: also(create("helm", theirs), merged("configmaps", "it", `{"data":{"colour":"blue","more":"x"}}`)),
 			files:   one(red), want: "configured ConfigMap NS/it, adopted from helm, data.colour of bob\n",
 		},
-		"a Deployment made by helm": {
+		"a Deployment created by helm": {
 			prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 3, minReadySeconds: 3", 1)),
 			files:   one(web),
 			want:    "configured Deployment NS/web, adopted from helm\n",
 		},
-		"a Secret of another type made by helm": {
+		"a Secret of another type created by helm": {
 			prepare: create("helm",
 				`{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, type: example.com/a, data: {a: eA==}}`),
 			files: one(`{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, data: {a: eA==}}`),
@@ -518,12 +517,12 @@ func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
 			files: one(web),
 			want:  "configured Deployment NS/web, spec.replicas of bob/scale\n",
 		},
-		"scaled, and made by helm": {
+		"scaled, and created by helm": {
 			prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 4", 1)),
 			files:   one(web) + webScaler,
 			want:    "configured Deployment NS/web, adopted from helm\ncreated HorizontalPodAutoscaler NS/web\n",
 		},
-		"scaled and made by somebody": {
+		"scaled and created by another manager": {
 			prepare: create("bob", strings.Replace(web, "replicas: 2", "replicas: 4", 1)),
 			files:   one(web) + webScaler,
 			want:    "configured Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n",
@@ -531,8 +530,8 @@ func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
 	})
 }
 
-// Some lists others add to, and some fields are left to them.
-func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
+// Other managers may add items to some lists, and own some fields.
+func TestPreviewKeepsFieldsOfOtherManagers(t *testing.T) {
 	account := func(secrets string) string {
 		return "{apiVersion: v1, kind: ServiceAccount, metadata: {name: it, namespace: NS}, imagePullSecrets: [" +
 			secrets + "]}"
@@ -542,16 +541,16 @@ func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 {name: a.example.com, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {url: "https://registry.example", caBundle: ` + bundle + `}}]}`
 	}
 	runAll(t, map[string]previewCase{
-		"pull secrets that were thrown out": {
+		"pull secrets that another manager has removed": {
 			given: one(account("{name: ours}")),
 			then:  merged("serviceaccounts", "it", `{"imagePullSecrets":[{"name":"b"}]}`),
 			files: one(account("{name: ours}")), want: "configured ServiceAccount NS/it\n",
 		},
-		"all pull secrets were thrown out": {
+		"another manager has removed all pull secrets": {
 			given: one(account("{name: ours}")), then: merged("serviceaccounts", "it", `{"imagePullSecrets":[]}`),
 			files: one(account("{name: ours}")), want: "configured ServiceAccount NS/it\n",
 		},
-		"pull secrets that somebody has added to": {
+		"pull secrets that another manager has added to": {
 			given: one(account("{name: ours}")),
 			then:  merged("serviceaccounts", "it", `{"imagePullSecrets":[{"name":"ours"},{"name":"b"}]}`),
 			files: one(account("{name: ours}")), want: "unchanged ServiceAccount NS/it\n",
@@ -564,15 +563,15 @@ func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 			prepare: create("helm", hook("Yg==")), files: one(hook("Yw==")),
 			want: "configured ValidatingWebhookConfiguration NS, adopted from helm\n",
 		},
-		"certificates of somebody": {
+		"certificates of another manager": {
 			prepare: create("bob", hook("Yg==")), files: one(hook("Yw==")),
 			want: "configured ValidatingWebhookConfiguration NS\n",
 		},
 	})
 }
 
-// What is recreated is as many as it was, if an autoscaler reports how many.
-func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
+// A recreated object keeps its replicas if an autoscaler sets them.
+func TestPreviewOfReplicasOfARecreatedObject(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	before := strings.Replace(web, "metadata: {", `metadata: {annotations: {runlevel.dev/recreate: "true"}, `, 1)
@@ -589,12 +588,12 @@ func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
 		t.Fatal(saw.previewed(namespace))
 	}
 	if count, _, _ := unstructured.NestedInt64(change.Look.Would.Object, "spec", "replicas"); count != 5 {
-		t.Errorf("there would be %d of it", count)
+		t.Errorf("got %d previewed replicas", count)
 	}
 }
 
-// What can't be changed is refused with the words of an apply, or recreated.
-func TestAPreviewForeseesWhatCannotChange(t *testing.T) {
+// A change of an immutable field is refused with the message of an apply, or the object is recreated.
+func TestPreviewOfImmutableFields(t *testing.T) {
 	for name, row := range fixedRows {
 		// others may still have those
 		row.from, row.to = strings.Replace(row.from, "10.96.0.20", "10.96.0.21", 1),

@@ -25,24 +25,24 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A standing is how the objects of a kind become ready, never do, and break after they were.
-type standing struct {
+// A readinessCase describes how an object of a kind becomes ready, never becomes ready, or breaks after it was ready.
+type readinessCase struct {
 	object  string
-	becomes string // files with one that becomes ready
-	helps   deed   // what it takes to, if that is more than time
-	given   string // a file of another release, for those that never do
-	never   string // files with one that does not; "" where there can be none
-	says    string // then
-	breaks  deed
-	broken  string // what is said after
-	fixes   deed   // nil if it stays broken, and the run is ended so
+	becomes string       // files with an object that becomes ready
+	helps   clientAction // makes the object ready; nil if it becomes ready without help
+	given   string       // a file of another release, which is applied before never
+	never   string       // files with an object that never becomes ready; "" if it always becomes ready
+	message string       // of the wait for never
+	breaks  clientAction
+	broken  string       // prefix of the message of the wait after breaks
+	fixes   clientAction // nil if the object stays broken, and the run is cancelled
 }
 
-// A deed is what another client does in the namespace of a test.
-type deed func(t *testing.T, c *cluster.Cluster, namespace string)
+// A clientAction is a request of another client in the namespace of a test.
+type clientAction func(t *testing.T, c *cluster.Cluster, namespace string)
 
-// patched is a deed that changes one object.
-func patched(resource schema.GroupVersionResource, key, body string, subresource ...string) deed {
+// patched returns a clientAction that patches an object.
+func patched(resource schema.GroupVersionResource, key, body string, subresource ...string) clientAction {
 	return func(t *testing.T, c *cluster.Cluster, namespace string) {
 		t.Helper()
 		kind := resource
@@ -51,7 +51,7 @@ func patched(resource schema.GroupVersionResource, key, body string, subresource
 	}
 }
 
-// runs is a workload whose pods are soon there.
+// runs returns a workload whose pods become ready.
 func runs(kind string) string {
 	return strings.Replace(workload(kind, "web", "run", ""), "minReadySeconds: 300", "minReadySeconds: 0", 1)
 }
@@ -104,48 +104,49 @@ var (
 	operators = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusteroperators"}
 )
 
-// standings are all kinds that can be other than ready. Of what a Job says when it fails,
-// and of what keeps pods, more is in TestWaitsReportTheirReasons.
-var standings = map[string]standing{
+// readinessCases has all kinds whose objects may be unready. TestWaitsReportTheirReasons has more failures of Jobs and
+// pods.
+var readinessCases = map[string]readinessCase{
 	"deployment": {
 		object: "Deployment NS/web", becomes: runs("Deployment"),
-		never: workload("Deployment", "web", "hang", ""), says: "0 of 1 replicas are available" + slow,
+		never: workload("Deployment", "web", "hang", ""), message: "0 of 1 replicas are available" + slow,
 		breaks: patched(deployments, "NS/web", forLong), broken: "0 of 1 replicas are available",
 		fixes: patched(deployments, "NS/web", aBit),
 	},
 	"stateful": {
 		object: "StatefulSet NS/web", becomes: runs("StatefulSet"),
-		never: workload("StatefulSet", "web", "hang", ""), says: "0 of 1 replicas are available" + slow,
+		never: workload("StatefulSet", "web", "hang", ""), message: "0 of 1 replicas are available" + slow,
 		breaks: patched(statefuls, "NS/web", forLong), broken: "0 of 1 replicas are available",
 		fixes: patched(statefuls, "NS/web", aBit),
 	},
 	"daemons": {
 		object: "DaemonSet NS/web", becomes: runs("DaemonSet"),
-		never: workload("DaemonSet", "web", "hang", ""), says: "0 of 1 pods are available" + slow,
+		never: workload("DaemonSet", "web", "hang", ""), message: "0 of 1 pods are available" + slow,
 		breaks: patched(daemons, "NS/web", forLong), broken: "0 of 1 pods are available",
 		fixes: patched(daemons, "NS/web", aBit),
 	},
 	"replicas": {
 		object: "ReplicaSet NS/web", becomes: runs("ReplicaSet"),
-		never: workload("ReplicaSet", "web", "hang", ""), says: "0 of 1 replicas are available" + slow,
+		never: workload("ReplicaSet", "web", "hang", ""), message: "0 of 1 replicas are available" + slow,
 		breaks: patched(replicaSets, "NS/web", forLong), broken: "0 of 1 replicas are available",
 		fixes: patched(replicaSets, "NS/web", aBit),
 	},
 	"controller": {
 		object: "ReplicationController NS/web", becomes: strings.Replace(controller, "DOES", "run", 1),
-		never: strings.Replace(controller, "DOES", "hang", 1), says: "0 of 1 replicas are available",
+		never: strings.Replace(controller, "DOES", "hang", 1), message: "0 of 1 replicas are available",
 		breaks: patched(controllers, "NS/web", forLong), broken: "0 of 1 replicas are available",
 		fixes: patched(controllers, "NS/web", aBit),
 	},
-	"job": { // one that is done stays done: see TestJobIsRunOnce
+	"job": { // a completed Job stays completed: see TestJobIsRunOnce
 		object: "Job NS/job", becomes: job("complete"),
-		never: job("hang"), says: "0 of 1 pods have succeeded\nPod NS/job-POD: its containers are not created yet, " +
+		never: job("hang"),
+		message: "0 of 1 pods have succeeded\nPod NS/job-POD: its containers are not created yet, " +
 			"and node node-0 reports no reason",
 	},
 	"pod": {
 		object: "Pod NS/web", becomes: strings.Replace(barePod, "DOES", "run", 1),
 		never: strings.Replace(barePod, "DOES", "hang", 1),
-		says: "it is not ready: ContainersNotReady\nPod NS/web: its containers are not created yet, and node " +
+		message: "it is not ready: ContainersNotReady\nPod NS/web: its containers are not created yet, and node " +
 			"node-0 reports no reason",
 		breaks: patched(pods, "NS/web",
 			`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Sick","message":"it has a cold"}]}}`,
@@ -153,7 +154,7 @@ var standings = map[string]standing{
 		broken: "it is not ready: it has a cold\nPod NS/web: it is not ready: it has a cold",
 		fixes:  patched(pods, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
 	},
-	"space": { // one that is not Active is being deleted: see TestNamespaceThatStaysTerminatingIsReported
+	"space": { // a terminating Namespace: see TestNamespaceThatStaysTerminatingIsReported
 		object: "Namespace NS-own",
 		becomes: "{apiVersion: v1, kind: Namespace, metadata: {name: NS-own}}\n-- 0000_20_web_held.yaml " +
 			"--\n{apiVersion: v1, kind: ConfigMap, metadata: {name: held, namespace: NS-own, finalizers: " +
@@ -164,22 +165,22 @@ var standings = map[string]standing{
 		object: "CustomResourceDefinition others.NS.example.com", becomes: others + gadgets,
 		given: gadgetDefinition, never: strings.Replace(others, "kind: Other,", "kind: Other, listKind: GadgetList,",
 			1) + "{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS}}",
-		says:   `its names are not accepted: "GadgetList" is already in use`,
-		breaks: patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["gadget"]}}}`),
-		broken: `its names are not accepted: "gadget" is already in use`,
+		message: `its names are not accepted: "GadgetList" is already in use`,
+		breaks:  patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["gadget"]}}}`),
+		broken:  `its names are not accepted: "gadget" is already in use`,
 		// to go back to none changes nothing for the server
 		fixes: patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["other-short"]}}}`),
 	},
 	"api": {
 		object: "APIService v1.NS.example.com", becomes: api + "\n-- 0000_05_web_service.yaml --\n" + apiService,
-		never:  api,
-		says:   "it is not available: service/api in \"NS\" is not present\nService NS/api: it does not exist",
-		breaks: removeService, broken: "it is not available: service/api in \"NS\" is not present\nService NS/api: " +
+		never:   api,
+		message: "it is not available: service/api in \"NS\" is not present\nService NS/api: it does not exist",
+		breaks:  removeService, broken: "it is not available: service/api in \"NS\" is not present\nService NS/api: " +
 			"it does not exist",
 	},
 	"webhook": {
 		object: "ValidatingWebhookConfiguration NS", becomes: webhookConfiguration + hook,
-		never: webhookConfiguration, says: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
+		never: webhookConfiguration, message: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
 		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[]}`),
 		broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
 		fixes:  patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
@@ -188,7 +189,7 @@ var standings = map[string]standing{
 		object:  "MutatingWebhookConfiguration NS",
 		becomes: strings.Replace(webhookConfiguration, "Validating", "Mutating", 1) + hook,
 		never:   strings.Replace(webhookConfiguration, "Validating", "Mutating", 1),
-		says:    "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
+		message: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
 		breaks: patched(endpoints, "NS/hook-1",
 			`{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`),
 		broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
@@ -196,7 +197,7 @@ var standings = map[string]standing{
 	},
 	"operator": {
 		object: "ClusterOperator NS", becomes: operator, helps: patched(operators, "/NS", healthy, "status"),
-		never: operator, says: "it is not available: it has not reported Available=True yet",
+		never: operator, message: "it is not available: it has not reported Available=True yet",
 		breaks: patched(operators, "/NS",
 			`{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","reason":"Ill","message":"a cold"}]}}`, "status"),
 		broken: "it is degraded: Ill: a cold", fixes: patched(operators, "/NS", healthy, "status"),
@@ -205,7 +206,7 @@ var standings = map[string]standing{
 		object: "Gadget NS/web", becomes: gadgets,
 		never: strings.Replace(gadgets, "namespace: NS}}",
 			"namespace: NS}, status: {conditions: [{type: Ready, status: \"False\", message: It has no battery.}]}}",
-			1), says: "it has no battery",
+			1), message: "it has no battery",
 		breaks: patched(gadgetsOfTheTest, "NS/web",
 			`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Broken","message":"it lost its battery"}]}}`),
 		broken: "it lost its battery", fixes: patched(gadgetsOfTheTest, "NS/web", `{"status":{"conditions":[]}}`),
@@ -213,21 +214,21 @@ var standings = map[string]standing{
 	"marked": {
 		object: "Gadget NS/web", becomes: strings.Replace(gadgets, "namespace: NS}}", marked+`, status: {phase: "On"}}`,
 			1),
-		never:  strings.Replace(gadgets, "namespace: NS}}", marked+`}`, 1),
-		says:   `self.status.phase == "On" is not true yet: no such key: status`,
-		breaks: patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"Off"}}`),
-		broken: `self.status.phase == "On" is not true yet`,
-		fixes:  patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"On"}}`),
+		never:   strings.Replace(gadgets, "namespace: NS}}", marked+`}`, 1),
+		message: `self.status.phase == "On" is not true yet: no such key: status`,
+		breaks:  patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"Off"}}`),
+		broken:  `self.status.phase == "On" is not true yet`,
+		fixes:   patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"On"}}`),
 	},
 	"expression": {
 		object: "ConfigMap NS/web", becomes: expressed,
-		never:  strings.Replace(expressed, `data: {state: "on"}`, `data: {state: "off"}`, 1),
-		says:   `self.data.state == "on" is not true yet`,
-		breaks: patched(configMaps, "NS/web", `{"data":{"state":"off"}}`),
-		broken: `self.data.state == "on" is not true yet`,
-		fixes:  patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
+		never:   strings.Replace(expressed, `data: {state: "on"}`, `data: {state: "off"}`, 1),
+		message: `self.data.state == "on" is not true yet`,
+		breaks:  patched(configMaps, "NS/web", `{"data":{"state":"off"}}`),
+		broken:  `self.data.state == "on" is not true yet`,
+		fixes:   patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
 	},
-	"unlabelled": { // another client removes our label, by which we watch
+	"unlabelled": { // another client removes the label that the watch selects by
 		object: "ConfigMap NS/web", becomes: expressed,
 		breaks: patched(configMaps, "NS/web",
 			`{"metadata":{"labels":{"runlevel.dev/release":null}},"data":{"state":"off"}}`),
@@ -236,7 +237,7 @@ var standings = map[string]standing{
 	},
 }
 
-// removeSpace deletes a Namespace that something is held in.
+// removeSpace deletes a Namespace with an object that a finalizer holds.
 func removeSpace(t *testing.T, c *cluster.Cluster, namespace string) {
 	t.Helper()
 	must(t, c.Client.CoreV1().Namespaces().Delete(t.Context(), namespace+"-own", metav1.DeleteOptions{}))
@@ -253,8 +254,8 @@ func removeService(t *testing.T, c *cluster.Cluster, namespace string) {
 	must(t, c.Client.CoreV1().Services(namespace).Delete(t.Context(), "api", metav1.DeleteOptions{}))
 }
 
-// prepare makes what files need beside the release: a server of their API, and the kind of
-// ClusterOperators, which can't have another name for each test.
+// prepare creates the objects that files need beside the release: a server of their API, and the definition of
+// ClusterOperators, which all tests share.
 func prepare(t *testing.T, c *cluster.Cluster, namespace, files string) string {
 	t.Helper()
 	if strings.Contains(files, "kind: ClusterOperator") {
@@ -273,7 +274,7 @@ func prepare(t *testing.T, c *cluster.Cluster, namespace, files string) string {
 	return strings.ReplaceAll(files, "PORT", port)
 }
 
-// defineOperators makes the definition, which stays for all tests.
+// defineOperators creates the definition of ClusterOperators, which stays for all tests.
 func defineOperators(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	definition := &unstructured.Unstructured{}
@@ -287,44 +288,44 @@ func defineOperators(t *testing.T, c *cluster.Cluster) {
 	must(t, err)
 }
 
-// What was ready may break while something else is waited for. Then the run is not done.
-func TestWhatBreaksAfterItWasReadyIsWaitedForAgain(t *testing.T) {
-	for name, s := range standings {
+// A ready object may break while the run waits for another object. Then the run waits for it again.
+func TestRunWaitsAgainForAnObjectThatBreaks(t *testing.T) {
+	for name, s := range readinessCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace, c := test.Namespace(t), connect(t)
 			release := load(t, namespace, namespace,
 				prepare(t, c, namespace, "-- 0000_10_web_web.yaml --\n"+s.becomes+barrier+last))
-			b := &breaking{standing: s, t: t, cluster: c, namespace: namespace}
+			b := &breaking{readinessCase: s, t: t, cluster: c, namespace: namespace}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			b.end = cancel
-			audience := &spectator{hears: b.hears}
-			did := run(t, ctx, release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
+			observer := &eventObserver{onMessage: b.onMessage}
+			did := run(t, ctx, release, apply.Options{ReportWaits: quickly, OnEvent: observer.observe(namespace)})
 			if !b.isOver || (did.Err != nil) != (s.breaks != nil && s.fixes == nil) {
-				t.Errorf("told %d times, over: %t, and the run ended with %v; said last: %s", b.told, b.isOver, did.Err,
-					audience.last)
+				t.Errorf("got %d waits, over: %t, error %v; last messages: %s", b.waits, b.isOver, did.Err,
+					observer.last)
 			}
 		})
 	}
 }
 
-// breaking breaks an object after the barrier that it had to be ready for, and sees to it
-// that it is then waited for alone, until it is fixed.
+// breaking breaks an object when the run has passed the barrier after it. Once the run waits for this object alone,
+// breaking fixes the object.
 type breaking struct {
-	standing
+	readinessCase
 	t         *testing.T
 	cluster   *cluster.Cluster
 	namespace string
 	end       func()
 
-	told                                       int
+	waits                                      int
 	isHelped, isCreated, isLastAwaited, isOver bool
 }
 
-func (b *breaking) do(something deed) { something(b.t, b.cluster, b.namespace) }
+func (b *breaking) do(action clientAction) { action(b.t, b.cluster, b.namespace) }
 
-func (b *breaking) hears(about, text string) {
+func (b *breaking) onMessage(about, text string) {
 	switch {
 	case about == "ConfigMap NS/last" && text == "created":
 		b.isCreated = true
@@ -341,12 +342,12 @@ func (b *breaking) hears(about, text string) {
 		b.isHelped = true
 		b.do(b.helps)
 	case !b.isCreated || !strings.HasPrefix(text, "waiting: "+b.broken): // fields that break it may follow
-	case b.told < 2:
-		if b.told++; b.told == 2 { // the first may be about before it was ready
+	case b.waits < 2:
+		if b.waits++; b.waits == 2 { // the first wait may have begun before the object was ready
 			b.finish()
 		}
 	case b.isLastAwaited:
-		b.isLastAwaited = false // unless it is told so once more
+		b.isLastAwaited = false // until another wait for it is reported
 	case !b.isOver:
 		b.isOver = true
 		if b.fixes == nil {
@@ -357,18 +358,18 @@ func (b *breaking) hears(about, text string) {
 	}
 }
 
-// finish makes ready what the run can't end before.
+// finish makes the ConfigMap ready that the run waits for at its end.
 func (b *breaking) finish() {
 	merge(b.t, b.cluster, configMaps, b.namespace+"/last", `{"data":{"state":"on"}}`)
 }
 
-// What never becomes ready is all said when the time is up, which it is as was asked for.
-func TestTimeoutListsEverything(t *testing.T) {
+// At its timeout, a run reports all objects that are not ready.
+func TestTimeoutReportsAllUnreadyObjects(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
 	var files strings.Builder
 	want, spaces := map[string]string{}, map[string]string{} // by object
-	for name, s := range standings {
+	for name, s := range readinessCases {
 		if s.never == "" {
 			continue
 		}
@@ -382,11 +383,11 @@ func TestTimeoutListsEverything(t *testing.T) {
 		text = strings.ReplaceAll(prepare(t, c, own, text), "NS", own)
 		files.WriteString(strings.ReplaceAll(text, "_web_", "_"+name+"_"))
 		object := strings.ReplaceAll(s.object, "NS", own)
-		want[object], spaces[object] = s.says, own
+		want[object], spaces[object] = s.message, own
 	}
 	release := load(t, namespace, namespace, files.String())
 
-	// Let them all come to their last word first, however long that takes.
+	// First wait until each object has its final message.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	missing := maps.Clone(want)
@@ -402,17 +403,17 @@ func TestTimeoutListsEverything(t *testing.T) {
 		}
 	}})
 	if len(missing) > 0 {
-		t.Errorf("never said: %v", missing)
+		t.Errorf("never reported: %v", missing)
 	}
 
 	began := time.Now()
 	did := run(t, t.Context(), release, apply.Options{Options: installMode, Timeout: 8 * time.Second})
 	if took := time.Since(began); took < 8*time.Second {
-		t.Errorf("the time was up after %s", took)
+		t.Errorf("got a timeout after %s, want 8s", took)
 	}
 	if wanted := fmt.Sprintf("the time is up after 8s: %d objects not ready", len(want)); !errors.Is(did.Err,
 		apply.ErrTimeout) || did.Err.Error() != wanted {
-		t.Errorf("it ended with: %v", did.Err)
+		t.Errorf("got error %v, want %s", did.Err, wanted)
 	}
 	waits := map[string]string{}
 	for _, wait := range did.Waits {

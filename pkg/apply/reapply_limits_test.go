@@ -25,7 +25,7 @@ var (
 	endpoints   = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 )
 
-// last is what a run can't end before: it is ready when the test says so.
+// last has a ConfigMap that a run waits for at its end. The test makes it ready.
 const last = `
 -- 0000_90_web_last.yaml --
 apiVersion: v1
@@ -37,7 +37,7 @@ metadata:
     runlevel.dev/ready: self.?data.state.orValue("") == "on"
 `
 
-// barrier makes what is before and after it nodes of their own: two components side by side.
+// barrier has two components of one level, so the objects before and after it are in different nodes.
 const barrier = `
 -- 0000_80_left_side.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: left, namespace: NS}}
@@ -70,14 +70,14 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// A Job that is done stays done when it is removed, as its time to live would, in this run
-// and in the next. Another one runs.
+// If a completed Job is deleted, as after ttlSecondsAfterFinished, neither this run nor the next one runs it again. A
+// changed Job is run.
 func TestJobIsRunOnce(t *testing.T) {
 	t.Parallel()
 	namespace, cluster := test.Namespace(t), connect(t)
 	files := "-- 0000_10_web_job.yaml --" + job("run") + last
 	files = strings.Replace(files, "pod: run", "pod: complete", 1)
-	audience := &spectator{hears: func(about, text string) {
+	observer := &eventObserver{onMessage: func(about, text string) {
 		if about != "ConfigMap NS/last" || text != "created" {
 			return
 		}
@@ -89,7 +89,7 @@ func TestJobIsRunOnce(t *testing.T) {
 		merge(t, cluster, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 	}}
 	release := load(t, namespace, namespace, files)
-	did := run(t, t.Context(), release, apply.Options{OnEvent: audience.follow(namespace)})
+	did := run(t, t.Context(), release, apply.Options{OnEvent: observer.observe(namespace)})
 	if did.Err != nil {
 		t.Fatal(did.Err)
 	}
@@ -105,14 +105,14 @@ func TestJobIsRunOnce(t *testing.T) {
 	}
 }
 
-// An object that is deleted again and again is applied again after growing pauses, which are reported as waits.
-func TestObjectThatIsDeletedAgainAndAgainIsReported(t *testing.T) {
+// If an object is deleted repeatedly, it is applied again after growing pauses, which are reported as waits.
+func TestRepeatedDeletesAreReported(t *testing.T) {
 	t.Parallel()
 	namespace, cluster := test.Namespace(t), connect(t)
 	release := load(t, namespace, namespace, last)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	audience := &spectator{hears: func(_, text string) {
+	observer := &eventObserver{onMessage: func(_, text string) {
 		switch text {
 		case "created":
 			_ = cluster.Client.CoreV1().ConfigMaps(namespace).Delete(ctx, "last", metav1.DeleteOptions{})
@@ -121,8 +121,8 @@ func TestObjectThatIsDeletedAgainAndAgainIsReported(t *testing.T) {
 		}
 	}}
 	did := run(t, ctx, release,
-		apply.Options{Options: installMode, ReportWaits: quickly, OnEvent: audience.follow(namespace)})
+		apply.Options{Options: installMode, ReportWaits: quickly, OnEvent: observer.observe(namespace)})
 	if !errors.Is(did.Err, context.Canceled) {
-		t.Errorf("%v; said last: %s", did.Err, audience.last)
+		t.Errorf("got error %v; last messages: %s", did.Err, observer.last)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// gate has a ConfigMap that others wait for.
+// gate has a ConfigMap that later levels wait for.
 const gate = `
 -- 0000_10_base_gate.yaml --
 apiVersion: v1
@@ -24,11 +24,11 @@ metadata: {name: gate, namespace: NS, annotations: {runlevel.dev/ready: "has(sel
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: NS}}
 `
 
-// An object that a stranger deletes after it was applied, while the run waits for it, is applied again by that run.
-func TestWhatIsDeletedDuringTheRunIsAppliedAgain(t *testing.T) {
+// If another client deletes an applied object while the run waits for it, the run applies the object again.
+func TestObjectDeletedDuringTheRunIsAppliedAgain(t *testing.T) {
 	for name, row := range map[string]struct {
 		mode graph.Mode
-		full bool // it was applied before, as it is
+		full bool // an earlier run has applied the same objects
 		want string
 	}{
 		"update": {graph.Update, false,
@@ -72,8 +72,8 @@ func TestWhatIsDeletedDuringTheRunIsAppliedAgain(t *testing.T) {
 	}
 }
 
-// What can't be applied again ends the run, however much it waits for.
-func TestWhatIsDeletedAndCantBeAppliedAgainEndsTheRun(t *testing.T) {
+// If a deleted object can't be applied again, the run ends, whatever else it waits for.
+func TestRunEndsIfADeletedObjectIsRefused(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	may := grant(t, namespace)

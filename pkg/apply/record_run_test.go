@@ -22,7 +22,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// recording calls back before each write of a record.
+// recording calls writes before each write of a record.
 func recording(t *testing.T, writes func()) *cluster.Cluster {
 	return connectThrough(t, func(request *http.Request) error {
 		if request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/configmaps") &&
@@ -44,8 +44,7 @@ const blockedFiles = `
 {apiVersion: v1, kind: Secret, metadata: {name: shop, namespace: NS}}
 `
 
-// What a run is at is known to those who look at the record, also when it has ended without
-// being done.
+// The record has the state of a run while it runs, and after it has ended without completing.
 func TestRecordHasTheStateOfTheRun(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -84,14 +83,14 @@ func TestRecordHasTheStateOfTheRun(t *testing.T) {
 		t.Errorf("at its end (-want +got):\n%s", diff)
 	}
 	if did.record.Run.Nodes[0].Steps[0].Since == nil || did.record.Run.ReportedAt.IsZero() {
-		t.Errorf("nobody knows since when: %v", did.record.Run)
+		t.Errorf("got no times in the record: %v", did.record.Run)
 	}
 	if len(did.record.Waits) != 1 {
-		t.Errorf("the record has that it waits for %v", did.record.Waits)
+		t.Errorf("got recorded waits %v, want 1", did.record.Waits)
 	}
 }
 
-// A state that is over before it could be asked for is not reported.
+// A run that ends quickly does not write its state to the record.
 func TestShortRunDoesNotWriteItsState(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -109,7 +108,7 @@ func TestShortRunDoesNotWriteItsState(t *testing.T) {
 	}
 }
 
-// What fails and is tried again reports why, and since when.
+// The record has the reason of a retry, and the time since when the step is retried.
 func TestRecordHasRetries(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -127,11 +126,11 @@ func TestRecordHasRetries(t *testing.T) {
 	if !found || node != 0 || step.Phase != apply.InRetry || !strings.Contains(step.For, "exceeded quota: none") ||
 		step.Reason == "" ||
 		step.Since.Before(metav1.NewTime(began).Time) {
-		t.Errorf("of what fails it says %v, %d, %t", step, node, found)
+		t.Errorf("got step %v in node %d, found: %t", step, node, found)
 	}
 }
 
-// Of a large release the record is told as much as it has room for, and how much is left out.
+// The record of a large run has a limited number of steps and nodes, and the number of those that are left out.
 func TestRecordOfALargeRunIsCut(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -145,21 +144,21 @@ func TestRecordOfALargeRunIsCut(t *testing.T) {
 	}
 	files += "-- 0000_30_last_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}\n"
 	left := run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{Options: updateMode}).Left
-	told := 0
+	recorded := 0
 	for _, node := range left.Nodes {
-		told += len(node.Steps)
+		recorded += len(node.Steps)
 	}
 	last := left.Nodes[len(left.Nodes)-1]
 	all, undone := apply.StateOf(left).Count()
-	if told != 500 || left.More != 102 || all != 602 || undone != 602 || left.Total != 602 ||
+	if recorded != 500 || left.More != 102 || all != 602 || undone != 602 || left.Total != 602 ||
 		left.Levels[1] != (record.RunLevel{Name: "20", Total: 600, Left: 600}) || len(left.Nodes) != 14 ||
 		len(last.After) != 10 || last.More != 2 {
-		t.Errorf("of 602 steps it tells %d and leaves out %d, in %d nodes; the last is after %d and %d more",
-			told, left.More, len(left.Nodes), len(last.After), last.More)
+		t.Errorf("got %d of 602 steps and %d more, in %d nodes; the last is after %d and %d more",
+			recorded, left.More, len(left.Nodes), len(last.After), last.More)
 	}
 }
 
-// What the record has of a run is read as a state again: what is done is only counted.
+// StateOf reads a recorded run as a state. Completed steps are only counted.
 func TestStateIsReadBackFromTheRecord(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -222,7 +221,7 @@ func TestStateIsReadBackFromTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := apply.StateOf(run)
-	running.Phase = apply.Blocked // a record does not tell them apart
+	running.Phase = apply.Blocked // a record does not distinguish the two phases
 	wanted := []apply.RunNodeState{
 		{
 			Name:  "level 10, db",
@@ -235,8 +234,8 @@ func TestStateIsReadBackFromTheRecord(t *testing.T) {
 	if diff := cmp.Diff(wanted, got.Nodes); diff != "" {
 		t.Error(diff)
 	}
-	if total, left := got.Count(); total != 4 || left != 3 {
-		t.Errorf("%d of %d manifests are left", left, total)
+	if total, unfinished := got.Count(); total != 4 || unfinished != 3 {
+		t.Errorf("got %d of %d manifests unfinished, want 3 of 4", unfinished, total)
 	}
 	if again, _ := json.Marshal(got.Record()); string(again) != want {
 		t.Errorf("recorded again: %s", again)

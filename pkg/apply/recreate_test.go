@@ -15,8 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// fixedRows are changes of fields that a server refuses to change: OLD becomes NEW. The
-// wanted text is the fields that it is about.
+// fixedRows are changes of immutable fields. The wanted text names the fields.
 var fixedRows = map[string]struct{ object, from, to, want string }{
 	"Deployment": {
 		object: `apiVersion: apps/v1, kind: Deployment, metadata: {NAME}, spec: {selector: {matchLabels: {app: web, is: VALUE}}, template: {metadata: {labels: {app: web, is: VALUE}}, spec: {containers: [{name: web, image: registry.example/web}]}}}`,
@@ -86,7 +85,7 @@ var fixedRows = map[string]struct{ object, from, to, want string }{
 	},
 }
 
-// preciousRows are such changes where an annotation does not help.
+// preciousRows are changes of immutable fields that are refused in spite of the annotation runlevel.dev/recreate.
 var preciousRows = map[string]struct{ object, from, to, want string }{
 	"PersistentVolumeClaim": {
 		object: `apiVersion: v1, kind: PersistentVolumeClaim, metadata: {NAME}, spec: {storageClassName: VALUE, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}`,
@@ -98,16 +97,16 @@ var preciousRows = map[string]struct{ object, from, to, want string }{
 	},
 }
 
-// versions are the two states of an object.
-func versions(object, from, name, metadata string) (before, after string) {
+// versions returns two versions of an object.
+func versions(object, old, name, metadata string) (before, after string) {
 	object = "{" + strings.ReplaceAll(object, "{NAME}", "{name: a, namespace: NS}") + "}"
 	object = strings.Replace(object, "metadata: {", "metadata: {"+metadata, 1)
-	return strings.ReplaceAll(object, "VALUE", from), strings.ReplaceAll(object, "VALUE", name)
+	return strings.ReplaceAll(object, "VALUE", old), strings.ReplaceAll(object, "VALUE", name)
 }
 
 const mayRecreate = `annotations: {runlevel.dev/recreate: "true"}, `
 
-func TestWhatCannotChangeIsRefusedWithTheField(t *testing.T) {
+func TestChangeOfAnImmutableFieldIsRefused(t *testing.T) {
 	for name, row := range fixedRows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,18 +121,18 @@ func TestWhatCannotChangeIsRefusedWithTheField(t *testing.T) {
 				t.Error(did.Changes[0].Err, cmp.Diff(want, got))
 			}
 			if retries := did.retries(namespace); len(retries) > 0 {
-				t.Error("it was tried again:", retries)
+				t.Error("got retries:", retries)
 			}
 			_, after = versions(row.object, row.from, row.to, mayRecreate)
 			did = change(t, namespace, "", after, apply.Options{NoWait: true})
 			if did.Err != nil || did.Changes[0].Action != object.Recreated {
-				t.Errorf("it was not recreated but %s: %v", did.Changes[0].Action, did.Err)
+				t.Errorf("got action %s, want recreated: %v", did.Changes[0].Action, did.Err)
 			}
 		})
 	}
 }
 
-func TestWhatIsPreciousIsNotRecreated(t *testing.T) {
+func TestObjectsWithDataAreNotRecreated(t *testing.T) {
 	for name, row := range preciousRows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,9 +158,8 @@ const (
   spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/VALUE}]}}}}`
 )
 
-// An object that a finalizer holds is recreated when it is let go, by this run or by a
-// later one.
-func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
+// An object with a finalizer is recreated when the finalizer is removed, by this run or by a later one.
+func TestObjectWithAFinalizerIsRecreatedAfterItsDeletion(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	before, after := strings.ReplaceAll(heldJob, "VALUE", "old"), strings.ReplaceAll(heldJob, "VALUE", "new")
@@ -175,7 +173,7 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 	jobs := test.Client(t).BatchV1().Jobs(namespace)
 	letGo := sync.OnceFunc(func() {
 		patch(t, jobs.Patch, "a", `{"metadata": {"finalizers": null}}`)
-		sandboxtest.Eventually(t, "the Job is not gone", func(ctx context.Context) bool {
+		sandboxtest.Eventually(t, "the Job is not deleted", func(ctx context.Context) bool {
 			found, err := jobs.Get(ctx, "a", metav1.GetOptions{})
 			return err != nil || found.DeletionTimestamp == nil
 		})
@@ -190,12 +188,12 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 		}
 	}})
 	if did.Err != nil || did.Changes[0].Action != object.Recreated {
-		t.Errorf("it was %s: %v", did.Changes[0].Action, did.Err)
+		t.Errorf("got action %s: %v", did.Changes[0].Action, did.Err)
 	}
 }
 
-// A run that was killed after the delete has left nothing behind: the next one makes it.
-func TestWhatWasDeletedAndNotMadeAnewIsMadeByTheNextRun(t *testing.T) {
+// If a run is killed after the delete of an object, the next run creates the object.
+func TestNextRunCreatesAnObjectThatAKilledRunHasDeleted(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	row := fixedRows["RoleBinding"]
@@ -209,6 +207,6 @@ func TestWhatWasDeletedAndNotMadeAnewIsMadeByTheNextRun(t *testing.T) {
 	}
 	did := change(t, namespace, "", after, apply.Options{NoWait: true})
 	if did.Err != nil || did.Changes[0].Action != object.Created {
-		t.Errorf("it was %s: %v", did.Changes[0].Action, did.Err)
+		t.Errorf("got action %s: %v", did.Changes[0].Action, did.Err)
 	}
 }

@@ -54,7 +54,7 @@ func (r *run) keepFingerprints() {
 	}
 }
 
-// explainNotDone adds to the steps that were never done what they waited for.
+// explainNotDone adds the reasons of their waits to the steps that were never done.
 func (r *run) explainNotDone(waits []Wait) {
 	awaited := byStep(waits)
 	for node, steps := range r.order.nodes {

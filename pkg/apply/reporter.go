@@ -67,7 +67,7 @@ func (r *walkReporter) ticks() (reports, notes, states <-chan time.Time) {
 	return r.reports.C, r.notes.C, states
 }
 
-// close ends what runs beside the loop.
+// close ends the requests that run beside the loop.
 func (r *walkReporter) close() {
 	r.reports.Stop()
 	r.notes.Stop()

@@ -11,8 +11,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// TestReplicasAreHandedToARealAutoscaler: the manifest drops them, and the cluster's own controller takes them over
-// when it scales for the first time.
+// If a manifest drops the replicas, the HorizontalPodAutoscaler of the cluster owns them once it has scaled.
 func TestReplicasAreHandedToARealAutoscaler(t *testing.T) {
 	t.Parallel()
 	web, namespace, a := scaledKinds["Deployment"], test.Namespace(t), act(t, scaler)
@@ -25,7 +24,7 @@ func TestReplicasAreHandedToARealAutoscaler(t *testing.T) {
 	scales(t, namespace, scaledFiles(web.manifest, "", atLeast("4")), apply.Options{})
 	if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec",
 		"f:replicas"); have != "6" || owners != "runlevel" {
-		t.Errorf("before it scales: %s replicas, owned by %s", have, owners)
+		t.Errorf("before the autoscaler scales: %s replicas, owned by %s", have, owners)
 	}
 	scales(t, namespace, scaledFiles(web.manifest, "", atLeast("8")), apply.Options{})
 	sandboxtest.Await(t, test, appsv1.SchemeGroupVersion.WithResource("deployments"), key,
@@ -35,14 +34,14 @@ func TestReplicasAreHandedToARealAutoscaler(t *testing.T) {
 	scales(t, namespace, scaledFiles(web.manifest, "", atLeast("8")), apply.Options{})
 	if have, owners := a.field(web.kind, key, "spec", "replicas"), a.owners(web.kind, key, "f:spec",
 		"f:replicas"); have != "8" || owners != scaler {
-		t.Errorf("after it has scaled: %s replicas, owned by %s", have, owners)
+		t.Errorf("after the autoscaler has scaled: %s replicas, owned by %s", have, owners)
 	}
 	if have := lowest(); have != 6 {
-		t.Errorf("there were %d of it for a moment", have)
+		t.Errorf("got %d replicas for a moment", have)
 	}
 }
 
-// scaledObject is an object that has an autoscaler made, as KEDA's has, and its definition.
+// scaledObject has an object whose controller creates an autoscaler, as KEDA's ScaledObject, and its definition.
 const scaledObject = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -56,8 +55,8 @@ spec:
 {apiVersion: NS.example.com/v1, kind: ScaledObject, metadata: {name: web, namespace: NS}, spec: {scaleTargetRef: {name: web}}}
 `
 
-// TestReplicasThatAreDropped stay where another manager has set them, or an autoscaler is to. Else the server sets its
-// default.
+// If a manifest drops the replicas, they stay if another manager has set them or an autoscaler exists. Otherwise the
+// server sets its default.
 func TestReplicasThatAreDropped(t *testing.T) {
 	web := scaledKinds["Deployment"]
 	for name, row := range map[string]struct {
@@ -65,10 +64,10 @@ func TestReplicasThatAreDropped(t *testing.T) {
 		brought  string
 		want     string
 	}{
-		"no other manager":           {false, "", "1"},
-		"a user has scaled":          {true, "", "5"},
-		"an autoscaler will be made": {false, scaledObject, "6"},
-		"an autoscaler of something else": {false, strings.Replace(scaledObject, "{name: web}}}", "{name: other}}}", 1),
+		"no other manager":              {false, "", "1"},
+		"a user has scaled":             {true, "", "5"},
+		"an autoscaler will be created": {false, scaledObject, "6"},
+		"an autoscaler of another object": {false, strings.Replace(scaledObject, "{name: web}}}", "{name: other}}}", 1),
 			"1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,14 +86,14 @@ func TestReplicasThatAreDropped(t *testing.T) {
 			saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, next), apply.Options{})
 			scales(t, namespace, next, apply.Options{})
 			if have := user.field(web.kind, key, "spec", "replicas"); have != row.want {
-				t.Errorf("there are %s, want %s", have, row.want)
+				t.Errorf("got %s replicas, want %s", have, row.want)
 			}
 			for _, change := range saw.Changes {
 				if change.ID.GroupKind() == kinds.Deployment && change.Look != nil {
 					want := map[string]int64{"1": 1, "5": 5, "6": 6}[row.want]
 					got, _ := change.Look.Would.Object["spec"].(map[string]any)["replicas"].(int64)
 					if got != want {
-						t.Errorf("the preview has %d replicas, want %d", got, want)
+						t.Errorf("got %d replicas in the preview, want %d", got, want)
 					}
 				}
 			}

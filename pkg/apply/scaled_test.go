@@ -19,11 +19,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// scaler is who scales for a HorizontalPodAutoscaler.
+// scaler is the field manager of a HorizontalPodAutoscaler.
 const scaler = "kube-controller-manager"
 
-// A scaled is a kind of object that can be scaled: its manifest, with SPEC for what it says
-// beside the replicas.
+// scaledKinds are kinds of objects that can be scaled. In a manifest, REPLICAS stands for the field of the replicas.
 var scaledKinds = map[string]struct{ kind, manifest, target string }{
 	"Deployment": {"Deployment.apps", `
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: NS, annotations: {is: old}}, spec: {REPLICAS selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web}]}}}}
@@ -33,12 +32,12 @@ var scaledKinds = map[string]struct{ kind, manifest, target string }{
 `, `apiVersion: apps/v1, kind: StatefulSet, name: web`},
 }
 
-// autoscaler is a manifest of one, for TARGET.
+// autoscaler is a manifest of a HorizontalPodAutoscaler for TARGET.
 const autoscaler = `
 {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, namespace: NS}, spec: {minReplicas: 1, maxReplicas: 9, scaleTargetRef: {TARGET}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}
 `
 
-// files is a payload of an object, and of more.
+// scaledFiles returns a payload of an object with its replicas, and of more manifests.
 func scaledFiles(manifest, replicas string, more ...string) string {
 	if replicas != "" {
 		replicas = "replicas: " + replicas + ","
@@ -50,10 +49,10 @@ func scaledFiles(manifest, replicas string, more ...string) string {
 	return all
 }
 
-// onDeployment is an autoscaler of the Deployment.
+// onDeployment is an autoscaler for the Deployment.
 var onDeployment = strings.ReplaceAll(autoscaler, "TARGET", scaledKinds["Deployment"].target)
 
-// scales applies a payload, and wants it to go well.
+// scales applies a payload, and fails the test if that fails.
 func scales(t *testing.T, namespace, files string, options apply.Options) applied {
 	t.Helper()
 	options.NoWait = true
@@ -67,7 +66,7 @@ func scales(t *testing.T, namespace, files string, options apply.Options) applie
 	return did
 }
 
-// watchReplicas notes how many replicas an object ever has, until it is asked for them.
+// watchReplicas watches the replicas of an object. The returned function ends the watch, and returns the lowest number.
 func watchReplicas(t *testing.T, a actor, kind, key string) (stop func() (lowest int64)) {
 	t.Helper()
 	place, name := a.place(kind, key)
@@ -85,7 +84,7 @@ func watchReplicas(t *testing.T, a actor, kind, key string) (stop func() (lowest
 		for event := range watch.ResultChan() {
 			object, isObject := event.Object.(*unstructured.Unstructured)
 			if !isObject {
-				t.Errorf("the watch says %v", event.Object)
+				t.Errorf("got watch event %v", event.Object)
 				return
 			}
 			count, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
@@ -103,8 +102,7 @@ func watchReplicas(t *testing.T, a actor, kind, key string) (stop func() (lowest
 	}
 }
 
-// The story that decides all: an autoscaler has scaled to 5, and then the replicas are
-// dropped from the manifest, or have been left there.
+// An autoscaler has scaled to 5. Then the manifest drops the replicas, or keeps them.
 func TestReplicasNeverFallUnderAnAutoscaler(t *testing.T) {
 	for name, item := range scaledKinds {
 		for title, after := range map[string]string{"dropped": "", "kept": "3", "changed": "2"} {
@@ -114,7 +112,7 @@ func TestReplicasNeverFallUnderAnAutoscaler(t *testing.T) {
 				hpa, key := strings.ReplaceAll(autoscaler, "TARGET", item.target), namespace+"/web"
 				scales(t, namespace, scaledFiles(item.manifest, "3", hpa), apply.Options{})
 				if have := a.field(item.kind, key, "spec", "replicas"); have != "3" {
-					t.Errorf("it was made with %s, not with what the manifest begins with", have)
+					t.Errorf("created with %s replicas, want those of the manifest", have)
 				}
 				a.scale(item.kind, key, 5)
 				lowest := watchReplicas(t, a, item.kind, key)
@@ -122,10 +120,10 @@ func TestReplicasNeverFallUnderAnAutoscaler(t *testing.T) {
 				scales(t, namespace, next, apply.Options{})
 				did := scales(t, namespace, next, apply.Options{Options: object.Options{Full: true}})
 				if have := lowest(); have != 5 {
-					t.Errorf("there were %d of it for a moment", have)
+					t.Errorf("got %d replicas for a moment", have)
 				}
 				if owners := a.owners(item.kind, key, "f:spec", "f:replicas"); owners != scaler {
-					t.Error("the replicas are owned by", owners)
+					t.Error("got replicas owned by", owners)
 				}
 				if have := did.actions() +
 					did.eventText(namespace, apply.Overruled); strings.Contains(have, "configured") ||
@@ -137,13 +135,13 @@ func TestReplicasNeverFallUnderAnAutoscaler(t *testing.T) {
 	}
 }
 
-// An autoscaler was made by hand, or comes with the release, after we have applied the
-// replicas. They stay ours, and as they are, until it scales.
-func TestReplicasAreReleasedOnceSomebodyElseHasThem(t *testing.T) {
+// An autoscaler is created by an administrator or by the release after Runlevel has applied the replicas. Runlevel owns
+// them, and they do not change, until the autoscaler scales.
+func TestReplicasAreReleasedOnceAnotherManagerOwnsThem(t *testing.T) {
 	web := scaledKinds["Deployment"]
 	for name, row := range map[string]struct{ replicas, made, brought string }{
-		"made by hand":                      {"3", onDeployment, ""},
-		"made by hand, replicas dropped":    {"", onDeployment, ""},
+		"created by hand":                   {"3", onDeployment, ""},
+		"created by hand, replicas dropped": {"", onDeployment, ""},
 		"of the release":                    {"3", "", onDeployment},
 		"of the release, replicas dropped":  {"", "", onDeployment},
 		"of the release, replicas replaced": {"8", "", onDeployment},
@@ -176,13 +174,13 @@ func TestReplicasAreReleasedOnceSomebodyElseHasThem(t *testing.T) {
 				t.Errorf("%s replicas, owned by %s", have, owners)
 			}
 			if have := lowest(); have != 3 {
-				t.Errorf("there were %d of it for a moment", have)
+				t.Errorf("got %d replicas for a moment", have)
 			}
 		})
 	}
 }
 
-// Another tool has said how many there are, and the release does not.
+// Another tool has set the replicas, and the manifest has none.
 func TestReplicasOfAnAdoptedObject(t *testing.T) {
 	t.Parallel()
 	web, namespace := scaledKinds["Deployment"], test.Namespace(t)
@@ -194,12 +192,12 @@ func TestReplicasOfAnAdoptedObject(t *testing.T) {
 		scales(t, namespace, scaledFiles(web.manifest, ""), apply.Options{})
 	}
 	if have := lowest(); have != 4 {
-		t.Errorf("there were %d of it", have)
+		t.Errorf("got %d replicas", have)
 	}
 }
 
-// An object was only ever to be made, and what was made is applied now.
-func TestReplicasOfWhatWasCreateOnly(t *testing.T) {
+// The manifest of an object is no longer create-only.
+func TestReplicasOfAFormerlyCreateOnlyObject(t *testing.T) {
 	t.Parallel()
 	web, namespace := scaledKinds["Deployment"], test.Namespace(t)
 	once := strings.Replace(web.manifest, "is: old", `release.openshift.io/create-only: "true"`, 1)
@@ -209,11 +207,11 @@ func TestReplicasOfWhatWasCreateOnly(t *testing.T) {
 		scales(t, namespace, scaledFiles(web.manifest, "4", onDeployment), apply.Options{})
 	}
 	if have := lowest(); have != 4 {
-		t.Errorf("there were %d of it", have)
+		t.Errorf("got %d replicas", have)
 	}
 }
 
-// The autoscaler scales when our patch is already on its way.
+// The autoscaler scales after Runlevel has sent its patch, and before the patch arrives.
 func TestAutoscalerScalesBeforeOurPatchArrives(t *testing.T) {
 	t.Parallel()
 	web, namespace, a := scaledKinds["Deployment"], test.Namespace(t), act(t, scaler)
@@ -238,11 +236,11 @@ func TestAutoscalerScalesBeforeOurPatchArrives(t *testing.T) {
 		t.Errorf("%s replicas, %v, %s", have, did.Err, did.eventText(namespace, apply.Overruled))
 	}
 	if have := lowest(); have != 3 {
-		t.Errorf("there were %d of it for a moment", have)
+		t.Errorf("got %d replicas for a moment", have)
 	}
 }
 
-// Once no autoscaler is to be there, the manifest's replicas count again.
+// If the autoscaler is deleted, the replicas of the manifest are applied again.
 func TestReplicasWithoutTheAutoscaler(t *testing.T) {
 	web := scaledKinds["Deployment"]
 	tombstone := strings.Replace(onDeployment, "namespace: NS",
@@ -253,11 +251,11 @@ func TestReplicasWithoutTheAutoscaler(t *testing.T) {
 		more      []string
 		wantCount string
 	}{
-		"deleted by hand":                {graph.Reconcile, true, nil, "3"},
-		"tombstone in an update":         {graph.Update, false, []string{tombstone}, "3"},
-		"tombstone, but nothing deletes": {graph.Reconcile, false, []string{tombstone}, "5"},
-		"left behind":                    {graph.Update, false, nil, "5"},
-		"scales something else now": {graph.Update, false,
+		"deleted by hand":          {graph.Reconcile, true, nil, "3"},
+		"tombstone in an update":   {graph.Update, false, []string{tombstone}, "3"},
+		"tombstone in a reconcile": {graph.Reconcile, false, []string{tombstone}, "5"},
+		"dropped from the release": {graph.Update, false, nil, "5"},
+		"scales another object now": {graph.Update, false,
 			[]string{strings.Replace(onDeployment, "name: web}", "name: other}", 1)}, "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,21 +274,21 @@ func TestReplicasWithoutTheAutoscaler(t *testing.T) {
 				Options: inMode(row.mode),
 			})
 			if have := a.field(web.kind, key, "spec", "replicas"); have != row.wantCount {
-				t.Errorf("there are %s, want %s", have, row.wantCount)
+				t.Errorf("got %s replicas, want %s", have, row.wantCount)
 			}
-			wantTold := ""
+			wantEvents := ""
 			if row.wantCount == "3" {
-				wantTold = "overruled Deployment NS/web: spec.replicas (kube-controller-manager/scale)\n"
+				wantEvents = "overruled Deployment NS/web: spec.replicas (kube-controller-manager/scale)\n"
 			}
-			if told := did.eventText(namespace, apply.Overruled); told != wantTold {
-				t.Error("told:", told)
+			if events := did.eventText(namespace, apply.Overruled); events != wantEvents {
+				t.Errorf("got events %q, want %q", events, wantEvents)
 			}
 		})
 	}
 }
 
-// What is recreated has as many as before.
-func TestScaledObjectIsMadeAnew(t *testing.T) {
+// A recreated object keeps its replicas.
+func TestScaledObjectIsRecreated(t *testing.T) {
 	t.Parallel()
 	web, namespace, a := scaledKinds["Deployment"], test.Namespace(t), act(t, scaler)
 	key := namespace + "/web"
@@ -303,7 +301,7 @@ func TestScaledObjectIsMadeAnew(t *testing.T) {
 		t.Fatal(did.actions())
 	}
 	if have := a.field(web.kind, key, "spec", "replicas"); have != "5" {
-		t.Errorf("there are %s of it", have)
+		t.Errorf("got %s replicas", have)
 	}
 }
 
@@ -335,13 +333,13 @@ spec:
 	for _, replicas := range []string{"3", ""} {
 		scales(t, namespace, scaledFiles(fleet, replicas, hpa, definition), apply.Options{})
 		if have := a.field(kind, key, "spec", "replicas"); have != "5" {
-			t.Errorf("there are %s of it", have)
+			t.Errorf("got %s replicas", have)
 		}
 	}
 }
 
-// Who may not know what autoscalers scale is told once, and the manifest counts.
-func TestNobodyMayListAutoscalers(t *testing.T) {
+// If the user may not list autoscalers, one warning is reported, and the replicas of the manifest are applied.
+func TestUserMayNotListAutoscalers(t *testing.T) {
 	t.Parallel()
 	web, namespace := scaledKinds["Deployment"], test.Namespace(t)
 	key := namespace + "/web"
@@ -368,18 +366,18 @@ func TestNobodyMayListAutoscalers(t *testing.T) {
 			!strings.Contains(did.Warnings[0].Text, "horizontalpodautoscalers.autoscaling") {
 			t.Errorf("%v, warnings: %v", did.Err, did.Warnings)
 		}
-		if told := strings.Count(did.eventText(namespace, apply.Warned), "\n"); told != 1 {
-			t.Errorf("it was told %d times", told)
+		if warnings := strings.Count(did.eventText(namespace, apply.Warned), "\n"); warnings != 1 {
+			t.Errorf("got %d warnings, want 1", warnings)
 		}
 		if have := act(t, "").field(web.kind, key, "spec", "replicas"); have != "3" {
-			t.Errorf("there are %s of it", have)
+			t.Errorf("got %s replicas", have)
 		}
 		act(t, scaler).scale(web.kind, key, 5)
 	}
 }
 
-// Who may not even ask for kinds is told so, whatever the release brings.
-func TestNobodyMayAskForKinds(t *testing.T) {
+// If the user may not discover kinds, the run fails with Forbidden.
+func TestUserMayNotDiscoverKinds(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	c := connectBy(t, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {

@@ -11,12 +11,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A key that is dropped from the stringData of a Secret leaves it, as one of its data does.
-func TestATextThatIsDroppedLeavesASecret(t *testing.T) {
+// If a manifest drops a key of stringData, the key is removed from the Secret, as a key of data is.
+func TestDroppedStringDataIsRemovedFromASecret(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	for _, step := range []struct {
-		says, want string
+		data, want string
 		keys       []string
 	}{
 		{"data: {a: YQ==}, stringData: {b: b, c: c}", "created", []string{"a", "b", "c"}},
@@ -24,16 +24,16 @@ func TestATextThatIsDroppedLeavesASecret(t *testing.T) {
 		{"data: {b: YQ==}, stringData: {b: b}", "configured", []string{"b"}},
 	} {
 		release := load(t, namespace, namespace,
-			"-- 0000_10_web.yaml --\n{apiVersion: v1, kind: Secret, metadata: {name: it, namespace: NS}, "+step.says+
+			"-- 0000_10_web.yaml --\n{apiVersion: v1, kind: Secret, metadata: {name: it, namespace: NS}, "+step.data+
 				"}\n")
 		if got := mustApply(t, release, apply.Options{}); got != step.want+" Secret" {
-			t.Errorf("%s: %s", step.says, got)
+			t.Errorf("%s: %s", step.data, got)
 		}
 		secret, err := test.Client(t).CoreV1().Secrets(namespace).Get(t.Context(), "it", metav1.GetOptions{})
 		must(t, err)
 		if diff := cmp.Diff(step.keys, slices.Sorted(maps.Keys(secret.Data))); diff != "" ||
 			string(secret.Data["b"]) != "b" {
-			t.Errorf("%s: %s, b is %q", step.says, diff, secret.Data["b"])
+			t.Errorf("%s: %s, b is %q", step.data, diff, secret.Data["b"])
 		}
 	}
 }

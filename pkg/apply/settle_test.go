@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// TestACrashLoopIsNotReady: a container that ends at once is Ready for an instant each time it is started, and the next
-// level does not begin. Nodes can't be listed, so that nothing is known of the nodes being simulated.
+// A container that exits at once is Ready for an instant after each start, and the next level does not begin. The user
+// may not list nodes, so Runlevel does not know that the nodes are simulated.
 func TestACrashLoopIsNotReady(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -35,6 +35,6 @@ spec:
 `)
 	did := runOn(t, t.Context(), c, release, apply.Options{Options: updateMode, Timeout: 12 * time.Second})
 	if did.Err == nil || !strings.Contains(did.actions(), "not done ConfigMap") {
-		t.Errorf("it is taken for ready: %v\n%s", did.Err, did.actions())
+		t.Errorf("the crash loop is considered ready: %v\n%s", did.Err, did.actions())
 	}
 }

@@ -64,7 +64,7 @@ type RunStepState struct {
 	Wait
 	Phase   StepPhase
 	Action  object.Action // the result; object.NotDone if the step was not done yet; "" if a record does not have it
-	Result  string        // details of that: what holds a delete, why an object was kept
+	Result  string        // details of the action: why a delete is blocked, or why an object was kept
 	Deletes bool
 	Awaits  *kinds.ID // of a blocked step: the object that it waits for, if any
 }
@@ -124,18 +124,18 @@ func (s *RunState) Find(id kinds.ID) (node int, step RunStepState, found bool) {
 }
 
 // Count returns how many manifests there are, and how many have an unfinished step.
-func (s *RunState) Count() (total, left int) {
+func (s *RunState) Count() (total, unfinished int) {
 	for _, steps := range s.Manifests() {
 		total++
 		if slices.ContainsFunc(steps, RunStepState.IsLeft) {
-			left++
+			unfinished++
 		}
 	}
 	if s != nil && s.recorded != nil {
-		left += s.More
-		total = max(s.recorded.Total, left)
+		unfinished += s.More
+		total = max(s.recorded.Total, unfinished)
 	}
-	return total, left
+	return total, unfinished
 }
 
 // Levels counts the manifests of each level, by the numbers of the levels. A record may have no room for them.

@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// TestPatience: an object that is refused, one that waits for a Namespace that never comes, and a Deployment that never
-// becomes ready hold up neither what comes after them nor the end of the run, and each is reported once.
+// A refused object, an object whose Namespace never exists, and a Deployment that never becomes ready block neither
+// later objects nor the end of the run. Each is reported once.
 func TestPatience(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, "patient", namespace, `
@@ -40,6 +40,6 @@ func TestPatience(t *testing.T) {
 		t.Errorf("the last object: %s", did.actions())
 	}
 	if did.Err == nil || !strings.Contains(did.Err.Error(), "70000") {
-		t.Errorf("the run ends with %v", did.Err)
+		t.Errorf("got error %v", did.Err)
 	}
 }

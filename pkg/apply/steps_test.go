@@ -24,12 +24,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A latch is what hooks of a test wait for: whether it is open, and who is to be woken when it is.
+// A latch blocks the hooks of a test until it is opened.
 type latch struct {
 	mu      sync.Mutex
 	isOpen  bool
 	waiting []func()
-	ended   atomic.Int32 // waits that were ended
+	ended   atomic.Int32 // ended waits
 }
 
 func (g *latch) open() {
@@ -52,7 +52,7 @@ func (g *latch) hook(stage string) apply.Hook {
 		return "the gate is closed", func(wake func()) func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			if g.isOpen { // since it was tried
+			if g.isOpen { // it was opened after the try
 				wake()
 			}
 			g.waiting = append(g.waiting, wake)
@@ -61,7 +61,7 @@ func (g *latch) hook(stage string) apply.Hook {
 	}}
 }
 
-// ofSecrets gives manifests of Secrets hooks.
+// ofSecrets returns a function that returns the hooks for manifests of Secrets.
 func ofSecrets(hooks ...apply.Hook) func(*payload.Manifest) []apply.Hook {
 	return func(m *payload.Manifest) []apply.Hook {
 		if m.ID().Kind != "Secret" {
@@ -71,7 +71,7 @@ func ofSecrets(hooks ...apply.Hook) func(*payload.Manifest) []apply.Hook {
 	}
 }
 
-// tale is the events about objects, a line for each, but for those that repeat the one before.
+// tale returns one line for each event about an object. Repeated lines are left out.
 func (a applied) tale() []string {
 	var lines []string
 	for _, event := range a.events {
@@ -100,22 +100,21 @@ const hooked = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: after, namespace: NS}}
 `
 
-// A step that waits is told of again and again, holds up what comes after it in its node, and is tried again when it is
-// woken.
-func TestWhatComesAfterAWaitingStepBeginsOnlyThen(t *testing.T) {
+// A waiting step is reported repeatedly, blocks the later steps of its node, and is tried again when it is resumed.
+func TestWaitingStepBlocksLaterSteps(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	var pre, post latch
-	var told atomic.Int32
+	var reports atomic.Int32
 	options := apply.Options{Options: updateMode, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type != apply.Waiting {
 			return
 		}
 		if event.Since == nil || event.Node != "level 10, web" || event.File != "0000_10_web_10.yaml" {
-			t.Errorf("it is not said where or since when: %+v", event)
+			t.Errorf("got no place or no time in the event: %+v", event)
 		}
-		switch n := told.Add(1); {
-		case n == 3: // so that it is told again
+		switch n := reports.Add(1); {
+		case n == 3: // the wait was reported repeatedly
 			pre.open()
 		case n > 3 && event.Hook == "post":
 			post.open()
@@ -133,16 +132,16 @@ func TestWhatComesAfterAWaitingStepBeginsOnlyThen(t *testing.T) {
 		t.Error(did.Err, did.Waits, diff)
 	}
 	if pre.ended.Load() != 1 || post.ended.Load() != 1 {
-		t.Errorf("waits were ended %d and %d times", pre.ended.Load(), post.ended.Load())
+		t.Errorf("got waits ended %d and %d times, want 1 and 1", pre.ended.Load(), post.ended.Load())
 	}
 	if len(did.Changes) != 4 || did.Changes[0].Hook != "pre" || did.Changes[1].UID == "" ||
 		did.Changes[2].Action != object.Ran || did.Changes[3].ID.Name != "after" {
-		t.Errorf("the report has %s", did.actions())
+		t.Errorf("got report %s", did.actions())
 	}
 }
 
-// Steps that wait hold no worker: not even fifty of them, where one object is written at a time.
-func TestStepsThatWaitHoldNoWorker(t *testing.T) {
+// Waiting steps occupy no worker: fifty of these steps can wait although there is one worker.
+func TestWaitingStepsOccupyNoWorker(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	const count = 50
@@ -165,15 +164,15 @@ func TestStepsThatWaitHoldNoWorker(t *testing.T) {
 	}}.WithHooks(ofSecrets(all.hook("pre")))
 	did := run(t, t.Context(), load(t, namespace, namespace, files.String()), options)
 	if did.Err != nil || len(waiting) != count {
-		t.Errorf("%d waited: %v", len(waiting), did.Err)
+		t.Errorf("got %d waiting steps: %v", len(waiting), did.Err)
 	}
 }
 
-// Whatever ends a run ends a step that waits: it is not done, and the report and the record say what it waited for.
+// A waiting step ends with its run: it is not done, and the report and the record have the reason of its wait.
 func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 	for name, end := range map[string]struct {
 		timeout time.Duration
-		says    string
+		message string
 	}{
 		"Ctrl-C":       {patience, "interrupted: 2 objects not applied, 2 hooks not done"},
 		"the deadline": {5 * time.Second, "the time is up after 5s: 2 objects not applied, 2 hooks not done"},
@@ -194,12 +193,12 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 				Timeout: end.timeout,
 			}.WithHooks(ofSecrets(closed.hook("pre"), closed.hook("post")))
 			did := runOn(t, ctx, c, load(t, namespace, namespace, hooked), options)
-			if did.Err == nil || did.Err.Error() != end.says {
-				t.Errorf("it ended with %v", did.Err)
+			if did.Err == nil || did.Err.Error() != end.message {
+				t.Errorf("got error %v, want %s", did.Err, end.message)
 			}
 			if len(did.Waits) != 1 || did.Waits[0].Name() != "pre hook of Secret "+namespace+"/web" ||
 				did.Waits[0].For != "the gate is closed" || did.Waits[0].Since.IsZero() {
-				t.Errorf("it waited for %+v", did.Waits)
+				t.Errorf("got waits %+v", did.Waits)
 			}
 			var messages []string
 			for _, change := range did.Changes {
@@ -210,7 +209,7 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 				t.Error(diff)
 			}
 			if closed.ended.Load() != 1 {
-				t.Errorf("its wait was ended %d times", closed.ended.Load())
+				t.Errorf("got a wait that ended %d times, want once", closed.ended.Load())
 			}
 			secret := kinds.ID{Kind: "Secret", Namespace: namespace, Name: "web"}
 			clocks := cmp.Options{cmpopts.IgnoreFields(record.RunStep{}, "Since")}
@@ -240,13 +239,13 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 				}
 			}
 			if len(did.record.Waits) != 1 || did.record.Waits[0].Hook != "pre" {
-				t.Errorf("the record has that it waits for %v", did.record.Waits)
+				t.Errorf("got recorded waits %v", did.record.Waits)
 			}
 		})
 	}
 }
 
-// A step may need its own object ready, also in a run that waits for nothing else.
+// A step may require that its own object is ready, also in a run that waits for no other object.
 func TestAStepNeedsItsOwnObject(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -257,7 +256,7 @@ func TestAStepNeedsItsOwnObject(t *testing.T) {
 	secrets := test.Client(t).CoreV1().Secrets(namespace)
 	ran := apply.Hook{Stage: "post", IsLate: true, Try: func(ctx context.Context) (string, func(func()) func()) {
 		if web, err := secrets.Get(ctx, "web", metav1.GetOptions{}); err != nil || len(web.Data) == 0 {
-			t.Errorf("it ran before: %v", err)
+			t.Errorf("the step ran before its object was ready: %v", err)
 		}
 		return "", nil
 	}}
@@ -279,7 +278,7 @@ func TestAStepNeedsItsOwnObject(t *testing.T) {
 	}
 }
 
-// After its deadline a run that is to go on tries the step again that waited.
+// If a run continues after its deadline, it tries the waiting step again.
 func TestAWaitingStepIsTriedAgainAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -300,7 +299,7 @@ func TestAWaitingStepIsTriedAgainAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// A Deployment with a post hook has to be available in full, where others need not be.
+// A post hook requires a complete rollout of its Deployment.
 func TestAPostHookNeedsTheWholeRollout(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)

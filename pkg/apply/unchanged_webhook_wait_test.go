@@ -9,9 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// An unchanged webhook is waited for all the same if nothing answers it any
-// more: that is no part of its configuration.
-func TestWhatServicesMatterToIsAwaitedUntouched(t *testing.T) {
+// The run waits for an unchanged webhook configuration if its Service has no endpoints any more.
+func TestUnchangedWebhookWithoutEndpointsIsAwaited(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
 	served := load(t, namespace+"-served", namespace, hook+`

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// replaced has another manager write an object as a whole, without what the manifest does not have.
+// replaced replaces an object as another manager, without the fields that the text lacks.
 func replaced(t *testing.T, namespace, text string) {
 	t.Helper()
 	manifest := load(t, namespace, namespace, one(text)).Manifests[0]
@@ -41,7 +41,7 @@ func replaced(t *testing.T, namespace, text string) {
 	}))
 }
 
-// A union is an object with a placeholder, and two things that exclude each other in its place.
+// A union is an object with a placeholder, and two fields for its place that exclude each other.
 type union struct{ object, ours, theirs string }
 
 func withPod(kind, spec, pod string) string {
@@ -83,9 +83,8 @@ const (
 	serviceOf = "{apiVersion: v1, kind: Service, metadata: {name: it, namespace: NS}, spec: {XX}}"
 )
 
-// unions are those that server-side apply leaves half where another manager has chosen a member, and a few that the API
-// server itself sets right. Of each, an apply sets the member of the manifest, whichever it was, and wherever it came
-// from.
+// unions has unions that keep members of both managers after a server-side apply, and a few that the API server itself
+// corrects. An apply sets the member of the manifest in each, whatever another manager has set.
 var unions = map[string]union{
 	"strategy of a Deployment": {withPod("Deployment", "strategy: {XX}, ", containers), "type: Recreate",
 		"type: RollingUpdate, rollingUpdate: {maxSurge: 3}"},
@@ -99,7 +98,7 @@ var unions = map[string]union{
 		"configMap: {name: a}"},
 	"volume of a claim": {withPod("Deployment", "", containers+", volumes: [{name: w, emptyDir: {}}, {name: v, XX}]"),
 		"persistentVolumeClaim: {claimName: a}", "hostPath: {path: /a}"},
-	"volume that is empty": {withPod("StatefulSet", "serviceName: it, ",
+	"empty volume": {withPod("StatefulSet", "serviceName: it, ",
 		containers+", volumes: [{name: v, XX}]"), "emptyDir: {}", "projected: {sources: [{secret: {name: a}}]}"},
 	"volume of a CronJob": {cron, "configMap: {name: a}", "secret: {secretName: a}"},
 	"probe by a command":  {inContainer("livenessProbe: {XX}"), command, request},
@@ -124,18 +123,18 @@ var unions = map[string]union{
 	"certificate of an API": {apiOf, "caBundle: YQ==", "insecureSkipTLSVerify: true"},
 	"key of a ConfigMap": {"{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS}, XX}",
 		"data: {a: b}", "binaryData: {a: Yg==}"},
-	"Service outside": {serviceOf, "type: ExternalName, externalName: a.example.com, ports: [{port: 80}]",
+	"Service of type ExternalName": {serviceOf, "type: ExternalName, externalName: a.example.com, ports: [{port: 80}]",
 		"type: NodePort, ports: [{port: 80}]"},
-	"Service inside, of a LoadBalancer": {serviceOf, "type: ClusterIP, ports: [{port: 80}]",
+	"Service of type ClusterIP, before LoadBalancer": {serviceOf, "type: ClusterIP, ports: [{port: 80}]",
 		"type: LoadBalancer, externalTrafficPolicy: Local, loadBalancerSourceRanges: [10.0.0.0/8], ports: [{port: 80}]"},
-	"Service inside, of NodePorts": {serviceOf, "type: ClusterIP, ports: [{port: 80}]",
+	"Service of type ClusterIP, before NodePort": {serviceOf, "type: ClusterIP, ports: [{port: 80}]",
 		"type: NodePort, ports: [{port: 80}]"},
 	"Service without sessions": {serviceOf, "sessionAffinity: None, ports: [{port: 80}]",
 		"sessionAffinity: ClientIP, ports: [{port: 80}]"},
 }
 
-// TestAnApplySetsUnions: after another manager has chosen another member, and after the release itself has, the object
-// is what it was at first, as the preview has said.
+// After another manager or the release itself has set another member of a union, an apply restores the object, and the
+// preview reports that.
 func TestAnApplySetsUnions(t *testing.T) {
 	for name, u := range unions {
 		t.Run(name, func(t *testing.T) {
@@ -150,17 +149,17 @@ func TestAnApplySetsUnions(t *testing.T) {
 				saw := preview(t, t.Context(), test.Sandbox(t).Config, ours, apply.Options{})
 				did := run(t, t.Context(), ours, apply.Options{NoWait: true})
 				if saw.Err != nil || did.Err != nil || saw.actions() != did.actions() {
-					t.Fatalf("after %s has changed it: the preview says %s%v, and the apply %s%v", who, saw.actions(),
+					t.Fatalf("after a change by %s: got preview %s%v and apply %s%v", who, saw.actions(),
 						saw.Err, did.actions(), did.Err)
 				}
 				if diff := cmp.Diff(want, whatCounts(saw.Changes[0].Look.Would)); diff != "" {
-					t.Errorf("after %s has changed it, it is previewed otherwise than it was at first: %s", who, diff)
+					t.Errorf("after a change by %s, the preview differs from the original object: %s", who, diff)
 				}
 				if diff := cmp.Diff(want, whatCounts(liveOf(t, ours.Manifests[0]))); diff != "" {
-					t.Errorf("after %s has changed it, it is not as it was at first: %s", who, diff)
+					t.Errorf("after a change by %s, the applied object differs from the original: %s", who, diff)
 				}
 				if diff := cmp.Diff(saw.Changes[0].Lost, did.Changes[0].Lost); diff != "" {
-					t.Error("other fields are taken from others than the preview says:", diff)
+					t.Error("lost fields of the preview and of the apply differ:", diff)
 				}
 			}
 			replaced(t, namespace, theirs)
@@ -171,7 +170,7 @@ func TestAnApplySetsUnions(t *testing.T) {
 	}
 }
 
-// TestAnApplySetsUnionsOfOtherTools: of an object that it has never applied.
+// An apply sets unions of objects that it has not applied before.
 func TestAnApplySetsUnionsOfOtherTools(t *testing.T) {
 	budgetOf := func(spec string) string { return strings.ReplaceAll(budget, "XX", spec) }
 	const want = "configured PodDisruptionBudget NS/it"
@@ -191,7 +190,7 @@ func TestAnApplySetsUnionsOfOtherTools(t *testing.T) {
 			files:   one(withPod("Deployment", "strategy: {type: Recreate}, ", containers)),
 			want:    "configured Deployment NS/it, adopted from helm\n",
 		},
-		"strategy of another": {
+		"strategy of another manager": {
 			prepare: create("bob", withPod("Deployment", "", containers)),
 			files:   one(withPod("Deployment", "strategy: {type: Recreate}, ", containers)),
 			want:    "configured Deployment NS/it, spec.strategy.type of bob, spec.strategy.rollingUpdate of bob\n",
@@ -199,7 +198,7 @@ func TestAnApplySetsUnionsOfOtherTools(t *testing.T) {
 	})
 }
 
-// Unions of custom resources are those that their definition makes, by a schema or by a rule.
+// The definition of a custom resource defines its unions, by a schema or by a rule.
 func TestAnApplySetsUnionsOfCustomResources(t *testing.T) {
 	const source = `source: {type: object, properties: {git: {type: string}, image: {type: string}}, `
 	theirs := hat(`source: {image: b}`)
@@ -224,8 +223,8 @@ func TestAnApplySetsUnionsOfCustomResources(t *testing.T) {
 	runAll(t, cases)
 }
 
-// What others have set beside a union stays, and what of it has to go is reported.
-func TestAnApplyRemovesNoMoreThanItHasTo(t *testing.T) {
+// An apply keeps the fields that other managers have set beside a union, and reports those that it has to remove.
+func TestAnApplyRemovesOnlyOtherUnionMembers(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	build := func(how string) string { return strings.ReplaceAll(inContainer("livenessProbe: {XX}"), "XX", how) }
@@ -236,17 +235,17 @@ func TestAnApplyRemovesNoMoreThanItHasTo(t *testing.T) {
 	must(t, did.Err)
 	want := `[{bob spec.template.spec.containers[name="it"].livenessProbe.httpGet} {bob spec.template.spec.containers[name="side"].livenessProbe.httpGet}]`
 	if got := fmt.Sprint(did.Changes[0].Lost); got != want {
-		t.Errorf("these are taken: %s, want %s", got, want)
+		t.Errorf("got lost fields %s, want %s", got, want)
 	}
 	all, _, _ := unstructured.NestedSlice(liveOf(t, ours.Manifests[0]).Object, "spec", "template", "spec", "containers")
 	probe, _, _ := unstructured.NestedMap(all[0].(map[string]any), "livenessProbe")
 	if probe["periodSeconds"] != int64(7) || probe["timeoutSeconds"] != int64(3) {
-		t.Error("the probe is", probe)
+		t.Error("got probe", probe)
 	}
 }
 
-// What is wrong with the manifest itself is refused as ever, and nothing is removed for it.
-func TestAnApplyRemovesNothingInVain(t *testing.T) {
+// If the manifest itself is invalid, the server refuses it, and the apply removes no field.
+func TestAnApplyOfAnInvalidManifestRemovesNothing(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	must(t, run(t, t.Context(), load(t, namespace, namespace, one(withPod("Deployment", "", containers))),

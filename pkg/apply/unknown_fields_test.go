@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// hats is a kind with all sorts of places where a field may be unknown.
+// hats is a definition with many places where a field may be unknown.
 const hats = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -56,7 +56,7 @@ const unknownHat = `
 {apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: cap, namespace: NS}, spec: {price: 3, prize: 4}}
 `
 
-// place is what the API server calls the fields of it.
+// place is the path of the fields in messages of the API server.
 var place = []string{
 	`.colour`, `.spec.byIndex[1].height`, `.spec.byIndex[1].weight`, `.spec.byIndex[2].depth`,
 	`.spec.byKey[kind="fine",name="c"].weight`, `.spec.byKey[kind="plain",name="a,b]="].weight`,
@@ -75,7 +75,7 @@ func TestUnknownFieldsAreAllNamed(t *testing.T) {
 		t.Error(diff)
 	}
 	if retries := did.retries(namespace); len(retries) > 0 {
-		t.Error("it was tried again:", retries)
+		t.Error("got retries:", retries)
 	}
 }
 
@@ -105,18 +105,18 @@ func TestUnknownFieldsAreLeftOut(t *testing.T) {
 	if diff := cmp.Diff(wanted, did.Warnings, withoutObjects); diff != "" {
 		t.Error(diff)
 	}
-	told := 0
+	warnings := 0
 	for _, event := range did.events {
 		if event.Type == apply.Warned {
-			told++
+			warnings++
 		}
 	}
-	if told != len(wanted) {
-		t.Errorf("%d warnings were told of, of %d texts", told, len(wanted))
+	if warnings != len(wanted) {
+		t.Errorf("got %d events with warnings, want %d", warnings, len(wanted))
 	}
 }
 
-// Right after a definition has changed, the API server goes by the old one for a moment.
+// For a moment after a definition has changed, the API server still uses the old schema.
 func TestFieldThatIsNewInThisRun(t *testing.T) {
 	for name, drop := range map[string]bool{"refused": false, "left out": true} {
 		t.Run("if unknown fields are "+name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestFieldThatIsNewInThisRun(t *testing.T) {
 				t.Fatal(did.Err, did.Warnings)
 			}
 			if got := spec(t, namespace, "hat"); got != `{"brand":"new"}` {
-				t.Error("the new field is not there:", got)
+				t.Error("the new field is missing:", got)
 			}
 		})
 	}
@@ -143,7 +143,7 @@ func TestFieldThatIsNewInThisRun(t *testing.T) {
 // withoutObjects compares warnings by their texts and files: a rehearsal reads the objects.
 var withoutObjects = cmpopts.IgnoreFields(apply.Warning{}, "Objects")
 
-// Warnings of the server are told once for each text, with all files.
+// Each warning of the server is reported once, with all files.
 func TestWarningsAreReported(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -162,7 +162,7 @@ func TestWarningsAreReported(t *testing.T) {
 	}
 }
 
-// install applies a definition by a release of its own, and waits until it is served.
+// install applies a definition as a separate release, and waits until it is served.
 func install(t *testing.T, namespace, definition string) {
 	t.Helper()
 	did := run(t, t.Context(), load(t, namespace, namespace, "-- 0000_10_shop_10_hats.crd.yaml --"+definition),
@@ -172,7 +172,7 @@ func install(t *testing.T, namespace, definition string) {
 	}
 }
 
-// spec is that of a Hat, as JSON.
+// spec returns the spec of a Hat as JSON.
 func spec(t *testing.T, namespace, name string) string {
 	t.Helper()
 	c := connect(t)
@@ -188,8 +188,8 @@ func spec(t *testing.T, namespace, name string) string {
 	return string(text)
 }
 
-// Letters of all scripts, and as much as fits, arrive as they are.
-func TestWhatIsLargeAndInAnyScriptArrives(t *testing.T) {
+// A large text with letters of many scripts is stored unchanged.
+func TestLargeTextInManyScriptsIsStored(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	text := strings.Repeat("grüß Gott ☃ 你好 🎩 ", 40_000)[:1_040_000]
@@ -204,10 +204,10 @@ func TestWhatIsLargeAndInAnyScriptArrives(t *testing.T) {
 	}
 	arrived, err := test.Client(t).CoreV1().ConfigMaps(namespace).Get(t.Context(), "large", metav1.GetOptions{})
 	if err != nil || arrived.Data["text"] != text {
-		t.Errorf("%v; %d bytes arrived of %d", err, len(arrived.Data["text"]), len(text))
+		t.Errorf("%v; got %d of %d bytes", err, len(arrived.Data["text"]), len(text))
 	}
 	if did = change(t, namespace, "", string(manifest),
 		apply.Options{NoWait: true}); did.Changes[0].Action != object.Unchanged {
-		t.Errorf("applied again, it is %s", did.Changes[0].Action)
+		t.Errorf("applied again: got action %s", did.Changes[0].Action)
 	}
 }

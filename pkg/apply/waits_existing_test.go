@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A rollout that was given up before may go well now, and has its deadline to show it.
-func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
+// A rollout that has exceeded its progress deadline before this run gets a new deadline.
+func TestRolloutThatHasFailedBeforeGetsANewDeadline(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	text := "-- 0000_10_web_web.yaml --" +
@@ -35,7 +35,7 @@ func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
 	}
 	did = runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web", "waiting: "+late)
 	if did.Err == nil {
-		t.Error("it is done")
+		t.Error("got no error, want a failed rollout")
 	}
 	runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web", "failed: "+late)
 	fixed := load(t, namespace, namespace, strings.ReplaceAll(text, "pod: hang", "pod: run"))
@@ -44,8 +44,8 @@ func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
 	}
 }
 
-// An object that is only to be made may have been there before, without our label.
-func TestWhatWasThereBeforeIsWaitedForToo(t *testing.T) {
+// A create-only object may have existed before without Runlevel's label. The run waits for it all the same.
+func TestExistingCreateOnlyObjectIsAwaited(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
 	there := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -56,18 +56,18 @@ func TestWhatWasThereBeforeIsWaitedForToo(t *testing.T) {
 	must(t, err)
 	release := load(t, namespace, namespace,
 		strings.Replace(last, "annotations:", "annotations:\n    release.openshift.io/create-only: \"true\"", 1))
-	audience := &spectator{hears: func(_, text string) {
+	observer := &eventObserver{onMessage: func(_, text string) {
 		if text == `waiting: self.?data.state.orValue("") == "on" is not true yet` {
 			merge(t, c, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 		}
 	}}
-	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
+	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: observer.observe(namespace)})
 	if did.Err != nil || did.Changes[0].Action != object.Kept {
 		t.Errorf("%v, %s", did.Err, did.actions())
 	}
 }
 
-// A namespace that is being deleted, and can't be, is said, and nothing goes into it.
+// If a Namespace stays terminating, the run reports that, and creates nothing in it.
 func TestNamespaceThatStaysTerminatingIsReported(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
@@ -107,8 +107,7 @@ metadata: {name: NS}
 status: {versions: [{name: operator, version: 1.2.3}]}
 `
 
-// A ClusterOperator is judged step by step as the cluster-version operator does, and each
-// step is told.
+// A ClusterOperator is checked in the order of the cluster-version operator, and each unmet condition is reported.
 func TestClusterOperatorIsAwaited(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
@@ -118,21 +117,21 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 		"waiting: operator is not yet at 1.2.3":                                `{"status":{"versions":[{"name":"operator","version":"1.2.2"}]}}`,
 		"waiting: operator is at 1.2.2, not yet at 1.2.3":                      `{"status":{"versions":[{"name":"operator","version":"1.2.3"}]}}`,
 	}
-	audience := &spectator{}
-	audience.hears = func(about, text string) {
+	observer := &eventObserver{}
+	observer.onMessage = func(about, text string) {
 		if body, found := step[text]; found && about == "ClusterOperator NS" {
 			delete(step, text)
 			merge(t, c, operators, "/"+namespace, body, "status")
 		}
 	}
 	release := load(t, namespace, namespace, prepare(t, c, namespace, "-- 0000_10_web_operator.yaml --"+operator))
-	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: audience.follow(namespace)})
+	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: observer.observe(namespace)})
 	if did.Err != nil || len(step) > 0 {
-		t.Errorf("%v; never said: %v; said last: %v", did.Err, step, audience.last)
+		t.Errorf("got error %v; never reported: %v; last messages: %v", did.Err, step, observer.last)
 	}
-	// While it installs, upstream reports an operator that is degraded, and goes on.
+	// In an install, the cluster-version operator reports a degraded operator, and continues.
 	merge(t, c, operators, "/"+namespace, `{"status":{"conditions":[]}}`, "status")
-	audience.hears = func(about, text string) {
+	observer.onMessage = func(about, text string) {
 		if about == "ClusterOperator NS" && strings.HasPrefix(text, "waiting: it is not available") {
 			merge(t, c, operators, "/"+namespace,
 				`{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","message":"a cold"}]}}`, "status")
@@ -140,7 +139,7 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 	}
 	did = run(t, t.Context(), release, apply.Options{
 		Options:     object.Options{Mode: graph.Install, Standard: ready.Upstream},
-		ReportWaits: quickly, OnEvent: audience.follow(namespace),
+		ReportWaits: quickly, OnEvent: observer.observe(namespace),
 		Timeout: 2 * time.Second,
 	})
 	if !errors.Is(did.Err, apply.ErrTimeout) || len(did.Waits) != 1 || did.Waits[0].For != "it is degraded: a cold" {
@@ -148,8 +147,7 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 	}
 }
 
-// Times are the server's, however wrong this machine's clock is, and nothing waits since
-// a time to come.
+// Times are by the server's clock, however wrong this machine's clock is, and no wait begins in the future.
 func TestWaitsAreDatedByTheServer(t *testing.T) {
 	for name, wrong := range map[string]time.Duration{"an hour ahead": time.Hour, "an hour behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -158,42 +156,41 @@ func TestWaitsAreDatedByTheServer(t *testing.T) {
 			c := sandboxtest.Connect(t, sandboxtest.ShiftClock(test.Sandbox(t).Config, wrong))
 			did := runOn(t, t.Context(), c, load(t, namespace, namespace, last),
 				apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
-			told := 0
+			waits := 0
 			for _, event := range did.events {
 				if off := time.Until(event.Time) - wrong; off.Abs() > patience {
-					t.Errorf("%s was told at %s", event.Type, event.Time)
+					t.Errorf("got event %s at %s", event.Type, event.Time)
 				}
 				if event.Since == nil {
 					continue
 				}
-				told++
+				waits++
 				if age := event.Time.Sub(*event.Since); age < 0 || age > patience {
-					t.Errorf("it waited for %s", age)
+					t.Errorf("got a wait of %s", age)
 				}
 			}
-			if told == 0 || len(did.Waits) != 1 {
-				t.Errorf("told %d waits, left %v", told, did.Waits)
+			if waits == 0 || len(did.Waits) != 1 {
+				t.Errorf("got %d events with waits, and waits %v at the end", waits, did.Waits)
 			}
 		})
 	}
 }
 
-// A wait has one age: it is never older than its apply, and began at the same moment whenever it
-// is told of.
+// All reports of a wait have the same begin, which is not before the begin of the apply.
 func TestAWaitHasOneAge(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
 	began := c.Now()
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, last),
 		apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
-	moments := map[string]time.Time{} // by what is waited for
+	moments := map[string]time.Time{} // by cause of the wait
 	note := func(cause string, since time.Time) {
 		since = since.Round(0)
 		if before, isKnown := moments[cause]; isKnown && !before.Equal(since) {
 			t.Errorf("%q began at %s, and at %s", cause, before, since)
 		}
 		if moments[cause] = since; since.Before(began) {
-			t.Errorf("it waits since %s, and the apply began at %s", since, began)
+			t.Errorf("got a wait since %s of an apply that began at %s", since, began)
 		}
 	}
 	for _, event := range did.events {
@@ -205,6 +202,6 @@ func TestAWaitHasOneAge(t *testing.T) {
 		note(wait.For, wait.Since)
 	}
 	if len(moments) == 0 {
-		t.Error("it waited for nothing")
+		t.Error("got no waits")
 	}
 }

@@ -31,17 +31,17 @@ func waitText(namespace string, event apply.Event) string {
 // quickly is how often waits are reported in tests.
 const quickly = 50 * time.Millisecond
 
-// podSuffix is what Kubernetes makes up for the names of pods and ReplicaSets.
+// podSuffix matches the generated names of pods and ReplicaSets.
 var podSuffix = regexp.MustCompile(`((?:Pod NS/|ReplicaSet NS/|pods ")(?:web|job)-)[a-z0-9]+(?:-[a-z0-9]{5})?`)
 
-// A spectator ends a run, or does something else, when it hears what it waits for.
-type spectator struct {
-	mu    sync.Mutex
-	last  map[string]string // by object, what was said of it last
-	hears func(object, text string)
+// An eventObserver calls a function with each event about an object.
+type eventObserver struct {
+	mu        sync.Mutex
+	last      map[string]string // the last message, by object
+	onMessage func(object, text string)
 }
 
-func (s *spectator) follow(namespace string) func(apply.Event) {
+func (o *eventObserver) observe(namespace string) func(apply.Event) {
 	return func(event apply.Event) {
 		if event.Object == nil {
 			return
@@ -52,43 +52,43 @@ func (s *spectator) follow(namespace string) func(apply.Event) {
 		} else if event.Action != "" {
 			text = string(event.Action)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.last == nil {
-			s.last = map[string]string{}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.last == nil {
+			o.last = map[string]string{}
 		}
 		object := strings.ReplaceAll(event.Object.String(), namespace, "NS")
-		s.last[object] = text
-		s.hears(object, text)
+		o.last[object] = text
+		o.onMessage(object, text)
 	}
 }
 
-// runUntil applies a payload until something is said of an object; "…" at its end stands for
-// anything. What was said last is
-// in the failure, if it never is.
+// runUntil applies a payload until the wanted message about an object is reported. If the message ends with "…", a
+// prefix is enough. If it is never reported, the failure has the last message.
 func runUntil(t *testing.T, namespace string, release *payload.Payload, options apply.Options, object,
 	wanted string) applied {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	heard := false
-	audience := &spectator{hears: func(about, text string) {
+	isReported := false
+	observer := &eventObserver{onMessage: func(about, text string) {
 		start, isOpen := strings.CutSuffix(wanted, "…")
 		if about == object && (text == wanted || isOpen && strings.HasPrefix(text, start)) {
-			heard = true
+			isReported = true
 			cancel()
 		}
 	}}
-	options.ReportWaits, options.OnEvent = quickly, audience.follow(namespace)
+	options.ReportWaits, options.OnEvent = quickly, observer.observe(namespace)
 	did := run(t, ctx, release, options)
-	if !heard {
-		t.Errorf("never said of %s: %s\nbut last:\n%s\nand at the end: %v", object, wanted, audience.last[object],
+	if !isReported {
+		t.Errorf("never reported for %s: %s\nlast message:\n%s\nerror of the run: %v", object, wanted,
+			observer.last[object],
 			did.Err)
 	}
 	return did
 }
 
-// merge changes an object as another client.
+// merge patches an object as another client.
 func merge(t *testing.T, c *cluster.Cluster, resource schema.GroupVersionResource, key, body string,
 	subresource ...string) {
 	t.Helper()
@@ -99,7 +99,7 @@ func merge(t *testing.T, c *cluster.Cluster, resource schema.GroupVersionResourc
 	}
 }
 
-// workload is one with pods that do something.
+// workload returns a workload whose pods do something, such as "run" or "hang".
 func workload(kind, name, does, more string) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
@@ -127,9 +127,9 @@ spec:
 `
 }
 
-// Each of these never becomes ready, and reports why.
+// Each object never becomes ready, and the run reports the reason.
 func TestWaitsReportTheirReasons(t *testing.T) {
-	for name, c := range map[string]struct{ files, object, says string }{
+	for name, c := range map[string]struct{ files, object, message string }{
 		"image that can't be pulled": {
 			workload("Deployment", "web", "image-pull", ""), "Deployment NS/web",
 			`waiting: 0 of 1 replicas are available
@@ -140,7 +140,7 @@ Pod NS/web-POD: container main can't pull image registry.example/web: back-off p
 Pod NS/web-POD: container main crashes: exit code 1, some restarts
   | simulated by kwok`,
 		},
-		"pod that no node takes": {
+		"pod that fits no node": {
 			workload("StatefulSet", "web", "run", `, resources: {requests: {cpu: "5000"}}`), "StatefulSet NS/web",
 			`waiting: 0 of 1 replicas are available
 Pod NS/web-POD: it has no node: 0/1 nodes are available: 1 Insufficient cpu`,
@@ -158,7 +158,7 @@ ReplicaSet NS/web-POD: can't make pods: pods "web-POD" is forbidden: exceeded qu
 Pod NS/job-POD: container main ended with exit code 1
   | simulated by kwok`,
 		},
-		"webhook that nothing answers": {
+		"webhook without endpoints": {
 			webhookConfiguration + "---\n{apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, " +
 				"spec: {selector: {app: hook}, ports: [{port: 443}]}}",
 			"ValidatingWebhookConfiguration NS", `waiting: nothing serves Service NS/hook yet
@@ -169,9 +169,9 @@ Service NS/hook: it has no endpoints: no pod has the labels that it selects, app
 			t.Parallel()
 			namespace := test.Namespace(t)
 			release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --\n"+c.files)
-			did := runUntil(t, namespace, release, apply.Options{}, c.object, c.says)
+			did := runUntil(t, namespace, release, apply.Options{}, c.object, c.message)
 			if did.Err == nil {
-				t.Error("it is done")
+				t.Error("got no error, want an unready or failed object")
 			}
 		})
 	}
@@ -189,7 +189,7 @@ webhooks:
   rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [widgets]}]
 `
 
-// Who hears that something is waited for also hears when that is over, and nothing of it after.
+// The end of each reported wait is reported, and no wait for the object after that.
 func TestEachWaitEnds(t *testing.T) {
 	namespace := test.Namespace(t)
 	var files strings.Builder
@@ -209,6 +209,6 @@ func TestEachWaitEnds(t *testing.T) {
 			}
 		}})
 	if did.Err != nil || len(open) > 0 {
-		t.Errorf("%v; never heard to be over: %v", did.Err, open)
+		t.Errorf("got error %v; waits without a reported end: %v", did.Err, open)
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and handles
-// events: a step was tried, a wait has ended, an object has changed. A step that waits is a pendingWait, and takes no
-// worker. Only the loop uses the fields.
+// events: a step was tried, a wait has ended, an object has changed. A step that waits is a pendingWait, and
+// occupies no worker. Only the loop uses the fields.
 type walk struct {
 	*scope
 	ctx      context.Context

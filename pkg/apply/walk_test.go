@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A scripted step does what a test says.
+// A scripted step calls a function of the test.
 type scripted struct {
 	object.WalkStep
 	do func() object.TryResult
@@ -27,7 +27,7 @@ type scripted struct {
 
 func (s scripted) Do(context.Context) object.TryResult { return s.do() }
 
-// script makes the steps of a run ones that are done by a function.
+// script replaces the steps of a run by scripted steps.
 func script(r *run, do func(step int) (object.Change, error)) {
 	for i, walkStep := range r.order.steps {
 		r.order.steps[i] = scripted{walkStep, func() object.TryResult {
@@ -37,7 +37,7 @@ func script(r *run, do func(step int) (object.Change, error)) {
 	}
 }
 
-// attempts walks over a first step that fails, and says when it was tried, counted from the first.
+// attempts walks with a first step that fails. It returns when the step was tried, since its first try.
 func attempts(ctx context.Context, r *run, failures ...error) (durations []time.Duration, isDone bool) {
 	began := time.Now()
 	script(r, func(step int) (object.Change, error) {
@@ -81,10 +81,10 @@ func TestRetryAfterOfTheServer(t *testing.T) {
 		durations, _ := attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 90),
 			apierrors.NewTooManyRequests("slow down", 0))
 		if durations[1] != 90*time.Second {
-			t.Errorf("it was tried again after %s", durations[1])
+			t.Errorf("got a retry after %s", durations[1])
 		}
 		if pause := durations[2] - durations[1]; pause > 2*time.Second {
-			t.Errorf("and after that, after %s", pause)
+			t.Errorf("got a second retry after %s", pause)
 		}
 	})
 }
@@ -101,12 +101,12 @@ func TestPauseEndsWithTheRun(t *testing.T) {
 		}
 		if change := r.results.changes[0]; change.Action != object.Failed ||
 			change.Err.Reason != object.ClusterOverloaded {
-			t.Errorf("it ended as %+v", change)
+			t.Errorf("got change %+v", change)
 		}
 	})
 }
 
-func TestNoWorkerIsHeldInAPause(t *testing.T) {
+func TestPausedStepOccupiesNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -121,8 +121,8 @@ func TestNoWorkerIsHeldInAPause(t *testing.T) {
 	})
 }
 
-// A request that is on its way when the run is interrupted may succeed, and with it its node.
-func TestWhatIsDoneInTimeIsDone(t *testing.T) {
+// If the run is interrupted during a request that then succeeds, its step and its node are done.
+func TestPendingRequestCompletesItsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -134,14 +134,14 @@ func TestWhatIsDoneInTimeIsDone(t *testing.T) {
 		})
 		newWalk(ctx, r.scope).do()
 		if state := r.nodes.State(0); state != graph.OK || len(r.components.took) != 1 {
-			t.Errorf("its node is %q, and took %v", state, r.components.took)
+			t.Errorf("got node %q, durations %v", state, r.components.took)
 		}
 	})
 }
 
 const thing = "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}"
 
-// runOf returns a run with some manifests, each of a component of its own, one worker, and no cluster behind it.
+// runOf returns a run of manifests, each in its own component, with one worker and without a cluster.
 func runOf(t *testing.T, manifests ...string) *run {
 	t.Helper()
 	c, err := cluster.Connect(unreachable)

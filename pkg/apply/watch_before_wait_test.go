@@ -13,11 +13,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// staged has a Deployment that is awaited only once the watch has shown both.
+// staged has two Deployments. The run waits for the second one after its watch has shown both.
 var staged = strings.NewReplacer("0000_50", "0000_10", "name: it", "name: early").Replace(deployed) + deployed
 
-// What needs no apply, and whose watch has shown it before it was its turn, is seen.
-func TestWhatWasSeenEarlyIsReady(t *testing.T) {
+// If an object needs no apply, and the watch has shown it ready before the run waits for it, it is ready.
+func TestObjectThatTheWatchHasShownEarlyIsReady(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, staged)
@@ -29,9 +29,9 @@ func TestWhatWasSeenEarlyIsReady(t *testing.T) {
 	}
 }
 
-// What needed no apply, and is gone when it is its turn, is missed, and seen when it is back:
-// not in a run that changes nothing, in which what was seen before counts.
-func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
+// If an unchanged object is deleted before the run waits for it, the run waits until it exists again. The run has to
+// change something: otherwise the earlier state counts.
+func TestObjectDeletedBeforeItsTurnIsAwaited(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, staged)
@@ -41,19 +41,19 @@ func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
 	_, err := their.objects().Patch(t.Context(), "early", types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"mood":"bad"}}}`), metav1.PatchOptions{})
 	must(t, err)
-	var gone, back sync.Once
+	var deleted, created sync.Once
 	var waits []string
 	did := run(t, t.Context(), release,
 		apply.Options{Options: updateMode, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
 			switch {
 			case event.Type == apply.Applied && event.Object.Name == "early":
-				gone.Do(func() { _ = their.objects().Delete(context.Background(), "it", metav1.DeleteOptions{}) })
+				deleted.Do(func() { _ = their.objects().Delete(context.Background(), "it", metav1.DeleteOptions{}) })
 			case event.Type == apply.Waiting && event.Object.Name == "it":
 				waits = append(waits, event.Message)
 				if !strings.Contains(event.Message, "deleted") {
 					return
 				}
-				back.Do(func() {
+				created.Do(func() {
 					before.SetResourceVersion("")
 					before.SetUID("")
 					_, _ = their.objects().Create(context.Background(), before, metav1.CreateOptions{})
@@ -61,6 +61,6 @@ func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
 			}
 		}})
 	if did.Err != nil || len(waits) == 0 {
-		t.Errorf("%v, it waited for %q", did.Err, waits)
+		t.Errorf("got error %v, waits %q", did.Err, waits)
 	}
 }

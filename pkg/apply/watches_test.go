@@ -12,9 +12,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// A watch brings whole objects, so there is none before a step waits: in an install when all
-// is applied, in an update when a level is, and never with NoWait.
-func TestWhoWaitsWatches(t *testing.T) {
+// A watch transfers whole objects, so it begins only when a run waits: in an install after all objects are applied, in
+// an update after a level is applied, and never with NoWait.
+func TestOnlyARunThatWaitsWatches(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		options apply.Options
@@ -50,15 +50,15 @@ func TestWhoWaitsWatches(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if got := strings.Join(sent, " "); got != row.want {
-				t.Errorf("what was sent about Deployments: %s; want %s", got, row.want)
+				t.Errorf("got requests for Deployments %s, want %s", got, row.want)
 			}
 		})
 	}
 }
 
-// After a change, what was ready before is looked at again, but not what stays as it is until
-// a client writes it: nearly everything waits for that.
-func TestAChangeIsNoReasonToWatchWhatStaysReady(t *testing.T) {
+// After a change, the run checks again whether unchanged objects are ready, but does not watch kinds whose objects stay
+// ready until a client writes them.
+func TestKindsThatStayReadyAreNotWatched(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	files := `
@@ -99,6 +99,6 @@ spec:
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, strings.Replace(files, "size: 1", "size: 2", 1)),
 		apply.Options{Options: updateMode})
 	if want := map[string]bool{"things": true, "deployments": true}; did.Err != nil || !maps.Equal(watched, want) {
-		t.Errorf("it has watched %v, want %v; %v", watched, want, did.Err)
+		t.Errorf("got watches %v, want %v; %v", watched, want, did.Err)
 	}
 }

@@ -78,7 +78,7 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 }
 
 // explainObject returns the fields that other managers have added to an unready object, and why its pods are not ready.
-// What can't be read is left out.
+// Objects and fields that can't be read are left out.
 func (e *explainer) explainObject(ctx context.Context, asker *diagnosis.Diagnoser, o await.Object) []string {
 	lines, _ := asker.Explain(ctx, o.Live)
 	live, err := e.cluster.Get(ctx, o.Manifest.ID()) // with managedFields, which the watches leave out

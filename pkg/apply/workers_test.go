@@ -10,12 +10,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// Those who wait, for what is not ready or to try again, delay no others: not even where one may
-// write at a time.
-func TestWhoWaitsLetsOthersBegin(t *testing.T) {
+// A step that waits for an unready object or for its next try does not delay other steps, even with one worker.
+func TestWaitingStepsDoNotDelayOthers(t *testing.T) {
 	for name, waits := range map[string]string{
 		"to try again": `{apiVersion: v1, kind: ConfigMap, metadata: {name: COMPONENT, namespace: NS-not-there}}`,
-		"for what is not ready": `
+		"for an unready object": `
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: COMPONENT, namespace: NS}, spec: {paused: true, selector: {matchLabels: {app: web}},
   template: {metadata: {labels: {app: web}}, spec: {nodeName: nowhere, containers: [{name: web, image: registry.example/web}]}}}}`,
 	} {
@@ -32,7 +31,7 @@ func TestWhoWaitsLetsOthersBegin(t *testing.T) {
 			did := run(t, t.Context(), load(t, namespace, namespace, files.String()),
 				apply.Options{Options: updateMode, Workers: 1, Timeout: 3 * time.Second})
 			if last := did.Changes[len(did.Changes)-1]; last.Action != object.Created {
-				t.Errorf("it is %s: %v", last.Action, did.Err)
+				t.Errorf("got action %s: %v", last.Action, did.Err)
 			}
 		})
 	}

@@ -25,8 +25,8 @@ func BenchmarkBuildAndWalk(b *testing.B) {
 	}
 }
 
-// BenchmarkRescan walks the same graphs the way the cluster-version operator does,
-// to compare with: before each step it looks at all nodes from the first one on.
+// BenchmarkRescan walks the same graphs as the cluster-version operator does, for comparison: before each step it
+// checks all nodes, beginning with the first.
 func BenchmarkRescan(b *testing.B) {
 	for _, count := range []int{1_000, 10_000, 100_000} {
 		g := graph.Build(manyTasks(count), graph.Options{})
@@ -42,7 +42,7 @@ func BenchmarkRescan(b *testing.B) {
 	}
 }
 
-// nextNode finds the first node that is not done and waits for nothing.
+// nextNode returns the first unfinished node that no unfinished node blocks.
 func nextNode(g *graph.Graph, done []bool) int {
 	for i, node := range g.Nodes {
 		if !done[i] && !slices.ContainsFunc(node.In, func(before int) bool { return !done[before] }) {
@@ -52,8 +52,8 @@ func nextNode(g *graph.Graph, done []bool) int {
 	return -1
 }
 
-// manyTasks are levels of ten components of ten manifests, in the namespaces that the
-// first of each level makes.
+// manyTasks returns levels of ten components of ten manifests. The first manifest of each level creates the namespace
+// of the others.
 func manyTasks(count int) []task {
 	tasks := make([]task, count)
 	for i := range tasks {

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A task is one for tests: a file and what it holds.
+// A task is a graph.Task of a test: a file and its object.
 type task struct {
 	file      string
 	object    *unstructured.Unstructured
@@ -23,7 +23,7 @@ func (t task) File() string                       { return t.file }
 func (t task) Object() *unstructured.Unstructured { return t.object }
 func (t task) IsTombstone() bool                  { return t.tombstone }
 
-// newTask makes a task of a line: FILE, or FILE KIND for one that is no ConfigMap, such as Job, or Hooked for a
+// newTask returns the task of a line: FILE for a ConfigMap, or FILE KIND. The kinds are Job, and Hooked for a
 // Deployment with lifecycle hooks.
 func newTask(line string) task {
 	file, kind, _ := strings.Cut(line, " ")
@@ -39,7 +39,7 @@ func newTask(line string) task {
 	return task{file: file, object: object}
 }
 
-// print is a graph as text: its nodes, what is in them, and what they wait for.
+// print returns a graph as text: each node with its files and its predecessors.
 func print(g *graph.Graph) string {
 	var out strings.Builder
 	for i, node := range g.Nodes {
@@ -59,8 +59,8 @@ func print(g *graph.Graph) string {
 	return out.String()
 }
 
-// TestBuild reads testdata/*.txtar: "tasks" has a file name on each line, with "Job"
-// behind it for a Job, and the other files are the graphs for the modes.
+// TestBuild reads testdata/*.txtar: "tasks" has a file name on each line, followed by "Job"
+// for a Job, and the other files are the graphs for the modes.
 func TestBuild(t *testing.T) {
 	for _, file := range transcript.ReadAll(t, "testdata/*.txtar") {
 		t.Run(file.Name, func(t *testing.T) {
@@ -85,8 +85,8 @@ func tasksOf(file *transcript.Transcript) (tasks []task) {
 	return tasks
 }
 
-// TestReconcileIsTheSameForTheSameAttempt also finds out that it differs for others.
-func TestReconcileIsTheSameForTheSameAttempt(t *testing.T) {
+// The order of a reconcile is the same for the same attempt, and differs between attempts.
+func TestReconcileOrderDependsOnTheAttempt(t *testing.T) {
 	var tasks []task
 	for i := range 40 {
 		tasks = append(tasks, newTask(fmt.Sprintf("0000_10_c%02d_a.yaml", i)))
@@ -136,7 +136,7 @@ func finish(t testing.TB, g *graph.Graph) []int {
 	return order
 }
 
-func TestWalkGoesThroughEverythingOnce(t *testing.T) {
+func TestWalkVisitsEachTaskOnce(t *testing.T) {
 	for _, file := range transcript.ReadAll(t, "testdata/*.txtar") {
 		tasks := tasksOf(file)
 		for _, mode := range []graph.Mode{graph.Update, graph.Install, graph.Reconcile} {
@@ -144,7 +144,7 @@ func TestWalkGoesThroughEverythingOnce(t *testing.T) {
 			slices.Sort(order)
 			for i := range tasks {
 				if i >= len(order) || order[i] != i {
-					t.Fatalf("%s, %s: went through %v", file.Name, mode, order)
+					t.Fatalf("%s, %s: visited %v", file.Name, mode, order)
 				}
 			}
 		}
@@ -198,7 +198,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-func TestAFailureLeavesTheRestAlone(t *testing.T) {
+func TestAFailureDoesNotAffectOtherNodes(t *testing.T) {
 	g := graph.Build([]task{newTask("0000_10_a_x"), newTask("0000_10_b_x"), newTask("0000_10_b_y"),
 		newTask("0000_20_c_x")}, graph.Options{Mode: graph.Install})
 	w := g.Walk()
@@ -207,6 +207,6 @@ func TestAFailureLeavesTheRestAlone(t *testing.T) {
 	w.Done(ready[1], graph.OK)
 	w.Done(ready[2], graph.OK)
 	if w.Finished() {
-		t.Error("the walk calls itself finished, with a failed node")
+		t.Error("the walk is finished, in spite of a failed node")
 	}
 }

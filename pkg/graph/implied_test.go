@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// object makes a task of YAML.
+// object returns the task of a YAML text.
 func object(t *testing.T, file, text string) task {
 	t.Helper()
 	var fields map[string]any
@@ -36,8 +36,8 @@ const (
 	nothingElse = `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`
 )
 
-// say is dependencies as people read them.
-func say(tasks []graph.Task, dependencies []graph.Dependency) []string {
+// dependencyText returns one line for each dependency.
+func dependencyText(tasks []graph.Task, dependencies []graph.Dependency) []string {
 	var lines []string
 	for _, d := range dependencies {
 		lines = append(lines, fmt.Sprintf("%s < %s", graph.Label(tasks[d.Task]), graph.Label(tasks[d.Needs])))
@@ -63,7 +63,7 @@ func TestDependencies(t *testing.T) {
 		"deployment there/hooks < namespace there",
 		"deployment there/other < namespace there",
 	}
-	if diff := cmp.Diff(want, say(tasks, graph.Dependencies(tasks))); diff != "" {
+	if diff := cmp.Diff(want, dependencyText(tasks, graph.Dependencies(tasks))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -76,13 +76,13 @@ func TestNothingWaitsForItself(t *testing.T) {
 }
 
 func TestATombstoneDependsOnNothing(t *testing.T) {
-	gone := object(t, "a", widget)
-	gone.tombstone = true
-	goneToo := object(t, "b", crd)
-	goneToo.tombstone = true
-	for _, tasks := range [][]graph.Task{{gone, object(t, "b", crd)}, {object(t, "a", widget), goneToo}} {
+	deletedWidget := object(t, "a", widget)
+	deletedWidget.tombstone = true
+	deletedCRD := object(t, "b", crd)
+	deletedCRD.tombstone = true
+	for _, tasks := range [][]graph.Task{{deletedWidget, object(t, "b", crd)}, {object(t, "a", widget), deletedCRD}} {
 		if found := graph.Dependencies(tasks); len(found) > 0 {
-			t.Error(say(tasks, found))
+			t.Error(dependencyText(tasks, found))
 		}
 	}
 }
@@ -104,12 +104,12 @@ func TestImpliedEdges(t *testing.T) {
 			tasks: []task{object(t, "0000_10_a_a", widget), object(t, "0000_10_b_a", crd)},
 			order: []string{"0000_10_b_a", "0000_10_a_a"},
 		},
-		"the files win in an update": {
+		"the order of the files takes precedence in an update": {
 			tasks:     []task{object(t, "0000_10_a_a", widget), object(t, "0000_20_b_a", crd)},
 			order:     []string{"0000_10_a_a", "0000_20_b_a"},
 			conflicts: []string{"widget there/w < customresourcedefinition widgets.example.com"},
 		},
-		"the files win inside of a component": {
+		"the order of the files takes precedence in a component": {
 			mode: graph.Install,
 			tasks: []task{object(t, "0000_10_a_a", widget), object(t, "0000_10_a_b", crd),
 				object(t, "0000_20_b_a", namespace)},
@@ -124,7 +124,7 @@ func TestImpliedEdges(t *testing.T) {
 			},
 			order: []string{"0000_20_b_a", "0000_10_a_b", "0000_10_a_a", "0000_20_b_b"},
 		},
-		"but not in a circle": {
+		"a cycle of dependencies is cut": {
 			mode: graph.Install,
 			tasks: []task{
 				object(t, "0000_10_a_a", widget), object(t, "0000_10_a_b", namespace),
@@ -138,7 +138,7 @@ func TestImpliedEdges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := graph.Build(test.tasks, graph.Options{Mode: test.mode, Implied: true})
-			if diff := cmp.Diff(test.conflicts, say(g.Tasks, g.Conflicts)); diff != "" {
+			if diff := cmp.Diff(test.conflicts, dependencyText(g.Tasks, g.Conflicts)); diff != "" {
 				t.Error(diff)
 			}
 			finish(t, g)
@@ -151,9 +151,9 @@ func TestImpliedEdges(t *testing.T) {
 	}
 }
 
-// TestNodesAreCutOnBothSides of a dependency: what comes before a task that waits
-// need not wait, and what waits for a task need not wait for those after it.
-func TestNodesAreCutOnBothSides(t *testing.T) {
+// A dependency splits nodes on both sides: the tasks before a task that waits do not wait, and a task does not wait for
+// the tasks after the one that it needs.
+func TestDependencySplitsNodesOnBothSides(t *testing.T) {
 	g := graph.Build([]task{
 		object(t, "0000_10_a_a", crd), newTask("0000_10_a_b"),
 		newTask("0000_20_b_a"), object(t, "0000_20_b_b", widget), newTask("0000_20_b_c"),
@@ -169,8 +169,8 @@ func TestNodesAreCutOnBothSides(t *testing.T) {
 	}
 }
 
-// TestAnEdgeIsDrawnOnce though both the files and the objects ask for it.
-func TestAnEdgeIsDrawnOnce(t *testing.T) {
+// The graph has an edge once, although both the files and the objects require it.
+func TestEdgesAreNotRepeated(t *testing.T) {
 	g := graph.Build([]task{object(t, "0000_10_a_a", crd), newTask("0000_10_b_a"), object(t, "0000_20_c_a", widget)},
 		graph.Options{Implied: true})
 	want := `0: (spacer)
@@ -183,8 +183,8 @@ func TestAnEdgeIsDrawnOnce(t *testing.T) {
 	}
 }
 
-// mustFollow finds out whether a task can begin before another is done, by never
-// doing that one.
+// mustFollow reports whether the second task begins only after the first is done: the walk fails the node
+// of the first.
 func mustFollow(g *graph.Graph, first, second string) bool {
 	w := g.Walk()
 	for ready := w.Ready(); len(ready) > 0; ready = w.Ready() {

@@ -114,8 +114,8 @@ func (l *layout) steps(tasks []int) [][][]int {
 	}
 }
 
-// chunks cuts tasks into runs of the same level and component. A task whose name
-// has neither is a chunk of its own.
+// chunks splits tasks into sequences of the same level and component. A task whose name has neither is a separate
+// chunk.
 func (l *layout) chunks(tasks []int) [][]int {
 	var chunks [][]int
 	start := 0

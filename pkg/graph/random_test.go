@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// TestRandomPayloads builds graphs of many small payloads, full of dependencies that
-// contradict their files, and looks at what must hold for all of them.
+// TestRandomPayloads builds graphs of many small payloads whose dependencies contradict the order of their files, and
+// checks the invariants of graphs.
 func TestRandomPayloads(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for round := range 3_000 {
@@ -26,7 +26,7 @@ func TestRandomPayloads(t *testing.T) {
 			g := graph.Build(tasks, options)
 
 			place := make([]int, len(tasks))
-			for index, task := range finish(t, g) { // which fails for a cycle
+			for index, task := range finish(t, g) { // finish fails for a cycle
 				place[task] = index
 			}
 			for _, d := range g.Implied {
@@ -48,8 +48,7 @@ func TestRandomPayloads(t *testing.T) {
 	}
 }
 
-// keepsOrder checks that what the files order stays in that order: here, that the
-// tasks of a node of the plain graph are done in a row.
+// keepsOrder checks that the order of the files is kept: the tasks of a node of the plain graph are done in sequence.
 func keepsOrder(t *testing.T, plain *graph.Graph, place []int) {
 	t.Helper()
 	for _, node := range plain.Nodes {
@@ -65,7 +64,7 @@ func keepsOrder(t *testing.T, plain *graph.Graph, place []int) {
 	}
 }
 
-// randomTasks are definitions, objects of them, namespaces and Jobs, at any place.
+// randomTasks returns definitions, custom resources, namespaces and Jobs in random order.
 func randomTasks(random *rand.Rand) []task {
 	var tasks []task
 	for range 1 + random.Intn(12) {

@@ -38,7 +38,7 @@ type box struct {
 	reasons    []string // why they have their levels, without repetition
 	tombstones int
 	hooks      int  // lifecycle hooks of Deployments
-	isBarrier  bool // a Job, which nothing overtakes
+	isBarrier  bool // a Job, which all later tasks wait for
 }
 
 // box describes a node that has tasks.
@@ -155,7 +155,7 @@ func (p Picture) ranks() []rank {
 	return ranks
 }
 
-// writeEdges writes the edges of the graph, and then the dependencies, each in a format of its own.
+// writeEdges writes the edges of the graph, and then the dependencies, each in its own format.
 func (p Picture) writeEdges(out io.Writer, edge, dependency string) {
 	for i, node := range p.Graph.Nodes {
 		for _, next := range node.Out {

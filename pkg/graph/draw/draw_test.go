@@ -33,7 +33,7 @@ func (t task) Object() *unstructured.Unstructured {
 	return object
 }
 
-// picture is one with all there is to draw, names that need escaping included.
+// picture returns a picture with all kinds of elements, and with names that need escaping.
 func picture() draw.Picture {
 	tasks := []task{
 		{"0000_10_a_x", "Namespace", "one", false},
@@ -49,7 +49,7 @@ func picture() draw.Picture {
 	}
 }
 
-// An element is one of the picture's, with its text and what is in it.
+// An element is an XML element of the picture, with its text and its child elements.
 type element struct {
 	XMLName  xml.Name
 	Class    string    `xml:"class,attr"`
@@ -79,7 +79,7 @@ func TestSVG(t *testing.T) {
 	}
 	var svg element
 	if err := xml.Unmarshal([]byte(out.String()), &svg); err != nil {
-		t.Fatalf("the picture is no XML: %v\n%s", err, &out)
+		t.Fatalf("the picture is not valid XML: %v\n%s", err, &out)
 	}
 	for name, test := range map[string]struct {
 		found []element
@@ -218,12 +218,12 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-func TestAFailureToWriteIsTold(t *testing.T) {
+func TestAFailureToWriteIsReturned(t *testing.T) {
 	p := picture()
 	for name, write := range map[string]func(io.Writer) error{"SVG": p.SVG, "DOT": p.DOT, "Mermaid": p.Mermaid,
 		"text": p.Text} {
 		if err := write(full{}); err == nil {
-			t.Errorf("%s: the picture is lost and nobody is told", name)
+			t.Errorf("%s: got no error from a failed write", name)
 		}
 	}
 }

@@ -187,8 +187,8 @@ func (d *drawing) hover(b box) string {
 
 // dashed draws a dependency as a curve from box to box: from the lower edge of the
 // first to the upper edge of the second, or below both if they are side by side.
-func (d *drawing) dashed(from, index int) {
-	a, b := d.frames[from], d.frames[index]
+func (d *drawing) dashed(first, second int) {
+	a, b := d.frames[first], d.frames[second]
 	start, end := a.y+a.height, b.y
 	if b.y < a.y {
 		start, end = a.y, b.y+b.height
