@@ -116,7 +116,7 @@ func (c *Cluster) AllKinds(ctx context.Context) (all []Resource, unknown map[str
 }
 
 // FindByName returns the kinds with a name: the kind, its plural, its singular or a
-// short name, case-insensitively; all of them, or those of one group.
+// short name, case-insensitively: kinds of all groups, or of one group.
 func (c *Cluster) FindByName(ctx context.Context, word string, group *string) ([]Resource, error) {
 	all, _, err := c.AllKinds(ctx)
 	return slices.DeleteFunc(all, func(r Resource) bool {
@@ -181,7 +181,7 @@ func (k *catalog) known(kind schema.GroupKind) []Resource {
 	return append(slices.Clone(k.learnt[kind]), k.served[kind]...)
 }
 
-// load discovers all kinds, if that is not done.
+// load discovers all kinds, unless they are already known.
 func (k *catalog) load(ctx context.Context) error {
 	if k.read {
 		return nil
@@ -283,7 +283,7 @@ func (b contextTransport) RoundTrip(request *http.Request) (*http.Response, erro
 }
 
 // DefinedKind returns the kind that a CustomResourceDefinition defines, and its resource in
-// each version that is served, in the definition's order.
+// each served version, in the definition's order.
 func DefinedKind(definition *unstructured.Unstructured) (schema.GroupKind, []Resource) {
 	text := func(path ...string) string {
 		value, _, _ := unstructured.NestedString(definition.Object, path...)

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// widgets are a kind in two served versions, and in one that is not.
+// widgets returns a kind with two served versions and one unserved version, and its definition.
 func widgets(group string) (kind schema.GroupKind, definition string) {
 	return schema.GroupKind{Group: group, Kind: "Widget"}, `
   group: ` + group + `
@@ -100,7 +100,7 @@ func TestKindsAreFoundByWhatPeopleCallThem(t *testing.T) {
 func TestFindKnowsAKindInTwoVersions(t *testing.T) {
 	widget, definition := widgets("two.example.com")
 	c := testbed.Connect(t)
-	establish(t, testbed.Connect(t), definition) // which another cluster learns
+	establish(t, testbed.Connect(t), definition) // another connection learns the kind
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		c.Refresh()
 		_, err := c.FindKind(ctx, widget)
@@ -117,14 +117,14 @@ func TestFindKnowsAKindInTwoVersions(t *testing.T) {
 	_, err := c.Find(t.Context(), widget.WithVersion("v1alpha1"))
 	if !errors.Is(err, cluster.ErrNotServed) ||
 		!strings.Contains(err.Error(), "the cluster has Widget.two.example.com in version v2, not in v1alpha1") {
-		t.Errorf("in a version that is not served: %v", err)
+		t.Errorf("in an unserved version: got error %v", err)
 	}
 }
 
 func TestAllKindsAreThereOnce(t *testing.T) {
 	widget, definition := widgets("all.example.com")
 	c := testbed.Connect(t)
-	c.Learn(sandboxtest.ParseObject(t, "spec:"+definition)) // which the server never lists
+	c.Learn(sandboxtest.ParseObject(t, "spec:"+definition)) // the server never lists this kind
 	all, _, err := c.AllKinds(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestAllKindsAreThereOnce(t *testing.T) {
 	byKind, before := map[schema.GroupKind]cluster.Resource{}, ""
 	for _, resource := range all {
 		if other, exists := byKind[resource.GroupKind()]; exists {
-			t.Errorf("%s is there as %v, too", resource.GroupKind(), other)
+			t.Errorf("kind %s also exists as %v", resource.GroupKind(), other)
 		}
 		if name := resource.Group + " " + resource.Resource; name <= before {
 			t.Errorf("%q comes after %q", name, before)
@@ -142,7 +142,7 @@ func TestAllKindsAreThereOnce(t *testing.T) {
 		byKind[resource.GroupKind()] = resource
 	}
 	if found := byKind[widget]; found.Version != "v2" || found.Verbs != nil {
-		t.Errorf("what was learnt is there as %+v", found)
+		t.Errorf("got %+v for the learnt kind, want version v2 without verbs", found)
 	}
 	if found := byKind[kinds.ConfigMap]; found.Version != "v1" || !found.Namespaced ||
 		!slices.Contains(found.Verbs, "list") {
@@ -150,12 +150,12 @@ func TestAllKindsAreThereOnce(t *testing.T) {
 	}
 }
 
-func TestWhatWasLearntIsFoundUntilTheServerListsIt(t *testing.T) {
+func TestALearntKindIsFoundUntilTheServerListsIt(t *testing.T) {
 	widget, definition := widgets("learnt.example.com")
 	c := testbed.Connect(t)
-	learnt := sandboxtest.ParseObject(t, "spec:"+definition) // which the server never lists
+	learnt := sandboxtest.ParseObject(t, "spec:"+definition) // the server never lists this kind
 	if _, err := c.FindKind(t.Context(), widget); !errors.Is(err, cluster.ErrNotServed) {
-		t.Fatalf("before it was learnt: %v", err)
+		t.Fatalf("before the kind was learnt: got error %v", err)
 	}
 	c.Learn(learnt)
 	for _, moment := range []string{"after it was learnt", "after a refresh"} {
@@ -164,17 +164,17 @@ func TestWhatWasLearntIsFoundUntilTheServerListsIt(t *testing.T) {
 			t.Errorf("%s: found %+v, %v", moment, found, err)
 		}
 		if _, err := c.Find(t.Context(), widget.WithVersion("v1alpha1")); !errors.Is(err, cluster.ErrNotServed) {
-			t.Errorf("%s, in a version that is not served: %v", moment, err)
+			t.Errorf("%s, in an unserved version: got error %v, want %v", moment, err, cluster.ErrNotServed)
 		}
 		c.Refresh() // another caller looks for something else
 	}
 	c.Forget(widget)
 	if _, err := c.FindKind(t.Context(), widget); !errors.Is(err, cluster.ErrNotServed) {
-		t.Errorf("after it was forgotten: %v", err)
+		t.Errorf("after the kind was forgotten: got error %v", err)
 	}
 }
 
-func TestRefreshFindsWhatHasCome(t *testing.T) {
+func TestRefreshFindsNewKinds(t *testing.T) {
 	widget, definition := widgets("come.example.com")
 	c := testbed.Connect(t)
 	if _, err := c.FindKind(t.Context(), widget); !errors.Is(err, cluster.ErrNotServed) {
@@ -217,7 +217,7 @@ func TestLookingForKindsEndsWithItsContext(t *testing.T) {
 	}()
 	select {
 	case err := <-failed:
-		t.Fatalf("it did not wait: %v", err)
+		t.Fatalf("the request did not wait: got error %v", err)
 	case <-asked:
 	}
 	cancel()

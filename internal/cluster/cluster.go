@@ -138,7 +138,7 @@ func (c *Cluster) Apply(ctx context.Context, resource Resource, object *unstruct
 }
 
 // AtVersion returns the object with a UID and resourceVersion as preconditions. Apply fails with a conflict if
-// the live object was written since, or is gone.
+// the live object was written since, or no longer exists.
 func AtVersion(object *unstructured.Unstructured, uid types.UID, version string) *unstructured.Unstructured {
 	return withMetadata(object, map[string]any{"uid": string(uid), "resourceVersion": version})
 }

@@ -33,7 +33,7 @@ var (
 	definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 )
 
-func TestApplySaysWhetherItMadeTheObject(t *testing.T) {
+func TestApplyReportsWhetherItCreatedTheObject(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", map[string]any{"greeting": "grüß Gott ☃"})
 	for _, wanted := range []bool{true, false} {
@@ -42,13 +42,13 @@ func TestApplySaysWhetherItMadeTheObject(t *testing.T) {
 			t.Errorf("made by this: %t, want %t", applied.Created, wanted)
 		}
 		if got, _, _ := unstructured.NestedString(applied.Object.Object, "data", "greeting"); got != "grüß Gott ☃" {
-			t.Errorf("the object that came back says %q", got)
+			t.Errorf("the returned object has greeting %q", got)
 		}
 	}
 	delete(config.Object, "data")
 	applied := sandboxtest.ApplyObject(t, c, config)
 	if _, exists, _ := unstructured.NestedMap(applied.Object.Object, "data"); exists {
-		t.Errorf("what the manifest no longer says is still there: %v", applied.Object)
+		t.Errorf("a field that was removed from the manifest still exists: %v", applied.Object)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestApplyTakesFieldsFromOthers(t *testing.T) {
 	}
 }
 
-func TestCreateLeavesWhatIsThere(t *testing.T) {
+func TestCreateKeepsAnExistingObject(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", map[string]any{"key": "first"})
 	kind := find(t, c, config)
@@ -105,23 +105,23 @@ func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
 	applied := sandboxtest.ApplyObject(t, c, config)
 	for _, uid := range []types.UID{"", "00000000-0000-0000-0000-000000000000"} {
 		if err := c.Delete(t.Context(), kind, namespace, "config", uid); !apierrors.IsConflict(err) {
-			t.Errorf("deleting it as %q: %v, want a conflict", uid, err)
+			t.Errorf("delete with UID %q: got error %v, want a conflict", uid, err)
 		}
 	}
 	head, err := c.GetMetadata(t.Context(), kind, namespace, "config")
 	if err != nil || head.UID != applied.Object.GetUID() || head.DeletionTimestamp != nil {
-		t.Fatalf("it is not as it was: %+v, %v", head, err)
+		t.Fatalf("the object has changed: %+v, error %v", head, err)
 	}
 	if err := c.Delete(t.Context(), kind, namespace, "config", head.UID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.GetMetadata(t.Context(), kind, namespace, "config"); !apierrors.IsNotFound(err) {
-		t.Errorf("after it was deleted: %v", err)
+		t.Errorf("after the delete: got error %v", err)
 	}
 }
 
 // A reader of an audit log without bodies must not take it for a delete.
-func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
+func TestDryRunDeleteHasDryRunInItsURL(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	role := sandboxtest.ParseObject(t,
 		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+namespace+"}")
@@ -135,21 +135,21 @@ func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
 			}))
 		err := other.DryRunDelete(t.Context(), kind, object.GetNamespace(), object.GetName(), applied.Object.GetUID())
 		if err != nil || asked != "DELETE dryRun=All" {
-			t.Errorf("it says %v to %s", err, asked)
+			t.Errorf("request %s: got error %v", asked, err)
 		}
 		if err := other.DryRunDelete(t.Context(), kind, object.GetNamespace(), object.GetName(),
 			"other"); !apierrors.IsConflict(err) {
-			t.Errorf("to one with another UID it says %v, want a conflict", err)
+			t.Errorf("for an object with another UID: got error %v, want a conflict", err)
 		}
 		if head, err := c.GetMetadata(t.Context(), kind, object.GetNamespace(), object.GetName()); err != nil ||
 			head.DeletionTimestamp != nil {
-			t.Errorf("it is not as it was: %+v, %v", head, err)
+			t.Errorf("the object has changed: %+v, error %v", head, err)
 		}
 	}
 }
 
 // The API's own default for Jobs would leave the pods behind.
-func TestDeleteOfAJobTakesItsPodsAlong(t *testing.T) {
+func TestDeleteOfAJobDeletesItsPods(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	job := sandboxtest.ParseObject(t, `
 apiVersion: batch/v1
@@ -177,7 +177,7 @@ func TestNowFollowsTheServersClock(t *testing.T) {
 			c := dated(t, func() time.Time { return time.Now().Add(wrong) })
 			ask(c, t.Context())
 			if off := c.Now().Sub(time.Now().Add(wrong)).Abs(); off > time.Minute {
-				t.Errorf("it is off by %s", off)
+				t.Errorf("the clock is off by %s", off)
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func TestNowFollowsTheServersClock(t *testing.T) {
 			ask(c, t.Context())
 		}
 		if off := time.Until(c.Now()).Abs(); off > time.Minute {
-			t.Errorf("it is off by %s", off)
+			t.Errorf("the clock is off by %s", off)
 		}
 	})
 	for name, jitter := range map[string]time.Duration{"a second old": -time.Second, "just now": 0} {
@@ -280,8 +280,8 @@ func hasCondition(name apiextensionsv1.CustomResourceDefinitionConditionType,
 	}
 }
 
-// A caller that is to wait must know of it, and be free to do something else meanwhile.
-func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
+// A caller must know how long to wait, and be free to do something else meanwhile.
+func TestRequestsWithRetryAfterAreNotRetried(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked++
@@ -308,9 +308,9 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 		"amend": amendError, "try to amend": tryError,
 		"try to delete": c.DryRunDelete(t.Context(), kind, "default", "config", "uid"),
 	} {
-		if seconds, told := apierrors.SuggestsClientDelay(err); !told || seconds != 3600 ||
+		if seconds, hasDelay := apierrors.SuggestsClientDelay(err); !hasDelay || seconds != 3600 ||
 			!apierrors.IsTooManyRequests(err) {
-			t.Errorf("%s says %v, to wait %d s: %t", call, err, seconds, told)
+			t.Errorf("%s: got error %v, with a delay of %d s: %t", call, err, seconds, hasDelay)
 		}
 	}
 	if asked != 6 {

@@ -64,14 +64,14 @@ func labelled(value string) string {
 
 func TestKindsOfDefinitionsAreCustom(t *testing.T) {
 	_, definition := widgets("custom.example.com")
-	establish(t, testbed.Connect(t), definition) // which another connection learns
+	establish(t, testbed.Connect(t), definition) // another connection learns the kind
 	awaitCustom(t, widgetsOf("custom.example.com", "v1"))
 	awaitCustom(t, widgetsOf("custom.example.com", "v2"))
 	c := testbed.Connect(t)
 	for kind, wanted := range map[schema.GroupVersionKind]bool{
 		{Group: "custom.example.com", Version: "v1", Kind: "Widget"}:       true,
 		{Group: "custom.example.com", Version: "v2", Kind: "Widget"}:       true,
-		{Group: "custom.example.com", Version: "v1alpha1", Kind: "Widget"}: false, // which is not served
+		{Group: "custom.example.com", Version: "v1alpha1", Kind: "Widget"}: false, // not served
 		{Group: "nobody.example.com", Version: "v1", Kind: "Widget"}:       false,
 		{Group: "apps", Version: "v1", Kind: "Deployment"}:                 false,
 		{Group: "apps", Version: "v1", Kind: "Unheard"}:                    false, // of a newer server
@@ -84,8 +84,8 @@ func TestKindsOfDefinitionsAreCustom(t *testing.T) {
 	}
 }
 
-// The label says who looks after an APIService, not where its objects are.
-func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
+// The label of an APIService names the controller that manages it, not the server of its objects.
+func TestKindOfAnAggregatedAPIIsNotCustom(t *testing.T) {
 	t.Run("in the place of a definition", func(t *testing.T) {
 		_, definition := widgets("elsewhere.example.com")
 		kind := widgetsOf("elsewhere.example.com", "v1")
@@ -94,13 +94,13 @@ func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 		for _, label := range []string{"null", `"onstart"`} { // with these, no controller corrects it
 			patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(label)+", "+elsewhere+"}")
 			if isCustom(t, kind) {
-				t.Errorf("labelled %s, it is custom", label)
+				t.Errorf("a kind of an aggregated API with label %s is custom", label)
 			}
 		}
 		patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(`"true"`)+"}")
 		sandboxtest.EventuallySucceeds(t, func(context.Context) error { // the API server puts it right
 			if !isCustom(t, kind) {
-				return errors.New("it is not custom again")
+				return errors.New("the kind is still not custom")
 			}
 			return nil
 		})
@@ -122,14 +122,14 @@ func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 		}) {
 			t.Error("a kind of Kubernetes' own is custom")
 		}
-		patchAPIService(t, "v1.node.k8s.io", "{"+elsewhere+"}") // which no controller corrects, in spite of its label
+		patchAPIService(t, "v1.node.k8s.io", "{"+elsewhere+"}") // no controller corrects it, in spite of its label
 		if isCustom(t, widgetsOf("node.k8s.io", "v1")) {
-			t.Error("what is served elsewhere is custom")
+			t.Error("a kind of an aggregated API is custom")
 		}
 	})
 }
 
-// asked counts how often a connection asks for APIServices.
+// asked counts the requests of a connection for APIServices.
 func asked(config *rest.Config) (counted *rest.Config, times *atomic.Int32) {
 	times = new(atomic.Int32)
 	return sandboxtest.Before(config, func(request *http.Request) error {
@@ -140,38 +140,38 @@ func asked(config *rest.Config) (counted *rest.Config, times *atomic.Int32) {
 	}), times
 }
 
-func TestWhatIsCustomIsAskedForOnce(t *testing.T) {
+func TestAPIServicesAreListedOnce(t *testing.T) {
 	config, times := asked(testbed.Sandbox(t).Config)
 	c := sandboxtest.Connect(t, config)
 	widget, definition := widgets("once.example.com")
 	kind := widgetsOf("once.example.com", "v1")
-	says := func(wanted bool, wantedTimes int32) {
+	expect := func(wanted bool, wantedTimes int32) {
 		t.Helper()
 		if custom, err := c.IsCustom(t.Context(), kind); err != nil || custom != wanted {
-			t.Errorf("it is custom: %t, %v; want %t", custom, err, wanted)
+			t.Errorf("got IsCustom %t (%v), want %t", custom, err, wanted)
 		}
 		if got := times.Load(); got != wantedTimes {
-			t.Errorf("asked %d times by now, want %d", got, wantedTimes)
+			t.Errorf("sent %d requests, want %d", got, wantedTimes)
 		}
 	}
-	says(false, 1)
-	says(false, 1)
+	expect(false, 1)
+	expect(false, 1)
 	learnt := sandboxtest.ParseObject(t, "spec:"+definition)
 	c.Learn(learnt)
-	says(true, 1)
-	c.Refresh() // the server does not list it, so it is known from the definition still
-	says(true, 1)
+	expect(true, 1)
+	c.Refresh() // the server does not list the kind, so it is still known from the definition
+	expect(true, 1)
 	c.Forget(widget)
-	says(false, 2)
+	expect(false, 2)
 	establish(t, testbed.Connect(t), definition)
 	awaitCustom(t, kind)
-	says(false, 2)
+	expect(false, 2)
 	c.Refresh()
-	says(true, 3)
-	says(true, 3)
+	expect(true, 3)
+	expect(true, 3)
 }
 
-func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
+func TestIsCustomWithoutTheRightToReadAPIServices(t *testing.T) {
 	_, definition := widgets("forbidden.example.com")
 	establish(t, testbed.Connect(t), definition)
 	config, times := asked(testbed.Account(t, testbed.Namespace(t), "nobody"))
@@ -181,20 +181,20 @@ func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
 		if custom || !apierrors.IsForbidden(err) ||
 			!strings.HasPrefix(err.Error(),
 				"it is not known whether kind Widget.forbidden.example.com is a definition's: ") {
-			t.Errorf("it is custom: %t, %v", custom, err)
+			t.Errorf("got IsCustom %t (%v), want a forbidden error", custom, err)
 		}
 	}
 	// the first refusal of a connection may be that of a server that has not read its roles
 	if got := times.Load(); got != 2 {
-		t.Errorf("asked %d times, want twice", got)
+		t.Errorf("sent %d requests, want 2", got)
 	}
 	c.Learn(sandboxtest.ParseObject(t, "spec:"+definition))
 	if custom, err := c.IsCustom(t.Context(), kind); err != nil || !custom {
-		t.Errorf("after it was learnt, it is custom: %t, %v", custom, err)
+		t.Errorf("after the definition was learnt: got IsCustom %t (%v), want true", custom, err)
 	}
 }
 
-// slow is a connection to a server that answers when it is told to.
+// slow returns a connection to a server that answers when the test sends to the channel.
 func slow(t *testing.T) (c *cluster.Cluster, answer chan int, times *atomic.Int32) {
 	t.Helper()
 	answer = make(chan int)
@@ -226,7 +226,7 @@ func TestManyWhoWantToKnowWhatIsCustomShareOneRequest(t *testing.T) {
 	answer <- http.StatusOK
 	for range cap(answers) {
 		if got := <-answers; got != "true <nil>" {
-			t.Errorf("it is custom: %s", got)
+			t.Errorf("got %s", got)
 		}
 	}
 	if got := times.Load(); got != 1 {

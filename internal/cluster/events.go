@@ -32,7 +32,8 @@ func RecordEvent(ctx context.Context, c *Cluster, event ObjectEvent) error {
 		Name:      event.ID.Name,
 		UID:       event.UID,
 	}
-	if resource, err := c.FindKind(ctx, event.ID.GroupKind()); err == nil { // on an error, the kind is gone as well
+	// on an error, the kind is no longer served either
+	if resource, err := c.FindKind(ctx, event.ID.GroupKind()); err == nil {
 		reference.APIVersion = resource.GroupVersion().String()
 		if !resource.Namespaced {
 			reference.Namespace = "" // manifests of cluster-scoped objects may have one

@@ -79,7 +79,7 @@ func TestEachChangeOfACustomResourceRaisesItsGeneration(t *testing.T) {
 					"}, spec: {replicas: 1}, data: {a: b}, status: {replicas: 1}}")
 			applied := sandboxtest.ApplyObject(t, c, widget)
 			if applied.Object.GetGeneration() != 1 {
-				t.Errorf("it begins with generation %d", applied.Object.GetGeneration())
+				t.Errorf("the created object has generation %d", applied.Object.GetGeneration())
 			}
 			client := c.In(find(t, c, widget), widget.GetNamespace())
 			for _, patches := range test.patches {
@@ -158,7 +158,8 @@ func TestADefinitionChangesItsObjectsUnseen(t *testing.T) {
 		}
 		if after.GetGeneration() != before.GetGeneration() ||
 			after.GetResourceVersion() != before.GetResourceVersion() {
-			t.Errorf("it is at generation %d, resource version %s", after.GetGeneration(), after.GetResourceVersion())
+			t.Errorf("the object has generation %d, resource version %s", after.GetGeneration(),
+				after.GetResourceVersion())
 		}
 		return nil
 	})

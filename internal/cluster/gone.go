@@ -14,9 +14,9 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// FindOrGone is like FindKind, and finds out whether a kind is gone for good, and
+// FindOrGone is like FindKind, and also finds out whether a kind was removed for good, and
 // its objects with it. ErrNotServed then means that no definition has the kind, and that
-// no aggregated API may have it. A kind whose discovery failed is not gone.
+// no aggregated API may have it. If the discovery of a kind fails, the kind does not count as removed.
 func (c *Cluster) FindOrGone(ctx context.Context, kind schema.GroupKind) (Resource, error) {
 	if found, err := c.FindKind(ctx, kind); err == nil {
 		return found, nil
@@ -78,7 +78,7 @@ func (c *Cluster) Definition(ctx context.Context, kind schema.GroupKind) (*unstr
 		}
 		definition, err := c.In(definitions, "").Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			continue // it has just gone
+			continue // the definition was deleted since it was listed
 		}
 		if err != nil {
 			return nil, err

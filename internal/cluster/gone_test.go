@@ -24,13 +24,13 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// wants asks what became of a kind until the answer is the wanted one: "found", "gone", or
-// a part of why it is not known.
+// wants calls FindOrGone until it returns the wanted verdict: "found", "removed", or
+// a part of the error.
 func wants(t *testing.T, c *cluster.Cluster, kind schema.GroupKind, wanted string) {
 	t.Helper()
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
-		if wanted == "gone" {
-			c.Refresh() // what was found stays found until a caller doubts it
+		if wanted == "removed" {
+			c.Refresh() // a found kind stays in the catalog until a refresh
 		}
 		got := verdict(c.FindOrGone(ctx, kind))
 		if strings.Contains(got, wanted) {
@@ -45,23 +45,23 @@ func verdict(_ cluster.Resource, err error) string {
 	case err == nil:
 		return "found"
 	case errors.Is(err, cluster.ErrNotServed):
-		return "gone"
+		return "removed"
 	default:
 		return "not known: " + err.Error()
 	}
 }
 
-func TestAKindThatNeverWasIsGone(t *testing.T) {
+func TestAKindThatWasNeverServedCountsAsRemoved(t *testing.T) {
 	c := testbed.Connect(t)
 	for _, kind := range []schema.GroupKind{{Group: "never.example.com", Kind: "Thing"}, {Group: "apps", Kind: "Thing"},
 		{Kind: "Thing"}} {
-		if got := verdict(c.FindOrGone(t.Context(), kind)); got != "gone" {
+		if got := verdict(c.FindOrGone(t.Context(), kind)); got != "removed" {
 			t.Errorf("%s: %s", kind, got)
 		}
 	}
 }
 
-func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
+func TestAKindIsRemovedWhenItsDefinitionIsDeleted(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	kind, spec := widgets("going.example.com")
 	definition := establish(t, c, spec)
@@ -79,8 +79,8 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 	}
 	sandboxtest.Await(t, testbed, definitions, definition.GetName(),
 		hasCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue))
-	if got := verdict(testbed.Connect(t).FindOrGone(t.Context(), kind)); got == "gone" {
-		t.Errorf("while an instance is left, it is %s", got)
+	if got := verdict(testbed.Connect(t).FindOrGone(t.Context(), kind)); got == "removed" {
+		t.Errorf("while an instance exists, the kind is %s", got)
 	}
 
 	release := []byte(`{"metadata":{"finalizers":null}}`)
@@ -92,11 +92,11 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 		func(d *apiextensionsv1.CustomResourceDefinition) bool {
 			return d == nil
 		})
-	wants(t, fresh, kind, "gone")
+	wants(t, fresh, kind, "removed")
 }
 
-// It may have instances from when it was served, which no client sees now.
-func TestAKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
+// The kind may have instances from when it was served; no client sees them now.
+func TestADefinedKindThatIsNotServedIsUnknown(t *testing.T) {
 	c := testbed.Connect(t)
 	_, first := widgets("clash.example.com")
 	establish(t, c, strings.Replace(first, "plural: widgets", "plural: widgets, shortNames: [w]", 1))
@@ -112,12 +112,12 @@ func TestAKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
 		t.Errorf("%s, want %s", got, wanted)
 	}
 	if got := verdict(c.FindOrGone(t.Context(),
-		schema.GroupKind{Group: "clash.example.com", Kind: "Other"})); got != "gone" {
+		schema.GroupKind{Group: "clash.example.com", Kind: "Other"})); got != "removed" {
 		t.Errorf("another kind of the group is %s", got)
 	}
 }
 
-func TestAKindIsNotGoneForThoseWhoMayNotLook(t *testing.T) {
+func TestAKindIsUnknownWithoutTheRightToReadDefinitions(t *testing.T) {
 	config := testbed.Account(t, testbed.Namespace(t), "weak")
 	for name, test := range map[string]struct{ token, wanted string }{
 		"no right to list definitions": {config.BearerToken,
@@ -143,27 +143,27 @@ func TestAKindOfAnAggregatedAPI(t *testing.T) {
 	service := aggregate(t, c, namespace, closedPort(t))
 	wants(t, c, thing, "discovery of kind Thing.aggregated.example.com failed") // it is down
 	if got := verdict(c.FindOrGone(t.Context(), other)); !strings.HasPrefix(got, "not known") {
-		t.Errorf("while nobody can say which kinds the API has, another is %s", got)
+		t.Errorf("while the aggregated API does not list its kinds, another kind of its group is %s", got)
 	}
 
 	aggregate(t, c, namespace, portOf(t, server.Listener.Addr().String()))
-	wants(t, c, thing, "found") // it has come up
-	wants(t, c, other, "gone")  // it says what it has, and this is not of it
+	wants(t, c, thing, "found")   // it has come up
+	wants(t, c, other, "removed") // the aggregated API lists its kinds, without this one
 
 	if err := c.Delete(t.Context(), find(t, c, service), "", service.GetName(), service.GetUID()); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, c, thing, "gone")
+	wants(t, c, thing, "removed")
 }
 
-// The server's list of kinds is a moment behind what is defined.
-func TestAKindIsNotGoneBeforeItIsListed(t *testing.T) {
+// The server lists a kind a moment after its definition was created.
+func TestAKindIsUnknownUntilDiscoveryListsIt(t *testing.T) {
 	admin, namespace := testbed.Connect(t), testbed.Namespace(t)
 	old := sandboxtest.Connect(t, frozen(t))
 	kind, spec := widgets("late.example.com")
 	thing := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}
 	for _, kind := range []schema.GroupKind{kind, thing} {
-		if got := verdict(old.FindOrGone(t.Context(), kind)); got != "gone" {
+		if got := verdict(old.FindOrGone(t.Context(), kind)); got != "removed" {
 			t.Fatalf("before it was defined, kind %s is %s", kind, got)
 		}
 	}

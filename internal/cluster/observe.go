@@ -42,7 +42,7 @@ func (c *ServerClock) set(header string) {
 	}
 }
 
-// An observer reads from responses what the clients don't return: the server's time,
+// An observer reads values from responses that the clients don't return: the server's time,
 // whether an object was created or existed, and Retry-After.
 type observer struct {
 	next  http.RoundTripper
@@ -66,8 +66,8 @@ func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // retryAfter is the header for which client-go would retry a request itself, up
-// to ten times: no caller would know of it, or could end it without cancelling a request.
-// So it is removed from the response, and is in the details of the returned error.
+// to ten times: no caller would know of the retries, or could end them without cancelling a request.
+// So the observer removes the header from the response, and the details of the returned error have its value.
 const retryAfter = "Retry-After"
 
 // An observation has the facts about one call that its result lacks.

@@ -13,18 +13,18 @@ import (
 )
 
 // A startingServer is an API server that refuses everything until it has read its roles, and is ready when it has. A
-// real one is too fast for a test to say what comes before what.
+// real server is too fast for a test to control the order of its answers.
 type startingServer struct {
 	mu      sync.Mutex
 	isReady bool
 	asked   int                                       // whether it is ready
-	onAsked func(times int) (isReady bool)            // before it says so
+	onAsked func(times int) (isReady bool)            // called before it answers
 	held    func(name string) (until <-chan struct{}) // refusals that are held back
 }
 
 func (s *startingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Path == "/version" { // which needs fewer roles than others
+	if r.URL.Path == "/version" { // needs fewer roles than other paths
 		return
 	}
 	if r.URL.Path == "/readyz" {
@@ -81,7 +81,7 @@ func get(ctx context.Context, c *Cluster, name string) error {
 	return err
 }
 
-// Roles of namespaces are read later than what all users may read: only a server that is ready has read all.
+// A server reads Roles of namespaces later than the rights of all users: only a ready server has read all roles.
 func TestARefusalCountsOnceTheServerIsReady(t *testing.T) {
 	server := &startingServer{onAsked: func(times int) bool { return times == 3 }}
 	if err := get(t.Context(), connectTo(t, server), "a"); err != nil || server.asked != 3 {
@@ -94,7 +94,7 @@ func TestARefusalFromBeforeTheServerWasReadyDoesNotCount(t *testing.T) {
 	isRefused, isFound := make(chan struct{}), make(chan struct{})
 	server := &startingServer{
 		onAsked: func(int) bool {
-			<-isRefused // the one that is held back
+			<-isRefused // the delayed request
 			return true
 		},
 		held: func(name string) <-chan struct{} {
@@ -119,8 +119,8 @@ func TestARefusalFromBeforeTheServerWasReadyDoesNotCount(t *testing.T) {
 	others.Wait()
 }
 
-// A server that is ready is taken at its word, as long as the connection lasts.
-func TestAReadyServerIsNotAskedAgain(t *testing.T) {
+// A connection checks the readiness of a server once, and then not again after it was ready.
+func TestReadinessIsCheckedOnce(t *testing.T) {
 	server := &startingServer{onAsked: func(int) bool { return false }}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {
@@ -138,6 +138,6 @@ func TestAReadyServerIsNotAskedAgain(t *testing.T) {
 		}
 	}
 	if server.asked != 1 {
-		t.Errorf("asked %d times whether it is ready", server.asked)
+		t.Errorf("got %d readiness checks, want 1", server.asked)
 	}
 }

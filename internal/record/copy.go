@@ -21,7 +21,7 @@ const copyAnnotation = "runlevel.dev/record"
 // maxCopy leaves room for other annotations, of 256 KiB for all.
 const maxCopy = 200 << 10
 
-// copyReductions remove fields from a copy that is too large, the least important first.
+// copyReductions remove fields from an oversized copy, the least important first.
 var copyReductions = []func(*Record){
 	func(r *Record) { r.Jobs, r.Hooks = nil, nil }, // the Deployments have a copy of the latter
 	func(r *Record) { r.History, r.Kinds = shortened(r.History, 0), nil },

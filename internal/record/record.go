@@ -83,7 +83,7 @@ type UpdateState string
 
 // The states, in the words of ClusterVersion.
 const (
-	Partial   UpdateState = "Partial"   // it was begun
+	Partial   UpdateState = "Partial"   // the update has begun
 	Completed UpdateState = "Completed" // all objects were applied
 )
 
@@ -187,9 +187,9 @@ const updates = "update"
 // maxHistory bounds how many entries are kept: as many as in ClusterVersion.
 const maxHistory = 100
 
-// Begin records that an update begins. If the same update was begun before and not
-// completed, its start time, its revision and the gates that were overridden then are kept. A new update gets the next
-// revision, or the one that it has, if that is higher.
+// Begin records that an update begins. If the same update has begun before and is not
+// complete, its start time, its revision and the gates that were overridden then are kept. A new update gets the next
+// revision, unless it already has a higher one.
 func (r *Record) Begin(e HistoryEntry) {
 	number(r)
 	e.State, e.Completed, e.End = Partial, nil, nil
@@ -250,7 +250,7 @@ func (r *Record) Stop(end End) {
 	}
 }
 
-// Newest returns the last update that was begun, completed or not; nil if there was none.
+// Newest returns the last update, completed or not; nil if there was none.
 func (r *Record) Newest() *HistoryEntry {
 	if len(r.History) == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// Repairs are the repairs since the newest version was begun.
+// Repairs are the repairs since the newest update began.
 type Repairs struct {
 	Count  int      `json:"count"`  // of all repairs
 	Latest []Repair `json:"latest"` // the last repaired objects, the newest first

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// TestRepairs: those of the objects that were repaired last stay, the newest first, until another version is begun.
+// TestRepairs checks that the repairs of the last repaired objects stay, the newest first, until another update begins.
 func TestRepairs(t *testing.T) {
 	r := &record.Record{}
 	r.Begin(record.HistoryEntry{Version: "1", Hash: "a"})

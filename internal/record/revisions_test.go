@@ -41,7 +41,7 @@ func TestRevisionsAreNeverUsedAgain(t *testing.T) {
 	if got := revisions(r); got != "151 2.0.0" {
 		t.Errorf("the history is %s", got)
 	}
-	r.Begin(record.HistoryEntry{Version: "2.1.0", Hash: "b", Revision: 160}) // which a copy of its files has
+	r.Begin(record.HistoryEntry{Version: "2.1.0", Hash: "b", Revision: 160}) // the revision of a copy of its files
 	r.Begin(record.HistoryEntry{Version: "2.1.0", Hash: "b"})                // continues
 	begin(r, "2.2.0")
 	if got := revisions(r); got != "161 2.2.0, 160 2.1.0, 151 2.0.0" {
@@ -135,10 +135,10 @@ func TestWhichFilesAreKept(t *testing.T) {
 	}
 	if files := r.History[5].Files; files.Digest != "" ||
 		files.NotKept != "it is not among the last 2 versions, whose files are kept" {
-		t.Errorf("of the oldest it knows %+v", files)
+		t.Errorf("got files %+v of the oldest revision", files)
 	}
 	r.Begin(record.HistoryEntry{Version: "6", Hash: "6", Mode: "update", Files: &record.KeptFiles{NotKept: "no right"}})
 	if files := r.Newest().Files; files.Digest != "of 6" {
-		t.Errorf("applied again without a right to write it, the copy is %+v", files)
+		t.Errorf("after an apply without the right to write the copy, it is %+v", files)
 	}
 }

@@ -36,12 +36,12 @@ func TestUnchangedRunsAreTheSame(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := test.now.Same(before); got != test.want {
-				t.Errorf("it is the same: %t, want %t", got, test.want)
+				t.Errorf("the runs are equal: %t, want %t", got, test.want)
 			}
 		})
 	}
 	if before.Same(nil) {
-		t.Error("it is the same as none")
+		t.Error("a run equals a missing run")
 	}
 }
 

@@ -136,7 +136,7 @@ func TestUnchangedRecordIsNotWritten(t *testing.T) {
 	s := record.NewStore(cluster.Client(t), namespace, "web")
 	r := load(t, s)
 	edit(t, namespace, func(c *corev1.ConfigMap) { metav1.SetMetaDataLabel(&c.ObjectMeta, "team", "shop") })
-	save(t, s, r) // else that were a conflict
+	save(t, s, r) // a write would fail with a conflict
 	before := config(t, namespace).ResourceVersion
 	load(t, s)
 	save(t, s, r)
@@ -234,7 +234,7 @@ func TestOwnWriteIsNotAConflict(t *testing.T) {
 		t.Error("saved, and the answer is lost, without an error")
 	}
 	isLossy = false
-	save(t, s, before) // the record as it was loaded, which the cluster does not have any more
+	save(t, s, before) // the loaded record, which no longer exists on the cluster
 	if got := load(t, s).Waits; len(got) > 0 {
 		t.Errorf("the record has waits %v, want none", got)
 	}
@@ -524,7 +524,7 @@ func TestDeletedRecordIsWrittenAgain(t *testing.T) {
 	save(t, s, known)
 	read, _, err := record.NewStore(cluster.Client(t), namespace, "web").Load(t.Context())
 	if err != nil || len(read.History) != len(known.History) || len(read.Kinds) != len(known.Kinds) {
-		t.Errorf("it is %+v, error %v", read, err)
+		t.Errorf("got record %+v, error %v", read, err)
 	}
 	if loss := s.Loss(); !strings.Contains(loss, "was deleted meanwhile, and is written again") {
 		t.Errorf("the loss is %q", loss)

@@ -113,7 +113,7 @@ func (s *supplier) create(ctx context.Context, made *unstructured.Unstructured) 
 	}
 	_, err = s.cluster.Create(ctx, found, made, 0)
 	if apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return false, nil // the apply of its user is refused, and reported
+		return false, nil // the apply of the object that needs it is refused, and reported
 	}
 	return err == nil, err
 }
@@ -191,7 +191,7 @@ func definitionOf(kind schema.GroupKind, versions []string, isNamespaced bool) *
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": kinds.CustomResourceDefinition.Kind,
 		"metadata": map[string]any{"name": name, "annotations": map[string]any{
-			"api-approved.kubernetes.io": "unapproved, made for a rehearsal", // which groups below k8s.io need
+			"api-approved.kubernetes.io": "unapproved, made for a rehearsal", // required for groups below k8s.io
 		}},
 		"spec": map[string]any{
 			"group": kind.Group, "scope": string(scope), "versions": all,

@@ -105,7 +105,7 @@ func nodeLabelsOf(m *payload.Manifest) map[string]string {
 		for _, expression := range term.MatchExpressions {
 			switch expression.Operator {
 			case corev1.NodeSelectorOpIn:
-				if len(expression.Values) > 0 { // else the API server refuses it
+				if len(expression.Values) > 0 { // otherwise the API server refuses it
 					labels[expression.Key] = expression.Values[0]
 				}
 			case corev1.NodeSelectorOpExists:

@@ -2,9 +2,9 @@
 // the new one again, and uninstalls it. It reports the problems that a user would otherwise see on a cluster.
 //
 // It has no second way to apply: each stage is a session. A failure holds nothing up (apply.Options.Patience), so that
-// the first one hides no other. No container runs: pods are simulated, and what only a running program could do is done
-// in its place (standin.go), left out, or made ready by rules of the user (readyrules.go). What a release expects from
-// elsewhere is made (missing.go), and each of these is reported.
+// the first one hides no other. No container runs: pods are simulated. Changes that only a running program could make
+// are made in its place (standin.go), left out, or made ready by rules of the user (readyrules.go). Objects that a
+// release expects to exist are created (missing.go), and each is reported.
 //
 // Run is the call to start from: it starts a sandbox. On rehearses on a control plane that runs already. The result is
 // for the rules of lint that need a rehearsal: see lint.RehearsalRules.

@@ -53,10 +53,10 @@ func TestInterrupted(t *testing.T) {
 		},
 	})
 	if report != nil || !errors.Is(err, ctrlC) {
-		t.Errorf("it ends with %v, %v", report, err)
+		t.Errorf("got report %v, error %v", report, err)
 	}
 	if remaining := running(t, "rehearse-interrupted"); remaining != nil {
-		t.Errorf("it leaves %+v", remaining)
+		t.Errorf("got remaining objects %+v", remaining)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestControlPlaneEnds(t *testing.T) {
 		},
 	})
 	if report != nil || err == nil || !strings.Contains(err.Error(), "the control plane of the rehearsal has ended") {
-		t.Errorf("it ends with %v, %v", report, err)
+		t.Errorf("got report %v, error %v", report, err)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestLockThatCannotBeRenewed(t *testing.T) {
 		}
 	}
 	if len(found) != 1 || !strings.Contains(found[0], "Insufficient cpu") {
-		t.Errorf("it reports %q, want only that the pods have no node", found)
+		t.Errorf("got problems %q, want only that the pods have no node", found)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestControlPlaneWithoutAnswers(t *testing.T) {
 		rehearse.Options{New: parse(t, small, "1.0.0"), Patience: 2 * time.Second})
 	if report != nil || err == nil ||
 		!strings.HasPrefix(err.Error(), "the rehearsal could not be finished: install 1.0.0: ") {
-		t.Errorf("it ends with %v, %v", report, err)
+		t.Errorf("got report %v, error %v", report, err)
 	}
 }
 

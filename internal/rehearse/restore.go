@@ -60,7 +60,7 @@ func isPolicy(object *unstructured.Unstructured) bool {
 	return strings.HasSuffix(object.GetKind(), "AdmissionPolicyBinding")
 }
 
-// awaitRestored waits until the pods of restored workloads are there, and budgets count them.
+// awaitRestored waits until the pods of restored workloads exist, and budgets count them.
 func (r *rehearsal) awaitRestored(ctx context.Context, source *snapshot.Snapshot) {
 	waiting := slices.Clone(source.Objects)
 	r.await(ctx, standInEvery, func(ctx context.Context) bool {

@@ -118,7 +118,7 @@ func TestRecordedCluster(t *testing.T) {
 		"ConfigMap shop/old: it is left behind",
 	} {
 		if !strings.Contains(found.String(), want) {
-			t.Errorf("it does not find %q:\n%s", want, found.String())
+			t.Errorf("no problem has %q:\n%s", want, found.String())
 		}
 	}
 }

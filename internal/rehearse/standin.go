@@ -57,7 +57,7 @@ func (s *standIn) runs(release *payload.Payload) {
 	s.versions = versions
 }
 
-// round does the work that is due now.
+// round does all work that is due.
 func (s *standIn) round(ctx context.Context) {
 	s.mu.Lock()
 	versions := s.versions

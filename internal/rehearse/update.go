@@ -36,7 +36,7 @@ func (r *rehearsal) update(ctx context.Context, before, after *payload.Payload) 
 	return a
 }
 
-// dryRun asks the API server about manifests that are not applied.
+// dryRun sends manifests that are not applied to the API server as dry runs.
 func (r *rehearsal) dryRun(ctx context.Context, manifests []*payload.Manifest) {
 	for _, m := range manifests {
 		resource, err := r.cluster.Find(ctx, m.GroupVersionKind())

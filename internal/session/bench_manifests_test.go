@@ -1,6 +1,6 @@
 package session_test
 
-// What is in an estate. ESTATE stands for its name, NAMESPACE, NAME and REVISION for those of
+// The manifests of an estate. ESTATE stands for its name, NAMESPACE, NAME and REVISION for those of
 // an object.
 
 // estateDefinition is the definition of the kind that it brings along.
@@ -41,7 +41,7 @@ metadata:
   labels: {app.kubernetes.io/part-of: estate, app.kubernetes.io/managed-by: NAMESPACE}
   annotations:
     include.release.openshift.io/self-managed-high-availability: "true"
-    example.com/description: says in a sentence or two what it is for, as most manifests of a release do
+    example.com/description: one or two sentences on the purpose, as in most manifests of some releases
     example.com/revision: REVISION
 `
 

@@ -97,7 +97,7 @@ type estate struct {
 
 func newEstate() *estate { return &estate{name: "estate-" + rand.String(6)} }
 
-// files are its manifests. In one object of a hundred, they say the revision.
+// files returns the manifests of the estate. One object of a hundred has the revision.
 func (e *estate) files() fstest.MapFS {
 	folder := fstest.MapFS{}
 	put := func(file, text string, words ...string) {
@@ -182,7 +182,7 @@ func (e *estate) loop(b *testing.B, atOnce int) int64 {
 	return sent.Load()
 }
 
-// applyBare applies an object. A definition that is new is served a moment later.
+// applyBare applies an object. A new definition is served a moment later.
 func applyBare(ctx context.Context, c *cluster.Cluster, object *unstructured.Unstructured) error {
 	resource, err := c.Find(ctx, object.GroupVersionKind())
 	if err != nil {
@@ -205,8 +205,8 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// settle waits until the controllers have seen what was applied: else they would take their
-// time out of that of the next one.
+// settle waits until the controllers have seen the applied objects: otherwise their work would slow down the next
+// measurement.
 func settle(b *testing.B) {
 	b.Helper()
 	err := wait.PollUntilContextTimeout(b.Context(), 50*time.Millisecond, patience, true,

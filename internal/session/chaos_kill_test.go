@@ -35,7 +35,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// fleet is what both versions of the release have as it is.
+// fleet has the manifests that are the same in both versions of the release.
 const fleet = `
 -- 0000_10_base_00_namespace.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS}}
@@ -56,7 +56,7 @@ metadata: {name: seed, namespace: NS, annotations: {release.openshift.io/create-
 data: {first: "1"}
 `
 
-// fleetOne is what the first version has beside it.
+// fleetOne is the first version: fleet and more manifests.
 const fleetOne = fleet + `
 -- 0000_20_store_20_changed.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: changed, namespace: NS}, data: {colour: red, dropped: "1"}}
@@ -77,8 +77,8 @@ spec:
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-old}}
 `
 
-// fleetTwo is the update: it creates, changes, drops, runs and deletes. With what it has
-// of fleet it is thirty objects.
+// fleetTwo is the update: it creates, changes, drops, runs and deletes objects. With fleet, it has
+// thirty objects.
 const fleetTwo = fleet + `
 -- 0000_15_kinds_10_ships.crd.yaml --
 apiVersion: apiextensions.k8s.io/v1
@@ -148,14 +148,14 @@ spec:
 {apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}
 `
 
-// mortalEnv makes this program an applier that is killed: see beMortal.
+// mortalEnv turns this program into an applier that a test can kill: see beMortal.
 const mortalEnv = "RUNLEVEL_TEST_MORTAL_APPLIER"
 
 // A mortal is an applier in a process of its own.
 type mortal struct {
 	Server, Release, Text string
 	Lock                  time.Duration
-	Keeps                 bool // it keeps the release in place, and prints a line when it does
+	Keeps                 bool // the applier keeps the release in place, and prints a line when it begins to
 }
 
 // beMortal updates a fleet. It is killed before it is done, unless it is to live.
@@ -190,8 +190,8 @@ func (m mortal) run(ctx context.Context) error {
 	return session.Run(ctx, c, release, o).Err
 }
 
-// mortalLock is how long the lock of a process that was stopped is in the way of others. A shorter one could be
-// lost on a machine that is busy.
+// mortalLock is how long the lock of a stopped process blocks other processes. A process could lose a shorter lock
+// on a busy machine.
 const mortalLock = 10 * time.Second
 
 // A moment is when an applier is killed: at its write number k, counted from 1, before the
@@ -232,8 +232,8 @@ func kill(t *testing.T, release string, m moment) (writes int, killed bool) {
 	job, _ := json.Marshal(mortal{Server: address, Release: release, Text: fleetTwo, Lock: m.lock})
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), mortalEnv+"="+string(job))
-	var said strings.Builder
-	command.Stdout, command.Stderr = &said, &said
+	var output strings.Builder
+	command.Stdout, command.Stderr = &output, &output
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func kill(t *testing.T, release string, m moment) (writes int, killed bool) {
 	err := command.Wait()
 	close(ended)
 	if err != nil && !dead.Load() {
-		t.Fatalf("the update failed before it was killed: %v\n%s", err, said.String())
+		t.Fatalf("the update failed before it was killed: %v\n%s", err, output.String())
 	}
 	return int(count[0].Load()), dead.Load()
 }
@@ -260,10 +260,10 @@ func prepare(t *testing.T, release string) {
 }
 
 var thorough = flag.Bool("thorough", false,
-	"kill an update at each of its writes, not at a third of them, and apply 5,000 objects, not 1,000")
+	"kill an update at each write, not at every third write, and apply 5,000 objects, not 1,000")
 
-// TestKilledAtAnyWrite kills an update at its writes, and runs it again. What is
-// there then is what an undisturbed run leaves, and nothing was deleted or run twice.
+// TestKilledAtAnyWrite kills an update at its writes, and runs it again. The cluster then has the
+// same objects as after an undisturbed run, and nothing was deleted or run twice.
 func TestKilledAtAnyWrite(t *testing.T) {
 	const undisturbed = "killed-never"
 	prepare(t, undisturbed)
@@ -273,7 +273,7 @@ func TestKilledAtAnyWrite(t *testing.T) {
 	}
 	want, wantDeeds := stateOf(t, undisturbed), deedsOf(t, undisturbed)
 	if !strings.Contains(want, "name: held") || len(wantDeeds) != 5 {
-		t.Fatalf("an undisturbed update is no measure:\n%s\n%s", want, strings.Join(wantDeeds, "\n"))
+		t.Fatalf("unexpected result of an undisturbed update:\n%s\n%s", want, strings.Join(wantDeeds, "\n"))
 	}
 	t.Logf("an undisturbed update has %d writes", all)
 
@@ -283,7 +283,7 @@ func TestKilledAtAnyWrite(t *testing.T) {
 	}
 	first := 1 + rand.IntN(every)
 	t.Logf("it is killed at every %d. write, from write %d on", every, first)
-	var several errgroup.Group // which -parallel does not bound: they wait more than they work
+	var several errgroup.Group // not limited by -parallel: the subtests mostly wait
 	several.SetLimit(4)
 	for k := first; k <= all; k += every {
 		several.Go(func() error { return killAndCompare(t, moment{k, afterIt, patience}, want, wantDeeds) })
@@ -291,7 +291,7 @@ func TestKilledAtAnyWrite(t *testing.T) {
 			several.Go(func() error { return killAndCompare(t, moment{k, beforeIt, patience}, want, wantDeeds) })
 		}
 	}
-	_ = several.Wait() // the tests have told
+	_ = several.Wait() // the subtests have reported errors
 }
 
 // killAndCompare kills one update, and runs it again.
@@ -332,14 +332,14 @@ func deedsOf(t *testing.T, release string) []string {
 		switch {
 		case w.Object.Namespace == release && w.Object.Resource == "pods" && w.Verb == "create" &&
 			w.Object.Subresource == "":
-			return strings.Contains(w.Agent, "job-controller") // what a Job runs
+			return strings.Contains(w.Agent, "job-controller") // the pods of a Job
 		case w.Agent != release:
 			return false
 		}
 		return w.Verb == "delete" || w.Object.Resource == "jobs" && w.Status.Code == http.StatusCreated
 	}) {
 		if w.Object.Resource == "pods" {
-			w.Object.Name = "" // it is of its own
+			w.Object.Name = "" // a generated name
 		}
 		deeds = append(deeds, strings.ReplaceAll(w.String(), release, "NS"))
 	}

@@ -41,7 +41,7 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
-func TestObjectsAsLargeAsTheServerTakesThem(t *testing.T) {
+func TestObjectsOfTheMaximumSize(t *testing.T) {
 	const name, kilobyte = "large", 1 << 10
 	config := func(size int) string {
 		return "{apiVersion: v1, kind: ConfigMap, metadata: {name: data, namespace: NS}, data: {text: " +
@@ -55,7 +55,7 @@ func TestObjectsAsLargeAsTheServerTakesThem(t *testing.T) {
 		"namespace: NS}}\n"
 	for what, large := range map[string]struct {
 		text    string
-		refused string // what the failure says; "" if it is applied
+		refused string // a part of the error; "" if the object is applied
 	}{
 		"config-map":        {config(1023 * kilobyte), ""},
 		"config-map-larger": {config(1025 * kilobyte), "Too long: may not be more than 1048576 bytes"},
@@ -68,7 +68,7 @@ func TestObjectsAsLargeAsTheServerTakesThem(t *testing.T) {
 			outcome := session.Run(t.Context(), connectAs(t, name), release, options())
 			if large.refused == "" {
 				if got := counts(outcome); outcome.Err != nil || got[object.Created] != 4 {
-					t.Fatalf("it is not applied: %v %v", got, outcome.Err)
+					t.Fatalf("the object is not applied: %v %v", got, outcome.Err)
 				}
 				if again := mustRun(t, connectAs(t, name), release); counts(again)[object.Unchanged] != 4 {
 					t.Errorf("the second time: %v", counts(again))
@@ -115,7 +115,7 @@ func TestTheClockIsAnHourOff(t *testing.T) {
 				t.Errorf("the server's clock is taken to be %s off, not %s", ahead, off)
 			}
 			if len(outcome.Deletes) != 1 || outcome.Took < 0 || outcome.Took > patience {
-				t.Fatalf("it took %s, and these deletes are pending: %v", outcome.Took, outcome.Deletes)
+				t.Fatalf("the apply took %s, with pending deletes %v", outcome.Took, outcome.Deletes)
 			}
 			if text := outcome.Deletes[0].Seen.Describe(c.Now()); !strings.HasPrefix(text, "terminating for ") ||
 				strings.Contains(text, "for -") {
@@ -126,7 +126,7 @@ func TestTheClockIsAnHourOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			if newest := known.Newest(); newest.Completed == nil || newest.Completed.Before(&newest.Started) {
-				t.Errorf("the record has that it began at %s and ended at %v", newest.Started, newest.Completed)
+				t.Errorf("the record has start %s and end %v", newest.Started, newest.Completed)
 			}
 			lease, err := test.Client(t).CoordinationV1().Leases(records).Get(t.Context(), "runlevel-release-"+release,
 				metav1.GetOptions{})
@@ -134,7 +134,7 @@ func TestTheClockIsAnHourOff(t *testing.T) {
 				t.Fatalf("%v, %v", lease, err)
 			}
 			if age := c.Now().Sub(lease.Spec.RenewTime.Time); age.Abs() > patience {
-				t.Errorf("the lock was last renewed %s ago, as the server has it", age)
+				t.Errorf("by the server's clock, the lock was last renewed %s ago", age)
 			}
 			if finding := precondition.Evaluate(&precondition.Facts{
 				Now:     c.Now(),
@@ -174,13 +174,13 @@ data: {key: "Grüße, 日本語, 🚀, e\u0301, \u202eabc\u202c, \u0000, \u2028"
 	if outcome.Err == nil {
 		t.Fatal("a key that the server refuses is applied")
 	}
-	if said := outcome.Err.Error(); !strings.Contains(said, "0000_20_日本語_10_設定 🚀.yaml:1") ||
-		strings.ContainsAny(said, "\u202e\n\u2028") {
-		t.Errorf("the failure is told as %q", said)
+	if message := outcome.Err.Error(); !strings.Contains(message, "0000_20_日本語_10_設定 🚀.yaml:1") ||
+		strings.ContainsAny(message, "\u202e\n\u2028") {
+		t.Errorf("got error %q", message)
 	}
 }
 
-func TestWhatNeverGoesHoldsUpNothing(t *testing.T) {
+func TestAnObjectThatIsNeverDeletedBlocksNothing(t *testing.T) {
 	const name = "never-goes"
 	const before = `
 -- 0000_10_base_10_namespace.yaml --
@@ -222,7 +222,7 @@ func TestWhatNeverGoesHoldsUpNothing(t *testing.T) {
 				return strings.Contains(text.String(), wanted), nil
 			})
 		if err != nil {
-			t.Errorf("nobody is told what holds it: %s", wanted)
+			t.Errorf("no pending delete is described with %q", wanted)
 		}
 	}
 	if refused := session.Inspect(t.Context(), c, load(t, name, "1.2.0", after),
@@ -249,10 +249,10 @@ func TestThousandsOfObjects(t *testing.T) {
 		{graph.Reconcile, map[object.Action]int{object.Unchanged: count + 1}},
 	} {
 		runtime.GC()
-		highest, told := uint64(0), 0
+		highest, events := uint64(0), 0
 		o := options()
 		o.Apply.OnEvent = func(apply.Event) {
-			if told++; told%250 == 0 {
+			if events++; events%250 == 0 {
 				var now runtime.MemStats
 				runtime.ReadMemStats(&now)
 				highest = max(highest, now.HeapAlloc)
@@ -267,7 +267,7 @@ func TestThousandsOfObjects(t *testing.T) {
 		}
 		all := sent.take()
 		if run.mode == graph.Reconcile && len(alone(all)) > 0 {
-			t.Errorf("the second time it asks for %q", alone(all))
+			t.Errorf("the second apply gets single objects %q", alone(all))
 		}
 		made, err := c.Client.CoreV1().ConfigMaps(name).List(t.Context(),
 			metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + name})

@@ -51,7 +51,7 @@ func (s *stopper) look(request *http.Request) error {
 	}
 }
 
-// begin starts an apply that is kept in the middle.
+// begin starts an apply that stops in the middle.
 func (s *stopper) begin(t *testing.T, name, text string) <-chan *session.Outcome {
 	t.Helper()
 	c, release := connectAs(t, name, s.look), load(t, name, "1.0.0", text)
@@ -62,7 +62,7 @@ func (s *stopper) begin(t *testing.T, name, text string) <-chan *session.Outcome
 	select {
 	case <-s.kept:
 	case outcome := <-ended:
-		t.Fatalf("it ended before it was kept: %v", outcome.Err)
+		t.Fatalf("the apply ended before it was stopped: %v", outcome.Err)
 	}
 	return ended
 }
@@ -83,7 +83,7 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 		t.Fatalf("the second one: %v, %+v", outcome.Err, outcome.Report)
 	}
 	if text := outcome.Err.Error(); !strings.Contains(text, "is locked by first since 20") {
-		t.Errorf("it does not report who applies since when: %s", text)
+		t.Errorf("the error does not name the holder of the lock and its start: %s", text)
 	}
 	if written := audited(t, func(w write) bool { return w.Agent == name+"-second" }); len(written) > 0 {
 		t.Errorf("the second one has written: %v", written)
@@ -110,22 +110,22 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhoLosesTheLockWritesNoMore(t *testing.T) {
+func TestAnApplyWritesNothingAfterItLosesTheLock(t *testing.T) {
 	const name = "stolen"
 	s := newStopper(8)
 	first := s.begin(t, name, configMaps(40))
 	steal(t, name)
-	checkStolen(t, <-first) // what is kept was on its way, and is given up
+	checkStolen(t, <-first) // the stopped requests were in flight, and are cancelled
 	if after := audited(t, func(w write) bool { return w.Agent == name }); len(after) > int(s.passes) {
 		t.Errorf("%d writes after the lock was lost: %v", len(after)-int(s.passes), after[s.passes:])
 	}
 	if tried := s.writes.Load() - s.passes; tried > 48 {
-		t.Errorf("%d writes were begun, more than fit at a time", tried)
+		t.Errorf("%d writes began, more than the concurrency allows", tried)
 	}
 }
 
 // An apply that waits has noted in the record what for, and must leave that to others, too.
-func TestWhoLosesTheLockWhileItWaitsLeavesTheRecord(t *testing.T) {
+func TestAWaitingApplyThatLosesTheLockLeavesTheRecord(t *testing.T) {
 	const name = "stolen-waits"
 	release := load(t, name, "1.0.0", `
 -- 0000_10_base_10_namespace.yaml --
@@ -158,9 +158,9 @@ spec:
 	}
 }
 
-// Ctrl-C lets what is on its way arrive. Another process may take the lock meanwhile, and
-// then it must not.
-func TestWhoLosesTheLockAfterAnInterruptionEnds(t *testing.T) {
+// After Ctrl-C, requests in flight may finish. If another process takes the lock meanwhile, they
+// must not.
+func TestAnInterruptedApplyEndsWhenItLosesTheLock(t *testing.T) {
 	r := newRelease(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	outcome := r.through(func(request *http.Request) error {

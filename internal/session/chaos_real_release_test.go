@@ -28,8 +28,8 @@ import (
 )
 
 // TestARealReleaseTwice applies the release that RUNLEVEL_TEST_RELEASE names, with
-// stand-ins for what it does not carry, and then once more. The second time nothing is
-// written.
+// stand-ins for the objects that it needs and lacks, and then applies it again. The second apply writes
+// nothing.
 func TestARealReleaseTwice(t *testing.T) {
 	folder := os.Getenv("RUNLEVEL_TEST_RELEASE")
 	if folder == "" {
@@ -77,7 +77,7 @@ func TestARealReleaseTwice(t *testing.T) {
 		t.Errorf("the %s: %v, %v", second.Mode, got, second.Err)
 	}
 	for _, w := range audited(t, func(w write) bool { return w.Agent == "whole" })[wrote:] {
-		if w.Verb != "patch" || w.Status.Code == http.StatusCreated { // what is refused changes nothing
+		if w.Verb != "patch" || w.Status.Code == http.StatusCreated { // a refused write changes nothing
 			t.Errorf("the second time wrote: %s", w)
 		}
 	}
@@ -103,15 +103,15 @@ func TestARealReleaseTwice(t *testing.T) {
 	sent.take()
 	third := session.Run(t.Context(), c, release, o)
 	mustAskForLittle(t, release, third, sent.take())
-	t.Logf("%d objects, %d of them ours alone: %s, then %s and %s", len(after), alone, first.Took, second.Took,
+	t.Logf("%d objects, %d with only our fields: %s, then %s and %s", len(after), alone, first.Took, second.Took,
 		third.Took)
 }
 
-// mustAskForLittle looks at what an apply has sent that has nothing to do: it lists and
-// watches. Single objects it asks for only where lists don't tell: a tombstone's may be there
-// without a label of ours, and fields that the cluster did not know and that were left out,
-// it may know by now. One definition has a field, anyOf[1].optional, that no definition has,
-// and that servers drop without a word: as if admission had taken it away.
+// mustAskForLittle checks the requests of an apply that has nothing to do: it lists and
+// watches. It gets single objects only if lists are not enough: the object of a tombstone may exist
+// without our label, and the cluster may know fields by now that it did not know, and that were left out.
+// One definition has an unknown field, anyOf[1].optional, that servers drop without a warning:
+// as if admission had removed it.
 func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *session.Outcome, sent []sandboxtest.Request) {
 	t.Helper()
 	leftOut := map[string]bool{}
@@ -142,8 +142,8 @@ func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *session.O
 	t.Logf("the %s sends %s", outcome.Mode, summary(sent))
 }
 
-// A head is what an apply that changes nothing leaves as it was. Where no other client writes,
-// that is the version, too.
+// A head has the metadata that an apply without changes must not change. If no other client writes,
+// these include the version.
 type head struct {
 	uid        types.UID
 	generation int64
@@ -265,7 +265,7 @@ func labelNodes(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// operate is what an operator says when all is well: the conditions, and the versions that
+// operate sets the status that a healthy operator sets: the conditions, and the versions that
 // its manifest waits for.
 func operate(t *testing.T, c *cluster.Cluster, release *payload.Payload, id kinds.ID) {
 	for _, manifest := range release.Manifests {

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// history is what the record has of a release, newest first.
+// history returns the history in the record of a release, newest first.
 func history(t *testing.T, c *cluster.Cluster, release string) string {
 	t.Helper()
 	known, _, err := record.NewStore(c.Client, records, release).Load(t.Context())
@@ -31,7 +31,7 @@ func history(t *testing.T, c *cluster.Cluster, release string) string {
 	return strings.Join(lines, ", ")
 }
 
-// What is in the record decides the mode, but what is on the cluster decides what is done.
+// The record determines the mode, but the live objects determine the actions.
 func TestTheRecordIsLost(t *testing.T) {
 	const name = "record-lost"
 	prepare(t, name)
@@ -70,9 +70,9 @@ func TestAReconcileCompletesNoOtherUpdate(t *testing.T) {
 	}
 }
 
-// An apply that was asleep for longer than the lock lives may end when another has begun:
-// it is not theirs to say that this is completed.
-func TestWhoComesLateDoesNotCompleteWhatOthersBegan(t *testing.T) {
+// If an apply sleeps for longer than its lock lasts, another update may have begun when it ends:
+// it must not mark this update as completed.
+func TestALateApplyDoesNotCompleteAnotherUpdate(t *testing.T) {
 	r := newRelease(t)
 	r.through(func(request *http.Request) error {
 		if request.Method != http.MethodPut ||
@@ -101,9 +101,9 @@ func deleteRecord(t *testing.T, c *cluster.Cluster, release string) {
 	}
 }
 
-// An update whose record was lost, and that is killed, is no install when it goes on: its tombstones
-// delete. That holds if the lock, and with it the copy of the record, is lost, too.
-func TestAnUpdateWithoutARecordGoesOnAsOne(t *testing.T) {
+// If the record is lost and the update is killed, the next run continues it as an update, not as an install: its
+// tombstones delete. The same holds if the lock is also lost, and with it the copy of the record.
+func TestAnUpdateWithoutARecordContinuesAsAnUpdate(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *cluster.Cluster, string){
 		"the record": deleteRecord,
 		"the record and its copy": func(t *testing.T, c *cluster.Cluster, release string) {
@@ -131,13 +131,13 @@ func TestAnUpdateWithoutARecordGoesOnAsOne(t *testing.T) {
 	}
 }
 
-// A delete that hangs holds back the next minor version also if everything that tells of it is lost, and
-// so does one that only an administrator has asked for.
-func TestATerminatingObjectHoldsBackWithoutARecord(t *testing.T) {
+// A terminating object blocks the next minor version even if all records of its delete are lost, or if an
+// administrator has deleted it.
+func TestATerminatingObjectBlocksWithoutARecord(t *testing.T) {
 	const name = "lost-terminating"
 	prepare(t, name)
 	c := connectAs(t, name)
-	mustRun(t, c, load(t, name, "1.1.0", fleetTwo)) // which asks for the end of ConfigMap held
+	mustRun(t, c, load(t, name, "1.1.0", fleetTwo)) // deletes ConfigMap held
 	deleteRecord(t, c, name)
 	outcome := session.Run(t.Context(), c, load(t, name, "1.2.0", fleet), options())
 	if outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "PendingDelete: ConfigMap "+name+"/held") {
@@ -155,7 +155,7 @@ func TestATerminatingObjectHoldsBackWithoutARecord(t *testing.T) {
 	}
 }
 
-// A record that is deleted in the middle of an apply is whole again at its end.
+// If the record is deleted during an apply, the apply restores it.
 func TestTheRecordIsDeletedMeanwhile(t *testing.T) {
 	r := newRelease(t)
 	r.roll(t.Context(), "1.0.0", settings)
@@ -181,6 +181,6 @@ func TestTheRecordIsDeletedMeanwhile(t *testing.T) {
 	if !slices.ContainsFunc(outcome.Notes, func(note string) bool {
 		return strings.Contains(note, "was deleted meanwhile")
 	}) {
-		t.Errorf("nothing says so: %q", outcome.Notes)
+		t.Errorf("no note reports the deleted record: %q", outcome.Notes)
 	}
 }

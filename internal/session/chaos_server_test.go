@@ -196,7 +196,7 @@ func TestARightIsLostHalfWay(t *testing.T) {
 	o.Namespace, o.Apply.Workers = namespace, 1
 	o.Apply.OnEvent = func(event apply.Event) {
 		if event.Type == apply.Retrying {
-			t.Errorf("it is tried again: %s", event.Message)
+			t.Errorf("the failed step is retried: %s", event.Message)
 		}
 	}
 	outcome := session.Run(t.Context(), c, release, o)

@@ -20,13 +20,13 @@ import (
 	"github.com/runlevel/runlevel/internal/session"
 )
 
-// A sleeper is an applier in a process of its own that is stopped at one of its writes: by a laptop that
-// is closed, or a node that swaps.
+// A sleeper is an applier in a separate process that stops at one of its writes, as on a closed laptop
+// or a swapping node.
 type sleeper struct {
 	process *exec.Cmd
 	output  *strings.Builder
 	stopped chan struct{} // closed when it is stopped
-	ended   chan error    // what its process ended with
+	ended   chan error    // the result of its process
 }
 
 // sleepIn starts an update, and stops it when the API server gets its write number k, which is done all
@@ -51,7 +51,7 @@ func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 	s.process = exec.CommandContext(t.Context(), os.Args[0])
 	s.process.Env = append(os.Environ(), mortalEnv+"="+string(job))
 	s.process.Stderr = s.output
-	says, err := s.process.StdoutPipe()
+	stdout, err := s.process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 	s.ended = make(chan error, 1)
 	close(started)
 	if k == 0 {
-		if _, err := says.Read(make([]byte, 1)); err != nil {
-			t.Fatalf("it is not kept in place: %v\n%s", err, s.output)
+		if _, err := stdout.Read(make([]byte, 1)); err != nil {
+			t.Fatalf("the release is not kept in place: %v\n%s", err, s.output)
 		}
 		s.stop()
 	}
@@ -70,7 +70,7 @@ func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 	select {
 	case <-s.stopped:
 	case err := <-s.ended:
-		t.Fatalf("it ended before it was stopped: %v\n%s", err, s.output)
+		t.Fatalf("the sleeper ended before it was stopped: %v\n%s", err, s.output)
 	}
 	return s
 }
@@ -89,7 +89,7 @@ func (s *sleeper) wake(t *testing.T) (isDone bool) {
 	return <-s.ended == nil
 }
 
-// versioned are ConfigMaps that say of which version they are, in four levels. The first one is deleted by 1.1.0, and
+// versioned returns ConfigMaps that have their version as data, in four levels. Version 1.1.0 deletes the first one;
 // the other versions have it.
 func versioned(version string, count int) string {
 	var text strings.Builder
@@ -155,10 +155,10 @@ func takers() []taker {
 const sleeperParts = 20
 
 // TestASleeperDoesNotUndoWhatOthersDid stops an update for longer than its lock lasts, at many moments.
-// Meanwhile another applier takes the lock. When the sleeper wakes up, it changes nothing of what the
-// other one did, and does not report that its release is applied.
+// Meanwhile another applier takes the lock. When the sleeper wakes up, it undoes no changes of the
+// other applier, and does not report that its release is applied.
 func TestASleeperDoesNotUndoWhatOthersDid(t *testing.T) {
-	var several sync.WaitGroup // which -parallel does not bound: they wait more than they work
+	var several sync.WaitGroup // not limited by -parallel: the subtests mostly wait
 	for _, taker := range takers() {
 		for k := 1; k <= sleeperParts+1; k += 5 {
 			several.Go(func() {
@@ -179,23 +179,23 @@ func takeFromSleeper(t *testing.T, taker taker, k int) {
 	leaves := taker.do(t, release, waitsForLock())
 	taken, written := takenParts(t, release), len(writesBy(t, release))
 	if s.wake(t) {
-		t.Errorf("it reports that its release is applied:\n%s", s.output)
+		t.Errorf("the sleeper reports that its release is applied:\n%s", s.output)
 	}
 	after := takenParts(t, release)
 	for name, version := range taken {
 		if after[name] != version {
-			t.Errorf("it has changed %s, which the other one had written", name)
+			t.Errorf("the sleeper has changed %s after the other applier wrote it", name)
 		}
 	}
 	if late := writesBy(t, release)[written:]; len(late) > inFlight {
-		t.Errorf("it went on to write, beside what was on its way: %v", late)
+		t.Errorf("the sleeper wrote more than the requests in flight: %v", late)
 	}
 	if leaves != "" {
 		checkVersions(t, release, leaves, sleeperParts)
 	}
 }
 
-// TestAKeeperThatSleptRepairsNothing is the same for a release of many objects that is kept in place.
+// TestAKeeperThatSleptRepairsNothing does the same with a release of many objects, which a process keeps in place.
 func TestAKeeperThatSleptRepairsNothing(t *testing.T) {
 	const release, many = "asleep-keeps", 300
 	s := sleepIn(t, mortal{Release: release, Text: versioned("1.1.0", many), Keeps: true}, 0)
@@ -205,35 +205,35 @@ func TestAKeeperThatSleptRepairsNothing(t *testing.T) {
 		t.Fatal(outcome.Err)
 	}
 	if s.wake(t) {
-		t.Errorf("it ends as if its release was in place:\n%s", s.output)
+		t.Errorf("the sleeper ends without an error:\n%s", s.output)
 	}
 	checkVersions(t, release, "1.1.1", many)
-	saysSo := func(words string) bool { return strings.Contains(s.output.String(), words) }
-	// which it says if its watches end before it renews the lock
-	if !saysSo("freed it") && !saysSo("something else was applied") {
-		t.Errorf("it does not report why it ends: %s", s.output)
+	hasOutput := func(words string) bool { return strings.Contains(s.output.String(), words) }
+	// if its watches end before it renews the lock, it reports the second message
+	if !hasOutput("freed it") && !hasOutput("something else was applied") {
+		t.Errorf("the output has no reason for the end: %s", s.output)
 	}
 }
 
-// TestWhoSleptAloneGoesOn stops an update for longer and for shorter than its lock lasts, and no other takes
-// the lock meanwhile.
-func TestWhoSleptAloneGoesOn(t *testing.T) {
+// TestASleeperKeepsALockThatNoOtherTakes stops an update for longer and for shorter than its lock lasts, and no other
+// takes the lock meanwhile.
+func TestASleeperKeepsALockThatNoOtherTakes(t *testing.T) {
 	for name, sleeps := range map[string]time.Duration{"longer": mortalLock + time.Second, "shorter": mortalLock / 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			release := "asleep-alone-" + name
 			mustRun(t, connectAs(t, release+"-before"), load(t, release, "1.0.0", versioned("1.0.0", sleeperParts)))
 			s := sleepIn(t, mortal{Release: release, Text: versioned("1.1.0", sleeperParts)}, sleeperParts/2)
-			asleep, end := context.WithTimeout(t.Context(), sleeps) // which is what is tested
+			asleep, end := context.WithTimeout(t.Context(), sleeps)
 			defer end()
 			<-asleep.Done()
 			isDone := s.wake(t)
 			if newest := history(t, connectAs(t, "looker"), release); isDone != strings.HasPrefix(newest,
 				"Completed update 1.1.0") {
-				t.Errorf("it has done its work: %t, and the record has %s\n%s", isDone, newest, s.output)
+				t.Errorf("the sleeper is done: %t, but the record has %s\n%s", isDone, newest, s.output)
 			}
 			if !isDone && !strings.Contains(s.output.String(), lock.ErrLost.Message) {
-				t.Errorf("it gave up, and not for its lock:\n%s", s.output)
+				t.Errorf("the sleeper ended, and not because of its lock:\n%s", s.output)
 			}
 		})
 	}

@@ -32,8 +32,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// test is the control plane of these tests. Its audit log has every write, but for what
-// says only that a process is alive.
+// test is the control plane of these tests. Its audit log has every write, except for heartbeats.
 var test = sandboxtest.New(sandbox.Options{AuditPolicy: `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -59,7 +58,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience is far longer than anything takes that is to succeed.
+	// patience is far longer than any successful operation takes.
 	patience = 5 * time.Minute
 	// records is where the records of all these releases are.
 	records = "chaos-records"
@@ -108,8 +107,7 @@ func mustRun(t testing.TB, c *cluster.Cluster, release *payload.Payload) *sessio
 	return outcome
 }
 
-// isWrite reports whether a request may change something. What only says that a process is
-// alive, and questions, are none.
+// isWrite reports whether a request may change something. Heartbeats and reviews don't count.
 func isWrite(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
@@ -157,7 +155,7 @@ func (p proxy) start(t testing.TB) string {
 	return server.URL
 }
 
-// A write is what the audit log has of one.
+// A write is an entry of the audit log.
 type write struct {
 	Verb   string    `json:"verb"`
 	Agent  string    `json:"userAgent"`
@@ -177,7 +175,7 @@ func (w write) String() string {
 	return fmt.Sprintf("%s %s %s/%s: %d", w.Verb, w.Object.Resource, w.Object.Namespace, w.Object.Name, w.Status.Code)
 }
 
-// auditLog is what was read of the audit log.
+// auditLog has the entries of the audit log that were read.
 var auditLog struct {
 	sync.Mutex
 	read   int64
@@ -185,7 +183,7 @@ var auditLog struct {
 }
 
 // audited reads the writes of the audit log that are of interest. All that came before the
-// call are in it: it writes something itself, and waits until that is there.
+// call are included: audited writes something itself, and waits for its entry.
 func audited(t testing.TB, interesting func(write) bool) []write {
 	t.Helper()
 	mark := "mark-" + rand.String(10)
@@ -226,7 +224,7 @@ func readAudit(path string) error {
 	if err != nil {
 		return err
 	}
-	whole := bytes.LastIndexByte(text, '\n') + 1 // what is after it is half a line
+	whole := bytes.LastIndexByte(text, '\n') + 1 // the rest is an incomplete line
 	auditLog.read += int64(whole)
 	for line := range bytes.Lines(text[:whole]) {
 		var item write

@@ -87,7 +87,7 @@ func TestTheRecordHasAllDeletesBeforeTheFirst(t *testing.T) {
 		known := r.record().Tombstones
 		if deletes == 1 && (len(known) != 2 || known[0].UID == "" || known[1].UID == "" ||
 			known[0].Version != "1.0.1") {
-			t.Errorf("when the first delete is on its way, the record has %+v", known)
+			t.Errorf("during the first delete, the record has tombstones %+v, want two with UIDs", known)
 		}
 		return nil
 	}).must("1.0.1", neither)
@@ -95,10 +95,10 @@ func TestTheRecordHasAllDeletesBeforeTheFirst(t *testing.T) {
 		t.Errorf("%d deletes: %s", deletes, done(outcome))
 	}
 	if known := r.record(); len(known.Tombstones) != 0 || len(outcome.Deletes) != 0 {
-		t.Errorf("both are gone: %+v", known.Tombstones)
+		t.Errorf("got tombstones %+v after both objects were deleted, want none", known.Tombstones)
 	}
 	if got := r.events("b"); !slices.Equal(got, []string{"DeleteRequested", "Deleted"}) {
-		t.Errorf("it is told of %q", got)
+		t.Errorf("got events %q", got)
 	}
 	if outcome := r.must("1.0.1", neither); outcome.Mode != graph.Reconcile || done(outcome) != "absent a, absent b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
@@ -128,21 +128,21 @@ func TestADeleteOutlivesItsVersion(t *testing.T) {
 	}
 	r.hold("b", false)
 	if outcome := r.must("1.1.0", another); len(outcome.Deletes) != 0 || len(r.record().Tombstones) != 0 {
-		t.Errorf("it is gone: %+v", outcome.Deletes)
+		t.Errorf("got deletes %+v after the object was deleted, want none", outcome.Deletes)
 	}
 	if got := r.events("b"); !slices.Equal(got, []string{"DeleteRequested", "Deleted", "StillTerminating"}) {
-		t.Errorf("it is told of %q", got)
+		t.Errorf("got events %q", got)
 	}
 }
 
-func TestAnUpdateThatIsKilledAsksAgain(t *testing.T) {
+func TestAKilledUpdateRequestsItsDeletesAgain(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	r.must("1.0.0", both)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r.through(func(request *http.Request) error {
 		if request.Method == http.MethodDelete && strings.HasSuffix(request.URL.Path, "/b") {
-			cancel(lock.ErrLost) // after which nothing is written, as after a kill
+			cancel(lock.ErrLost) // then the run writes nothing more, as after a kill
 			return errors.New("killed")
 		}
 		return nil
@@ -156,7 +156,7 @@ func TestAnUpdateThatIsKilledAsksAgain(t *testing.T) {
 	}
 }
 
-func TestAnUpdateThatCouldNotSeeAnObjectAsksAgain(t *testing.T) {
+func TestAnUpdateThatCouldNotReadAnObjectDeletesItLater(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	r.must("1.0.0", both)
@@ -178,38 +178,38 @@ func TestAnUpdateThatCouldNotSeeAnObjectAsksAgain(t *testing.T) {
 		t.Errorf("%s, %+v: %v", done(outcome), outcome.Deletes, outcome.Err)
 	}
 	if newest := r.record().Newest(); newest.State == record.Completed {
-		t.Error("the update is complete, and has not deleted what it was to delete")
+		t.Error("the update is complete, although it has not deleted b")
 	}
 	if outcome := r.must("1.0.1", neither); outcome.Mode != graph.Update || done(outcome) != "absent a, deleted b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
 	}
 }
 
-func TestWhatComesBackIsDeletedAgain(t *testing.T) {
+func TestARecreatedObjectIsDeletedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	r.must("1.0.0", both)
 	r.hold("b", true)
 	r.must("1.0.1", neither)
-	r.hold("b", false) // it goes, and no run looks before it is back
+	r.hold("b", false) // b is deleted, and created again before the next run
 	r.bring("a")
 	r.bring("b")
 	if outcome := r.must("1.0.1", neither); done(outcome) != "reappeared a, reappeared b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
 	}
-	outcome := r.must("1.1.0", neither) // which it does not hold back
+	outcome := r.must("1.1.0", neither) // not blocked by the new objects
 	if done(outcome) != "deleted a, deleted b" || len(r.record().Tombstones) != 0 {
 		t.Errorf("%s, %+v", done(outcome), r.record().Tombstones)
 	}
 	for _, name := range []string{"a", "b"} {
 		if got := r.events(name); strings.Count(strings.Join(got, " "), "Reappeared") != 2 ||
 			!strings.Contains(strings.Join(got, " "), "DeleteRequested DeleteRequested") {
-			t.Errorf("of %s it is told %q", name, got)
+			t.Errorf("got events %q of ConfigMap %s", got, name)
 		}
 	}
 }
 
-func TestWhatAReleaseWantsBackIsNotPending(t *testing.T) {
+func TestAnObjectThatReturnsToTheReleaseIsNotPending(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	r.must("1.0.0", both)
@@ -230,23 +230,24 @@ func TestAnotherReleasesObjectsAreLeftAlone(t *testing.T) {
 	other.name += "-other"
 	r.must("1.0.0", both)
 	if outcome := other.must("1.0.0", another); len(outcome.Orphans) != 0 {
-		t.Errorf("it takes what another one has for orphans: %+v", outcome.Orphans)
+		t.Errorf("got objects of another release as orphans: %+v", outcome.Orphans)
 	}
 	if outcome := r.must("1.0.1", both+strings.ReplaceAll(another, "name: c", "name: d")); len(outcome.Orphans) != 0 {
-		t.Errorf("it takes what another one has for orphans: %+v", outcome.Orphans)
+		t.Errorf("got objects of another release as orphans: %+v", outcome.Orphans)
 	}
 	for name, claim := range map[string]string{"applies": both, "deletes": neither} {
 		if outcome := other.roll(t.Context(), "1.0.1", claim); outcome.Report != nil ||
 			!strings.Contains(outcome.Err.Error(), "are of release "+r.name) {
-			t.Errorf("one that %s it is begun: %v", name, outcome.Err)
+			t.Errorf("a version that %s objects of another release begins: %v", name, outcome.Err)
 		}
 		outcome := other.roll(t.Context(), "1.0.1", claim, force)
 		if done(outcome) != "failed a, not done b" || !strings.Contains(outcome.Err.Error(), "is of release "+r.name) {
-			t.Errorf("one that %s it is let through: %s: %v", name, done(outcome), outcome.Err)
+			t.Errorf("a forced version that %s objects of another release: got %s, error %v", name, done(outcome),
+				outcome.Err)
 		}
 	}
 	if known := other.record().Tombstones; len(known) != 0 || !r.exists("a") || !r.exists("b") {
-		t.Errorf("what was refused is noted as asked for: %+v", known)
+		t.Errorf("got tombstones %+v after refused deletes, want none", known)
 	}
 }
 
@@ -255,7 +256,7 @@ func TestAnOlderVersionHasToBeForced(t *testing.T) {
 	r := newRelease(t)
 	r.must("1.2.0", both)
 	if outcome := r.roll(t.Context(), "1.1.0", both); outcome.Report != nil || outcome.Err == nil {
-		t.Errorf("an older version is begun: %v", outcome.Err)
+		t.Errorf("an older version begins: %v", outcome.Err)
 	}
 	r.must("1.1.0", both, force)
 	if newest := r.record().Newest(); newest.Version != "1.1.0" || len(newest.Forced) == 0 {
@@ -285,8 +286,8 @@ func TestAnInstallLeavesWhatTheNextApplyDeletes(t *testing.T) {
 	}
 }
 
-// An update is killed before its delete, and a user goes back. What the version that is
-// applied then has is not to go any more, and must not hold back what comes after it.
+// An update is killed before its delete, and a user goes back. The objects of the version that the user
+// applies must no longer be deleted, and must not block later versions.
 func TestGoingBackWithdrawsADelete(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
@@ -301,10 +302,10 @@ func TestGoingBackWithdrawsADelete(t *testing.T) {
 	}).roll(ctx, "1.1.0", neither)
 	r.must("1.1.1", both)
 	if requested := r.record().Tombstones; len(requested) > 0 {
-		t.Errorf("it is still to be deleted: %+v", requested)
+		t.Errorf("got tombstones %+v after the rollback, want none", requested)
 	}
 	if got := r.events("b"); len(got) > 0 {
-		t.Errorf("of what was never deleted it is told %q", got)
+		t.Errorf("got events %q of an object that was never deleted", got)
 	}
 	r.must("1.2.0", both)
 }

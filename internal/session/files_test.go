@@ -71,7 +71,8 @@ func forFiles(sent []sandboxtest.Request) string {
 	return strings.Join(all, " ")
 }
 
-// TestKeepingFilesCostsLittle: a list and a write for a new version, and a list of metadata for one that is kept.
+// TestKeepingFilesCostsLittle checks the requests: a list and a write for a new version, and a list of metadata if
+// the version is already stored.
 func TestKeepingFilesCostsLittle(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
@@ -104,14 +105,14 @@ func TestFilesOfTheLastVersions(t *testing.T) {
 	for patch := range 3 {
 		r.keepVersion(fmt.Sprint("1.0.", patch), two)
 	}
-	if got := r.keptVersions(); got != "1.0.0 1.0.1 1.0.2" { // 1.0.1 ran when 1.0.2 was begun, and 1.0.0 before it
+	if got := r.keptVersions(); got != "1.0.0 1.0.1 1.0.2" { // 1.0.1 ran when 1.0.2 began, and 1.0.0 before 1.0.1
 		t.Errorf("kept are %s", got)
 	}
 	r.keepVersion("1.0.2", two)
 	if got := r.keptVersions(); got != "1.0.1 1.0.2" {
 		t.Errorf("kept in place, kept are %s", got)
 	}
-	for patch := 3; patch < 6; patch++ { // which never complete
+	for patch := 3; patch < 6; patch++ { // these updates never complete
 		version := fmt.Sprint("1.0.", patch)
 		failed := errors.New("killed")
 		outcome := r.roll(t.Context(), version, settings, two, force, r.keeping(version, settings),
@@ -127,7 +128,7 @@ func TestFilesOfTheLastVersions(t *testing.T) {
 	}
 }
 
-// TestCopiesOutliveTheRecord, and the revisions go on after theirs.
+// TestCopiesOutliveTheRecord checks that new revisions continue after the revisions of the copies.
 func TestCopiesOutliveTheRecord(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
@@ -153,7 +154,7 @@ func TestCopiesOutliveTheRecord(t *testing.T) {
 	}
 }
 
-// TestAnApplyRepairsACopy that someone has deleted, or replaced by another one.
+// TestAnApplyRepairsACopy checks copies that were deleted, or replaced by another copy.
 func TestAnApplyRepairsACopy(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
@@ -233,21 +234,21 @@ func TestKilledWhileFilesAreKept(t *testing.T) {
 		if outcome := mortal.roll(t.Context(), "1.0.0", settings, large, func(o *session.Options) {
 			o.Apply.Timeout = time.Second
 		}); outcome.Err == nil {
-			t.Fatalf("after %d writes it is not killed", survived)
+			t.Fatalf("not killed after %d writes", survived)
 		}
 		r.must("1.0.0", settings, large)
 		store := files.Store{Cluster: r.connect(), Namespace: r.namespace, Release: r.name}
 		if _, err := store.Read(t.Context(), r.record().Newest().Files.Digest); err != nil || len(r.kept()) != 3 {
-			t.Errorf("killed after %d writes, it has %d pieces: %v", survived, len(r.kept()), err)
+			t.Errorf("killed after %d writes, the copy has %d pieces: %v", survived, len(r.kept()), err)
 		}
 	}
 }
 
 // incompressible returns a text that can't be compressed to less than its size.
 func incompressible(size int) string {
-	text, from := make([]byte, size), rand.New(rand.NewSource(1))
+	text, random := make([]byte, size), rand.New(rand.NewSource(1))
 	for i := range text {
-		text[i] = byte(from.Intn(256))
+		text[i] = byte(random.Intn(256))
 	}
 	return string(text)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A release is one that a test applies in several versions, with a namespace of its own,
-// which NS stands for in its files.
+// A release is a release that a test applies in several versions. It has its own namespace;
+// NS stands for this namespace in its files.
 type release struct {
 	*testing.T
 	namespace string
@@ -45,16 +45,16 @@ func (r release) connect() *cluster.Cluster {
 	return sandboxtest.Connect(r, r.config)
 }
 
-// load reads a version of it, of files in txtar.
+// load reads a version of the release, with files in the txtar format.
 func (r release) load(version, files string) *payload.Payload {
 	r.Helper()
 	loaded := sandboxtest.LoadRelease(r, r.namespace, files, payload.Options{Name: r.name})
 	loaded.Version = version
-	loaded.Hash += version // which a version of its own has in its metadata
+	loaded.Hash += version // the files of a real version have the version in their metadata
 	return loaded
 }
 
-// roll applies a version of it.
+// roll applies a version of the release.
 func (r release) roll(ctx context.Context, version, files string, change ...func(*session.Options)) *session.Outcome {
 	r.Helper()
 	options := session.Options{Namespace: r.namespace, Apply: apply.Options{Timeout: patience}}
@@ -64,7 +64,7 @@ func (r release) roll(ctx context.Context, version, files string, change ...func
 	return session.Run(ctx, r.connect(), r.load(version, files), options)
 }
 
-// must applies a version of it, which must not fail.
+// must applies a version of the release. The test fails if the apply fails.
 func (r release) must(version, files string, change ...func(*session.Options)) *session.Outcome {
 	r.Helper()
 	outcome := r.roll(r.Context(), version, files, change...)
@@ -103,7 +103,7 @@ func (o observer) OnOutcome(outcome *session.Outcome) {
 
 func force(options *session.Options) { options.Force = true }
 
-// record is what it has written down.
+// record returns the record of the release.
 func (r release) record() *record.Record {
 	r.Helper()
 	known, _, err := record.NewStore(test.Client(r), r.namespace, r.name).Load(r.Context())
@@ -113,7 +113,7 @@ func (r release) record() *record.Record {
 	return known
 }
 
-// events are those on an object of its namespace.
+// events returns the reasons of our events on an object in the namespace, sorted.
 func (r release) events(name string) []string {
 	r.Helper()
 	list, err := test.Client(r).CoreV1().Events(r.namespace).List(r.Context(),
@@ -129,7 +129,7 @@ func (r release) events(name string) []string {
 	return reasons
 }
 
-// done is what was done to each manifest.
+// done returns the action on each manifest.
 func done(outcome *session.Outcome) string {
 	var text []string
 	for _, change := range outcome.Report.Changes {
@@ -138,7 +138,7 @@ func done(outcome *session.Outcome) string {
 	return strings.Join(text, ", ")
 }
 
-// configMap is one that another client creates.
+// configMap returns a ConfigMap that another client creates.
 func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "blue"}}
 }

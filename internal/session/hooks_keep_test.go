@@ -54,7 +54,7 @@ func (r hookedRelease) delete() (isAnother func(*appsv1.Deployment) bool) {
 	return func(d *appsv1.Deployment) bool { return d.UID != before.UID }
 }
 
-// TestRepairsRunNoHooks: whatever happens to a Deployment whose template was rolled out, its hooks do not run again.
+// TestRepairsRunNoHooks checks that the hooks of a Deployment do not run again after its template was rolled out.
 func TestRepairsRunNoHooks(t *testing.T) {
 	r := newHookedRelease(t)
 	files := hookedWeb("one", allHooks)

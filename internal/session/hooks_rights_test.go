@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
-// TestHooksTakeTheRightsThatTheGateAsksFor, and no others: also to tell why one has failed.
-func TestHooksTakeTheRightsThatTheGateAsksFor(t *testing.T) {
+// TestHooksNeedTheRightsThatTheGateRequires checks that hooks need no other rights, also to report why a hook failed.
+func TestHooksNeedTheRightsThatTheGateRequires(t *testing.T) {
 	r := newHookedRelease(t)
 	may := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
@@ -36,7 +36,7 @@ func TestHooksTakeTheRightsThatTheGateAsksFor(t *testing.T) {
 	did := user.must("1.0.1", failing("two"))
 	for _, warning := range did.Report.Warnings {
 		if !strings.Contains(warning.Text, "HorizontalPodAutoscalers") {
-			t.Errorf("it warns: %s", warning.Text)
+			t.Errorf("got warning: %s", warning.Text)
 		}
 	}
 	r.deployment(isOf("two", 1))

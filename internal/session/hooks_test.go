@@ -52,7 +52,7 @@ spec:
 `
 }
 
-// What the pods of hooks do.
+// The commands of the pods of hooks.
 const (
 	hookSucceeds = `{name: SANDBOX_EXIT_CODE, value: "0"}`
 	hookFails    = `{name: SANDBOX_EXIT_CODE, value: "3"}`
@@ -196,7 +196,7 @@ func (r hookedRelease) hasRun(want ...string) {
 	}
 }
 
-// TestANewTemplateEndsTheHookThatRuns, and has its own hooks run when that has ended.
+// TestANewTemplateEndsTheHookThatRuns checks that the hooks of the new template run after the old hook has ended.
 func TestANewTemplateEndsTheHookThatRuns(t *testing.T) {
 	for stage, ofTwo := range map[deploymenthook.Stage][]string{
 		deploymenthook.Pre:  {"pre two Running"},
@@ -217,7 +217,7 @@ func TestANewTemplateEndsTheHookThatRuns(t *testing.T) {
 	}
 }
 
-// TestGoingBackRunsNoHook: the Deployment still has the template to which the release goes back.
+// TestGoingBackRunsNoHook goes back to the template that the Deployment still has.
 func TestGoingBackRunsNoHook(t *testing.T) {
 	for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid} {
 		t.Run(string(stage), func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestGoingBackRunsNoHook(t *testing.T) {
 	}
 }
 
-// TestAReleaseWithoutHooksEndsTheHookThatRuns, and leaves nothing of hooks behind.
+// TestAReleaseWithoutHooksEndsTheHookThatRuns checks that no objects and state of hooks remain.
 func TestAReleaseWithoutHooksEndsTheHookThatRuns(t *testing.T) {
 	for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid} {
 		t.Run(string(stage), func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestAReleaseWithoutHooksEndsTheHookThatRuns(t *testing.T) {
 			}
 			live := r.deployment(isOf("three", 3))
 			if state, exists := live.Annotations[deploymenthook.StateAnnotation]; exists {
-				t.Errorf("its state is still there: %s", state)
+				t.Errorf("the state of the hook still exists: %s", state)
 			}
 			want := []string{string(stage) + " two Running", "post one Succeeded", "pre one Succeeded"}
 			if stage == deploymenthook.Mid {
@@ -258,13 +258,13 @@ func TestAReleaseWithoutHooksEndsTheHookThatRuns(t *testing.T) {
 	}
 }
 
-// TestAnAbortAfterAMidHookThatWasSuperseded leaves no Deployment without replicas: the one that is aborted has not
-// scaled it to 0 itself.
+// TestAnAbortAfterAMidHookThatWasSuperseded checks that an abort scales the Deployment up again, although the aborted
+// update has not scaled it to 0 itself.
 func TestAnAbortAfterAMidHookThatWasSuperseded(t *testing.T) {
 	r := newHookedRelease(t)
 	if outcome := r.supersede(deploymenthook.Mid,
 		hookedWeb("three", hooksBut(deploymenthook.Pre, hookFails))); outcome.Err == nil {
-		t.Error("nothing was aborted")
+		t.Error("no update was aborted")
 	}
 	r.deployment(isOf("one", 3))
 	r.hasRun("mid two Running", "post one Succeeded", "pre one Succeeded", "pre three Failed", "pre two Succeeded")

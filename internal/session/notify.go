@@ -20,7 +20,7 @@ const reasonInterrupted = "Interrupted"
 type runNotifier struct {
 	*notify.Notifier
 	run      *run
-	hasBegun bool // which was reported
+	hasBegun bool // the begin was reported
 }
 
 // report reports an event.

@@ -142,8 +142,8 @@ kind: ConfigMap
 metadata: {name: never, namespace: NS, annotations: {runlevel.dev/ready: "self.data.ready == 'yes'"}}
 `
 
-// TestWhatHappensToAReleaseIsReported on its record, and to receivers.
-func TestWhatHappensToAReleaseIsReported(t *testing.T) {
+// TestNotificationsOfAnApply checks the events on the record, and the notifications of receivers.
+func TestNotificationsOfAnApply(t *testing.T) {
 	t.Parallel()
 	l := newRelease(t).listen()
 	asIs := func(*session.Options) {}
@@ -185,7 +185,7 @@ func TestWhatHappensToAReleaseIsReported(t *testing.T) {
 	}
 }
 
-// TestARightToWriteEventsIsNotNeeded: who lacks it applies as others do.
+// TestARightToWriteEventsIsNotNeeded checks that a user without this right can apply a release.
 func TestARightToWriteEventsIsNotNeeded(t *testing.T) {
 	t.Parallel()
 	user := newRelease(t)
@@ -204,8 +204,9 @@ func TestARightToWriteEventsIsNotNeeded(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptInPlaceIsReported: that it is not ready in time, and when it is; not that the user ends it.
-func TestWhatIsKeptInPlaceIsReported(t *testing.T) {
+// TestNotificationsOfAReleaseThatIsKeptInPlace checks that an object is reported if it is not ready in time, and when
+// it is ready again; and that a session that the user ends is not reported.
+func TestNotificationsOfAReleaseThatIsKeptInPlace(t *testing.T) {
 	t.Parallel()
 	l := newRelease(t).listen()
 	notified, arrived := l.notified()
@@ -233,11 +234,11 @@ func TestWhatIsKeptInPlaceIsReported(t *testing.T) {
 		got = append(got, string(event.Data.Outcome))
 	}
 	if diff := cmp.Diff([]string{"begun", "failed", "completed"}, got); diff != "" {
-		t.Errorf("it sends (-want +got)\n%s", diff)
+		t.Errorf("sent notifications (-want +got)\n%s", diff)
 	}
 }
 
-// TestNotificationsShowNoSecret, though the API server quotes it.
+// TestNotificationsShowNoSecret checks an error in which the API server quotes a Secret.
 func TestNotificationsShowNoSecret(t *testing.T) {
 	t.Parallel()
 	l := newRelease(t).listen()
@@ -248,7 +249,7 @@ func TestNotificationsShowNoSecret(t *testing.T) {
 {apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, stringData: {password: `+planted+`}}
 `, notified)
 	if arrived(); outcome.Err == nil {
-		t.Fatal("it was applied")
+		t.Fatal("the release was applied, want an error")
 	}
 	text, err := json.Marshal(l.all)
 	if err != nil {
@@ -256,6 +257,6 @@ func TestNotificationsShowNoSecret(t *testing.T) {
 	}
 	shown := string(text) + strings.Join(l.onRecord(), "\n")
 	if strings.Count(shown, "Secret NS/key") != 1 || strings.Contains(shown, planted) {
-		t.Errorf("it shows %s", shown)
+		t.Errorf("the events and notifications show a Secret, or do not name it: %s", shown)
 	}
 }

@@ -42,7 +42,7 @@ type Options struct {
 	// Observer follows the apply; nil does not.
 	Observer Observer
 
-	onlySame bool // refuse another payload than the one that was begun last, if another process has begun that one
+	onlySame bool // refuse a payload that differs from the last one, if another process has begun the last one
 }
 
 // An Observer follows an apply.
@@ -70,7 +70,7 @@ type Outcome struct {
 	Release  string
 	Version  string
 	Previous string // the version that was applied before; empty if there was none
-	Begun    string // the version that was begun last; empty if there was none
+	Begun    string // the version that began last; empty if there was none
 	Mode     graph.Mode
 	Findings []precondition.Finding // of the gate
 	Forced   []string               // checks of the gate that were overridden
@@ -82,7 +82,7 @@ type Outcome struct {
 	FileWarnings []string
 	Took         time.Duration
 	Durations    record.Durations // of the last completed apply of this mode
-	IsSame       bool             // the apply that was begun last was of the same version and content
+	IsSame       bool             // the last apply had the same version and content
 	Err          error            // why not everything is done
 	// IsInterrupted is set if the API server did not answer, and the apply continues when it does.
 	IsInterrupted bool

@@ -51,8 +51,8 @@ func FindOrphans(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 	return r.orphans(ctx), nil
 }
 
-// orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. An object
-// that is deleted with its Namespace or definition is not an orphan.
+// orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. If the
+// payload deletes the Namespace or definition of an object, the object is not an orphan.
 func (r *run) orphans(ctx context.Context) []Orphan {
 	inPayload, deleted := r.payloadObjects(ctx), r.deletedObjects()
 	var dropped []objectmeta.LiveMetadata

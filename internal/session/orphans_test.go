@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session"
 )
 
-// What a release has from its first version on, what later ones drop, and what goes with
-// something that a later one deletes.
+// The manifests that all versions of a release have, those that later versions drop, and those that are deleted with
+// a Namespace or definition.
 const (
 	kept = `
 -- 0000_10_c_service.yaml --
@@ -41,7 +41,7 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 `
 	within = `
 -- 0000_30_c_05_namespace.yaml --
-{apiVersion: v1, kind: Namespace, metadata: {name: NS-gone%[1]s}}
+{apiVersion: v1, kind: Namespace, metadata: {name: NS-old%[1]s}}
 -- 0000_30_c_05_items.crd.yaml --
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -56,7 +56,7 @@ spec:
 	dies  = `, annotations: {release.openshift.io/delete: "true"}`
 	taken = `
 -- 0000_30_c_10_config.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: within, namespace: NS-gone}, data: {colour: red}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: within, namespace: NS-old}, data: {colour: red}}
 -- 0000_30_c_10_item.yaml --
 {apiVersion: NS.example.com/v1, kind: Item, metadata: {name: hat}}
 `
@@ -120,7 +120,7 @@ func (r release) strangers() {
 	}
 }
 
-func TestOrphansAreWhatTheirTombstonesRemove(t *testing.T) {
+func TestTombstonesRemoveAllOrphans(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	alive := fmt.Sprintf(within, "")
@@ -160,7 +160,7 @@ func TestUnreadableObjectsAreReported(t *testing.T) {
 		return nil
 	}).must("1.0.1", kept)
 	if !strings.Contains(strings.Join(outcome.Notes, "\n"), "objects of kind Secret can't be listed") {
-		t.Errorf("it does not report that Secrets are not known: %q", outcome.Notes)
+		t.Errorf("no note reports that Secrets could not be read: %q", outcome.Notes)
 	}
 	if got := strings.Join(orphans(outcome), "\n"); !strings.Contains(got, "/123") || strings.Contains(got, "Secret") {
 		t.Errorf("the orphans are\n%s", got)
@@ -180,7 +180,7 @@ func TestATombstoneOfAnOrphanIsYAML(t *testing.T) {
 	}
 }
 
-// Many orphans are listed, not asked for one by one.
+// Many orphans are listed, not read one by one.
 func TestManyOrphansAreListed(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)

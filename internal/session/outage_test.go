@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// TestOutages tells an API server that gave no answer from all else that ends an apply. A real one can't be made to
-// give each of these errors.
+// TestOutages checks which errors of an apply count as outages of the API server. A test can't force a real server to
+// return each of these errors.
 func TestOutages(t *testing.T) {
 	notRenewed := fmt.Errorf("release %q: %w: it could not be renewed", "shop", lock.ErrLost)
 	noAnswer := fmt.Errorf("release %q: get leases: %w", "shop", &url.Error{Op: "Get", URL: "https://x", Err: io.EOF})

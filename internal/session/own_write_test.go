@@ -21,14 +21,14 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
-// TestAnOutageAtTheWriteOfTheRecordEndsNoSession: the API server goes away when the record is to get the next version.
+// TestAnOutageAtTheWriteOfTheRecordEndsNoSession has an outage of the API server when the next version is recorded.
 // Only this session has applied anything, whether its write has arrived or not, and whichever version it applies after
 // the outage.
 func TestAnOutageAtTheWriteOfTheRecordEndsNoSession(t *testing.T) {
 	blue, green := strings.ReplaceAll(oneSetting, "red", "blue"), strings.ReplaceAll(oneSetting, "red", "green")
 	for name, c := range map[string]struct {
 		arrives       bool
-		version, want string // that is applied after the outage
+		version, want string // applied after the outage
 	}{
 		"outage-write-lost":        {false, "1.0.1", "blue"},
 		"outage-answer-lost":       {true, "1.0.1", "blue"},
@@ -65,7 +65,7 @@ func TestAnOutageAtTheWriteOfTheRecordEndsNoSession(t *testing.T) {
 			isNear.Store(true)
 			if outcome := s.Apply(t.Context(), load(t, name, "1.0.1", blue),
 				session.Options{Keep: &keep.Options{}}); outcome.Err == nil || outcome.Report != nil {
-				t.Errorf("its record could not be written, and it ended with %v", outcome.Err)
+				t.Errorf("got error %v after the record could not be written", outcome.Err)
 			}
 			<-s.Held().Done()
 			isNear.Store(false)
@@ -79,7 +79,7 @@ func TestAnOutageAtTheWriteOfTheRecordEndsNoSession(t *testing.T) {
 	}
 }
 
-// TestAReleaseThatIsUninstalledDuringAnOutageIsNotInstalledAgain by the session that was cut off.
+// TestAReleaseThatIsUninstalledDuringAnOutageIsNotInstalledAgain checks the session that the outage interrupts.
 func TestAReleaseThatIsUninstalledDuringAnOutageIsNotInstalledAgain(t *testing.T) {
 	t.Parallel()
 	const name = "outage-uninstalled"
@@ -119,6 +119,6 @@ func TestAReleaseThatIsUninstalledDuringAnOutageIsNotInstalledAgain(t *testing.T
 	isOn.Store(false)
 	if outcome := s.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), session.Options{}); !errors.Is(outcome.Err,
 		session.ErrYielded) {
-		t.Errorf("it ended with %v, want %v", outcome.Err, session.ErrYielded)
+		t.Errorf("the session ended with error %v, want %v", outcome.Err, session.ErrYielded)
 	}
 }

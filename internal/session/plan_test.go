@@ -27,9 +27,9 @@ const owning = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: stays, namespace: NS}}
 `
 
-// What a preview deletes, what an earlier update deletes, and what would be deleted: each
-// is told with what goes along. What stays is not counted.
-func TestAPlanCountsWhatGoesAlong(t *testing.T) {
+// A preview reports the dependents of each object that it deletes, that an earlier update deletes, or that a
+// deletion would remove. Objects that stay are not counted.
+func TestAPlanCountsDependents(t *testing.T) {
 	r := newRelease(t)
 	r.must("1.0.0", owning)
 	r.hold("held", true)

@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// preview looks at what applying a version of it would do. The test fails if it writes.
+// preview previews the apply of a version. The test fails if the preview writes.
 func (r release) preview(version, files string, change ...func(*session.Options)) *session.Outcome {
 	r.Helper()
 	options := session.Options{Namespace: r.namespace}
@@ -70,14 +70,13 @@ func TestPreviewReportsTheEventsOfARun(t *testing.T) {
 		}
 		did := r.must(step.version, step.files)
 		if diff := cmp.Diff(described(did), described(saw)); diff != "" {
-			t.Errorf("%s (-done +foreseen): %s", step.what, diff)
+			t.Errorf("%s (-run +preview): %s", step.what, diff)
 		}
 	}
 }
 
-// The delete of an earlier version that is done by now, and one that nothing reached, are
-// what the next run takes them for.
-func TestAPreviewKnowsOfDeletesThatAreOver(t *testing.T) {
+// A preview and the next run treat the completed and pending deletes of an earlier version alike.
+func TestAPreviewKnowsTheDeletesOfAnEarlierVersion(t *testing.T) {
 	r := newRelease(t)
 	maps := r.connect().Client.CoreV1().ConfigMaps(r.namespace)
 	r.must("1.0.0", settings+prices)
@@ -93,7 +92,7 @@ func TestAPreviewKnowsOfDeletesThatAreOver(t *testing.T) {
 	saw := r.preview("1.0.1", withoutSettings+prices)
 	if want := "reconcile, before \"1.0.1\"; unchanged prices, pending settings\npending " +
 		"settings\n"; described(saw) != want {
-		t.Errorf("while it is held: %s", described(saw))
+		t.Errorf("while a finalizer holds the object: %s", described(saw))
 	}
 	if held, err = maps.Get(t.Context(), "settings", metav1.GetOptions{}); err == nil {
 		held.Finalizers = nil
@@ -104,11 +103,11 @@ func TestAPreviewKnowsOfDeletesThatAreOver(t *testing.T) {
 	}
 	saw = r.preview("1.0.1", withoutSettings+prices)
 	if diff := cmp.Diff(described(r.must("1.0.1", withoutSettings+prices)), described(saw)); diff != "" {
-		t.Errorf("when it is gone (-done +foreseen): %s", diff)
+		t.Errorf("after the object was deleted (-run +preview): %s", diff)
 	}
 }
 
-// What the gate refuses is looked at all the same, and said to be refused unless it is
+// A preview shows the changes even if the gate blocks the update, and reports the failed checks unless the update is
 // forced.
 func TestAPreviewIsRefusedByTheGate(t *testing.T) {
 	r := newRelease(t)
@@ -143,7 +142,7 @@ func (r release) begin(version, files string) {
 	r.must(version, files)
 }
 
-// The holder of the lock is named, and a preview does not wait for it.
+// A preview does not wait for the lock, and names its holder.
 func TestAPreviewDoesNotWaitForTheLock(t *testing.T) {
 	name, text := test.Namespace(t), configMaps(20)
 	s := newStopper(8)
@@ -156,12 +155,12 @@ func TestAPreviewDoesNotWaitForTheLock(t *testing.T) {
 	if saw.Report == nil || len(saw.Report.Changes) < 20 {
 		t.Fatalf("%+v", saw)
 	}
-	var said []string
+	var messages []string
 	for _, finding := range saw.Findings {
-		said = append(said, finding.Message)
+		messages = append(messages, finding.Message)
 	}
-	if !strings.Contains(strings.Join(said, "\n"), "first") {
-		t.Errorf("nobody reports who holds the lock: %q, %v", said, saw.Err)
+	if !strings.Contains(strings.Join(messages, "\n"), "first") {
+		t.Errorf("no finding names the holder of the lock: %q, error %v", messages, saw.Err)
 	}
 	close(s.open)
 	if outcome := <-first; outcome.Err != nil {
@@ -169,8 +168,8 @@ func TestAPreviewDoesNotWaitForTheLock(t *testing.T) {
 	}
 }
 
-// Who may not read the record sees what would be done all the same, and which right is
-// missing.
+// Without the right to read the record, a preview still shows the changes, and names the missing
+// right.
 func TestAPreviewWithoutTheRecord(t *testing.T) {
 	r := newRelease(t)
 	r.must("1.0.0", settings)

@@ -45,8 +45,8 @@ spec:
 {apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, namespace: NS}, size: 3}
 `
 
-// Who has a Role in one namespace only, and may not list all that is in there, applies as
-// well as an admin: what can be listed there is not asked for again.
+// A user with a Role in one namespace, without the right to list all its kinds, can apply like
+// an admin. Objects that can be listed are not read again one by one.
 func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	t.Parallel()
 	admin := newRelease(t)
@@ -80,9 +80,9 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 		t.Errorf("%s, notes %q", first.Mode, first.Notes)
 	}
 	sent.take()
-	// How a Secret is must be asked for where they may not be listed: by the gate, and when it
-	// is its turn. What a Hat means is not known to whom may not read its definition.
-	// Whether the Namespace is terminating must be asked for where Namespaces may not be listed.
+	// The user may not list Secrets: the gate gets the Secret, and the apply gets it again. The user may not read
+	// the definition of Hat: it is requested, and the Hat is always applied. The user may not list Namespaces: the
+	// Namespace is requested, since it may be terminating.
 	want := []string{"get customresourcedefinitions /hats.NS.example.com", "get namespaces /NS", "get secrets NS/key",
 		"get secrets NS/key", "patch hats NS/hat"}
 	for range 2 {
@@ -100,10 +100,10 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 		if diff := cmp.Diff(want,
 			strings.Split(strings.ReplaceAll(strings.Join(alone(all), "\n"), admin.namespace, "NS"),
 				"\n")); diff != "" {
-			t.Errorf("it costs (-want +got)\n%s", diff)
+			t.Errorf("requests (-want +got)\n%s", diff)
 		}
 		if len(again.Report.Warnings) != 1 { // on autoscalers
-			t.Errorf("it warns of %v", again.Report.Warnings)
+			t.Errorf("got warnings %v", again.Report.Warnings)
 		}
 	}
 

@@ -79,7 +79,7 @@ func (r *run) begin(ctx context.Context) error {
 	entry.Files, entry.Revision = r.storeFiles(ctx, copies), copies.nextRevision()
 	err := r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetFinished(known)
-		known.Run, known.Uninstall = nil, nil // which are of the previous apply, and before this one
+		known.Run, known.Uninstall = nil, nil // they describe the previous apply
 		known.Own = cmp.Or(r.options.Own, known.Own)
 		if r.options.Keep != nil {
 			known.KeptBy = r.options.Apply.Lock.Holder()
@@ -159,7 +159,7 @@ func (r *run) end(ctx context.Context) error {
 		if known.Run == nil || known.Run.Ended {
 			known.Waits = nil
 		}
-		if found := r.outcome.Report.Fingerprints; found != nil { // else the apply was not begun
+		if found := r.outcome.Report.Fingerprints; found != nil { // nil if the apply has not begun
 			known.Fingerprints = found.Update(known.Fingerprints)
 		}
 		newest := known.Newest() // it may be of another process that has just taken the lock

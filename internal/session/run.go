@@ -115,7 +115,7 @@ func (r *run) applyUnder(ctx context.Context, hold *lock.Hold) error {
 	r.connect(fenced)
 	r.options.Apply.Lock = hold
 	err = r.run(ctx)
-	if r.outcome.Took == 0 { // else the outcome was reported already
+	if r.outcome.Took == 0 { // otherwise the outcome was already reported
 		r.outcome.Took = time.Since(r.began)
 	}
 	return err

@@ -54,15 +54,15 @@ func TestModeFollowsFromTheRecord(t *testing.T) {
 		}
 	}
 
-	// Who has only repaired what was begun has not completed it.
+	// A repair of an incomplete update does not complete it.
 	r.roll(t.Context(), "1.0.2", settings, func(options *session.Options) { options.Apply.NoWait = true })
 	r.roll(t.Context(), "1.0.2", settings, func(options *session.Options) { options.Apply.Mode = graph.Reconcile })
 	if outcome := r.roll(t.Context(), "1.0.2", settings); outcome.Err != nil || outcome.Mode != graph.Update {
 		t.Errorf("after a reconcile that was asked for: mode is %s (%v)", outcome.Mode, outcome.Err)
 	}
 
-	// The Lease reports what was applied, if the record is lost; and objects that there was a release, if
-	// both are.
+	// If the record is lost, the Lease has the applied version. If both are lost, the objects still show that
+	// there was a release.
 	client := r.connect().Client
 	if err := client.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace,
 		metav1.DeleteOptions{}); err != nil {
@@ -94,17 +94,17 @@ func TestLookWritesNothing(t *testing.T) {
 	}
 	if _, err := c.Client.CoreV1().Namespaces().Get(t.Context(), r.namespace+"-records",
 		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Error("a namespace was made for the record:", err)
+		t.Error("a namespace was created for the record:", err)
 	}
 	if _, err := c.Client.CoreV1().ConfigMaps(r.namespace).Get(t.Context(), "settings",
 		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Error("an object was made:", err)
+		t.Error("an object was created:", err)
 	}
 }
 
-// A delete that is pending holds back the next minor version, for every caller, until the
-// object is gone; what was asked for stays known when a forced version has no tombstone.
-func TestPendingDeleteIsKnownToWhoeverComesNext(t *testing.T) {
+// A pending delete blocks the next minor version, for every caller, until the
+// object is deleted. The delete stays in the record when a forced version has no tombstone.
+func TestPendingDeleteBlocksLaterRuns(t *testing.T) {
 	r := newRelease(t)
 	maps := r.connect().Client.CoreV1().ConfigMaps(r.namespace)
 	r.roll(t.Context(), "1.0.0", settings)
@@ -143,12 +143,12 @@ func TestPendingDeleteIsKnownToWhoeverComesNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	if outcome = r.roll(t.Context(), "1.3.0", prices); outcome.Err != nil || len(outcome.Deletes) != 0 {
-		t.Errorf("when it is gone: %v, %+v", outcome.Err, outcome.Deletes)
+		t.Errorf("after the object was deleted: error %v, deletes %+v", outcome.Err, outcome.Deletes)
 	}
 }
 
-// A run knows how long the last one of its mode took, and one that finds nothing to do does not
-// write the record to say so again.
+// A run knows the duration of the last run of its mode. A run without changes does not write
+// the record again.
 func TestEarlierDurationsAreKnown(t *testing.T) {
 	r := newRelease(t)
 	begins := func(earlier *record.Durations) func(*session.Options) {
@@ -178,16 +178,16 @@ func TestEarlierDurationsAreKnown(t *testing.T) {
 		}
 		return kept.ResourceVersion
 	}
-	r.roll(t.Context(), "1.0.2", prices, begins(&reconcile)) // which may see more that is ready
+	r.roll(t.Context(), "1.0.2", prices, begins(&reconcile)) // this run may find more objects ready
 	before := version()
 	r.roll(t.Context(), "1.0.2", prices, begins(&reconcile))
 	if before != version() || reconcile.All != 0 {
-		t.Errorf("a reconcile that has nothing to do was noted: %v", reconcile)
+		t.Errorf("a reconcile without changes was recorded: %v", reconcile)
 	}
 }
 
-// An operator that is restarted looks for its release where the record has: in the image, and not in a folder from
-// which the command line has applied the same content meanwhile.
+// A restarted operator reads its release from the source in the record: the image, and not a folder from
+// which a user has applied the same content meanwhile.
 func TestTheCommandLineLeavesTheImageOfAnOperatorInTheRecord(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)

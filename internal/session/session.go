@@ -48,7 +48,7 @@ type Session struct {
 	notifier *notify.Notifier
 
 	mu         sync.Mutex
-	newest     *applyQueueEntry // of the apply that was begun last; nil before the first
+	newest     *applyQueueEntry // of the last apply; nil before the first
 	hold       *lock.Hold       // the last one, which may be lost
 	isLost     bool             // hold is, and was released
 	wasLost    bool             // another process may have had the lock since the last apply
@@ -275,7 +275,7 @@ func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 	case <-before.ended:
 		return ctx, end, nil
 	case <-ctx.Done():
-		go func() { // what comes after this one waits for the one before
+		go func() { // the next apply waits for the previous one
 			<-before.ended
 			end()
 		}()
@@ -307,7 +307,7 @@ func isOutage(o *Outcome) bool {
 	return isNotRenewed || o.Report == nil && cluster.IsOutage(o.Err)
 }
 
-// answersEvery is how often a server is asked whether it is back.
+// answersEvery is the interval of checks whether the server answers again.
 const answersEvery = time.Second
 
 // awaitAnswer waits until the API server answers a request for the lock.

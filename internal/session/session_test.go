@@ -150,12 +150,12 @@ func keepUntilOutage(ctx context.Context, t *testing.T, name string) *keeping {
 	<-k.begun
 	k.outage.isOn.Store(true)
 	if err := <-k.interrupted; !errors.Is(err, lock.ErrLost) {
-		t.Errorf("it was interrupted by %v, want %v", err, lock.ErrLost)
+		t.Errorf("interrupted by %v, want %v", err, lock.ErrLost)
 	}
 	return k
 }
 
-// TestAnApplyWhoseContextHasEndedSupersedesNothing: what its caller has begun instead goes on.
+// TestAnApplyWhoseContextHasEndedSupersedesNothing checks that the apply which its caller has begun instead continues.
 func TestAnApplyWhoseContextHasEndedSupersedesNothing(t *testing.T) {
 	t.Parallel()
 	const name = "ended"
@@ -171,18 +171,18 @@ func TestAnApplyWhoseContextHasEndedSupersedesNothing(t *testing.T) {
 	end()
 	if outcome := s.Apply(over, load(t, name, "2.0.0", oneSetting), session.Options{}); !errors.Is(outcome.Err,
 		context.Canceled) {
-		t.Errorf("it ended with %v", outcome.Err)
+		t.Errorf("the session ended with error %v", outcome.Err)
 	}
 	paint(t, name, "blue")
 	awaitColour(t, name, "red")
 	if len(ended) > 0 {
-		t.Error("the one that keeps its payload in place has ended:", (<-ended).Err)
+		t.Error("the apply that keeps its payload in place has ended:", (<-ended).Err)
 	}
 }
 
-// TestASessionGoesOnAfterAnOutage: an API server that is away for longer than the lock lasts interrupts a release
-// that is kept in place. What was changed meanwhile is repaired when it answers again.
-func TestASessionGoesOnAfterAnOutage(t *testing.T) {
+// TestASessionContinuesAfterAnOutage checks that an outage of the API server, longer than the lock lasts, interrupts a
+// session that keeps a release in place. When the server answers again, the session repairs all changes.
+func TestASessionContinuesAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const name = "outage"
 	ctx, stop := context.WithCancel(t.Context())
@@ -205,16 +205,16 @@ func TestASessionGoesOnAfterAnOutage(t *testing.T) {
 	}
 	stop()
 	if outcome := <-s.ended; !errors.Is(outcome.Err, context.Canceled) {
-		t.Errorf("it ended with %v", outcome.Err)
+		t.Errorf("the session ended with error %v", outcome.Err)
 	}
 	if len(s.interrupted) > 0 {
-		t.Error("the outage was told more than once")
+		t.Error("the outage was reported more than once")
 	}
 }
 
-// TestASessionYieldsToWhatWasAppliedDuringAnOutage: another process that has taken the lock meanwhile, and applied
-// something else, is not overruled.
-func TestASessionYieldsToWhatWasAppliedDuringAnOutage(t *testing.T) {
+// TestASessionEndsAfterAnotherApplyDuringAnOutage checks that a session ends if another process has taken the lock
+// during the outage and applied something else.
+func TestASessionEndsAfterAnotherApplyDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	const name = "outage-other"
 	s := keepUntilOutage(t.Context(), t, name)
@@ -222,13 +222,13 @@ func TestASessionYieldsToWhatWasAppliedDuringAnOutage(t *testing.T) {
 	s.outage.isOn.Store(false)
 	if outcome := <-s.ended; outcome.Err == nil ||
 		!strings.Contains(outcome.Err.Error(), "something else was applied") {
-		t.Errorf("it ended with %v", outcome.Err)
+		t.Errorf("the session ended with error %v", outcome.Err)
 	}
 	awaitColour(t, name, "black")
 }
 
-// TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage, also one that has waited for the lock at first: what the
-// other process applies counts.
+// TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage checks sessions that had the lock at once, and those that
+// waited for the lock at first: the release of the other process stays.
 func TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const name = "outage-taken"
@@ -238,10 +238,10 @@ func TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage(t *testing.T) {
 	select {
 	case outcome := <-s.ended:
 		if !errors.As(outcome.Err, new(*lock.HeldError)) {
-			t.Errorf("it ended with %v", outcome.Err)
+			t.Errorf("the session ended with error %v", outcome.Err)
 		}
 	case <-time.After(10 * outageLock):
-		t.Error("it waits for the lock")
+		t.Error("the session waits for the lock")
 	}
 }
 
@@ -259,7 +259,7 @@ func failUntilOutage(t *testing.T, name string) (s *session.Session, again func(
 			session.Options{Keep: &keep.Options{}}).Err
 	}
 	if err := apply(); !errors.As(err, new(*object.Failure)) {
-		t.Fatalf("it ended with %v", err)
+		t.Fatalf("the session ended with error %v", err)
 	}
 	cut.isOn.Store(true)
 	<-current.Held().Done()
@@ -270,30 +270,32 @@ func failUntilOutage(t *testing.T, name string) (s *session.Session, again func(
 	return current, apply
 }
 
-// TestAnOutageBetweenTwoAppliesEndsNoSession: the next one takes the lock again, which no other process has had.
+// TestAnOutageBetweenTwoAppliesEndsNoSession checks that the next apply takes the lock again, if no other process had
+// it.
 func TestAnOutageBetweenTwoAppliesEndsNoSession(t *testing.T) {
 	t.Parallel()
 	s, again := failUntilOutage(t, "outage-between")
 	if err := again(); !errors.As(err, new(*object.Failure)) || s.Held().Err() != nil {
-		t.Errorf("it ended with %v; the lock: %v", err, s.Held().Err())
+		t.Errorf("the session ended with error %v; the lock: %v", err, s.Held().Err())
 	}
 }
 
-// TestASessionYieldsToWhatWasAppliedBetweenTwoApplies by another process, while it had no lock.
-func TestASessionYieldsToWhatWasAppliedBetweenTwoApplies(t *testing.T) {
+// TestASessionEndsAfterAnotherApplyBetweenTwoApplies checks that a session ends if another process has applied
+// something else while the session had no lock.
+func TestASessionEndsAfterAnotherApplyBetweenTwoApplies(t *testing.T) {
 	t.Parallel()
 	const name = "outage-between-other"
 	_, again := failUntilOutage(t, name)
 	mustRun(t, connectAs(t, "other"), load(t, name, "2.0.0", oneSetting))
 	for range 2 {
 		if err := again(); !errors.Is(err, session.ErrYielded) {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("the session ended with error %v", err)
 		}
 	}
 }
 
-// TestAReleasedSessionDoesNotTakeTheLockAgain, whether its apply has found out before that another process has it or
-// not.
+// TestAReleasedSessionDoesNotTakeTheLockAgain checks sessions whose apply has noticed that another process has the
+// lock, and sessions whose apply has not.
 func TestAReleasedSessionDoesNotTakeTheLockAgain(t *testing.T) {
 	t.Parallel()
 	const name = "outage-released"
@@ -304,7 +306,7 @@ func TestAReleasedSessionDoesNotTakeTheLockAgain(t *testing.T) {
 		t.Error("the release:", err)
 	}
 	if outcome := <-s.ended; outcome.Err == nil {
-		t.Error("the apply ended as if all was done")
+		t.Error("the apply ended without an error")
 	}
 	if outcome := s.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), session.Options{}); outcome.Err == nil {
 		t.Error("a released session applies")
@@ -318,7 +320,7 @@ func TestAReleasedSessionDoesNotTakeTheLockAgain(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatIsRefusedEndsASession, as nothing else would end its apply.
+// TestAnObjectThatIsRefusedEndsASession checks that the session ends, since nothing else would end its apply.
 func TestAnObjectThatIsRefusedEndsASession(t *testing.T) {
 	t.Parallel()
 	const name = "refused"
@@ -326,7 +328,7 @@ func TestAnObjectThatIsRefusedEndsASession(t *testing.T) {
 	outcome := s.Apply(t.Context(), load(t, name, "1.0.0", refusedSetting), session.Options{Keep: &keep.Options{}})
 	var failure *object.Failure
 	if !errors.As(outcome.Err, &failure) {
-		t.Errorf("it ended with %v", outcome.Err)
+		t.Errorf("the session ended with error %v", outcome.Err)
 	}
 }
 

@@ -27,7 +27,7 @@ func (f *traffic) note(request *http.Request) error {
 	return nil
 }
 
-// take returns what was sent since the last call.
+// take returns the requests since the last call.
 func (f *traffic) take() []sandboxtest.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -173,13 +173,13 @@ func TestALostReleaseIsFoundByItsObjects(t *testing.T) {
 		}
 		i := slices.IndexFunc(all, func(lostRelease session.LostRelease) bool { return lostRelease.Name == r.name })
 		if i < 0 {
-			t.Fatalf("it finds %+v", all)
+			t.Fatalf("found releases %+v", all)
 		}
 		return &all[i]
 	}
 	if found := find(); found.Objects != 6 || found.Newest.Version != "1.9.0" ||
 		found.Newest.State != record.Completed || found.Newest.Completed.IsZero() {
-		t.Errorf("it finds %+v, %+v", found, found.Newest)
+		t.Errorf("found %+v, newest %+v", found, found.Newest)
 	}
 	patch := []byte(`{"metadata":{"annotations":{"` + objectmeta.VersionAnnotation + `":"1.10.0"}}}`)
 	if _, err := test.Client(t).CoreV1().Services(r.namespace).Patch(t.Context(), "shop", types.MergePatchType, patch,
@@ -188,6 +188,6 @@ func TestALostReleaseIsFoundByItsObjects(t *testing.T) {
 	}
 	if found := find(); found.Newest.Version != "1.10.0" || found.Newest.State != record.Partial ||
 		found.Newest.Completed != nil {
-		t.Errorf("in the middle of an update it finds %+v", found.Newest)
+		t.Errorf("found newest %+v during an update", found.Newest)
 	}
 }

@@ -71,6 +71,6 @@ func TestAFolderOfTheSameNameWinsOverAVersion(t *testing.T) {
 	release, err := source.Open(t.Context(), "shop@3", source.Options{Versions: versions{}})
 	if err != nil || release.Kind != source.Directory || source.IsApplied("shop@3") || !source.CanBeName("shop") ||
 		source.CanBeName("shop@3") || source.CanBeName("./shop") {
-		t.Errorf("it is %v (%v)", release, err)
+		t.Errorf("got release %v (%v)", release, err)
 	}
 }

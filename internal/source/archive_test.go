@@ -36,13 +36,13 @@ func TestArchivesAreKnownByTheirContent(t *testing.T) {
 			release := open(t, archive(t, content), source.Options{})
 			checkFiles(t, release.FS, small)
 			if release.Kind != source.Archive {
-				t.Errorf("it's of kind %q", release.Kind)
+				t.Errorf("got kind %q", release.Kind)
 			}
 		})
 	}
 }
 
-func TestWhatAnArchiveMayHold(t *testing.T) {
+func TestAcceptedArchives(t *testing.T) {
 	for name, test := range map[string]struct {
 		entries []tarEntry
 		want    map[string]string
@@ -100,7 +100,7 @@ func TestWhatAnArchiveMayHold(t *testing.T) {
 	}
 }
 
-func TestWhatAnArchiveMayNotHold(t *testing.T) {
+func TestRefusedArchives(t *testing.T) {
 	for name, test := range map[string]struct {
 		entries []tarEntry
 		want    string
@@ -163,7 +163,7 @@ func TestWhatAnArchiveMayNotHold(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoArchive(t *testing.T) {
+func TestFilesThatAreNotArchives(t *testing.T) {
 	plain := tarOf(t, entriesOf(small)...)
 	noise, noisy := rand.New(rand.NewPCG(1, 2)), make([]byte, 64<<10) // always the same: some noise is a valid stream
 	for i := range noisy {

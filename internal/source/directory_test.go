@@ -16,7 +16,7 @@ func TestADirectoryIsReadAsItIs(t *testing.T) {
 	release := open(t, dir, source.Options{})
 	checkFiles(t, release.FS, small)
 	if release.Kind != source.Directory {
-		t.Errorf("it's %+v", release)
+		t.Errorf("got release %+v", release)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestAClosedDirectoryIsClosed(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := fs.ReadDir(release.FS, "."); err == nil {
-		t.Error("it can still be read")
+		t.Error("the release can still be read")
 	}
 }
 

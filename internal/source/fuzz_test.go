@@ -48,7 +48,7 @@ func checkYield(t *testing.T, files fs.FS, limits Limits) {
 			return err
 		}
 		if !fs.ValidPath(name) || strings.Contains(name, `\`) || (!entry.IsDir() && !entry.Type().IsRegular()) {
-			t.Errorf("it yields %q, a %s", name, entry.Type())
+			t.Errorf("got file %q of type %s", name, entry.Type())
 		}
 		if entry.IsDir() {
 			return nil
@@ -62,7 +62,7 @@ func checkYield(t *testing.T, files fs.FS, limits Limits) {
 		t.Error(err)
 	}
 	if count > limits.Files || total > limits.Total {
-		t.Errorf("it yields %d files of %d bytes", count, total)
+		t.Errorf("got %d files of %d bytes", count, total)
 	}
 }
 

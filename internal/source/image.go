@@ -142,12 +142,12 @@ func (t *extractor) layer(ctx context.Context, described v1.Descriptor) (*tree, 
 			overLimit(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size,
 				inBytes(t.budget.limits.Unpacked)))
 	}
-	from, err := t.store.blob(ctx, described)
+	blob, err := t.store.blob(ctx, described)
 	if err != nil {
 		return nil, err
 	}
-	defer from.Close()
-	checked, err := newDigestReader(interruptible(ctx, from), described)
+	defer blob.Close()
+	checked, err := newDigestReader(interruptible(ctx, blob), described)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +163,8 @@ func (t *extractor) layer(ctx context.Context, described v1.Descriptor) (*tree, 
 	return kept, err
 }
 
-func (t *extractor) unpack(from io.Reader, kept *tree) error {
-	unpacked, done, err := decompress(from)
+func (t *extractor) unpack(layer io.Reader, kept *tree) error {
+	unpacked, done, err := decompress(layer)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func TestALayoutsImageIsChosen(t *testing.T) {
 			checkFiles(t, release.FS, map[string]string{"manifests/name.yaml": test.want})
 			want := map[string]string{"one": digestOf(t, image), "two": digestOf(t, two)}[test.want]
 			if release.Kind != source.Layout || release.Image != "" || release.Digest != want {
-				t.Errorf("it's %+v", release)
+				t.Errorf("got release %+v", release)
 			}
 		})
 	}
@@ -156,10 +156,10 @@ func TestALayoutIsComparedWithItsDigests(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain, gz, config := manifest.Layers[0].Digest, manifest.Layers[1].Digest, manifest.Config.Digest
-	flip := func(from int) func([]byte) []byte { // counted from the end
+	flip := func(fromEnd int) func([]byte) []byte {
 		return func(content []byte) []byte {
 			content = bytes.Clone(content)
-			content[len(content)-from] ^= 1
+			content[len(content)-fromEnd] ^= 1
 			return content
 		}
 	}
@@ -217,7 +217,7 @@ func TestALayoutIsComparedWithItsDigests(t *testing.T) {
 	}
 }
 
-func TestWhatALayoutMayBeWrongWith(t *testing.T) {
+func TestBrokenLayouts(t *testing.T) {
 	for name, test := range map[string]struct{ index, want string }{
 		"no index": {"", "REF: index.json of the layout: the layout doesn't have it"},
 		"an index of other form": {"[]",
@@ -346,7 +346,7 @@ func TestLayersMayBeCompressedOrNot(t *testing.T) {
 	}
 }
 
-func TestWhatAnImageMayNotHold(t *testing.T) {
+func TestRefusedImages(t *testing.T) {
 	for name, test := range map[string]struct {
 		entries []tarEntry
 		limits  source.Limits

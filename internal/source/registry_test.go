@@ -72,7 +72,7 @@ func trust(t *testing.T, names ...string) tls.Certificate {
 // A testRegistry is one for real, in this process.
 type testRegistry struct {
 	host  string
-	push  string // where the same image is without any password or certificate
+	push  string // the address of the same image without a password or certificate
 	count atomic.Int64
 }
 
@@ -150,7 +150,7 @@ func TestAnImageByTagAndByDigest(t *testing.T) {
 			Digest: digest,
 		}
 		if release.Kind != want.Kind || release.Image != want.Image || release.Digest != want.Digest {
-			t.Errorf("it's %+v, want %+v", release, want)
+			t.Errorf("got release %+v, want %+v", release, want)
 		}
 		if progress.String() != "pulling "+ref+"\n" {
 			t.Errorf("progress is %q", progress.String())
@@ -229,15 +229,15 @@ func TestCredentialsAreThoseOfDocker(t *testing.T) {
 	checkFiles(t, open(t, ref, source.Options{}).FS, small)
 }
 
-// answering answers with a status, a number of times for each address or always.
-func answering(status, times int, where string) func(http.Handler) http.Handler {
+// answering answers requests for a path with a status, a number of times for each URL or always.
+func answering(status, times int, path string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var mu sync.Mutex
 		answered := map[string]int{}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			answered[r.URL.Path]++
-			now := strings.Contains(r.URL.Path, where) && (times == 0 || answered[r.URL.Path] <= times)
+			now := strings.Contains(r.URL.Path, path) && (times == 0 || answered[r.URL.Path] <= times)
 			mu.Unlock()
 			if now {
 				w.WriteHeader(status)
@@ -249,12 +249,12 @@ func answering(status, times int, where string) func(http.Handler) http.Handler 
 	}
 }
 
-func TestWhatPassesIsTriedAgain(t *testing.T) {
+func TestTemporaryFailuresAreRetried(t *testing.T) {
 	target := newRegistry(t, answering(http.StatusServiceUnavailable, 2, "/manifests/"))
 	checkFiles(t, open(t, target.has(t, "repo:1.0", smallImage(t)), source.Options{}).FS, small)
 }
 
-func TestWhatARegistryAnswers(t *testing.T) {
+func TestErrorsOfARegistry(t *testing.T) {
 	image := smallImage(t)
 	layers, err := image.Layers()
 	if err != nil {
@@ -292,11 +292,11 @@ func TestADigestThatIsNotThere(t *testing.T) {
 		"REF: the registry has no such image")
 }
 
-// sending sends other content where asked for something.
-func sending(where string, content func() []byte) func(http.Handler) http.Handler {
+// sending sends content in response to requests for a path.
+func sending(path string, content func() []byte) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !strings.Contains(r.URL.Path, where) {
+			if !strings.Contains(r.URL.Path, path) {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -400,7 +400,7 @@ func TestPlainHTTPIsRefusedWithoutInsecure(t *testing.T) {
 	checkFailure(t, ref, source.Options{},
 		fmt.Sprintf("REF: %s answers only plain http, which needs --insecure", target.host))
 	if got := target.count.Load(); got != 0 {
-		t.Errorf("it was asked %d times", got)
+		t.Errorf("got %d requests", got)
 	}
 	checkFiles(t, open(t, ref, source.Options{Insecure: true}).FS, small)
 }
@@ -475,12 +475,12 @@ func TestARegistryThatIsNotThere(t *testing.T) {
 }
 
 func TestAnInterruptEndsAPull(t *testing.T) {
-	for _, where := range []string{"/v2/", "/manifests/", "/blobs/"} {
-		t.Run(where, func(t *testing.T) {
+	for _, path := range []string{"/v2/", "/manifests/", "/blobs/"} {
+		t.Run(path, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			target := newRegistry(t, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if !strings.HasSuffix(r.URL.Path, where) && !strings.Contains(r.URL.Path, "repo"+where) {
+					if !strings.HasSuffix(r.URL.Path, path) && !strings.Contains(r.URL.Path, "repo"+path) {
 						next.ServeHTTP(w, r)
 						return
 					}
@@ -495,7 +495,7 @@ func TestAnInterruptEndsAPull(t *testing.T) {
 				t.Errorf("got %v, want context.Canceled", err)
 			}
 			if took := time.Since(begin); took > 5*time.Second {
-				t.Errorf("it took %s", took)
+				t.Errorf("took %s", took)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/source"
 )
 
-func TestWhatIsNeitherHereNorAnImage(t *testing.T) {
+func TestSourcesThatDoNotExist(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"paylods/a.yaml": "a"}))
 	for name, test := range map[string]struct{ ref, want string }{
 		"a mistyped folder is not an image of some default registry": {
@@ -77,9 +77,9 @@ func TestAFolderOfTheSameNameWinsOverAnImage(t *testing.T) {
 	writeFile(t, filepath.Join("registry.example", "repo:tag", "a.yaml"), []byte("a"))
 	release := open(t, "registry.example/repo:tag", source.Options{})
 	if release.Kind != source.Directory {
-		t.Errorf("it's of kind %q", release.Kind)
+		t.Errorf("got kind %q", release.Kind)
 	}
 	if release.Image != "" || release.Digest != "" {
-		t.Errorf("it's %+v", release)
+		t.Errorf("got release %+v", release)
 	}
 }

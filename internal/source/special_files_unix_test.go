@@ -29,7 +29,7 @@ func TestAPipeIsRefusedAndNotWaitedFor(t *testing.T) {
 			t.Errorf("error is %v, want %s", err, want)
 		}
 		if _, err := fs.ReadDir(files, name); err == nil {
-			t.Error("it can be listed")
+			t.Errorf("%s can be listed as a folder", name)
 		}
 	}
 	checkFailure(t, pipe, source.Options{}, "REF is neither a file nor a folder")

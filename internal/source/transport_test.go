@@ -11,9 +11,9 @@ import (
 	"github.com/runlevel/runlevel/internal/source"
 )
 
-// TestARegistryThatGoesOnForEver has each kind of request redirected to itself, or answered
+// TestARegistryWithEndlessResponses redirects each kind of request to itself, or answers it
 // without an end.
-func TestARegistryThatGoesOnForEver(t *testing.T) {
+func TestARegistryWithEndlessResponses(t *testing.T) {
 	toItself := func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.String(), http.StatusTemporaryRedirect)
 	}
@@ -65,7 +65,7 @@ func TestARegistryThatGoesOnForEver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // else a failure would take forever
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // otherwise a failure would take forever
 			defer cancel()
 			want := strings.NewReplacer("HOST", registry.host, "DIGEST", digestOf(t, layers[0]), "SIZE",
 				fmt.Sprint(size)).Replace(test.want)

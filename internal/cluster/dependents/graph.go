@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// An object has the metadata that decide which objects are deleted with which. There may be very many of them.
+// An object has the metadata that decide which objects are deleted with which. A graph may have very many objects.
 type object struct {
 	in          *cluster.Resource
 	uid         types.UID
@@ -95,8 +95,8 @@ type graph struct {
 	listed     map[scope]bool // the scopes whose objects are all known; true if the kind is namespaced
 }
 
-// newGraph returns the graph of listings. An object that is served in several groups is in the listings of each, and
-// counts as one of the first. The deleted objects are in the graph even if they can't be listed.
+// newGraph returns the graph of listings. An object that several groups serve is in the listing of each group, and
+// counts only in the first listing. The deleted objects are in the graph even if they can't be listed.
 func newGraph(listings []listing, deleted []objectmeta.LiveMetadata) *graph {
 	g := &graph{map[types.UID]*object{}, map[types.UID][]*object{}, map[scope]bool{}}
 	for _, l := range listings {
@@ -125,7 +125,7 @@ func newGraph(listings []listing, deleted []objectmeta.LiveMetadata) *graph {
 }
 
 // deletedWith returns the objects that are deleted with an object. Objects that own each other in a cycle stay, unless
-// one of them is deleted: the garbage collector does the same.
+// one object of the cycle is deleted: the garbage collector does the same.
 func (g *graph) deletedWith(first *object) []*object {
 	deleted := map[*object]bool{first: true}
 	all := []*object{first}

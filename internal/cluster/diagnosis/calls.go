@@ -44,9 +44,9 @@ type callExplanation struct {
 }
 
 // ExplainCall explains the message of a request for a kind that failed because the API server got no answer
-// from a webhook or an aggregated API: the object that configures the call, the Service that is called, and why
-// that has no endpoints. If a webhook has denied the request, it is the object that configures the webhook. A Diagnoser
-// examines each cause once.
+// from a webhook or an aggregated API: the object that configures the call, the called Service, and why
+// this Service has no endpoints. If a webhook has denied the request, it is the object that configures the webhook. A
+// Diagnoser examines each cause once.
 func (d *Diagnoser) ExplainCall(ctx context.Context, kind schema.GroupKind, message string) ([]string, error) {
 	cause, explain := causeOf(kind, message)
 	if explain == nil {

@@ -41,7 +41,7 @@ func refusal(t *testing.T, namespace, object, text string) (schema.GroupKind, st
 	return made.GroupVersionKind().GroupKind(), last.Error()
 }
 
-// awaitCall asks about a failed request until the lines are as wanted.
+// awaitCall explains a failed request until the lines are as wanted.
 func awaitCall(t *testing.T, kind schema.GroupKind, message string, want ...string) {
 	t.Helper()
 	var lines []string

@@ -63,7 +63,7 @@ spec:
 `))
 }
 
-// await asks until the lines have all the parts.
+// await explains the object until the lines have all the parts.
 func await(t *testing.T, object *unstructured.Unstructured, parts ...string) string {
 	t.Helper()
 	var last string

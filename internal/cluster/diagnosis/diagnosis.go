@@ -36,8 +36,8 @@ const (
 	mostOfAKind = 500 // pods, or events
 )
 
-// CanExplain reports whether Explain may find something about an object: it has pods that can be found,
-// or the API server calls a Service because of it.
+// CanExplain reports whether Explain may find something about an object: its pods can be found,
+// or it configures a Service that the API server calls.
 func CanExplain(object *unstructured.Unstructured) bool {
 	return podsOf(object) != nil || object != nil && len(kinds.CalledServices(object)) > 0
 }

@@ -1,7 +1,7 @@
 // Package fingerprint keeps hashes of the metadata of a release's objects, 48 bytes each, from when they
 // were applied: so the next apply knows which objects can't have changed since, and reads only the others.
 //
-// A Cache that is lost, broken or of another cluster knows no object, and costs requests, never
+// A lost or broken Cache, or the Cache of another cluster, knows no object: this costs requests, but never
 // correctness.
 //
 // Read is the call to start from.
@@ -97,7 +97,7 @@ func (s *Cache) Update(kept []byte) []byte {
 	return s.Bytes()
 }
 
-// forgetReady removes the readiness of all objects from a cache that is not shared, and returns how many were ready.
+// forgetReady removes the readiness of all objects from an unshared cache, and returns how many were ready.
 func (s *Cache) forgetReady() (count int) {
 	for name, p := range s.objects {
 		if p[ready] != (digest{}) {
@@ -171,7 +171,7 @@ func (s *Cache) AddReady(m objectmeta.LiveMetadata, from AppliedFrom, standard s
 	}
 }
 
-// CarryOverReady adds that an object was ready as it is, if it was so in another cache, and reports whether it was.
+// CarryOverReady marks an unchanged object as ready if it was ready in another cache, and reports whether it was.
 func (s *Cache) CarryOverReady(from *Cache, m objectmeta.LiveMetadata, origin AppliedFrom, standard string) bool {
 	wasReady := from.find(m.ID)[ready] == readinessOf(m, origin, standard)
 	if wasReady {
@@ -265,8 +265,8 @@ func byName(id kinds.ID) digest {
 	return hash("name", AppliedFrom{}, id.Group, id.Kind, id.Namespace, id.Name)
 }
 
-// hash makes a fingerprint. The first part must change with the way in which fingerprints are made, with the request
-// that is sent for a manifest, and with the definition of ready: then earlier fingerprints are not found any more.
+// hash computes a fingerprint. The first part must change when the computation of fingerprints, the request for a
+// manifest, or the definition of ready changes: then earlier fingerprints no longer match.
 func hash(label string, from AppliedFrom, parts ...string) digest {
 	sum := sha256.New()
 	for _, part := range append([]string{"2", label, string(from.Sum[:]), from.Note}, parts...) {

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 )
 
-// thing is an object as it was applied, and manifest what it was applied from.
+// thing returns an applied object, and the manifest that it was applied from.
 func thing() (object *metav1.PartialObjectMetadata, text fingerprint.AppliedFrom) {
 	manifest := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: "it", Labels: map[string]string{"mood": "good"}, Annotations: map[string]string{"tone": "high"},
@@ -80,7 +80,7 @@ func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 			o.ResourceVersion = "8"
 			ours(o).FieldsV1 = metav1.NewFieldsV1(`{"f:spec":{"f:colour":{}}}`)
 		}},
-		"our entry is gone": {since: func(o *metav1.PartialObjectMetadata) {
+		"our entry was removed": {since: func(o *metav1.PartialObjectMetadata) {
 			o.ResourceVersion = "8"
 			o.ManagedFields = nil
 		}},
@@ -187,14 +187,13 @@ func TestFingerprintsAreUpdatedWhereItPays(t *testing.T) {
 				want = row.is.Bytes()
 			}
 			if got := row.is.Update(kept); !bytes.Equal(got, want) {
-				t.Errorf("it keeps %x, want %x", got, want)
+				t.Errorf("the cache has %x, want %x", got, want)
 			}
 		})
 	}
 }
 
-// A cache that is cut off at any byte, or that has lost one, knows fewer objects, and never
-// one that it did not.
+// If a cache is truncated at any byte, or lacks a byte, it has fewer objects, and never an object that was not stored.
 func TestBrokenFingerprintsKnowLess(t *testing.T) {
 	object, text := thing()
 	known := fingerprint.Read(nil)
@@ -210,14 +209,14 @@ func TestBrokenFingerprintsKnowLess(t *testing.T) {
 		for _, data := range broken {
 			read := fingerprint.Read(data)
 			if len(read.Bytes()) > len(data) {
-				t.Errorf("of %d bytes it reads %d", len(data), len(read.Bytes()))
+				t.Errorf("read %d of %d bytes", len(read.Bytes()), len(data))
 			}
 			if fingerprint.Read(nil).CarryOver(read, head(object), text, func() bool { return true }) {
-				t.Errorf("broken at %d, it knows what was never applied", index)
+				t.Errorf("broken at %d, the cache knows an object that was never applied", index)
 			}
 		}
 		if got := len(fingerprint.Read(whole[:index]).Bytes()); got != index/48*48 {
-			t.Errorf("of the first %d bytes it reads %d", index, got)
+			t.Errorf("read %[2]d of the first %[1]d bytes", index, got)
 		}
 	}
 }
@@ -239,7 +238,7 @@ func FuzzReadFingerprints(f *testing.F) {
 			t.Errorf("%x grows to %x, and to %x", data, written, again)
 		}
 		if fingerprint.Read(nil).CarryOver(read, head(object), text, func() bool { return true }) {
-			t.Error("it knows what was never applied")
+			t.Error("the cache knows an object that was never applied")
 		}
 	})
 }
@@ -252,6 +251,6 @@ func TestNoGenerationCountsNothing(t *testing.T) {
 	known.Add(head(object), text)
 	object.ResourceVersion = "8"
 	if fingerprint.Read(nil).CarryOver(known, head(object), text, func() bool { return true }) {
-		t.Error("it is known, though it may have been written")
+		t.Error("the cache knows an object that may have been written")
 	}
 }

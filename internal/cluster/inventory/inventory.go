@@ -109,8 +109,8 @@ func Everywhere(groupKinds []schema.GroupKind) (scopes []Scope) {
 	return scopes
 }
 
-// listAll lists the objects of the whole cluster if that is allowed, and otherwise of some namespaces. The namespaces
-// in which it was allowed are returned with the error.
+// listAll lists the objects of the whole cluster if the user may list them, and otherwise of some namespaces. The
+// namespaces in which it was allowed are returned with the error.
 func listAll(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namespaces []string,
 	matters func(release string, id kinds.ID) bool) (found []*objectmeta.LiveMetadata, listed []string, err error) {
 	resource, err := c.FindKind(ctx, kind)

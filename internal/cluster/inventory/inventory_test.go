@@ -142,7 +142,7 @@ func TestMoreThanAPageOfObjects(t *testing.T) {
 	}
 	got := names(take(t, c, configMap).Of(namespace))
 	if len(got) != many || !slices.IsSorted(got) || len(slices.Compact(got)) != many {
-		t.Errorf("of %d objects it finds %d", many, len(got))
+		t.Errorf("found %d objects, want %d", len(got), many)
 	}
 }
 
@@ -198,7 +198,7 @@ spec: {group: %[1]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 1
 		t.Error("a kind of a group that does not answer is reported to have no objects")
 	}
 	if got := names(found.Of(namespace)); !slices.Equal(got, []string{"ours"}) {
-		t.Errorf("of a kind that answers it finds %q", got)
+		t.Errorf("found %q of the kind that can be listed", got)
 	}
 	ours := found.Of(namespace)
 	if _, notes, err := dependents.Count(t.Context(), fresh, ours); err != nil || len(notes) != 1 ||

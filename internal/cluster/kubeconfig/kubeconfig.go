@@ -45,7 +45,7 @@ func (l Location) Config() (*rest.Config, error) {
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, ErrNoCluster
-	case errors.Is(err, os.ErrNotExist) && !l.exists(): // else the kubeconfig refers to a missing file
+	case errors.Is(err, os.ErrNotExist) && !l.exists(): // otherwise the kubeconfig refers to a missing file
 		return nil, ErrNoFile
 	case err != nil && l.Context != "" && !slices.Contains(l.Contexts(), l.Context):
 		return nil, ErrNoContext

@@ -43,7 +43,7 @@ type LiveMetadata struct {
 	Generation      int64
 	Release         string     // the value of ReleaseLabel
 	IsApplied       bool       // we have applied or made the object: a label alone may have been copied
-	HasOthers       bool       // other managers have set fields of it: see IsOfOthers
+	HasOthers       bool       // other managers have set fields of the object: see IsOfOthers
 	Entry           ApplyEntry // ours in managedFields
 	Controller      string     // kind and name of the controlling owner, if there is one
 	Terminating     bool
@@ -77,7 +77,7 @@ func (e ApplyEntry) SortedFields() string {
 }
 
 // Containers returns the objects with which an object is deleted: its Namespace and its
-// CustomResourceDefinition. If it has none of them, no object has the returned name.
+// CustomResourceDefinition. If the object has neither, no object has the returned name.
 func Containers(id kinds.ID, resource cluster.Resource) []kinds.ID {
 	definition := kinds.CustomResourceDefinition
 	return []kinds.ID{
@@ -142,7 +142,7 @@ func (m LiveMetadata) IsOf(release string) bool {
 	return m.Release == release && m.IsApplied && m.Controller == ""
 }
 
-// OtherOwner returns the release of the object, if that is another than the given one.
+// OtherOwner returns the release that owns the object, if it is not the given release.
 func (m LiveMetadata) OtherOwner(release string) (string, bool) {
 	if m.Release == "" || m.Release == release || !m.IsOf(m.Release) {
 		return "", false

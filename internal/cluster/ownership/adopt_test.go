@@ -47,7 +47,7 @@ var comings = map[string]func(b bed, manager string) *unstructured.Unstructured{
 }
 
 // A field that the manifest no longer has leaves the object, whichever manager had it first.
-func TestWhatTheManifestDropsLeavesTheObject(t *testing.T) {
+func TestDroppedFieldsAreRemovedFromTheObject(t *testing.T) {
 	for _, manager := range append(ownership.DefaultManagers(), "another") {
 		for name, come := range comings {
 			t.Run(manager+" "+name, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestSeveralManagersAtOnce(t *testing.T) {
 	}
 }
 
-// What we have made ourselves, without applying it, is ours, and is not said to be others'.
-func TestWhatWeHaveMadeBecomesWhatWeApply(t *testing.T) {
+// Fields that we have created without an apply are ours, and are not reported as fields of others.
+func TestFieldsOfOurCreateBecomeAppliedFields(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.adopt(b.create(cluster.FieldManager, config), nil)
@@ -132,8 +132,8 @@ func TestWhatWeHaveMadeBecomesWhatWeApply(t *testing.T) {
 	}
 }
 
-// Who is not listed keeps what it has, and where we have applied nothing is taken over.
-func TestWhoIsNotListedKeepsItsFields(t *testing.T) {
+// An unlisted manager keeps its fields. If we have applied nothing, no field is taken over.
+func TestUnlistedManagersKeepTheirFields(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	live := b.create("bob", config)
@@ -151,7 +151,7 @@ func TestWhoIsNotListedKeepsItsFields(t *testing.T) {
 	}
 }
 
-// Controllers have fields in a Deployment that is in use.
+// Controllers own fields of a running Deployment.
 func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -179,10 +179,10 @@ func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 	got = b.apply(manifest(""))
 	replicas, _, _ := unstructured.NestedInt64(got.Object, "spec", "replicas")
 	if seconds, _, _ := unstructured.NestedInt64(got.Object, "spec", "minReadySeconds"); seconds != 0 || replicas != 3 {
-		t.Errorf("it waits %d s, with %d replicas", seconds, replicas)
+		t.Errorf("the Deployment has minReadySeconds %d, %d replicas", seconds, replicas)
 	}
 	if got.GetAnnotations()["deployment.kubernetes.io/revision"] == "" {
-		t.Error("its revision is gone")
+		t.Error("the Deployment has lost its revision")
 	}
 	if diff := cmp.Diff([]string{"autoscaler/scale"},
 		ownership.Owners(got.GetManagedFields(), path("spec", "replicas"))); diff != "" {
@@ -190,8 +190,8 @@ func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 	}
 }
 
-// What a manager has set through a subresource stays, even if that manager is listed.
-func TestStatusIsNobodysToTake(t *testing.T) {
+// Fields that a manager has set through a subresource stay, even if that manager is listed.
+func TestFieldsOfASubresourceAreNotAdopted(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	live := b.create("helm",
@@ -213,7 +213,7 @@ func TestStatusIsNobodysToTake(t *testing.T) {
 	}
 }
 
-// An entry need not say which fields it is of, nor when it was written.
+// An entry may lack its fields and its time.
 func TestManagedFieldsEntryWithoutDetails(t *testing.T) {
 	var sent []byte
 	c := sandboxtest.Connect(t,
@@ -251,7 +251,7 @@ func TestManagedFieldsEntryWithoutDetails(t *testing.T) {
 	before := live.DeepCopy()
 	if _, found, err := ownership.Adopt(t.Context(), c, resource, live, ownership.DefaultManagers()); err != nil ||
 		!slices.Equal(found, []string{"helm"}) {
-		t.Errorf("it took fields over from %q: %v", found, err)
+		t.Errorf("adopted fields of %q, error %v", found, err)
 	}
 	want := `[{"op":"replace","path":"/metadata/managedFields","value":[{"manager":"runlevel","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}]},` +
 		`{"op":"replace","path":"/metadata/resourceVersion","value":"7"}]`
@@ -367,7 +367,7 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 			},
 			found: []string{"helm", "kapp"},
 		},
-		"one that is not served any more": {
+		"a version that is no longer served": {
 			writes: func(b bed) {
 				live := write(b, "helm", "v1alpha1", ", spec: {a: x, b: x}")
 				write(b, "bob", "v1beta1", ", spec: {d: x}")
@@ -377,7 +377,7 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 					metav1.UpdateOptions{FieldManager: "somebody"}); err != nil {
 					b.Fatal(err)
 				}
-				b.gone(live)
+				b.awaitUnserved(live)
 			},
 			found: []string{"helm"}, version: "v1",
 		},
@@ -387,7 +387,7 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 			b := newBed(t)
 			b.define(versioned)
 			row.writes(b)
-			b = b.through(func(string) {}) // with a fresh look at what is served
+			b = b.through(func(string) {}) // a new connection, which discovers the served versions again
 			cap := `{apiVersion: NS.example.com/v1, kind: Cap, metadata: {name: cap, namespace: NS}, spec: {a: z}}`
 			got := b.adopt(b.get(b.parse(cap)), ownership.DefaultManagers(), row.found...)
 			i := slices.IndexFunc(got.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
@@ -398,8 +398,8 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 				t.Errorf("our entry is not of %s: %v", row.version, got.GetManagedFields())
 			}
 			got = b.apply(cap)
-			for _, gone := range []string{"b", "c"} {
-				if slices.Contains(keys(got, "spec"), gone) {
+			for _, removed := range []string{"b", "c"} {
+				if slices.Contains(keys(got, "spec"), removed) {
 					t.Errorf("after the apply the spec has %q", keys(got, "spec"))
 				}
 			}
@@ -407,7 +407,7 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 	}
 }
 
-// What has another name in the version of our entry is not found: that much is kept.
+// A field with another name in the version of our entry is not found, and stays.
 func TestFieldThatHasAnotherNameInAnotherVersion(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -443,8 +443,8 @@ func TestAnotherWriterInBetween(t *testing.T) {
 	}
 }
 
-// The object may become another, or be gone, or be ours, and another client may write all the time.
-func TestWhatElseMayHappenInBetween(t *testing.T) {
+// The object may be replaced, deleted or adopted by us meanwhile, and another client may write it all the time.
+func TestObjectChangesDuringAdopt(t *testing.T) {
 	remove := func(b bed, live *unstructured.Unstructured) {
 		if err := b.In(b.in(live), b.namespace).Delete(context.Background(), live.GetName(),
 			metav1.DeleteOptions{}); err != nil {
@@ -488,7 +488,7 @@ func TestWhatElseMayHappenInBetween(t *testing.T) {
 			})
 			_, found, err := ownership.Adopt(t.Context(), racing.Cluster, b.in(live), live, ownership.DefaultManagers())
 			if !row.wants(err) || len(found) > 0 {
-				t.Errorf("it took fields over from %q, and says %v", found, err)
+				t.Errorf("adopted fields of %q, with error %v", found, err)
 			}
 			if row.owners == nil {
 				return

@@ -55,13 +55,13 @@ func TestLossesNameWhoAndWhat(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoLoss(t *testing.T) {
+func TestErrorsWithoutConflicts(t *testing.T) {
 	things := schema.GroupResource{Resource: "things"}
 	for name, err := range map[string]error{
 		"no failure":                nil,
 		"another kind of error":     errors.New("conflict with \"bob\""),
 		"a conflict of versions":    apierrors.NewConflict(things, "hat", errors.New("the object has been modified")),
-		"an object that is not so":  apierrors.NewInvalid(schema.GroupKind{Kind: "Hat"}, "hat", nil),
+		"an invalid object":         apierrors.NewInvalid(schema.GroupKind{Kind: "Hat"}, "hat", nil),
 		"an answer without details": &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409}},
 	} {
 		if got := ownership.Conflicts(err); got != nil {
@@ -70,7 +70,7 @@ func TestWhatIsNoLoss(t *testing.T) {
 	}
 }
 
-// Whatever a server says is shown in one line.
+// Any answer of a server results in one line.
 func TestLossesOfAnOddServer(t *testing.T) {
 	cause := func(message, field string) metav1.StatusCause {
 		return metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Message: message, Field: field}
@@ -106,11 +106,11 @@ func TestOwners(t *testing.T) {
 		want []string
 		ours bool
 	}{
-		"a field that a subresource set":  {path("spec", "replicas"), []string{"autoscaler/scale"}, false},
-		"a key with dots":                 {path("metadata", "annotations", "a.b/c"), []string{"bob"}, false},
-		"something with fields in it":     {path("metadata", "annotations"), []string{"ann", "bob", "helm"}, false},
-		"a field that was theirs":         {path(append(containers, "image")...), nil, true},
-		"a field that is theirs and ours": {path("spec", "selector"), []string{"helm"}, true},
+		"a field that a subresource set": {path("spec", "replicas"), []string{"autoscaler/scale"}, false},
+		"a key with dots":                {path("metadata", "annotations", "a.b/c"), []string{"bob"}, false},
+		"something with fields in it":    {path("metadata", "annotations"), []string{"ann", "bob", "helm"}, false},
+		"a field that was theirs":        {path(append(containers, "image")...), nil, true},
+		"a field of theirs and ours":     {path("spec", "selector"), []string{"helm"}, true},
 		"a field within a list as a whole": {path("spec", "template", "spec", "tolerations", 0, "key"),
 			[]string{"helm"}, false},
 		"a field within ours as a whole": {path("spec", "selector", "matchLabels", "app"), []string{"helm"}, true},

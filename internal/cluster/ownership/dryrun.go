@@ -57,7 +57,7 @@ type remover struct {
 // is the item of a list, and is removed with all its fields, unless another manager keeps any. No manager keeps an item
 // by one of its fields alone: an item without its key would be invalid.
 func (l *remover) remove(within fieldpath.Path, adopted, kept *fieldpath.Set) {
-	gone := false
+	isRemoved := false
 	for _, step := range steps(adopted) {
 		path := append(slices.Clone(within), step)
 		name := path.String()
@@ -70,10 +70,10 @@ func (l *remover) remove(within fieldpath.Path, adopted, kept *fieldpath.Set) {
 		}
 		fields.Remove(l.object, name)
 		l.removed = append(l.removed, name)
-		gone = true
+		isRemoved = true
 	}
-	if gone && len(within) > 0 {
-		fields.EmptyToNull(l.object, within.String()) // so does the server
+	if isRemoved && len(within) > 0 {
+		fields.EmptyToNull(l.object, within.String()) // like the server
 	}
 }
 

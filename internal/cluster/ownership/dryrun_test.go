@@ -152,7 +152,7 @@ var leaves = map[string]struct {
 		ours: `{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: a, namespace: NS}, spec: {any: {b: {}, d: {e: {}}}, set: [], byKey: []}}`,
 		left: []string{`.spec.any.b.c`, `.spec.any.d.e.f`, `.spec.byKey`, `.spec.byName`, `.spec.set`},
 	},
-	"custom resource with a mapping that is to be empty": {
+	"custom resource with a mapping that becomes empty": {
 		made:  `{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: a, namespace: NS}, spec: {byName: {a: {size: 1}}}}`,
 		ours:  `{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: a, namespace: NS}, spec: {byName: {a: {}}}}`,
 		fails: `spec.byName.a in body must be of type object: "null"`,
@@ -164,19 +164,19 @@ var leaves = map[string]struct {
  volumes: [{name: a, emptyDir: {}}], containers: [{name: a, image: registry.example/a}]}}}}`,
 		left: []string{`.spec.template.spec.volumes[name="a"].emptyDir.medium`},
 	},
-	"custom resource with all gone": {
+	"custom resource that loses all fields": {
 		made: `{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: a, namespace: NS}, spec: {price: 1, any: {b: {c: 1}}}}`,
 		ours: `{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: a, namespace: NS}}`,
 		left: []string{`.spec`},
 	},
 }
 
-// What a dry run says is what comes of it.
-func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
+// A dry run predicts the fields that the server removes.
+func TestDryRunPredictsTheRemovedFields(t *testing.T) {
 	for name, row := range leaves {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, from := newBed(t), []string{"helm"}
+			b, managers := newBed(t), []string{"helm"}
 			if strings.Contains(row.made, "kind: Hat,") && !strings.Contains(row.made, "names:") {
 				b.define(definition)
 			}
@@ -189,17 +189,17 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			removed := ownership.DryRunAdopt(result.Object, live, from)
+			removed := ownership.DryRunAdopt(result.Object, live, managers)
 			settled, err := ownership.DryRunDefaults(t.Context(), b.Cluster, b.in(ours), result.Object, removed)
-			if says := fmt.Sprint(err); (err != nil) != row.foreseen ||
-				!strings.Contains(says, row.fails) && row.foreseen {
-				t.Fatalf("it says %v, want %q", err, row.fails)
+			if got := fmt.Sprint(err); (err != nil) != row.foreseen ||
+				!strings.Contains(got, row.fails) && row.foreseen {
+				t.Fatalf("got error %v, want %q", err, row.fails)
 			}
-			b.adopt(live, from, "helm")
+			b.adopt(live, managers, "helm")
 			applied, err := b.Apply(t.Context(), b.in(ours), ours, cluster.Force)
 			if row.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), row.fails) {
-					t.Errorf("to apply it says %v, want %q", err, row.fails)
+					t.Errorf("apply: got error %v, want %q", err, row.fails)
 				}
 				return
 			}
@@ -207,14 +207,14 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			// the rest are defaults
-			gone := slices.DeleteFunc(slices.Clone(removed), func(path string) bool {
+			lost := slices.DeleteFunc(slices.Clone(removed), func(path string) bool {
 				return fields.Has(settled.Object, path)
 			})
-			if diff := cmp.Diff(row.left, gone); diff != "" {
-				t.Errorf("what leaves (-want +got):\n%s", diff)
+			if diff := cmp.Diff(row.left, lost); diff != "" {
+				t.Errorf("removed fields (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(ownContent(applied.Object), ownContent(settled)); diff != "" {
-				t.Errorf("the object, and what it was said to become (-is +said):\n%s\n%q", diff, removed)
+				t.Errorf("the live object differs from the prediction (-live +predicted):\n%s\n%q", diff, removed)
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func TestNothingLeavesWhatWeHaveApplied(t *testing.T) {
 	}
 	if removed := ownership.DryRunAdopt(result.Object, live, ownership.DefaultManagers()); removed != nil ||
 		!slices.Equal(keys(result.Object, "data"), []string{"a", "b"}) {
-		t.Errorf("%q leave it, and there are %q", removed, keys(result.Object, "data"))
+		t.Errorf("got removed fields %q, remaining keys %q", removed, keys(result.Object, "data"))
 	}
 }
 

@@ -27,8 +27,8 @@ type foreignEntry struct {
 }
 
 // Foreign returns the fields of a live object that other managers have set and that we do not own, by manager; none if
-// we have never applied the object. A field of the release that another manager has taken over since our last apply is
-// one of them. Fields of autoscalers and injectors do not count: see docs/ownership.md.
+// we have never applied the object. A field of the release that another manager has taken over since our last apply
+// also counts. Fields of autoscalers and injectors do not count: see docs/ownership.md.
 func Foreign(live *unstructured.Unstructured) []fields.ForeignFields {
 	var all []fields.ForeignFields
 	for _, entry := range foreignEntries(live) {

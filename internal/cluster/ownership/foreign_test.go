@@ -68,7 +68,7 @@ var foreignFields = map[string]struct {
 		object: ourRole,
 		merge:  `{metadata: {finalizers: [example.com/a], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: 5f9ef1a8-0000-4000-8000-000000000000}]}}`,
 	},
-	"what a Service is assigned": {
+	"the assigned addresses of a Service": {
 		object: ourService,
 		merge:  `{metadata: {annotations: {a: b}}}`,
 		want:   []string{"metadata.annotations.a"},
@@ -101,7 +101,7 @@ func TestForeignFieldsAreFoundAndRemoved(t *testing.T) {
 			if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with controllers
 				_, lost, err := ownership.TakeForeign(t.Context(), b.Cluster, b.in(live), b.get(live), isBobs)
 				if err == nil && len(lost) != len(row.want) {
-					t.Errorf("it took over %v", lost)
+					t.Errorf("the apply took over %v", lost)
 				}
 				return err
 			}); err != nil {

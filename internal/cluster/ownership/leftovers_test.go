@@ -17,7 +17,7 @@ func TestLeftoversAreNearWhatIsRefused(t *testing.T) {
 	const (
 		strategy = "spec: {a: 1, strategy: {type: X, rollingUpdate: {b: 1}}}"
 		probes   = "spec: {containers: [{name: a, tty: true, probe: {http: {}, period: 1}}, {name: b, probe: {http: " +
-			"{}}}, {name: gone, probe: {http: {}}}]}"
+			"{}}}, {name: old, probe: {http: {}}}]}"
 	)
 	for name, test := range map[string]struct{ live, draft, refused, want string }{
 		"a member": {strategy, "spec: {strategy: {type: Y}}", "spec.strategy.rollingUpdate",
@@ -31,7 +31,7 @@ func TestLeftoversAreNearWhatIsRefused(t *testing.T) {
 			"spec: {containers: [{name: b, probe: {exec: {}}}, {name: a, probe: {exec: {}}}]}",
 			"spec.containers[1].probe.exec",
 			`.spec.containers[name="a"].probe.http .spec.containers[name="a"].probe.period .spec.containers[name="b"].probe.http`},
-		"an item that is not there": {probes, "spec: {containers: [{name: a}]}", "spec.containers[0].probe.exec",
+		"a missing item": {probes, "spec: {containers: [{name: a}]}", "spec.containers[0].probe.exec",
 			`.spec.containers[name="a"].probe .spec.containers[name="a"].tty`},
 		"items without names": {"rules: [{a: 1}]", "rules: [{b: 1}]", "rules[0].a", ""},
 		"a key":               {"binaryData: {a.b: x}", "data: {a.b: x}", "data[a.b]", ".binaryData"},

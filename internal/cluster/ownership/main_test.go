@@ -149,7 +149,7 @@ func (b bed) adopt(live *unstructured.Unstructured, from []string, want ...strin
 		b.Fatal(err)
 	}
 	if !slices.Equal(found, want) {
-		b.Errorf("it took fields over from %q, want %q", found, want)
+		b.Errorf("adopted fields of %q, want %q", found, want)
 	}
 	got := b.get(live)
 	ours := func(object metav1.Object) []metav1.ManagedFieldsEntry { // a controller may have written its status since
@@ -158,7 +158,7 @@ func (b bed) adopt(live *unstructured.Unstructured, from []string, want ...strin
 		})
 	}
 	if now.GetUID() != got.GetUID() || !reflect.DeepEqual(ours(now), ours(got)) {
-		b.Error("what it returns is not what there is")
+		b.Error("the returned object differs from the live object")
 	}
 	return got
 }
@@ -201,8 +201,8 @@ func (b bed) define(text string) {
 	b.Learn(made)
 }
 
-// gone waits until a version of a kind is not served any more.
-func (b bed) gone(object *unstructured.Unstructured) {
+// awaitUnserved waits until a version of a kind is no longer served.
+func (b bed) awaitUnserved(object *unstructured.Unstructured) {
 	b.Helper()
 	b = b.through(func(string) {})
 	err := wait.PollUntilContextTimeout(b.Context(), 20*time.Millisecond, 5*time.Minute, true,

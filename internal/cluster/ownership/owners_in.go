@@ -11,7 +11,7 @@ import (
 )
 
 // OwnersIn returns a function like Owners for the fields of an object. It takes paths of differences between the object
-// and another state of it, which may be very many.
+// and its wanted state. There may be very many of these paths.
 func OwnersIn(live *unstructured.Unstructured) func(fields.Path) []string {
 	entries := read(live.GetManagedFields())
 	all := fieldpath.NewSet()

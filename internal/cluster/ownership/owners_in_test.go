@@ -12,8 +12,8 @@ import (
 )
 
 // Each field that differs is found in the entries of an object that a server has, whatever
-// tells the items of its list apart.
-func TestOwnersOfWhatDiffers(t *testing.T) {
+// distinguishes the items of its list.
+func TestOwnersOfFieldsThatDiffer(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	live := b.create("helm",

@@ -52,7 +52,7 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 
 // setFields sets the fields of an entry.
 func setFields(entry *metav1.ManagedFieldsEntry, set *fieldpath.Set) {
-	body, _ := set.ToJSON() // which writes to memory
+	body, _ := set.ToJSON() // can't fail: it writes to memory
 	entry.FieldsV1 = metav1.NewFieldsV1(string(body))
 }
 

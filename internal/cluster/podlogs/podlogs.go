@@ -22,7 +22,7 @@ const (
 )
 
 // LastLines returns the last lines of the log of a container; all that fit into a MiB if most is 0. It returns an error
-// if there is no log yet, or no longer.
+// if the log does not exist yet, or no longer exists.
 func LastLines(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, container string,
 	most int64) ([]string, error) {
 	options := &corev1.PodLogOptions{Container: container, LimitBytes: new(int64(mostBytes))}

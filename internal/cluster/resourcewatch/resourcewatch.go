@@ -46,7 +46,7 @@ func IsOlder(version, than string) bool {
 type ListerWatcher[L runtime.Object] struct {
 	List  func(context.Context, metav1.ListOptions) (L, error)
 	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	// Client is the client of both functions: client-go asks it whether a list may come through a watch.
+	// Client is the client of both functions: client-go checks with it whether a list may come through a watch.
 	Client any
 	// Labels and Fields select objects.
 	Labels, Fields string
@@ -81,8 +81,8 @@ func Run[T WatchedObject, L runtime.Object](ctx context.Context, from ListerWatc
 	}
 }
 
-// newBackoff returns the pauses before a failed watch restarts. They start short, since a restarted server
-// is to be noticed soon, and client-go can't be interrupted in a pause.
+// newBackoff returns the pauses before a failed watch restarts. The first pauses are short: a watch must soon notice a
+// restarted server, and client-go can't be interrupted in a pause.
 func newBackoff(longest time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: longest}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
 )
 
-func TestWhatIsOlder(t *testing.T) {
+func TestIsOlder(t *testing.T) {
 	for _, c := range []struct {
 		version, than string
 		want          bool
@@ -36,8 +36,8 @@ type nobody struct{}
 func (nobody) OnChange(*metav1.PartialObjectMetadata, bool)   {}
 func (nobody) OnList([]*metav1.PartialObjectMetadata, string) {}
 
-// What is refused for long is asked for ever more seldom, and never less often than said.
-func TestHowOftenAWatchThatIsRefusedIsTried(t *testing.T) {
+// The pauses between retries of a refused watch grow up to the maximum.
+func TestRetriesOfARefusedWatch(t *testing.T) {
 	const longest, lasts = 15 * time.Second, 10 * time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)
@@ -51,7 +51,7 @@ func TestHowOftenAWatchThatIsRefusedIsTried(t *testing.T) {
 		}
 		resourcewatch.Run(ctx, from, nobody{}, longest, func(error) { tries++ })
 		if least, most := int(lasts/(2*longest)), int(lasts/longest)+10; tries < least || tries > most {
-			t.Errorf("in %s it is tried %d times, want %d to %d", lasts, tries, least, most)
+			t.Errorf("got %[2]d tries in %[1]s, want %[3]d to %[4]d", lasts, tries, least, most)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func TestIsPending(t *testing.T) {
 		o      tombstone.Observation
 		wanted bool
 	}{
-		"gone": {tombstone.Observation{State: tombstone.Absent, Requested: "a"}, false},
+		"absent": {tombstone.Observation{State: tombstone.Absent, Requested: "a"}, false},
 		"recreated": {tombstone.Observation{
 			State:     tombstone.Reappeared,
 			UID:       "b",

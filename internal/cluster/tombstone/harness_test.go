@@ -55,7 +55,7 @@ func bring(t *testing.T, c *cluster.Cluster, object kinds.ID, finalizers ...stri
 	return applied.Object
 }
 
-// remove asks for the end of an object.
+// remove requests the delete of an object.
 func remove(t *testing.T, c *cluster.Cluster, object kinds.ID) {
 	t.Helper()
 	resource := find(t, c, object)

@@ -30,7 +30,7 @@ func TestStatesOfAnObject(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	object := config(namespace, "held")
 	if got := tombstone.Observe(t.Context(), c, object, ""); got.State != tombstone.Absent {
-		t.Errorf("before it was made: %+v", got)
+		t.Errorf("before the object was created: got %+v", got)
 	}
 
 	made := bring(t, c, object, "example.com/hold", "example.com/keep")
@@ -76,7 +76,7 @@ func TestRecreatedObjectHasItsCreator(t *testing.T) {
 		wanted string
 	}{
 		"by somebody":  {map[string]string{"key": "value"}, "Köchin ☃"},
-		"with nothing": {nil, "an unknown manager"}, // of which the API server keeps no manager
+		"with nothing": {nil, "an unknown manager"}, // the API server keeps no manager of an empty patch
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := testbed.Namespace(t)
@@ -142,7 +142,7 @@ func TestAGracePeriodDoesNotCountAsTheFuture(t *testing.T) {
 	}
 	got := tombstone.Observe(t.Context(), c, kinds.ID{Kind: "Pod", Namespace: namespace, Name: "slow"}, pod.UID)
 	if age := c.Now().Sub(got.Since); got.State != tombstone.Terminating || age < -time.Minute || age > time.Hour {
-		t.Errorf("it has been terminating for %s: %+v", age, got)
+		t.Errorf("the object has been terminating for %s: %+v", age, got)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestTheSameNameInAnotherGroupIsAnotherObject(t *testing.T) {
 }
 
 // A 404 may mean that the path is not served, not that the object was deleted.
-func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
+func TestAnObjectIsFoundInEachServedVersion(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	object := widget("moving.example.com", namespace, "w")
 	define(t, c, object.Group, "v1alpha1")
@@ -176,11 +176,11 @@ func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
 			if resource, err := c.FindKind(ctx, object.GroupKind()); err == nil && resource.Version == "v1" {
 				return nil
 			}
-			return fmt.Errorf("it is still asked for in the old version")
+			return fmt.Errorf("the old version is still requested")
 		case tombstone.Unknown:
 			return fmt.Errorf("%+v", got) // the server's list is a moment behind
 		default:
-			t.Fatalf("it is there, and found to be %+v", got)
+			t.Fatalf("got %+v of an existing object", got)
 			return nil
 		}
 	})

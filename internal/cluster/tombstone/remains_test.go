@@ -46,7 +46,7 @@ func TestNamespaceReportsItsRemainingObjects(t *testing.T) {
 	bring(t, c, held, "example.com/hold")
 	if got := tombstone.Observe(t.Context(), c, namespaceOf(namespace), ""); got.State != tombstone.Present ||
 		got.Remains != nil {
-		t.Errorf("before it was deleted: %+v", got)
+		t.Errorf("before the delete: got %+v", got)
 	}
 	remove(t, c, namespaceOf(namespace))
 	// The namespace controller takes five seconds to look. Until then it is not known.
@@ -69,7 +69,7 @@ func TestNamespaceReportsItsRemainingObjects(t *testing.T) {
 	release(t, c, held)
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		if got := tombstone.Observe(ctx, c, namespaceOf(namespace), ""); got.State != tombstone.Absent {
-			return fmt.Errorf("it is empty, and found to be %+v", got)
+			return fmt.Errorf("got %+v of an empty Namespace", got)
 		}
 		return nil
 	})

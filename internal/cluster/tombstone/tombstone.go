@@ -1,9 +1,9 @@
-// Package tombstone observes an object that is to be deleted: whether it is gone, is terminating and held by
-// finalizers, still exists, or was created again. The state is read from the live object each time and never cached, so
-// that it is the same after a restart.
+// Package tombstone observes an object whose delete is planned or requested: whether it is absent, is terminating and
+// held by finalizers, still exists, or was created again. The state is read from the live object each time and never
+// cached, so that it is the same after a restart.
 //
 // It deletes nothing. The caller passes the UID of the object whose delete was requested. An object that can't be
-// read is not considered gone. The same kind and name in another API group is another object.
+// read does not count as deleted. The same kind and name in another API group is another object.
 //
 // Observe is the call to start from; Watch signals when to observe again.
 package tombstone
@@ -26,7 +26,7 @@ type DeleteState string
 // The states of a delete.
 const (
 	Absent      DeleteState = "absent"      // the object does not exist, or its kind is not served
-	Terminating DeleteState = "terminating" // it has a deletionTimestamp, whoever deleted it
+	Terminating DeleteState = "terminating" // it has a deletionTimestamp, no matter who deleted it
 	Present     DeleteState = "present"     // it exists, and is not terminating
 	Reappeared  DeleteState = "reappeared"  // an object exists with another UID than the one whose delete was requested
 	Unknown     DeleteState = "unknown"     // the object can't be read
@@ -47,12 +47,12 @@ type Observation struct {
 	State      DeleteState
 	UID        types.UID // of the live object
 	Release    string    // of the live object; "" if it has none
-	Requested  types.UID // of the object whose delete was requested, if it is known
+	Requested  types.UID // of the object whose delete was requested, if known
 	Since      time.Time // when the delete of a terminating object was requested
 	Finalizers []string  // of a terminating object
 	Remains    []string  // the objects that are left in a terminating Namespace or definition
 	Contents   Contents  // the state of those objects
-	MadeBy     string    // the creator and the creation time of an object that is present or has reappeared
+	MadeBy     string    // the creator and the creation time of a present or reappeared object
 	Why        string    // why the state is unknown, in one line
 	Err        error     // the error behind Why
 }

@@ -20,9 +20,9 @@ import (
 // longestPause is the longest pause before a failed watch restarts.
 const longestPause = 10 * time.Second
 
-// Watch returns a channel that signals when to observe objects: at once, and then whenever one of them may have
-// changed. Their metadata are watched, each by its name. The channel is closed when the context ends, or when none of
-// their kinds is served any more.
+// Watch returns a channel that signals when to observe objects: at once, and then whenever an object may have
+// changed. It watches the metadata of each object by name. The channel is closed when the context ends, or when none
+// of the kinds is served any more.
 func Watch(ctx context.Context, c *cluster.Cluster, objects []kinds.ID) <-chan struct{} {
 	changed := make(notifier, 1) // several changes are one reason to observe
 	changed.notify()

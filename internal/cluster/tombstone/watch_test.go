@@ -29,7 +29,7 @@ func follow(t *testing.T, c *cluster.Cluster, changes <-chan struct{}, objects [
 				return
 			}
 			if !more {
-				t.Fatalf("nothing is left to watch, and they are %v, not %v", states, wanted)
+				t.Fatalf("the watch has ended with states %v, want %v", states, wanted)
 			}
 		case <-time.After(2 * time.Minute):
 			t.Fatalf("no signal since the states were %v; want %v", states, wanted)
@@ -62,7 +62,7 @@ func TestChangesUntilAllObjectsAreDeleted(t *testing.T) {
 	release(t, c, objects[1])
 	follow(t, c, changes, objects, tombstone.Absent, tombstone.Absent, tombstone.Absent, tombstone.Absent)
 	cancel()
-	for range changes { // which ends
+	for range changes { // ends when the channel is closed
 	}
 }
 
@@ -90,7 +90,7 @@ func TestChangesEndWithTheKind(t *testing.T) {
 	for range changes { // no caller looks
 	}
 	if ctx.Err() != nil {
-		t.Error("the kind is not served, and the channel is still open")
+		t.Error("the kind is no longer served, but the channel is still open")
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package waiter looks at a cluster again and again until a condition holds. It owns the loop of every verb that waits:
-// the pause between two looks, outages of the API server, and the periodic report of what the wait is for.
+// Package waiter looks at a cluster repeatedly until a condition holds. It has the loop of every command that waits:
+// the pause between two looks, outages of the API server, and the periodic report of the missing conditions.
 //
 // It does not watch: its user passes a channel that signals changes, or a pause. Package objectwatch waits for one
 // object by a watch, and package tombstone has a channel of changes.
@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
-// A Result is what a look has found.
+// A Result is the result of one look.
 type Result int
 
 // The results.

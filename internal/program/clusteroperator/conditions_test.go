@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestConditions of a ClusterOperator: what is known, and what they report then.
+// TestConditions checks the conditions of a ClusterOperator for known states of the operator.
 func TestConditions(t *testing.T) {
 	starts := Status{Awaits: "the guard has not seen etcd yet"}
 	trouble := Status{
@@ -54,7 +54,7 @@ func TestConditions(t *testing.T) {
 			}
 			if again := o.next(after, test.known, test.lacking, metav1.Unix(3, 0)); len(again.Conditions) != 4 ||
 				again.Conditions[0] != after.Conditions[0] {
-				t.Errorf("it changes by itself: %v", again.Conditions)
+				t.Errorf("the conditions change without an update: %v", again.Conditions)
 			}
 		})
 	}

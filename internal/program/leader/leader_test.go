@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record/bootclock"
 )
 
-// TestOnlyARenewedLeaseIsHeld: a replica that was asleep does not hold its Lease any more, whatever it believes.
+// TestOnlyARenewedLeaseIsHeld checks that a replica no longer holds its Lease after it was asleep.
 func TestOnlyARenewedLeaseIsHeld(t *testing.T) {
 	l := &Lease{
 		Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}},
@@ -24,7 +24,7 @@ func TestOnlyARenewedLeaseIsHeld(t *testing.T) {
 	}
 	l.renewed.Store(int64(bootclock.Now() - 2*time.Minute))
 	if l.IsHeld() {
-		t.Error("held, and not renewed for longer than it lasts")
+		t.Error("still held, although it has expired")
 	}
 	if err := l.note(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, send); err != nil || !l.IsHeld() {
 		t.Error("not held after it was renewed", err)
@@ -34,7 +34,7 @@ func TestOnlyARenewedLeaseIsHeld(t *testing.T) {
 	}
 }
 
-// TestALeaseAgesByTheClockSinceBoot: by the clock on the wall, a Lease would stay held for as long as that is set back.
+// TestALeaseAgesByTheClockSinceBoot sets back the wall clock: by this clock, the Lease would stay held for that time.
 func TestALeaseAgesByTheClockSinceBoot(t *testing.T) {
 	l := &Lease{
 		Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}},

@@ -34,7 +34,7 @@ var answers = map[string]string{
 	"POST /apis/authorization.k8s.io/v1/subjectaccessreviews": `{"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "status": {"allowed": true}}`,
 }
 
-// TestAReplicaThatWaitsServesMetrics: to ask the API server who scrapes is no write, and needs no Lease.
+// TestAReplicaThatWaitsServesMetrics checks that a replica without the Lease may ask the API server who scrapes.
 func TestAReplicaThatWaitsServesMetrics(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,11 +76,11 @@ func TestAReplicaThatWaitsServesMetrics(t *testing.T) {
 	}
 	end()
 	if err := <-ended; err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the replica ended with error %v", err)
 	}
 }
 
-// scrape returns what is answered to a client that has a token.
+// scrape returns the response to a client with a token.
 func scrape(t *testing.T, address string) string {
 	web := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

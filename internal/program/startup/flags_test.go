@@ -66,7 +66,7 @@ func TestFlagsOfAFile(t *testing.T) {
 		})
 	}
 	if err := setFromFile(newStart(), filepath.Join(t.TempDir(), "missing.yaml")); err != nil {
-		t.Error("a file that is missing:", err)
+		t.Error("a missing file:", err)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestFlagValuesAreLogged(t *testing.T) {
 		` profile="of-the-file"`, ` exclude="of-the-environment"`, ` wait-for="upstream"`,
 	} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("it does not have %s:\n%s", want, &log)
+			t.Errorf("the log does not have %s:\n%s", want, &log)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestMemoryLimitOfTheContainer(t *testing.T) {
 		}
 		limitMemory(file)
 		if got := debug.SetMemoryLimit(show); got != test.want {
-			t.Errorf("with %q and GOMEMLIMIT=%q it is %d, want %d", test.text, test.variable, got, test.want)
+			t.Errorf("with %q and GOMEMLIMIT=%q: got %d, want %d", test.text, test.variable, got, test.want)
 		}
 	}
 }

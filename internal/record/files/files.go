@@ -150,7 +150,7 @@ func (s Store) Write(ctx context.Context, packed *Packed, version string, revisi
 	return written, group.Wait()
 }
 
-// writePiece creates a Secret. One of the same name may be from an apply that was killed, or was made by someone else:
+// writePiece creates a Secret. A Secret of the same name may be from a killed apply, or from another client:
 // then it is replaced, since nothing can change it.
 func (s Store) writePiece(ctx context.Context, wanted *corev1.Secret) (types.UID, error) {
 	secrets := s.Cluster.Client.CoreV1().Secrets(s.Namespace)

@@ -118,11 +118,12 @@ func TestOnlyAnImage(t *testing.T) {
 	read, err := s.Read(t.Context(), packed.Digest)
 	if err != nil || read.Files != nil || read.Image != "registry.example/shop@sha256:abc" ||
 		string(read.Values) != values {
-		t.Errorf("it has %+v (%v)", read, err)
+		t.Errorf("got files %+v (%v)", read, err)
 	}
 }
 
-// TestSameContentIsOneCopy also after it was packed again, and other values or files make another one.
+// TestSameContentIsOneCopy checks that packing the same content again gives the same copy, and that other values or
+// files give another copy.
 func TestSameContentIsOneCopy(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -169,7 +170,7 @@ func TestSizeOfALargeRelease(t *testing.T) {
 	if read, err := s.Read(t.Context(), packed.Digest); err != nil {
 		t.Error(err)
 	} else if entries, err := fs.ReadDir(read.Files, "."); err != nil || len(entries) != len(folder) {
-		t.Errorf("it has %d files, want %d (%v)", len(entries), len(folder), err)
+		t.Errorf("got %d files, want %d (%v)", len(entries), len(folder), err)
 	}
 }
 

@@ -77,8 +77,8 @@ type packer struct {
 	err        error // the first one
 }
 
-// window is how far back the compression looks for what is repeated: with more of it, a release of OpenShift becomes a
-// tenth smaller, and takes three times the memory.
+// window is how far back the compression looks for repeated content. With a larger window, a release of OpenShift
+// becomes a tenth smaller, and takes three times the memory.
 const window = 1 << 20
 
 func newPacker() (*packer, error) {

@@ -159,7 +159,7 @@ func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 		e.end(err)
 	case err != nil:
 		e.note(ctx, "get", err)
-	case e.holds && e.takenBy(record) != "": // client-go would acquire a Lease again that is free by now
+	case e.holds && e.takenBy(record) != "": // client-go would acquire the Lease again once it is free
 		err = takenError{e.lost(e.takenBy(record))}
 		e.end(err)
 	case !e.holds && IsEarlier(record.HolderIdentity, e.options.Container, e.options.Holder):
@@ -247,8 +247,8 @@ func (e *election) write(ctx context.Context, verb string, record resourcelock.L
 	return nil
 }
 
-// makeNamespace creates the namespace of the Lease, and then reads it once more, from the server's cache: the
-// server delays requests in a namespace that is not in its cache yet for 50 ms.
+// makeNamespace creates the namespace of the Lease, and then reads it once more, from the server's cache: if a
+// namespace is not in this cache yet, the server delays requests in the namespace for 50 ms.
 func (l Lock) makeNamespace(ctx context.Context) error {
 	namespaces := l.Client.CoreV1().Namespaces()
 	made, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Namespace}},

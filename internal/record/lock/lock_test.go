@@ -358,7 +358,7 @@ func TestLostLockIsFreedAfterTheWorkHasEnded(t *testing.T) {
 		isShut.Store(true)
 		<-ctx.Done()
 		if freed.Load() > 0 {
-			t.Error("it was to be freed already")
+			t.Error("the lock was freed before the end of the work")
 		}
 		isShut.Store(false)
 		return ctx.Err()
@@ -460,7 +460,7 @@ func TestLockIsFreedAfterAnyEnd(t *testing.T) {
 					func(ctx context.Context) error {
 						result := test.do(ctx, end)
 						if got := holder(lease(t, namespace)); got != "anna" {
-							t.Errorf("the lock is held by %q while it is used", got)
+							t.Errorf("the lock is held by %q during the work of its holder", got)
 						}
 						return result
 					})
@@ -475,7 +475,7 @@ func TestLockIsFreedAfterAnyEnd(t *testing.T) {
 	}
 }
 
-func TestWaitingCanBeEnded(t *testing.T) {
+func TestWaitingEndsWithItsContext(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	first := hold(t, of(cluster.Client(t), namespace), lock.Options{Holder: "anna"})
 	defer first.end(t)
@@ -485,7 +485,7 @@ func TestWaitingCanBeEnded(t *testing.T) {
 		lock.Options{Wait: true, OnHeld: func(lock.Holder) { end() }},
 		func(context.Context) error { t.Error("both hold the lock"); return nil })
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the error is %v, want that it was cancelled", err)
+		t.Errorf("got error %v, want a cancelled context", err)
 	}
 	if got := holder(lease(t, namespace)); got != "anna" {
 		t.Errorf("the lock is held by %q, want anna", got)
@@ -500,7 +500,7 @@ func TestLockCreatesItsNamespace(t *testing.T) {
 		return nil
 	})
 	if err != nil || !done {
-		t.Errorf("in a namespace that was not there, it is done: %t, error %v", done, err)
+		t.Errorf("in a missing namespace: done %t, error %v", done, err)
 	}
 	if got := lease(t, namespace).Labels; got[lock.Label] != "web" {
 		t.Errorf("the Lease has labels %v", got)
@@ -597,7 +597,7 @@ func TestMissingNamespaceIsCreatedFirst(t *testing.T) {
 	err := under(t.Context(), of(client, namespace), lock.Options{}, func(context.Context) error { return nil })
 	want := []string{"GET " + namespace + " 404", "POST namespaces 201", "GET " + namespace + " 200", "POST leases 201"}
 	if err != nil || !slices.Equal(asked, want) {
-		t.Errorf("it asked %q, want %q; error %v", asked, want, err)
+		t.Errorf("got requests %q, want %q; error %v", asked, want, err)
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 // Options are the names of the component, and the version of the build.
 type Options struct {
 	// Names are the component's names in file names. Files without a number get the
-	// first of them.
+	// first name.
 	Names []string
 	// Version is the version of the built release. If it is empty, the release keeps its own.
 	Version string
@@ -45,7 +45,7 @@ type Build struct {
 	own      map[string]string // files of the component, by their names in the build; see reserve, too
 	called   map[string]bool   // the names of its files, now and before
 	replaced []string          // files of the release that were the component's
-	taken    []string          // of these, files with the name of another component
+	taken    []string          // replaced files with the name of another component
 	kept     []string          // other files with a component name that some of the component's files have, too
 }
 

@@ -219,7 +219,7 @@ func references(name string, tags ...string) string {
 	return fmt.Sprintf(`{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":%q},"spec":{"tags":[%s]}}`, name, strings.Join(list, ","))
 }
 
-func TestWhatStandsForImagesAndVersions(t *testing.T) {
+func TestPlaceholdersOfImagesAndVersions(t *testing.T) {
 	release := map[string]string{
 		"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"1.4.0"}`,
 		"release-manifests/image-references": references("1.4.0",
@@ -273,7 +273,7 @@ func TestAnotherVersionIsBuilt(t *testing.T) {
 	}
 	version, _, _ := unstructured.NestedString(built.Manifests[0].Object().Object, "data", "v")
 	if built.Version != "1.5.0" || version != "1.5.0" || !slices.Equal(built.Metadata.Previous, []string{"1.3.0"}) {
-		t.Errorf("it became %s, with %v, after %v", built.Version, version, built.Metadata.Previous)
+		t.Errorf("got version %s, with %v, previous versions %v", built.Version, version, built.Metadata.Previous)
 	}
 }
 
@@ -339,7 +339,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-func TestWhatAFileIsCalledAtHome(t *testing.T) {
+func TestNameOfAFileInItsComponent(t *testing.T) {
 	release := map[string]string{"a.yaml": "", "0000_50_web_02.yaml": ""}
 	for _, test := range []struct {
 		own        map[string]string
@@ -356,7 +356,7 @@ func TestWhatAFileIsCalledAtHome(t *testing.T) {
 			t.Errorf("%s is called %s, want %s", test.file, got, test.want)
 		}
 		if !b.Had("manifests/0000_50_web_07.yaml") || !b.Had("0000_50_web_02.yaml") || b.Had("0000_50_api_02.yaml") {
-			t.Error("it does not know which files were its own")
+			t.Error("the component does not know its earlier files")
 		}
 	}
 }

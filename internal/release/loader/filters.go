@@ -77,8 +77,8 @@ func suggest(names []string) string {
 	return printable.Line("use " + strings.Join(names, ", ") + rest)
 }
 
-// A Selector names an object of a release as KIND[.GROUP]/[NAMESPACE/]NAME. A group or namespace that is
-// left out fits any; "KIND./NAME" is of the core group.
+// A Selector names an object of a release as KIND[.GROUP]/[NAMESPACE/]NAME. A missing group or namespace
+// matches any; "KIND./NAME" is of the core group.
 type Selector struct {
 	text     string
 	ID       kinds.ID

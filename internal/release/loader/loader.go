@@ -63,9 +63,9 @@ func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload
 	return read, problems, Named(ref, err)
 }
 
-// ParseOpened is Parse for a release whose source is open. Its settings count where the options set nothing; settings
-// that can't be used are an error, since it is not known then what the release has. A version that was applied is read
-// as it was then, except for what the options set.
+// ParseOpened is Parse for a release whose source is open. If the options leave a setting empty, the setting of the
+// release counts. Invalid settings are an error, since they determine the content of the release. A version that was
+// applied is read with its settings from then, unless the options set others.
 func ParseOpened(ctx context.Context, release *source.Release,
 	options Options) (*payload.Payload, []payload.Problem, error) {
 	own, err := Settings(release)
@@ -113,7 +113,7 @@ func parseAs(ctx context.Context, release *source.Release,
 }
 
 // implicitlyEnabled returns the capabilities that stay enabled because the previous release has manifests
-// of them. It reads the previous release if it was not read yet, and fails if that has problems.
+// with them. It reads the previous release if it was not read yet, and fails if this release has problems.
 func implicitlyEnabled(ctx context.Context, target *payload.Payload,
 	options Options) ([]configv1.ClusterVersionCapability, error) {
 	if options.Before != nil {

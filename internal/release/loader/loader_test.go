@@ -46,13 +46,13 @@ func TestCapabilityOfAppliedManifestsStaysEnabled(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := write(t, console)
-	if left, _, err := loader.Load(t.Context(), next, options); err != nil || len(left.Manifests) != 0 {
-		t.Fatalf("an install has %d manifests (%v), want none", len(left.Manifests), err)
+	if loaded, _, err := loader.Load(t.Context(), next, options); err != nil || len(loaded.Manifests) != 0 {
+		t.Fatalf("an install has %d manifests (%v), want none", len(loaded.Manifests), err)
 	}
 	options.Before = before
 	updated, _, err := loader.Load(t.Context(), next, options)
 	if err != nil || len(updated.Manifests) != 1 {
-		t.Fatalf("an update to it has %d manifests (%v), want 1", len(updated.Manifests), err)
+		t.Fatalf("the update has %d manifests (%v), want 1", len(updated.Manifests), err)
 	}
 	if enabled := updated.Filter.Capabilities.EnabledCapabilities; len(enabled) != 1 ||
 		enabled[0] != configv1.ClusterVersionCapabilityConsole {

@@ -70,7 +70,7 @@ var fieldsOfFilters = map[string]string{string(payload.ByFeatureSet): "featureSe
 // checkSettings refuses settings that fit nothing in the release.
 func (o Options) checkSettings(s settings.FolderSettings, read *payload.Payload, problems []payload.Problem) error {
 	if slices.ContainsFunc(problems, func(p payload.Problem) bool { return !p.IsWarning() }) {
-		return nil // what they fit may be in what can't be read
+		return nil // the matching objects may be in files that can't be read
 	}
 	err := o.Check(read)
 	if err == nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestSettingsCountWhereOptionsSetNothing, also in the files of a copy without values, and not in a copy with them.
+// TestSettingsCountWhereOptionsSetNothing checks a release, a copy without values, where the settings also count, and a
+// copy with values, where they do not.
 func TestSettingsCountWhereOptionsSetNothing(t *testing.T) {
 	folder := write(t, variants)
 	settle := func(text string) {
@@ -59,7 +60,7 @@ func TestSettingsCountWhereOptionsSetNothing(t *testing.T) {
 	settle("name: other\nprofile: core\nfield: of a later program\n")
 	if again := read(values, payload.Options{}); again.Hash != before.Hash || again.Name != "shop" ||
 		again.Version != "1.2.3" {
-		t.Errorf("from its copy it is %s %s with %v", again.Name, again.Version, names(again))
+		t.Errorf("the copy is %s %s with %v", again.Name, again.Version, names(again))
 	}
 	_, _, err = loader.Parse(t.Context(), folder, loader.Options{})
 	if want := folder + ": runlevel.yaml:3: there is no field field: it can have "; err == nil ||

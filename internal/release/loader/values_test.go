@@ -33,7 +33,7 @@ kind: ConfigMap
 metadata: {name: core, namespace: shop, annotations: {include.release.openshift.io/core: "true"}}
 `
 
-// TestAppliedVersionIsReadWithItsOptions, except for those that are set now.
+// TestAppliedVersionIsReadWithItsOptions checks that an applied version keeps its options, except for those set now.
 func TestAppliedVersionIsReadWithItsOptions(t *testing.T) {
 	files := os.DirFS(write(t, variants))
 	none, err := payload.ParseCapabilities("None")
@@ -97,10 +97,10 @@ func TestAppliedVersionIsReadWithItsOptions(t *testing.T) {
 	} {
 		again := read(values, payload.Options{Filter: test.set}, test.unmanaged...)
 		if got := names(again); !slices.Equal(got, test.want) {
-			t.Errorf("%s: it has %v, want %v", name, got, test.want)
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 		if again.Name != "shop" || again.Version != "1.2.3" {
-			t.Errorf("%s: it is %s %s", name, again.Name, again.Version)
+			t.Errorf("%s: got release %s %s", name, again.Name, again.Version)
 		}
 	}
 	if again := read(values, payload.Options{}); again.Hash != before.Hash || again.Content != before.Content {

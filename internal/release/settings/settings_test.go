@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestWrongSettingsAreRefused with one line, which has the field and what to write.
+// TestWrongSettingsAreRefused checks for one line with the field and the correction.
 func TestWrongSettingsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"name: shop\nprofil: edge": "runlevel.yaml:2: there is no field profil: write profile",
@@ -65,7 +65,7 @@ func TestSettingsMayBeMissing(t *testing.T) {
 	}
 }
 
-// TestTheSchemaHasEachField, for editors.
+// TestTheSchemaHasEachField checks the schema, which editors use.
 func TestTheSchemaHasEachField(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/schemas/runlevel-yaml.json")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing/fstest"
 	"time"
 
-	"golang.org/x/crypto/openpgp"        //lint:ignore SA1019 what the package reads is written with the same library
+	"golang.org/x/crypto/openpgp"        //lint:ignore SA1019 tests write signatures with the same library
 	"golang.org/x/crypto/openpgp/armor"  //lint:ignore SA1019 as above
 	"golang.org/x/crypto/openpgp/packet" //lint:ignore SA1019 as above
 	"sigs.k8s.io/yaml"
@@ -78,7 +78,7 @@ func revoked(t testing.TB, key *openpgp.Entity) string {
 	return text.String()
 }
 
-// claim returns what is signed of an image.
+// claim returns the signed message about an image.
 func claim(digest string) string {
 	return fmt.Sprintf(`{"critical": {"type": "atomic container signature", "image": {"docker-manifest-digest": %q},
 		"identity": {"docker-reference": "registry.example/shop"}}, "optional": {"creator": "test"}}`, digest)

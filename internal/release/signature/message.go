@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// The maximum size of a signature, as in the cluster-version operator, and of its unpacked message. A message that is
-// compressed twice could unpack to gigabytes before its signature is checked.
+// The maximum size of a signature, as in the cluster-version operator, and of its unpacked message. A message could be
+// compressed twice, and unpack to gigabytes before its signature is checked.
 const (
 	maxBytes     = 50 << 10
 	mostUnpacked = 256 << 10
@@ -54,8 +54,8 @@ func unpack(message []byte) ([]byte, error) {
 }
 
 // decompress returns the content of a compressed packet.
-func decompress(from *packet.OpaquePacket) ([]byte, error) {
-	parsed, err := from.Parse()
+func decompress(opaque *packet.OpaquePacket) ([]byte, error) {
+	parsed, err := opaque.Parse()
 	content, isCompressed := parsed.(*packet.Compressed)
 	if err != nil || !isCompressed {
 		return nil, errNoMessage

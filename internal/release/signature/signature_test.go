@@ -103,7 +103,7 @@ func TestInvalidSignatures(t *testing.T) {
 				return
 			}
 			if err == nil {
-				t.Fatal("it is verified")
+				t.Fatal("the release is verified")
 			}
 			start := "The update cannot be verified: unable to verify " + image +
 				" against keyrings: verifier-public-key-shop (ConfigMap shop/verification of release 1.0.0): "
@@ -121,7 +121,8 @@ func TestInvalidSignatures(t *testing.T) {
 	}
 }
 
-// TestAGoodSignatureIsFoundAmongOthers in the same store, and in another one while the first hangs.
+// TestAGoodSignatureIsFoundAmongOthers checks several signatures in one store, and a second store while the first
+// hangs.
 func TestAGoodSignatureIsFoundAmongOthers(t *testing.T) {
 	key := newKey(t)
 	others := serve(t, []byte("nothing"), sign(t, newKey(t), claim(image)), sign(t, key, claim(image)))
@@ -190,7 +191,7 @@ func TestStoresThatFail(t *testing.T) {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
 			if took := time.Since(began); took > 20*time.Second {
-				t.Errorf("it took %s", took)
+				t.Errorf("took %s", took)
 			}
 		})
 	}
@@ -236,7 +237,7 @@ func TestSignaturesInTheCluster(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatMayNotBeRead does not keep the stores from being asked.
+// TestANamespaceThatMayNotBeRead checks that the stores are read even if the user may not read a namespace.
 func TestANamespaceThatMayNotBeRead(t *testing.T) {
 	key := newKey(t)
 	client := fake.NewClientset()
@@ -255,7 +256,7 @@ func TestANamespaceThatMayNotBeRead(t *testing.T) {
 	must(t, verifyFrom(t, policy, client))
 }
 
-// TestVerifyEndsWithItsContext, when another update is asked for.
+// TestVerifyEndsWithItsContext checks that Verify ends when another update is requested.
 func TestVerifyEndsWithItsContext(t *testing.T) {
 	policy, err := signature.PolicyOf(
 		release(t, map[string]string{"verifier-public-key-shop": public(t, newKey(t)), "store-shop": hang(t)}),

@@ -164,7 +164,7 @@ func (o *observer) next(b *testing.B) end {
 				return end{before, time.Now()}
 			}
 		case <-ctx.Done():
-			b.Error("nothing is repaired")
+			b.Error("no object is repaired")
 			return end{}
 		}
 	}

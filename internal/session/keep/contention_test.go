@@ -130,15 +130,15 @@ func (f fight) hold(t *testing.T) {
 		t.Errorf("the pause is %s at the end, want %s to %s", pause, f.atLeast, f.finally)
 	}
 	if isOver := q.Left(now.Add(-f.after)) <= 0; isOver != (reported == 0) {
-		t.Errorf("right after the last repair, it is over: %t", isOver)
+		t.Errorf("right after the last repair: the contention is over: %t", isOver)
 	}
 	now = now.Add(f.givesIn)
 	if f.givesIn > 0 && q.Left(now) > 0 {
-		t.Errorf("after peace, it lasts for %s", q.Left(now))
+		t.Errorf("after a quiet time: the contention lasts for %s", q.Left(now))
 	}
 	q.Drift(now)
 	if pause := q.Pause(now); f.isClosed && pause > 0 {
-		t.Errorf("after peace, it waits for %s", pause)
+		t.Errorf("after a quiet time: the repair waits for %s", pause)
 	}
 	if q.Note(now, true); f.givesIn > 0 && q.Pause(now) > 0 {
 		t.Errorf("after peace, the first drift is a contention, with a pause of %s", q.Pause(now))
@@ -159,12 +159,12 @@ func TestIdleChecksHaveGrowingPauses(t *testing.T) {
 		t.Errorf("%d looks in ten seconds", looks)
 	}
 	if pause := q.Pause(now.Add(-time.Second)); pause > time.Second {
-		t.Errorf("it is left alone for %s", pause)
+		t.Errorf("the next repair waits for %s", pause)
 	}
 	q.Note(now, true)
 	q.Note(now, false)
 	if pause := q.Pause(now); pause > 0 {
-		t.Errorf("after a repair, it is left alone for %s", pause)
+		t.Errorf("after a repair: the next repair waits for %s", pause)
 	}
 }
 

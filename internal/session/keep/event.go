@@ -14,7 +14,7 @@ type EventType string
 // The events.
 const (
 	Keeping   EventType = "keeping"   // from now on
-	Repaired  EventType = "repaired"  // an object; Action is what was done, Lost the values of other managers
+	Repaired  EventType = "repaired"  // an object, with Action; Lost has the lost values of other managers
 	Contested EventType = "contested" // an object whose repairs others revert again and again
 	Failing   EventType = "failing"   // an object that can't be repaired; it is tried again
 	Recovered EventType = "recovered" // an object that was contested or failing, and matches the release again

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 // patience is far longer than any expected event takes.
 const patience = 5 * time.Minute
 
-// A site is a release that is kept in place, in a namespace of its own and under its name.
+// A site is a release that a test keeps in place, in its own namespace, whose name it has.
 type site struct {
 	t        *testing.T
 	name     string
@@ -285,7 +285,7 @@ func body(object *unstructured.Unstructured) map[string]any {
 	return object.Object
 }
 
-// quiet waits until nothing was asked for, for a while.
+// quiet waits until no requests were sent for a while.
 func (s *site) quiet() {
 	s.t.Helper()
 	before, since := -1, time.Now()

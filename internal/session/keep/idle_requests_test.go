@@ -70,7 +70,7 @@ func TestUnchangedObjectsCostNoRequests(t *testing.T) {
 	}
 	for _, name := range askedBy(t, e.name)[before:] {
 		if !strings.HasSuffix(name, " leases") && !strings.HasPrefix(name, "watch ") {
-			t.Error("it asked for something:", name)
+			t.Error("unexpected request:", name)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type Options struct {
 	// WasComplete is set if the release was complete before the apply: an object that the apply changes has drifted
 	// while no process kept it in place.
 	WasComplete bool
-	// Every is how long it is from one resync to the next; an hour if it is 0, and never if
+	// Every is the time from one resync to the next; an hour if it is 0, and never if
 	// it is less.
 	Every time.Duration
 	// OnEvent is called with each event, one after the other. It may be nil.

@@ -21,7 +21,7 @@ import (
 // again is how often it is looked whether something has come.
 const again = 50 * time.Millisecond
 
-// An estate is a release of many objects: half of them are ConfigMaps, the other half Ingresses,
+// An estate is a release of many objects: half are ConfigMaps, the other half Ingresses,
 // which have a generation, and a status that no controller of a sandbox writes.
 type estate struct {
 	name, namespace string
@@ -73,7 +73,7 @@ func (e *estate) keep(t testing.TB, onEvent func(keep.Event)) (stop func()) {
 	select {
 	case <-isKeeping:
 	case err := <-ended:
-		t.Fatal("it is not kept in place:", err)
+		t.Fatal("the estate is not kept in place:", err)
 	}
 	hasStopped := false
 	stop = func() {
@@ -83,7 +83,7 @@ func (e *estate) keep(t testing.TB, onEvent func(keep.Event)) (stop func()) {
 		hasStopped = true
 		cancel()
 		if err := <-ended; err != context.Canceled {
-			t.Error("it was not kept in place until the end:", err)
+			t.Error("the estate was not kept in place until the end:", err)
 		}
 	}
 	t.Cleanup(stop)

@@ -29,7 +29,7 @@ func TestUnrepairableNamespaceBlocksNoObjects(t *testing.T) {
 	s.until("it fails", func() bool { return len(s.of(keep.Failing, "Namespace", "NS-home")) == 1 })
 	maps := s.admin.Client.CoreV1().ConfigMaps(s.named("NS-home"))
 	s.must(maps.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
-	s.until("it is made again", func() bool { return len(s.of(keep.Repaired, "ConfigMap", "settings")) == 1 })
+	s.until("it is created again", func() bool { return len(s.of(keep.Repaired, "ConfigMap", "settings")) == 1 })
 	_ = s.stop()
 	s.delete("Namespace", "NS-home")
 }
@@ -51,7 +51,7 @@ func TestUnreadableNamespaceBlocksNoObjects(t *testing.T) {
 	s.until("it fails", func() bool { return len(s.of(keep.Failing, "Namespace", "NS-home")) == 1 })
 	maps := s.admin.Client.CoreV1().ConfigMaps(s.named("NS-home"))
 	s.must(maps.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
-	s.until("it is made again", func() bool { return len(s.of(keep.Repaired, "ConfigMap", "settings")) == 1 })
+	s.until("it is created again", func() bool { return len(s.of(keep.Repaired, "ConfigMap", "settings")) == 1 })
 	_ = s.stop()
 	s.delete("Namespace", "NS-home")
 }

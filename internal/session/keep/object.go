@@ -29,14 +29,14 @@ type objectState struct {
 	phase phase
 	early *observation // the last observation before the phase keeping
 
-	version       string                   // of the object as it was applied, checked last, or known to be in sync
+	version       string                   // of the object when it was applied, checked last, or known to be in sync
 	mayDiffer     bool                     // the object may differ from the release
 	observed      *objectmeta.LiveMetadata // metadata that may differ; nil if the object did not exist or was not read
 	exists        bool                     // although it could not be repaired: dependents can be repaired
 	isTerminating bool                     // the object can be created again only after its deletion
 	mayBeFinished bool                     // a Job that was written may have finished
 	observations  int                      // a repair compares the number of observations before and after
-	problem       *Event                   // the last report on an object that is contested or failing
+	problem       *Event                   // the last report on a contested or failing object
 	contention    contention
 	// checked belongs to a resync that waits for the check: it receives whether no watch had shown the difference.
 	checked chan<- bool
@@ -120,7 +120,8 @@ func (k *Keeper) suspectDrift(o *objectState, seen *objectmeta.LiveMetadata) {
 		o.contention.driftedAt = time.Now()
 	}
 	o.mayDiffer, o.observed = true, seen
-	if !k.failing[o] || seen == nil { // else it is tried again after its pause, however often it is written
+	// a failing repair is retried after its pause, however often the object is written
+	if !k.failing[o] || seen == nil {
 		k.queueRepair(o)
 	}
 }

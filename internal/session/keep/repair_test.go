@@ -107,7 +107,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	for what, drift := range drifts {
 		s.until(what+", and repaired", func() bool { return len(s.of(keep.Repaired, drift.kind, names[what])) > 0 })
 		if diff := cmp.Diff(before[what], body(s.get(drift.kind, names[what]))); diff != "" {
-			t.Errorf("%s: it is another than before (-want +got):\n%s", what, diff)
+			t.Errorf("%s: the object has changed (-want +got):\n%s", what, diff)
 		}
 		want, by := object.Configured, "bob" // a delete does not show its client
 		if drift.patch == "" {
@@ -183,7 +183,7 @@ func TestRecreatedObjectIsAdopted(t *testing.T) {
 	got := s.get("ConfigMap", "settings")
 	if data, _, _ := unstructured.NestedStringMap(got.Object, "data"); data["colour"] != "red" ||
 		got.GetLabels()["runlevel.dev/release"] != s.name {
-		t.Errorf("it is %v", got.Object)
+		t.Errorf("got object %v", got.Object)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestResyncFindsMissedDrift(t *testing.T) {
 	reported := s.all(keep.Missed)[0]
 	if reported.Object.Name != "settings" ||
 		reported.Message != "it differed from the release, and no watch had shown it" || s.colour("settings") != "red" {
-		t.Errorf("reported %+v; it is %s", reported, s.colour("settings"))
+		t.Errorf("reported %+v, the colour is %s", reported, s.colour("settings"))
 	}
 }
 

@@ -92,7 +92,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 		t.Errorf("the heap has grown from %d kB to %d kB with %d events", before>>10, after>>10, events)
 	}
 	if s.repaired.Load() == 0 {
-		t.Error("nothing was repaired")
+		t.Error("no object was repaired")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// An event of a watch that is older than the last check of the object is ignored: an API server may be behind another
+// If an event of a watch is older than the last check of the object, it is ignored: an API server may be behind another
 // one.
 func TestOutdatedEventsAreIgnored(t *testing.T) {
 	id := kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
@@ -40,7 +40,7 @@ func TestOutdatedEventsAreIgnored(t *testing.T) {
 				defer k.queue.ShutDown()
 				deliver(k, w, version)
 				if o.mayDiffer != want || k.queue.Len() > 0 != want {
-					t.Errorf("it is asked for: %t", o.mayDiffer)
+					t.Errorf("the object may differ: %t", o.mayDiffer)
 				}
 			})
 		}

@@ -44,7 +44,7 @@ func TestHeldObjectIsRecreatedAfterItsDeletion(t *testing.T) {
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.quiet()
 	if sent := s.keeping.all(isAny); len(sent) > 0 {
-		t.Errorf("while it is held, it asks for %v", sent)
+		t.Errorf("got requests %v while a finalizer holds the object", sent)
 	}
 	s.patch("ConfigMap", "settings", `{"metadata":{"finalizers":null}}`)
 	s.until("it is recreated", func() bool { return len(s.all(keep.Repaired)) == 1 })
@@ -52,7 +52,7 @@ func TestHeldObjectIsRecreatedAfterItsDeletion(t *testing.T) {
 		t.Errorf("the colour is %q", got)
 	}
 	if got := s.keeping.all(isAny); len(got) != 2 { // a read, and a create
-		t.Errorf("it asked for %v", got)
+		t.Errorf("got requests %v", got)
 	}
 }
 
@@ -105,12 +105,12 @@ data: {colour: red}
 	s.patch("ConfigMap", "seed", `{"data":{"colour":"blue"}}`)
 	s.quiet()
 	if sent := s.keeping.all(isAny); len(sent) > 0 || s.colour("seed") != "blue" {
-		t.Errorf("it is %s, and it asked for %v", s.colour("seed"), sent)
+		t.Errorf("the colour is %s, got requests %v", s.colour("seed"), sent)
 	}
 	s.delete("ConfigMap", "seed")
-	s.until("it is made again", func() bool { return len(s.all(keep.Repaired)) == 1 })
+	s.until("it is created again", func() bool { return len(s.all(keep.Repaired)) == 1 })
 	if s.colour("seed") != "red" {
-		t.Errorf("it is %s", s.colour("seed"))
+		t.Errorf("the colour is %s", s.colour("seed"))
 	}
 }
 
@@ -121,10 +121,10 @@ func TestAFinishedJobIsNotRunAgain(t *testing.T) {
 	s.until("the Job is deleted", func() bool { return s.get("Job.batch", "migrate") == nil })
 	s.quiet()
 	if got := s.all(keep.Repaired); len(got) > 0 || s.get("Job.batch", "migrate") != nil {
-		t.Errorf("it runs again: %+v", got)
+		t.Errorf("the Job runs again: %+v", got)
 	}
 	if sent := s.keeping.all(isWrite); len(sent) > 0 {
-		t.Errorf("it asked for %v", sent)
+		t.Errorf("got requests %v", sent)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestAJobThatFinishesLaterIsNotRunAgain(t *testing.T) {
 	s.until("the Job is deleted", func() bool { return s.get("Job.batch", "migrate") == nil })
 	s.quiet()
 	if got := s.all(keep.Repaired); len(got) > 0 || s.get("Job.batch", "migrate") != nil {
-		t.Errorf("it runs again: %+v", got)
+		t.Errorf("the Job runs again: %+v", got)
 	}
 }
 
@@ -192,7 +192,7 @@ spec:
 		return containers[0].(map[string]any)["image"] == "registry.example/web"
 	})
 	if got := replicas(); got == 1 {
-		t.Errorf("with the image, it has set %d replicas", got)
+		t.Errorf("the repair of the image has set %d replicas", got)
 	}
 	for _, event := range s.all(keep.Repaired) {
 		if strings.Contains(event.Message, "replicas") {
@@ -226,7 +226,7 @@ func TestStatusCostsNothing(t *testing.T) {
 	}
 	s.quiet()
 	if sent := s.keeping.all(isAny); len(sent) > 0 {
-		t.Errorf("it asked for %v", sent)
+		t.Errorf("got requests %v", sent)
 	}
 	s.patch("Hat.NS.example.com", "hat", `{"size":4}`)
 	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })
@@ -272,8 +272,8 @@ func TestTombstonesAreNotRepaired(t *testing.T) {
 	}
 }
 
-// If a policy forbids a repair, that is reported once. The repair is tried after growing pauses, however often others
-// write the object, and succeeds after the policy was deleted.
+// If a policy forbids a repair, the refusal is reported once. The repair is tried after growing pauses, however often
+// others write the object, and succeeds after the policy was deleted.
 func TestRepairIsForbiddenByPolicy(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one+`
@@ -293,7 +293,7 @@ func TestRepairIsForbiddenByPolicy(t *testing.T) {
 		s.patch("ConfigMap", "prices", fmt.Sprintf(`{"data":{"apple":"%d0"}}`, i))
 	}
 	if got := s.keeping.count(of("configmaps", "settings")); got > 24 {
-		t.Errorf("what fails was tried %d times", got)
+		t.Errorf("the failing repair was tried %d times", got)
 	}
 	allow()
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })

@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A kindWatch watches the objects of one kind: in the whole cluster, or where that is forbidden, in each namespace of
-// the release.
+// A kindWatch watches the objects of one kind in the whole cluster. If a watch of the whole cluster is forbidden, it
+// watches each namespace of the release.
 type kindWatch struct {
 	keeper   *Keeper
 	resource cluster.Resource
@@ -27,7 +27,7 @@ type kindWatch struct {
 	errs map[string]error // why changes are not seen, by namespace; guarded by the keeper's lock
 }
 
-// longestWatchPause is the longest pause before a watch that broke is begun again.
+// longestWatchPause is the longest pause before a failed watch restarts.
 const longestWatchPause = 15 * time.Second
 
 // run watches until ctx ends.
@@ -45,7 +45,7 @@ func (w *kindWatch) run(ctx context.Context) {
 	running.Wait()
 }
 
-// namespaces returns the namespaces that are watched from now on, one by one. Each of them starts with the error of the
+// namespaces returns the namespaces to watch from now on, one by one. Each watch starts with the error of the
 // watch of the whole cluster.
 func (w *kindWatch) namespaces() map[string]bool {
 	w.keeper.mu.Lock()
@@ -64,8 +64,8 @@ func (w *kindWatch) namespaces() map[string]bool {
 	return namespaces
 }
 
-// watchIn watches in one namespace, or in all. If that is forbidden in the whole cluster, from the start or when the
-// right is taken away, it calls stop and returns: the user may have the right in the namespaces of the release.
+// watchIn watches in one namespace, or in all. If a watch of the whole cluster is forbidden, from the start or later,
+// it calls stop and returns: the user may have the right in the namespaces of the release.
 func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) (isForbidden bool) {
 	objects := w.keeper.cluster.Metadata.Resource(w.resource.GroupVersionResource).Namespace(namespace)
 	source := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
@@ -73,7 +73,7 @@ func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) 
 		Labels: objectmeta.ReleaseLabel + "=" + w.keeper.options.Apply.Release,
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			opened, err := objects.Watch(ctx, options)
-			if err == nil { // a list alone, which may be allowed when watching is not, shows no changes
+			if err == nil { // a successful list is not enough: the user may lack the right to watch
 				w.recovered(namespace)
 			}
 			return opened, err
@@ -85,7 +85,7 @@ func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) 
 			stop()
 			return
 		}
-		if err != nil { // else it has only ended, and is begun again
+		if err != nil { // without an error, the watch has only ended, and restarts
 			w.broke(namespace, err)
 		}
 	})

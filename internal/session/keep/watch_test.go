@@ -44,7 +44,7 @@ func TestWatchesContinueWhereTheServerEndsThem(t *testing.T) {
 	}
 	s.quiet()
 	if looks := s.keeping.all(isLook); len(looks) > 6 || s.keeping.count(is("list", "configmaps")) > 0 {
-		t.Errorf("after three ends of two watches, it asked for %v", looks)
+		t.Errorf("after three ends of two watches, got requests %v", looks)
 	}
 	if got := len(s.all(keep.Unwatched)); got > 0 {
 		t.Errorf("reported %q", s.lines())
@@ -76,7 +76,7 @@ func TestExpiredWatchListsObjects(t *testing.T) {
 	s.until("both are repaired", func() bool { return s.colour("settings") == "red" && s.get("Secret", "key") != nil })
 	s.quiet()
 	if looks := s.keeping.all(isLook); refused.Load() == 0 || len(looks) > 6 || len(s.all(keep.Unwatched)) > 0 {
-		t.Errorf("%d watches were refused, and it asked for %v", refused.Load(), looks)
+		t.Errorf("%d watches were refused, and got requests %v", refused.Load(), looks)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestTheAPIServerIsRestarted(t *testing.T) {
 	s.until("both are repaired", func() bool { return s.colour("settings") == "red" && s.get("Secret", "key") != nil })
 	s.quiet()
 	if looks := s.keeping.all(isLook); len(looks) > 12 {
-		t.Errorf("it asked for %v", looks)
+		t.Errorf("got requests %v", looks)
 	}
 	s.paint("settings")
 }
@@ -121,7 +121,7 @@ func TestDeletedDefinitionIsRecreated(t *testing.T) {
 		t.Errorf("six objects took %d applies", got)
 	}
 	if got := s.keeping.count(isLook); got > 30 {
-		t.Errorf("it asked for %v", s.keeping.all(isLook))
+		t.Errorf("got requests %v", s.keeping.all(isLook))
 	}
 	if first := s.all(keep.Repaired)[0]; first.Object.Kind != "CustomResourceDefinition" {
 		t.Errorf("the first that was repaired is %s", first.Object)
@@ -140,10 +140,10 @@ func TestADefinitionIsChanged(t *testing.T) {
 	s.patch("CustomResourceDefinition.apiextensions.k8s.io", "hats.NS.example.com",
 		`{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`)
 	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) > 0 })
-	s.until("its object is looked at", func() bool { return s.keeping.count(of("hats", "hat")) > 0 })
+	s.until("its object is checked", func() bool { return s.keeping.count(of("hats", "hat")) > 0 })
 	s.quiet()
 	if got := s.keeping.count(isWrite); got > 6 {
-		t.Errorf("it took %d writes", got)
+		t.Errorf("the repair took %d writes", got)
 	}
 }
 
@@ -179,14 +179,14 @@ func TestRoleInOneNamespaceSuffices(t *testing.T) {
 	s.until("it is repaired", func() bool { return s.get("Secret", "key") != nil })
 	s.quiet()
 	if looks := s.keeping.all(isLook); len(looks) > 8 {
-		t.Errorf("it asked for %v", looks)
+		t.Errorf("got requests %v", looks)
 	}
 	if got := len(s.all(keep.Unwatched)); got > 0 {
 		t.Errorf("reported %q", s.lines())
 	}
 }
 
-// If a user may not watch a kind, that is reported once. When the right is granted, all drift is repaired.
+// If a user may not watch a kind, the missing right is reported once. When the right is granted, all drift is repaired.
 func TestRightToWatchIsGrantedLater(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
@@ -295,7 +295,7 @@ func TestRightToWatchIsRevoked(t *testing.T) {
 	began := time.Now()
 	s.until("two seconds have passed", func() bool { return time.Since(began) > 2*time.Second })
 	if got := s.keeping.count(isLook); got > 20 {
-		t.Errorf("without the right, it asked %d times", got)
+		t.Errorf("sent %d requests without the right", got)
 	}
 	s.allow("user", may("configmaps", "*"))
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
@@ -339,7 +339,7 @@ func TestRightToWriteIsRevoked(t *testing.T) {
 		return true
 	})
 	if got := s.keeping.count(isWrite); got > 15*maps {
-		t.Errorf("it took %d writes", got)
+		t.Errorf("the repair took %d writes", got)
 	}
 	if got := len(s.all(keep.Failing)); got != maps {
 		t.Errorf("reported %d times", got)

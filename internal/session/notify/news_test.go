@@ -38,7 +38,7 @@ func TestRepeatedEventsAreReportedOnce(t *testing.T) {
 		want   string // y for each new event
 	}{
 		"an update": {[]Event{update(Begun, "1.1.0"), update(Completed, "1.1.0")}, "yy"},
-		"an apply that is repeated": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "for 5s", web),
+		"a repeated apply": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "for 5s", web),
 			update(Begun, "1.1.0"), failed("1.1.0", "for 9s", web), update(Begun, "1.1.0"), update(Completed, "1.1.0")},
 			"yynnny"},
 		"another failure": {[]Event{update(Begun, "1.1.0"), failed("1.1.0", "", web), failed("1.1.0", "", db)}, "yyy"},
@@ -112,6 +112,6 @@ func TestTextOf(t *testing.T) {
 		}
 	}
 	if strings.Contains(textOf(event(Failed, func(e *Event) { e.Failures = failures })), "\n") {
-		t.Error("it has several lines")
+		t.Error("the text has several lines")
 	}
 }

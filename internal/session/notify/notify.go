@@ -35,7 +35,7 @@ const (
 	Begun       EventType = "begun"
 	Completed   EventType = "completed"
 	Failed      EventType = "failed"
-	Blocked     EventType = "blocked" // by the gate; nothing was begun
+	Blocked     EventType = "blocked" // by the gate; the update has not begun
 	RolledBack  EventType = "rolledback"
 	Uninstalled EventType = "uninstalled"
 )
@@ -102,9 +102,9 @@ type Notifier struct {
 	blocked Event
 }
 
-// Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. An
-// event that is not new is ignored. If the event can't be written, for example because of missing rights, that is only
-// logged.
+// Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. If the
+// event is not new, it is ignored. If the event can't be written, for example because of missing rights, the error is
+// only logged.
 func (n *Notifier) Notify(ctx context.Context, sender *Sender, uid types.UID, event Event) {
 	if !n.isNews(event) {
 		return
@@ -134,8 +134,8 @@ func (n *Notifier) ForgetBlocked() {
 	n.blocked = Event{}
 }
 
-// isNews reports whether an event is new, and stores it. An action that is repeated is reported when it begins, when it
-// fails for another reason than before, and when it is over. A reconcile that changes nothing is only reported if it
+// isNews reports whether an event is new, and stores it. A repeated action is reported when it begins, when it
+// fails for another reason than before, and when it ends. A reconcile without changes is only reported if it
 // ends a failure.
 func (n *Notifier) isNews(event Event) bool {
 	n.mu.Lock()

@@ -91,7 +91,7 @@ func TestAnEventIsACloudEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got["id"] == "" {
-		t.Error("it has no id")
+		t.Error("the notification has no id")
 	}
 	delete(got, "id")
 	want := map[string]any{
@@ -125,7 +125,7 @@ func TestSlackGetsItsMessage(t *testing.T) {
 	}
 }
 
-// TestAnEventIsSentAgain: a receiver that has failed gets the same event again, and one that refuses it does not.
+// TestAnEventIsSentAgain checks that a failed receiver gets the same event again, unless it has refused the event.
 func TestAnEventIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -158,7 +158,7 @@ func TestAnEventIsSentAgain(t *testing.T) {
 			}
 			for _, again := range r.got {
 				if again != r.got[0] {
-					t.Errorf("it got %s, and then %s", r.got[0].body, again.body)
+					t.Errorf("the receiver got %s, and then %s", r.got[0].body, again.body)
 				}
 			}
 		})
@@ -188,7 +188,7 @@ func TestHangingReceiverDelaysNoOther(t *testing.T) {
 	}
 }
 
-// TestUnreachableReceiversAreReported: errors have no secret of the receiver.
+// TestUnreachableReceiversAreReported checks that errors have no secret of the receiver.
 func TestUnreachableReceiversAreReported(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(nil)
@@ -256,7 +256,7 @@ func (r *receiver) hasAll(want int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.got) != want {
-		return fmt.Errorf("it got %d", len(r.got))
+		return fmt.Errorf("the receiver got %d notifications", len(r.got))
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (e *estimate) left(plan Intent, p Progress, now time.Time) (time.Duration, 
 }
 
 // leftOfLevels sums the last durations of the longest component of each level. There is no estimate if a component
-// takes much longer than that.
+// takes much longer than its last duration.
 func leftOfLevels(levels []Level, now time.Time) (remaining time.Duration, isKnown bool) {
 	const tolerance = 10 * time.Second
 	for _, level := range levels {

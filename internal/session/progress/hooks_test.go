@@ -116,7 +116,7 @@ func TestHooksOfARecord(t *testing.T) {
 				failed += failure.Name()
 			}
 			if diff := cmp.Diff(c.counts, got.StateCounts); diff != "" || waits != c.waits || failed != c.failed {
-				t.Errorf("it waits for %q, %q has failed, %s", waits, failed, diff)
+				t.Errorf("got waits %q, failed hooks %q, %s", waits, failed, diff)
 			}
 			if level := got.Levels[0]; level.IsDone() || level.Components[0].Total != 1 {
 				t.Errorf("its level is %+v", level)

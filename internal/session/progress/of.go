@@ -96,7 +96,7 @@ func countsOf(steps []apply.RunStepState) StateCounts {
 	return counts
 }
 
-// setRunning sets which components run, since when, and which are over.
+// setRunning sets which components run, since when, and which have ended.
 func (p *Progress) setRunning(components []apply.ComponentState) {
 	states := map[string]apply.ComponentState{}
 	for _, component := range components {

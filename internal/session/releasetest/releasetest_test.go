@@ -93,7 +93,7 @@ func (s shop) jobs() []string {
 	return names
 }
 
-// job returns the manifest of a Job that is a test, with more annotations and variables.
+// job returns the manifest of a test Job, with more annotations and variables.
 func job(name, annotations, variables string) string {
 	return fmt.Sprintf(`-- 0000_50_shop_%s.yaml --
 apiVersion: batch/v1
@@ -188,7 +188,7 @@ func TestDeletedTestFails(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	if text := strings.Join(waits, "\n"); !strings.Contains(text, "container a can't pull image registry.example/a") {
-		t.Errorf("it waited for %s", text)
+		t.Errorf("the test waited for %s", text)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestRefusedTestFails(t *testing.T) {
 	}
 }
 
-// Who keeps a release in place does not keep it from being tested, as long as all is applied.
+// A process that keeps a release in place does not prevent its tests, as long as the release is applied completely.
 func TestTestsDoNotRunDuringAnApply(t *testing.T) {
 	s := newShop(t)
 	release := s.load(configMap + job("smoke", "", ""))
@@ -295,7 +295,7 @@ func TestMissingRights(t *testing.T) {
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		_, err := releasetest.Check(ctx, limited, records, release.Name, release.Tests)
 		if err == nil || strings.ReplaceAll(err.Error(), s.name, "NS") != want {
-			return fmt.Errorf("it failed with: %w", err)
+			return fmt.Errorf("failed with: %w", err)
 		}
 		return nil
 	})

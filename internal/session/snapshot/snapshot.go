@@ -46,7 +46,7 @@ type Head struct {
 	Kubernetes string    `json:"kubernetes"`
 	Taken      time.Time `json:"taken"`
 	Webhooks   []Webhook `json:"webhooks,omitempty"` // that are called for objects of the release
-	Unread     []string  `json:"unread,omitempty"`   // what could not be read
+	Unread     []string  `json:"unread,omitempty"`   // resources that could not be read
 }
 
 // A Webhook is one of the cluster that the API server calls when objects of some kinds are written.
@@ -134,7 +134,7 @@ func (t *taker) takeRelease(ctx context.Context, known *record.Record) {
 // takeRecord takes the record of the release.
 func (t *taker) takeRecord(ctx context.Context, release, namespace string) {
 	object, err := t.cluster.Get(ctx, kinds.NewID(kinds.ConfigMap, namespace, lock.Name(release)))
-	if err == nil { // else it is known by its copy only
+	if err == nil { // otherwise only its copy is known
 		unstructured.RemoveNestedField(object.Object, "binaryData") // fingerprints of objects of this cluster
 		t.add(object)
 	}

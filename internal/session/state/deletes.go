@@ -20,7 +20,7 @@ type PendingDelete struct {
 	UID         string                `json:"uid,omitempty"`
 	Version     string                `json:"version,omitempty"` // that requested it
 	RequestedAt time.Time             `json:"requestedAt"`
-	Sent        bool                  `json:"sent"` // the request was sent, as far as is known
+	Sent        bool                  `json:"sent"` // the request was sent, as far as known
 	State       tombstone.DeleteState `json:"state"`
 	Message     string                `json:"message"` // the state as text
 	Since       *time.Time            `json:"since,omitempty"`

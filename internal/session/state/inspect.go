@@ -38,7 +38,7 @@ const (
 	mostObjects  = 200    // that are not ready, per release
 	mostLogLines = 20_000 // per container
 
-	requestTimeout = 30 * time.Second // which a slow kubelet may need for a log
+	requestTimeout = 30 * time.Second // a slow kubelet may need it for a log
 )
 
 // operatorName is the name of the operator's Deployment, and the label of its pods.
@@ -151,7 +151,7 @@ func (i *inspector) releases(ctx context.Context) {
 		i.writeObjects("releases/"+name+"/lease.yaml", "the lock, and its copy of the record", object)
 	}
 	if len(names) == 0 {
-		names[payload.DefaultName] = true // which a ClusterVersion may be about
+		names[payload.DefaultName] = true // the release of a ClusterVersion, if there is one
 	}
 	i.report.Releases = slices.Sorted(maps.Keys(names))
 	for _, name := range i.report.Releases {

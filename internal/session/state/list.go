@@ -52,7 +52,7 @@ const (
 // A ReleaseOwner is who keeps a release in place.
 type ReleaseOwner string
 
-// Who may keep a release in place.
+// The processes that may keep a release in place.
 const (
 	ByOperator ReleaseOwner = "operator"
 	ByWatch    ReleaseOwner = "watch" // an apply with --watch

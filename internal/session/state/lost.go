@@ -86,7 +86,7 @@ func (l *UnrecordedRelease) String() string {
 		text, objectmeta.VersionAnnotation, l.newest.Version, l.Name))
 }
 
-// NotAppliedLines returns the message that there is no record, and the releases that have objects without one.
+// NotAppliedLines returns the message that there is no record, and the releases that have objects without a record.
 func (r *Reader) NotAppliedLines(ctx context.Context) []string {
 	lines := []string{r.NotAppliedMessage("")}
 	lost, err := r.FindLost(ctx, "")

@@ -21,7 +21,7 @@ type Object struct {
 	State   why.ObjectState `json:"state"`
 	Message string          `json:"message,omitempty"` // why it is not ready
 	Created *time.Time      `json:"created,omitempty"` // absent if it does not exist
-	Owners  []string        `json:"owners,omitempty"`  // the managers that own fields of it
+	Owners  []string        `json:"owners,omitempty"`  // the managers that own its fields
 }
 
 // An ObjectList has the objects of a release.
@@ -31,7 +31,7 @@ type ObjectList struct {
 	Objects []Object `json:"objects"` // in the order of their kinds and names
 	// objects that were deleted since they were applied, whose names are not known
 	Missing int      `json:"missing,omitempty"`
-	Unknown []string `json:"unknown,omitempty"` // what could not be read
+	Unknown []string `json:"unknown,omitempty"` // resources that could not be read
 }
 
 // Objects returns the objects of the release of a record: those that exist on the cluster, and those that should.
@@ -73,7 +73,7 @@ func (r *Reader) Objects(ctx context.Context, known *record.Record) (*ObjectList
 	return list, context.Cause(ctx)
 }
 
-// explain sets the state of an object that is not ready or differs from the release.
+// explain sets the state of an object if it is not ready or differs from the release.
 func (o *Object) explain(answer *why.Answer) {
 	if answer == nil {
 		return

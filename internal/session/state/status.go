@@ -24,7 +24,8 @@ type Status struct {
 	// of its objects that are applied and ready; absent if it is not known
 	Percent *int `json:"percent,omitempty"`
 
-	Messages    []why.Message      `json:"messages"`              // who applies it, or when it was last applied
+	// the process that applies it, or the time of the last apply
+	Messages    []why.Message      `json:"messages"`
 	Progress    *progress.Progress `json:"progress,omitempty"`    // of an incomplete apply, as last reported
 	LastSeconds float64            `json:"lastSeconds,omitempty"` // how many seconds the last apply in this mode took
 	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not ready, the most severe first
@@ -46,7 +47,7 @@ type Status struct {
 	Events    []Event              `json:"events,omitempty"`  // the latest on the ClusterVersion, the newest first
 	History   *record.HistoryEntry `json:"history,omitempty"` // the newest
 	Others    []string             `json:"others,omitempty"`  // releases on the same cluster
-	Unknown   []string             `json:"unknown,omitempty"` // what could not be read
+	Unknown   []string             `json:"unknown,omitempty"` // resources that could not be read
 	// why the cluster does not respond: the other fields are from the last read
 	Unreachable string `json:"unreachable,omitempty"`
 }
@@ -71,7 +72,7 @@ type LockStatus struct {
 type VersionStatus struct {
 	Version string `json:"version,omitempty"` // that the operator applies or has applied
 	Image   string `json:"image,omitempty"`
-	// the version or image of spec.desiredUpdate, if that is another one
+	// the version or image of spec.desiredUpdate, if it differs from the applied release
 	Requested  string      `json:"requested,omitempty"`
 	Conditions []Condition `json:"conditions"`
 	Updates    []Update    `json:"updates,omitempty"` // that the update service offers

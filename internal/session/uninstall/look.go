@@ -34,7 +34,7 @@ type Plan struct {
 	Version string // of the newest update; "" if it is not known
 	Stages  []Stage
 	Kept    []KeptObject
-	Hooks   []kinds.ID        // Deployments with lifecycle hooks, none of which is run
+	Hooks   []kinds.ID        // Deployments with lifecycle hooks; no hook runs
 	Begun   *record.Uninstall // an earlier uninstall that has not ended; nil if there is none
 	Notes   []string
 
@@ -169,7 +169,7 @@ func (l *looker) look(ctx context.Context) (*Plan, error) {
 		return nil, &PatternError{Release: l.options.Release, Patterns: missed}
 	}
 	selected := p.chooser(l.options.Choice).choose(labelled)
-	if l.confirmed == nil { // else deleteStage looks into each
+	if l.confirmed == nil { // otherwise deleteStage checks each object
 		if err := l.keepHolders(ctx, &selected); err != nil {
 			return nil, err
 		}

@@ -208,7 +208,7 @@ func TestHeldObjectIsReported(t *testing.T) {
 	}
 }
 
-// An object that is written after it was read is read again: the release may not own it any more, or a user may want to
+// If an object is written after it was read, it is read again: the release may no longer own it, or a user may want to
 // keep it.
 func TestObjectWrittenDuringUninstall(t *testing.T) {
 	t.Parallel()
@@ -387,7 +387,7 @@ func TestMissingRights(t *testing.T) {
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error { // the server needs a moment to know of the rights
 		err := s.uninstall().Err
 		if err == nil || s.text(err.Error()) != want {
-			return fmt.Errorf("it failed with: %w", err)
+			return fmt.Errorf("failed with: %w", err)
 		}
 		return nil
 	})

@@ -216,8 +216,8 @@ func (r *reader) noteAll(err error) {
 	}
 }
 
-// explainCall returns why a webhook or an aggregated API did not answer the API server, if that is the failure of a
-// step.
+// explainCall returns why a webhook or an aggregated API did not answer the API server, if a step failed for
+// this reason.
 func (r *reader) explainCall(ctx context.Context, step apply.RunStepState) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()

@@ -44,8 +44,8 @@ type NotKept struct {
 	// the last renewal of the lock; absent if the lock was never taken, or is held by the operator
 	Since      *time.Time `json:"since,omitempty"`
 	Operator   *kinds.ID  `json:"operator,omitempty"` // its Deployment
-	Pods       []string   `json:"pods,omitempty"`     // what keeps the pods of the operator
-	Resolution string     `json:"resolution"`         // what to run
+	Pods       []string   `json:"pods,omitempty"`     // the problems of the pods of the operator
+	Resolution string     `json:"resolution"`         // the command to run
 }
 
 // String returns the message and the resolution.
@@ -165,8 +165,8 @@ func ReadClusterVersion(ctx context.Context, c *cluster.Cluster) (*configv1.Clus
 	return read, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, read)
 }
 
-// refusalOf returns why the operator has not accepted the release that it should keep in place. Of another one that is
-// requested, it may wait for the acceptance for long.
+// refusalOf returns why the operator has not accepted the release that it should keep in place. If another release is
+// requested, the operator may wait long for its acceptance.
 func refusalOf(v *configv1.ClusterVersion, image string) string {
 	accepted := v1helpers.FindStatusCondition(v.Status.Conditions, "ReleaseAccepted")
 	if accepted == nil || accepted.Status != configv1.ConditionFalse ||

@@ -34,7 +34,7 @@ func Judge(f *ObjectFacts) *Answer {
 
 func judge(f *ObjectFacts, explainers []explainer) *Answer {
 	a := &Answer{Object: f.Object, State: f.state(), Messages: []Message{}, Unknown: f.Unknown, Release: f.Owner}
-	a.Done = a.State == Ready || a.State == Gone
+	a.Done = a.State == Ready || a.State == Deleted
 	node, step, isLeft := f.step()
 	// else it may be of another release
 	if isLeft || f.PendingDelete != nil || (f.Owner != "" || f.IsNamed) && f.Record != nil {
@@ -63,7 +63,7 @@ func (f *ObjectFacts) state() ObjectState {
 	case f.Seen.State == tombstone.Terminating:
 		return Terminating
 	case f.isDeleted() && f.Seen.State == tombstone.Absent:
-		return Gone
+		return Deleted
 	case f.Live == nil:
 		return Absent
 	case f.isDeleted():
@@ -180,7 +180,7 @@ func explainUnknown(f *ObjectFacts, a *Answer) {
 
 // explainNotReady adds why an object is not ready.
 func explainNotReady(f *ObjectFacts, a *Answer) {
-	if a.State != NotReady || f.Verdict.State == ready.Ready { // then a hook is not done
+	if a.State != NotReady || f.Verdict.State == ready.Ready { // if the object is ready, a hook is incomplete
 		return
 	}
 	a.For, a.Reason = f.Verdict.Message, f.Verdict.Reason
@@ -252,7 +252,7 @@ func kubectlName(id kinds.ID) string {
 func explainKept(f *ObjectFacts, a *Answer) {
 	_, _, isLeft := f.step()
 	switch {
-	case a.State == Gone && f.PendingDelete != nil:
+	case a.State == Deleted && f.PendingDelete != nil:
 		a.addMessage(nil, "version %s requested its delete %s ago",
 			f.deleteVersion(), f.age(f.PendingDelete.RequestedAt.Time))
 	case a.State != Kept:

@@ -353,7 +353,7 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
 		"deleted as requested": {
 			with(absent(completed()), func(f *why.ObjectFacts) {
 				f.PendingDelete = &record.Tombstone{ID: web, Version: "2", RequestedAt: *ago(time.Hour)}
-			}), why.Gone,
+			}), why.Deleted,
 			"version 2 requested its delete 60m ago",
 		},
 		"terminating": {
@@ -506,9 +506,9 @@ it belongs to release shop, which changed it last 60s ago`,
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			answer := why.Judge(test.facts)
-			if isDone := test.state == why.Ready || test.state == why.Gone; answer.State != test.state ||
+			if isDone := test.state == why.Ready || test.state == why.Deleted; answer.State != test.state ||
 				answer.Done != isDone {
-				t.Errorf("it is %s, done %t, want %s", answer.State, answer.Done, test.state)
+				t.Errorf("got state %s, done %t, want %s", answer.State, answer.Done, test.state)
 			}
 			var lines []string
 			for _, before := range answer.Messages {
@@ -537,6 +537,6 @@ func TestRunThatMakesNoSense(t *testing.T) {
 		node("level 20, web", "blocked", []int{0, 1, -1}, step(web, apply.Blocked, "")),
 	)))
 	if answer.State != why.Absent {
-		t.Errorf("it is %s", answer.State)
+		t.Errorf("got state %s", answer.State)
 	}
 }

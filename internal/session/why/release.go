@@ -33,14 +33,15 @@ const atOnce = 16
 
 // A ReleaseAnswer is the state of a whole release.
 type ReleaseAnswer struct {
-	Release  string              `json:"release"`
-	Version  string              `json:"version,omitempty"`
-	Done     bool                `json:"done"` // all its known objects are in their wanted state
-	Counts   map[ObjectState]int `json:"counts,omitempty"`
-	Missing  int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply
-	Messages []Message           `json:"messages"`          // who applies it, or when it was applied last
-	Objects  []*Answer           `json:"objects"`           // that are not in their wanted state, the worst first
-	NotKept  *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one should
+	Release string              `json:"release"`
+	Version string              `json:"version,omitempty"`
+	Done    bool                `json:"done"` // all its known objects are in their wanted state
+	Counts  map[ObjectState]int `json:"counts,omitempty"`
+	Missing int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply
+	// the process that applies it, or the time of the last apply
+	Messages []Message `json:"messages"`
+	Objects  []*Answer `json:"objects"`           // that are not in their wanted state, the worst first
+	NotKept  *NotKept  `json:"notKept,omitempty"` // why no process keeps it in place, if one should
 	// MissingObjects are the missing objects, if the cluster has the files that were applied.
 	MissingObjects []kinds.ID `json:"missingObjects,omitempty"`
 	Unknown        []string   `json:"unknown,omitempty"`
@@ -53,7 +54,7 @@ type ReleaseFacts struct {
 	Now         time.Time       // by the server's clock
 	Record      *record.Record  // nil if the release has no record
 	Run         *apply.RunState // the apply in the record; nil if all is done
-	Held        *lock.Holder    // who applies the release; nil if no process does
+	Held        *lock.Holder    // the process that applies the release; nil if none does
 	IsHeldKnown bool            // the lock could be read
 	// why no process keeps the release in place, if one should; else nil
 	NotKept *NotKept

@@ -321,7 +321,7 @@ func (f *ObjectFacts) explainNoRecord(a *Answer) {
 	}
 }
 
-// isLive reports whether a process applies the release, or that is unknown.
+// isLive reports whether a process applies the release. It also returns true if this is unknown.
 func (f *ReleaseFacts) isLive() bool {
 	return !f.IsHeldKnown || f.Held != nil && !f.Held.IsDead(f.Now)
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An ObjectQuery has the facts that are known before the cluster is asked about objects.
+// An ObjectQuery has the facts that are known before objects are read from the cluster.
 type ObjectQuery struct {
 	Records   []*record.Record // of the releases that may have the objects
 	Unread    string           // why other records can't be read; "" if all were read
@@ -62,7 +62,7 @@ type ObjectFacts struct {
 	Drift   *Drift    // the changes since the last apply; nil if there are none, or they are not known
 
 	IsUnread      bool                  // records could not be read
-	Others        int                   // number of releases, if it is not known which one has the object
+	Others        int                   // number of releases, if it is unknown which one has the object
 	PendingDelete *record.Tombstone     // its delete, if one is pending
 	Pending       map[kinds.ID][]string // why the pods of the objects that the run waits for are not ready
 
@@ -101,7 +101,7 @@ type ObjectState string
 // The states.
 const (
 	Ready       ObjectState = "ready"
-	Gone        ObjectState = "gone"        // it was deleted as requested
+	Deleted     ObjectState = "gone"        // it was deleted as requested
 	Absent      ObjectState = "absent"      // it should exist
 	NotReady    ObjectState = "not ready"   // it exists
 	Outdated    ObjectState = "outdated"    // the apply has not reached it, or can't apply it
@@ -115,7 +115,7 @@ const (
 // stateTexts are the states as text.
 var stateTexts = map[ObjectState]string{
 	Ready:       "ready",
-	Gone:        "deleted, as requested",
+	Deleted:     "deleted, as requested",
 	Absent:      "missing",
 	NotReady:    "not ready",
 	Outdated:    "not updated yet",

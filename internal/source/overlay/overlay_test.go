@@ -36,8 +36,8 @@ func changed() *overlay.FS {
 	return o
 }
 
-// TestOverlayIsAFileSystem runs the checks of the standard library, which compare what is opened,
-// read, listed and asked about.
+// TestOverlayIsAFileSystem runs the checks of the standard library, which compare the results of Open,
+// Read, ReadDir and Stat.
 func TestOverlayIsAFileSystem(t *testing.T) {
 	files := []string{"added", "empty", "kept", "m/added", "m/deeper/kept", "m/empty", "m/kept", "m/mended", "mended"}
 	if err := fstest.TestFS(changed(), files...); err != nil {
@@ -51,7 +51,7 @@ func TestOverlayIsAFileSystem(t *testing.T) {
 		return err
 	})
 	if err != nil || !slices.Equal(found, files) {
-		t.Errorf("it has %v (%v), want %v", found, err, files)
+		t.Errorf("got files %v (%v), want %v", found, err, files)
 	}
 }
 
@@ -93,8 +93,8 @@ func TestEveryWayToReadReturnsTheSame(t *testing.T) {
 	}
 }
 
-// TestAFileThatComesBack is what becomes of a file that takes the name of one that went.
-func TestAFileThatComesBack(t *testing.T) {
+// TestARecreatedFile creates a file with the name of a removed file.
+func TestARecreatedFile(t *testing.T) {
 	o := overlay.On(under())
 	o.Remove("removed")
 	o.Put("removed", []byte("back"))
@@ -106,7 +106,7 @@ func TestAFileThatComesBack(t *testing.T) {
 	}
 }
 
-// TestReadersOwnTheirBytes checks that no reader changes what the next one reads.
+// TestReadersOwnTheirBytes checks that a reader can't change the bytes of the next reader.
 func TestReadersOwnTheirBytes(t *testing.T) {
 	o := changed()
 	text, err := fs.ReadFile(o, "added")

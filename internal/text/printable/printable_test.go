@@ -45,10 +45,10 @@ func TestJSON(t *testing.T) {
 	}
 	shown := printable.JSON(text)
 	if !printable.IsHarmless(shown) || !strings.Contains(string(shown), "a\\u202eb") {
-		t.Errorf("it is shown as %q", shown)
+		t.Errorf("the text is shown as %q", shown)
 	}
 	var back string
 	if err := json.Unmarshal(shown, &back); err != nil || back != value {
-		t.Errorf("%v: it is read back as %q", err, back)
+		t.Errorf("the text is read back as %q, error %v", back, err)
 	}
 }

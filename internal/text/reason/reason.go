@@ -33,7 +33,7 @@ const (
 type Error struct {
 	Reason  string // CamelCase, as in a condition
 	Message string // a sentence in lower case; empty for that of Err
-	Err     error  // what caused it, if anything did
+	Err     error  // the cause, if any
 	Effect  Effect // on an update; empty for the default of failures
 }
 
